@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ranks ask for, compared. All ranks look at the same wishes in the same order, so all find the same first fault.
+ * Agree: compares the channels that ranks ask for, in the same order on all ranks, so all find the same first fault.
  */
 #include "runtime/comm/driver.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Comm: what callers do: they hand messages to the engine (engine.c) and sleep until these are done.
+ * Comm: the callers' side. They hand messages to the engine (engine.c) and sleep until these are done.
  */
 #include "runtime/comm/comm.h"
 
@@ -16,7 +16,7 @@
 enum {
     DEADLINE_S = 60,
     DEADLINE_MOST_S = 1000 * 1000 * 1000,
-    PATIENCE_S = 1 /* with a driver that says nothing at its deadline */
+    PATIENCE_S = 1 /* beyond the deadline, for a driver that says nothing */
 };
 
 /* ---- life ---- */
@@ -32,7 +32,7 @@ static int check_options(const struct ah_comm_options *options, struct ah_error 
     return ah_comm_check_driver(options->driver, options->driver->name, err);
 }
 
-/* The engine carries it out; with the mutex held. */
+/* Lets the engine carry out an order. Called with the mutex held. */
 static int give_order(struct ah_comm *comm, enum comm_order order, struct ah_error *err)
 {
     comm->order = order;
@@ -42,8 +42,8 @@ static int give_order(struct ah_comm *comm, enum comm_order order, struct ah_err
     return comm->order_rc ? ah_error_set(err, comm->order_rc, "%s", comm->order_err.text) : AH_OK;
 }
 
-/* A driver's launcher may wait for a process that never comes, inside a call that nothing ends: AH_E_PEER then, and the end
- * belongs to the engine's thread, for the life of the process. */
+/* A driver's launcher may wait for a process that never comes, in a call that nothing can end. Then returns AH_E_PEER,
+ * and the end belongs to the engine's thread for the life of the process. */
 static int open_in_time(struct ah_comm *comm, bool *ret_is_stuck, struct ah_error *err)
 {
     const double deadline_s = comm->options.deadline_s + PATIENCE_S;
@@ -218,7 +218,7 @@ bool ah_comm_independent(const struct ah_comm *comm)
 
 /* ---- moves ---- */
 
-/* Why nothing can be moved any more, as every rank is told. */
+/* Says why nothing can be moved any more, with the sentence that every rank gets. */
 static int lost(const struct ah_comm *comm, struct ah_error *err)
 {
     return ah_error_set(err, AH_E_PEER, "rank %u: %s", comm->culprit, comm->why.text);
@@ -246,7 +246,7 @@ static int check_move(const struct ah_comm *comm, const struct ah_comm_moved *mo
 static void ask(struct ah_comm *comm, const struct ah_comm_moved *moved, bool more)
 {
     struct comm_slot *slot = &comm->slots[moved->channel];
-    assert(comm->n_asked < comm->n_channels); /* one of each channel */
+    assert(comm->n_asked < comm->n_channels); /* at most one for each channel */
     slot->message = (struct ah_comm_message){moved->channel, more, moved->data, moved->bytes};
     slot->state = SLOT_ASKED;
     comm->asked[comm->n_asked++] = slot->message;

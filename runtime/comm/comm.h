@@ -2,21 +2,21 @@
  *
  * Comm: messages between the ranks of one training. It moves bytes and adds nothing: sums are ours.
  *
- * A WORLD has ranks 0 to n - 1, each with one end. A CHANNEL is directed, first in first out, between one pair of ranks for
- * one purpose, a number that both ends agree on. Channels are asked for once, all together. The n-th send of a channel meets
- * its n-th receive; their sizes must agree, or the receiver loses the world; 0 bytes are a word. A send completes no earlier
- * than its receive was posted, so that nothing is ever buffered: a channel takes no memory but the two places that its ends
- * name.
+ * A WORLD has ranks 0 to n - 1, each with one end. A CHANNEL is directed and first in, first out. It connects one pair
+ * of ranks for one purpose, a number that both ends agree on. Channels are asked for once, all together. The n-th send
+ * of a channel meets its n-th receive. Their sizes must agree, or the receiver loses the world; a word has 0 bytes. A
+ * send completes only once its receive is posted. So nothing is buffered: both ends use only the memory that the caller
+ * names.
  *
- * PROGRESS. One thread a rank, the engine, owns the driver. Whoever moves a message hands it over and sleeps until it is
- * done. With nothing to do the engine sleeps, too.
+ * PROGRESS. One thread of each rank, the engine, owns the driver. A caller hands its message over and sleeps until it
+ * is done. With nothing to do the engine sleeps, too.
  *
- * FAILURE. A world works or is lost, for all ranks. Whoever finds out that it cannot go on revokes it and says why; the first
- * reason, and the rank that gave it, are what every rank is told. From then on all moves end with AH_E_PEER, those in
- * progress included, and their memory is no longer touched when they return. Nobody hangs.
+ * FAILURE. A world works or is lost, for all ranks. A rank that cannot go on revokes it and says why. Every rank is
+ * told the first reason, and which rank gave it. From then on all moves end with AH_E_PEER, also those in progress;
+ * when they return, their memory is no longer touched. Nobody hangs.
  *
  *     const struct ah_comm_options options = {.driver = ah_comm_loop(), .rank = 1, .ranks = 2, .boot = hub};
- *     const struct ah_comm_channel channels[] = {{.peer = 0, .purpose = 7, .most_bytes = 4096}};  // receives from rank 0
+ *     const struct ah_comm_channel channels[] = {{.peer = 0, .purpose = 7, .most_bytes = 4096}}; // from rank 0
  *     ah_comm_open(&comm, &options, err);
  *     ah_comm_channels(comm, channels, 1, err);
  *     ah_comm_move(comm, 0, data, 4096, err);
@@ -36,16 +36,16 @@ struct ah_comm_driver; /* driver.h */
 
 struct ah_comm_options {
     const struct ah_comm_driver *driver;
-    uint32_t rank, ranks; /* ranks 0: what the launcher says */
-    void *boot;           /* the driver's own; `loop`: a struct ah_comm_hub *, which outlives the end */
-    double deadline_s;    /* open and channels: later, the ranks that are absent are named; 0: 60 */
+    uint32_t rank, ranks; /* ranks 0: as the launcher says */
+    void *boot;           /* for the driver; `loop`: a struct ah_comm_hub *, which outlives the end */
+    double deadline_s;    /* for open and channels, which name the absent ranks after it; 0: 60 */
 };
 
 /* What a rank asks for. */
 struct ah_comm_channel {
     uint32_t peer;
     uint32_t purpose;
-    bool sends; /* else it receives */
+    bool sends; /* false: receives */
     uint64_t most_bytes;
 };
 
@@ -56,51 +56,51 @@ struct ah_comm_moved {
     uint64_t bytes;
 };
 
-/* A message that is not done. */
+/* A message under way. */
 struct ah_comm_under_way {
     struct ah_comm_channel channel;
     uint64_t before; /* messages of the channel that are done */
 };
 
-/* Collective: starts the engine and joins the world. AH_E_PEER names the ranks that are absent, where the driver knows them; in a
- * world that is lost already the error is that of the rank that lost it;
- * AH_E_MISMATCH: a driver of another build, or a world of another size; AH_E_USAGE, AH_E_MEMORY, AH_E_FAILED. A driver that
- * hangs past the deadline keeps its thread: the process should end. *Owned* by the caller. */
+/* Collective: starts the engine and joins the world. AH_E_PEER names the absent ranks, if the driver knows them. If the
+ * world is lost already, returns the error of the rank that lost it. AH_E_MISMATCH: a driver of another build, or a
+ * world of another size; AH_E_USAGE, AH_E_MEMORY, AH_E_FAILED. A driver that hangs past the deadline keeps its thread:
+ * the process should end. *Owned* by the caller. */
 int ah_comm_open(struct ah_comm **ret_comm, const struct ah_comm_options *options, struct ah_error *err);
 
-/* Collective, once: channel i is channels[i] from now on. AH_E_MISMATCH, on all ranks, names two ranks that do not agree on
- * a channel and how. Any failure loses the world. */
+/* Collective, once: channel i is channels[i] from now on. AH_E_MISMATCH, on all ranks, names two ranks that disagree on
+ * a channel, and how. Any failure loses the world. */
 int ah_comm_channels(struct ah_comm *comm, const struct ah_comm_channel *channels, size_t n,
                      struct ah_error *err);
 
-/* Moves one message, and returns when that is done. Any thread, one at a time a channel; channels do not wait for each other
- * where the world is independent. AH_E_PEER: the world is lost. AH_E_USAGE: no such channel, too many bytes, or a channel
- * in use; nothing was posted. */
+/* Moves one message and returns when it is done. Any thread, one at a time for each channel. Channels of an independent
+ * world do not wait for each other. AH_E_PEER: the world is lost. AH_E_USAGE: no such channel, too many bytes, or the
+ * channel is in use; nothing was posted. */
 int ah_comm_move(struct ah_comm *comm, uint32_t channel, void *data, uint64_t bytes, struct ah_error *err);
 
-/* Moves `n` messages of different channels that progress together, also where the world is not independent. */
+/* Moves `n` messages of different channels, which progress together even if the world is not independent. */
 int ah_comm_move_together(struct ah_comm *comm, const struct ah_comm_moved *moved, size_t n,
                           struct ah_error *err);
 
-/* Which rank of how many this end is. */
+/* This end's rank, and the number of ranks. */
 uint32_t ah_comm_rank(const struct ah_comm *comm);
 uint32_t ah_comm_ranks(const struct ah_comm *comm);
 
-/* Whether a message progresses whatever else this rank waits for. Else the messages of a rank may progress one after
- * another in the order of their calls, except those moved together. */
+/* Does a message progress whatever else this rank waits for? If not, messages of a rank may take turns in the order of
+ * their calls, except those moved together. */
 bool ah_comm_independent(const struct ah_comm *comm);
 
-/* Any thread, idempotent. Returns at once; all that was posted ends soon, on all ranks. */
+/* Loses the world. Any thread, idempotent. Returns at once; everything posted ends soon, on all ranks. */
 void ah_comm_revoke(struct ah_comm *comm, const struct ah_error *why);
 
-/* AH_E_PEER where the world is lost: the rank that said so first, and why (both optional). Else AH_OK. Any thread. */
+/* AH_E_PEER if the world is lost, with the rank that said so first, and why (both optional). Else AH_OK. Any thread. */
 int ah_comm_fault(struct ah_comm *comm, uint32_t *ret_rank, struct ah_error *ret_why);
 
-/* Messages of this rank that are under way, at most `max`; of a lost world those that its loss ended, which say what this rank
- * waited for. Returns how many. Any thread. */
+/* Lists at most `max` messages of this rank that are under way. In a lost world: those that the loss ended, which show
+ * what this rank waited for. Returns how many. Any thread. */
 size_t ah_comm_under_way(struct ah_comm *comm, struct ah_comm_under_way *ret_messages, size_t max);
 
-/* Collective unless the world is lost. Moves that are still in progress lose it. NULL is fine. */
+/* Collective unless the world is lost. Moves still in progress lose it. NULL is fine. */
 void ah_comm_close(struct ah_comm *comm);
 
 #endif

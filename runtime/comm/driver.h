@@ -3,11 +3,10 @@
  * Driver: how bytes get from one rank to another, as a const table of functions. `loop` joins threads of one process;
  * others come as plugins. A driver adds nothing, buffers nothing and retries nothing.
  *
- * THREADS. The engine's thread, one a rank, makes all calls, `open` to `close`; only `wake` may come from any thread.
+ * THREADS. Each rank's engine thread makes all calls, from `open` to `close`; only `wake` may come from any thread.
  *
- * COMPLETION. At most one message of a channel is posted at a time. Every message that is posted comes back from `poll` once,
- * AH_OK or AH_E_PEER, and from then on the driver does not touch its memory. A driver that fails loses the world by itself;
- * there are no errors of single messages.
+ * COMPLETION. At most one message of a channel is posted at a time. Every posted message comes back from `poll` once,
+ * with AH_OK or AH_E_PEER; from then on the driver leaves its memory alone. A failing driver loses the world by itself.
  */
 #ifndef AH_RUNTIME_COMM_DRIVER_H
 #define AH_RUNTIME_COMM_DRIVER_H
@@ -19,14 +18,14 @@ enum { AH_COMM_ABI = 1 };
 /* A rank's end; a driver's own struct begins with it. */
 struct ah_comm_end {
     uint32_t rank, ranks;
-    bool is_independent; /* what is posted progresses whatever else waits */
+    bool is_independent; /* a posted message progresses whatever else waits */
     uint32_t
-        moving; /* messages whose bytes are on their way, as far as `poll` knows: it is called often then */
+        moving; /* messages whose bytes are on their way, as far as `poll` knows; the engine polls often then */
 };
 
 struct ah_comm_message {
     uint32_t channel;
-    bool more; /* progresses together with the next of the array */
+    bool more; /* progresses together with the next one in the array */
     void *data;
     uint64_t bytes;
 };
@@ -41,11 +40,12 @@ struct ah_comm_driver {
     uint32_t layout; /* AH_COMM_LAYOUT */
     const char *name;
 
-    /* (optional: always there) What it is, a line for people. AH_E_MISSING says what is missing and how to get it. */
+    /* (optional: always there) Describes it in a line. AH_E_MISSING says what is missing and how to get it. */
     int (*probe)(char *ret_text, size_t bytes, struct ah_error *err);
 
-    /* Collective. With options->ranks 0 the driver's launcher says which rank of how many this is, AH_E_USAGE where it has
-     * none; else AH_E_MISMATCH where that is not so. AH_E_PEER names the ranks that are absent after options->deadline_s. `options` is valid until close. */
+    /* Collective. If options->ranks is 0, the launcher says rank and ranks; AH_E_USAGE: it says nothing. Else
+     * AH_E_MISMATCH: it disagrees. AH_E_PEER names ranks absent after options->deadline_s. `options` is valid until
+     * close. */
     int (*open)(struct ah_comm_end **ret_end, const struct ah_comm_options *options, struct ah_error *err);
 
     /* Collective, once. `channels` is valid until close. Fails alike on all ranks (ah_comm_agree()). */
@@ -55,21 +55,21 @@ struct ah_comm_driver {
     /* Begins `n` messages; never blocks, allocates nothing. Sizes are at most the channel's. */
     void (*post)(struct ah_comm_end *end, const struct ah_comm_message *messages, size_t n);
 
-    /* Messages that are done, at most `max` of them; returns how many. Never blocks. */
+    /* Returns at most `max` finished messages, and how many. Never blocks. */
     size_t (*poll)(struct ah_comm_end *end, struct ah_comm_done *ret_done, size_t max);
 
-    /* (optional, both or none: the engine polls, and sleeps in between) Sleeps until `poll` or `fault` may have something
-     * new, or `wake` was called since the last sleep. */
+    /* (optional, both or none) Sleeps until `poll` or `fault` may have news, or `wake` was called since the last sleep.
+     * Without them the engine polls, and sleeps in between. */
     void (*wait)(struct ah_comm_end *end);
     void (*wake)(struct ah_comm_end *end);
 
-    /* AH_E_PEER where the world is lost, with the first rank that said so and why. Never blocks. */
+    /* AH_E_PEER if the world is lost, with the first rank that said so and why. Never blocks. */
     int (*fault)(struct ah_comm_end *end, uint32_t *ret_rank, struct ah_error *ret_why);
 
-    /* Idempotent; the first one of the world counts. Need not return where it ends the process. */
+    /* Idempotent; the world's first one counts. Need not return if it ends the process. */
     void (*revoke)(struct ah_comm_end *end, const struct ah_error *why);
 
-    /* Collective unless the world is lost. Nothing is posted any more. */
+    /* Collective unless the world is lost. Nothing is posted afterwards. */
     void (*close)(struct ah_comm_end *end);
 };
 
@@ -85,22 +85,22 @@ struct ah_comm_driver {
 
 typedef const struct ah_comm_driver *ah_comm_plugin_fn(void);
 
-/* The driver in the plugin `name` (base/plugin.h): "mpi". *Borrowed*, for the life of the process. As ah_plugin_open(). */
+/* The driver in plugin `name`, such as "mpi". *Borrowed* for the life of the process. Errors of ah_plugin_open(). */
 int ah_comm_load(const char *name, const struct ah_comm_driver **ret_driver, struct ah_error *err);
 
 /* AH_E_MISMATCH for a table of another build; `origin` names the driver. Reads `abi` and `layout` only. */
 int ah_comm_check_driver(const struct ah_comm_driver *driver, const char *origin, struct ah_error *err);
 
-/* What one rank asks for. */
+/* The channels that one rank asks for. */
 struct ah_comm_wishes {
     const struct ah_comm_channel *channels;
     size_t n;
 };
 
-/* Whether all ranks ask for the same channels; AH_E_MISMATCH, with one sentence that is the same whoever calls. */
+/* Do the channels of all ranks fit? AH_E_MISMATCH, with the same sentence on every rank. */
 int ah_comm_agree(const struct ah_comm_wishes *wishes, uint32_t ranks, struct ah_error *err);
 
-/* Ranks that somebody waited for. */
+/* For a sentence about ranks that did not come in time. */
 struct ah_comm_absent {
     uint32_t ranks; /* of the world */
     bool (*is_absent)(const void *world, uint32_t rank);
@@ -109,10 +109,10 @@ struct ah_comm_absent {
     double deadline_s;
 };
 
-/* AH_E_PEER, which names them. */
+/* Sets AH_E_PEER with a sentence that names them. */
 int ah_comm_say_absent(const struct ah_comm_absent *absent, struct ah_error *err);
 
-/* Where the peer of rank's `channel` has the other end of it, in its wishes; SIZE_MAX: it has none. */
+/* Index, in the peer's wishes, of the other end of `channel` of `rank`; SIZE_MAX: none. */
 size_t ah_comm_other_end(const struct ah_comm_wishes *peer, uint32_t rank,
                          const struct ah_comm_channel *channel);
 

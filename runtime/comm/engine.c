@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine: one thread a rank that makes all calls of the driver.
+ * The engine: one thread for each rank, which makes all calls of the driver.
  *
- * A turn posts what was asked for, polls once, and wakes those whose messages are done. After a turn in which nothing
- * happened it rests: in the driver's own wait, where it has one. Else, with nothing posted, until somebody asks, looking for
- * a lost world now and then. With something posted it yields the processor for a moment after something last happened, then
- * sleeps for a share of the time that it has waited, so that a message is late by a small part of its wait and a rank that
- * waits for long costs next to nothing. While bytes are on their way it sleeps as shortly as can be, since some transports
- * move them only inside calls.
+ * A turn posts what was asked for, polls once, and wakes callers whose messages are done. After a turn in which nothing
+ * happened it rests, in the driver's own wait if there is one. Otherwise, with nothing posted, it sleeps until somebody
+ * asks, and looks for a lost world now and then. With something posted it first yields the processor for a moment, then
+ * sleeps for a share of the time that it has waited. So a message is late by a small part of its wait, and a long wait
+ * costs next to nothing. While bytes are on their way it sleeps as little as possible, since some transports move them
+ * only inside calls.
  */
 #include "base/threads.h"
 #include "runtime/comm/comm_internal.h"
@@ -108,7 +108,7 @@ static bool turn(struct ah_comm *comm)
     const bool has_copied = comm->end->moving && ah_threads_now_ns() - polled_ns > COPYING_NS;
     pthread_mutex_lock(&comm->mutex);
     if (!comm->is_lost)
-        fetch_fault(comm); /* before those are woken who ask for it */
+        fetch_fault(comm); /* before waking callers, who ask for it */
     for (size_t i = 0; i < n_done; i++)
         complete(comm, &comm->done[i]);
     const bool begins = comm->end->moving > comm->moving;
@@ -123,7 +123,7 @@ static void sleep_us(struct ah_comm *comm, uint32_t us)
     (void)pthread_cond_timedwait(&comm->work, &comm->mutex, &until);
 }
 
-/* Since something happened. */
+/* Time since something last happened. */
 static uint64_t waited_us(const struct ah_comm *comm)
 {
     return (ah_threads_now_ns() - comm->moved_ns) / 1000;

@@ -6,7 +6,7 @@
 
 int ah_comm_load(const char *name, const struct ah_comm_driver **ret_driver, struct ah_error *err)
 {
-    /* Libraries of messages load parts of their own, which look for the library's symbols. */
+    /* `true`, global symbols: message libraries load parts of their own, which look for the library's symbols. */
     const struct ah_plugin plugin = {name, "runtime/comm", AH_COMM_PLUGIN_SYMBOL, true};
     char path[PATH_MAX];
     union {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Printing: the keys of a family in alphabetical order, as the transformers library sorts them; then the text is read
- * back, and the field in which it differs from the model is what no config can say. So what is printed is right, or
- * it is not printed.
+ * Printing: writes the keys of a family in alphabetical order, as the transformers library does, and reads the text
+ * back. If it differs from the model in a field, no config can express that field. So what is printed is right, or it
+ * is not printed.
  */
 #include "runtime/model/config.h"
 
@@ -103,7 +103,7 @@ static void put_layer_types(const struct print *print)
     ah_buffer_puts(print->out, "]");
 }
 
-/* Older readers know only windows from a layer on. */
+/* The first layer with a window: older readers only know windows from one layer on. */
 static uint64_t first_windowed(const struct ah_model *model)
 {
     uint64_t i = 0;
@@ -204,7 +204,7 @@ static void keep_first(void *context, const char *path, const char *a, const cha
     snprintf(first->b, sizeof first->b, "%s", *b ? b : "not set");
 }
 
-/* The first field in which the config differs from the model; its path is "" where they are the same. */
+/* The first field in which the config differs from the model; its path is "" if they are the same. */
 static int compare(const struct ah_model *model, const char *name, const struct ah_buffer *text,
                    struct difference *ret_first, struct ah_error *err)
 {
@@ -287,7 +287,7 @@ static int find_value(const struct ah_buffer *text, const char *key, struct span
     return AH_OK;
 }
 
-/* Appends the text with another value in place of the one of `key`, where it has that key. */
+/* Appends the text; if it has `key`, with another value for it. */
 static int replace(const struct ah_buffer *text, const char *key, const char *value, struct ah_buffer *out,
                    struct ah_error *err)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Config: the config.json that must stand beside weights for the ecosystem to load them.
+ * Config: the config.json that the ecosystem needs beside weights to load them.
  *
- * Weights that came with one keep it, as it is but for the dtype it names. Others get one made from the model; a
- * model that no config can express is found out then, which is why callers ask before they train.
+ * Weights that came with a config.json keep it, except for the dtype that it names. Others get one made from the model.
+ * Callers make it before they train, since no config may be able to express the model.
  *
  *     rc = path ? ah_config_adopt(model, path, AH_FP32, &text, err) : ah_config_print(model, AH_FP32, &text, err);
  *     options.config = text.data;
@@ -19,8 +19,8 @@
 int ah_config_print(const struct ah_model *model, enum ah_dtype dtype, struct ah_buffer *out,
                     struct ah_error *err);
 
-/* Appends the text of the config.json at `path`, in which "dtype" or "torch_dtype", where there is one, is made to
- * say `dtype`. AH_E_MISMATCH: it describes another model. AH_E_IO, AH_E_DOCUMENT: it cannot be read. */
+/* Appends the text of the config.json at `path`, with its "dtype" or "torch_dtype", if it has one, set to `dtype`.
+ * AH_E_MISMATCH: it describes another model. AH_E_IO, AH_E_DOCUMENT: it cannot be read. */
 int ah_config_adopt(const struct ah_model *model, const char *path, enum ah_dtype dtype,
                     struct ah_buffer *out, struct ah_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Since the text is known to be JSON, nothing here looks for what could be wrong with it.
+ * Cursor: the text is known to be JSON, so nothing here checks it.
  */
 #include "runtime/model/cursor_internal.h"
 
@@ -34,7 +34,7 @@ bool ah_cursor_next(struct ah_cursor *cursor, char close)
     return false;
 }
 
-/* Behind the text that begins here. */
+/* The end of the string that begins here. */
 static void pass_text(struct ah_cursor *cursor)
 {
     for (cursor->at++; *cursor->at != '"'; cursor->at++)
@@ -72,7 +72,7 @@ static char *put_utf8(char *to, unsigned code)
     return to;
 }
 
-/* What the escape at `from` (behind its backslash) stands for, into `*to`; returns where it ends. */
+/* Decodes the escape at `from` (behind its backslash) to `*to`; returns where the escape ends. */
 static const char *put_escape(const char *from, char **to)
 {
     static const char letters[] = "bfnrt", meanings[] = "\b\f\n\r\t";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cursor: walks over JSON text that ah_json_scan() has accepted, without a tree, so that a header with hundreds of
- * thousands of tensors costs its text and no more. On text that was not scanned it does anything.
+ * Cursor: walks over JSON text that ah_json_scan() has accepted. It builds no tree, so a header with hundreds of
+ * thousands of tensors takes only the memory of its text. On text that was not scanned its behaviour is undefined.
  *
  *     if (ah_cursor_enter(&cursor, '{'))
  *         while (ah_cursor_next(&cursor, '}')) {
@@ -25,19 +25,19 @@ struct ah_cursor {
 /* Goes to the next token and returns its first character; 0 at the end of the text. */
 char ah_cursor_peek(struct ah_cursor *cursor);
 
-/* Steps into the container that `open` ('{' or '[') begins; false, at the same place, where another value stands. */
+/* Steps into the container that `open` ('{' or '[') begins. False, without moving, if the next value is another one. */
 bool ah_cursor_enter(struct ah_cursor *cursor, char open);
 
-/* Is there one more item? Goes to it, else out of the container. */
+/* Is there one more item? If so goes to it, else leaves the container. */
 bool ah_cursor_next(struct ah_cursor *cursor, char close);
 
-/* The text here, without its escapes, and goes behind it. Needs '"' here. NULL: out of memory. */
+/* Returns the string here, without its escapes, and goes behind it. Needs '"' here. NULL: out of memory. */
 const char *ah_cursor_text(struct ah_cursor *cursor, struct ah_arena *arena);
 
-/* The key here, and goes to its value. NULL: out of memory. */
+/* Returns the key here and goes to its value. NULL: out of memory. */
 const char *ah_cursor_key(struct ah_cursor *cursor, struct ah_arena *arena);
 
-/* The whole number here, and goes behind it; false where it is none or is 2^64 or more. */
+/* Reads the whole number here and goes behind it; false if it is not one, or 2^64 or more. */
 bool ah_cursor_count(struct ah_cursor *cursor, uint64_t *ret_count);
 
 /* Goes behind the value here. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Elements 4k to 4k + 3 of a block's flat vector share the draw that is named by element 4k. Tensors begin at
- * multiples of 128 elements, so a draw never serves two.
+ * Initial: elements 4k to 4k + 3 of a block's flat vector share the draw keyed by element 4k. Tensors begin at
+ * multiples of 128 elements, so no draw serves two tensors.
  *
  * Source of the distributions: _init_weights() of modeling_gpt2.py, modeling_llama.py and so on of
- * huggingface/transformers. gpt2 scales the two projections into the residual stream, after the GPT-2 paper; the
- * others do not. Embeddings and an untied head are normal as matrices are, positions too.
+ * huggingface/transformers. gpt2 scales the two projections into the residual stream, after the GPT-2 paper; the others
+ * do not. Embeddings, positions and an untied head are normal, like matrices.
  */
 #include "runtime/model/initial.h"
 
@@ -20,7 +20,7 @@
 
 enum { DRAW_ELEMENTS = 4, CHUNK_ELEMENTS = 32768 };
 
-/* Their output is added to the residual stream. */
+/* Is the tensor's output added to the residual stream? */
 static const char *const residual[] = {"attention.output.weight", "mlp.down.weight"};
 
 static double deviation(const struct ah_model *model, const struct ah_model_tensor *tensor)
@@ -69,7 +69,7 @@ static void clear_padding(const struct ah_model *model, const struct ah_weights_
         values[i - piece->first] = 0;
 }
 
-/* A norm's gain, as opposed to a bias. */
+/* Is it a norm's gain, not a bias? */
 static bool is_gain(const struct ah_model_tensor *tensor)
 {
     const char *point = strrchr(tensor->name, '.');
@@ -99,7 +99,7 @@ struct initial {
     uint64_t seed;
     struct ah_pool *pool;
     const struct ah_weights_sink *sink;
-    const struct ah_weights_piece *piece; /* the one that is computed */
+    const struct ah_weights_piece *piece; /* the piece to compute */
     float *values;                        /* AH_WEIGHTS_PIECE_MAX */
     struct ah_error *err;
 };

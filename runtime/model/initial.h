@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Initial: the weights that training from nothing begins with.
+ * Initial: the weights with which training from scratch begins.
  *
- * Every element is a function of (seed, block, its place in the block's flat vector) alone, the same bits on every
- * machine: Philox (base/philox.h, AH_PHILOX_INIT) and Box-Muller with logarithm and sine of our own, made of IEEE
- * operations only. Who computes which part of a block in how many threads does not matter.
+ * Every element depends only on seed, block, and its index in the block's flat vector: the same bits on every machine.
+ * It uses Philox (base/philox.h, AH_PHILOX_INIT) and Box-Muller, with our own logarithm and sine, made of IEEE
+ * operations only. So any thread may compute any part of a block.
  *
  * The distributions are those of the transformers library: matrices and tables normal with mean 0 and deviation
  * `initializer_range`, norms 1, biases and the padding token's row of the embedding 0; in gpt2 the two projections back
@@ -23,8 +23,8 @@
 void ah_initial_fill(const struct ah_model *model, uint64_t seed, const struct ah_weights_piece *piece,
                      float *ret_values);
 
-/* Hands every parameter to the sink, in the order of ah_weights_load() and from the calling thread; `pool` (optional)
- * computes them. Fails where the sink does, or for memory. */
+/* Hands every parameter to the sink, in the order of ah_weights_load() and on the calling thread; `pool` (optional)
+ * computes them. Errors of the sink; AH_E_MEMORY. */
 int ah_initial_load(const struct ah_model *model, uint64_t seed, struct ah_pool *pool,
                     const struct ah_weights_sink *sink, struct ah_error *err);
 

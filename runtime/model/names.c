@@ -13,12 +13,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Which rows of ours. */
+/* Which rows of our tensor a part has. */
 enum slice { ALL, QUERY, KEY, VALUE };
 
 struct row {
     const char *ours;   /* ah_model_tensors() */
-    const char *theirs; /* behind the prefix, and the layer's number in layers */
+    const char *theirs; /* follows the prefix, and in layers the layer's number */
     enum slice slice;
     bool transposed;
 };
@@ -67,12 +67,12 @@ static const struct row llama_rows[] = {
     {0},
 };
 
-/* Its name has no prefix in any family. */
+/* The head's name has no prefix in any family. */
 static const char head_ours[] = "head.weight", head_theirs[] = "lm_head.weight";
 
 struct family {
     const char *prefix;
-    const char *layers; /* what stands before a layer's number */
+    const char *layers; /* text before a layer's number */
     const struct row *rows;
     const char *ignorable[3]; /* how names end that hold nothing learned */
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names: where the tensors of a block stand in files of the ecosystem (docs/weights.md lists them).
+ * Names: the names of a block's tensors in files of the ecosystem (docs/weights.md lists them).
  *
- * Ours are packed (q over k over v) and always outputs by inputs. Hugging Face names, splits and stores them family
- * by family; a part is one of their tensors and the rows of ours that it holds.
+ * Our tensors are packed (q over k over v) and always outputs by inputs. Hugging Face names, splits and stores them
+ * differently in each family. A part is one of their tensors, with the rows of ours that it holds.
  *
  *     struct ah_names_part parts[AH_NAMES_PARTS_MAX];
  *     size_t n = ah_names_parts(model, block, parts);   // "model.layers.3.self_attn.k_proj.weight", ...
@@ -25,23 +25,23 @@ struct ah_names_part {
     uint64_t row, rows;           /* the part is these rows of the tensor */
     uint64_t cols;                /* all of them */
     bool transposed;              /* the file has inputs by outputs */
-    size_t n_shape;               /* of the file: 1 for vectors */
+    size_t n_shape;               /* in the file; 1 for vectors */
     uint64_t shape[2];
 };
 
-/* The parts of a block, tensor by tensor in flat order, each tensor's parts in the order of their rows, which they
- * cover. Returns how many. Block numbers as ah_model_block_kind() has them. */
+/* Lists the parts of a block, tensor by tensor in flat order. The parts of a tensor are in the order of its rows, and
+ * cover them. Returns how many. Blocks are numbered as for ah_model_block_kind(). */
 size_t ah_names_parts(const struct ah_model *model, uint64_t block,
                       struct ah_names_part ret_parts[AH_NAMES_PARTS_MAX]);
 
-/* What stands before all names but the head's: "model." or "transformer.". Files of a bare model leave it out. */
+/* The prefix of all names but the head's: "model." or "transformer.". Files of a bare model leave it out. */
 const char *ah_names_prefix(enum ah_family family);
 
 /* The head's projection, which files of a tied model need not hold. */
 const char *ah_names_head(void);
 
-/* Does a tensor with that name, with or without prefix, hold nothing that was learned (masks, angles)? Older files
- * have such. */
+/* Does a tensor with that name, with or without prefix, hold nothing that was learned (masks, angles)? Older files have
+ * such tensors. */
 bool ah_names_ignorable(enum ah_family family, const char *name);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Box and Muller, "A note on the generation of random normal deviates", 1958. Of the words a, b, c, d come
+ * Box and Muller, "A note on the generation of random normal deviates", 1958. The words a, b, c, d give
  *
  *     radius(a) cos(turn(b)), radius(a) sin(turn(b)), radius(c) cos(turn(d)), radius(c) sin(turn(d))
  *     radius(x) = sqrt(-2 log((x + 1/2) / 2^32))     turn(y) = 2 pi (y + 1/2) / 2^32
  *
- * Everything is double and made of + - * / and sqrt, which IEEE 754 rounds in one way, in an order that the source
- * fixes (the build forbids contraction). A C library's log and sin, which differ between versions, have no say.
+ * Everything is double and uses + - * / and sqrt, which IEEE 754 rounds in one way, in an order that the source fixes
+ * (the build forbids contraction). It does not use a C library's log and sin, which differ between versions.
  */
 #include "runtime/model/normal_internal.h"
 
@@ -14,17 +14,17 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Parts of a double. */
+/* Fields of a double. */
 static const uint64_t fraction_bits = UINT64_C(0xFFFFFFFFFFFFF), sqrt_2_fraction = UINT64_C(0x6A09E667F3BCD);
 enum { EXPONENT_OF_1 = 1023 };
 
-/* Coefficients of z, z^2, ... behind the leading 1. */
+/* Coefficients of z, z^2, ... after the leading 1. */
 enum { LOG_TERMS = 10, SINE_TERMS = 8, COSINE_TERMS = 9 };
 
-/* atanh(s) / s in z = s^2, for |s| <= 0.172: what is left out is below 1e-18. */
+/* atanh(s) / s in z = s^2, for |s| <= 0.172: the omitted terms are below 1e-18. */
 static const double log_terms[LOG_TERMS] = {1.0 / 3,  1.0 / 5,  1.0 / 7,  1.0 / 9,  1.0 / 11,
                                             1.0 / 13, 1.0 / 15, 1.0 / 17, 1.0 / 19, 1.0 / 21};
-/* sin(x) / x and cos(x) in z = x^2, for |x| <= pi / 4: below 1e-18 too. */
+/* sin(x) / x and cos(x) in z = x^2, for |x| <= pi / 4: omitted terms are below 1e-18, too. */
 static const double sine_terms[SINE_TERMS] = {
     -1.0 / 6,        1.0 / 120,        -1.0 / 5040,          1.0 / 362880,
     -1.0 / 39916800, 1.0 / 6227020800, -1.0 / 1307674368000, 1.0 / 355687428096000};
@@ -62,8 +62,8 @@ double ah_normal_log(double x)
     return 2 * (s + s * series(log_terms, LOG_TERMS, s * s)) + exponent * ln2;
 }
 
-/* A turn is eight eighths. Even ones count from the quarter before them, odd ones back from the quarter behind, where
- * sine and cosine change places; so no angle is above pi/4. */
+/* A turn has eight eighths. In even ones the angle counts from the previous quarter; in odd ones it counts back from
+ * the next quarter, where sine and cosine change places. So no angle is above pi/4. */
 void ah_normal_turn(uint32_t bits, double *ret_sine, double *ret_cosine)
 {
     const double two_pi = 0x1.921fb54442d18p+2;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Normal: normal numbers from random bits, the same on every machine; for initial.h.
+ * Normal: normally distributed numbers from random bits, the same on every machine; for initial.h.
  */
 #ifndef AH_RUNTIME_MODEL_NORMAL_INTERNAL_H
 #define AH_RUNTIME_MODEL_NORMAL_INTERNAL_H
 
 #include <stdint.h>
 
-/* Four numbers of mean 0 and deviation 1 from the four words of a draw; at most 6.77 in size. */
+/* Four numbers with mean 0 and deviation 1 from the four words of a draw; their size is at most 6.77. */
 void ah_normal_four(const uint32_t bits[4], double ret_normal[4]);
 
-/* The natural logarithm of a positive finite number that is not denormal: relatively within 4e-16. */
+/* The natural logarithm of a positive, finite, normal number; relative error at most 4e-16. */
 double ah_normal_log(double x);
 
-/* Sine and cosine of (bits + 1/2) / 2^32 turns: each within 4e-16. */
+/* Sine and cosine of (bits + 1/2) / 2^32 turns; error of each at most 4e-16. */
 void ah_normal_turn(uint32_t bits, double *ret_sine, double *ret_cosine);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening files and reading tensors. A file is opened once and read by its descriptor, so that what was checked is
- * what is read, also when another file takes its name meanwhile.
+ * Opening files and reading tensors. A file is opened once and read through its descriptor. So what was checked is what
+ * is read, even if another file takes its name meanwhile.
  */
 #include "runtime/model/safetensors.h"
 
@@ -132,7 +132,7 @@ const struct ah_safetensors_tensor *ah_safetensors_sort(struct ah_safetensors_te
 
 /* ---- opening ---- */
 
-/* Of an open descriptor: a file's size, or that it is a folder. */
+/* Says of an open descriptor whether it is a folder, and a file's size. */
 static int examine(int descriptor, const char *path, bool *ret_folder, uint64_t *ret_bytes,
                    struct ah_error *err)
 {
@@ -146,8 +146,8 @@ static int examine(int descriptor, const char *path, bool *ret_folder, uint64_t 
     return AH_OK;
 }
 
-/* Opens the next of `files->files` (which has room) and reads its header. `ret_folder` (optional): a folder is no
- * error, and is not opened. */
+/* Opens `path` as the next of `files->files` (which has room) and reads its header. With `ret_folder` (optional), a
+ * folder is no error, and is not opened. */
 static int open_file(struct ah_safetensors *files, struct ah_safetensors_table *table, const char *path,
                      bool *ret_folder, struct ah_error *err)
 {
@@ -328,8 +328,8 @@ static float from_f16(uint16_t stored)
     return value;
 }
 
-/* n numbers of 16 bits, which are the second half of `values`, over the whole of it. Ascending, a number is read
- * before its place is written: value i ends at byte 4i + 4, what is still to be read begins at 2n + 2i + 2. */
+/* Widens n 16-bit numbers, which are the second half of `values`, in place. In ascending order nothing is overwritten
+ * before it is read: value i ends at byte 4i + 4, and unread numbers begin at 2n + 2i + 2. */
 static void widen(float *values, uint64_t n, enum ah_safetensors_dtype dtype)
 {
     const char *raw = (const char *)values + 2 * n;

@@ -2,14 +2,14 @@
  *
  * Safetensors: tensors in files as the ecosystem keeps them, read and written piece by piece.
  *
- * A file is eight bytes with the length of its header (little-endian), the header (JSON: of each tensor its dtype,
- * shape and place), and the data: row-major, little-endian, packed in the order of their places. A model is one
- * file, or several with an index beside them that says which tensor is where (`model.safetensors.index.json`).
+ * A file has eight bytes with the length of its header (little-endian), the header (JSON: dtype, shape and offsets of
+ * each tensor), and the data: row-major, little-endian, packed in the order of their offsets. A model is one file, or
+ * several with an index beside them that says which tensor is where (`model.safetensors.index.json`).
  *
- * The reader trusts nothing: a header is read only when it fits its file and AH_SAFETENSORS_HEADER_MAX, it must be
- * strict JSON, and the tensors in it must cover the data without overlap, gap or rest. What it accepted can be read
- * to the end without a further check, unless the file shrinks meanwhile, which is an error then. Sentences begin
- * with the file's path and name the tensor.
+ * The reader trusts nothing. It reads a header only if that fits its file and AH_SAFETENSORS_HEADER_MAX. The header
+ * must be strict JSON, and its tensors must cover the data without overlap, gap or rest. An accepted file needs no
+ * further checks; if it shrinks later, reading returns an error. Sentences begin with the file's path and name the
+ * tensor.
  *
  *     struct ah_safetensors files = {0};
  *     rc = ah_safetensors_open(&files, "llama-2-7b", err);
@@ -40,7 +40,7 @@ enum {
 #define AH_SAFETENSORS_FILE  "model.safetensors"
 #define AH_SAFETENSORS_INDEX "model.safetensors.index.json"
 
-/* Every dtype that the format knows: word, bits of an element. Only F32, F16 and BF16 can be read. */
+/* Every dtype of the format: word, bits of an element. Only F32, F16 and BF16 can be read. */
 #define AH_SAFETENSORS_DTYPES(X)                                                                             \
     X(BOOL, 8)                                                                                               \
     X(F4, 4)                                                                                                 \
@@ -100,24 +100,24 @@ struct ah_safetensors {
 };
 
 /* Opens a file, or a folder with AH_SAFETENSORS_FILE or else AH_SAFETENSORS_INDEX in it, and reads every header.
- * AH_E_IO: a file that is not there, cannot be read or is no regular file. AH_E_DOCUMENT: a file that is not as it
- * has to be, an index that does not say what its files hold. `ret_files` is released and empty after a failure. */
+ * AH_E_IO: a file is missing, cannot be read or is not a regular file. AH_E_DOCUMENT: a file breaks the format, or an
+ * index disagrees with its files. `ret_files` is released and empty after a failure. */
 int ah_safetensors_open(struct ah_safetensors *ret_files, const char *path, struct ah_error *err);
 
-/* What a folder without the files above is taken for by what lies in it (an adapter, pickled weights), and what helps, as
- * the rest of a sentence; NULL where nothing is known of it. */
+/* For a folder without the files above: what it seems to be (an adapter, pickled weights), and what helps, as the rest
+ * of a sentence. NULL: unknown. */
 const char *ah_safetensors_other_folder(const char *folder);
 
-/* The tensor with that name; NULL where there is none. */
+/* The tensor with that name; NULL: none. */
 const struct ah_safetensors_tensor *ah_safetensors_find(const struct ah_safetensors *files, const char *name);
 
-/* Elements [first, first + n) of the tensor in row-major order, as fp32: exact from each dtype that is read. The
- * range must lie in the tensor. AH_E_DOCUMENT names the tensor where its dtype cannot be read. Allocates nothing. */
+/* Reads elements [first, first + n) of the tensor in row-major order, as fp32, which is exact for each readable dtype.
+ * The range must lie in the tensor. AH_E_DOCUMENT names the tensor if its dtype cannot be read. Allocates nothing. */
 int ah_safetensors_read(const struct ah_safetensors *files, const struct ah_safetensors_tensor *tensor,
                         uint64_t first, uint64_t n, float *ret_values, struct ah_error *err);
 
-/* Whether weights in two places are the same, told cheaply: a digest of names, dtypes, shapes and the first 4 KiB of each tensor.
- * Errors of ah_safetensors_open(). */
+/* A digest of names, dtypes, shapes and the first 4 KiB of each tensor: a cheap way to see whether weights in two
+ * places are the same. Errors of ah_safetensors_open(). */
 int ah_safetensors_digest(const char *path, char ret_text[AH_SHA256_HEX_MAX], struct ah_error *err);
 
 /* "BF16" */
@@ -154,27 +154,27 @@ struct ah_safetensors_writer {
     const char *path;
     int descriptor;
     enum ah_dtype dtype;
-    bool partial; /* some tensors are others' to write */
+    bool partial; /* other writers write some of the tensors */
     size_t n;
     struct ah_safetensors_slot *slots; /* by index of the spec */
 };
 
-/* Creates the file, with its space reserved where the file system can, and writes its header. AH_E_IO: it exists
- * already, or cannot be written. Names are UTF-8 and differ (asserted). */
+/* Creates the file and writes its header; reserves its space if the file system can. AH_E_IO: it exists already, or
+ * cannot be written. Names are UTF-8 and differ (asserted). */
 int ah_safetensors_create(struct ah_safetensors_writer *ret_writer, const char *path, enum ah_dtype dtype,
                           const struct ah_safetensors_spec *specs, size_t n, struct ah_error *err);
 
-/* Opens a file that a writer of the same specs created and finished as `partial`, maybe on another machine: each of several
- * writers writes tensors of its own, whole. Abandoning leaves the file. AH_E_IO. */
+/* Opens a file that a writer with the same specs created and finished as `partial`, maybe on another machine. Each of
+ * several writers then writes its own tensors, whole. Abandoning leaves the file. AH_E_IO. */
 int ah_safetensors_join(struct ah_safetensors_writer *ret_writer, const char *path, enum ah_dtype dtype,
                         const struct ah_safetensors_spec *specs, size_t n, struct ah_error *err);
 
 /* Writes elements [first, first + n) of spec `index`, rounded to the file's dtype (base/bf16.h). Allocates nothing.
- * Several threads may write at once, different elements. */
+ * Several threads may write different elements at once. */
 int ah_safetensors_write(struct ah_safetensors_writer *writer, size_t index, uint64_t first,
                          const float *values, uint64_t n, struct ah_error *err);
 
-/* Syncs and closes the file. AH_E_FAILED: a tensor was not written whole; of a `partial` writer: was begun. */
+/* Syncs and closes the file. AH_E_FAILED: a tensor is not written whole; for a `partial` writer: one is only begun. */
 int ah_safetensors_finish(struct ah_safetensors_writer *writer, struct ah_error *err);
 
 /* Frees the writer; a file that was created and not finished is removed. NULL and zeroed ones too. */

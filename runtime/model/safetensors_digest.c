@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Telling weights apart without reading them: what headers say, and how each tensor begins. How tensors are dealt to files does
- * not count, nor does what else a header has.
+ * Digest: tells weights apart without reading them all, by their headers and the beginning of each tensor. It ignores
+ * how tensors are spread over files, and everything else in a header.
  */
 #include "runtime/model/safetensors_internal.h"
 

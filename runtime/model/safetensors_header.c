@@ -3,10 +3,10 @@
  * The header of a safetensors file. Source: the format's description and reference implementation
  * (github.com/huggingface/safetensors), stricter in that unknown and repeated keys are refused.
  *
- * What holds of every tensor after ah_safetensors_header():
+ * After ah_safetensors_header(), for every tensor:
  *   (1) its elements, the product of its shape, and its bytes do not overflow
- *   (2) its place has exactly its bytes and lies in the file
- *   (3) the places of a file's tensors, sorted, follow each other from the end of the header to the end of the file
+ *   (2) its data range has exactly its bytes and lies in the file
+ *   (3) the ranges of a file's tensors, sorted, follow each other from the end of the header to the end of the file
  */
 #include "runtime/model/cursor_internal.h"
 #include "runtime/model/safetensors_internal.h"
@@ -50,7 +50,7 @@ static int read_dtype(struct header *header, struct ah_safetensors_tensor *tenso
     return REFUSE(header, tensor->name, "the dtype '%s' is not known", ah_safetensors_plain(word, shown));
 }
 
-/* A list of at most `max` whole numbers. */
+/* Reads a list of at most `max` whole numbers. */
 static int read_counts(struct header *header, const char *tensor, const char *what, uint64_t *ret_counts,
                        size_t max, size_t *ret_n)
 {
@@ -83,7 +83,7 @@ static int count_bytes(struct header *header, struct ah_safetensors_tensor *tens
     return AH_OK;
 }
 
-/* Holds (1) and (2). */
+/* Checks (1) and (2). */
 static int place(struct header *header, struct ah_safetensors_tensor *tensor, const uint64_t offsets[2])
 {
     char shape[AH_SAFETENSORS_SHAPE_TEXT];
@@ -107,7 +107,7 @@ static int place(struct header *header, struct ah_safetensors_tensor *tensor, co
     return AH_OK;
 }
 
-/* The object of one tensor: each of the three keys once, no other. */
+/* Reads the object of one tensor: it has each of the three keys once, and no other. */
 static int read_tensor(struct header *header, struct ah_safetensors_tensor *tensor)
 {
     static const char *const keys[] = {"dtype", "shape", "data_offsets"};
@@ -208,7 +208,7 @@ static int compare_places(const void *a, const void *b)
     return strcmp(one->name, other->name);
 }
 
-/* Holds (3). */
+/* Checks (3). */
 static int check_places(const struct header *header, struct ah_safetensors_tensor *tensors, size_t n)
 {
     uint64_t at = header->data_offset_bytes;
@@ -230,7 +230,7 @@ static int check_places(const struct header *header, struct ah_safetensors_tenso
     return AH_OK;
 }
 
-/* From text to tensors; `text` is the header's. */
+/* Parses the header's text into tensors. */
 static int parse(struct header *header, const char *text, size_t size)
 {
     char name[AH_DOCUMENT_NAME_MAX + 16], shown[AH_DOCUMENT_NAME_MAX];
@@ -250,7 +250,7 @@ static int parse(struct header *header, const char *text, size_t size)
                  : check_places(header, n ? tensors + first : NULL, n);
 }
 
-/* The length of the header, which fits the file. */
+/* Reads the length of the header, and checks that it fits the file. */
 static int read_length(const struct header *header, uint64_t *ret_bytes)
 {
     unsigned char raw[LENGTH_BYTES];

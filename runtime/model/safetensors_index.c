@@ -2,7 +2,7 @@
  *
  * The index of a model in several files: {"metadata": {...}, "weight_map": {"tensor": "file", ...}}.
  *
- * Only "weight_map" counts: sizes in "metadata" are what somebody wrote once, files are checked by themselves.
+ * Only "weight_map" counts. Sizes in "metadata" may be out of date, and each file is checked by itself anyway.
  */
 #include "base/buffer.h"
 #include "base/file.h"
@@ -18,7 +18,7 @@ enum { INDEX_MAX = AH_SAFETENSORS_HEADER_MAX };
 
 #define REFUSE(err, path, tensor, ...) ah_safetensors_fail(err, AH_E_DOCUMENT, path, tensor, __VA_ARGS__)
 
-/* Members of the object here, without moving. */
+/* Counts the members of the object here, without moving. */
 static size_t count_members(struct ah_cursor cursor)
 {
     size_t n = 0;
@@ -65,7 +65,7 @@ static int read_places(struct ah_safetensors_index *index, struct ah_cursor *cur
     return AH_OK;
 }
 
-/* The object of "weight_map". */
+/* Reads the object of "weight_map". */
 static int read_map(struct ah_safetensors_index *index, struct ah_cursor *cursor, const char *path,
                     struct ah_error *err)
 {

@@ -9,15 +9,15 @@
 
 #include <stdbool.h>
 
-/* A name from a file as it may stand in a sentence: on one line, cut when it is long. Returns `out`. */
+/* Makes a name from a file fit for a sentence: on one line, and cut if it is long. Returns `out`. */
 enum { AH_SAFETENSORS_NAME_TEXT = 112 };
 const char *ah_safetensors_plain(const char *name, char out[AH_SAFETENSORS_NAME_TEXT]);
 
-/* Sets "PATH: 'TENSOR': what" (without the tensor where `tensor` is NULL) and returns `code`. */
+/* Sets "PATH: 'TENSOR': what" (without the tensor if `tensor` is NULL) and returns `code`. */
 int ah_safetensors_fail(struct ah_error *err, int code, const char *path, const char *tensor,
                         const char *format, ...) AH_PRINTF(5, 6);
 
-/* Reads the whole range. AH_E_IO where the file ends before. */
+/* Reads the whole range. AH_E_IO if the file ends before. */
 int ah_safetensors_pread(const struct ah_safetensors_file *file, void *bytes, uint64_t size, uint64_t offset,
                          struct ah_error *err);
 
@@ -32,7 +32,7 @@ struct ah_safetensors_table {
 int ah_safetensors_header(const struct ah_safetensors_file *file, size_t index, struct ah_arena *arena,
                           struct ah_safetensors_table *table, struct ah_error *err);
 
-/* What an index says: which file every tensor is in. Everything in its arena. */
+/* An index: which file each tensor is in. Everything is in its arena. */
 struct ah_safetensors_place {
     const char *tensor;
     const char *file; /* a name without folder */
@@ -46,14 +46,14 @@ struct ah_safetensors_index {
     const char **files; /* by name, all different */
 };
 
-/* `ret_index` is zeroed before; its arena is the caller's to release, after a failure too. */
+/* Reads an index. `ret_index` is zeroed before; the caller releases its arena, also after a failure. */
 int ah_safetensors_index_read(struct ah_safetensors_index *ret_index, const char *path, struct ah_error *err);
 
-/* Does it say of every tensor, and only of those, where it is? The tensors are sorted. */
+/* Does the index name the file of every tensor, and no other tensor? The tensors are sorted. */
 int ah_safetensors_index_check(const struct ah_safetensors_index *index, const char *path,
                                const struct ah_safetensors *files, struct ah_error *err);
 
-/* Sorts by name. The second of two equal names; NULL where all differ. */
+/* Sorts by name. Returns the second of two equal names; NULL if all differ. */
 const struct ah_safetensors_tensor *ah_safetensors_sort(struct ah_safetensors_tensor *tensors, size_t n);
 
 unsigned ah_safetensors_bits(enum ah_safetensors_dtype dtype);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writing: the header says where every tensor is before there is any data, so pieces go to their places in any
- * order. Bytes as the reference library writes them: tensors by name (of equal dtype), header padded to 8.
+ * Writing: the header is written first and gives every tensor its offset, so pieces may come in any order. The bytes
+ * are those that the reference library writes: tensors by name (all of one dtype), header padded to 8.
  */
 #include "base/bf16.h"
 #include "base/buffer.h"
@@ -56,8 +56,8 @@ static void put_tensor(struct ah_buffer *out, const struct ah_safetensors_spec *
     ah_buffer_printf(out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", begin, end);
 }
 
-/* The header behind its length into `out`, places (from the beginning of the data) into the slots. Returns the
- * data's bytes. */
+/* Prints the header, without its length, to `out`, and sets the slots' offsets from the beginning of the data. Returns
+ * the data's bytes. */
 static uint64_t lay_out(struct ah_safetensors_writer *writer, const struct ah_safetensors_spec *specs,
                         const struct ah_safetensors_spec **order, struct ah_buffer *out)
 {
@@ -104,7 +104,7 @@ static int open_file(struct ah_safetensors_writer *writer, int flags, struct ah_
     return writer->descriptor < 0 ? fail(err, writer->path) : AH_OK;
 }
 
-/* Creates the file, with room for all of it where the file system can reserve: a full disk shows now. */
+/* Creates the file; reserves room for all of it if the file system can, so that a full disk shows now. */
 static int create_file(struct ah_safetensors_writer *writer, uint64_t bytes, struct ah_error *err)
 {
     int rc = open_file(writer, O_CREAT | O_EXCL, err);
@@ -204,7 +204,7 @@ int ah_safetensors_write(struct ah_safetensors_writer *writer, size_t index, uin
     return rc;
 }
 
-/* Closes, so that abandoning leaves the file; reports what only closing finds out. */
+/* Closes, so that abandoning leaves the file; reports errors that only closing shows. */
 int ah_safetensors_finish(struct ah_safetensors_writer *writer, struct ah_error *err)
 {
     int rc = AH_OK;
@@ -217,7 +217,7 @@ int ah_safetensors_finish(struct ah_safetensors_writer *writer, struct ah_error 
     do
         rc = fsync(writer->descriptor);
     while (rc && errno == EINTR);
-    if (rc && errno != EINVAL && errno != EROFS) /* those: this kind of file cannot be synced */
+    if (rc && errno != EINVAL && errno != EROFS) /* these two: this kind of file cannot be synced */
         return fail(err, writer->path);
     rc = close(writer->descriptor) && errno != EINTR ? fail(err, writer->path) : AH_OK;
     writer->descriptor = -1;

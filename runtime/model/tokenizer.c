@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Source: bytes_to_unicode() of openai/gpt-2 (src/encoder.py): a byte that is printable in Latin-1 is its own letter, the others
- * are U+0100, U+0101, ... in order. BPE and WordLevel have {"piece": id} in model.vocab, Unigram [["piece", score], ...].
+ * Source: bytes_to_unicode() of openai/gpt-2 (src/encoder.py). A byte printable in Latin-1 is its own letter, the
+ * others are U+0100, U+0101, ... BPE and WordLevel have {"piece": id} in model.vocab, Unigram [["piece", score], ...].
  */
 #include "runtime/model/tokenizer.h"
 
@@ -23,7 +23,7 @@ enum { FILE_MAX_BYTES = 256 << 20, IDS_MAX = 1 << 22, LETTERS = 512 };
 struct loading {
     struct ah_tokenizer *tokenizer;
     bool byte_level;
-    short bytes[LETTERS]; /* that a letter stands for; -1: none */
+    short bytes[LETTERS]; /* the byte that a letter stands for; -1: none */
     bool failed;          /* no memory */
 };
 
@@ -38,7 +38,7 @@ static void set_letters(short bytes[LETTERS])
     }
 }
 
-/* The letter at `*from`, of at most two bytes where it stands for a byte; -1: a longer one, and nothing is passed. */
+/* Reads the letter at `*from`. Letters for bytes have at most two bytes; -1: a longer one, which is not skipped. */
 static int take_letter(const char **from)
 {
     const unsigned char *at = (const unsigned char *)*from;
@@ -48,7 +48,7 @@ static int take_letter(const char **from)
     return at[0] < 0x80 ? at[0] : (at[0] & 0x1F) << 6 | (at[1] & 0x3F);
 }
 
-/* In place: bytes are never more than their letters. */
+/* Decodes in place: the bytes are never longer than their letters. */
 static void decode(const struct loading *loading, char *piece)
 {
     unsigned byte;
@@ -139,7 +139,7 @@ static void read_model(struct loading *loading, struct ah_cursor *cursor)
         }
 }
 
-/* [{"id": 5, "content": "<|endoftext|>"}, ...], whose texts are as they stand. */
+/* [{"id": 5, "content": "<|endoftext|>"}, ...]; these texts are not encoded. */
 static void read_added(struct loading *loading, struct ah_cursor *cursor)
 {
     struct ah_arena *arena = &loading->tokenizer->arena;
@@ -166,7 +166,7 @@ static void read_added(struct loading *loading, struct ah_cursor *cursor)
     }
 }
 
-/* The added tokens stand before the model, and count more. */
+/* Added tokens come before the model in the file, but win over its tokens. */
 static void read_all(struct loading *loading, const struct ah_buffer *text)
 {
     for (int pass = 0; pass < 2; pass++) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weights: between files in the ecosystem's layout and the caller's flat vectors, piece by piece.
+ * Weights: moves weights between files in the ecosystem's layout and the caller's flat vectors, piece by piece.
  *
- * Where the vectors lie (host, device, several arenas) is the caller's affair: loading hands out pieces in fp32,
- * saving asks for them, both block by block and tensor by tensor in flat order, so that a model is never in memory
- * a second time. A piece lies in one tensor; padding between tensors is never handed out or asked for.
+ * The caller decides where the vectors lie (host, device, several arenas). Loading hands out pieces in fp32, saving
+ * asks for them, both block by block and tensor by tensor in flat order. So a model is never in memory twice. A piece
+ * lies in one tensor; padding between tensors is never handed out or asked for.
  *
  *     static int keep(void *context, const struct ah_weights_piece *piece, const float *values,
  *                     struct ah_error *err)
@@ -31,11 +31,11 @@ struct ah_weights_piece {
     uint64_t block;
     size_t tensor;    /* of ah_model_tensors() and struct ah_flat */
     uint64_t first;   /* element of the tensor, row-major */
-    uint64_t element; /* the same, of the block's full flat vector */
+    uint64_t element; /* the same element in the block's full flat vector */
     uint64_t n;       /* 1 to AH_WEIGHTS_PIECE_MAX */
 };
 
-/* Takes a piece; `values` are borrowed until it returns. A failure ends the load and is handed on. */
+/* Takes a piece; `values` are borrowed until it returns. A failure ends the load, which returns it. */
 typedef int ah_weights_take(void *context, const struct ah_weights_piece *piece, const float *values,
                             struct ah_error *err);
 /* Gives a piece into `ret_values`. */
@@ -45,7 +45,7 @@ typedef int ah_weights_give(void *context, const struct ah_weights_piece *piece,
 struct ah_weights_sink {
     ah_weights_take *take;
     void *context;
-    /* (optional) Whether it takes this block at all: what it does not is neither read nor drawn. NULL: all. */
+    /* (optional) Does it take this block? Other blocks are neither read nor drawn. NULL: all. */
     bool (*wants)(const void *context, uint64_t block);
 };
 
@@ -68,28 +68,28 @@ int ah_weights_load(const struct ah_model *model, const char *path, const struct
 
 struct ah_weights_options {
     enum ah_dtype dtype;  /* of the files; AH_FP32 keeps masters exactly */
-    uint64_t shard_bytes; /* data of one file at most, but for a tensor that is larger alone; 0: 5e9 */
+    uint64_t shard_bytes; /* most data in one file, unless a single tensor is larger; 0: 5e9 */
     const char *config;   /* (optional) text of the config.json to put beside (config.h); borrowed */
 };
 
-/* Blocks that one of several writers keeps. */
+/* The blocks that one of several writers keeps. */
 struct ah_weights_part {
     bool (*keeps)(const void *context, uint64_t block);
     const void *context;
 };
 
-/* What ah_weights_save() takes on disk: the data to the byte, headers and the index no less than they are. */
+/* Bytes on disk of ah_weights_save(): exact for the data, rounded up for headers and the index. */
 uint64_t ah_weights_bytes(const struct ah_model *model, enum ah_dtype dtype);
 
 /* Writes the model into `folder`, which exists and has none of these files: "model.safetensors", or
- * "model-00001-of-00003.safetensors" and so on with their index; and "config.json". Each file is synced, the folder
- * is not. After a failure what was written of a file is removed, finished ones stay: save into a temporary folder
- * and rename it. */
+ * "model-00001-of-00003.safetensors" and so on with their index; and "config.json". Each file is synced, the folder is
+ * not. After a failure an unfinished file is removed and finished ones stay: save into a temporary folder and rename
+ * it. */
 int ah_weights_save(const struct ah_model *model, const struct ah_weights_source *source,
                     const struct ah_weights_options *options, const char *folder, struct ah_error *err);
 
-/* The same by several writers that see `folder`: one makes the files, whose values are not there yet, and what stands beside
- * them; then each fills in the blocks of its part, all at once and in any order. Filling syncs; a file stays after a failure. */
+/* The same by several writers that see `folder`. One makes the files, still without values, and the files beside them.
+ * Then all fill in their blocks at once, in any order. Filling syncs; files stay after a failure. */
 int ah_weights_make(const struct ah_model *model, const struct ah_weights_options *options,
                     const char *folder, struct ah_error *err);
 int ah_weights_fill(const struct ah_model *model, const struct ah_weights_source *source,

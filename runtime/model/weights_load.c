@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loading: everything that names, shapes and dtypes can say is checked before the first value is read.
+ * Loading: names, shapes and dtypes are all checked before the first value is read.
  */
 #include "runtime/model/safetensors_internal.h"
 #include "runtime/model/walk_internal.h"
@@ -17,10 +17,10 @@ struct load {
     const char *path;
     const struct ah_weights_sink *sink;
     struct ah_safetensors files;
-    size_t skipped; /* bytes of names: the prefix, where the files leave it out */
+    size_t skipped; /* bytes of names to skip: the prefix, if the files leave it out */
     bool *used;     /* by tensor of the files */
-    float *values;  /* AH_WALK_BAND_MAX; touched as far as a band goes */
-    float *lines;   /* AH_WEIGHTS_PIECE_MAX; of the file, or what values are compared with */
+    float *values;  /* AH_WALK_BAND_MAX; only used as far as bands reach */
+    float *lines;   /* AH_WEIGHTS_PIECE_MAX; lines of the file, or values to compare with */
     struct ah_error *err;
 };
 
@@ -42,7 +42,7 @@ static const char *path_of(const struct load *load, const struct ah_safetensors_
 
 /* ---- checks ---- */
 
-/* The tensor of the files that the missing one may be, among those that nothing else is; NULL: none is near. */
+/* The unused tensor of the files that may be the missing one under a similar name; NULL: none is near. */
 static const char *nearest(const struct load *load, const char *name)
 {
     const char **candidates = malloc(CANDIDATES_MAX * sizeof *candidates);
@@ -86,7 +86,7 @@ static int check_shape(const struct load *load, const struct ah_names_part *part
                                ah_safetensors_shape_text(part->shape, part->n_shape, needs));
 }
 
-/* Marks what is there; a tensor that is missing is then sought among the others. */
+/* Marks the tensors that are there. Then looks for a missing one among the others. */
 static int mark_part(void *context, const struct ah_walk_step *step)
 {
     struct load *load = context;
@@ -102,16 +102,17 @@ static int report_missing(void *context, const struct ah_walk_step *step)
     return find(load, step->part) ? AH_OK : fail_missing(load, name_of(load, step->part));
 }
 
-/* Shape and dtype of a part that is there. */
+/* Checks shape and dtype of a part that is there. */
 static int check_part(void *context, const struct ah_walk_step *step)
 {
     const struct load *load = context;
     const struct ah_safetensors_tensor *tensor = find(load, step->part);
     int rc = check_shape(load, step->part, tensor);
-    return rc ? rc : ah_safetensors_read(&load->files, tensor, 0, 0, load->values, load->err); /* its dtype */
+    return rc ? rc
+              : ah_safetensors_read(&load->files, tensor, 0, 0, load->values, load->err); /* checks dtype */
 }
 
-/* A tied model's copy of its table: the same numbers, or it is another model. */
+/* A tied model's second copy of its table must have the same numbers; otherwise it is another model. */
 static int check_copy(const struct load *load, const struct ah_names_part *embedding)
 {
     const struct ah_safetensors_tensor *table = find(load, embedding);
@@ -171,7 +172,7 @@ static int check(struct load *load)
 
 /* ---- values ---- */
 
-/* The band's stretches of `n` lines of the file, one behind the other, into load->lines. */
+/* Reads the band's stretches of `n` lines of the file into load->lines, one behind the other. */
 static int read_lines(const struct load *load, const struct ah_walk_step *step,
                       const struct ah_safetensors_tensor *tensor, uint64_t col, uint64_t n)
 {
@@ -184,7 +185,7 @@ static int read_lines(const struct load *load, const struct ah_walk_step *step,
     return rc;
 }
 
-/* Lines of the file are columns of ours. */
+/* Reads a transposed part: lines of the file are our columns. */
 static int read_transposed(const struct load *load, const struct ah_walk_step *step,
                            const struct ah_safetensors_tensor *tensor)
 {

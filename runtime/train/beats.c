@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Beats: whether anything moves on any rank, for the watch of each (runtime/device/watch.h). A rank that waits for a neighbour that
- * computes for minutes is not stalled, and cannot see that by itself.
+ * Beats: tell each rank's watch (runtime/device/watch.h) whether anything moves on any rank. A rank whose neighbour
+ * computes for minutes is not stalled, but cannot see that by itself.
  *
- * A thread of each rank tells rank 0, when asked, how far its device has come, and hears the sum over all. A sum that changes is
- * progress somewhere. A rank whose program works beside its device, and waits for nobody, counts as one that moves. A rank that
- * does not answer holds up the beats of all, so that the sum stands still, too. With that goes where the rank is (whereabouts.c), for
- * people; a trainer alone has the thread where somebody wants to know.
+ * When asked, a thread of each rank tells rank 0 how far its device has come, and hears the sum over all ranks. If the
+ * sum changes, some rank makes progress. A rank whose program works outside its device, and waits for nobody, counts as
+ * moving. A rank that does not answer holds up everyone's beats, so the sum stands still, too. A beat also says how far
+ * the rank is (whereabouts.c), for people. A single trainer has the thread only if somebody wants to know.
  */
 #include "base/lane.h"
 #include "base/threads.h"
@@ -21,9 +21,9 @@ enum { BEATS = 16, BEAT_MOST_NS = 1000 * 1000 * 1000, UNDER_WAY_MAX = 64 };
 struct beats {
     struct ah_trainer *t;        /* borrowed */
     struct ah_lane *lane;        /* owned */
-    struct ah_trainer_beat *at;  /* rank 0, owned: where each rank is, as last told */
-    struct ah_trainer_beat last; /* this rank's, before */
-    uint64_t last_since_ns;      /* since when it waits for that */
+    struct ah_trainer_beat *at;  /* rank 0, owned: the latest beat of each rank */
+    struct ah_trainer_beat last; /* this rank's previous beat */
+    uint64_t last_since_ns;      /* since when this rank waits for the message in `last` */
     uint64_t period_ns, ticks, beaten;
     pthread_mutex_t mutex;
     pthread_cond_t stop;
@@ -38,7 +38,7 @@ struct beat {
 
 _Static_assert(sizeof(struct beat) == AH_LINKS_BEAT_BYTES, "what the channels carry");
 
-/* Does the program wait for a word of another rank? What goes between neighbours is its device's. */
+/* Does the program wait for a report or an order? For messages between neighbours, its device waits. */
 static bool waits_for_word(const struct ah_trainer *t)
 {
     struct ah_comm_under_way messages[UNDER_WAY_MAX];
@@ -77,7 +77,7 @@ static struct ah_trainer_beat whereabouts(struct beats *beats)
     return at;
 }
 
-/* false: it is over. */
+/* Sleeps for a period; false: beats are over. */
 static bool sleep_on(struct beats *beats)
 {
     const uint64_t until_ns = ah_threads_now_ns() + beats->period_ns;
@@ -91,7 +91,7 @@ static bool sleep_on(struct beats *beats)
     return goes_on;
 }
 
-/* Whoever does not answer is known by that it was asked. */
+/* Says whom it asks first: a rank that does not answer is known as the last one asked. */
 static int exchange(const struct ah_trainer *t, uint32_t rank, uint32_t channel, struct beat *beat)
 {
     if (t->options.asked)
@@ -99,7 +99,7 @@ static int exchange(const struct ah_trainer *t, uint32_t rank, uint32_t channel,
     return ah_links_move(t->ranks.links, channel, beat, sizeof *beat, NULL);
 }
 
-/* The sum that is told is that of the beat before; the first beat comes at once. */
+/* Rank 0's beat. It tells the sum of the previous beat; the first beat comes at once. */
 static int lead(struct beats *beats, struct beat *beat)
 {
     const struct ah_trainer *t = beats->t;
@@ -121,7 +121,7 @@ static int lead(struct beats *beats, struct beat *beat)
     return rc;
 }
 
-/* Asked first, so that all tell of the same moment. */
+/* Another rank's beat. It waits to be asked, so that all ranks tell of the same moment. */
 static int follow(struct beats *beats, struct beat *beat)
 {
     const struct ah_links *links = beats->t->ranks.links;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/train/behind.h"
 
-/* From a rank that is in a circle for sure: after as many hops as there are ranks. */
+/* `in` must be in a circle. A rank reached after `ranks` hops is. */
 static uint32_t lowest_of_circle(const uint32_t *waits_for, uint32_t in)
 {
     uint32_t lowest = in;

@@ -162,7 +162,7 @@ static int bind_load(struct ah_binder *b)
                         b->places->stride[AH_MOVE_WORDS]);
 }
 
-/* A copy for each stretch of blocks whose squares the device sums. */
+/* Copies the sums of squares to the host, for each run of blocks whose squares the device sums. */
 static int bind_sums(struct ah_binder *b)
 {
     int rc = AH_OK;

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bind: the items of a plan as primitive ops with addresses: what a lane is given when it is an item's turn.
+ * Bind: turns each item of a plan into primitive ops with addresses, which a lane gets at the item's turn.
  *
- *     forward, backward    the program of the pass (runtime/schedule/program.h); where it makes a gradient, then the
- *                          sum over micro-batches and, with clipping, its squares
+ *     forward, backward    the program of the pass (runtime/schedule/program.h); if it makes a gradient, also the sum
+ *                          over micro-batches and, with clipping, the sum of squares
  *     fetch, send_gradients, upload, states_in, states_out
  *                          copies of a tile, one for each run of elements that lie together on both sides
  *     gather               rows of the host's table, for the tokens of a micro-batch
  *     accumulate           cast (the first micro-batch) or accumulate, of a tile
  *     host_adam, device_adam
  *                          adamw, one for each run of tensors that decay or do not
- *     norm                 clip; what goes before and after it are extras
+ *     norm                 clip; the copies before and after it are extras
  *
  *     send_output, send_input_gradient
  *                          the tensor, or a word, to the neighbour
  *
- * EXTRAS are the ops that no plan mentions, since they take no time worth planning: a micro-batch and the header of a step
- * to the device, sums of squares and the loss back. Behind them, of a rank, what it receives (messages.h), and what it does
- * to add up gradients with other pipelines (bind_shares.c): no ops of a plan, either.
+ * EXTRAS are ops that no plan mentions, since they take no time worth planning: a micro-batch and the header of a step
+ * go to the device, sums of squares and the loss come back. A rank has more such ops behind them: what it receives
+ * (messages.h), and the sums of gradients with other pipelines (bind_shares.c).
  *
  * INVARIANTS
- *   1. Every operand lies inside the tensor of the plan, or the piece of host memory, that it is of (ah_places_find(),
- *      and here for what a program asks of its homes).
- *   2. Padding of a gradient is zero: whoever makes one writes it.
- *   3. What depends on the step (places of rings, slots of data and headers) is a move: an index times a stride, added
- *      when the op is submitted. Everything else is bound once.
+ *   1. Every operand lies inside its tensor of the plan, or its piece of host memory. ah_places_find() checks that, and
+ *      the binder for the homes that a program uses.
+ *   2. Padding of a gradient is zero: whoever makes the gradient writes it.
+ *   3. What depends on the step (slots of rings, of data and of headers) is a move: an index times a stride, added when
+ *      the op is submitted. Everything else is bound once.
  */
 #ifndef AH_RUNTIME_TRAIN_BIND_H
 #define AH_RUNTIME_TRAIN_BIND_H
@@ -37,7 +37,7 @@
 struct ah_bound_op {
     struct ah_op op;
     uint8_t move[AH_OP_ARGS]; /* enum ah_move */
-    bool learns;              /* of no use where nothing is to be learned: evaluation leaves it out */
+    bool learns;              /* only training needs it: evaluation leaves it out */
 };
 
 enum ah_bind_extra {
@@ -52,7 +52,7 @@ struct ah_bound {
     struct ah_bound_op *ops; /* owned */
     size_t n_ops, room;
     uint32_t *
-        first; /* owned; by item, then by extra, then what is received, by channel and micro-batch, then by share; and the end */
+        first; /* owned; by item, then extra, then receive (by channel and micro-batch), then share; and the end */
 };
 
 struct ah_bind_options {
@@ -60,14 +60,14 @@ struct ah_bind_options {
     const struct ah_places *places;
     bool documents; /* data have documents: positions restart */
 
-    /* Of a rank, else zeros. */
+    /* For a rank; else zeros. */
     const struct ah_messages *messages;
-    struct ah_op_message message; /* what moves them; its channel is one of enum ah_channel */
-    struct ah_op_call gate;       /* before the norm is taken: brings together the sums of all ranks */
+    struct ah_op_message message; /* moves them; its channel is one of enum ah_channel */
+    struct ah_op_call gate;       /* collects the sums of all ranks before the norm is taken */
     const struct ah_trainer_rank *rank;
 };
 
-/* Channels of messages by which pipelines add up: behind those of enum ah_channel, by the other's rank. */
+/* Channels over which pipelines add up. They are numbered after those of enum ah_channel, by the peer's rank. */
 enum ah_bind_sum {
     AH_SUM_PARTIAL_OUT,
     AH_SUM_PARTIAL_IN,
@@ -80,14 +80,14 @@ static inline uint32_t ah_bind_sum_channel(uint32_t rank, enum ah_bind_sum sum)
     return AH_CHANNELS + rank * AH_SUM_CHANNELS + sum;
 }
 
-/* Place in `first` of a share's ops. */
+/* Index in `first` of a share's ops. */
 static inline size_t ah_bind_share(const struct ah_rounds *rounds, const struct ah_messages *messages,
                                    size_t share)
 {
     return rounds->n_items + AH_EXTRAS + 2 * messages->micro_batches + share;
 }
 
-/* Place in `first` of what a channel brings. */
+/* Index in `first` of what a channel brings. */
 static inline size_t ah_bind_received(const struct ah_rounds *rounds, const struct ah_messages *messages,
                                       enum ah_channel channel, uint64_t micro_batch)
 {
@@ -98,7 +98,7 @@ static inline size_t ah_bind_received(const struct ah_rounds *rounds, const stru
 /* AH_E_MISMATCH, as ah_places_find(); AH_E_MEMORY. */
 int ah_bind(struct ah_bound *ret_bound, const struct ah_bind_options *options, struct ah_error *err);
 
-/* Every op, with all indices 0, inside the arenas and without overlap of operands. */
+/* Checks that every op, with all indices 0, stays inside the arenas and that its operands do not overlap. */
 int ah_bind_check(const struct ah_bound *bound, const struct ah_places *places, struct ah_error *err);
 
 void ah_bound_release(struct ah_bound *bound);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Forward and backward: the program of a pass, each operand at its offset inside the tensor that is its home; then what
- * becomes of the gradient that it made.
+ * Forward and backward: binds the program of a pass, each operand at its offset in the tensor that is its home. Then it
+ * binds what follows for the gradient that the pass made.
  *
- * The ops of a loop over chunks are written out. Each micro-batch has a sum of the loss of its own.
+ * Loops over chunks are unrolled. Each micro-batch has its own sum of the loss.
  */
 #include "runtime/train/bind_internal.h"
 
@@ -78,7 +78,7 @@ static int find_scratch(const struct pass *pass, struct ah_ref *ret_ref)
     return ah_places_find(pass->binder->places, &query, ret_ref, pass->binder->err);
 }
 
-/* The weights of a block as this op reads them: where they stay, or what was fetched. */
+/* The weights of a block as this op reads them: at home, or fetched. */
 static int find_weights(const struct pass *pass, uint64_t block, struct ah_ref *ret_ref)
 {
     const struct ah_places_block *it = &pass->binder->places->blocks[block];
@@ -143,7 +143,7 @@ static int place_operand(struct pass *pass, const struct ah_program_op *step, ui
     return rc;
 }
 
-/* The table is rows that were gathered, one for each token, then the first of the position table. */
+/* Reads gathered rows instead of the tables: one for each token, then the first rows of the position table. */
 static void read_gathered(const struct pass *pass, struct ah_bound_op *bound)
 {
     const struct ah_job *job = pass->binder->job;
@@ -182,7 +182,7 @@ static int bind_step(struct pass *pass, const struct ah_program_op *step, uint64
     return rc;
 }
 
-/* Ops with as many times follow each other: a loop. */
+/* Consecutive ops with the same `times` are the body of a loop. */
 static int bind_program(struct pass *pass)
 {
     const struct ah_program *program = &pass->program;
@@ -221,7 +221,7 @@ static int fill_padding(const struct pass *pass, struct ah_ref gradient)
     return AH_OK;
 }
 
-/* Of several micro-batches the first is the sum, rounded as all are; others are added. */
+/* Adds a micro-batch's gradient to the sum. The first one becomes the sum, rounded like the others. */
 static int add_up(const struct pass *pass, struct ah_ref *gradient)
 {
     struct ah_binder *binder = pass->binder;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shares: how ranks add up gradients that all of them have, so that all have the total.
+ * Shares: how ranks add up gradients of the same blocks, so that each gets the total.
  *
- * MEMBERS of a share have a vector each: of a run of blocks those of each pipeline's rank, one after another block; of a table
- * (trainer.h) the head's of each pipeline, then the embedding's, two of them on one rank where a pipeline has one stage.
+ * Each MEMBER of a share has a vector. For a run of blocks: one rank of each pipeline, block after block. For a table
+ * (trainer.h): the heads of all pipelines, then the embeddings, on one rank if a pipeline has one stage.
  *
- * The vector is cut into pieces. Piece q belongs to member q modulo their number; its rank gets that piece of all others, adds
- * them up in the order of members, of a table heads and embeddings each by themselves first, and gives the total back. So each
- * sends and receives twice its vector, less what it keeps: what a ring does. Messages of a turn go together: those pieces of the
- * sums that are next, and the totals of the turn before.
+ * The vector is cut into pieces. Piece q belongs to member q modulo the number of members. Its rank gets that piece
+ * from all others, adds them up in the order of members, and gives the total back. For a table, heads and embeddings
+ * are added up separately first. So each rank sends and receives twice its vector, less the part it keeps, as in a
+ * ring. Messages of a turn go together: the next pieces, and the totals of the previous turn.
  *
- * Adding two numbers gives the same bits in either order, so that a rank adds what comes before its own sum elsewhere and then
- * to it, in its place.
+ * Adding two numbers gives the same bits in either order. So a rank adds up the parts before its own elsewhere, then
+ * adds that to its own part, in place.
  */
 #include "runtime/train/bind_internal.h"
 
@@ -20,7 +20,7 @@ enum { GOES = 4 };
 struct member {
     uint32_t rank;
     bool is_ours;
-    struct ah_ref vector; /* where it is ours */
+    struct ah_ref vector; /* only if is_ours */
 };
 
 struct share {
@@ -29,7 +29,7 @@ struct share {
     struct member *members;
     uint32_t n;
     uint64_t elements, piece;
-    size_t last_message; /* of the turn; SIZE_MAX: there is none */
+    size_t last_message; /* of those that go together; SIZE_MAX: none yet */
 };
 
 /* ---- pieces ---- */
@@ -48,7 +48,7 @@ static struct ah_ref at(struct ah_ref vector, uint64_t element)
     return vector;
 }
 
-/* Where another member has its part of a piece that belongs to `owner`, which is ours: in its place, or where it arrives. */
+/* Where a member's part of a piece of `owner`, which is ours, lies: in its vector, or where it arrives. */
 static struct ah_ref part_of(const struct share *s, uint32_t owner, uint32_t member, uint64_t turn)
 {
     uint64_t place = 0;
@@ -95,8 +95,8 @@ static int move_part(struct share *s, uint64_t turn, uint32_t owner, uint32_t me
                   : message(s, from->rank, AH_SUM_PARTIAL_IN, part_of(s, owner, member, turn), n);
 }
 
-/* A channel moves one message at a time, but two ranks may have two members each. Messages between the same two ranks are
- * numbered 0 to 3, alike at both ends; those with one number go together. */
+/* A channel moves one message at a time, but two ranks may have two members each. Messages between two ranks are
+ * numbered 0 to 3, alike at both ends; those with the same number go together. */
 static uint32_t go_of(const struct share *s, uint32_t owner, uint32_t member)
 {
     const uint32_t half = s->n / 2;
@@ -122,7 +122,7 @@ static int add(struct share *s, struct ah_ref to, struct ah_ref what, uint64_t n
     return ah_bind_elements(s->binder, AH_OP_ACCUMULATE, to, what, AH_MOVE_NONE, n);
 }
 
-/* Members [first, end): ((m0 + m1) + ...) + own, in its place, then those behind; without own, in the place of the first. */
+/* Adds up members [first, end): ((m0 + m1) + ...) + own, then the rest; in the own part, or without it the first. */
 static int fold(struct share *s, uint64_t turn, uint32_t owner, uint32_t first, uint32_t end,
                 struct ah_ref *ret_sum)
 {
@@ -161,7 +161,7 @@ static int add_piece(struct share *s, uint64_t turn, uint32_t owner)
     return rc;
 }
 
-/* Equal ones for all members, where one turn is enough. */
+/* The size of a piece. If one turn is enough, all members get equal pieces. */
 static uint64_t piece_elements(const struct share *s)
 {
     const uint64_t most = s->binder->places->share_piece;
@@ -188,7 +188,7 @@ static int bind_vectors(struct share *s)
     return rc;
 }
 
-/* The position at which the sum of the rank's own pipeline is complete. */
+/* The position at which the block's sum over this pipeline is complete. */
 static uint64_t made_at(const struct ah_binder *b, uint64_t block)
 {
     const enum ah_plan_op_kind kind = ah_job_is_head(b->job, block) ? AH_PLAN_FORWARD : AH_PLAN_BACKWARD;
@@ -209,7 +209,7 @@ static int find_sum(struct ah_binder *b, uint64_t block, struct ah_ref *ret_vect
                : ah_bind_gradient_sum(b, block, made_at(b, block), ret_vector);
 }
 
-/* Called behind the last share that adds to the block. */
+/* Takes the squares of a block's total, after the last share that adds to it. */
 static int square(struct ah_binder *b, uint64_t block)
 {
     const bool on_host = ah_bind_sums_on(b, block, AH_ACCUMULATOR_HOST);

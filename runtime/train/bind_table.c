@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Table: what differs where a tied head has a copy of the embedding's table (job.h). Both are updated from one total, under
- * the names of the table, so that they stay equal bit by bit; the norm and checkpoints know the table alone.
+ * Table: what differs if a tied head has a copy of the embedding's table (job.h). Both are updated from one total, as
+ * the same elements, so they stay equal bit by bit. The norm and checkpoints only know the table.
  *
- * The copy is the last tensor of the head and the table the first of the embedding, so that all other tensors lie where they do
- * in a tied model.
+ * The copy is the last tensor of the head, and the table the first one of the embedding. So all other tensors have the
+ * offsets that they have in a tied model.
  */
 #include "runtime/train/bind_internal.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tiles: everything that goes along vectors, as ops on the elements of a tile.
+ * Tiles: ops that move or update a vector, bound for the elements of a tile.
  *
- * Masters, moments and gradients are counted by trained elements, weights by all of a block's: where frozen tensors lie
- * between, or where some tensors decay and some do not, a tile is several runs, and an op or a copy for each.
+ * Masters, moments and gradients only have trained elements, weights have all elements of a block. So a tile is several
+ * runs, with an op or a copy for each, if frozen tensors lie between, or if some tensors decay and some do not.
  */
 #include "runtime/train/bind_internal.h"
 
@@ -32,7 +32,7 @@ static struct ah_stretch tile_part(const struct ah_binder *binder, uint64_t elem
     return (struct ah_stretch){first, first + size < elements ? first + size : elements};
 }
 
-/* The common part of a run and a tile; false where there is none. */
+/* The common part of a run and a tile; false if there is none. */
 static bool meet(const struct ah_run_of_elements *run, struct ah_stretch part, struct ah_stretch *ret_part)
 {
     *ret_part = (struct ah_stretch){run->first > part.first ? run->first : part.first,
@@ -40,7 +40,7 @@ static bool meet(const struct ah_run_of_elements *run, struct ah_stretch part, s
     return ret_part->first < ret_part->end;
 }
 
-/* A vector of which a tile alone is there, or which goes through a ring. */
+/* The vector as seen from a tile: in a ring, its memory begins with the tile's first element. */
 static struct ah_vector from_tile(struct ah_vector vector, const struct tile *tile)
 {
     if (vector.move != AH_MOVE_NONE)
@@ -53,7 +53,7 @@ static bool is_there(const struct ah_vector *vector)
     return vector->ref.arena != AH_ARENA_NONE;
 }
 
-/* Runs from the i-th on that follow each other in both vectors, as one: how an element decays is nothing to a copy, and
+/* Joins runs, from the i-th on, that follow each other in both vectors. A copy need not care how elements decay, and
  * each copy costs the link's latency. */
 static struct ah_run_of_elements join_runs(const struct ah_places_block *block, size_t *i)
 {
@@ -81,7 +81,7 @@ static int copy_vectors(const struct tile *tile, const struct ah_vector *dst, co
 /* ---- states that visit the device ---- */
 
 struct visit {
-    struct ah_vector master, m, v, weight; /* in a place of the ring, as far as they visit */
+    struct ah_vector master, m, v, weight; /* in a slot of the ring; only those that visit */
 };
 
 static struct ah_vector cut_visit(const struct tile *tile, enum ah_dtype dtype, uint64_t *offset_bytes)
@@ -165,7 +165,7 @@ static int bind_adamw(const struct tile *tile, const struct update *update,
                              .first_element = part.first,
                              .block = (uint32_t)(tile->binder->job->part.first_block + tile->op->block),
                              .decay = run->decay};
-    if (ah_bind_is_copy(tile->binder, tile->op->block, part)) { /* rounded as the table is */
+    if (ah_bind_is_copy(tile->binder, tile->op->block, part)) { /* rounds like the table: same elements */
         bound->op.u.adamw.first_element -= ah_bind_table(tile->binder, tile->op->block).first;
         bound->op.u.adamw.block = 0;
     }
@@ -282,7 +282,7 @@ static int bind_fetch(const struct tile *tile)
     return ah_bind_copy(binder, to, AH_MOVE_NONE, from, AH_MOVE_NONE, (part.end - part.first) * each);
 }
 
-/* Rows for the tokens of a micro-batch, and of learned positions those of a sequence. */
+/* Gathers the rows for the tokens of a micro-batch, and copies those of learned positions for a sequence. */
 static int bind_gather(const struct tile *tile)
 {
     struct ah_binder *binder = tile->binder;

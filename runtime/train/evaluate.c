@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Evaluate: forward alone, at a drained point, in the plan's own tensors. Positions are gone through in their order; what
- * is fetched for one is fetched when it is its turn, and one thing is done after another: nothing is learned, and nothing
- * that training needs is overwritten, since no activation or gradient lives at a drained point.
+ * Evaluate: forward alone, at a drained point, in the plan's own tensors. It goes through the positions in order and
+ * fetches what each needs at its turn; everything runs one after another. Nothing is learned. Nothing that training
+ * needs is overwritten, since no activation or gradient lives at a drained point.
  */
 #include "runtime/train/trainer_internal.h"
 
 #include <string.h>
 
-/* Everything that was submitted before. */
+/* Waits for everything that was submitted before. */
 static struct waits after_all(const struct ah_trainer *t)
 {
     struct waits waits;
@@ -32,7 +32,7 @@ static int submit_extra(struct ah_trainer *t, enum ah_bind_extra extra, uint32_t
     return ah_queue_ops(t, &ops, &waits, moves, NULL, err);
 }
 
-/* What is due at this position, gathered rows first. */
+/* Submits what is due at this position, gathered rows first. */
 static int bring(struct ah_trainer *t, uint32_t position, const struct move_indices *moves,
                  struct ah_error *err)
 {
@@ -50,7 +50,7 @@ static int bring(struct ah_trainer *t, uint32_t position, const struct move_indi
     return rc;
 }
 
-/* Of a stage but the first. */
+/* Block 0 of a stage other than the first gets its input from another rank. */
 static int receive_input(struct ah_trainer *t, const struct ah_plan_op *op, struct ah_error *err)
 {
     const struct waits waits = after_all(t);

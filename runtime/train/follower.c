@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is shared, in this order: the build, by which all have the same structs; hosts (to rank 0) and who shares one (from it); the
- * brief, its texts. Numbers go as they lie in memory.
+ * Ranks share, in this order: the build, so that all have the same structs; hosts, to rank 0, which answers who shares
+ * one; the brief and its texts. Numbers go as they lie in memory.
  */
 #include "runtime/train/follower.h"
 
@@ -20,7 +20,7 @@
 
 enum { SHA256_TEXT = 65 };
 
-/* Of rank 0; what it has is for every build to read. */
+/* The first message of rank 0. Every build can read it. */
 struct hello {
     char build[96], host[AH_FOLLOWER_HOST_MAX];
 };
@@ -35,7 +35,7 @@ struct brief {
     double patience_s;
     struct ah_recorded_steps recorded;
     bool documents, has_held_out, has_weights, tells;
-    uint64_t n_data, n_valid; /* texts: format, weights, then so many paths */
+    uint64_t n_data, n_valid; /* numbers of paths; the texts are format, weights, then these paths */
     uint64_t text_bytes;
 };
 
@@ -113,7 +113,7 @@ static int refuse_memory(const struct ah_follower_host *host, const char *who, c
         ah_units_print_bytes(needs, needs_bytes), node);
 }
 
-/* Of all ranks on the host of this one, where it is the first of them. */
+/* If `rank` is the first one on its host: checks the memory that all ranks there need together. */
 static int check_host_memory(const struct ah_follower_host *hosts, uint32_t ranks, uint32_t rank,
                              const char *node, struct ah_error *err)
 {
@@ -262,7 +262,7 @@ static const char **take_paths(struct follower *f, const char **text, uint64_t n
     return paths;
 }
 
-/* Before anything whose form is the build's. */
+/* Comes before anything whose layout depends on the build. */
 static int greet(const struct ah_links *links, struct ah_error *err)
 {
     const struct hello here = own_hello();
@@ -385,7 +385,7 @@ static int open_trainer(struct follower *f, struct ah_error *err)
     return ah_trainer_open(&f->trainer, &trainer, err);
 }
 
-/* A process of another machine may have a file of that name. */
+/* Compares hosts first: a process on another machine may have a file of the same name. */
 static int join_ways(const struct follower *f, struct ah_error *err)
 {
     struct ah_trainer_rank *place = f->options->place;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Follower: a rank but 0, from the moment that the world is open to the end of the run. It needs no command line: rank 0 tells
- * it what is trained on, and how.
+ * Follower: any rank except 0, from the opening of the world to the end of the run. It needs no command line: rank 0
+ * tells it what to train on, and how.
  *
  *     rank 0:      rc = ah_follower_lead(links, &task, err);      then ah_trainer_open(), and all that a run does
  *     the others:  rc = ah_follower_run(&options, err);           returns when rank 0 closes its trainer
  *
- * Ranks compare what they are made of before anyone opens a device: the build, the plan, weights, the data. Whoever differs says so
- * in one sentence, and all end. Rank 0 sees whether each has the device and the free memory that the plan wants of it.
+ * Before anyone opens a device, ranks compare build, plan, weights and data. A rank that differs says so in one
+ * sentence, and all end. Rank 0 checks that each has the device and the free memory that the plan wants.
  */
 #ifndef AH_RUNTIME_TRAIN_FOLLOWER_H
 #define AH_RUNTIME_TRAIN_FOLLOWER_H
@@ -16,7 +16,7 @@
 
 enum { AH_FOLLOWER_HOST_MAX = 64 };
 
-/* What rank 0 tells; texts are borrowed during the call. */
+/* What rank 0 tells the others; texts are borrowed during the call. */
 struct ah_follower_task {
     const struct ah_trainer_options *trainer; /* rank 0's own */
     const struct ah_batches *held_out;        /* (optional) */
@@ -28,29 +28,29 @@ struct ah_follower_task {
     const char *ways;         /* (optional) their name: all ranks are paced (pace.h) */
 };
 
-/* Of each rank, at rank 0. */
+/* What rank 0 knows of each rank. */
 struct ah_follower_host {
     char name[AH_FOLLOWER_HOST_MAX];
     bool crowded;          /* another rank is on the same one */
     uint32_t product_form; /* of its device */
     enum ah_device_kind device, planned;
-    uint64_t free_bytes, needs_bytes;               /* on the host, where the device's lie if it is a CPU */
+    uint64_t free_bytes, needs_bytes;               /* on the host; with the device's if that is a CPU */
     uint64_t device_free_bytes, device_needs_bytes; /* of a GPU; else 0 */
 };
 
-/* Forms of bf16 products that all of them have. */
+/* How many forms of enum ah_product_form, from the first on, every rank has. */
 uint32_t ah_follower_forms(const struct ah_follower_host *hosts, uint32_t ranks);
 
-/* Their names, as a place has them; in `arena`, borrowed from `hosts`. NULL: no memory. */
+/* Host names by rank, for ah_trainer_rank.hosts: in `arena`, with texts borrowed from `hosts`. NULL: no memory. */
 const char *const *ah_follower_names(const struct ah_follower_host *hosts, uint32_t ranks,
                                      struct ah_arena *arena);
 
-/* Whether all have what the plan wants of them; ranks of one host share its memory. AH_E_MISMATCH names who has not, where, what is
+/* Does every rank have what the plan wants? Ranks on one host share its memory. AH_E_MISMATCH says who, where, what is
  * there and what is wanted. `nodes` (optional): by rank. */
 int ah_follower_check_hosts(const struct ah_follower_host *hosts, uint32_t ranks, const char *const *nodes,
                             struct ah_error *err);
 
-/* Of rank 0: `ret_hosts` has one for each rank. AH_E_MISMATCH, AH_E_PEER, or the error of whoever differs (ah_comm_fault()). */
+/* For rank 0; `ret_hosts` holds all ranks. AH_E_MISMATCH, AH_E_PEER, or the error of who differs (ah_comm_fault()). */
 int ah_follower_lead(const struct ah_links *links, const struct ah_follower_task *task,
                      struct ah_follower_host *ret_hosts, struct ah_error *err);
 
@@ -59,11 +59,10 @@ struct ah_follower_options {
     const struct ah_plan *program;
     const struct ah_device_driver *driver;
     const char *plan_sha256;
-    struct ah_device_watch watch; /* of its device, with rank 0's patience */
+    struct ah_device_watch watch; /* for its device; the patience comes from rank 0 */
 };
 
-/* AH_OK: rank 0 ended the run. Else why this rank ended; where another one failed first, its error. The world is lost then, and
- * still to be closed. */
+/* AH_OK: rank 0 ended the run. Else the error of the first rank that failed; the world is lost, and still to close. */
 int ah_follower_run(const struct ah_follower_options *options, struct ah_error *err);
 
 #endif

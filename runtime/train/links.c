@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Links: which channels a rank asks for follows from the plan alone, so that all ranks ask for ends that fit.
+ * Links: the plan alone decides which channels a rank asks for, so the ends of all ranks fit.
  */
 #include "runtime/train/links.h"
 
@@ -44,7 +44,7 @@ static struct ah_links_pair ask_pair(struct asking *asking, uint32_t peer, enum 
     return (struct ah_links_pair){channel, ask(asking, peer, down, receives_up, most_bytes)};
 }
 
-/* With `centre`: all others that `has` (NULL: all) if this rank is it, else the centre alone. */
+/* Asks for this rank's pairs: `centre` has one with each other rank for which `has` is true (NULL: all). */
 static void ask_pairs(const struct ah_trainer_rank *place, struct asking *asking, uint32_t centre,
                       const bool *has, enum ah_links_purpose up, uint64_t most_bytes,
                       struct ah_links_pair *ret_pairs)
@@ -60,7 +60,7 @@ static void ask_pairs(const struct ah_trainer_rank *place, struct asking *asking
             ret_pairs[peer] = ask_pair(asking, peer, up, true, most_bytes);
 }
 
-/* Who takes part in the gate: a rank that trains nothing has no norm to take. */
+/* Finds which ranks take part in the gate: those that train something, since the others take no norm. */
 static int find_training(struct ah_links *links, const struct ah_plan *program, struct ah_error *err)
 {
     const struct ah_trainer_rank *place = links->place;
@@ -84,7 +84,7 @@ static int find_training(struct ah_links *links, const struct ah_plan *program, 
     return rc;
 }
 
-/* Channels exist where the part has neighbours; the longest of its messages is as long as all that are no words. */
+/* Asks for channels to the neighbours that the stage has. All messages but words have the same length. */
 static void ask_neighbours(struct ah_links *links, const struct ah_plan *program, struct asking *asking)
 {
     const struct ah_plan_part *part = program->part;
@@ -98,7 +98,7 @@ static void ask_neighbours(struct ah_links *links, const struct ah_plan *program
                     of_pipeline[c].purpose, of_pipeline[c].sends, most_bytes);
 }
 
-/* Ranks that add up something with this one. */
+/* Asks for channels to the ranks that add up something with this one. */
 static void ask_sums(struct ah_links *links, struct asking *asking)
 {
     static const struct {
@@ -203,8 +203,8 @@ int ah_links_fail(const struct ah_trainer_rank *place, int rc, struct ah_error *
         ah_comm_revoke(place->comm, err ? err : &why);
     if (!ah_comm_fault(place->comm, &culprit, &why) || !why.code || why.code == AH_E_PEER)
         return rc;
-    const bool is_told =
-        culprit == place->rank && rc != AH_E_PEER; /* else it heard of its own, as of others' */
+    const bool is_told = culprit == place->rank &&
+                         rc != AH_E_PEER; /* AH_E_PEER: even its own failure came back as a message */
     if (is_told && err)
         why = *err; /* more than it could tell the others */
     why.code = is_told ? rc : why.code;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Links: the channels of one rank, and what goes over rank 0 before and beside training.
+ * Links: the channels of one rank, and what passes through rank 0 before and beside training.
  *
  *     place.comm = comm;
  *     rc = ah_links_open(&links, &place, program, err);          // collective
@@ -18,12 +18,12 @@
 #include "runtime/schedule/messages.h"
 #include "runtime/train/trainer.h"
 
-/* What channels are for, as both ends number it: first those of data, which a transport of devices may carry. */
+/* What a channel is for; both ends use one number. Channels of data come first: a device's transport may carry them. */
 enum ah_links_purpose {
     AH_LINKS_OUTPUT,
     AH_LINKS_GRADIENT,
     AH_LINKS_PARTIAL, /* sums of one pipeline */
-    AH_LINKS_TOTAL,   /* of all */
+    AH_LINKS_TOTAL,   /* sums of all pipelines */
     AH_LINKS_CONTROL, /* from here on: in host memory, and independent of each other */
     AH_LINKS_GATE_UP = AH_LINKS_CONTROL,
     AH_LINKS_GATE_DOWN,
@@ -38,7 +38,7 @@ enum { AH_LINKS_PIECE_BYTES = AH_WEIGHTS_PIECE_MAX * sizeof(float) };
 
 enum { AH_LINKS_BEAT_BYTES = 16 + sizeof(struct ah_trainer_beat) };
 
-/* Channels of a rank over which something goes, and another: to it, and from it. */
+/* The two channels between a rank that others report to and one other rank: up to it, down from it. */
 struct ah_links_pair {
     uint32_t up, down;
 };
@@ -46,22 +46,23 @@ struct ah_links_pair {
 struct ah_links {
     const struct ah_trainer_rank *place; /* borrowed */
     struct ah_arena arena;
-    uint32_t channel[AH_CHANNELS];             /* to and from neighbours; those that the program has */
-    struct ah_links_pair *gate, *other, *beat; /* by rank where all go over this one, else the first alone */
-    uint32_t *sums;                            /* by ah_bind_sum_channel() - AH_CHANNELS */
-    bool *trains;                              /* by rank: anything */
-    uint32_t gatekeeper; /* the first rank that trains: over it goes what the norm needs */
+    uint32_t channel[AH_CHANNELS]; /* to and from neighbours; those that the program has */
+    struct ah_links_pair *gate, *other,
+        *beat;           /* by rank if others report to this one; else the first alone */
+    uint32_t *sums;      /* by ah_bind_sum_channel() - AH_CHANNELS */
+    bool *trains;        /* by rank: does it train anything? */
+    uint32_t gatekeeper; /* the first rank that trains; it collects the sums for the norm */
 };
 
-/* Collective: all ranks of the world, each with its program. Errors of ah_comm_channels(); AH_E_MEMORY. Whoever fails loses
- * the world. */
+/* Collective: all ranks of the world call it, each with its program. Errors of ah_comm_channels(); AH_E_MEMORY. A
+ * failure loses the world. */
 int ah_links_open(struct ah_links *ret_links, const struct ah_trainer_rank *place,
                   const struct ah_plan *program, struct ah_error *err);
 
 /* From rank 0 to all others; at most AH_LINKS_PIECE_BYTES. */
 int ah_links_share(const struct ah_links *links, void *data, uint64_t bytes, struct ah_error *err);
 
-/* The same number of bytes from each rank, in their order, at rank 0; `ret_all` is rank 0's. */
+/* Rank 0 gets the same number of bytes from each rank, in their order. `ret_all` is only used at rank 0. */
 int ah_links_collect(const struct ah_links *links, void *mine, uint64_t bytes, void *ret_all,
                      struct ah_error *err);
 
@@ -72,11 +73,11 @@ static inline int ah_links_move(const struct ah_links *links, uint32_t channel, 
     return ah_comm_move(links->place->comm, channel, data, bytes, err);
 }
 
-/* After a failure of this rank: the others end, too. Returns the code of the first failure of all, and says whose it was, where
- * it was not rank 0's own. */
+/* After a failure of this rank: makes the others end, too. Returns the code of the world's first failure; `err` names
+ * its rank, unless that is rank 0. */
 int ah_links_fail(const struct ah_trainer_rank *place, int rc, struct ah_error *err);
 
-/* Messages of the world for one between neighbours: of a pace's there are a word and a time before it. */
+/* Messages on the wire for one between neighbours. A paced run sends a word and a time before it. */
 static inline uint64_t ah_links_each(const struct ah_trainer_rank *place)
 {
     return place->ways ? 3 : 1;
@@ -86,8 +87,8 @@ static inline uint64_t ah_links_each(const struct ah_trainer_rank *place)
 int ah_links_say(const struct ah_trainer_rank *place, uint32_t rank, int code, const char *why,
                  struct ah_error *err);
 
-/* What this rank waits for, or waited for when the world was lost: "the output of micro-batch 5 from rank 1"; nothing where it
- * waits for nobody. While the end is open; any thread. `each`: ah_links_each(). `out` is empty before. */
+/* What this rank waits for, or waited for when the world was lost: "the output of micro-batch 5 from rank 1"; nothing
+ * if it waits for nobody. Any thread, while `comm` is open. `each`: ah_links_each(). `out` is empty before. */
 void ah_links_waits(struct ah_comm *comm, uint64_t micro_batches, uint64_t each, struct ah_buffer *out);
 
 void ah_links_release(struct ah_links *links);

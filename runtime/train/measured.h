@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measured: what each rank saw of its own steps, brought together at rank 0 when nothing runs.
+ * Measured: what each rank saw of its own steps, collected at rank 0 when nothing runs.
  *
  *     ... ah_trainer_run(trainer, ...), its ops and steps told to a tally ...
  *     rc = ah_measured_collect(trainer, tally, by_rank, err);
@@ -19,8 +19,8 @@ struct ah_measured {
     uint64_t host_bytes;
 };
 
-/* Of rank 0, with its own tally, at a drained point; `ret_measured` has one for each rank, in their order. Errors of messages: the
- * world is lost then. */
+/* Rank 0 calls it with its own tally, at a drained point. `ret_measured` has room for all ranks, in their order. Errors
+ * of messages: the world is lost then. */
 int ah_measured_collect(struct ah_trainer *trainer, struct ah_tally *tally, struct ah_measured *ret_measured,
                         struct ah_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * With sets of moments: compute C, copies K = h2d + d2h, the host H, the window W, all inside of W:
+ * Overlap, with sets of moments: compute C, copies K = h2d + d2h, the host H, the window W; all lie in W.
  *
  *     compute = |C|    copy = |C + K| - |C|    host = |C + K + H| - |C + K|    idle = |W| - |C + K + H|
  *     a lane L: busy = |L|, exposed = |L| - |L and C|

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Overlap: where the time of some steps went. Each moment is of compute where it works, else of copies, else of the host, else
- * of nobody; and of each lane, how much it worked while compute did not. Pure.
+ * Overlap: where the time of some steps went. Each moment is charged to compute if it runs, else copies, else the host,
+ * else idle. For each lane it also says how long it worked while compute did not. Pure.
  */
 #ifndef AH_RUNTIME_TRAIN_OVERLAP_H
 #define AH_RUNTIME_TRAIN_OVERLAP_H
@@ -11,14 +11,14 @@
 #include "base/intervals.h"
 #include "schemas/runlog.h"
 
-/* A lane worked. */
+/* A lane worked during `ns`. */
 struct ah_overlap_work {
     enum ah_plan_lane lane;
     struct ah_interval ns;
 };
 
-/* Of `work` in any order, what lies in `window`, which is not empty. Sets the times of `ret_overlap` and its lanes, which are
- * in `arena`, and leaves the rest. AH_E_MEMORY. */
+/* Measures the part of `work`, in any order, that lies in `window`, which is not empty. Sets the times of `ret_overlap`
+ * and its lanes, which are in `arena`, and leaves the rest. AH_E_MEMORY. */
 int ah_overlap_measure(const struct ah_overlap_work *work, size_t n, struct ah_interval window,
                        struct ah_arena *arena, struct ah_runlog_overlap *ret_overlap, struct ah_error *err);
 

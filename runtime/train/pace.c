@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A lane's clock is that of the concert (concert_stage.c), on the host's clock: what is left of an item shrinks at its lane's speed,
- * and speeds change when lanes begin and end. A send is an item of compute, as in the plan.
+ * A lane is timed as in the concert (concert_stage.c), but on the host's clock. The rest of an item shrinks at its
+ * lane's speed, and speeds change when lanes begin and end. A send is an item of compute, as in the plan.
  */
 #include "runtime/train/pace.h"
 
@@ -12,7 +12,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-/* Later wake-ups than this are the machine's fault and stay as they are. */
+/* Later wake-ups than this are the machine's fault and are not made up for. */
 enum { SLACK_NS = 200000 };
 
 /* ---- lanes ---- */
@@ -23,7 +23,7 @@ static double planned_ns(const struct ah_trainer *t, uint64_t item)
     return 1e3 * op->us / (double)op->tiles;
 }
 
-/* A timer may be as late as its thread allows: 50 us, unless it says less. */
+/* Linux lets a timer be 50 us late, unless its thread asks for less. */
 static void sleep_precisely(struct pace_lane *lane)
 {
     if (!lane->keen)
@@ -31,7 +31,7 @@ static void sleep_precisely(struct pace_lane *lane)
     lane->keen = true;
 }
 
-/* Under the lock, when the set of lanes that work has changed at `now_ns`. */
+/* Called under the lock when the set of working lanes has changed at `now_ns`. */
 static void set_speeds(struct pace *pace, uint64_t now_ns)
 {
     unsigned set = 0;
@@ -75,7 +75,7 @@ static struct timespec moment(uint64_t ns)
     return (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
 }
 
-/* Sleeps out what is left; what is over already was late. */
+/* Sleeps for what is left of the item. If nothing is left, it was late. */
 static void end(struct pace *pace, size_t lane)
 {
     struct pace_lane *l = &pace->lanes[lane];
@@ -116,7 +116,7 @@ static uint64_t pass_ns(double bytes, const struct ah_trainer_stage *stage)
     return stage->nic_bytes_per_s > 0 ? (uint64_t)(1e9 * bytes / stage->nic_bytes_per_s) : 0;
 }
 
-/* Of any message, as planned: a word, too, is priced as if it had them. */
+/* Bytes of a message as planned. A word, which has none, is priced like any other message. */
 static double boundary_bytes(const struct ah_plan *plan)
 {
     const struct ah_plan_training *training = &plan->training;
@@ -124,7 +124,7 @@ static double boundary_bytes(const struct ah_plan *plan)
                     ah_dtype_bytes(training->dtype));
 }
 
-/* The ways between two nodes; at once where both are one. Lower stages go first. */
+/* Takes the ways between two nodes; returns at once if both are one. Lower ranks go first. */
 static uint64_t take_ways(const struct ah_trainer *t, uint32_t peer)
 {
     const double bytes = boundary_bytes(t->options.plan);
@@ -209,7 +209,7 @@ static uint64_t take_all_ways(const struct ah_trainer *t, size_t share)
     return start_ns;
 }
 
-/* To, or from, the ranks of all members but the first, each once. */
+/* Sends a time to, or receives one from, each rank of the members but the first one's. */
 static int tell_all(const struct ah_trainer *t, const struct ah_trainer_share *it, bool sends, uint64_t *ns,
                     struct ah_error *err)
 {
@@ -220,7 +220,7 @@ static int tell_all(const struct ah_trainer *t, const struct ah_trainer_share *i
     return rc;
 }
 
-/* The first owner hears that all have come, and tells them when it will be over. */
+/* The first owner hears when all have come, and tells them when the sum will be over. */
 static int lead_share(struct ah_trainer *t, size_t share, struct ah_error *err)
 {
     const struct ah_trainer_rank *place = t->options.rank;
@@ -267,7 +267,7 @@ static size_t plan_lane(uint32_t lane)
     return lanes[lane];
 }
 
-/* The norm waits for others, which is no work of its own. */
+/* Does an item have a planned time? The norm has none: it mostly waits for others. */
 static bool has_time(const struct ah_trainer *t, uint32_t lane, uint64_t tag)
 {
     return lane < AH_DEVICE_LANES && planned_ns(t, tag) > 0;

@@ -8,7 +8,7 @@
 
 enum { NARROW_MAX = 4096 }; /* numbers that are widened or narrowed at a time */
 
-/* The elements that a piece and a tensor share: as the trainer names them, and where they lie in the piece. */
+/* The elements that a piece and a tensor have in common: for the trainer, and their offset in the piece. */
 struct part {
     struct ah_weights_piece piece;
     uint64_t at;
@@ -85,7 +85,7 @@ static int give(void *context, const struct ah_checkpoint_piece *piece, void *re
 
 /* ---- taking ---- */
 
-/* Where pieces go: to all ranks that want them, or to this one alone. */
+/* Writes a piece to all ranks that want it, or to this one alone. */
 typedef int write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
                         const struct ah_weights_piece *piece, const float *values, struct ah_error *err);
 

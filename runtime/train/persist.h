@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Persist: what a trainer holds, as checkpoints want it (checkpoint/checkpoint.h): pieces of flat vectors, at drained
- * points, without a second copy of anything.
+ * Persist: gives and takes what a trainer holds in the form of checkpoints (checkpoint/checkpoint.h): pieces of flat
+ * vectors, at drained points, without a second copy of anything.
  *
- * Masters are what is saved as weights of what is trained; loading takes them from the states, and from the weights' files
- * only what is frozen, since these have been rounded to the model's dtype.
+ * Weights of trained tensors are saved from their masters. Files of weights are rounded to the model's dtype, so
+ * loading takes only frozen tensors from them, and masters from the states.
  *
  *     const struct ah_checkpoint_source source = ah_persist_source(trainer);
  *     rc = ah_checkpoints_save(checkpoints, &position, &source, keep, &saved, err);
@@ -15,7 +15,7 @@
 #include "runtime/train/checkpoint/checkpoint.h"
 #include "runtime/train/trainer.h"
 
-/* Both are of use as long as the trainer, which is drained. */
+/* Both may be used while the trainer is open, at drained points. */
 struct ah_checkpoint_source ah_persist_source(struct ah_trainer *trainer);
 struct ah_checkpoint_sink ah_persist_sink(struct ah_trainer *trainer);
 

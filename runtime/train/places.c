@@ -81,7 +81,7 @@ int ah_places_find(const struct ah_places *places, const struct ah_places_query 
                         query->offset_bytes + query->bytes, name, query->position);
 }
 
-/* A tensor that stays. */
+/* Finds a tensor that lives through the whole step. */
 static int find_staying(const struct ah_places *places, enum ah_tensor_label label, uint64_t block,
                         uint64_t bytes, struct ah_ref *ret_ref, struct ah_error *err)
 {
@@ -168,7 +168,7 @@ static enum ah_dtype sent_dtype(const struct ah_places *places, const struct ah_
     return sums_on(places, block, AH_ACCUMULATOR_DEVICE) ? AH_FP32 : places->plan->training.dtype;
 }
 
-/* Gradients, or new weights, on their way: a vector for each block, or one ring. */
+/* Places gradients, or new weights, in flight: a vector for each block, or one ring. */
 static void place_flow(struct ah_places *places, struct cutter *cutter, bool gradients)
 {
     const struct ah_plan_staging *staging = &places->plan->staging;
@@ -304,7 +304,7 @@ static void place_desk(struct ah_places *places)
     places->arena_bytes[AH_ARENA_PINNED] = desk.end_bytes;
 }
 
-/* Bytes of an element of a state that visits the device: the widest of all blocks. */
+/* A slot of the ring has room for a tile of the block with the widest elements. */
 static int place_state_ring(struct ah_places *places, struct ah_error *err)
 {
     const struct ah_plan *plan = places->plan;

@@ -5,27 +5,27 @@
  * DEVICE ARENA: the plan's tensors, at its offsets. The tensor `tokens` is cut here:
  *
  *     headers      2 headers: of even and odd steps
- *     sums         a double for each block: squares of its gradient
+ *     sums         a double for each block: the sum of squares of its gradient
  *     angles       the table of rotary positions
- *     words        2 slots, each (tokens, targets, positions, docs, rows) of a micro-batch as u32, then its mask, a byte a
- *                  token; rows count from 0
+ *     words        2 slots, each (tokens, targets, positions, docs, rows) of a micro-batch as u32, then its mask, one
+ *                  byte per token; rows count from 0
  *
  * PINNED: for each block its weights on the host and streamed states (master, m, v); then gradients and new weights in
- * flight, rings or whole vectors; then rows gathered for the device. These are the plan's `pinned_bytes`. Behind them,
- * not of the plan, what passes the numbers of a step to the device: the desk.
+ * flight, as rings or whole vectors; then rows gathered for the device. These are the plan's `pinned_bytes`. Behind
+ * them, outside the plan, is the desk, over which numbers of a step reach the device:
  *
- *     headers      4 headers: of four steps (run.c says why)
- *     sums         a double for each block of the model, of the host's reading
+ *     headers      4 headers, for four steps (run.c says why)
+ *     sums         a double for each block of the model, for the host to read
  *     staging      4 batches, each micro-batch as on the device
  *     shelf        for single transfers between steps
  *
- * PAGEABLE: for each block of host Adam master, m, v and the sum of gradients, as far as they exist: `pageable_bytes`.
+ * PAGEABLE: for each block with host Adam: master, m, v and the sum of gradients, if they exist (`pageable_bytes`).
  *
- * A HEADER is the scalars of AdamW, behind them the scale of the loss (AH_HEADER_SCALE) and its sums (AH_HEADER_LOSS), a
- * double a micro-batch: job.header_bytes.
+ * A HEADER holds the scalars of AdamW, then the scale of the loss (AH_HEADER_SCALE) and the loss sums (AH_HEADER_LOSS),
+ * one double per micro-batch: job.header_bytes in all.
  *
- * INVARIANTS. 1. Host layouts are as long as the plan says, or it is refused: then it is a plan of another model.
- * 2. Whoever asks for a tensor of the device arena gives the position at which it is used; it lives there, and is at
+ * INVARIANTS. 1. Host layouts are as long as the plan says; otherwise it is a plan of another model, and refused.
+ * 2. Whoever asks for a tensor of the device arena names the position that uses it. The tensor lives there, and is at
  * least as large as what is put into it.
  */
 #ifndef AH_RUNTIME_TRAIN_PLACES_H
@@ -46,7 +46,7 @@ enum {
     AH_SHELF_BYTES = 1 << 20
 };
 
-/* What is added to an operand's offset when it is submitted: an index times a stride. */
+/* Which index, times its stride, is added to an operand's offset when the op is submitted. */
 enum ah_move {
     AH_MOVE_NONE,
     AH_MOVE_GRADIENT_RING, /* in the order of enum ah_rounds_ring */
@@ -59,11 +59,11 @@ enum ah_move {
     AH_MOVES
 };
 
-/* A vector of elements of a block: at `ref` lies element `base`. */
+/* A vector of elements of a block; element `base` lies at `ref`. */
 struct ah_vector {
     struct ah_ref ref; /* arena none: it does not exist */
     uint8_t move;      /* enum ah_move */
-    bool full;         /* counted in the vector of all parameters, else in that of trained ones */
+    bool full;         /* elements count all parameters, else trained ones only */
     uint64_t base;
 };
 
@@ -73,50 +73,50 @@ struct ah_places_block {
     struct ah_flat flat;
     struct ah_run_of_elements runs[AH_MODEL_TENSORS_MAX];
     size_t n_runs;
-    struct ah_vector weights;                  /* where they stay */
-    struct ah_vector master, m, v;             /* where they stay; fp32: the master may be the weights */
-    struct ah_vector host_sum, host_group_sum; /* the second: of groups that are added up apart (fold.h) */
+    struct ah_vector weights;                  /* their home */
+    struct ah_vector master, m, v;             /* their homes; fp32: the master may be the weights */
+    struct ah_vector host_sum, host_group_sum; /* the second: for groups that are added up apart (fold.h) */
     struct ah_vector host_gradient;            /* whole, or the ring */
     struct ah_vector host_weight;
-    struct ah_vector gathered; /* of the embedding, in host memory */
+    struct ah_vector gathered; /* rows of the embedding, in host memory */
 };
 
 struct ah_places_tensor {
     struct ah_tensor_name name;
-    uint64_t number; /* of its name */
-    uint32_t next;   /* of the same label and block; UINT32_MAX: none */
+    uint64_t number; /* in its name */
+    uint32_t next;   /* the next one of the same label and block; UINT32_MAX: none */
 };
 
 struct ah_places {
     const struct ah_plan *plan;
     const struct ah_job *job;
     struct ah_places_block *blocks;
-    struct ah_places_tensor *tensors; /* of the plan's arena, by index */
+    struct ah_places_tensor *tensors; /* in the order of the plan's arena */
     uint32_t *first_tensor;           /* by label x blocks + block */
     uint64_t stride[AH_MOVES];
     uint64_t arena_bytes[AH_ARENA_KINDS];
     struct ah_ref state_ring;
     struct ah_ref device_headers, device_sums, angles, words;
     struct ah_ref headers, sums, staging, shelf;
-    struct ah_ref partials;      /* pieces of other ranks' sums, one of each */
-    uint64_t share_piece;        /* elements of one */
+    struct ah_ref partials;      /* pieces of other ranks' sums, one from each */
+    uint64_t share_piece;        /* elements of one piece */
     uint64_t staged_micro_bytes; /* of a micro-batch in the staging; its mask is behind its words */
 };
 
-/* All of it, in `arena`; plan and job stay borrowed. AH_E_MISMATCH: the plan is of another model or training: what it says
- * of memory is not what these blocks take. */
+/* Sets everything, in `arena`; plan and job stay borrowed. AH_E_MISMATCH: the plan is for another model or training,
+ * since these blocks take other amounts of memory than it says. */
 int ah_places_init(struct ah_places *ret_places, const struct ah_plan *plan, const struct ah_job *job,
                    struct ah_arena *arena, struct ah_error *err);
 
-/* Room for pieces of so many elements of so many other pipelines' sums. */
+/* Adds room for `others` pieces of other pipelines' sums, of `piece` elements each. */
 void ah_places_add_partials(struct ah_places *places, uint32_t others, uint64_t piece);
 
-/* The tensor of this block and label that lives at `position`; `micro_batch`: its first. `bytes` lie in it, from
- * `offset_bytes` on. AH_E_MISMATCH where there is none. */
+/* Asks for the tensor of a block and label that lives at `position`; `micro_batch` is its first. It must have `bytes`
+ * from `offset_bytes` on. AH_E_MISMATCH: no such tensor. */
 struct ah_places_query {
     enum ah_tensor_label label;
     uint64_t block;
-    uint64_t micro_batch; /* AH_PLACES_ANY: of any */
+    uint64_t micro_batch; /* AH_PLACES_ANY: any */
     uint64_t position;
     uint64_t offset_bytes, bytes;
 };

@@ -2,8 +2,8 @@
  *
  * Queue: bound ops become submissions: operands move, waits become tickets, and an array at a time goes to the device.
  *
- * TIMES are wanted of items, not of each of their ops: the ops of an item are joined, as far as they are in one array, unless
- * the trainer was told to time every op.
+ * TIMES are measured per item, not per op. So the ops of an item are joined if they are in one array, unless the
+ * trainer was told to time every op.
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -39,7 +39,7 @@ static void count_bytes(struct ah_trainer *t, uint32_t lane, const struct ah_op 
         t->counted->d2h_bytes += op->u.copy.bytes;
 }
 
-/* What a plan has a time for. */
+/* Does the plan have a time for these ops? */
 static bool is_paced(const struct ah_trainer *t, const struct ops_of_item *ops)
 {
     return t->pace.ways && (ops->tag < t->rounds.n_items || ops->lane == AH_LANE_SUMS);

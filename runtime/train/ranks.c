@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks: what goes over one rank, and orders.
+ * Ranks: messages, the gate, and orders of rank 0.
  */
 #include "runtime/train/tally.h"
 #include "runtime/train/trainer_internal.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Places become free in the order of messages (messages.h, invariant 3); a word has one from the first position on. */
+/* Memory becomes free in the order of messages (messages.h, invariant 3); a word counts from the first position on. */
 static int list_begun(struct ah_trainer *t, enum ah_channel channel, struct ah_error *err)
 {
     struct ranks *ranks = &t->ranks;
@@ -74,10 +74,10 @@ void ah_ranks_release(struct ah_trainer *t)
 
 /* ---- a world of turns ---- */
 
-/* What a position does: it may need messages, then it may send one. */
+/* A walk over the positions, each of which may need messages and then may send one. */
 struct walk {
     struct ah_trainer *t;
-    struct ranks_partner *last; /* of the send that nothing has followed yet; NULL: there is none */
+    struct ranks_partner *last; /* partner of the latest send, if no message was needed since; else NULL */
     uint32_t sent_at;
 };
 
@@ -136,7 +136,7 @@ static void *place_of(const struct ah_trainer *t, const struct ah_message *messa
     return message->bytes ? ah_device_pointer(t->device, ref) : NULL;
 }
 
-/* To or from another pipeline, by one lane alone. */
+/* Moves a piece to or from another pipeline. Only the lane `sums` calls it. */
 static int move_sum(struct ah_trainer *t, const struct ah_op_moved *moved, struct ah_error *err)
 {
     struct ranks *ranks = &t->ranks;
@@ -198,7 +198,7 @@ static int move(const struct ah_trainer *t, uint32_t channel, void *data, uint64
     return ah_links_move(t->ranks.links, channel, data, bytes, err);
 }
 
-/* The gatekeeper hears of each run of blocks, and tells of all. */
+/* The gatekeeper gets the sums of each run of blocks from its owner, and gives all sums to every rank that trains. */
 static int keep_gate(struct ah_trainer *t, double *sums, uint64_t blocks, struct ah_error *err)
 {
     const struct ah_trainer_rank *options = t->options.rank;
@@ -216,7 +216,7 @@ static int keep_gate(struct ah_trainer *t, double *sums, uint64_t blocks, struct
     return rc;
 }
 
-/* Of block sums each rank has those of its own blocks, and gets all; those of all pipelines are the same. */
+/* Each rank gives the sums of its own blocks and gets those of all. Only owners give: pipelines have the same sums. */
 int ah_ranks_gate(void *context, struct ah_error *err)
 {
     struct ah_trainer *t = context;
@@ -231,7 +231,7 @@ int ah_ranks_gate(void *context, struct ah_error *err)
     return rc ? rc : move(t, t->ranks.links->gate[0].down, sums, blocks * sizeof *sums, err);
 }
 
-/* Numbers from the rank that knows them. */
+/* Brings numbers to rank 0 from the rank that knows them. */
 static int bring(struct ah_trainer *t, uint32_t from, double *values, uint64_t n, struct ah_error *err)
 {
     const uint32_t rank = t->options.rank->rank;
@@ -288,7 +288,7 @@ int ah_ranks_read_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
     return ah_ranks_fail(t, rc, err);
 }
 
-/* A piece of a block that a rank has, or of a table of which it has a copy. */
+/* Does a rank have the piece's block, or a copy of the table that the piece is part of? */
 static bool keeps(const struct ah_trainer *t, const struct ah_trainer_stage *stage,
                   const struct ah_weights_piece *piece)
 {

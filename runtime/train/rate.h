@@ -18,9 +18,9 @@ enum ah_rate_schedule { AH_RATE_CONSTANT, AH_RATE_COSINE };
 struct ah_rate {
     enum ah_rate_schedule schedule;
     double lr;
-    double floor; /* cosine: share of lr that the last step has */
+    double floor; /* cosine: the last step's share of lr */
     uint64_t warmup_steps;
-    uint64_t steps; /* cosine: of the whole run */
+    uint64_t steps; /* cosine: steps of the whole run */
 };
 
 double ah_rate_at(const struct ah_rate *rate, uint64_t step);

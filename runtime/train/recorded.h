@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recorded: what the lanes of all ranks did in some steps, brought together at rank 0 when nothing runs, on rank 0's clock.
+ * Recorded: what the lanes of all ranks did in some steps, collected at rank 0 when nothing runs, on rank 0's clock.
  *
- *     options.recorded = (struct ah_recorded_steps){.first = 5, .n = 4};     // of each rank's trainer
+ *     options.recorded = (struct ah_recorded_steps){.first = 5, .n = 4};     // for each rank's trainer
  *     ... ah_trainer_run() ...
  *     rc = ah_recorded_collect(trainer, &arena, by_rank, err);
  *
@@ -18,25 +18,25 @@
 
 /* Goes between ranks as it lies in memory. */
 struct ah_recorded_span {
-    uint64_t step; /* whose iteration it is of; of what no plan mentions: in whose round it was told */
+    uint64_t step; /* its iteration; for an op that no plan mentions, the round that told of it */
     uint32_t lane; /* enum ah_device_lane */
     uint32_t
-        op; /* of the rank's program; AH_RECORDED_NO_OP: data; of lanes of messages: one that arrives, or sums */
-    uint32_t tile; /* of a message that arrives: its micro-batch */
+        op; /* of the rank's program; AH_RECORDED_NO_OP: data, or on lanes of messages: an arriving one, or sums */
+    uint32_t tile; /* for a message that arrives: its micro-batch */
     uint32_t reserved;
     int64_t start_ns, end_ns;
 };
 
 struct ah_recorded {
-    struct ah_recorded_span *spans; /* in the arena; of a lane in their order */
+    struct ah_recorded_span *spans; /* in the arena; those of one lane are in order */
     size_t n;
-    uint64_t lost;           /* for which there was no room */
+    uint64_t lost;           /* spans for which there was no room */
     int64_t clock_ns;        /* how far its clock is ahead of rank 0's; spans are corrected by it */
     int64_t clock_within_ns; /* how far that may be off */
 };
 
-/* Of rank 0, at a drained point; `ret_recorded` has one for each rank, in their order. Errors of messages: the world is lost then;
- * AH_E_MEMORY. */
+/* Rank 0 calls it at a drained point. `ret_recorded` has room for all ranks, in their order. Errors of messages: the
+ * world is lost then; AH_E_MEMORY. */
 int ah_recorded_collect(struct ah_trainer *trainer, struct ah_arena *arena, struct ah_recorded *ret_recorded,
                         struct ah_error *err);
 

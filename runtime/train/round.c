@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Round: items are submitted one by one, each after all that it waits for, so that every wait names a ticket that is
- * given. Lanes keep their frozen orders; copies and the host go as far as they can before compute goes on, so what stands
- * before an op in its lane never waits for something behind it.
+ * Round: submits items one by one, each after all that it waits for, so that every wait names a ticket that exists.
+ * Lanes keep their frozen orders. Copies and the host go as far as they can before compute goes on, so nothing in a
+ * lane waits for a later op of the same lane.
  *
- * 1. A round takes, of the step's iteration, what is not early, and of the next one what is early.
- * 2. Before and opening: no updates by gradients of before; fetches for the first step that would have been issued in the
- *    iteration before it are done first. Closing: of the next iteration only updates; no fetches for it.
- * 3. A micro-batch is loaded as soon as one of the two slots has no more readers: when compute goes on to the other one.
- * 4. The header of a step goes to the device behind the head of the step before, whose updates are all done by then, and
- *    once more when the norm has put the factor of clipping into it.
- * 5. Of a rank of a pipeline: sends have a lane of their own, and compute goes on when they are done; a receive goes out
- *    with the item at whose position its place is free (ranks.h).
+ * 1. A round has the items of the step's iteration that are not early, and those of the next one that are.
+ * 2. Before and opening: there are no earlier gradients to update by. Fetches for the first step that would belong to
+ *    the iteration before it come first. Closing: the next iteration has only updates, no fetches.
+ * 3. A micro-batch is loaded as soon as one of the two slots has no more readers: when compute goes on to the other
+ *    one.
+ * 4. A step's header goes to the device behind the head of the previous step, whose updates are all done by then. It
+ *    goes again when the norm has put the clipping factor into it.
+ * 5. In a pipeline, sends have a lane of their own, and compute goes on when they are done. A receive goes out with the
+ *    item at whose position its memory is free (ranks.h).
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -32,7 +33,7 @@ static void mark(struct ah_trainer *t, uint32_t item, int64_t step, uint32_t lan
     t->items[item].lane[(uint64_t)step % STEPS_MARKED] = (uint8_t)lane;
 }
 
-/* False: something it waits for, on one of these lanes, is still to be submitted. */
+/* False: something that it waits for, on one of these lanes, is not submitted yet. */
 static bool collect_waits_of(const struct ah_trainer *t, uint32_t item, int64_t step, uint32_t lanes,
                              struct waits *waits)
 {
@@ -85,7 +86,7 @@ static bool ready(const struct ah_trainer *t, uint32_t item, int64_t step, struc
            ah_shares_ready(t, item, step, waits);
 }
 
-/* Takes places before the item is submitted. */
+/* Takes ring slots before the item is submitted. */
 static void take_places(struct ah_trainer *t, uint32_t item)
 {
     const struct ah_rounds_item *it = &t->rounds.items[item];
@@ -168,13 +169,13 @@ static bool is_head(const struct ah_trainer *t, const struct ah_plan_op *op)
     return op->op == AH_PLAN_FORWARD && ah_job_is_head(&t->job, op->block);
 }
 
-/* The scale of the loss, or the scalars of AdamW. */
+/* Does the op read the scale of the loss, or the scalars of AdamW? */
 static bool reads_header(const struct ah_trainer *t, const struct ah_plan_op *op)
 {
     return op->op == AH_PLAN_DEVICE_ADAM || (is_pass(op) && ah_job_is_head(&t->job, op->block));
 }
 
-/* Where an item runs: sends beside compute, in whose order they stand. */
+/* The device lane of an item. Sends are in compute's order, but run beside it. */
 static uint32_t lane_of(const struct ah_trainer *t, uint32_t item)
 {
     static const uint32_t lanes[] = {[AH_PLAN_LANE_COMPUTE] = AH_LANE_COMPUTE,
@@ -205,7 +206,7 @@ int ah_round_receive(struct ah_trainer *t, enum ah_channel channel, uint64_t mic
     return ah_queue_ops(t, &ops, waits, &still, &t->ranks.received[channel][micro_batch], err);
 }
 
-/* All of the channel's messages up to, not including, the `end`-th of this run. */
+/* Submits receives for the channel's messages of this run, up to but not including number `end`. */
 static int receive_up_to(struct ah_trainer *t, enum ah_channel channel, uint64_t end,
                          const struct waits *waits, struct ah_error *err)
 {
@@ -216,8 +217,8 @@ static int receive_up_to(struct ah_trainer *t, enum ah_channel channel, uint64_t
     return rc;
 }
 
-/* As soon as there is a place. An update of the step before does not say that there is a next one: what may arrive there goes
- * out with the item behind it. */
+/* Receives as soon as memory is free. An update of the previous step may be in the last round, without a next step, so
+ * receives that could go out there go with the item behind it. */
 static int receive_early(struct ah_trainer *t, enum ah_channel channel, uint32_t position, int64_t step,
                          const struct waits *free, struct waits *waits, struct ah_error *err)
 {
@@ -234,7 +235,6 @@ static int receive_early(struct ah_trainer *t, enum ah_channel channel, uint32_t
     return rc;
 }
 
-/* In a world of turns messages go one after another. */
 void ah_round_after_messages(const struct ah_trainer *t, struct waits *waits)
 {
     for (size_t i = 0; i < sizeof arriving / sizeof *arriving; i++)
@@ -245,7 +245,7 @@ void ah_round_after_messages(const struct ah_trainer *t, struct waits *waits)
     waits_add(waits, AH_LANE_SEND, t->ranks.sent);
 }
 
-/* There: when it is needed, or with the send before it. */
+/* In a world of turns: receives when the message is needed, unless it comes with the send before it. */
 static int take_turn(struct ah_trainer *t, enum ah_channel channel, uint32_t position,
                      const struct waits *free, struct waits *waits, struct ah_error *err)
 {
@@ -261,7 +261,7 @@ static int take_turn(struct ah_trainer *t, enum ah_channel channel, uint32_t pos
     return rc;
 }
 
-/* What no position of the step needs is taken behind its last message. */
+/* Messages that no position of the step needs are received after its last one. */
 static int take_rest(struct ah_trainer *t, struct ah_error *err)
 {
     struct waits waits = {{0}};
@@ -278,8 +278,8 @@ static int take_rest(struct ah_trainer *t, struct ah_error *err)
     return rc;
 }
 
-/* Rule 5. A receive waits for what the item at its position waits for, and for compute before it, whose readers may still be
- * at what lay there. Then the item itself waits for what it needs. */
+/* Rule 5. A receive waits for what the item at its position waits for, and for all compute before it, which may still
+ * read the same memory. Then the item itself waits for what it needs. */
 static int before_position(struct ah_trainer *t, uint32_t position, int64_t step, struct waits *waits,
                            struct ah_error *err)
 {
@@ -302,7 +302,7 @@ static int before_position(struct ah_trainer *t, uint32_t position, int64_t step
     return rc;
 }
 
-/* What a compute item needs beside the plan's ops. */
+/* Submits what a compute item needs beside the plan's ops, and adds its waits. */
 static int before_item(struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits,
                        struct move_indices *moves, struct ah_error *err)
 {
@@ -335,7 +335,7 @@ static int before_item(struct ah_trainer *t, uint32_t item, int64_t step, struct
     return rc;
 }
 
-/* Rule 3: the other slot is free of readers when another micro-batch is read for the first time. */
+/* Rule 3: when a micro-batch is read for the first time, the other slot has no more readers. */
 static int load_ahead(struct ah_trainer *t, uint32_t position, int64_t step, struct ah_error *err)
 {
     uint32_t next = t->next_data[position], slot;
@@ -370,7 +370,7 @@ static int after_item(struct ah_trainer *t, uint32_t item, int64_t step, uint64_
     if (is_head(t, op) && op->micro_batch + 1 == t->job.training.micro_batches)
         rc = copy_loss(t, step, ticket, err);
     if (!rc && item == t->rounds.head && step + 1 <= t->filled) {
-        /* Not for this item: that would hold up what the lane fetches meanwhile. */
+        /* Does not wait for this item: that would hold up the lane's other fetches. */
         waits_add(&waits, AH_LANE_COMPUTE, t->header_used[(step + 1) & 1]);
         rc = ah_round_header(t, step + 1, &waits, &t->header_loaded[(step + 1) & 1], err);
     }
@@ -379,7 +379,6 @@ static int after_item(struct ah_trainer *t, uint32_t item, int64_t step, uint64_
 
 /* ---- one item ---- */
 
-/* Is it left out of this part of the round? */
 bool ah_round_leaves_out(const struct ah_trainer *t, uint32_t index, enum round_part part)
 {
     const struct ah_rounds_item *item = &t->rounds.items[index];
@@ -432,7 +431,7 @@ void ah_round_count(struct ah_trainer *t, int64_t round)
     t->counted = &t->staged[(uint64_t)(round < 0 ? 0 : round) % AH_STEPS_STAGED];
 }
 
-/* The next item of a lane, if it can go; `ret_done` says whether something was. */
+/* Submits the next item of a lane if it can go; `ret_done` says whether it went. */
 static int advance(struct ah_trainer *t, size_t lane, int64_t round, enum round_part part, bool *ret_done,
                    struct ah_error *err)
 {
@@ -450,7 +449,7 @@ static int advance(struct ah_trainer *t, size_t lane, int64_t round, enum round_
         return AH_OK;
     *ret_done = true;
     t->cursor[lane]++;
-    /* What comes after an op of compute that is left out comes after those before it: memory is theirs until then. */
+    /* Whatever waits for a compute op that is left out waits for the ops before it, which still own the memory. */
     ticket = lane == AH_PLAN_LANE_COMPUTE ? t->queue.last[AH_LANE_COMPUTE] : 0;
     const uint32_t of_ticket = out && lane == AH_PLAN_LANE_COMPUTE ? AH_LANE_COMPUTE : lane_of(t, item);
     int rc = out ? AH_OK : submit_item(t, item, step, &waits, &ticket, err);

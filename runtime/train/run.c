@@ -2,9 +2,9 @@
  *
  * Run: steps one after another without a drain between them.
  *
- * Round k is submitted when round k - 2 is done, so that a whole round is always queued. Before it, what step k + 2 needs
- * is staged, since its rows may be gathered in step k + 1: its batch, and its header. There are four places for that; it
- * takes that of step k - 2, which is told then.
+ * Round k is submitted when round k - 2 is done, so that a whole round is always queued. Before that, batch and header
+ * of step k + 2 are staged, since its rows may be gathered in step k + 1. The staging has four slots: step k + 2 takes
+ * that of step k - 2, whose record has been told by then.
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -53,7 +53,7 @@ static void *staged_array(const struct ah_trainer *t, int64_t step, uint64_t mic
     return ah_device_pointer(t->device, ref);
 }
 
-/* A micro-batch that begins at `cursor`, to the place of this pipeline's m-th; adds the tokens that bear loss. */
+/* Fills this pipeline's m-th micro-batch from `cursor` on; adds its loss-bearing tokens to `bearing`. */
 static int fill_micro_batch(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
                             uint64_t m, uint64_t *bearing, struct ah_error *err)
 {
@@ -70,7 +70,7 @@ static int fill_micro_batch(struct ah_trainer *t, struct ah_batches *batches, ui
     return rc;
 }
 
-/* Those of other pipelines, which are only counted, come and go where the first one comes then. */
+/* Micro-batches of other pipelines are only counted; they use the slot that the first own one overwrites. */
 int ah_run_stage(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
                  uint64_t *ret_bearing, struct ah_error *err)
 {
@@ -137,7 +137,7 @@ static void tell_op(const struct run *run, uint32_t lane, const struct ah_span *
         run->observer->op(run->observer->context, &record);
 }
 
-/* Adds up what a lane worked: in the round that is told next, whose last op has ticket `end`, and in what follows. */
+/* Adds up how long a lane worked: in the round to be told next, whose last op has ticket `end`, and after it. */
 static void read_lane(struct run *run, uint32_t lane, uint64_t end)
 {
     struct ah_trainer *t = run->t;
@@ -167,7 +167,7 @@ static uint64_t read_spans(struct run *run, const uint64_t end[])
     return end_ns;
 }
 
-/* The record of a step whose round is done. */
+/* Waits for the next round, and tells the record of its step. */
 static int tell(struct run *run)
 {
     struct ah_trainer *t = run->t;
@@ -247,7 +247,7 @@ static int submit_round(struct run *run, int64_t step, bool last)
     return rc;
 }
 
-/* Kinds of ops that are done for each micro-batch. */
+/* Kinds of ops that there are for each micro-batch. */
 static const uint32_t of_micro_batches = 1u << AH_PLAN_FORWARD | 1u << AH_PLAN_BACKWARD |
                                          1u << AH_PLAN_SEND_GRADIENTS | 1u << AH_PLAN_ACCUMULATE |
                                          1u << AH_PLAN_SEND_OUTPUT | 1u << AH_PLAN_SEND_INPUT_GRADIENT;
@@ -281,8 +281,8 @@ void ah_run_place(const struct ah_trainer *t, struct ah_error *err)
     ah_error_prefix(err, err->code, "after step %" PRIu64, __atomic_load_n(&t->told, __ATOMIC_RELAXED));
 }
 
-/* What ended the run may be another rank's, or of the data: then the device may be about to fail, and only a wait says whether
- * it has. */
+/* Another rank or the data may have ended the run while the device was about to fail; only a wait shows whether it has
+ * failed. */
 static int place_failure(const struct run *run, int rc)
 {
     const struct ah_trainer *t = run->t;
@@ -314,7 +314,7 @@ int ah_trainer_run(struct ah_trainer *t, uint64_t steps, const struct ah_observe
     while (run.told < done && !rc)
         rc = tell(&run);
     rc = place_failure(&run, rc);
-    rc = ah_ranks_fail(t, rc, err); /* before lanes are waited for that wait for others */
+    rc = ah_ranks_fail(t, rc, err); /* before the drain: lanes may wait for other ranks */
     int drained = ah_device_drain(t->device, rc ? NULL : err);
     t->ranks.trains_now = false;
     t->steps = run.before + run.told;

@@ -3,10 +3,10 @@
  * Shares: when gradients are added up over pipelines (bind_shares.c says how), and what waits for it.
  *
  * INVARIANTS
- * 1. All ranks add up their shares in the one order of the plan, step after step, on a lane of their own. So of all that are
- *    not done the first can always go on: whoever it waits for waits for nothing behind it.
- * 2. A share waits for the last gradients of its blocks; they wait for no total of the same step, since a part's updates come
- *    behind its passes. What updates a block, or sends its sum, waits for its share; the norm waits for all.
+ * 1. All ranks add up shares in the plan's one order, on a lane of their own. So the first unfinished share can always
+ *    go on: no rank that it needs waits for a later one.
+ * 2. A share waits for the last gradients of its blocks. These wait for no total of the same step: updates come after
+ *    all passes. An op that updates a block or sends its sum waits for its share; the norm waits for all.
  * 3. In a world whose messages take turns, sums come behind all passes, and what follows comes behind the sums.
  */
 #include "runtime/train/trainer_internal.h"
@@ -39,7 +39,7 @@ static bool makes(const struct ah_trainer *t, uint32_t item, uint64_t block)
     return op->op == (ah_job_is_head(&t->job, block) ? AH_PLAN_FORWARD : AH_PLAN_BACKWARD);
 }
 
-/* Does it read a block's total? */
+/* Does the item read a block's total? */
 static bool reads(const struct ah_trainer *t, uint32_t item)
 {
     const struct ah_plan_op *op = op_at(t, item);
@@ -66,7 +66,7 @@ static bool reads(const struct ah_trainer *t, uint32_t item)
     return false;
 }
 
-/* A table is the embedding's, and the head's where that has a copy. */
+/* A tied share covers the embedding's table, and the head's if that has a copy. */
 static bool has_block(const struct ah_trainer *t, const struct ah_trainer_share *share, uint64_t block)
 {
     const uint64_t at = t->job.part.first_block + block;
@@ -75,7 +75,7 @@ static bool has_block(const struct ah_trainer *t, const struct ah_trainer_share 
     return at >= share->first_block && at - share->first_block < share->blocks;
 }
 
-/* In a world of turns the rank's last pass or message is a maker, too. */
+/* In a world of turns a share also waits for the rank's last pass or message. */
 static bool is_last_pass(const struct ah_trainer *t, uint32_t item)
 {
     return !ah_comm_independent(t->options.rank->comm) && item == t->ranks.last_pass;
@@ -122,7 +122,7 @@ bool ah_trainer_shares(const struct ah_trainer_rank *rank, const struct ah_train
     return i < n;
 }
 
-/* Of other ranks' pieces, how many are here at a time: those of all others for each that belongs here. */
+/* The most pieces of other ranks here at a time: one from each other member, for each of this rank's own. */
 static uint32_t parts_at_once(const struct ah_trainer_rank *rank)
 {
     uint32_t most = 0;
@@ -202,7 +202,7 @@ int ah_shares_advance(struct ah_trainer *t, int64_t round, enum round_part part,
     return AH_OK;
 }
 
-/* Of a world of turns: an item of compute of the next step. */
+/* In a world of turns: is this a compute item of the next step, which comes after the sums? */
 static bool comes_behind(const struct ah_trainer *t, uint32_t item)
 {
     return !ah_comm_independent(t->options.rank->comm) && item < t->rounds.positions &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * State: weights and moments, element by element of a tensor, at drained points. What lies on the device passes through
- * the shelf; what another rank has goes over the channels of rank 0.
+ * State: reads and writes weights and moments at drained points, by the elements of a tensor. Vectors on the device
+ * pass through the shelf; those of another rank go over the channels of rank 0.
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -51,7 +51,7 @@ int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct
     return pass_shelf(t, to, bytes, true, err);
 }
 
-/* What `at` elements behind `ref` is, and where the host has it: there, or on the shelf. */
+/* The element `at` behind `ref`, and where the host can access it: in its own memory, or on the shelf. */
 static struct ah_ref part_of(const struct ah_trainer *t, struct ah_ref ref, uint64_t at, void **ret_here)
 {
     ref.offset_bytes += at * ah_dtype_bytes((enum ah_dtype)ref.dtype);
@@ -59,7 +59,7 @@ static struct ah_ref part_of(const struct ah_trainer *t, struct ah_ref ref, uint
     return ref;
 }
 
-/* Elements that the shelf holds of what is left. */
+/* How many of the elements left fit on the shelf. */
 static uint64_t some_of(uint64_t left)
 {
     const uint64_t most = AH_SHELF_BYTES / sizeof(float);
@@ -154,7 +154,7 @@ static int store(struct ah_trainer *t, const struct ah_vector *vector, const str
     return write_numbers(t, ref_in(vector, tensor, piece->first), piece->n, values, err);
 }
 
-/* The head's block, where a piece of the table is for its copy, too. */
+/* The head's block, if the piece is part of a table of which the head has a copy; else NULL. */
 static const struct ah_places_block *copy_of(const struct ah_trainer *t, const struct ah_weights_piece *piece)
 {
     const bool table = !piece->block && !piece->tensor && t->job.copies_table;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums: the copy of squares of gradients to the host, which the norm waits for. No plan mentions it. Submitted when it is
- * the norm's turn it would stand behind all gradients that are queued on d2h by then, and with it every update; so it has
- * a place in the order of that lane: before the first item that, on the virtual clock, starts when compute is done with
- * what is summed.
+ * Sums: the copy of squares of gradients to the host, which the norm waits for. No plan mentions it. If it were
+ * submitted at the norm's turn, it would wait behind all gradients queued on d2h by then, and so would every update. So
+ * it goes earlier in that lane: before the first item that, on the virtual clock, starts after compute has made what is
+ * summed.
  *
- *   1. It waits for compute alone: what the host sums of gradients that were sent is the norm's own matter.
- *   2. Its place holds up nothing: where no lane can go on for it, it goes when it is the norm's turn after all.
+ *   1. It waits for compute alone: the norm itself waits for what the host sums of sent gradients.
+ *   2. It holds up nothing: if no lane can go on because of it, it goes at the norm's turn after all.
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -26,7 +26,7 @@ static uint32_t find_norm(const struct ah_rounds *rounds, const struct ah_plan *
     return AH_ROUNDS_NONE;
 }
 
-/* When compute is done, in a steady iteration, with what the norm sums. */
+/* When compute has made everything that the norm sums, in a steady iteration. */
 static double summed_us(const struct ah_rounds *rounds, uint32_t norm_item, const struct ah_replay *replay)
 {
     const struct ah_rounds_item *norm = &rounds->items[norm_item];
@@ -40,8 +40,8 @@ static double summed_us(const struct ah_rounds *rounds, uint32_t norm_item, cons
     return us;
 }
 
-/* Where in the order of its round an item of the clock's timeline stands; of later rounds: behind all, of earlier ones:
- * before all. */
+/* The index of an item of the timeline in its round's d2h order. Items of later rounds count as behind all, of earlier
+ * ones as before all. */
 static size_t place_of(const struct ah_rounds *rounds, uint32_t norm, const struct ah_replay_item *of)
 {
     uint32_t item = rounds->of_tile[rounds->first_tile[of->op] + of->tile];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums of the steps under way, and a window of those that are done.
+ * Tally: sums for the steps under way, and a window of finished steps.
  *
- * 1. An op counts for the step in whose round it was submitted. Ops of the round behind it are heard of before a step is told:
- *    sums are kept for a few steps, by number.
- * 2. A row of a window is a value, a column a step; the oldest column is overwritten. Steps that follow a drain are forgotten
- *    when another one comes, unless there are no others.
+ * 1. An op counts for the step in whose round it was submitted. Ops of the next round may be reported before the step
+ *    is; so sums are kept for a few steps, by number.
+ * 2. A row of the window is a value, a column a step; the oldest column is overwritten. Steps that follow a drain are
+ *    only kept until there are others.
  */
 #include "runtime/train/tally_internal.h"
 
@@ -19,8 +19,8 @@ _Static_assert((int)AH_LANE_COMPUTE == (int)AH_PLAN_LANE_COMPUTE &&
                    (int)AH_LANE_HOST == (int)AH_PLAN_LANE_HOST,
                "lanes of plans are those of devices");
 
-/* The rows of the window of steps: the step, exposed times, parts; then the iteration as a rank's compute sees it, its waits, and
- * what all lanes of the device work. */
+/* The rows of the window: the step, exposed times, parts; then the iteration as a rank's compute sees it, its waits,
+ * and how long each lane of the device works. */
 enum { ROW_STEP, ROW_EXPOSED, ROW_PARTS = ROW_EXPOSED + TALLY_EXPOSED };
 enum { ROW_ITERATION = ROW_PARTS + AH_RUNLOG_OPS * TALLY_LANES, ROW_COMPUTE, ROW_WAITS };
 enum { ROW_BUSY = ROW_WAITS + TALLY_WAITS, ROWS = ROW_BUSY + AH_DEVICE_LANES_ALL };
@@ -106,7 +106,7 @@ void ah_tally_begin(struct ah_tally *tally, uint64_t now_ns)
 
 void ah_tally_op(struct ah_tally *tally, const struct ah_op_record *record)
 {
-    const bool sends = record->lane == AH_LANE_SEND; /* to the plan they are of compute */
+    const bool sends = record->lane == AH_LANE_SEND; /* in the plan, sends are on compute */
     const size_t lane = sends ? AH_PLAN_LANE_COMPUTE : record->lane;
     double *sums = tally->sums[record->step % TALLY_KEPT];
     double us = (double)(record->end_ns - record->start_ns) / 1e3;
@@ -125,7 +125,7 @@ static void put_column(struct window *window, const double *values)
     window->n += window->n < window->room;
 }
 
-/* Is the step one to keep? Cold ones only until there is another. */
+/* Should the step be kept? Cold ones are, until there is a warm one. */
 static bool make_room(struct ah_tally *tally)
 {
     bool first = !tally->steps.n;
@@ -228,8 +228,8 @@ int ah_tally_end(struct ah_tally *tally, struct ah_arena *arena, struct ah_runlo
 
 /* ---- means ---- */
 
-/* Of the steps whose iterations are neither among the shortest nor the longest quarter: parts add up as they do in each, and what
- * disturbed a few steps is no part of it. */
+/* Mean over the steps whose iterations are in neither the shortest nor the longest quarter. So parts still add up, as
+ * in each step, and a few disturbed steps do not count. */
 static double mean_of_middle(const struct ah_tally *tally, size_t row, double least_us, double most_us)
 {
     const struct window *steps = &tally->steps;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tally: adds up what a run's observer hears: where the time of a step goes, beside what the plan said.
+ * Tally: adds up what a run's observer hears, to say where the time of a step goes compared with the plan.
  *
  *     rc = ah_tally_new(&tally, plan, err);
  *     ah_tally_begin(tally, ah_threads_now_ns());               // before each ah_trainer_run()
@@ -9,16 +9,16 @@
  *     rc = ah_tally_end(tally, &arena, &end, err);      // medians, for the last line of the run log
  *     ah_tally_free(tally);
  *
- * Everything is a median over steps. The first step of a tally, which warms up, is left out where there are others; what is
- * before the window is forgotten. New takes all memory: op and step allocate nothing, however long the run.
+ * Everything is a median over steps. The first step of a tally, which warms up, is left out if there are others. Steps
+ * before the window are forgotten. ah_tally_new() takes all memory: op and step allocate nothing, however long the run.
  *
- * EXPOSED TIME is split as the plan splits it (docs/planning.md): where compute waited, what it waited for last is found among
- * what it waits for in the plan, then what that waited for, and so on back; each lane is charged for the time in which its
- * op of this chain could work. What no other lane is to blame for is not exposed time, but compute is idle all the same.
+ * EXPOSED TIME is split as the plan splits it (docs/planning.md). Whenever compute waited, the tally follows the chain
+ * of last-finished dependencies backwards, and charges each lane for the time in which its op of the chain could work.
+ * Time for which no other lane is to blame is not exposed, although compute is idle.
  *
- * A RANK'S plan also makes it wait for others: for its neighbours to take and to send messages, for sums over pipelines, for the
- * gate. Its tally is told of the ops of all lanes of its device, and splits an iteration, from the end of compute of the one before
- * to its own: compute works, or stands still for one of these, or for a lane of the plan, or for nobody.
+ * A RANK also waits for others: for neighbours to take and send messages, for sums over pipelines, for the gate. Its
+ * tally hears of the ops of all lanes of its device. It splits an iteration, which goes from one end of compute to the
+ * next: compute works, or stands still for one of these, for a lane of the plan, or for nobody.
  *
  * One thread.
  */
@@ -38,7 +38,7 @@ struct ah_tally;
 /* `plan` is borrowed until free. AH_E_DOCUMENT as ah_rounds_read(); AH_E_MEMORY. */
 int ah_tally_new(struct ah_tally **ret_tally, const struct ah_plan *plan, struct ah_error *err);
 
-/* A run of the trainer begins, drained: its first step is timed from here. `now_ns` is of the host's monotonic clock. */
+/* A run of the trainer begins, drained; its first step is timed from here. `now_ns`: the host's monotonic clock. */
 void ah_tally_begin(struct ah_tally *tally, uint64_t now_ns);
 
 void ah_tally_op(struct ah_tally *tally, const struct ah_op_record *record);
@@ -46,24 +46,24 @@ void ah_tally_op(struct ah_tally *tally, const struct ah_op_record *record);
 /* After the ops of the step. Returns the time of the step in us. */
 double ah_tally_step(struct ah_tally *tally, const struct ah_step_record *record);
 
-/* Sets what is measured in `end` and leaves the rest, nothing where no step was done. Lists are in `arena`: parts by lane,
+/* Sets what is measured in `end` and leaves the rest; nothing if no step was done. Lists are in `arena`: parts by lane,
  * the longest first. */
 int ah_tally_end(struct ah_tally *tally, struct ah_arena *arena, struct ah_runlog_end *end,
                  struct ah_error *err);
 
-/* Of a plan that is the part of a rank: means over the middle half of the steps by their time, so that parts add up to no more than
- * the step. It goes between ranks as it lies in memory. */
+/* For a rank's plan: means over the middle half of the steps by time, so that parts add up to no more than the step.
+ * Goes between ranks as it lies in memory. */
 enum { AH_TALLY_GATE = AH_DEVICE_LANES_ALL, AH_TALLY_WAITS };
 struct ah_tally_rank {
-    uint64_t steps; /* that were looked at; 0: none, or no such plan, and zeros everywhere */
+    uint64_t steps; /* measured; 0: none, or not a rank's plan, and zeros everywhere */
     double step_us, compute_us;
-    double waits_us[AH_TALLY_WAITS]; /* by device lane, or the gate: compute stands still for it */
+    double waits_us[AH_TALLY_WAITS]; /* by device lane, then the gate: how long compute waits for it */
     double busy_us[AH_DEVICE_LANES_ALL];
 };
 void ah_tally_rank(struct ah_tally *tally, struct ah_tally_rank *ret_rank);
 
-/* What the plan says, for the first line of the run log: its own numbers, and parts in a steady iteration on the virtual
- * clock. Lists are in `arena`. Errors of ah_replay_steady(). */
+/* The plan's prediction, for the first line of the run log: its own numbers, and parts of a steady iteration on the
+ * virtual clock. Lists are in `arena`. Errors of ah_replay_steady(). */
 int ah_tally_predict(const struct ah_plan *plan, struct ah_arena *arena,
                      struct ah_runlog_predicted *ret_predicted, struct ah_error *err);
 

@@ -4,7 +4,7 @@
  *
  *     tally.c          sums of steps, their window, medians
  *     tally_waits.c    what compute waited for
- *     tally_others.c   the same of other ranks
+ *     tally_others.c   what compute waited for from other ranks
  *     tally_predict.c  what the plan says
  */
 #ifndef AH_RUNTIME_TRAIN_TALLY_INTERNAL_H
@@ -18,21 +18,21 @@ enum {
     TALLY_LANES = AH_ROUNDS_LANES,
     TALLY_EXPOSED = TALLY_LANES - 1,   /* lanes but compute, from AH_PLAN_LANE_H2D on */
     TALLY_WAITS = AH_DEVICE_LANES_ALL, /* device lanes but compute, by their number less 1, then the gate */
-    TALLY_GATE = AH_DEVICE_LANES_ALL,  /* as if it were a lane */
+    TALLY_GATE = AH_DEVICE_LANES_ALL,  /* counted as if it were a lane */
     TALLY_KEPT = 4,                    /* instances of an item, and steps under way with room to spare */
     TALLY_DATA_KEPT = 64,
     TALLY_SUMS_KEPT = 256
 };
 
-/* An instance of an item: of its first primitive op to its last one. */
+/* An instance of an item, from its first primitive op to its last one. */
 struct tally_done {
-    uint64_t iteration; /* by number of the step that it is of; 0: nothing is here */
-    uint64_t from_ns;   /* end of what was before it in its lane */
+    uint64_t iteration; /* number of its step; 0: empty */
+    uint64_t from_ns;   /* end of the previous op in its lane */
     uint64_t start_ns, end_ns;
-    uint64_t take; /* which taking of its ring it was */
+    uint64_t take; /* counts the slots that its ring has given out */
 };
 
-/* The items that gave places of a ring back, one after another: a circle. */
+/* The items that gave slots of a ring back, in order: a circle. */
 struct tally_given {
     uint32_t item;
     uint64_t iteration;
@@ -48,13 +48,13 @@ struct tally_data {
     uint64_t start_ns, end_ns;
 };
 
-/* Of a plan that is the part of a rank: what came from other ranks. */
+/* For a rank's plan: what came from other ranks. */
 struct tally_others {
     bool any;
     struct ah_messages messages;
     uint64_t *arrived_ns[AH_CHANNELS]; /* TALLY_KEPT of each micro-batch; NULL: the channel brings nothing */
     uint64_t *arrived[AH_CHANNELS];    /* by micro-batch: how many since the beginning */
-    uint64_t first_step;               /* of the stretch; 0: none was done yet */
+    uint64_t first_step;               /* of this call of run; 0: none was done yet */
     struct tally_data *sums;           /* a circle of TALLY_SUMS_KEPT */
     uint64_t n_sums;
 };
@@ -69,7 +69,7 @@ struct tally_waits {
     uint64_t n_data[TALLY_LANES];
     uint32_t current[AH_DEVICE_LANES_ALL]; /* item; AH_ROUNDS_NONE: none */
     uint64_t current_step[AH_DEVICE_LANES_ALL];
-    uint64_t end_ns[AH_DEVICE_LANES_ALL]; /* of the last op heard of */
+    uint64_t end_ns[AH_DEVICE_LANES_ALL]; /* of the last op that was reported */
 };
 
 int ah_tally_waits_init(struct tally_waits *waits, const struct ah_plan *plan, struct ah_arena *arena,
@@ -77,10 +77,10 @@ int ah_tally_waits_init(struct tally_waits *waits, const struct ah_plan *plan, s
 void ah_tally_waits_begin(struct tally_waits *waits);
 void ah_tally_waits_op(struct tally_waits *waits, const struct ah_op_record *record);
 
-/* Time that compute waited for each other lane in the round of this step, whose ops were all heard of. */
+/* How long compute waited for each other lane in this step's round. All its ops were reported before. */
 void ah_tally_waits_exposed(const struct tally_waits *waits, uint64_t step, double ret_us[TALLY_EXPOSED]);
 
-/* Iteration `step` of a rank as its compute sees it: from the end of the one before. Work and waits do not overlap. */
+/* Iteration `step` as the rank's compute sees it, from the end of the previous one. Work and waits do not overlap. */
 struct tally_iteration {
     double us, compute_us;
     double waits_us[TALLY_WAITS];
@@ -88,23 +88,23 @@ struct tally_iteration {
 void ah_tally_waits_iteration(const struct tally_waits *waits, uint64_t step,
                               struct tally_iteration *ret_iteration);
 
-/* tally_others.c; only where there are others. */
+/* tally_others.c; only if there are other ranks. */
 int ah_tally_others_init(struct tally_waits *waits, struct ah_arena *arena, struct ah_error *err);
 void ah_tally_others_begin(struct tally_waits *waits);
-/* An op of a lane of messages that no plan mentions. */
+/* Hears of an op on a lane of messages that no plan mentions. */
 void ah_tally_others_op(struct tally_waits *waits, const struct ah_op_record *record);
-/* What compute stands still for from `from_ns` to `to_ns`: charges the sends ahead of an item, and returns where they end;
- * then sums and the message that the item needs, where they end behind `after_ns`, and returns where the rest ends. */
+/* Both charge idle time of compute. `sent`: sends ahead of the item; returns their end. `blame`: sums and the message
+ * that it needs, if they end after `after_ns`; returns where the rest ends. */
 uint64_t ah_tally_others_sent(const struct tally_waits *waits, uint32_t item, const struct tally_done *done,
                               double us[TALLY_WAITS]);
 uint64_t ah_tally_others_blame(const struct tally_waits *waits, uint32_t item, uint64_t iteration,
                                const uint64_t from_after_to_ns[3], double us[TALLY_WAITS]);
 bool ah_tally_others_sends(const struct tally_waits *waits, uint32_t item);
 
-/* An instance that is known, or NULL. */
+/* An instance that is still known, or NULL. */
 const struct tally_done *ah_tally_waits_done(const struct tally_waits *waits, uint32_t item,
                                              uint64_t iteration);
-/* Charges [began, to] as far as it is after `from`, to a device lane or the gate; returns where the rest ends. */
+/* Charges the part of [began, to] after `from` to a device lane or the gate; returns where the rest ends. */
 uint64_t ah_tally_waits_charge(double us[TALLY_WAITS], size_t lane, uint64_t from_ns, uint64_t began_ns,
                                uint64_t to_ns);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What compute of a rank waits for of other ranks, beside what its plan makes it wait for:
+ * Why a rank's compute waits for other ranks, beside the waits of its plan:
  *
- * 1. SENDS. They stand in the order of compute and are done on a lane of their own: compute stands still until they are.
- * 2. MESSAGES. An item that needs one begins when it has arrived. Whatever the receive took, what is charged to the neighbour is
- *    the time behind the sends in which nothing of this rank's own was missing.
- * 3. SUMS. What reads a total begins behind the lane of sums, which does one share after another. Several pipelines update behind
- *    all passes, so that whichever share ended last was the one that was missing.
- * 4. THE GATE is the norm's item, from when this rank's own part of it was there (tally_waits.c).
+ * 1. SENDS. They are in the order of compute but run on a lane of their own; compute stands still until they are done.
+ * 2. MESSAGES. An item that needs a message begins when that has arrived. However long the receive took, the neighbour
+ *    is only charged for the time after the sends in which nothing of this rank's own was missing.
+ * 3. SUMS. An item that reads a total waits for the lane of sums, which does one share after another. With several
+ *    pipelines, updates come after all passes, so the share that ended last is the one that was missing.
+ * 4. THE GATE is the norm's item, from when this rank's own part was there (tally_waits.c).
  */
 #include "runtime/train/tally_internal.h"
 
@@ -51,7 +51,7 @@ void ah_tally_others_begin(struct tally_waits *waits)
 
 /* ---- hearing ---- */
 
-/* What follows so soon goes on with the same share, or the next one: a share is very many messages. */
+/* A share has very many messages. Those with a shorter gap between them count as one span of sums. */
 enum { SUMS_GAP_NS = 50000 };
 
 static void hear_sum(struct tally_others *others, const struct ah_op_record *record)
@@ -106,7 +106,7 @@ uint64_t ah_tally_others_sent(const struct tally_waits *waits, uint32_t item, co
     return end_ns;
 }
 
-/* When the message came that an item needs; 0: it needs none, or that is not known. */
+/* When the message arrived that an item needs; 0: it needs none, or the time is unknown. */
 static uint64_t arrival_of(const struct tally_waits *waits, uint32_t item, uint64_t iteration,
                            enum ah_channel channel)
 {
@@ -129,14 +129,14 @@ static bool reads_totals(const struct tally_waits *waits, uint32_t item)
            kind == AH_PLAN_SEND_GRADIENTS;
 }
 
-/* Share behind share, back to where none was under way. */
+/* Charges shares one by one, back to a time when none was under way. */
 static uint64_t blame_sums(const struct tally_waits *waits, uint64_t from_ns, uint64_t after_ns,
                            uint64_t to_ns, double us[TALLY_WAITS])
 {
     const struct tally_others *others = &waits->others;
     for (uint64_t k = 0; k < others->n_sums && k < TALLY_SUMS_KEPT; k++) {
         const struct tally_data *sum = &others->sums[(others->n_sums - 1 - k) % TALLY_SUMS_KEPT];
-        if (sum->end_ns > to_ns) /* for something else, later */
+        if (sum->end_ns > to_ns) /* a later item waited for it */
             continue;
         if (sum->end_ns <= after_ns)
             break;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the plan says of a step, in the words of a run log. Parts are those of a steady iteration on the virtual clock, where
- * lanes slow each other down, so that they add up to the plan's lanes.
+ * What the plan predicts for a step, in the form of a run log. Parts come from a steady iteration on the virtual clock,
+ * where lanes slow each other down; so they add up to the plan's lanes.
  */
 #include "runtime/train/tally_internal.h"
 

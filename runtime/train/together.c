@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Together: checkpoints that ranks write and read at once, each its own blocks, where all of them see the folder
- * (checkpoint/checkpoint.h). Rank 0 makes files, checks and commits; what it asks of another rank is an order, a note behind it, and a
- * report that comes back. A rank that cannot write or read says so in its report, and training can go on: only a lost world ends.
+ * Together: checkpoints that ranks write and read at once, each its own blocks, if all see the folder
+ * (checkpoint/checkpoint.h). Rank 0 makes files, checks and commits. It asks another rank with an order and a note; a
+ * report comes back. A rank that cannot write or read reports it, and training can go on: only a lost world ends it.
  *
- * Of a block the first pipeline's owner writes. All that have it read it, and each says the hash of what it has then. The second copy
- * of a split table is handed over by rank 0 when the first one is known to be right.
+ * The first pipeline's owner of a block writes it. All ranks that have the block read it, and report the hash of what
+ * they read. Rank 0 hands over the second copy of a split table once the first one is known to be right.
  */
 #include "runtime/train/checkpoint/shared.h"
 #include "runtime/train/trainer_internal.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Behind an order. */
+/* Follows an order. */
 struct note {
     char folder[PATH_MAX];        /* absolute: others work elsewhere */
     char text[AH_SHA256_HEX_MAX]; /* a token, or the sha256 of a manifest */
@@ -69,7 +69,7 @@ static bool owns(const void *context, uint64_t block)
 
 /* ---- rank 0 asks ---- */
 
-/* Ranks but 0 that are asked for something, and what they say. */
+/* A question to those ranks other than 0 for which `of` is true. */
 struct asking {
     struct ah_trainer *t;
     struct ranks_order order;
@@ -99,7 +99,7 @@ static int hear_one(struct asking *asking, uint32_t rank, struct report *ret_rep
     return rc;
 }
 
-/* All answers are heard, whatever they say, unless the world is lost. Returns the first failure. */
+/* Reads all answers, even after a failure, unless the world is lost. Returns the first failure. */
 static int hear(struct asking *asking, bool *ret_all, struct ah_error *err)
 {
     struct report report;
@@ -115,7 +115,7 @@ static int hear(struct asking *asking, bool *ret_all, struct ah_error *err)
     return first;
 }
 
-/* false: the name is too long to be told. */
+/* False: the name is too long for a note. */
 static bool tell_folder(struct note *note, const char *folder)
 {
     char here[PATH_MAX] = "";
@@ -126,7 +126,7 @@ static bool tell_folder(struct note *note, const char *folder)
     return length < PATH_MAX;
 }
 
-/* Only this process would write. */
+/* Does rank 0 own all blocks? Then nobody else would write. */
 static bool owns_all(const struct ah_trainer *t)
 {
     uint32_t rank = 1;
@@ -170,7 +170,7 @@ static int meet(void *context, const char *folder, bool *ret_together, struct ah
     return AH_OK;
 }
 
-/* Everyone works at once; nobody is at it any more when it returns. */
+/* Everyone works at once; all have stopped when it returns. */
 static int work_together(struct asking *asking, const struct ah_checkpoint_job *job, const char *folder,
                          int (*work)(struct ah_trainer *t, const struct ah_checkpoint_job *job,
                                      const char *folder, struct ah_error *err),
@@ -203,7 +203,7 @@ static int read_own(struct ah_trainer *t, const struct ah_checkpoint_job *job, c
     return ah_checkpoint_read(job, &sink, folder, err);
 }
 
-/* Where one cannot write, it is asked anew before the next save whether the folder is shared. */
+/* If a rank cannot write, the next save asks again whether all see the folder. */
 static int fill(void *context, const struct ah_checkpoint_job *job, const char *folder, struct ah_error *err)
 {
     struct ah_trainer *t = context;
@@ -255,7 +255,7 @@ static int order_hash(struct ah_trainer *t, uint32_t rank, uint64_t block, const
     return rc ? rc : move_down(t, rank, &note, sizeof note, err);
 }
 
-/* By its owner. */
+/* The block's owner computes the hash. */
 static int hash_saved(void *context, const struct ah_checkpoint_job *job, uint64_t block,
                       struct ah_sha256 *hash, struct ah_error *err)
 {
@@ -279,7 +279,7 @@ static bool same_hash(const struct ah_sha256 *a, const struct ah_sha256 *b)
            !memcmp(a->block, b->block, a->total_bytes % AH_SHA256_BLOCK_BYTES);
 }
 
-/* By all that have the block, at once. */
+/* All ranks that have the block compute the hash, at once. */
 static int hash_loaded(void *context, const struct ah_checkpoint_job *job, uint64_t block,
                        struct ah_sha256 *hash, struct ah_error *err)
 {
@@ -328,7 +328,7 @@ static int spread_vector(struct ah_trainer *t, enum ah_trainer_vector vector, st
     return rc;
 }
 
-/* The table of a head that has it for itself. */
+/* Copies the table to heads that keep one of their own. */
 static int spread(void *context, struct ah_error *err)
 {
     struct ah_trainer *t = context;
@@ -363,7 +363,7 @@ static int answer(struct ah_trainer *t, const struct ranks_order *order, struct 
     return AH_OK;
 }
 
-/* Its failure is told, not its end. */
+/* Reports its failure and goes on. */
 int ah_together_obey(struct ah_trainer *t, const struct ranks_order *order, struct ah_error *err)
 {
     struct note note;

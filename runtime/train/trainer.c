@@ -85,7 +85,7 @@ static uint64_t micro_batch_at(const struct ah_trainer *t, uint32_t position)
     return t->options.plan->ops[t->rounds.items[position].op].micro_batch;
 }
 
-/* The first position after it that reads another micro-batch: of this step, or, counted on, of the next. */
+/* For each position, the next one that reads another micro-batch; positions of the next step count on. */
 static void find_next_data(struct ah_trainer *t)
 {
     uint32_t n = t->rounds.positions, first = 0;
@@ -102,7 +102,7 @@ static void find_next_data(struct ah_trainer *t)
     }
 }
 
-/* Rank 0 saves and loads blocks of others, too. */
+/* Rank 0 needs the layout of all blocks, since it saves and loads those of others, too. */
 static int lay_out_model(struct ah_trainer *t, struct ah_error *err)
 {
     struct ah_arena arena = {0};
@@ -153,7 +153,7 @@ static int prepare_device(struct ah_trainer *t, struct ah_error *err)
     return rc;
 }
 
-/* Spans of two rounds and an opening are remembered, so that none is lost before it is read. */
+/* The device remembers spans of two rounds and an opening, so that none is lost before it is read. */
 static int open_device(struct ah_trainer *t, struct ah_error *err)
 {
     struct ah_device_options options = t->options.device;
@@ -180,7 +180,7 @@ static int open_device(struct ah_trainer *t, struct ah_error *err)
 
 /* ---- what is in the arenas at first ---- */
 
-/* What another rank has, that rank fills. */
+/* Each rank fills its own blocks. */
 static bool wants_block(const void *context, uint64_t block)
 {
     return ah_state_wants(context, block);
@@ -232,7 +232,7 @@ int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_opt
     if (!t)
         return ah_error_memory(err);
     t->options = *options;
-    t->ranks.options = options->rank; /* whatever fails, the others are told */
+    t->ranks.options = options->rank; /* set first: the others are told of any failure */
     t->steps = t->told = options->steps_before;
     t->documents = options->documents || ah_dataset_facts(options->batches->options.data)->has_docs;
     int rc = check_part(t, err);

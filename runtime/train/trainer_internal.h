@@ -2,20 +2,20 @@
  *
  * What the files of the trainer share.
  *
- *     trainer.c   open and close: everything is bound, prepared and taken
+ *     trainer.c   open and close: binds, prepares and takes everything
  *     state.c     weights and moments, at drained points
  *     queue.c     ops to lanes: moves, tickets, one array at a time
- *     round.c     the items of a round in an order in which each follows what it waits for
- *     sums.c      the place of a copy that no plan mentions
+ *     round.c     submits the items of a round, each behind what it waits for
+ *     sums.c      when the squares of gradients are copied to the host, which no plan mentions
  *     shares.c    when gradients are added up over pipelines, and what waits for it
- *     ranks.c     one of several ranks: what goes over one rank, and orders
+ *     ranks.c     one of several ranks: orders of rank 0, and the gate
  *     links.c     its channels
  *     pace.c      as slow as planned
- *     together.c  its part of a checkpoint, where all see the folder
+ *     together.c  its part of a checkpoint, if all see the folder
  *     run.c       steps: data and headers ahead, records behind
  *     evaluate.c  forward alone
- *     beats.c     what ranks tell each other meanwhile
- *     whereabouts.c  where this one is
+ *     beats.c     what ranks tell each other during a run
+ *     whereabouts.c  how far this rank is
  */
 #ifndef AH_RUNTIME_TRAIN_TRAINER_INTERNAL_H
 #define AH_RUNTIME_TRAIN_TRAINER_INTERNAL_H
@@ -29,29 +29,29 @@
 
 enum { QUEUE_OPS = 64, SPANS_READ = 256, STEP_NONE = -1, WAITS_EACH = AH_DEVICE_LANES_ALL, STEPS_MARKED = 4 };
 
-/* The steps of a run count from 0; those before it are not there. */
+/* A slot of data on the device. Steps count from 0 in each run; nothing stays from earlier runs. */
 struct data_slot {
     int64_t step; /* STEP_NONE: empty */
     uint64_t micro_batch;
     uint64_t loaded; /* ticket of h2d */
-    uint64_t used;   /* ticket of compute: its last reader */
+    uint64_t used;   /* ticket of compute: the last reader */
 };
 
 struct ring_place {
-    uint64_t ticket; /* when it was given back; 0: never used */
+    uint64_t ticket; /* of the op that gave it back; 0: never used */
     uint32_t lane;
     uint32_t place;
 };
 
-/* The places of a ring in the order in which they become free, itself a circle. */
+/* The slots of a ring in the order in which they become free; the list is a circle itself. */
 struct ring {
-    struct ring_place *free; /* in the trainer's arena; as many as there are places */
+    struct ring_place *free; /* `places` of them, in the trainer's arena */
     uint64_t places, taken, given;
 };
 
-/* Two rounds are under way at most, of three steps. */
+/* At most two rounds are under way, which have ops of three steps. */
 struct item_state {
-    int64_t step[STEPS_MARKED];    /* of the latest instances, by step modulo these */
+    int64_t step[STEPS_MARKED];    /* of the latest instances, by step % STEPS_MARKED */
     uint64_t ticket[STEPS_MARKED]; /* 0: absent, nothing to wait for */
     uint8_t lane[STEPS_MARKED];    /* of the ticket */
     uint32_t place[AH_ROUNDS_RINGS];
@@ -60,7 +60,7 @@ struct item_state {
 struct staged {
     uint64_t tokens; /* loss-bearing ones */
     double rate;
-    uint64_t end[AH_DEVICE_LANES_ALL]; /* tickets: of the end of its round */
+    uint64_t end[AH_DEVICE_LANES_ALL]; /* tickets at the end of its round */
     uint64_t h2d_bytes, d2h_bytes;
 };
 
@@ -69,21 +69,21 @@ struct queue {
     struct ah_op ops[QUEUE_OPS];
     struct ah_wait waits[QUEUE_OPS][WAITS_EACH];
     size_t n;
-    uint64_t last[AH_DEVICE_LANES_ALL]; /* tickets, those of queued ops included */
+    uint64_t last[AH_DEVICE_LANES_ALL]; /* tickets, with those of queued ops */
 };
 
 /* The copy of squares to the host (sums.c). */
 struct sums {
     uint32_t norm;   /* item; AH_ROUNDS_NONE: nothing is clipped */
-    size_t place;    /* in the d2h order of a round; behind the last: when it is the norm's turn */
+    size_t place;    /* index in the round's d2h order; behind the last: at the norm's turn */
     int64_t step;    /* of the latest */
-    int64_t skipped; /* of the latest that was not submitted at its place */
+    int64_t skipped; /* of the latest that was not submitted at `place` */
     uint64_t ticket;
 };
 
 /* Gradients of some blocks, added up over pipelines (shares.c). */
 struct share_state {
-    uint32_t *makers; /* items behind which the pipeline's own sums are complete */
+    uint32_t *makers; /* items after which the pipeline's own sums are complete */
     size_t n_makers;
     bool is_ours;
     int64_t step; /* of the latest */
@@ -96,7 +96,7 @@ struct shares {
     size_t n, next;         /* the next one of the round */
 };
 
-/* Of the steps that options.recorded names (recorded.c). */
+/* Spans of the steps that options.recorded names (recorded.c). */
 struct recording {
     struct ah_recorded_span *spans; /* in the trainer's arena */
     size_t n, room;                 /* room 0: none are kept */
@@ -108,20 +108,20 @@ struct ah_trainer {
     struct ah_trainer_options options;
     struct ah_arena arena;
     struct ah_job job;
-    struct ah_flat *flats; /* by block of the model, where another rank may have it; else NULL */
+    struct ah_flat *flats; /* rank 0 of several: by block of the model; else NULL */
     struct ranks ranks;
     struct ah_rounds rounds;
     struct ah_places places;
     struct ah_bound bound;
     struct ah_device *device;
     bool documents;
-    bool times_ops; /* each by itself; else items */
-    uint64_t steps; /* done, those before included */
-    uint64_t told;  /* the same, while a run is under way; used atomically */
+    bool times_ops; /* times each op by itself; else items */
+    uint64_t steps; /* done, with those of earlier runs */
+    uint64_t told;  /* the same during a run; used atomically */
 
     struct queue queue;
     struct item_state *items;
-    uint32_t *next_data; /* by position: the next one that reads another micro-batch; positions: none */
+    uint32_t *next_data; /* by position: the next one that reads another micro-batch; `positions`: none */
     struct ring rings[AH_ROUNDS_RINGS];
     struct data_slot slots[2];
     uint32_t last_slot;
@@ -138,17 +138,17 @@ struct ah_trainer {
     struct staged *counted; /* whose bytes are submitted */
     struct ah_span_reader readers[AH_DEVICE_LANES_ALL];
     struct ah_span spans[SPANS_READ];
-    uint64_t busy_ns[2][AH_DEVICE_LANES]; /* of the round that is told next, and of those behind it */
+    uint64_t busy_ns[2][AH_DEVICE_LANES]; /* of the round to be told next, and of those behind it */
     uint64_t last_end_ns[2];              /* the same */
     struct recording recording;
 };
 
-/* What operands move by. */
+/* The index of each enum ah_move. */
 struct move_indices {
     uint64_t of[AH_MOVES];
 };
 
-/* queue.c. Waits that are met or of the op's own lane cost nothing; of one lane the latest counts. */
+/* queue.c. A wait costs nothing if it is met or on the op's own lane. For each lane the latest ticket counts. */
 struct waits {
     uint64_t ticket[AH_DEVICE_LANES_ALL]; /* 0: none */
 };
@@ -158,8 +158,8 @@ static inline void waits_add(struct waits *waits, uint32_t lane, uint64_t ticket
         waits->ticket[lane] = ticket;
 }
 
-/* Queues bound ops [first, end) on a lane, the first with these waits; returns with `ret_ticket` (optional) that of the
- * last, or of the lane's last op where there are none. `learn`: with ops of learning, too. */
+/* Queues bound ops [first, end) on a lane; the first gets these waits. `ret_ticket` (optional) is that of the last one;
+ * if there are none, that of the lane's last op. `learn`: also ops that only training needs. */
 struct ops_of_item {
     uint32_t first, end;
     uint32_t lane;
@@ -174,16 +174,16 @@ struct ops_of_item ah_queue_extra(const struct ah_trainer *t, enum ah_bind_extra
 /* round.c */
 enum round_part {
     ROUND_WHOLE,
-    ROUND_BEFORE,  /* two before the first: fetches for the first step */
-    ROUND_OPENING, /* what precedes the first head of step 0 */
-    ROUND_CLOSING  /* from the head of the last step on, no next one */
+    ROUND_BEFORE,  /* two rounds before the first: fetches for the first step */
+    ROUND_OPENING, /* everything before the first head of step 0 */
+    ROUND_CLOSING  /* from the head of the last step on, without a next step */
 };
 int64_t ah_round_step(const struct ah_trainer *t, uint32_t item, int64_t round);
 bool ah_round_leaves_out(const struct ah_trainer *t, uint32_t item, enum round_part part);
 
-/* What is submitted from now on is of this round; those before the first are of the first. */
+/* Bytes submitted from now on count for this round; bytes before the first round count for the first. */
 void ah_round_count(struct ah_trainer *t, int64_t round);
-/* Of what an item waits for on compute: false: something is still to be submitted. */
+/* Are all compute-lane dependencies of `item` submitted? Adds them to `waits`. */
 bool ah_round_computed(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits);
 void ah_round_reset(struct ah_trainer *t);
 int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, struct ah_error *err);
@@ -191,7 +191,7 @@ int ah_round_load(struct ah_trainer *t, int64_t step, uint64_t micro_batch, uint
                   struct ah_error *err);
 int ah_round_receive(struct ah_trainer *t, enum ah_channel channel, uint64_t micro_batch,
                      const struct waits *waits, struct ah_error *err);
-/* In a world of turns: behind all messages so far. */
+/* In a world of turns: adds waits for all messages so far. */
 void ah_round_after_messages(const struct ah_trainer *t, struct waits *waits);
 int ah_round_header(struct ah_trainer *t, int64_t step, const struct waits *waits, uint64_t *ret_ticket,
                     struct ah_error *err);
@@ -199,50 +199,50 @@ int ah_round_header(struct ah_trainer *t, int64_t step, const struct waits *wait
 /* sums.c. Errors of ah_replay_run(). */
 int ah_sums_place(const struct ah_rounds *rounds, const struct ah_plan *plan, struct sums *ret_sums,
                   struct ah_error *err);
-/* Has d2h come to the place of the step's sums? Then advance submits them, unless compute must go on first. */
+/* Has d2h reached the turn of the step's sums? Then advance submits them, unless compute must go on first. */
 bool ah_sums_due(const struct ah_trainer *t, int64_t round, enum round_part part);
 int ah_sums_advance(struct ah_trainer *t, int64_t round, bool *ret_done, struct ah_error *err);
 int ah_sums_submit(struct ah_trainer *t, int64_t step, const struct waits *waits, struct ah_error *err);
-/* Nothing can go on: false where it is not for the sums. */
+/* Called when nothing can go on. Lets d2h pass the sums by; false if it does not wait for them. */
 bool ah_sums_skip(struct ah_trainer *t, int64_t round, enum round_part part);
 
-/* shares.c. Once rounds are read. */
+/* shares.c. Called once rounds are read. */
 int ah_shares_init(struct ah_trainer *t, struct ah_error *err);
-/* Submits what can go now; `ret_any`: something was. */
+/* Submits every share that can go now; `ret_any`: there was one. */
 int ah_shares_advance(struct ah_trainer *t, int64_t round, enum round_part part, bool *ret_any,
                       struct ah_error *err);
-/* False: the item needs a total that is still to be submitted. */
+/* False: the item needs a total that is not submitted yet. */
 bool ah_shares_ready(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits);
-/* The same of all totals of a step. */
+/* The same for all totals of a step. */
 bool ah_shares_all(const struct ah_trainer *t, int64_t step, struct waits *waits);
 void ah_shares_reset(struct ah_trainer *t);
 
 /* state.c. Does this rank have weights of a block of the model, or a copy of its table? */
 bool ah_state_wants(const struct ah_trainer *t, uint64_t block);
 
-/* A block of the model: NULL where another rank has it. */
+/* A block of the model; NULL if another rank has it. */
 const struct ah_places_block *ah_state_block(const struct ah_trainer *t, uint64_t block);
 const struct ah_flat *ah_state_flat(const struct ah_trainer *t, uint64_t block);
-/* ah_trainer_write() of a block that is here. */
+/* ah_trainer_write() for a block that is here. */
 int ah_state_write(struct ah_trainer *t, enum ah_trainer_vector vector, const struct ah_weights_piece *piece,
                    const float *values, struct ah_error *err);
-/* What is on the shelf to a place on the device. */
+/* Copies `bytes` from the shelf to the device. */
 int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct ah_error *err);
 
-/* persist.c: of this rank's blocks alone. */
+/* persist.c: for this rank's blocks alone. */
 struct ah_checkpoint_source ah_persist_own_source(struct ah_trainer *t);
 struct ah_checkpoint_sink ah_persist_own_sink(struct ah_trainer *t);
 
-/* together.c: of rank 0; NULL: it leads nobody, or they keep apart. And an order of these, by another rank. */
+/* together.c. For rank 0; NULL if it leads nobody, or ranks keep apart. The others obey its orders. */
 const struct ah_checkpoint_together *ah_together_saving(const struct ah_trainer *t);
 const struct ah_checkpoint_together *ah_together_loading(const struct ah_trainer *t);
 int ah_together_obey(struct ah_trainer *t, const struct ranks_order *order, struct ah_error *err);
 
-/* beats.c: begun with the device and links there; ended behind the last order, before the device is closed. */
+/* beats.c: started when device and links are open; stopped after the last order, before the device is closed. */
 int ah_beats_start(struct ah_trainer *t, struct ah_error *err);
 void ah_beats_stop(struct ah_trainer *t);
 
-/* recorded.c. Once ops are bound; told of every op. */
+/* recorded.c. Init once ops are bound; then it is told of every op. */
 int ah_recorded_init(struct ah_trainer *t, struct ah_error *err);
 void ah_recorded_op(struct ah_trainer *t, const struct ah_op_record *record);
 
@@ -252,14 +252,14 @@ void ah_whereabouts_read(const struct ah_trainer *t, struct ah_trainer_beat *ret
 /* run.c */
 int ah_run_stage(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
                  uint64_t *ret_bearing, struct ah_error *err);
-/* Is an op of this kind done for each micro-batch? */
+/* Is there an op of this kind for each micro-batch? */
 bool ah_run_is_of_micro_batch(enum ah_plan_op_kind kind);
-/* What the op with this tag is, "'forward' of block 'layer.3'"; "" for those that no plan mentions. `context` is the trainer. */
-/* Says of the device's failure where in the training it was; any thread. */
+/* Adds to `err` where in the training the device failed. Any thread. */
 void ah_run_place(const struct ah_trainer *t, struct ah_error *err);
+/* Names the op with this tag: "'forward' of block 'layer.3'"; "" if no plan mentions it. `context` is the trainer. */
 void ah_run_name(const void *context, uint64_t tag, char *ret_name, size_t room);
 struct ah_ref ah_run_header(const struct ah_trainer *t, int64_t step, uint64_t offset_bytes);
-/* The losses of a step's micro-batches added up from the left, in their order, behind `before` (NULL: nothing). */
+/* Adds up the losses of a step's micro-batches from left to right, starting from `before` (NULL: from the first). */
 double ah_run_loss(const struct ah_trainer *t, int64_t step, const double *before);
 
 #endif

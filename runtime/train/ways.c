@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The page is a header, then, a number each: until when every way is taken (the way out of node n is 2 n, the way in 2 n + 1), and
- * for every turn whether it waits for it.
+ * The page has a header, then for each way until when it is taken, then for each turn and way whether the turn waits
+ * for it. The way out of node n is 2 n, its way in 2 n + 1.
  */
 #include "runtime/train/ways.h"
 
@@ -19,15 +19,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A sleeper that wakes so much later went on when its ways became free. */
+/* A sleeper that wakes up at most this late counts as having started when its ways became free. */
 enum { SLACK_NS = 200000, AGAIN_NS = 100000 };
 
 struct page {
-    pthread_mutex_t lock; /* robust: a process that is killed leaves whole numbers */
+    pthread_mutex_t lock; /* robust: if a holder is killed, all numbers are still whole */
     uint64_t bytes;
     uint32_t turns, ways;
     uint64_t ops, late, late_ns; /* used atomically */
-    uint64_t until_ns[];         /* (ways), behind them (turns, ways): is it waited for */
+    uint64_t until_ns[];         /* (ways); behind them (turns, ways): does the turn wait for the way? */
 };
 
 struct ah_ways {
@@ -139,7 +139,7 @@ static void want(struct page *page, uint32_t turn, const struct ah_ways_use *use
     }
 }
 
-/* When all that a turn waits for are free. */
+/* When all ways that a turn waits for are free. */
 static uint64_t free_ns(struct page *page, uint32_t turn)
 {
     uint64_t ns = 0;
@@ -149,7 +149,7 @@ static uint64_t free_ns(struct page *page, uint32_t turn)
     return ns;
 }
 
-/* Could someone of an earlier turn, who waits for a way that this one waits for, go now? */
+/* Could a lower turn that waits for one of the same ways go now? */
 static bool is_behind(struct page *page, uint32_t turn, uint64_t now_ns)
 {
     for (uint32_t other = 0; other < turn; other++)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ways: the NICs of a plan's nodes, for ranks of one machine that play them (pace.h), as threads or as processes. Each node has
- * a way out and a way in, each taken by one message at a time.
+ * Ways: the NICs of a plan's nodes, for ranks on one machine that play these nodes (pace.h), as threads or processes.
+ * Each node has a way out and a way in; one message at a time takes each.
  *
  *     rank 0:      rc = ah_ways_new(&ways, turns, nodes, err);      ah_ways_name(ways, name);
  *     the others:  rc = ah_ways_join(&ways, name, err);
  *     all:         rc = ah_ways_take(ways, turn, uses, n, &start_ns);
  *                  ah_ways_free(ways);
  *
- * It is a page that all of them map: a file without a name, which others open through the process that made it and which ends
- * with the last of them. Totals of what took too long are there, too.
+ * All ranks map one page. It is a file without a name: others open it through the process that made it, and it vanishes
+ * with the last of them. The page also counts what took too long.
  *
- * INVARIANT. Whoever takes ways takes all that he needs at once, when all are free; of several who could, the one with the
- * lowest turn (concert.h: invariants 2 and 5).
+ * INVARIANT. A turn takes all the ways that it needs at once, when all are free. If several turns could, the lowest one
+ * goes first (concert.h: invariants 2 and 5).
  */
 #ifndef AH_RUNTIME_TRAIN_WAYS_H
 #define AH_RUNTIME_TRAIN_WAYS_H
@@ -26,29 +26,29 @@ struct ah_ways;
 
 enum { AH_WAYS_NAME_MAX = 48 };
 
-/* What passes through a node's NIC: for how long each way; 0: not at all. */
+/* How long a message takes each way of a node's NIC; 0: not at all. */
 struct ah_ways_use {
     uint32_t node;
     uint64_t out_ns, in_ns;
 };
 
 struct ah_ways_totals {
-    uint64_t ops;           /* of all ranks: items and messages that had a time to take */
-    uint64_t late, late_ns; /* those that took longer, and by how much in all */
+    uint64_t ops;           /* items and messages with a planned time, of all ranks */
+    uint64_t late, late_ns; /* how many took longer, and by how much in all */
 };
 
 /* Turns and nodes count from 0. AH_E_FAILED, AH_E_MEMORY. *Owned* by the caller. */
 int ah_ways_new(struct ah_ways **ret_ways, uint32_t turns, uint32_t nodes, struct ah_error *err);
 void ah_ways_name(const struct ah_ways *ways, char ret_name[AH_WAYS_NAME_MAX]);
 
-/* AH_E_USAGE: not on the machine of whoever made them. */
+/* AH_E_USAGE: they were made on another machine; AH_E_FAILED, AH_E_MEMORY. */
 int ah_ways_join(struct ah_ways **ret_ways, const char *name, struct ah_error *err);
 
-/* Any thread, one at a time a turn. Returns when all are free, and taken; `ret_start_ns` is when they became free, or now. */
+/* Any thread, one at a time for each turn. Waits until all are free and takes them, as of `ret_start_ns`. */
 void ah_ways_take(struct ah_ways *ways, uint32_t turn, const struct ah_ways_use *uses, size_t n,
                   uint64_t *ret_start_ns);
 
-/* Something that had its time is done; `late_ns` after that. Any thread. */
+/* Counts an op with a planned time, done `late_ns` after it. Any thread. */
 void ah_ways_count(struct ah_ways *ways, uint64_t late_ns);
 struct ah_ways_totals ah_ways_totals(const struct ah_ways *ways);
 

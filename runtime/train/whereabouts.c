@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whereabouts: what a rank is at, for whoever watches a run (beats.c), read from counters while it goes on.
+ * Whereabouts: what a rank is doing, for people who watch a run (beats.c), read from counters during the run.
  *
- * A receive is posted as soon as its place is free, so that a message under way says little: most of them nobody waits for yet. A
- * rank waits for another one where nothing of its own runs and what compute waits for, directly or over other lanes, is a message. Where
- * compute has nothing to do, its program may wait for a word of another rank.
+ * A receive is posted as soon as its memory is free, so nobody may wait yet for a message under way. A rank waits for
+ * another one if nothing of its own runs and compute waits for a message, directly or through other lanes. If compute
+ * has nothing to do, the program may wait for a report or an order of another rank.
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -25,7 +25,7 @@ struct found {
     const struct ah_comm_under_way *message;
 };
 
-/* Which lanes carry what. */
+/* The messages that each lane carries. */
 static const struct {
     unsigned purposes; /* bits */
     bool sends, receives;
@@ -48,8 +48,8 @@ static const struct ah_comm_under_way *find_message(const struct view *view, uns
     return NULL;
 }
 
-/* Own work counts before messages: what is under way here ends by itself. Waits lead to lanes whose ops were submitted before, so
- * `depth` ends only what was read while it changed. */
+/* What holds up a lane. Own work counts before messages, since it ends by itself. Waits lead to ops submitted earlier,
+ * so the search ends; `depth` only matters if counters changed while they were read. */
 static struct found look(const struct view *view, uint32_t lane, unsigned depth)
 {
     const struct ah_device_head *head = &view->heads[lane];
@@ -72,7 +72,7 @@ static struct found look(const struct view *view, uint32_t lane, unsigned depth)
     return found;
 }
 
-/* Nothing that is submitted holds up compute: what other lanes do by themselves, then what holds up the host, then words, then the rest. */
+/* If nothing submitted holds up compute: own work on other lanes, then what holds up the host, orders, other lanes. */
 static struct found look_beside(const struct view *view)
 {
     static const uint32_t lanes[] = {AH_LANE_HOST, AH_LANE_SUMS, AH_LANE_SEND, AH_LANE_RECEIVE_BEFORE,
@@ -124,7 +124,7 @@ static void name_wait(const struct ah_trainer *t, const struct ah_comm_under_way
     beat->purpose = message->channel.purpose;
     beat->sends = message->channel.sends;
     beat->message = message->before;
-    if (beat->purpose <= AH_LINKS_GRADIENT) /* one for each */
+    if (beat->purpose <= AH_LINKS_GRADIENT) /* one message for each micro-batch */
         beat->message = beat->message / ah_links_each(t->options.rank) % t->job.training.micro_batches;
 }
 
@@ -135,7 +135,7 @@ void ah_whereabouts_read(const struct ah_trainer *t, struct ah_trainer_beat *ret
     *ret_beat = (struct ah_trainer_beat){.step = __atomic_load_n(&t->told, __ATOMIC_RELAXED)};
     const struct ah_device_head *compute = &view.heads[AH_LANE_COMPUTE];
     struct found found = look(&view, AH_LANE_COMPUTE, AH_DEVICE_LANES_ALL);
-    if (found.cause == CAUSE_NONE) /* compute is idle, or needs what is not submitted yet */
+    if (found.cause == CAUSE_NONE) /* compute is idle, or its next op is not submitted yet */
         found = look_beside(&view);
     if (compute->any)
         name_op(t, compute->tag, ret_beat);

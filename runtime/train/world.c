@@ -46,13 +46,13 @@ static bool cuts_model(const struct ah_cluster_plan *plan)
     return p < plan->n_pipelines;
 }
 
-/* Embedding and head each have the table, and add up its gradients. */
+/* Do embedding and head each have the table, and add up its gradients? */
 static bool splits_table(const struct ah_cluster_plan *plan)
 {
     return plan->programs[0].training.tied == AH_TIED_SPLIT;
 }
 
-/* Its segment stands last; what all have, they have in one way. */
+/* The table's segment must be the last one, and all programs must agree on how the table is tied. */
 static int check_tied(const struct ah_cluster_plan *plan, struct ah_error *err)
 {
     bool has_segment = false;
@@ -104,8 +104,8 @@ struct building {
     struct ah_error *err;
 };
 
-/* Updates come behind all passes, and the next step's passes behind a rank's own sums: before they are added up over
- * pipelines, gradients wait for no message, and for nothing of the next step. */
+/* If ranks add up gradients, updates must come after all passes, and host sums must not be due in the next step. Then
+ * gradients wait for no message and for nothing of the next step before they are added up. */
 static int check_program(const struct building *b, const struct ah_plan *program, const char *node)
 {
     const uint64_t told = program->part ? program->part->step_micro_batches : 0;
@@ -140,7 +140,7 @@ static int check_program(const struct building *b, const struct ah_plan *program
     return AH_OK;
 }
 
-/* Nodes are called by the number of one of their ranks. */
+/* A node's number is that of one of its ranks. */
 static uint32_t node_of(const struct building *b, uint32_t rank)
 {
     for (uint32_t other = 0; other < b->world->ranks; other++)
@@ -205,7 +205,7 @@ static bool is_told(const struct building *b, const struct ah_cluster_plan_segme
     return false;
 }
 
-/* The rank that has a run of blocks in a pipeline. */
+/* Finds the rank that has a segment's blocks in a pipeline. */
 static int find_owner(const struct building *b, size_t segment, size_t p, uint32_t *ret_rank)
 {
     const struct ah_cluster_plan_segment *it = &b->plan->segments[segment];
@@ -226,7 +226,7 @@ static int find_owner(const struct building *b, size_t segment, size_t p, uint32
                         "segments[%zu]: no stage of pipeline %zu has all of its blocks", segment, p);
 }
 
-/* What of a block is added up over pipelines as its own: all that is trained but a split table. */
+/* Which tensors each block adds up in its own segment: all trained ones, except a split table. */
 static int find_trained(const struct building *b, uint32_t *trained)
 {
     const struct ah_plan *program = b->world->programs[0];
@@ -237,7 +237,7 @@ static int find_trained(const struct building *b, uint32_t *trained)
     return rc;
 }
 
-/* Every block with such gradients is of one segment. */
+/* Every block with such tensors must be in one segment. */
 static int check_covered(const struct building *b)
 {
     const uint64_t blocks = b->plan->blocks;
@@ -257,7 +257,7 @@ static int check_covered(const struct building *b)
     return AH_OK;
 }
 
-/* Of each pipeline the rank of the head, then of each that of the embedding. */
+/* Lists each pipeline's rank with the head, then each pipeline's rank with the embedding. */
 static int find_tables(const struct building *b, size_t segment, uint32_t *ranks)
 {
     const struct ah_cluster_plan *plan = b->plan;
@@ -275,7 +275,7 @@ static int find_tables(const struct building *b, size_t segment, uint32_t *ranks
     return AH_OK;
 }
 
-/* Through the NIC of each owner; 0: all are in one node. Each sends and gets twice its part of what the others have. */
+/* Bytes through each owner's NIC, each way: it moves partial sums, then totals. 0 if all are in one node. */
 static double volume_of(const struct building *b, const struct ah_trainer_share *share, double bytes)
 {
     const uint32_t n = ah_trainer_share_members(&b->world->places[0], share);
@@ -288,7 +288,7 @@ static double volume_of(const struct building *b, const struct ah_trainer_share 
     return leaves ? 2 * (owners - 1) / owners * bytes : 0;
 }
 
-/* A shared table is part of the embedding's gradient. */
+/* Is the segment a share? A table that is not split is part of the embedding's gradient. */
 static bool is_added_up(const struct building *b, const struct ah_cluster_plan_segment *segment)
 {
     return segment->tied ? splits_table(b->plan) : b->plan->n_pipelines > 1;
@@ -314,7 +314,7 @@ static int add_share(struct building *b, size_t segment, struct ah_trainer_share
     return AH_OK;
 }
 
-/* A shared table takes the time that is planned for it where the embedding's share does. */
+/* Adds the time and bytes planned for a table that is not split to the embedding's share. */
 static void add_table(struct building *b, size_t n, const struct ah_cluster_plan_segment *table)
 {
     for (size_t s = 0; s < n; s++)

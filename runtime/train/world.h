@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * World: a cluster plan as its trainers need it: for each rank its program, its neighbours, and who has which block.
+ * World: a cluster plan as its trainers need it: each rank's program and neighbours, and the owner of each block.
  *
  *     rc = ah_world_init(&world, cluster_plan, &arena, err);
  *     options.plan = world.programs[rank];
@@ -19,16 +19,15 @@
 struct ah_world {
     uint32_t ranks;
     const struct ah_plan **programs; /* by rank; borrowed from the plan */
-    struct ah_trainer_rank *places;  /* by rank; their `comm` is the caller's */
+    struct ah_trainer_rank *places;  /* by rank; the caller sets their `comm` */
     const char **nodes;              /* by rank: the node's name in the plan */
 };
 
-/* What a rank of the plan is called where it runs: GPUs that idle are not started, and the others are numbered without them. */
+/* The number under which a rank of the plan runs: idle ranks are not started and not counted. */
 uint64_t ah_world_rank(const struct ah_cluster_plan *plan, uint64_t rank);
 
-/* Everything in `arena`; the plan stays borrowed. AH_E_UNSUPPORTED: what no trainer can do yet, by name:
- * tensor parallelism, GPUs. AH_E_DOCUMENT: a plan without programs, or whose
- * programs cannot do their steps together. */
+/* Everything is in `arena`; the plan stays borrowed. AH_E_UNSUPPORTED names what no trainer can do yet: tensor
+ * parallelism, GPUs. AH_E_DOCUMENT: a plan without programs, or whose programs cannot do their steps together. */
 int ah_world_init(struct ah_world *ret_world, const struct ah_cluster_plan *plan, struct ah_arena *arena,
                   struct ah_error *err);
 

@@ -2,9 +2,9 @@
  *
  * INVARIANTS
  * 1. Everything in a hub changes under its mutex; bytes are copied without it, while both slots are COPYING.
- * 2. A slot goes IDLE -> POSTED -> (MET ->) COPYING -> DONE -> IDLE. MET, both posted and the copy late, COPYING and DONE are
- *    reached by both ends of a channel together; a lost world takes POSTED and MET back to IDLE, by their own rank's poll.
- * 3. No copy begins in a lost world, and a slot that is COPYING is reported only when that is over.
+ * 2. A slot goes IDLE -> POSTED -> (MET ->) COPYING -> DONE -> IDLE. MET: both are posted, but the copy is late. Both
+ *    ends reach MET, COPYING and DONE together. In a lost world a rank's poll takes its POSTED and MET back to IDLE.
+ * 3. No copy begins in a lost world, and poll reports a COPYING slot only when the copy is over.
  */
 #include "runtime/comm/loop/loop.h"
 
@@ -29,9 +29,9 @@ struct loop_slot {
     enum slot_state state;
     void *data;
     uint64_t bytes;
-    uint64_t turn;    /* of its rank: those moved together have one */
-    uint64_t copy_ns; /* MET, of a receive: not before */
-    uint64_t due_ns;  /* DONE: not told before */
+    uint64_t turn;    /* in its rank; messages moved together share one */
+    uint64_t copy_ns; /* of a receive that is MET: copies no earlier */
+    uint64_t due_ns;  /* DONE: poll reports it no earlier */
 };
 
 struct loop_end {
@@ -40,14 +40,14 @@ struct loop_end {
     uint32_t rank;
     bool is_present, is_described, is_closed;
     bool is_woken; /* since its last sleep */
-    bool is_stuck; /* is_serial: its turn waits for one that never ends, as far as is known */
-    const struct loop_slot *blocks; /* is_stuck: by this one of its slots */
+    bool is_stuck; /* is_serial: as far as is known, its turn waits for one that never ends */
+    const struct loop_slot *blocks; /* is_stuck: the slot that holds the turn up */
     pthread_cond_t changed;
     struct ah_comm_wishes wishes; /* borrowed until close */
     struct loop_slot *slots;      /* owned by the hub; one for each wish */
     size_t n_busy;                /* slots that are not IDLE */
     uint64_t posted;              /* messages so far */
-    uint64_t last_turn, turn;     /* given; the one that progresses (is_serial) */
+    uint64_t last_turn, turn;     /* the last one given; the one that progresses (is_serial) */
     double deadline_s;
 };
 
@@ -131,7 +131,7 @@ static void wake_end(struct loop_end *end)
     pthread_cond_signal(&end->changed);
 }
 
-/* The first one counts. */
+/* Loses the world; only the first reason counts. */
 static void lose(struct ah_comm_hub *hub, uint32_t culprit, const struct ah_error *why)
 {
     if (atomic_load(&hub->is_lost))
@@ -161,7 +161,7 @@ static bool has_not_described(const void *hub, uint32_t rank)
     return !((const struct ah_comm_hub *)hub)->ends[rank].is_described;
 }
 
-/* Until all ranks have come that far, or the world is lost, which it is past the deadline. */
+/* Waits until all ranks have come that far or the world is lost; loses it itself at the deadline. */
 static int gather(struct loop_end *end, bool describes, struct ah_error *err)
 {
     struct ah_comm_hub *hub = end->hub;
@@ -207,14 +207,14 @@ static int loop_open(struct ah_comm_end **ret_end, const struct ah_comm_options 
         rc = gather(end, false, err);
         if (!rc)
             *ret_end = &end->base;
-        else if (hub->culprit != end->rank && hub->why.code) /* nobody can ask this end for it */
+        else if (hub->culprit != end->rank && hub->why.code) /* this end will not exist to be asked */
             rc = ah_error_set(err, hub->why.code, "rank %u: %s", hub->culprit, hub->why.text);
     }
     pthread_mutex_unlock(&hub->mutex);
     return rc;
 }
 
-/* Finds what each slot's other end is. */
+/* Finds each slot's other end. */
 static void join_slots(struct ah_comm_hub *hub)
 {
     for (uint32_t rank = 0; rank < hub->ranks; rank++) {
@@ -242,7 +242,7 @@ static void judge(struct ah_comm_hub *hub)
     pthread_cond_broadcast(&hub->gathered);
 }
 
-/* Where some describe their channels and one has closed, nobody waits for it. */
+/* If some rank has described its channels and another one has closed without, nobody waits for that one. */
 static void refuse_undescribed(struct ah_comm_hub *hub)
 {
     struct ah_error why = {0};
@@ -262,7 +262,7 @@ static int loop_channels(struct ah_comm_end *base, const struct ah_comm_channel 
         return ah_error_memory(err);
     pthread_mutex_lock(&hub->mutex);
     end->slots = slots;
-    int rc = atomic_load(&hub->is_lost) ? say_lost(hub, err) : AH_OK; /* wishes of the lost may be gone */
+    int rc = atomic_load(&hub->is_lost) ? say_lost(hub, err) : AH_OK; /* wishes of a lost rank may be gone */
     if (!rc) {
         end->wishes = (struct ah_comm_wishes){channels, n};
         end->is_described = true;
@@ -279,7 +279,7 @@ static int loop_channels(struct ah_comm_end *base, const struct ah_comm_channel 
 
 /* ---- messages ---- */
 
-/* A number of nanoseconds to be late by: half of the time none. */
+/* How many nanoseconds to be late by; 0 half of the time. */
 static uint64_t draw_delay(struct ah_comm_hub *hub)
 {
     if (hub->options.most_delay_us == 0)
@@ -289,7 +289,7 @@ static uint64_t draw_delay(struct ah_comm_hub *hub)
     return bits & 1 ? (bits >> 1) % ((uint64_t)hub->options.most_delay_us * 1000) : 0;
 }
 
-/* The slots' bytes, now; the mutex is not held in between. */
+/* Copies the bytes between two slots now. The mutex is not held during the copy. */
 static void copy(struct ah_comm_hub *hub, struct loop_slot *send, struct loop_slot *receive, uint64_t now_ns)
 {
     send->state = receive->state = SLOT_COPYING;
@@ -328,7 +328,7 @@ static bool progresses(const struct loop_slot *slot, const struct loop_end *owne
     return slot->state == SLOT_POSTED && (!takes_turns(slot, owner) || slot->turn == owner->turn);
 }
 
-/* Begins a message when both its ends are posted, and their turn. */
+/* Begins a message if both its ends are posted and it is their turn. */
 static void meet(struct loop_slot *slot, uint64_t now_ns)
 {
     struct loop_slot *other = slot->other;
@@ -348,10 +348,10 @@ static void meet(struct loop_slot *slot, uint64_t now_ns)
     }
     send->state = receive->state = SLOT_MET;
     receive->copy_ns = now_ns + late_ns;
-    wake_end(send->peer); /* the receiver's, who looks when the time has come */
+    wake_end(send->peer); /* the receiver, which then sleeps until copy_ns */
 }
 
-/* Of all that take turns and are not done; UINT64_MAX: none does. */
+/* The lowest turn of the end's unfinished messages that take turns; UINT64_MAX: there are none. */
 static uint64_t first_turn(const struct loop_end *end)
 {
     uint64_t turn = UINT64_MAX;
@@ -363,13 +363,13 @@ static uint64_t first_turn(const struct loop_end *end)
 
 /* ---- turns that wait for each other ---- */
 
-/* A slot of the end's turn whose other end comes after the turn of a rank that is stuck; NULL: there is none. Where it is both
- * ends' turn they are about to meet: whoever makes them is copying meanwhile, without the mutex. */
+/* A slot of the end's current turn whose other end has to wait behind the turn of a stuck rank; NULL: none. If it is
+ * both ends' turn they are not blocked, but about to meet: someone is copying just now, without the mutex. */
 static const struct loop_slot *blocked_slot(const struct loop_end *end)
 {
     for (size_t i = 0; i < end->wishes.n; i++) {
         const struct loop_slot *slot = &end->slots[i];
-        /* What is posted first: of an end that has closed nothing is, and its channels are gone. */
+        /* Checks POSTED first: an end that has closed has nothing posted, and its channels are gone. */
         if (slot->state == SLOT_POSTED && takes_turns(slot, end) && slot->turn == end->turn &&
             slot->peer->is_stuck && !progresses(slot->other, slot->peer))
             return slot;
@@ -377,7 +377,7 @@ static const struct loop_slot *blocked_slot(const struct loop_end *end)
     return NULL;
 }
 
-/* Turns end in order, so a ring of turns that wait for each other never ends: it loses the world, and is told. */
+/* Turns end in order, so a ring of turns that wait for each other never ends. Loses the world and names two of them. */
 static void refuse_deadlock(struct ah_comm_hub *hub)
 {
     struct loop_end *stuck = NULL;
@@ -399,7 +399,7 @@ static void refuse_deadlock(struct ah_comm_hub *hub)
     }
     if (!stuck)
         return;
-    for (uint32_t i = 0; i < hub->ranks; i++) /* into the ring */
+    for (uint32_t i = 0; i < hub->ranks; i++) /* walks into the ring */
         stuck = stuck->blocks->peer;
     const struct loop_slot *slot = stuck->blocks, *next = slot->peer->blocks;
     (void)ah_error_set(
@@ -458,7 +458,7 @@ static void loop_post(struct ah_comm_end *base, const struct ah_comm_message *me
     pthread_mutex_unlock(&hub->mutex);
 }
 
-/* The next turn, when all of the last one is done. */
+/* Begins the next turn if all messages of the last one are done. */
 static void take_turn(struct loop_end *end, uint64_t now_ns)
 {
     const uint64_t turn = first_turn(end);
@@ -507,7 +507,7 @@ static size_t loop_poll(struct ah_comm_end *base, struct ah_comm_done *ret_done,
     return n;
 }
 
-/* When a slot has something for `poll`; 0: nobody knows. */
+/* When a slot next has something for `poll`; 0: unknown. */
 static uint64_t next_moment(const struct loop_end *end)
 {
     uint64_t least = 0;
@@ -550,7 +550,7 @@ static void loop_wake(struct ah_comm_end *base)
 static int loop_fault(struct ah_comm_end *base, uint32_t *ret_rank, struct ah_error *ret_why)
 {
     struct ah_comm_hub *hub = end_of(base)->hub;
-    if (!atomic_load(&hub->is_lost)) /* set last, and for ever */
+    if (!atomic_load(&hub->is_lost)) /* set after culprit and why, and never cleared */
         return AH_OK;
     *ret_rank = hub->culprit;
     *ret_why = hub->why;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages over MPI, point to point alone. All calls come from one thread, the engine's, which initialises MPI itself:
- * MPI_THREAD_FUNNELED suffices. Sends are synchronous (MPI_Issend), so none ends before its receive is posted, whatever
- * its size. A channel is a tag. A long message is a head, which says how many bytes there are, and its bytes in pieces that
- * an int can count, which MPI keeps in order. When the head is there, both sides know that the bytes are on their way.
+ * MPI: messages over MPI, point to point only. All calls come from one thread, the engine's, which initialises MPI
+ * itself: MPI_THREAD_FUNNELED suffices. Sends are synchronous (MPI_Issend), so none ends before its receive is posted,
+ * whatever its size. A channel is a tag. A long message has a head, with the number of bytes, and pieces short enough
+ * for MPI's int counts; MPI keeps them in order. When the head arrives, both sides know that the bytes are on their
+ * way.
  *
  * A turn of the engine costs one call, MPI_Testsome; the receive of a notice of loss is among its requests.
  *
- * DEADLINES. Ranks meet by messages to each other, never by a collective call, so that each knows who is absent. Only inside
- * MPI_Init_thread nobody knows: there the launcher waits for all, and comm.c gives up.
+ * DEADLINES. Ranks meet by messages to each other, never by a collective call, so that each knows who is absent. Only
+ * in MPI_Init_thread nobody knows: there the launcher waits for all, and comm.c gives up.
  *
- * LOSS. A rank that loses the world tells all others why, on a communicator of its own for that, where everyone has a
- * receive posted from the beginning. Receives are cancelled then, and end when nothing can write to their places any more;
- * sends are given up, since they only read. Nothing can be finished in order any more, so `close` aborts, the culprit's
- * first: whoever has something to say says it before. A process that is killed is its launcher's to notice, which ends the
- * others.
+ * LOSS. A rank that loses the world tells all others why, on a separate communicator where everyone has had a receive
+ * posted from the beginning. Receives are cancelled then, and end when nothing can write to their memory any more;
+ * sends are given up, since they only read. An orderly end is impossible, so `close` aborts MPI, the culprit's first;
+ * last words come before it. If a process is killed, its launcher notices and ends the others.
  */
 #include "runtime/comm/driver.h"
 
@@ -28,20 +28,20 @@
 #include <time.h>
 
 enum {
-    LONG_BYTES = 64 << 10,   /* more: with a head */
-    HEAD_BYTES = 9,          /* a number of 8, and one more, as no number that is a message has 9 */
+    LONG_BYTES = 64 << 10, /* longer messages have a head */
+    HEAD_BYTES = 9, /* a number of 8 bytes and one more, since messages that are numbers never have 9 */
     PIECE_BYTES = 256 << 20, /* at most */
-    NOTICE_TAG = 0,          /* on `notices`, as the next */
+    NOTICE_TAG = 0,          /* on `notices`, as is the next one */
     MEETING_TAG = 1,
     MEETING_SLEEP_US = 1000,
     PATIENCE_S = 1,
-    SAYING_MS = 250 /* that the others have for their last words */
+    SAYING_MS = 250 /* time for the others' last words */
 };
 
 struct mpi_slot {
     const struct ah_comm_channel *channel; /* borrowed until close */
-    size_t first, n;                       /* its requests; of a long message the first is the head */
-    size_t pending;                        /* not completed */
+    size_t first, n;                       /* its requests; in a long message the first is the head */
+    size_t pending;                        /* requests that are not completed */
     char *data;
     uint64_t bytes;
     unsigned char head[HEAD_BYTES];
@@ -61,17 +61,17 @@ struct mpi_end {
     size_t n_slots, n_requests;
     MPI_Request
         *requests;     /* owned; MPI_REQUEST_NULL: nothing posted. The first is `hearing`, then the slots' */
-    uint32_t *slot_of; /* owned; of a request, not of the first */
-    int *indices;      /* owned; of MPI_Testsome */
+    uint32_t *slot_of; /* owned; by request, except the first */
+    int *indices;      /* owned; for MPI_Testsome */
     MPI_Status *statuses; /* owned */
     struct notice heard, said;
-    MPI_Request hearing; /* until there are channels */
+    MPI_Request hearing; /* used until there are channels */
     bool has_listened;   /* since `fault` last asked */
-    MPI_Request *saying; /* owned; one a rank */
+    MPI_Request *saying; /* owned; one for each rank */
     double deadline_s;
     MPI_Request *meeting;               /* owned; a receive from each rank, then a send to each */
-    uint64_t n_own, *n_wishes;          /* owned; of each rank, in channels */
-    struct ah_comm_channel *all_wishes; /* owned; of all ranks, until close, since some may come late */
+    uint64_t n_own, *n_wishes;          /* owned; number of channels of this rank; by rank */
+    struct ah_comm_channel *all_wishes; /* owned until close, since some ranks' wishes may come late */
     bool is_lost;
     uint32_t culprit;
     struct ah_error why;
@@ -97,7 +97,7 @@ static void lose(struct mpi_end *end, uint32_t culprit, int code, const char *te
                 MPI_Cancel(&end->requests[end->slots[i].first + r]);
 }
 
-/* This rank's own reason, for all. */
+/* Loses the world for this rank's own reason, and tells all others. */
 static void tell(struct mpi_end *end, int code, const char *text)
 {
     if (end->is_lost)
@@ -158,13 +158,13 @@ static int mpi_fault(struct ah_comm_end *base, uint32_t *ret_rank, struct ah_err
 static void mpi_revoke(struct ah_comm_end *base, const struct ah_error *why)
 {
     struct mpi_end *end = end_of(base);
-    listen(end); /* who was first */
+    listen(end); /* another rank may have been first */
     tell(end, why->code, why->text);
 }
 
 /* ---- meetings ---- */
 
-/* What all ranks tell all others. */
+/* What every rank tells every other one, in this order. */
 enum meeting { MEETING_HELLO, MEETING_COUNTS, MEETING_WISHES };
 
 static void begin_meeting(struct mpi_end *end, enum meeting what, const struct ah_comm_channel *channels)
@@ -302,14 +302,14 @@ static int mpi_open(struct ah_comm_end **ret_end, const struct ah_comm_options *
         return rc;
     struct mpi_end *end = new_end((uint32_t)rank, (uint32_t)ranks);
     if (!end) {
-        MPI_Abort(MPI_COMM_WORLD, 1); /* nobody else would end */
+        MPI_Abort(MPI_COMM_WORLD, 1); /* otherwise the others would never end */
         return ah_error_memory(err);
     }
     end->deadline_s = options->deadline_s;
     end->notices = MPI_COMM_WORLD;
     rc = meet(end, MEETING_HELLO, NULL, err);
     if (rc)
-        return rc; /* the end stays, since MPI may still write there */
+        return rc; /* the end is not freed, since MPI may still write there */
     MPI_Comm_dup(MPI_COMM_WORLD, &end->data);
     MPI_Comm_dup(MPI_COMM_WORLD, &end->notices);
     MPI_Comm_set_errhandler(end->data, MPI_ERRORS_RETURN);
@@ -327,7 +327,7 @@ static void mpi_close(struct ah_comm_end *base)
     if (end->is_lost) {
         int flag = 0;
         MPI_Testall((int)end->base.ranks, end->saying, &flag, MPI_STATUSES_IGNORE);
-        if (end->culprit != end->base.rank) /* the culprit's abort ends it */
+        if (end->culprit != end->base.rank) /* the culprit's abort should end this process */
             nanosleep(&(const struct timespec){.tv_sec = PATIENCE_S}, NULL);
         else
             nanosleep(&(const struct timespec){.tv_nsec = SAYING_MS * 1000L * 1000}, NULL);
@@ -389,7 +389,7 @@ static int make_slots(struct mpi_end *end, const struct ah_comm_channel *channel
     return AH_OK;
 }
 
-/* All ranks' wishes, on all ranks. */
+/* Brings the wishes of all ranks to all ranks. */
 static int exchange(struct mpi_end *end, const struct ah_comm_channel *channels, size_t n,
                     struct ah_comm_wishes *wishes, struct ah_error *err)
 {
@@ -491,7 +491,7 @@ static void refuse_size(struct mpi_end *end, const struct mpi_slot *slot, const 
     tell(end, why.code, why.text);
 }
 
-/* A piece of a message came; it must be as long as was waited for. */
+/* Checks that a piece which arrived is as long as expected. */
 static void check_piece(struct mpi_end *end, struct mpi_slot *slot, size_t i, const MPI_Status *status,
                         bool is_failure)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checkpoint: one folder that a run can go on from (docs/checkpoints.md).
+ * Checkpoint: one folder from which a run can resume (docs/checkpoints.md).
  *
- * It holds the weights as the ecosystem reads them, the optimizer's states beside them, and a manifest that names
- * every file with its size and sha256. It knows no plan: whoever has the same model and numeric signature goes on from
- * it. Where masters and moments lie (host arenas, device staging) is the caller's affair: saving asks for pieces of
- * them, loading hands pieces out, so that nothing is in memory a second time.
+ * It holds the weights as the ecosystem reads them, the optimizer's states beside them, and a manifest that names every
+ * file with its size and sha256. It knows no plan: any run with the same model and numeric signature can resume from
+ * it. The caller knows where masters and moments lie (host arenas, device staging). Saving asks for pieces of them,
+ * loading hands pieces out, so nothing is in memory twice.
  *
  * The folder appears whole or not at all. Everything is written into PATH.tmp and synced, the manifest last; then it
  * is renamed. This header saves and loads one; checkpoints.h keeps several in a folder, which is what runs use.
@@ -17,9 +17,9 @@
  *
  * Callbacks are called on the caller's thread, one at a time.
  *
- * TOGETHER. Where several processes see the folder, each may write and read the blocks that it keeps by itself: the one that
- * saves or loads makes the files, checks them and writes the manifest (struct ah_checkpoint_together), and each of them, itself
- * included, calls ah_checkpoint_fill() or ah_checkpoint_read() for its part. The bytes are the same.
+ * TOGETHER. If several processes see the folder, each may write and read the blocks that it keeps. The process that
+ * saves or loads makes the files, checks them and writes the manifest (struct ah_checkpoint_together). Each of them,
+ * that one too, calls ah_checkpoint_fill() or ah_checkpoint_read() for its part. The bytes are the same.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_H
@@ -41,16 +41,16 @@
 /* What is saved, and what a checkpoint must agree with to be loaded. Everything is borrowed during calls. */
 struct ah_checkpoint_job {
     const struct ah_model *model;
-    const struct ah_signature *signature; /* with its `run`; says also what is trained and in which dtypes */
+    const struct ah_signature *signature; /* with its `run`; also says what is trained and in which dtypes */
     const char *config; /* (optional) saving: text of the config.json put beside the weights */
     const struct ah_companions *companions; /* (optional) saving: files put beside them as they are */
-    uint64_t file_bytes; /* data of one file at most, but for what is larger alone; 0: 5e9 */
+    uint64_t file_bytes; /* most data in one file, unless a single item is larger; 0: 5e9 */
 };
 
-/* Where the run is: what comes next is step `step` (from 0), from sequence `cursor` on. */
+/* How far the run is. Next comes step `step` (from 0), from sequence `cursor` on. */
 struct ah_checkpoint_position {
     uint64_t step;   /* steps done */
-    uint64_t cursor; /* of batches.h: sequences consumed */
+    uint64_t cursor; /* sequences consumed (batches.h) */
     uint64_t tokens; /* loss-bearing tokens so far */
 };
 
@@ -58,8 +58,8 @@ enum ah_checkpoint_vector { AH_CHECKPOINT_MASTER, AH_CHECKPOINT_M, AH_CHECKPOINT
 
 enum { AH_CHECKPOINT_PIECE_MAX = 1 << 18 }; /* elements */
 
-/* Elements of the flat vector of a block's trained tensors (flat.h), padding included, which is zero. Frozen blocks
- * have none. Pieces come block by block, vector by vector, ascending, and cover each vector once. */
+/* Elements of the flat vector of a block's trained tensors (flat.h), with padding, which is zero. Frozen blocks have
+ * none. Pieces come block by block, vector by vector, ascending, and cover each vector once. */
 struct ah_checkpoint_piece {
     uint64_t block;
     enum ah_checkpoint_vector vector;
@@ -68,16 +68,16 @@ struct ah_checkpoint_piece {
     uint64_t n; /* 1 to AH_CHECKPOINT_PIECE_MAX */
 };
 
-/* Gives a piece into `ret_values`, bits as they are. A failure ends the save and is handed on. */
+/* Copies a piece to `ret_values`, bits unchanged. A failure ends the save, which returns it. */
 typedef int ah_checkpoint_give(void *context, const struct ah_checkpoint_piece *piece, void *ret_values,
                                struct ah_error *err);
 /* Takes a piece; `values` are borrowed until it returns. */
 typedef int ah_checkpoint_take(void *context, const struct ah_checkpoint_piece *piece, const void *values,
                                struct ah_error *err);
 
-/* What processes do together; `context` is that of the source, or of the sink. */
+/* What processes do together; `context` is the source's or the sink's. */
 struct ah_checkpoint_together {
-    /* Does everyone who keeps a block see `folder`, which is empty but for a mark, and is it worth while? */
+    /* Does every process that keeps a block see `folder`, empty but for a mark, and is it worth doing together? */
     int (*meet)(void *context, const char *folder, bool *ret_together, struct ah_error *err);
     /* Everyone, this process included, calls ah_checkpoint_fill(): values are synced when it returns. */
     int (*fill)(void *context, const struct ah_checkpoint_job *job, const char *folder, struct ah_error *err);
@@ -86,21 +86,20 @@ struct ah_checkpoint_together {
                 struct ah_error *err);
     /* Everyone, this process included, calls ah_checkpoint_read(). */
     int (*read)(void *context, const struct ah_checkpoint_job *job, const char *folder, struct ah_error *err);
-    /* Everyone who keeps the block calls ah_checkpoint_hash() for it, of what was given, or taken. AH_E_DOCUMENT: they differ. */
+    /* All that keep the block hash what was given, or taken (ah_checkpoint_hash()). AH_E_DOCUMENT: they differ. */
     int (*hash)(void *context, const struct ah_checkpoint_job *job, uint64_t block, struct ah_sha256 *hash,
                 struct ah_error *err);
-    /* What was read is what was saved: who has something a second time gets it now. */
+    /* What was read is known to be right: processes with a second copy of something get it now. */
     int (*spread)(void *context, struct ah_error *err);
 };
 
-/* Weights are asked for and handed out as weights.h has it: in fp32, every parameter, trained or not. Giving masters
- * or the weights made from them is the same: the file has them rounded to the signature's dtype. */
+/* Weights are asked for and handed out as in weights.h: in fp32, every parameter, trained or not. A source may give
+ * masters or the weights made from them: the file has them rounded to the signature's dtype. */
 struct ah_checkpoint_source {
     struct ah_weights_source weights;
     ah_checkpoint_give *give;
-    void *context; /* of give */
-    const struct ah_checkpoint_together
-        *together; /* (optional) NULL: this process has everything, or is handed it */
+    void *context;                                 /* of give */
+    const struct ah_checkpoint_together *together; /* (optional) NULL: this process gives everything itself */
 };
 
 struct ah_checkpoint_sink {
@@ -110,59 +109,59 @@ struct ah_checkpoint_sink {
     const struct ah_checkpoint_together *together; /* (optional) the same */
 };
 
-/* Writes `path`, which does not exist, in a folder that does. AH_E_IO: a file cannot be written, by name and reason;
- * PATH.tmp is removed then, if it can be. Where only the last sync fails the checkpoint is there and whole, and the
+/* Writes `path`, which must not exist, in a folder that does. AH_E_IO names a file that cannot be written, and why;
+ * PATH.tmp is removed then, if possible. If only the last sync fails, the checkpoint is there and whole, and the
  * sentence says so. AH_E_MEMORY; what callbacks return. */
 int ah_checkpoint_save(const struct ah_checkpoint_job *job, const struct ah_checkpoint_position *position,
                        const struct ah_checkpoint_source *source, const char *path, struct ah_error *err);
 
-/* Writes the weights and what stands beside them alone, as a folder that a new run can begin with; no run can go on
- * from it. Else as ah_checkpoint_save(). */
+/* Writes only the weights and the files beside them, as a folder that a new run can begin with. No run can resume from
+ * it. Else as ah_checkpoint_save(). */
 int ah_checkpoint_save_weights(const struct ah_checkpoint_job *job, const struct ah_checkpoint_source *source,
                                const char *path, struct ah_error *err);
 
-/* What one takes on disk, no less than it is; exact but for the manifest and headers. */
+/* Bytes on disk of a checkpoint, rounded up; exact except for the manifest and headers. */
 struct ah_checkpoint_bytes {
     uint64_t whole;
     uint64_t weights; /* by ah_checkpoint_save_weights() */
 };
 
-/* Of the job's checkpoints. AH_E_USAGE: the signature's patterns fit no tensor; AH_E_MEMORY. */
+/* For the job's checkpoints. AH_E_USAGE: the signature's patterns fit no tensor; AH_E_MEMORY. */
 int ah_checkpoint_bytes(const struct ah_checkpoint_job *job, struct ah_checkpoint_bytes *ret_bytes,
                         struct ah_error *err);
 
-/* Of a manifest that has been read: may this signature go on from the checkpoint at `path`? AH_E_MISMATCH names the field
- * that differs, with both values where it has one. */
+/* May a run with this signature resume from the checkpoint at `path`, with this manifest? AH_E_MISMATCH names the field
+ * that differs, with both values if it has them. */
 int ah_checkpoint_check_signature(const struct ah_document *manifest, const char *path,
                                   const struct ah_signature *signature, struct ah_error *err);
 
-/* Does every file of the checkpoint at `path` have the size and sha256 of its manifest? Reads all of it. AH_E_DOCUMENT names
- * the file that differs; AH_E_IO, AH_E_MEMORY. */
+/* Does every file of the checkpoint at `path` have the size and sha256 of its manifest? Reads all of it. AH_E_DOCUMENT
+ * names the file that differs; AH_E_IO, AH_E_MEMORY. */
 int ah_checkpoint_verify(const char *path, struct ah_error *err);
 
-/* Reads `path` in this order: the manifest, the signature, presence and size of each file, the checksums of what is
- * not states, states (hashed while they are handed out), weights. After a failure what was handed out is void.
+/* Reads `path` in this order: manifest, signature, presence and size of each file, checksums of files other than
+ * states, states (hashed while they are handed out), weights. After a failure, do not use what was handed out.
  * AH_E_MISMATCH names the field of the signature that differs. AH_E_DOCUMENT names the file that is missing, has
- * another size or other content, or the field of the manifest that is wrong. AH_E_IO: a file cannot be read.
- * AH_E_MEMORY; what callbacks return. */
+ * another size or other content, or the wrong field of the manifest. AH_E_IO: a file cannot be read. AH_E_MEMORY; what
+ * callbacks return. */
 int ah_checkpoint_load(const struct ah_checkpoint_job *job, const struct ah_checkpoint_sink *sink,
                        const char *path, struct ah_checkpoint_position *ret_position, struct ah_error *err);
 
 /* ---- a part of one ---- */
 
-/* Writes states and weights of the blocks of `part` into `folder`, where ah_checkpoint_save() has made the files, and syncs
- * them. Of the job it needs no `run`, config and companions. AH_E_IO, AH_E_MEMORY; what callbacks return. */
+/* Writes states and weights of the blocks of `part` into `folder`, where ah_checkpoint_save() has made the files, and
+ * syncs them. The job needs no `run`, config or companions. AH_E_IO, AH_E_MEMORY; what callbacks return. */
 int ah_checkpoint_fill(const struct ah_checkpoint_job *job, const struct ah_checkpoint_source *source,
                        const struct ah_weights_part *part, const char *folder, struct ah_error *err);
 
-/* Goes on with a hash by the states of a block, as its file has them; nothing where nothing of it is trained. */
+/* Adds the states of a block to a hash, as its file has them; adds nothing if nothing of the block is trained. */
 int ah_checkpoint_hash(const struct ah_checkpoint_job *job, const struct ah_checkpoint_source *source,
                        uint64_t block, struct ah_sha256 *hash, struct ah_error *err);
 
 /* Has `folder` a manifest of this sha256? */
 bool ah_checkpoint_is(const char *folder, const char *sha256);
 
-/* Hands out states and weights of the blocks that the sink of weights wants. What was read is unchecked. */
+/* Hands out states and weights of the blocks that the sink of weights wants. Does not check what it reads. */
 int ah_checkpoint_read(const struct ah_checkpoint_job *job, const struct ah_checkpoint_sink *sink,
                        const char *folder, struct ah_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loading: cheap checks first, so that most of what can be wrong is said before anything is handed out.
+ * Loading: cheap checks come first, so that most faults are found before anything is handed out.
  */
 #include "runtime/train/checkpoint/manifest_internal.h"
 #include "runtime/train/checkpoint/states_internal.h"
@@ -59,7 +59,7 @@ static bool holds_states(const struct ah_checkpoint *manifest, const char *name)
     return false;
 }
 
-/* All files but those of states, which are hashed while they are read. */
+/* Checks the digests of all files except those of states, which are hashed while they are read. */
 static int check_others(const struct load *load)
 {
     const struct ah_checkpoint *manifest = load->manifest->body.checkpoint;
@@ -83,7 +83,7 @@ static int read_block(const struct load *load, struct ah_stream *stream,
     return rc;
 }
 
-/* One file with the blocks in it, from item `*at` on, which then is the first of the next file. */
+/* Reads one file with its blocks, from item `*at` on; `*at` becomes the first item of the next file. */
 static int read_states_file(const struct load *load, size_t *at)
 {
     const struct ah_checkpoint *manifest = load->manifest->body.checkpoint;
@@ -110,7 +110,7 @@ static int read_alone(struct load *load)
     return rc ? rc : ah_weights_load(load->job->model, load->folder, &load->sink->weights, load->err);
 }
 
-/* What everyone has now of one file, as read_states_file() goes on to the next. */
+/* Checks the digest of what all processes now have of one file; advances `*at` as read_states_file(). */
 static int hash_states_file(const struct load *load, size_t *at)
 {
     const struct ah_checkpoint *manifest = load->manifest->body.checkpoint;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Saving: mark, states, weights, companions, manifest; sync, rename, sync. A kill anywhere before the rename leaves PATH.tmp, which
- * is known by its mark; after it, a checkpoint. States are hashed as they are written, or, where processes write together, behind
- * that, by those who wrote. Weights are written out of order (weights.h), so they are read once more.
+ * Saving: mark, states, weights, companions, manifest; sync, rename, sync. A kill before the rename leaves PATH.tmp,
+ * known by its mark; later, a checkpoint. States are hashed while they are written; if processes write together,
+ * afterwards by the writers. Weights are written out of order (weights.h), so they are read again to hash them.
  */
 #include "runtime/model/safetensors.h"
 #include "runtime/train/checkpoint/leftover_internal.h"
@@ -26,7 +26,7 @@ struct save {
     const struct ah_checkpoint_source *source;
     bool weights_alone;
     char folder[PATH_MAX];       /* PATH.tmp */
-    struct ah_document manifest; /* what is known of it so far; owns the states' names too */
+    struct ah_document manifest; /* as far as it is known; also owns the states' names */
     struct ah_checkpoint *body;  /* of the manifest */
     struct ah_states states;
     struct ah_stream mark;
@@ -78,7 +78,7 @@ static int write_block(struct save *save, struct ah_stream *stream, const struct
     return rc;
 }
 
-/* One file with the blocks in it, from item `*at` on, which then is the first of the next file. */
+/* Writes one file with its blocks, from item `*at` on; `*at` becomes the first item of the next file. */
 static int write_states_file(struct save *save, const struct ah_states_file *file, size_t *at)
 {
     struct ah_stream stream;
@@ -94,7 +94,7 @@ static int write_states_file(struct save *save, const struct ah_states_file *fil
     return rc ? rc : add_file(save, file->name, file->bytes, sha256);
 }
 
-/* With room for its values. */
+/* Makes a file with room for its values, but without them. */
 static int make_states_file(struct save *save, const struct ah_states_file *file)
 {
     struct ah_stream stream;
@@ -106,7 +106,7 @@ static int make_states_file(struct save *save, const struct ah_states_file *file
     return rc;
 }
 
-/* One file that others have written, too, as write_states_file(). */
+/* Hashes one file that several processes have written; advances `*at` as write_states_file(). */
 static int hash_states_file(struct save *save, const struct ah_states_file *file, size_t *at)
 {
     unsigned char digest[AH_SHA256_BYTES];
@@ -172,7 +172,7 @@ static int add_tensors(struct save *save, const struct ah_safetensors *weights)
     return AH_OK;
 }
 
-/* The files of weights as they are now on disk, and what stands beside them. */
+/* Adds the files of weights that are now on disk, and the files beside them, to the manifest. */
 static int add_weights(struct save *save, const struct ah_safetensors *weights)
 {
     int rc = add_tensors(save, weights);
@@ -217,7 +217,7 @@ static int write_alone(struct save *save)
     return rc ? rc : read_weights(save);
 }
 
-/* Files are all there, with their room, before anyone writes into them. */
+/* All files exist, with room for their values, before anyone writes into them. */
 static int write_together(struct save *save)
 {
     const struct ah_checkpoint_together *together = save->source->together;
@@ -262,7 +262,7 @@ static int write_companions(struct save *save)
 
 /* ---- the end ---- */
 
-/* A manifest that could not be read back shows now. */
+/* Parses the printed manifest again, so that a bad one fails the save, not a later load. */
 static int print_manifest(struct save *save, struct ah_buffer *text)
 {
     struct ah_document again = {0};
@@ -298,7 +298,7 @@ static int write_manifest(struct save *save)
     return rc;
 }
 
-/* Weights alone are no checkpoint: their mark goes, and no manifest comes. */
+/* Weights alone are no checkpoint: removes the mark, so there is no manifest. */
 static int remove_mark(struct save *save)
 {
     ah_stream_abandon(&save->mark);
@@ -332,7 +332,7 @@ static int check_absent(const char *path, struct ah_error *err)
     return AH_OK;
 }
 
-/* Makes PATH.tmp, in place of one that a killed save left. */
+/* Makes PATH.tmp; replaces one that a killed save left. */
 static int make_folder(struct save *save)
 {
     bool removed = true;
@@ -347,7 +347,7 @@ static int make_folder(struct save *save)
     return rc;
 }
 
-/* After the rename the checkpoint is there, whatever comes. */
+/* Once renamed, the checkpoint is there, even if the sync fails. */
 static int publish(const struct save *save, const char *path, bool *ret_there)
 {
     char parent[PATH_MAX], reason[AH_ERROR_TEXT_MAX];
@@ -426,7 +426,7 @@ int ah_checkpoint_bytes(const struct ah_checkpoint_job *job, struct ah_checkpoin
     enum {
         MANIFEST_BYTES = 64 << 10,
         BLOCK_BYTES = 8 << 10
-    }; /* its lines of a block; rounding to the disk's blocks */
+    }; /* for each block: its lines in the manifest, and rounding to blocks of the disk */
     struct ah_arena arena = {0};
     struct ah_states states = {0};
     uint64_t bytes = ah_weights_bytes(job->model, job->signature->dtype) + MANIFEST_BYTES +

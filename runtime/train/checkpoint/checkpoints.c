@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A folder that a run saves into: opened under a lock, so that what looks left behind is left behind.
+ * A folder that a run saves into. It is locked, so whatever looks like a leftover is one, and not a running save.
  *
- * An old checkpoint is removed by giving it a leftover's name first, and syncing that: a kill or a crash between
+ * To remove an old checkpoint, it first gets a leftover's name, and that is synced. So a kill or a crash in between
  * leaves a leftover, never a checkpoint that lacks a file.
  */
 #include "runtime/train/checkpoint/checkpoints.h"
@@ -30,7 +30,7 @@ struct ah_checkpoints {
     const struct ah_checkpoint_job *job; /* borrowed */
     char folder[PATH_MAX];
     int lock;  /* descriptor of the folder */
-    bool made; /* the folder was made for this run: it goes if it stays empty */
+    bool made; /* the folder was made for this run; it is removed if it stays empty */
 };
 
 /* ---- opening ---- */
@@ -49,7 +49,7 @@ static int make_folder(struct ah_checkpoints *checkpoints, struct ah_error *err)
     return ah_stream_sync_folder(parent, err);
 }
 
-/* File systems without locks are taken as they are. */
+/* A file system without locks is no error. */
 static int lock_folder(struct ah_checkpoints *checkpoints, struct ah_error *err)
 {
     const char *folder = checkpoints->folder;
@@ -77,7 +77,7 @@ static int remove_leftovers(const struct ah_checkpoints *checkpoints, const stru
     return rc;
 }
 
-/* Is step `step` one of those that were found damaged? They were looked for in the same folder. */
+/* Was step `step` found damaged? Only if `found` is about the same folder. */
 static bool is_damaged(const struct ah_checkpoints *checkpoints, const struct ah_checkpoints_found *found,
                        uint64_t step)
 {
@@ -87,8 +87,8 @@ static bool is_damaged(const struct ah_checkpoints *checkpoints, const struct ah
            ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
-/* Is there nothing that saving could run into or that `keep` could take from another run? What is no checkpoint is not
- * looked at, as it is never removed. */
+/* Refuses later steps, into which saving could run, and checkpoints of another run, which `keep` could remove. Anything
+ * else is never removed, so it is ignored. */
 static int check_steps(const struct ah_checkpoints *checkpoints, const struct ah_steps *steps,
                        const struct ah_checkpoints_found *found, struct ah_error *err)
 {
@@ -114,7 +114,7 @@ static int check_steps(const struct ah_checkpoints *checkpoints, const struct ah
     return rc;
 }
 
-/* Gives a damaged checkpoint a name that no step has: step-N.damaged, or with a number where that is taken. */
+/* Renames a damaged checkpoint to step-N.damaged, which no step is called; adds a number if that name is taken. */
 static int set_aside(const struct ah_checkpoints *checkpoints, uint64_t step, struct ah_error *err)
 {
     char path[PATH_MAX], aside[PATH_MAX], ending[sizeof DAMAGED_ENDING + 16] = DAMAGED_ENDING;
@@ -186,7 +186,7 @@ void ah_checkpoints_close(struct ah_checkpoints *checkpoints)
     if (!checkpoints)
         return;
     if (checkpoints->made)
-        (void)rmdir(checkpoints->folder); /* fails where it has something in it */
+        (void)rmdir(checkpoints->folder); /* fails unless it is empty */
     if (checkpoints->lock >= 0)
         close(checkpoints->lock);
     free(checkpoints);
@@ -194,7 +194,7 @@ void ah_checkpoints_close(struct ah_checkpoints *checkpoints)
 
 /* ---- keeping the newest ---- */
 
-/* Has the folder the files of its manifest and nothing else? */
+/* Does the folder hold only the files of its manifest? */
 static int check_only(const char *path, const struct ah_checkpoint *manifest, struct ah_error *err)
 {
     struct ah_arena arena = {0};
@@ -239,7 +239,7 @@ static bool is_also_kept(const struct ah_checkpoints_keep *keep, uint64_t step)
     return kept;
 }
 
-/* Of the whole ones the newest stay, and those named; goes on after a failure, the last of which it returns. */
+/* Removes whole checkpoints but the newest and those named. Goes on after a failure, and returns the last one. */
 static int keep_newest(const struct ah_checkpoints *checkpoints, const struct ah_checkpoints_keep *keep,
                        struct ah_error *err)
 {

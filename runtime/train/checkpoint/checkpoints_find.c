@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding: the newest checkpoint that is whole. Where the newest is damaged, an older one counts as whole only if every
- * file has its sha256, and the result says what was passed over, so that nobody loses steps without knowing. A file that
- * cannot be read for another reason (permissions, a network that is away) is no damage: the run ends, and the sentence
- * names the checkpoint before.
+ * Finding: finds the newest whole checkpoint. If the newest is damaged, an older one counts as whole only if every file
+ * has its sha256; the result says what was passed over, so nobody loses steps unknowingly. A file that cannot be read
+ * for another reason (permissions, a lost network) is no damage: the run ends, and names the previous checkpoint.
  */
 #include "runtime/train/checkpoint/checkpoints.h"
 #include "runtime/train/checkpoint/steps_internal.h"
@@ -14,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Adds to `err` which checkpoint of `folder` below `step` is whole; nothing where none is. Returns `rc`. */
+/* Adds to `err` the newest whole checkpoint of `folder` below `step`, if there is one. Returns `rc`. */
 static int add_older(const char *folder, uint64_t step, int rc, struct ah_error *err)
 {
     struct ah_arena arena = {0};
@@ -34,8 +33,8 @@ static int add_older(const char *folder, uint64_t step, int rc, struct ah_error 
     return rc;
 }
 
-/* The newest below `found->newest_step` whose files all have their sha256; false: there is none, and `found` is as it
- * was. `steps` are those of its folder. */
+/* Takes the newest checkpoint below `found->newest_step` whose files all have their sha256. False: there is none, and
+ * `found` is unchanged. `steps` are those of its folder. */
 static bool take_older(struct ah_checkpoints_found *found, const struct ah_steps *steps,
                        const struct ah_error *damaged)
 {
@@ -53,7 +52,8 @@ static bool take_older(struct ah_checkpoints_found *found, const struct ah_steps
     return false;
 }
 
-/* `damaged` says what is wrong with the newest. Returns AH_OK, or its code where nothing replaces it. */
+/* Replaces the newest, damaged checkpoint; `damaged` says what is wrong with it. If none replaces it, returns that
+ * code. */
 static int replace(struct ah_checkpoints_found *found, const struct ah_error *damaged, struct ah_error *err)
 {
     struct ah_arena arena = {0};
@@ -87,7 +87,7 @@ static int find_newest(struct ah_checkpoints_found *found, struct ah_error *err)
     return rc;
 }
 
-/* Adds to `err` the one before a checkpoint that was named itself, or that could not be read. */
+/* Adds to `err` the checkpoint before one that the user named itself, or that could not be read. */
 static int name_older(const struct ah_checkpoints_found *found, int rc, struct ah_error *err)
 {
     char folder[PATH_MAX];
@@ -100,7 +100,7 @@ static int name_older(const struct ah_checkpoints_found *found, int rc, struct a
     return rc;
 }
 
-/* A checkpoint that was named itself has a manifest that can be read. */
+/* For a checkpoint that the user named itself: can its manifest be read? */
 static int take_named(struct ah_checkpoints_found *found, struct ah_error *err)
 {
     struct ah_document manifest = {0};

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Companions: the files that other programs need beside weights to use a model: tokenizer, chat template, settings of
- * generation. Training reads none of them; each saved folder gets them, byte for byte.
+ * Companions: files beside weights that other programs need to use a model: tokenizer, chat template, settings of
+ * generation. Training reads none of them, but copies them to each saved folder, byte for byte.
  *
  *     struct ah_companions companions = {0};
  *     rc = ah_companions_read(&companions, "Qwen2.5-0.5B", err);
  *     job.companions = &companions;
  *     ah_companions_release(&companions);
  *
- * They are held in memory for as long as a run lasts, since the folder that they came from may be a checkpoint that is
- * removed meanwhile.
+ * They stay in memory during the whole run, since they may come from a checkpoint that is removed meanwhile.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_COMPANIONS_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_COMPANIONS_H
@@ -33,13 +32,13 @@ struct ah_companions {
 };
 
 /* Reads those that `folder` has; none is fine. AH_E_IO: one cannot be read, or is larger than 256 MiB. `ret_companions`
- * is empty before, and to be released after a failure, too. */
+ * is empty before; release it also after a failure. */
 int ah_companions_read(struct ah_companions *ret_companions, const char *folder, struct ah_error *err);
 
-/* Has one of them what turns text into tokens: tokenizer.json, tokenizer.model, vocab.json or vocab.txt? */
+/* Is one of them a tokenizer: tokenizer.json, tokenizer.model, vocab.json or vocab.txt? */
 bool ah_companions_has_tokenizer(const struct ah_companions *companions);
 
-/* Is `name` that of a companion? */
+/* Is `name` the name of a companion? */
 bool ah_companions_has_name(const char *name);
 
 void ah_companions_release(struct ah_companions *companions);

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Every name that a save gives beside companions, its temporary ones (base/file.h) included. The first two are the marks. */
+/* Every name that a save gives, temporary ones (base/file.h) too, except companions'. The first two are the marks. */
 static const char *const names_of_saves[] = {AH_LEFTOVER_MARK,
                                              AH_CHECKPOINT_MANIFEST,
                                              "states.bin",
@@ -23,7 +23,7 @@ static const char *const names_of_saves[] = {AH_LEFTOVER_MARK,
                                              ".autohete-*.tmp"};
 enum { MARKS = 2, NAMES = sizeof names_of_saves / sizeof names_of_saves[0] };
 
-/* Names as they come, into a growing table. */
+/* Reads the names into a growing table. */
 static int read_names(DIR *listing, const char *folder, struct ah_arena *arena,
                       struct ah_leftover_names *names, struct ah_error *err)
 {
@@ -65,12 +65,12 @@ int ah_leftover_list(const char *folder, struct ah_arena *arena, struct ah_lefto
     return rc;
 }
 
-/* Which name of a save it is; NAMES: none. */
+/* Index of the pattern that matches the name; NAMES: none. */
 static size_t kind_of(const char *name)
 {
     size_t i = 0;
     if (ah_companions_has_name(name))
-        return MARKS; /* any that is no mark */
+        return MARKS; /* any index that is not a mark's */
     while (i < NAMES && fnmatch(names_of_saves[i], name, 0) != 0)
         i++;
     return i;
@@ -96,7 +96,7 @@ static int check_names(const char *folder, const struct ah_leftover_names *names
     return AH_OK;
 }
 
-/* Lists it too. */
+/* Is the folder ours? Also lists it. */
 static int examine(const char *folder, struct ah_arena *arena, struct ah_leftover_names *ret_names,
                    bool *ret_ours, struct ah_error *err)
 {
@@ -119,7 +119,7 @@ int ah_leftover_ours(const char *folder, bool *ret_ours, struct ah_error *err)
     return rc;
 }
 
-/* Those that are marks, or those that are not. */
+/* Removes the files that are marks, or those that are not. */
 static int unlink_names(const char *folder, const struct ah_leftover_names *names, bool marks,
                         struct ah_error *err)
 {

@@ -32,7 +32,7 @@ const struct ah_checkpoint_file *ah_manifest_file(const struct ah_checkpoint *ma
 
 /* ---- signature ---- */
 
-/* As documents have it. */
+/* Prints a number as documents do. */
 static void print_number(double number, char out[VALUE_TEXT_MAX])
 {
     struct ah_buffer text = {0};
@@ -79,7 +79,7 @@ int ah_manifest_check_signature(const struct ah_document *manifest, const char *
 
 /* ---- files ---- */
 
-/* Weights that readers would take before those of the manifest. */
+/* Refuses weights that readers would take before those of the manifest. */
 static int check_strangers(const struct ah_checkpoint *manifest, const char *folder, struct ah_error *err)
 {
     static const char *const names[] = {AH_SAFETENSORS_FILE, AH_SAFETENSORS_INDEX};

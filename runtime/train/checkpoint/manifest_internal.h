@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Manifest: the document that makes a folder a checkpoint, and what can be checked by it without reading much.
+ * Manifest: the document that makes a folder a checkpoint, and checks with it that do not read much.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_MANIFEST_INTERNAL_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_MANIFEST_INTERNAL_H
@@ -12,15 +12,15 @@
 /* Reads the manifest in `folder`. AH_E_DOCUMENT: it is missing or wrong; AH_E_IO: it cannot be read. */
 int ah_manifest_load(struct ah_document *ret_manifest, const char *folder, struct ah_error *err);
 
-/* AH_E_MISMATCH names the field of the signature in which they differ, with both values where it has one. */
+/* AH_E_MISMATCH names the field in which the signatures differ, with both values unless it is a list. */
 int ah_manifest_check_signature(const struct ah_document *manifest, const char *folder,
                                 const struct ah_signature *signature, struct ah_error *err);
 
-/* AH_E_DOCUMENT: a file is missing or has another size; or there is a file of weights that the manifest does not know
- * and that readers would take. */
+/* AH_E_DOCUMENT: a file is missing or has another size, or readers would take a file of weights that is not in the
+ * manifest. */
 int ah_manifest_check_files(const struct ah_document *manifest, const char *folder, struct ah_error *err);
 
-/* The row of the file with that name; NULL: none. */
+/* The manifest's entry for the file with that name; NULL: none. */
 const struct ah_checkpoint_file *ah_manifest_file(const struct ah_checkpoint *manifest, const char *name);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts: what one of several processes writes and reads of a checkpoint by itself. The layout says where each block is before
- * anything is there. Nothing is hashed on the way: a file's digest goes through it from beginning to end, so it goes from one
- * owner to the next behind (ah_checkpoint_hash()), over what each has in memory.
+ * Parts: what one of several processes writes and reads of a checkpoint. The layout gives each block its offset before
+ * anything is written. Nothing is hashed on the way, since a digest needs a file from beginning to end. Afterwards the
+ * hash goes from owner to owner (ah_checkpoint_hash()), over what each has in memory.
  */
 #include "runtime/train/checkpoint/manifest_internal.h"
 #include "runtime/train/checkpoint/states_internal.h"
@@ -16,13 +16,13 @@ enum { SCRATCH_BYTES = AH_CHECKPOINT_PIECE_MAX * sizeof(float) };
 struct part {
     const struct ah_checkpoint_job *job;
     const char *folder;
-    const struct ah_checkpoint_source *source; /* of what is written or hashed; else NULL */
-    const struct ah_checkpoint_sink *sink;     /* of what is read; else NULL */
+    const struct ah_checkpoint_source *source; /* when writing or hashing; else NULL */
+    const struct ah_checkpoint_sink *sink;     /* when reading; else NULL */
     struct ah_arena arena;                     /* of the states */
     struct ah_states states;
     void *scratch;           /* owned; SCRATCH_BYTES */
-    struct ah_stream stream; /* of the file `open` */
-    const char *open;        /* NULL: none */
+    struct ah_stream stream; /* for the file `open` */
+    const char *open;        /* NULL: no file is open */
     struct ah_error *err;
 };
 
@@ -46,7 +46,7 @@ static int finish_file(struct part *part)
     return part->open ? ah_stream_finish(&part->stream, NULL, part->err) : AH_OK;
 }
 
-/* Blocks of a file follow each other, so one is open at a time. */
+/* Opens the file of the next block. Blocks of a file follow each other, so one file is open at a time. */
 static int reach_file(struct part *part, const char *name)
 {
     if (part->open && strcmp(part->open, name) == 0)
@@ -72,7 +72,7 @@ static int pass_piece(struct part *part, const struct ah_checkpoint_piece *piece
                         : part->sink->take(part->sink->context, piece, part->scratch, part->err);
 }
 
-/* Its vectors stand one behind another. */
+/* Writes or reads a block, whose vectors lie one behind another. */
 static int pass_block(struct part *part, const struct ah_checkpoint_state *state, const char *file)
 {
     struct ah_checkpoint_piece piece = {0};

@@ -13,13 +13,13 @@
 
 enum { TOKEN_BYTES = AH_SHARED_TOKEN_MAX - 1, RANDOM_BYTES = TOKEN_BYTES / 2, LOOK_MS = 20 };
 
-/* The token, and behind it the answers, each as long: together they begin and end within pages of others. */
+/* Rank 0's token comes first, then the answers, all of one length. So pages are shared by several writers. */
 static off_t place_of(uint32_t rank)
 {
     return (off_t)rank * (TOKEN_BYTES + 1);
 }
 
-/* What rank `rank` writes: the token, which its place makes its own. */
+/* Writes the token of rank `rank`. All ranks write the same text; the offset tells them apart. */
 static bool write_at(int descriptor, const char *token, uint32_t rank)
 {
     ssize_t done;

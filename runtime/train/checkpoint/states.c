@@ -18,7 +18,7 @@ static uint64_t block_bytes(const struct ah_checkpoint_state *state)
     return state->count * (sizeof(float) + 2 * ah_dtype_bytes(state->state_dtype));
 }
 
-/* Its vectors one behind another from `at` on. */
+/* Places the block's vectors one behind another from `at` on. */
 static void place(struct ah_checkpoint_state *state, uint64_t at)
 {
     state->master_offset_bytes = at;
@@ -26,7 +26,7 @@ static void place(struct ah_checkpoint_state *state, uint64_t at)
     state->v_offset_bytes = state->m_offset_bytes + state->count * ah_dtype_bytes(state->state_dtype);
 }
 
-/* Blocks with something trained, not placed yet. */
+/* Lists blocks with something trained; places them later. */
 static int list_blocks(const struct ah_checkpoint_job *job, struct ah_arena *arena, struct ah_states *states,
                        struct ah_error *err)
 {
@@ -117,7 +117,7 @@ static int check_state(const struct ah_checkpoint_state *has, const struct ah_ch
     return AH_OK;
 }
 
-/* Does the file end with the vectors that end at `end`? */
+/* Does the file end at `end`, with its last vector? */
 static int check_end(const struct ah_checkpoint *manifest, const char *file, uint64_t end, const char *path,
                      struct ah_error *err)
 {

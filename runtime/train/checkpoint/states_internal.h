@@ -2,10 +2,10 @@
  *
  * States: where the optimizer's states of each block lie in files.
  *
- * A file is vectors one behind another, nothing before, between or after them: of each block with something trained,
- * in the order of blocks, its masters (fp32), first and second moments (state dtype), each the flat vector of its
- * trained tensors, little-endian. A block is never cut between files. So a file can be written and read in one go, and
- * its size follows from its blocks.
+ * A file has vectors one behind another, with nothing before, between or after them. Each block with something trained,
+ * in order, has its masters (fp32), then first and second moments (state dtype). Each vector is the flat vector of the
+ * block's trained tensors, little-endian. A block is never split between files. So a file is written and read in one
+ * go, and its blocks give its size.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_STATES_INTERNAL_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_STATES_INTERNAL_H
@@ -32,12 +32,12 @@ struct ah_states {
 int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena, struct ah_states *ret_states,
                    struct ah_error *err);
 
-/* Are these the same vectors, and do they lie as said above, whatever the files' names? AH_E_DOCUMENT names the field
- * of the manifest at `path` that says otherwise. */
+/* Does the manifest have these vectors, laid out as above, with any names of files? AH_E_DOCUMENT names the field of
+ * the manifest at `path` that differs. */
 int ah_states_check(const struct ah_states *states, const struct ah_checkpoint *manifest, const char *path,
                     struct ah_error *err);
 
-/* The next piece of a block in the order of its file; begins from a zeroed one. false: there is none. */
+/* Advances to the next piece of a block, in the order of its file; begins from a zeroed one. False: there is none. */
 bool ah_states_next(const struct ah_checkpoint_state *state, struct ah_checkpoint_piece *piece);
 
 /* Bytes of a piece. */

@@ -18,7 +18,7 @@ static void print_name(uint64_t step, const char *ending, char out[AH_STEPS_NAME
     snprintf(out, AH_STEPS_NAME_MAX, PREFIX "%08" PRIu64 "%s", step, ending);
 }
 
-/* What is read must print the same: no sign, no space, no zero too many. */
+/* The number must print as the same text: no sign, no space, no extra zeros. */
 bool ah_steps_parse(const char *name, const char *ending, uint64_t *ret_step)
 {
     char printed[AH_STEPS_NAME_MAX];

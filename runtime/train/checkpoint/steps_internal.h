@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Steps: what a folder of checkpoints has in it by names: "step-00000100" and leftovers of saves of such names.
+ * Steps: lists a folder of checkpoints by name: "step-00000100", and leftovers of their saves.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_STEPS_INTERNAL_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_STEPS_INTERNAL_H
@@ -28,11 +28,11 @@ int ah_steps_list(const char *folder, struct ah_arena *arena, struct ah_steps *r
 int ah_steps_path(const char *folder, uint64_t step, const char *ending, char ret_path[PATH_MAX],
                   struct ah_error *err);
 
-/* Is `name` that of a step, with nothing behind it but `ending`? */
+/* Is `name` the name of a step, followed by `ending` only? */
 bool ah_steps_parse(const char *name, const char *ending, uint64_t *ret_step);
 
-/* Is the checkpoint of `step` whole, as far as its manifest and sizes tell? The manifest (optional) is loaded, and the
- * caller's to release, only then. */
+/* Is the checkpoint of `step` whole, by its manifest and sizes? Only then the manifest (optional) is loaded, and the
+ * caller releases it. */
 int ah_steps_check(const char *folder, uint64_t step, struct ah_document *ret_manifest, struct ah_error *err);
 
 #endif

@@ -114,7 +114,7 @@ int ah_stream_write(struct ah_stream *stream, const void *bytes, size_t size, st
     return AH_OK;
 }
 
-/* Some kinds of file cannot be synced, which is no failure. */
+/* Some kinds of file cannot be synced; that is no failure. */
 static int sync_retrying(int descriptor)
 {
     int rc;
@@ -182,7 +182,7 @@ int ah_stream_size(const char *folder, const char *name, uint64_t *ret_bytes, st
     return rc;
 }
 
-/* Not blocked by a pipe of that name. */
+/* Opens the file without blocking on a pipe of that name. */
 int ah_stream_open(struct ah_stream *ret_stream, const char *folder, const char *name, struct ah_error *err)
 {
     struct ah_stream *stream = ret_stream;
@@ -202,7 +202,7 @@ int ah_stream_open(struct ah_stream *ret_stream, const char *folder, const char 
     return rc;
 }
 
-/* As much as there is, up to `size`. */
+/* Reads as much as there is, up to `size`. */
 static int read_some(struct ah_stream *stream, void *bytes, size_t size, size_t *ret_got,
                      struct ah_error *err)
 {

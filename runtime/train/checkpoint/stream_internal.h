@@ -7,12 +7,12 @@
  *     rc = ah_stream_finish(&stream, digest, err);
  *     ah_stream_abandon(&stream);                                            // in every case
  *
- * Several may write one file that is there, each its own stretches, unhashed:
+ * Several may write one existing file, each its own ranges, unhashed:
  *
  *     rc = ah_stream_join(&stream, folder, "states.bin", err);
- *     stream.bytes = offset;                                                 // of the next write; of a read alike
+ *     stream.bytes = offset;                                                 // of the next write, or read
  *
- * Also what else a checkpoint asks of folders and files. Sentences begin with the path.
+ * It also has other operations on folders and files for checkpoints. Sentences begin with the path.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_STREAM_INTERNAL_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_STREAM_INTERNAL_H
@@ -29,34 +29,34 @@ struct ah_stream {
     char path[PATH_MAX];
     int descriptor; /* -1: closed */
     bool writing;
-    bool unhashed;  /* not from beginning to end: there is no digest */
-    uint64_t bytes; /* that have passed; where the next one is */
+    bool unhashed;  /* not from beginning to end, so there is no digest */
+    uint64_t bytes; /* passed so far: the offset of the next one */
     struct ah_sha256 hash;
 };
 
-/* A new file; `reserve_bytes` of it are taken from the disk at once where the file system can, so that a full disk
- * shows before anything is written. AH_E_IO. The stream is closed after a failure. */
+/* Makes a new file and reserves `reserve_bytes` for it if the file system can, so that a full disk shows before
+ * anything is written. AH_E_IO. The stream is closed after a failure. */
 int ah_stream_create(struct ah_stream *ret_stream, const char *folder, const char *name,
                      uint64_t reserve_bytes, struct ah_error *err);
 
-/* For writing a file that is there. AH_E_IO. */
+/* Opens an existing file for writing. AH_E_IO. */
 int ah_stream_join(struct ah_stream *ret_stream, const char *folder, const char *name, struct ah_error *err);
 
-/* A regular file that is there. AH_E_IO; AH_E_DOCUMENT: it is something else. */
+/* Opens an existing regular file for reading. AH_E_IO; AH_E_DOCUMENT: it is not a regular file. */
 int ah_stream_open(struct ah_stream *ret_stream, const char *folder, const char *name, struct ah_error *err);
 
 int ah_stream_write(struct ah_stream *stream, const void *bytes, size_t size, struct ah_error *err);
 
-/* Exactly `size` bytes. AH_E_DOCUMENT: the file ends before. */
+/* Reads exactly `size` bytes. AH_E_DOCUMENT: the file ends before. */
 int ah_stream_read(struct ah_stream *stream, void *ret_bytes, size_t size, struct ah_error *err);
 
-/* Closes, a written file synced before; the digest is of what has passed (NULL where it was unhashed). */
+/* Closes the file, and syncs it first if it was written. The digest covers what has passed; NULL if unhashed. */
 int ah_stream_finish(struct ah_stream *stream, char ret_sha256[AH_SHA256_HEX_MAX], struct ah_error *err);
 
 /* Closes what is still open; the file stays. */
 void ah_stream_abandon(struct ah_stream *stream);
 
-/* Size of a regular file. AH_E_DOCUMENT: it is missing or something else; AH_E_IO. */
+/* Size of a regular file. AH_E_DOCUMENT: it is missing or not a regular file; AH_E_IO. */
 int ah_stream_size(const char *folder, const char *name, uint64_t *ret_bytes, struct ah_error *err);
 
 /* Size and sha256 of a file, read through `scratch`. */
@@ -66,13 +66,13 @@ int ah_stream_digest(const char *folder, const char *name, void *scratch, size_t
 /* "FOLDER/NAME". AH_E_IO: it is too long. */
 int ah_stream_path(const char *folder, const char *name, char ret_path[PATH_MAX], struct ah_error *err);
 
-/* Makes names in the folder last. AH_E_IO. */
+/* Syncs the names in the folder. AH_E_IO. */
 int ah_stream_sync_folder(const char *folder, struct ah_error *err);
 
-/* The folder that `path` is in, "." where it names none. */
+/* The folder that contains `path`; "." if it names none. */
 void ah_stream_parent(const char *path, char ret_folder[PATH_MAX]);
 
-/* "PATH: cannot be <done>: <errno>", AH_E_IO; any sentence about a path. Long paths are cut, what follows never is. */
+/* "PATH: cannot be <done>: <errno>", AH_E_IO; and any sentence about a path. Long paths are cut, but not the rest. */
 int ah_stream_fail(struct ah_error *err, const char *path, const char *done);
 int ah_stream_say(struct ah_error *err, int code, const char *path, const char *format, ...) AH_PRINTF(4, 5);
 

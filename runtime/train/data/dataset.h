@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Data set: one stream of tokens out of one file or several, with what bears loss and where documents begin.
+ * Data set: one stream of tokens from one or several files, with what bears loss and where documents begin.
  *
- * FILES. A path is a file; a folder: its token files (`.bin`, `.u16`, `.u32`), or where it has none its `.txt` files,
- * in the order of their names; or, where nothing of that name exists, a pattern of glob(7). Paths count in the order
- * given, and the stream is their files one after another. docs/data.md describes what a file may be:
+ * FILES. A path is a file, a folder, or, if nothing of that name exists, a pattern of glob(7). A folder means its token
+ * files (`.bin`, `.u16`, `.u32`) or, if it has none, its `.txt` files, in the order of their names. The stream is the
+ * files of all paths, one after another, in the order given. docs/data.md describes what a file may be:
  *
  *     autohete  64 bytes of header (format.c), then tokens of 2 or 4 bytes
  *     llmc      256 int32 of header (magic 20240520, version 1, count), then u16; or (20240801, 7, count), then u32
@@ -12,22 +12,22 @@
  *     u32       the same with four bytes
  *     bytes     plain text; a token is a byte, so the vocabulary is 256
  *
- * Which one is decided by the magic, then by the name: `.u16` and `.u32` say it, `.bin` without a magic is taken where
- * its values leave one width, and any other name is text, whose bytes are tokens only where the vocabulary is 256.
- * What is none of these, or could be two, is refused, never guessed; an option decides for all files. Text beside
+ * The magic decides which kind a file is, then the name. `.u16` and `.u32` say it; `.bin` without a magic is accepted
+ * if its values fit only one width; any other name is text, whose bytes are tokens only if the vocabulary is 256. A
+ * file that is none of these, or could be two, is refused, never guessed; an option decides for all files. Text beside
  * token files is refused.
  *
- * FILE.mask has a u8 for each token: 0, nothing is learned from predicting it, or 1. FILE.docs has a u64 for each
- * document that begins in the file: the place of its first token, increasing. Either all files have such a file or
+ * FILE.mask has a u8 for each token: 0 if nothing is learned from predicting it, else 1. FILE.docs has a u64 for each
+ * document that begins in the file: the index of its first token, increasing. Either all files have such a companion or
  * none. Files without .docs continue one another, but a file of bytes is a document of its own.
  *
- * CHECKED ONCE. Opening reads everything once, in parallel: sizes, that each token is below the vocabulary, the mask
- * 0 or 1, documents increasing and inside. It also makes the identity: a sha256 over the kinds, sizes and contents of
- * the files in their order (not their names), which goes into the numeric signature.
+ * CHECKED ONCE. Opening reads everything once, in parallel. It checks sizes, that each token is below the vocabulary,
+ * that masks are 0 or 1, and that documents increase and lie inside. It also computes the identity, which goes into the
+ * numeric signature: a sha256 over kinds, sizes and contents of the files in their order, but not their names.
  *
- * FILES THAT CHANGE. Nothing is mapped: a file that shrinks under a mapping kills the process. Every read asks whether
- * the file is the one that was checked (device, inode, size, time of change) and looks at each token again, so that no
- * index beyond its table reaches an op. At most AH_DATASET_OPEN_FILES descriptors are held.
+ * FILES THAT CHANGE. Nothing is mapped, since a file that shrinks under a mapping kills the process. Every read checks
+ * that the file is still the same (device, inode, size, time of change) and checks each token again, so that no index
+ * beyond its table reaches an op. At most AH_DATASET_OPEN_FILES descriptors are held.
  *
  *     struct ah_dataset *data;
  *     rc = ah_dataset_open(&data, &(struct ah_dataset_options){.paths = paths, .n_paths = n,
@@ -68,27 +68,29 @@ enum ah_dataset_format {
 
 struct ah_dataset;
 
-/* Told on the calling thread, now and then, how much of the data has been checked; false: stop. */
+/* Called now and then, on the calling thread, with how much of the data has been checked. False: stop. */
 typedef bool ah_dataset_progress_fn(void *context, uint64_t done_bytes, uint64_t total_bytes);
 
 struct ah_dataset_options {
     const char *const *paths; /* files, folders, patterns; borrowed during the call */
     size_t n_paths;
-    enum ah_dataset_format format; /* of every file; AH_DATASET_AUTO: each decides */
-    uint64_t vocabulary;           /* of the model: tokens are below it; at most 2^32 */
+    enum ah_dataset_format format; /* of every file; AH_DATASET_AUTO: decided for each file */
+    uint64_t vocabulary;           /* of the model; tokens are below it; at most 2^32 */
     struct ah_pool *pool;          /* (optional) borrowed during the call; NULL: the caller's thread alone */
     ah_dataset_progress_fn *progress; /* (optional) */
     void *context;                    /* of progress; borrowed during the call */
 };
 
 struct ah_dataset_facts {
-    uint64_t tokens;    /* of all files */
-    uint64_t documents; /* that begin in it, the one at its first token included; 1 without any boundary */
-    uint64_t unmasked;  /* with mask 1, all without .mask; the first of a document among them bears no loss */
-    uint64_t align;     /* examples were aligned to sequences of so many tokens; 0: they were not */
+    uint64_t tokens;    /* in all files */
+    uint64_t documents; /* that begin in it, also at its first token; 1 without any boundary */
+    uint64_t
+        unmasked; /* tokens with mask 1; all without .mask. First tokens of documents count, but bear no loss */
+    uint64_t align; /* examples are aligned to sequences of this many tokens; 0: they are not */
     size_t files;
     bool has_mask; /* some token has mask 0 */
-    bool has_docs; /* a document begins behind the first token: without, positions and docs need no operand */
+    bool
+        has_docs; /* a document begins behind the first token; otherwise positions and docs need no operand */
     char sha256[AH_SHA256_HEX_MAX]; /* the identity */
 };
 
@@ -96,16 +98,16 @@ struct ah_dataset_file {
     const char *path; /* in the data set */
     enum ah_dataset_format format;
     unsigned token_bytes; /* 1, 2 or 4 */
-    bool by_values;       /* nothing said the width; the other one would not fit the vocabulary */
-    uint64_t align;       /* as facts have it */
-    uint64_t first_token; /* of the stream */
+    bool by_values;       /* nothing said the width, but the other one would not fit the vocabulary */
+    uint64_t align;       /* as in the facts */
+    uint64_t first_token; /* its number in the stream */
     uint64_t tokens;      /* at least 1 */
 };
 
-/* Finds, checks and identifies the files. AH_E_IO: a file is missing or cannot be read; AH_E_DOCUMENT: its content is
- * not what it must be, with file and position; AH_E_USAGE: options, a folder without data or with held-out data (a
- * name with "val" or "test") among other data; AH_E_MISMATCH: a file changed meanwhile; AH_E_INTERRUPTED: progress said stop; AH_E_MEMORY. The data set is
- * *owned* by the caller. */
+/* Finds, checks and identifies the files. AH_E_IO: a file is missing or cannot be read; AH_E_DOCUMENT names file and
+ * position of wrong content; AH_E_USAGE: options, a folder without data, or with held-out data (a name with "val" or
+ * "test") among other data; AH_E_MISMATCH: a file changed meanwhile; AH_E_INTERRUPTED: progress said stop; AH_E_MEMORY.
+ * *Owned* by the caller. */
 int ah_dataset_open(struct ah_dataset **ret_data, const struct ah_dataset_options *options,
                     struct ah_error *err);
 
@@ -120,13 +122,13 @@ struct ah_dataset_span {
     uint8_t *begins;  /* 1: a document begins at this token */
 };
 
-/* Reads tokens first..first+count-1 of the stream. Allocates nothing. AH_E_IO, or AH_E_MISMATCH where a file is not
- * what was checked, by name; then the arrays hold anything below the vocabulary. A range beyond the stream is our
- * mistake (asserted). */
+/* Reads tokens first..first+count-1 of the stream. Allocates nothing. AH_E_IO; AH_E_MISMATCH names a file that is not
+ * the one that was checked. After errors the arrays may hold any values below the vocabulary. A range beyond the stream
+ * is the caller's mistake (asserted). */
 int ah_dataset_read(struct ah_dataset *data, uint64_t first, size_t count, const struct ah_dataset_span *into,
                     struct ah_error *err);
 
-/* "llmc" and the like; AH_DATASET_FORMAT_COUNT for a word that is none. */
+/* "llmc" and the like; AH_DATASET_FORMAT_COUNT for any other word. */
 const char *ah_dataset_format_word(enum ah_dataset_format format);
 enum ah_dataset_format ah_dataset_format_of(const char *word);
 

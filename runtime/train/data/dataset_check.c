@@ -5,7 +5,7 @@
  *     "autohete data 1\n", number of files, .mask there (0, 1), .docs there (0, 1)
  *     for each file: bytes of a token, a document begins at its start (0, 1), tokens, offsets in .docs,
  *         then the digests of its leaves (scan_internal.h): tokens without header, .mask, .docs
- *     where examples are aligned: the sequence that they are aligned to, since an epoch then has one sample more
+ *     if examples are aligned: the sequence that they are aligned to, since an epoch then has one more sample
  */
 #include "runtime/train/data/dataset_internal.h"
 #include "runtime/train/data/scan_internal.h"
@@ -43,7 +43,7 @@ static struct ah_scan scan_of(const struct ah_dataset *data, struct ah_dataset_e
     return scan;
 }
 
-/* The sentence for element `scan->bad`; `value` is what is there. */
+/* Sets the sentence for element `scan->bad`, which has `value`. */
 static int refuse(const struct ah_dataset *data, const struct ah_dataset_entry *entry,
                   const struct ah_scan *scan, uint64_t value, struct ah_error *err)
 {
@@ -90,7 +90,7 @@ static int check_part(struct ah_dataset *data, struct ah_dataset_entry *entry, e
     return rc;
 }
 
-/* Documents that begin in the file. */
+/* How many documents begin in the file. */
 static int count_documents(struct ah_dataset *data, struct ah_dataset_entry *entry, struct ah_error *err)
 {
     uint64_t first = 0;

@@ -2,7 +2,7 @@
  *
  * What a data set is made of: its files with their companions, and the memory that reading needs.
  *
- * dataset.c opens and closes, dataset_check.c looks at every element once, dataset_read.c reads.
+ * dataset.c opens and closes, dataset_check.c checks every element once, dataset_read.c reads.
  */
 #ifndef AH_RUNTIME_TRAIN_DATA_DATASET_INTERNAL_H
 #define AH_RUNTIME_TRAIN_DATA_DATASET_INTERNAL_H
@@ -34,10 +34,10 @@ struct ah_dataset {
     uint64_t vocabulary;
     struct ah_dataset_entry *entries; /* facts.files; in the arena */
     struct ah_sources sources;
-    uint64_t raw[AH_DATASET_RAW_WORDS]; /* what is being converted */
+    uint64_t raw[AH_DATASET_RAW_WORDS]; /* elements that are being converted */
 };
 
-/* Scans every part, fills the facts that follow from it, and the identity. */
+/* Scans every part; sets the facts that follow from it, and the identity. */
 int ah_dataset_check(struct ah_dataset *data, const struct ah_dataset_options *options, struct ah_error *err);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whatever a file has become since it was checked, what leaves here is in bounds: tokens are compared with the
- * vocabulary again, mask and begins are 0 or 1, offsets outside the range are an error.
+ * Reading. Even if a file has changed since it was checked, all results are in bounds: tokens are compared with the
+ * vocabulary again, mask and begins are 0 or 1, and offsets outside the range are an error.
  */
 #include "runtime/train/data/dataset_internal.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* A stretch of one file, and where it goes in the caller's arrays. */
+/* A range of one file, and where it goes in the caller's arrays. */
 struct stretch {
     struct ah_dataset_entry *entry;
     uint64_t first; /* in the file */
@@ -81,7 +81,7 @@ static void mark(const struct stretch *stretch, uint64_t token)
         stretch->into.bears[at] = 0;
 }
 
-/* The first offset that is not below the stretch: by halving the file, some 30 reads of a page that is in memory. */
+/* The first offset that is not below the stretch. Binary search: some 30 reads, of pages that are in memory. */
 static int find_offset(const struct stretch *stretch, int fd, uint64_t *ret_index, struct ah_error *err)
 {
     uint64_t low = 0, high = stretch->entry->n_docs;

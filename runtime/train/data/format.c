@@ -36,12 +36,12 @@ struct own_header {
 };
 _Static_assert(sizeof(struct own_header) == 64, "as docs/data.md says");
 
-/* The beginning of a file, and what is asked of it. */
+/* The beginning of a file, and the options for it. */
 struct candidate {
     const struct ah_source *source;
     const struct ah_dataset_options *options;
-    const int32_t *head; /* (HEADER_INTS) zeros behind the end of the file */
-    size_t size;         /* of what is there, at most HEADER_BYTES */
+    const int32_t *head; /* (HEADER_INTS); zeros behind the end of the file */
+    size_t size;         /* bytes that are there, at most HEADER_BYTES */
 };
 
 struct shard_kind {
@@ -152,7 +152,7 @@ static bool is_whole_shard(const struct candidate *file)
            file->source->bytes - HEADER_BYTES == (uint64_t)file->head[2] * kind->token_bytes;
 }
 
-/* The header counts its tokens, and the file ends behind them. */
+/* The header says how many tokens there are, and the file must end behind them. */
 static int read_shard(struct ah_format *ret_format, const struct candidate *file, struct ah_error *err)
 {
     const struct shard_kind *kind = shard_kind(file);
@@ -183,7 +183,7 @@ static int read_shard(struct ah_format *ret_format, const struct candidate *file
     return AH_OK;
 }
 
-/* NULL, or what is wrong with the fields of our header. */
+/* What is wrong with the fields of our header; NULL: nothing. */
 static const char *own_fault(const struct own_header *own, uint64_t bytes)
 {
     static const unsigned char zeros[sizeof own->zeros];
@@ -200,7 +200,7 @@ static const char *own_fault(const struct own_header *own, uint64_t bytes)
     return NULL;
 }
 
-/* Only where nobody said what the file is: a model may have rows to spare, but never fewer than the tokenizer. */
+/* Unless an option gives the format: a model may have more rows than the tokenizer has words, but never fewer. */
 static int check_vocabulary(const struct candidate *file, uint64_t theirs, struct ah_error *err)
 {
     uint64_t ours = file->options->vocabulary;
@@ -302,7 +302,7 @@ static int refuse_others(const struct candidate *file, struct ah_error *err)
     return AH_OK;
 }
 
-/* Could the whole of what was read be tokens of this width? */
+/* Could everything that was read be tokens of this width? */
 static bool fits(const struct candidate *file, unsigned width)
 {
     uint64_t vocabulary = file->options->vocabulary;
@@ -317,7 +317,7 @@ static bool fits(const struct candidate *file, unsigned width)
     return true;
 }
 
-/* A name that says tokens, but not their width: both are tried against the vocabulary. */
+/* For a name that says tokens, but not their width: tries both widths against the vocabulary. */
 static int take_width_that_fits(struct ah_format *ret_format, const struct candidate *file,
                                 struct ah_error *err)
 {
@@ -389,7 +389,7 @@ static int guess(struct ah_format *ret_format, const struct candidate *file, str
                                         : take_text(ret_format, file, err);
 }
 
-/* A tokenizer of so many words does not write 16 bits: the tokens are another model's, or were cut off. */
+/* A tokenizer with more than 65536 words does not write 16 bits: the tokens are another model's, or were cut off. */
 static int check_width(const struct ah_format *format, const struct candidate *file, struct ah_error *err)
 {
     if (format->token_bytes != 2 || format->format == AH_DATASET_HEADED ||

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What bytes look like. Each answer is "yes" only where the kinds that are read cannot look so by chance: too few bytes
- * say nothing.
+ * What bytes look like. Each answer is "yes" only if data that we read cannot look like that by chance; too few bytes
+ * give "no".
  */
 #include "runtime/train/data/format_internal.h"
 

@@ -15,7 +15,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-/* Names of data that are kept apart. Training on them by naming their folder would go unnoticed. */
+/* Words in names of held-out data. If a folder had such files, training on them would go unnoticed. */
 static const char *const held_out_words[] = {"val", "valid", "validation", "test", "eval", "heldout"};
 
 static const char *const token_endings[] = {".bin", ".u16", ".u32", NULL};
@@ -55,7 +55,7 @@ static void sort_from(struct ah_paths *paths, size_t first)
 
 /* ---- folders ---- */
 
-/* One of the words stands in the name, between characters that are no letters or digits. */
+/* Is one of the words in the name, between characters other than letters and digits? */
 static bool is_held_out(const char *path)
 {
     const char *at = strrchr(path, '/');

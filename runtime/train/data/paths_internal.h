@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Paths: the files that a file, a folder or a pattern of the user means, in their order. Names in a folder or pattern
- * are ordered by their bytes, whatever the locale. Only the folder is read, not the files.
+ * Paths: lists the files that the user's file, folder or pattern means. Names in a folder or pattern are in the order
+ * of their bytes, in every locale. It reads only the folder, not the files.
  *
  *     struct ah_paths files = {0};
  *     rc = ah_paths_find(&files, "data/train_*.bin", err);
@@ -20,8 +20,8 @@ struct ah_paths {
     size_t capacity;
 };
 
-/* Appends what `path` means. AH_E_IO: nothing is there; AH_E_USAGE: a folder without data, or with held-out data beside
- * other; AH_E_MEMORY. After a failure some may have been appended. */
+/* Appends the files that `path` means. AH_E_IO: nothing is there; AH_E_USAGE: a folder without data, or with held-out
+ * data beside other data; AH_E_MEMORY. After a failure some may have been appended. */
 int ah_paths_find(struct ah_paths *paths, const char *path, struct ah_error *err);
 
 void ah_paths_release(struct ah_paths *paths);

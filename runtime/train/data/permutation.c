@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Places are pairs (left, right) of `bits` bits each. A round maps (left, right) to (right, left ^ f(right)), which can
- * be undone whatever f is; f is Philox named by seed, epoch, round and right. Numbers of n and beyond are mapped again
- * (cycle walking): as a permutation of the square has no way into a cycle, the walk ends below n, after fewer than four
- * maps on average. Luby and Rackoff (1988): three rounds suffice against an observer; eight leave margin for squares of
- * a few bits.
+ * be undone for any f; here f is Philox, keyed by seed, epoch, round and right. Results of n or more are mapped again
+ * (cycle walking). In a permutation nothing leads into a cycle from outside, so the walk ends below n, after fewer than
+ * four maps on average. Luby and Rackoff (1988): three rounds suffice against an observer; eight leave margin for
+ * squares of a few bits.
  */
 #include "runtime/train/data/permutation.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A leaf is read into its thread's memory, checked and hashed there while it is in the cache. The checks first take the
- * largest element of a stretch, which the compiler turns into vector code, and look for the culprit only where that one
- * breaks the rule.
+ * Scan: a leaf is read into its thread's memory, and checked and hashed while it is in the cache. Checks first take the
+ * largest element of a range, which compiles to vector code. Only if that one breaks the rule, they search for the
+ * first culprit.
  */
 #include "runtime/train/data/scan_internal.h"
 
@@ -14,7 +14,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "token files are little-endian and read as they are");
 
-/* LEAD_BYTES before the elements of a leaf: room for the element before them, and they stay aligned. */
+/* LEAD_BYTES before the elements of a leaf have room for the previous element, and keep the elements aligned. */
 enum { LEAD_BYTES = 64, ROOM_BYTES = LEAD_BYTES + AH_SCAN_LEAF_BYTES };
 
 struct pass {
@@ -102,7 +102,7 @@ static size_t check_mask(const struct ah_scan *scan, const struct leaf *leaf)
     return i;
 }
 
-/* The element before the leaf lies before its elements, where there is one. */
+/* If there is an element before the leaf, it lies before the leaf's elements. */
 static size_t check_offsets(const struct ah_scan *scan, const struct leaf *leaf)
 {
     const uint64_t *offsets = (const void *)leaf->elements;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Scan: one pass over the elements of a file, in parallel: finds the first that breaks a rule, and hashes them.
+ * Scan: one parallel pass over the elements of a file. It finds the first that breaks a rule, and hashes all.
  *
- * The content is cut into leaves of AH_SCAN_LEAF_BYTES; the digests of the leaves, in their order, go into the hash of
- * the caller, so that any number of threads gives the same.
+ * The content is cut into leaves of AH_SCAN_LEAF_BYTES. The digests of the leaves, in order, go into the caller's hash,
+ * so any number of threads gives the same result.
  *
  *     struct ah_scan scan = {.source = &file->mask, .bytes = n, .element_bytes = 1, .rule = AH_SCAN_MASK};
  *     rc = ah_scan_run(&scan, &sources, &scanner, &hash, err);
@@ -39,7 +39,7 @@ struct ah_scan {
     unsigned element_bytes;
     enum ah_scan_rule rule;
     uint64_t limit;
-    uint64_t bad;  /* result: the first element that breaks the rule; AH_SCAN_NONE */
+    uint64_t bad;  /* result: the first element that breaks the rule, or AH_SCAN_NONE */
     uint64_t ones; /* result of AH_SCAN_MASK */
 };
 
@@ -56,7 +56,7 @@ struct ah_scanner {
 int ah_scan_init(struct ah_scanner *ret_scanner, const struct ah_dataset_options *options,
                  uint64_t total_bytes, struct ah_error *err);
 
-/* AH_E_IO, AH_E_MISMATCH (the file is shorter by now), AH_E_INTERRUPTED, AH_E_MEMORY. A rule that is broken is a result. */
+/* AH_E_IO, AH_E_MISMATCH (the file has shrunk), AH_E_INTERRUPTED, AH_E_MEMORY. A broken rule is a result, no error. */
 int ah_scan_run(struct ah_scan *scan, struct ah_sources *sources, struct ah_scanner *scanner,
                 struct ah_sha256 *hash, struct ah_error *err);
 

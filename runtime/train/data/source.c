@@ -55,7 +55,7 @@ static void close_slot(struct ah_source_slot *slot)
     slot->source = NULL;
 }
 
-/* Opens the source in the slot that was used longest ago. Non-blocking: what was a file may be a pipe by now. */
+/* Opens the source in the least recently used slot. Non-blocking, since the file may have become a pipe. */
 static int open_slot(struct ah_sources *sources, struct ah_source *source, struct ah_error *err)
 {
     size_t oldest = 0;

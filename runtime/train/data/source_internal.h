@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Source: a regular file that was found once and must stay what it was, read through a few shared descriptors.
+ * Source: a regular file that was found once and must not change, read through a few shared descriptors.
  *
- * A data set may have thousands of files, more than a process may open. `struct ah_sources` keeps those used last; one
- * that is opened again must be the file that was found: device, inode, size and time of change are asked at every use.
+ * A data set may have more files than a process may open. `struct ah_sources` keeps the most recently used ones open.
+ * Every use compares device, inode, size and time of change, so that it is still the file that was found.
  *
  *     rc = ah_source_find(&source, path, err);
  *     rc = ah_source_read(&sources, &source, offset, bytes, size, err);
@@ -42,17 +42,17 @@ struct ah_sources {
 /* Looks at the file; `path` stays borrowed. AH_E_IO: missing, or no regular file. */
 int ah_source_find(struct ah_source *ret_source, const char *path, struct ah_error *err);
 
-/* A descriptor of it, valid until another source is used. AH_E_IO; AH_E_MISMATCH: not the file that was found. */
+/* Gives a descriptor, valid until another source is used. AH_E_IO; AH_E_MISMATCH: not the file that was found. */
 int ah_source_use(struct ah_sources *sources, struct ah_source *source, int *ret_fd, struct ah_error *err);
 
-/* Reads exactly these bytes. The errors of ah_source_use(); AH_E_MISMATCH also where the file is shorter. */
+/* Reads exactly these bytes. The errors of ah_source_use(); AH_E_MISMATCH also if the file is shorter. */
 int ah_source_read(struct ah_sources *sources, struct ah_source *source, uint64_t offset, void *ret_bytes,
                    size_t size, struct ah_error *err);
 
-/* The same of a descriptor, for threads beside each other: 0, or errno; -1: the file ends before. */
+/* The same from a descriptor, for several threads at once. Returns 0, errno, or -1 if the file ends before. */
 int ah_source_pread(int fd, uint64_t offset, void *ret_bytes, size_t size);
 
-/* The sentence for what ah_source_pread() returned. */
+/* Sets the sentence for a result of ah_source_pread(). */
 int ah_source_fail(const struct ah_source *source, int reason, struct ah_error *err);
 
 /* AH_E_MISMATCH, with a sentence. */

@@ -23,7 +23,7 @@ struct ah_height {
     double cost_us;      /* where it fits: the period, and what its bytes are worth to the trial */
 };
 
-/* Of the choice that was tried last. */
+/* The height of the choice that `trial` tried last. */
 struct ah_height ah_height_of_last(const struct ah_trial *trial);
 
 struct ah_anneal {

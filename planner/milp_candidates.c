@@ -154,7 +154,7 @@ static bool lower(const struct height *a, const struct height *b)
     return a->time != b->time ? a->time < b->time : a->all < b->all;
 }
 
-/* Of the sums with one block moved between two columns (the same: as they are). */
+/* The height after one block moves from column `from` to column `to`; if they are the same, the height now. */
 static struct height measure(const struct finding *f, size_t from, size_t to)
 {
     struct height height = {0};

@@ -24,8 +24,8 @@
 enum { TIGHTER = 4 };
 static const double tighter[TIGHTER] = {1, 0.97, 0.93, 0.85};
 
-/* Of each rung, at the default effort: up to half a second of one core. Fewer blocks have less to try; a plan of many
- * should not take longer. */
+/* WORK is the work of each rung at the default effort: up to half a second of one core. Few blocks have less to try;
+ * many blocks get a quarter of it, so that they take no longer. */
 enum { WORK = 2000000, FEW_BLOCKS = 16, MANY_BLOCKS = 64, RUNS = 32 };
 
 struct effort {
@@ -134,10 +134,10 @@ static int search_paper(const struct ah_optimize *o, struct ah_arena *arena, str
     return rc;
 }
 
-/* Of what a byte is worth by the bound, chains count this share: with all of it they leave memory unused. */
+/* Chains count this share of what the bound says a byte is worth: with all of it they leave memory unused. */
 static const double worth = 0.6;
 
-/* What a byte more would save of the period: by the bounds of the budget and of the smallest share of it that has one. */
+/* What one more byte would save of the period, by the bounds of the budget and of its smallest feasible share. */
 static double us_per_byte(const struct ah_milp_result *counts, uint64_t device_bytes)
 {
     size_t last = TIGHTER - 1;

@@ -37,7 +37,7 @@ struct ah_planning {
     struct ah_milp_shortage shortage;
 };
 
-/* Of a planning without a winner: is it proven that there is no plan of its policy? */
+/* For a planning without a winner: is it proven that its policy has no plan? */
 static inline bool ah_planning_proven(const struct ah_planning *planning)
 {
     return planning->infeasible || planning->exhausted;

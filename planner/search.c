@@ -21,8 +21,8 @@
 
 enum { CHAINS = 8, ROUNDS = 4, LAST_CHAINS = 2, LISTED = 32 };
 
-/* Of few blocks there may be many runs, each with a share of the work: how good one ends is chance there, and hardly a
- * matter of its length. */
+/* With few blocks, many short runs beat one long one: luck matters more than length. Each run gets one part in
+ * SHARE_OF_RUN of the work. */
 enum { SHARE_OF_RUN = 8 };
 
 /* By round: shares of what a block takes of the period, on average. */
@@ -52,7 +52,7 @@ struct runner {
     atomic_bool stopped;
 };
 
-/* Only the caller's thread asks the caller. */
+/* Only the calling thread invokes the progress callback. */
 static bool stop(void *context, uint64_t evaluations)
 {
     struct chain *chain = context;
@@ -192,7 +192,7 @@ static bool are_few(const struct runner *r)
            ah_assignments_count(all, r->search->all_below) < r->search->all_below;
 }
 
-/* Of each order, what may be faster than the best. */
+/* Keeps, for each order, only assignments that may be faster than the best. */
 static void narrow_sets(struct runner *r)
 {
     const struct ah_trial *trial = r->search->trial;

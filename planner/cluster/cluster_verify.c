@@ -293,7 +293,7 @@ static int arrange(struct verify *v)
 
 /* ---- ranks ---- */
 
-/* Of a stage: `renamed` says what its ranks are called in the plan, where they must be of its node. */
+/* Gives a stage the ranks that the plan states, which must belong to its node, and notes each in `renamed`. */
 static int rename_stage(const struct verify *v, const struct ah_cluster_plan *again, size_t p, size_t i,
                         uint64_t *renamed)
 {
@@ -317,7 +317,7 @@ static int rename_stage(const struct verify *v, const struct ah_cluster_plan *ag
     return AH_OK;
 }
 
-/* GPUs of a node have any order: `again` takes the plan's. */
+/* GPUs of a node may stand in any order, so `again` takes the plan's ranks. */
 static int take_ranks(const struct verify *v, struct ah_cluster_plan *again)
 {
     const uint64_t n_ranks = ah_cluster_gpus(v->inputs->cluster);
@@ -375,7 +375,7 @@ static int compare(const struct verify *v, struct ah_cluster_plan *again)
     return n ? AH_E_DOCUMENT : AH_OK;
 }
 
-/* What the plan leaves out is left out. */
+/* Drops what the plan may leave out, and does. */
 static void leave_out(const struct verify *v, struct ah_cluster_plan *again)
 {
     for (size_t p = 0; p < again->n_pipelines; p++)

@@ -249,7 +249,7 @@ static void add_part(const struct hexiscale *h, struct ah_hexiscale_pipeline *pi
 
 /* ---- 4: layers ---- */
 
-/* Of all stages; returns the sum. */
+/* Sets the memory of every stage, in bytes; returns the sum. */
 static double fill_memory(struct hexiscale *h, const struct ah_hexiscale_pipeline *p)
 {
     const struct ah_instance *instance = h->search->instance;
@@ -262,7 +262,7 @@ static double fill_memory(struct hexiscale *h, const struct ah_hexiscale_pipelin
     return all;
 }
 
-/* The stage with the n-th largest memory; of equals the last first. */
+/* The stage with the n-th largest memory; among equals, later stages come first. */
 static size_t nth_memory(const struct hexiscale *h, size_t n_stages, size_t n)
 {
     for (size_t i = 0; i < n_stages; i++) {
@@ -275,8 +275,8 @@ static size_t nth_memory(const struct hexiscale *h, size_t n_stages, size_t n)
     return 0;
 }
 
-/* Round and round, to each stage that is below its share of the memory; when all are at theirs, one more each, the
- * largest first. */
+/* Deals layers round and round to stages that are below their share of the memory. When none is, each gets one more,
+ * the largest memory first. */
 static void deal_layers(struct hexiscale *h, struct ah_hexiscale_pipeline *p)
 {
     size_t left = h->model.layers, over = 0;

@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 /* `weights` (rows, columns), rows <= columns; whole numbers below 2^53 / rows are summed exactly. `ret_column` by row.
- * Of equally good assignments always the same. AH_E_MEMORY. */
+ * Equal weights always give the same assignment. AH_E_MEMORY. */
 int ah_assignment_solve(const double *weights, size_t rows, size_t columns, size_t *ret_column,
                         double *ret_sum, struct ah_error *err);
 

@@ -75,7 +75,7 @@ static int look(struct ah_freight *f, struct ah_error *err)
 
 /* ---- how it gets there ---- */
 
-/* Of shards that the leader relays, the leader's node. */
+/* The source of shards that the leader relays: its node's host memory. */
 static struct ah_freight_source relay_from(const struct ah_freight *f, const struct ah_delivery_piece *piece)
 {
     return (struct ah_freight_source){.there = true,

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Of the program that chooses sources: beyond that they are chosen piece by piece. */
+/* Limits of the program that chooses sources; with more columns they are chosen piece by piece. */
 enum { PROGRAM_COLUMNS = 400, PROGRAM_NODES = 2000 };
 
 struct recovering {

@@ -47,7 +47,7 @@ struct ah_cluster_request {
     void *context;
 };
 
-/* For a person: bytes that the states of one copy of the model need, and bytes that all GPUs together have. */
+/* For a person: bytes that the states of one copy of the model need, and bytes of all GPUs (and hosts if used). */
 struct ah_cluster_shortage {
     bool proven;
     double needed_bytes, available_bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the plan decided becomes an arrangement again; it is priced, described as the planner describes what it found, and
- * compared with the plan, field by field.
+ * Turns what the plan decided into an arrangement again, prices it, describes it as the planner would, and compares
+ * that with the plan, field by field.
  */
 #include "planner/cluster/cluster_verify.h"
 
@@ -172,7 +172,7 @@ static size_t class_of(const struct verify *v, const struct ah_cluster_plan_stag
     return c;
 }
 
-/* What is away are the first blocks of a stage; of those, some have nothing that could be. */
+/* The first blocks of a stage are away, but some of those may have nothing that could be away. */
 static void read_config(const struct ah_cluster_plan_config *config, struct ah_stage *stage)
 {
     if (config->activations == AH_ACTIVATIONS_RECOMPUTE)
@@ -233,7 +233,7 @@ static int read_pipeline(struct verify *v, size_t p)
     return AH_OK;
 }
 
-/* Has every node as many GPUs as its stages say, and a host where they say that? */
+/* Has every node as many GPUs as its stages use, and a host if they use one? */
 static int check_nodes(const struct verify *v)
 {
     const struct ah_cluster *cluster = v->inputs->cluster;

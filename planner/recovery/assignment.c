@@ -19,7 +19,7 @@ struct matching {
     bool *seen;
 };
 
-/* The columns seen grow by the one that is reached with the least slack; returns it. */
+/* Adds column `at` to those seen; returns the one that is then reached with the least slack. */
 static size_t step(struct matching *m, size_t at)
 {
     size_t row = m->row_of[at], next = 0;

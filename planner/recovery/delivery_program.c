@@ -201,7 +201,7 @@ static void build(struct program *p)
 
 /* ---- its solution ---- */
 
-/* What is left of a column's count: takes one. */
+/* Takes one from what is left of a column's count. */
 static bool take(struct program *p, size_t column)
 {
     if (p->values[column] < 0.5)

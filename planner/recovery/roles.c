@@ -11,7 +11,7 @@ static int by_rank(const void *a, const void *b)
     return (p->rank > q->rank) - (p->rank < q->rank);
 }
 
-/* The node of a rank, and which of its GPUs it is. */
+/* Finds the node of a rank, and which GPU of that node it is. */
 static bool find_rank(const struct ah_cluster *cluster, uint64_t rank, struct ah_role *role)
 {
     uint64_t first = 0;

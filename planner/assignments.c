@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Assignments are walked block by block. A branch ends where it costs more than is allowed: what is below costs no less.
+ * Assignments are walked block by block. A branch ends when it costs more than is allowed, since prices only add up.
  */
 #include "planner/assignments.h"
 
@@ -82,7 +82,7 @@ struct walk {
     struct ah_error *err;
 };
 
-/* Evaluated, and not only bounded. */
+/* Was the choice evaluated, not only bounded? */
 static bool is_evaluated(const struct ah_trial *trial, enum ah_verdict verdict, uint64_t evaluations_before)
 {
     bool fits = verdict == AH_TRIAL_BETTER || verdict == AH_TRIAL_WORSE;

@@ -98,8 +98,7 @@ struct ah_diagnosis {
 };
 
 /* AH_E_INFEASIBLE: no plan exists; AH_E_NO_PLAN: none was found; both fill the diagnosis. AH_E_USAGE: training or
- * budget makes no sense. AH_E_DOCUMENT: the machine lacks a number. `ret_plan` points into `arena` and the
- * request. */
+ * budget makes no sense. AH_E_DOCUMENT: the machine lacks a number. `ret_plan` points into `arena` and the request. */
 int ah_planner_plan(const struct ah_plan_request *request, struct ah_arena *arena, struct ah_plan *ret_plan,
                     struct ah_diagnosis *ret_diagnosis, struct ah_error *err);
 

@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-/* Prices of rows as they have to be, in us. */
+/* Makes the prices of rows valid, in us. */
 static void normalize(const struct ah_milp *milp, const double *row_prices, double *ret_us)
 {
     double weights = 0;
@@ -30,7 +30,7 @@ static double price_of(const struct ah_milp *milp, const double *row_us, size_t 
     return us;
 }
 
-/* The prices of a class less the least of them, which is returned. A config that can be kept or not costs the less. */
+/* Sets the prices of a class less the least, which it returns. A config with two columns has the lower price. */
 static double price_class(const struct ah_milp *milp, const struct ah_milp_class *class, const double *row_us,
                           double *ret_prices)
 {

@@ -4,8 +4,8 @@
  *
  *     T >= sum of w x time rows + sum of p x (rows - limits)
  *
- * for all counts that keep the limits. The right side is a constant and a sum over blocks. Any w and p will do; those of the
- * linear relaxation's optimum make the least of it as large as that.
+ * for all counts that keep the limits. The right side is a constant plus a sum over blocks. Any w and p are valid;
+ * those of the linear relaxation's optimum make its least value as large as that optimum.
  */
 #include "planner/milp_solve_internal.h"
 

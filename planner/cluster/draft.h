@@ -56,8 +56,8 @@ void ah_draft_sort(struct ah_draft *draft);
 /* Splits the blocks of pipeline `p` for `micro_batches`, or for one if these do not fit. False: neither fits. */
 bool ah_draft_split(struct ah_draft *draft, size_t p, uint64_t micro_batches, struct ah_fits *fits);
 
-/* Splits the blocks of every pipeline anew, shares the micro-batches out and fits the stages. False: it does not fit, or
- * there are more pipelines than micro-batches or more stages than blocks. */
+/* Splits the blocks of every pipeline anew, shares the micro-batches out and fits the stages. False: it does not fit,
+ * or there are more pipelines than micro-batches or more stages than blocks. */
 bool ah_draft_finish(struct ah_draft *draft, struct ah_fits *fits);
 
 /* Do the stages of pipeline `p` hold all blocks, one after another? */

@@ -5,10 +5,10 @@
  * 1. GPUs are cut into d pipelines of equal FLOPS, edges weighing 1 / bandwidth.
  * 2. Each pipeline is cut again, edges weighing bandwidth, into 1 + Binomial(2, 0.2) parts.
  * 3. Parts are put in order; the GPUs of a part and a machine become stages by a table, whichever costs least.
- * 4. Layers are dealt in proportion to the memory of stages; where one does not fit, the pipelines are dropped.
- * 5. 40 times, d going up or down by one at random; what costs least by its own model is the plan.
+ * 4. Layers are dealt in proportion to the memory of stages; if one does not fit, the pipelines are dropped.
+ * 5. All that 40 times, d going up or down by one at random; the plan is what costs least by its own model.
  *
- * Users choose the first d, and whether degrees above 1 are used: for each choice the plan is rehearsed.
+ * Users choose the first d, and whether to use degrees above 1. The plan of each such choice is rehearsed.
  */
 #include "planner/cluster/cluster_policies_internal.h"
 #include "planner/cluster/cuts.h"

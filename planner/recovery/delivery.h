@@ -28,9 +28,9 @@
  * THE PLAIN DELIVERY. If every receiver of every bundle has a `fallback`, and no bundle is fetched once, the result is
  * never slower than if all receivers took it, however short the search.
  *
- * THE BOUND. For prices p(r) >= 0 with sum of p(r) rate(r) = 1, T = sum of p(r) rate(r) T >= sum of p(r) bytes through r,
- * which is at least the sum over all shards of their cheapest choice at these prices. It is evaluated here, whatever gave
- * the prices.
+ * THE BOUND. For prices p(r) >= 0 with sum of p(r) rate(r) = 1, T = sum of p(r) rate(r) T >= sum of p(r) bytes through
+ * r. That is at least the sum over all shards of their cheapest choice at these prices. It is evaluated here, wherever
+ * the prices come from.
  */
 #ifndef AH_PLANNER_RECOVERY_DELIVERY_H
 #define AH_PLANNER_RECOVERY_DELIVERY_H

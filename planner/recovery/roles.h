@@ -2,7 +2,7 @@
  *
  * Roles: what each GPU of a cluster plan needs.
  *
- * A role is a rank of a stage: blocks, slices, and whether each kind of each block lives in the GPU's memory or the host's.
+ * A role is a rank of a stage: its blocks and slices, and whether each kind of each block lives on the GPU or the host.
  */
 #ifndef AH_PLANNER_RECOVERY_ROLES_H
 #define AH_PLANNER_RECOVERY_ROLES_H

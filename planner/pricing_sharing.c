@@ -13,12 +13,11 @@
  *      is its measured share of the memory's bandwidth, the others' are as large as these rows let them be. So three
  *      lanes at once meet in one resource, as they do in memory. Not on a machine that emulates another one: its lanes
  *      sleep most of their time, and slow each other down only as pairs, by the throttle.
- *   3. A RESOURCE OF A PAIR, asked 1 / (s_p + s_q) by both, if host_dram alone does not slow them that much: the "link"
- *      for both directions, others by both names.
+ *   3. A RESOURCE OF A PAIR, asked 1 / (s_p + s_q) by both, if host_dram alone does not slow them that much: the
+ *      "link" for both directions, others by both names.
  *
  *   4. ALL_CORES, if compute has every core of a CPU device: a lane asks for its threads' share of them, a copy for
- *   that
- *      of one core. Pairs were measured with cores of their own.
+ *      one core's. Pairs were measured with cores of their own.
  *
  * Every demand is at most 1: a lane alone runs at full speed. Two lanes that keep less than 1 together do worse than
  * taking turns. Sharing cannot express that, so they are made to keep 1 together.

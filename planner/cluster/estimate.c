@@ -10,7 +10,7 @@
  * pipelines gets faster, only (4) shows it; (1) falls only when all of them did, one after another.
  *
  * (2) is too late if earlier stages have a backlog. (3) leaves out that transfers of passes and sums wait for each
- *     other.
+ * other.
  */
 #include "planner/cluster/estimate.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Annealing by thresholds: how much a change may lose is drawn before it is tried. What is above the threshold need not
- * be known exactly, so most changes for the worse cost a part of an evaluation.
+ * Annealing by thresholds: how much a change may lose is drawn before it is tried. Costs above the threshold need not
+ * be known exactly, so most changes for the worse cost only a part of an evaluation.
  *
  * The draw is exponential, by halves: a number of tosses until heads, and a uniform rest. It needs no logarithm, whose
  * last bit is not the same on all machines.
@@ -35,7 +35,7 @@ static size_t configs_bytes(const struct ah_anneal *chain)
     return chain->vary.job->n_blocks * sizeof *chain->configs;
 }
 
-/* What is against a restriction has neither bytes nor a period: it never fits. */
+/* A choice against a restriction has neither bytes nor a period: it never fits. */
 struct ah_height ah_height_of_last(const struct ah_trial *trial)
 {
     bool fits = !trial->last_over_bytes && trial->last.period_us > 0;
@@ -111,7 +111,7 @@ static int step(struct ah_anneal *chain, double temperature, bool *ret_spent, st
 
 int ah_anneal_run(struct ah_anneal *chain, double hot, double cold, struct ah_error *err)
 {
-    enum { IDLE = 1000 }; /* what was tried before costs nothing: a chain that has seen all around it ends */
+    enum { IDLE = 1000 }; /* seen choices cost nothing, so a chain that has seen all around it must end */
     struct ah_trial *trial = &chain->trial;
     uint64_t first = trial->spent, before = first;
     bool spent = false;

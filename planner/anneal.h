@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Anneal: a chain of choices, each the one before changed at random (vary.h). A change that makes it slower is taken,
- * too, the more seldom the more it loses and the colder it is: so the chain leaves valleys, and ends in a deep one.
+ * Anneal: a chain of choices, each the one before changed at random (vary.h). A change for the worse is accepted, too,
+ * but the more it loses and the colder it is, the less often. So the chain leaves valleys, and ends in a deep one.
  *
  *     rc = ah_anneal_init(&chain, &limits, allowed, seed, err);
  *     rc = ah_anneal_start(&chain, configs, &knobs, err);
  *     chain.trial.limits.work = chain.trial.spent + 10000;
- *     rc = ah_anneal_run(&chain, 0.005, 0.001, err);      // the best that it saw is chain.trial.best
+ *     rc = ah_anneal_run(&chain, 0.005, 0.001, err);      // the best seen is chain.trial.best
  *     ah_anneal_release(&chain);
  *
- * A chain has all that it needs: several may run at the same time. What it finds depends on its arguments alone.
+ * A chain shares nothing, so several may run at the same time. What it finds depends on its arguments alone.
  */
 #ifndef AH_PLANNER_ANNEAL_H
 #define AH_PLANNER_ANNEAL_H
@@ -17,13 +17,13 @@
 #include "planner/trial.h"
 #include "planner/vary.h"
 
-/* How good a choice is: one that fits is better than one that does not, then less is better. */
+/* How good a choice is: one that fits beats one that does not; then less is better. */
 struct ah_height {
     uint64_t over_bytes; /* by which it does not fit */
-    double cost_us;      /* where it fits: the period, and what its bytes are worth to the trial */
+    double cost_us;      /* if it fits: the period, and what its bytes are worth to the trial */
 };
 
-/* Of the choice that was tried last. */
+/* The height of the choice that `trial` tried last. */
 struct ah_height ah_height_of_last(const struct ah_trial *trial);
 
 struct ah_anneal {
@@ -36,16 +36,16 @@ struct ah_anneal {
     struct ah_height height;
 };
 
-/* `allowed` as in vary.h; borrowed, as what the limits borrow. `seed` is not 0. */
+/* `allowed` as in vary.h. It and what the limits point to stay borrowed. `seed` must not be 0. */
 int ah_anneal_init(struct ah_anneal *chain, const struct ah_trial_limits *limits, const uint32_t *allowed,
                    uint64_t seed, struct ah_error *err);
 
-/* Goes to a choice, which need not fit. */
+/* Puts the chain at a choice, which need not fit. */
 int ah_anneal_start(struct ah_anneal *chain, const struct ah_config *configs, const struct ah_knobs *knobs,
                     struct ah_error *err);
 
-/* Goes on until the trial's work is spent. Temperatures are shares of the period that a change typically may lose; they
- * fall evenly, by ratio, from `hot` to `cold`. */
+/* Runs until the trial's work is spent. A temperature is the share of the period that a change may typically lose; it
+ * falls by a steady ratio from `hot` to `cold`. */
 int ah_anneal_run(struct ah_anneal *chain, double hot, double cold, struct ah_error *err);
 
 void ah_anneal_release(struct ah_anneal *chain);

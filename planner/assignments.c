@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Assignments are walked block by block. A branch ends where it costs more than is allowed: what is below costs no less.
+ * Assignments are walked block by block. A branch ends when it costs more than is allowed, since prices only add up.
  */
 #include "planner/assignments.h"
 
@@ -55,7 +55,7 @@ int ah_assignments_init(struct ah_assignments *set, const struct ah_vary *vary,
 
 /* ---- counting ---- */
 
-/* Of the blocks from this one on, for so much. */
+/* Counts assignments of the blocks from `block` on whose prices add up to at most `most_us`; stops at `most`. */
 static uint64_t count_from(const struct ah_assignments *set, size_t block, double most_us, uint64_t most)
 {
     const struct ah_assignments_menu *menu = &set->menus[block];
@@ -82,7 +82,7 @@ struct walk {
     struct ah_error *err;
 };
 
-/* Evaluated, and not only bounded. */
+/* Was the choice evaluated, not only bounded? */
 static bool is_evaluated(const struct ah_trial *trial, enum ah_verdict verdict, uint64_t evaluations_before)
 {
     bool fits = verdict == AH_TRIAL_BETTER || verdict == AH_TRIAL_WORSE;

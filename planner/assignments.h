@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Assignments: ways to give each block one of its configs, to be tried one after the other: all, or those that may be
- * better than what is known.
+ * Assignments: tries ways to give each block one of its configs, one after the other: all of them, or those that may
+ * beat the best so far.
  *
  *     struct ah_assignments set;
  *     rc = ah_assignments_init(&set, &vary, &milp, err);           // all
@@ -17,7 +17,7 @@
 #include "planner/trial.h"
 #include "planner/vary.h"
 
-/* What a block may have, the cheapest first, which costs nothing. */
+/* The configs that a block may have, the cheapest first, which costs nothing. */
 struct ah_assignments_menu {
     struct ah_config configs[AH_CONFIGS_MAX];
     double prices_us[AH_CONFIGS_MAX];
@@ -27,8 +27,8 @@ struct ah_assignments_menu {
 struct ah_assignments {
     size_t n_blocks;
     struct ah_assignments_menu *menus; /* by block; owned */
-    struct ah_config *configs;         /* by block; owned; of walks */
-    double most_us;                    /* what the configs of an assignment may cost in sum */
+    struct ah_config *configs;         /* by block; owned; scratch of walks */
+    double most_us;                    /* the most that the configs of an assignment may cost together */
 };
 
 /* `bound` (optional) has the prices; without it nothing costs anything. */
@@ -38,8 +38,7 @@ int ah_assignments_init(struct ah_assignments *set, const struct ah_vary *vary,
 /* How many there are; `most` if not fewer. */
 uint64_t ah_assignments_count(const struct ah_assignments *set, uint64_t most);
 
-/* Tries all of them with these knobs, whatever the trial's work is limited to; the best that fit go to `list`
- * (optional). */
+/* Tries all of them with these knobs, ignoring the trial's limit on work. The best that fit go to `list` (optional). */
 int ah_assignments_try(const struct ah_assignments *set, struct ah_trial *trial, const struct ah_knobs *knobs,
                        struct ah_shortlist *list, struct ah_error *err);
 

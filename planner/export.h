@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Export: a plan in another system's words, and what those words cannot say.
+ * Export: translates a plan for another system, and lists what that system cannot follow.
  *
  * A plan decides for every block; DeepSpeed, Megatron and torchtitan have one switch for all, or one share. Export
  * sets each switch so that the target needs no more device memory than the plan wherever it has such a setting,

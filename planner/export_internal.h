@@ -47,14 +47,14 @@ void ah_export_add_text(struct ah_export_draft *draft, const char *path, const c
 void ah_export_add_flag(struct ah_export_draft *draft, const char *path);
 void ah_export_add_note(struct ah_export_draft *draft, const char *note);
 
-/* Where `test` (NULL: the plan as a whole) holds for no block, nothing is lost. */
+/* Adds a loss for the blocks for which `test` holds (NULL: the plan as a whole); none if it holds for no block. */
 void ah_export_lose(struct ah_export_draft *draft, enum ah_export_effect effect, const char *field,
                     ah_export_block_test *test, const char *plan, const char *instead);
 
-/* host_parameters / trained_parameters, rounded up to six digits, so that no fewer are meant. */
+/* host_parameters / trained_parameters, rounded up to six digits, so that the target moves no fewer. */
 double ah_export_host_share(const struct ah_export_sums *sums);
 
-/* What no target follows: frozen tensors, visiting states, orders, limits of memory, bf16 states. */
+/* Adds what no target follows: frozen tensors, visiting states, orders, limits of memory, bf16 states. */
 void ah_export_lose_common(struct ah_export_draft *draft);
 
 void ah_export_deepspeed(struct ah_export_draft *draft);

@@ -314,7 +314,7 @@ static int64_t at_head(const struct builder *b, const struct ah_milp_column *col
     return held(b, column) + p->table;
 }
 
-/* Of the block whose op is at the position: what others do not hold there. */
+/* What only the block whose op is at that position holds there. */
 static int64_t own_at_lowest(const struct builder *b, const struct ah_milp_column *column)
 {
     const struct ah_milp_pieces *p = &column->pieces;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * MILP: how many blocks get which config, as a RELAXATION of planning: every schedule that can be executed
- * satisfies its rows (milp.c states and proves them), so its optimum is a bound that no plan beats, and where it has
- * no solution there is no plan.
+ * MILP: how many blocks get which config, as a RELAXATION of planning. Every schedule that can be executed satisfies
+ * its rows (milp.c states and proves them). So its optimum is a bound that no plan beats, and if it has no solution,
+ * there is no plan.
  *
- * CLASSES are blocks that it cannot tell apart: of one group, and allowed the same configs. A count is how many blocks
- * of a class have a config. Which block has which is for placement.
+ * A CLASS is a set of blocks that it cannot tell apart: they are of one group and allowed the same configs. A count
+ * is how many blocks of a class have a config. Placement decides which block has which.
  *
- * THE BOUND holds for every knob, within the limits of tiles and fetches that are given, except the micro-batch order
- * (and the threads, by the costs): whoever may choose among several takes the least of their bounds. It is the exact optimum over whole counts where these
- * are few, else that of the linear relaxation; which of the two depends on numbers of blocks and configs only. Both
- * are computed without rounding from coefficients that are rounded down once: a faster rate, or more memory,
- * never raises the bound, not by one bit.
+ * THE BOUND holds for all knobs within the given limits of tiles and fetches, but for one micro-batch order (and,
+ * through the costs, one split of threads). Who may choose among several takes the least of their bounds. If whole
+ * counts are few, the bound is their exact optimum, else that of the linear relaxation; only the numbers of blocks
+ * and configs decide which. Both are computed without rounding from coefficients that are rounded down once. So a
+ * faster rate or more memory never raises the bound, not by one bit.
  *
- * PRICES. The sum of what the blocks' configs cost, and of `base_us`, is a bound of each plan with these configs, but for
- * rounding. The cheapest config of a class costs nothing.
+ * PRICES. `base_us` plus the prices of its blocks' configs is a bound of each plan, except for rounding. The cheapest
+ * config of a class costs nothing.
  *
  * CANDIDATES are counts worth placing, the most promising first. They steer the search and prove nothing.
  *
@@ -24,7 +24,7 @@
  *     if (!rc && result.feasible)
  *         for each candidate: result.candidates[i].counts[result.class_of[block] * AH_CONFIGS_MAX + config]
  *
- * The same input gives the same result. Threads: as many at once as there are inputs.
+ * The same input gives the same result. Threads may solve different inputs at once.
  */
 #ifndef AH_PLANNER_MILP_H
 #define AH_PLANNER_MILP_H
@@ -54,14 +54,14 @@ struct ah_milp_candidate {
     uint32_t *counts; /* by class x AH_CONFIGS_MAX + config (as ah_configs() numbers them); in the arena */
 };
 
-/* What would have to be added to a budget. AH_MILP_NEVER: no amount of this memory alone is enough. */
+/* How much must be added to a budget. AH_MILP_NEVER: no amount of this memory alone is enough. */
 #define AH_MILP_NEVER UINT64_MAX
 
 struct ah_milp_shortage {
     uint64_t device_bytes;      /* with the host's budget as it is */
     uint64_t host_bytes;        /* with the device's budget as it is */
-    uint64_t both_device_bytes; /* where neither alone is enough: least device memory with any host memory, */
-    uint64_t both_host_bytes;   /* and the host memory that it then takes */
+    uint64_t both_device_bytes; /* if neither alone is enough: least device memory with any host memory, */
+    uint64_t both_host_bytes;   /* and the host memory that is then needed */
 };
 
 struct ah_milp_result {
@@ -91,7 +91,7 @@ struct ah_milp_needs {
     uint64_t host_bytes;
 };
 
-/* AH_E_USAGE: a config that its block cannot have. Budgets and `allowed` are not looked at. */
+/* Ignores budgets and `allowed`. AH_E_USAGE: a block cannot have its config. */
 int ah_milp_needs(const struct ah_milp_input *input, const struct ah_config *configs,
                   struct ah_milp_needs *ret_needs, struct ah_error *err);
 

@@ -16,7 +16,7 @@ enum { NODES = 40, EXCLUSIONS = 3, STEPS_MOST = 200 };
 
 struct finding {
     const struct ah_milp *milp;
-    const struct ah_milp_choice *choice; /* as it was asked */
+    const struct ah_milp_choice *choice; /* the caller's */
     struct ah_milp_best *best;
     struct ah_arena *arena;
     double *values;   /* by active column, and the objective */
@@ -104,7 +104,7 @@ void ah_milp_best_offer(struct ah_milp_best *best, const struct ah_milp *milp, c
 
 /* ---- rounding ---- */
 
-/* The active column of the class that lacks most of its value. */
+/* The active column of the class whose count is furthest below its value. */
 static size_t lacking(const struct finding *f, const struct ah_milp_choice *choice, size_t class)
 {
     size_t most = SIZE_MAX;
@@ -119,7 +119,7 @@ static size_t lacking(const struct finding *f, const struct ah_milp_choice *choi
     return most;
 }
 
-/* Rounds values to counts that add up in every class: down, then up where most is missing. */
+/* Rounds values to counts that add up in every class: down, then up where most was cut off. */
 static void round_values(struct finding *f, const struct ah_milp_choice *choice)
 {
     const struct ah_milp *milp = f->milp;
@@ -142,9 +142,9 @@ static void round_values(struct finding *f, const struct ah_milp_choice *choice)
 /* ---- descending ---- */
 
 struct height {
-    double passed; /* shares of limits that rows pass, summed */
+    double passed; /* by how much rows exceed their limits, as shares of these, summed */
     int64_t time;  /* the largest time row */
-    double all;    /* all time rows: where the largest stays, others may fall */
+    double all;    /* sum of the time rows: others may fall while the largest stays */
 };
 
 static bool lower(const struct height *a, const struct height *b)
@@ -154,7 +154,7 @@ static bool lower(const struct height *a, const struct height *b)
     return a->time != b->time ? a->time < b->time : a->all < b->all;
 }
 
-/* Of the sums with one block moved between two columns (the same: as they are). */
+/* The height after one block moves from column `from` to column `to`; if they are the same, the height now. */
 static struct height measure(const struct finding *f, size_t from, size_t to)
 {
     struct height height = {0};

@@ -2,13 +2,13 @@
  *
  * Columns: the configs that the blocks of each class may have, and what one such block takes of time and memory.
  *
- * The pieces follow the rules of docs/planning.md and agree with what the schedule makes of the same config, piece by
- * piece (tests compare both); where a knob decides (tiles, how far ahead weights are fetched) they are the least.
+ * The pieces follow the rules of docs/planning.md and agree with the schedule of the same config, piece by piece (tests
+ * compare both). If a knob decides (tiles, how far ahead weights are fetched), they are the least.
  *
- * KEPT. Weights that are asked for no later than they were last used stay: one fetch serves two uses. How near two
- * uses must be depends on `fetch_ahead`, and compute positions are at least as far apart as forward and backward
- * ops alone would be. So a class has at most as many such blocks as are near enough then; they have columns
- * of their own, with fewer fetches and, where it is certain, with memory at the head.
+ * KEPT. Weights that are asked for again no later than their last use stay: one fetch serves two uses. `fetch_ahead`
+ * decides how near two uses must be, and compute positions are at least as far apart as if there were only forward and
+ * backward ops. So a class has at most as many such blocks as are near enough then. They have columns of their own,
+ * with fewer fetches and, if that is certain, with memory at the head.
  */
 #include "planner/milp_internal.h"
 #include "runtime/schedule/fold.h"
@@ -34,7 +34,7 @@ static uint64_t use_place(const struct ah_milp *milp, size_t block, bool backwar
     return milp->by_block ? place * m + micro_batch : micro_batch * (n + backwards) + place;
 }
 
-/* How often the weights of a block are fetched where uses `near` places apart share a fetch. */
+/* How often the weights of a block are fetched if uses at most `near` places apart share a fetch. */
 static uint64_t fetches(const struct ah_milp *milp, size_t block, uint64_t near)
 {
     bool backward = ah_job_block(milp->job, block)->backward && block + 1 < milp->job->n_blocks;
@@ -59,7 +59,7 @@ static uint64_t nearest(const struct ah_milp *milp)
     return milp->input->most_fetch_ahead ? (uint64_t)milp->input->most_fetch_ahead + 1 : UINT64_MAX;
 }
 
-/* Least fetches of a block of the class, and how many blocks may have fewer than without looking ahead. */
+/* The fewest fetches of a block of the class, and the number of blocks that fetching ahead may save some. */
 static uint64_t class_fetches(const struct ah_milp *milp, size_t class, bool kept, uint64_t *ret_keepable)
 {
     uint64_t least = UINT64_MAX, keepable = 0;
@@ -92,7 +92,7 @@ static bool sums_on(const struct ah_milp *milp, const struct ah_config *config, 
     return milp->micro_batches > 1 && config->accumulator == where;
 }
 
-/* Sums of groups that are added to the total, in times of adding one gradient; what launches add to them is left out. */
+/* What adding sums of groups to the total costs, in times of adding one gradient; without launches. */
 static double folds(const struct ah_milp *milp)
 {
     return (double)ah_folds_apart(&milp->job->training) * ah_fold_cost(milp->job->gradient_bytes);

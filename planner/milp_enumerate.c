@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Enumeration: every vector of counts, where there are few. Sums are whole numbers and grow with every count, so a branch
- * ends where a limit is passed, or where it can no longer be among the best.
+ * Enumeration: every vector of counts, if there are few. Sums are whole numbers and grow with every count, so a branch
+ * ends when it exceeds a limit, or can no longer be among the best.
  */
 #include "planner/milp_solve_internal.h"
 
@@ -27,7 +27,7 @@ uint64_t ah_milp_vectors(const struct ah_milp *milp, uint64_t most)
     return vectors < (double)most ? (uint64_t)(vectors + 0.5) : most;
 }
 
-/* Adds `count` of a column; false where a limit is passed or the objective is not below the worst that is kept. */
+/* Adds `count` of a column; false: a limit is exceeded, or the objective is not below the worst one kept. */
 static bool add(const struct walk *w, size_t active, uint32_t count)
 {
     size_t column = w->choice->active[active];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between the files of the MILP: columns with what each costs, and rows over them.
+ * Shared by the files of the MILP: columns with what each costs, and rows over them.
  *
  *     milp_columns.c   classes of blocks, columns, and the pieces of time and memory of each
  *     milp.c           rows: sums of these pieces; their statement and proofs
@@ -45,7 +45,7 @@ struct ah_milp_pieces {
     int64_t host; /* pinned and pageable */
 };
 
-/* A config; where weights are fetched, once more for blocks near enough to the head to keep them (`kept`). */
+/* A config. One with fetched weights has a second column, `kept`, for blocks near enough to the head to keep them. */
 struct ah_milp_column {
     uint32_t of_class;
     uint32_t config;
@@ -84,7 +84,7 @@ struct ah_milp {
     int64_t *coefficients; /* (n_rows, n_columns) */
 };
 
-/* Everything, in `arena`; or, in turn, classes and columns with their pieces, and rows. */
+/* Builds everything, in `arena`. The other two are its parts, in turn: classes with columns and pieces; rows. */
 int ah_milp_build(struct ah_milp *ret_milp, const struct ah_milp_input *input, struct ah_arena *arena,
                   struct ah_error *err);
 int ah_milp_columns(struct ah_milp *milp, struct ah_arena *arena, struct ah_error *err);

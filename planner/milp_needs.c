@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the rows say about one choice: each row summed over the configs of all blocks. Where a block may keep fetched weights
- * or not, each row takes what is less for it, for as many blocks as may.
+ * What the rows say about one choice: each row summed over the configs of all blocks. If blocks may keep fetched
+ * weights, each row takes the lesser of its two values, for as many blocks as may keep them.
  */
 #include "planner/milp_internal.h"
 

@@ -4,14 +4,14 @@
  *
  *     T >= sum of w x time rows + sum of p x (rows - limits)
  *
- * for all counts that keep the limits. The right side is a constant and a sum over blocks. Any w and p will do; those of the
- * linear relaxation's optimum make the least of it as large as that.
+ * for all counts that keep the limits. The right side is a constant plus a sum over blocks. Any w and p are valid;
+ * those of the linear relaxation's optimum make its least value as large as that optimum.
  */
 #include "planner/milp_solve_internal.h"
 
 #include <math.h>
 
-/* Prices of rows as they have to be, in us. */
+/* Makes the prices of rows valid, in us. */
 static void normalize(const struct ah_milp *milp, const double *row_prices, double *ret_us)
 {
     double weights = 0;
@@ -30,7 +30,7 @@ static double price_of(const struct ah_milp *milp, const double *row_us, size_t 
     return us;
 }
 
-/* The prices of a class less the least of them, which is returned. A config that can be kept or not costs the less. */
+/* Sets the prices of a class less the least, which it returns. A config with two columns has the lower price. */
 static double price_class(const struct ah_milp *milp, const struct ah_milp_class *class, const double *row_us,
                           double *ret_prices)
 {

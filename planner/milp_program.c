@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-/* Whole counts are found by a solver that forgives so much of a limit; it is given less, and its counts are checked. */
+/* The integer solver may exceed limits by this share. So it is given lower limits, and its counts are checked. */
 #define ROUND_MARGIN 0x1p-22
 #define ROUND_GAP    1e-3
 
@@ -89,7 +89,7 @@ static void fill(struct program *p, const struct ah_milp *milp, const struct ah_
         add_limit(p, milp, choice, i, whole);
 }
 
-/* By row of the milp; 0: the program does without it. */
+/* Sets prices by row of the milp; 0: the program leaves the row out. */
 static void spread_prices(const struct program *p, const struct ah_milp *milp, const double *prices,
                           double *ret_prices)
 {

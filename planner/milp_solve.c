@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Solving: the bound, the candidates, and what is short where there is no solution.
+ * Solving: the bound, the candidates and, if there is no solution, the shortage.
  *
- * BOUND. Where all vectors of counts are few, the best of them; else the exact optimum of the linear relaxation. How
- * many there are is a matter of blocks and configs alone, so the choice does not change with a cost or a budget; and
- * both are minima over a set that neither changes, or only grows, of sums of whole coefficients: monotone to the bit.
- * At the end a relative 1e-9 is taken off, which no rounding in a simulated period reaches.
+ * BOUND. If there are few vectors of counts, the best of them; else the exact optimum of the linear relaxation. Only
+ * blocks and configs decide how many there are, so costs and budgets do not change which of the two it is. Both are
+ * minima, over a set that stays or grows, of sums of whole coefficients: monotone to the bit. At the end a relative
+ * 1e-9 is taken off, which no rounding in a simulated period reaches.
  *
- * DOMINATED columns are left out of what is solved: one that is nowhere below another of its class can be replaced
- * by it.
+ * DOMINATED columns are left out: a column that is nowhere below another of its class can be replaced by that.
  */
 #include "planner/milp_solve_internal.h"
 
@@ -108,7 +107,7 @@ static double bound_us(double units)
 
 /* ---- shortage ---- */
 
-/* The least that rows of one kind can be kept to, time apart; INFINITY: the other limits allow nothing. */
+/* The least value that all rows of one kind can keep, ignoring time; INFINITY: the other limits allow nothing. */
 static int least_of(struct solving *s, enum ah_milp_row_kind kind, double *ret_bytes, struct ah_error *err)
 {
     struct ah_milp_choice choice = s->choice;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between the files that solve the MILP: what to solve, and a list of the best counts.
+ * Shared by the files that solve the MILP: what to solve, and a list of the best counts.
  *
  *     milp_solve.c       the order of things: bound, candidates, shortage
  *     milp_enumerate.c   every vector of counts
@@ -21,11 +21,11 @@ struct ah_milp_choice {
     const int64_t *limits;           /* by row */
 };
 
-/* The best counts met, the best first; of equals the one met first. */
+/* The best counts seen, the best first; of equals, the one seen first. */
 struct ah_milp_best {
     size_t most; /* at most AH_MILP_CANDIDATES_MAX */
     size_t n;
-    int64_t limit; /* what a newcomer must be below */
+    int64_t limit; /* a newcomer must be below it */
     int64_t objective[AH_MILP_CANDIDATES_MAX];
     uint32_t *counts[AH_MILP_CANDIDATES_MAX]; /* by class x AH_CONFIGS_MAX + config */
 };
@@ -44,8 +44,8 @@ uint64_t ah_milp_vectors(const struct ah_milp *milp, uint64_t most);
 int ah_milp_enumerate(const struct ah_milp *milp, const struct ah_milp_choice *choice, struct ah_arena *arena,
                       struct ah_milp_best *best, struct ah_error *err);
 
-/* The exact optimum of the linear relaxation in units of the rows (INFINITY: no solution), its values by active column,
- * with the objective behind them, and (optional) prices by row, about. */
+/* The exact optimum of the linear relaxation, in units of the rows (INFINITY: no solution). `ret_values`: by active
+ * column, with the objective behind them. `ret_prices` (optional): by row, approximate. */
 int ah_milp_relax(const struct ah_milp *milp, const struct ah_milp_choice *choice, struct ah_arena *arena,
                   double *ret_objective, double *ret_values, double *ret_prices, struct ah_error *err);
 

@@ -2,10 +2,10 @@
  *
  * Optimize.
  *
- * THE LADDER. Searches are not monotone: with more memory one may end worse. So it solves at fixed budgets
- * (LADDER_LEAST_BYTES, doubled again and again) below the one asked for, and each search starts from the winner of the
- * one before. What is found at a rung is a candidate at every higher one: at rungs, more memory is never slower. Where a
- * rung has held everything, the higher ones are not searched.
+ * THE LADDER. Searches are not monotone: with more memory one may end worse. So it searches at fixed budgets
+ * (LADDER_LEAST_BYTES, doubled again and again) up to the requested one, each from the winner of the one before. What a
+ * rung finds is a candidate at every higher rung, so at rungs, more memory is never slower. If everything fits at a
+ * rung, higher ones are not searched.
  *
  * The bound of a choice among several micro-batch orders is the least of theirs.
  */
@@ -24,8 +24,8 @@
 enum { TIGHTER = 4 };
 static const double tighter[TIGHTER] = {1, 0.97, 0.93, 0.85};
 
-/* Of each rung, at the default effort: up to half a second of one core. Fewer blocks have less to try; a plan of many
- * should not take longer. */
+/* WORK is the work of each rung at the default effort: up to half a second of one core. Few blocks have less to try;
+ * many blocks get a quarter of it, so that they take no longer. */
 enum { WORK = 2000000, FEW_BLOCKS = 16, MANY_BLOCKS = 64, RUNS = 32 };
 
 struct effort {
@@ -70,7 +70,7 @@ static uint64_t lesser(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* What is short is what the order lacks that lacks less. */
+/* Each memory's shortage is the smallest over all orders. */
 static void take_shortage(struct ah_milp_shortage *least, const struct ah_milp_shortage *other)
 {
     bool less = other->both_device_bytes < least->both_device_bytes;
@@ -113,7 +113,7 @@ int ah_optimize_bound(const struct ah_optimize *optimize, struct ah_arena *arena
     return rc;
 }
 
-/* The best of the paper's family, found as if nothing else were: what is known would cut its trials short. */
+/* Finds the best of the paper's family without regard to the best so far, which would cut its trials short. */
 static int search_paper(const struct ah_optimize *o, struct ah_arena *arena, struct ah_error *err)
 {
     struct ah_trial *trial = o->trial;
@@ -134,10 +134,10 @@ static int search_paper(const struct ah_optimize *o, struct ah_arena *arena, str
     return rc;
 }
 
-/* Of what a byte is worth by the bound, chains count this share: with all of it they leave memory unused. */
+/* Chains count this share of what the bound says a byte is worth: with all of it they leave memory unused. */
 static const double worth = 0.6;
 
-/* What a byte more would save of the period: by the bounds of the budget and of the smallest share of it that has one. */
+/* What one more byte would save of the period, by the bounds of the budget and of its smallest feasible share. */
 static double us_per_byte(const struct ah_milp_result *counts, uint64_t device_bytes)
 {
     size_t last = TIGHTER - 1;
@@ -151,11 +151,11 @@ struct climb {
     const struct ah_optimize *optimize;
     struct ah_pool *pool;
     struct ah_arena *arena;
-    uint64_t roomy_bytes;    /* of the device: more changes nothing */
+    uint64_t roomy_bytes;    /* of the device: more memory changes nothing */
     uint64_t searched_bytes; /* the highest budget so far */
 };
 
-/* Where the device holds everything, with room to spare. UINT64_MAX: not known. */
+/* Finds the budget with which the device holds everything, with room to spare. UINT64_MAX: not known. */
 static int find_roomy(struct climb *climb, struct ah_error *err)
 {
     const struct ah_optimize *o = climb->optimize;
@@ -181,7 +181,7 @@ static int find_roomy(struct climb *climb, struct ah_error *err)
     return rc;
 }
 
-/* The counts of one budget, of all orders, each for less memory, too. */
+/* Solves for the counts of one budget, for all orders, and for somewhat less memory, too. */
 static int count(const struct climb *climb, uint64_t device_bytes, struct ah_search *search,
                  struct ah_milp_result *counts, struct ah_optimize_result *result, struct ah_error *err)
 {
@@ -201,7 +201,7 @@ static int count(const struct climb *climb, uint64_t device_bytes, struct ah_sea
     return rc;
 }
 
-/* One budget, all orders. */
+/* Searches one budget with all orders. */
 static int search(struct climb *climb, uint64_t device_bytes, struct ah_optimize_result *result,
                   struct ah_error *err)
 {
@@ -230,7 +230,7 @@ static int search(struct climb *climb, uint64_t device_bytes, struct ah_optimize
     return rc ? rc : ah_search_run(&search, err);
 }
 
-/* The budgets of the ladder, and the one that is asked for. */
+/* Searches the budgets of the ladder, then the requested one. */
 static int run(struct climb *climb, struct ah_optimize_result *ret_result, struct ah_error *err)
 {
     const struct ah_optimize *o = climb->optimize;

@@ -13,7 +13,7 @@
 
 struct ah_optimize {
     struct ah_trial *trial; /* with job, costs and budgets */
-    uint64_t reserve_bytes; /* of the device beside the arena: rungs of the ladder are budgets of both */
+    uint64_t reserve_bytes; /* on the device beside the arena; rungs of the ladder are budgets for both */
     enum ah_scheduling scheduling;
     uint32_t effort;         /* planner.h; 0: AH_EFFORT_DEFAULT */
     const uint32_t *allowed; /* (optional) as in search.h */
@@ -28,7 +28,7 @@ struct ah_optimize_result {
 int ah_optimize_run(const struct ah_optimize *optimize, struct ah_arena *arena,
                     struct ah_optimize_result *ret_result, struct ah_error *err);
 
-/* The result only, without a search: what no plan can beat. */
+/* The same result without a search: what no plan can beat. */
 int ah_optimize_bound(const struct ah_optimize *optimize, struct ah_arena *arena,
                       struct ah_optimize_result *ret_result, struct ah_error *err);
 

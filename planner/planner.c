@@ -47,7 +47,7 @@ int ah_planner_emulated(const struct ah_machine *machine, enum ah_dtype dtype, s
     return AH_OK;
 }
 
-/* What the plan was asked to do without. */
+/* Notes in the plan what it was asked to do without. */
 static int fill_annotations(const struct ah_planning *p, struct ah_plan *plan, struct ah_error *err)
 {
     if (!p->without)
@@ -118,7 +118,7 @@ static int fill_plan(struct ah_planning *p, struct ah_plan *ret_plan, struct ah_
 
 /* ---- one policy ---- */
 
-/* `others_proven`: so it is of what else the request allows. */
+/* `others_proven`: for all else that the request allows, too, it is proven that there is no plan. */
 static int no_plan(struct ah_planning *p, bool others_proven, struct ah_diagnosis *ret_diagnosis,
                    struct ah_error *err)
 {
@@ -132,8 +132,8 @@ static int no_plan(struct ah_planning *p, bool others_proven, struct ah_diagnosi
     return ah_shortage_say(p, &diagnosis, err);
 }
 
-/* The plan of a planning that is ready; AH_OK without a winner where there is none. `thorough`: tries all that a policy
- * may do. */
+/* Solves a prepared planning and fills its plan; AH_OK without a winner if there is none. `thorough`: tries every
+ * setting of a policy. */
 static int solve(struct ah_planning *p, bool thorough, struct ah_plan *ret_plan, struct ah_error *err)
 {
     int rc = ah_planning_solve(p, err);
@@ -142,7 +142,7 @@ static int solve(struct ah_planning *p, bool thorough, struct ah_plan *ret_plan,
     return !rc && p->winner ? fill_plan(p, ret_plan, err) : rc;
 }
 
-/* By how much of what is there the memory that is short is; large where that is not known. */
+/* How large the need for the short memory is, relative to what there is; large if that is not known. */
 static double lack_of(const struct ah_planning *p)
 {
     struct ah_diagnosis diagnosis;
@@ -151,8 +151,8 @@ static double lack_of(const struct ah_planning *p)
     return diagnosis.needed_bytes ? growth : HUGE_VAL;
 }
 
-/* The fastest of all numbers of micro-batches. Where they all have no plan, it is said why for the one that lacks
- * least, which stays in the other of two places while the rest is tried. */
+/* Plans with the fastest number of micro-batches. If none has a plan, the message explains the one that lacks the
+ * least; it is kept in one of the two `places` while the others are tried. */
 static int plan_fastest(const struct ah_plan_request *request, struct ah_arena *arena,
                         struct ah_plan *ret_plan, struct ah_diagnosis *ret_diagnosis, struct ah_error *err)
 {
@@ -318,7 +318,7 @@ static bool is_better(const struct ah_comparison *row, const struct ah_compariso
     return row->short_bytes && (!best->short_bytes || row->short_bytes < best->short_bytes);
 }
 
-/* The fastest of all numbers of micro-batches; where they all have no plan, the one that lacks least. */
+/* The fastest number of micro-batches; if none has a plan, the one that lacks the least. */
 static int compare_fastest(const struct ah_plan_request *request, struct ah_arena *arena,
                            struct ah_comparison *ret_row, struct ah_error *err)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Planner: model + machine + training -> the best plan that it can find, how far it is from the bound, or why there
- * is none. docs/planning.md says how; docs/policies/ what the other policies are.
+ * Planner: model + machine + training -> the best plan that it can find and its gap to the bound, or why there is none.
+ * docs/planning.md says how; docs/policies/ describes the other policies.
  *
  *     struct ah_plan_request request = {.model = model, .model_sha256 = ..., .machine = machine, ...};
  *     request.training = (struct ah_plan_training){.batch = 8, .micro_batches = 1, .seq = 1024, ...};
  *     rc = ah_planner_plan(&request, &arena, &plan, &diagnosis, err);
  *     if (rc == AH_E_INFEASIBLE || rc == AH_E_NO_PLAN) ... diagnosis says what is short and what helps
  *
- * Deterministic: the same request gives the same plan, to the byte, on every machine and with any number of threads.
- * The budget is a number of evaluations, never a clock.
+ * The same request gives the same plan, to the byte, on every machine and with any number of threads: the budget is a
+ * number of evaluations, never a clock.
  */
 #ifndef AH_PLANNER_PLANNER_H
 #define AH_PLANNER_PLANNER_H
@@ -25,9 +25,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* More memory than the machine has is planned as if it had it: the plan's `what_if` says so. `host_bytes` then is all of the
- * host's memory, of which the system needs its share. A CPU's device memory is the host's, which gets what the device gets more
- * unless the request says how much the host has. */
+/* A request for more memory than the machine has is planned as if it had that; the plan's `what_if` says so.
+ * `host_bytes` is then all of the host's memory, and the system needs its share. A CPU's device memory is the host's:
+ * more for the device is more for the host, unless the request says how much the host has. */
 
 /* Evaluations by level of effort: AH_EFFORT_QUICK, AH_EFFORT_DEFAULT, or any number above. */
 enum { AH_EFFORT_QUICK = 1, AH_EFFORT_DEFAULT = 2, AH_EFFORT_MOST = 5 };
@@ -48,7 +48,7 @@ struct ah_plan_request {
         without; /* bit i: without enum ah_technique i, whatever the policy; the plan's annotations say so */
     uint32_t effort;       /* 0: AH_EFFORT_DEFAULT */
     bool alternatives;     /* plan the other policies too and list them */
-    bool no_remedies;      /* where there is no plan: do not look for changes that help */
+    bool no_remedies;      /* if there is no plan, do not look for changes that help */
     const char *generator; /* of the plan document */
 
     /* (optional) Called now and then with the evaluations done and planned; true stops with AH_E_INTERRUPTED. */
@@ -78,15 +78,15 @@ struct ah_remedy {
     double step_us;      /* of the plan that it gives */
 };
 
-/* What is short. More of `resource` alone is enough, and so is more of `other_resource` alone, if it is named; unless
- * `both` are short at once: then `other_needed_bytes` is what it takes with `needed_bytes` of the first. Needed is what
- * any plan takes `at_least` (`optimal`: by the relaxation; another policy: by all its settings); else what was tried
- * takes; 0: unknown. */
+/* Which memory is short. More of `resource` alone is enough, and so is more of `other_resource` alone if it is named.
+ * If `both` are short at once, `other_needed_bytes` is needed together with `needed_bytes` of the first. With
+ * `at_least`, these are what any plan needs (`optimal`: by the relaxation; another policy: by all its settings); else
+ * what tried choices need. 0: unknown. */
 struct ah_diagnosis {
     bool proven; /* no plan of the policy exists; else none was found */
     bool at_least;
     const char
-        *resource; /* "device memory", "host memory": static; of two the one that lacks the smaller share */
+        *resource; /* "device memory", "host memory": static; if two, the one that lacks the smaller share */
     uint64_t needed_bytes;
     uint64_t available_bytes;
     bool both;
@@ -97,12 +97,12 @@ struct ah_diagnosis {
     size_t n_remedies;
 };
 
-/* AH_E_INFEASIBLE: proven; AH_E_NO_PLAN: none found; both fill the diagnosis. AH_E_USAGE: a training or budget that
- * makes no sense. AH_E_DOCUMENT: the machine lacks a number. `ret_plan` points into `arena` and the request. */
+/* AH_E_INFEASIBLE: no plan exists; AH_E_NO_PLAN: none was found; both fill the diagnosis. AH_E_USAGE: training or
+ * budget makes no sense. AH_E_DOCUMENT: the machine lacks a number. `ret_plan` points into `arena` and the request. */
 int ah_planner_plan(const struct ah_plan_request *request, struct ah_arena *arena, struct ah_plan *ret_plan,
                     struct ah_diagnosis *ret_diagnosis, struct ah_error *err);
 
-/* Does the policy dispatch as `scheduling` of a request says? The order of the others is their own: fifo. */
+/* Does the policy follow the request's `scheduling`? All others dispatch fifo. */
 bool ah_planner_takes_scheduling(enum ah_policy policy);
 
 struct ah_comparison {
@@ -122,7 +122,7 @@ struct ah_comparison {
 
 enum { AH_POLICIES = AH_POLICY_OPTIMAL + 1 };
 
-/* What a profile that emulates a machine was slowed to, in arena; NULL where it emulates none. AH_E_MEMORY. */
+/* What a profile that emulates a machine was slowed to, in `arena`; NULL: it emulates none. AH_E_MEMORY. */
 int ah_planner_emulated(const struct ah_machine *machine, enum ah_dtype dtype, struct ah_arena *arena,
                         struct ah_plan_emulated **ret_emulated, struct ah_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the planner share: a request made ready, and its best candidate.
+ * What the planner's files share: a prepared request, and its best candidate.
  */
 #ifndef AH_PLANNER_PLANNER_INTERNAL_H
 #define AH_PLANNER_PLANNER_INTERNAL_H
@@ -23,7 +23,7 @@ struct ah_planning {
     struct ah_job job;
     struct ah_restriction restriction;
     const char *without; /* its words, with commas between; in the arena; NULL: nothing */
-    uint64_t device_capacity_bytes, reserve_bytes; /* the reserve may be more: then nothing fits */
+    uint64_t device_capacity_bytes, reserve_bytes; /* if the reserve is larger, nothing fits */
     uint64_t host_capacity_bytes, process_bytes;
     struct ah_plan_what_if *what_if; /* in the arena, with room for all */
     size_t n_what_if;
@@ -37,33 +37,33 @@ struct ah_planning {
     struct ah_milp_shortage shortage;
 };
 
-/* Of a planning without a winner: is it proven that there is no plan of its policy? */
+/* For a planning without a winner: is it proven that its policy has no plan? */
 static inline bool ah_planning_proven(const struct ah_planning *planning)
 {
     return planning->infeasible || planning->exhausted;
 }
 
-/* The i-th number of micro-batches to try; 0: there are no more. The request's own, or, where it leaves that to the
- * planner, powers of two that divide the batch; then, unless one of them has a plan, single sequences. */
+/* The i-th number of micro-batches to try; 0: there are no more. The request's own or, if it leaves that to the
+ * planner, powers of two that divide the batch, and single sequences if none of those has a plan (`found`). */
 uint64_t ah_planning_micro_batches(const struct ah_plan_request *request, size_t i, bool found);
 
-/* Ready to solve: budgets, job, costs. */
+/* Prepares budgets, job and costs. */
 int ah_planning_init(struct ah_planning *planning, const struct ah_plan_request *request,
                      struct ah_arena *arena, struct ah_error *err);
 
 /* What the reserve leaves of the device: at least a byte. */
 uint64_t ah_planning_arena_bytes(const struct ah_planning *planning);
 
-/* Finds winner, bound, shortage. AH_OK where nothing is found, too. */
+/* Finds winner, bound and shortage; AH_OK even if there is no winner. */
 int ah_planning_solve(struct ah_planning *planning, struct ah_error *err);
 
-/* Where that found nothing for another policy than `optimal`: tries what is left of its settings, to find a winner or to
- * prove that there is none, unless they are too many. */
+/* For a policy other than `optimal` without a winner: tries the rest of its settings, unless they are too many. It
+ * finds a winner or proves that there is none. */
 int ah_planning_exhaust(struct ah_planning *planning, struct ah_error *err);
 void ah_planning_release(struct ah_planning *planning);
 
-/* What the host lends to plans, of all its memory: the rest is the system's, and the arena of a device that is the
- * host itself. */
+/* What plans may use of the host's memory: the rest is for the system, and for the arena of a device that is the host
+ * itself. */
 uint64_t ah_planning_host_budget(const struct ah_machine *machine, uint64_t memory_bytes,
                                  uint64_t device_capacity_bytes);
 
@@ -71,14 +71,14 @@ uint64_t ah_planning_host_budget(const struct ah_machine *machine, uint64_t memo
 extern const char ah_shortage_device[];
 extern const char ah_shortage_host[];
 
-/* What is short, of a planning that was solved and has no winner: fills the diagnosis, but for remedies. */
+/* Fills the diagnosis of a solved planning without a winner, except remedies. */
 void ah_shortage_find(const struct ah_planning *planning, struct ah_diagnosis *ret_diagnosis);
 
 /* The same as the sentence of an error, which becomes the result. */
 int ah_shortage_say(const struct ah_planning *planning, const struct ah_diagnosis *diagnosis,
                     struct ah_error *err);
 
-/* Adds the changes that help, each planned; where nothing that was tried says what is needed, they do. */
+/* Adds the changes that help, each planned. If no trial told how much memory is needed, these tell it. */
 int ah_remedies_find(const struct ah_planning *planning, struct ah_diagnosis *diagnosis,
                      struct ah_error *err);
 

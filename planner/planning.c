@@ -23,7 +23,7 @@ uint64_t ah_planning_host_budget(const struct ah_machine *machine, uint64_t memo
         kept += device_capacity_bytes; /* the device's arena lies in the same memory */
     uint64_t budget = memory_bytes > kept ? memory_bytes - kept : 0;
     uint64_t process =
-        machine->host.process_bytes; /* there in any case: what is kept for the system has room for it */
+        machine->host.process_bytes; /* needed in any case; what is kept for the system has room for it */
     return budget > process ? budget : process;
 }
 
@@ -34,7 +34,7 @@ static void add_what_if(struct ah_planning *p, enum ah_what_if_field field, uint
         p->what_if[p->n_what_if++] = (struct ah_plan_what_if){field, machine_bytes, planned_bytes};
 }
 
-/* The host's memory, or what it is to be. */
+/* The host's memory, or what the request says it is. */
 static uint64_t planned_host_bytes(const struct ah_plan_request *request, uint64_t device_bytes)
 {
     const struct ah_machine *machine = request->machine;
@@ -81,7 +81,7 @@ static bool stop(void *context, uint64_t evaluations)
     return p->request->progress(p->request->context, p->evaluations + evaluations, 0);
 }
 
-/* What was measured, or what this job's ops need with any of the divisions of cores: one plan is compared with another. */
+/* The measured reserve or, if more, what this job's ops need with any split of cores: plans of all splits compete. */
 static int find_reserve(struct ah_planning *p, const struct ah_plan_threads *threads, size_t n,
                         struct ah_error *err)
 {
@@ -123,7 +123,7 @@ static int init_splits(struct ah_planning *p, struct ah_error *err)
     return rc;
 }
 
-/* Micro-batches times blocks: eight tensors of each can be laid out (runtime/schedule/layout.c). */
+/* The layout has room for eight tensors of each block and micro-batch (runtime/schedule/layout.c). */
 static uint64_t most_micro_batches(const struct ah_model *model)
 {
     uint64_t most = (UINT64_C(1) << 17) / ah_model_blocks(model);
@@ -200,8 +200,8 @@ static bool is_better(const struct ah_split *split, const struct ah_split *winne
            (!winner || split->trial.best.score.period_us < winner->trial.best.score.period_us * (1 - 1e-9));
 }
 
-/* The bound of a choice among several splits is the least of theirs; nothing is proven unless for all of them. What is
- * short does not depend on the split. */
+/* The bound of a choice among several splits is the least of theirs, and only what holds for all of them is proven. The
+ * shortage does not depend on the split. */
 static void take_result(struct ah_planning *p, const struct ah_optimize_result *result, bool first)
 {
     p->infeasible = result->infeasible && (first || p->infeasible);

@@ -11,9 +11,9 @@
  *   autohete-paper  first r layers recompute; last o optimizers host, then    layers + 1, 2 n + 1
  *                   first p weights host
  *
- * A family of at most ALL_BELOW settings is tried whole. A larger one: its small numbers whole, the others on a grid;
- * from the best few points of the grid steps of half the size, down to one. Then the orders, with the best numbers;
- * then grid and steps again with the best order. Orders that need very different numbers are searched apart.
+ * A family of at most ALL_BELOW settings is tried whole. In a larger one, small numbers are tried whole, others on a
+ * grid; the best few points are refined in steps that are halved, down to one. Then all orders are tried with the best
+ * numbers, then grid and steps with the best order. Orders that need very different numbers are searched apart.
  */
 #include "planner/policies.h"
 
@@ -25,7 +25,7 @@
 
 enum { ALL_BELOW = 700, GRID = 8, BEST_FEW = 4, SMALL = 3 };
 
-/* As many settings times blocks, with all orders, are tried to prove that a policy has no plan. */
+/* The most settings times blocks, over all orders, that are tried to prove that a policy has no plan. */
 static const uint64_t exhausted_most = UINT64_C(2000000);
 
 /* ---- placements ---- */
@@ -90,7 +90,7 @@ static struct ah_config policy_config(const struct ah_job *job, enum ah_policy p
                  block >= n - o);
 }
 
-/* On the host, beside the update, where the block may have that. */
+/* Puts sums on the host, beside the update, if the block may have that. */
 static enum ah_accumulator accumulator_of(const struct ah_job *job, const struct ah_job_group *group,
                                           struct ah_config config)
 {
@@ -103,7 +103,7 @@ static enum ah_accumulator accumulator_of(const struct ah_job *job, const struct
     return AH_ACCUMULATOR_DEVICE;
 }
 
-/* What the block cannot have is dropped: activations that are not its own, optimizers of frozen blocks. */
+/* Drops what the block cannot have: activations that are not its own, optimizers of frozen blocks. */
 static struct ah_config adapt(const struct ah_job *job, size_t block, struct ah_config config)
 {
     const struct ah_job_group *group = ah_job_block(job, block);
@@ -152,8 +152,7 @@ static const struct rules {
     size_t n_orders;
     bool updates_after_backward, step_ends;
     bool block_major_too;
-    bool
-        orders_apart; /* the best numbers of one order say little about another's: each is searched by itself */
+    bool orders_apart; /* each order is searched by itself: its best numbers say little about another's */
 } rules[] = {
     [AH_POLICY_RESIDENT] = {ORDERS(resident_orders), true, true, false, false},
     [AH_POLICY_ZERO_OFFLOAD] = {ORDERS(zero_orders), true, true, false, false},
@@ -253,7 +252,7 @@ static uint32_t stride_of(const struct family *f, size_t number, bool all)
     return all || size <= SMALL ? 1 : (size + GRID - 1) / GRID;
 }
 
-/* Every point of the grid, both ends of each number included. */
+/* Tries every point of the grid, both ends of each number included. */
 static int grid(struct family *f, size_t number, struct point *point, bool all)
 {
     if (number == AH_POLICIES_NUMBERS)
@@ -267,7 +266,7 @@ static int grid(struct family *f, size_t number, struct point *point, bool all)
     return rc;
 }
 
-/* From a point: every neighbour a step away in one or two numbers; goes on from the best; halves the step. */
+/* Tries every neighbour of a point, a step away in any of the numbers. Moves to the best, or else halves the step. */
 static int walk(struct family *f, struct point from)
 {
     int rc = AH_OK;
@@ -319,7 +318,7 @@ static int sweep_orders(struct family *f)
     return rc;
 }
 
-/* The first order with which anything fits: its grid, and steps from the best few. Where orders are apart: each. */
+/* Searches grid and steps with the first order with which anything fits; with orders apart, with each. */
 static int first_orders(struct family *f, bool all)
 {
     bool apart = rules[f->policy].orders_apart;

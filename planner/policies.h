@@ -15,8 +15,8 @@
 int ah_policies_search(struct ah_trial *trial, enum ah_policy policy, enum ah_scheduling scheduling,
                        struct ah_error *err);
 
-/* Of a search that found nothing: were all settings of the family tried with all orders, so that the policy has no plan?
- * Tries those that are left, unless there are too many. */
+/* For a search that found nothing: was every setting of the family tried with every order, so that the policy has no
+ * plan? Tries the settings that are left, unless there are too many. */
 int ah_policies_exhaust(struct ah_trial *trial, enum ah_policy policy, enum ah_scheduling scheduling,
                         bool *ret_exhausted, struct ah_error *err);
 

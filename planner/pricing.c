@@ -2,12 +2,12 @@
  *
  * Pricing: from the rates of a machine document to the costs of a job.
  *
- * THREADS. Numbers of the host are those of the thread count asked for; where it was not measured, those of the
- * largest measured one below, else of the smallest one.
+ * THREADS. Host numbers are those of the requested thread count. If it was not measured, they are those of the largest
+ * measured count below it, else of the smallest.
  *
- * ADAM is bound by memory: where the exact types were not measured, the nearest measured combination is scaled by the
- * bytes that a parameter moves (master 8, each moment 8 or 4, gradient 4 or 2, bf16 weight 2). Device memory's speed
- * is taken from the device's AdamW in the same way, where the device has a memory of its own.
+ * ADAM is bound by memory: if the exact types were not measured, the nearest measured combination is scaled by the
+ * bytes that a parameter moves (master 8, each moment 8 or 4, gradient 4 or 2, bf16 weight 2). The speed of device
+ * memory is taken from the device's AdamW in the same way, if the device has its own memory.
  */
 #include "planner/pricing_internal.h"
 
@@ -197,8 +197,8 @@ static uint64_t fastest_host_threads(const struct ah_machine *machine, uint64_t 
     return best ? best->threads : 0;
 }
 
-/* Beside a GPU a core is kept for the thread that enqueues. A machine document that knows of no count below all cores says
- * nothing better than what it has; a run then takes a thread less (cuda/near.h). */
+/* With a GPU, one core is kept for the thread that enqueues. If the machine document has no count below all cores, it
+ * must do; a run then takes one thread less (cuda/near.h). */
 static uint64_t host_threads_beside_gpu(const struct ah_machine *machine)
 {
     const uint64_t cores = machine->host.cores;

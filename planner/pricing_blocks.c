@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Block times: measured ones where the machine document has this program on as many threads. Else the steps of a block's
+ * Block times: measured ones if the machine document has this program on as many threads; else the steps of a block's
  * program, each at a measured rate:
  *
  *     product     flops x time per flop, between measured shapes
  *     attention   flops x time per flop of the best product / share
  *     the rest    bytes x time per byte of device memory
  *
- * and a product or attention is never faster than memory moves its operands once. A pass takes no less than its ops take
- * to launch (costs.h), where that was measured. Cache misses of later passes are not counted.
+ * and a product or attention is never faster than memory moves its operands once. A pass takes at least the time to
+ * launch its ops (costs.h), if that was measured. Cache misses of later passes are not counted.
  *
  * BETWEEN SHAPES times per flop are averaged, with the fourth power of the inverse distance in log m, log n, log k as
  * weights: a shape that was measured has its own rate, others have mostly that of the nearest one, and nothing is
@@ -32,7 +32,7 @@
 #define ATTENTION_FORWARD_SHARE  0.5
 #define ATTENTION_BACKWARD_SHARE 0.4
 
-/* Products of another form only where there is none of this one. */
+/* Was a product of this form measured? If not, those of other forms stand in. */
 static bool has_form(const struct ah_pricing_rates *rates, enum ah_matmul_form form)
 {
     for (size_t i = 0; i < rates->n_products; i++)
@@ -129,7 +129,7 @@ static double measured_us(const struct ah_machine_block *block, int activations)
     return 0;
 }
 
-/* False, and nothing is set, where the entry lacks a pass that plans may choose. */
+/* False, and nothing is set, if the entry lacks a pass that plans may choose. */
 static bool take_measured(const struct ah_machine_block *block, const struct ah_job *job,
                           const struct ah_job_group *group, struct ah_cost_group *cost)
 {

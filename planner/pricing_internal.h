@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between pricing's files: rates as time per unit of work, block times, and what lanes take from each other.
+ * Shared by pricing's files: rates as time per unit of work, block times, and what lanes take from each other.
  *
- * Everything is computed by sums and products of the document's rates and of weights that do not depend on them, each
- * rounded once: so a faster rate never makes a longer time, not by one bit.
+ * Everything is a sum or product of the document's rates and of weights that do not depend on them, each rounded once.
+ * So a faster rate never makes a longer time, not by one bit.
  */
 #ifndef AH_PLANNER_PRICING_INTERNAL_H
 #define AH_PLANNER_PRICING_INTERNAL_H
@@ -23,7 +23,7 @@ struct ah_pricing_rates {
     double best_us_per_flop;   /* of products */
     double device_us_per_byte; /* read or written by a pass over device memory */
     double host_us_per_byte;   /* the same by the host lane */
-    double launch_us;          /* an op of compute takes no less */
+    double launch_us;          /* the least that an op of compute takes */
 };
 
 /* Forward and backward of every group; `ret_estimated`: some were not measured. */
@@ -36,11 +36,11 @@ struct ah_pricing_blocks_of {
 int ah_pricing_blocks(const struct ah_pricing_blocks_of *of, struct ah_cost_group *groups,
                       bool *ret_estimated, struct ah_error *err);
 
-/* The sharing that the document's `beside` measurements ask for, with room for one resource more. AH_E_MEMORY. */
+/* The sharing that the document's `beside` measurements imply, with room for one more resource. AH_E_MEMORY. */
 int ah_pricing_share(const struct ah_machine *machine, struct ah_arena *arena,
                      struct ah_plan_sharing *ret_sharing, struct ah_error *err);
 
-/* Adds the cores, where compute has them all. */
+/* Adds the cores as a resource if compute has all of them. */
 void ah_pricing_share_cores(const struct ah_machine *machine, const struct ah_plan_threads *threads,
                             struct ah_plan_sharing *sharing);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sharing: from what each part of a machine keeps beside another to resources that lanes share.
+ * Sharing: from the speed that each part of a machine keeps beside another to resources that lanes share.
  *
  * The clock gives lanes that ask a resource for more than it has speeds in proportion to their weights
  * (device/virtual/share.h). Say lanes p and q keep k_p and k_q beside each other. Then:
@@ -13,14 +13,14 @@
  *      is its measured share of the memory's bandwidth, the others' are as large as these rows let them be. So three
  *      lanes at once meet in one resource, as they do in memory. Not on a machine that emulates another one: its lanes
  *      sleep most of their time, and slow each other down only as pairs, by the throttle.
- *   3. A RESOURCE OF A PAIR, asked 1 / (s_p + s_q) by both, where host_dram alone does not slow them so much: the "link"
- *      for both directions, others by both names.
+ *   3. A RESOURCE OF A PAIR, asked 1 / (s_p + s_q) by both, if host_dram alone does not slow them that much: the
+ *      "link" for both directions, others by both names.
  *
- *   4. ALL_CORES, where compute has every core of a CPU device: a lane asks for its threads' share of them, a copy for one
- *      core's. Pairs were measured with cores of their own.
+ *   4. ALL_CORES, if compute has every core of a CPU device: a lane asks for its threads' share of them, a copy for
+ *      one core's. Pairs were measured with cores of their own.
  *
  * Every demand is at most 1: a lane alone runs at full speed. Two lanes that keep less than 1 together do worse than
- * taking turns, which sharing cannot say: they are made to keep 1 together.
+ * taking turns. Sharing cannot express that, so they are made to keep 1 together.
  */
 #include "planner/pricing_internal.h"
 
@@ -84,7 +84,7 @@ static double importance(const struct pair *pair)
     return lost * lost;
 }
 
-/* The logarithm that would suit all pairs of this lane best, the other lanes' as they are. */
+/* The logarithm of this lane's weight that suits all its pairs best, with the other lanes' fixed. */
 static double best_log(const struct sharing *s, const double *log_weight, int lane)
 {
     double sum = 0, all = 0;
@@ -113,7 +113,7 @@ static void fit_weights(struct sharing *s)
         s->weight[lane] = exp(log_weight[lane] - most);
 }
 
-/* Speeds in the ratio of the weights that add up to what both keep. */
+/* Sets speeds in the ratio of the weights that add up to what both keep. */
 static void set_speeds(const struct sharing *s, struct pair *pair)
 {
     double both = pair->kept_p + pair->kept_q;
@@ -139,13 +139,13 @@ static double speed_of(const struct pair *pair, int lane)
     return pair->p == lane ? pair->speed_p : pair->speed_q;
 }
 
-/* What a pair asks of host_dram at the speeds it shall have. */
+/* What a pair asks of host_dram at its intended speeds. */
 static double load(const struct sharing *s, const struct pair *pair)
 {
     return s->demand[pair->p] * speed_of(pair, pair->p) + s->demand[pair->q] * speed_of(pair, pair->q);
 }
 
-/* The most that a lane may ask, the others' demands as they are. */
+/* The most that a lane may ask, with the others' demands fixed. */
 static double room(const struct sharing *s, int lane)
 {
     double most = 1;
@@ -208,7 +208,7 @@ static double *demand_of(struct ah_plan_resource *resource, int lane)
     return lanes[lane];
 }
 
-/* Does host_dram alone slow the pair down to its speeds? What asks for nearly nothing is not slowed by it. */
+/* Does host_dram alone slow the pair down to its speeds? A lane that asks for nearly nothing is not slowed by it. */
 static bool memory_does(const struct sharing *s, const struct pair *pair)
 {
     bool p_asks = pair->speed_p >= 1 || s->demand[pair->p] > LITTLE;

@@ -12,12 +12,12 @@
  * memory that fits. */
 enum { LADDER_STEPS = 9, FINE = 8, HALVINGS = 8, RANGE_BELOW = 8, RANGE_ABOVE = 4 };
 
-/* More than any plan takes, and far from what overflows. */
+/* More than any plan takes, and far from overflow. */
 static const uint64_t unlimited_bytes = UINT64_C(1) << 50;
 
 /* ---- changes ---- */
 
-/* A request with a machine of its own; the request points into it, so that it must not move. */
+/* A request with its own copy of the machine. The request points into it, so it must not move. */
 struct changed {
     struct ah_plan_request request;
     struct ah_machine machine;
@@ -202,7 +202,7 @@ struct ladder {
     size_t n;
 };
 
-/* Keeps the values rising, each once. */
+/* Adds a value; values stay rising, each once. */
 static void add(struct ladder *ladder, uint64_t value)
 {
     size_t at = ladder->n;
@@ -217,7 +217,7 @@ static void add(struct ladder *ladder, uint64_t value)
     ladder->n++;
 }
 
-/* Eighths, quarters, halves, doubles: what the request allows of them. */
+/* Adds eighths, quarters, halves and doubles, as far as the request allows them. */
 static void add_multiples(struct ladder *ladder, uint64_t own, uint64_t unit, uint64_t most)
 {
     add(ladder, own);
@@ -238,7 +238,7 @@ static int fits(const struct ah_plan_request *request, uint64_t device_bytes, st
                              ret_row, err);
 }
 
-/* The least device memory, to a part of `most_bytes`, that a quick search fits into. */
+/* Bisects for the least device memory that a quick search fits into, to a small part of `most_bytes`. */
 static int find_least(const struct ah_plan_request *request, uint64_t most_bytes, uint64_t *ret_bytes,
                       struct ah_error *err)
 {

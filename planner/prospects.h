@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prospects: what the same request would come to with one thing changed, each really planned. `plan --explain` asks what
- * more memory or faster links would bring; `plan --sweep` plans a ladder of device memories, batches or sequences.
+ * Prospects: plans the same request with one thing changed. `plan --explain` asks what more memory or faster links
+ * would bring; `plan --sweep` plans a ladder of device memories, batches or sequences.
  *
  *     struct ah_prospect rows[AH_PROSPECTS_EXPLAINED];
  *     rc = ah_prospects_explain(&request, rows, err);
@@ -9,8 +9,8 @@
  *     rc = ah_prospects_ladder(&request, AH_PROSPECT_BATCH, values, &n, err);     // or values of the user's
  *     for each value: rc = ah_prospects_plan(&request, (struct ah_prospect_change){AH_PROSPECT_BATCH, value}, &row, err);
  *
- * A row says what `plan` finds with that change and the request's effort; no remedies are looked for. More memory than
- * the machine has is planned on a copy of the machine that has it. Deterministic, as the planner is.
+ * A row is what `plan` finds with that change and the request's effort, without remedies. More memory than the machine
+ * has is planned on a copy of the machine that has it. The same request gives the same rows.
  */
 #ifndef AH_PLANNER_PROSPECTS_H
 #define AH_PLANNER_PROSPECTS_H
@@ -36,7 +36,7 @@ struct ah_prospect_change {
     uint64_t value;
 };
 
-/* How many blocks do what. */
+/* How many blocks have which config. */
 struct ah_prospect_blocks {
     size_t all;
     size_t recompute, selective; /* activations */
@@ -60,21 +60,21 @@ struct ah_prospect {
     bool at_least;        /* short_bytes: any plan lacks as much */
 };
 
-/* AH_E_USAGE: the value makes no sense for the request; the sentence names it. Infeasible is a result, not an error. */
+/* AH_E_USAGE: the value makes no sense for the request; the message names it. Infeasible is a result, not an error. */
 int ah_prospects_plan(const struct ah_plan_request *request, struct ah_prospect_change change,
                       struct ah_prospect *ret_row, struct ah_error *err);
 
 int ah_prospects_explain(const struct ah_plan_request *request,
                          struct ah_prospect ret_rows[AH_PROSPECTS_EXPLAINED], struct ah_error *err);
 
-/* Values worth planning, rising, with the request's own among them. Device memory: from just below the least that a
- * quick search fits into up to what a plan takes that has all it wants. Batch, seq: from an eighth to four times the
- * request's. AH_E_NO_PLAN: nothing fits, however much device memory there is. */
+/* Values worth planning, rising, the request's own included. Device memory: from just below the least that a quick
+ * search fits into, up to what a plan uses that may use all it likes. Batch, seq: from an eighth to four times the
+ * request's. AH_E_NO_PLAN: nothing fits with any device memory. */
 enum { AH_PROSPECTS_LADDER_MAX = 16 };
 int ah_prospects_ladder(const struct ah_plan_request *request, enum ah_prospect_kind kind,
                         uint64_t ret_values[AH_PROSPECTS_LADDER_MAX], size_t *ret_n, struct ah_error *err);
 
-/* What the plan's blocks do. */
+/* Counts the configs of the plan's blocks. */
 struct ah_prospect_blocks ah_prospects_count(const struct ah_plan *plan);
 
 #endif

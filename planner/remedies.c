@@ -2,13 +2,12 @@
  *
  * Remedies: the smallest changes that help, each verified by planning it.
  *
- * A change is searched with quick plans; what it comes to is planned again as the request is, with its effort and, where
- * that is left open, any number of micro-batches, since that is what whoever follows it will do.
+ * A change is searched with quick plans. The result is planned again as the user will plan it: with the request's
+ * effort and, if the request leaves that open, any number of micro-batches.
  *
- * MEMORY. Amounts are budgets in steps, from what is known to be too little: by the relaxation, or what is there. Steps
- * double until there is a plan; then the interval between the last amount without one and the first with one is halved.
- * A larger budget than the machine has takes a what-if with so much memory that the budget is left when the system has its
- * share.
+ * MEMORY. Budgets rise in steps from a floor that is known to be too little, by the relaxation or because the machine
+ * has that. Steps double until there is a plan; then the interval from the last budget without a plan to the first
+ * with one is bisected. A budget above the machine's is a what-if with memory for the budget and the system's share.
  */
 #include "planner/planner_internal.h"
 
@@ -37,7 +36,7 @@ static struct change unchanged(const struct ah_planning *p, enum ah_remedy_kind 
     return change;
 }
 
-/* A change may be one that the job or the machine does not allow: that is no plan. */
+/* A change that the job or the machine does not allow counts as having no plan. */
 static int plan_once(const struct ah_plan_request *request, double *ret_step_us, struct ah_error *err)
 {
     struct ah_arena arena = {0};
@@ -56,7 +55,7 @@ static int plan_once(const struct ah_plan_request *request, double *ret_step_us,
     return rc;
 }
 
-/* With few evaluations. Of several numbers of micro-batches the last, single sequences, is the likeliest to fit. */
+/* Is there a plan, by few evaluations? The last number of micro-batches, single sequences, is the likeliest to fit. */
 static int works_quickly(const struct change *change, bool *ret_works, struct ah_error *err)
 {
     struct ah_plan_request request = change->request;
@@ -75,7 +74,7 @@ static int works_quickly(const struct change *change, bool *ret_works, struct ah
     return rc;
 }
 
-/* As the request is; notes how long a step takes. */
+/* Is there a plan with the request's effort? Notes how long its step takes. */
 static int works(struct change *change, bool *ret_works, struct ah_error *err)
 {
     struct ah_plan_request request = change->request;
@@ -111,7 +110,7 @@ static int keep_if_works(struct change *change, struct ah_diagnosis *diagnosis, 
 struct axis {
     uint64_t floor_bytes;
     uint64_t step_bytes;
-    uint64_t machine_bytes; /* as much can be asked for with a flag */
+    uint64_t machine_bytes; /* the most that can be asked for with a flag */
 };
 
 struct memory_search {
@@ -120,7 +119,7 @@ struct memory_search {
     struct axis device, host;
 };
 
-/* A power of two, a thirty-second of the floor or less. */
+/* The step is a power of two, at most a thirty-second of the floor. */
 static struct axis axis_above(uint64_t floor_bytes, uint64_t machine_bytes)
 {
     struct axis axis = {floor_bytes, MIB, machine_bytes};
@@ -129,7 +128,7 @@ static struct axis axis_above(uint64_t floor_bytes, uint64_t machine_bytes)
     return axis;
 }
 
-/* The budget `steps` (1 or more) above the floor; the step across what the machine has ends there. */
+/* The budget `steps` (1 or more) above the floor; a step past what the machine has ends there. */
 static uint64_t budget_at(const struct axis *axis, uint64_t steps)
 {
     uint64_t first = axis->floor_bytes / axis->step_bytes + !!(axis->floor_bytes % axis->step_bytes);
@@ -148,7 +147,7 @@ static uint64_t host_memory_for(const struct ah_machine *machine, uint64_t budge
     return bytes;
 }
 
-/* How far up each axis; 0: this memory stays as it is. */
+/* Steps up each axis; 0: this memory stays as it is. */
 struct steps {
     uint64_t device, host;
 };
@@ -193,13 +192,13 @@ static int enough(const struct memory_search *search, struct steps steps, bool *
     return works_quickly(&change, ret_enough, err);
 }
 
-/* Each side's steps more by `more`, where it takes part. */
+/* Adds `more` steps to each side that takes part. */
 static struct steps further(struct steps steps, uint64_t more)
 {
     return (struct steps){steps.device ? steps.device + more : 0, steps.host ? steps.host + more : 0};
 }
 
-/* From `steps` up until there is a plan; `ret_last`: the last rise, 0 where there was none. */
+/* Raises `steps` until there is a plan; `ret_last`: the last rise, 0 if there was none. */
 static int rise(const struct memory_search *search, struct steps *steps, bool *ret_found, uint64_t *ret_last,
                 struct ah_error *err)
 {
@@ -216,11 +215,11 @@ static int rise(const struct memory_search *search, struct steps *steps, bool *r
     return rc;
 }
 
-/* Fewer steps of the sides that `which` has, at most `most` fewer, as long as there is a plan. */
+/* Bisects for the fewest steps with a plan, on the sides that `which` has, at most `most` fewer. */
 static int fall(const struct memory_search *search, struct steps which, uint64_t most, struct steps *steps,
                 struct ah_error *err)
 {
-    uint64_t holds = 0; /* fewer */
+    uint64_t holds = 0; /* there is a plan with this many fewer */
     int rc = AH_OK;
     for (int i = 0; i < HALVINGS && !rc && most - holds > 1; i++) {
         uint64_t fewer = holds + (most - holds) / 2;
@@ -235,7 +234,7 @@ static int fall(const struct memory_search *search, struct steps which, uint64_t
     return rc;
 }
 
-/* Up with all sides, down again with all, then with each alone. */
+/* Raises all sides, then lowers all, then each alone. */
 static int find_steps(const struct memory_search *search, struct steps *steps, bool *ret_found,
                       struct ah_error *err)
 {
@@ -267,7 +266,7 @@ static int find_memory(const struct memory_search *search, struct steps steps, s
     return rc;
 }
 
-/* What is too little for certain is what the relaxation misses, or what is there. */
+/* The floor is what the relaxation needs, or just more than there is: less is certainly too little. */
 static struct axis axis_of(const struct ah_planning *p, bool device, uint64_t missing_bytes)
 {
     const struct ah_machine *machine = p->request->machine;
@@ -276,7 +275,7 @@ static struct axis axis_of(const struct ah_planning *p, bool device, uint64_t mi
                       device ? machine->device.memory_bytes : machine->host.memory_bytes);
 }
 
-/* What the best try needed of this memory is likely to be enough. */
+/* Begins where memory is likely to suffice: at what the best trial needed. */
 static uint64_t likely_steps(const struct axis *axis, const struct ah_diagnosis *diagnosis,
                              const char *resource)
 {
@@ -335,7 +334,7 @@ static int more_micro_batches(const struct ah_planning *p, struct ah_diagnosis *
                               struct ah_error *err)
 {
     uint64_t batch = p->training.batch, most = batch < COUNTS_MOST ? batch : COUNTS_MOST;
-    bool found = p->request->any_micro_batches; /* those are tried already */
+    bool found = p->request->any_micro_batches; /* the planner tried other numbers already */
     int rc = AH_OK;
     for (uint64_t n = p->training.micro_batches + 1; n <= most && !rc && !found; n++) {
         struct change change = unchanged(p, AH_REMEDY_MICRO_BATCHES, n);
@@ -346,7 +345,7 @@ static int more_micro_batches(const struct ah_planning *p, struct ah_diagnosis *
     return rc;
 }
 
-/* As many micro-batches of half the size, unless the planner chooses their number. */
+/* Halves micro-batches and keeps their number, unless the planner chooses it. */
 static int smaller_batch(const struct ah_planning *p, struct ah_diagnosis *diagnosis, struct ah_error *err)
 {
     bool chosen = p->request->any_micro_batches, found = false;
@@ -387,7 +386,7 @@ static int smaller_states(const struct ah_planning *p, struct ah_diagnosis *diag
 
 /* ---- all of them ---- */
 
-/* What is left to plans of so much memory, which may be a flag. */
+/* What plans may use of `bytes`: all of it if a flag can ask for that, else what the system leaves. */
 static uint64_t host_budget(const struct ah_planning *p, uint64_t bytes)
 {
     const struct ah_machine *machine = p->request->machine;
@@ -396,7 +395,7 @@ static uint64_t host_budget(const struct ah_planning *p, uint64_t bytes)
                : ah_planning_host_budget(machine, bytes, p->device_capacity_bytes);
 }
 
-/* Where no try says how much is needed, the memory that turned out to be enough does. */
+/* If no trial told how much memory is needed, takes it from a remedy that was enough. */
 static void take_from_remedies(const struct ah_planning *p, struct ah_diagnosis *diagnosis)
 {
     for (size_t i = 0; i < diagnosis->n_remedies && !diagnosis->needed_bytes; i++) {

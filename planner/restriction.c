@@ -133,7 +133,7 @@ bool ah_restriction_allows(const struct ah_restriction *restriction, const struc
     return true;
 }
 
-/* A tile is as large as the largest vector; states take two places, so that one may arrive while one is used. */
+/* A tile is as large as the largest vector. States take two slots, so that one may arrive while the other is used. */
 static void take_whole_vectors(const struct ah_job *job, struct ah_knobs *knobs)
 {
     uint64_t most = 1;

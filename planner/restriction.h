@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Restriction: what a plan has to do without. For comparing: how much is a technique worth, what would a system be that
- * does not have it.
+ * Restriction: techniques that a plan must do without. It serves comparisons: how much is a technique worth, and how
+ * would a system do without it?
  *
  *     struct ah_restriction restriction;
  *     rc = ah_restriction_init(&restriction, &job, 1u << AH_TECHNIQUE_STREAMED, &arena, err);
  *     limits.restriction = &restriction;      // of a trial (trial.h): no choice against it is tried
  *
- * What a block has no choice about is not restricted: embedding and head keep their activations, frozen blocks have no
- * optimizer. Orders are: whatever knobs are asked for, the restricted ones are used.
+ * Nothing is restricted that a block has no choice about: embedding and head keep their activations, and frozen blocks
+ * have no optimizer. Orders are always restricted: ah_restriction_knobs() replaces the knobs that a caller asks for.
  */
 #ifndef AH_PLANNER_RESTRICTION_H
 #define AH_PLANNER_RESTRICTION_H
@@ -43,13 +43,13 @@ enum ah_technique {
 
 extern const char *const ah_words_technique[];
 
-/* The technique of that name, of `length` characters; AH_TECHNIQUES: none. */
+/* The technique named by the first `length` characters of `name`; AH_TECHNIQUES: none. */
 enum ah_technique ah_restriction_technique(const char *name, size_t length);
 
-/* What a plan was asked to do without, by its annotation "without"; unknown words are not the planner's. */
+/* The techniques that a plan's annotation "without" names, a bit each; unknown words are skipped. */
 uint32_t ah_restriction_read(const struct ah_text_pair *annotations, size_t n);
 
-/* Zero restricts nothing. */
+/* All zero restricts nothing. */
 struct ah_restriction {
     const uint32_t *allowed; /* by block: bit i allows the i-th of ah_configs(); in the arena; NULL: all */
     bool updates_after_backward, step_ends;
@@ -60,11 +60,11 @@ struct ah_restriction {
 int ah_restriction_init(struct ah_restriction *ret_restriction, const struct ah_job *job, uint32_t without,
                         struct ah_arena *arena, struct ah_error *err);
 
-/* `configs` by block, each one of ah_configs(). */
+/* Are all configs allowed? `configs` by block, each one of ah_configs(). */
 bool ah_restriction_allows(const struct ah_restriction *restriction, const struct ah_job *job,
                            const struct ah_config *configs);
 
-/* The knobs that stand for these. */
+/* The knobs to use under the restriction instead of these. */
 struct ah_knobs ah_restriction_knobs(const struct ah_restriction *restriction, const struct ah_job *job,
                                      const struct ah_knobs *knobs);
 

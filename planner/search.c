@@ -2,11 +2,11 @@
  *
  * Search, in this order:
  *   1. starts (starts.h), one for each of CHAINS chains
- *   2. ROUNDS rounds of annealing with the same share of the work each, split among the chains that are left. After a
- *      round the better half of the chains goes on, colder
- *   3. a climb from what the chains found; of few blocks, 2 and 3 again and again
- *   4. where blocks or assignments are few: all assignments that may be faster, if these are few, with the knobs found; then a
- *      climb from the best of them; again where that changes the best
+ *   2. ROUNDS rounds of annealing with equal shares of the work, split among the remaining chains. After each round the
+ *      better half of the chains goes on, colder
+ *   3. a climb from what the chains found; with few blocks, 2 and 3 again and again
+ *   4. if blocks or assignments are few: all assignments that may be faster, if these are few, with the knobs found;
+ *      then a climb from the best of them; all that again if it changes the best
  */
 #include "planner/search.h"
 
@@ -21,11 +21,11 @@
 
 enum { CHAINS = 8, ROUNDS = 4, LAST_CHAINS = 2, LISTED = 32 };
 
-/* Of few blocks there may be many runs, each with a share of the work: how good one ends is chance there, and hardly a
- * matter of its length. */
+/* With few blocks, many short runs beat one long one: luck matters more than length. Each run gets one part in
+ * SHARE_OF_RUN of the work. */
 enum { SHARE_OF_RUN = 8 };
 
-/* By round: shares of what a block takes of the period, on average. */
+/* By round: temperatures, as shares of the average time that a block takes of the period. */
 static const double temperatures[ROUNDS + 1] = {0.12, 0.08, 0.05, 0.03, 0.012};
 
 struct chain {
@@ -52,7 +52,7 @@ struct runner {
     atomic_bool stopped;
 };
 
-/* Only the caller's thread asks the caller. */
+/* Only the calling thread invokes the progress callback. */
 static bool stop(void *context, uint64_t evaluations)
 {
     struct chain *chain = context;
@@ -119,7 +119,7 @@ static int run_rounds(struct runner *r, struct ah_error *err)
 
 /* ---- chains ---- */
 
-/* One for each start, with random numbers of this run's own. */
+/* Opens a chain for each start, with random numbers of this run's own. */
 static int open_chains(struct runner *r, size_t run, struct ah_error *err)
 {
     const struct ah_search *search = r->search;
@@ -152,7 +152,7 @@ static void close_chains(struct runner *r)
     atomic_store(&r->evaluations, 0);
 }
 
-/* What the chains found, into the search's trial. */
+/* Gathers what the chains found in the search's trial. */
 static int gather(struct runner *r, struct ah_error *err)
 {
     struct ah_trial *trial = r->search->trial;
@@ -192,7 +192,7 @@ static bool are_few(const struct runner *r)
            ah_assignments_count(all, r->search->all_below) < r->search->all_below;
 }
 
-/* Of each order, what may be faster than the best. */
+/* Keeps, for each order, only assignments that may be faster than the best. */
 static void narrow_sets(struct runner *r)
 {
     const struct ah_trial *trial = r->search->trial;
@@ -212,7 +212,7 @@ static int try_set(struct runner *r, const struct ah_knobs *knobs, struct ah_err
     return ah_assignments_try(set, r->search->trial, knobs, &r->list, err);
 }
 
-/* Again where better knobs follow. */
+/* Tries assignments, again as long as better knobs follow from them. */
 static int try_sets(struct runner *r, const struct ah_vary *vary, struct ah_error *err)
 {
     const struct ah_search *search = r->search;
@@ -233,7 +233,7 @@ static int try_sets(struct runner *r, const struct ah_vary *vary, struct ah_erro
     return rc;
 }
 
-/* Annealing, and a climb from what was found. */
+/* Anneals, and climbs from what that found. */
 static int run_chains(struct runner *r, const struct ah_vary *vary, size_t run, struct ah_error *err)
 {
     struct ah_trial *trial = r->search->trial;

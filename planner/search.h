@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Search: the best choice that a budget of work finds.
+ * Search: finds the best choice within a budget of work.
  *
  *     struct ah_search search = {.trial = &trial, .orders = 1, .counts = &milp, .n_counts = 1, .work = 100000};
  *     rc = ah_search_run(&search, err);      // the result is trial.best
  *
- * What is found does not depend on how many threads there are.
+ * The result does not depend on the number of threads.
  */
 #ifndef AH_PLANNER_SEARCH_H
 #define AH_PLANNER_SEARCH_H
@@ -26,13 +26,13 @@ struct ah_search {
     const uint32_t *allowed; /* (optional) by block: bit i allows the i-th of ah_configs(); NULL: all */
     double us_per_byte;      /* what a byte of the device is worth to chains; 0: nothing */
     enum ah_scheduling scheduling;
-    int orders;    /* of micro-batches: the first so many of enum ah_micro_order */
-    uint64_t work; /* to be spent by chains (trial.h) */
-    size_t runs; /* of few blocks (AH_FEW_BLOCKS), each with an eighth of the work; 0: one, with all of it */
-    uint64_t all_below; /* of few blocks, tries all assignments that may be faster, if they are fewer */
+    int orders;    /* how many of enum ah_micro_order may be used, from the first on */
+    uint64_t work; /* that chains may spend (trial.h) */
+    size_t runs; /* with few blocks (AH_FEW_BLOCKS): runs, each with an eighth of `work`; 0: one, with all */
+    uint64_t all_below; /* with few blocks: tries all assignments that may be faster, if they are fewer */
 };
 
-/* Improves trial->best, or finds one. Whether there is one is trial->found. */
+/* Improves trial->best, or finds a first one; trial->found says whether there is one. */
 int ah_search_run(const struct ah_search *search, struct ah_error *err);
 
 #endif

@@ -2,11 +2,11 @@
  *
  * Shortage: which memory is short, and by how much.
  *
- * Where the relaxation has no solution its own rows say it: the least device memory with the host's budget as it is, the
- * least host memory with the device's, or, where neither alone is enough, both. Where it has one, but nothing was
- * found, it is the best of what was tried: the least device memory of all choices that fit the host, and vice versa. So
- * it is where another policy than `optimal` is asked for, which takes more than the relaxation says. The rows, and a
- * policy's settings where all were tried, say what any plan needs at least: layouts may take more.
+ * If the relaxation has no solution, its rows tell: the least device memory with the host's budget, the least host
+ * memory with the device's or, if neither alone is enough, both. If it has one but no plan was found, the trials
+ * tell: the least device memory of all choices that fit the host, and vice versa. The same goes for policies other
+ * than `optimal`, which need more than the relaxation says. The rows, and a policy's settings if all were tried, give
+ * lower bounds: layouts may take more.
  */
 #include "planner/planner_internal.h"
 
@@ -43,7 +43,7 @@ static void proven_needs(const struct ah_planning *p, struct sides *sides)
         added(p->host_capacity_bytes, sides->both ? shortage->both_host_bytes : shortage->host_bytes);
 }
 
-/* Less than what is there says nothing: it was the layout that did not fit. */
+/* A trial that needed no more than there is says nothing: only its layout did not fit. */
 static void take_tried(struct side *side, uint64_t tried_bytes, uint64_t beside_bytes)
 {
     if (tried_bytes == UINT64_MAX || tried_bytes + beside_bytes <= side->available_bytes)
@@ -66,7 +66,7 @@ static uint64_t missing(const struct side *side)
     return side->needed_bytes > side->available_bytes ? side->needed_bytes - side->available_bytes : 0;
 }
 
-/* A host's memory is doubled more easily than a device's, so what counts is by how much of what is there. */
+/* A shortage counts relative to what there is, since a host's memory is doubled more easily than a device's. */
 static double growth(const struct side *side)
 {
     return (double)missing(side) / (1.0 + (double)side->available_bytes);

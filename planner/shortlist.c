@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shortlist: a few entries, in order; each keeps its place for configs for good.
+ * Shortlist: a few entries, in order; each owns a fixed part of `configs`.
  */
 #include "planner/shortlist.h"
 
@@ -23,7 +23,7 @@ int ah_shortlist_init(struct ah_shortlist *list, size_t n_blocks, size_t most, s
     return AH_OK;
 }
 
-/* The entry with these configs, else a new or the last one, whose place is free to be taken; NULL: all are better. */
+/* The entry with these configs, or else a new one, or the last one to be replaced; NULL: all are better. */
 static struct ah_shortlisted *find_place(struct ah_shortlist *list, const struct ah_config *configs,
                                          double period_us)
 {
@@ -65,7 +65,7 @@ static bool is_over(const struct climb *climb)
     return climb->trial->spent >= climb->spent;
 }
 
-/* Tries the entry with these configs of two blocks; what is not faster is taken back. */
+/* Tries the entry with these configs of two blocks; takes them back if they are not faster. */
 static int try_pair(struct climb *climb, size_t a, size_t b, struct ah_config of_a, struct ah_config of_b)
 {
     struct ah_shortlisted *at = climb->at;
@@ -84,7 +84,7 @@ static int try_pair(struct climb *climb, size_t a, size_t b, struct ah_config of
     return rc;
 }
 
-/* All configs of two blocks. */
+/* Tries all configs of two blocks. */
 static int try_pairs_of(struct climb *climb, size_t a, size_t b)
 {
     struct ah_config of_a[AH_CONFIGS_MAX], of_b[AH_CONFIGS_MAX];
@@ -105,7 +105,7 @@ static int try_pairs(struct climb *climb)
     return rc;
 }
 
-/* All configs of one block, with these knobs; what is not faster is taken back. */
+/* Tries all configs of one block with these knobs; takes back what is not faster. */
 static int try_block_with(struct climb *climb, size_t block, const struct ah_knobs *knobs)
 {
     struct ah_config all[AH_CONFIGS_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shortlist: the best choices that were tried, no two with the same configs. The best of all, with the knobs that it was
- * tried with, need not be the best with its own: each of a list is changed, as long as that helps.
+ * Shortlist: the best choices that were tried, no two with the same configs. The best with the knobs that it was tried
+ * with need not be the best with knobs of its own. So each on the list is changed as long as that helps.
  *
  *     struct ah_shortlist list;
  *     rc = ah_shortlist_init(&list, n_blocks, 16, err);
@@ -29,12 +29,12 @@ struct ah_shortlist {
 
 int ah_shortlist_init(struct ah_shortlist *list, size_t n_blocks, size_t most, struct ah_error *err);
 
-/* Takes a choice that fits and has this period, where it is among the best. */
+/* Takes a choice that fits and has this period, if it is among the best. */
 void ah_shortlist_take(struct ah_shortlist *list, const struct ah_config *configs,
                        const struct ah_knobs *knobs, double period_us);
 
-/* Climbs from each entry, the fastest first, until the trial has spent `work` more: other knobs, one after the other, and
- * other configs of two blocks, or of one and another knob, until none helps. Empties the list. */
+/* Climbs from each entry, the fastest first, until the trial has spent `work` more. It tries other knobs one after the
+ * other, other configs of two blocks, and of one block with another knob, until none helps. Empties the list. */
 int ah_shortlist_climb(struct ah_shortlist *list, struct ah_trial *trial, const struct ah_vary *vary,
                        uint64_t work, struct ah_error *err);
 

@@ -3,9 +3,9 @@
  * Solver: GLPK 5.0 behind three functions.
  *
  *   1. GLPK reports misuse and lack of memory by glp_error(), which aborts unless its hook does not return: ours leaves
- *      by longjmp. What was allocated belongs to the thread's environment, which glp_free_env() frees whole.
- *   2. glp_init_env() is called first, because everything else aborts where it fails.
- *   3. Return code 0 says that a search ended, not what it found: the status is read.
+ *      by longjmp. All memory belongs to the thread's environment, which glp_free_env() frees whole.
+ *   2. glp_init_env() is called first, because everything else aborts if it fails.
+ *   3. Return code 0 only says that a search ended; the status says what it found.
  *   4. Without GLPK's presolver an integer search starts from an optimal basis of the relaxation, so that is made first.
  *   5. glp_exact() takes whole numbers as they are and others approximately, so numbers are not scaled here; scale factors
  *      are kept apart by GLPK and matter to floating-point pivots only.
@@ -66,7 +66,7 @@ static void load_columns(struct session *s)
     }
 }
 
-/* One row after the other, with room for the longest one. */
+/* Adds the rows one after the other, with room for the longest. */
 static void load_rows(struct session *s)
 {
     const struct ah_solver_problem *p = s->problem;
@@ -129,9 +129,9 @@ static int relax(struct session *s)
     glp_init_smcp(&parameters);
     parameters.msg_lev = GLP_MSG_OFF;
     load(s);
-    simplex(s); /* a start; where it fails the exact one has more to do */
+    simplex(s); /* a start; if it fails, the exact one has more to do */
     int code = glp_exact(s->glpk, &parameters);
-    if (code == GLP_EBADB || code == GLP_ESING) { /* not a basis that can be started from */
+    if (code == GLP_EBADB || code == GLP_ESING) { /* the basis is no start */
         glp_std_basis(s->glpk);
         code = glp_exact(s->glpk, &parameters);
     }

@@ -5,14 +5,14 @@
  *     minimise    objective x
  *     subject to  row_lower <= coefficients x <= row_upper,  0 <= x <= upper
  *
- * ah_solver_relax() ignores which columns are integer and returns the exact optimum, or that there is none, if all numbers
- * are whole: floating-point pivots lead to a basis, exact ones check it and go on from there, and the objective is
+ * ah_solver_relax() ignores which columns are integer. If all numbers are whole, it returns the exact optimum, or that
+ * there is none: floating-point pivots lead to a basis, exact ones check it and go on from there, and the objective is
  * rounded once, towards zero. (GLPK replaces numbers that are not whole by fractions within 1e-10 of them.)
- * ah_solver_round() is for guidance: what it returns is checked by its caller, and that it finds nothing proves nothing.
+ * ah_solver_round() is for guidance: its caller checks what it returns, and finding nothing proves nothing.
  *
- * Quiet, and without clocks: the same problem gives the same result. A misuse of GLPK, which would end the process, comes
- * back as AH_E_FAILED. GLPK's environment of the calling thread is made and freed by each call, so nothing else in
- * that thread may use GLPK at the same time; different threads are independent.
+ * It prints nothing and uses no clocks: the same problem gives the same result. A misuse of GLPK, which would end the
+ * process, comes back as AH_E_FAILED. Each call makes and frees the GLPK environment of the calling thread, so nothing
+ * else in that thread may use GLPK at the same time; different threads are independent.
  */
 #ifndef AH_PLANNER_SOLVER_H
 #define AH_PLANNER_SOLVER_H
@@ -42,19 +42,19 @@ enum ah_solver_status {
 
 struct ah_solver_result {
     enum ah_solver_status status;
-    double objective; /* where optimal or feasible */
-    double *values;   /* by column; the caller's array, written where optimal or feasible */
+    double objective; /* if optimal or feasible */
+    double *values;   /* by column; the caller's array, written if optimal or feasible */
     double *
         prices; /* (optional) by row; the caller's array: what the objective falls by for one more of its limit, written
                          where relax is optimal. Rounded */
 };
 
 struct ah_solver_limits {
-    double gap;   /* relative; stops there */
+    double gap;   /* relative; the search stops there */
     size_t nodes; /* of the search tree; 0: no limit */
 };
 
-/* AH_E_FAILED: GLPK gave up (out of memory, or its own mistake): the sentence has its reason. */
+/* AH_E_FAILED: GLPK gave up (out of memory, or its own mistake); the message has its reason. */
 int ah_solver_relax(const struct ah_solver_problem *problem, struct ah_solver_result *result,
                     struct ah_error *err);
 int ah_solver_round(const struct ah_solver_problem *problem, const struct ah_solver_limits *limits,

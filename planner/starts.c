@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kinds of starts: the best so far; for each order of micro-batches, counts placed, and for each config all layers with
- * it. Of a kind, the best is taken: over the ways to place, the configs of embedding and head, few knobs or many.
+ * Kinds of starts: the best so far; for each order of micro-batches, placed counts, and for each config, all layers
+ * with it. The best of each kind is taken, over ways to place, configs of embedding and head, coarse or lean knobs.
  *
  * MONOTONE RULE of placement: recompute and host weights toward the first blocks, host and streamed optimizers toward
  * the last. Counts of joint configs can follow it in one field at a time: all six orders of fields are tried.
@@ -21,9 +21,9 @@ struct finder {
     struct ah_arena *arena;
     struct ah_start *starts; /* the best first */
     size_t n, most;
-    struct ah_config *configs; /* by block: what is tried */
+    struct ah_config *configs; /* by block: the choice being tried */
     struct ah_config *kept;    /* by block: the best of its kind */
-    struct ah_start kind;      /* configs NULL: nothing of it was tried */
+    struct ah_start kind;      /* configs NULL: none of this kind was tried */
     struct ah_error *err;
 };
 
@@ -71,7 +71,7 @@ static int end_kind(struct finder *f)
 
 /* ---- counts, placed ---- */
 
-/* Where a config stands by the monotone rule in one field: small first. */
+/* The rank of a config by the monotone rule in one field: small ranks go to the first blocks. */
 static int rank(const struct ah_config *config, int field)
 {
     const int ranks[FIELDS] = {
@@ -88,7 +88,7 @@ static bool stands_before(const struct ah_config *a, const struct ah_config *b, 
     return rank(a, FIELD_ACCUMULATOR) < rank(b, FIELD_ACCUMULATOR);
 }
 
-/* The config of this class that comes first by `order` and is not used up. */
+/* The first config by `order` that is not used up. */
 static size_t next_config(const struct ah_config *all, size_t n, const uint32_t *left, const int order[3])
 {
     size_t best = n;
@@ -124,8 +124,8 @@ static int place_counts(struct finder *f, const struct ah_milp_result *counts, c
 
 /* ---- all layers alike ---- */
 
-/* Layers as their `way`-th config, embedding and head at the `end`-th half of theirs. A layer that has not so many, as a
- * frozen one, has its last. */
+/* Gives layers their `way`-th config, and embedding and head the first of the `end`-th half of theirs. A layer with
+ * fewer configs, for example a frozen one, gets its last. */
 static bool set_alike(struct finder *f, size_t way, size_t end)
 {
     bool exists = false;

@@ -3,8 +3,8 @@
  * Trial: measured, bounded, evaluated, compared.
  *
  * The bound before an evaluation: no lane works longer than the period, and no resource is asked for more than it has.
- * What was seen is remembered by a hash of 64 bits: a collision, one in 10^13 for a million choices, would lose a
- * candidate and nothing else.
+ * Seen choices are remembered by a hash of 64 bits: a collision, one in 10^13 for a million choices, would only lose a
+ * candidate.
  */
 #include "planner/trial.h"
 
@@ -17,7 +17,7 @@
 
 struct seen_choice {
     uint64_t hash;   /* 0: free */
-    double known_to; /* a period above that is a bound of it only */
+    double known_to; /* a period above this is only a bound */
     double period_us;
     uint64_t live_bytes;
     uint64_t over_bytes;
@@ -79,7 +79,7 @@ static int grow_seen(struct ah_trial_seen *seen, struct ah_error *err)
     return AH_OK;
 }
 
-/* The place of a choice; new where its hash was 0. */
+/* The place of a choice; if its hash is 0, the choice is new. */
 static int note_seen(struct ah_trial_seen *seen, uint64_t hash, struct seen_choice **ret_choice,
                      bool *ret_new, struct ah_error *err)
 {
@@ -117,7 +117,7 @@ static int compare_bytes(uint64_t a, uint64_t b)
     return (a > b) - (a < b);
 }
 
-/* Periods are compared to a billionth: what is equal in theory may differ in its last bits. */
+/* Periods are compared to a billionth: equal ones in theory may differ in their last bits. */
 static bool better(const struct ah_trial *trial, const struct ah_config *configs,
                    const struct ah_score *score)
 {
@@ -193,10 +193,10 @@ static int evaluate(struct ah_trial *trial, const struct ah_choice *choice, enum
     return AH_OK;
 }
 
-/* What an evaluation costs against a measurement. */
+/* How much more an evaluation costs than a measurement. */
 enum { EVALUATION = 8 };
 
-/* The period that is enough where so many bytes live. */
+/* The period that is enough for a choice with `live_bytes`. */
 static double period_enough_us(const struct ah_trial *trial, double enough_us, uint64_t live_bytes)
 {
     double worth_us = trial->us_per_byte * (double)live_bytes;
@@ -231,7 +231,7 @@ static double enough_us(const struct ah_trial *trial)
     return trial->found ? trial->best.score.period_us : 0;
 }
 
-/* Whether what was seen is all that is asked for. */
+/* Does the remembered result answer this request? */
 static bool is_known(const struct seen_choice *seen, double enough_us)
 {
     return seen->period_us <= seen->known_to || (enough_us > 0 && seen->period_us > enough_us);

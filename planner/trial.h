@@ -2,10 +2,10 @@
  *
  * Trial: tries choices one after another and keeps the best that fits.
  *
- * A choice is measured first; it is evaluated only where it fits by its live bytes, where its lanes' work alone is not
- * slower than the best, and where it was not tried before. The work of this is what a budget counts.
+ * A choice is measured first. It is evaluated only if its live bytes fit, its lanes' work alone is not slower than the
+ * best, and it was not tried before. A budget counts the work of this.
  *
- * Better is: a shorter period; if equal, less host memory, less traffic, and configs that come first.
+ * The better choice has a shorter period; if equal, less host memory, then less traffic, then configs that come first.
  *
  *     struct ah_trial trial;
  *     rc = ah_trial_init(&trial, &limits, err);
@@ -28,8 +28,8 @@ struct ah_trial_limits {
     const struct ah_costs *costs;
     uint64_t device_bytes; /* for the arena */
     uint64_t host_bytes;
-    const struct ah_restriction *restriction; /* (optional) borrowed; a choice against it is worse, untried */
-    uint64_t work;                            /* that `spent` may come to; 0: no limit */
+    const struct ah_restriction *restriction; /* (optional) borrowed; choices against it are worse, untried */
+    uint64_t work;                            /* the most that `spent` may reach; 0: no limit */
 
     /* (optional) Asked now and then; true ends the trial with AH_E_INTERRUPTED. */
     bool (*stop)(void *context, uint64_t evaluations);
@@ -44,7 +44,7 @@ struct ah_candidate {
 
 enum ah_verdict {
     AH_TRIAL_BETTER,   /* it is the best now */
-    AH_TRIAL_WORSE,    /* evaluated, or shown to be no better without */
+    AH_TRIAL_WORSE,    /* no better: evaluated, or shown without that */
     AH_TRIAL_TOO_BIG,  /* it does not fit */
     AH_TRIAL_SEEN,     /* tried before; last.period_us and last_over_bytes say what was found then */
     AH_TRIAL_EXHAUSTED /* the budget is spent */
@@ -58,19 +58,18 @@ struct ah_trial {
     bool found;
     struct ah_candidate best;
     double us_per_byte; /* what a live byte of the device is worth; 0 unless set */
-    double
-        enough_us; /* whose period, and worth of its bytes, is more need not be known exactly; 0: the best's */
+    double enough_us; /* above this, period plus the worth of bytes need not be exact; 0: the best's period */
     uint64_t evaluations;
-    uint64_t spent; /* tiles of the iterations of all choices, an eighth of them where it was only measured:
-                       so a budget takes about the same time whatever the choices are */
-    struct ah_score
-        last; /* of the choice that was run last, as far as it went; the period may be a bound of it */
-    uint64_t last_live_bytes; /* of that choice, on the device */
-    uint64_t last_over_bytes; /* by which it is over its budgets */
     uint64_t
-        least_device_bytes;     /* of all choices that fit the host: what they take of the device, at least */
-    uint64_t least_host_bytes;  /* of all choices that fit the device */
-    struct ah_trial_seen *seen; /* owned */
+        spent; /* tiles of the iterations of all choices, an eighth of them for one that was only measured:
+                       so a budget takes about the same time for any choices */
+    struct ah_score
+        last; /* of the choice that was run last, as far as known; the period may be a bound only */
+    uint64_t last_live_bytes;    /* of that choice, on the device */
+    uint64_t last_over_bytes;    /* by which it is over its budgets */
+    uint64_t least_device_bytes; /* the least of all choices that fit the host */
+    uint64_t least_host_bytes;   /* of all choices that fit the device */
+    struct ah_trial_seen *seen;  /* owned */
 };
 
 int ah_trial_init(struct ah_trial *trial, const struct ah_trial_limits *limits, struct ah_error *err);
@@ -79,10 +78,10 @@ int ah_trial_init(struct ah_trial *trial, const struct ah_trial_limits *limits, 
 int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const struct ah_knobs *knobs,
                  enum ah_verdict *ret_verdict, struct ah_error *err);
 
-/* New limits, less or more: what was tried before may be tried again, the best is forgotten where it does not fit. */
+/* Sets new limits, lower or higher. Earlier choices may be tried again; the best is forgotten if it does not fit. */
 void ah_trial_limit(struct ah_trial *trial, uint64_t device_bytes, uint64_t work);
 
-/* Whether what was run last fits and is faster than this; `verdict` is what that run gave. */
+/* Does the choice that was run last, with this verdict, fit and take less than `period_us`? */
 bool ah_trial_is_faster(const struct ah_trial *trial, enum ah_verdict verdict, double period_us);
 
 bool ah_trial_is_spent(const struct ah_trial *trial);

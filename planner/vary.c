@@ -3,13 +3,13 @@
  * The changes, and how often each is drawn:
  *
  *   border    a border between two unlike layers moves by some blocks
- *   stretch   some layers side by side get another value of one field, or of all
+ *   stretch   some adjacent layers get another value of one field, or of all
  *   swap      two layers change places
- *   turn      layers side by side go round: a piece of them from one end to the other
+ *   turn      adjacent layers rotate: a piece of them moves from one end to the other
  *   ends      the embedding or the head gets another config
  *   knob      a knob goes to another rung
  *
- * Swaps and turns keep what the blocks take in sum; a plan whose memory is full has little else.
+ * Swaps and turns keep the total that blocks take; a plan whose memory is full can change in few other ways.
  */
 #include "planner/vary.h"
 
@@ -57,7 +57,7 @@ bool ah_vary_allows(const struct ah_vary *vary, size_t block, const struct ah_co
     return false;
 }
 
-/* ---- changes: of `configs`, whose layers are blocks 1 to `layers` ---- */
+/* ---- changes of `configs`, whose layers are blocks 1 to `layers` ---- */
 
 struct change {
     const struct ah_vary *vary;
@@ -89,7 +89,7 @@ static bool set(struct change *c, size_t block, const struct ah_config *config)
     return true;
 }
 
-/* The border after a layer: the first from a random place on. */
+/* The first border between unlike layers from a random place on. */
 static size_t find_border(struct change *c)
 {
     size_t start = any_layer(c);
@@ -118,7 +118,7 @@ static bool change_border(struct change *c)
 
 enum { FIELD_ACTIVATIONS, FIELD_OPTIMIZER, FIELD_HOME, FIELD_ALL, FIELDS };
 
-/* `config` with a field of `other`. Weights on the host do without an optimizer on the device. */
+/* `config` with one field of `other`. Weights on the host exclude an optimizer on the device. */
 static struct ah_config mixed(struct ah_config config, const struct ah_config *other, size_t field)
 {
     if (field == FIELD_ALL)
@@ -226,7 +226,7 @@ static bool change_once(struct change *c)
 bool ah_vary_choice(const struct ah_vary *vary, uint64_t *random, struct ah_config *configs,
                     struct ah_knobs *knobs)
 {
-    enum { TWICE = 30 }; /* of a hundred: what does not fit alone may with another */
+    enum { TWICE = 30 }; /* of a hundred: a change that does not fit alone may fit with another */
     struct change c = {vary, random, configs, knobs, vary->job->n_blocks - 2};
     bool changed = change_once(&c);
     if (changed && below(random, 100) < TWICE)

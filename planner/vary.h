@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vary: a choice, changed a little at random. What comes out is valid: each block has a config that it may have.
+ * Vary: changes a choice a little, at random. The result is valid: each block has a config that it may have.
  *
  *     const struct ah_vary vary = {.job = job, .allowed = allowed};
  *     if (ah_vary_choice(&vary, &random, configs, &knobs)) ... something is different now
@@ -24,10 +24,10 @@ struct ah_vary {
 size_t ah_vary_options(const struct ah_vary *vary, size_t block,
                        struct ah_config ret_options[AH_CONFIGS_MAX]);
 
-/* Whether a block may have this config. */
+/* May the block have this config? */
 bool ah_vary_allows(const struct ah_vary *vary, size_t block, const struct ah_config *config);
 
-/* One change, seldom two. False: nothing came of it, and `configs` and `knobs` are as they were. */
+/* Makes one change, or now and then two. False: nothing changed, and `configs` and `knobs` are as they were. */
 bool ah_vary_choice(const struct ah_vary *vary, uint64_t *random, struct ah_config *configs,
                     struct ah_knobs *knobs);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verify: the request that a plan answers is made again from the plan and its inputs, and priced; the plan is compiled with
- * that (runtime/schedule/check.h) and compared, and its bound is solved again.
+ * Verify: makes the request of a plan again from the plan and its inputs, and prices it. The plan is compiled with
+ * these prices (runtime/schedule/check.h) and compared, and its bound is solved again.
  */
 #include "planner/verify.h"
 
@@ -36,7 +36,7 @@ int ah_verify_input(const char *what, const struct ah_plan_input *stated, const 
 
 /* ---- the request ---- */
 
-/* What the host had: where the plan is a what-if, its capacity is what that memory leaves to plans. */
+/* The host memory that was planned with: in a what-if, the plan's capacity is what that memory leaves to plans. */
 static uint64_t asked_host_bytes(const struct ah_plan *plan)
 {
     for (size_t i = 0; i < plan->n_what_if; i++)

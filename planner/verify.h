@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verify: what a plan says that does not follow from the plan alone (runtime/schedule/check.h does that).
+ * Verify: checks what a plan says against its policy and its inputs (runtime/schedule/check.h checks the plan alone).
  *
  *     rc = ah_verify_policy(plan, err);                 // are blocks and orders those of its policy?
  *     const struct ah_verify_inputs inputs = {model, model_sha256, machine, machine_sha256};
  *     rc = ah_verify_inputs(plan, &inputs, err);        // are sizes, times, budgets and bound those of its inputs?
  *
- * Not verified even then: solver.evaluations and alternatives, which take planning again, and names of inputs.
+ * Not verified: solver.evaluations and alternatives, which would take planning again, and names of inputs.
  */
 #ifndef AH_PLANNER_VERIFY_H
 #define AH_PLANNER_VERIFY_H
@@ -23,15 +23,15 @@ struct ah_verify_inputs {
     const char *machine_sha256;
 };
 
-/* Is the document that was given, of that sha256, the one that a plan states as its `what`? If not, AH_E_MISMATCH. */
+/* Does the sha256 of the given document match what the plan states for its input `what`? AH_E_MISMATCH: no. */
 int ah_verify_input(const char *what, const struct ah_plan_input *stated, const char *given_sha256,
                     struct ah_error *err);
 
-/* `plan` passed ah_schedule_check(). AH_E_DOCUMENT: the policy does not make such plans; AH_E_MEMORY. */
+/* `plan` must have passed ah_schedule_check(). AH_E_DOCUMENT: the policy makes no such plans; AH_E_MEMORY. */
 int ah_verify_policy(const struct ah_plan *plan, struct ah_error *err);
 
-/* `plan` passed ah_schedule_check(). AH_E_MISMATCH: it was made from other documents. AH_E_DOCUMENT: the sentence begins
- * with the place in the plan. AH_E_MEMORY. */
+/* `plan` must have passed ah_schedule_check(). AH_E_MISMATCH: it was made from other documents. AH_E_DOCUMENT:
+ * something is wrong; the message begins with its path in the plan. AH_E_MEMORY. */
 int ah_verify_inputs(const struct ah_plan *plan, const struct ah_verify_inputs *inputs, struct ah_error *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verify, of policies: are the blocks of a plan one of the placements of its policy? The numbers of a family (policies.c)
- * are read off the blocks, small ones are all tried; the placement that they stand for must be the plan's.
+ * Verify policies: are the blocks of a plan a placement of its policy? The numbers of its family (policies.c) are read
+ * off the blocks; those with few values are all tried. Their placement must be the plan's.
  */
 #include "planner/planner.h"
 #include "planner/policies.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { TRIED = 3 }; /* numbers of so few values are tried */
+enum { TRIED = 3 }; /* a number with at most this many values is tried with all */
 
 struct family {
     const struct ah_plan *plan;

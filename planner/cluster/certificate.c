@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Settings that a few steps prove to be no faster than `most_us` are done. Then one after the other: is it proven to take
- * the lowest bound of those before? If not, its own is looked for between the one that it had and that, by halves, and is
- * the lowest from there on. Each has half of the steps that are left.
+ * Settings that a few steps prove to be no faster than `most_us` are done. Each of the others is tested against the
+ * lowest bound so far. If it cannot be proven to take that long, its own bound is bisected between its old one and
+ * that, and is the lowest from then on. Each setting gets half of the steps that are left.
  *
- * Where blocks may be away and there are few numbers of units that could share hosts, a time is proven to be too short for
- * each of them: an arrangement is one of the instance in which just as many have just its shares. Of more numbers, it is
- * proven for units that have their hosts to themselves.
+ * If there are few ways to share hosts, a time is proven too short for each way: every arrangement fits the instance in
+ * which just as many units share each host (sharers.h). If there are more ways, it is proven for units that each have
+ * the host to themselves.
  */
 #include "planner/cluster/certificate.h"
 
@@ -23,7 +23,7 @@ static bool is_open(const struct ah_setting *setting, double lowest_us)
     return !setting->away_as_well && !setting->exhausted && setting->bound_us < lowest_us;
 }
 
-/* What is to be proven of a setting. */
+/* What must be proven of one setting: every grouping. */
 struct proof {
     struct ah_sharers_fixed fixed[AH_SHARERS_FEW];
     struct ah_grouping groupings[AH_SHARERS_FEW];
@@ -46,7 +46,7 @@ static int add(struct proof *proof, const struct ah_instance *instance, bool *re
     return rc;
 }
 
-/* For each number of units. */
+/* Adds a grouping for each way to share hosts. */
 static int add_all(struct proof *proof, const struct ah_instance *instance, bool *ret_can,
                    struct ah_error *err)
 {

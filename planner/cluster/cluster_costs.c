@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Of the steps of a block's program, on t GPUs that share it:
+ * How long the steps of a block's program take on t GPUs that share it:
  *
  *     product     flops / (t x share x rate)      share: 1 of an achieved rate, 0.5 of a peak; of the weights' type
  *     attention   the same, half of that forward, 0.4 backward (planner/pricing_blocks.c has the sources)
- *     the rest    bytes / (t x 0.8 x rate of the GPU's memory), where the document knows it; else 0
+ *     the rest    bytes / (t x 0.8 x rate of the GPU's memory), if the document knows it; else 0
  *
- * and of layers 2 all-reduces of the residual stream forward, 2 backward, 2 more where the forward is done again (of the
- * embedding and the head one each), by rings inside the node. 0.5 and 0.8 are assumptions, made before any comparison:
- * large transformers reach 40 to 60 % of the peak of matrix products on the GPUs in question (HexiScale's and Megatron-LM's
- * papers), and copies about 80 % of the data sheet's bandwidth.
+ * A layer adds 2 all-reduces of the residual stream forward, 2 backward, and 2 more if the forward is done again; the
+ * embedding and the head add one each. They are rings inside the node. 0.5 and 0.8 are assumptions, made before any
+ * comparison: large transformers reach 40 to 60 % of the peak of matrix products on the GPUs in question (HexiScale's
+ * and Megatron-LM's papers), and copies about 80 % of the data sheet's bandwidth.
  */
 #include "planner/cluster/cluster_costs.h"
 
@@ -26,7 +26,7 @@
 #define ATTENTION_FORWARD_SHARE  0.5
 #define ATTENTION_BACKWARD_SHARE 0.4
 
-/* Halves of a boundary: one that is sent and one that arrives, of outputs and of gradients. */
+/* Two for outputs and two for gradients: one that is sent, one that arrives. */
 enum { BOUNDARY_BUFFERS = 4 };
 
 struct costing {
@@ -35,9 +35,9 @@ struct costing {
     struct ah_instance *instance;
     struct ah_instance_kind *kinds;
     struct ah_instance_class *classes;
-    bool adds_up;            /* gradients of several micro-batches, or of two copies of a table */
-    uint64_t gradient_bytes; /* of an element that is added up */
-    uint64_t held_bytes;     /* the same, with the place of groups that are added up apart */
+    bool adds_up;            /* there are several micro-batches, or two copies of a table */
+    uint64_t gradient_bytes; /* of an element of a sum */
+    uint64_t held_bytes;     /* the same, with the second sum of groups that are added up apart */
     uint64_t table_elements; /* of a tied table */
     bool estimated;
 };
@@ -54,9 +54,9 @@ struct site {
     const struct ah_cluster_gpu *gpu;
     const struct ah_cluster_node *node;
     uint64_t tp;
-    double flops_per_s;       /* of the training's type */
-    struct ah_away_host host; /* all of it */
-    uint64_t sharers;         /* at most */
+    double flops_per_s;       /* in the training's dtype */
+    struct ah_away_host host; /* unshared */
+    uint64_t sharers;         /* the most there can be */
 };
 
 static double memory_us(const struct site *site, double bytes)
@@ -98,7 +98,7 @@ static double pass_us(const struct costing *c, const struct site *site, const st
     return us;
 }
 
-/* The part of a group's name that says what its blocks are; NULL: none measured. */
+/* The cluster document's times of this group on such a unit; NULL: none were measured. */
 static const struct ah_cluster_time *find_time(const struct costing *c, const struct site *site,
                                                const char *group, enum ah_activations way)
 {
@@ -114,7 +114,7 @@ static const struct ah_cluster_time *find_time(const struct costing *c, const st
     return NULL;
 }
 
-/* Recomputation that was not measured costs what the estimate says it costs more. */
+/* If recomputation was not measured, the estimate's difference is added to what was. */
 static void time_group(struct costing *c, const struct site *site, const struct ah_job_group *group,
                        struct ah_instance_block *block)
 {
@@ -134,7 +134,7 @@ static void time_group(struct costing *c, const struct site *site, const struct 
 
 /* ---- sizes of a block ---- */
 
-/* A rank's share of what lies in one piece. */
+/* A rank's aligned share of a tensor of `bytes`. */
 static uint64_t part(uint64_t bytes, uint64_t tp)
 {
     uint64_t each = (bytes + tp - 1) / tp;
@@ -147,7 +147,7 @@ static uint64_t group_table(const struct costing *c, const struct ah_job_group *
     return group->kind == AH_BLOCK_HEAD ? c->table_elements : 0;
 }
 
-/* Tiles of states that visit the device, where some may. */
+/* Device bytes for tiles of states that visit it; 0: none may. */
 static uint64_t ring_bytes(const struct costing *c, const struct site *site)
 {
     uint64_t element = c->job.state_bytes + c->job.weight_bytes;
@@ -155,7 +155,7 @@ static uint64_t ring_bytes(const struct costing *c, const struct site *site)
                                    : 0;
 }
 
-/* Scratch of a pass, the residual stream's gradient, what arrives and leaves, and what is always there. */
+/* Scratch of a pass, a gradient of one micro-batch, the residual stream's gradient, buffers at the boundary, inputs. */
 static uint64_t work_bytes(const struct costing *c, const struct site *site, uint64_t scratch,
                            uint64_t gradient)
 {
@@ -165,8 +165,8 @@ static uint64_t work_bytes(const struct costing *c, const struct site *site, uin
            part(2 * job->input_bytes + job->constant_bytes, 1) + ring_bytes(c, site);
 }
 
-/* With several micro-batches the gradient of one is a vector before it is added to the sum. The head's forward does its
- * backward. */
+/* With several micro-batches, a gradient is a vector of its own before it is added to the sum. The head's forward does
+ * its backward, too. */
 static void size_group(const struct costing *c, const struct site *site, const struct ah_job_group *group,
                        struct ah_instance_block *block)
 {
@@ -204,8 +204,8 @@ static bool same_site(const struct site *p, const struct site *q)
            memcmp(&p->node->intra_latency_us, &q->node->intra_latency_us, sizeof(double)) == 0;
 }
 
-/* As plans for one machine have it: what was measured, or what the ops need with these threads. `tp` ranks need no more
- * each than one alone. */
+/* The reserve, as in plans for one machine: what was measured or, if more, what the ops need with these threads. Each
+ * of `tp` ranks needs no more than one alone. */
 static int find_reserve(const struct costing *c, const struct ah_cluster_gpu *gpu, uint64_t *ret_bytes,
                         struct ah_error *err)
 {
@@ -243,7 +243,7 @@ static int build_kind(struct costing *c, const struct site *site, struct ah_aren
     return AH_OK;
 }
 
-/* The host as a unit has it that shares it with so many. */
+/* The share of the host that one unit gets when `sharers` units use it. */
 static int build_host(const struct costing *c, const struct site *site, uint64_t sharers,
                       const struct ah_instance_block *blocks, struct ah_arena *arena,
                       struct ah_instance_host *ret_host, struct ah_error *err)
@@ -298,11 +298,11 @@ static struct site site_of(const struct costing *c, const struct ah_cluster_node
     if ((c->input->without & neither) != neither)
         site.host = ah_away_share(node, 1);
     if (site.tp)
-        site.sharers = (node->gpus + site.tp - 1) / site.tp; /* some may be of another degree */
+        site.sharers = (node->gpus + site.tp - 1) / site.tp; /* rounded up: others may have another degree */
     return site;
 }
 
-/* The kind of a unit there, made where there is none like it. */
+/* Finds the kind of a unit at `site`, or makes it. */
 static int find_kind(struct costing *c, const struct site *site, struct site *sites, struct ah_arena *arena,
                      size_t *ret_kind, struct ah_error *err)
 {
@@ -381,7 +381,7 @@ int ah_cluster_costs_build(const struct ah_cluster_costs_input *input, struct ah
 {
     struct ah_instance instance = {.micro_batches = input->training.micro_batches};
     struct costing c = {.input = input, .instance = &instance};
-    struct ah_plan_training one = input->training; /* micro-batch */
+    struct ah_plan_training one = input->training; /* of one micro-batch */
     one.batch /= one.micro_batches;
     one.micro_batches = 1;
     one.n_sums = 0;

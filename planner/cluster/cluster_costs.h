@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cluster costs: from documents to the numbers of an instance. docs/clusters.md says which formulas and which shares of
- * peak rates; what the cluster document measured (`times`) is taken as it is.
+ * Cluster costs: from documents to the numbers of an instance. docs/clusters.md has the formulas and the shares of peak
+ * rates; times that the cluster document measured (`times`) are taken as they are.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_COSTS_H
 #define AH_PLANNER_CLUSTER_CLUSTER_COSTS_H
@@ -20,15 +20,15 @@ struct ah_cluster_costs_input {
     struct ah_plan_training training; /* micro_batches: of all pipelines together */
     const uint64_t *tp;               /* by type of GPU; 0: the type is not used */
     unsigned without;                 /* enum ah_away_without (away.h) */
-    bool apart; /* a pipeline may add up groups apart: sums have a second place (runtime/schedule/fold.h) */
+    bool apart; /* a pipeline may add groups up apart, in a second vector of sums (runtime/schedule/fold.h) */
 };
 
 /* Can a unit of `tp` GPUs share this model's blocks? */
 bool ah_cluster_costs_divides(const struct ah_model *model, uint64_t tp);
 
-/* Fills an instance, in `arena`; its classes are the nodes that have a unit, in their order. Its `update_limit_us` is 0:
- * the caller says what may be away. `ret_estimated`: some times are not measured. AH_E_USAGE, AH_E_DOCUMENT as ah_job_init();
- * AH_E_USAGE: a type has no products of the training's. */
+/* Fills an instance, in `arena`; its classes are the nodes that have a unit, in the cluster's order. `update_limit_us`
+ * stays 0: the caller decides whether anything may be away. `ret_estimated`: some times were not measured. AH_E_USAGE,
+ * AH_E_DOCUMENT: as ah_job_init(). AH_E_USAGE, too: a type of GPU has no matrix products of the training's dtype. */
 int ah_cluster_costs_build(const struct ah_cluster_costs_input *input, struct ah_arena *arena,
                            struct ah_instance *ret_instance, bool *ret_estimated, struct ah_error *err);
 

@@ -90,7 +90,7 @@ static bool put_stage(struct filling *f, const struct ah_pipeline *pipeline, siz
     return put_configs(f, stage, out);
 }
 
-/* Takes the next n of the starts that were simulated. */
+/* Takes the next n of the simulated starts. */
 static bool put_starts(struct filling *f, size_t n, const double **starts_us,
                        struct ah_cluster_plan_stage *out)
 {

@@ -12,12 +12,12 @@
 #include "schemas/cluster.h"
 #include "schemas/cluster_plan.h"
 
-/* A plan that answers `request`, trained like this: what it is made from, and nothing else yet. Borrows all. */
+/* A plan with the inputs of `request` and this training, and nothing else yet. It borrows from both. */
 struct ah_cluster_plan ah_cluster_document_begin(const struct ah_cluster_request *request,
                                                  const struct ah_plan_training *training);
 
 /* Fills pipelines, segments, idle ranks, blocks and what the simulation predicts, in `arena`; names are the cluster's.
- * `plan->training` is there. AH_E_MEMORY. */
+ * `plan->training` must be set. AH_E_MEMORY. */
 int ah_cluster_document_fill(const struct ah_cluster *cluster, const struct ah_instance *instance,
                              const struct ah_arrangement *arrangement, struct ah_arena *arena,
                              struct ah_cluster_plan *plan, struct ah_error *err);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Settings: a degree for each type of GPU, and a number of micro-batches. All are searched quickly, the best few of them
- * thoroughly; then, in the order of their quick results, every setting that could still be better is searched to
- * exhaustion where it is small enough. The bound is the least over the settings: what is not exhausted has the
- * relaxation's.
+ * Settings: a degree for each type of GPU, and a number of micro-batches. All are searched quickly, the best few of
+ * them thoroughly. Then, in the order of their quick results, every setting that could still be better is exhausted
+ * if it is small enough. The bound is the least over the settings; one that is not exhausted has the relaxation's, or
+ * that of certificate.h.
  */
 #include "planner/cluster/cluster_planner.h"
 
@@ -25,30 +25,30 @@
 enum {
     DEGREES = 4, /* 1, 2, 4, 8 */
     THOROUGH_SETTINGS = 3,
-    AWAY_SETTINGS = 2, /* of these, where blocks may be away but need not */
+    AWAY_SETTINGS = 2, /* the same for settings with hosts, if something fits without */
     EFFORT_DEFAULT = 2,
     QUICK_EVALUATIONS = 500,
     THOROUGH_EVALUATIONS = 8000,
     SHAKING_EVALUATIONS = 40000,
-    LARGE_UNITS = 32,          /* of more, the two above for every eight units */
-    EARLY_EVALUATIONS = 20000, /* of an exhaustion that comes first */
+    LARGE_UNITS = 32,          /* with more, the two above are for every eight units */
+    EARLY_EVALUATIONS = 20000, /* of the exhaustion before the thorough search */
     EXHAUSTION_EVALUATIONS = 50000,
-    CERTIFICATE_STEPS = 60000000, /* fewer leave a gap on twelve units; of more than these ... */
+    CERTIFICATE_STEPS = 60000000, /* fewer leave a gap on twelve units; with more units than these ... */
     CERTIFICATE_UNITS = 24,
-    CERTIFICATE_FACTOR = 4, /* ... so many times as many */
-    EXHAUSTION_UNITS = 12,  /* of more units there are too many sets of pipelines */
+    CERTIFICATE_FACTOR = 4, /* ... this many times as many steps */
+    EXHAUSTION_UNITS = 12,  /* more units make too many sets of pipelines */
     SHORTER_UPDATES = 4
 };
 
 #define SHORTER_UPDATE 0.75
-#define WORTH_MORE     (1 - 1e-3) /* the same search once more */
+#define WORTH_MORE     (1 - 1e-3) /* a gain that is worth the same search once more */
 #define FAR_BEHIND     1.3
 
 const char *const ah_words_cluster_search[] = {"both", "exact", "graph", NULL};
 
-/* ---- what is found ---- */
+/* ---- keeping the best ---- */
 
-/* The best of a policy is now this draft: the arena's copy. */
+/* Makes a copy of this draft, in the arena, the best of `policy`. */
 static int keep(struct ah_cluster_planning *p, enum ah_cluster_policy policy,
                 const struct ah_setting *setting, const struct ah_draft *draft, double us,
                 struct ah_error *err)
@@ -83,7 +83,7 @@ static int fail_interrupted(struct ah_error *err)
     return ah_error_set(err, AH_E_INTERRUPTED, "interrupted while planning");
 }
 
-/* The longest update that it would have without a limit. */
+/* The longest update that `draft` has under the instance's own limit; 0: nothing is away, or it does not fit. */
 static double first_limit_us(const struct ah_instance *instance, const struct ah_draft *draft,
                              struct ah_draft *scratch)
 {
@@ -94,8 +94,8 @@ static double first_limit_us(const struct ah_instance *instance, const struct ah
     return ah_limits_longest_us(&scratch->arrangement);
 }
 
-/* Goes on from what was found while no update may be longer than there; then with shorter ones, briefly. A search looks at one
- * limit only, and under a high one prefers short passes to a short update. */
+/* Searches on from `draft` with its longest update as the limit, then briefly with shorter limits. One search has one
+ * limit, and under a high one it prefers short passes to a short update. */
 static int search_within(struct ah_cluster_planning *p, const struct ah_setting *setting,
                          const struct ah_hunt_limits *limits, struct ah_draft *draft, double *step_us,
                          struct ah_error *err)
@@ -164,7 +164,7 @@ static int by_bound(const void *a, const void *b)
     return (p->index > q->index) - (p->index < q->index);
 }
 
-/* Orders the settings; what was found stays with its setting. */
+/* Orders the settings; each best arrangement keeps pointing to its setting. */
 static void sort_settings(struct ah_cluster_planning *p, int (*order)(const void *, const void *))
 {
     size_t index[AH_CLUSTER_POLICIES];
@@ -196,7 +196,7 @@ static int search_quickly(struct ah_cluster_planning *p, struct ah_error *err)
 
 /* ---- with hosts ---- */
 
-/* What was found once more, each stage of it with the help of its host. */
+/* Fits a found arrangement again, now with the help of hosts, and keeps it if it is our best. */
 static int use_hosts(struct ah_cluster_planning *p, const struct ah_cluster_found *found,
                      struct ah_error *err)
 {
@@ -229,7 +229,7 @@ static int use_hosts_for_ours(struct ah_cluster_planning *p, struct ah_error *er
 
 /* ---- other systems ---- */
 
-/* What a policy makes of a setting, if that is faster than what it made of others. */
+/* Runs a policy on a setting; keeps the result if it is faster than the policy's on other settings. */
 static int ask_policy(struct ah_cluster_planning *p, enum ah_cluster_policy policy,
                       struct ah_setting *setting, struct ah_error *err)
 {
@@ -262,8 +262,8 @@ static int ask_policy(struct ah_cluster_planning *p, enum ah_cluster_policy poli
     return rc;
 }
 
-/* The settings of one number of micro-batches and one degree each, as one of any degrees: for policies that give every
- * stage its own. NULL in `ret_mixed`: `from` is not the first of them. */
+/* Joins the symmetric settings with the micro-batches of `from`, for policies that give every stage its own degree.
+ * `ret_mixed` NULL: `from` is not the first of them. */
 static int mix_settings(struct ah_cluster_planning *p, const struct ah_setting *from,
                         struct ah_setting **ret_mixed, struct ah_error *err)
 {
@@ -305,7 +305,7 @@ static int search_policy(struct ah_cluster_planning *p, enum ah_cluster_policy p
     return rc;
 }
 
-/* The other systems' arrangements are candidates of ours, where degrees may be as theirs are. */
+/* Arrangements of other systems are candidates of ours if the request allows their degrees. */
 static int search_policies(struct ah_cluster_planning *p, struct ah_error *err)
 {
     struct ah_cluster_found *ours = &p->best[AH_CLUSTER_POLICY_OPTIMAL];
@@ -325,8 +325,8 @@ static int search_policies(struct ah_cluster_planning *p, struct ah_error *err)
 
 /* ---- our own ---- */
 
-/* The best `most` settings by their quick results, of those in which blocks may be away or not; but not those that are far
- * behind another. */
+/* Searches the best `most` settings by their quick results, among those with hosts or those without. With hosts, it
+ * skips settings far behind the best. */
 static int search_best(struct ah_cluster_planning *p, bool away, size_t most, struct ah_error *err)
 {
     const uint32_t effort = p->request->effort ? p->request->effort : EFFORT_DEFAULT;
@@ -348,7 +348,7 @@ static int search_best(struct ah_cluster_planning *p, bool away, size_t most, st
     return rc;
 }
 
-/* Without hosts, what is found once more with them, then with hosts from the beginning. */
+/* Searches without hosts, fits the result again with hosts, then searches with hosts from the start. */
 static int search_thoroughly(struct ah_cluster_planning *p, struct ah_error *err)
 {
     bool fits_without = false;
@@ -365,7 +365,7 @@ static int exhaust(struct ah_cluster_planning *p, uint64_t budget, struct ah_err
     p->exhausted = p->left_out_bound_us >= p->best[AH_CLUSTER_POLICY_OPTIMAL].us;
     for (size_t i = 0; i < p->n_settings && !rc; i++) {
         struct ah_setting *setting = &p->settings[i];
-        if (setting->away_as_well) /* what it allows is allowed there, too */
+        if (setting->away_as_well) /* the setting with hosts covers it */
             continue;
         const double best_us = p->best[AH_CLUSTER_POLICY_OPTIMAL].us;
         struct ah_hunt_result result = {.exhausted = setting->exhausted || setting->bound_us >= best_us};
@@ -401,7 +401,7 @@ static int raise_bounds(struct ah_cluster_planning *p, struct ah_error *err)
 
 /* ---- all of it ---- */
 
-/* The settings and their bounds. */
+/* Makes the settings with their bounds. */
 static int make_settings(struct ah_cluster_planning *p, struct ah_error *err)
 {
     struct ah_settings made;
@@ -426,7 +426,7 @@ static int search_all(struct ah_cluster_planning *p, struct ah_error *err)
     bool exact = p->request->search != AH_CLUSTER_SEARCH_GRAPH;
     uint32_t effort = p->request->effort ? p->request->effort : EFFORT_DEFAULT;
     p->planned = (2 + AH_CLUSTER_POLICIES) * p->n_settings + THOROUGH_SETTINGS + 1;
-    int rc = p->request->sums_stay ? AH_OK : search_policies(p, err); /* theirs have other groups */
+    int rc = p->request->sums_stay ? AH_OK : search_policies(p, err); /* policies would change the groups */
     rc = rc ? rc : search_quickly(p, err);
     if (!rc && exact)
         rc = exhaust(p, EARLY_EVALUATIONS, err);
@@ -441,7 +441,7 @@ static int search_all(struct ah_cluster_planning *p, struct ah_error *err)
     return rc;
 }
 
-/* What each rank does, and all of them together. */
+/* Adds each rank's program, and what the concert of all predicts. */
 static int add_programs(const struct ah_cluster_planning *p, enum ah_cluster_policy policy,
                         struct ah_cluster_plan *plan, struct ah_error *err)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cluster planner: model + cluster + training -> the best cluster plan that it can find, and how far it is from the
- * bound. docs/clusters.md says how.
+ * Cluster planner: model + cluster + training -> the best cluster plan that it can find, and its gap to the bound.
+ * docs/clusters.md says how.
  *
  *     struct ah_cluster_request request = {.model = model, .model_sha256 = ..., .cluster = cluster, ...};
  *     rc = ah_cluster_planner_plan(&request, &arena, &plan, &shortage, err);
  *
- * With a policy the plan is that of another system (cluster_policies.h). What policies find are candidates of our own
- * search, so that `optimal` is never slower than one of them.
+ * With a policy, the plan is what another system would make (cluster_policies.h). Our own search also considers what
+ * policies find, so `optimal` is never slower than one of them.
  *
- * It tries every degree of tensor parallelism that divides the model (one for all types, or one a type) with every size
- * of micro-batch that was allowed, each an instance to search. Deterministic: the same request gives the same plan, to
- * the byte; budgets are numbers of evaluations.
+ * It tries every degree of tensor parallelism that divides the model (one for all types, or one a type) with every
+ * allowed size of micro-batch, each an instance to search. The same request gives the same plan, to the byte, since
+ * budgets are numbers of evaluations.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_PLANNER_H
 #define AH_PLANNER_CLUSTER_CLUSTER_PLANNER_H
@@ -22,7 +22,7 @@
 #include "schemas/cluster_plan.h"
 #include "schemas/model.h"
 
-/* How arrangements are looked for: by changing good ones, by exhausting small instances, or both. */
+/* How arrangements are searched: by changing good ones (graph), by exhausting small instances (exact), or both. */
 enum ah_cluster_search { AH_CLUSTER_SEARCH_BOTH, AH_CLUSTER_SEARCH_EXACT, AH_CLUSTER_SEARCH_GRAPH };
 extern const char *const ah_words_cluster_search[];
 
@@ -35,9 +35,9 @@ struct ah_cluster_request {
     bool any_micro_batches;           /* the planner chooses training.micro_batches */
     bool sums_stay; /* gradients are added up as the training says (groups.h); optimal only, tp 1 */
     enum ah_tp_mode tp_mode;
-    uint64_t tp; /* the one degree of all types; 0: every one is tried. Symmetric only */
+    uint64_t tp; /* the degree of all types; 0: tries every one. Symmetric only */
     enum ah_cluster_search search;
-    enum ah_cluster_policy policy; /* ah_cluster_planner_plan(): whose plan */
+    enum ah_cluster_policy policy; /* whose plan; for ah_cluster_planner_plan() */
     unsigned without;              /* enum ah_away_without (away.h) */
     uint32_t effort;               /* 0: 2; budgets double with each level */
     const char *generator;         /* of the document */
@@ -47,19 +47,19 @@ struct ah_cluster_request {
     void *context;
 };
 
-/* What the model takes and the cluster has, for a person: of the states of one copy, all GPUs together. */
+/* For a person: bytes that the states of one copy of the model need, and bytes of all GPUs (and hosts if used). */
 struct ah_cluster_shortage {
     bool proven;
     double needed_bytes, available_bytes;
 };
 
-/* AH_E_INFEASIBLE: proven; AH_E_NO_PLAN: none found; both fill the shortage. AH_E_USAGE, AH_E_DOCUMENT: a training that
- * makes no sense. `ret_plan` points into `arena` and the request. */
+/* AH_E_INFEASIBLE: it is proven that there is no plan; AH_E_NO_PLAN: none was found; both fill the shortage.
+ * AH_E_USAGE, AH_E_DOCUMENT: the training makes no sense. `ret_plan` points into `arena` and the request. */
 int ah_cluster_planner_plan(const struct ah_cluster_request *request, struct ah_arena *arena,
                             struct ah_cluster_plan *ret_plan, struct ah_cluster_shortage *ret_shortage,
                             struct ah_error *err);
 
-/* Every policy at its best, in the order of enum ah_cluster_policy; NULL where none was found that fits. */
+/* The best plan of every policy, in the order of enum ah_cluster_policy; NULL: found none that fits. */
 int ah_cluster_planner_compare(const struct ah_cluster_request *request, struct ah_arena *arena,
                                struct ah_cluster_plan *ret_plans[AH_CLUSTER_POLICIES], struct ah_error *err);
 

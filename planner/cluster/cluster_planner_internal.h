@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the planner's parts share: what was found (cluster_planner.c), and what is said of it (cluster_verdict.c).
+ * What the planner's parts share: cluster_planner.c finds arrangements, cluster_verdict.c reports on them.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_PLANNER_INTERNAL_H
 #define AH_PLANNER_CLUSTER_CLUSTER_PLANNER_INTERNAL_H
@@ -21,18 +21,18 @@ struct ah_cluster_planning {
     struct ah_setting *settings;
     size_t n_settings;
     size_t left_out;                                   /* settings that were not made */
-    double left_out_bound_us;                          /* of these; INFINITY: there are none */
+    double left_out_bound_us;                          /* least bound of those; INFINITY: none was left out */
     struct ah_cluster_found best[AH_CLUSTER_POLICIES]; /* `optimal`: of our own search */
     uint64_t evaluations;
     bool exhausted; /* every setting */
     uint64_t done, planned;
 };
 
-/* The best of a policy, of which there is one, as a document: described, certified, annotated. AH_E_MEMORY. */
+/* Writes the best arrangement of `policy`, which must have one, as a plan with certificate and notes. AH_E_MEMORY. */
 int ah_cluster_verdict_deliver(const struct ah_cluster_planning *p, enum ah_cluster_policy policy,
                                struct ah_cluster_plan *ret_plan, struct ah_error *err);
 
-/* Nothing was found: AH_E_INFEASIBLE where that is proven, else AH_E_NO_PLAN. */
+/* For a planning that found nothing: AH_E_INFEASIBLE if it is proven that there is no plan, else AH_E_NO_PLAN. */
 int ah_cluster_verdict_fail(const struct ah_cluster_planning *p, struct ah_cluster_shortage *ret_shortage,
                             struct ah_error *err);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Of a stage with t for a micro-batch's forward and backward and q for its sends, behind stages j, a pipeline of m
+ * A stage takes t for a micro-batch's forward and backward, and q for its sends. By any one stage, a pipeline of m
  * micro-batches takes at least
  *
  *     m (t + q) + sum over j before it of (t + q)(j)                                                          (1)
  *
- * as its first input has to come through all of them, and its last gradient back.
+ * because its first input has to come through all stages j before it, and its last gradient back.
  */
 #include "planner/cluster/cluster_policies_internal.h"
 
@@ -96,7 +96,7 @@ double ah_cluster_policies_work(const struct ah_policy_search *search, size_t bl
     return on_first->forward_us + on_first->backward_us[AH_ACTIVATIONS_KEEP];
 }
 
-/* Largest remainders, one micro-batch after another: to the pipeline that lacks most of its share. */
+/* Largest remainders: each micro-batch goes to the pipeline that is furthest below its share. */
 bool ah_cluster_policies_share(struct ah_policy_search *search, const double *weights)
 {
     struct ah_arrangement *arrangement = &search->trial.arrangement;
@@ -147,7 +147,7 @@ int ah_cluster_policies_search(const struct ah_cluster_policy_input *input, enum
                                double none_above_us, struct ah_draft *best, double *ret_us,
                                struct ah_error *err)
 {
-    struct ah_instance plain = *input->instance; /* none of them keeps anything on the host */
+    struct ah_instance plain = *input->instance; /* no policy keeps anything on the host */
     plain.update_limit_us = 0;
     struct ah_policy_search search = {
         .input = input, .instance = &plain, .best = best, .best_us = none_above_us};

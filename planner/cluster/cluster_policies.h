@@ -7,11 +7,11 @@
  *     rc = ah_cluster_policies_search(&input, AH_CLUSTER_POLICY_MEGATRON, INFINITY, &best, &us, err);
  *     if (!isinf(us)) ... best.arrangement
  *
- * An instance fixes degrees of tensor parallelism and the micro-batches; who asks goes over these.
+ * An instance fixes degrees of tensor parallelism and micro-batches; the caller loops over instances.
  *
- * Invariants, which tests hold, of what a policy finds:
- * 1. No GPU is in two stages, and no stage above its memory.
- * 2. Its time is that of ah_rehearsal_run(): nothing is better for a policy than for our own search.
+ * Invariants of what a policy finds, which tests hold:
+ * 1. No GPU is in two stages, and no stage exceeds its memory.
+ * 2. ah_rehearsal_run() gives its time, as in our own search: no policy has a clock of its own.
  * 3. The same input gives the same arrangement.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_POLICIES_H
@@ -21,7 +21,7 @@
 #include "planner/cluster/draft.h"
 #include "schemas/cluster_plan.h"
 
-/* What the systems' own planners go by, beside an instance. */
+/* What the systems' own planners know, beside an instance. */
 struct ah_cluster_policy_input {
     const struct ah_instance *instance;
     const double *flops_per_s; /* (kinds): what a GPU of the type is rated at */
@@ -29,11 +29,11 @@ struct ah_cluster_policy_input {
     uint64_t sequences; /* of a micro-batch */
 };
 
-/* Can the policy only take instances in which all units have one degree? */
+/* Does the policy need instances in which all units have the same degree? */
 bool ah_cluster_policies_symmetric(enum ah_cluster_policy policy);
 
-/* Writes the arrangement of `policy`, not `optimal`, into `best`, which was made for the instance. `ret_us`: its step; INFINITY
- * where nothing fits that takes less than `none_above_us`. AH_E_MEMORY. */
+/* Writes the best arrangement of `policy` (any but `optimal`) into `best`, which was made for the instance. `ret_us`:
+ * its step; INFINITY: nothing that fits takes less than `none_above_us`. AH_E_MEMORY. */
 int ah_cluster_policies_search(const struct ah_cluster_policy_input *input, enum ah_cluster_policy policy,
                                double none_above_us, struct ah_draft *best, double *ret_us,
                                struct ah_error *err);

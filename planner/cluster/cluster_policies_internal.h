@@ -13,32 +13,32 @@ struct ah_policy_search {
     struct ah_fits fits;
     struct ah_draft trial; /* stages with class and blocks, pipelines with micro-batches */
     struct ah_draft *best;
-    double best_us; /* of `best`, or what is to be beaten */
+    double best_us; /* of `best`; before one is found, the time to beat */
     bool found;
 };
 
-/* Time before which no arrangement with these stages, blocks and micro-batches ends; INFINITY where one does not fit.
- * Stages need not be fitted. */
+/* A lower bound on the time of an arrangement with these stages, blocks and micro-batches; INFINITY: a stage does not
+ * fit. Stages need not be fitted. */
 double ah_cluster_policies_bound_us(struct ah_policy_search *search,
                                     const struct ah_arrangement *arrangement);
 
-/* Fits the trial's stages and rehearses it, and keeps it where it is the fastest. */
+/* Fits the trial's stages, rehearses it, and keeps it if it is the fastest so far. */
 int ah_cluster_policies_try(struct ah_policy_search *search, struct ah_error *err);
 
-/* Rated speed of a unit of `class`; of all stages of a pipeline. */
+/* Rated speed of a unit of `class`, and of all stages of a pipeline together. */
 double ah_cluster_policies_flops(const struct ah_policy_search *search, size_t class);
 double ah_cluster_policies_pipeline_flops(const struct ah_policy_search *search,
                                           const struct ah_pipeline *pipeline);
 
-/* Work of a block, in no unit that matters: as planners that know operations but no GPUs weigh it. */
+/* Relative work of a block (the unit does not matter), as planners weigh it that know operations but no GPUs. */
 double ah_cluster_policies_work(const struct ah_policy_search *search, size_t block);
 
-/* Is there memory for the states of `d` copies of the model on units of these classes together? */
+/* Do units of these classes together have memory for the states of `d` copies of the model? */
 bool ah_cluster_policies_can_hold(const struct ah_instance *instance, const size_t *classes, size_t n,
                                   size_t d);
 
-/* Shares the micro-batches out as `weights` of the trial's pipelines are to each other, at least one each. False: there are
- * too few. */
+/* Shares the micro-batches out in proportion to `weights`, one for each pipeline of the trial; each gets at least one.
+ * False: there are too few. */
 bool ah_cluster_policies_share(struct ah_policy_search *search, const double *weights);
 
 int ah_policy_megatron(struct ah_policy_search *search, struct ah_error *err);

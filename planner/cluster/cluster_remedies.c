@@ -58,7 +58,7 @@ static int try_policy(struct remedies *r, struct ah_error *err)
                : AH_OK;
 }
 
-/* Types that are all alike have nothing to be asymmetric in. */
+/* With a single type of GPU there is nothing to be asymmetric in. */
 static int try_tp(struct remedies *r, struct ah_error *err)
 {
     struct ah_cluster_request changed = *r->request;
@@ -71,7 +71,7 @@ static int try_tp(struct remedies *r, struct ah_error *err)
                : AH_OK;
 }
 
-/* One sequence each. */
+/* Tries micro-batches of one sequence each. */
 static int try_micro_batches(struct remedies *r, struct ah_error *err)
 {
     struct ah_cluster_request changed = *r->request;
@@ -118,7 +118,7 @@ static const struct ah_cluster *with_nodes(struct remedies *r, const struct ah_c
     return larger;
 }
 
-/* As many as the states lack, then more, of the node with the most memory. */
+/* Adds copies of the node with the most memory: as many as the states need, then more. */
 static int try_nodes(struct remedies *r, struct ah_error *err)
 {
     const struct ah_cluster *cluster = r->request->cluster;
@@ -149,7 +149,7 @@ static int try_seq(struct remedies *r, struct ah_error *err)
     bool works = false;
     int rc = AH_OK;
     if (changed.sums_stay || r->shortage->needed_bytes > r->shortage->available_bytes)
-        return AH_OK; /* not of the sequences */
+        return AH_OK; /* shorter sequences do not shrink states */
     for (uint64_t seq = changed.training.seq / 2; seq >= SEQ_LEAST && !works && !rc; seq /= 2) {
         changed.training.seq = seq;
         rc = try_it(r, &changed, &(struct ah_cluster_remedy){AH_CLUSTER_REMEDY_SEQ, seq, NULL, 0}, &works,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Remedies for a cluster that has no plan: changes of the request or of the cluster, each of which, alone, was planned and
- * gives a plan. Each kind is tried in the order of the list, at the least effort: what a quick search finds a long one
- * finds, too.
+ * Remedies for a cluster that has no plan: changes of the request or the cluster. Each was planned alone and gives a
+ * plan. Kinds are tried in the order of the list, at the least effort: whatever a quick search finds, a long one finds.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_REMEDIES_H
 #define AH_PLANNER_CLUSTER_CLUSTER_REMEDIES_H
@@ -32,8 +31,8 @@ struct ah_cluster_remedies {
     size_t n;
 };
 
-/* Of a request that ah_cluster_planner_plan() refused with this shortage. AH_E_INTERRUPTED and AH_E_MEMORY: fewer than
- * there are may be listed. */
+/* Finds remedies for a request that ah_cluster_planner_plan() refused with this shortage. After AH_E_INTERRUPTED or
+ * AH_E_MEMORY the list may be incomplete. */
 int ah_cluster_remedies_find(const struct ah_cluster_request *request,
                              const struct ah_cluster_shortage *shortage,
                              struct ah_cluster_remedies *ret_remedies, struct ah_error *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verdict: what is said of what the planner found: the document, the bound that proves how good it is, what was left out;
+ * Verdict: reports what the planner found: the document, the bound that proves how good it is, and what was left out;
  * or that nothing fits, and whether that is proven.
  */
 #include "planner/cluster/cluster_planner_internal.h"
@@ -21,7 +21,7 @@ static enum ah_tp_mode mode_of(const struct ah_cluster_request *request, enum ah
     return ah_cluster_policies_symmetric(policy) ? AH_TP_SYMMETRIC : AH_TP_ASYMMETRIC;
 }
 
-/* The least bound of all settings, and what that proves. Of another system's plan nothing is. */
+/* Sets the least bound of all settings, and what it proves. Nothing is proven of another system's plan. */
 static void certify(const struct ah_cluster_planning *p, struct ah_cluster_plan *plan)
 {
     double bound_us = plan->predicted.step_us;
@@ -52,7 +52,7 @@ static bool add_annotation(const struct ah_cluster_planning *p, const char *key,
     return copy;
 }
 
-/* Says which settings were not searched, and what was asked to be left out. */
+/* Notes how many settings were not searched, and what the request restricts. */
 static int annotate(const struct ah_cluster_planning *p, struct ah_cluster_plan *plan, struct ah_error *err)
 {
     const unsigned without = p->request->without;
@@ -104,8 +104,8 @@ int ah_cluster_verdict_deliver(const struct ah_cluster_planning *p, enum ah_clus
     return AH_OK;
 }
 
-/* Nothing was found: is that proven by the states alone, or by exhaustion? Where blocks may be away not by that, as only
- * the first ones of a stage are, and every GPU that works has an equal share of its host. */
+/* Nothing was found: do the states alone prove it, or exhaustion? With hosts, exhaustion proves nothing: it only
+ * tries a stage's first blocks away, and equal shares of a host. */
 int ah_cluster_verdict_fail(const struct ah_cluster_planning *p, struct ah_cluster_shortage *ret_shortage,
                             struct ah_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the plan decided becomes an arrangement again; it is priced, described as the planner describes what it found, and
- * compared with the plan, field by field.
+ * Turns what the plan decided into an arrangement again, prices it, describes it as the planner would, and compares
+ * that with the plan, field by field.
  */
 #include "planner/cluster/cluster_verify.h"
 
@@ -172,7 +172,7 @@ static size_t class_of(const struct verify *v, const struct ah_cluster_plan_stag
     return c;
 }
 
-/* What is away are the first blocks of a stage; of those, some have nothing that could be. */
+/* The first blocks of a stage are away, but some of those may have nothing that could be away. */
 static void read_config(const struct ah_cluster_plan_config *config, struct ah_stage *stage)
 {
     if (config->activations == AH_ACTIVATIONS_RECOMPUTE)
@@ -233,7 +233,7 @@ static int read_pipeline(struct verify *v, size_t p)
     return AH_OK;
 }
 
-/* Has every node as many GPUs as its stages say, and a host where they say that? */
+/* Has every node as many GPUs as its stages use, and a host if they use one? */
 static int check_nodes(const struct verify *v)
 {
     const struct ah_cluster *cluster = v->inputs->cluster;
@@ -293,7 +293,7 @@ static int arrange(struct verify *v)
 
 /* ---- ranks ---- */
 
-/* Of a stage: `renamed` says what its ranks are called in the plan, where they must be of its node. */
+/* Gives a stage the ranks that the plan states, which must belong to its node, and notes each in `renamed`. */
 static int rename_stage(const struct verify *v, const struct ah_cluster_plan *again, size_t p, size_t i,
                         uint64_t *renamed)
 {
@@ -317,7 +317,7 @@ static int rename_stage(const struct verify *v, const struct ah_cluster_plan *ag
     return AH_OK;
 }
 
-/* GPUs of a node have any order: `again` takes the plan's. */
+/* GPUs of a node may stand in any order, so `again` takes the plan's ranks. */
 static int take_ranks(const struct verify *v, struct ah_cluster_plan *again)
 {
     const uint64_t n_ranks = ah_cluster_gpus(v->inputs->cluster);
@@ -375,7 +375,7 @@ static int compare(const struct verify *v, struct ah_cluster_plan *again)
     return n ? AH_E_DOCUMENT : AH_OK;
 }
 
-/* What the plan leaves out is left out. */
+/* Drops what the plan may leave out, and does. */
 static void leave_out(const struct verify *v, struct ah_cluster_plan *again)
 {
     for (size_t p = 0; p < again->n_pipelines; p++)

@@ -6,8 +6,8 @@
  *     rc = ah_cluster_verify(plan, &inputs, err);
  *
  * Taken as decided: pipelines, the node, degree, blocks and configs of each stage, micro-batches, ranks. Everything else
- * must be what they give on that cluster: memory, times, starts, sums and their groups, programs, the predicted step.
- * Not verified even then: `solver`, which takes planning again, and names of inputs.
+ * must follow from them on that cluster: memory, times, starts, sums and their groups, programs, the predicted step.
+ * Not verified: `solver`, which would take planning again, and names of inputs.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_VERIFY_H
 #define AH_PLANNER_CLUSTER_CLUSTER_VERIFY_H
@@ -24,8 +24,8 @@ struct ah_cluster_verify_inputs {
     const char *cluster_sha256;
 };
 
-/* `plan` was read from a document. AH_E_MISMATCH: it was made from other documents. AH_E_DOCUMENT: the sentence begins with
- * the place in the plan. AH_E_MEMORY. */
+/* `plan` was read from a document. AH_E_MISMATCH: it was made from other documents. AH_E_DOCUMENT: something is wrong;
+ * the message begins with its path in the plan. AH_E_MEMORY. */
 int ah_cluster_verify(const struct ah_cluster_plan *plan, const struct ah_cluster_verify_inputs *inputs,
                       struct ah_error *err);
 

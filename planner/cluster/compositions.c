@@ -1,40 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Let s(i) = f + g + q be the passes and sends of stage i for one micro-batch, A(i) the sum of s before it, R(i) behind
- * it, and n = min(m, P - i). Stage i begins when the first micro-batch has come through the stages before it, and when it
- * has sent its last gradient that one has their backwards before it, so that a pipeline takes
+ * it, and n = min(m, P - i). Stage i begins when the first micro-batch has come through the stages before it, and its
+ * last gradient still has their backwards to go through, so a pipeline takes
  *
  *     T  >=  A(i) + m s(i) + what i waits in between                                                           (1)
  *
- * From its first forward to its first backward it does n forwards, but the first micro-batch has R(i) behind it; from its
- * last forward to its last backward it does n - 1 other backwards, and the last micro-batch has R(i) behind it. With f
- * and g together with the send that follows, it waits at least
+ * Between a micro-batch's forward and its backward at stage i, it spends R(i) in the stages behind. Meanwhile stage i
+ * does n - 1 other forwards for the first micro-batch, and n - 1 other backwards for the last one. If f and g include
+ * the send that follows, the stage waits at least
  *
  *     max(0, R(i) - (n - 1) f)  and  max(0, R(i) - (n - 1) g)                                                  (2)
  *
- * both, if m > n, as the last forward then comes after the first backward; else the longer of them. Where blocks may be
- * away only f + g is known, from below; m (f + g) grows faster than the sum of (2) falls, which then is at least
+ * both if m > n, since the last forward then comes after the first backward; else the longer one. If blocks may be
+ * away, only a lower bound of f + g is known. m (f + g) grows faster than the sum of (2) falls, so that is at least
  *
  *     max(0, 2 R(i) - (n - 1) (f + g))                                                                         (3)
  *
- * SUMS. Where there are several pipelines, no gradient of stage i is added up before its last backward starts, at E(i) >=
- * forwards before i + m s(i) + waits - g; then its segments come one after another, and its first block when that
- * backward is done:
+ * SUMS. With several pipelines, no gradient of stage i is added up before its last backward starts, at E(i) >= forwards
+ * before i + m s(i) + waits - g. Then its segments come one after another, and its first block only when that backward
+ * is done:
  *
  *     T  >=  E(i) + sum over its bytes of their time,   T >= E(i) + g + the same of its first block            (4)
  *
- * The owners of a block are all inside one node, or the ring leaves the node of each of them. Where it does, all bytes of
- * a pipeline's stages on one kind pass the NICs of its nodes, the first at E of the last of these stages:
+ * The owners of a block are all inside one node, or the ring leaves the node of each of them. If it does, all bytes
+ * of a pipeline's stages on one kind pass the NICs of its nodes, the first at E of the last of these stages:
  *
  *     T  >=  E(last of kind k) + bytes on kind k x time of a byte through all NICs of kind k                   (5)
  *
  * Nothing here assumes that nobody else uses the network.
  *
- * SEARCH. Stages are put together from the last one on, since memory depends on how many are behind. A LABEL of the
- * blocks from x on, held by j stages, has their price, R, the SLACK: how much s all stages before may have together by (1)
- * of the stages so far, and the ends by (5). Labels are compared by these; where there are too many, two become one that is
- * as good as both (6), which may only make a pipeline look cheaper. What the blocks before x cost at least ends labels
- * early: in time on the fastest kind, in price with stages that only keep their pace.
+ * SEARCH. Pipelines are built from the last stage on, since a stage's memory depends on how many are behind it. A LABEL
+ * stands for j stages that hold the blocks from x on. It has their price, R, the ends by (5), and the SLACK: the most
+ * that s of all stages before may add up to, by (1) of its stages. Labels are compared by these. If there are too many,
+ * two are merged into one that is as good as both (6), which can only make a pipeline look cheaper. The least cost of
+ * the blocks before x drops labels early: time on the fastest kind, and price of stages that just keep the pace.
  */
 #include "planner/cluster/compositions.h"
 
@@ -44,9 +44,9 @@
 
 enum {
     LABELS_MAX = 256,
-    ALIKE_MOST = 8,  /* labels that are compared with each other */
-    ALIKE_FEW = 4,   /* the same, of more units than MANY_UNITS */
-    ALIKE_WHOLE = 6, /* the same, of one composition */
+    ALIKE_MOST = 8,  /* labels of one place that are kept apart */
+    ALIKE_FEW = 4,   /* the same, with more than MANY_UNITS units */
+    ALIKE_WHOLE = 6, /* the same, when every composition is asked for */
     MANY_UNITS = 32,
     ARRAYS = 4
 };
@@ -63,14 +63,14 @@ static inline double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Of ends: a kind without stages so far; one that (5) cannot rule out any more. */
+/* Special values of `ends_us`: the kind has no stages so far; (5) cannot rule it out any more. */
 #define NO_STAGE 0.0
 #define NO_RISK  (-1.0)
 
 struct ah_composition_label {
     double price, behind_us, slack_us;
     double ends_us[AH_COMPOSITIONS_KINDS];
-    size_t place; /* labels of different places are not compared: of `found`, or which needed kinds it has */
+    size_t place; /* index in `found`, or which needed kinds it has; labels are compared within a place */
     uint8_t units[AH_COMPOSITIONS_KINDS];
 };
 
@@ -208,7 +208,7 @@ static void merge(size_t n_kinds, struct ah_composition_label *label,
                                 : NO_RISK;
 }
 
-/* How different they are, in parts of what may be. */
+/* How different two labels are, relative to the wish's limits. */
 static double distance(const struct ah_composition_wish *wish, const struct ah_composition_label *a,
                        const struct ah_composition_label *b)
 {
@@ -221,8 +221,8 @@ struct pricing {
     struct ah_compositions *c;
     const struct ah_composition_wish *wish;
     struct ah_composition *found;
-    uint64_t in_flight; /* n of the stage to come */
-    size_t j;           /* stages, with the one to come */
+    uint64_t in_flight; /* n of the next stage */
+    size_t j;           /* stages, the next one included */
 };
 
 static void insert(struct pricing *p, size_t first, const struct ah_composition_label *label)
@@ -380,7 +380,7 @@ static void prepend_all(struct pricing *p, size_t end, double pace_us)
     c->n_labels[at] = 0;
 }
 
-/* Least price of units for the first blocks, each of which only keeps its pace. */
+/* Finds the least price of units for the first x blocks, where each unit only has to keep the pace. */
 static void find_least(struct ah_compositions *c, const struct ah_composition_wish *wish, double pace_us)
 {
     c->least[0] = 0;

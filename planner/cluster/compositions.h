@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compositions: of all pipelines that could do m micro-batches in a given time, the one whose units cost least, where a
- * unit of each kind has a price. It is what the bound by grouping asks for (grouping.h).
+ * Compositions: given a price for a unit of each kind, finds the cheapest pipeline that could do m micro-batches in a
+ * given time. The bound by grouping asks for it (grouping.h).
  *
- * Pipelines are cut down to what every rehearsal of them takes, whatever else goes on, so that none that could end in time
- * is missed; some that are found could not.
+ * A pipeline counts only what every rehearsal of it takes, whatever else goes on. So no pipeline that can end in time
+ * is missed, but some that are found cannot.
  */
 #ifndef AH_PLANNER_CLUSTER_COMPOSITIONS_H
 #define AH_PLANNER_CLUSTER_COMPOSITIONS_H
@@ -14,14 +14,14 @@
 
 enum { AH_COMPOSITIONS_KINDS = 8 };
 
-/* What is known of a kind whatever the arrangement; no units, where there are none of it. */
+/* What is known of a kind in any arrangement; `units` is 0 if the instance has none of it. */
 struct ah_composition_kind {
     size_t units;
     size_t class;         /* one of its classes that has units */
     size_t units_of_node; /* of the node that has the most */
     bool may_be_away;
-    double send_us;    /* to any other unit, at least */
-    double inside_us;  /* to add up a byte of gradients inside a node, at least; INFINITY: there is no way */
+    double send_us;    /* least time of a send, to or from any other unit */
+    double inside_us;  /* least time to add up a byte of gradients inside a node; INFINITY: impossible */
     double between_us; /* the same with another node */
     double nics_us;    /* for a byte through the NICs of all its nodes, one after another */
 };
@@ -32,35 +32,35 @@ struct ah_compositions {
     struct ah_composition_kind kinds[AH_COMPOSITIONS_KINDS];
     size_t n_kinds; /* of the instance */
     size_t most_stages;
-    size_t alike;            /* labels that are kept apart */
+    size_t alike;            /* most labels of one place that are kept apart; more are merged */
     double *numbers;         /* owned: where the arrays below live */
     double *forward_us;      /* (kinds, blocks + 1): of the first blocks */
     double *path_us;         /* (blocks + 1): forward and backward, each on the kind that is fastest */
     double *path_forward_us; /* (blocks + 1) */
     double *gradient_bytes;  /* (blocks + 1) */
-    double *least;           /* (blocks + 1): price of units for the first blocks, of the last question */
+    double *least;           /* (blocks + 1): least price of units for the first blocks; of the last wish */
     struct ah_composition_label *labels; /* owned: two layers, in each a few for every block */
     size_t *n_labels;                    /* owned: (2, blocks + 1) */
-    bool overflow;                       /* the last question had more compositions than there was room for */
-    uint64_t steps;                      /* done: a measure of work */
+    bool overflow;                       /* the last wish had more compositions than there was room for */
+    uint64_t steps;                      /* done so far: a measure of work */
 };
 
-/* How gradients are added up in the arrangements that are asked for. Kinds are bits. */
+/* How the arrangements in question add gradients up. Kinds are bits. */
 struct ah_composition_sums {
-    double volume;     /* bytes that pass an owner, of each byte, at least; 0: there is one pipeline */
+    double volume;     /* least bytes that pass an owner for each byte; 0: there is one pipeline */
     uint32_t together; /* kinds whose blocks may have all their owners inside one node */
     uint32_t needed;   /* kinds that every pipeline has units of */
 };
 
 struct ah_composition_wish {
-    double within_us; /* until all is added up */
+    double within_us; /* until all gradients are added up */
     uint64_t micro_batches;
     const double *prices; /* by kind, >= 0 */
     double base;          /* price of the pipeline itself */
-    double below;         /* pipelines of this price or more do not interest */
+    double below;         /* pipelines of this price or more are ignored */
     struct ah_composition_sums sums;
-    const size_t *radix; /* (optional) by kind: not the cheapest, but every composition interests ... */
-    uint64_t *found;     /* ... and is told here: micro_batches, at the sum of the radices of its units */
+    const size_t *radix; /* (optional) by kind: asks for every composition, not only the cheapest ... */
+    uint64_t *found;     /* ... each sets this to micro_batches, at the sum of its units' radices */
 };
 
 struct ah_composition {
@@ -68,12 +68,12 @@ struct ah_composition {
     uint8_t units[AH_COMPOSITIONS_KINDS];
 };
 
-/* Of at most AH_COMPOSITIONS_KINDS kinds and UINT8_MAX blocks. AH_E_MEMORY. */
+/* The instance has at most AH_COMPOSITIONS_KINDS kinds and UINT8_MAX blocks. AH_E_MEMORY. */
 int ah_compositions_init(struct ah_compositions *ret_compositions, const struct ah_instance *instance,
                          struct ah_error *err);
 void ah_compositions_release(struct ah_compositions *compositions);
 
-/* The price is no more than that of any pipeline that can be rehearsed within the time. */
+/* The price found is at most that of any pipeline whose rehearsal ends within the time. */
 void ah_compositions_cheapest(struct ah_compositions *compositions, const struct ah_composition_wish *wish,
                               struct ah_composition *ret_composition);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One race of all that may happen next. What ends goes before what starts at the same instant, as it comes first in the
- * race; what may start is looked at again whenever something that it waits for has ended.
+ * One race over everything that may happen next. Ends have the lower numbers, so at one instant they come before
+ * starts. A start is checked again whenever something that it waits for has ended.
  */
 #include "planner/cluster/concert_internal.h"
 
@@ -51,7 +51,7 @@ void ah_concert_gradient_is_final(struct concert *c, size_t player, uint32_t blo
         is_final(c, c->tied, step);
 }
 
-/* When a sum can start, if nothing ends before; INFINITY: not then. */
+/* When a sum can start if nothing else ends first; INFINITY: something must end first. */
 static double sum_start_us(const struct concert *c, size_t sum)
 {
     const struct sum *s = &c->sums[sum];
@@ -159,7 +159,7 @@ static int place_players(struct concert *c, struct ah_error *err)
     return AH_OK;
 }
 
-/* The stages of each pipeline, by what their programs send and expect. */
+/* Checks that stages of a pipeline send each other what their programs expect. */
 static int check_messages(const struct concert *c, struct ah_error *err)
 {
     const struct ah_messages **stages = ah_arena_array(c->arena, c->n_players, sizeof *stages);
@@ -185,7 +185,7 @@ static uint32_t player_of(const struct concert *c, uint64_t rank)
     return CONCERT_NONE;
 }
 
-/* Owners by the ranks of one slice. */
+/* Finds the owners by the ranks of the first slice. */
 static int place_sum(struct concert *c, size_t at, struct ah_error *err)
 {
     const struct ah_cluster_plan_segment *segment = &c->plan->segments[at];
@@ -251,7 +251,7 @@ static int place_sums(struct concert *c, struct ah_error *err)
     return list_segments(c, err);
 }
 
-/* Of a micro-batch between two stages, all slices. */
+/* Bytes of one micro-batch between two stages, all slices together. */
 static double boundary_bytes(const struct ah_cluster_plan *plan)
 {
     const struct ah_cluster_plan_training *training = &plan->training;

@@ -2,27 +2,27 @@
  *
  * Concert: the programs of all ranks of a cluster plan on one clock, tile by tile, in their frozen orders.
  *
- * The rehearsal (rehearsal.h) times stages as wholes: it is what plans are searched by. The concert plays what ranks were
- * given to do, from the document alone: items and waits as the simulator and executors read them (rounds.h), beside them
- * what no program has, messages between stages and sums over pipelines. It plays several steps, each behind the one before.
+ * The search times stages as wholes, by rehearsal (rehearsal.h). The concert plays the work of each rank, from the
+ * document alone: items and waits as the simulator and executors read them (rounds.h), and what no program has,
+ * messages between stages and sums over pipelines. It plays several steps, one behind the other.
  *
- * INVARIANTS, which property.cluster.concert holds against the starts and ends that are told:
- * 1. A lane does one item at a time, in its order. Nothing starts before what it waits for: the waits of its program, a
- *    place of its ring, what it is sent, a place for what it sends (at most two gradients wait at a stage; a stage is sent
- *    nothing of a step before the one before it is done there), its gate.
- * 2. Between nodes a message takes the way out of one NIC and the way into the other, a sum all ways of the NICs of its
- *    owners if these are in several nodes; a way is taken by one thing at a time.
+ * INVARIANTS, which property.cluster.concert checks on the starts and ends that the listener is told:
+ * 1. A lane does one item at a time, in its order. An item starts only when it has what it waits for: the waits of its
+ *    program, a slot of its ring, its message, room for what it sends, and its gate. At most two gradients wait at a
+ *    stage, and a stage is sent nothing of a step before it is done with the step before.
+ * 2. Between nodes a message takes the way out of one NIC and the way into the other. A sum over several nodes takes
+ *    all ways of its owners' NICs. A way carries one thing at a time.
  * 3. Owners take their segments in the order of the plan, one at a time. A sum starts when the gradients of all its
- *    owners are final: after the last backward, or, where they are added up on the host, when the last tile arrived.
- * 4. GATE. Nothing that updates, no gradient that leaves for an update, and no norm starts before all passes of all stages,
- *    all gradients and all sums of the step are done: the norm of all gradients is known only then. A program that clips has a
- *    norm on its host lane, which its updates wait for; it costs nothing. A plan that does not clip has no gate: what stands behind
- *    it waits for the sums of its block alone.
- * 5. What could start does. At one instant first everything ends that ends there; then things start, lower stages before
- *    higher ones, stages before sums, sums from the highest block down.
- * 6. The step ends with its last item; what is fetched for the step after it does not count.
+ *    owners are final: after the last backward or, if they are added up on the host, when the last tile has arrived.
+ * 4. GATE. The norm of all gradients is known only when all passes of all stages, all gradients and all sums of the
+ *    step are done. No update, no gradient that leaves for one, and no norm starts before. A program that clips has a
+ *    norm on its host lane, which its updates wait for; it costs nothing. A plan that does not clip has no gate: an
+ *    update waits only for the sums of its block.
+ * 5. Anything that can start, starts. At one instant all ends come first, then starts: lower stages before higher ones,
+ *    stages before sums, sums from the highest block down.
+ * 6. The step ends with its last item; what is fetched for the next step does not count.
  *
- * With nothing away all that is the rehearsal, but for places of gradients, which it leaves out.
+ * With nothing away this gives what the rehearsal gives, except that the rehearsal has no limit on waiting gradients.
  */
 #ifndef AH_PLANNER_CLUSTER_CONCERT_H
 #define AH_PLANNER_CLUSTER_CONCERT_H
@@ -42,7 +42,7 @@ struct ah_concert_span {
 };
 
 struct ah_concert_listener {
-    void (*tell)(void *context, const struct ah_concert_span *span); /* at its end */
+    void (*tell)(void *context, const struct ah_concert_span *span); /* called at its end */
     void *context;
 };
 
@@ -52,15 +52,15 @@ struct ah_concert_result {
     uint64_t held;    /* gradients that were sent later because two were waiting */
 };
 
-/* Plays a plan that has programs. `listener` (optional): NULL. AH_E_DOCUMENT: programs and segments that cannot be played
- * together, and where; AH_E_MEMORY. */
+/* Plays a plan that has programs. `listener` may be NULL. AH_E_DOCUMENT: programs and segments cannot be played
+ * together; the message says where. AH_E_MEMORY. */
 int ah_concert_play(const struct ah_cluster_plan *plan, const struct ah_concert_listener *listener,
                     struct ah_concert_result *ret_result, struct ah_error *err);
 
-/* Plays a plan and says the result in `predicted`. Without programs nothing is said. The same errors. */
+/* Plays a plan and writes the result into `predicted`; a plan without programs stays as it is. The same errors. */
 int ah_concert_predict(struct ah_cluster_plan *plan, struct ah_error *err);
 
-/* Is what the plan says of it true, nothing where it has no programs? AH_E_DOCUMENT: it is not; the same errors. */
+/* Checks what the plan predicts of its concert: 0 without programs. AH_E_DOCUMENT: it is wrong; the same errors. */
 int ah_concert_check(const struct ah_cluster_plan *plan, struct ah_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a plan says of its concert.
+ * What a plan predicts of its concert, and whether that is true.
  */
 #include "planner/cluster/concert.h"
 

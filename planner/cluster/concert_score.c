@@ -2,10 +2,10 @@
  *
  * A program as others see it: which of its items they wait for, and which wait for them.
  *
- * 1. Gradients of a block are final where the last micro-batch's are made; where they are added up on the host, when the last tile
- *    is there (of one micro-batch: when it arrived). Of a block without gradients, when backward passed it, as far as it goes.
- * 2. Before the gate are the passes with their sends, and gradients on their way to the host while passes go on. Behind it are
- *    the norm of a program that clips, updates, and gradients that leave for them.
+ * 1. A block's gradients are final when the last micro-batch's are made; those summed on the host, when the last tile
+ *    is added (of one micro-batch: arrives). A frozen block's are when backward has passed it, or stopped above it.
+ * 2. Before the gate are passes, their sends, and gradients that go to the host while passes go on. Behind it are the
+ *    norm of a program that clips, updates, and gradients that leave for updates.
  */
 #include "planner/cluster/concert_internal.h"
 
@@ -29,7 +29,7 @@ static bool on_host(const struct reading *r, uint64_t block)
 
 /* ---- messages ---- */
 
-/* What messages mean to the items of compute, which are its positions. */
+/* Marks items of compute with the messages they take and send. An item of compute has its position as its number. */
 static void mark_messages(const struct reading *r)
 {
     static const uint16_t at[AH_CHANNELS] = {[AH_CHANNEL_OUTPUT_IN] = MARK_INPUT,
@@ -94,7 +94,7 @@ static uint32_t last_tile(const struct reading *r, uint32_t op)
     return rounds->of_tile[rounds->first_tile[op] + r->plan->ops[op].tiles - 1];
 }
 
-/* By block: the item that the last micro-batch's gradient is made by, or, `arrivals`, brought to the host by. */
+/* Finds, by block, the item that makes the last micro-batch's gradient or, with `arrivals`, brings it to the host. */
 static void find_last(const struct reading *r, bool arrivals, uint32_t *items)
 {
     for (uint32_t i = 0; i < r->plan->n_ops; i++) {
@@ -109,7 +109,7 @@ static void find_last(const struct reading *r, bool arrivals, uint32_t *items)
     }
 }
 
-/* The last pass, or what it sends. */
+/* The last pass, or its send. */
 static uint32_t last_pass(const struct reading *r)
 {
     uint32_t p = r->score->rounds.positions - 1;

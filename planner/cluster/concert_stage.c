@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One stage: four lanes, each with its frozen order, that share the host as the virtual clock has it
- * (runtime/device/virtual/clock.h): speeds follow the set of lanes that work, and an item that always runs at full speed ends
- * at its start + duration, to the bit.
+ * One stage: four lanes, each with its frozen order. They share the host as on the virtual clock
+ * (runtime/device/virtual/clock.h): speeds depend on which lanes work. An item that always runs at full speed ends at
+ * its start + duration, to the bit.
  *
- * Items of a lane end in the order of their steps: how often an item has ended says of which steps it is done.
+ * Items of a lane end in the order of their steps, so how often an item has ended tells which steps it has done.
  */
 #include "planner/cluster/concert_internal.h"
 
@@ -28,7 +28,7 @@ static const struct player *target_of(const struct player *p, uint32_t item)
 
 /* ---- orders ---- */
 
-/* Moves on to the first item from `at` on that the steps have: round 0 has only what is early, the last one only what is not. */
+/* Moves to the first item from `at` on that is played: round 0 has only early items, the last round only the others. */
 static void settle(struct player *p, size_t lane)
 {
     const struct ah_rounds *rounds = &p->score->rounds;
@@ -59,7 +59,7 @@ int ah_concert_begin(struct concert *c, size_t player, struct ah_error *err)
 
 /* ---- what an item waits for ---- */
 
-/* Have its own stage's items ended that it waits for? */
+/* Have all items of its own stage ended that the lane's item waits for? If not, the lane remembers one that has not. */
 static bool is_let(const struct player *p, struct concert_lane *l)
 {
     const struct ah_rounds *rounds = &p->score->rounds;
@@ -85,19 +85,19 @@ static bool has_place(const struct player *p, uint32_t item)
     return true;
 }
 
-/* Is the stage that the output goes to in the same step? Before, other things lie where it goes. */
+/* Has the next stage begun this step? Before that, its memory for the output is still in use. */
 static bool is_expected(const struct player *p, const struct concert_lane *l)
 {
     return p[1].ended[p[1].score->rounds.positions - 1] >= l->step;
 }
 
-/* Of the message in a channel that the item at the head of compute needs or sends, counted through all steps. */
+/* The number, over all steps, of the message that compute's next item takes from or sends into `channel`. */
 static uint64_t number_of(const struct player *p, const struct concert_lane *l, enum ah_channel channel)
 {
     return l->step * p->score->micro_batches + p->score->messages.number[channel][l->item];
 }
 
-/* What it is sent has arrived, and what it sends has its place; of gradients at most one more waits there. */
+/* Has the item's message arrived, and is there room for what it sends? Beside that, one gradient at most may wait. */
 static bool has_messages(const struct player *p, struct concert_lane *l)
 {
     unsigned marks = p->score->marks[l->item];
@@ -116,7 +116,7 @@ static bool is_summed(const struct concert *c, uint32_t sum, uint32_t step)
     return sum == CONCERT_NONE || c->sums[sum].step > step;
 }
 
-/* Is the gate open, or, where nothing is clipped, is the block's gradient that of all pipelines? */
+/* Is the gate open or, without clipping, is the block's gradient added up over all pipelines? */
 static bool may_update(const struct concert *c, const struct player *p, const struct concert_lane *l)
 {
     if (!(p->score->marks[l->item] & MARK_BEHIND_GATE))
@@ -128,7 +128,7 @@ static bool may_update(const struct concert *c, const struct player *p, const st
     return is_summed(c, c->sum_of[block], l->step) && (!shares_table || is_summed(c, c->tied, l->step));
 }
 
-/* When the item at the head of a lane can start, if nothing ends before; INFINITY: not then. */
+/* When a lane's next item can start if nothing else ends first; INFINITY: something must end first. */
 static double start_us(const struct concert *c, const struct player *p, struct concert_lane *l)
 {
     if (l->done || l->works || !is_let(p, l) || !has_place(p, l->item) || !may_update(c, p, l) ||
@@ -142,7 +142,7 @@ static double start_us(const struct concert *c, const struct player *p, struct c
 
 /* ---- lanes at work ---- */
 
-/* Speeds of the lanes that work now, and when the first of them ends. */
+/* Sets the speeds of the lanes that work now; returns when the first of them ends. */
 static double set_speeds(const struct concert *c, struct player *p)
 {
     unsigned set = 0;

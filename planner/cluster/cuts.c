@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Of a vertex v in part p with edges conn(v, q) to each part q, a move to q changes the cut by conn(v, p) - conn(v, q);
- * an exchange with u in q by that, the same of u, and 2 e(u, v). First partitions: rows of neighbours, and each vertex,
- * the heaviest first, to the lightest part.
+ * Vertex v of part p has edges of weight conn(v, q) to part q. A move to q changes the cut by conn(v, p) - conn(v, q).
+ * Swapping v with u in q changes it by that, by the same for u, and by 2 e(u, v). There are two initial partitions:
+ * rows of neighbours; and the heaviest vertices first, each to the lightest part.
  */
 #include "planner/cluster/cuts.h"
 
@@ -96,7 +96,7 @@ static double cut_of(const struct cutting *c)
 
 /* ---- moves ---- */
 
-/* What a move of `v` takes from the cut. */
+/* By how much moving `v` shrinks the cut. */
 static double gain(const struct cutting *c, size_t v, size_t to)
 {
     return c->conn[v * c->k + to] - c->conn[v * c->k + c->part[v]];
@@ -118,7 +118,7 @@ static void move(struct cutting *c, size_t v, size_t to)
     c->part[v] = to;
 }
 
-/* Are two parts of these weights within the limit, or at least nearer to each other than they were? */
+/* After `more_in_q` moves from p to q: is the heavier part within the limit, or at least no heavier than before? */
 static bool balanced(const struct cutting *c, size_t p, size_t q, double more_in_q)
 {
     double before = fmax(c->weight[p], c->weight[q]);
@@ -162,7 +162,7 @@ static bool exchange_vertices(struct cutting *c)
 
 /* ---- first partitions ---- */
 
-/* Vertices one after another; a part ends where its share of the weight does, and leaves one vertex for each other. */
+/* Deals vertices in order. A part ends where its share of the weight does, and leaves a vertex for each later part. */
 static void deal_rows(struct cutting *c)
 {
     size_t n = c->graph->n, q = 0, in_part = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cuts: a graph in k parts of like weight, with little weight on the edges between them; what METIS's k-way partitioning
- * does for planners that use it. Small complete graphs: from two first partitions, vertices move and change places for
- * as long as the cut gets smaller.
+ * Cuts: splits a graph into k parts of about equal weight, with little weight on the edges between them. It stands in
+ * for METIS's k-way partitioning in planners that use that. It is meant for small complete graphs: from two initial
+ * partitions, vertices move and swap as long as the cut shrinks.
  */
 #ifndef AH_PLANNER_CLUSTER_CUTS_H
 #define AH_PLANNER_CLUSTER_CUTS_H
@@ -17,7 +17,7 @@ struct ah_cut_graph {
     const double *edges;   /* (n, n), symmetric; the diagonal does not matter */
 };
 
-/* No part is empty; the heaviest is at most 3 % above the mean where that is found. 1 <= k <= n. AH_E_MEMORY. */
+/* Needs 1 <= k <= n. No part is empty; the heaviest is, if possible, at most 3 % above the mean. AH_E_MEMORY. */
 int ah_cuts_find(const struct ah_cut_graph *graph, size_t k, size_t *ret_part, struct ah_error *err);
 
 #endif

@@ -161,7 +161,7 @@ void ah_draft_sort(struct ah_draft *draft)
     place(draft);
 }
 
-/* What the next micro-batch costs a pipeline whose stages are fitted. */
+/* Sets what the next micro-batch costs a pipeline whose stages are fitted. */
 static void weigh(const struct ah_draft *draft, size_t p)
 {
     struct ah_pipeline next = draft->arrangement.pipelines[p];
@@ -171,8 +171,8 @@ static void weigh(const struct ah_draft *draft, size_t p)
     draft->shares[p].more_us = draft->shares[p].next_us - now_us;
 }
 
-/* Gives a pipeline one more. Until there are as many as stages, more are in flight with it; where these do not fit, it gets
- * no more. Returns how many it took. */
+/* Gives a pipeline one more micro-batch. Up to its number of stages, each also adds one in flight; once these do not
+ * fit, it gets no more. Returns how many it took. */
 static uint64_t give(const struct ah_draft *draft, size_t p, struct ah_fits *fits)
 {
     struct ah_pipeline *pipeline = &draft->arrangement.pipelines[p];
@@ -191,7 +191,7 @@ static uint64_t give(const struct ah_draft *draft, size_t p, struct ah_fits *fit
 
 /* ---- groups ---- */
 
-/* Gives so many to that pipeline without any which ends first with them. False: none has room for them. */
+/* Among pipelines without micro-batches, gives these to the one that ends first with them. False: none has room. */
 static bool give_share(const struct ah_draft *draft, uint64_t micro_batches, struct ah_fits *fits)
 {
     const struct ah_arrangement *arrangement = &draft->arrangement;
@@ -215,7 +215,7 @@ static bool give_share(const struct ah_draft *draft, uint64_t micro_batches, str
     return true;
 }
 
-/* Gives what the groups allow, the largest share first. */
+/* Gives out the shares that the groups fix, the largest first. */
 static bool share_groups(const struct ah_draft *draft, struct ah_fits *fits)
 {
     const struct ah_arrangement *arrangement = &draft->arrangement;
@@ -329,8 +329,7 @@ bool ah_draft_mend(struct ah_draft *draft, struct ah_fits *fits)
     return ah_draft_share(draft, fits);
 }
 
-/* Is a split of one pipeline one of the other, too: are its stages of the same kinds, with the same shares of hosts, and the
- * same sends? */
+/* Is a split of one pipeline valid for the other? It is if stages have the same kinds, sharers and sends. */
 static bool splits_alike(const struct ah_instance *instance, const struct ah_pipeline *p,
                          const struct ah_pipeline *q)
 {
@@ -350,7 +349,7 @@ static bool splits_alike(const struct ah_instance *instance, const struct ah_pip
     return alike;
 }
 
-/* Takes the split of one of the pipelines before, which were split for as many micro-batches. */
+/* Copies the split of an earlier pipeline like this one; all are split for the same number of micro-batches. */
 static bool split_as_before(struct ah_draft *draft, size_t p)
 {
     struct ah_pipeline *pipeline = &draft->arrangement.pipelines[p];

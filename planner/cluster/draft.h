@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "planner/cluster/split.h"
 
-/* By the formula: a pipeline's end with its next micro-batch, and what one after that adds. */
+/* By the formula (split.h): a pipeline's time with one more micro-batch, and what each further one adds. */
 struct ah_draft_share {
     double next_us, more_us;
 };
@@ -23,8 +23,8 @@ struct ah_draft {
     const struct ah_instance *instance; /* borrowed */
     struct ah_arrangement arrangement;  /* owned */
     struct ah_stage *stages;            /* owned */
-    struct ah_stage *scratch;           /* owned: of ah_draft_sort() */
-    struct ah_draft_share *shares;      /* owned: of ah_draft_share(), by pipeline */
+    struct ah_stage *scratch;           /* owned: for ah_draft_sort() and ah_draft_change_shared() */
+    struct ah_draft_share *shares;      /* owned: for ah_draft_share(), by pipeline */
     size_t n_stages;
     size_t room; /* of stages, and of pipelines */
 };
@@ -32,7 +32,7 @@ struct ah_draft {
 int ah_draft_init(struct ah_draft *ret_draft, const struct ah_instance *instance, struct ah_error *err);
 void ah_draft_release(struct ah_draft *draft);
 
-/* Both are of one instance. */
+/* Replace a draft by another one, or by an arrangement, of the same instance. */
 void ah_draft_copy(struct ah_draft *to, const struct ah_draft *from);
 void ah_draft_take(struct ah_draft *draft, const struct ah_arrangement *arrangement);
 
@@ -40,43 +40,43 @@ void ah_draft_begin(struct ah_draft *draft);
 void ah_draft_open(struct ah_draft *draft);
 void ah_draft_add(struct ah_draft *draft, size_t class);
 
-/* Puts a stage of `class` into pipeline `p` as its stage `i`; takes that stage out. A pipeline that loses its last stage
- * goes. Blocks are to be split again. */
+/* Insert a stage of `class` as stage `i` of pipeline `p`, or remove that stage. A pipeline that loses its last stage is
+ * removed. Blocks must be split again. */
 void ah_draft_insert(struct ah_draft *draft, size_t p, size_t i, size_t class);
 void ah_draft_remove(struct ah_draft *draft, size_t p, size_t i);
 
-/* Units of `class` that do nothing. Where stage `at` of all is. */
+/* Idle units of `class`. Pipeline and index of global stage `at`. */
 size_t ah_draft_idle(const struct ah_draft *draft, size_t class);
 void ah_draft_find(const struct ah_draft *draft, size_t at, size_t *ret_pipeline, size_t *ret_stage);
 
-/* Orders the pipelines by their stages (class, then end; a beginning before what it begins), then micro-batches: where
- * several transfers could start at once the lower pipeline's does, so that time depends on the order. */
+/* Orders the pipelines by their stages (class, then end; a prefix first), then by micro-batches, at last by groups.
+ * Time depends on the order: of transfers that could start at once, the lower pipeline's does. */
 void ah_draft_sort(struct ah_draft *draft);
 
-/* Splits the blocks of pipeline `p` for so many micro-batches; for one, where more do not fit. */
+/* Splits the blocks of pipeline `p` for `micro_batches`, or for one if these do not fit. False: neither fits. */
 bool ah_draft_split(struct ah_draft *draft, size_t p, uint64_t micro_batches, struct ah_fits *fits);
 
-/* Splits the blocks of every pipeline anew, shares the micro-batches out and fits the stages. False: it does not fit, or
- * there are more pipelines than micro-batches or more stages than blocks. */
+/* Splits the blocks of every pipeline anew, shares the micro-batches out and fits the stages. False: it does not fit,
+ * or there are more pipelines than micro-batches or more stages than blocks. */
 bool ah_draft_finish(struct ah_draft *draft, struct ah_fits *fits);
 
 /* Do the stages of pipeline `p` hold all blocks, one after another? */
 bool ah_draft_covers(const struct ah_draft *draft, size_t p);
 
-/* The same, but blocks of pipelines whose stages cover them one after another stay, if as many units share their hosts as
- * before. A changed stage has `end` 0. */
+/* As ah_draft_finish(), but keeps the split of pipelines that still cover all blocks and share hosts with as many units
+ * as before. The caller sets `end` 0 in a stage that it changed. */
 bool ah_draft_mend(struct ah_draft *draft, struct ah_fits *fits);
 
-/* Counts who shares hosts, where blocks may be away. Blocks stay; or a stage is changed that shares its host with another
- * number of units than before. */
+/* Both count the sharers of hosts if blocks may be away. The first leaves blocks alone; the second marks stages whose
+ * sharers changed with `end` 0. */
 void ah_draft_count_sharers(struct ah_draft *draft);
 void ah_draft_change_shared(struct ah_draft *draft);
 
-/* The smallest change of two pipelines' shares: one micro-batch of `from` goes to `to`; where groups are to be kept, they change
- * shares, once of each pair. False: there is none. They are to be fitted again. */
+/* Makes the smallest change of two pipelines' shares: one micro-batch of `from` goes to `to`. If groups must be kept,
+ * the two swap shares, but only if `from` has more. False: no change. Both must be fitted again. */
 bool ah_draft_pass_on(const struct ah_draft *draft, struct ah_pipeline *from, struct ah_pipeline *to);
 
-/* Shares micro-batches out and fits, once sharers are counted; the blocks stay. */
+/* Shares micro-batches out and fits the stages; the blocks stay. Sharers must be counted. False: it does not fit. */
 bool ah_draft_share(struct ah_draft *draft, struct ah_fits *fits);
 
 #endif

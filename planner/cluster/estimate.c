@@ -6,11 +6,11 @@
  *
  *   even                   when all would end if micro-batches could be shared in fractions, by the formula         (4)
  *
- * What is told lies between (1) with (3), and the same with (4) for the end of the pipelines: one of many alike pipelines
- * that gets faster makes nothing else faster but (4), and only when all of them did, one after another, does (1) follow.
+ * The estimate lies between (1) with (3), and the same with (4) for the end of the pipelines. If one of many equal
+ * pipelines gets faster, only (4) shows it; (1) falls only when all of them did, one after another.
  *
- * (2) is too late where earlier stages have a backlog. What (3) leaves out is that transfers of passes and sums wait for
- * each other.
+ * (2) is too late if earlier stages have a backlog. (3) leaves out that transfers of passes and sums wait for each
+ * other.
  */
 #include "planner/cluster/estimate.h"
 
@@ -56,7 +56,7 @@ static int init(struct estimate *e, struct ah_error *err)
     return AH_OK;
 }
 
-/* What one pair of neighbours sends each other in a step. */
+/* Adds what one pair of neighbours sends each other in a step. */
 static void load(struct estimate *e, const struct ah_pipeline *pipeline, size_t i)
 {
     size_t a = node_of(e, &pipeline->stages[i]), b = node_of(e, &pipeline->stages[i + 1]);

@@ -3,21 +3,21 @@
  * Exhaustion: every arrangement that could beat the best one.
  *
  * A CANDIDATE is a pipeline: a sequence of classes and a split of the blocks. Its cap is the most micro-batches that it
- * ends with, alone and without contention, before the best time less its update: ah_pipeline_time() never exceeds the
- * rehearsal, so that an arrangement in which it has more is not better. Candidates with cap 0 are dropped. Then
+ * can do, alone and without contention, before the best time less its update. ah_pipeline_time() never exceeds the
+ * rehearsal, so no arrangement is better that gives it more. Candidates with cap 0 are dropped. Then
  *
  *   room(R) = the most micro-batches that candidates on the units R take together
  *           = max over candidates c within R of cap(c) + room(R - units(c))                                       (1)
  *
- * for every vector R of units by class (a place in a lattice), and a set of pipelines is extended only while its caps and
- * the room of the units that remain reach all micro-batches (2). Sets are taken in the order of candidates, so that none
- * is seen twice. For each set every share of the micro-batches within the caps is rehearsed.
+ * for every vector R of units by class (a place in a lattice). A set of pipelines is extended only while its caps and
+ * the room of the remaining units reach all micro-batches (2). Sets grow in the order of candidates, so none is seen
+ * twice. For each set, every share of the micro-batches within the caps is rehearsed.
  *
- * Where blocks may be away from the device, each of these is rehearsed with every limit on the update that matters
- * (limits.h). A stage's passes are the shortest under the largest limit, but forward and backward alone need not be; for
- * the caps such a stage is as fast as if everything fitted, and the pipeline at least as long as its busiest stage and
- * the path of a micro-batch with the shortest passes (3), for whatever number of units that could share its host with
- * those of its pipeline (4). How many do follows from the set.
+ * If blocks may be away, each of these is rehearsed with every limit on the update that matters (limits.h). A stage's
+ * passes together are shortest under the largest limit, but forward or backward alone may not be. So for the caps
+ * such a stage is as fast as if everything fitted, and the pipeline takes at least as long as its busiest stage, and
+ * as one micro-batch's path, with the shortest passes (3). These are the shortest for any number of sharers that its
+ * hosts could have (4); the set decides which number they have.
  */
 #include "planner/cluster/groups.h"
 #include "planner/cluster/hunt_internal.h"
@@ -29,7 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A step that leads nowhere takes a fraction of the time of an evaluation. */
+/* This many steps that lead nowhere take as long as one evaluation. */
 enum { IDLE_STEPS = 16 };
 
 enum { CANDIDATES_MAX = 400000, LATTICE_MAX = 1 << 16, CLASSES_MAX = 16, STAGES_MAX = 64 };
@@ -55,12 +55,12 @@ struct exhausting {
     size_t n_places, place_room;
     size_t *bucket;                     /* (lattice + 1): where the candidates of a place begin */
     uint64_t *room;                     /* (lattice): (1) */
-    struct ah_stage stages[STAGES_MAX]; /* the candidate in the making */
+    struct ah_stage stages[STAGES_MAX]; /* of the candidate being made */
     size_t used[CLASSES_MAX];
-    size_t longest[CLASSES_MAX]; /* blocks of a stage of the class, at most */
+    size_t longest[CLASSES_MAX]; /* most blocks of a stage of the class */
     uint64_t idle;               /* steps that led to no candidate */
     struct ah_draft trial;
-    struct ah_draft timed; /* a copy of it, whose pipelines are ordered */
+    struct ah_draft timed; /* a copy of `trial` that timing may sort */
     const struct candidate *chosen[STAGES_MAX];
     size_t n_chosen;
     bool gave_up;
@@ -115,7 +115,7 @@ static double passes_us(struct exhausting *x, uint64_t in_flight, struct ah_stag
                                                            : (double)INFINITY;
 }
 
-/* (3): fits and relaxes the stages of a pipeline. Returns what it takes at least by their passes; INFINITY: no room. */
+/* (3): fits or relaxes the stages of a pipeline. Returns a lower bound of its time; INFINITY: no room. */
 static double least_us(struct exhausting *x, struct ah_pipeline *pipeline)
 {
     double path_us = 0, busiest_us = 0;
@@ -214,8 +214,8 @@ static int add_candidate(struct exhausting *x, size_t n_stages)
     return AH_OK;
 }
 
-/* The most blocks that a stage of a class can have, alone in its pipeline: what fits from one block on fits from the
- * next. */
+/* The most blocks that fit a stage of a class, with one micro-batch in flight. If blocks up to `end` fit from one block
+ * on, they fit from the next. */
 static size_t longest_of(struct exhausting *x, size_t class)
 {
     const size_t n = x->hunt->instance->n_blocks;
@@ -232,7 +232,7 @@ static size_t longest_of(struct exhausting *x, size_t class)
     return longest;
 }
 
-/* Blocks that stages from `i` on can have. */
+/* The most blocks that stages from `i` on can hold together. */
 static size_t reach(const struct exhausting *x, size_t i, size_t n_stages)
 {
     size_t blocks = 0;
@@ -241,7 +241,7 @@ static size_t reach(const struct exhausting *x, size_t i, size_t n_stages)
     return blocks;
 }
 
-/* All splits of the blocks from stage `i` on. */
+/* Tries all splits of the blocks from stage `i` on. */
 static int split_from(struct exhausting *x, size_t i, size_t n_stages)
 {
     const size_t n = x->hunt->instance->n_blocks, first = i ? x->stages[i - 1].end : 0,
@@ -260,7 +260,7 @@ static int split_from(struct exhausting *x, size_t i, size_t n_stages)
     return rc;
 }
 
-/* All sequences of classes that go on from stage `i`. */
+/* Tries all sequences of classes from stage `i` on. */
 static int sequence_from(struct exhausting *x, size_t i)
 {
     const struct ah_instance *instance = x->hunt->instance;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Nodes that cannot be told apart are a set: choosing some of it is a number, and orders are those of sets.
+ * Nodes that cannot be told apart form a set: a choice is a number of nodes for each set, and an order is one of sets.
  */
 #include "planner/cluster/grids.h"
 
@@ -61,8 +61,8 @@ static void make_sets(struct visiting *v)
     }
 }
 
-/* How many orders all choices have, or more than `most`: of the choice of k(s) nodes of each set s it is
- * (sum k)! / product k!, built up set by set; `placed` nodes are there. */
+/* How many orders all choices have together, or some number above `most`. A choice of k(s) nodes of each set s has
+ * (sum k)! / product k!, built up set by set; `placed` nodes are placed already. */
 static double count_orders(const struct visiting *v, size_t set, size_t placed, double most)
 {
     double sum = 0, ways = 1;
@@ -85,7 +85,7 @@ static size_t class_of(const struct visiting *v, size_t set, size_t n)
     return class;
 }
 
-/* Puts nodes [from, to) of a set behind the first `units` of the row. Returns how many units are there then. */
+/* Puts nodes [from, to) of a set behind the first `units` of the row. Returns how many units the row has then. */
 static size_t put(struct visiting *v, size_t set, size_t from, size_t to, size_t units)
 {
     for (size_t n = from; n < to; n++) {
@@ -108,7 +108,7 @@ static int visit_both(struct visiting *v, struct ah_grid grid)
     return rc;
 }
 
-/* Every order of what is left of the chosen nodes. */
+/* Visits every order of the chosen nodes that are left. */
 static int order(struct visiting *v, size_t units, const struct ah_grid *grid)
 {
     bool any = false;
@@ -150,7 +150,7 @@ static int visit_choice(struct visiting *v)
     return rc;
 }
 
-/* All nodes first: what is found early makes the rest not worth a visit. */
+/* Chooses all nodes first: good results found early make later choices not worth a visit. */
 static int choose(struct visiting *v, size_t set)
 {
     int rc = AH_OK;

@@ -14,23 +14,23 @@
  *
  *     WORTH  =  D v + sum of N(k) w(k)                                                                         (3)
  *
- * GLPK's optimum of (1) over some pipelines has good prices; raised until their worth is almost M, whether (2) holds is
- * asked of compositions.c for every m, and what violates it is a column more. So neither GLPK nor roundings of prices can
- * make a proof wrong. Half of the old prices stay in the new ones, as those of few columns are extreme.
+ * GLPK's optimum of (1) over some pipelines has good prices. They are raised until their worth is almost M. Then, for
+ * every m, compositions.c is asked for a pipeline that violates (2), which becomes one more column. So neither GLPK nor
+ * rounded prices can make a proof wrong. New prices are averaged with the old, since few columns give extreme ones.
  *
- * WHOLE pipelines: where (1) with fractions of pipelines has M and little more, prices are raised to what it has. With (2)
- * the pipelines of an arrangement of M micro-batches each cost at most worth - M more than they do; of all compositions
- * that include such pipelines, the most micro-batches of each are its cap, and
+ * WHOLE pipelines: if (1) with fractions of pipelines reaches M and little more, prices are raised to that. By (2),
+ * each pipeline of an arrangement of M micro-batches costs at most worth - M more than its micro-batches. Among
+ * compositions that cheap, the most micro-batches that one can do are its cap, and
  *
  *     room(R) = max over compositions y within R of cap(y) + room(R - y)                                       (4)
  *
  * over the vectors R of units. If room of all units is less than M, T is too short.
  *
- * CASES. How gradients are added up is decided by what pipelines have in common: the owners of a block can only be inside
- * one node of kind k, if every pipeline has units there, and then there are no more pipelines than units in such a node.
- * A case is proven, or split: 2 or 3 pipelines, of whose gradients each byte passes an owner at least once, or more, where
- * 1.5 bytes do; then, for one kind after another, blocks may be together in its nodes and every pipeline has units of it, or
- * their sums leave them. One pipeline alone is a case of its own: m = M, and there is nothing to add up.
+ * CASES. What pipelines have in common decides how gradients are added up. All owners of a block can be inside one node
+ * of kind k only if every pipeline has units there, and then a node has at least as many units as there are pipelines.
+ * A case is proven, or split: into 2 or 3 pipelines, where each byte of gradients passes an owner at least once, and
+ * more, where at least 1.5 bytes do. Then, kind by kind: either owners may be together in its nodes and every pipeline
+ * has units of it, or sums leave its nodes. One pipeline alone is a case of its own: m = M, and there are no sums.
  */
 #include "planner/cluster/grouping.h"
 
@@ -43,20 +43,20 @@
 enum {
     COLUMNS_MAX = 512,
     ROUNDS_MAX = 40,
-    VIOLATIONS = 6, /* that are looked for before prices change */
+    VIOLATIONS = 6, /* found before prices change */
     FEW_PIPELINES = 3,
-    SPLIT_KINDS = 4, /* of more, the others are together or not in the same case */
+    SPLIT_KINDS = 4, /* cases are not split by further kinds */
     LATTICE_MAX = 1 << 12
 };
 
-#define AHEAD      1.03       /* of m, up to which pipelines of m are told apart */
-#define ALMOST     (1 - 1e-9) /* M, of what a worth has to be */
-#define WHOLE_MOST 1.01       /* of M, up to which whole pipelines may make the difference */
+#define AHEAD      1.03       /* x m: pipelines of m that cost more all count as this expensive */
+#define ALMOST     (1 - 1e-9) /* x M: the worth that prices are raised to */
+#define WHOLE_MOST 1.01       /* x M: up to this value of (1), whole pipelines are tried */
 
 struct situation { /* a case */
     struct ah_composition_sums sums;
     double most; /* pipelines; INFINITY: any number */
-    bool alone;  /* one */
+    bool alone;  /* exactly one pipeline */
 };
 
 struct proving {
@@ -70,7 +70,7 @@ struct proving {
 
 /* ---- life cycle ---- */
 
-/* Of every block some stage has the update, and the slowest counts. */
+/* Some stage updates each block, at best on the fastest kind; the slowest of these updates counts. */
 static double least_update_us(const struct ah_compositions *c)
 {
     double longest = 0;
@@ -170,8 +170,8 @@ static bool is_spent(const struct proving *p)
     return p->g->compositions.steps > p->last_step || p->g->n_columns + VIOLATIONS > COLUMNS_MAX;
 }
 
-/* (2), of m from *m on, all of them once around, until so many violate it. What is cheaper than m + 1 with m + 1
- * micro-batches is so with m, too, as memory and time grow with m. True: none does. */
+/* Checks (2) for all m, from *m on and around, until VIOLATIONS are found. Memory and time grow with m, so the cheapest
+ * pipeline for m costs no more than that for m + 1, and some m can be skipped. True: nothing violates (2). */
 static bool check_prices(struct proving *p, uint64_t *m)
 {
     const uint64_t all = p->g->instance->micro_batches;
@@ -258,7 +258,7 @@ static void move_prices(struct proving *p, const double *prices, double target)
 struct lattice {
     size_t radix[AH_COMPOSITIONS_KINDS], places;
     uint64_t *caps; /* (places) */
-    uint64_t *room; /* (most + 1, places): with so many pipelines; or (1, places) with any number */
+    uint64_t *room; /* (most + 1, places), by number of pipelines; or (1, places) for any number: `most` 0 */
     size_t most;
 };
 
@@ -329,7 +329,7 @@ static int prove_whole(struct proving *p, bool *ret_does, struct ah_error *err)
 
 /* ---- cases ---- */
 
-/* Of one case, as far as it is not split. */
+/* Tries to prove one case as a whole. */
 static int prove_case(struct proving *p, bool *ret_does, struct ah_error *err)
 {
     struct ah_grouping *g = p->g;

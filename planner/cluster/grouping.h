@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Grouping: how fast a step can be at most, as the units have to form pipelines of whole blocks that fit, and gradients
- * have to be added up. Closer than the relaxation (relaxation.h), and much more work.
+ * Grouping: a bound on the step that knows that units form pipelines of whole blocks that fit, and that gradients are
+ * added up. It is tighter than the relaxation (relaxation.h), and much more work.
  *
  *     bool can;
  *     ah_grouping_init(&grouping, instance, &can, err);
@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "planner/cluster/compositions.h"
 
-/* Units of each kind that could be a pipeline of so many micro-batches. */
+/* Units of each kind that could form a pipeline of `micro_batches`. */
 struct ah_grouping_column {
     double micro_batches;
     uint8_t units[AH_COMPOSITIONS_KINDS];
@@ -24,23 +24,23 @@ struct ah_grouping_column {
 struct ah_grouping {
     const struct ah_instance *instance; /* borrowed */
     struct ah_compositions compositions;
-    double update_us;                   /* the longest, at least */
-    struct ah_grouping_column *columns; /* owned: pipelines that were found, of the last case */
+    double update_us;                   /* least duration of the longest update */
+    struct ah_grouping_column *columns; /* owned: pipelines that were found in the last case */
     size_t n_columns;
-    double units[AH_COMPOSITIONS_KINDS]; /* there are, by kind */
-    double prices
-        [AH_COMPOSITIONS_KINDS]; /* of a unit, in micro-batches: of the last question, and for the next one */
-    double base;                 /* price of a pipeline */
+    double units[AH_COMPOSITIONS_KINDS]; /* by kind: how many there are */
+    double
+        prices[AH_COMPOSITIONS_KINDS]; /* of a unit, in micro-batches; the next question begins with them */
+    double base;                       /* price of a pipeline */
 };
 
-/* False in `ret_can`: the instance has too many kinds or blocks, or a node units of two kinds; nothing was made.
+/* `ret_can` false: the instance has no units, too many kinds or blocks, or two classes in a node; nothing was made.
  * AH_E_MEMORY. */
 int ah_grouping_init(struct ah_grouping *ret_grouping, const struct ah_instance *instance, bool *ret_can,
                      struct ah_error *err);
 void ah_grouping_release(struct ah_grouping *grouping);
 
-/* Is every arrangement rehearsed in `step_us` or more? False: not proven, in about so many `steps`; they fall by what was
- * done. AH_E_MEMORY. */
+/* Does every arrangement's rehearsal take `step_us` or more? `ret_does` false: not proven in about `*steps` steps,
+ * which fall by the work done. AH_E_MEMORY. */
 int ah_grouping_proves(struct ah_grouping *grouping, double step_us, uint64_t *steps, bool *ret_does,
                        struct ah_error *err);
 

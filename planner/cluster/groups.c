@@ -3,7 +3,7 @@
 
 #include "schemas/cluster_plan.h"
 
-/* The fewest pipelines of which the first one adds no group up apart. */
+/* The fewest pipelines with which the first one adds no group up apart. */
 static size_t fewest_plain(const uint64_t *groups, size_t n)
 {
     size_t fewest = 1;
@@ -49,7 +49,7 @@ uint64_t ah_groups_share(const struct ah_instance *instance, size_t n, size_t p)
     return share;
 }
 
-/* Of `n` places, how many have so many micro-batches. */
+/* How many of the `n` places of (1) have `micro_batches`. */
 static size_t count_places(const struct ah_instance *instance, size_t n, uint64_t micro_batches)
 {
     size_t count = 0;

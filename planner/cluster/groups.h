@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups: which pipelines may have which micro-batches where a plan is to add gradients up as another one does.
+ * Groups: which micro-batches each pipeline may have if a plan must add gradients up as another one does.
  *
- * A step's micro-batches are groups, each added up by itself, then onto those before it (docs/numerics.md, "Sums"). Pipelines
- * are added from the first to the last. So the first one may have any number of leading groups, and each of the others exactly
- * one: P pipelines of G groups have
+ * A step's micro-batches form groups. Each is added up by itself, then onto the groups before it (docs/numerics.md,
+ * "Sums"). Pipelines are added from the first to the last. So the first one may have any number of leading groups, and
+ * each of the others exactly one: with G groups, P pipelines have
  *
  *     groups 0 to G - P   group G - P + 1   ...   group G - 1                                                     (1)
  *
- * A table that embedding and head share has one gradient, or one each (`tied`): that decides bits, too. Where the plan has one,
- * every pipeline is one stage; where it has two, any will do.
+ * A tied table has one gradient, or one each for embedding and head (`tied`), which decides bits, too. If the plan has
+ * one, every pipeline must be one stage; if it has two, stages are free.
  *
- * The micro-batches of the first group are a group each here: they add up the same, so pipelines may share that group, all but
- * the first with one micro-batch of it. A plan that names no groups has this one alone.
+ * Here each micro-batch of the first group is a group of its own: they add up the same, so pipelines may share that
+ * group, all but the first with one micro-batch of it. A plan that names no groups has only that one.
  *
- * A search changes pipelines in any order. It keeps the numbers of micro-batches of (1), and ah_groups_order() gives each
- * pipeline its place at the end.
+ * A search changes pipelines in any order. It keeps the numbers of micro-batches of (1), and at the end
+ * ah_groups_order() puts the pipelines in order.
  */
 #ifndef AH_PLANNER_CLUSTER_GROUPS_H
 #define AH_PLANNER_CLUSTER_GROUPS_H
@@ -25,25 +25,25 @@
 #include "planner/cluster/instance.h"
 #include "schemas/plan.h"
 
-/* Sets the groups of a training in `instance`, whose sizes are known, and the numbers of pipelines of which the first one adds
- * groups up apart, which takes a second place for sums; or all others. `ret_any` false: there are none. In `arena`. */
+/* Sets the groups of a training in `instance`, in `arena`. With `apart` it allows numbers of pipelines with which the
+ * first one adds groups up apart, in a second vector of sums; else all others. `ret_any` false: there are none. */
 int ah_groups_read(struct ah_instance *instance, const struct ah_plan_training *training, bool apart,
                    struct ah_arena *arena, bool *ret_any, struct ah_error *err);
 
-/* At most so many pipelines, whether there are groups or not. */
+/* The most pipelines there may be, with or without groups. */
 uint64_t ah_groups_most_pipelines(const struct ah_instance *instance);
 
-/* Micro-batches of pipeline `p` of `n` (1); n is one of those that are allowed. */
+/* Micro-batches of pipeline `p` of `n`, by (1); `n` must be an allowed number. */
 uint64_t ah_groups_share(const struct ah_instance *instance, size_t n, size_t p);
 
-/* Does every pipeline have a place in (1)? Always, where there are no groups. */
+/* Does every pipeline have a place in (1)? True without groups. */
 bool ah_groups_allow(const struct ah_instance *instance, const struct ah_arrangement *arrangement);
 
-/* May the first `n` pipelines of so many be part of that? */
+/* Could the first `n` pipelines have places in (1), whatever the others have? */
 bool ah_groups_may_begin(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
                          size_t n);
 
-/* Puts pipelines that are allowed in the order of (1); equal ones stay in theirs. */
+/* Puts pipelines that are allowed in the order of (1); equal ones keep their order. */
 void ah_groups_order(const struct ah_instance *instance, struct ah_arrangement *arrangement);
 
 #endif

@@ -65,7 +65,7 @@ static double stage_s(const struct ah_hexiscale_model *m, const struct ah_hexisc
     return s;
 }
 
-/* (4): in column c stages c - m + 1 to c work; so each column costs the most of a window of m stages. */
+/* (4): in column c stages c - m + 1 to c work, so a column costs as much as the slowest of m adjacent stages. */
 double ah_hexiscale_pipeline_s(const struct ah_hexiscale_model *model,
                                const struct ah_hexiscale_pipeline *pipeline, uint64_t micro_batches)
 {
@@ -146,7 +146,7 @@ static double gradients_s(const struct ah_hexiscale_model *m, const struct ah_he
         }
         layer_sum_s = 0;
         for (size_t slice = 0; slice < most / least;
-             slice++) /* so many are counted, however many there are */
+             slice++) /* as HexiScale counts: not all slices there may be */
             layer_sum_s += slice_s(m, pipelines, n, layer, slice, most, least);
     }
     return sum_s;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * HexiScale's own cost model, as its planner has it: what its search goes by. It scores nothing of ours. Sources, and what
- * the formulas leave out: docs/policies/hexiscale.md.
+ * HexiScale's own cost model, for its search alone: it scores nothing of ours. docs/policies/hexiscale.md has the
+ * sources, and what the formulas leave out.
  */
 #ifndef AH_PLANNER_CLUSTER_HEXISCALE_COSTS_H
 #define AH_PLANNER_CLUSTER_HEXISCALE_COSTS_H
@@ -24,11 +24,11 @@ struct ah_hexiscale_pipeline {
     size_t n_gpus, n_stages;
 };
 
-/* Fill and drain of `micro_batches`, forward and backward in one. */
+/* How long a pipeline takes to fill and drain with `micro_batches`, forward and backward in one. */
 double ah_hexiscale_pipeline_s(const struct ah_hexiscale_model *model,
                                const struct ah_hexiscale_pipeline *pipeline, uint64_t micro_batches);
 
-/* A step of all of them. */
+/* How long a step of all pipelines takes. */
 double ah_hexiscale_step_s(const struct ah_hexiscale_model *model,
                            const struct ah_hexiscale_pipeline *pipelines, size_t n, uint64_t micro_batches);
 

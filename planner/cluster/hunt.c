@@ -10,10 +10,10 @@
 #include <math.h>
 
 enum {
-    LIMITED_UNITS = 16,     /* of more units limits are chosen in the end */
-    ROUGH_UNITS = 32,       /* of more units arrangements are estimated first */
-    REHEARSED_PASSES = 32,  /* take as long as an evaluation of a small instance */
-    ESTIMATED_PASSES = 128, /* the same */
+    LIMITED_UNITS = 16,     /* with more units, limits are chosen only in the end */
+    ROUGH_UNITS = 32,       /* with more units, arrangements are estimated first */
+    REHEARSED_PASSES = 32,  /* take as long as one evaluation of a small instance */
+    ESTIMATED_PASSES = 128, /* the same, when estimated */
     CONFIRMED_STARTS = 4
 };
 
@@ -96,7 +96,7 @@ static void sort_starts(struct ah_hunt *hunt)
         }
 }
 
-/* Improves the starts, sharing the budget out between them, and puts them in order again. */
+/* Improves the starts, which share the budget, and sorts them again. */
 static int improve_starts(struct ah_hunt *hunt, struct ah_error *err)
 {
     size_t n = hunt->n_starts;
@@ -109,7 +109,7 @@ static int improve_starts(struct ah_hunt *hunt, struct ah_error *err)
     return rc;
 }
 
-/* What was estimated is rehearsed, and the best of it improved by that. */
+/* Rehearses the best estimated starts, and improves the fastest of them by rehearsal. */
 static int confirm(struct ah_hunt *hunt, uint64_t polish, struct ah_error *err)
 {
     int rc = AH_OK;
@@ -138,7 +138,7 @@ static int add_given(struct ah_hunt *hunt, const struct ah_arrangement *start, s
     return rc;
 }
 
-/* Where blocks may be away: each with the limit on its update that suits it best. */
+/* If blocks may be away: gives each start the limit on its update that suits it best. */
 static int choose_limits(struct ah_hunt *hunt, struct ah_error *err)
 {
     int rc = AH_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hunt: the best arrangement of an instance that it can find, and what is proven of it.
+ * Hunt: searches an instance for its best arrangement, and says what is proven of it.
  *
  * 1. Starts (starts.c): for every number of pipelines, units dealt out in a few ways, blocks split exactly, micro-batches
  *    shared.
@@ -28,12 +28,12 @@ struct ah_hunt_limits {
 struct ah_hunt_result {
     double step_us; /* INFINITY: no arrangement was found */
     double bound_us;
-    bool exhausted; /* every arrangement was looked at, or proven slower */
+    bool exhausted; /* every arrangement was timed, or proven slower */
     uint64_t evaluations;
 };
 
-/* Writes the best arrangement into `best`, which was made for `instance`. `none_above_us`: arrangements that take as long
- * or longer do not interest (INFINITY: all do); then `bound_us` of an exhausted search is at least that. AH_E_MEMORY. */
+/* Writes the best arrangement into `best`, which was made for `instance`. Arrangements of `none_above_us` or more are
+ * ignored (INFINITY: none is); if an exhausted search finds no other, that is its `bound_us`. AH_E_MEMORY. */
 int ah_hunt_run(const struct ah_instance *instance, const struct ah_hunt_limits *limits, double none_above_us,
                 struct ah_draft *best, struct ah_hunt_result *ret_result, struct ah_error *err);
 

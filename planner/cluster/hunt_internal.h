@@ -19,38 +19,38 @@ struct ah_hunt {
     const struct ah_instance *instance;
     struct ah_fits fits;
     struct ah_draft *best;
-    double best_us;                              /* of `best`, or what is to be beaten */
+    double best_us;                              /* of `best`; before one is found, the time to beat */
     bool found;                                  /* `best` is an arrangement */
     struct ah_hunt_start starts[AH_HUNT_STARTS]; /* of different numbers of pipelines, the fastest first */
     size_t n_starts;
     bool rough; /* arrangements are estimated, not rehearsed */
     bool exhausting;
-    bool limits;             /* on updates are chosen for every arrangement */
-    struct ah_draft limited; /* with them */
+    bool limits;             /* every arrangement gets its best limit on updates (limits.h) */
+    struct ah_draft limited; /* scratch: an arrangement with that limit */
     uint64_t evaluations;    /* done */
     uint64_t budget;         /* stop there */
 };
 
-/* Orders the pipelines of a draft and rehearses or estimates it. INFINITY where one of them alone takes `limit_us` or
- * longer. Where limits on updates are chosen it is the time with the best of them; the draft stays as it is with the
- * instance's. */
+/* Sorts the pipelines of a draft and rehearses or estimates it. INFINITY: one pipeline alone takes `limit_us` or
+ * longer, or groups do not allow the draft. With `limits`, it is the time with the best limit on updates; the draft
+ * itself stays fitted for the instance's. */
 int ah_hunt_time(struct ah_hunt *hunt, struct ah_draft *draft, double limit_us, double *ret_us,
                  struct ah_error *err);
 
 /* Makes `draft` the best one. */
 void ah_hunt_keep(struct ah_hunt *hunt, const struct ah_draft *draft, double us);
 
-/* Puts an arrangement among `starts`, where it is the fastest of its number of pipelines and they are not full of faster
+/* Puts an arrangement among `starts` if it is the fastest with its number of pipelines, and they are not full of faster
  * ones. */
 void ah_hunt_add_start(struct ah_hunt *hunt, const struct ah_draft *draft, double us);
 /* Fills `starts`, whose drafts the caller made. */
 int ah_hunt_starts(struct ah_hunt *hunt, struct ah_error *err);
 /* One change at a time for as long as that is faster, or until the hunt's evaluations reach `budget`. */
 int ah_hunt_improve(struct ah_hunt *hunt, struct ah_hunt_start *start, uint64_t budget, struct ah_error *err);
-/* Goes on from `starts`, which were improved and of which there is one. */
+/* Anneals from `starts`, which were improved; there must be at least one. */
 int ah_hunt_shake(struct ah_hunt *hunt, struct ah_error *err);
 
-/* `ret_done`: every arrangement was looked at. */
+/* `ret_done`: every arrangement was timed or ruled out. */
 int ah_hunt_exhaust(struct ah_hunt *hunt, bool *ret_done, struct ah_error *err);
 
 #endif

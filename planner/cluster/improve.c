@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Improvement: from each of the best starts, the first change that makes the rehearsal faster; again until none does, or the
- * budget is used up. Changes, from small to large:
+ * Improvement: takes the first change that makes the rehearsal faster, again and again until none does or the budget is
+ * spent. Changes, from small to large:
  *
- *   a block goes to the stage before or behind · a micro-batch, or all of a group, goes to another pipeline · a unit stops working, or starts ·
- *   two units change places · a unit goes to another place
+ *   a block moves to the stage before or behind · a micro-batch moves to another pipeline, or groups swap ·
+ *   a unit stops working, or starts · two units swap · a unit moves
  *
  * The last three split blocks and share micro-batches anew.
  */
@@ -14,7 +14,7 @@
 
 struct improving {
     struct ah_hunt *hunt;
-    struct ah_hunt_start *at; /* what is improved */
+    struct ah_hunt_start *at; /* the arrangement being improved */
     struct ah_draft trial;
     bool better;     /* the trial became `at` */
     uint64_t budget; /* evaluations of the hunt at which to stop */
@@ -28,7 +28,7 @@ static bool stop(const struct improving *m)
     return m->better || m->hunt->evaluations >= m->budget;
 }
 
-/* Times the trial, whose stages fit, and goes back where it is not faster. */
+/* Times the trial if it fits; goes back to `at` unless it is faster. */
 static int judge(struct improving *m, bool fits)
 {
     double us = INFINITY, limit_us = m->at->us * (1 - 1e-9);
@@ -102,7 +102,7 @@ static int move_micro_batches(struct improving *m)
     return rc;
 }
 
-/* An idle unit: before stage `at` of all, behind the last stage of its pipeline, or instead of it. */
+/* Tries an idle unit before global stage `at`, behind it if it is its pipeline's last stage, and in its place. */
 static int use(struct improving *m, size_t at, size_t class)
 {
     size_t p, i;

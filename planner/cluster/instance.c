@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a stage recomputes and has away. Of its blocks the first r are recomputed, the next s selective; the first h have
- * their states away, the first w of those their weights. Passes grow with r, s and w, not with h; memory falls as h
- * grows. For each w therefore:
+ * Chooses what a stage recomputes and has away. Its first r blocks are recomputed, the next s are selective. Its
+ * first h blocks have their states away, and the first w of those their weights, too. Passes grow with r, s and w,
+ * not with h; memory falls as h grows. So for each w:
  *
  *   1. h is the largest that keeps the limit of the update and the host's memory, both of which grow with h;
  *   2. r and s are those of the shortest backward that fits then;
- *   3. h falls as far as it may with these r and s.
+ *   3. h falls as far as memory allows with these r and s.
  *
  * w goes up until the passes would be longer even if all activations were kept (passes that keep everything do not get
  * shorter as w grows).
@@ -44,7 +44,7 @@ size_t ah_arrangement_stages(const struct ah_arrangement *arrangement)
     return n;
 }
 
-/* GPUs of a node that work. */
+/* How many GPUs of a node work. */
 static uint64_t working(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
                         size_t node)
 {
@@ -83,7 +83,7 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Its share, of a kind that has hosts. */
+/* The stage's share of its host; its kind has hosts. */
 static const struct ah_instance_host *host_of(const struct ah_instance *instance,
                                               const struct ah_stage *stage)
 {
@@ -114,7 +114,7 @@ double ah_stage_backward_us(const struct ah_instance *instance, const struct ah_
     return away ? larger(us, away->backward_us) : us;
 }
 
-/* Bytes of a GPU of the stage that are more than while a block computes; `ret_work`: those. */
+/* Bytes on a GPU of the stage that outlast a block's computing; `ret_work`: bytes that do not. */
 static uint64_t lying_bytes(const struct ah_instance *instance, const struct ah_stage *stage,
                             uint64_t *ret_work)
 {
@@ -166,8 +166,8 @@ static bool fits(const struct ah_instance *instance, const struct ah_stage *stag
     return lying + work <= ah_instance_kind_of(instance, stage->class)->capacity_bytes;
 }
 
-/* As few selective blocks as the memory allows for the number of recomputed ones, where it does not allow none: memory falls
- * as they grow (but for what computing takes), so that they can be bisected. False: not even all of the rest fits. */
+/* Bisects for the fewest selective blocks that fit beside the recomputed ones: memory falls as they grow, apart from
+ * what computing takes. False: it does not fit even if all the rest is selective. */
 static bool fit_selective(const struct ah_instance *instance, struct ah_stage *stage)
 {
     size_t low = 0, high = stage->end - stage->first - stage->recompute;
@@ -185,8 +185,8 @@ static bool fit_selective(const struct ah_instance *instance, struct ah_stage *s
     return true;
 }
 
-/* Fewer recomputed blocks do not fit even if the rest is selective and computing takes no room. More than there are: nor do
- * all. */
+/* With fewer recomputed blocks it does not fit, even if the rest is selective and computing takes no memory. A result
+ * above the number of blocks: it never fits. */
 static size_t least_recompute(const struct ah_instance *instance, const struct ah_stage *stage)
 {
     const uint64_t room = ah_instance_kind_of(instance, stage->class)->capacity_bytes;
@@ -205,7 +205,7 @@ static size_t least_recompute(const struct ah_instance *instance, const struct a
     return low;
 }
 
-/* The shortest backward that fits with what is away, of equals the fewest recomputed. */
+/* Finds the shortest backward that fits with what is away; of equals, the one with the fewest recomputed blocks. */
 static bool fit_activations(const struct ah_instance *instance, struct ah_stage *stage)
 {
     struct ah_stage best, next = *stage;
@@ -232,7 +232,7 @@ static bool fit_activations(const struct ah_instance *instance, struct ah_stage 
 
 /* ---- the host ---- */
 
-/* Are the passes of `a` shorter? More than roundings of their sums. */
+/* Are the passes of `a` shorter, by more than rounding? */
 static bool is_shorter(const struct ah_stage *a, const struct ah_stage *b)
 {
     return a->forward_us + a->backward_us < (b->forward_us + b->backward_us) * (1 - 1e-12);
@@ -244,7 +244,7 @@ static bool host_suffices(const struct ah_instance *instance, const struct ah_st
            stage->update_us <= instance->update_limit_us;
 }
 
-/* The most states away that the host allows beside the weights that are. False: not even theirs. */
+/* Moves as many states away as the host allows beside `weights_away`. False: it has no room even for those. */
 static bool most_away(const struct ah_instance *instance, struct ah_stage *stage)
 {
     size_t low = stage->weights_away, high = stage->end - stage->first;
@@ -265,7 +265,7 @@ static bool most_away(const struct ah_instance *instance, struct ah_stage *stage
     return true;
 }
 
-/* As few states away as its treatment of activations allows. */
+/* Moves as few states away as fit with the stage's treatment of activations. */
 static void least_away(const struct ah_instance *instance, struct ah_stage *stage)
 {
     size_t low = stage->weights_away, high = stage->states_away;
@@ -280,7 +280,7 @@ static void least_away(const struct ah_instance *instance, struct ah_stage *stag
     ah_stage_price(instance, stage);
 }
 
-/* Beats `stage`, where that fits, with the help of the host. */
+/* Improves `stage` with the help of the host, or makes it fit if it does not (`found` false). */
 static bool fit_away(const struct ah_instance *instance, bool found, struct ah_stage *stage)
 {
     struct ah_stage next = *stage;

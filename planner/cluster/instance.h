@@ -9,11 +9,10 @@
  * micro-batches each pipeline takes.
  *
  * HOMES. Optimizer states of a block may be AWAY, on the host, and then its weights and the sums of its gradients, too.
- * States that are away cost time only in the update; weights that are away set the pace of a block's passes: each is as
- * slow as the slowest of its compute, its link and its share of the host (docs/clusters.md). Each GPU has its own link,
- * and as much of the host's memory and its bandwidth as any other GPU of the node THAT WORKS, so that a node is never
- * overfull, and one that idles takes nothing from the others. How many share a host follows from the arrangement, all
- * pipelines of it: ah_arrangement_share().
+ * States that are away cost time only in the update. Weights that are away set the pace of a block's passes: a pass is
+ * as slow as the slowest of its compute, its link and its share of the host (docs/clusters.md). Each GPU has its own
+ * link. The GPUs of a node that WORK share the host's memory and bandwidth equally, so a node is never overfull, and an
+ * idle GPU takes nothing from the others. ah_arrangement_share() counts sharers over all pipelines.
  *
  * Times are microseconds, of one micro-batch where they depend on it. Sizes are of one GPU of a unit unless they say
  * otherwise.
@@ -31,16 +30,16 @@ enum { AH_INSTANCE_WAYS = AH_ACTIVATIONS_RECOMPUTE + 1 };
 
 enum ah_instance_away_part { AH_AWAY_STATES, AH_AWAY_WEIGHTS, AH_INSTANCE_AWAYS };
 
-/* A block with its states on the host; or with its weights there, too. What cannot be away is as on the device. None of
- * it grows as fewer share the host, but for `host_bytes`, by no more than a share does from two to one. */
+/* A block with its states on the host, or its weights, too. What cannot be away is priced as on the device. With fewer
+ * sharers only `host_bytes` may grow, by no more than a share does when two sharers become one. */
 struct ah_instance_away {
     enum ah_weights weights;
     enum ah_optimizer optimizer;
-    double forward_us, backward_us; /* of a micro-batch at least, for what goes to the host and back */
+    double forward_us, backward_us; /* least time of a micro-batch, for traffic with the host */
     double update_us;               /* not less than on the device */
     uint64_t state_bytes;           /* on the device; not more than if nothing is away */
     uint64_t host_bytes;            /* of each GPU's share */
-    uint64_t staging_bytes;         /* for the largest of a stage's blocks; of states that are away: 0 */
+    uint64_t staging_bytes;         /* a stage needs its blocks' largest; 0 if only states are away */
 };
 
 /* One block on a unit of one kind, for each way of treating its activations (enum ah_activations). */
@@ -53,7 +52,7 @@ struct ah_instance_block {
     uint64_t work_bytes[AH_INSTANCE_WAYS];  /* while it computes */
 };
 
-/* The host of a unit that shares it with so many like itself. */
+/* The share of the host that one unit gets when n units use it. */
 struct ah_instance_host {
     uint64_t bytes;                      /* a GPU's share; 0: nothing can be away */
     const struct ah_instance_away *away; /* (blocks, AH_INSTANCE_AWAYS) */
@@ -65,8 +64,8 @@ struct ah_instance_kind {
     uint64_t reserved_bytes; /* the device's own, and what its ops need beside their operands */
     uint64_t capacity_bytes; /* without the reserve */
     const struct ah_instance_block *blocks;
-    const struct ah_instance_host *hosts; /* by how many units share it, from one on */
-    size_t n_hosts;                       /* as many as there may be; 0: nothing can be away */
+    const struct ah_instance_host *hosts; /* hosts[n - 1]: n units share it */
+    size_t n_hosts;                       /* the most sharers there can be; 0: nothing can be away */
 };
 
 struct ah_instance_class {
@@ -81,12 +80,12 @@ struct ah_instance_link {
     double latency_us;
 };
 
-/* Groups of micro-batches that pipelines are to keep (groups.h). */
+/* Groups of micro-batches that pipelines must keep (groups.h). */
 struct ah_instance_groups {
     const uint64_t *micro_batches; /* of each; borrowed. NULL: pipelines have as many as suits them */
     size_t n;
     size_t fewest, most; /* pipelines */
-    bool one_stage;      /* each of them: a table that embedding and head share is not to be split */
+    bool one_stage;      /* every pipeline has one stage, so that a tied table is not split */
 };
 
 struct ah_instance {
@@ -112,23 +111,23 @@ static inline const struct ah_instance_kind *ah_instance_kind_of(const struct ah
     return &instance->kinds[instance->classes[class].kind];
 }
 
-/* Could blocks be away from a unit of `kind`, were it alone on its host, and does the instance allow that? */
+/* Does the instance allow blocks to be away, and could they be from a unit of `kind` that has its host to itself? */
 bool ah_instance_has_host(const struct ah_instance *instance, size_t kind);
 
-/* A micro-batch's output, or its gradient, from a unit of class `from` to one of class `to`. */
+/* Time to send a micro-batch's output, or its gradient, from a unit of class `from` to one of class `to`. */
 double ah_instance_send_us(const struct ah_instance *instance, size_t from, size_t to);
 
 /* ---- arrangements ---- */
 
 struct ah_stage {
     size_t class;
-    size_t sharers; /* of its host, itself included, as if all were of its degree: ah_arrangement_share() */
+    size_t sharers; /* of its host, itself included, counted in units of its degree: ah_arrangement_share() */
     size_t first, end;   /* blocks */
-    size_t recompute;    /* the first so many of them */
-    size_t selective;    /* so many after those */
-    size_t states_away;  /* the first so many of its blocks */
-    size_t weights_away; /* of these the first so many */
-    /* What follows from that: ah_stage_fit(). */
+    size_t recompute;    /* number of its first blocks that are recomputed */
+    size_t selective;    /* number of blocks after those that are selective */
+    size_t states_away;  /* number of its first blocks whose states are away */
+    size_t weights_away; /* number of its first blocks whose weights are away, too */
+    /* Set by ah_stage_fit(); all but `in_flight` also by ah_stage_price(). */
     double forward_us, backward_us, update_us;
     uint64_t in_flight;
     uint64_t memory_bytes, host_bytes;
@@ -148,30 +147,30 @@ struct ah_arrangement {
 /* Stages of all pipelines. */
 size_t ah_arrangement_stages(const struct ah_arrangement *arrangement);
 
-/* Sets the sharers of all stages. Of a node on whose host g GPUs draw, a unit of t has ceil(g / t). Whatever is fitted where
- * blocks may be away needs them. */
+/* Sets the sharers of all stages: ceil(g / t) for a unit of t GPUs in a node of which g GPUs work. Must come before
+ * fitting if blocks may be away. */
 void ah_arrangement_share(const struct ah_instance *instance, struct ah_arrangement *arrangement);
 
-/* How a stage treats the activations of a block of its own. */
+/* How a stage treats the activations of one of its blocks. */
 enum ah_activations ah_stage_way(const struct ah_stage *stage, size_t block);
 
-/* What of the block is away; NULL: nothing. */
+/* What the block costs if its states or weights are away; NULL: they are not. Borrowed from the instance. */
 const struct ah_instance_away *ah_stage_away(const struct ah_instance *instance, const struct ah_stage *stage,
                                              size_t block);
 
-/* Backward of the block in that stage. */
+/* How long backward of the block takes in that stage. */
 double ah_stage_backward_us(const struct ah_instance *instance, const struct ah_stage *stage, size_t block);
 
-/* Times and memory of a stage whose class, sharers, blocks, treatment and micro-batches in flight are given. */
+/* Sets times and memory of a stage from its class, sharers, blocks, their treatment and micro-batches in flight. */
 void ah_stage_price(const struct ah_instance *instance, struct ah_stage *stage);
 
-/* Chooses what `stage` (class, sharers, blocks) recomputes and what of it is away, so that the memory of GPU and host suffices for
- * `in_flight` micro-batches, the update keeps the instance's limit where anything is away, and forward and backward are
- * as short as possible; of equals, the fewest blocks whose weights are away, then the fewest recomputed, then the fewest
- * whose states are away. False: nothing suffices. */
+/* Chooses which blocks of `stage` (class, sharers, blocks are set) are recomputed or away. Memory of GPU and host must
+ * suffice for `in_flight` micro-batches, and if anything is away, the update must keep the instance's limit. Forward
+ * and backward are then as short as possible. Ties go to the fewest blocks with weights away, then recomputed, then
+ * with states away. False: nothing fits, and `stage` is unchanged. */
 bool ah_stage_fit(const struct ah_instance *instance, uint64_t in_flight, struct ah_stage *stage);
 
-/* Fits every stage of a pipeline, stage i of P to min(micro_batches, P - i) in flight. */
+/* Fits every stage of a pipeline, stage i of P with min(micro_batches, P - i) in flight. False: one does not fit. */
 bool ah_pipeline_fit(const struct ah_instance *instance, struct ah_pipeline *pipeline);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prim's tree of the fastest links. It leaves a group that links of some bandwidth hold together only when all of it was
- * visited, so that cutting the order of visits at each slower link gives these groups.
+ * Prim's tree of the fastest links. It leaves a group that links of some bandwidth hold together only after visiting
+ * all of it, so cutting the order of visits at each slower link gives these groups.
  */
 #include "planner/cluster/islands.h"
 

@@ -13,7 +13,7 @@ static bool fit(const struct ah_instance *instance, struct ah_arrangement *arran
     return true;
 }
 
-/* The same, after it was fitted for a higher limit: what a stage did under that is still its best where it keeps this one. */
+/* Fits again for a lower limit. A stage that already keeps it stays: its fit for the higher limit is still its best. */
 static bool lower(const struct ah_instance *instance, struct ah_arrangement *arrangement)
 {
     for (size_t p = 0; p < arrangement->n_pipelines; p++)

@@ -2,11 +2,11 @@
  *
  * Limits: how long an update may take, chosen for one arrangement.
  *
- * States that are away make the update longer and passes shorter, as fewer blocks are recomputed. All stages update at
- * the end and the slowest counts, so that one limit for all of them says everything: under it each stage takes the
- * shortest passes (ah_stage_fit()). With a lower limit passes do not get shorter. The limits that matter are the updates
- * that stages then have: from the instance's limit on, each next one lies just below the longest update of a stage that
- * has anything away, until none has, or nothing fits.
+ * States that are away make the update longer, and passes shorter because fewer blocks are recomputed. All stages
+ * update at the end and the slowest counts, so one limit serves for all of them: under it each stage takes its
+ * shortest passes (ah_stage_fit()). A lower limit never makes passes shorter, so only a few limits matter. The first
+ * is the instance's; each next one lies just below the longest update of a stage with anything away, until there is
+ * no such stage, or nothing fits.
  */
 #ifndef AH_PLANNER_CLUSTER_LIMITS_H
 #define AH_PLANNER_CLUSTER_LIMITS_H
@@ -14,10 +14,10 @@
 #include "base/error.h"
 #include "planner/cluster/instance.h"
 
-/* The longest update of a stage with anything away; 0: no stage has. */
+/* The longest update of a stage with anything away; 0: nothing is away. */
 double ah_limits_longest_us(const struct ah_arrangement *arrangement);
 
-/* Leaves the stages of `arrangement` fitted for the limit whose rehearsal is the fastest, of equals the largest limit.
+/* Leaves the stages of `arrangement` fitted for the limit with the fastest rehearsal; of equals, for the largest limit.
  * `ret_us`: that rehearsal; INFINITY: nothing fits, and stages are undefined. `evaluations` grows by the rehearsals.
  * AH_E_MEMORY. */
 int ah_limits_choose(const struct ah_instance *instance, struct ah_arrangement *arrangement, double *ret_us,

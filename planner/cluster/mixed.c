@@ -10,7 +10,7 @@ struct mixing {
     size_t *class_in_first; /* (classes): of the same node */
 };
 
-/* The classes of one node of the first instance, of all instances. */
+/* Adds the classes that all instances have for one node of the first instance. */
 static void add_node(struct mixing *m, struct ah_instance *mixed, size_t first_class)
 {
     size_t node = m->instances[0]->classes[first_class].node, kinds = 0;

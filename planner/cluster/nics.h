@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NICs: until when each node's way out, and its way in, is taken. What passes between nodes takes its bytes through both
- * ends, each at its own rate, one after another.
+ * NICs: until when each node's way out, and its way in, is taken. A transfer between nodes takes a way at each end, for
+ * its bytes at that end's rate. Transfers take a way one after another.
  */
 #ifndef AH_PLANNER_CLUSTER_NICS_H
 #define AH_PLANNER_CLUSTER_NICS_H
@@ -31,7 +31,7 @@ static inline void ah_nics_release(struct ah_nics *nics)
     *nics = (struct ah_nics){0};
 }
 
-/* From when on something can leave one node and enter the other. */
+/* When something can leave `from` and enter `to`. */
 static inline double ah_nics_free_us(const struct ah_nics *nics, size_t from, size_t to)
 {
     return nics->out_us[from] > nics->in_us[to] ? nics->out_us[from] : nics->in_us[to];
@@ -42,7 +42,7 @@ static inline double ah_nics_pass_us(double bytes, double bytes_per_s)
     return 1e6 * bytes / bytes_per_s;
 }
 
-/* Something leaves one node until then, and enters the other until then. */
+/* Takes the way out of `from` until `left_us`, and the way into `to` until `entered_us`. */
 static inline void ah_nics_take(struct ah_nics *nics, size_t from, double left_us, size_t to,
                                 double entered_us)
 {

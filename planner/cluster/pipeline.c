@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pipeline alone: every pass starts when its stage is free and its input there, and nothing else is waited for.
+ * A pipeline alone: every pass starts as soon as its stage is free and its input has arrived.
  */
 #include "planner/cluster/rehearsal.h"
 #include "runtime/schedule/turns.h"
@@ -30,7 +30,7 @@ static double ready_us(const struct alone *a, size_t i, struct ah_turn turn)
     return arrived > a->free_us[i] ? arrived : a->free_us[i];
 }
 
-/* Goes on with a stage for as long as its inputs are known. Returns how many passes that were. */
+/* Runs passes of a stage as long as their inputs are known. Returns how many it ran. */
 static uint64_t advance(struct alone *a, size_t i)
 {
     const struct ah_stage *stage = &a->pipeline->stages[i];

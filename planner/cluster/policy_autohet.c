@@ -2,12 +2,12 @@
  *
  * AutoHet in its two stages (docs/policies/autohet.md), for every number d of groups (of many units, in growing steps):
  *
- * 1. Grouping: units to d groups so that the least group is as fast as possible, the fastest unit first to the slowest
- *    group, then by moves and exchanges; none that cannot hold the model. A unit of the node that the group has already,
- *    or of the next one: both are tried.
- * 2. Mapping and balancing: types in every order, or where there are many by memory and by speed; blocks split exactly for
- *    the formula of a pipeline; micro-batches to the group that ends first. The few best orders
- *    by that formula are rehearsed.
+ * 1. Grouping deals units to d groups so that the slowest group is as fast as possible: the fastest unit goes to the
+ *    slowest group, then units are swapped. Groups that cannot hold the model are dropped. Among equal units it prefers
+ *    the first, or one of the node that the group took from last: both are tried.
+ * 2. Mapping and balancing: types in every order (if there are many, by memory and by speed only); blocks split exactly
+ *    for the formula of a pipeline; micro-batches to the group that ends first. The best few orders by that formula are
+ *    rehearsed.
  */
 #include "planner/cluster/cluster_policies_internal.h"
 #include "planner/cluster/grids.h"
@@ -20,7 +20,7 @@ enum { MOST_PERMUTED = 4, ORDERS_MOST = 24, MANY_UNITS = 64, REHEARSED = 8, REHE
 
 struct autohet {
     struct ah_policy_search *search;
-    const struct ah_grid *row;                 /* the units of a choice of nodes */
+    const struct ah_grid *row;                 /* the units of the chosen nodes */
     size_t n;                                  /* units */
     size_t *group, *order;                     /* (units); order: in the trial */
     size_t *members;                           /* (units): classes of a group */
@@ -55,7 +55,7 @@ static void profile(struct autohet *a)
 
 /* ---- 1: grouping ---- */
 
-/* The next unit to deal: the fastest left; of equals the one nearest behind `after`, or the first. */
+/* The next unit to deal: the fastest left; of equals, one of `node`, or else the first. */
 static size_t next_unit(const struct autohet *a, size_t node)
 {
     const struct ah_instance *instance = a->search->instance;
@@ -91,7 +91,7 @@ static void deal(struct autohet *a, size_t d, bool near)
     }
 }
 
-/* Exchanges u and v (or moves u) if the slower of both groups gets faster. */
+/* Swaps u and v if the slower of their groups gets faster. */
 static bool improve(struct autohet *a, size_t u, size_t v)
 {
     size_t p = a->group[u], q = a->group[v];
@@ -146,7 +146,7 @@ static void make_orders(struct autohet *a)
     }
 }
 
-/* Does unit u stand before unit v in a pipeline? `order` n_orders: more memory first; one more: faster first. */
+/* Does unit u stand before unit v in a pipeline? `order` = n_orders: more memory first; n_orders + 1: faster first. */
 static bool before(const struct autohet *a, size_t order, size_t u, size_t v)
 {
     const struct ah_instance *instance = a->search->instance;
@@ -199,7 +199,7 @@ static bool same_links(const struct ah_instance *instance, const struct ah_pipel
     return true;
 }
 
-/* Splits each pipeline exactly; one like an earlier one as that. */
+/* Splits each pipeline exactly; copies the split of an earlier one like it. */
 static bool split(struct autohet *a)
 {
     struct ah_arrangement *arrangement = &a->search->trial.arrangement;
@@ -220,7 +220,7 @@ static bool split(struct autohet *a)
     return ah_draft_share(&a->search->trial, &a->search->fits);
 }
 
-/* What its planner would expect: the slowest group by the formula. */
+/* The time that its planner would expect: that of the slowest group, by the formula. */
 static double estimate_us(const struct autohet *a)
 {
     const struct ah_arrangement *arrangement = &a->search->trial.arrangement;
@@ -230,7 +230,7 @@ static double estimate_us(const struct autohet *a)
     return us;
 }
 
-/* Rehearses the best few orders by that. */
+/* Rehearses the best few orders by that time. */
 static int try_orders(struct autohet *a, size_t d, struct ah_error *err)
 {
     double expected_us[ORDERS_MOST + 2];
@@ -257,7 +257,7 @@ static int try_orders(struct autohet *a, size_t d, struct ah_error *err)
     return rc;
 }
 
-/* Effective power of groups: their micro-batches, and the bubble before and behind them, if all stages were equal. */
+/* Could d groups be the fastest? At best all stages are equal, and micro-batches and bubble run at full power. */
 static bool worth(const struct autohet *a, size_t d)
 {
     double power = 0, m = (double)a->search->instance->micro_batches;

@@ -5,10 +5,10 @@
  * 1. GPUs are cut into d pipelines of equal FLOPS, edges weighing 1 / bandwidth.
  * 2. Each pipeline is cut again, edges weighing bandwidth, into 1 + Binomial(2, 0.2) parts.
  * 3. Parts are put in order; the GPUs of a part and a machine become stages by a table, whichever costs least.
- * 4. Layers are dealt in proportion to the memory of stages; where one does not fit, the pipelines are dropped.
- * 5. 40 times, d going up or down by one at random; what costs least by its own model is the plan.
+ * 4. Layers are dealt in proportion to the memory of stages; if one does not fit, the pipelines are dropped.
+ * 5. All that 40 times, d going up or down by one at random; the plan is what costs least by its own model.
  *
- * Users choose the first d, and whether degrees above 1 are used: for each choice the plan is rehearsed.
+ * Users choose the first d, and whether to use degrees above 1. The plan of each such choice is rehearsed.
  */
 #include "planner/cluster/cluster_policies_internal.h"
 #include "planner/cluster/cuts.h"
@@ -44,10 +44,10 @@ struct hexiscale {
     struct ah_hexiscale_model model;
     double *flops, *bandwidth, *inverse; /* (gpus), (gpus, gpus) */
     size_t *node;                        /* (gpus) */
-    size_t *part; /* (gpus, gpus): of each number of pipelines less one; SIZE_MAX first: unknown */
+    size_t *part; /* (gpus, gpus): [d - 1]: the cut into d pipelines; SIZE_MAX at first: unknown */
     size_t *mine, *sub, *scratch;    /* (gpus): GPUs of a pipeline, and their parts */
-    double *shares, *memory;         /* (gpus): 1; of the stages of a pipeline */
-    double *sub_weights, *sub_edges; /* of them */
+    double *shares, *memory;         /* (gpus): all 1; of the stages of a pipeline */
+    double *sub_weights, *sub_edges; /* of the graph of `mine` */
     struct set now, best;
     double best_s;
     bool use_tp;
@@ -112,7 +112,7 @@ static void fill_gpus(struct hexiscale *h)
         if (c && instance->classes[c - 1].node == node)
             continue;
         for (size_t g = count_gpus(instance, node); g > 0; g--, at++) {
-            h->node[at] = c; /* its first class, until links are known */
+            h->node[at] = c; /* the node's first class for now, to look up links */
             h->flops[at] = h->search->input->flops_per_s[instance->classes[c].kind];
         }
     }
@@ -128,7 +128,7 @@ static void fill_gpus(struct hexiscale *h)
 
 /* ---- 2 and 3: one pipeline ---- */
 
-/* Cuts the GPUs `mine` into `k` parts: `sub`. */
+/* Cuts the GPUs `mine` into `k` parts, written to `sub`. */
 static int cut_again(struct hexiscale *h, size_t n, size_t k)
 {
     size_t all = h->model.n_gpus;
@@ -141,8 +141,8 @@ static int cut_again(struct hexiscale *h, size_t n, size_t k)
     return ah_cuts_find(&graph, k, h->sub, h->err);
 }
 
-/* Places of up to three parts. Of paths that begin at one part it takes the greatest as a list, and of these the one of least
- * weight; part i then stands where path[i] says, as its code has it. */
+/* Sets the places of up to three parts. For each first part it takes the lexicographically greatest path, and of these
+ * the one of least weight. As in HexiScale's code, part i then stands at path[i]. */
 static void order_parts(const struct hexiscale *h, size_t n, size_t k, size_t ret_place[PARTS])
 {
     double between[PARTS][PARTS] = {{0}}, least = INFINITY;
@@ -164,7 +164,7 @@ static void order_parts(const struct hexiscale *h, size_t n, size_t k, size_t re
     }
 }
 
-/* The degrees of a row of the table; 0: there is no such row for units of this node. */
+/* Reads the degrees of a row of the table; returns how many, 0 if units of this node have no such row. */
 static size_t table_degrees(const struct hexiscale *h, size_t node, size_t n, size_t row, size_t *ret_tp)
 {
     size_t stages = 0;
@@ -178,7 +178,7 @@ static size_t table_degrees(const struct hexiscale *h, size_t node, size_t n, si
     return stages;
 }
 
-/* Where no row will do: the largest degrees that there are, or the least one alone. */
+/* If no row fits: the largest degrees of the node first or, without tensor parallelism, the least degree only. */
 static size_t other_degrees(const struct hexiscale *h, size_t node, size_t n, size_t *ret_tp)
 {
     size_t stages = 0, least = 1;
@@ -190,7 +190,7 @@ static size_t other_degrees(const struct hexiscale *h, size_t node, size_t n, si
     return stages;
 }
 
-/* Deals all layers to some stages as their GPUs are, the rest to the last. */
+/* Deals layers in proportion to the stages' GPUs; the last stage gets the rest. */
 static void deal_provisionally(const struct hexiscale *h, struct ah_hexiscale_pipeline *p)
 {
     size_t left = h->model.layers;
@@ -200,8 +200,8 @@ static void deal_provisionally(const struct hexiscale *h, struct ah_hexiscale_pi
     }
 }
 
-/* Appends the stages of `n` GPUs of one machine, which lie behind the pipeline's: those that cost least as a pipeline of
- * their own. */
+/* Appends stages of `n` GPUs of one machine, which lie behind the pipeline's GPUs: the stages that would cost least
+ * as a pipeline of their own. */
 static void add_machine(const struct hexiscale *h, struct ah_hexiscale_pipeline *pipeline, size_t n,
                         uint64_t m, size_t *scratch)
 {
@@ -227,10 +227,10 @@ static void add_machine(const struct hexiscale *h, struct ah_hexiscale_pipeline 
         memcpy(tp, scratch, stages * sizeof *tp);
     }
     pipeline->n_stages += stages;
-    pipeline->n_gpus += used; /* GPUs that no unit takes idle */
+    pipeline->n_gpus += used; /* the other GPUs idle */
 }
 
-/* The GPUs of part `q`, machine by machine. */
+/* Appends the GPUs of part `q`, machine by machine. */
 static void add_part(const struct hexiscale *h, struct ah_hexiscale_pipeline *pipeline, size_t n, size_t q,
                      uint64_t m, size_t *scratch)
 {
@@ -249,7 +249,7 @@ static void add_part(const struct hexiscale *h, struct ah_hexiscale_pipeline *pi
 
 /* ---- 4: layers ---- */
 
-/* Of all stages; returns the sum. */
+/* Sets the memory of every stage, in bytes; returns the sum. */
 static double fill_memory(struct hexiscale *h, const struct ah_hexiscale_pipeline *p)
 {
     const struct ah_instance *instance = h->search->instance;
@@ -262,7 +262,7 @@ static double fill_memory(struct hexiscale *h, const struct ah_hexiscale_pipelin
     return all;
 }
 
-/* The stage with the n-th largest memory; of equals the last first. */
+/* The stage with the n-th largest memory; among equals, later stages come first. */
 static size_t nth_memory(const struct hexiscale *h, size_t n_stages, size_t n)
 {
     for (size_t i = 0; i < n_stages; i++) {
@@ -275,8 +275,8 @@ static size_t nth_memory(const struct hexiscale *h, size_t n_stages, size_t n)
     return 0;
 }
 
-/* Round and round, to each stage that is below its share of the memory; when all are at theirs, one more each, the
- * largest first. */
+/* Deals layers round and round to stages that are below their share of the memory. When none is, each gets one more,
+ * the largest memory first. */
 static void deal_layers(struct hexiscale *h, struct ah_hexiscale_pipeline *p)
 {
     size_t left = h->model.layers, over = 0;
@@ -329,7 +329,7 @@ static uint64_t micro_batches_of(const struct hexiscale *h, size_t d)
     return (h->search->instance->micro_batches + d - 1) / d;
 }
 
-/* Which pipeline each GPU is in, of d. */
+/* Cuts the GPUs into d pipelines, once for each d. */
 static int cut_first(struct hexiscale *h, size_t d, const size_t **ret_part)
 {
     size_t n = h->model.n_gpus, *part = h->part + (d - 1) * n;
@@ -338,7 +338,7 @@ static int cut_first(struct hexiscale *h, size_t d, const size_t **ret_part)
     return part[0] != SIZE_MAX ? AH_OK : ah_cuts_find(&graph, d, part, h->err);
 }
 
-/* 2 to 4 for pipeline `p` of d. */
+/* Does 2 to 4 for pipeline `p` of d. */
 static int make_pipeline(struct hexiscale *h, const size_t *part, size_t p, size_t d, size_t *used,
                          bool *ret_fits)
 {
@@ -402,7 +402,7 @@ static int iterate(struct hexiscale *h, size_t d)
     return AH_OK;
 }
 
-/* Our rehearsal of its choice: with even shares, and with shares by when pipelines end. */
+/* Rehearses its choice, with even shares of micro-batches, and with shares that let pipelines end together. */
 static int rehearse(struct hexiscale *h)
 {
     struct ah_policy_search *search = h->search;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Megatron-LM: t x p x d grids (docs/policies/megatron.md). Every pipeline has p stages of as many layers, and the same
- * number of micro-batches; the embedding, the head, or both may count as a layer.
+ * Megatron-LM: t x p x d grids (docs/policies/megatron.md). Every pipeline has p stages with equally many layers, and
+ * the same number of micro-batches. The embedding, the head, or both may count as a layer.
  */
 #include "planner/cluster/cluster_policies_internal.h"
 #include "planner/cluster/grids.h"
@@ -39,7 +39,7 @@ static bool deal_evenly(struct ah_policy_search *search, unsigned counts)
     return true;
 }
 
-/* The stage of even blocks that is least work for a unit of `class`; INFINITY where the layers do not divide. */
+/* The time of the stage that is least work for a unit of `class`, if layers are even; INFINITY: they do not divide. */
 static double least_stage_us(struct ah_policy_search *search, const struct ah_grid *grid, unsigned counts,
                              size_t class)
 {
@@ -57,7 +57,7 @@ static double least_stage_us(struct ah_policy_search *search, const struct ah_gr
     return least_us;
 }
 
-/* The slowest units hold some stage, in whatever order. */
+/* Could any order of these units be the fastest? The slowest units hold some stage in each order. */
 static bool worth(void *context, const struct ah_grid *grid)
 {
     struct ah_policy_search *search = context;
@@ -79,7 +79,7 @@ static int visit(void *context, const struct ah_grid *grid, struct ah_error *err
     struct ah_policy_search *search = context;
     int rc = AH_OK;
     for (unsigned counts = 0; counts < COUNTS && !rc; counts++) {
-        ah_grid_draft(grid, &search->trial); /* a trial's pipelines are sorted */
+        ah_grid_draft(grid, &search->trial); /* anew, since a trial sorts its pipelines */
         if (deal_evenly(search, counts))
             rc = ah_cluster_policies_try(search, err);
     }

@@ -31,7 +31,7 @@ static void weigh(const struct metis *m, const struct ah_grid *grid, size_t n)
     }
 }
 
-/* Layers as even as they divide, the larger shares first; the embedding and the head beside the first and the last. */
+/* Splits layers as evenly as they divide, larger shares first. Embedding and head join the first and the last stage. */
 static bool split_evenly(const struct ah_instance *instance, struct ah_pipeline *pipeline)
 {
     size_t layers = instance->n_blocks - 2, n = pipeline->n_stages, next = 0;

@@ -3,8 +3,8 @@
  * Whale: grids whose loads follow the rated speed (docs/policies/whale.md).
  *
  * 1. Inside a pipeline, units with more memory come first: early stages hold more micro-batches.
- * 2. A stage gets blocks whose work is to all as its speed to the pipeline's; a pipeline so many micro-batches.
- * 3. While a stage is above its memory, the fullest stage (peak) gives a block towards the emptiest (valley); the stages
+ * 2. A stage gets blocks in proportion to its speed, and a pipeline gets micro-batches likewise.
+ * 3. While a stage exceeds its memory, the fullest stage (peak) gives a block towards the emptiest (valley); the stages
  *    between pass it on.
  */
 #include "planner/cluster/cluster_policies_internal.h"
@@ -24,7 +24,7 @@ static uint64_t unit_memory(const struct ah_instance *instance, const struct ah_
     return kind->capacity_bytes * kind->tp;
 }
 
-/* 1. Stable. */
+/* 1. The sort is stable. */
 static void sort_by_memory(const struct ah_instance *instance, struct ah_pipeline *pipeline)
 {
     for (size_t i = 1; i < pipeline->n_stages; i++) {
@@ -37,7 +37,7 @@ static void sort_by_memory(const struct ah_instance *instance, struct ah_pipelin
     }
 }
 
-/* 2. A block belongs to the stage in whose share its middle lies; each stage gets one at least. */
+/* 2. A block belongs to the stage in whose share its middle lies; each stage gets at least one. */
 static void split_by_speed(const struct ah_policy_search *search, struct ah_pipeline *pipeline)
 {
     size_t n = search->instance->n_blocks, block = 0;
@@ -57,7 +57,7 @@ static void split_by_speed(const struct ah_policy_search *search, struct ah_pipe
     }
 }
 
-/* Least memory of a stage, all recomputed, as a share of what it has. */
+/* How full a stage is at least: its memory with all blocks recomputed, as a share of its capacity. */
 static double fill(const struct ah_instance *instance, const struct ah_pipeline *pipeline, size_t i)
 {
     const struct ah_stage *stage = &pipeline->stages[i];
@@ -89,7 +89,7 @@ static double find_peak(const struct ah_instance *instance, const struct ah_pipe
     return most;
 }
 
-/* 3. False: it goes on above the memory. */
+/* 3. False: some stage still exceeds its memory. */
 static bool shift_by_memory(const struct ah_instance *instance, struct ah_pipeline *pipeline)
 {
     size_t peak = 0, valley = 0;
@@ -106,7 +106,7 @@ static bool shift_by_memory(const struct ah_instance *instance, struct ah_pipeli
     return false;
 }
 
-/* Even if all blocks were spread over these units as their speed is, would that be the fastest? */
+/* Would these units be the fastest if blocks were spread over them perfectly by speed, and can they hold the model? */
 static bool worth(void *context, const struct ah_grid *grid)
 {
     const struct whale *w = context;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a stage to the choice that it is: configs of its blocks, knobs, and the costs of its GPU.
+ * From a stage to its program: configs of its blocks, knobs, and the costs of its GPU.
  *
- * 1. Configs are the stage's; only layers whose backward runs are treated in other ways than `keep`.
- * 2. Gradients of several micro-batches are summed on the device, where weights are away on the host (away.h).
+ * 1. Configs are the stage's; only layers whose backward runs get another treatment than `keep`.
+ * 2. Gradients of several micro-batches are summed on the device; on the host, if weights are away (away.h).
  * 3. Rates of links and host are the GPU's share, as in away.h: copies and host Adam draw on the host's memory.
  */
 #include "planner/cluster/programs.h"
@@ -27,7 +27,7 @@ struct filling {
     struct ah_error *err;
 };
 
-/* A stage as its program sees it. Equal bytes: the same program. */
+/* A stage as its program sees it. Stages with equal bytes share a program. */
 struct role {
     struct ah_plan_part part;
     uint64_t micro_batches;
@@ -127,14 +127,14 @@ static int choose(struct program *p)
 
 /* ---- costs ---- */
 
-/* Parameters that a block's price is of: that of a head has a copy of a tied table, also where it is the embedding's own. */
+/* Parameters that a block's update time covers; a head's include a copy of a tied table even if it shares that. */
 static uint64_t updated_parameters(const struct program *p, const struct ah_job_group *group)
 {
     const bool shares = group->kind == AH_BLOCK_HEAD && ah_job_shares_table(&p->job) && p->job.table_trained;
     return group->trained_parameters + (shares ? p->job.model->vocabulary * p->job.model->width : 0);
 }
 
-/* A parameter's update on the device; of groups the slowest, as they differ by what is rounded. */
+/* The time to update one parameter on the device: that of the slowest group, as rounding makes them differ. */
 static double device_adam_us(const struct program *p, const struct ah_instance_block *blocks)
 {
     double us = 0;
@@ -302,7 +302,7 @@ static int fill_stage(struct filling *f, const struct ah_pipeline *pipeline, siz
     return rc;
 }
 
-/* A trained table that the embedding and the head of some pipeline have on two ranks. */
+/* Is a trained tied table on two ranks, in some pipeline or on request? */
 static bool splits_table(const struct ah_programs_input *in)
 {
     bool cut = in->training.tied == AH_TIED_SPLIT;

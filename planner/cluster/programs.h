@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs: what each rank of an arrangement does, as a plan of its own. Stages that do the same, of the same blocks, on
- * GPUs that cost the same, with neighbours as near, have one program.
+ * Programs: what each rank of an arrangement does, as a plan of its own. Stages share a program if they do the same
+ * with equal blocks, on GPUs that cost the same, with neighbours equally near.
  *
- * A program is compiled, laid out and dispatched by what makes plans for one machine (runtime/schedule). Its times are those of
- * the rank alone: when it may begin a pass, and when gradients are added up, is in the cluster plan.
+ * A program is compiled, laid out and dispatched like a plan for one machine (runtime/schedule). Its times are those of
+ * the rank alone. The cluster plan says when it may begin a pass, and when gradients are added up.
  */
 #ifndef AH_PLANNER_CLUSTER_PROGRAMS_H
 #define AH_PLANNER_CLUSTER_PROGRAMS_H
@@ -24,8 +24,8 @@ struct ah_programs_input {
     bool estimated;
 };
 
-/* Fills `programs` of a filled plan, and which of them each stage has. AH_E_CAPACITY: laid out, a rank needs more memory than
- * its GPU or its share of the host has, which the message says. */
+/* Fills `programs` of a filled plan, and the program of each stage. AH_E_CAPACITY: once laid out, a rank needs more
+ * memory than its GPU or its share of the host has; the message says which. */
 int ah_programs_fill(const struct ah_programs_input *input, struct ah_arena *arena,
                      struct ah_cluster_plan *plan, struct ah_error *err);
 

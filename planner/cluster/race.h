@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Race: which of n things comes first, as their times change: a tree of winners. Ties: the lower index.
+ * Race: which of n things comes first while their times change, by a tree of winners. On a tie, the lower index wins.
  */
 #ifndef AH_PLANNER_CLUSTER_RACE_H
 #define AH_PLANNER_CLUSTER_RACE_H
@@ -17,7 +17,7 @@ struct ah_race {
     size_t places; /* a power of two */
 };
 
-/* All at INFINITY. AH_E_MEMORY. */
+/* All things begin at INFINITY. AH_E_MEMORY. */
 int ah_race_init(struct ah_race *ret_race, size_t n, struct ah_error *err);
 void ah_race_release(struct ah_race *race);
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a stage does depends on its inputs alone, but for NICs. So each goes on by itself until it needs an input that is
- * not there, or a NIC; and there is a race of what does: of each stage its send to another node, of the segments those
- * whose owners all come to them. The one that can start earliest does; ties: the lower stage, stages before segments.
+ * Apart from NICs, what a stage does depends on its inputs alone. So each stage goes on by itself until it lacks an
+ * input or needs a NIC. In the race are each stage's send to another node, and the segments that all their owners have
+ * come to. The one that can start earliest does; on a tie, the lower stage, and stages before segments.
  *
  * Invariants:
- * 1. When one of the race starts, every stage has gone as far as it can. So what starts never starts before what started
- *    earlier: transfers pass a NIC in the order of their start.
+ * 1. When something in the race starts, every stage has gone as far as it can. So starts never go back in time, and
+ *    transfers pass a NIC in the order of their start.
  * 2. The segments of a stage wait in its queue in the order of all segments, so that no two stages wait for each other.
- * 3. From the start of a pass on, the step takes at least the rest: the stage's own passes and sends, the way of the last
- *    gradient through the stages before, the sums of the first blocks (every pipeline has an owner of them, and they come
- *    last), and the slowest update. Where that is too late for the caller, nothing more is played.
+ * 3. From the start of a pass on, the step takes at least the rest: the stage's own passes and sends, the way of the
+ *    last gradient through the stages before, the sums of the first blocks (every pipeline has an owner of them, and
+ *    they come last), and the slowest update. If that is too late for the caller, the rehearsal stops.
  */
 #include "planner/cluster/rehearsal.h"
 
@@ -32,8 +32,8 @@ struct lane {
     double sends_us[2];  /* forward, backward; 0: it sends nothing */
     uint64_t next;       /* of 2m passes */
     struct ah_turn made; /* the pass before that */
-    struct lane *to;     /* where that is to be sent, to another node; NULL: nothing is */
-    bool called;         /* among those that may go on */
+    struct lane *to;     /* on another node, waits for what that pass sends; NULL: nothing is to be sent */
+    bool called;         /* listed in the rehearsal's `called` */
     double free_us, busy_us;
     double rest_us; /* (3), at the start of its next pass */
     double last_us; /* start of its last backward; negative: not yet */
@@ -48,7 +48,7 @@ struct lane {
 struct rehearsal {
     const struct ah_instance *instance;
     const struct ah_arrangement *arrangement;
-    const struct ah_rehearsal_result *result; /* where the caller wants to be told of starts */
+    const struct ah_rehearsal_result *result; /* borrowed: its optional arrays get starts and sums */
     struct ah_segments segments;
     struct lane *lanes;
     size_t n_lanes;
@@ -103,7 +103,7 @@ static void find_front(struct rehearsal *r, size_t lane)
     r->lanes[lane].front = s;
 }
 
-/* Of the first blocks, and of a table that goes with them. */
+/* How long the sums of the first blocks take, with those of a tied table. */
 static double last_sums_us(const struct ah_segments *segments)
 {
     double us = 0;
@@ -316,7 +316,7 @@ static void sum(struct rehearsal *r, size_t s, double start)
 
 /* ---- the loop ---- */
 
-/* When a lane's send, or behind the lanes a segment, can start. */
+/* When a thing of the race can start: a lane's send or, numbered after the lanes, a segment. */
 static double start_of(const struct rehearsal *r, size_t thing)
 {
     if (thing < r->n_lanes)
@@ -330,7 +330,7 @@ static void enter(struct rehearsal *r, size_t thing)
         ah_race_set(&r->race, thing, start_of(r, thing));
 }
 
-/* As far as the lane can go by itself. */
+/* Takes the lane as far as it can go by itself. */
 static void advance(struct rehearsal *r, struct lane *lane)
 {
     const uint64_t passes = 2 * lane->pipeline->micro_batches;

@@ -3,15 +3,15 @@
  * Rehearsal: an arrangement on a simulated clock. One forward, one backward (1F1B), with the network's contention.
  *
  * Stage i of P runs min(m, P-1-i) forwards, then a forward and a backward in turn, then the remaining backwards. After
- * each of them it sends, and computes nothing meanwhile; what it is sent arrives beside its computing. Between nodes a
- * transfer takes its bytes through the NIC of both ends, one after another in the order of their start. When the last
- * backward of all owners of a segment has passed it, its gradients are added up, highest segment first, beside
- * everything else but through the same NICs. Then all stages update (the gradient's norm is known only then).
+ * each pass it sends, and computes nothing meanwhile; it receives while it computes. Between nodes a transfer takes the
+ * NICs of both ends for its bytes; transfers follow one another in the order of their start. When the last backward of
+ * all owners of a segment has passed it, its gradients are added up, highest segment first, beside everything else but
+ * through the same NICs. Then all stages update (the gradient's norm is known only then).
  *
  * Invariants, which tests hold:
  * 1. A stage has at most min(m, P-i) micro-batches between their forward and the end of their backward.
- * 2. No pipeline ends before ah_pipeline_time(), which is the same without contention, and that not before the path of one
- *    micro-batch through all stages, nor before the busiest stage is done with its m.
+ * 2. No pipeline ends before ah_pipeline_time(), its time without contention. That is at least the path of one
+ *    micro-batch through all stages, and at least what the busiest stage takes for its m.
  * 3. With equal stages and free transfers a pipeline takes (m + P - 1)(forward + backward).
  */
 #ifndef AH_PLANNER_CLUSTER_REHEARSAL_H
@@ -24,8 +24,8 @@
 struct ah_rehearsal_result {
     double step_us;
     double
-        limit_us; /* (optional) the caller's: longer steps do not interest, and may be INFINITY in a result of
-                      * which nothing else holds; 0: all do */
+        limit_us; /* (optional) the caller's: a longer step may become INFINITY, and then nothing else in the
+                      * result holds; 0: no limit */
     double pipelines_us; /* end of the last backward of all */
     double exposed_sync_us;
     double update_us;
@@ -42,7 +42,7 @@ struct ah_rehearsal_result {
 int ah_rehearsal_run(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
                      struct ah_rehearsal_result *result, struct ah_error *err);
 
-/* A pipeline alone, without contention: never more than what ah_rehearsal_run() says. AH_E_MEMORY. */
+/* The time of a pipeline alone, without contention: never more than in ah_rehearsal_run(). AH_E_MEMORY. */
 int ah_pipeline_time(const struct ah_instance *instance, const struct ah_pipeline *pipeline, double *ret_us,
                      struct ah_error *err);
 

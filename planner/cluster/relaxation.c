@@ -10,9 +10,9 @@
  *
  *     T >= sum over b of M min over k of w(k) t(k, b)                                                          (3)
  *
- * whatever the weights, so that a search for good ones cannot make the bound wrong. With types of proportional speeds
- * those in proportion to speed are the best; the search goes on from them. Besides, some micro-batch passes every block
- * one after another (4), and the stage with the longest update of a block updates at the end (5).
+ * whatever the weights, so a search for good ones cannot make the bound wrong. If all types keep the same ratio of
+ * speeds on every block, weights in proportion to speed are best; the search begins there. Besides, each micro-batch
+ * passes every block in turn (4), and the stage with the block of the longest update updates at the end (5).
  */
 #include "planner/cluster/relaxation.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Relaxation: how fast a step can be at most, and whether anything can fit at all.
+ * Relaxation: a bound on the step, and whether anything can fit at all.
  */
 #ifndef AH_PLANNER_CLUSTER_RELAXATION_H
 #define AH_PLANNER_CLUSTER_RELAXATION_H
@@ -8,12 +8,12 @@
 #include "base/error.h"
 #include "planner/cluster/instance.h"
 
-/* No arrangement is rehearsed in less than `ret_us`. AH_E_MEMORY. */
+/* No arrangement's rehearsal takes less than `ret_us`. AH_E_MEMORY. */
 int ah_relaxation_time(const struct ah_instance *instance, double *ret_us, struct ah_error *err);
 
-/* Bytes that one copy of the model's states takes at least, on all GPUs (and hosts, where anything may be away), and
- * bytes that these have: where the first is more, there is no arrangement. Of what GPUs need alone, and with hosts, the
- * one that is shorter. */
+/* The least bytes that the states of one copy of the model need, and the bytes there are; if fewer, there is no
+ * arrangement. It counts GPUs alone, and GPUs with hosts if anything may be away, and returns the count that lacks
+ * more. */
 void ah_relaxation_bytes(const struct ah_instance *instance, double *ret_needed, double *ret_available);
 
 #endif

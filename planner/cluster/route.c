@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A piece [i, j] of the order is turned round (2-opt), or goes between two others (Or-opt). Either way only the three links
- * at its ends and its new place change. Where the links are alike nothing does: the order that was given says which units
- * come first.
+ * A piece [i, j] of the order is reversed (2-opt), or moves between two others (Or-opt). Either way only the three
+ * links at its ends and its new place change. If all links are equal nothing moves, and the given order stays.
  */
 #include "planner/cluster/route.h"
 
@@ -62,7 +61,7 @@ static bool try_turn(struct route *r, size_t i, size_t j)
     return true;
 }
 
-/* The piece [i, j] goes behind place `k`, which is behind it; as it is, or turned. */
+/* Moves the piece [i, j] behind place `k`, which lies behind it; as it is, or reversed. */
 static bool try_move(struct route *r, size_t i, size_t j, size_t k)
 {
     double before_us = link_us(r, i - 1, i) + link_us(r, j, j + 1) + link_us(r, k, k + 1);

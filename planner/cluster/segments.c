@@ -27,7 +27,7 @@ static const struct ah_stage *holder(const struct ah_pipeline *pipeline, size_t 
     return &pipeline->stages[i];
 }
 
-/* The stages that hold one of two blocks, in every pipeline, ordered. */
+/* Lists the stages of every pipeline that hold one of two blocks, in order. */
 static size_t find_owners(const struct ah_arrangement *arrangement, size_t block, size_t other,
                           struct owner *ret_owners)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Segments: whose gradients are added up with whose.
+ * Segments: which stages add which gradients up.
  *
  * Pipelines cut the blocks at different places. Cut at all of these places, and each piece, a segment, has one owner
  * in every pipeline. A table that embedding and head share is a segment of its own, owned by the first and the last
@@ -18,7 +18,7 @@ struct ah_segment {
     bool tied;         /* the shared table, of block 0 */
     uint64_t bytes;
     double ring_us;      /* alone on the network */
-    double volume_bytes; /* through the NIC of every node of several, each way */
+    double volume_bytes; /* through the NIC of every owner's node, each way; 0: all are in one node */
     uint32_t *owners;    /* stages, counted through all pipelines, ordered by class */
     size_t n_owners;
 };
@@ -30,7 +30,7 @@ struct ah_segments {
     uint32_t *owners; /* owned: where the items' lists live */
 };
 
-/* What passes each of `n` owners, each way. */
+/* Bytes that pass each of `n` owners, each way. */
 static inline double ah_segment_volume(size_t n, uint64_t bytes)
 {
     return 2 * (double)(n - 1) / (double)n * (double)bytes;

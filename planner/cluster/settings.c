@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A combination of degrees is bounded before its instance is made, from the costs of the instances in which all types have
- * one degree: docs/clusters.md, relaxation, with weights in proportion to speed,
+ * A combination of degrees is bounded before its instance is made, from the costs of the instances with one degree for
+ * all types. This is the relaxation of docs/clusters.md, with weights in proportion to speed:
  *
  *     step >= M sum over b of min over k of w(k) (f + g)(k, b) / sum over k of N(k) w(k)                         (1)
  */
@@ -21,7 +21,7 @@ struct making {
     const struct ah_cluster_request *request;
     struct ah_arena *arena;
     struct ah_settings settings;
-    size_t symmetric[DEGREES][SIZES]; /* 1 + where it is; 0: there is none */
+    size_t symmetric[DEGREES][SIZES]; /* 1 + index of the setting; 0: none */
     struct ah_error *err;
 };
 
@@ -53,7 +53,7 @@ static bool usable(const struct ah_cluster_request *request, uint32_t degrees)
     return any;
 }
 
-/* Micro-batches of 1, 2, 4, 8 sequences, where they divide the batch; or what was asked for. 0: not this size. */
+/* Micro-batches of 1, 2, 4, 8 sequences, if they divide the batch; or the request's number. 0: skip this size. */
 static uint64_t micro_batches_of(const struct ah_cluster_request *request, uint32_t size)
 {
     uint64_t batch = request->training.batch, sequences = UINT64_C(1) << size;
@@ -62,7 +62,7 @@ static uint64_t micro_batches_of(const struct ah_cluster_request *request, uint3
     return batch % sequences ? 0 : batch / sequences;
 }
 
-/* With `apart`: of pipelines of which the first one adds groups up apart, since its sums take more memory. */
+/* `apart`: the first pipeline adds groups up apart, so its sums take more memory. */
 static int add_one(struct making *m, uint32_t degrees, uint32_t size, bool apart)
 {
     struct ah_setting *setting = &m->settings.items[m->settings.n];
@@ -132,7 +132,7 @@ static double weight_of(const struct ah_instance *instance, size_t kind)
     return 1 / fmax(us, 1e-9);
 }
 
-/* The kinds of one type in (1): `least_us` by block, and their part of the sum below. */
+/* The part of one type in (1): sets `least_us` by block, and returns its part of the denominator. */
 static double weigh_type(const struct ah_instance *instance, const char *gpu, double *least_us)
 {
     double below = 0;
@@ -148,7 +148,7 @@ static double weigh_type(const struct ah_instance *instance, const char *gpu, do
     return below;
 }
 
-/* What weigh_type() says of every type, degree and size. */
+/* The results of weigh_type() for every type, degree and size. */
 struct weights {
     double *least_us; /* (types, degrees, sizes, blocks) */
     double *below;    /* (types, degrees, sizes) */
@@ -216,7 +216,7 @@ static bool is_symmetric(uint32_t degrees, size_t types)
     return true;
 }
 
-/* All combinations, bounded; returns how many. */
+/* Lists all combinations with their bounds; returns how many. */
 static size_t combine(const struct making *m, const struct weights *w, struct combination *items)
 {
     size_t types = m->request->cluster->n_gpus, bits = types < TYPES_MOST ? types : TYPES_MOST, n = 0;
@@ -267,7 +267,7 @@ bool ah_setting_has_hosts(const struct ah_setting *setting)
     return false;
 }
 
-/* Every setting once more, with hosts, where there are any. Other systems do without. */
+/* Adds every setting with hosts once more, now using them. Other systems do without hosts. */
 static void add_away(struct making *m)
 {
     for (size_t i = 0, n = m->settings.n; i < n; i++) {

@@ -3,10 +3,10 @@
  * Settings: what is decided before arrangements are searched: a degree of tensor parallelism for each type of GPU, and a
  * number of micro-batches. Each is an instance to search.
  *
- * One degree for all types: every one. A degree for each type (asym): of all combinations the ones with the lowest bounds,
- * so many as can be searched; the others are counted, with the least of their bounds.
+ * With one degree for all types, every degree is a setting. With a degree for each type (asym), only the combinations
+ * with the lowest bounds are searched; the others are counted, with the least of their bounds.
  *
- * Where sums stay as another plan has them (groups.h), each has up to two instances, by the place that sums take.
+ * If sums stay as another plan has them (groups.h), each has up to two instances: with one vector of sums, or two.
  */
 #ifndef AH_PLANNER_CLUSTER_SETTINGS_H
 #define AH_PLANNER_CLUSTER_SETTINGS_H
@@ -19,11 +19,11 @@ struct ah_setting {
     struct ah_plan_training training;
     struct ah_instance instance;
     bool estimated;
-    bool away; /* states and weights may be on hosts; there is a setting like this one where they may not */
-    bool away_as_well; /* there is a setting like this one where they may */
+    bool away;         /* states and weights may be on hosts; another setting is the same without that */
+    bool away_as_well; /* another setting is the same, but states and weights may be on hosts */
     bool exhausted;
     double quick_us, bound_us;
-    struct ah_arrangement start; /* the best of other systems here; no pipelines: none */
+    struct ah_arrangement start; /* the best of other systems in this setting; no pipelines: none */
     double start_us;
     size_t index;
 };
@@ -35,14 +35,14 @@ struct ah_settings {
     double left_out_bound_us; /* none of those left out is faster; INFINITY: there are none */
 };
 
-/* All settings that a request allows. AH_E_USAGE: there are none; AH_E_DOCUMENT: of the training. */
+/* Makes all settings that a request allows. AH_E_USAGE: there are none; AH_E_DOCUMENT: the training makes no sense. */
 int ah_settings_make(const struct ah_cluster_request *request, struct ah_arena *arena,
                      struct ah_settings *ret_settings, struct ah_error *err);
 
 /* Has every type the same degree? */
 bool ah_setting_is_symmetric(const struct ah_cluster_request *request, const struct ah_setting *setting);
 
-/* Do any of its units have a host for states or weights? */
+/* Has any of its units a host for states or weights? */
 bool ah_setting_has_hosts(const struct ah_setting *setting);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shaking: simulated annealing, for what no series of improvements reaches. Each step makes one random change of a unit, a
- * block or a micro-batch; a slower arrangement is gone on with if it is slower by a random share that is smaller and
- * smaller on average. In rounds, from the best end so far and from those of other numbers of pipelines in turn; each is
- * improved at its end.
+ * Shaking: simulated annealing, for what no series of improvements reaches. Each step makes a random change of units,
+ * blocks or micro-batches. A slower arrangement is accepted with a probability that falls as the search cools. Every
+ * other round begins at the best result so far, the others at the best with other numbers of pipelines, in turn. Each
+ * round ends with an improvement.
  *
- * "Random" is a fixed sequence: the same instance and budget, the same arrangement.
+ * "Random" is a fixed sequence: the same instance and budget give the same arrangement.
  */
 #include "planner/cluster/groups.h"
 #include "planner/cluster/hunt_internal.h"
@@ -14,7 +14,7 @@
 
 enum { ROUND_EVALUATIONS = 1250, ROUGH_ROUND = 512, ROUGH_COOLER = 40, WAYS = 9, CHANGES_MOST = 3 };
 
-/* How much slower an arrangement may be, at the beginning and at the end of a round, on average. */
+/* How much slower an accepted arrangement may be on average, at the beginning and at the end of a round. */
 static const double hot = 0.1, cold = 0.001;
 
 struct shaking {
@@ -33,7 +33,7 @@ static size_t draw(struct shaking *s, size_t below)
     return (size_t)((s->random >> 11) % below);
 }
 
-/* ---- changes: of the trial, whose blocks no longer cover all where they are to be split anew ---- */
+/* ---- changes of the trial; a pipeline whose blocks must be split anew no longer covers all blocks ---- */
 
 /* Puts a unit somewhere: a stage of some pipeline, or a pipeline of its own. */
 static void put(struct shaking *s, size_t class)
@@ -66,7 +66,7 @@ static void swap(struct shaking *s)
     a->end = b->end = 0;
 }
 
-/* A unit that works changes place with one that does not. */
+/* An idle unit takes the place of a working one. */
 static void replace(struct shaking *s, size_t class)
 {
     struct ah_stage *stage = &s->trial.stages[draw(s, s->trial.n_stages)];
@@ -130,7 +130,7 @@ static void imitate(struct shaking *s, size_t p, size_t q)
         pipelines[q].stages[i] = pipelines[p].stages[i];
 }
 
-/* One pipeline, or all, become like another where they can. */
+/* One pipeline, or all of them, become like another if they can. */
 static void imitate_some(struct shaking *s)
 {
     size_t n = s->trial.arrangement.n_pipelines, p = draw(s, n), one = draw(s, n);
@@ -179,7 +179,7 @@ static void change_share(struct shaking *s)
     ah_draft_pass_on(&s->trial, from, to);
 }
 
-/* Splits the pipelines that need it, for about the share that they will have, and shares anew. */
+/* Splits the pipelines that need it, for the average or a random share, and shares micro-batches anew. */
 static bool finish(struct shaking *s)
 {
     struct ah_draft *draft = &s->trial;
@@ -224,7 +224,7 @@ static bool change(struct shaking *s)
 
 /* ---- rounds ---- */
 
-/* One change; is it gone on with? `warmth`: how much slower on average. */
+/* Makes one change and keeps it if it is fast enough. `warmth`: how much slower it may be on average. */
 static int step(struct shaking *s, double warmth)
 {
     double us, share = (double)(1 + draw(s, 1000000)) / 1e6;

@@ -20,7 +20,7 @@ size_t ah_sharers_ways(const struct ah_instance *instance)
     return ways;
 }
 
-/* As an odometer runs back. */
+/* Counts down like an odometer. */
 static bool count_down(const struct ah_instance *instance, size_t *units)
 {
     for (size_t c = 0; c < instance->n_classes; c++) {
@@ -48,7 +48,7 @@ bool ah_sharers_next(const struct ah_instance *instance, size_t *units)
     return ah_sharers_ways(instance) <= AH_SHARERS_FEW ? count_down(instance, units) : halve(instance, units);
 }
 
-/* The kind of a unit with the host of so many, which is the only share that there is. */
+/* A copy of `like` with one host share: that for `sharers` units. */
 static size_t find_kind(struct ah_sharers_fixed *fixed, const struct ah_instance_kind *like, size_t sharers)
 {
     struct ah_instance_kind kind = *like;

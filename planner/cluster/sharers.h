@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sharers: how many units of each node with a host work, and share it: in how many ways, one after another, and an instance in
- * which that is fixed.
+ * Sharers: how many units of each node work and share its host. It counts and visits the ways, and makes an instance in
+ * which the numbers are fixed.
  */
 #ifndef AH_PLANNER_CLUSTER_SHARERS_H
 #define AH_PLANNER_CLUSTER_SHARERS_H
@@ -11,14 +11,14 @@
 
 enum { AH_SHARERS_FEW = 27 };
 
-/* In how many ways one to all units of each may work; of more than AH_SHARERS_FEW, one more. */
+/* Number of ways to pick how many units of each node use the host; AH_SHARERS_FEW + 1 means too many. */
 size_t ah_sharers_ways(const struct ah_instance *instance);
 
-/* `units`: by class, at first all of them, as those of nodes without a host always are. One fewer in one node, through all
- * ways; where these are not few, at most half as many in each as the most in any. False: there are no more. */
+/* Steps `units`, by class, which begins with all of them (nodes without a host keep all). If there are few ways, it
+ * goes through all of them; else it caps each number at half the largest one. False: there are no more. */
 bool ah_sharers_next(const struct ah_instance *instance, size_t *units);
 
-/* An instance with these units of each class, whose hosts that many share even where some of them idle. */
+/* An instance with these units of each class; that many share its host even if some of them idle. */
 struct ah_sharers_fixed {
     struct ah_instance instance;
     struct ah_instance_class *classes; /* owned */

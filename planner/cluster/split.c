@@ -4,9 +4,9 @@
  *
  *     least(i, x) = min over y < x of least(i - 1, y) + c(i, y, x)   where c(i, y, x) = t + q <= Z            (1)
  *
- * The formula's optimum has its longest stage as Z. Z goes up from the least possible one through the values that
- * matter, and stops when (m - 1) Z and the least sum of all exceed the best so far (2). A stage that holds more blocks
- * takes no less, or has no room for them: what fits all fits some (3).
+ * In the formula's optimum, Z is the longest stage. Z rises from the least possible value through the values that
+ * matter, and stops when (m - 1) Z and the least sum of all exceed the best so far (2). A stage with more blocks never
+ * takes less time, and if more blocks fit, fewer do (3).
  */
 #include "planner/cluster/split.h"
 
@@ -76,7 +76,7 @@ void ah_fits_release(struct ah_fits *fits)
 
 /* ---- what is remembered ---- */
 
-/* Without memory it stays empty. */
+/* If memory is short the table stays empty, and nothing is remembered. */
 static void make_table(const struct ah_fits *fits, struct ah_fits_table *table)
 {
     size_t n = fits->instance->n_blocks, cells = fits->most_in_flight * n * n;
@@ -102,7 +102,7 @@ static struct ah_fits_table *table_of(const struct ah_fits *fits, const struct a
     return table;
 }
 
-/* Where that is of a run. */
+/* The run's index in a table. The run moves back as far as its blocks are all alike, so equal runs share an index. */
 static inline size_t run_at(const struct ah_fits *fits, uint64_t in_flight, size_t first, size_t end)
 {
     size_t n = fits->instance->n_blocks, alike = fits->alike[end - 1];
@@ -194,11 +194,11 @@ struct splitting {
     struct ah_fits *fits;
     const struct ah_pipeline *pipeline;
     double limit_us; /* Z */
-    double next_us;  /* the least c above Z that was met */
+    double next_us;  /* the least c above Z that was seen */
     double sum_us;
 };
 
-/* A stage of it. */
+/* A stage of that pipeline. */
 struct splitting_stage {
     struct ah_fits_unit unit;
     const struct ah_fits_table *table;
@@ -222,7 +222,7 @@ static inline double cell_us(const struct splitting *s, const struct splitting_s
     return run_us(s->fits, stage->table, &stage->unit, first, end) + stage->send_us;
 }
 
-/* (1). False: nothing within the limit. */
+/* (1). False: no split keeps the limit. */
 static bool least_sum(struct splitting *s)
 {
     size_t n = s->fits->instance->n_blocks, n_stages = s->pipeline->n_stages;
@@ -262,8 +262,8 @@ static void take(const struct splitting *s, struct ah_pipeline *pipeline)
     }
 }
 
-/* The least Z for which (1) finds something: longest(i, x) = min over y of max(longest(i - 1, y), c(i, y, x)), where
- * the former falls with y and the latter grows. INFINITY: nothing fits. */
+/* The least Z for which (1) finds a split: longest(i, x) = min over y of max(longest(i - 1, y), c(i, y, x)). c only
+ * grows as y falls, so the loop stops at the first c that is too long. INFINITY: nothing fits. */
 static double least_limit(struct splitting *s)
 {
     size_t n = s->fits->instance->n_blocks, n_stages = s->pipeline->n_stages;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Starts: D pipelines for every D, of sets of units. The sets: all units; all without the slowest types (of few units: without
- * the slowest ones, whatever their type); where links make islands, the fastest of these; and where blocks may be away, a few
- * units of each node, which have more of its host each. The pipelines:
+ * Starts: D pipelines for every D, of several sets of units. The sets are all units; all without the slowest types
+ * (with few units: without the slowest units of any type); the fastest islands, if links make islands; and, if blocks
+ * may be away, a few units of each node, which then get more of its host each. Units are dealt out in ways:
  *
- *   rows     the units one after another by speed, node by node, in runs of equal speed: pipelines of like units
- *   snake    forth and back over the pipelines, so that each has a like share of every type
+ *   rows     by speed, node by node, in runs of equal total speed: pipelines of similar units
+ *   snake    back and forth over the pipelines, so that each gets a similar share of every type
  *
- * and in each pipeline the stages by memory, or by speed, the largest first: early stages hold more micro-batches; if nothing
- * fits so, with the second of them last, as the first and the last stage hold tables. Where links make islands, also
+ * Stages of a pipeline are ordered by memory or by speed, the largest first, since early stages hold more
+ * micro-batches. If nothing fits, the second goes last, since the first and the last stage hold tables. If links make
+ * islands, also:
  *
- *   places   as snake, but along one route through all nodes: a like share of every island
- *   route    as rows, but along that route: pipelines on as few islands as is simple
+ *   places   as snake, but along one route through all nodes: a similar share of every island
+ *   route    as rows, but along that route: pipelines on few islands
  *
- * and the stages' orders improved along fast links (route.c); or all pipelines along the one route, forth or back, so that what
- * holds the same blocks in different pipelines stands on one island.
+ * Then stages also follow fast links (route.c), or that one route, so that equal blocks stand on one island.
  */
 #include "planner/cluster/groups.h"
 #include "planner/cluster/hunt_internal.h"
@@ -31,10 +31,10 @@ struct unit {
     size_t class;
     double speed;
     uint64_t capacity_bytes; /* of all its GPUs */
-    double host_bytes;       /* of its share of the host, for all of them */
-    double copies;           /* of the model that its memory, with that, holds the states of */
-    size_t place;            /* of its class on one route through all */
-    size_t turn;             /* its own among those that work, along that route */
+    double host_bytes;       /* the host shares of all its GPUs */
+    double copies;           /* of the model's states that fit its GPUs' and host's memory */
+    size_t place;            /* of its class, on one route through all classes */
+    size_t turn;             /* of the unit, among working units along that route */
 };
 
 static double speed(const struct ah_instance *instance, size_t kind)
@@ -98,17 +98,17 @@ struct dealing {
     const struct ah_instance *instance;
     struct unit *all;   /* by speed */
     struct unit *units; /* that work, by speed */
-    struct unit *row;   /* of one pipeline */
+    struct unit *row;   /* units of one pipeline */
     size_t n_all, n_units;
-    double speed;            /* of those that work together */
+    double speed;            /* of all that work, together */
     size_t *part;            /* which pipeline each is in */
     size_t *classes;         /* of one pipeline */
     size_t *islands;         /* by class */
-    struct ah_islands links; /* no levels: links are much alike */
-    bool at_last;            /* nothing fitted so far */
+    struct ah_islands links; /* no levels: all links are of similar speed */
+    bool at_last;            /* nothing fitted: the last attempt */
 };
 
-/* The speed of the units that stand before unit `i` along the route, as a share. */
+/* The share of the total speed that units before unit `i` along the route have. */
 static double speed_before(const struct dealing *d, size_t i)
 {
     double before = 0;
@@ -117,10 +117,10 @@ static double speed_before(const struct dealing *d, size_t i)
     return before;
 }
 
-/* Which of `n` pipelines each unit goes to. */
+/* Chooses which of `n` pipelines each unit goes to. */
 static void choose_parts(struct dealing *d, enum way way, size_t n)
 {
-    double faster = 0; /* speed of the units before in `units`, as a share */
+    double faster = 0; /* share of the total speed that units before `i` have */
     for (size_t i = 0; i < d->n_units; faster += d->units[i++].speed / d->speed) {
         const double before = way == ROUTE ? speed_before(d, i) : faster;
         const size_t p = (size_t)(before * (double)n + 1e-9), turn = way == SNAKE ? i : d->units[i].turn;
@@ -134,13 +134,13 @@ static void choose_parts(struct dealing *d, enum way way, size_t n)
 /* Orders of stages. */
 struct order {
     int (*compare)(const void *, const void *);
-    bool along; /* then improved along fast links */
-    bool ends;  /* then the second goes to the end */
+    bool along; /* then improve it along fast links */
+    bool ends;  /* then put the second last */
 };
 
 enum { ORDERS = 4, LINKED_ORDERS = 6, AWAY_ORDERS = 2 };
 
-/* The last of each where blocks may be away. */
+/* The last AWAY_ORDERS of each are for blocks that may be away. */
 static const struct order orders[ORDERS] = {
     {by_memory, false, false}, {by_speed, false, false}, {by_copies, false, false}, {by_host, false, true}};
 static const struct order linked_orders[LINKED_ORDERS] = {
@@ -244,7 +244,7 @@ static void release(struct dealing *d)
     ah_islands_release(&d->links);
 }
 
-/* One route through all classes, from the most memory on. */
+/* Finds one route through all classes, from the one with the most memory on. */
 static void find_places(struct dealing *d)
 {
     size_t n = 0;
@@ -260,7 +260,7 @@ static void find_places(struct dealing *d)
                 d->all[i].place = at;
 }
 
-/* Units of `class` among those that work. */
+/* How many units of `class` work. */
 static size_t count_working(const struct dealing *d, size_t class)
 {
     size_t n = 0;
@@ -269,7 +269,7 @@ static size_t count_working(const struct dealing *d, size_t class)
     return n;
 }
 
-/* How much memory of GPUs and hosts a unit of those that work has. */
+/* Sets the memory of a working unit, of its GPUs and its host share. */
 static void measure_memory(const struct dealing *d, struct unit *unit)
 {
     const struct ah_instance *instance = d->instance;
@@ -284,7 +284,7 @@ static void measure_memory(const struct dealing *d, struct unit *unit)
     unit->copies = (tp * (double)kind->capacity_bytes + unit->host_bytes) / fmax(states, 1);
 }
 
-/* Memory and turns of the units that work, and their speed. */
+/* Sets memory and turns of the units that work, and their total speed. */
 static void weigh(struct dealing *d)
 {
     d->speed = 0;
@@ -328,7 +328,7 @@ static int fill(const struct ah_instance *instance, struct dealing *ret_dealing,
     return rc;
 }
 
-/* May the units from `n` on do nothing? */
+/* May all units from `n` on idle? */
 static bool may_end(const struct dealing *d, size_t n)
 {
     const struct ah_instance_class *classes = d->instance->classes;
@@ -337,7 +337,7 @@ static bool may_end(const struct dealing *d, size_t n)
     return classes[d->all[n - 1].class].kind != classes[d->all[n].class].kind;
 }
 
-/* May `units` be `n` pipelines? Of many units only numbers of pipelines for some even number of stages are tried. */
+/* Is it worth trying `n` pipelines? With many units, only if n is units / s, rounded, for some number of stages s. */
 static bool interests(size_t units, size_t n, size_t n_blocks)
 {
     size_t stages = (units + n - 1) / n;
@@ -346,7 +346,7 @@ static bool interests(size_t units, size_t n, size_t n_blocks)
     return units <= MANY_UNITS || n == (units + stages - 1) / stages || n == units / stages;
 }
 
-/* All numbers of pipelines of the units that work. */
+/* Tries all numbers of pipelines with the units that work. */
 static int try_set(struct ah_hunt *hunt, struct dealing *d, struct ah_draft *draft, struct ah_error *err)
 {
     int rc = AH_OK;
@@ -371,7 +371,7 @@ static int try_fastest_units(struct ah_hunt *hunt, struct dealing *d, struct ah_
     return rc;
 }
 
-/* Takes the units of the fastest of `n` islands that were not taken yet to the others that work. */
+/* Adds the fastest of `n` islands that was not taken yet to the units that work. */
 static void take_island(struct dealing *d, size_t n, bool *taken)
 {
     size_t best = n;

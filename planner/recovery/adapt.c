@@ -17,19 +17,19 @@ struct adapting {
     const struct ah_cluster_request *request;
     const struct ah_cluster_plan *old;
     enum ah_adapt_way way;
-    bool apart; /* where sums stay: of numbers of pipelines of which the first one adds groups up apart */
-    bool any;   /* there are such */
+    bool apart; /* if sums stay: only numbers of pipelines with which the first one adds groups up apart */
+    bool any;   /* there are such numbers */
     struct ah_instance instance;
     bool estimated;
     size_t *left; /* by class: units without work */
     struct ah_draft draft;
     struct ah_fits fits;
-    bool *changed; /* by pipeline of the draft: its blocks are to be split */
+    bool *changed; /* by pipeline of the draft: its blocks must be split */
     struct ah_arena *arena;
     uint64_t *tp; /* by type of GPU */
 };
 
-/* The degree of a type in the old plan; that of the first stage for others. */
+/* The degree of a type in the old plan; for types that it does not use, that of the first stage. */
 static uint64_t degree_of(const struct ah_cluster_plan *old, const char *gpu)
 {
     for (size_t p = 0; p < old->n_pipelines; p++)
@@ -105,7 +105,7 @@ static size_t same_class(const struct adapting *a, const struct ah_cluster_plan_
     return in->n_classes;
 }
 
-/* Any unit left, of the stage's type if there is one; n_classes: none. */
+/* The class of any unit left, of the stage's type if possible; n_classes: none. */
 static size_t other_class(const struct adapting *a, const struct ah_cluster_plan_stage *stage)
 {
     const struct ah_instance *in = &a->instance;
@@ -118,7 +118,7 @@ static size_t other_class(const struct adapting *a, const struct ah_cluster_plan
     return found;
 }
 
-/* Who stays keeps a unit before anyone is replaced: `classes` by stage of all pipelines. */
+/* Stages that stay take their units before any is replaced. `classes`: by stage of all pipelines. */
 static void keep_stages(struct adapting *a, size_t *classes)
 {
     for (size_t p = 0; p < a->old->n_pipelines; p++)
@@ -179,7 +179,7 @@ static bool settle(struct adapting *a)
     return (fits && ah_draft_share(&a->draft, &a->fits)) || ah_draft_finish(&a->draft, &a->fits);
 }
 
-/* Settles with this limit of the update, and takes that if it is the fastest so far. */
+/* Settles with this limit on the update, and keeps the result if it is the fastest so far. */
 static int settle_within(struct adapting *a, double limit_us, const struct ah_draft *from,
                          struct ah_draft *best, double *best_us, struct ah_error *err)
 {
@@ -200,7 +200,7 @@ static int settle_within(struct adapting *a, double limit_us, const struct ah_dr
     return rc;
 }
 
-/* Where the old plan has blocks on hosts: with limits as its own, or with any limit. */
+/* If the old plan keeps blocks on hosts, tries its own update as the limit, and no limit. */
 static int settle_best(struct adapting *a, bool *ret_fits, struct ah_error *err)
 {
     const double limits_us[] = {a->old->predicted.update_us, INFINITY};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Costs are -weights. Invariants between rows: u(i) + v(j) <= cost(i, j), with equality where row i has column j; v(j) <= 0,
- * and 0 where no row has column j. So the sum of all u and v bounds every assignment from below, and equals ours.
+ * Costs are -weights. Invariants between rows: u(i) + v(j) <= cost(i, j), with equality if row i has column j; v(j)
+ * <= 0, and 0 if no row has column j. So the sum of all u and v bounds every assignment from below, and equals ours.
  * Rows and columns count from 1; row 0 is none, column 0 is where the row to be placed stands.
  */
 #include "planner/recovery/assignment.h"
@@ -19,7 +19,7 @@ struct matching {
     bool *seen;
 };
 
-/* The columns seen grow by the one that is reached with the least slack; returns it. */
+/* Adds column `at` to those seen; returns the one that is then reached with the least slack. */
 static size_t step(struct matching *m, size_t at)
 {
     size_t row = m->row_of[at], next = 0;

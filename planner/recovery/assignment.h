@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Assignment: every row gets a column of its own so that the sum of their weights is largest. Exactly, by the Hungarian
+ * Assignment: gives every row a column of its own so that the sum of weights is largest. It is exact, by the Hungarian
  * method (shortest augmenting paths with potentials), in rows^2 x columns steps.
  */
 #ifndef AH_PLANNER_RECOVERY_ASSIGNMENT_H
@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 /* `weights` (rows, columns), rows <= columns; whole numbers below 2^53 / rows are summed exactly. `ret_column` by row.
- * Of equally good assignments always the same. AH_E_MEMORY. */
+ * Equal weights always give the same assignment. AH_E_MEMORY. */
 int ah_assignment_solve(const double *weights, size_t rows, size_t columns, size_t *ret_column,
                         double *ret_sum, struct ah_error *err);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1. Piece by piece, in the order of the bundles: each the way that keeps the longest resource on it shortest.
- * 2. Improvement: pieces on the longest resource are taken off and put back, for as long as that helps. The same from the
- *    plain delivery; the better one goes on.
- * 3. The program, where it is small enough and 1 and 2 are not proven to be the best.
- * 4. Settling: a receiver takes a nearer option where that makes nothing longer than T.
+ * 1. Piece by piece, in the order of the bundles, each takes the way whose longest resource stays shortest.
+ * 2. Improvement: pieces on the longest resource are taken off and put back, as long as that helps. The same begins
+ *    from the plain delivery, too; the better result is kept.
+ * 3. The program runs if it is small enough, and 1 and 2 are not proven to be the best.
+ * 4. Settling: a receiver takes a nearer option if that makes nothing longer than T.
  *
  * While it works a piece is one shard; those of a bundle that go the same way are joined at the end.
  */
@@ -22,7 +22,7 @@ struct loading {
     double *seconds; /* by resource */
     int *ways;       /* every shard's, bundle after bundle: leader, then the choice of each receiver */
     int *best_ways;
-    int *trial; /* of one shard, as the next */
+    int *trial; /* the way of one shard, as the next */
     int *old;
     size_t *way_of; /* by bundle: where its first shard's way begins */
     size_t n_ways;
@@ -75,7 +75,7 @@ static double longest_on(const struct loading *l, const struct ah_delivery_bundl
     return longest;
 }
 
-/* Receiver `d` takes the option that keeps the longest resource on it shortest; nearer ones first. */
+/* The option of receiver `d` whose longest resource stays shortest; on a tie, the nearest. */
 static int choose(struct loading *l, const struct ah_delivery_bundle *bundle, size_t leader, size_t d)
 {
     int best = AH_DELIVERY_RELAYED;
@@ -95,7 +95,7 @@ static int choose(struct loading *l, const struct ah_delivery_bundle *bundle, si
     return best;
 }
 
-/* Loads the shard the best way that is found, and writes it into `way`. */
+/* Loads the shard on the best way found, and writes that into `way`. */
 static void put(struct loading *l, const struct ah_delivery_bundle *bundle, int *way)
 {
     double shortest = INFINITY;
@@ -195,7 +195,7 @@ static void improve(struct loading *l)
     }
 }
 
-/* All who have a fallback take it, at first hand. */
+/* Lets all receivers with a fallback take it, at first hand. */
 static void fall_back(const struct loading *l, int *ways)
 {
     const struct ah_delivery *delivery = l->delivery;
@@ -208,7 +208,7 @@ static void fall_back(const struct loading *l, int *ways)
     }
 }
 
-/* Improves what is loaded, and the plain delivery; the better of both is in `ways` then. */
+/* Improves the loaded ways and the plain delivery; leaves the better in `ways`, and returns its time. */
 static double improve_both(struct loading *l)
 {
     int *first = l->ways;
@@ -229,7 +229,7 @@ static double improve_both(struct loading *l)
     return first_s;
 }
 
-/* Nearer options, as far as nothing takes longer than all does anyway. */
+/* Takes nearer options as long as no resource takes longer than `time_s`. */
 static void settle(struct loading *l, double time_s)
 {
     const struct ah_delivery *delivery = l->delivery;
@@ -262,7 +262,7 @@ static int compare_ways(const void *a, const void *b, void *bytes)
     return memcmp(a, b, *(const size_t *)bytes);
 }
 
-/* Shards of a bundle are alike: those that go the same way become neighbours. */
+/* Shards of a bundle are interchangeable, so those that go the same way become neighbours. */
 static void sort_ways(struct loading *l)
 {
     for (size_t b = 0; b < l->delivery->n_bundles; b++) {
@@ -340,7 +340,7 @@ static void release(struct loading *l)
     free(l->way_of);
 }
 
-/* The program's choices in place of ours, where they take less. */
+/* Replaces our choices by the program's if they take less time. */
 static int refine(struct loading *l, const struct ah_delivery_limits *limits, double *time_s, double *bound_s,
                   struct ah_error *err)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Delivery: where each node takes each shard from, so that all of them have theirs as soon as possible. Numbers only;
- * freight.h makes them from documents.
+ * Delivery: chooses where each node takes each shard from, so that all nodes have theirs as soon as possible. It sees
+ * numbers only; freight.h makes them from documents.
  *
- * THE MODEL. Resources (a NIC's way out and in, a disk, storage) have rates. Equal shards are BUNDLES: a count of shards
- * of the same size, wanted by the same RECEIVERS, each with the same OPTIONS to get one at first hand: an option is the
- * list of resources that its bytes pass. Of each shard one receiver, its leader, gets it at first hand and may relay it;
- * every other receiver gets it at first hand or from the leader, who passes it on as it arrives. All transfers run at the
- * same time, each at its bytes / T, so that
+ * THE MODEL. Resources (a NIC's way out and in, a disk, storage) have rates. A BUNDLE is a number of equal shards: they
+ * have the same size, the same RECEIVERS, and each receiver has the same OPTIONS to get one at first hand. An option is
+ * the list of resources that its bytes pass. One receiver of each shard, its leader, gets it at first hand and may
+ * relay it. The others get it at first hand, or from the leader as it arrives there. All transfers run at the same
+ * time, each at its bytes / T, so that
  *
  *     T = max over resources r of (sum of the bytes that pass r) / rate(r)                                        (T)
  *
@@ -22,15 +22,15 @@
  *     sum over s of f(d,s) <= y(d)     where shards are to be fetched ONCE         (4)
  *     bytes through r - rate(r) T <= 0                       for each r            (5)
  *
- * Every solution is a choice for every shard and the other way round: of the y(l) shards that l leads, d takes any r(l,d)
- * from l and the rest at first hand; those are c - sum r(l,d) >= y(d) in all, by (2) and (1).
+ * Solutions and choices for all shards correspond: d takes any r(l,d) of the y(l) shards that l leads from l, and the
+ * rest at first hand; those are c - sum r(l,d) >= y(d) in all, by (2) and (1).
  *
- * THE PLAIN DELIVERY. Where every receiver of every bundle has a `fallback`, and none is to be fetched once, the result is
- * never slower than if all of them took it, however far the search comes.
+ * THE PLAIN DELIVERY. If every receiver of every bundle has a `fallback`, and no bundle is fetched once, the result is
+ * never slower than if all receivers took it, however short the search.
  *
- * THE BOUND. For prices p(r) >= 0 with sum of p(r) rate(r) = 1, T = sum of p(r) rate(r) T >= sum of p(r) bytes through r,
- * which is at least the sum over all shards of their cheapest choice at these prices. It is evaluated here, whatever gave
- * the prices.
+ * THE BOUND. For prices p(r) >= 0 with sum of p(r) rate(r) = 1, T = sum of p(r) rate(r) T >= sum of p(r) bytes through
+ * r. That is at least the sum over all shards of their cheapest choice at these prices. It is evaluated here, wherever
+ * the prices come from.
  */
 #ifndef AH_PLANNER_RECOVERY_DELIVERY_H
 #define AH_PLANNER_RECOVERY_DELIVERY_H
@@ -45,9 +45,9 @@
 enum { AH_DELIVERY_PASSES = 6 };
 
 struct ah_delivery_option {
-    size_t source; /* the caller's */
+    size_t source; /* for the caller's use */
     size_t passes[AH_DELIVERY_PASSES];
-    size_t n_passes; /* of a relay 0: it is not allowed */
+    size_t n_passes; /* 0, for a relay: it is not allowed */
 };
 
 struct ah_delivery_receiver {
@@ -63,7 +63,7 @@ struct ah_delivery_bundle {
     size_t n_receivers;
     const struct ah_delivery_option
         *relays; /* (receivers, receivers): from, to; NULL where there is one receiver */
-    bool once;   /* at first hand by its leader only; then all relays are allowed */
+    bool once;   /* only its leader may get it at first hand; then all relays are allowed */
 };
 
 struct ah_delivery {
@@ -75,7 +75,7 @@ struct ah_delivery {
 
 enum { AH_DELIVERY_RELAYED = -1 };
 
-/* Shards of a bundle that go the same ways. */
+/* Shards of a bundle that take the same ways. */
 struct ah_delivery_piece {
     size_t bundle;
     size_t first, count; /* of its shards */
@@ -87,15 +87,15 @@ struct ah_delivery_result {
     struct ah_delivery_piece *pieces; /* by bundle, then first: every shard is in one */
     size_t n_pieces;
     double time_s, bound_s;
-    size_t limit; /* the resource that takes so long; n_resources: nothing moves */
+    size_t limit; /* the resource that takes `time_s`; n_resources: nothing moves */
 };
 
 struct ah_delivery_limits {
-    size_t columns; /* of the program; larger ones are not solved by it, but piece by piece */
+    size_t columns; /* of the program; larger deliveries are chosen piece by piece only */
     size_t nodes;   /* of its search tree */
 };
 
-/* In `arena`. AH_E_MEMORY; AH_E_FAILED as the solver. */
+/* In `arena`. AH_E_MEMORY; AH_E_FAILED: as planner/solver.h. */
 int ah_delivery_solve(const struct ah_delivery *delivery, const struct ah_delivery_limits *limits,
                       struct ah_arena *arena, struct ah_delivery_result *ret_result, struct ah_error *err);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weak duality (delivery.h, THE BOUND). Prices without the solver: multiplicative weights. A resource's share of the
- * prices grows by the factor exp(step (its time / longest time)), where its time is that of the cheapest ways at these
- * prices and the step gets smaller from time to time. The best bound that is met is kept; it need not be the relaxation's.
+ * Weak duality (delivery.h, THE BOUND), with prices by multiplicative weights instead of the solver. A resource's share
+ * of the prices grows by the factor exp(step (its time / longest time)). Its time is that of the cheapest ways at these
+ * prices, and the step shrinks now and then. The best bound seen is kept; it need not reach the relaxation's.
  */
 #include "planner/recovery/delivery_internal.h"
 
@@ -21,7 +21,7 @@ static double price_of(const struct ah_delivery_option *option, const double *pr
     return price;
 }
 
-/* The cheapest way of receiver `d`, of shards that `leader` leads. */
+/* The cheapest way of receiver `d` to shards that `leader` leads. */
 static int cheapest_choice(const struct ah_delivery_bundle *bundle, size_t leader, size_t d,
                            const double *prices, double *ret_price)
 {

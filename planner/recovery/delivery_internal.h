@@ -14,18 +14,18 @@ const struct ah_delivery_option *ah_delivery_option_of(const struct ah_delivery_
 /* May receiver `d` take option `choice` of shards led by `leader`? */
 bool ah_delivery_allows(const struct ah_delivery_bundle *bundle, size_t leader, size_t d, int choice);
 
-/* What T is at least, at these prices of a byte by resource (not scaled); `cheapest` (optional) gets the bytes through each
- * resource where every shard goes its cheapest way. */
+/* A lower bound of T, from prices of a byte by resource (not scaled). `cheapest_bytes` (optional) gets the bytes
+ * through each resource if every shard goes its cheapest way. */
 double ah_delivery_bound(const struct ah_delivery *delivery, const double *prices, double *cheapest_bytes);
 
-/* A bound without the solver: prices that follow what the cheapest ways overload. AH_E_MEMORY. */
+/* A bound without the solver: prices rise where the cheapest ways overload a resource. AH_E_MEMORY. */
 int ah_delivery_bound_search(const struct ah_delivery *delivery, double *ret_bound_s, struct ah_error *err);
 
 /* Columns of the program. */
 size_t ah_delivery_columns(const struct ah_delivery *delivery);
 
-/* The program's bound, and its choices, where it found some that take less than `below_s`: `ret_ways` gets for every
- * bundle, one after another, for every shard the leader and then the choice of each receiver. */
+/* The program's bound, and its choices if it finds some that take less than `below_s`. `ret_ways`, bundle after bundle,
+ * gets for every shard its leader, then the choice of each receiver. */
 int ah_delivery_program(const struct ah_delivery *delivery, size_t nodes, double below_s, int *ret_ways,
                         bool *ret_found, double *ret_bound_s, struct ah_error *err);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The program of delivery.h for planner/solver.h. Columns: T in seconds, then of each bundle y(l), then for each receiver
- * d its f(d,s) and its r(l,d) for all l that may relay to it. A bundle with one receiver has no y and no r. Rows (1) to (4)
- * bundle by bundle, then (5) resource by resource. The relaxation's prices of rows (5) give the bound, which is evaluated
- * anew; the integer search gives counts, which are dealt out to shards.
+ * The program of delivery.h for planner/solver.h. Its columns are T in seconds, then for each bundle y(l), then for
+ * each receiver d f(d,s), and r(l,d) for all l that may relay to it. A bundle with one receiver has no y and no r.
+ * Its rows are (1) to (4) by bundle, then (5) by resource. The relaxation's prices of rows (5) give the bound, which
+ * is evaluated anew; the integer search gives counts, which are dealt out to shards.
  */
 #include "planner/recovery/delivery_internal.h"
 
@@ -201,7 +201,7 @@ static void build(struct program *p)
 
 /* ---- its solution ---- */
 
-/* What is left of a column's count: takes one. */
+/* Takes one from what is left of a column's count. */
 static bool take(struct program *p, size_t column)
 {
     if (p->values[column] < 0.5)

@@ -75,7 +75,7 @@ static int look(struct ah_freight *f, struct ah_error *err)
 
 /* ---- how it gets there ---- */
 
-/* Of shards that the leader relays, the leader's node. */
+/* The source of shards that the leader relays: its node's host memory. */
 static struct ah_freight_source relay_from(const struct ah_freight *f, const struct ah_delivery_piece *piece)
 {
     return (struct ah_freight_source){.there = true,
@@ -105,13 +105,13 @@ static void deliver(struct ah_freight *f, const struct ah_delivery_result *resul
 
 /* ---- how long that takes ---- */
 
-/* Into the memory of a node's GPU, bytes a second. */
+/* The rate into the memory of one GPU of a node, bytes a second. */
 static double port_rate(const struct ah_cluster_node *node)
 {
     return node->host_link_bytes_per_s > 0 ? node->host_link_bytes_per_s : node->intra_bytes_per_s;
 }
 
-/* The longest filling of a GPU's memory, and the role. */
+/* How long the slowest filling of a GPU's memory takes, and its role. */
 static double ports_s(const struct ah_freight *f, const double *bytes, size_t *ret_role)
 {
     double longest = 0;

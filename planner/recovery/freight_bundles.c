@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bundles: shards are alike if they have the same size, and every node wants or has them in the same way. They are sorted
- * by that and cut where it changes.
+ * Bundles: shards are equal if they have the same size and every node wants or has them in the same way. They are
+ * sorted by that, and cut into bundles where it changes.
  */
 #include "planner/recovery/freight_internal.h"
 
@@ -12,7 +12,7 @@
 
 enum { FROM_DISK, FROM_STORAGE, FROM_PEERS };
 
-/* How a node stands to a shard. */
+/* What a node wants or has of a shard. */
 enum { WANTED = 1, IN_MEMORY = 2, ON_DISK = 4 };
 static int standing(const struct ah_freight_view *view)
 {
@@ -87,7 +87,7 @@ const char *ah_freight_resource_name(const struct ah_freight *f, size_t resource
     return ah_arena_strdup(f->arena, text);
 }
 
-/* The resource of a pair of nodes, where there is one. */
+/* Adds the resource of a pair of nodes, if there is one. */
 static void pass_pair(const struct ah_freight *f, size_t from, size_t to, struct ah_delivery_option *option)
 {
     const struct ah_cluster *cluster = f->input->cluster;
@@ -124,7 +124,7 @@ static struct ah_delivery_option from_storage(const struct ah_freight *f, size_t
                                        .n_passes = 3};
 }
 
-/* Fetched by `via`, which passes it on as it arrives. */
+/* The node `via` fetches it and passes it on as it arrives. */
 static struct ah_delivery_option from_storage_via(const struct ah_freight *f, size_t via, size_t to)
 {
     size_t n_nodes = f->input->cluster->n_nodes;
@@ -138,7 +138,7 @@ static struct ah_delivery_option from_storage_via(const struct ah_freight *f, si
     return option;
 }
 
-/* Nearer ones first; those that are farther than need be only where all sources are free. */
+/* Lists options, nearer ones first; those farther than necessary only with sources `fast`. */
 static size_t put_options(const struct ah_freight *f, size_t shard, size_t to, struct ah_delivery_option *out)
 {
     bool all = f->input->sources == AH_SOURCES_FAST;
@@ -186,7 +186,7 @@ static int put_receivers(struct ah_freight *f, size_t shard, const size_t *nodes
     return rc;
 }
 
-/* Who has a disk with it does not take relays, unless all sources are free. */
+/* A node that has the shard on its disk takes no relays, except with sources `fast`. */
 static int put_relays(struct ah_freight *f, size_t shard, const size_t *nodes,
                       struct ah_delivery_bundle *bundle, struct ah_error *err)
 {

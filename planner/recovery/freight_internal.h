@@ -16,7 +16,7 @@ struct ah_freight_source {
     enum ah_medium medium;
     size_t node;
     uint64_t gpu;
-    size_t via; /* of storage: 1 + the node that fetches it and passes it on; 0: none */
+    size_t via; /* if from storage: 1 + the node that fetches it and passes it on; 0: none */
 };
 
 /* A shard, seen from a node. */
@@ -25,7 +25,7 @@ struct ah_freight_view {
     bool on_disk;                /* here */
     uint32_t place;              /* in the node's memory: 1 + index of the place; 0: none */
     uint32_t taker;              /* 1 + index of the first role here that gets it from outside; 0: none yet */
-    struct ah_freight_source by; /* how it gets here, where it is wanted */
+    struct ah_freight_source by; /* how it gets here, if it is wanted */
 };
 
 struct ah_freight {
@@ -36,7 +36,7 @@ struct ah_freight {
     struct ah_freight_view *views; /* (nodes, shards) */
     const uint8_t *in_storage;     /* by shard; NULL: nothing */
     double *port_bytes;            /* by role: into the GPU's memory */
-    double *all_bytes;             /* by role: the same if nothing were there */
+    double *all_bytes;             /* by role: the same if nothing were kept */
     double *node_bytes;            /* by node: all that its GPUs need, each shard once */
     uint64_t needed, kept;
 
@@ -44,7 +44,7 @@ struct ah_freight {
     double *rates;
     size_t *shards; /* of the bundles, one after another */
     size_t *first;  /* by bundle: where its shards begin */
-    size_t **nodes; /* by bundle: of its receivers */
+    size_t **nodes; /* by bundle: the nodes of its receivers */
 };
 
 static inline struct ah_freight_view *ah_freight_view(const struct ah_freight *f, size_t node, size_t shard)
@@ -65,10 +65,10 @@ static inline size_t ah_freight_resource(size_t node, enum ah_freight_resource w
     return node * AH_FREIGHT_PER_NODE + which;
 }
 
-/* Makes rates and bundles of what is wanted. AH_E_MEMORY. */
+/* Makes rates, and bundles of all wanted shards. AH_E_MEMORY. */
 int ah_freight_bundle(struct ah_freight *f, struct ah_error *err);
 
-/* What an option of a bundle means to the node that takes it. */
+/* The source that an option of a bundle stands for. */
 struct ah_freight_source ah_freight_option_source(const struct ah_freight *f, size_t shard, size_t source);
 
 /* "network out of a100-0", in the arena; NULL: out of memory. */

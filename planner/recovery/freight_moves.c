@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The list of moves: of each role the shards that it does not keep, as ranges of blocks, slices and kinds from one source.
- * From the first shard on that is not in a range yet, a range takes the kinds of that block and slice with the same
- * source, then slices, then blocks for as long as all of them have it.
+ * The list of moves: for each role, the shards that it does not keep, as ranges of blocks, slices and kinds from one
+ * source. A range begins with the first shard that is in none. It takes all kinds of that block and slice with the same
+ * source, then further slices, then further blocks, as long as all of these have that source.
  */
 #include "planner/recovery/freight_internal.h"
 
@@ -22,7 +22,7 @@ static bool same_source(const struct ah_freight_source *a, const struct ah_freig
            a->node == b->node && a->gpu == b->gpu && a->via == b->via;
 }
 
-/* From another GPU or the host of the role's own node. */
+/* A source inside the role's node: another GPU, or the host. */
 static struct ah_freight_source inside(const struct ah_role *role, enum ah_medium medium, uint64_t gpu,
                                        bool relayed)
 {
@@ -34,7 +34,7 @@ static struct ah_freight_source inside(const struct ah_role *role, enum ah_mediu
                                       .gpu = medium == AH_MEDIUM_GPU ? gpu : AH_INVENTORY_NO_GPU};
 }
 
-/* The first role of a node gets what comes from outside, the others get it from that one. */
+/* What comes from outside goes to the first role of the node that needs it; the others get it from that role. */
 static struct ah_freight_source source_of(struct listing *l, size_t r, size_t shard)
 {
     const struct ah_freight *f = l->f;
@@ -124,7 +124,7 @@ static struct range grow(const struct listing *l, const struct ah_role *role, si
     return range;
 }
 
-/* Takes the range's shards off, and counts their bytes. */
+/* Removes the range's shards from what is to be listed; returns their bytes. */
 static uint64_t empty(struct listing *l, const struct range *range)
 {
     const struct ah_states *states = l->f->input->states;

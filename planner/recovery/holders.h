@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Holders: which places that can still be reached hold which shards, of the one step that all are taken from.
+ * Holders: which places within reach hold which shards. All shards are taken from one step.
  *
- * A place is a GPU's memory, a node's host memory or its disk, or storage. It can be reached if the new cluster has the node
- * (with that many GPUs; with a disk) or, for storage, a `cloud`. The STEP is the newest of which every shard is in some
- * place: shards of different steps are never mixed.
+ * A place is a GPU's memory, a node's host memory or its disk, or storage. It is within reach if the new cluster has
+ * the node (with that GPU, or with a disk) or, for storage, a `cloud`. The STEP is the newest one with every shard in
+ * some place: shards of different steps are never mixed.
  */
 #ifndef AH_PLANNER_RECOVERY_HOLDERS_H
 #define AH_PLANNER_RECOVERY_HOLDERS_H
@@ -18,7 +18,7 @@ struct ah_place {
     enum ah_medium medium;
     size_t node;    /* of the cluster; storage: n_nodes */
     uint64_t gpu;   /* AH_INVENTORY_NO_GPU: another medium */
-    uint8_t *holds; /* by shard */
+    uint8_t *holds; /* by shard, of the step */
 };
 
 struct ah_holders {
@@ -26,11 +26,11 @@ struct ah_holders {
     size_t n_places;
     uint64_t step;
     uint64_t lost_steps;
-    size_t unreachable; /* holdings */
+    size_t unreachable; /* number of holdings out of reach */
 };
 
-/* In `arena`. AH_E_INFEASIBLE: no step is complete; names the first shard that is missing of the newest one, who had it
- * and what helps. */
+/* In `arena`. AH_E_INFEASIBLE: no step is complete; the message names the first missing shard of the newest one, who
+ * had it and what helps. */
 int ah_holders_init(struct ah_holders *ret_holders, const struct ah_inventory *inventory,
                     const struct ah_cluster *cluster, const struct ah_states *states, struct ah_arena *arena,
                     struct ah_error *err);

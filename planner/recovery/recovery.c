@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Of the program that chooses sources: beyond that they are chosen piece by piece. */
+/* Limits of the program that chooses sources; with more columns they are chosen piece by piece. */
 enum { PROGRAM_COLUMNS = 400, PROGRAM_NODES = 2000 };
 
 struct recovering {
@@ -63,7 +63,7 @@ static bool slices_suffice(const struct recovering *r, const struct ah_cluster_p
     return true;
 }
 
-/* Takes the candidate if it is better than the best so far. */
+/* Keeps the candidate if it is the best so far. */
 static int consider(struct recovering *r, struct ah_cluster_plan *plan, struct ah_error *err)
 {
     const struct ah_recovery_request *request = r->request;
@@ -106,7 +106,7 @@ static int consider_old(struct recovering *r, struct ah_error *err)
     return AH_OK;
 }
 
-/* An adapted plan is among those that the planner's bound is of. */
+/* Gives an adapted plan the planner's bound, which holds for it, too. */
 static void certify(struct recovering *r, const struct ah_plan_solver *solver)
 {
     struct ah_plan_solver *told = &r->plan.solver;

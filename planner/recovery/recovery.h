@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recovery: nodes of a cluster are lost or new; which plan to go on with, and how its GPUs get the training states.
- * docs/recovery.md has the model.
+ * Recovery: when nodes of a cluster are lost or new, chooses the plan to resume with, and how its GPUs get the training
+ * states. docs/recovery.md has the model.
  *
  *     struct ah_recovery_request request = {.cluster = {.model = model, ...}, .old_plan = old, .inventory = ...};
  *     rc = ah_recovery_plan(&request, &arena, &plan, &moves, &shortage, err);
  *
- * The states are of the newest step that is complete. Candidates are the old plan adapted to the new cluster (adapt.h) and
- * the best plan that the cluster planner finds; each is relabelled (relabel.h), gets its moves (freight.h), and the one
- * with the least
+ * The states are those of the newest complete step. Candidates are the old plan adapted to the new cluster (adapt.h)
+ * and the best plan that the cluster planner finds. Each is relabelled (relabel.h) and gets its moves (freight.h).
+ * The one with the least
  *
  *     time of a step x horizon + time of the moves
  *
- * is taken; of equals the one that changes less. Deterministic.
+ * wins; on a tie, the one that changes less. The same request gives the same plan.
  */
 #ifndef AH_PLANNER_RECOVERY_RECOVERY_H
 #define AH_PLANNER_RECOVERY_RECOVERY_H
@@ -32,9 +32,9 @@ struct ah_recovery_request {
     uint64_t horizon_steps; /* 0: AH_RECOVERY_HORIZON */
 };
 
-/* `ret_plan` and `ret_moves` are in `arena` and the request; of the moves' inputs model and cluster are filled, hashes are
- * the caller's to add. AH_E_MISMATCH: inventory, plan and model do not belong together. AH_E_INFEASIBLE: no step is
- * complete ("holdings: ..."), or no plan fits (then, and with AH_E_NO_PLAN, `ret_shortage` is filled). Others as
+/* `ret_plan` and `ret_moves` point into `arena` and the request. The moves' inputs have model and cluster; the caller
+ * adds hashes. AH_E_MISMATCH: inventory, plan and model do not belong together. AH_E_INFEASIBLE: no step is complete
+ * ("holdings: ..."), or no plan fits (then, and with AH_E_NO_PLAN, `ret_shortage` is filled). Others as
  * ah_cluster_planner_plan(). */
 int ah_recovery_plan(const struct ah_recovery_request *request, struct ah_arena *arena,
                      struct ah_cluster_plan *ret_plan, struct ah_moves *ret_moves,

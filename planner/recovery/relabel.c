@@ -24,7 +24,7 @@ struct relabelling {
 
 /* ---- what stays ---- */
 
-/* Bytes of the role's shards that are in `held` and belong into `place`; -1: into either. */
+/* Bytes of the role's shards that are in `held` and belong into `place` (-1: GPU or host). */
 static double held_bytes(const struct relabelling *l, const struct ah_role *role, const uint8_t *held,
                          int place)
 {
@@ -42,7 +42,7 @@ static double held_bytes(const struct relabelling *l, const struct ah_role *role
     return sum;
 }
 
-/* What is anywhere on `node` in one list. */
+/* Marks in `held` all shards that are anywhere on `node`. */
 static void unite(const struct relabelling *l, size_t node, uint8_t *held)
 {
     size_t n = ah_states_shards(l->states);
@@ -62,7 +62,7 @@ static double kept_bytes(const struct relabelling *l, const struct ah_role *role
 
 /* ---- GPUs of a node ---- */
 
-/* The roles of node `from` on the GPUs of node `to`: `ret_gpu` by role. Of equals the GPU that it has. */
+/* Puts the roles of node `from` on the GPUs of node `to`: `ret_gpu` by role. On a tie, a role keeps its GPU. */
 static int assign_gpus(const struct relabelling *l, size_t from, size_t to, size_t *ret_gpu, double *ret_kept,
                        struct ah_error *err)
 {
@@ -141,7 +141,7 @@ static int weigh_nodes(const struct relabelling *l, const size_t *members, size_
     return rc;
 }
 
-/* The nodes that are equal to `node`, which is the first of them. */
+/* Assigns the nodes that are equal to `node`, which is the first of them. */
 static int assign_nodes(struct relabelling *l, size_t node, struct ah_error *err)
 {
     size_t n_nodes = l->cluster->n_nodes, n = 0;
@@ -224,7 +224,7 @@ static const char *node_of(const struct relabelling *l, uint64_t rank)
     return l->cluster->nodes[n].id;
 }
 
-/* The ranks that no stage has. */
+/* Lists the ranks that no stage has. */
 static int rename_idle(const struct relabelling *l, struct ah_cluster_plan *plan, struct ah_error *err)
 {
     bool *used = calloc(l->n_ranks + 1, sizeof *used);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Relabel: the same plan with equal things renamed, so that as many bytes as possible stay where they are.
+ * Relabel: renames equal things in a plan, so that as many bytes as possible stay where they are.
  *
- * Two things may be renamed without changing the time of a step: nodes with the same GPUs and the same rates that no pair
- * of the cluster document names, and the GPUs of a node. Both are assignments of largest weight: of the GPUs of each pair
- * of nodes first (bytes that a GPU keeps in its memory, or its host in its own), then of the nodes (bytes that are on the
- * node already count eight times those).
+ * Two things may be renamed without changing the time of a step: the GPUs of a node; and nodes with the same GPUs and
+ * rates that no pair of the cluster document names. Both are assignments of largest weight (assignment.h). First come
+ * the GPUs, for each pair of nodes: bytes that a GPU or its host keeps in its memory. Then come the nodes: bytes that
+ * are anywhere on the node count eight times as much as those kept ones.
  */
 #ifndef AH_PLANNER_RECOVERY_RELABEL_H
 #define AH_PLANNER_RECOVERY_RELABEL_H
@@ -13,8 +13,8 @@
 #include "planner/recovery/holders.h"
 #include "schemas/cluster_plan.h"
 
-/* Changes nodes and ranks of `plan`, whose lists are in an arena of the caller's; new texts are the cluster's. AH_E_MEMORY;
- * AH_E_MISMATCH as ah_roles_init(). */
+/* Changes nodes and ranks of `plan` in place; the caller owns its lists, and new texts are borrowed from the cluster.
+ * AH_E_MEMORY; AH_E_MISMATCH: as ah_roles_init(). */
 int ah_relabel_plan(const struct ah_cluster *cluster, const struct ah_states *states,
                     const struct ah_holders *holders, struct ah_arena *arena, struct ah_cluster_plan *plan,
                     struct ah_error *err);

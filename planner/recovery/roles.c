@@ -11,7 +11,7 @@ static int by_rank(const void *a, const void *b)
     return (p->rank > q->rank) - (p->rank < q->rank);
 }
 
-/* The node of a rank, and which of its GPUs it is. */
+/* Finds the node of a rank, and which GPU of that node it is. */
 static bool find_rank(const struct ah_cluster *cluster, uint64_t rank, struct ah_role *role)
 {
     uint64_t first = 0;
@@ -76,7 +76,7 @@ bool ah_role_needs(const struct ah_role *role, const struct ah_states *states, s
            ah_states_covers(states, role->stage->first_block, role->stage->blocks, s.row);
 }
 
-/* Of the tied table: the embedding's where the stage has it, else the head's. */
+/* For a row of the tied table: the embedding's config if the stage has the embedding, else the head's. */
 static const struct ah_cluster_plan_config *config_of(const struct ah_cluster_plan_stage *stage,
                                                       const struct ah_states *states, size_t row)
 {

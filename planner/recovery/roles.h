@@ -2,7 +2,7 @@
  *
  * Roles: what each GPU of a cluster plan needs.
  *
- * A role is a rank of a stage: blocks, slices, and whether each kind of each block lives in the GPU's memory or the host's.
+ * A role is a rank of a stage: its blocks and slices, and whether each kind of each block lives on the GPU or the host.
  */
 #ifndef AH_PLANNER_RECOVERY_ROLES_H
 #define AH_PLANNER_RECOVERY_ROLES_H
@@ -33,10 +33,10 @@ int ah_roles_init(struct ah_roles *ret_roles, const struct ah_cluster_plan *plan
 /* Does the role need the shard, if it has bytes? */
 bool ah_role_needs(const struct ah_role *role, const struct ah_states *states, size_t shard);
 
-/* Where. */
+/* Where the role needs the shard. */
 enum ah_place_of ah_role_place(const struct ah_role *role, const struct ah_states *states, size_t shard);
 
-/* The place that already has it there; NULL: none. */
+/* The place that already has the shard where the role needs it; NULL: none. */
 const struct ah_place *ah_role_kept(const struct ah_role *role, const struct ah_states *states,
                                     const struct ah_holders *holders, size_t shard);
 

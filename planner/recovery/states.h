@@ -2,14 +2,14 @@
  *
  * States: a model's training states, cut into shards, with the size of each.
  *
- * A shard is (block, slice, kind). The table that embedding and head of a tied model share is a row of its own behind the
- * last block, as every stage with one of the two holds all of it: it is not counted in block 0. Shards are numbered
+ * A shard is (block, slice, kind). A tied table is a row of its own behind the last block, and not counted in block 0,
+ * because every stage with the embedding or the head holds all of it. Shards are numbered
  *
  *     (row * slices + slice) * AH_SHARD_KINDS + kind
  *
- * and slice s of n of a vector is [floor(s bytes / n), floor((s + 1) bytes / n)), so that slices add up to the vector. A
- * shard of no bytes (the master copy in fp32, the moments of a frozen block) is needed by nobody. What follows from the
- * step alone (the position in the data, random numbers) is not a state.
+ * and slice s of n of a vector is [floor(s bytes / n), floor((s + 1) bytes / n)), so slices add up to the vector.
+ * Nobody needs a shard of no bytes (the master in fp32, the moments of a frozen block). What follows from the step
+ * alone (the position in the data, random numbers) is not a state.
  */
 #ifndef AH_PLANNER_RECOVERY_STATES_H
 #define AH_PLANNER_RECOVERY_STATES_H

@@ -25,7 +25,7 @@ struct ah_compare_measured_options {
     const char *device;
 };
 
-/* Of one policy. */
+/* What was measured of one policy. */
 struct ah_compare_measured {
     struct ah_stats step_us;    /* of turns; n 0: it has no plan */
     struct ah_stats to_optimal; /* n 0: optimal has none */

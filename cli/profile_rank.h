@@ -25,7 +25,7 @@ struct ah_profile_rank {
     double bf16_flops_per_s, fp32_flops_per_s; /* 0: none, or not told */
     double adam_bytes_per_s;                   /* that AdamW moves on its device */
 
-    /* Of the node with all its ranks. No link: nothing is kept on the host, as devices have its memory. */
+    /* The node with all its ranks. host_link_bytes_per_s is 0 if devices have all memory and the host keeps nothing. */
     uint64_t ranks, host_memory_bytes;
     double host_bytes_per_s; /* that AdamW moves on the host */
     double link_bytes_per_s; /* the slower direction */

@@ -21,7 +21,7 @@
 
 /* ---- lines ---- */
 
-/* Of a line that did not fit into a file, nothing stays; a device or a pipe cannot be cut. */
+/* Removes a line that was only partly written from its file; a device or a pipe cannot be cut. */
 static void fail_line(struct ah_run_log_outlet *outlet, int reason)
 {
     int uncut = outlet->descriptor == STDOUT_FILENO || ftruncate(outlet->descriptor, outlet->whole_bytes);

@@ -13,8 +13,8 @@
 int ah_run_measured_predict(const struct ah_cluster_plan *plan, struct ah_arena *arena,
                             struct ah_runlog_rank **ret_ranks, size_t *ret_n, struct ah_error *err);
 
-/* Of rank 0, with nothing under way: asks all ranks, and keeps what they say in `run`. Nothing where one rank trains all, or no
- * step was done. */
+/* Rank 0, with nothing under way: asks all ranks and keeps their answers in `run`. Does nothing if one rank trains all
+ * or no step was done. */
 int ah_run_measured_collect(struct ah_run *run, struct ah_error *err);
 
 #endif

@@ -51,7 +51,7 @@ int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_pl
 void ah_run_ranks_pace(struct ah_run_ranks *ranks);
 bool ah_run_ranks_paced(const struct ah_run_ranks *ranks);
 
-/* Of rank 0, behind the last step: a sentence about what took longer than planned. Nothing where nothing is paced; NULL is fine. */
+/* Rank 0, after the last step: tells how much took longer than planned, if the run is paced. NULL is fine. */
 void ah_run_ranks_tell_pace(const struct ah_run_ranks *ranks, struct ah_cli *cli);
 
 /* Is this process rank 0? */
@@ -72,11 +72,11 @@ const char *ah_run_ranks_node(const struct ah_run_ranks *ranks, uint32_t rank);
 const struct ah_cluster_plan *ah_run_ranks_cluster_plan(const struct ah_run_ranks *ranks);
 const struct ah_world *ah_run_ranks_world(const struct ah_run_ranks *ranks);
 
-/* Of another rank than 0: all that it does. `watch` says what to do when its device stalls. Errors as
+/* Everything that a rank other than 0 does. `watch` says what to do when its device stalls. Errors of
  * ah_follower_run(). */
 int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_device_watch watch, struct ah_error *err);
 
-/* Of rank 0, with its data open: brings the others along, and makes `options` those of a rank. */
+/* Rank 0, once its data is open: makes the others start, too, and turns `options` into those of a rank. */
 int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
                        struct ah_trainer_options *options, struct ah_error *err);
 
@@ -87,8 +87,8 @@ void ah_run_ranks_end(struct ah_run_ranks *ranks);
  * NULL is fine. */
 void ah_run_ranks_give_up(struct ah_run_ranks *ranks, int rc, const struct ah_error *why);
 
-/* Of a world that was lost: what each rank of this process waited for then, a note each. Behind ah_run_ranks_end(), or
- * ah_run_ranks_follow(). NULL is fine. */
+/* If the world was lost: a note for each rank of this process on what it was waiting for. Call it after
+ * ah_run_ranks_end() or ah_run_ranks_follow(). NULL is fine. */
 void ah_run_ranks_tell_waits(const struct ah_run_ranks *ranks, struct ah_cli *cli);
 
 /* Whose failure ended all, if it was another rank's: what this process says of it is said there. */

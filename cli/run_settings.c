@@ -83,7 +83,7 @@ static int check_counts(const struct ah_run_settings *settings, struct ah_error 
     return AH_OK;
 }
 
-/* Of a run that is gone on with, the warm-up was right before, and may end early. */
+/* A resumed run's old warm-up is not checked again: it was when the run began, and the run may end before it does. */
 static int check_warmup(const struct ah_run_settings *settings, struct ah_error *err)
 {
     if (settings->rate.warmup_steps > settings->steps)

@@ -15,8 +15,8 @@
 /* The steps that ranks are to keep; none where one rank trains all, or no trace is wanted. */
 struct ah_recorded_steps ah_trace_ranks_steps(const struct ah_run *run);
 
-/* Of rank 0, with nothing under way: asks all ranks, and writes to `path` (`-`: standard output, through cli->out). Errors of
- * messages and of the concert; AH_E_IO names the path, where nothing was changed. */
+/* Rank 0, with nothing under way: asks all ranks and writes to `path` (`-`: standard output, through cli->out).
+ * Errors of messages and of the concert; AH_E_IO names the path, and the file is unchanged. */
 int ah_trace_ranks_write(struct ah_run *run, const char *path, struct ah_error *err);
 
 #endif

@@ -268,7 +268,7 @@ struct ah_device_info {
     uint32_t
         product_form; /* CPU: enum ah_product_form, the last that it has: forms differ in bits, later ones are faster */
 
-    /* Of an open device: what does its matrix products, with its version; "": none whose algorithms can be chosen. */
+    /* Set once open: the library for matrix products, with its version; "": none whose algorithms can be chosen. */
     char library[AH_DEVICE_NAME_MAX];
     char address[AH_DEVICE_NAME_MAX]; /* on the PCI bus, "0000:17:00.0"; "": none */
     struct ah_device_products products;
@@ -306,7 +306,7 @@ struct ah_device_driver {
                     struct ah_error *err);
     uint64_t (*done)(struct ah_device *device, uint32_t lane);
 
-    /* Of ops after ticket `after` that the lane still remembers, oldest first. */
+    /* Spans of ops after ticket `after` that the lane still remembers, oldest first. */
     size_t (*spans)(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
                     size_t max);
 

@@ -128,7 +128,7 @@ static int check_rates(const struct ah_plan *plan, const struct ah_job *job, str
 
 /* ---- rule 3 ---- */
 
-/* Of the two ops that tell tiles and bytes apart best. */
+/* Solves for both times with the first copy and the one whose tiles per byte differ most from it. */
 struct ah_check_copies ah_check_copies(const struct ah_plan *plan, enum ah_plan_lane lane)
 {
     struct ah_check_copies copies = {.relative = 1e-9};

@@ -65,8 +65,8 @@ bool ah_compile_trained(const struct compile *c, size_t block);
 /* Does this op make a gradient of trained parameters? */
 bool ah_compile_gradient_here(const struct compile *c, enum ah_plan_op_kind kind, size_t block);
 
-/* Of a stage: output to the next one, gradient of its input to the one before (or word that it is done, where none below
- * is trained). */
+/* A stage sends its output to the next one and its input gradient to the one before. If nothing below is trained, the
+ * latter is a word without bytes, saying that it is done. */
 bool ah_compile_sends_output(const struct compile *c);
 bool ah_compile_sends_gradient(const struct compile *c);
 
@@ -93,7 +93,7 @@ uint32_t ah_compile_distance(const struct compile *c, uint32_t from, uint32_t to
 uint32_t ah_compile_before(const struct compile *c, uint32_t position, uint32_t distance);
 uint32_t ah_compile_after(const struct compile *c, uint32_t position, uint32_t distance);
 
-/* Of a part: the block's gradients stay on the device until its passes are done. */
+/* Do the block's gradients stay on the device after all passes, to be added up with others' before they are used? */
 bool ah_compile_added_up_first(const struct compile *c, size_t block);
 
 /* Is the sum of several micro-batches' gradients kept, and where? */

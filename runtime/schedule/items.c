@@ -282,8 +282,7 @@ static int norm_edges(struct build *b)
     return AH_OK;
 }
 
-/* Of a block whose weights are on the host, or whose gradients are added up there, the op by which they are there; none: they
- * are on the device. */
+/* The op after which a block's gradients are on the host, if its weights or its sum are there; else ITEMS_NONE. */
 static uint32_t arrival(const struct build *b, uint64_t block)
 {
     bool on_host = first_op(b, AH_PLAN_HOST_ADAM, block) != ITEMS_NONE &&

@@ -155,7 +155,7 @@ static const char *group_state(const struct ah_job_group *group)
     return group->trained_parameters < group->parameters ? ".partial" : "";
 }
 
-/* Of several partial groups of a kind, later ones are counted. */
+/* Partial layer groups of one kind are numbered from the second on: ".partial", ".partial2". */
 static int name_groups(struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
 {
     static const char *const kinds[] = {"embedding", "layer", "head"};

@@ -293,7 +293,7 @@ static void fit_step(struct ah_layout_memory *memory, size_t p)
         fit_insert(memory, memory->busy, memory->n_busy++, i);
 }
 
-/* Of the spans that live at p, the place of the one that was placed last; the first of all where none lives. */
+/* Index in `order` of the span placed last among those live at p; 0 if none is live there. */
 static size_t fit_last_at(const struct ah_layout_memory *memory, size_t p)
 {
     const uint64_t *row = memory->live + p * fit_words(memory);

@@ -100,7 +100,7 @@ static void attach(struct compile *c, size_t after, uint32_t op)
     c->attached[c->n_attached++] = (struct compile_attached){(uint32_t)(after % c->n_base), op};
 }
 
-/* Of a part the end of its passes: then gradients are added up over pipelines. */
+/* Index in `base` of the last op that makes a gradient. For a part, of its last op: pipelines' sums come after it. */
 static uint32_t last_gradient(const struct compile *c)
 {
     uint32_t last = 0;

@@ -28,7 +28,7 @@ enum {
 static const double cycles_straight = 200;
 static const double cycles_turned = 250;
 
-/* Of a unit: how long the others wait for the slowest thread. */
+/* How long the other threads wait for the slowest one, as a share of a unit's time. */
 static const double wait_share = 0.25;
 
 uint64_t ah_blocking_parts(uint64_t whole, uint64_t part)

@@ -388,7 +388,7 @@ CLOCK_INLINE void clock_loop(struct clock_run *run, size_t n_lanes)
     } while (run->left > 0 && clock_advance(run, n_lanes));
 }
 
-/* Of four lanes, as schedules have them, or of any number. */
+/* Schedules have four lanes; the constant gives them a specialised copy of the loop. */
 static void clock_go(struct clock_run *run)
 {
     if (run->n_lanes == 4)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Of all ways to cut c into even units that fit the caches, the one that is done first is taken, by an estimate:
+ * Cuts c into even units that fit the caches, in the way that is done first by this estimate:
  *
  *     cost of a unit = tiles * cycles of a tile + squares packed * cycles of a square        (per 16 words of k)
  *     done after ceil(units / threads) units

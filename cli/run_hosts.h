@@ -15,7 +15,7 @@
 #include "cli/hosts_file.h"
 #include "schemas/cluster_plan.h"
 
-/* Finds the hosts for ranks, slot by slot. `path` names the file in messages. AH_E_MISMATCH: they do not fit the plan. */
+/* Finds each slot's host for the ranks. `path` names the file in messages. AH_E_MISMATCH: hosts do not fit the plan. */
 int ah_run_hosts_place(const struct ah_hosts *given, const struct ah_cluster_plan *plan, const char *path,
                        struct ah_arena *arena, struct ah_hosts *ret_hosts, struct ah_error *err);
 

@@ -43,7 +43,7 @@ uint64_t ah_run_ranks_of_plan(const struct ah_cluster_plan *plan);
 int ah_run_ranks_check(const struct ah_cluster_plan *plan, struct ah_error *err);
 
 /* `plan` is proven (proof.h) and stays borrowed. `local`: all ranks are threads; else this process joins the world of
- * its launcher. Errors of ah_world_init(), ah_comm_open(); AH_E_MISMATCH: another size of world; AH_E_MISSING: no MPI. */
+ * its launcher. Errors of ah_world_init(), ah_comm_open(); AH_E_MISMATCH: the world's size; AH_E_MISSING: no MPI. */
 int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_plan *plan, bool local,
                      struct ah_error *err);
 

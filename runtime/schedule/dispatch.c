@@ -8,7 +8,7 @@
  *    later in the same round, or to a later round. So frozen orders cannot deadlock.
  * 4. Some instances are absent at both ends of a run: states that come in for an update after the last iteration, and
  *    updates by gradients from before the first. They take no time and no slot, and wait for nothing.
- * 5. Of R iterations, R - 2 is measured, the last complete one. A run may stop once it is done.
+ * 5. The last complete iteration is measured: number R - 2 of R. A run may stop once it is done.
  */
 #include "runtime/schedule/schedule_internal.h"
 

@@ -92,7 +92,7 @@ static int open_read(const char *path, size_t limit_bytes, int *ret_fd, struct a
     return rc;
 }
 
-/* Whether `fd` has something to read, or its end, within so many milliseconds; -1: however long it takes. */
+/* Can `fd` be read, or is it at its end, within this many milliseconds? -1: waits as long as it takes. */
 static bool await_input(int fd, int milliseconds)
 {
     return poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, milliseconds) != 0;

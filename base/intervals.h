@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Intervals of time: what is covered by some, and by two sets at once.
+ * Intervals of time: their union, and what two sets of them have in common.
  *
  * A set is a list of intervals [start, end) in ascending order that neither touch nor overlap; none is empty.
  *
@@ -18,14 +18,14 @@ struct ah_interval {
     int64_t start, end;
 };
 
-/* Makes a set of `n` intervals in any order, in place; what ends before it starts is empty. Returns how many are left. */
+/* Turns `n` intervals, in any order, into a set in place; one that ends before it starts is empty. Returns its size. */
 size_t ah_intervals_unite(struct ah_interval *intervals, size_t n);
 
 /* What two sets have in common, into `ret_both`, which has room for n_a + n_b. Returns how many. */
 size_t ah_intervals_intersect(const struct ah_interval *a, size_t n_a, const struct ah_interval *b,
                               size_t n_b, struct ah_interval *ret_both);
 
-/* Of a set. */
+/* Total length of a set. */
 int64_t ah_intervals_length(const struct ah_interval *intervals, size_t n);
 
 #endif

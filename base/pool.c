@@ -39,7 +39,7 @@
 
 enum { SPIN_DEFAULT_US = 50, SPINS_PER_LOOK = 64, LINE_BYTES = 64 };
 
-/* Chunks of a round: far below what `cursor` can count, and so many that waiting between rounds costs nothing. */
+/* Chunks of a round: far fewer than `cursor` can count, but enough that waiting between rounds costs nothing. */
 enum { ROUND_CHUNKS_MAX = 1 << 20 };
 
 struct pool_worker {

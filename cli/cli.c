@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The frame that every verb runs in (cli.h): it finds the verb, reads its options, runs it, and prints what it said.
+ * The frame in which every verb runs (cli.h): finds the verb, reads its options, runs it, and prints its output.
  */
 #include "cli/cli.h"
 
@@ -28,7 +28,7 @@ const struct ah_verb *ah_cli_find(const struct ah_verb *const *verbs, const char
     return NULL;
 }
 
-/* Verbs of other programs, and what does that here. */
+/* Verbs of other programs, and what to do here instead. */
 static const struct {
     const char *names, *instead;
 } elsewhere[] = {
@@ -93,7 +93,7 @@ int ah_cli_flush(struct ah_cli *cli, struct ah_error *err)
     return AH_OK;
 }
 
-/* A line on standard error behind its label, which alone has a colour; broken between words on a terminal. */
+/* Prints a line on standard error after its label, the only part in colour. Broken between words on a terminal. */
 static void put_labelled(const struct ah_cli *cli, const char *colour, const char *label, const char *text)
 {
     const size_t columns = ah_terminal_table_columns(STDERR_FILENO);
@@ -192,7 +192,7 @@ static void print_json_error(const struct ah_error *err, int status, const struc
         details->json(details->context, &emit);
     ah_emit_close(&emit);
     ah_emit_close(&emit);
-    /* Without memory for JSON the plain sentence is better than silence. */
+    /* Without memory for JSON, the plain text is better than silence. */
     fprintf(stderr, "%s\n", line.failed ? err->text : line.data);
     ah_buffer_release(&line);
 }
@@ -277,7 +277,7 @@ static void print_version(struct ah_cli *cli)
     ah_emit_close(&emit);
 }
 
-/* What may stand in the place of a verb. */
+/* Options accepted instead of a verb. */
 struct global_options {
     bool version;
 };
@@ -286,7 +286,7 @@ static const struct ah_option global_table[] = {
     {"version", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct global_options, version), "print the version"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
-/* "--json check x": the verb that stands behind options; NULL: none. */
+/* "--json check x": the verb after options; NULL: none. */
 static const char *late_verb(const struct ah_cli *cli, const char *const *words)
 {
     while (*words && !ah_cli_find(cli->verbs, *words))
@@ -329,7 +329,7 @@ static int run_words(struct ah_cli *cli, const char *const *words)
     return ah_cli_fail_usage(cli, &err);
 }
 
-/* Is the word after this one its value? */
+/* Is the next word this option's value? */
 static bool takes_next(const struct ah_verb *verb, const char *word)
 {
     for (const struct ah_option *row = verb ? verb->syntax.options : NULL; row && row->name; row++) {
@@ -342,7 +342,7 @@ static bool takes_next(const struct ah_verb *verb, const char *word)
     return false;
 }
 
-/* So that an error in the command line itself is JSON too. */
+/* Looks for --json first, so that errors in the command line are JSON, too. */
 static bool asks_for_json(const struct ah_verb *const *verbs, const char *const *words)
 {
     const struct ah_verb *verb = *words ? ah_cli_find(verbs, *words) : NULL;
@@ -358,7 +358,7 @@ static bool asks_for_json(const struct ah_verb *const *verbs, const char *const 
 int ah_cli_main(const struct ah_verb *const *verbs, int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error of writing, with its sentence */
+    signal(SIGXFSZ, SIG_IGN); /* so that a file that grows too large is a write error, with a message */
     const char *const *words = (const char *const *)(argv + (argc > 0));
     struct ah_cli cli = {.verbs = verbs,
                          .words = words,

@@ -38,7 +38,7 @@ static const struct ah_machine *machine_of(const struct making *making, size_t h
 
 /* ---- (1) ranks ---- */
 
-/* Of all hosts that are this machine. */
+/* Ranks of all hosts that are the same machine as this one. */
 static uint64_t ranks_on_machine(const struct ah_measured *measured, size_t host)
 {
     uint64_t n = 0;

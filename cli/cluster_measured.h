@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measured: a cluster document from profiles of hosts and from the links between them, as 'profile --hosts' measures both.
- * Pure: the same numbers give the same document.
+ * Measured: makes a cluster document from profiles of hosts and the links between them, as 'profile --hosts' measures
+ * both. Pure: the same numbers give the same document.
  *
- *   1. A host with N slots is a node with N ranks, each with an equal share of the machine (profile_rank.h). Hosts that are one
- *      machine share it: each rank has the same share of it, each node that of its ranks.
- *   2. Nodes whose ranks are alike have one type of GPU. Alike: the same device and threads, memory within 5 %, each rate within
- *      10 % of the type's first. The type has their least memory and the mean of their rates.
- *   3. A node's network card has the rate and the latency of its best link, without links inside one machine unless there are
- *      only such. A pair of nodes stands in the document where its rate is 10 % below what the two cards say, or its latency is
- *      25 % and 10 us above it.
+ *   1. A host with N slots is a node with N ranks, each with an equal share of the machine (profile_rank.h). If several
+ *      hosts are one machine, all their ranks have equal shares of it, and each node has those of its ranks.
+ *   2. Nodes with similar ranks have one type of GPU: the same device and threads, memory within 5 % and each rate
+ *      within 10 % of the type's first. The type has their least memory and the mean of their rates.
+ *   3. A node's network card has the rate and the latency of its best link; links inside a machine count only if there
+ *      are no others. The document lists a pair of nodes if its rate is 10 % below what the two cards say, or its
+ *      latency is 25 % and 10 us above that.
  */
 #ifndef AH_CLI_CLUSTER_MEASURED_H
 #define AH_CLI_CLUSTER_MEASURED_H
@@ -34,12 +34,12 @@ struct ah_measured_link {
 struct ah_measured {
     const struct ah_measured_host *hosts;
     size_t n_hosts;                       /* 2 and more */
-    const struct ah_measured_link *links; /* of each two hosts */
+    const struct ah_measured_link *links; /* one for each pair of hosts */
     size_t n_links;
 };
 
-/* The cluster is in `arena`. AH_E_USAGE: more ranks than a machine can have; AH_E_DOCUMENT: devices of two kinds, or a profile
- * that lacks a rate; AH_E_CAPACITY: more unequal pairs than a document has; AH_E_MEMORY. */
+/* The cluster is in `arena`. AH_E_USAGE: more ranks than a machine can have; AH_E_DOCUMENT: two kinds of devices, or a
+ * profile without a rate; AH_E_CAPACITY: more unequal pairs than a document can hold; AH_E_MEMORY. */
 int ah_cluster_measured(const struct ah_measured *measured, struct ah_arena *arena,
                         struct ah_cluster *ret_cluster, struct ah_error *err);
 

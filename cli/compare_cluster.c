@@ -75,7 +75,7 @@ static struct shape shape_of(const struct ah_cluster_plan *plan)
     return shape;
 }
 
-/* Of the best step; 0 where optimal has none. */
+/* The plan's step as a multiple of the optimal plan's; 0 if there is no optimal plan. */
 static double to_optimal(const struct comparison *comparison, const struct ah_cluster_plan *plan)
 {
     const struct ah_cluster_plan *best = comparison->plans[AH_CLUSTER_POLICY_OPTIMAL];

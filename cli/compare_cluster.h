@@ -7,7 +7,7 @@
 
 #include "cli/request_cluster.h"
 
-/* Plans with every policy and shows what was found. Returns the exit status. */
+/* Plans with every policy and shows the results. Returns the exit status. */
 int ah_compare_cluster(struct ah_cli *cli, const struct ah_request_cluster_options *options);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compare, measured: every policy's plan trains on the device, in turns, so that what drifts hits all alike.
+ * Compare, measured: every policy's plan trains on the device, in turns, so that drift affects all alike.
  *
- * In each round every plan is opened, does its steps and is closed, one at a time: the memory is that of one. The first
- * steps of a turn, which fill the lanes, and the last one, which empties them, are not counted. A sample is the mean step of
- * a turn; ratios are formed inside a round. Rounds begin with another policy each.
+ * In each round, every plan is opened, does its steps and is closed, one at a time, so memory for one is enough. The
+ * first steps of a turn, which fill the lanes, and the last one, which empties them, are not counted. A sample is the
+ * mean step of a turn; ratios are formed within a round. Each round begins with another policy.
  *
  *     rc = ah_compare_measured_run(cli, rows, machine, &options, &measurement, err);
  */
@@ -25,10 +25,10 @@ struct ah_compare_measured_options {
     const char *device;
 };
 
-/* Of one policy. */
+/* What was measured of one policy. */
 struct ah_compare_measured {
-    struct ah_stats step_us;    /* of turns; n 0: it has no plan */
-    struct ah_stats to_optimal; /* n 0: optimal has none */
+    struct ah_stats step_us;    /* over turns; n 0: it has no plan */
+    struct ah_stats to_optimal; /* n 0: optimal has no plan */
     uint64_t device_peak_bytes; /* the highest byte that an op touched, and the device's reserve */
     uint64_t host_peak_bytes;
 };
@@ -37,17 +37,17 @@ struct ah_compare_measured {
 struct ah_compare_measurement {
     struct ah_compare_measured policies[AH_POLICIES];
     uint64_t rounds;
-    uint64_t steps; /* counted, of a turn */
+    uint64_t steps; /* counted in a turn */
     const char *device;
     bool made_up_data;
-    size_t signatures; /* different ones among the plans */
+    size_t signatures; /* how many different ones the plans have */
     const char *
-        unlike; /* a policy whose losses differ from others' of its signature, or from its own before; NULL: none */
+        unlike; /* a policy whose losses differ from another's of equal signature, or from its own before, or NULL */
     uint64_t unlike_step; /* the first such */
 };
 
-/* AH_E_USAGE names the option. Errors of ah_run_open() and ah_run_go(); AH_E_INTERRUPTED. `machine` is what the plans are
- * for: where it emulates another one, lanes are slowed to its rates. */
+/* AH_E_USAGE names the option. Errors of ah_run_open() and ah_run_go(); AH_E_INTERRUPTED. The plans are for `machine`:
+ * if it emulates another one, lanes are slowed to its rates. */
 int ah_compare_measured_run(struct ah_cli *cli, const struct ah_comparison rows[AH_POLICIES],
                             const struct ah_machine *machine,
                             const struct ah_compare_measured_options *options,

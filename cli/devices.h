@@ -13,8 +13,8 @@
 /* NULL-terminated: the names without an index, the default first. */
 extern const char *const ah_devices_words[];
 
-/* NULL means the default. Loads the plugin of a device that has one. AH_E_USAGE for a name that is none;
- * AH_E_MISSING, AH_E_MISMATCH from ah_plugin_load(). */
+/* NULL means the default. Loads the device's plugin if it has one. AH_E_USAGE: `name` is no device; AH_E_MISSING and
+ * AH_E_MISMATCH from ah_plugin_load(). */
 int ah_devices_find(const char *name, const struct ah_device_driver **ret_driver, uint32_t *ret_index,
                     struct ah_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Diagnosis: why there is no plan, for a machine or for a cluster, and what helps: each remedy as the words that change
- * the command line, with the step time that it gives.
+ * Diagnosis: why there is no plan for a machine or a cluster, and what helps. Each remedy is shown as options of the
+ * command line, with the step time that results.
  */
 #ifndef AH_CLI_DIAGNOSIS_H
 #define AH_CLI_DIAGNOSIS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Diff of cluster plans in planning terms: what the change means for a step, and which GPUs do what instead, before the
- * list of fields says where the documents differ.
+ * Diff of cluster plans in planning terms: how a step changes, and what GPUs do instead. The list of fields that differ
+ * follows.
  */
 #ifndef AH_CLI_DIFF_CLUSTER_PLAN_H
 #define AH_CLI_DIFF_CLUSTER_PLAN_H

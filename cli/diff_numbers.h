@@ -15,7 +15,7 @@ struct ah_diff_number {
     const char *key; /* in JSON */
     enum ah_diff_quantity quantity;
     double a, b;
-    double more_a, more_b; /* for people, beside what JSON has: the device's reserve, the process */
+    double more_a, more_b; /* added for people only, not in JSON: the device's reserve, the process */
 };
 
 bool ah_diff_differs(double a, double b);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Diff of plans in planning terms: what the change means for a step, for memory and for each block, before the list of
- * fields says where the documents differ.
+ * Diff of plans in planning terms: how a step, memory and each block change. The list of fields that differ follows.
  */
 #ifndef AH_CLI_DIFF_PLAN_H
 #define AH_CLI_DIFF_PLAN_H
@@ -15,7 +14,7 @@ void ah_diff_plan_text(struct ah_cli *cli, const struct ah_plan *a, const struct
 /* Into an object that the caller opened. */
 void ah_diff_plan_json(struct ah_emit *emit, const struct ah_plan *a, const struct ah_plan *b);
 
-/* The list that a path is in whose differences are only counted for people: "ops", "lanes", "arena"; NULL: none. */
+/* The list that contains `path`, if differences in it are only counted for people: "ops", "lanes", "arena"; or NULL. */
 const char *ah_diff_plan_bulk(const char *path);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Divergence: does a run's loss rise instead of falling? The median of the last 16 steps is compared with that of
- * the run's first 8: above it by more than a fifth, the run diverges.
+ * Divergence: does a run's loss rise instead of falling? A run diverges if the median of its last 16 steps is more than
+ * a fifth above that of its first 8.
  *
  *     ah_divergence_step(&divergence, loss);               // each step, in order
  *     if (ah_divergence_is(&divergence, &now)) ...
@@ -14,10 +14,10 @@
 
 enum { AH_DIVERGENCE_FIRST = 8, AH_DIVERGENCE_LAST = 16 };
 
-/* Zeroed, or with `first` as the run before this one had it. */
+/* Begins zeroed, or with `first` of the run that is resumed. */
 struct ah_divergence {
-    double first; /* median of the run's first steps; 0: there were not so many yet */
-    uint64_t n;   /* losses that came */
+    double first; /* median of the run's first steps; 0: too few steps so far */
+    uint64_t n;   /* losses so far */
     double early[AH_DIVERGENCE_FIRST], late[AH_DIVERGENCE_LAST];
 };
 

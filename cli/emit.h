@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Emit: JSON that the command line prints, field by field, with the text and layout of documents
- * (schemas/json.h). Documents themselves have their own canonical writer (schemas/document.h).
+ * Emit: prints JSON field by field, with the text and layout of documents (schemas/json.h). Documents themselves have
+ * their own canonical writer (schemas/document.h).
  *
  *     struct ah_emit emit = {.out = &cli->out};
  *     ah_emit_open(&emit, NULL, '{');
@@ -11,8 +11,8 @@
  *     ah_emit_close(&emit);
  *     ah_emit_close(&emit);       // the outermost one ends with a newline
  *
- * In an array `key` is NULL. Where `out` is NULL nothing is printed: a verb that reports as it goes need not
- * ask whether it speaks JSON. Memory that runs out is seen in `out->failed`.
+ * In an array, `key` is NULL. If `out` is NULL, nothing is printed, so a verb that reports as it goes need not ask
+ * whether to print JSON. If memory runs out, `out->failed` is set.
  */
 #ifndef AH_CLI_EMIT_H
 #define AH_CLI_EMIT_H
@@ -30,7 +30,7 @@ struct ah_emit {
     bool one_line;         /* not laid out, and no newline at its end */
     struct ah_buffer text; /* compact, until the outermost bracket closes */
     unsigned depth;
-    bool filled[AH_EMIT_DEPTH_MAX]; /* something stands in the bracket of that depth */
+    bool filled[AH_EMIT_DEPTH_MAX]; /* the bracket of that depth is not empty */
     char ends[AH_EMIT_DEPTH_MAX];   /* its closing bracket */
 };
 
@@ -38,9 +38,9 @@ struct ah_emit {
 void ah_emit_open(struct ah_emit *emit, const char *key, char bracket);
 void ah_emit_close(struct ah_emit *emit);
 
-/* A NULL text prints null; bytes that are not UTF-8 (of a file name) become '?'. */
+/* A NULL text prints null; bytes that are not UTF-8, as in some file names, become '?'. */
 void ah_emit_text(struct ah_emit *emit, const char *key, const char *text);
-/* A text that was built, which it releases. */
+/* Prints the buffer's text and releases it. */
 void ah_emit_buffer(struct ah_emit *emit, const char *key, struct ah_buffer *text);
 
 void ah_emit_integer(struct ah_emit *emit, const char *key, uint64_t value);
@@ -53,7 +53,7 @@ void ah_emit_json(struct ah_emit *emit, const char *key, const char *json);
 /* {"code": word, "exit_status": n, "message": sentence} */
 void ah_emit_error(struct ah_emit *emit, const char *key, const struct ah_error *err, int exit_status);
 
-/* Its fields, into an object that the caller opened. */
+/* The same fields, into an object that the caller opened. */
 void ah_emit_error_fields(struct ah_emit *emit, const struct ah_error *err, int exit_status);
 
 #endif

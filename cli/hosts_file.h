@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hosts file: the hosts that mpirun starts processes on, a line each, as Open MPI and DeepSpeed write it: 'name slots=N' (1
- * where it is left out), comments behind '#'.
+ * Hosts file: the hosts on which mpirun starts processes, a line each, in the format of Open MPI and DeepSpeed: 'name
+ * slots=N' (1 if left out), with comments after '#'.
  */
 #ifndef AH_CLI_HOSTS_FILE_H
 #define AH_CLI_HOSTS_FILE_H
@@ -20,7 +20,7 @@ struct ah_hosts_entry {
 struct ah_hosts {
     struct ah_hosts_entry *entries; /* in the order of the lines, in arena */
     size_t n;
-    uint64_t slots; /* of all */
+    uint64_t slots; /* of all hosts */
 };
 
 /* AH_E_IO; AH_E_USAGE names a line that is no host; AH_E_MEMORY. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inspect: what each kind of document says at a glance, for people and as a summary for programs.
+ * Inspect: each kind of document at a glance, for people, and as a summary for programs.
  *
  * One pair of functions a kind; verb_inspect.c is the table of them. The text goes to cli->out, the summary into
  * an object that the caller opened and closes.
@@ -23,7 +23,7 @@ void ah_inspect_model_text(struct ah_cli *cli, const struct ah_document *documen
 void ah_inspect_model_json(struct ah_emit *emit, const struct ah_document *document);
 void ah_inspect_machine_text(struct ah_cli *cli, const struct ah_document *document);
 
-/* The machine, its best rates, and the blocks that were measured: a screen. */
+/* The machine, its best rates, and its measured blocks, on one screen. */
 void ah_inspect_machine_summary(struct ah_cli *cli, const struct ah_document *document);
 void ah_inspect_machine_json(struct ah_emit *emit, const struct ah_document *document);
 void ah_inspect_cluster_text(struct ah_cli *cli, const struct ah_document *document);
@@ -45,24 +45,24 @@ void ah_inspect_resume_json(struct ah_emit *emit, const struct ah_document *docu
 void ah_inspect_status_text(struct ah_cli *cli, const struct ah_document *document);
 void ah_inspect_status_json(struct ah_emit *emit, const struct ah_document *document);
 
-/* What report shows of a run log, too: what ran, how it went and ended; the last evaluations. Of JSON the first fields, and
- * the times of one side, into an object that the caller opened. */
+/* Shared with report: what ran, how it went and ended; the last evaluations. As JSON, into an object that the caller
+ * opened: the first fields, and the times of one side. */
 void ah_inspect_runlog_facts(struct ah_cli *cli, const struct ah_runlog *runlog,
                              const struct ah_runlog_summary *summary);
 void ah_inspect_runlog_evaluations(struct ah_cli *cli, const struct ah_runlog *runlog);
 void ah_inspect_runlog_head(struct ah_emit *emit, const struct ah_runlog *runlog);
 void ah_inspect_runlog_times(struct ah_emit *emit, const struct ah_runlog_summary *summary, bool measured);
 
-/* The first lines of a plan: of a what-if what was assumed, how fast, which policy, how good, what is trained. */
+/* The first lines of a plan: assumptions of a what-if, speed, policy, quality, and what is trained. */
 void ah_inspect_plan_headline(struct ah_cli *cli, const struct ah_plan *plan);
 
-/* "what_if": [...], of a plan for a machine that has more than the one it names; nothing of others. */
+/* "what_if": [...], if the plan is for a machine with more memory than the one it names; else nothing. */
 void ah_inspect_plan_what_if_json(struct ah_emit *emit, const struct ah_plan *plan);
 
-/* The first lines of a cluster plan: how fast, how good, what the time goes into. */
+/* The first lines of a cluster plan: speed, quality, and where the time goes. */
 void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster_plan *plan);
 
-/* The first lines of moves: of which step, how long, how much from where. */
+/* The first lines of moves: for which step, how long they take, how much comes from where. */
 void ah_inspect_moves_summary(struct ah_cli *cli, const struct ah_moves *moves);
 
 void ah_inspect_signature_text(struct ah_cli *cli, const struct ah_signature *signature);
@@ -71,19 +71,19 @@ void ah_inspect_signature_json(struct ah_emit *emit, const struct ah_signature *
 /* "\n<heading>\n" in bold. */
 void ah_inspect_heading(struct ah_cli *cli, const char *heading);
 
-/* A table of what and value, to be filled with pairs of cells. */
+/* A table of names and values, to be filled with pairs of cells. */
 struct ah_table ah_inspect_facts(struct ah_cli *cli);
 
-/* A cell "embedding, layer.0-8": blocks of a model that has `of_model`, named as plans of machines name them. */
+/* A cell "embedding, layer.0-8": blocks of a model with `of_model` blocks, named as in plans for one machine. */
 void ah_inspect_cell_blocks(struct ah_table *table, uint64_t of_model, uint64_t first, uint64_t blocks);
 
-/* A table below its heading; nothing where it has no rows. */
+/* A table below its heading; nothing if it has no rows. */
 void ah_inspect_table(struct ah_cli *cli, const char *heading, struct ah_table *table);
 
-/* "key: value" lines below a heading; nothing where there are none. */
+/* "key: value" lines below a heading; nothing if there are none. */
 void ah_inspect_pairs(struct ah_cli *cli, const char *heading, const struct ah_text_pair *pairs, size_t n);
 
-/* One text a line below a heading; nothing where there are none. */
+/* One text per line below a heading; nothing if there are none. */
 void ah_inspect_list(struct ah_cli *cli, const char *heading, const char *const *texts, size_t n);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Libraries: which of the libraries we stand on are here, and their versions.
+ * Libraries: which of the libraries that we use are installed, and their versions.
  *
- * The dynamic loader is asked for the function by which each library tells its version, so that no library's
- * header is needed outside the room that uses it.
+ * The dynamic loader finds each library's version function, so that no library's header is needed outside the room that
+ * uses it.
  */
 #ifndef AH_CLI_LIBRARIES_H
 #define AH_CLI_LIBRARIES_H
@@ -25,7 +25,7 @@ struct ah_libraries_row {
 extern const struct ah_libraries_row ah_libraries_rows[];
 extern const size_t ah_libraries_count;
 
-/* False where the library is not here. */
+/* False: the library is not installed. */
 bool ah_libraries_version(const struct ah_libraries_row *row, char ret_text[AH_LIBRARIES_TEXT_MAX]);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Like: '--like PLAN', a request that trains as another plan does, so that both give the same bits: of a plan for one machine
- * or of a cluster plan, whose pipelines are groups of micro-batches that are added up by themselves. For one machine, or for a
- * cluster, whose pipelines then take these groups as they are (planner/cluster/groups.h).
+ * Like: '--like PLAN' makes a request train as another plan does, so both give the same bits. In a cluster plan, each
+ * pipeline's micro-batches are a group that is added up apart. A request for one machine adds up the same groups; the
+ * pipelines of a request for a cluster take them as they are (planner/cluster/groups.h).
  *
  *     rc = ah_request_init(&request, cli, &options->request, err);
  *     rc = rc ? rc : ah_like_apply(&request, cli, options->like, &options->request, err);
@@ -13,12 +13,12 @@
 #include "cli/request.h"
 #include "cli/request_cluster.h"
 
-/* Sets request->planner.training. AH_E_USAGE: an option says otherwise; AH_E_MISMATCH: another model, or another kind of device;
+/* Sets request->planner.training. AH_E_USAGE: an option contradicts it; AH_E_MISMATCH: another model or kind of device;
  * errors of ah_input_load(). */
 int ah_like_apply(struct ah_request *request, struct ah_cli *cli, const char *path,
                   const struct ah_request_options *given, struct ah_error *err);
 
-/* The same for a cluster: sets request->planner. AH_E_USAGE, too: `tp` or `policy` would give other bits. */
+/* The same for a cluster: sets request->planner. AH_E_USAGE also if `tp` or `policy` would give other bits. */
 int ah_like_apply_cluster(struct ah_request_cluster *request, struct ah_cli *cli,
                           const struct ah_request_cluster_options *options, struct ah_error *err);
 

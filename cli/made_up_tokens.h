@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Made-up tokens: a data set of random ones in a temporary file, for measuring where what is learned does not matter.
+ * Made-up tokens: a data set of random tokens in a temporary file, for measurements that do not care what is learned.
  *
+ *     struct ah_made_up_tokens_options options = {.vocabulary = 256, .tokens = 4096};
  *     struct ah_made_up_tokens tokens;
- *     rc = ah_made_up_tokens_init(&tokens, &(struct ah_made_up_tokens_options){.vocabulary = 256, .tokens = 4096}, err);
- *     ... tokens.paths[0] is a file of tokens.format ...
- *     ah_made_up_tokens_release(&tokens);        // deletes the file
+ *     rc = ah_made_up_tokens_init(&tokens, &options, err);    // tokens.paths[0] is a file of tokens.format
+ *     ah_made_up_tokens_release(&tokens);                     // deletes the file
  */
 #ifndef AH_CLI_MADE_UP_TOKENS_H
 #define AH_CLI_MADE_UP_TOKENS_H
@@ -23,7 +23,7 @@ struct ah_made_up_tokens_options {
 };
 
 struct ah_made_up_tokens {
-    const char *paths[1]; /* of the file, in `path` */
+    const char *paths[1]; /* the file: points to `path` */
     enum ah_dataset_format format;
     char path[PATH_MAX]; /* "": none */
 };

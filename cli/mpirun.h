@@ -5,10 +5,10 @@
  *     rc = ah_mpirun_words(&hosts, false, words, &arena, &command, err);
  *     rc = rc ? rc : ah_mpirun_launch(command, NULL, &status, err);
  *
- * Each host is a context of its own on mpirun's command line, so that ranks are numbered in the order of the hosts, whatever
- * names mean the same machine. No process is bound to cores: mpirun would give each of two ranks one core, while a plan says
- * how many cores a rank has. Words go to mpirun as an array, never through a shell, and mpirun has a group of its own, so that a
- * terminal's interrupt reaches this process alone, which asks mpirun to pass on SIGUSR1.
+ * Each host is a separate context on mpirun's command line, so ranks are numbered in the order of the hosts, even if
+ * several names mean one machine. No process is bound to cores: mpirun would give each of two ranks one core, while the
+ * plan says how many a rank has. Words go to mpirun as an array, never through a shell. mpirun has its own process
+ * group, so a terminal's interrupt reaches only this process, which asks mpirun to pass on SIGUSR1.
  */
 #ifndef AH_CLI_MPIRUN_H
 #define AH_CLI_MPIRUN_H
@@ -17,18 +17,18 @@
 
 #include <stdbool.h>
 
-/* What hears standard output of all ranks, as it comes. */
+/* Gets the standard output of all ranks, as it comes. */
 struct ah_mpirun_reader {
     void (*hear)(void *context, const char *bytes, size_t n);
     void *context;
 };
 
-/* The command line that starts this program with `words` (NULL-terminated) on all hosts: a process for each slot, or one for
- * each host. In arena, NULL-terminated. */
+/* The command line that starts this program with `words` (NULL-terminated) on all hosts, with a process per slot or,
+ * with `one_each`, per host. In arena, NULL-terminated. */
 int ah_mpirun_words(const struct ah_hosts *hosts, bool one_each, const char *const *words,
                     struct ah_arena *arena, const char *const **ret_command, struct ah_error *err);
 
-/* `reader` (optional): else output is that of this process. AH_E_MISSING: there is no mpirun. */
+/* Without a `reader` (optional), output goes to that of this process. AH_E_MISSING: there is no mpirun. */
 int ah_mpirun_launch(const char *const *command, const struct ah_mpirun_reader *reader, int *ret_status,
                      struct ah_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parser walks the words once. Every value goes through option_store(), whose table has one setter a
+ * The parser goes through the words once. Every value goes through option_store(), whose table has a setter for each
  * kind.
  */
 #include "cli/options.h"
@@ -40,7 +40,7 @@ struct option_reader {
     struct ah_error *err;
 };
 
-/* An option as it was found: its row, and the struct its offset refers to. */
+/* An option that was found: its row, and the struct to which its offset refers. */
 struct option_found {
     const struct ah_option *row;
     void *target;
@@ -96,7 +96,7 @@ static int store_text(struct option_reader *reader, const struct option_found *f
     return AH_OK;
 }
 
-/* The row's own spelling of `text`; NULL where it is none of its words. */
+/* The row's own spelling of `text`; NULL if it is none of its words. */
 static const char *word_of(const struct ah_option *row, const char *text)
 {
     for (size_t i = 0; row->words && row->words[i]; i++)
@@ -114,7 +114,7 @@ static int store_bytes(struct option_reader *reader, const struct option_found *
     return rc ? ah_error_prefix(reader->err, rc, "'%s'", found->spelling) : AH_OK;
 }
 
-/* What failed at a number of this option: also which words would do. */
+/* Adds to the error about a number which words the option accepts instead. */
 static int number_refused(struct option_reader *reader, const struct option_found *found)
 {
     struct ah_error *err = reader->err;
@@ -215,7 +215,7 @@ static int option_store(struct option_reader *reader, const struct option_found 
     return setters[found->row->kind](reader, found, text, (char *)found->target + found->row->offset);
 }
 
-/* Takes the value of an option that needs one: `attached` to the word, else the next word. */
+/* Takes the value of an option that needs one: `attached` if there is one, else the next word. */
 static int option_value(struct option_reader *reader, const struct option_found *found, const char *attached)
 {
     if (!attached) {
@@ -235,7 +235,7 @@ static bool row_is(const struct ah_option *row, const char *name, size_t length,
     return strlen(row->name) == length && !memcmp(row->name, name, length);
 }
 
-/* By name or, where `letter` is not 0, by letter. */
+/* Finds an option by name or, if `letter` is not 0, by letter. */
 static bool option_find(const struct option_reader *reader, const char *name, size_t length, char letter,
                         struct option_found *ret_found)
 {
@@ -251,7 +251,7 @@ static bool option_find(const struct option_reader *reader, const char *name, si
     return false;
 }
 
-/* Options of other programs, and of other verbs than people expect. */
+/* Options that people know from other programs, or expect of another verb. */
 static const struct {
     const char *names, *instead;
 } elsewhere[] = {
@@ -355,7 +355,7 @@ static int read_short(struct option_reader *reader, const char *word)
     return option_store(reader, &found, "");
 }
 
-/* The shell spreads a pattern without quotes: all but its first file become operands. */
+/* The shell expands a pattern without quotes: all but its first file become operands. */
 static bool takes_patterns(const struct ah_option *options)
 {
     for (; options && options->name; options++)

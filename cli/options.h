@@ -2,9 +2,9 @@
  *
  * Options: the one parser of command lines, driven by tables.
  *
- * A verb describes its options in a table of rows {name, letter, kind, ...}; each row names the field of the
- * verb's own options struct that the value goes to, so that a verb reads fields and never words. From the
- * same tables come help (help.h), the manual page (manual.h) and completion (verb_completion.c).
+ * A verb describes its options in a table of rows {name, letter, kind, ...}. Each row names the field of the verb's
+ * options struct that gets the value, so a verb reads fields and never words. Help (help.h), the manual page (manual.h)
+ * and completion (verb_completion.c) come from the same tables.
  *
  *     struct greet_options { bool loud; const char *name; };
  *     static const struct ah_option greet_table[] = {
@@ -12,9 +12,9 @@
  *         {"name", 'n', AH_OPTION_TEXT, "NAME", NULL, offsetof(struct greet_options, name), "whom"},
  *         {NULL}};
  *
- * Accepted: `--name VALUE`, `--name=VALUE`, `-n VALUE`, `-nVALUE`; options and operands in any order; after
- * `--` only operands; `-` alone is an operand. An option given twice: the last one counts, unless its kind
- * collects. The zero value of every field is its default.
+ * Accepted: `--name VALUE`, `--name=VALUE`, `-n VALUE`, `-nVALUE`; options and operands in any order; after `--` only
+ * operands; `-` alone is an operand. If an option is given twice, the last one counts, unless its kind collects. The
+ * zero value of every field is its default.
  */
 #ifndef AH_CLI_OPTIONS_H
 #define AH_CLI_OPTIONS_H
@@ -41,7 +41,7 @@ enum ah_option_kind {
     AH_OPTION_TEXTS,  /* field: struct ah_option_list; may be given many times */
 };
 
-/* Numbers tell a 0 that was given from none. `word`: given in place of a number, from the row's `words`. */
+/* `given` tells a 0 from no value. `word`: one of the row's `words`, given instead of a number. */
 struct ah_option_integer {
     bool given;
     const char *word;
@@ -61,13 +61,13 @@ struct ah_option_list {
 
 struct ah_option {
     const char *name; /* without dashes; NULL ends a table */
-    char letter;      /* (optional) of the short spelling */
+    char letter;      /* (optional) the short spelling */
     enum ah_option_kind kind;
     const char *value; /* what help calls the value; NULL for a flag */
-    const char *const *
-        words; /* NULL-terminated (optional): all values of a WORD, suggestions for a TEXT, words that may stand
-                                for a number */
-    size_t offset;    /* of the field in the verb's options */
+    const char *const
+        *words;    /* (optional) NULL-terminated: all values of a WORD, suggestions for a TEXT, words accepted
+                                instead of a number */
+    size_t offset; /* of the field in the verb's options */
     const char *help; /* a clause: lower case, no full stop */
 };
 
@@ -85,13 +85,13 @@ struct ah_operands {
     const char *const *words; /* NULL-terminated */
 };
 
-/* What a command line may say: a verb's own options and operands. */
+/* The options and operands that a verb accepts. */
 struct ah_option_syntax {
     const struct ah_option *options; /* NULL: none */
     struct ah_operands operands;
 };
 
-/* What every verb accepts, and what the words that are no options were. */
+/* The options common to all verbs, and the operands. */
 struct ah_arguments {
     bool json;
     bool help;
@@ -101,12 +101,12 @@ struct ah_arguments {
     size_t n_operands;
 };
 
-/* The rows of these: fields of struct ah_arguments. */
+/* The rows of the common options, with fields of struct ah_arguments. */
 extern const struct ah_option ah_options_common[];
 
 /* Reads `words` (NULL-terminated, without program and verb) into the zeroed struct `ret_options` and into
- * `ret_arguments`. AH_E_USAGE names the word and, where one is near, what may have been meant. With `--help`
- * operands are not counted. After a failure both outputs are to be thrown away. */
+ * `ret_arguments`. AH_E_USAGE names the word and a similar one, if there is any. With `--help`, operands are not
+ * counted. After a failure, discard both outputs. */
 int ah_options_parse(const struct ah_option_syntax *syntax, const char *const *words, struct ah_arena *arena,
                      void *ret_options, struct ah_arguments *ret_arguments, struct ah_error *err);
 
@@ -114,11 +114,11 @@ int ah_options_parse(const struct ah_option_syntax *syntax, const char *const *w
 bool ah_options_is_path(const struct ah_option *option);
 bool ah_options_repeats(const struct ah_option *option);
 
-/* Does help list the row's words? Those of a number stand in the name of its value: "N|auto"; those of an output are not the
- * user's to write. */
+/* Does help list the row's words? A number's are in the name of its value already ("N|auto"), and an output's are not
+ * for users to write. */
 bool ah_options_list_words(const struct ah_option *option);
 
-/* Is `name` one of " these words ", whether it is written with - or _? */
+/* Is `name` one of " these words ", where - and _ are the same? */
 bool ah_options_lists(const char *names, const char *name);
 
 /* Appends "cpu, cuda". */

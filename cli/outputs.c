@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each output is compared with everything that the command line names before it, and every path with what it stands for:
- * a folder with the files in it, a pattern with its matches. That takes a look at the disk for each; nothing is opened but
- * an output that is there.
+ * Each output is compared with everything that the command line reads, and with the other outputs. A folder stands for
+ * the files in it, a pattern for its matches. Each comparison looks at the disk; only existing outputs are opened.
  */
 #include "cli/outputs.h"
 
@@ -18,18 +17,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { HEAD_BYTES = 4096 }; /* of a file: enough to tell what wrote it */
+enum { HEAD_BYTES = 4096 }; /* enough of a file to tell what wrote it */
 
 struct output {
     const struct ah_option *row;
     const char *path;
 };
 
-/* A path of the command line, and what says it: "'--data'", "the PLAN that is given". */
+/* A path of the command line, and how messages call it: "'--data'", "the PLAN that is given". */
 struct named {
     const char *label;
     const char *path;
-    bool is_data; /* a pattern, perhaps, and files with others beside them */
+    bool is_data; /* may be a pattern; its files may have others beside them */
 };
 
 static bool is_stream(const char *path)
@@ -76,7 +75,7 @@ static bool starts_as(const char *head, const char *word)
     return kind[0] == '"' && !strncmp(kind + 1, word, length) && kind[1 + length] == '"';
 }
 
-/* Has the file begun as something that the row writes? */
+/* Does the file begin like something that the row writes? */
 static bool is_replaceable(const char *path, const struct ah_option *row)
 {
     char head[HEAD_BYTES + 1];
@@ -91,13 +90,13 @@ static bool is_replaceable(const char *path, const struct ah_option *row)
     return false;
 }
 
-/* What a machine did is not had again by running the command again. */
+/* Measurements cannot be reproduced by running the command again. */
 static bool is_measured(const struct ah_option *row)
 {
     return !strcmp(row->words[0], "runlog") || !strcmp(row->words[0], AH_OUTPUT_TRACE);
 }
 
-/* A run that goes on goes on with its log, too, and looks itself at what is there. */
+/* A resumed run continues its log, too, and checks the existing file itself. */
 static bool goes_on(const struct ah_option_syntax *syntax, const void *options,
                     const struct ah_option *output)
 {
@@ -139,7 +138,7 @@ static int refuse_read(const struct output *output, const struct named *read, co
                         output->row->name, output->path, path, read->label);
 }
 
-/* `path` and what stands beside a data file of that name. */
+/* Checks against `path` and, for data, the files beside it. */
 static int check_file(const struct output *output, const struct named *read, const char *path,
                       struct ah_error *err)
 {
@@ -152,7 +151,7 @@ static int check_file(const struct output *output, const struct named *read, con
     return AH_OK;
 }
 
-/* The output lies in the folder, or in one below it. */
+/* Does the output lie in the folder, or in one below it? */
 static bool lies_in(const char *path, const char *folder)
 {
     char real[PATH_MAX], above[PATH_MAX];
@@ -162,8 +161,8 @@ static bool lies_in(const char *path, const char *folder)
     return !strncmp(real, above, length) && (real[length] == '/' || !strcmp(above, "/"));
 }
 
-/* What is in a folder of weights, checkpoints or data, links included. A log that lies beside checkpoints is none of
- * them; in a folder of data everything may be data. */
+/* Checks against the files in a folder of weights, checkpoints or data, links included. A log beside checkpoints is not
+ * one of them; in a folder of data, everything may be data. */
 static int check_folder(const struct output *output, const struct named *read, const char *folder,
                         struct ah_error *err)
 {
@@ -223,7 +222,7 @@ static int check_row(const struct output *output, const struct ah_option *row, c
     return rc;
 }
 
-/* Another output, named further down the table. */
+/* Checks against another output, from a later row of the table. */
 static int check_apart(const struct output *output, const struct ah_option *row, const void *options,
                        struct ah_error *err)
 {

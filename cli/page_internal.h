@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of pages: fixed texts, and the data in their holes.
+ * The parts of pages: fixed texts, and the data that goes into them.
  */
 #ifndef AH_CLI_PAGE_INTERNAL_H
 #define AH_CLI_PAGE_INTERNAL_H
@@ -10,11 +10,11 @@
 #include "runtime/schedule/occupancy.h"
 #include "runtime/schedule/replay.h"
 
-/* The pages before and behind their data; made by page/embed.cmake. */
+/* The pages without their data; made by page/embed.cmake. */
 extern const unsigned char page_plan[], page_cluster[], page_diff[];
 extern const size_t page_plan_bytes, page_cluster_bytes, page_diff_bytes;
 
-/* The page `text` with its data, to a file or to standard output (`-`). */
+/* Writes the page `text` with its data to a file or to standard output (`-`). */
 int page_write_text(struct ah_cli *cli, const char *path, const unsigned char *text, size_t bytes,
                     const struct ah_buffer *json, struct ah_error *err);
 
@@ -22,25 +22,25 @@ struct page {
     const struct ah_plan *plan;
     const struct ah_plan_prospects *prospects; /* (optional) */
     struct ah_replay replay;
-    size_t iterations; /* of the replay */
+    size_t iterations; /* in the replay */
     struct ah_occupancy occupancy;
     struct ah_arena *arena;
     struct ah_emit emit;
 };
 
-/* What a plan says of itself: inputs, training, times, memory, blocks. */
+/* The plan's own statements: inputs, training, times, memory, blocks. */
 void page_put_plan(struct ah_emit *emit, const struct ah_plan *plan);
 
-/* "classes": bytes of the device at its fullest, by class, with what lies between tensors and the reserve. */
+/* "classes": device bytes at the peak, by class, with the gaps between tensors and the reserve. */
 void page_put_classes(struct ah_emit *emit, const struct ah_plan_memory *memory);
 
-/* "lanes": [lane, works, compute waits for it] */
+/* "lanes": [lane, time that it works, time that compute waits for it] */
 void page_put_lanes(struct ah_emit *emit, const struct ah_plan *plan);
 
-/* "facts": all but the timeline. */
+/* "facts": everything but the timeline. */
 void page_put_facts(struct page *page);
 
-/* "timeline": bars of two steady iterations, and those of their neighbours in the same span of time. */
+/* "timeline": bars of two steady iterations, and bars of neighbouring ones within that time. */
 int page_put_timeline(struct page *page, struct ah_error *err);
 
 #endif

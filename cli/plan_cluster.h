@@ -7,7 +7,7 @@
 
 #include "cli/request_cluster.h"
 
-/* `output`: NULL or "-" is standard output. Plans, and writes or shows what was found. Returns the exit status. */
+/* Plans, and writes or shows the result. `output`: NULL or "-" is standard output. Returns the exit status. */
 int ah_plan_cluster(struct ah_cli *cli, const struct ah_request_cluster_options *options, const char *output);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hosts of a profile: 'profile --hosts FILE' starts mpirun, which starts 'profile --node' on each host (profile_node.h); rank 0
- * of these reports on its standard output (profile_report.h), and what it reports becomes a cluster document
- * (cluster_measured.h), written here, where the command was given. Whatever fails, nothing is written.
+ * Hosts of a profile: 'profile --hosts FILE' starts mpirun, which starts 'profile --node' on each host
+ * (profile_node.h). Rank 0 of these reports on its standard output (profile_report.h). From the report, this process
+ * makes and writes a cluster document (cluster_measured.h). If anything fails, nothing is written.
  */
 #ifndef AH_CLI_PROFILE_HOSTS_H
 #define AH_CLI_PROFILE_HOSTS_H
@@ -18,8 +18,8 @@ struct ah_profile_hosts_options {
     struct ah_option_real stall_after;
 };
 
-/* Measures all hosts, writes and shows the document. AH_E_USAGE: a file of hosts that are none or cannot be measured;
- * AH_E_MISSING: no mpirun, or no MPI; what a host failed with, which is named; AH_E_INTERRUPTED. */
+/* Measures all hosts, then writes and shows the document. AH_E_USAGE: the file names no hosts, or hosts that cannot be
+ * measured; AH_E_MISSING: no mpirun, or no MPI; AH_E_INTERRUPTED; or the error of a host, which is named. */
 int ah_profile_hosts_run(struct ah_cli *cli, const struct ah_profile_hosts_options *options,
                          struct ah_error *err);
 
@@ -31,7 +31,7 @@ struct ah_profile_hosts_measure {
     bool quick;
 };
 
-/* What each process does that mpirun started for that. What a machine fails with is reported; else the errors of
+/* Runs in each process that mpirun started. Failures to measure go into the report; returns the errors of
  * ah_comm_open() and ah_comm_move(). */
 int ah_profile_hosts_join(const struct ah_profile_hosts_measure *measure, struct ah_error *err);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Links: how fast messages go between two ranks, by ping-pong over the comm that trains.
+ * Links: how fast messages go between two ranks, by ping-pong over the comm that training uses.
  *
- * One rank pings, the other echoes. Half of the time of a message there and back is that of one, the median of rounds. The
- * line
+ * One rank pings, the other echoes. A message takes half of the time there and back; the median of several rounds
+ * counts. The line
  *
  *     time = latency_us + bytes / bytes_per_s
  *
- * is fitted to these medians with relative errors weighing equally, as the profiler fits copies. A link that is slower one way
- * than the other shows as the mean of both.
+ * is fitted to these medians by relative error, as the profiler fits copies. If one direction is slower, the result is
+ * the mean of both.
  */
 #ifndef AH_CLI_PROFILE_LINKS_H
 #define AH_CLI_PROFILE_LINKS_H
@@ -28,20 +28,20 @@ struct ah_profile_link {
     double fit_error; /* worst relative residual */
 };
 
-/* The channels to the other rank and from it, of at least AH_PROFILE_LINK_BYTES. */
+/* The channels to and from the other rank, with room for at least AH_PROFILE_LINK_BYTES. */
 struct ah_profile_way {
     struct ah_comm *comm;
     uint32_t out, in;
 };
 
-/* One rank calls the first, the other the second. Links so slow that a message takes more than a quarter of a second get no larger
- * ones. Errors of ah_comm_move(); AH_E_MEMORY. */
+/* One rank calls the first, the other the second. Once a message takes more than a quarter of a second, no larger ones
+ * are sent. Errors of ah_comm_move(); AH_E_MEMORY. */
 int ah_profile_links_ping(const struct ah_profile_way *way, bool quick, struct ah_profile_points *ret_points,
                           struct ah_error *err);
 int ah_profile_links_echo(const struct ah_profile_way *way, struct ah_error *err);
 
-/* Where no line fits, the rate is that of the largest message and the latency the time of the smallest. AH_E_FAILED: messages
- * seem to take no time. */
+/* If no line fits, the rate is that of the largest message and the latency is the time of the smallest. AH_E_FAILED:
+ * messages seem to take no time. */
 int ah_profile_links_fit(const struct ah_profile_points *points, struct ah_profile_link *ret_link,
                          struct ah_error *err);
 

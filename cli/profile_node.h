@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Node: one of the ranks of 'profile --hosts', which mpirun starts, one a host. Each measures its machine when rank 0 says so,
- * all at the same time, but for ranks on one machine, which take turns; then pairs of ranks measure their link, one pair at a
- * time, so that no two share a network card.
+ * Node: a rank of 'profile --hosts'; mpirun starts one on each host. When rank 0 says so, all ranks measure their
+ * machines at the same time; only ranks on one machine take turns. Then pairs of ranks measure their links, one pair at
+ * a time, so that no two pairs share a network card.
  *
- * A rank that cannot measure tells rank 0, whose report names it; nobody is lost by that.
+ * A rank that cannot measure tells rank 0, whose report names it; the other ranks stay connected.
  *
  *     rc = ah_profile_node_open(&node, &options, err);     // joins the others
  *     if (!ah_comm_rank(node.comm))
@@ -23,7 +23,7 @@
 
 enum { AH_PROFILE_HOST_MAX = 256, AH_PROFILE_BOOT_MAX = 64 };
 
-/* Who a rank is. The boot id is that of the kernel, so that of the machine; empty: unknown. */
+/* Who a rank is. The boot id is the kernel's, so it identifies the machine; empty: unknown. */
 struct ah_profile_hello {
     char host[AH_PROFILE_HOST_MAX];
     char boot[AH_PROFILE_BOOT_MAX];
@@ -32,8 +32,8 @@ struct ah_profile_hello {
 
 void ah_profile_hello_fill(struct ah_profile_hello *ret_hello);
 
-/* When each rank measures, from 0 on: ranks of one machine after each other. And the first rank that shares its machine under
- * the same name; containers of one machine have names, and limits, of their own. */
+/* In which turn each rank measures, from 0 on: ranks on one machine do so one after another. `first`: the first rank on
+ * the same machine with the same host name; containers on a machine have their own names, and limits. */
 struct ah_profile_turn {
     uint32_t turn, first;
 };
@@ -47,7 +47,7 @@ struct ah_profile_node_options {
     /* Measures this machine and appends the document. */
     int (*measure)(void *context, struct ah_buffer *out, struct ah_error *err);
     void *context;
-    /* (optional) Of rank 0: its own measuring takes a part of the whole, from `begin` to `end`, of which `measure` tells. */
+    /* (optional) For rank 0: `measure` reports its progress, which is the part from `begin` to `end` of it all. */
     void (*tell)(void *context, double begin, double end, const char *what);
     const atomic_int *cancel; /* (optional) set: stop before the next link */
 };
@@ -60,12 +60,12 @@ struct ah_profile_node {
 int ah_profile_node_open(struct ah_profile_node *node, const struct ah_profile_node_options *options,
                          struct ah_error *err);
 
-/* The report is in `arena`; failures of single ranks are in it. AH_E_PEER: the world is lost. */
+/* The report is in `arena` and includes failures of single ranks. AH_E_PEER: the world is lost. */
 int ah_profile_node_lead(struct ah_profile_node *node, struct ah_arena *arena,
                          struct ah_profile_report *ret_report, struct ah_error *err);
 int ah_profile_node_follow(struct ah_profile_node *node, struct ah_error *err);
 
-/* `rc` not AH_OK: the others are told why, and end. */
+/* If `rc` is not AH_OK, the others are told why and end. */
 void ah_profile_node_close(struct ah_profile_node *node, int rc, const struct ah_error *why);
 
 #endif

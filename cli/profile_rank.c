@@ -31,7 +31,7 @@ static bool is_nearer(uint64_t threads, uint64_t best, uint64_t wanted)
     return threads <= wanted ? threads > best : threads < best;
 }
 
-/* Of fewer threads than were measured, a rate in proportion. */
+/* With fewer threads than were measured, the rate shrinks in proportion. */
 static double share_of(double rate, uint64_t measured, uint64_t wanted)
 {
     return measured > wanted ? rate * (double)wanted / (double)measured : rate;

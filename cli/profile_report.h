@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Report: what the ranks of 'profile --hosts' found out, as rank 0 writes it to standard output for the process that started
- * mpirun. Lines, and texts of documents between them:
+ * Report: the results of the ranks of 'profile --hosts', which rank 0 writes to standard output for the process that
+ * started mpirun. It consists of lines, with texts of documents between them:
  *
  *     progress 0.25 a: matrix products         as often as there is something to tell
  *     report                                   once; from here on
- *     host 0 vm                                whose machine it shares (its own number: nobody's), its name for itself
+ *     host 0 vm                                first host on the same machine (or its own number), its name for itself
  *     machine 20790                            bytes of the document, which follows
  *     link 0 1 1.1e9 35.5 0.02                 ranks, bytes a second, latency, error of the fit
- *     failed 1 -9 there is no CUDA here        instead of all but the hosts: which rank, why
+ *     failed 1 -9 there is no CUDA here        rank, code, reason; then only hosts are listed besides
  *     end
  */
 #ifndef AH_CLI_PROFILE_REPORT_H
@@ -38,7 +38,7 @@ struct ah_profile_report {
     size_t n_hosts;
     struct ah_report_link *links;
     size_t n_links;
-    uint64_t culprit;    /* of `why` */
+    uint64_t culprit;    /* the rank that failed with `why` */
     struct ah_error why; /* code AH_OK: all went well */
 };
 
@@ -50,7 +50,7 @@ void ah_profile_report_progress(double fraction, const char *what, struct ah_buf
 /* Is the line, without its newline, one of progress? `ret_what` is inside it. */
 bool ah_profile_report_is_progress(const char *line, double *ret_fraction, const char **ret_what);
 
-/* `text` from the line "report" on, terminated by 0. Texts are copied into `arena`. AH_E_FAILED: it is not whole. */
+/* `text` begins at the line "report" and ends with a 0. Texts are copied into `arena`. AH_E_FAILED: it is cut off. */
 int ah_profile_report_parse(const char *text, size_t bytes, struct ah_arena *arena,
                             struct ah_profile_report *ret_report, struct ah_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Report ranks: of a run of a cluster plan, what each rank measured beside what was predicted of it, and who holds up the others.
+ * Report ranks: for a run of a cluster plan, each rank's measurements and prediction, and who holds up the others.
  */
 #ifndef AH_CLI_REPORT_RANKS_H
 #define AH_CLI_REPORT_RANKS_H
@@ -12,18 +12,18 @@
 /* Does the log have ranks, measured or predicted? */
 bool ah_report_ranks_any(const struct ah_runlog *runlog);
 
-/* The rank whose compute works longest, if it works AH_REPORT_RANKS_MORE longer than any other: whoever else is there waits for it.
- * NULL: there is none. */
+/* The rank whose compute works longest, if by at least AH_REPORT_RANKS_MORE longer than any other: all others wait for
+ * it. NULL: there is none. */
 #define AH_REPORT_RANKS_MORE 0.05
 const struct ah_runlog_rank *ah_report_ranks_holder(const struct ah_runlog_rank *ranks, size_t n);
 
-/* A sentence about it; nothing where nothing was measured, or of a single rank. */
+/* A sentence about it; nothing if nothing was measured, or for a single rank. */
 void ah_report_ranks_put_sentence(struct ah_cli *cli, const struct ah_runlog *runlog, struct ah_buffer *out);
 
-/* A table of times; with `verbose` also one of other lanes. Then one of what ranks send and hold. */
+/* A table of times, with `verbose` another one of the other lanes, and a table of what ranks send and hold. */
 void ah_report_ranks_text(struct ah_cli *cli, const struct ah_runlog *runlog, bool verbose);
 
-/* `ranks` and `holds_up`; nothing where there are none. */
+/* `ranks` and `holds_up`; nothing if there are none. */
 void ah_report_ranks_json(struct ah_emit *emit, const struct ah_runlog *runlog);
 
 #endif

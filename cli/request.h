@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Request: what a planner is asked for, from a command line. `plan` and `compare` share these options and defaults.
+ * Request: turns a command line into a request to the planner. `plan` and `compare` share these options and defaults.
  *
  *     struct plan_options { struct ah_request_options request; const char *output; };   // request comes first
  *     static const struct ah_option plan_table[] = {AH_REQUEST_OPTIONS, ...};
@@ -40,7 +40,7 @@ extern const char *const ah_request_words_quick[];
 
 #define AH_REQUEST_FIELD(name) offsetof(struct ah_request_options, name)
 
-/* Rows of a table of options whose struct begins with a struct ah_request_options. */
+/* Rows for an options struct that begins with a struct ah_request_options. */
 /* clang-format off */
 #define AH_REQUEST_OPTIONS                                                                                   \
     {"machine", 0, AH_OPTION_FILE, "MACHINE", ah_input_machines, AH_REQUEST_FIELD(machine),                      \
@@ -80,25 +80,25 @@ struct ah_request {
     struct ah_progress progress;
 };
 
-/* The model is the first operand. Texts live in cli->arena. AH_E_USAGE names the option; AH_E_IO and AH_E_DOCUMENT the file. After
- * a failure there is nothing to release. While it plans, an interrupt stops it and progress is shown. The request must
- * not move. */
+/* The model is the first operand. Texts live in cli->arena. AH_E_USAGE names the option, AH_E_IO and AH_E_DOCUMENT the
+ * file. After a failure there is nothing to release. Planning with it shows progress and stops at an interrupt. The
+ * request must not move. */
 int ah_request_init(struct ah_request *ret_request, struct ah_cli *cli,
                     const struct ah_request_options *options, struct ah_error *err);
 
-/* request->planner.training alone, for request->model and the device of request->machine, which are there. */
+/* Sets only request->planner.training, by request->model and the device of request->machine; both are read already. */
 int ah_request_training(struct ah_request *request, struct ah_cli *cli,
                         const struct ah_request_options *options, struct ah_error *err);
 
-/* '--without': bit i of `ret_without` is enum ah_technique i. AH_E_USAGE names what is none. */
+/* '--without': bit i of `ret_without` stands for enum ah_technique i. AH_E_USAGE names a word that is no technique. */
 int ah_request_without(const struct ah_option_list *lists, uint32_t *ret_without, struct ah_error *err);
 
-/* '--effort': 1 to AH_EFFORT_MOST; 0 where it is not given. AH_E_USAGE: it is none. */
+/* '--effort': 1 to AH_EFFORT_MOST; 0 if not given. AH_E_USAGE: any other value. */
 int ah_request_effort(const struct ah_option_integer *option, uint32_t *ret_effort, struct ah_error *err);
 
 void ah_request_release(struct ah_request *request);
 
-/* The index of `word` in a vocabulary of which it is one. */
+/* The index of `word` in a vocabulary that contains it. */
 unsigned ah_request_index(const char *const *words, const char *word);
 
 #endif

@@ -107,7 +107,7 @@ static int read_training(struct ah_request_cluster *request, struct ah_cli *cli,
     return rc;
 }
 
-/* Of the techniques, those that plans for clusters have. */
+/* Reads '--without'; refuses techniques that plans for clusters do not have. */
 static int read_without(const struct ah_request_options *options, unsigned *ret_without, struct ah_error *err)
 {
     uint32_t techniques = 0;

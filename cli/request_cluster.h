@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Request for a cluster: what `plan --cluster` and `compare --cluster` are asked for.
+ * Request for a cluster: turns the command line of `plan --cluster` or `compare --cluster` into a request.
  *
  *     struct ah_request_cluster request;
  *     rc = ah_request_cluster_init(&request, cli, &options, err);   // reads the documents, checks the numbers
@@ -23,30 +23,30 @@ struct ah_request_cluster_options {
 };
 
 struct ah_request_cluster {
-    struct ah_request base; /* model, training, progress; its machine stands for any GPU of the cluster */
+    struct ah_request base; /* model, training, progress; its machine represents the cluster's GPUs */
     struct ah_machine gpu;
     struct ah_document cluster;
     char cluster_sha256[AH_DOCUMENT_DIGEST_MAX];
     struct ah_cluster_request planner; /* borrows the documents */
 };
 
-/* Every policy, of one machine and of clusters. */
+/* All policies, for one machine and for clusters. */
 extern const char *const ah_request_words_any_policy[];
 
 /* The modes, then degrees. */
 extern const char *const ah_request_words_tp[];
 
-/* The model is the first operand. AH_E_USAGE names the option; AH_E_IO and AH_E_DOCUMENT the file. After a failure there is nothing to
- * release. While it plans, an interrupt stops it and progress is shown. The request must not move. */
+/* The model is the first operand. AH_E_USAGE names the option, AH_E_IO and AH_E_DOCUMENT the file. After a failure
+ * there is nothing to release. Planning with it shows progress and stops at an interrupt. The request must not move. */
 int ah_request_cluster_init(struct ah_request_cluster *ret_request, struct ah_cli *cli,
                             const struct ah_request_cluster_options *options, struct ah_error *err);
 
 void ah_request_cluster_release(struct ah_request_cluster *request);
 
-/* What planners of clusters call while they search: draws a struct ah_progress; true: interrupted. */
+/* Progress callback for searches: draws a struct ah_progress. True: interrupted. */
 bool ah_request_cluster_searched(void *progress, uint64_t done, uint64_t planned);
 
-/* Is `policy` one of plans for one machine? AH_E_USAGE: it is of clusters. */
+/* Is `policy` one for a single machine? AH_E_USAGE: it is for clusters only. */
 int ah_request_cluster_check_machine(const char *policy, struct ah_error *err);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run: a plan that trains: what the verbs `run` and `compare --measured` share.
+ * Run: trains by a plan; shared by the verbs `run` and `compare --measured`.
  *
  *     struct ah_run run;
  *     rc = ah_run_open(&run, cli, plan, &options, err);    // data, device, weights or a checkpoint: all checks
  *     rc = ah_run_go(&run, &listener, err);                // steps, evaluations, saves
  *     ah_run_close(&run);                                  // in every case
  *
- * A run is cut into stretches: between two of them the trainer is drained, and there held-out loss is measured and
- * checkpoints are saved. An interrupt ends the stretch after the steps that are under way; then it saves.
+ * A run is cut into stretches. Between two of them the trainer is drained, held-out loss is measured and checkpoints
+ * are saved. After an interrupt, the stretch ends with the steps that are under way; then the run saves.
  */
 #ifndef AH_CLI_RUN_H
 #define AH_CLI_RUN_H
@@ -47,14 +47,13 @@ struct ah_run_options {
     const char *resume;
     const char *device;
     const char *emulate;
-    const struct ah_machine
-        *emulated; /* (optional) a profile that emulates, in place of the file `emulate` */
+    const struct ah_machine *emulated; /* (optional) a profile that emulates, instead of the file `emulate` */
     bool other_device;
-    bool traces; /* of ranks: what they do in some steps is kept (trace_ranks.h) */
+    bool traces; /* ranks keep what they do in some steps (trace_ranks.h) */
     struct ah_option_real stall_after;
-    struct ah_device_keep *keep_pinned; /* (optional) of runs one after another; borrowed */
+    struct ah_device_keep *keep_pinned; /* (optional) shared by consecutive runs; borrowed */
     struct ah_run_ranks
-        *ranks; /* (optional) of a cluster plan, whose first rank this is (run_ranks.h); borrowed */
+        *ranks; /* (optional) for a cluster plan: this run is its rank 0 (run_ranks.h); borrowed */
 };
 
 extern const char *const ah_run_words_schedule[];
@@ -63,7 +62,7 @@ extern const char *const ah_run_words_format[];
 
 #define AH_RUN_FIELD(name) offsetof(struct ah_run_options, name)
 
-/* Rows of a table of options whose struct begins with a struct ah_run_options: what is trained on, and where. */
+/* Rows for an options struct that begins with a struct ah_run_options: data and device. */
 /* clang-format off */
 #define AH_RUN_DATA_OPTIONS                                                                                  \
     {"data", 0, AH_OPTION_FILES, "PATH", NULL, AH_RUN_FIELD(data),                                            \
@@ -79,9 +78,9 @@ extern const char *const ah_run_words_format[];
      "key of all that is random: initial weights, the order of data, rounding (default 0)"}
 /* clang-format on */
 
-/* What a run was told, with all defaults filled in. */
+/* The settings of a run, with all defaults filled in. */
 struct ah_run_settings {
-    uint64_t steps; /* of the whole run, those before a resume included */
+    uint64_t steps; /* of the whole run, including those before a resume */
     struct ah_rate rate;
     double beta1, beta2, epsilon, weight_decay;
     uint64_t seed;
@@ -89,7 +88,7 @@ struct ah_run_settings {
     uint64_t keep;
 };
 
-/* Told of what happens. NULL functions are not called. */
+/* Callbacks for what happens in a run; NULL ones are skipped. */
 struct ah_run_listener {
     void (*step)(void *context, const struct ah_step_record *record, double step_us);
     void (*op)(void *context, const struct ah_op_record *record);
@@ -102,17 +101,17 @@ struct ah_run {
     struct ah_cli *cli;
     const struct ah_run_options *options;
     const struct ah_plan *plan;   /* borrowed */
-    struct ah_plan_training step; /* of the plan, or of all ranks together; borrowed */
+    struct ah_plan_training step; /* the plan's training, or that of all ranks together; borrowed */
     struct ah_run_settings settings;
     const char *save; /* folder of checkpoints; NULL: nothing is saved */
     struct ah_signature signature;
     struct ah_signature_run signature_run;
-    struct ah_document from;     /* manifest of the checkpoint to go on from */
-    struct ah_document resumed;  /* what else it goes on with (run_resume.h) */
-    struct ah_resume resume;     /* and what a run after this one will */
-    struct ah_resume_best *best; /* checkpoint by held-out loss; NULL: none yet */
+    struct ah_document from;     /* manifest of the checkpoint that the run resumes from */
+    struct ah_document resumed;  /* what else it resumes with (run_resume.h) */
+    struct ah_resume resume;     /* the same for a run that resumes this one */
+    struct ah_resume_best *best; /* best checkpoint by held-out loss; NULL: none yet */
     struct ah_divergence divergence;
-    bool diverged, stopped;  /* it was told; it ended the run */
+    bool diverged, stopped;  /* divergence was reported; it ended the run */
     uint64_t kept_step;      /* of the last checkpoint before it diverged; 0: none */
     uint64_t evaluated_step; /* UINT64_MAX: never in this run */
     double evaluated_loss;
@@ -124,40 +123,41 @@ struct ah_run {
     struct ah_dataset *data, *held_out;
     struct ah_batches batches, held_out_batches;
     struct ah_trainer *trainer;
-    struct ah_tally *tally;       /* of all its steps */
-    struct ah_runlog_rank *ranks; /* what each measured, once the run has ended; in cli->arena */
+    struct ah_tally *tally;       /* of all steps */
+    struct ah_runlog_rank *ranks; /* each rank's measurements, once the run has ended; in cli->arena */
     size_t n_ranks;
-    struct ah_run_status *status;    /* NULL: nobody reads one */
+    struct ah_run_status *status;    /* NULL: none is written */
     struct ah_buffer config;         /* config.json beside saved weights */
-    struct ah_companions companions; /* and what else stands there */
+    struct ah_companions companions; /* other files beside saved weights */
     struct ah_checkpoint_job job;
     struct ah_checkpoints *checkpoints; /* NULL: nothing is saved */
-    struct ah_checkpoints_room room;    /* that checkpoints will take */
+    struct ah_checkpoints_room room;    /* what checkpoints will take */
     struct ah_checkpoint_position position;
-    struct ah_checkpoints_found found; /* what it goes on from; zeroed: from the start */
+    struct ah_checkpoints_found found; /* what the run resumes from; zeroed: it starts afresh */
     struct ah_text_pair remarks[4]; /* on a damaged checkpoint, on the device; for the log; in cli->arena */
     size_t n_remarks;
-    uint64_t resumed_step; /* 0: from the start */
+    uint64_t resumed_step; /* 0: started afresh */
     uint64_t saved_step;   /* UINT64_MAX: none in this run */
     char saved_path[PATH_MAX];
 };
 
-/* Opens everything that the options name. `plan` is proven (proof.h), or was made in this process. Texts live in cli->arena. AH_E_MISMATCH: plan, data, device and checkpoint do not
- * belong together. `ret_run` is to be closed after a failure, too. It must not move. */
+/* Opens everything that the options name. `plan` is proven (proof.h), or was made in this process. Texts live in
+ * cli->arena. AH_E_MISMATCH: plan, data, device and checkpoint do not fit. Close `ret_run` after failures, too; it must
+ * not move. */
 int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan *plan,
                 const struct ah_run_options *options, struct ah_error *err);
 
-/* Trains to the last step. AH_E_INTERRUPTED: it was asked to stop, did, and saved where it saves. */
+/* Trains to the last step. AH_E_INTERRUPTED: it was asked to stop, and has saved if it saves at all. */
 int ah_run_go(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err);
 
 void ah_run_close(struct ah_run *run);
 
-/* Opens data as the options say: on a terminal with progress, unless `quiet`. */
+/* Opens data as the options say; shows progress on a terminal, unless `quiet`. */
 int ah_run_open_data(const struct ah_run *run, const struct ah_option_list *paths, bool quiet,
                      struct ah_dataset **ret_data, struct ah_error *err);
 
-/* run_settings.c: fills in settings and signature, from the options, else from the checkpoint, else defaults. The data
- * are open. */
+/* run_settings.c: fills in settings and signature from the options, else from the checkpoint, else with defaults. The
+ * data is open already. */
 int ah_run_settle(struct ah_run *run, struct ah_error *err);
 
 #endif

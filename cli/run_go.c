@@ -3,8 +3,8 @@
  * The steps of a run, stretch by stretch.
  *
  * INVARIANTS
- * 1. At the end of a stretch the position is that of the last step that was told: what is saved goes on from there.
- * 2. A step that failed ends the run unsaved: the checkpoint before it stays the newest.
+ * 1. At the end of a stretch the position is that of the last step reported: a checkpoint resumes from there.
+ * 2. If a step fails, the run ends without saving: the checkpoint before it stays the newest.
  */
 #include "base/threads.h"
 #include "base/units.h"
@@ -26,7 +26,7 @@ struct stretch {
     const struct ah_run_listener *listener;
 };
 
-/* The last checkpoint before is kept from now on: somebody may want to begin again from there. */
+/* Once the run diverges, its last checkpoint is kept: somebody may want to start again from there. */
 static void watch_loss(struct ah_run *run, double loss)
 {
     double last;
@@ -70,7 +70,7 @@ static void on_op(void *context, const struct ah_op_record *record)
         stretch->listener->op(stretch->listener->context, record);
 }
 
-/* Steps until the next one at which something else is to be done. */
+/* Steps until the next evaluation, save or end. */
 static uint64_t stretch_steps(const struct ah_run *run)
 {
     const uint64_t every[] = {run->settings.save_every, run->held_out ? run->settings.valid_every : 0};
@@ -102,7 +102,7 @@ static int evaluate(struct ah_run *run, const struct ah_run_listener *listener, 
         return AH_OK;
     int rc =
         ah_trainer_evaluate(run->trainer, &run->held_out_batches, ah_interrupt_catch(), &evaluation, err);
-    if (rc == AH_E_INTERRUPTED) /* the run ends where it is told so */
+    if (rc == AH_E_INTERRUPTED) /* ah_run_go() sees the interrupt itself */
         return AH_OK;
     if (!rc && !isfinite(evaluation.loss))
         rc = ah_error_set(err, AH_E_NUMERIC, "the held-out loss after step %" PRIu64 " is not finite",
@@ -116,7 +116,7 @@ static int evaluate(struct ah_run *run, const struct ah_run_listener *listener, 
     return rc;
 }
 
-/* With --keep-best: is this the best so far? The newest counts among equals. */
+/* With --keep-best: is this the best so far? On a tie, the newest is. */
 static void compare_with_best(struct ah_run *run)
 {
     if (!run->options->keep_best || run->evaluated_step != run->position.step ||
@@ -136,7 +136,7 @@ static struct ah_checkpoints_keep to_keep(const struct ah_run *run)
     return keep;
 }
 
-/* On a terminal somebody can make room. true: there is enough now. */
+/* On a terminal, waits for somebody to make room. True: there is enough now. */
 static bool wait_for_room(const struct ah_run *run)
 {
     enum { PATIENCE_S = 600 };
@@ -147,7 +147,7 @@ static bool wait_for_room(const struct ah_run *run)
         if (ah_checkpoints_find_room(run->checkpoints, 0, 1, &room, NULL))
             return false;
         if (room.free_bytes >= room.needed_bytes)
-            return waited_s > 0; /* else room is not what was missing */
+            return waited_s > 0; /* if 0, the save did not fail for lack of room */
         if (!waited_s)
             ah_cli_tell(run->cli, AH_CLI_WARNING,
                         "'%s' has %s free, and the checkpoint of step %" PRIu64
@@ -162,7 +162,7 @@ static bool wait_for_room(const struct ah_run *run)
     return false;
 }
 
-/* The last checkpoint could not be saved, as `err` says: weights alone, or a checkpoint once there is room. */
+/* The last checkpoint could not be saved, as `err` says: saves the weights alone or, failing that, waits for room. */
 static int rescue(struct ah_run *run, const struct ah_checkpoint_source *source,
                   struct ah_checkpoints_saved *ret_saved, struct ah_error *err)
 {
@@ -181,7 +181,7 @@ static int rescue(struct ah_run *run, const struct ah_checkpoint_source *source,
     return ah_checkpoints_save(run->checkpoints, &run->position, source, &keep, ret_saved, err);
 }
 
-/* Before the last step a checkpoint that cannot be saved costs no training: the one before it is whole. */
+/* Before the last step, a failure to save does not end the run: the previous checkpoint is whole. */
 static int save(struct ah_run *run, const struct ah_run_listener *listener, bool last, struct ah_error *err)
 {
     if (!run->checkpoints || run->saved_step == run->position.step)
@@ -191,13 +191,12 @@ static int save(struct ah_run *run, const struct ah_run_listener *listener, bool
     struct ah_error own = {0};
     uint64_t start_ns = ah_threads_now_ns();
     const struct ah_resume_best *best = run->best, before = best ? *best : (struct ah_resume_best){0};
-    if (!run->resume
-             .generator) /* whatever ends the run now, the first checkpoint does not stand without it */
+    if (!run->resume.generator) /* however the run ends, no checkpoint must be without it */
         ah_run_resume_write(run);
     compare_with_best(run);
     const struct ah_checkpoints_keep keep = to_keep(run);
     int rc = ah_checkpoints_save(run->checkpoints, &run->position, &source, &keep, &saved, &own);
-    if (rc) { /* what was not saved is not the best that is kept */
+    if (rc) { /* this one was not saved, so it cannot be the best one kept */
         run->best_place = before;
         run->best = best ? &run->best_place : NULL;
     }
@@ -238,7 +237,7 @@ static int between(struct ah_run *run, const struct ah_run_listener *listener, s
     return rc;
 }
 
-/* The sentence about a run that failed says what is still there. */
+/* Adds to the message of a failed run which checkpoint there still is. */
 static int fail(const struct ah_run *run, int rc, struct ah_error *err)
 {
     size_t length = strlen(err->text);
@@ -258,7 +257,7 @@ static int fail(const struct ah_run *run, int rc, struct ah_error *err)
     return rc;
 }
 
-/* AH_OK: it does not, or not any more. */
+/* AH_OK: the run did not diverge, or has recovered. */
 static int say_diverged(const struct ah_run *run, struct ah_error *err)
 {
     double last;

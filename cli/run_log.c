@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run log: lines to the log and to standard output, as a run goes on.
+ * Run log: writes lines to the log and to standard output during a run.
  */
 #include "cli/run_log.h"
 
@@ -21,7 +21,7 @@
 
 /* ---- lines ---- */
 
-/* Of a line that did not fit into a file, nothing stays; a device or a pipe cannot be cut. */
+/* Removes a line that was only partly written from its file; a device or a pipe cannot be cut. */
 static void fail_line(struct ah_run_log_outlet *outlet, int reason)
 {
     int uncut = outlet->descriptor == STDOUT_FILENO || ftruncate(outlet->descriptor, outlet->whole_bytes);
@@ -30,7 +30,7 @@ static void fail_line(struct ah_run_log_outlet *outlet, int reason)
                  strerror(reason));
 }
 
-/* A reader of standard output that went away is no failure. */
+/* It is no failure if the reader of standard output went away. */
 static bool is_open(const struct ah_run_log *log, const struct ah_run_log_outlet *outlet)
 {
     bool unread = outlet->descriptor == STDOUT_FILENO && log->run->cli->out_closed;
@@ -55,7 +55,7 @@ static void write_outlet(struct ah_run_log *log, struct ah_run_log_outlet *outle
     outlet->whole_bytes += (off_t)log->line.size;
 }
 
-/* What was printed, if it was. A failure is said at once, since a run may go on for days without its log. */
+/* Writes the printed line, unless `rc`. A failure is told at once: the run may go on for days without its log. */
 static void write_line(struct ah_run_log *log, int rc, const struct ah_error *err)
 {
     for (size_t i = 0; i < log->n_outlets; i++) {
@@ -72,7 +72,7 @@ static void write_line(struct ah_run_log *log, int rc, const struct ah_error *er
     ah_buffer_clear(&log->line);
 }
 
-/* AH_OK: none. */
+/* The first failure of any outlet; AH_OK: none. */
 static int first_failure(const struct ah_run_log *log, struct ah_error *err)
 {
     for (size_t i = 0; i < log->n_outlets; i++)
@@ -213,7 +213,7 @@ void ah_run_log_evaluation(struct ah_run_log *log, uint64_t step, double loss, u
         write_line(log, ah_runlog_print_evaluation(&evaluation, &log->line, &err), &err);
 }
 
-/* All files of a checkpoint, by its manifest. */
+/* Bytes of all files of a checkpoint, by its manifest. */
 static uint64_t checkpoint_bytes(const char *folder)
 {
     struct ah_document manifest = {0};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run log: the lines of a run, written as it goes: to a file, to standard output, or to both. After each line the file is
- * as a reader wants it, whatever happens next. Where one of the two cannot be written any more, the other goes on.
+ * Run log: the lines of a run, written as it goes: to a file, to standard output, or to both. After each line the file
+ * is valid, whatever happens next. If one of the two cannot be written any more, the other goes on.
  *
- *     rc = ah_run_log_check(path, err);                 // of a resumed run, before it is opened
+ *     rc = ah_run_log_check(path, err);                 // for a resumed run, before it is opened
  *     rc = ah_run_log_open(&log, &run, path, shown, err);   // the header is written at once
  *     ah_run_log_step(&log, &record, step_us); ...
- *     rc = ah_run_log_close(&log, &end, err);           // says so, too, where a line before could not be written
+ *     rc = ah_run_log_close(&log, &end, err);           // also reports that an earlier line could not be written
  */
 #ifndef AH_CLI_RUN_LOG_H
 #define AH_CLI_RUN_LOG_H
@@ -21,7 +21,7 @@ struct ah_run_log_outlet {
     const char *path;        /* borrowed; "-": standard output */
     int descriptor;          /* -1: closed */
     off_t whole_bytes;       /* before the line that is being written */
-    bool goes_on;            /* it has its header, from the run before this one */
+    bool goes_on;            /* it continues an earlier run's log and has its header */
     struct ah_error failure; /* the first one */
 };
 
@@ -34,12 +34,11 @@ struct ah_run_log {
     struct ah_trainer_facts facts;
 };
 
-/* Can a resumed run go on with the log that is there, cut or not? AH_E_USAGE: the file that is there is no run log.
- * AH_E_IO. */
+/* Can a resumed run continue the existing file, even a cut one? AH_E_USAGE: the file is no run log. AH_E_IO. */
 int ah_run_log_check(const char *path, struct ah_error *err);
 
-/* `path` (optional) is borrowed until the log is closed; "-": standard output. `shown`: also on standard output.
- * A resumed run goes on with the log that is there (run_log_keep.h). AH_E_MISMATCH: it is the log of another run. AH_E_IO. */
+/* `path` (optional) is borrowed until the log is closed; "-": standard output. `shown`: also on standard output. A
+ * resumed run continues an existing log (run_log_keep.h). AH_E_MISMATCH: it is the log of another run. AH_E_IO. */
 int ah_run_log_open(struct ah_run_log *ret_log, struct ah_run *run, const char *path, bool shown,
                     struct ah_error *err);
 
@@ -47,7 +46,7 @@ void ah_run_log_step(struct ah_run_log *log, const struct ah_step_record *record
 void ah_run_log_evaluation(struct ah_run_log *log, uint64_t step, double loss, uint64_t tokens);
 void ah_run_log_save(struct ah_run_log *log, uint64_t step, double us, const char *path);
 
-/* Writes `end` (optional) and closes. The error is the first one that a line had. A zeroed or closed log is fine. */
+/* Writes `end` (optional) and closes. Returns the first error of any line. A zeroed or closed log is fine. */
 int ah_run_log_close(struct ah_run_log *log, const struct ah_runlog_end *end, struct ah_error *err);
 
 #endif

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Does the log at `path` belong to the run that this one goes on with? What it says of steps that are not in the
- * checkpoint is written again, to the same losses. */
+/* Does the log at `path` belong to the run that this one resumes? If so, steps after the checkpoint are trained and
+ * logged again, with the same losses. */
 static int check_same_run(const struct ah_run *run, const char *path, const struct ah_run_log_text *text,
                           struct ah_error *err)
 {
@@ -35,7 +35,7 @@ static const char *obstacle(const struct ah_run *run, const struct ah_runlog *ru
     return strcmp(runlog->device, device) != 0 ? "is of another device" : NULL;
 }
 
-/* Gives the file the first free name of PATH.1, PATH.2 and so on. */
+/* Renames the file to the first free one of PATH.1, PATH.2 and so on. */
 static int set_aside(const struct ah_run *run, const char *path, const char *why, struct ah_error *err)
 {
     char aside[PATH_MAX];

@@ -8,7 +8,7 @@
 /* The first bytes of every log that `run` writes. */
 #define BEGINNING "{\"kind\":\"runlog\""
 
-enum { LIMIT_BYTES = 64 << 20 /* more than document.h reads is refused there */ };
+enum { LIMIT_BYTES = 64 << 20 /* document.h refuses what is too long for it */ };
 
 /* Bytes up to the last newline. */
 static size_t whole_lines(const struct ah_buffer *bytes)

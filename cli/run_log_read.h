@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run log, read: one that may have been cut anywhere, by a kill while a line was written or by a disk that lost power.
+ * Run log, read: the log may have been cut anywhere, by a kill in the middle of a line or by a loss of power.
  *
- * Every line is an object, so a cut one is never valid JSON: it is left out, and the caller says so. A line that lacks
+ * Every line is an object, so a cut line is never valid JSON. It is left out, and the caller tells. A line that lacks
  * only its newline is whole.
  *
  *     struct ah_run_log_text text;
@@ -22,20 +22,20 @@
 struct ah_run_log_text {
     struct ah_document document; /* of the whole lines; released by the caller */
     uint64_t whole_bytes;        /* of the whole lines */
-    uint64_t cut_bytes;          /* behind them, of a line that is left out; 0: none */
-    bool lacks_newline;          /* the last whole line does */
-    bool begun;                  /* false: not even the first line is whole, there is no document */
+    uint64_t cut_bytes;          /* of the cut line after them; 0: none */
+    bool lacks_newline;          /* the last whole line has none */
+    bool begun;                  /* false: not even the first line is whole, and there is no document */
 };
 
-/* `path` ("-": standard input) is read whole. AH_E_IO: it cannot be read. AH_E_DOCUMENT: it is no run log, or is wrong
- * elsewhere than at its end. A log whose first line is cut, or that is empty, is no error here. AH_E_MEMORY. */
+/* Reads all of `path` ("-": standard input). AH_E_IO: it cannot be read. AH_E_DOCUMENT: it is no run log, or it is
+ * wrong elsewhere than at its end. A log that is empty, or whose first line is cut, is no error here. AH_E_MEMORY. */
 int ah_run_log_read(const char *path, struct ah_run_log_text *ret_text, struct ah_error *err);
 
-/* AH_E_DOCUMENT with the sentence for a log that was not begun. */
+/* Sets and returns AH_E_DOCUMENT, with the text for a log that was not begun. */
 int ah_run_log_not_begun(const char *path, struct ah_error *err);
 
-/* Bytes of `text` up to the last line of step `step`, with its evaluation and save: where a run that goes on after it
- * writes its next line. `text->begun`, and the log has that step, or begins right behind it. */
+/* Bytes up to the last line of step `step`, including its evaluation and save: a run that resumes after it writes its
+ * next line there. Requires `text->begun`, and that the log has that step or begins right after it. */
 uint64_t ah_run_log_bytes_to(const struct ah_run_log_text *text, uint64_t step);
 
 #endif

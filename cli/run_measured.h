@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run log says of ranks: what was predicted of each, into its first line, and what each measured, into its last.
+ * Ranks in a run log: its first line has what was predicted of each, its last line what each measured.
  */
 #ifndef AH_CLI_RUN_MEASURED_H
 #define AH_CLI_RUN_MEASURED_H
@@ -8,13 +8,13 @@
 #include "cli/run.h"
 #include "schemas/cluster_plan.h"
 
-/* A steady step of each rank, as the concert plays it (planner/cluster/concert.h), told to a tally like one that is measured. In
+/* A steady step of each rank, as the concert plays it (planner/cluster/concert.h), tallied like a measured one. In
  * `arena`. Errors of the concert; AH_E_MEMORY. */
 int ah_run_measured_predict(const struct ah_cluster_plan *plan, struct ah_arena *arena,
                             struct ah_runlog_rank **ret_ranks, size_t *ret_n, struct ah_error *err);
 
-/* Of rank 0, with nothing under way: asks all ranks, and keeps what they say in `run`. Nothing where one rank trains all, or no
- * step was done. */
+/* Rank 0, with nothing under way: asks all ranks and keeps their answers in `run`. Does nothing if one rank trains all
+ * or no step was done. */
 int ah_run_measured_collect(struct ah_run *run, struct ah_error *err);
 
 #endif

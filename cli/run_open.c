@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening a run: cheap checks first, so that what is wrong is known before weights are made or a long file is read.
+ * Opening a run: cheap checks come first, so that errors show before weights are made or a long file is read.
  */
 #include "base/file.h"
 #include "base/topology.h"
@@ -35,7 +35,7 @@
 
 enum { CONFIG_BYTES_MAX = 1 << 24 };
 
-/* Made for a machine that does not exist: its numbers are an answer, not something to do. */
+/* A what-if plan is for a machine that does not exist: it answers a question and cannot be run. */
 static int check_what_if(const struct ah_plan *plan, struct ah_error *err)
 {
     static const char *const options[AH_WHAT_IFS] = {"'--device-memory'", "'--host-memory'"};
@@ -85,7 +85,7 @@ static int check_words(const struct ah_run_options *options, struct ah_error *er
     return AH_OK;
 }
 
-/* A folder of checkpoints is none of weights, but has them; names on the hub are no folders. */
+/* Checks '--weights': for a folder of checkpoints, says which one to give; for a name on the hub, how to fetch it. */
 static int check_weights(struct ah_run *run, struct ah_error *err)
 {
     const char *folder = run->options->weights;
@@ -136,7 +136,7 @@ static void set_rates(struct ah_run *run, const struct ah_plan_emulated *emulate
                                                 .host_bytes_per_s = 28 * emulated->host_adam_params_per_s};
 }
 
-/* A profile that emulates says itself what it was slowed to. */
+/* A profile that emulates states the rates to which it was slowed. */
 static int take_rates(struct ah_run *run, const struct ah_machine *machine, struct ah_error *err)
 {
     struct ah_plan_emulated *emulated = NULL;
@@ -146,7 +146,7 @@ static int take_rates(struct ah_run *run, const struct ah_machine *machine, stru
     return rc;
 }
 
-/* The ratios of another machine, to what this one's products reach now. */
+/* Takes the ratios of another machine, relative to what this one's products reach now. */
 static int measure_ratios(struct ah_run *run, const struct ah_machine *machine, struct ah_error *err)
 {
     struct ah_document here = {0};
@@ -241,7 +241,7 @@ static int open_batches(struct ah_run *run, struct ah_error *err)
     return ah_batches_init(&run->held_out_batches, &options, err);
 }
 
-/* Whoever did not name a path now is told who did. */
+/* If a path was not given now but is kept from an earlier run, the message says so. */
 static int open_kept_data(struct ah_run *run, bool kept, const char *option,
                           const struct ah_option_list *paths, struct ah_dataset **ret_data,
                           struct ah_error *err)
@@ -267,7 +267,7 @@ static int open_all_data(struct ah_run *run, struct ah_error *err)
 
 /* ---- checkpoints ---- */
 
-/* Weights that were saved alone, as a checkpoint found no room, are not gone on from, but named. */
+/* A run cannot resume from weights alone, saved when there was no room for a checkpoint; the message names them. */
 static int say_no_checkpoint(const char *folder, struct ah_error *err)
 {
     char path[PATH_MAX], shown[AH_DOCUMENT_NAME_MAX];
@@ -299,7 +299,7 @@ static void tell_of_weights_alone(const struct ah_run *run)
                     ah_document_short_name(path, shown), step, found->step);
 }
 
-/* The settings of the run that is gone on with. What a resume has found already is not looked for again. */
+/* Reads the settings of the run that is resumed. If the checkpoint is known already, it is not looked for again. */
 static int read_manifest(struct ah_run *run, struct ah_error *err)
 {
     struct ah_checkpoints_found *found = &run->found;
@@ -320,7 +320,7 @@ static int read_manifest(struct ah_run *run, struct ah_error *err)
                     : ah_error_memory(err);
 }
 
-/* What differs most often, in words of the command line, with the way on; `err` has a sentence for all else. */
+/* For the most common differences, says in terms of the command line what to do; else `err` keeps its text. */
 static int say_what_differs(const struct ah_run *run, struct ah_error *err)
 {
     const struct ah_signature *before = &run->from.body.checkpoint->numeric_signature;
@@ -353,8 +353,8 @@ static int check_resumed(struct ah_run *run, struct ah_error *err)
     return rc == AH_E_MISMATCH ? say_what_differs(run, err) : rc;
 }
 
-/* The config.json that goes beside saved weights: that of given weights, with the plan's dtype; that of a checkpoint as
- * it is, unread, since whether it is damaged is for ah_checkpoints_resume() to find; else one made from the model. */
+/* Makes the config.json beside saved weights: that of given weights, with the plan's dtype; or a checkpoint's, copied
+ * unread, as ah_checkpoints_resume() looks for damage; or else one made from the model. */
 static int make_config(struct ah_run *run, struct ah_error *err)
 {
     const struct ah_model *model = &run->plan->model;
@@ -375,8 +375,8 @@ static int make_config(struct ah_run *run, struct ah_error *err)
     return rc;
 }
 
-/* What each saved folder gets beside weights: from the folder of --tokenizer, else of the weights, else from the
- * checkpoint that the run goes on from, so that an interrupted run leaves the same files as one that was not. */
+/* Reads the files that each saved folder gets beside weights: from the folder of --tokenizer, else of the weights, else
+ * from the checkpoint resumed, so that an interrupted run leaves the same files as an uninterrupted one. */
 static int read_beside(struct ah_run *run, struct ah_error *err)
 {
     const struct ah_run_options *options = run->options;
@@ -403,7 +403,7 @@ static uint64_t saves_to_come(const struct ah_run *run)
     return every ? end / every - begin / every + (end % every != 0) : 1;
 }
 
-/* A disk that is too small for the checkpoints shows now, and not after the last step. */
+/* Notices a disk that is too small for the checkpoints now, and not after the last step. */
 static int check_room(struct ah_run *run, struct ah_error *err)
 {
     const uint64_t keep = run->settings.keep;
@@ -445,7 +445,7 @@ static int open_checkpoints(struct ah_run *run, struct ah_error *err)
 
 /* ---- the trainer ---- */
 
-/* The plan's algorithms are of its own kind of device. */
+/* The plan's algorithms apply only to its own kind of device. */
 static int device_options(struct ah_run *run, struct ah_device_options *ret_options, struct ah_error *err)
 {
     const struct ah_plan *plan = run->plan;
@@ -491,7 +491,7 @@ static int open_trainer(struct ah_run *run, struct ah_error *err)
         rc = ah_run_ranks_start(run->options->ranks, run, &options, err);
     rc = rc ? rc : ah_trainer_open(&run->trainer, &options, err);
     ah_pool_free(pool);
-    if (rc == AH_E_CAPACITY) /* the plan's memory and threads are those of another machine, or were edited */
+    if (rc == AH_E_CAPACITY) /* the plan is for another machine's memory and threads, or was edited */
         rc = ah_error_prefix(err, AH_E_MISMATCH, "the plan does not fit this device; plan again here");
     return rc;
 }
@@ -513,7 +513,7 @@ static int resume(struct ah_run *run, struct ah_error *err)
     return rc;
 }
 
-/* Steps are lost: the person is told, and so is the log. */
+/* Tells the person, and the log, that steps are lost. */
 static void warn_of_damage(struct ah_run *run)
 {
     const struct ah_checkpoints_found *found = &run->found;
@@ -553,7 +553,7 @@ int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan
     if (!rc)
         rc = open_parts(ret_run, err);
     if (rc == AH_E_DOCUMENT &&
-        ret_run->found.again) { /* an older checkpoint has other steps: all over again */
+        ret_run->found.again) { /* an older checkpoint is at another step: open everything again */
         const struct ah_checkpoints_found found = ret_run->found;
         ah_run_close(ret_run);
         *ret_run = (struct ah_run){

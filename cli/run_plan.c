@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run plan: reads the document, of one machine or of a cluster, and says whether it can be run as the command line asks.
+ * Run plan: reads a plan for one machine or a cluster, and checks that it can be run as the command line asks.
  */
 #include "cli/run_plan.h"
 
@@ -8,7 +8,7 @@
 
 #include <inttypes.h>
 
-/* A rank's program of a cluster plan is a plan, too. */
+/* One rank's program is a plan, too, but cannot be run alone. */
 static int check_whole(const struct ah_plan *plan, struct ah_error *err)
 {
     if (!plan->part)
@@ -19,7 +19,7 @@ static int check_whole(const struct ah_plan *plan, struct ah_error *err)
                         plan->part->stage, plan->part->stages);
 }
 
-/* What starts ranks, and what is for the lanes of one machine. */
+/* Refuses two ways to start ranks at once, and options for a single machine's lanes. */
 static int check_cluster_options(const struct ah_run_plan_wish *wish, uint64_t ranks, struct ah_error *err)
 {
     const char *variable = NULL;

@@ -37,9 +37,9 @@ struct ah_run_ranks {
     struct follower *followers; /* by rank, of threads; the first is not used */
     struct ah_links links;
     bool linked, paces;
-    struct ah_device_watch watch; /* of the devices of ranks that follow */
-    struct ah_buffer *waits;      /* by rank: what those of this process waited for when the world was lost */
-    struct ah_follower_host *hosts; /* by rank, once rank 0 has heard of them */
+    struct ah_device_watch watch;   /* of the devices of ranks that follow */
+    struct ah_buffer *waits;        /* by rank of this process: what it waited for when the world was lost */
+    struct ah_follower_host *hosts; /* by rank, once rank 0 has heard from them */
 };
 
 static struct ah_trainer_rank *place_of(const struct ah_run_ranks *ranks)
@@ -145,7 +145,7 @@ const struct ah_world *ah_run_ranks_world(const struct ah_run_ranks *ranks)
     return &ranks->world;
 }
 
-/* Rank 0 says how long a step takes: as all programs take together, one step behind another. */
+/* Rank 0's program states the step time: that of all programs together, when steps follow each other. */
 static void choose_program(struct ah_run_ranks *ranks)
 {
     const struct ah_cluster_plan *plan = ranks->plan;
@@ -220,7 +220,7 @@ const struct ah_plan *ah_run_ranks_plan(const struct ah_run_ranks *ranks)
 
 /* ---- a lost world ---- */
 
-/* While its end is open. */
+/* Notes what a rank waits for if the world is lost; its comm must still be open. */
 static void keep_waits(struct ah_run_ranks *ranks, uint32_t rank)
 {
     struct ah_comm *comm = ranks->waits ? ranks->world.places[rank].comm : NULL;
@@ -267,7 +267,7 @@ static void follow_as_thread(void *payload)
 {
     const struct follower *f = *(struct follower **)payload;
     struct ah_trainer_rank *place = &f->ranks->world.places[f->rank];
-    struct ah_error err = {0}; /* rank 0 says it */
+    struct ah_error err = {0}; /* not printed: rank 0 reports the failure */
     if (!join_threads(f->ranks->hub, place, &err))
         (void)follow(f->ranks, f->rank, &err);
     keep_waits(f->ranks, f->rank);
@@ -342,7 +342,7 @@ int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
     return AH_OK;
 }
 
-/* Threads end by themselves: rank 0 has closed its trainer, or the world is lost, or this loses it. */
+/* Threads end by themselves: rank 0 has closed its trainer, the world is lost, or closing the comm here loses it. */
 void ah_run_ranks_end(struct ah_run_ranks *ranks)
 {
     if (!ranks || ranks->rank)
@@ -365,7 +365,7 @@ bool ah_run_ranks_failed_elsewhere(const struct ah_run_ranks *ranks)
     return comm && ah_comm_fault(comm, &culprit, NULL) && culprit != ranks->rank;
 }
 
-/* Which micro-batches are a rank's, where not all are. */
+/* Prints which micro-batches are a rank's, unless all are. */
 static void print_share(const struct ah_trainer_rank *place, struct ah_buffer *out)
 {
     const struct ah_trainer_stage *stage = &place->stages[place->rank];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks of a run: a cluster plan that is executed, by threads of this process or by processes that a launcher started. The run
- * itself is rank 0: it reads, saves, logs and tells; the others follow it (runtime/train/follower.h).
+ * Ranks of a run: executes a cluster plan, by threads of this process or by processes that a launcher started. The run
+ * itself is rank 0: it reads, saves, logs and prints; the others follow it (runtime/train/follower.h).
  *
  *     rc = ah_run_ranks_new(&ranks, cluster_plan, local, err);
  *     if (!rc && !ah_run_ranks_leads(ranks))
@@ -10,7 +10,7 @@
  *     rc = ah_run_open(&run, cli, ah_run_ranks_plan(ranks), &options, err);   // brings the others along
  *     ...
  *     ah_run_close(&run);                                                     // and ends them
- *     ah_run_ranks_free(ranks);                                               // behind the last word about a failure
+ *     ah_run_ranks_free(ranks);                                               // after the last word about a failure
  */
 #ifndef AH_CLI_RUN_RANKS_H
 #define AH_CLI_RUN_RANKS_H
@@ -21,7 +21,7 @@
 struct ah_run_ranks;
 struct ah_world;
 
-/* Rows of a table of options whose struct has `local`, `pace` and `hosts`: how a cluster plan is run. */
+/* Rows for an options struct with `local`, `pace` and `hosts`: how to run a cluster plan. */
 /* clang-format off */
 #define AH_RUN_RANKS_ROWS(options)                                                                           \
     {"local", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(options, local),                                        \
@@ -33,74 +33,73 @@ struct ah_world;
      "of a cluster plan: a process for each rank, started by mpirun on these hosts, a line each: name slots=N"}
 /* clang-format on */
 
-/* Did a launcher of processes (mpirun, srun) start this one? Says which variable tells. */
+/* Did a launcher (mpirun, srun) start this process? `ret_variable` is the variable that tells. */
 bool ah_run_ranks_launched(const char **ret_variable);
 
-/* How many the plan has that work. */
+/* How many of the plan's ranks have work. */
 uint64_t ah_run_ranks_of_plan(const struct ah_cluster_plan *plan);
 
-/* Whether the plan can be run at all. Errors of ah_world_init(). */
+/* Can the plan be run at all? Errors of ah_world_init(). */
 int ah_run_ranks_check(const struct ah_cluster_plan *plan, struct ah_error *err);
 
-/* `plan` is proven (proof.h) and stays borrowed. `local`: all ranks are threads; else this process joins the world of its
- * launcher. Errors of ah_world_init() and ah_comm_open(); AH_E_MISMATCH: a world of another size; AH_E_MISSING: no MPI. */
+/* `plan` is proven (proof.h) and stays borrowed. `local`: all ranks are threads; else this process joins the world of
+ * its launcher. Errors of ah_world_init(), ah_comm_open(); AH_E_MISMATCH: the world's size; AH_E_MISSING: no MPI. */
 int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_plan *plan, bool local,
                      struct ah_error *err);
 
-/* Before it is started: ops and messages take as long as planned (runtime/train/pace.h). */
+/* Before the start: paces the run, so that ops and messages take as long as planned (runtime/train/pace.h). */
 void ah_run_ranks_pace(struct ah_run_ranks *ranks);
 bool ah_run_ranks_paced(const struct ah_run_ranks *ranks);
 
-/* Of rank 0, behind the last step: a sentence about what took longer than planned. Nothing where nothing is paced; NULL is fine. */
+/* Rank 0, after the last step: tells how much took longer than planned, if the run is paced. NULL is fine. */
 void ah_run_ranks_tell_pace(const struct ah_run_ranks *ranks, struct ah_cli *cli);
 
 /* Is this process rank 0? */
 bool ah_run_ranks_leads(const struct ah_run_ranks *ranks);
 
-/* The program of this process's rank; rank 0's says that its step takes as long as the cluster's. */
+/* The program of this process's rank. Rank 0's states the cluster's step time as its own. */
 const struct ah_plan *ah_run_ranks_plan(const struct ah_run_ranks *ranks);
 
-/* What all pipelines do in a step. */
+/* The training of a whole step, over all pipelines. */
 const struct ah_plan_training *ah_run_ranks_step(const struct ah_run_ranks *ranks);
 
-/* Once ranks know each other: a rank's host, and its node in the plan. `rank` below ah_run_ranks_n(). */
+/* Once ranks know each other: a rank's host, and its node in the plan. `rank` is below ah_run_ranks_n(). */
 uint32_t ah_run_ranks_n(const struct ah_run_ranks *ranks);
 const char *ah_run_ranks_host(const struct ah_run_ranks *ranks, uint32_t rank);
 const char *ah_run_ranks_node(const struct ah_run_ranks *ranks, uint32_t rank);
 
-/* Who has what of the plan. */
+/* The plan, and which rank has what of it. */
 const struct ah_cluster_plan *ah_run_ranks_cluster_plan(const struct ah_run_ranks *ranks);
 const struct ah_world *ah_run_ranks_world(const struct ah_run_ranks *ranks);
 
-/* Of another rank than 0: all that it does. `watch` says what to do when its device stalls. Errors as
+/* Everything that a rank other than 0 does. `watch` says what to do when its device stalls. Errors of
  * ah_follower_run(). */
 int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_device_watch watch, struct ah_error *err);
 
-/* Of rank 0, with its data open: brings the others along, and makes `options` those of a rank. */
+/* Rank 0, once its data is open: makes the others start, too, and turns `options` into those of a rank. */
 int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
                        struct ah_trainer_options *options, struct ah_error *err);
 
-/* Rank 0 failed before it had a trainer, or ended: nobody waits for it. Behind ah_trainer_close(). NULL is fine. */
+/* Rank 0 has ended, or failed before it had a trainer: releases the others. After ah_trainer_close(). NULL is fine. */
 void ah_run_ranks_end(struct ah_run_ranks *ranks);
 
-/* Rank 0 failed, unless `rc` is AH_OK: where the others do not know yet that there is a run, they are told why there is none.
- * NULL is fine. */
+/* Rank 0 failed, unless `rc` is AH_OK. Tells ranks that have not heard of a run yet why there is none. NULL is fine. */
 void ah_run_ranks_give_up(struct ah_run_ranks *ranks, int rc, const struct ah_error *why);
 
-/* Of a world that was lost: what each rank of this process waited for then, a note each. Behind ah_run_ranks_end(), or
- * ah_run_ranks_follow(). NULL is fine. */
+/* If the world was lost: a note for each rank of this process on what it was waiting for. Call it after
+ * ah_run_ranks_end() or ah_run_ranks_follow(). NULL is fine. */
 void ah_run_ranks_tell_waits(const struct ah_run_ranks *ranks, struct ah_cli *cli);
 
-/* Whose failure ended all, if it was another rank's: what this process says of it is said there. */
+/* Did another rank's failure end the run? That rank's process reports it, so this one need not. */
 bool ah_run_ranks_failed_elsewhere(const struct ah_run_ranks *ranks);
 
-/* A line for people: who has which blocks, and where. */
+/* Appends a line for people: which rank has which blocks, and where. */
 void ah_run_ranks_print(const struct ah_run_ranks *ranks, struct ah_cli *cli, struct ah_buffer *out);
 
-/* Whether ranks differ in the best form of bf16 products that they have: a sentence about which is taken. */
+/* Do ranks differ in their best form of bf16 products? If so, `ret_text` says which form is used. */
 bool ah_run_ranks_products(const struct ah_run_ranks *ranks, char *ret_text, size_t bytes);
 
-/* Leaves the world; of a lost one this may end the process. */
+/* Leaves the world; if it was lost, this may end the process. */
 void ah_run_ranks_free(struct ah_run_ranks *ranks);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run recording: lets a run's device record what its hardware does (runtime/device/device.h) while the steps of a trace
- * run, and no longer. What keeps it from that never ends a run: it is kept, to be told.
+ * Run recording: lets a run's device record what its hardware does (runtime/device/device.h), just while the steps of a
+ * trace run. A failure to record never ends a run; it is kept in `why`.
  *
  *     struct ah_run_recording recording = {.device = device, .first_step = 5, .last_step = 8};
  *     ah_run_recording_start(&recording, steps_before);      // before the run
  *     ... observer's step: ah_run_recording_step(&recording, step);
- *     ah_run_recording_end(&recording);                      // behind the run; the device is still open
+ *     ah_run_recording_end(&recording);                      // after the run; the device is still open
  *     ... recording.recorded, recording.why
  *
- * On the submitter's thread.
+ * Call everything on the submitter's thread.
  */
 #ifndef AH_CLI_RUN_RECORDING_H
 #define AH_CLI_RUN_RECORDING_H
@@ -26,13 +26,13 @@ struct ah_run_recording {
     struct ah_error why;                 /* code 0: nothing went wrong */
 };
 
-/* Begins at once where the first step is near. `steps_before`: done before the run. */
+/* Begins at once if the first step is near. `steps_before`: steps done before this run. */
 void ah_run_recording_start(struct ah_run_recording *recording, uint64_t steps_before);
 
-/* This step is done, and what follows it is submitted already for up to two steps. */
+/* Step `step` is done; up to two steps after it are submitted already. */
 void ah_run_recording_step(struct ah_run_recording *recording, uint64_t step);
 
-/* Ends it, if that has not happened. */
+/* Ends recording if it is still going on. */
 void ah_run_recording_end(struct ah_run_recording *recording);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Settings of a run: each is the option where it is given, else, of a run that is gone on with, what it was before, else a
- * default. So `--resume DIR` needs no other option again.
+ * Settings of a run: each is the given option, else, for a resumed run, its earlier value, else a default. So `--resume
+ * DIR` needs no other option.
  */
 #include "cli/request.h"
 #include "cli/run.h"
@@ -45,7 +45,7 @@ static uint64_t count_of(const struct ah_option_integer *given, uint64_t otherwi
     return given->given ? given->value : otherwise;
 }
 
-/* Updates are computed in fp32: what is 1 there would make moments of nothing. */
+/* Updates are computed in fp32. A beta that rounds to 1 there would leave the moments at 0. */
 static bool is_decay(double beta)
 {
     return beta >= 0 && (float)beta < 1;
@@ -68,7 +68,7 @@ static int read_betas(const char *text, struct ah_run_settings *settings, struct
     return AH_OK;
 }
 
-/* What checkpoints and run logs say of the run has to be what they can hold. */
+/* Checkpoints and run logs must be able to hold these numbers. */
 static int check_counts(const struct ah_run_settings *settings, struct ah_error *err)
 {
     const struct {
@@ -83,7 +83,7 @@ static int check_counts(const struct ah_run_settings *settings, struct ah_error 
     return AH_OK;
 }
 
-/* Of a run that is gone on with, the warm-up was right before, and may end early. */
+/* A resumed run's old warm-up is not checked again: it was when the run began, and the run may end before it does. */
 static int check_warmup(const struct ah_run_settings *settings, struct ah_error *err)
 {
     if (settings->rate.warmup_steps > settings->steps)
@@ -118,7 +118,7 @@ static uint64_t default_warmup(const struct defaults *defaults, uint64_t steps)
     return warmup < defaults->warmup_most ? warmup : defaults->warmup_most;
 }
 
-/* Steps that go through the data so many times: batch after batch, the last one begun. */
+/* The steps for this many epochs; the last batch may be begun only in part. */
 static int read_epochs(const struct ah_run *run, struct ah_run_settings *settings, struct ah_error *err)
 {
     const double epochs = run->options->epochs.value;
@@ -131,7 +131,7 @@ static int read_epochs(const struct ah_run *run, struct ah_run_settings *setting
     return AH_OK;
 }
 
-/* What the options do not say is as before. settings->steps is there. */
+/* Settings that no option gives are as before. settings->steps is set already. */
 static void read_numbers(const struct ah_run_options *options, const struct ah_signature_run *before,
                          struct ah_run_settings *settings)
 {
@@ -156,7 +156,7 @@ static void read_numbers(const struct ah_run_options *options, const struct ah_s
     settings->keep = count_of(&options->keep, KEEP_DEFAULT);
 }
 
-/* A constant rate spans no number of steps: such a run may be made longer. */
+/* A constant rate does not depend on the number of steps, so such a run may be extended. */
 static void sign(struct ah_run *run)
 {
     const struct ah_run_settings *settings = &run->settings;
@@ -179,7 +179,7 @@ static void sign(struct ah_run *run)
     run->signature.tied = run->step.tied;
     run->signature.device = run->driver == ah_device_cpu() ? AH_DEVICE_CPU : AH_DEVICE_CUDA;
     if (run->signature.device != run->plan->numeric_signature.device)
-        run->signature.matmul_sha256 = NULL; /* of another device's library */
+        run->signature.matmul_sha256 = NULL; /* it is for another device's library */
     run->signature.run = &run->signature_run;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Three threads: the run's, the beats' of its trainer, which tells (heard), and the one that writes (run_writer). What two of them touch
- * changes under the mutex.
+ * Three threads use this: the run's; that of the trainer's beats, which reports (heard); and the one that writes
+ * (run_writer). What two of them touch is protected by the mutex.
  */
 #include "cli/run_status.h"
 
@@ -21,10 +21,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WRITE_EVERY_NS UINT64_C(900000000)  /* at most; less than beats take, so that none is left out */
-#define SILENT_NS      UINT64_C(3000000000) /* after which a rank that was asked counts as silent */
+#define WRITE_EVERY_NS UINT64_C(900000000)  /* at most; less than between beats, so that none is left out */
+#define SILENT_NS      UINT64_C(3000000000) /* a rank that has not answered for this long counts as silent */
 
-/* What is written next. */
+/* The next thing to write. */
 struct news {
     bool any, over;
     uint64_t at_us;
@@ -75,7 +75,7 @@ static void hear(void *context, const struct ah_trainer_beat *beats, uint32_t ra
     pthread_mutex_unlock(&status->mutex);
 }
 
-/* The same; a rank is asked and then answers. */
+/* On the thread of beats: `rank` is being asked; 0: the last one asked has answered. */
 static void ask(void *context, uint32_t rank)
 {
     struct ah_run_status *status = context;
@@ -163,14 +163,14 @@ static int write_status(struct ah_run_status *status, const struct news *news, s
 
 /* ---- the thread that writes ---- */
 
-/* The three below under the mutex. */
+/* Call the three below under the mutex. */
 
 static bool is_silent(const struct ah_run_status *status)
 {
     return status->asked && ah_threads_now_ns() - status->asked_ns > SILENT_NS;
 }
 
-/* Returns when there is something to write, or nothing will come any more; looks once in a while for ranks that are silent. */
+/* Returns when there is something to write, or when nothing will come any more. Looks for silent ranks now and then. */
 static void await_news(struct ah_run_status *status, uint64_t not_before_ns)
 {
     for (;;) {
@@ -231,7 +231,7 @@ static const char *name_file(struct ah_run *run)
     return path;
 }
 
-/* What is there and is no status stays. */
+/* False: another kind of file is there, and is left alone. */
 static bool is_free(struct ah_run *run, const char *path)
 {
     struct ah_document document = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stall: what the program does when a device stops making progress (runtime/device/watch.h): it says so, and ends.
+ * Stall: if a device stops making progress (runtime/device/watch.h), the program says so and ends.
  */
 #ifndef AH_CLI_STALL_H
 #define AH_CLI_STALL_H
@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "runtime/device/device.h"
 
-/* The row of a verb that works on a device; `offset` is that of a struct ah_option_real. */
+/* The row for verbs that work on a device; `offset` is that of a struct ah_option_real. */
 /* clang-format off */
 #define AH_STALL_OPTION(offset)                                                                              \
     {"stall-after", 0, AH_OPTION_REAL, "SECONDS", NULL, offset,                                              \
@@ -16,8 +16,8 @@
      "(default 60; 0: wait for ever)"}
 /* clang-format on */
 
-/* For the options of a device. `after` NULL or not given: 60 s. When the device stalls, the error is printed and the process
- * ends at once with AH_E_STALLED's status: the thread that waits may be inside a driver and never come back. `cli` is
+/* For the options of a device. `after` NULL or not given: 60 s. If the device stalls, the error is printed and the
+ * process ends at once with AH_E_STALLED's status: the waiting thread may be inside a driver and never return. `cli` is
  * borrowed until the device is closed. */
 struct ah_device_watch ah_stall_watch(struct ah_cli *cli, const struct ah_option_real *after);
 

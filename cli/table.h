@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Table: text in columns, as wide as their cells. Cells are cleaned of what could steer a terminal. Where the columns of
- * a terminal are given, headings that would stand beyond are broken between words, then text, then numbers and units.
+ * Table: text in columns, each as wide as its cells. Cells are cleaned of what could steer a terminal. If the table is
+ * wider than the terminal, headings are broken between words first, then text, then numbers and units.
  *
  *     struct ah_table table = {.arena = &cli->arena, .columns = {"group", ">blocks"}, .indent = 2};
  *     ah_table_cell(&table, "%s", group->name);
@@ -30,12 +30,12 @@ struct ah_table {
     char **cells; /* row after row */
     size_t n_cells;
     size_t room;
-    bool failed; /* out of memory; seen again in the buffer that it is printed to */
+    bool failed; /* out of memory; printing then marks the buffer as failed */
 };
 
 void ah_table_cell(struct ah_table *table, const char *format, ...) AH_PRINTF(2, 3);
 
-/* `columns`: those of the terminal; 0: as many as the table takes. */
+/* `columns`: width of the terminal; 0: as wide as the table needs. */
 void ah_table_print(const struct ah_table *table, struct ah_buffer *out, struct ah_style style,
                     size_t columns);
 

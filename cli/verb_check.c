@@ -2,8 +2,8 @@
  *
  * autohete check FILE...: are these documents valid, and do the given assertions hold for them?
  *
- * Every file is checked. The exit status is that of the most fundamental trouble found: a document that is
- * not valid (3) comes before an assertion that failed (8).
+ * Every file is checked. The exit status is that of the most fundamental trouble found: an invalid document (3) comes
+ * before a failed assertion (8).
  */
 #include "cli/assertion.h"
 #include "cli/emit.h"
@@ -35,7 +35,7 @@ static const struct ah_option check_table[] = {
      "the cluster that cluster plans were made for; with --model"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
-/* A document that plans were made from. */
+/* A document from which plans were made. */
 struct check_input {
     struct ah_document document;
     char sha256[AH_DOCUMENT_DIGEST_MAX];
@@ -52,7 +52,7 @@ struct check {
     size_t n_assertions;
     struct check_inputs inputs;
     struct ah_emit emit;
-    int status; /* the smallest that is not 0, so far */
+    int status; /* the smallest one so far that is not 0 */
 };
 
 static void check_failed(struct check *check, const struct ah_error *err)
@@ -72,7 +72,7 @@ static void emit_actual(struct ah_emit *emit, const struct ah_value *actual)
         ah_emit_text(emit, "actual", actual->kind == AH_VALUE_TEXT ? actual->text : NULL);
 }
 
-/* Whether all hold. */
+/* Do all assertions hold? */
 static bool check_assertions(struct check *check, const char *name, const struct ah_document *document)
 {
     bool hold = true;
@@ -95,7 +95,7 @@ static bool check_assertions(struct check *check, const char *name, const struct
     return hold;
 }
 
-/* What nobody has looked at, so that nobody believes otherwise: docs/planning.md, "What check proves". */
+/* Tells what was not checked, so that nobody believes otherwise: docs/planning.md, "What check proves". */
 static void list_unverified(struct check *check, enum ah_document_kind kind)
 {
     static const char *const plan[] = {"solver.evaluations", "alternatives", "names of inputs", NULL};
@@ -164,7 +164,7 @@ static int check_cluster_plan(const struct check *check, const char *name, const
     return rc ? ah_error_prefix(err, rc, "%s", name) : AH_OK;
 }
 
-/* What a reader cannot see: whether everything that the plan says follows from the rest of it, and from its inputs. */
+/* Checks what no reader can see: does each statement of the plan follow from the rest of it, and from its inputs? */
 static int check_plan(const struct check *check, const char *name, const struct ah_plan *plan,
                       struct ah_error *err)
 {

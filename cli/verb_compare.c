@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete compare MODEL: every policy at its best setting, in one table; with --measured each trains, too.
+ * autohete compare MODEL: every policy at its best setting, in one table; with --measured, each also trains.
  */
 #include "base/units.h"
 #include "cli/compare_cluster.h"
@@ -57,9 +57,9 @@ struct comparison {
     struct ah_compare_measurement *measurement; /* NULL: predicted only */
 };
 
-enum { FEASIBLE_CELLS = 5, MEASURED_CELLS = 6 }; /* of a row, behind its policy */
+enum { FEASIBLE_CELLS = 5, MEASURED_CELLS = 6 }; /* in a row, after its policy */
 
-/* Step time of `optimal`; 0 where it has no plan. */
+/* Step time of `optimal`; 0 if it has no plan. */
 static double optimal_us(const struct ah_comparison *rows)
 {
     for (size_t i = 0; i < AH_POLICIES; i++)
@@ -68,7 +68,7 @@ static double optimal_us(const struct ah_comparison *rows)
     return 0;
 }
 
-/* What --device-memory and --host-memory limit: the reserve and the process included, as in every other view. */
+/* Memory as --device-memory and --host-memory limit it: with the reserve and the process, as in every other view. */
 static void feasible_cells(struct ah_table *table, const struct ah_comparison *row,
                            const struct ah_machine *machine, double best_us)
 {
@@ -84,13 +84,13 @@ static void feasible_cells(struct ah_table *table, const struct ah_comparison *r
     ah_table_cell(table, "%s", ah_units_print_bytes(text, row->host_bytes + machine->host.process_bytes));
 }
 
-/* Under "device" and "host": by how much that memory is short, where it is and that is known. */
+/* Cells under "device" and "host": by how much that memory is short, if it is and the amount is known. */
 static void infeasible_cells(struct ah_table *table, const struct ah_comparison *row, int cells)
 {
     char text[AH_UNITS_TEXT_MAX];
     ah_table_cell(table, "%s", "does not fit");
     for (int i = 1; i < cells; i++) {
-        const char *side = table->columns[i + 1] + 1; /* behind the mark of alignment */
+        const char *side = table->columns[i + 1] + 1; /* after the mark of alignment */
         bool is_short = row->resource && row->short_bytes && !strncmp(row->resource, side, strlen(side));
         ah_table_cell(table, "%s%s", is_short ? ah_units_print_bytes(text, row->short_bytes) : "",
                       is_short ? " short" : "");
@@ -118,7 +118,7 @@ static bool any_estimated(const struct ah_comparison *rows)
     return any;
 }
 
-/* What the words of a setting mean. */
+/* Explains the words of a setting. */
 static void put_legend(struct ah_cli *cli)
 {
     static const char legend[] =
@@ -428,7 +428,7 @@ static int check_options(const struct compare_options *options, struct ah_error 
     return AH_OK;
 }
 
-/* Plans for a machine that does not exist are not run: said before they are made. */
+/* Plans for a machine that does not exist cannot be run; tell that before making them. */
 static int check_exists(const struct ah_plan_request *request, struct ah_error *err)
 {
     const struct ah_machine *machine = request->machine;

@@ -2,8 +2,8 @@
  *
  * autohete plan MODEL: the best plan for a machine, how good it is, or why there is none.
  *
- * Where the plan goes: `-o FILE` (a summary is shown), else standard output. A plan that was not found leaves a file
- * that was there alone.
+ * The plan goes to `-o FILE`, and a summary is shown; else to standard output. If no plan is found, an existing file is
+ * left alone.
  */
 #include "base/units.h"
 #include "cli/diagnosis.h"
@@ -144,7 +144,7 @@ static void print_found(struct ah_cli *cli, const struct ah_request *request, co
 
 /* ---- the plan ---- */
 
-/* Where there is no summary to say it. */
+/* Tells that the plan is a what-if, if no summary does. */
 static void tell_what_if(struct ah_cli *cli, const struct ah_plan *plan)
 {
     struct ah_buffer text = {0};
@@ -184,7 +184,7 @@ static int deliver(struct ah_cli *cli, const struct plan_options *options, const
     return rc;
 }
 
-/* There is no plan: where the request was swept, what was found on the way; then why, and what helps. */
+/* There is no plan: prints what a sweep found on the way, if there was one; then why, and what helps. */
 static int fail(struct ah_cli *cli, const struct ah_request *request,
                 const struct ah_plan_prospects *prospects, const struct ah_diagnosis *diagnosis,
                 const struct ah_error *err)
@@ -217,7 +217,7 @@ static int plan_request(struct ah_cli *cli, const struct plan_options *options, 
     return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
 }
 
-/* Other systems' orders are part of what they are. */
+/* The order is part of another system's policy and cannot be changed. */
 static int check_scheduling(const struct ah_plan_request *request, const struct plan_options *options,
                             struct ah_error *err)
 {
@@ -231,7 +231,7 @@ static int check_scheduling(const struct ah_plan_request *request, const struct 
         options->request.scheduling, options->policy);
 }
 
-/* What cannot stand together, and what is of machines or of clusters only. */
+/* Refuses options that exclude each other, or that are for single machines or clusters only. */
 static int check_options(const struct plan_options *options, struct ah_error *err)
 {
     const struct {

@@ -2,12 +2,11 @@
  *
  * autohete profile: measures the machine, keeps the document, shows it.
  *
- * Where the document goes: `-o FILE`, `-o -` (standard output), the document of `--onto`, else the cache (cache.h); a
- * profile that emulates another machine is not this machine's and is kept only with -o. That the place can be written,
- * and that there can be such a training, is checked before minutes are spent on measuring.
+ * The document goes to `-o FILE`, `-o -` (standard output), the document of `--onto`, else the cache (cache.h). A
+ * profile that emulates another machine is not this machine's and is kept only with -o. Before minutes are spent on
+ * measuring, it is checked that the file can be written and that the training is possible.
  *
- * With `--model` blocks are added to a profile: that of `--onto`, that of the cache if it would be written there, else
- * a new one.
+ * `--model` adds blocks to a profile: that of `--onto`, that of the cache if it would be written there, else a new one.
  */
 #include "cli/cache.h"
 #include "cli/devices.h"
@@ -80,13 +79,13 @@ struct profile {
     const struct profile_options *options;
     const struct ah_device_driver *driver;
     uint32_t index;
-    const char *path; /* of the file to write; NULL: none */
-    const char *base; /* of the profile that blocks are added to; NULL: a new one */
+    const char *path; /* the file to write; NULL: none */
+    const char *base; /* the profile to which blocks are added; NULL: a new one */
     struct ah_document emulated;
     struct ah_document measured;
     ah_profiler_progress *progress; /* NULL: a line on the terminal */
     void *progress_context;
-    struct ah_request request; /* of the model's training */
+    struct ah_request request; /* for the model's training */
     struct ah_job job;
 };
 
@@ -149,7 +148,7 @@ static void show_progress(void *context, double fraction, const char *what)
     ah_terminal_draw(context, fraction, what);
 }
 
-/* The training to measure blocks of: its sizes, types and what is trained, on the device as it names itself. */
+/* Reads the training whose blocks are measured: sizes, types and trained tensors, on the device by its own name. */
 static int read_job(struct profile *profile, struct ah_error *err)
 {
     enum { DEVICES_MAX = 64 };
@@ -193,7 +192,7 @@ static int measure(struct profile *profile, struct ah_error *err)
 
 /* ---- several machines ---- */
 
-/* As one of the hosts: the document goes to whoever asked. */
+/* Measures as one of several hosts; the document goes to the caller. */
 static int measure_node(void *context, ah_profiler_progress *progress, void *progress_context,
                         struct ah_buffer *out, struct ah_error *err)
 {
@@ -248,7 +247,7 @@ static int run(struct profile *profile, struct ah_error *err)
     return rc;
 }
 
-/* Spreads do not show a load that was there all the time. */
+/* A constant load on the machine does not show in spreads, so it is told here. */
 static void warn_of_load(struct ah_cli *cli, const struct ah_machine *machine)
 {
     double taken;

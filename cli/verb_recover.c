@@ -66,7 +66,7 @@ struct recovery {
     struct ah_progress progress;
 };
 
-/* Of the documents that are read, how many are '-'. */
+/* How many documents are to be read from standard input ('-'). */
 static int count_standard_input(const struct recover_options *options)
 {
     const char *const inputs[] = {options->plan, options->cluster, options->inventory, options->model};

@@ -2,8 +2,8 @@
  *
  * autohete run PLAN: trains.
  *
- * What is printed: on a terminal a line that moves, and one line now and then; with --json, or --log -, the run log
- * alone; with --trace - the trace alone.
+ * Output: on a terminal a progress line, and a line now and then; with --json or --log - only the run log; with --trace
+ * - only the trace.
  */
 #include "base/stats.h"
 #include "base/units.h"
@@ -86,12 +86,12 @@ static const struct ah_option run_table[] = {
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 /* clang-format on */
 
-enum { LINES = 10 };  /* of steps, in a whole run */
+enum { LINES = 10 };  /* lines about steps in a whole run */
 enum { STEADY = 32 }; /* steps whose median a line shows */
 
-/* What the last steps took. One step says little: the last before a save has nothing of the next one beside it. */
+/* Times of the last steps. A single one says little: the last before a save, for example, overlaps no next step. */
 struct steady {
-    uint64_t n; /* that came; the last STEADY are kept */
+    uint64_t n; /* how many came; the last STEADY are kept */
     double us[STEADY], tokens_per_s[STEADY], learned_tokens_per_s[STEADY];
 };
 
@@ -99,15 +99,15 @@ struct running {
     struct ah_cli *cli;
     const struct run_options *options;
     struct ah_run_plan loaded;
-    struct ah_run_options given; /* those of the command line, with what the document adds */
+    struct ah_run_options given; /* the command line's options, completed from the document */
     struct ah_run run;
     struct ah_run_log log;
     struct ah_run_trace *trace; /* NULL: none */
     struct ah_progress progress;
-    bool quiet;             /* standard output is the log's, or the trace's */
+    bool quiet;             /* print nothing for people: --quiet, or a log or trace has standard output */
     struct ah_error unsaid; /* why lines could not be printed */
     struct steady steady;
-    struct ah_load load; /* of the machine, when the first step began */
+    struct ah_load load; /* the machine's, when the first step began */
 };
 
 /* ---- what people see ---- */
@@ -121,7 +121,7 @@ static void put_line(struct running *running)
     ah_buffer_clear(&running->cli->out);
 }
 
-/* The rate and the decay; defaults of fine-tuning are named as such, with those of fresh weights beside them. */
+/* Prints the rate and the decay; tells which of them are defaults of fine-tuning. */
 static void say_learning(struct running *running)
 {
     const struct ah_run_options *options = &running->options->run;
@@ -138,7 +138,7 @@ static void say_learning(struct running *running)
                          options->warmup.given ? "" : "--warmup of 3 % (not 10 %)");
 }
 
-/* Widths that nothing but the values said. */
+/* Tells which files' token widths were inferred from their values alone. */
 static void say_widths(struct running *running, const struct ah_dataset *data)
 {
     for (size_t i = 0; data && i < ah_dataset_facts(data)->files; i++) {
@@ -286,7 +286,7 @@ static int open_trace(struct running *running, struct ah_error *err)
     return rc;
 }
 
-/* Standard output is for people, for the log, or for the trace. */
+/* Standard output goes to people, the log, or the trace, but to only one of them. */
 static int share_output(struct running *running, struct ah_error *err)
 {
     const struct run_options *options = running->options;
@@ -300,7 +300,7 @@ static int share_output(struct running *running, struct ah_error *err)
     return AH_OK;
 }
 
-/* The log that was given was looked at before; one that the run before this had is looked at now. */
+/* A log given now was checked before; one kept from the resumed run is checked here. */
 static int open_log(struct running *running, struct ah_error *err)
 {
     const char *given = running->options->run.log, *path = running->run.options->log;
@@ -335,7 +335,7 @@ static int open_running(struct running *running, struct ah_error *err)
     return rc;
 }
 
-/* What the person will miss once training is over. A vocabulary of bytes needs no tokenizer. */
+/* Tells in time what the person will miss once training is over. A vocabulary of bytes needs no tokenizer. */
 static void tell_of_saving(const struct running *running)
 {
     const struct ah_run *run = &running->run;
@@ -370,7 +370,7 @@ static int go(struct running *running, struct ah_error *err)
     return rc;
 }
 
-/* Predicted against measured, in one line; `report` has more. */
+/* Measured against predicted, in one line; `report` has more. */
 static void summarize(struct running *running, const struct ah_runlog_end *end)
 {
     char measured[AH_UNITS_TEXT_MAX], predicted[AH_UNITS_TEXT_MAX];
@@ -383,7 +383,7 @@ static void summarize(struct running *running, const struct ah_runlog_end *end)
     put_line(running);
 }
 
-/* Why a run was slow may not lie in the run. */
+/* If a run was slow, the reason may be other load on the machine. */
 static void summarize_load(struct running *running)
 {
     char text[160];
@@ -405,7 +405,7 @@ static void summarize_load(struct running *running)
     put_line(running);
 }
 
-/* What the trace shows, in one line, and what it cannot show. */
+/* Tells in one line what the trace shows, and what it cannot show. */
 static void summarize_overlap(struct running *running, const struct ah_runlog_overlap *overlap)
 {
     char steps[64];
@@ -485,7 +485,7 @@ static int train(struct running *running, struct ah_error *err)
                     settings->rate.schedule == AH_RATE_CONSTANT ? "; give more with --steps" : "");
     int trained = go(running, err);
     int rc = close_log(running, trained, err);
-    /* a log that cannot be written costs no trace, nor does a run that diverged */
+    /* the trace is written even if the log cannot be, or if the run diverged */
     if (!trained || trained == AH_E_INTERRUPTED || running->run.diverged) {
         int written = write_trace(running, &own);
         if (!written && running->unsaid.code)
@@ -501,7 +501,7 @@ static int train(struct running *running, struct ah_error *err)
     return rc ? rc : own.code;
 }
 
-/* A process that is not rank 0 says what went wrong here; what did elsewhere is said there. */
+/* A process other than rank 0. It reports its own failures; those of other ranks are reported there. */
 static int follow(struct running *running)
 {
     struct ah_cli *cli = running->cli;
@@ -516,7 +516,7 @@ static int follow(struct running *running)
     return status;
 }
 
-/* What there is to say the ranks have said. */
+/* Starts the ranks on their hosts. They have printed everything already. */
 static int launch(struct running *running)
 {
     struct ah_error err = {0};
@@ -552,14 +552,14 @@ static int run_run(struct ah_cli *cli, const void *given)
     ah_run_trace_free(running->trace);
     ah_run_close(&running->run);
     int status = rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : 0;
-    if (rc == AH_E_INTERRUPTED && saved && !cli->json) { /* as it was told to: nothing failed */
+    if (rc == AH_E_INTERRUPTED && saved && !cli->json) { /* it did as it was told: nothing failed */
         ah_cli_tell(cli, AH_CLI_NOTE, "%s", err.text);
         status = ah_error_exit_status(rc);
     } else if (rc && rc != AH_E_USAGE) {
         status = ah_cli_fail(cli, &err);
     }
     ah_run_ranks_tell_waits(running->loaded.ranks, cli);
-    ah_run_plan_release(&running->loaded); /* a lost world of processes ends this one, too */
+    ah_run_plan_release(&running->loaded); /* if a world of processes was lost, this ends the process */
     return status;
 }
 

@@ -20,7 +20,7 @@ static uint64_t now_us(void)
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-/* Of a log's name, its status's; that itself, and standard input, stay. */
+/* The status file of a log. The name of a status file, and '-', are returned as given. */
 static const char *find_path(const char *given, char out[PATH_MAX])
 {
     const size_t length = strlen(given), suffix = strlen(AH_STATUS_SUFFIX);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verbs: each in a file of its own, verb_<name>.c; main.c puts them into the table.
+ * Verbs: each has its own file, verb_<name>.c; main.c puts them into the table.
  */
 #ifndef AH_CLI_VERBS_H
 #define AH_CLI_VERBS_H

@@ -140,7 +140,7 @@ static int open_device(const struct ah_measure *measure, unsigned threads, struc
     return rc ? rc : ah_cycle_fill(&bench->cycle, bench->device, err);
 }
 
-/* What a run of these blocks takes besides its arena: a plan keeps so much free. */
+/* Memory that a run of these blocks takes beside its arena: plans keep it free. */
 static void keep_reserve(struct ah_measure *measure, const struct ah_device *device)
 {
     uint64_t *most = &measure->machine->device.reserve_bytes;

@@ -11,7 +11,7 @@
 #include "profiler/sampler.h"
 #include "runtime/device/device.h"
 
-/* A lane must be opened to queue and remember so many ops. */
+/* Open lanes so that they can queue and remember this many ops. */
 enum { AH_LANES_REPEATS_MAX = 4096 };
 
 /* Ops that a lane runs in turn, round and round. */

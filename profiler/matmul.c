@@ -6,8 +6,8 @@
  * the rounds of one set. The operands lie at fixed places and are the same in every repeat: what is measured
  * is the rate of a product whose operands are as warm as the last one left them.
  *
- * While emulating, there is one go, because the throttle of the other parts follows from it, and compute is measured with the threads that the compute lane will have beside others, and no
- * other: that rate is what copies and the host lane are slowed against.
+ * While emulating, there is only one go: the throttle of the other parts follows from it. It uses just the threads that
+ * the compute lane has beside the other lanes: copies and the host lane are slowed relative to that rate.
  */
 #include "profiler/measure_internal.h"
 
@@ -172,7 +172,7 @@ static int keep(struct ah_measure *measure, const struct ah_products *products, 
     return AH_OK;
 }
 
-/* What the device took for all these shapes besides its arenas: a plan keeps so much free. */
+/* Memory that the device took for all these shapes beside its arenas: plans keep it free. */
 static void keep_reserve(struct ah_measure *measure, const struct ah_products *products)
 {
     uint64_t *most = &measure->machine->device.reserve_bytes;

@@ -167,11 +167,11 @@ double ah_machine_link_bytes_per_s(const struct ah_machine *machine, enum ah_dir
 double ah_machine_adam_params_per_s(const struct ah_machine *machine, enum ah_side side,
                                     enum ah_dtype weight);
 
-/* Bytes that AdamW reads and writes for one parameter: both moments and the fp32 master, each read and written, the gradient,
- * and the weight where it is not the master. */
+/* Bytes that AdamW reads and writes for one parameter: both moments and the fp32 master, each read and written, the
+ * gradient, and the weight where it is not the master. */
 double ah_machine_adam_bytes(enum ah_dtype state, enum ah_dtype gradient, enum ah_dtype weight);
 
-/* The measured passes of the blocks with this program; NULL: none with so many threads. */
+/* The measured passes of blocks with this program; NULL: none was measured with that many threads. */
 const struct ah_machine_block *ah_machine_find_block(const struct ah_machine *machine,
                                                      const char *program_sha256, uint64_t threads);
 

@@ -44,7 +44,7 @@
         .name = #member, AH_GROUP_AT(tag, member, of), .about = (sentence)                                   \
     }
 
-/* Of training and its signature: how gradients of several micro-batches are added up. */
+/* In training and its signature: how gradients of several micro-batches are added up. */
 #define AH_ROW_SUMS(tag)                                                                                     \
     {                                                                                                        \
         .name = "sums", AH_COUNTS_AT(tag, sums), .flags = AH_FIELD_OPTIONAL, .min_items = 2,                 \

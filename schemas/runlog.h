@@ -39,7 +39,7 @@ struct ah_runlog_part {
     double us; /* in a step, all ops of that kind on that lane */
 };
 
-/* Of a step of a rank, measured or predicted. */
+/* A step of one rank, measured or predicted. */
 struct ah_runlog_rank {
     uint64_t rank, pipeline, stage;
     const char *node; /* of the plan */

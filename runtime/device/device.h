@@ -3,42 +3,39 @@
  * Device: where ops happen. One object is one rank: an accelerator (or the CPU standing in for one), the host
  * beside it, their memory and their lanes.
  *
- * LIFE. Open finds the device and starts its lanes. Prepare builds all that ops of given shapes need beside
- * their operands, and so makes known how much memory that is: `reserve_bytes`. Reserve takes the arenas, and
- * refuses where device arena and reserve_bytes together exceed the device memory that the options give. Then
- * ops are submitted; nothing is allocated any more.
+ * LIFE. Open finds the device and starts its lanes. Prepare builds everything that ops of given shapes need beside
+ * their operands; `reserve_bytes` is then the memory that this takes. Reserve takes the arenas, but refuses if the
+ * device arena and reserve_bytes together exceed the device memory in the options. Then ops are submitted; nothing is
+ * allocated any more.
  *
  * MEMORY is three arenas of fixed size: the device arena, pinned and pageable host memory. An operand is an
  * arena and an offset (op.h); plans decide offsets.
  *
- * LANES run ops one after another; different lanes run at the same time. The n-th op submitted to a lane has
- * ticket n (from 1); an op may wait for tickets of other lanes that were submitted before it, so that a
- * submission order exists and no order can deadlock. Tickets are a timeline: waiting for n waits for all
- * before it. Who submits knows every ticket beforehand, so an iteration is one array, which a device may batch
- * or capture as it likes. Submitting never waits for the device unless a lane's queue is full: whole iterations
- * are queued ahead. Lanes: compute, h2d, d2h, host; where the options say `messages`, behind them send and two that
- * receive, one from the rank before in its pipeline and one from the rank behind: on a single one the first gradient
- * would stand behind an input that comes later.
+ * LANES run ops one after another; different lanes run at the same time. The n-th op submitted to a lane has ticket n
+ * (from 1). An op may wait for tickets of other lanes that were submitted before it, so no order can deadlock. Tickets
+ * are a timeline: waiting for n waits for all before it. The submitter knows every ticket beforehand, so an iteration
+ * is one array, which a device may batch or capture as it likes. Submitting never waits for the device unless a lane's
+ * queue is full: whole iterations are queued ahead. The lanes are compute, h2d, d2h and host. With `messages`, there
+ * are also send, two that receive, and sums. One receives from the rank before in the pipeline, the other from the rank
+ * behind: on a single lane, the first gradient would have to wait for an input that comes later.
  *
- * REACH. What a lane may run and touch is the same on every device, so that an order that runs on one runs on
- * all; device.c has it as a table, a row a lane. Compute ops lie in the device arena, host ops in the host
- * arenas, h2d and d2h copy between the pinned and the device arena. Pageable memory is the host lane's: a driver
- * would stage its copies and might hold up the submitter, so an op of the host lane takes such data to a pinned
- * place. Compute runs all kinds but `call`, host all but matrix products and attention, lanes of messages send or receive;
- * both only these.
+ * REACH. What a lane may run and touch is the same on every device, so that an order that runs on one runs on all;
+ * device.c has a table, with a row per lane. Compute ops use the device arena, host ops the host arenas; h2d and d2h
+ * copy between the pinned and the device arena. Only the host lane and sums touch pageable memory: a driver would stage
+ * copies of it and might hold up the submitter, so host ops copy such data to pinned memory. Compute runs all kinds but
+ * `call`, host all but matrix products and attention. Lanes of messages only send or receive; sums also adds up.
  *
- * FAILURE sticks. After an op failed, ops that have not started are skipped on every lane, tickets still
- * complete so that nobody hangs, and every wait reports the first failure with the op's name. Close the
- * device.
+ * FAILURE sticks. After an op failed, ops that have not started are skipped on every lane, tickets still complete so
+ * that nobody hangs, and every wait reports the first failure with the op's name. Close the device.
  *
- * A STALL is neither: nothing fails, and nothing ends. Where the options say how long that may last, a thread of its own
- * watches (watch.h), says what each lane is at, and tells the program, whose last act that should be: who waits inside a
- * vendor's driver cannot be called back.
+ * A STALL is neither: nothing fails, and nothing ends. If the options limit how long that may last, a separate thread
+ * watches (watch.h), finds what each lane is doing, and tells the program. The program should then end: a thread that
+ * waits inside a vendor's driver cannot be called back.
  *
- * A DRIVER is a const table of functions, one per kind of device. The CPU's is linked in; CUDA's comes from a
- * plugin (plugin.h). It begins with two numbers: what functions and fields mean, and how the structs that cross
- * that border lie in memory; with either of another build it is refused. The functions ah_device_*() check what
- * is the same for all drivers and then call the table: a driver sees valid submissions only.
+ * A DRIVER is a const table of functions, one per kind of device. The CPU's is linked in; CUDA's comes from a plugin
+ * (plugin.h). It begins with two numbers: one for the meaning of functions and fields, one for the memory layout of
+ * structs that cross the border. A driver whose numbers differ from this build's is refused. The functions
+ * ah_device_*() check what is the same for all drivers and then call the table: a driver sees only valid submissions.
  *
  *     const struct ah_device_options options = {.memory_bytes = 3 << 29};
  *     const uint64_t arena_bytes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = 1 << 30};
@@ -67,7 +64,7 @@ enum { AH_DEVICE_ABI = 10, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
 /* Room for lanes in structs that cross the border of a plugin. */
 enum { AH_DEVICE_LANES_MAX = 16 };
 
-/* AH_DEVICE_LANES: of every device. Of one whose options say `messages`: AH_DEVICE_LANES_ALL. */
+/* Every device has AH_DEVICE_LANES lanes; with `messages`, AH_DEVICE_LANES_ALL. */
 enum ah_device_lane {
     AH_LANE_COMPUTE,
     AH_LANE_H2D,
@@ -95,18 +92,18 @@ struct ah_submission {
     const struct ah_op *op;      /* copied */
     uint64_t tag;                /* the submitter's, kept in the span */
 
-    /* The op's own time is not wanted: the device may tell one time for it and the next op of the array, which is of the
-     * same lane and tag, and waits for nothing. One span then has the ticket of the last op that is joined. */
+    /* The op's own time is not needed: the device may record one span for it and the next op of the array, which has
+     * the same lane and tag, and no waits. The span then has the ticket of the last op joined. */
     bool joins;
 
-    /* Where the options have a `pace`: AH_PACE_BEGINS and AH_PACE_ENDS, of the first and the last op of an item. */
+    /* If the options have a `pace`: AH_PACE_BEGINS on the first op of an item, AH_PACE_ENDS on the last. */
     uint8_t pace;
 };
 
 enum { AH_PACE_BEGINS = 1, AH_PACE_ENDS = 2 };
 
-/* Who makes items take longer than they need: told on the lane's thread, behind the waits of an item's first op, and when its
- * last op is done. Both return when the lane may go on. */
+/* Makes items take longer than they need. Called on the lane's thread: after the waits of an item's first op, and when
+ * its last op is done. Both return when the lane may go on. */
 struct ah_device_pace {
     int (*begin)(void *context, uint32_t lane, uint64_t tag, struct ah_error *err);
     void (*end)(void *context, uint32_t lane, uint64_t tag);
@@ -115,22 +112,22 @@ struct ah_device_pace {
 
 /* When an op ran, or several that were joined, on the host's monotonic clock. */
 struct ah_span {
-    uint64_t ticket;   /* of the last of them */
+    uint64_t ticket;   /* of the last op */
     uint64_t tag;      /* the submitter's */
     uint64_t ready_ns; /* at the head of its lane */
     uint64_t start_ns; /* its waits were met */
     uint64_t end_ns;
-    uint64_t joined; /* ops before `ticket` that the span is of, too */
+    uint64_t joined; /* how many ops before `ticket` it also covers */
 };
 
-/* Where someone reads the spans of a lane. Zeros but for the lane: from its first op on. */
+/* A position in the spans of a lane. Zeroed but for `lane`: begins at its first op. */
 struct ah_span_reader {
     uint32_t lane;
     uint64_t seen; /* last ticket that was read or lost */
     uint64_t lost; /* spans overwritten before they were read, so far */
 };
 
-/* Something that the hardware did for an op: an op is one or several. */
+/* Something that the hardware did for an op; an op has one or several. */
 enum ah_device_activity_kind { AH_ACTIVITY_KERNEL, AH_ACTIVITY_COPY, AH_ACTIVITY_FILL };
 
 struct ah_device_activity {
@@ -147,15 +144,15 @@ struct ah_device_activity {
 struct ah_device_recording {
     const struct ah_device_activity *activities; /* by lane and start */
     size_t n;
-    uint64_t lost;        /* records beside these that there was no room or no time for */
-    uint64_t overhead_ns; /* that recording itself took, as far as it says */
+    uint64_t lost;        /* further records, for which there was no room or no time */
+    uint64_t overhead_ns; /* time that recording itself took, as far as it tells */
     const char *recorder; /* what recorded, with its version: "CUPTI 13.0" */
 };
 
-/* Rates that lanes are slowed to (0: not slowed), so that their ratios to compute are those of another
- * machine: `--emulate`. An op takes at least latency + work / rate; the lane sleeps the rest. `both_kept` is
- * the share of its rate that a copy lane keeps while the other copies. On the host lane AdamW's work is its
- * parameters, that of every other op but `call` the bytes it moves (ah_op_moved_bytes). */
+/* Rates to which lanes are slowed (0: not slowed), so that their ratios to compute are those of another machine:
+ * `--emulate`. An op takes at least latency + work / rate; the lane sleeps for the rest. `both_kept` is the share of
+ * its rate that a copy lane keeps while the other copies. On the host lane, AdamW's work is its parameters; that of
+ * every other op but `call` is the bytes it moves (ah_op_moved_bytes). */
 struct ah_device_throttle {
     double h2d_bytes_per_s;
     double d2h_bytes_per_s;
@@ -165,19 +162,19 @@ struct ah_device_throttle {
     double host_bytes_per_s;
 };
 
-/* Which of a library's algorithms a matrix product takes. The choice is made once for a machine and stands in
- * its document; it decides bits, so it is part of the numeric signature and never made while a plan runs. */
+/* Which of a library's algorithms a matrix product uses. The choice is made once for a machine and kept in its
+ * document. It decides bits, so it is part of the numeric signature and is never made while a plan runs. */
 struct ah_device_algorithm {
-    struct ah_op product; /* a matmul; where its operands lie does not count */
+    struct ah_op product; /* a matmul; offsets of operands do not count */
     uint64_t words[8];    /* the library's own, as the device that measured it wrote them */
 };
 
 /* What to do when the device stalls. */
 struct ah_device_watch {
-    double patience_s; /* without a completed op while something waits; 0: nobody watches */
+    double patience_s; /* how long something may wait while no op completes; 0: nobody watches */
 
-    /* Called once, on the watching thread, with AH_E_STALLED and one sentence on every lane. It should end the process:
-     * closing the device may wait for ever. When it returns, everyone goes on waiting. */
+    /* Called once, on the watching thread, with AH_E_STALLED and a sentence about every lane. It should end the
+     * process: closing the device may wait for ever. If it returns, everyone goes on waiting. */
     void (*stalled)(void *context, const struct ah_error *why);
     void *context;
 
@@ -185,15 +182,15 @@ struct ah_device_watch {
     void (*name)(const void *context, uint64_t tag, char *ret_name, size_t room);
     const void *name_context;
 
-    /* (optional; both with `name_context`, on the watching thread: they may not block) What the program waits for beside the
-     * device, a sentence's part, and whether it waits for others at all: then, with no op begun, it is told a quarter later, behind those who do not;
-     * and a number that changes whenever there is progress elsewhere. */
+    /* (optional; both with `name_context`, on the watching thread: they may not block) `beside`: what the program waits
+     * for beside the device, as part of a sentence, and whether it waits for others. If so, and no op has begun, it is
+     * told a quarter later, after those who do not. `pulse`: a number that changes with any progress elsewhere. */
     bool (*beside)(const void *context, char *ret_text, size_t room);
     uint64_t (*pulse)(const void *context);
 };
 
-/* Locked memory of the host that outlives a device, since locking takes seconds for each 10 GiB: of devices that are opened one
- * after another with the same one, each leaves it to the next. Zeroed before the first. */
+/* Locked host memory that outlives a device, since locking takes seconds for each 10 GiB. Devices opened one after
+ * another with the same one leave it to the next. Zero it before the first. */
 struct ah_device_keep {
     void *memory; /* NULL: none; the driver's own */
     void (*release)(void *memory);
@@ -201,12 +198,12 @@ struct ah_device_keep {
 
 struct ah_device_options {
     uint32_t index;        /* of several devices of one kind */
-    uint64_t memory_bytes; /* most of the device arena and reserve_bytes together; 0: what there is */
+    uint64_t memory_bytes; /* limit for device arena and reserve_bytes together; 0: all there is */
 
-    /* The machine's table of algorithms, and the library that they are of, as a device's info names it; borrowed until
-     * the device is closed. A device with another library refuses them (AH_E_MISMATCH); a product that the table does
-     * not have takes the library's first choice, which depends on product, device and library only. One whose products
-     * depend on the shape only, as the CPU's, takes no table. */
+    /* The machine's table of algorithms, and their library as a device's info names it; borrowed until the device is
+     * closed. A device with another library refuses them (AH_E_MISMATCH). A product that is not in the table uses the
+     * library's first choice, which depends only on product, device and library. A device whose products depend only on
+     * the shape, such as the CPU, takes no table. */
     const char *library; /* (optional) NULL: any */
     const struct ah_device_algorithm *algorithms;
     size_t n_algorithms;
@@ -215,20 +212,20 @@ struct ah_device_options {
     uint32_t host_threads;    /* cores of the host lane; 0: what compute leaves, at least one */
     bool
         pin_submitter; /* GPUs: the thread that calls reserve submits, and is pinned to a core of its own until it
-                                 closes the device; host_threads is then at most all cores but one. The process's
-                                 affinity mask is the frame; threads started in between inherit the pin. */
-    bool messages; /* with lanes for messages to other ranks; AH_E_UNSUPPORTED where the driver has none */
-    bool shared;   /* CPU: other ranks compute on this machine, too: no thread is tied to a processor */
+                                 closes the device; host_threads is then at most all cores but one. Cores are those
+                                 of the process's affinity mask; threads started in between inherit the pin. */
+    bool messages;     /* with lanes for messages to other ranks; AH_E_UNSUPPORTED if the driver has none */
+    bool shared; /* CPU: other ranks compute on this machine, too, so no thread is tied to a processor */
     uint32_t
-        product_forms; /* CPU: forms of bf16 products to choose from, the first so many (info.product_form); 0: all */
-    uint32_t queue; /* ops a lane's queue holds; 0: 1024 */
-    uint32_t spans; /* finished ops a lane remembers, the oldest overwritten; 0: 1024 */
+        product_forms; /* CPU: how many forms of bf16 products to choose from (info.product_form); 0: all */
+    uint32_t queue;    /* ops a lane's queue holds; 0: 1024 */
+    uint32_t spans;    /* finished ops a lane remembers, the oldest overwritten; 0: 1024 */
     struct ah_device_throttle throttle;
     struct ah_device_pace pace; /* (optional, both functions or none; drivers with `messages`) */
     struct ah_device_watch watch;
 
-    /* (optional; drivers with `messages`) Told once of the first op that fails, on its lane's thread, before what waits for it
-     * is let go: other ranks may wait for a message that is now skipped. */
+    /* (optional; drivers with `messages`) Called once, for the first op that fails, on its lane's thread, before ops
+     * that wait for it are released: other ranks may wait for a message that is now skipped. */
     void (*failed)(void *context, const struct ah_error *why);
     void *failed_context;
     struct ah_device_keep *keep; /* (optional) GPUs: borrowed until the device is closed */
@@ -238,23 +235,23 @@ struct ah_device_options {
 enum ah_product_form { AH_PRODUCT_FMA, AH_PRODUCT_DOT, AH_PRODUCT_AMX, AH_PRODUCT_FORMS };
 extern const char *const ah_words_product_form[];
 
-/* Matrix products that are prepared. Where the library lacks one, it is made in steps, which is slower: rows of fp32 sums,
- * each finished by a kernel. */
+/* Prepared matrix products. One that the library lacks is made in steps, which is slower: rows of fp32 sums, each
+ * finished by a kernel. */
 struct ah_device_products {
     uint32_t n;
     uint32_t in_steps;
-    char first[AH_DEVICE_NAME_MAX]; /* of those in steps: "bias_gelu nn 4096x3072x768 bf16"; "": none */
+    char first[AH_DEVICE_NAME_MAX]; /* the first one in steps: "bias_gelu nn 4096x3072x768 bf16"; "": none */
 };
 
-/* What a lane is at. */
+/* What a lane is doing. */
 struct ah_device_head {
-    uint64_t submitted, done; /* tickets; `done` as far as anyone has seen */
+    uint64_t submitted, done; /* tickets; `done` may lag behind the device */
     bool any;                 /* an op is next, or runs: ticket done + 1; the rest describes it */
     enum ah_op_kind kind;
     uint64_t tag;
     uint32_t n_waits;
     struct ah_wait waits[AH_DEVICE_WAITS_MAX]; /* met or not */
-    const char *note; /* what holds it up beside its waits, or why nothing is known of it; NULL: nothing */
+    const char *note; /* what else holds it up beside its waits, or why nothing is known about it; or NULL */
 };
 
 struct ah_device_info {
@@ -262,19 +259,19 @@ struct ah_device_info {
     char name[AH_DEVICE_NAME_MAX];
     uint64_t memory_bytes;
     uint64_t free_bytes;
-    uint64_t locked_bytes; /* of the reserved pinned arena: less than all where the system refused */
+    uint64_t locked_bytes; /* of the reserved pinned arena; less than all of it if the system refused */
     bool bf16;
     bool supports[64]; /* by enum ah_op_kind */
     uint32_t
         product_form; /* CPU: enum ah_product_form, the last that it has: forms differ in bits, later ones are faster */
 
-    /* Of an open device: what does its matrix products, with its version; "": none whose algorithms can be chosen. */
+    /* Set once open: the library for matrix products, with its version; "": none whose algorithms can be chosen. */
     char library[AH_DEVICE_NAME_MAX];
     char address[AH_DEVICE_NAME_MAX]; /* on the PCI bus, "0000:17:00.0"; "": none */
     struct ah_device_products products;
 
-    /* Device memory beside the arena, measured once arenas are reserved and kernels are loaded: context, code, workspace,
-     * page tables. 0: not measured. The device's `reserve_bytes` is what was reckoned with before. */
+    /* Device memory beside the arena, measured once arenas are reserved and kernels are loaded: context, code,
+     * workspace, page tables. 0: not measured. The device's `reserve_bytes` is the estimate from before. */
     uint64_t beside_bytes;
 };
 
@@ -282,23 +279,23 @@ struct ah_device_driver {
     uint32_t abi;     /* AH_DEVICE_ABI */
     uint32_t layout;  /* AH_DEVICE_LAYOUT */
     const char *name; /* "cpu", "cuda" */
-    bool messages;    /* it has lanes for them */
+    bool messages;    /* it has lanes for messages */
 
     /* Lists devices; `ret_n` may exceed `max`. AH_E_MISSING says what is missing and how to get it. */
     int (*probe)(struct ah_device_info *ret_infos, size_t max, size_t *ret_n, struct ah_error *err);
     int (*open)(struct ah_device **ret_device, const struct ah_device_options *options, struct ah_error *err);
     void (*close)(struct ah_device *device);
 
-    /* (optional: nothing to build) Everything that ops of these shapes need beyond their operands is built
-     * now; sets reserve_bytes. Called with every lane idle. */
+    /* (optional: nothing to build) Builds everything that ops of these shapes need beyond their operands, and sets
+     * reserve_bytes. Called with every lane idle. */
     int (*prepare)(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err);
 
     /* Takes the arenas; once. On failure none is taken. */
     int (*reserve)(struct ah_device *device, const uint64_t arena_bytes[AH_ARENA_KINDS],
                    struct ah_error *err);
 
-    /* The submissions are checked; the n-th op of a lane has ticket n. The driver refuses what it cannot do or
-     * was not prepared for, before it queues any. */
+    /* Submissions are checked already; the n-th op of a lane has ticket n. Before it queues any, the driver refuses
+     * what it cannot do or was not prepared for. */
     int (*submit)(struct ah_device *device, const struct ah_submission *submissions, size_t n,
                   struct ah_error *err);
     int (*wait)(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err);
@@ -306,7 +303,7 @@ struct ah_device_driver {
                     struct ah_error *err);
     uint64_t (*done)(struct ah_device *device, uint32_t lane);
 
-    /* Of ops after ticket `after` that the lane still remembers, oldest first. */
+    /* Spans of ops after ticket `after` that the lane still remembers, oldest first. */
     size_t (*spans)(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
                     size_t max);
 
@@ -315,19 +312,20 @@ struct ah_device_driver {
                       struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
                       struct ah_error *err);
 
-    /* (optional, both or none: the hardware tells nothing) Recording, as ah_device_record() and ah_device_recorded(). */
+    /* (optional, both or none: nothing is recorded) As ah_device_record() and ah_device_recorded(). */
     int (*record)(struct ah_device *device, struct ah_error *err);
     int (*recorded)(struct ah_device *device, struct ah_device_recording *ret_recording,
                     struct ah_error *err);
 
-    /* (optional, all three or none: the device is not watched) For a thread that watches, while others wait: neither
-     * may block, nor call what could. `pulse` changes whenever something moved: an op was done, or one that runs on the
-     * host's processors used them. `drain` waits until nothing runs, whatever failed; then `close` does not wait. */
+    /* (optional, all three or none: the device is not watched) For a thread that watches while others wait: `pulse` and
+     * `head` may not block, nor call what could. `pulse` changes with any progress: an op was done, or one that runs on
+     * the host's processors used them. `drain` waits until nothing runs, whatever failed; then `close` does not
+     * wait. */
     uint64_t (*pulse)(struct ah_device *device);
     void (*head)(struct ah_device *device, uint32_t lane, struct ah_device_head *ret_head);
     void (*drain)(struct ah_device *device);
 
-    /* Where a host arena lies (on the CPU device: any arena); NULL where the host cannot read it. */
+    /* Where a host arena lies (on the CPU device: any arena); NULL if the host cannot read it. */
     void *(*address)(struct ah_device *device, enum ah_arena_kind arena);
 };
 
@@ -342,8 +340,8 @@ struct ah_device_failed {
 struct ah_device {
     const struct ah_device_driver *driver;
     struct ah_device_info info;
-    uint32_t lanes;                 /* it has; set by ah_device_open() */
-    uint64_t reserve_bytes;         /* device memory beside the arena, of what is prepared so far */
+    uint32_t lanes;                 /* how many; set by ah_device_open() */
+    uint64_t reserve_bytes;         /* device memory beside the arena, for what is prepared so far */
     struct ah_device_failed failed; /* set once, before a wait tells of the failure */
 
     /* device.c's */
@@ -356,7 +354,7 @@ struct ah_device {
     struct ah_device_watcher *watcher; /* owned; NULL: nobody watches */
     uint32_t waiting;                  /* calls that wait now */
     uint64_t waited;                   /* calls that have waited */
-    uint64_t wait_what;                /* what the last of them waits for */
+    uint64_t wait_what;                /* what the last of these waits for */
 };
 
 /* A number that changes with the size of any struct that crosses a plugin's border, and with the kinds of ops and
@@ -373,12 +371,12 @@ struct ah_device {
 /* The CPU device's driver: the reference for every other and the embedded default. */
 const struct ah_device_driver *ah_device_cpu(void);
 
-/* Whether the driver's table is of this build. AH_E_MISMATCH says what differs; `origin` names the driver: its
- * file, or its name. Reads `abi` and `layout` only. */
+/* Does the driver's table fit this build? AH_E_MISMATCH says what differs; `origin` names the driver: its file, or its
+ * name. Reads only `abi` and `layout`. */
 int ah_device_check_driver(const struct ah_device_driver *driver, const char *origin, struct ah_error *err);
 
-/* Finds the device and starts its lanes. AH_E_USAGE for options that make no sense, AH_E_MISMATCH for a driver
- * of another build, AH_E_MISSING where there is no such device. */
+/* Finds the device and starts its lanes. AH_E_USAGE: options make no sense; AH_E_MISMATCH: the driver is from another
+ * build; AH_E_MISSING: there is no such device. */
 int ah_device_open(struct ah_device **ret_device, const struct ah_device_driver *driver,
                    const struct ah_device_options *options, struct ah_error *err);
 
@@ -388,16 +386,16 @@ int ah_device_open(struct ah_device **ret_device, const struct ah_device_driver 
  * device cannot do, AH_E_CAPACITY. */
 int ah_device_prepare(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err);
 
-/* The algorithms that this device offers for a product, the library's first choice first, to choose from by measuring:
- * a device opened with one of them in its table takes that one. `ret_n` of them, at most `max`; 0 where there is nothing
- * to choose. AH_E_USAGE for an op that is no product, AH_E_UNSUPPORTED. */
+/* The algorithms that this device offers for a product, the library's first choice first. Measure to choose one: a
+ * device opened with it in its table uses it. There are `ret_n`, at most `max`; 0: nothing to choose. AH_E_USAGE: the
+ * op is no product. AH_E_UNSUPPORTED. */
 int ah_device_algorithms(struct ah_device *device, const struct ah_op *product,
                          struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
                          struct ah_error *err);
 
-/* Takes the arenas (sizes by enum ah_arena_kind), which are zeros at first. AH_E_CAPACITY where the device's
- * arena and its reserve_bytes exceed its `memory_bytes`, or the machine has no such memory free, AH_E_MEMORY
- * where the system refuses it: then none is taken, and less may be asked for. AH_E_USAGE the second time. */
+/* Takes the arenas (sizes by enum ah_arena_kind), zeroed. AH_E_CAPACITY: device arena and reserve_bytes exceed
+ * `memory_bytes`, or the machine has not enough memory free; AH_E_MEMORY: the system refuses it. Then none is taken,
+ * and you may ask for less. AH_E_USAGE: called a second time. */
 int ah_device_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_ARENA_KINDS],
                       struct ah_error *err);
 
@@ -407,7 +405,7 @@ int ah_device_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_AR
 int ah_device_submit(struct ah_device *device, const struct ah_submission *submissions, size_t n,
                      uint64_t *ret_tickets, struct ah_error *err);
 
-/* Last ticket that `lane` has given: its next op has the one after it. */
+/* The last ticket given by `lane`; its next op gets the one after it. */
 uint64_t ah_device_submitted(const struct ah_device *device, uint32_t lane);
 
 /* Blocks until `ticket` of `lane` is done (0: returns at once). The device's first failure is reported here,
@@ -422,36 +420,36 @@ int ah_device_wait_any(struct ah_device *device, const struct ah_wait *waits, si
 /* Waits for every lane. */
 int ah_device_drain(struct ah_device *device, struct ah_error *err);
 
-/* Which op the failure was of that a wait told of; without `any` it was of none, or the driver does not know. */
+/* The op whose failure a wait reported. `any` false: it was no op's, or the driver does not know whose. */
 struct ah_device_failed ah_device_failed(const struct ah_device *device);
 
-/* Last ticket of `lane` that is done. Never blocks: who polls, polls this. */
+/* The last ticket of `lane` that is done. Never blocks, so use it for polling. */
 uint64_t ah_device_done(struct ah_device *device, uint32_t lane);
 
-/* Times of finished ops, oldest first, at most `max`; moves the reader on. At any time, by any thread with a
- * reader of its own. */
+/* Times of finished ops, oldest first, at most `max`; moves the reader on. Any thread with its own reader may call it,
+ * at any time. */
 size_t ah_device_spans(struct ah_device *device, struct ah_span_reader *reader, struct ah_span *ret_spans,
                        size_t max);
 
-/* A reader that begins with the newest `n` ops of `lane` that are done. */
+/* A reader that begins with the `n` newest ops of `lane` that are done. */
 struct ah_span_reader ah_device_newest(struct ah_device *device, uint32_t lane, uint64_t n);
 
-/* From now on the device records what its hardware does for the ops that are submitted: kernels, copies and fills. Waits
- * for every lane first. Costs time; before it, and after ah_device_recorded(), nothing. Submitter's thread. AH_E_UNSUPPORTED
- * where the device has no recorder; AH_E_MISSING, AH_E_MEMORY, AH_E_FAILED (another profiler has it, for one): then nothing is
+/* Waits for every lane. From then on, until ah_device_recorded(), the device records what its hardware does for
+ * submitted ops: kernels, copies and fills. Costs time only while recording. Submitter's thread. AH_E_UNSUPPORTED: the
+ * device has no recorder. AH_E_MISSING, AH_E_MEMORY, AH_E_FAILED (for example, another profiler has it): nothing is
  * recorded, and the device is as it was. AH_E_USAGE: it records already. */
 int ah_device_record(struct ah_device *device, struct ah_error *err);
 
-/* Ends the recording: waits for every lane first. What was recorded is *borrowed* until the device records again or is
- * closed. Submitter's thread. Errors as ah_device_record(): nothing is known of the hardware, the device is as it was.
- * AH_E_USAGE where it does not record. */
+/* Waits for every lane and ends the recording. The recording is *borrowed* until the device records again or is closed.
+ * Submitter's thread. Errors as ah_device_record(): nothing is known of the hardware, and the device is as it was.
+ * AH_E_USAGE: it does not record. */
 int ah_device_recorded(struct ah_device *device, struct ah_device_recording *ret_recording,
                        struct ah_error *err);
 
-/* Device memory beside the arena: what was measured, and no less than what was reckoned with. */
+/* Device memory beside the arena: the measured bytes, but no less than reserve_bytes. */
 uint64_t ah_device_beside_bytes(const struct ah_device *device);
 
-/* Pointer to an operand where the host can read it, else NULL; also NULL outside the arena. */
+/* Pointer to an operand if the host can read it, else NULL; also NULL outside the arena. */
 void *ah_device_pointer(struct ah_device *device, struct ah_ref ref);
 
 const char *ah_device_lane_name(uint32_t lane);
@@ -459,7 +457,7 @@ const char *ah_device_lane_name(uint32_t lane);
 /* Drains and frees; NULL is fine. */
 void ah_device_close(struct ah_device *device);
 
-/* Once the last device is closed. */
+/* Call it once the last device is closed. */
 void ah_device_keep_release(struct ah_device_keep *keep);
 
 #endif

@@ -73,7 +73,7 @@ static bool operand_extent(const struct operand_rule *rule, const struct op_size
            !__builtin_add_overflow(before_last, operand->row_bytes, &operand->bytes);
 }
 
-/* Of an operand whose extent is known. An op picks at most as many rows of a table as it has itself. */
+/* Needs the operand's extent. An op with n rows reads at most n rows of a table. */
 static uint64_t operand_moved_bytes(const struct operand_rule *rule, const struct op_sizes *sizes,
                                     const struct ah_operand *operand)
 {

@@ -2,24 +2,23 @@
  *
  * Op: one primitive piece of work, as data.
  *
- * A transformer block is a straight-line program: an array of ops. An op names its kind, its operands (places
- * in arenas, never pointers) and its sizes. Ops are plain values: they are copied into a lane's queue, kept
- * in programs, printed, checked. Every device runs the same ops; ah_op_check() is the one place that knows
- * how many bytes each operand covers, so that no device can be asked to touch memory outside its arenas.
+ * A transformer block is a straight-line program: an array of ops. An op names its kind, its operands (offsets in
+ * arenas, never pointers) and its sizes. Ops are plain values: they are copied into a lane's queue, kept in programs,
+ * printed, checked. Every device runs the same ops. Only ah_op_check() knows how many bytes each operand covers, so no
+ * device can be asked to touch memory outside its arenas.
  *
  * Matrices are row-major. `rows` are tokens. Sizes are elements unless the name says bytes, and at least 1.
- * Operands need the alignment of their element; 64 bytes are faster. An output overlaps no other operand,
- * except that it may be the very same place as an input of its dtype, with the same row stride, where the list
- * below says so. Rules of arithmetic: docs/numerics.md.
+ * Operands need the alignment of their element; 64 bytes are faster. An output overlaps no other operand. But if the
+ * list below says so, it may be the same memory as an input of equal dtype and row stride. Rules of arithmetic:
+ * docs/numerics.md.
  *
- * ROW STRIDE. An operand marked * below is a matrix whose rows may lie `row_stride` elements apart: a part of
- * a wider one (q, k or v of packed projections, gate or up of a packed MLP, a tile of the vocabulary's
- * logits). 0: dense. Others are dense. Parts of one wide matrix lie between each other's rows and do not
- * overlap; what matters is the rows, not the gaps.
+ * ROW STRIDE. An operand marked * below is a matrix whose rows may lie `row_stride` elements apart, as part of a wider
+ * one (q, k or v of packed projections, gate or up of a packed MLP, a tile of the vocabulary's logits). 0: dense. All
+ * other operands are dense. Parts of one wide matrix lie in the gaps between each other's rows; that is no overlap.
  *
  * Operand roles, per kind, in the order of arg[] ("?": may be absent, arena AH_ARENA_NONE):
  *
- *   copy                dst, src                         bytes, whatever they are
+ *   copy                dst, src                         bytes of any kind
  *   fill                dst*
  *   cast                dst*, src*                       round to nearest even
  *   add                 dst*, a*, b*                     dst may be a or b
@@ -63,12 +62,12 @@
  *
  * POSITIONS, u32 of each token, say which row of a table belongs to it; absent: row r has position r % seq.
  *
- * INDICES. Tokens and targets are below `vocabulary`, positions below the rows of their table, and docs[r] is
- * the place within its sequence, at most r's own, where r's document starts. Ops do not look: whoever reads
- * the data has checked every index once, before it reaches an arena. An extent therefore covers whole tables.
+ * INDICES. Tokens and targets are below `vocabulary`, and positions below the rows of their table. docs[r] is where r's
+ * document starts, counted within its sequence, and at most r's own index. Ops do not check this: the reader of the
+ * data has checked every index before it reaches an arena. So the extent of a table is the whole table.
  *
- * An output that a frozen tensor does not need is absent where "?" says so. attention_backward always writes
- * all three: they come from one pass over the same scores.
+ * An output that a frozen tensor does not need is absent if marked "?". attention_backward always writes all three:
+ * they come from one pass over the same scores.
  */
 #ifndef AH_RUNTIME_DEVICE_OP_H
 #define AH_RUNTIME_DEVICE_OP_H
@@ -117,9 +116,9 @@ enum ah_op_kind {
 
 enum { AH_OP_ARGS = 11 };
 
-/* Heads of rows whose partial gradients share a row of norm_backward's scratch: fp32,
- * (ceil(rows * heads / 64), width), twice that for layer norms. The other scratches: attention_backward fp32 (batch, heads, seq); embed_backward u32
- * (2, rows). */
+/* Heads of rows whose partial gradients share a row of norm_backward's scratch: fp32, (ceil(rows * heads / 64), width),
+ * twice that for layer norms. The other scratches: attention_backward fp32 (batch, heads, seq); embed_backward u32 (2,
+ * rows). */
 enum { AH_OP_NORM_GROUP = 64 };
 
 enum ah_epilogue { AH_EPILOGUE_NONE, AH_EPILOGUE_BIAS, AH_EPILOGUE_BIAS_GELU };

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Watch: a thread that notices when a device has stopped making progress, and says what every lane is at.
+ * Watch: a thread that notices when a device has stopped making progress, and reports what every lane is doing.
  *
- * device.c marks every call that may wait for the device with enter and leave, which costs three atomic operations and is
- * all that a training pays. The thread wakes up sixteen times in the time that the program has patience for
- * (struct ah_device_watch), at most once a second, and looks at counters only: it calls nothing that may block, since the
- * thread that waits may be inside a vendor's driver and hold its locks.
+ * device.c marks every call that may wait for the device with enter and leave. That costs three atomic operations,
+ * which is all that training pays. The thread wakes up sixteen times during the program's patience (struct
+ * ah_device_watch), at most once a second, and only looks at counters. It calls nothing that may block, since the
+ * waiting thread may be inside a vendor's driver and hold its locks.
  *
  * WHAT COUNTS AS A STALL. Time adds up while all of this holds, and starts again from 0 as soon as one does not:
  * 1. A call waits for the device. A program that saves, reads data or sleeps is not waiting, however long it takes.
  * 2. No such call has ended since the last look.
- * 3. The driver's pulse has not changed: no op was completed, on any lane, and no op that runs on the host's processors has
- *    used any processor time. So an AdamW of 100 seconds is no stall, nor is a lane that an emulation slows. An op that
- *    runs on a GPU gives no such sign: one that takes longer than the patience is a stall.
- * 4. The watch's own pulse (struct ah_device_watch) has not changed: no progress is known of elsewhere, where others work for
- *    what this device waits for.
- * 5. The process ran: of the time between two looks no more counts than two of them should take. A process that was
- *    stopped (SIGSTOP, a debugger) or starved has lost at most that.
+ * 3. The driver's pulse has not changed: no op was completed, on any lane, and no op that runs on the host's processors
+ *    has used any processor time. So an AdamW of 100 seconds is no stall, nor is a lane that an emulation slows. An op
+ *    that runs on a GPU gives no such sign: one that takes longer than the patience is a stall.
+ * 4. The watch's own pulse (struct ah_device_watch) has not changed: no progress is known elsewhere, where others work
+ *    on what this device waits for.
+ * 5. The process ran: between two looks, at most twice the usual interval counts. So a process that was stopped
+ *    (SIGSTOP, a debugger) or starved has lost at most that.
  *
- * A program with a second thread that keeps waiting for tickets which are done hides the stall of the first (2). The trainer
- * has one thread.
+ * A second thread that keeps waiting for tickets that are done would hide a stall of the first (2). The trainer has one
+ * thread.
  */
 #ifndef AH_RUNTIME_DEVICE_WATCH_H
 #define AH_RUNTIME_DEVICE_WATCH_H
@@ -29,10 +29,10 @@
 /* What a call waits for. */
 enum ah_device_waiting {
     AH_WAITING_FOR_TICKET, /* lane, ticket */
-    AH_WAITING_FOR_ANY,    /* of so many tickets; the lane of the first */
-    AH_WAITING_TO_SUBMIT,  /* so many ops */
+    AH_WAITING_FOR_ANY,    /* of a number of tickets; the lane is that of the first */
+    AH_WAITING_TO_SUBMIT,  /* a number of ops */
     AH_WAITING_TO_RECORD,
-    AH_WAITING_TO_WARM, /* the driver's: op kind in place of the ticket */
+    AH_WAITING_TO_WARM, /* the driver's: op kind instead of the ticket */
     AH_WAITING_TO_CLOSE
 };
 
@@ -51,12 +51,11 @@ static inline void ah_device_watch_leave(struct ah_device *device)
     __atomic_fetch_sub(&device->waiting, 1, __ATOMIC_RELEASE);
 }
 
-/* Starts the thread, where the options ask for one and the driver can be watched; else nothing. AH_E_USAGE, AH_E_MEMORY,
- * AH_E_FAILED. */
+/* Starts the thread if the options ask for it and the driver can be watched. AH_E_USAGE, AH_E_MEMORY, AH_E_FAILED. */
 int ah_device_watcher_new(struct ah_device *device, const struct ah_device_watch *watch,
                           struct ah_error *err);
 
-/* Ends it; nothing where there is none. */
+/* Ends the thread, if there is one. */
 void ah_device_watcher_free(struct ah_device *device);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Check: the parts in turn. Each may take for granted what those before it have found; none that a number is small.
+ * Check: the parts in turn. Each may rely on what the ones before it have found, but not on numbers being small.
  */
 #include "runtime/schedule/check.h"
 
@@ -65,7 +65,7 @@ static int check_blocks(const struct ah_plan *plan, const struct ah_job *job, st
     return AH_OK;
 }
 
-/* A plan compiled again is not much larger than it: a small document cannot ask for much memory. */
+/* Compiling a plan again must not take much more memory than the document, or a small one could ask for a lot. */
 static int check_amounts(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
     uint64_t tiles = 0, tile = plan->staging.tile_elements;
@@ -84,7 +84,7 @@ static int check_amounts(const struct ah_plan *plan, const struct ah_job *job, s
                         plan->lanes.n_h2d, tiles);
 }
 
-/* Only the CPU device's compute lane has cores of the host. */
+/* Only the CPU device's compute lane uses cores of the host. */
 static int check_device(const struct ah_plan *plan, struct ah_error *err)
 {
     const enum ah_device_kind kind = plan->numeric_signature.device;
@@ -96,7 +96,7 @@ static int check_device(const struct ah_plan *plan, struct ah_error *err)
                         kind == AH_DEVICE_CPU ? "a GPU" : "the CPU device");
 }
 
-/* A run refuses what leaves its ops no room beside the arena. */
+/* A run would refuse a plan that leaves no room beside the arena for what its ops need. */
 static int check_reserve(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
     const struct ah_plan_memory *memory = &plan->memory;
@@ -113,7 +113,7 @@ static int check_reserve(const struct ah_plan *plan, const struct ah_job *job, s
                         memory->device_bytes, plan->threads->compute, bytes, memory->device_capacity_bytes);
 }
 
-/* What the plan says of times, for compiling: of forward, backward and sends, and of copies to the device. */
+/* Reads from the plan the times that compiling needs: of forward, backward and sends, and of copies to the device. */
 static int read_times(const struct ah_plan *plan, const struct ah_job *job, struct ah_arena *arena,
                       struct ah_costs *ret_costs, double **ret_base_us, struct ah_error *err)
 {

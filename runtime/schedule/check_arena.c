@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tensors are swept by compute position: those live there stand in one list by offset, where a new one only has to be
- * compared with its neighbours. A tensor that lives over the end of the iteration is swept as two.
+ * Sweeps tensors by compute position. The live ones are in a list by offset, so a new one is compared only with its two
+ * neighbours. A tensor that lives past the end of the iteration is swept as two.
  */
 #include "runtime/schedule/check_internal.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor's life without a gap: `from` to `to`, at most once around. */
+/* A tensor's life, or a part of it, that does not wrap around: `from` <= `to`. */
 struct life {
     uint64_t from, to;
     uint32_t tensor;
@@ -62,7 +62,7 @@ static void drop_dead(struct sweep *sweep, uint64_t position)
     sweep->n_live = kept;
 }
 
-/* Where a tensor of this offset belongs in the list. */
+/* Index in the list at which a tensor of this offset belongs. */
 static size_t place_of(const struct sweep *sweep, uint64_t offset_bytes)
 {
     size_t low = 0;
@@ -77,7 +77,7 @@ static size_t place_of(const struct sweep *sweep, uint64_t offset_bytes)
     return low;
 }
 
-/* `low` begins at or before `high`. */
+/* `low` has the lower offset, or the same. */
 static int check_pair(const struct sweep *sweep, const struct life *low, const struct life *high,
                       uint64_t position, struct ah_error *err)
 {

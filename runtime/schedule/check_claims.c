@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Claims: what a plan says about itself that needs no clock: names of blocks, the rate of tokens, the solver's numbers, and
- * the row of every other policy.
+ * Claims: statements of a plan that are checked without a clock: names of blocks, tokens per second, the solver's
+ * numbers, and the row of every other policy.
  */
 #include "runtime/schedule/check_internal.h"
 
@@ -21,7 +21,7 @@ static int check_names(const struct ah_plan *plan, struct ah_error *err)
     return AH_OK;
 }
 
-/* What is counted twice, or is a choice without a difference. */
+/* Resources with the same name, and a micro-batch order that makes no difference. */
 static int check_words(const struct ah_plan *plan, struct ah_error *err)
 {
     const struct ah_plan_sharing *sharing = &plan->sharing;
@@ -71,7 +71,7 @@ static int check_solver(const struct ah_plan *plan, struct ah_error *err)
 
 /* ---- policies ---- */
 
-/* A plan lists every policy once but its own and `optimal`, in their order; or none. */
+/* A plan lists all policies but its own and `optimal`, once each and in order, or none. */
 static int check_alternatives(const struct ah_plan *plan, struct ah_error *err)
 {
     size_t next = 0;

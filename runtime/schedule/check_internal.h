@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of the check of a plan. Each is AH_E_DOCUMENT with the place, what stands there and what follows from the rest.
+ * The parts of the check of a plan. Each returns AH_E_DOCUMENT and names the field, its value, and the derived value.
  */
 #ifndef AH_RUNTIME_SCHEDULE_CHECK_INTERNAL_H
 #define AH_RUNTIME_SCHEDULE_CHECK_INTERNAL_H
@@ -10,36 +10,36 @@
 /* check_arena.c: live tensors do not overlap, are aligned, and end at the peak. */
 int ah_check_arena(const struct ah_plan *plan, struct ah_error *err);
 
-/* check_rebuild.c: with this job, the configs make these ops and tensors, and take this memory. `told`: job and costs of
- * documents, whose times count, too; else those of the plan are taken. */
+/* check_rebuild.c: with this job, the configs make these ops and tensors, and take this memory. If job and costs come
+ * from documents, times are compared, too; else they are taken from the plan. */
 struct ah_check_told {
     const struct ah_job *job;
     const struct ah_costs *costs;
-    const double *base_us; /* (optional) of forward, backward and sends, in compute order */
+    const double *base_us; /* (optional) times of forward, backward and sends, in compute order */
     bool from_documents;
 };
 int ah_check_rebuild(const struct ah_plan *plan, const struct ah_check_told *told, struct ah_error *err);
 
-/* check_work.c: equal work takes equal time; copies of so many tiles and bytes do. */
+/* check_work.c: equal work takes equal time; the time of a copy follows from its tiles and bytes. */
 int ah_check_work(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err);
 int ah_check_links(const struct ah_plan *plan, struct ah_error *err);
 
-/* check_times.c: lanes have the order that `scheduling` gives, and take the time that is stated. */
+/* check_times.c: lanes have the order that `scheduling` gives, and take the stated time. */
 int ah_check_times(const struct ah_plan *plan, struct ah_error *err);
 
-/* Times of copies of a lane: of each tile, and of each byte; `relative`: how well the plan tells them apart. */
+/* Times of a lane's copies, per tile and per byte. `relative`: their tolerance, as far as the plan tells them apart. */
 struct ah_check_copies {
     double us_a_tile, us_a_byte, relative;
 };
 struct ah_check_copies ah_check_copies(const struct ah_plan *plan, enum ah_plan_lane lane);
 
-/* check_claims.c: names, rates and what is said of the solver and other policies fit together. */
+/* check_claims.c: names, rates, and the numbers of the solver and of other policies agree. */
 int ah_check_claims(const struct ah_plan *plan, struct ah_error *err);
 
-/* Are two times, or rates, the same but for rounding? */
+/* Are two times, or rates, equal up to rounding? */
 bool ah_check_near(double a, double b);
 
-/* What lists of differences have in common: "<place>: is <stated>; <derived> <source>". */
+/* Compare two numbers; a difference is reported as "<place>: is <stated>; <derived> <source>". */
 int ah_check_number(const char *place, double stated, double derived, const char *source,
                     struct ah_error *err);
 int ah_check_count(const char *place, uint64_t stated, uint64_t derived, const char *source,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rebuild: the configs of a plan are compiled once more, and what comes out is compared with what the plan has: every
- * field of every op, name, size and life of every tensor, rings, host memory, and what fills the device. Offsets are not:
- * any layout without overlap is right (check_arena.c).
+ * Rebuild: compiles the configs of a plan again and compares the result with the plan: every field of every op; name,
+ * size and life of every tensor; rings, host memory, and what fills the device. Offsets are not compared: any layout
+ * without overlap is right (check_arena.c).
  *
- * Knobs that a plan does not state follow from what they did: how far ahead the farthest fetch is issued, how far behind
- * the farthest gradient is due. The two orders (updates after backward, steps that end) are tried.
+ * Knobs that a plan does not state are inferred from their effect: how far ahead the earliest fetch is issued, and how
+ * far behind the latest gradient is due. For the two on order (updates_after_backward, step_ends), all ways are tried.
  */
 #include "runtime/schedule/check_internal.h"
 
@@ -16,13 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where fetches wait for what they must come after, more positions ahead are not seen: so many are tried. */
+/* A fetch cannot overtake what it must follow, so a larger fetch_ahead may leave no trace: this many are tried. */
 enum { AHEAD_TRIED = 16 };
 
 struct rebuild {
     const struct ah_plan *plan;
     const struct ah_check_told *told;
-    const char *source; /* of what is derived, for sentences */
+    const char *source; /* where derived values come from, for messages */
     struct ah_choice choice;
     struct ah_config *configs;
     struct ah_compile_memory memory;
@@ -35,7 +35,7 @@ struct rebuild {
 static const struct op_field {
     const char *name;
     size_t offset;
-    const char *const *words; /* of an enum; NULL: a count */
+    const char *const *words; /* the enum's; NULL: a count */
 } op_fields[] = {
     {"op", offsetof(struct ah_plan_op, op), ah_words_plan_op},
     {"lane", offsetof(struct ah_plan_op, lane), ah_words_plan_lane},
@@ -81,7 +81,7 @@ static void print_value(const struct op_field *field, const struct ah_plan_op *o
         snprintf(ret_text, 32, "%" PRIu64, value);
 }
 
-/* How many ops are as compiled, from the first on. */
+/* How many ops, from the first on, are as compiled. */
 static size_t equal_ops(const struct rebuild *r)
 {
     const struct ah_iteration *it = &r->compiled.iteration;
@@ -119,7 +119,7 @@ static int compare_ops(const struct rebuild *r)
 
 /* ---- knobs ---- */
 
-/* The most positions that an op of this kind has between its two; 0: there is none. */
+/* The largest distance from issue_after to due_before in ops of this kind; 0: there are none. */
 static uint32_t farthest(const struct ah_plan *plan, enum ah_plan_op_kind kind)
 {
     uint64_t most = 0, positions = plan->lanes.n_compute;
@@ -155,7 +155,7 @@ static int compile(struct rebuild *r)
     return rc ? ah_error_memory(r->err) : AH_OK;
 }
 
-/* One way to set what is not stated; sets `best` to it where more ops are as the plan's than ever. */
+/* Tries one way to set the knobs that are not stated; keeps it in `best` if more ops than ever match the plan's. */
 static int try_knobs(struct rebuild *r, uint32_t fetch_ahead, unsigned orders, struct ah_knobs *best,
                      size_t *equal)
 {
@@ -171,7 +171,7 @@ static int try_knobs(struct rebuild *r, uint32_t fetch_ahead, unsigned orders, s
     return rc;
 }
 
-/* Compiles with the knobs that explain the plan, or with those that explain most of it. */
+/* Compiles with the knobs that reproduce the plan, or else with those that reproduce most of it. */
 static int find_knobs(struct rebuild *r)
 {
     uint32_t ahead = farthest(r->plan, AH_PLAN_FETCH);

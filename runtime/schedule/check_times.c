@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Times: the orders of the lanes are what dispatching gives, and on the clock they give the times of an iteration.
+ * Times: the lanes have the orders that dispatching gives, and on the clock these give the stated times.
  */
 #include "runtime/schedule/check_internal.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Work: the times of ops fit together.
+ * Work: the times of ops agree with each other.
  *
  *   1. Ops of one kind that do the same work for blocks of one group take the same time.
- *   2. Updates and sums take a time for each parameter, the same for all groups that are trained whole. A device's update
- *      takes no less than its ops take to launch, and may be as long as that alone (costs.h).
- *   3. Copies of one direction take a time for each tile and one for each byte.
+ *   2. Updates and sums take the same time per parameter in all groups that are trained whole. But an update on the
+ *      device takes the time to launch its ops if that is longer (costs.h).
+ *   3. Copies in one direction take one time per tile and one per byte.
  */
 #include "runtime/schedule/check_internal.h"
 
@@ -28,7 +28,7 @@ static bool makes_gradient(const struct ah_plan *plan, const struct ah_plan_op *
            (op->op == AH_PLAN_BACKWARD || (head && op->op == AH_PLAN_FORWARD));
 }
 
-/* What an op of a kind and group does more or less than others of them: 0 to WAYS - 1. */
+/* Tells apart ops of one kind and group that do different work: 0 to WAYS - 1. */
 static unsigned way_of(const struct ah_plan *plan, const struct ah_plan_op *op)
 {
     const struct ah_plan_block *block = &plan->blocks[op->block];
@@ -78,14 +78,14 @@ static int check_equal(const struct ah_plan *plan, const struct ah_job *job, str
     return rc;
 }
 
-/* What rule 2 is about. */
+/* Does rule 2 concern this op? */
 static bool is_rated(const struct ah_plan_op *op, const struct ah_job_group *group)
 {
     return (op->op == AH_PLAN_HOST_ADAM || op->op == AH_PLAN_DEVICE_ADAM || op->op == AH_PLAN_ACCUMULATE) &&
            group->trained_elements >= group->flat_elements && group->trained_parameters;
 }
 
-/* Ops that an op of a plan is made of, as far as launches of them are priced. */
+/* How many launches a plan's op is priced for; 0: none. */
 static double launches_of(const struct ah_job *job, const struct ah_plan_op *op)
 {
     const struct ah_job_group *group = ah_job_block(job, op->block);
@@ -94,7 +94,7 @@ static double launches_of(const struct ah_job *job, const struct ah_plan_op *op)
     return op->op == AH_PLAN_DEVICE_ADAM ? (double)ah_flat_runs(&flat, runs) : 0;
 }
 
-/* The least time for a parameter and for a launch: every op takes the longer of what both make of it. */
+/* Finds the least time per parameter and per launch; every op must take the longer of the two that follow from them. */
 static int check_rates(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
     double us_each[OP_KINDS][WAYS], launch_us = INFINITY;
@@ -128,7 +128,7 @@ static int check_rates(const struct ah_plan *plan, const struct ah_job *job, str
 
 /* ---- rule 3 ---- */
 
-/* Of the two ops that tell tiles and bytes apart best. */
+/* Solves for both times with the first copy and the one whose tiles per byte differ most from it. */
 struct ah_check_copies ah_check_copies(const struct ah_plan *plan, enum ah_plan_lane lane)
 {
     struct ah_check_copies copies = {.relative = 1e-9};

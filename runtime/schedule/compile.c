@@ -2,8 +2,8 @@
  *
  * Compile: a choice becomes the ops of an iteration and the tensors of the device arena.
  *
- * In turn: positions.c orders compute; lanes.c adds the other lanes' ops and what passes between host and device;
- * tensors.c adds what compute keeps. Nothing here depends on durations but where streamed updates stand.
+ * positions.c orders compute; tensors.c adds what compute keeps; lanes.c adds the other lanes' ops and what passes
+ * between host and device. Of all this, only the positions of streamed updates depend on durations.
  */
 #include "runtime/schedule/compile_internal.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what all parts use ---- */
+/* ---- shared by all parts ---- */
 
 uint32_t ah_compile_op(struct compile *c, enum ah_plan_op_kind kind, enum ah_plan_lane lane, size_t block,
                        size_t micro_batch)
@@ -90,7 +90,7 @@ uint64_t ah_compile_tiles(const struct compile *c, uint64_t elements)
     return elements ? (elements + tile - 1) / tile : 1;
 }
 
-/* In fp32 the weight is the master: where it lives on the host it travels with the states. */
+/* In fp32 the weight is the master; if it lives on the host, it travels with the states. */
 uint64_t ah_compile_states_in_bytes(const struct compile *c, size_t block)
 {
     bool weight = c->configs[block].weights == AH_WEIGHTS_HOST && c->job->training.dtype == AH_FP32;
@@ -176,7 +176,7 @@ int ah_grow(struct ah_grow *grow, size_t n, size_t size, struct ah_error *err)
     return AH_OK;
 }
 
-/* Tiles that are updated on the device, of all blocks. */
+/* Updates on the device in all blocks; a streamed block has one for each tile. */
 static size_t device_updates(const struct compile *c)
 {
     size_t n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The compiler of a choice: what positions.c, lanes.c and tensors.c fill in turn.
+ * The compiler's state, which positions.c, lanes.c and tensors.c fill in turn (compile.c).
  */
 #ifndef AH_RUNTIME_SCHEDULE_COMPILE_INTERNAL_H
 #define AH_RUNTIME_SCHEDULE_COMPILE_INTERNAL_H
@@ -10,7 +10,7 @@
 
 enum { COMPILE_NONE = UINT32_MAX };
 
-/* A tile of an update on the device, and the base op that it follows. */
+/* A tile of an update on the device, and the index in `base` of the op that it follows. */
 struct compile_attached {
     uint32_t after;
     uint32_t op;
@@ -21,12 +21,11 @@ struct compile {
     const struct ah_costs *costs;
     const struct ah_knobs *knobs;
     const struct ah_config *configs;
-    const double *base_us; /* of the choice */
+    const double *base_us; /* the choice's */
     struct ah_compiled *out;
     size_t n_blocks, micro_batches;
     bool clip;
-    bool
-        late_updates; /* no update before the last gradient of the iteration, of a part before its last send */
+    bool late_updates; /* no update before the iteration's last gradient; in a part, before its last send */
 
     struct ah_plan_op *ops;
     size_t n_ops;
@@ -34,12 +33,13 @@ struct compile {
     size_t n_compute;
     uint32_t *last_position; /* by op of the compute lane */
 
-    uint32_t *base;      /* forward and backward ops in order, and sends */
-    double *base_end_us; /* of two iterations */
+    uint32_t *base;      /* forward and backward ops and sends, in order */
+    double *base_end_us; /* over two iterations */
     size_t n_base;
-    uint32_t *send_of[2];   /* place in base of sends of outputs, of gradients: by micro_batch */
-    uint32_t *base_of[2];   /* place in base of forward, backward: by micro_batch * n_blocks + block */
-    uint32_t last_gradient; /* place in base of the last op that makes a gradient */
+    uint32_t *send_of[2]; /* index in base of the send of outputs, of gradients: by micro_batch */
+    uint32_t *base_of[2]; /* index in base of forward, backward: by micro_batch * n_blocks + block */
+    uint32_t
+        last_gradient; /* index in base of the last op that makes a gradient; in a part, of its last op */
     struct compile_attached *attached, *sorted;
     size_t n_attached;
     uint32_t *count;
@@ -54,9 +54,9 @@ struct compile {
     size_t n_tensors;
 };
 
-/* ---- compile.c: what all of them use ---- */
+/* ---- compile.c: shared by all of them ---- */
 
-/* A new op, one tile, nowhere. Returns its index. */
+/* Appends an op of one tile, without positions. Returns its index. */
 uint32_t ah_compile_op(struct compile *c, enum ah_plan_op_kind kind, enum ah_plan_lane lane, size_t block,
                        size_t micro_batch);
 
@@ -65,49 +65,49 @@ bool ah_compile_trained(const struct compile *c, size_t block);
 /* Does this op make a gradient of trained parameters? */
 bool ah_compile_gradient_here(const struct compile *c, enum ah_plan_op_kind kind, size_t block);
 
-/* Of a stage: output to the next one, gradient of its input to the one before (or word that it is done, where none below
- * is trained). */
+/* A stage sends its output to the next one and its input gradient to the one before. If nothing below is trained, the
+ * latter is a word without bytes, saying that it is done. */
 bool ah_compile_sends_output(const struct compile *c);
 bool ah_compile_sends_gradient(const struct compile *c);
 
-/* What summing and norm add to such an op. */
+/* Time that adding up and the norm's squares add to such an op. */
 double ah_compile_gradient_us(const struct compile *c, size_t block, size_t micro_batch);
 
 uint64_t ah_compile_tiles(const struct compile *c, uint64_t elements);
 
-/* Bytes of streamed states of one element, to the device and back. */
+/* Bytes per element that streamed states take to the device, and back. */
 uint64_t ah_compile_states_in_bytes(const struct compile *c, size_t block);
 uint64_t ah_compile_states_out_bytes(const struct compile *c, size_t block);
 double ah_compile_states_in_us(const struct compile *c, size_t block);
 
-/* Positions of forward and backward (COMPILE_NONE: there is none), and of the op that makes the gradient. */
+/* Positions of forward, of backward (COMPILE_NONE: there is none), and of the op that makes the gradient. */
 uint32_t ah_compile_forward(const struct compile *c, size_t block, size_t micro_batch);
 uint32_t ah_compile_backward(const struct compile *c, size_t block, size_t micro_batch);
 uint32_t ah_compile_gradient(const struct compile *c, size_t block, size_t micro_batch);
 
-/* Position of a stage's send of this kind. */
+/* Position of the stage's send of this kind. */
 uint32_t ah_compile_send(const struct compile *c, enum ah_plan_op_kind kind, size_t micro_batch);
 
-/* Positions from one to another, going up the circle: 1 to positions. */
+/* Steps up the circle of positions: from one to another (1 to n_compute), and the positions so far before or after. */
 uint32_t ah_compile_distance(const struct compile *c, uint32_t from, uint32_t to);
 uint32_t ah_compile_before(const struct compile *c, uint32_t position, uint32_t distance);
 uint32_t ah_compile_after(const struct compile *c, uint32_t position, uint32_t distance);
 
-/* Of a part: the block's gradients stay on the device until its passes are done. */
+/* Do the block's gradients stay on the device after all passes, to be added up with others' before they are used? */
 bool ah_compile_added_up_first(const struct compile *c, size_t block);
 
-/* Is the sum of several micro-batches' gradients kept, and where? */
+/* Are the block's gradients added up in a sum that is kept there? */
 bool ah_compile_sums_on(const struct compile *c, size_t block, enum ah_accumulator where);
 
-/* A tensor of the device arena, live from one position to another. */
+/* Adds a tensor of the device arena that lives from one position to another; none if `bytes` is 0. */
 void ah_compile_tensor(struct compile *c, enum ah_tensor_label label, enum ah_layout_class layout_class,
                        size_t block, size_t micro_batch, uint64_t bytes, uint32_t from, uint32_t to);
 
-/* ---- in turn ---- */
+/* ---- called in turn ---- */
 
 void ah_compile_positions(struct compile *c); /* positions.c */
 void ah_compile_lanes(struct compile *c); /* lanes.c: the other lanes' ops, with their tensors and staging */
-void ah_compile_tensors(struct compile *c); /* tensors.c: what compute needs, and what stays */
+void ah_compile_tensors(struct compile *c); /* tensors.c: what compute needs, and what persists */
 void ah_compile_host(struct compile *c);    /* tensors.c: host memory */
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Dispatch: iterations on the virtual clock; the order of a steady round, frozen; the period of that order.
+ * Dispatch: runs iterations on the virtual clock, freezes the order of a steady round, and finds its period.
  *
- * 1. Instance (iteration r, item i) is r x n + i of the clock.
- * 2. round(r, i) = r where the item is issued at the first head or later, else r - 1.
- * 3. The order of a round is the order in which a dispatch by priority took its instances. Every edge leads to the same
- *    round, where its instance was taken later, or to a later round. So frozen orders cannot deadlock.
- * 4. At both ends of the iterations instances are absent: states that come in for an update after the
- *    last iteration, and updates of gradients from before the first. They take no time, no place, and wait for nothing.
- * 5. What is measured is iteration R - 2 of R, the last that is complete. A run may stop when all of it is done.
+ * 1. Instance (iteration r, item i) is op r x n + i of the clock.
+ * 2. round(r, i) = r if the item is issued at the first head or later, else r - 1.
+ * 3. A round's order is that in which a dispatch by priority took its instances. Every edge leads to an instance taken
+ *    later in the same round, or to a later round. So frozen orders cannot deadlock.
+ * 4. Some instances are absent at both ends of a run: states that come in for an update after the last iteration, and
+ *    updates by gradients from before the first. They take no time and no slot, and wait for nothing.
+ * 5. The last complete iteration is measured: number R - 2 of R. A run may stop once it is done.
  */
 #include "runtime/schedule/schedule_internal.h"
 
@@ -145,7 +145,7 @@ int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_run *run
 
 /* ---- freezing ---- */
 
-/* The instances of round 1, lane by lane: those of iteration 1 from the first head on, those of iteration 2 before it. */
+/* Takes the instances of round 1, lane by lane: iteration 1 from the first head on, and iteration 2 before it. */
 static void take_round(const struct ah_run *run, const struct ah_clock_result *result,
                        struct ah_orders *orders)
 {
@@ -162,7 +162,7 @@ static void take_round(const struct ah_run *run, const struct ah_clock_result *r
     }
 }
 
-/* What a dispatch is run for: round 1 and the heads that its period is measured by. */
+/* What a dispatch must reach: all of round 1, and the heads by which its period is measured. */
 static const uint32_t *need_round(struct ah_dispatch_memory *m, const struct ah_run *run)
 {
     uint32_t *needed = m->needed.items;
@@ -197,8 +197,8 @@ int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_run *r
 
 /* ---- running frozen orders ---- */
 
-/* Rounds of a lane, one after another; the first and the last have only what is in the iterations. Returns the end; what
- * lies there is overwritten. */
+/* Writes a lane's rounds one after another; the first and the last hold only instances within the iterations. Returns
+ * the end; it may have written one element there, for the next lane to overwrite. */
 static uint32_t *repeat_lane(const struct ah_run *run, const uint32_t *items, size_t n, uint32_t *order)
 {
     uint32_t step = (uint32_t)run->items->n;
@@ -251,7 +251,7 @@ static double iteration_end(const struct ah_run *run, const struct ah_clock_resu
     return result->spans[iteration * run->items->n + run->iteration->positions - 1].finish_us;
 }
 
-/* From an item in the last iteration that is complete (the one before the last: invariant 4) to itself before. */
+/* How long an item took to recur in the last complete iteration (invariant 5). */
 static double item_period(const struct ah_run *run, const struct ah_clock_result *result, size_t item)
 {
     size_t n = run->items->n;
@@ -260,7 +260,7 @@ static double item_period(const struct ah_run *run, const struct ah_clock_result
     return measured[item].finish_us - (measured - n)[item].finish_us;
 }
 
-/* A lane that falls behind takes longer than compute notices yet. */
+/* The longest of all items: a lane that falls behind shows here before compute notices. */
 double ah_dispatch_period(const struct ah_run *run, const struct ah_clock_result *result)
 {
     double period = 0;
@@ -290,7 +290,7 @@ int ah_dispatch_run_steady(struct ah_dispatch_memory *memory, struct ah_run *run
     return ah_dispatch_run(memory, run, orders, ret_result, err);
 }
 
-/* Splits [from_us, to_us], that compute waited for op `at`, among the lanes of the chain that held `at` up. */
+/* Compute waited for op `at` from from_us to to_us: splits that time among the lanes in the chain that held `at` up. */
 static void blame(const struct ah_run *run, const struct ah_clock_result *result, uint32_t at, double from_us,
                   double to_us, double exposed_us[AH_WAIT_LANES])
 {

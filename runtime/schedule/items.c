@@ -2,10 +2,10 @@
  *
  * Items: which tile waits for which. The rules, with their numbers, are those of docs/planning.md.
  *
- * key(item) = 2 x position of compute items, 2 x issue + 1 of others. v waits for the latest u before it on the
- * circle: of the same iteration where key(u) <= key(v), else of the one before (`back` = 1).
+ * key(item) = 2 x position for compute items, 2 x issue + 1 for others. v waits for the latest u before it on the
+ * circle: that of the same iteration if key(u) <= key(v), else that of the iteration before (`back` = 1).
  *
- * Tiles of an op are done in rising order (each waits for the one before), so waiting for all is waiting for the last.
+ * Tiles of an op are done in ascending order, each after the one before, so waiting for the last means waiting for all.
  * The compute order itself (rule 1) is the frozen order of the compute lane and needs no edges.
  */
 #include "runtime/schedule/schedule_internal.h"
@@ -25,7 +25,7 @@ struct build {
     struct ah_items items;
     struct pair *pairs;
     size_t n_pairs, max_pairs;
-    uint32_t *by_block; /* first op of a kind and block; chained by `next` */
+    uint32_t *by_block; /* first op of each kind and block; the others are chained by `next` */
     uint32_t *next;
     uint32_t *due_first, *due_next; /* chains of send_gradients by the position at which they are due */
     struct ah_error *err;
@@ -58,13 +58,13 @@ static uint32_t find_op(const struct build *b, enum ah_plan_op_kind kind, uint64
     return op;
 }
 
-/* Kinds of which a block has one at most. */
+/* Kinds that a block has at most once. */
 static const bool once_a_block[AH_PLAN_COLLECTIVE + 1] = {
     [AH_PLAN_NORM] = true,   [AH_PLAN_HOST_ADAM] = true, [AH_PLAN_DEVICE_ADAM] = true,
     [AH_PLAN_UPLOAD] = true, [AH_PLAN_STATES_IN] = true, [AH_PLAN_STATES_OUT] = true,
 };
 
-/* What the rules take for granted. `again`: the block has such an op already. */
+/* Checks what the rules take for granted. `again`: the block already has an op of this kind. */
 static int check_op(const struct build *b, uint32_t op, bool again)
 {
     const struct ah_plan_op *it = &b->it->ops[op];
@@ -122,8 +122,8 @@ static void number_tiles(struct build *b)
         first[op + 1] = first[op] + (uint32_t)b->it->ops[op].tiles;
 }
 
-/* Compute items by position, tiles counted from the head on; then the others. `first_tile` is moved along and back
- * while positions are filled in. */
+/* Numbers compute items by position, their tiles counted from the head on; then the others. Filling in positions moves
+ * `first_tile` forward; it is moved back afterwards. */
 static void number_items(struct build *b)
 {
     struct ah_items *items = &b->items;
@@ -148,7 +148,7 @@ static void number_items(struct build *b)
     }
 }
 
-/* Tile j of states that leave is issued after the j-th update. */
+/* Tile j of states_out is issued after the update of tile j. */
 static int issue_states_out(struct build *b)
 {
     for (uint64_t block = 0; block < b->it->n_blocks; block++) {
@@ -185,7 +185,7 @@ static void edge(struct build *b, uint32_t item, uint32_t from)
     b->n_pairs++;
 }
 
-/* Op v waits for op u: tile by tile where both have as many, else for all. Nothing where one is missing. */
+/* Op v waits for op u: tile by tile if both have as many tiles, else for all of it. Nothing if one is missing. */
 static void wait_for(struct build *b, uint32_t v, uint32_t u)
 {
     if (v == ITEMS_NONE || u == ITEMS_NONE)
@@ -206,7 +206,7 @@ static void wait_for_all(struct build *b, uint32_t v, uint32_t u)
         edge(b, tile_item(b, v, 0), last_item(b, u));
 }
 
-/* Rule 2, and tiles in rising order. */
+/* Rule 2, and tiles in ascending order. */
 static void position_edges(struct build *b)
 {
     for (uint32_t op = 0; op < b->it->n_ops; op++) {
@@ -282,8 +282,7 @@ static int norm_edges(struct build *b)
     return AH_OK;
 }
 
-/* Of a block whose weights are on the host, or whose gradients are added up there, the op by which they are there; none: they
- * are on the device. */
+/* The op after which a block's gradients are on the host, if its weights or its sum are there; else ITEMS_NONE. */
 static uint32_t arrival(const struct build *b, uint64_t block)
 {
     bool on_host = first_op(b, AH_PLAN_HOST_ADAM, block) != ITEMS_NONE &&
@@ -311,7 +310,7 @@ static void arrival_edges(struct build *b)
     }
 }
 
-/* How many pairs these are at most. */
+/* An upper bound for the pairs of rule 10. */
 static size_t count_arrivals(const struct ah_iteration *it)
 {
     size_t n[AH_PLAN_COLLECTIVE + 1] = {0};
@@ -321,7 +320,7 @@ static size_t count_arrivals(const struct ah_iteration *it)
            (n[AH_PLAN_DEVICE_ADAM] + n[AH_PLAN_HOST_ADAM] + n[AH_PLAN_UPLOAD] + n[AH_PLAN_NORM]);
 }
 
-/* Rule 6: states of each block, and all copies in the order of their use, from the head on. */
+/* Rule 6: each block's states, and all copies in the order in which they are used, from the head on. */
 static void streamed_edges(struct build *b)
 {
     for (uint64_t block = 0; block < b->it->n_blocks; block++) {
@@ -354,7 +353,7 @@ static void streamed_edges(struct build *b)
     }
 }
 
-/* Elements of a block's trained vector, from what is copied of them; 0: no copies. */
+/* Elements of a block's trained vector, derived from the bytes of its copies; 0: no copies. */
 static uint64_t trained_elements(const struct build *b, uint64_t block)
 {
     uint32_t sent = first_op(b, AH_PLAN_SEND_GRADIENTS, block);
@@ -390,10 +389,10 @@ static void fetch_edges(struct build *b, uint64_t block)
         wait_for(b, op, update);
 }
 
-/* Rule 9. Goes through the pairs of such ops; returns how many there are, REUSES_MAX at most. */
+/* Rule 9. Visits each pair that it concerns; returns how many there are, at most REUSES_MAX. */
 static size_t reuse_edges(struct build *b, bool add)
 {
-    uint32_t *first = b->due_first; /* by position: a send_gradients that is due there */
+    uint32_t *first = b->due_first; /* by position: a send_gradients due there */
     size_t n = 0;
     memset(first, 0xff, b->it->positions * sizeof *first);
     for (uint32_t op = 0; op < b->it->n_ops; op++) {
@@ -543,7 +542,7 @@ int ah_items_build(struct ah_items_memory *memory, const struct ah_iteration *it
     rc = issue_states_out(&b);
     if (!rc)
         rc = all_edges(&b);
-    if (!rc && b.n_pairs > b.max_pairs) /* some op is there far more often than an iteration has it */
+    if (!rc && b.n_pairs > b.max_pairs) /* some op occurs far more often than in any iteration */
         rc = ah_error_set(err, AH_E_DOCUMENT, "ops: %zu waits for %zu tiles are too many; plan again",
                           b.n_pairs, b.items.n);
     if (rc)

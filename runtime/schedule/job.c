@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A job from a model and how it is trained: blocks into groups, groups into sizes.
+ * Makes a job from a model and its training: sorts blocks into groups, then sizes the groups.
  *
- * Blocks of equal key are one group; keys are found by hashing, so that ten thousand different blocks are no more work
- * each than a few.
+ * Blocks with equal keys form a group. Keys are hashed, so a block costs the same among ten thousand different ones as
+ * among a few.
  */
 #include "runtime/schedule/job.h"
 
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BYTES_LIMIT  9007199254740992.0 /* 2^53: what documents can say */
+#define BYTES_LIMIT  9007199254740992.0 /* 2^53: the most that documents can express */
 #define LOGITS_BYTES (UINT64_C(256) << 20)
 
 enum { CHUNK_TOKENS_MIN = 64 };
@@ -58,7 +58,7 @@ static int check_tied(const struct ah_model *model, const struct ah_plan_trainin
                         model->tied ? "is frozen" : "has a table of its own");
 }
 
-/* Sizes of single tensors stay far below what 64 bits hold. */
+/* Keeps sizes of single tensors far below what 64 bits hold. */
 static int check_sizes(const struct ah_job *job, struct ah_error *err)
 {
     const struct ah_model *model = job->model;
@@ -74,8 +74,8 @@ static int check_sizes(const struct ah_job *job, struct ah_error *err)
     return rc;
 }
 
-/* The largest power of two of tokens whose logits are at most LOGITS_BYTES. Of the model only: the sums over chunks
- * depend on it. */
+/* The largest power of two of tokens whose logits take at most LOGITS_BYTES. It depends on the model alone, because
+ * sums over chunks depend on it. */
 static uint64_t chunk_tokens(const struct ah_model *model)
 {
     uint64_t chunk = CHUNK_TOKENS_MIN;
@@ -145,7 +145,7 @@ static void make_groups(struct ah_job *job, const bool *windowed, const uint32_t
     }
 }
 
-/* What is said of a group beside its kind. */
+/* The suffix of a group's name. */
 static const char *group_state(const struct ah_job_group *group)
 {
     if (!group->backward)
@@ -155,7 +155,7 @@ static const char *group_state(const struct ah_job_group *group)
     return group->trained_parameters < group->parameters ? ".partial" : "";
 }
 
-/* Of several partial groups of a kind, later ones are counted. */
+/* Partial layer groups of one kind are numbered from the second on: ".partial", ".partial2". */
 static int name_groups(struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
 {
     static const char *const kinds[] = {"embedding", "layer", "head"};
@@ -186,7 +186,7 @@ static void size_vectors(const struct ah_job *job, struct ah_job_group *group)
     group->trained_elements = flat.trained_elements;
 }
 
-/* Everything of all blocks of the group at once, in bytes. */
+/* Bytes of everything in all blocks of the group together. */
 static double group_bytes(const struct ah_job *job, const struct ah_job_group *group)
 {
     double each = (double)group->flat_elements * (double)(job->weight_bytes + 4) +
@@ -263,7 +263,7 @@ static size_t lowest_trained(size_t n_blocks, const uint32_t *trained)
     return block;
 }
 
-/* The lowest block of the part whose backward runs, of a model's. */
+/* The part's lowest block whose backward runs, from the model's. */
 static size_t lowest_of_part(const struct ah_job *job, size_t lowest)
 {
     size_t first = job->part.first_block;
@@ -272,7 +272,7 @@ static size_t lowest_of_part(const struct ah_job *job, size_t lowest)
     return lowest - first < job->n_blocks ? lowest - first : job->n_blocks;
 }
 
-/* Which layers have the window, in one pass over the list. */
+/* Marks layers that have the window, in one pass over the list. */
 static void mark_windows(const struct ah_model *model, bool *windowed)
 {
     for (size_t block = 1; block + 1 < ah_model_blocks(model); block++)
@@ -282,7 +282,7 @@ static void mark_windows(const struct ah_model *model, bool *windowed)
             windowed[model->window_layers[i] + 1] = true;
 }
 
-/* The copy is trained where the table is: patterns name the table alone. */
+/* The copy is trained if the table is: patterns name only the table. */
 static uint32_t copy_trained(const struct ah_job *job)
 {
     struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
@@ -336,7 +336,7 @@ static void share(const struct ah_job *job, uint64_t *amount)
     *amount = *amount / job->part.tp + (*amount % job->part.tp != 0);
 }
 
-/* What each of `tp` ranks has of everything that was sized whole. */
+/* Reduces everything that was sized whole to the share of one of `tp` ranks. */
 static void share_job(struct ah_job *job)
 {
     share(job, &job->residual_bytes);
@@ -355,7 +355,7 @@ static void share_job(struct ah_job *job)
     }
 }
 
-/* With a table of its own a tied head is like any other. */
+/* A tied head with its own copy of the table is treated as untied. */
 static int split_table(struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
 {
     const bool whole = !job->part.first_block && job->has_head;

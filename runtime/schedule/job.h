@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Job: what is trained, cut into blocks, with every size a plan needs. It does not know the machine.
+ * Job: the model to train, cut into blocks, with every size that a plan needs. It knows nothing of the machine.
  *
- * A block is the embedding, a transformer block, or the head. Blocks of one GROUP agree in everything that
- * changes cost or bytes: kind, attention window, which of their tensors are trained, and what backward has to
- * do in them. Sizes are those of one micro-batch where they depend on tokens.
+ * A block is the embedding, a transformer layer, or the head. Blocks of one GROUP agree in everything that affects
+ * cost or bytes: kind, attention window, trained tensors, and what backward does in them. Sizes that depend on tokens
+ * are per micro-batch.
  *
- * BACKWARD runs in every block from the head down to the lowest one with a trained tensor. A block above that
- * one hands a gradient down (`input_gradient`), trained or not; the lowest does not. Blocks below run forward
- * only. The head's forward, loss and backward are one op, chunk by chunk of tokens, so that logits never exist
- * whole; the chunk depends on the model's shape only, since results depend on it. A tied head uses the embedding's
- * table: its gradient of that table is written to the embedding's gradient, which the embedding's backward adds to.
+ * BACKWARD runs in every block from the head down to the lowest one with a trained tensor. Blocks above that one hand
+ * a gradient down (`input_gradient`), trained or not; the lowest does not. Blocks below it run forward only. The
+ * head's forward, loss and backward are one op. It works on one chunk of tokens at a time, so that logits never exist
+ * whole. Results depend on the chunk, so the chunk depends on the model's shape alone. A tied head uses the
+ * embedding's table: it writes its gradient of the table first, and the embedding's backward adds to that.
  *
- * FLAT VECTORS (flat.h, docs/layout.md): a block's parameters, in the order of ah_model_tensors(), and of those the
- * trained ones: gradients, optimizer states and tiles are cut from the trained vector.
+ * FLAT VECTORS (flat.h, docs/layout.md): one of all the block's parameters, in the order of ah_model_tensors(), and
+ * one of the trained ones, from which gradients, optimizer states and tiles are cut.
  *
- * SIZES come from what the blocks compute (program.h), MICRO-BATCH by micro-batch. With several, each micro-batch's
- * gradient is a vector of `gradient_bytes` an element before it is added to a sum of fp32; neither is counted here.
+ * SIZES come from what the blocks compute (program.h), one MICRO-BATCH at a time. With several, each micro-batch's
+ * gradient is a vector of `gradient_bytes` per element, which is then added to an fp32 sum; neither is counted here.
  *
  * A PART (ah_job_init_part()) is what one rank of a pipeline has: a run of blocks, numbered from 0, each shared by `tp`
- * ranks. Sizes are of one rank, 1/tp of the whole rounded up, its activations split along the sequence.
+ * ranks. Its sizes are those of one rank, 1/tp of the whole rounded up; activations are split along the sequence.
  *
- * A COPY of the table (`copies_table`) is what a tied head has where the embedding is with another rank, or where training
- * says `tied: split`. To the job it is the last tensor of the head, "head.weight", as in a model that is not tied; that it
- * equals the table is the business of whoever executes it.
+ * A COPY of the table (`copies_table`): a tied head has one if another rank has the embedding, or if training says
+ * `tied: split`. The job sees it as the head's last tensor, "head.weight", as in a model that is not tied. Executors
+ * must keep it equal to the table.
  *
  * TRAINABLE: patterns (trainable.h). An empty list trains nothing, which is an error.
  *
@@ -44,13 +44,13 @@
 
 enum { AH_ACTIVATIONS_WAYS = AH_ACTIVATIONS_RECOMPUTE + 1 };
 
-/* Of job.header_bytes, what goes to the device: the optimizer's scalars and the scale of the loss. */
+/* The part of job.header_bytes that goes to the device: the optimizer's scalars and the loss scale. */
 enum { AH_JOB_SCALARS_BYTES = 72 };
 
-/* Of job.input_bytes, a token: itself, target, position, document, row of a table; mask. */
+/* job.input_bytes per token: token, target, position, document and table row of 4 bytes each, and a mask byte. */
 enum { AH_JOB_TOKEN_BYTES = 5 * sizeof(uint32_t) + 1 };
 
-/* Of a micro-batch: whole words, as the next one lies behind it. */
+/* A micro-batch's input, rounded up to whole words because the next one follows it. */
 static inline uint64_t ah_job_input_bytes(uint64_t tokens)
 {
     return (tokens * AH_JOB_TOKEN_BYTES + sizeof(uint32_t) - 1) / sizeof(uint32_t) * sizeof(uint32_t);
@@ -58,10 +58,11 @@ static inline uint64_t ah_job_input_bytes(uint64_t tokens)
 
 /* Sizes of the flat vectors count padding as docs/layout.md defines it; `parameters` does not. */
 struct ah_job_group {
-    const char *name; /* "embedding", "layer", "layer_windowed", "head"; then, of a group without backward,
-                         ".forward"; of one whose backward only hands down, ".frozen"; of one with some tensors
-                         trained, ".partial", ".partial2", ...; then ".lowest" of a layer whose backward hands
-                         nothing down. Unique; in the job's arena */
+    const char
+        *name; /* "embedding", "layer", "layer_windowed", "head"; then ".forward" (no backward), ".frozen"
+                         (backward only hands down), or ".partial", ".partial2", ... (some tensors trained);
+                         then ".lowest" (a layer whose backward hands nothing down). Unique; in the job's
+                         arena */
     enum ah_block_kind kind;
     bool windowed;
     bool backward;       /* a backward op runs (the head's forward op does its backward) */
@@ -70,52 +71,50 @@ struct ah_job_group {
     uint64_t first;      /* its lowest block */
     uint64_t blocks;
     uint64_t parameters;         /* of one block, without padding */
-    uint64_t trained_parameters; /* the same, of its trained tensors */
-    uint64_t flat_elements;      /* of the vector of all its parameters */
-    uint64_t trained_elements;   /* of the vector of trained ones; 0: frozen */
+    uint64_t trained_parameters; /* the same, trained tensors only */
+    uint64_t flat_elements;      /* in the vector of all parameters */
+    uint64_t trained_elements;   /* in the vector of trained ones; 0: frozen */
 
-    /* Bytes of a micro-batch. */
+    /* Bytes per micro-batch. */
     uint64_t input_bytes;                              /* residual stream that enters; 0 for the embedding */
     uint64_t saved_bytes[AH_ACTIVATIONS_WAYS];         /* kept from forward to backward, beside the input */
     uint64_t forward_work_bytes[AH_ACTIVATIONS_WAYS];  /* scratch of the forward op, without what it saves */
     uint64_t backward_work_bytes[AH_ACTIVATIONS_WAYS]; /* of the backward op, with what it recomputes; without
                                                           saved tensors, gradient vector and residual gradient */
-    uint64_t
-        gathered_bytes; /* of the embedding, for weights on the host: rows of the tables that are sent; else 0 */
+    uint64_t gathered_bytes; /* table rows sent for an embedding with weights on the host; other blocks: 0 */
 };
 
 struct ah_job {
-    const struct ah_model
-        *model; /* borrowed; where the head has a copy of the table, not tied, and in the arena */
+    const struct ah_model *model; /* borrowed; if the table is split: a copy in the arena that is not tied */
     struct ah_plan_training training;
     struct ah_job_group *groups; /* in the order of their first block */
     size_t n_groups;
     uint32_t *group_of; /* by block */
     size_t n_blocks;
     bool is_part;
-    struct ah_plan_part part; /* of a whole model: all blocks, one rank, one stage */
+    struct ah_plan_part part; /* for a whole model: all blocks, one rank, one stage */
     bool has_head;            /* the last block is the model's */
-    bool adds_up;             /* gradients of several micro-batches, here or over pipelines */
-    bool table_trained;       /* the embedding's, whoever has it */
-    bool copies_table;        /* the head is tied, and has a copy of the table */
+    bool adds_up;             /* gradients are added up, over micro-batches, pipelines or a split table */
+    bool table_trained;       /* the embedding's table, on whichever rank */
+    bool copies_table;        /* the model's head is tied, and this one has a copy of the table */
     size_t lowest;            /* lowest block whose backward runs; n_blocks: none does */
-    uint64_t tokens;          /* of a micro-batch */
-    uint64_t chunk_tokens;    /* of the head: a power of two, at least 64; a micro-batch may be smaller */
+    uint64_t tokens;          /* per micro-batch */
+    uint64_t chunk_tokens;    /* in the head: a power of two, at least 64; a micro-batch may be smaller */
     uint64_t
         residual_bytes;    /* tokens x width in the training's dtype: the residual stream, and its gradient */
-    uint64_t input_bytes;  /* tokens, targets, mask, positions of a micro-batch on the device */
+    uint64_t input_bytes;  /* a micro-batch's data on the device: AH_JOB_TOKEN_BYTES per token */
     uint64_t header_bytes; /* scalars of a step, and a double for the loss of each micro-batch */
     uint64_t
         constant_bytes; /* on the device all the time: rope's table, sums of squares by block, two headers */
-    uint64_t weight_bytes;   /* of an element of a weight: 2 or 4 */
-    uint64_t gradient_bytes; /* of an element of a gradient that is sent or kept, one micro-batch: 2 or 4 */
-    uint64_t state_bytes;    /* of an element on the side of the optimizer: master (bf16 only) + m + v */
+    uint64_t weight_bytes;   /* per element of a weight: 2 or 4 */
+    uint64_t gradient_bytes; /* per element of one micro-batch's gradient, sent or kept: 2 or 4 */
+    uint64_t state_bytes;    /* per element of optimizer state: master (bf16 only) + m + v */
 };
 
 /* Sizes everything; `model` and the patterns stay borrowed, the rest is in `arena`. AH_E_USAGE: a batch that
- * micro_batches do not divide, a sequence beyond max_positions (learned) or 0, a pattern that matches no tensor,
- * nothing trained: each by name and with what to do. AH_E_DOCUMENT: a micro-batch of 2^32 tokens or more; 2^53 bytes
- * or more. */
+ * micro_batches do not divide, a sequence beyond max_positions (learned) or 0, a split table that is not tied or
+ * frozen, a pattern that matches no tensor, nothing trained; the text says what to do. AH_E_DOCUMENT: a micro-batch of
+ * 2^32 tokens or more; 2^53 bytes or more. */
 int ah_job_init(struct ah_job *ret_job, const struct ah_model *model, const struct ah_plan_training *training,
                 struct ah_arena *arena, struct ah_error *err);
 
@@ -124,29 +123,29 @@ int ah_job_init_part(struct ah_job *ret_job, const struct ah_model *model,
                      const struct ah_plan_training *training, const struct ah_plan_part *part,
                      struct ah_arena *arena, struct ah_error *err);
 
-/* Forward of this block does its backward, too. */
+/* Is this the head, whose forward op does its backward, too? */
 static inline bool ah_job_is_head(const struct ah_job *job, size_t block)
 {
     return job->has_head && block + 1 == job->n_blocks;
 }
 
-/* Is anything trained here? Of a whole model always. */
+/* Is anything trained here? Always true for a whole model. */
 bool ah_job_trains(const struct ah_job *job);
 
-/* Gradients of embedding and head are added up apart, then to each other. */
+/* Are the gradients of embedding and head added up apart first, and then to each other? */
 static inline bool ah_job_splits_table(const struct ah_job *job)
 {
     return job->training.tied == AH_TIED_SPLIT;
 }
 
-/* The same, and nobody else has either: the table's gradient and the copy's become one behind the last gradient of the step. */
+/* The same, with both on this rank alone: it adds the two gradients to each other after the step's last gradient. */
 static inline bool ah_job_joins_table(const struct ah_job *job)
 {
     return ah_job_splits_table(job) && !job->part.first_block && job->has_head &&
            !job->part.step_micro_batches;
 }
 
-/* The head uses the embedding's own table. */
+/* Does the head use the embedding's own table? */
 static inline bool ah_job_shares_table(const struct ah_job *job)
 {
     return job->model->tied && job->has_head && !job->part.first_block;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lanes: the ops beside compute, the positions between which each happens, and the memory that they pass through.
+ * Lanes: the ops of the lanes other than compute, the positions between which each runs, and the memory they use.
  *
- * 1. An op's destination on the device is live from the position after `issue_after`; a gradient that is sent is live
- *    up to the position before `due_before`.
- * 2. New weights of a block are due at its first forward. Nothing that uses them is issued before its update is.
- * 3. A part's gradients are added up over pipelines on the device, after its passes, and sent then; where weights are on
- *    the host they leave as they are made, and are added up there.
- * 4. Weights on the host are fetched for each use, unless the use before is so near that the fetch would have been
- *    issued by then: then they stay.
+ * 1. An op's destination on the device lives from the position after `issue_after`; a gradient that is sent lives until
+ *    the position before `due_before`.
+ * 2. New weights of a block are due at its first forward. Nothing that uses them is issued before the update is.
+ * 3. Pipelines add up a part's gradients on the device after its passes; only then are they sent. With weights on the
+ *    host, gradients are sent as they are made, and are added up there.
+ * 4. Weights on the host are fetched for each use. But if the fetch would be issued at the previous use or earlier, the
+ *    weights stay on the device in between.
  */
 #include "runtime/schedule/compile_internal.h"
 
@@ -31,7 +31,7 @@ static void copies(const struct compile *c, struct ah_plan_op *op, uint64_t byte
              (double)bytes * (up ? c->costs->h2d_us_per_byte : c->costs->d2h_us_per_byte);
 }
 
-/* Position after which a block's new weights are made: that of the compute op its update waits for. */
+/* Position after which a block's new weights are made: that of the compute op that its update waits for. */
 static uint32_t update_position(const struct compile *c, size_t block)
 {
     if (c->update_op[block] != COMPILE_NONE)
@@ -39,7 +39,7 @@ static uint32_t update_position(const struct compile *c, size_t block)
     return c->late_updates ? c->last_gradient_position : ah_compile_gradient(c, block, c->micro_batches - 1);
 }
 
-/* Where new weights must be there. */
+/* Position at which new weights must be ready. */
 static uint32_t update_due(const struct compile *c, size_t block)
 {
     return c->knobs->step_ends ? 0 : ah_compile_forward(c, block, 0);
@@ -47,7 +47,7 @@ static uint32_t update_due(const struct compile *c, size_t block)
 
 /* ---- weights on the host ---- */
 
-/* Position after which a fetch for the use at `use` is issued; `after` is the last op that it may not overtake. */
+/* Position after which a fetch for the use at `use` is issued; it may not overtake the op at `after`. */
 static uint32_t fetch_issue(const struct compile *c, uint32_t use, uint32_t after)
 {
     uint32_t most = ah_compile_distance(c, after, use);
@@ -56,8 +56,8 @@ static uint32_t fetch_issue(const struct compile *c, uint32_t use, uint32_t afte
 }
 
 struct uses {
-    uint32_t first, last; /* of the fetch that is open */
-    size_t micro_batch;   /* of the first */
+    uint32_t first, last; /* uses that share the open fetch */
+    size_t micro_batch;   /* of the first use */
     bool open;
 };
 
@@ -76,7 +76,7 @@ static void fetch_close(struct compile *c, struct uses *uses, size_t block, uint
     uses->open = false;
 }
 
-/* The use at `position` comes after those before it. */
+/* Adds a use at `position`; uses come in ascending order. */
 static void fetch_use(struct compile *c, struct uses *uses, size_t block, size_t micro_batch,
                       uint32_t position, uint32_t *after)
 {
@@ -98,7 +98,7 @@ static uint32_t last_use(const struct compile *c, size_t block)
     return backward == COMPILE_NONE ? ah_compile_forward(c, block, c->micro_batches - 1) : backward;
 }
 
-/* What the first fetch of an iteration may not overtake: the update, or the last use of weights that are never updated. */
+/* What an iteration's first fetch may not overtake: the update or, if weights are never updated, their last use. */
 static uint32_t first_after(const struct compile *c, size_t block)
 {
     return ah_compile_trained(c, block) ? update_position(c, block) : last_use(c, block);
@@ -123,7 +123,7 @@ static void fetch_layer(struct compile *c, size_t block)
     fetch_close(c, &uses, block, after);
 }
 
-/* Rows of the tables, gathered on the host for each micro-batch. */
+/* Table rows, gathered on the host for each micro-batch. */
 static void gather_rows(struct compile *c, size_t block)
 {
     const struct ah_job_group *group = ah_job_block(c->job, block);
@@ -142,7 +142,7 @@ static void gather_rows(struct compile *c, size_t block)
     }
 }
 
-/* A tied table on the host, for the head. */
+/* Fetches a tied table from the host for the head. */
 static void fetch_table(struct compile *c)
 {
     struct uses uses = {0};
@@ -179,7 +179,7 @@ static uint32_t send_due(const struct compile *c, size_t block, uint32_t made)
     return ah_compile_after(c, made, behind);
 }
 
-/* Where a gradient begins to be made: a tied table's in the head. */
+/* Position at which making a gradient begins; a tied table's begins in the head. */
 static uint32_t gradient_begins(const struct compile *c, size_t block, size_t micro_batch)
 {
     bool tied = !block && ah_job_shares_table(c->job);
@@ -217,7 +217,7 @@ static void accumulate(struct compile *c, size_t block, size_t micro_batch)
              (adds * c->costs->host_accumulate_us + (last && c->clip ? c->costs->host_squares_us : 0));
 }
 
-/* The gradient of one micro-batch while the sum is on the device, and the sums of groups that are added up apart. */
+/* Tensors for each micro-batch's gradient if the sum is on the device, and for sums of groups added up apart. */
 static void gradient_parts(struct compile *c, size_t block)
 {
     const uint64_t elements = ah_job_block(c->job, block)->trained_elements;

@@ -3,17 +3,17 @@
  * Layout: three parts of the arena, from below.
  *
  *     persistent tensors, side by side
- *     the stack: each tensor on the highest of those that live when it begins
- *     the others, around each other and above the stack where they meet it (layout_fit.c)
+ *     the stack: each tensor on top of the highest one that lives when it begins
+ *     the others, in gaps between each other and above the stack where they meet it (layout_fit.c)
  *
- * The others hang from the height that live bytes ask for, downwards: where activations die while gradients gather, one
- * grows into the room that the other leaves.
+ * The others hang down from the height that live bytes need at least. So as activations die, gradients can grow into
+ * the room that they leave.
  *
  * INVARIANTS
  *   1. All offsets and sizes are whole units of AH_LAYOUT_ALIGN.
  *   2. `top[p]` is at or above the end of every persistent and stacked tensor that lives at p.
- *   3. The stack begins at the boundary of positions that the fewest stacked bytes cross. Where lifetimes nest, none does,
- *      and no byte of the stack is lost; a tensor that crosses it keeps its place for the whole iteration.
+ *   3. The stack begins at the boundary between positions that the fewest stacked bytes cross. If lifetimes nest, none
+ *      does, and the stack wastes no byte. A tensor that crosses it keeps its memory for the whole iteration.
  */
 #include "runtime/schedule/layout_internal.h"
 
@@ -21,8 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A PiB: tensors of more than that fit nowhere and are not placed, so that no sum overflows and every offset leaves room
- * for an index in 64 bits. */
+/* A PiB: tensors that sum to this or more fit nowhere and are not placed. So no sum overflows, and every offset leaves
+ * room for an index in 64 bits. */
 #define LAYOUT_UNITS_MAX (UINT64_C(1) << 42)
 
 /* ---- memory ---- */
@@ -116,7 +116,7 @@ static bool layout_lives_at(const struct ah_layout_tensor *tensor, uint32_t posi
     return position <= tensor->to || tensor->from <= position;
 }
 
-/* Adds `units` to sums[p] - sums[p - 1] where the interval begins, and takes them off where it ends. */
+/* `sums` holds differences between positions: adds `units` where the interval begins, subtracts them after its end. */
 static void layout_add_interval(uint64_t *sums, size_t positions, uint32_t from, uint32_t to, uint64_t units)
 {
     sums[from] += units;
@@ -191,7 +191,7 @@ void ah_layout_live(struct ah_layout *layout, const struct ah_layout_tensor *ten
 
 /* ---- order of beginning ---- */
 
-/* Tensors by `from`, then as given: a counting sort into `sorted`. */
+/* Sorts tensors by `from`, stably, into `sorted`: a counting sort. */
 static void layout_sort_by_from(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                                 size_t n, size_t positions)
 {
@@ -209,7 +209,7 @@ static void layout_sort_by_from(struct ah_layout_memory *memory, const struct ah
 uint32_t ah_layout_cut(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                        const uint32_t *indices, size_t n, size_t positions)
 {
-    uint64_t *crossing = memory->sums; /* of the boundary before p, as differences */
+    uint64_t *crossing = memory->sums; /* units that cross the boundary before p, as differences */
     uint64_t units = 0, fewest = UINT64_MAX;
     uint32_t cut = 0;
     memset(crossing, 0, (positions + 1) * sizeof *crossing);
@@ -229,7 +229,7 @@ uint32_t ah_layout_cut(struct ah_layout_memory *memory, const struct ah_layout_t
     return cut;
 }
 
-/* Tensors that begin at the same position: the one that lives longest first. */
+/* Sorts by beginning; of tensors that begin together, the longest-lived one comes first. */
 static void layout_sort_stack(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                               size_t n, uint32_t cut, size_t positions)
 {
@@ -257,7 +257,7 @@ static void layout_place_stack(struct ah_layout_memory *memory, const struct ah_
         const struct ah_layout_tensor *tensor = &tensors[memory->stack[i]];
         if (layout_turn(tensor->from, cut, positions) <= layout_turn(tensor->to, cut, positions))
             continue;
-        memory->best[memory->stack[i]] = base; /* crosses the cut: keeps its place */
+        memory->best[memory->stack[i]] = base; /* crosses the cut (3) */
         base += memory->units[memory->stack[i]];
     }
     for (uint32_t p = 0; p < positions; p++) {
@@ -278,7 +278,7 @@ static void layout_place_stack(struct ah_layout_memory *memory, const struct ah_
 
 /* ---- all of it ---- */
 
-/* Persistent tensors at the bottom, and which ones are of the stack. Returns the end of the persistent ones. */
+/* Places persistent tensors at the bottom and lists stacked ones. Returns the end of the persistent ones. */
 static uint64_t layout_part(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors, size_t n,
                             size_t *ret_stack)
 {
@@ -295,7 +295,7 @@ static uint64_t layout_part(struct ah_layout_memory *memory, const struct ah_lay
     return base;
 }
 
-/* The others: spans of several positions, and moments of one; both by where they begin. */
+/* Lists the others by where they begin: spans of several positions, and moments of one. */
 static void layout_take_others(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                                size_t n, size_t positions)
 {

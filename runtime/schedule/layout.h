@@ -3,15 +3,15 @@
  * Layout: where each tensor of the device arena lies.
  *
  * A tensor lives over an interval [from, to] of compute positions, both included, on the circle 0 to positions - 1
- * (from > to: over the end). Two tensors whose intervals meet must not overlap in bytes. A persistent tensor has the
- * whole circle. The layout is a pure function of the intervals and sizes.
+ * (from > to: past the end). Two tensors whose intervals meet must not overlap in bytes. A persistent tensor lives over
+ * the whole circle. The layout is a pure function of the intervals and sizes.
  *
- * Saved activations nest: the last one made is the first one gone. They are a stack, and a stack has no holes. So
- * persistent tensors come first, then the stack, then the others around each other, above the stack where they meet
- * it, in the best of a few fixed orders and of what mending them gives. Stacked tensors that do not nest are placed too, with holes.
+ * Saved activations nest: the last one made is the first one gone. So they form a stack, and a stack has no holes.
+ * Persistent tensors come first, then the stack, then the others, in gaps between each other and above the stack. A few
+ * fixed orders of them are tried and repaired. Stacked tensors that do not nest are placed, too, but leave holes.
  *
- * `live` is a lower bound for every layout: the largest sum of bytes live at one position. All bytes are counted as
- * rounded up to AH_LAYOUT_ALIGN.
+ * `live` is a lower bound for every layout: the largest sum of bytes live at one position. All sizes count as rounded
+ * up to AH_LAYOUT_ALIGN.
  *
  *     struct ah_layout layout = {0};
  *     rc = ah_layout_reserve(&layout, n, positions, err);                    // allocates
@@ -47,7 +47,7 @@ struct ah_layout_tensor {
     uint32_t from, to;
     uint8_t layout_class; /* enum ah_layout_class */
     bool persistent;      /* from, to: 0, positions - 1 */
-    bool stacked;         /* of the stack */
+    bool stacked;         /* part of the stack */
     uint64_t offset;      /* result */
 };
 
@@ -56,28 +56,28 @@ struct ah_layout_memory;
 struct ah_layout {
     struct ah_layout_memory *memory; /* owned; NULL before the first reserve */
 
-    /* (optional) The first way whose peak is no higher is taken; 0: the lowest of all. A higher peak is the lowest of all
-     * in either case. */
+    /* (optional) The search ends with the first layout whose peak is no higher. 0, or if there is none: the lowest
+     * layout is taken. */
     uint64_t enough_bytes;
 };
 
 struct ah_layout_result {
     uint64_t peak_bytes;           /* highest end of a tensor */
     uint64_t live_bytes;           /* the bound: largest sum of live bytes */
-    uint64_t by_class[AH_CLASSES]; /* at the position where the sum is largest (the first such) */
+    uint64_t by_class[AH_CLASSES]; /* at peak_position: the first one where that sum is largest */
     uint32_t peak_position;
 };
 
-/* Room for so many tensors and positions (below 2^20 each); never shrinks. AH_E_MEMORY and AH_E_USAGE leave it as it
- * was. */
+/* Makes room for this many tensors and positions, below 2^20 each (else AH_E_USAGE); never shrinks. On AH_E_MEMORY and
+ * AH_E_USAGE the layout is unchanged. */
 int ah_layout_reserve(struct ah_layout *layout, size_t n_tensors, size_t n_positions, struct ah_error *err);
 
-/* live_bytes, by_class and peak_position only; peak_bytes = live_bytes. Allocates nothing; linear. */
+/* Sets live_bytes, by_class and peak_position; peak_bytes = live_bytes. Allocates nothing; takes linear time. */
 void ah_layout_live(struct ah_layout *layout, const struct ah_layout_tensor *tensors, size_t n,
                     size_t positions, struct ah_layout_result *ret_result);
 
-/* Sets every offset. Allocates nothing. Does not fail: whether it fits is the caller's comparison. Tensors of more than a
- * PiB together fit nowhere: live_bytes and peak_bytes are then a PiB, and offsets mean nothing. */
+/* Sets every offset. Allocates nothing and cannot fail: the caller compares the peak with its memory. Tensors that sum
+ * to a PiB or more are not placed: live_bytes and peak_bytes are then a PiB, and offsets mean nothing. */
 void ah_layout_place(struct ah_layout *layout, struct ah_layout_tensor *tensors, size_t n, size_t positions,
                      struct ah_layout_result *ret_result);
 

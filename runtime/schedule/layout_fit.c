@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fit: offsets of the tensors that are neither persistent nor stacked, one after the other, each in a gap between those
- * that it meets and that already have theirs. Spans come first, in several orders and manners (a table); moments
- * after them, on what lies under them. The lowest layout is kept; the first that needs no more than is live, or than is
- * enough, ends the search.
+ * Fit: places the tensors that are neither persistent nor stacked. One after the other, each gets a gap between those
+ * that it meets and that are already placed. Spans come first, in several orders and manners (a table); moments go
+ * into the gaps that are left. The lowest layout is kept; the search ends with a layout that needs no more than the
+ * live bytes, or no more than is enough.
  *
  * INVARIANTS
  *   1. A span is at or above `floor`, hence above every persistent or stacked tensor that it meets.
- *   2. Spans are numbered by where they begin. Those that meet a span are those that live where it begins, and those
- *      that begin while it lives: one row of `live`, and a run of numbers.
- *   3. Moments meet only spans and each other, never moments of other positions: they change no span's place.
+ *   2. Spans are numbered by where they begin. A span meets those that live where it begins, and those that begin while
+ *      it lives: one row of `live`, and a run of numbers.
+ *   3. Moments meet only spans and moments of the same position. They are placed last and move no span.
  */
 #include "runtime/schedule/layout_internal.h"
 
@@ -29,7 +29,7 @@ static const struct fit_way {
     {FIT_LARGEST, FIT_LOW},   {FIT_LONGEST, FIT_LOW},  {FIT_BY_BEGIN, FIT_LOW},
 };
 
-/* Shell's sort, gaps of Ciura: short arrays, often nearly sorted. */
+/* Shellsort with Ciura's gaps: the arrays are short and often nearly sorted. */
 void ah_layout_sort(uint64_t *keys, size_t n)
 {
     static const size_t gaps[] = {1750, 701, 301, 132, 57, 23, 10, 4, 1};
@@ -86,7 +86,7 @@ static void fit_measure_spans(struct ah_layout_memory *memory, size_t positions)
     }
 }
 
-/* Rows of `live`: each is the one before it, with what begins there and without what ended (2). */
+/* Fills the rows of `live`: each is the previous one, plus spans that begin there, minus those that ended (2). */
 static void fit_mark_live(struct ah_layout_memory *memory, size_t positions)
 {
     const size_t words = fit_words(memory);
@@ -118,7 +118,7 @@ static void fit_mark_live(struct ah_layout_memory *memory, size_t positions)
 
 /* ---- gaps ---- */
 
-/* Bits first to end - 1 of a long row, in its word `word`. */
+/* The bits [first, end) of a row, as far as they lie in its word `word`. */
 static uint64_t fit_run(size_t word, size_t first, size_t end)
 {
     uint64_t bits = UINT64_MAX;
@@ -144,7 +144,7 @@ static void fit_find_meeting(const struct ah_layout_memory *memory, const struct
             row[word] = live[word] | fit_run(word, after, memory->n_spans) | fit_run(word, 0, until);
 }
 
-/* The placed spans that are in `row`, lowest first, to `busy`. */
+/* Sets `busy` to the placed spans that are in `row`, lowest first. */
 static void fit_choose_busy(struct ah_layout_memory *memory, const uint64_t *row)
 {
     size_t n = 0;
@@ -156,7 +156,7 @@ static void fit_choose_busy(struct ah_layout_memory *memory, const uint64_t *row
     memory->n_busy = n;
 }
 
-/* Adds span `i` to a list of `n` of them, lowest first. */
+/* Inserts span `i` into a list of `n` spans, lowest first. */
 static void fit_insert(const struct ah_layout_memory *memory, uint32_t *list, size_t n, uint32_t i)
 {
     size_t first = 0, end = n;
@@ -171,8 +171,8 @@ static void fit_insert(const struct ah_layout_memory *memory, uint32_t *list, si
     list[first] = i;
 }
 
-/* Where `units` fit at or above `floor` around the busy ones. With a ceiling, the highest place under it; without
- * (0), or where none is, the lowest of all. */
+/* A gap for `units` between busy spans, at or above `floor`. With a ceiling, the highest gap under it; without one (0),
+ * or if there is no such gap, the lowest of all. */
 static uint64_t fit_gap(const struct ah_layout_memory *memory, uint64_t floor, uint64_t ceiling,
                         uint64_t units)
 {
@@ -196,7 +196,7 @@ static uint64_t fit_gap(const struct ah_layout_memory *memory, uint64_t floor, u
 
 /* ---- one way ---- */
 
-/* Puts the spans in the order of `way`. */
+/* Sorts the spans by `order`. */
 static void fit_order_spans(struct ah_layout_memory *memory, enum fit_order order, uint32_t cut,
                             size_t positions)
 {
@@ -218,7 +218,7 @@ static void fit_order_spans(struct ah_layout_memory *memory, enum fit_order orde
         memory->order[k] = memory->keys[k] & LAYOUT_INDEX_MASK;
 }
 
-/* Returns the end of the highest span, or a number >= `limit` as soon as one is there: the culprit. */
+/* Returns the end of the highest span, or a number >= `limit` as soon as a span reaches it: that is the culprit. */
 static uint64_t fit_spans(struct ah_layout_memory *memory, enum fit_manner manner, uint64_t ceiling,
                           uint64_t limit)
 {
@@ -238,7 +238,7 @@ static uint64_t fit_spans(struct ah_layout_memory *memory, enum fit_manner manne
     return peak;
 }
 
-/* The moments [first, end) of one position, the largest first, each in the lowest gap. Returns the highest end. */
+/* Places moments [first, end) of one position, the largest first, each in the lowest gap. Returns the highest end. */
 static uint64_t fit_in_gaps(struct ah_layout_memory *memory, size_t first, size_t end, uint64_t floor)
 {
     uint64_t peak = 0;
@@ -264,7 +264,7 @@ static uint64_t fit_in_gaps(struct ah_layout_memory *memory, size_t first, size_
     return peak;
 }
 
-/* Places moments [first, end) of one position: in a row where they fit under all spans, else in gaps. */
+/* Places moments [first, end) of one position: side by side if they fit under all spans, else in gaps. */
 static uint64_t fit_position(struct ah_layout_memory *memory, uint64_t floor, size_t first, size_t end)
 {
     uint64_t sum = 0, at = floor;
@@ -279,7 +279,7 @@ static uint64_t fit_position(struct ah_layout_memory *memory, uint64_t floor, si
     return at;
 }
 
-/* From the busy spans of position p - 1 to those of p. */
+/* Moves the busy spans from position p - 1 to p. */
 static void fit_step(struct ah_layout_memory *memory, size_t p)
 {
     for (uint32_t i = memory->ending[p - 1]; i < memory->n_spans; i = memory->ending_next[i]) {
@@ -293,7 +293,7 @@ static void fit_step(struct ah_layout_memory *memory, size_t p)
         fit_insert(memory, memory->busy, memory->n_busy++, i);
 }
 
-/* Of the spans that live at p, the place of the one that was placed last; the first of all where none lives. */
+/* Index in `order` of the span placed last among those live at p; 0 if none is live there. */
 static size_t fit_last_at(const struct ah_layout_memory *memory, size_t p)
 {
     const uint64_t *row = memory->live + p * fit_words(memory);
@@ -303,7 +303,7 @@ static size_t fit_last_at(const struct ah_layout_memory *memory, size_t p)
     return k ? k - 1 : 0;
 }
 
-/* Returns the highest end of moments and `peak`, or a number >= `limit` as soon as one is there. */
+/* Places moments. Returns the highest end of theirs and `peak`, or a number >= `limit` as soon as one reaches it. */
 static uint64_t fit_moments(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                             size_t positions, uint64_t peak, uint64_t limit)
 {
@@ -336,7 +336,7 @@ static void fit_keep(struct ah_layout_memory *memory)
         memory->best[memory->moments[i]] = memory->at[memory->moments[i]];
 }
 
-/* All spans in their order, and moments. What is lower than `lowest` is kept and its height returned. */
+/* Places all spans in order, then moments. Keeps a layout lower than `lowest`. Returns the lower of the two heights. */
 static uint64_t fit_once(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                          size_t positions, enum fit_manner manner, uint64_t ceiling, uint64_t lowest)
 {
@@ -348,7 +348,7 @@ static uint64_t fit_once(struct ah_layout_memory *memory, const struct ah_layout
     return peak;
 }
 
-/* How often each order is mended: about as much work for many spans as for few. */
+/* How often each order is repaired: fewer times with more spans, for about the same work. */
 static size_t fit_repairs(const struct ah_layout_memory *memory)
 {
     enum { PLACED = 1000, MOST = 16 };
@@ -356,7 +356,7 @@ static size_t fit_repairs(const struct ah_layout_memory *memory)
     return times < MOST ? times : MOST;
 }
 
-/* The span at this place goes to the front. */
+/* Moves the span at this index of the order to the front. */
 static void fit_prefer(struct ah_layout_memory *memory, size_t at)
 {
     uint32_t span = memory->order[at];

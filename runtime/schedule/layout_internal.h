@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between the layout's files: layout.c (persistent tensors, the stack, live bytes) and layout_fit.c (the others).
- * Everything is counted in units of AH_LAYOUT_ALIGN bytes.
+ * Shared by layout.c (persistent tensors, the stack, live bytes) and layout_fit.c (the others). All sizes and offsets
+ * here are in units of AH_LAYOUT_ALIGN bytes.
  */
 #ifndef AH_RUNTIME_SCHEDULE_LAYOUT_INTERNAL_H
 #define AH_RUNTIME_SCHEDULE_LAYOUT_INTERNAL_H
@@ -16,7 +16,7 @@ struct layout_span {
     uint32_t from, to;
     uint32_t length; /* positions */
     uint64_t units;
-    uint64_t floor; /* the highest `top` in its life */
+    uint64_t floor; /* the highest `top` during its life */
     uint64_t offset;
 };
 
@@ -30,53 +30,53 @@ struct ah_layout_memory {
     uint64_t *best;  /* offset in the best layout so far */
     uint64_t *at;    /* offset in the one being tried */
 
-    struct layout_span *spans; /* by where they begin */
+    struct layout_span *spans; /* in order of `from` */
     size_t n_spans;
-    uint32_t *moments; /* tensors of one position, by where they live; working array of the stack */
+    uint32_t *moments; /* tensors that live at one position, in order of it; working array of the stack */
     size_t n_moments;
 
-    uint64_t *top;         /* by position: the end of what is persistent or stacked there */
-    uint64_t *chunk_top;   /* by LAYOUT_CHUNK positions: the highest of them */
-    uint64_t *live;        /* by position: bit i is set where span i lives */
-    uint32_t *span_first;  /* by position: the first span that does not begin before it */
+    uint64_t *top;         /* by position: end of the persistent and stacked tensors there */
+    uint64_t *chunk_top;   /* for every LAYOUT_CHUNK positions: their highest `top` */
+    uint64_t *live;        /* by position: bit i is set if span i lives there */
+    uint32_t *span_first;  /* by position: the first span that begins there or later */
     uint32_t *ending;      /* by position: a span whose last position it is, or n_spans */
-    uint32_t *ending_next; /* by span: the next of the same last position, or n_spans */
+    uint32_t *ending_next; /* by span: the next one with the same last position, or n_spans */
 
     uint32_t *placed; /* spans that have an offset in the layout being tried, lowest first */
     size_t n_placed;
-    uint32_t *busy; /* those that are in the way, lowest first */
+    uint32_t *busy; /* placed spans that are in the way, lowest first */
     size_t n_busy;
-    uint64_t *row; /* bit i is set where span i is met */
+    uint64_t *row; /* bit i is set if span i is in the way */
 
     uint32_t *orders; /* by way, LAYOUT_WAYS: spans in the order in which they get an offset */
-    uint32_t *order;  /* that of the layout being tried */
-    size_t culprit;   /* the place in it of what makes that layout too high */
+    uint32_t *order;  /* the order being tried */
+    size_t culprit;   /* index in `order` of the span that makes this layout too high */
     size_t culprits[LAYOUT_WAYS];
 
     uint64_t *keys, *sums;            /* working arrays */
     uint32_t *sorted, *stack, *first; /* likewise; `first` and `sums` by position */
 };
 
-/* Positions from `cut`, going up the circle. */
+/* How many positions `position` lies after `cut`, going up the circle. */
 static inline uint32_t layout_turn(uint32_t position, uint32_t cut, size_t positions)
 {
     return (uint32_t)(position >= cut ? position - cut : position + positions - cut);
 }
 
-/* The position p such that the fewest units of these tensors live both at p - 1 and at p; the first such. */
+/* The first position p where the fewest units of these tensors live both at p - 1 and at p. */
 uint32_t ah_layout_cut(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                        const uint32_t *indices, size_t n, size_t positions);
 
-/* Sorts in rising order. */
+/* Sorts in ascending order. */
 void ah_layout_sort(uint64_t *keys, size_t n);
 
-/* Heights in units: no layout is lower than `live`, and one of `enough` is not improved. */
+/* Heights in units: no layout is lower than `live`, and a layout of `enough` or less is not improved. */
 struct layout_heights {
     uint64_t live;
     uint64_t enough;
 };
 
-/* Sets `best` of spans and moments, which layout.c has listed; `top` and all other offsets stand. */
+/* Sets `best` for spans and moments, which layout.c has listed. `top` and all other offsets are set already. */
 void ah_layout_fit(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors, size_t positions,
                    struct layout_heights heights);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading: positions say what is sent and what needs a message first, names of tensors where it lies.
+ * Reading: positions tell where messages are sent or first needed; names of tensors tell where they lie.
  *
- * Checking: a stage does one position after the other, so a topological order is found by letting each stage go on while
- * what it waits for is done. Where none can, they wait in a circle.
+ * Checking: a stage runs its positions in order. Let each stage go on as far as the others allow, until none can move.
+ * If some stage has not reached its end, the stages wait for each other in a circle.
  */
 #include "runtime/schedule/messages.h"
 
@@ -17,9 +17,9 @@
 enum { STEPS = 3 };
 
 static const struct {
-    const char *word; /* "the output of the stage before" */
+    const char *word; /* in sentences */
     enum ah_tensor_label label;
-    bool of_top; /* its tensor is of the last block, not of the first */
+    bool of_top; /* its tensor belongs to the last block, not to the first */
     bool sends;
 } channels[AH_CHANNELS] = {
     [AH_CHANNEL_OUTPUT_IN] = {"the output that arrives", AH_TENSOR_INPUT, false, false},
@@ -33,7 +33,7 @@ struct reading {
     const struct ah_plan *program;
     const struct ah_plan_part *part;
     uint64_t ahead;
-    bool trains; /* some backward runs, or the head's op, which has one in it */
+    bool trains; /* a backward runs here, or the head's op, which includes one */
 };
 
 static const struct ah_plan_op *op_at(const struct ah_plan *program, uint32_t position)
@@ -66,8 +66,8 @@ static int note(const struct reading *r, enum ah_channel channel, uint64_t micro
     return AH_OK;
 }
 
-/* The first reader of a gradient is the backward of the last block, where the stage has one; else whoever passes the word on;
- * else the forward that would go further ahead than the pipeline lets it. */
+/* A gradient is first needed by the backward of the last block if the stage has one; else by the send of its own word;
+ * else by the forward that would otherwise run too far ahead. */
 static int note_position(const struct reading *r, uint32_t position, struct ah_error *err)
 {
     const struct ah_plan_op *op = op_at(r->program, position);
@@ -90,7 +90,7 @@ static int note_position(const struct reading *r, uint32_t position, struct ah_e
 
 /* ---- tensors ---- */
 
-/* A gradient that is sent without bytes has no tensor, whatever else lies under that name. */
+/* A gradient sent without bytes has no tensor, even if a tensor has that name. */
 static bool is_word(const struct reading *r, enum ah_channel channel, const struct ah_message *message)
 {
     return channel == AH_CHANNEL_GRADIENT_OUT && message->at != AH_MESSAGES_NEVER &&
@@ -212,14 +212,14 @@ int ah_messages_read(const struct ah_plan *program, struct ah_arena *arena, stru
 
 /* ---- together ---- */
 
-/* Positions that a stage has done, counted through all steps. */
+/* How many positions each stage has done, over all steps. */
 struct pipeline {
     const struct ah_messages *const *stages;
     size_t n;
     uint64_t *done; /* by stage */
 };
 
-/* All ranks of a stage together: each sends and expects its slice. */
+/* Bytes for all ranks of a stage together: each sends, and expects, a slice. */
 static uint64_t whole_bytes(const struct ah_messages *messages, enum ah_channel channel, uint64_t micro_batch)
 {
     return messages->of[channel][micro_batch].bytes * messages->program->part->tp;
@@ -260,13 +260,13 @@ static int check_sizes(const struct pipeline *p, size_t stage, struct ah_error *
     return AH_OK;
 }
 
-/* How far the neighbour must be: behind what sends a message, or up to where its place is free. */
+/* Is the neighbour far enough? A receiver waits for the send; a sender waits until the message's memory is free. */
 static bool is_let(const struct pipeline *p, size_t stage, enum ah_channel channel, uint64_t step,
                    uint32_t position)
 {
     static const struct {
         int neighbour;
-        enum ah_channel other; /* the neighbour's end of it */
+        enum ah_channel other; /* the neighbour's end of the channel */
     } ends[AH_CHANNELS] = {[AH_CHANNEL_OUTPUT_IN] = {-1, AH_CHANNEL_OUTPUT_OUT},
                            [AH_CHANNEL_OUTPUT_OUT] = {1, AH_CHANNEL_OUTPUT_IN},
                            [AH_CHANNEL_GRADIENT_IN] = {1, AH_CHANNEL_GRADIENT_OUT},
@@ -281,7 +281,7 @@ static bool is_let(const struct pipeline *p, size_t stage, enum ah_channel chann
     return p->done[other] >= before + (channels[channel].sends ? there->from : there->at + UINT64_C(1));
 }
 
-/* Lets a stage go on as far as it can. False: it could not move. */
+/* Lets a stage run as far as it can. False: it could not move. */
 static bool go_on(struct pipeline *p, size_t stage)
 {
     const uint64_t positions = p->stages[stage]->positions, begin = p->done[stage];

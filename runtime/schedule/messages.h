@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages: what a stage of a pipeline sends to its neighbours and gets from them, as its program says it. Whoever plays
- * or executes programs reads messages here, so that there is one protocol.
+ * Messages: what a stage of a pipeline sends to its neighbours and receives from them, read from its program. Simulator
+ * and executors all read messages here, so that there is one protocol.
  *
  *     struct ah_messages messages;
  *     rc = ah_messages_read(program, &arena, &messages, err);
  *     if (messages.of[AH_CHANNEL_OUTPUT_IN])
  *         ... messages.of[AH_CHANNEL_OUTPUT_IN][micro_batch].from ...
  *
- * A CHANNEL goes one way between two neighbours, for one purpose. It has one message for each micro-batch, in their order.
- * One without bytes is a *word*: the stage behind trains nothing below its top and says that it is done.
+ * A CHANNEL goes one way between two neighbours, for one purpose. It has one message per micro-batch, in their order. A
+ * message without bytes is a *word*: the next stage has no gradient to send and only says that it is done.
  *
- * A PROGRAM HAS NO RECEIVES. A message that arrives lies in a tensor of the arena from the first position of its life on:
- * there its place is free, and whoever sends may go on. So memory for messages is what the document says, there are no
- * other buffers, and a send is not over before the receiver has come so far.
+ * A PROGRAM HAS NO RECEIVES. An arriving message has a tensor in the receiver's arena. From the first position of its
+ * life on, the tensor's memory is free and the sender may go on. So messages take no memory beside what the document
+ * shows, and a send cannot end before the receiver has reached that position.
  *
  * INVARIANTS of a program that was read:
- * 1. A message is sent by one position, and is first needed by one (AH_MESSAGES_NEVER: by none of its step; a word).
- * 2. from <= at <= to: it is needed, or sent, while its tensor lives.
- * 3. In a channel `at` ascends, and so does `from` of what arrives.
+ * 1. One position sends a message, or is the first to need it (AH_MESSAGES_NEVER: a word that no position needs).
+ * 2. from <= at <= to: a message is needed, or sent, while its tensor lives.
+ * 3. In a channel `at` ascends, and so does `from` of arriving messages.
  *
- * And of programs that were checked together: what one sends the other expects, of the same size, and three steps of all of
- * them come to their end although nothing waits anywhere but in its place (docs/clusters.md).
+ * In programs that were checked together, each message has the size that the other side expects. Three steps of all
+ * stages run to their end with no buffers but these tensors (docs/clusters.md).
  */
 #ifndef AH_RUNTIME_SCHEDULE_MESSAGES_H
 #define AH_RUNTIME_SCHEDULE_MESSAGES_H
@@ -34,10 +34,10 @@
 #include <stdint.h>
 
 enum ah_channel {
-    AH_CHANNEL_OUTPUT_IN,    /* the output of the stage before: the input of block 0 */
-    AH_CHANNEL_OUTPUT_OUT,   /* of the last block, to the stage behind */
-    AH_CHANNEL_GRADIENT_IN,  /* of that output, from the stage behind */
-    AH_CHANNEL_GRADIENT_OUT, /* of the input of block 0, to the stage before */
+    AH_CHANNEL_OUTPUT_IN,    /* the output of the previous stage: the input of block 0 */
+    AH_CHANNEL_OUTPUT_OUT,   /* the output of the last block, to the next stage */
+    AH_CHANNEL_GRADIENT_IN,  /* the gradient of that output, from the next stage */
+    AH_CHANNEL_GRADIENT_OUT, /* the gradient of block 0's input, to the previous stage */
     AH_CHANNELS
 };
 
@@ -46,8 +46,8 @@ enum { AH_MESSAGES_NONE = UINT32_MAX, AH_MESSAGES_NEVER = UINT32_MAX };
 struct ah_message {
     uint64_t bytes;    /* 0: a word */
     uint32_t at;       /* the position that sends it, or is the first to need it */
-    uint32_t from, to; /* the life of its tensor; of a word all positions */
-    size_t tensor;     /* of arena.tensors; SIZE_MAX: a word */
+    uint32_t from, to; /* the life of its tensor; all positions for a word */
+    size_t tensor;     /* index into arena.tensors; SIZE_MAX: a word */
 };
 
 struct ah_messages {
@@ -56,15 +56,15 @@ struct ah_messages {
     uint32_t positions;
     struct ah_message *of[AH_CHANNELS]; /* by micro-batch; NULL: the stage has no such channel */
     uint32_t
-        *number[AH_CHANNELS]; /* by position: the message that is sent or needed there; AH_MESSAGES_NONE */
+        *number[AH_CHANNELS]; /* by position: the message sent or first needed there, or AH_MESSAGES_NONE */
 };
 
-/* Everything in `arena`. The program was read from a document, or emitted, and its rounds can be read (rounds.h).
- * AH_E_DOCUMENT: a message that is missing or comes twice, or breaks an invariant; AH_E_MEMORY. */
+/* Everything is in `arena`. The program was read from a document, or emitted, and its rounds can be read (rounds.h).
+ * AH_E_DOCUMENT: a message is missing, is sent twice, or breaks an invariant. AH_E_MEMORY. */
 int ah_messages_read(const struct ah_plan *program, struct ah_arena *arena, struct ah_messages *ret_messages,
                      struct ah_error *err);
 
-/* Can these stages of a pipeline, in their order, do their steps together? AH_E_DOCUMENT: they cannot, and why. */
+/* Can the stages of a pipeline, given in order, do their steps together? AH_E_DOCUMENT says why not. AH_E_MEMORY. */
 int ah_messages_check(const struct ah_messages *const *stages, size_t n, struct ah_error *err);
 
 #endif

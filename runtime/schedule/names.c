@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names: of blocks, and of tensors after their block and what they hold (docs/planning.md, "Memory").
+ * Names of blocks, and of tensors after their block and what they hold (docs/planning.md, "Memory").
  */
 #include "runtime/schedule/names.h"
 
@@ -63,7 +63,7 @@ void ah_name_tensor(struct ah_name_blocks blocks, const struct ah_layout_tensor 
         snprintf(ret_name, AH_NAME_MAX, "%.40s.%s.%u", owner, labels[name.label], name.micro_batch);
 }
 
-/* The block of the model that `text` begins with; moves behind it and its dot. */
+/* Reads the block of the model that `text` begins with; moves `text` past it and its dot. */
 static bool read_owner(size_t n_blocks, const char **text, uint32_t *ret_block)
 {
     static const char embedding[] = "embedding.", head[] = "head.", layer[] = "layer.";

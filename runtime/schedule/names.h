@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names: of blocks, and of the tensors of a plan's arena: their block, what they hold, and a number (docs/planning.md,
- * "Memory").
+ * Names of blocks, and of the tensors in a plan's arena. A tensor is named after its block, what it holds, and a number
+ * (docs/planning.md, "Memory").
  */
 #ifndef AH_RUNTIME_SCHEDULE_NAMES_H
 #define AH_RUNTIME_SCHEDULE_NAMES_H
@@ -14,17 +14,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a tensor holds, for its name. */
+/* The part of a tensor's name that says what it holds. */
 enum ah_tensor_label {
     AH_TENSOR_WEIGHTS,
     AH_TENSOR_FETCHED,
     AH_TENSOR_STATES,
     AH_TENSOR_INPUT,
     AH_TENSOR_SAVED,
-    AH_TENSOR_OUTPUT, /* of a stage, until it is sent */
+    AH_TENSOR_OUTPUT, /* a stage's, until it is sent */
     AH_TENSOR_GRADIENT,
     AH_TENSOR_SUM,
-    AH_TENSOR_GROUP_SUM, /* of micro-batches that are added up apart (fold.h) */
+    AH_TENSOR_GROUP_SUM, /* the sum of a group that is added up apart (fold.h) */
     AH_TENSOR_SCRATCH,
     AH_TENSOR_RESIDUAL_GRADIENT,
     AH_TENSOR_STATE_RING,
@@ -38,10 +38,10 @@ struct ah_tensor_name {
     uint32_t micro_batch;
 };
 
-/* Blocks are numbered as in a plan, and named as in its model. */
+/* Blocks are numbered within a plan, but named after their place in its model. */
 struct ah_name_blocks {
-    size_t of_model;
-    size_t first; /* the model's block that is block 0 */
+    size_t of_model; /* how many the model has */
+    size_t first;    /* the model's block that is block 0 here */
 };
 
 static inline struct ah_name_blocks ah_names_of_plan(const struct ah_plan *plan)
@@ -54,18 +54,18 @@ static inline struct ah_name_blocks ah_names_of_job(const struct ah_job *job)
     return (struct ah_name_blocks){ah_model_blocks(job->model), job->part.first_block};
 }
 
-/* Room for each name: */
+/* Room that every name fits in. */
 enum { AH_NAME_MAX = 96 };
 void ah_name_block(struct ah_name_blocks blocks, size_t block, char ret_name[AH_NAME_MAX]);
 
-/* Appends the blocks from `first` to before `end`: "embedding, layer.0-6", "layer.7", "layer.8-11, head". */
+/* Appends the names of blocks [first, end): "embedding, layer.0-6", "layer.7", "layer.8-11, head". */
 void ah_name_range(struct ah_name_blocks blocks, size_t first, size_t end, struct ah_buffer *out);
 
 void ah_name_tensor(struct ah_name_blocks blocks, const struct ah_layout_tensor *tensor,
                     struct ah_tensor_name name, char ret_name[AH_NAME_MAX]);
 
-/* The label and block of a name; `ret_number` is what follows the label: a micro-batch, a position, or 0. False: it is
- * none of these names. */
+/* Reads label and block from a name. `ret_number` is the number after the label: a micro-batch, a position, or 0.
+ * False: `text` is no such name. */
 bool ah_name_read(struct ah_name_blocks blocks, const char *text, struct ah_tensor_name *ret_name,
                   uint64_t *ret_number);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1. Sums by class are differences first: bytes come at `from`, go behind `to`, and are then added up along the
- *    positions.
- * 2. The highest end at every position: tensors in falling order of their ends, each marks those of its positions
- *    that no higher one has marked. `next` leads to the first position at or behind one that is not marked.
+ * 1. Sums by class begin as differences, plus bytes at `from` and minus bytes after `to`; these are then added up along
+ *    the positions.
+ * 2. For the highest end at every position, tensors are taken in descending order of their ends. Each marks its
+ *    positions that are unmarked so far. `next` leads from a position to the first unmarked one there or later.
  */
 #include "runtime/schedule/occupancy.h"
 
@@ -34,7 +34,7 @@ static const struct label labels[] = {
     {"scratch", AH_CLASS_WORKSPACE},
 };
 
-/* "layer.3.saved.0", "layer.3.weights", "tokens": the last word that is not a number. */
+/* The class is that of the last word that is not a number: "layer.3.saved.0", "layer.3.weights", "tokens". */
 static size_t part_of(const char *name)
 {
     size_t length = strlen(name);
@@ -59,7 +59,7 @@ static uint64_t aligned(uint64_t bytes)
 
 /* ---- sums ---- */
 
-/* Unsigned numbers wrap; every sum that is read is right. */
+/* Differences may wrap below 0; the sums come out right. */
 static void count_tensor(const struct ah_plan_tensor *tensor, struct ah_occupancy *occupancy)
 {
     uint64_t *at = occupancy->bytes[part_of(tensor->name)];

@@ -2,9 +2,8 @@
  *
  * Occupancy: what a plan document's device arena holds at every compute position, by class.
  *
- * Classes come from the names of tensors, as emit.c gives them; a name that it does not give counts as `other`.
- * Gaps are bytes that no live tensor has, below the end of the highest live one. Bytes are rounded up to the
- * layout's alignment.
+ * A tensor's class follows from its name, as given by emit.c; any other name counts as `other`. Gaps are bytes below
+ * the end of the highest live tensor that no live tensor covers. Sizes are rounded up to the layout's alignment.
  *
  *     struct ah_occupancy occupancy;
  *     rc = ah_occupancy_measure(plan, &arena, &occupancy, err);
@@ -21,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Goes on after enum ah_layout_class. */
+/* Continues enum ah_layout_class. */
 enum ah_occupancy_part { AH_OCCUPANCY_OTHER = AH_CLASSES, AH_OCCUPANCY_GAPS, AH_OCCUPANCY_PARTS };
 
 /* "weights", ..., "other", "gaps". */
@@ -34,7 +33,7 @@ struct ah_occupancy {
     uint64_t peak_bytes;                 /* the highest of them */
 };
 
-/* Of a plan that was checked (schemas/document.h). Takes time in proportion to tensors and positions. */
+/* `plan` was checked (schemas/document.h). Time is linear in tensors and positions. AH_E_MEMORY. */
 int ah_occupancy_measure(const struct ah_plan *plan, struct ah_arena *arena,
                          struct ah_occupancy *ret_occupancy, struct ah_error *err);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Priority: which of the items that could go is needed first.
+ * Priority: of all items that could start, which one is needed first.
  *
- * 1. Priority of an item: the earliest compute position, counted on from its own iteration, that waits for it through any
- *    edges; then the longer chain of work up to there; then the lower block.
- * 2. Edges between items beside compute make no cycle, not over iterations either: every cycle has a compute op.
+ * 1. The item comes first that the earliest compute position waits for, through any edges; positions of later
+ *    iterations count on. Ties go to the longer chain of work up to that position, then to the lower block.
+ * 2. Edges between items of other lanes make no cycle, even over iterations: every cycle has a compute op.
  */
 #include "runtime/schedule/schedule_internal.h"
 
@@ -12,18 +12,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ranks so far, and in `chain` the longest chain of work behind an item, from its end to the position of its rank. */
+/* Ranks so far. `chain` is the longest chain of work from the end of an item to the position of its rank. */
 struct ranking {
     const struct ah_items *items;
     uint32_t positions;
     uint64_t *rank;
     double *chain;
-    uint32_t *left; /* followers beside compute that have no rank yet */
+    uint32_t *left; /* followers in other lanes than compute that have no final rank yet */
     uint32_t *queue;
     size_t n_queue;
 };
 
-/* What item v waits for is needed as early as v is, at least, and v's work is between. */
+/* What item v waits for is needed no later than v, and v's work lies between. */
 static void pass_rank(struct ranking *r, uint32_t v)
 {
     const struct ah_items *items = r->items;
@@ -50,8 +50,8 @@ static void count_followers(struct ranking *r)
             r->queue[r->n_queue++] = i;
 }
 
-/* Ranks all items, each after its followers (2). In the end `chain` includes the item. Returns the longest one that has
- * more than one item. */
+/* Ranks all items, each after its followers (2). In the end `chain` includes the item itself. Returns the longest chain
+ * of more than one item. */
 static double rank_items(struct ranking *r, const double *duration)
 {
     double longest = 0;

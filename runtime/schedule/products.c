@@ -20,7 +20,7 @@ static void add(struct list *list, const struct ah_algorithm *product)
         list->items[list->n++] = *product;
 }
 
-/* A step of several times whose first one writes c is two products. */
+/* A repeated step that first writes c and then adds to it is two products. */
 static void add_step(struct list *list, const struct ah_program_op *step)
 {
     struct ah_algorithm product;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs of passes: the forward line; or the backward line, with a forward step before the first step that needs
- * what it makes and what is not saved.
+ * Programs of passes: the forward line, or the backward line. In the latter, forward steps whose results are not saved
+ * are repeated before the first step that needs them.
  */
 #include "runtime/schedule/program_internal.h"
 
@@ -75,7 +75,7 @@ static void put_tensors(const struct ah_program_block *block, enum ah_activation
     }
 }
 
-/* Places that no op of the program has are none. */
+/* Removes places that no op of the program uses. */
 static void drop_untouched(struct ah_program *program)
 {
     bool touched[AH_PROGRAM_PLACES_MAX + 1] = {false};
@@ -94,7 +94,7 @@ struct emission {
     const struct ah_program_block *block;
     const bool *saved;
     struct ah_program *program;
-    bool repeated[NODES_MAX]; /* steps of forward that backward has done again */
+    bool repeated[NODES_MAX]; /* forward steps that backward has repeated */
 };
 
 static void emit(struct emission *emission, const struct node *node, bool recomputed)
@@ -125,8 +125,8 @@ static bool is_read(const struct node *node, size_t arg)
     return node->role[arg] == AH_ROLE_IN || node->role[arg] == AH_ROLE_INOUT;
 }
 
-/* Emits the forward steps not yet repeated that make what `node` reads, and what those read. Steps write before they
- * read (program_table.c, 1), so the depth is that of the forward line. */
+/* Emits the forward steps that make what `node` reads, and, first, what those read; each is repeated once. Tensors are
+ * written before they are read (program_table.c, 1), so the recursion is no deeper than the forward line. */
 static void provide(struct emission *emission, const struct node *node)
 {
     const struct line *forward = &emission->block->forward;
@@ -234,15 +234,15 @@ size_t ah_program_saved(const struct ah_job *job, const struct ah_job_group *gro
 
 /* ---- steps as a cost model sees them ---- */
 
-/* Pairs of a query and a key that it sees, of one head and sequence: each sees itself and what is before it, in a
- * window at most so many in all. */
+/* Pairs of a query and a key that it sees, in one head and sequence. A query sees itself and the keys before it, at
+ * most `window` in all if there is one. */
 static double attention_pairs(uint64_t seq, uint64_t window)
 {
     double s = (double)seq, w = window && window < seq ? (double)window : s;
     return w * (w + 1) / 2 + (s - w) * w;
 }
 
-/* Two products of a pair and a head forward; backward makes the scores again and takes four more. */
+/* Forward takes two products per pair and head; backward recomputes the scores and takes four more. */
 static double attention_flops(const struct ah_op_attention *attention, bool backward)
 {
     return attention_pairs(attention->seq, attention->window) * attention->batch * attention->heads *

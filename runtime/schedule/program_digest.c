@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The digest of a group: what its ops do, not where their operands lie nor what they are called. Numbers are hashed as
- * 64 bits, the lowest byte first, so that it is the same on every machine.
+ * The digest of a group covers what its ops do, not where their operands lie or what the steps are called. Numbers are
+ * hashed as 64 bits, lowest byte first, so that the digest is the same on every machine.
  */
 #include "runtime/schedule/program.h"
 
@@ -53,7 +53,7 @@ static void activation_sizes(const struct ah_op *op, uint64_t ret_sizes[SIZES])
     ret_sizes[0] = op->u.rows.kind;
 }
 
-/* What the extents of operands do not tell; NULL: nothing. */
+/* Sizes that the extents of operands do not show; NULL: none. */
 static void (*const sizes_of[AH_OP_KINDS])(const struct ah_op *op, uint64_t ret_sizes[SIZES]) = {
     [AH_OP_MATMUL] = matmul_sizes,         [AH_OP_NORM] = norm_sizes,
     [AH_OP_NORM_BACKWARD] = norm_sizes,    [AH_OP_ROPE] = rope_sizes,
@@ -97,7 +97,7 @@ int ah_program_digest(const struct ah_job *job, const struct ah_job_group *group
             rc = ah_program_build(job, group, (enum ah_pass)pass, (enum ah_activations)way, &program, err);
             for (size_t i = 0; !rc && i < program.n_ops; i++)
                 rc = add_op(&hash, &program.ops[i], err);
-            add(&hash, AH_OP_KINDS); /* a pass ends */
+            add(&hash, AH_OP_KINDS); /* marks the end of a pass */
         }
     if (rc)
         return rc;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of what blocks compute (program_table.c), and what becomes of it for one block.
+ * The table of what blocks compute (program_table.c), and how one block's program is made from it.
  *
  *     program_table.c    steps and tensors of every family, as rows
- *     program_nodes.c    rows that a block has -> nodes: ops with sizes, of its forward and backward line; backward
- *                        without what nothing needs
+ *     program_nodes.c    the rows that a block has -> nodes: ops with sizes, in a forward and a backward line; steps
+ *                        that nothing needs are dropped
  *     program_ops.c      the sizes of an op, from the shapes of its operands
- *     program_memory.c   what is saved under each config; places of scratch
+ *     program_memory.c   what each config saves; offsets of scratch
  *     program.c          nodes -> the program of a pass
  *
  * A ROW names an op, its operands, and the features that it needs. An operand is a tensor (or columns of it), a
- * parameter's weight or gradient, or the op's scratch. A row is left out of a block where an operand that it must have
- * does not exist there: a parameter that the model does not have, the gradient of one that is frozen. That is how
- * biases, q/k norms, gates and frozen tensors come and go without rows of their own.
+ * parameter's weight or gradient, or the op's scratch. A block leaves a row out if it lacks an operand that the row
+ * requires: a parameter that the model does not have, or the gradient of a frozen one. So biases, q/k norms, gates and
+ * frozen tensors need no rows of their own.
  */
 #ifndef AH_RUNTIME_SCHEDULE_PROGRAM_INTERNAL_H
 #define AH_RUNTIME_SCHEDULE_PROGRAM_INTERNAL_H
@@ -20,23 +20,23 @@
 #include "runtime/schedule/flat.h"
 #include "runtime/schedule/program.h"
 
-/* What tells models, dtypes and sizes apart where the existence of parameters does not. */
+/* Differences between models, dtypes and sizes that do not show in which parameters exist. */
 enum feature {
     GATED = 1,
     ROPE = 2,
     QK_NORM = 4,
     TIED = 8,
     BF16 = 16,
-    SUMMED = 32,          /* bf16 and several chunks: the gradient of the head's table is summed up in fp32 */
-    PACKED = 64,          /* gate's and up's weights follow each other without a gap: one matrix */
-    PACKED_GRADIENT = 128 /* their gradients do, too: both are trained */
+    SUMMED = 32,          /* bf16 and several chunks: the gradient of the head's table is summed in fp32 */
+    PACKED = 64,          /* weights of gate and up are adjacent and form one matrix */
+    PACKED_GRADIENT = 128 /* so are their gradients: both are trained */
 };
 
-/* The sizes shapes are made of. */
+/* Sizes from which shapes are made. */
 enum size_name {
     ONE,
-    TOKENS, /* of a micro-batch */
-    CHUNK,  /* tokens of a chunk of the head */
+    TOKENS, /* in a micro-batch */
+    CHUNK,  /* tokens in a chunk of the head */
     SEQ,
     WIDTH,
     QKV_WIDTH,
@@ -49,14 +49,14 @@ enum size_name {
     MLP_WIDTH,
     GATE_UP_WIDTH,
     VOCABULARY,
-    NORM_STATS, /* 2 of a layer norm (mean, 1/deviation), else 1 */
+    NORM_STATS, /* 2 for a layer norm (mean, 1/deviation), else 1 */
     SIZES
 };
 
 enum element {
     ACT,     /* the training's dtype */
     F32,     /* fp32 */
-    PARTIAL, /* fp32 where two products are added up in it (gated, not packed), else as ACT */
+    PARTIAL, /* fp32 if two products are added up in it (gated, not packed), else as ACT */
     U32,
     U8,
     F64
@@ -112,7 +112,7 @@ struct tensor_rule {
     enum ah_program_home home; /* SCRATCH: scratch or saved */
     enum element element;
     enum size_name rows, cols;
-    uint32_t only_with; /* (optional) without this feature, `else_in` is meant: the same part of it */
+    uint32_t only_with; /* (optional) without this feature, use the same part of `else_in` */
     enum tensor else_in;
 };
 
@@ -125,19 +125,19 @@ struct operand_rule {
     enum operand_kind kind;
     enum tensor tensor;
     enum part part;
-    bool optional; /* the op does without; an output then is left out where nothing needs it */
+    bool optional; /* the op can do without it; an output that nothing needs is left out */
     const char *parameter;
-    bool and_up; /* of "mlp.gate.weight": with the one behind it, as rows of one matrix */
+    bool and_up; /* with "mlp.gate.weight": "mlp.up.weight" as well, as rows of one matrix */
 };
 
 struct step_rule {
     const char *name;
     enum ah_op_kind op;
-    uint32_t form;   /* of a matmul */
-    uint32_t when;   /* features, all of them */
-    uint32_t unless; /* features, none of them */
-    bool cheap;      /* selective does it again */
-    bool adds;       /* matmul: onto what c holds already */
+    uint32_t form;   /* matmul only */
+    uint32_t when;   /* needs all these features */
+    uint32_t unless; /* and none of these */
+    bool cheap;      /* selective recomputes it */
+    bool adds;       /* matmul: adds to c */
     bool chunked;    /* done for each chunk of tokens */
     bool backward;
     struct operand_rule arg[AH_OP_ARGS];
@@ -154,17 +154,17 @@ struct ah_program_context {
     const struct ah_job_group *group;
     uint32_t features;
     uint64_t of[SIZES];
-    uint64_t chunks; /* of the head, whole ones */
+    uint64_t chunks; /* whole chunks of the head */
     uint64_t rest;   /* tokens after them */
     struct ah_flat flat;
-    struct ah_flat table; /* of the embedding, for a tied head */
+    struct ah_flat table; /* the embedding's, for a tied head */
 };
 
 struct shape {
     uint64_t rows, cols;
 };
 
-/* A row as it is in one block. */
+/* A row of the table, in one block. */
 struct node {
     const struct step_rule *rule;
     struct ah_program_op step;
@@ -188,8 +188,8 @@ struct ah_program_block {
     bool saved[AH_ACTIVATIONS_WAYS][TENSORS];
 };
 
-/* Indices of places: tensors, then weights and gradients of the block's parameters, those of gate and up together, those
- * of the embedding's table in a tied head, then scratch of ops in their order. */
+/* Indices of places: tensors; weights and gradients of the block's parameters; those of gate and up as one; those of
+ * the embedding's table in a tied head; then scratch, op by op. */
 enum {
     PLACE_WEIGHTS = TENSORS,
     PLACE_GRADIENTS = PLACE_WEIGHTS + AH_MODEL_TENSORS_MAX,
@@ -207,14 +207,14 @@ void ah_program_context_init(struct ah_program_context *ret_context, const struc
 /* Bytes of a tensor of the table. */
 uint64_t ah_program_tensor_bytes(const struct ah_program_context *context, enum tensor tensor);
 
-/* The line of these rules, without what nothing needs. AH_E_DOCUMENT: sizes beyond any memory. */
+/* The line that these rules make, without steps that nothing needs. AH_E_DOCUMENT: sizes beyond any memory. */
 int ah_program_line_init(struct line *ret_line, const struct ah_program_context *context,
                          const struct step_rule *rules, struct ah_error *err);
 
-/* The sizes in node->step.op.u, and which operands go without another one, from the shapes. */
+/* Sets the sizes in node->step.op.u from the shapes, and adds or removes operands that depend on others. */
 void ah_program_ops_size(const struct ah_program_context *context, struct node *node);
 
-/* Lines and saved sets. */
+/* Fills both lines and the saved sets. AH_E_DOCUMENT: sizes beyond any memory. */
 int ah_program_block_init(struct ah_program_block *ret_block, const struct ah_job *job,
                           const struct ah_job_group *group, struct ah_error *err);
 
@@ -222,13 +222,13 @@ int ah_program_block_init(struct ah_program_block *ret_block, const struct ah_jo
 void ah_program_block_pass(const struct ah_program_block *block, enum ah_pass pass,
                            enum ah_activations activations, struct ah_program *ret_program);
 
-/* Offsets of the scratch places (home scratch, bytes > 0), and the peak. */
+/* Sets the offsets of scratch places (home scratch, bytes > 0), and `scratch_bytes`, their peak. */
 void ah_program_memory_place(struct ah_program *program);
 
-/* What each config saves. */
+/* Chooses what each config saves. */
 void ah_program_memory_choose(struct ah_program_block *block);
 
-/* Offsets of what is saved, by tensor. Returns the bytes. */
+/* Offsets of saved tensors, by tensor. Returns how many bytes are saved. */
 uint64_t ah_program_memory_saved(const struct ah_program_block *block, enum ah_activations activations,
                                  uint64_t *ret_offsets);
 

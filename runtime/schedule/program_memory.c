@@ -2,13 +2,13 @@
  *
  * Memory inside an op: what a block saves, and where scratch lies.
  *
- * SAVED. keep saves every tensor that forward writes and backward reads. selective saves of these what it does not
- * drop; it drops what cheap steps alone have made, from what is saved anyhow, so that it never saves more than keep.
+ * SAVED. keep saves every tensor that forward writes and backward reads. selective drops those that only cheap steps
+ * have made from what it saves. So it never saves more than keep.
  *
- * SCRATCH. A tensor lives from the step that first touches it to the last that does; where the steps of a loop touch a
- * tensor that outlives a chunk, it lives through the loop. Each gets the lowest offset at which it meets no tensor
- * that lives with it. First fit depends on the order: a few are tried, the lowest peak is taken (in the tests' programs
- * it is the largest sum of bytes alive at one step, below which nothing can go).
+ * SCRATCH. A tensor lives from the first step that touches it to the last. If it outlives a chunk and a step of the
+ * loop touches it, it lives through the loop. Each tensor gets the lowest offset where it overlaps none that lives with
+ * it. First fit depends on the order, so a few orders are tried and the lowest peak is taken. In the tests' programs
+ * that peak equals the largest sum of bytes alive at one step, which is a lower bound.
  */
 #include "runtime/schedule/program_internal.h"
 
@@ -56,7 +56,7 @@ static void find_kept(struct ah_program_block *block, bool *kept)
     }
 }
 
-/* Can backward do this step again from what is kept? Beside its first output, it may read only tensors that are. */
+/* Can backward repeat this step? It must be cheap, and every intermediate tensor that it only reads must be kept. */
 static bool is_repeatable(const struct node *node, const bool *kept)
 {
     if (!node->rule->cheap)
@@ -69,7 +69,7 @@ static bool is_repeatable(const struct node *node, const bool *kept)
     return true;
 }
 
-/* What a step leaves beside its result (statistics of a norm) is small, and dropped only with that. */
+/* What a step writes beside its result (statistics of a norm) is small and is dropped only with the result. */
 static bool is_droppable(const struct ah_program_block *block, size_t tensor, const bool *kept)
 {
     bool droppable = kept[tensor];
@@ -125,7 +125,7 @@ static void touch(struct piece *piece, uint32_t from, uint32_t to)
     piece->to = to > piece->to ? to : piece->to;
 }
 
-/* The steps of the loop over chunks; `first` > `last`: there is none, or it turns once. */
+/* The steps of the loop over chunks; `first` > `last`: there is no loop, or it runs once. */
 struct loop {
     uint32_t first, last;
 };
@@ -145,7 +145,7 @@ static struct loop find_loop(const struct ah_program *program)
     return turns > 1 ? loop : (struct loop){1, 0};
 }
 
-/* When a place is alive; false where it is no scratch or not touched. */
+/* When a place is alive; false if it is not scratch or not touched. */
 static bool piece_of(const struct ah_program *program, struct loop loop, size_t place,
                      struct piece *ret_piece)
 {
@@ -171,7 +171,7 @@ static bool meet(const struct piece *a, const struct piece *b)
     return a->from <= b->to && b->from <= a->to;
 }
 
-/* The lowest offset at which `piece` meets no placed one that lives with it. */
+/* The lowest offset at which `piece` overlaps no placed piece that lives with it. */
 static uint64_t lowest_offset(const struct pieces *pieces, const struct piece *piece)
 {
     uint64_t offset = 0;
@@ -202,7 +202,7 @@ static bool larger(const struct piece *a, const struct piece *b)
     return a->bytes != b->bytes ? a->bytes > b->bytes : a->from < b->from;
 }
 
-/* Insertion: there are a few dozen. */
+/* Insertion sort: there are only a few dozen. */
 static void sort(struct pieces *pieces, before_fn *before)
 {
     for (size_t i = 1; i < pieces->n; i++) {
@@ -235,7 +235,7 @@ static bool lives_longer(const struct piece *a, const struct piece *b)
     return as != bs ? as > bs : a->bytes > b->bytes;
 }
 
-/* By birth, in the line read backwards. */
+/* Like born_before(), with the line read backwards. */
 static bool dies_after(const struct piece *a, const struct piece *b)
 {
     return a->to != b->to ? a->to > b->to : a->bytes > b->bytes;

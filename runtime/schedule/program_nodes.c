@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From rows of the table to the line of one block: rows that it has, with sizes; then, from the last to the first, only
- * what something needs.
+ * From rows of the table to a line of one block: first all rows that the block has, with sizes. Then, from the last to
+ * the first, steps that nothing needs are dropped.
  */
 #include "runtime/schedule/program_internal.h"
 
@@ -16,7 +16,7 @@ static uint32_t features_of(const struct ah_job *job, bool summed)
            (model->tied ? TIED : 0u) | (job->training.dtype == AH_BF16 ? BF16 : 0u) | (summed ? SUMMED : 0u);
 }
 
-/* Whether gate and up can be one matrix, and their gradients. */
+/* Can gate and up be one matrix, and their gradients, too? */
 static uint32_t packing_of(const struct ah_flat *flat)
 {
     const size_t gate = ah_flat_find(flat, "mlp.gate.weight"), up = ah_flat_find(flat, "mlp.up.weight");
@@ -73,8 +73,8 @@ static uint64_t element_bytes(const struct ah_program_context *context, enum ele
     return element == PARTIAL ? 4 : fixed[element];
 }
 
-/* Elements from row to row. A vocabulary is any number: rows of its logits begin at whole lines of memory all the same,
- * or products on GPUs would read and write them element by element. */
+/* Elements from row to row. A vocabulary may have any size, so rows of logits are padded to whole lines of memory: else
+ * products on GPUs would read and write them element by element. */
 static uint64_t pitch(const struct ah_program_context *context, const struct tensor_rule *rule)
 {
     enum { LINE = 64 };
@@ -88,7 +88,7 @@ uint64_t ah_program_tensor_bytes(const struct ah_program_context *context, enum 
     return context->of[rule->rows] * pitch(context, rule) * element_bytes(context, rule->element);
 }
 
-/* First column and columns of a part of q over k over v, or of gate over up: of up alone without a gate. */
+/* First column and number of columns of a part of q, k, v, or of gate, up; without a gate, up is alone. */
 static void part_columns(const struct ah_program_context *context, enum part part, uint64_t *first,
                          uint64_t *cols)
 {
@@ -103,7 +103,7 @@ static void part_columns(const struct ah_program_context *context, enum part par
     *cols = columns[part][1];
 }
 
-/* The rows of tokens that a chunked row works on; rows 0: all. */
+/* The tokens that a chunked row works on; rows 0: all. */
 struct span {
     uint64_t first, rows;
 };
@@ -130,7 +130,7 @@ static void take_tensor(const struct ah_program_context *context, const struct o
                                            .row_stride = cols == width ? 0 : width};
 }
 
-/* The weight, or the gradient, of a parameter; false where the block does not have it. */
+/* Takes a parameter's weight or gradient; false if the block does not have it. */
 static bool take_parameter(const struct ah_program_context *context, const struct operand_rule *operand,
                            struct node *node, size_t i)
 {
@@ -151,7 +151,7 @@ static bool take_parameter(const struct ah_program_context *context, const struc
     return true;
 }
 
-/* False where an operand is missing that the step must have. */
+/* False if an operand is missing that the step must have. */
 static bool take_operands(const struct ah_program_context *context, struct span span, struct node *node)
 {
     for (size_t i = 0; i < AH_OP_ARGS; i++) {
@@ -170,7 +170,7 @@ static bool take_operands(const struct ah_program_context *context, struct span 
     return true;
 }
 
-/* Sizes and roles, from the operands there are. */
+/* Sets sizes and roles from the operands that are present. */
 static int fit(const struct ah_program_context *context, struct node *node, struct ah_error *err)
 {
     struct ah_operand operands[AH_OP_ARGS];
@@ -228,7 +228,7 @@ static bool belongs(const struct ah_program_context *context, const struct step_
     return (context->features & rule->when) == rule->when && !(context->features & rule->unless);
 }
 
-/* Rows of one loop: first for whole chunks, then for the rest of the tokens. */
+/* Adds the rows of one loop: first for whole chunks, then for the remaining tokens. */
 static int add_loop(struct line *line, const struct ah_program_context *context,
                     const struct step_rule **rules, struct ah_error *err)
 {
@@ -263,7 +263,7 @@ static int add_rows(struct line *line, const struct ah_program_context *context,
     return rc;
 }
 
-/* Whether the node writes something needed; takes away optional outputs that are not. */
+/* Does the node write anything needed? Removes optional outputs that are not. */
 static bool is_needed(struct node *node, const bool *needed)
 {
     bool any = false;
@@ -287,7 +287,7 @@ static void need_inputs(const struct node *node, bool *needed)
             needed[node->step.place[i]] = true;
 }
 
-/* What a block is for: what it hands on, the loss, and gradients of what is trained. */
+/* The purpose of a block: what it hands on, the loss, and gradients of trained tensors. */
 static void need_results(const struct ah_program_context *context, bool *needed)
 {
     needed[T_OUTPUT] = needed[T_LOSS_SUM] = true;

@@ -13,7 +13,7 @@ static bool has(const struct node *node, size_t i)
     return node->step.op.arg[i].arena != AH_ARENA_NONE;
 }
 
-/* Gives or takes away an operand that goes with others. */
+/* Adds or removes an operand that depends on others. */
 static void go_with(struct node *node, size_t i, bool present)
 {
     node->step.op.arg[i].arena = present ? AH_ARENA_DEVICE : AH_ARENA_NONE;
@@ -43,7 +43,7 @@ static void size_column_sum(const struct ah_program_context *context, struct nod
     node->step.op.u.rows = (struct ah_op_rows){.rows = node->shape[1].rows, .width = node->shape[1].cols};
 }
 
-/* The row of x is as many heads as the gain, as wide as a head, goes into it. */
+/* The gain is as wide as a head, and a row of x has as many heads as gains fit into it. */
 static void size_norm_of(const struct ah_program_context *context, struct node *node, size_t x, size_t gain)
 {
     const struct ah_model *model = context->job->model;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What blocks compute: every step of every family, forward and backward. docs/activations.md reads it aloud.
+ * What blocks compute: every step of every family, forward and backward. docs/activations.md explains it.
  *
  * Names of backward steps: "x.weight" and "x.bias" make the gradient of that parameter, "x.input" that of x's input.
  *
  * 1. Rows are in the order of execution; a tensor is written before it is read.
- * 2. A tensor of forward is not written after its last forward reader, so saving it is keeping its place.
- * 3. Selective repeats a `cheap` step with the same bits: no product is fused with an activation, since a fused one
+ * 2. A tensor of forward is not written after its last forward reader, so saving it means keeping its memory.
+ * 3. Selective repeats a `cheap` step with the same bits. So no product is fused with an activation: a fused activation
  *    would see its operand before it is rounded.
- * 4. q and k are turned in place (their rotation back needs only their gradient); with q/k norms, whose backward
- *    reads what they were before, normed and turned q and k are a tensor of their own.
- * 5. Gate and up lie beside each other in one matrix, as q, k and v do. Where their weights do, too (no biases, no
- *    padding between them), one product makes both; where both are trained, one makes both gradients.
- * 6. The head makes the gradient of its norm's output in the place of that output, chunk by chunk, when the chunk's
- *    other product has read it.
+ * 4. rope rotates q and k in place: rotating back needs only their gradient. The backward of q/k norms reads the norms'
+ *    input, so with them, normed and rotated q and k are a separate tensor.
+ * 5. Gate and up lie beside each other in one matrix, as q, k and v do. If their weights do, too (no biases, no padding
+ *    between them), one product makes both; if both are trained, one product makes both gradients.
+ * 6. The head writes the gradient of its norm's output over that output, chunk by chunk, once the chunk's other product
+ *    has read it.
  */
 #include "runtime/schedule/program_internal.h"
 
@@ -77,7 +77,7 @@ const struct tensor_rule ah_program_tensor_rules[TENSORS] = {
 #define G_GATE_UP         {.kind = WEIGHT_GRADIENT, .parameter = "mlp.gate.weight", .and_up = true}
 #define SCRATCH           {.kind = OP_SCRATCH}
 
-/* What stands in many rows: a projection y = x w^T + b, and its backward; not in blocks with the feature `except`. */
+/* Used by many rows: a projection y = x w^T + b, and its backward; blocks with the feature `except` leave it out. */
 #define PROJECT(y, x, w, except) \
     {w, AH_OP_MATMUL, AH_MATMUL_NT, .unless = except, .arg = {y, T(x), W(w ".weight"), W_IF(w ".bias")}}
 #define PROJECT_BIAS(dy, w) \
@@ -157,7 +157,7 @@ static const struct step_rule layer_backward[] = {
      .arg = {T(GRADIENT), T(GRADIENT), T(D_ATTENTION)}},
     {0}};
 
-/* Forward, loss and backward. */
+/* The head's forward, loss and backward. */
 static const struct step_rule head_forward[] = {
     NORM_STEP(T(HEAD_NORM), T(INPUT), HEAD_STATS, "norm"),
     {"head", AH_OP_MATMUL, AH_MATMUL_NT, .chunked = true, .arg = {T(LOGITS), T(HEAD_NORM), W("head.weight")}},
@@ -181,7 +181,7 @@ static const struct step_rule embedding_forward[] = {
      .arg = {T(OUTPUT), W("embedding.weight"), W_IF("position.weight"), T(TOKENS), T_IF(POSITIONS)}},
     {0}};
 
-/* The head has written the gradient of a tied table already. */
+/* For a tied table, the head has already written the gradient, so it is not zeroed here. */
 static const struct step_rule embedding_backward[] = {
     {"embedding.zero", AH_OP_FILL, .unless = TIED, .backward = true, .arg = {G("embedding.weight")}},
     {"position.zero", AH_OP_FILL, .backward = true, .arg = {G("position.weight")}},

@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-/* Of a thread. */
+/* The largest needs of any op, per thread. */
 struct needs {
     unsigned threads;
     uint64_t product_bytes, other_bytes;

@@ -59,7 +59,7 @@ int ah_reading_iteration(const struct ah_plan *plan, struct ah_grow *compute_mem
     return AH_OK;
 }
 
-/* The n-th mention of an op is its n-th tile. */
+/* The n-th mention of an op in a lane's list is its n-th tile. */
 int ah_reading_orders(const struct ah_plan *plan, const struct ah_items *items, struct ah_grow *order_memory,
                       struct ah_grow *seen_memory, struct ah_orders *ret_orders, struct ah_error *err)
 {
@@ -120,7 +120,7 @@ static void fill_item(const struct reading *r, uint32_t op, uint32_t tile)
     }
 }
 
-/* The tiles of op `user` use the places that those of `taker` took. */
+/* The tiles of op `user` use the slots that those of `taker` took. */
 static void share_places(const struct reading *r, uint32_t taker, uint32_t user, int ring)
 {
     for (uint32_t tile = 0; tile < r->plan->ops[user].tiles && tile < r->plan->ops[taker].tiles; tile++) {
@@ -131,7 +131,7 @@ static void share_places(const struct reading *r, uint32_t taker, uint32_t user,
     }
 }
 
-/* Which kinds use the places that a kind takes; `each`: the one of the same micro-batch. */
+/* Which kinds use the slots that another kind takes; `each`: user and taker are of the same micro-batch. */
 static const struct {
     enum ah_plan_op_kind taker, user;
     enum ah_rounds_ring ring;

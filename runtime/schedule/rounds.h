@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rounds: what the lanes of a plan do again and again, tile by tile, and what each tile waits for: for whoever executes
- * plans. It is the reading that the simulator runs (replay.h), not a second one.
+ * Rounds: what the lanes of a plan repeat in every iteration, tile by tile, and what each tile waits for. Executors use
+ * it; the simulator (replay.h) runs the same reading of the plan.
  *
  * A ROUND goes from the first head of iteration r to that of r + 1. Each lane takes its items in the order of
- * `order[lane]`; an item that is `early` (issued before the first head) is the one of iteration r + 1, any other of r.
+ * `order[lane]`. Items that are `early` (issued before the first head) belong to iteration r + 1, all others to r.
  *
  *     struct ah_rounds rounds;
  *     rc = ah_rounds_read(plan, &arena, &rounds, err);
  *     for (size_t i = 0; i < rounds.n_order[AH_PLAN_LANE_H2D]; i++)
  *         ... rounds.items[rounds.order[AH_PLAN_LANE_H2D][i]] ...
  *
- * WAITS. Item i of iteration r waits for `item` of iteration r - `back`, for each of waits[first_wait] up to those of
- * item i + 1. Lanes are in order, so compute items have no waits for each other.
+ * WAITS. Item i of iteration r waits for `item` of iteration r - `back`, for each wait from waits[first_wait] to before
+ * that of item i + 1. Lanes run in order, so compute items do not wait for each other.
  *
- * RINGS. An item that takes a place of a ring of n places waits, as k-th that takes one, for the (k - n)-th that gives
- * one back, and has its place. `taker` of an item that uses a place is the item that took it.
+ * RINGS. In a ring of n slots, the k-th item to take a slot waits for the (k - n)-th to give one back, and gets that
+ * slot. `taker` of an item that uses a slot is the item that took it.
  */
 #ifndef AH_RUNTIME_SCHEDULE_ROUNDS_H
 #define AH_RUNTIME_SCHEDULE_ROUNDS_H
@@ -38,15 +38,15 @@ enum ah_rounds_ring {
 enum { AH_ROUNDS_LANES = AH_PLAN_LANE_HOST + 1, AH_ROUNDS_NONE = UINT32_MAX };
 
 struct ah_rounds_item {
-    uint32_t op; /* of the plan */
+    uint32_t op; /* the plan's */
     uint32_t tile;
     uint32_t first_wait;
-    uint32_t taker[AH_ROUNDS_RINGS]; /* AH_ROUNDS_NONE: it uses no place of this ring */
+    uint32_t taker[AH_ROUNDS_RINGS]; /* AH_ROUNDS_NONE: it uses no slot of this ring */
     uint8_t lane;                    /* enum ah_plan_lane */
     bool takes[AH_ROUNDS_RINGS];
     bool gives[AH_ROUNDS_RINGS];
     bool early;
-    bool of_before; /* it updates by gradients of the iteration before its own */
+    bool of_before; /* an update by gradients of the iteration before its own */
     bool wraps;     /* a fetch or gather for a use in the iteration after its own */
 };
 
@@ -57,7 +57,7 @@ struct ah_rounds_wait {
 
 struct ah_rounds {
     size_t n_items;
-    struct ah_rounds_item *items; /* n_items + 1; the first `positions` are those of compute, by position */
+    struct ah_rounds_item *items; /* n_items + 1; the first `positions` are the compute items, by position */
     struct ah_rounds_wait *waits;
     uint32_t *first_tile, *of_tile; /* tile t of op o is item of_tile[first_tile[o] + t] */
     uint32_t *order[AH_ROUNDS_LANES];
@@ -67,12 +67,12 @@ struct ah_rounds {
     uint64_t places[AH_ROUNDS_RINGS];
 };
 
-/* Everything in `arena`. `plan` was read from a document, or emitted. AH_E_DOCUMENT: an op that the rules of
- * docs/planning.md do not allow, one that is missing, or a list of a lane that is not of its ops. */
+/* Everything is in `arena`. `plan` was read from a document, or emitted. AH_E_DOCUMENT: the rules of docs/planning.md
+ * do not allow an op or miss one. AH_E_MEMORY. */
 int ah_rounds_read(const struct ah_plan *plan, struct ah_arena *arena, struct ah_rounds *ret_rounds,
                    struct ah_error *err);
 
-/* How fast each lane of `running` (a bit each) works, in shares of its full speed, while all of these do and no other. */
+/* How fast each lane works, as a share of its full speed, while just the lanes in `running` (a bit each) are busy. */
 void ah_rounds_speeds(const struct ah_plan_sharing *sharing, unsigned running,
                       double ret_speeds[AH_ROUNDS_LANES]);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Schedule: the configs that there are, and what a choice of them costs.
+ * Schedule: lists the possible configs, and finds what a choice of them costs.
  */
 #include "runtime/schedule/schedule.h"
 
@@ -11,7 +11,7 @@
 
 /* ---- configs ---- */
 
-/* Gradients leave as they are made where weights are on the host: those that ranks add up are added up there. */
+/* With weights on the host, gradients are sent as they are made. If ranks add theirs up, they do so on the host. */
 static bool leaves_first(const struct ah_job *job, struct ah_config config)
 {
     const bool added_up =
@@ -19,7 +19,7 @@ static bool leaves_first(const struct ah_job *job, struct ah_config config)
     return added_up && config.weights == AH_WEIGHTS_HOST && config.optimizer == AH_OPTIMIZER_HOST;
 }
 
-/* Two sums that become one are on the device. */
+/* The accumulators to choose from. Sums of a split table that are joined stay on the device. */
 static size_t accumulators(const struct ah_job *job, const struct ah_job_group *group,
                            struct ah_config config, uint8_t ret_accumulators[2])
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Schedule: what a choice for every block MEANS: ops, memory, the order of every lane, and the time of an iteration.
- * Pure: no device, no threads. docs/planning.md says the rules; this is their one implementation.
+ * Schedule: turns a config for every block into ops, memory, the order of every lane, and the time of an iteration.
+ * Pure: no device, no threads. The rules are in docs/planning.md; this is their only implementation.
  *
  *     compile.c   choice -> ops with compute positions, and tensors with lifetimes over them
  *     layout.c    lifetimes -> offsets and peak
- *     items.c     ops -> which tile waits for which: the same from a choice and from a plan document
- *     dispatch.c  edges -> an iteration order of every lane (frozen), and a steady period on the virtual clock
- *     emit.c      all of it -> the plan document
+ *     items.c     ops -> which tile waits for which, for a choice and for a plan document alike
+ *     dispatch.c  edges -> a frozen order of every lane, and its steady period on the virtual clock
+ *     emit.c      all of this -> the plan document
  *
  *     struct ah_schedule schedule = {0};
  *     rc = ah_schedule_init(&schedule, &job, err);
@@ -29,7 +29,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a block does: one byte each, so that configs compare and copy as bytes. */
+/* The choices for one block, a byte each, so that configs compare and copy as bytes. */
 struct ah_config {
     uint8_t activations; /* enum ah_activations */
     uint8_t weights;     /* enum ah_weights */
@@ -40,25 +40,24 @@ struct ah_config {
 enum { AH_CONFIGS_MAX = 32 };
 
 /* Every valid config of a block of this group, in a fixed order (device before host, keep before recompute). The
- * embedding and the head only `keep`; frozen groups have optimizer none; a group without backward only `keep`.
- * Returns how many. */
+ * embedding, the head and groups without backward only `keep`; frozen groups have optimizer none. Returns how many. */
 size_t ah_configs(const struct ah_job *job, const struct ah_job_group *group,
                   struct ah_config ret_configs[AH_CONFIGS_MAX]);
 
-/* Everything about a plan that is not a config. */
+/* The choices that hold for all blocks. */
 struct ah_knobs {
     uint64_t tile_elements; /* a multiple of AH_PLAN_TILE_UNIT */
     enum ah_micro_order micro_order;
     uint32_t
-        fetch_ahead; /* compute positions that weights are asked for before their use; 0: when it is their turn */
+        fetch_ahead; /* how many compute positions early a fetch may begin; 0: only when its user is next */
     uint32_t
-        send_behind; /* compute positions that a gradient may stay on the device after its backward; 0: compute
-                             waits for the copy */
+        send_behind; /* compute positions for which a gradient may stay on the device after its backward; 0:
+                             compute waits for the copy */
     uint32_t host_gradient_tiles; /* rings; 0: whole vectors */
     uint32_t host_weight_tiles;
     uint32_t device_state_tiles; /* at least 1 where a block's optimizer is streamed */
-    bool updates_after_backward; /* host and streamed updates begin when the last backward is done */
-    bool step_ends;              /* the next iteration begins when everything of this one is done */
+    bool updates_after_backward; /* updates begin only after the last backward */
+    bool step_ends;              /* an iteration begins only when the one before is done altogether */
     enum ah_scheduling scheduling;
 };
 
@@ -66,10 +65,11 @@ struct ah_choice {
     const struct ah_config *configs; /* by block */
     struct ah_knobs knobs;
     const struct ah_costs *costs;
-    const double *base_us; /* (optional) of forward, backward and sends in compute order, in place of costs */
+    const double
+        *base_us; /* (optional) times of forward, backward and sends, in compute order; replace costs */
     double
-        enough_us; /* (optional) a dispatch that takes longer by a per cent is not frozen: its own period will do */
-    uint64_t enough_bytes; /* (optional) a layout of no more is not improved */
+        enough_us; /* (optional) if a dispatch takes over 1 % longer, its frozen order is not run: its period will do */
+    uint64_t enough_bytes; /* (optional) a layout that needs no more than this is not improved */
 };
 
 enum ah_waited_lane { AH_WAIT_H2D, AH_WAIT_D2H, AH_WAIT_HOST, AH_WAIT_LANES };
@@ -78,12 +78,12 @@ struct ah_score {
     double period_us;
     double busy_us[4];                /* by enum ah_plan_lane: work of an iteration, slowed by sharing */
     double work_us[4];                /* the same at full speed */
-    double exposed_us[AH_WAIT_LANES]; /* that compute waits for each lane, of an iteration */
+    double exposed_us[AH_WAIT_LANES]; /* how long compute waits for each lane in an iteration */
     struct ah_layout_result device;
     uint64_t pinned_bytes;
     uint64_t pageable_bytes;
-    uint64_t link_bytes; /* both ways, of an iteration */
-    uint64_t tiles;      /* of all ops of an iteration: what simulating it takes */
+    uint64_t link_bytes; /* both ways, in an iteration */
+    uint64_t tiles;      /* of all ops of an iteration: simulation time grows with them */
 };
 
 struct ah_schedule_memory;
@@ -92,16 +92,16 @@ struct ah_schedule {
     struct ah_schedule_memory *memory; /* owned; NULL before init */
 };
 
-/* Empty memory for choices of this job, which stays borrowed. Evaluating grows it where a choice needs more room than
- * any before. */
+/* Starts with empty memory for choices of this job, which stays borrowed. Evaluating grows it when a choice needs more
+ * room than any before. AH_E_MEMORY. */
 int ah_schedule_init(struct ah_schedule *schedule, const struct ah_job *job, struct ah_error *err);
 
-/* What needs no order: live bytes as a bound of the device's peak (no offsets), host bytes, link bytes and work of the
- * lanes exactly; other times are 0. */
+/* Fills only what needs no order: live bytes, which bound the device's peak from below, without offsets; and, exact,
+ * host bytes, link bytes and work of the lanes. Other times are 0. */
 int ah_schedule_measure(struct ah_schedule *schedule, const struct ah_choice *choice,
                         struct ah_score *ret_score, struct ah_error *err);
 
-/* Everything. AH_E_FAILED: the order of lanes cannot run (rings too small for it); the choice is no plan. */
+/* Fills the whole score. AH_E_FAILED: the lanes' orders deadlock, with rings too small for them; there is no plan. */
 int ah_schedule_evaluate(struct ah_schedule *schedule, const struct ah_choice *choice,
                          struct ah_score *ret_score, struct ah_error *err);
 

@@ -2,8 +2,8 @@
  *
  * What the files of the schedule share: an iteration as ops, items and edges, and the growing memory behind it.
  *
- * ITEMS are what lanes take one after another: tiles of ops. The items of the compute lane come first, item p is what
- * is at position p; then those of the other ops, op by op, tile by tile.
+ * An ITEM is a tile of an op; a lane takes its items one after another. Items of the compute lane come first: item p
+ * has position p. Those of the other ops follow, op by op, tile by tile.
  */
 #ifndef AH_RUNTIME_SCHEDULE_SCHEDULE_INTERNAL_H
 #define AH_RUNTIME_SCHEDULE_SCHEDULE_INTERNAL_H
@@ -22,10 +22,10 @@ struct ah_grow {
     size_t room;
 };
 
-/* Room for `n` elements of `size` bytes, old ones kept. */
+/* Makes room for `n` elements of `size` bytes and keeps the old ones. AH_E_MEMORY. */
 int ah_grow(struct ah_grow *grow, size_t n, size_t size, struct ah_error *err);
 
-/* An iteration as ops. Filled from a choice (ops.c) or a plan (replay.c). */
+/* An iteration as ops, from a choice (compile.c) or a plan (rounds.c). */
 struct ah_iteration {
     struct ah_plan_op *ops;
     size_t n_ops;
@@ -35,14 +35,14 @@ struct ah_iteration {
     uint64_t micro_batches;
     bool clip;
     bool is_part;
-    bool adds_up;              /* gradients of several micro-batches */
-    uint64_t places[AH_RINGS]; /* of each ring; 0: none */
+    bool adds_up;              /* gradients are added up, over micro-batches, pipelines or a split table */
+    uint64_t places[AH_RINGS]; /* slots of each ring; 0: no ring */
     uint32_t head;             /* position of the first head op */
-    uint64_t weight_bytes;     /* of an element of a weight, or of one micro-batch's gradient */
-    uint64_t state_bytes;      /* of an element on the side of the optimizer */
+    uint64_t weight_bytes;     /* per element of a weight, or of one micro-batch's gradient */
+    uint64_t state_bytes;      /* per element of optimizer state */
 };
 
-/* An edge: item `from` of the iteration `back` before must be done. */
+/* An item waits for item `from`, `back` iterations earlier. */
 struct ah_edge {
     uint32_t from;
     uint32_t back;
@@ -52,7 +52,7 @@ struct ah_edge {
 struct ah_items {
     size_t n;
     uint32_t *op;         /* by item */
-    uint32_t *issue;      /* by item: the position after which it is issued; of compute items their own */
+    uint32_t *issue;      /* by item: the position after which it is issued; a compute item's own position */
     uint32_t *first_tile; /* by op, n_ops + 1: into `of_tile` */
     uint32_t *of_tile;    /* item of each tile of each op */
     uint32_t *first_edge; /* by item, n + 1 */
@@ -62,7 +62,7 @@ struct ah_items {
     const uint32_t *update_of; /* by block: its device_adam; UINT32_MAX: none */
 };
 
-/* The frozen order of the lanes beside compute: items of one round. */
+/* The frozen order of the lanes other than compute: the items of one round. */
 struct ah_orders {
     uint32_t *item[AH_SCHEDULE_LANES];
     size_t n[AH_SCHEDULE_LANES];
@@ -74,8 +74,8 @@ struct ah_items_memory {
     struct ah_grow pairs, by_block, next, due_first, due_next;
 };
 
-/* Derives items and edges by the rules of docs/planning.md. AH_E_DOCUMENT: an op that the rules do not allow, or one
- * that is missing; the sentence says which. */
+/* Derives items and edges by the rules of docs/planning.md. AH_E_DOCUMENT: the rules do not allow an op, or require
+ * one that is missing; the text says which. */
 int ah_items_build(struct ah_items_memory *memory, const struct ah_iteration *iteration,
                    struct ah_items *ret_items, struct ah_error *err);
 void ah_items_release(struct ah_items_memory *memory);
@@ -86,8 +86,8 @@ int ah_reading_iteration(const struct ah_plan *plan, struct ah_grow *compute_mem
 int ah_reading_orders(const struct ah_plan *plan, const struct ah_items *items, struct ah_grow *order_memory,
                       struct ah_grow *seen_memory, struct ah_orders *ret_orders, struct ah_error *err);
 
-/* priority.c: keys of items, the smaller the earlier needed; those of the next iteration are a step larger.
- * `duration_us`: by item. */
+/* priority.c: a key for each item; smaller keys are needed earlier. In each later iteration, keys grow by
+ * ah_priority_step(). `duration_us`: by item. */
 struct ah_priority_memory {
     struct ah_grow rank, chain, left, queue;
 };
@@ -100,12 +100,12 @@ void ah_priority_release(struct ah_priority_memory *memory);
 /* Storage of runs on the clock. */
 struct ah_dispatch_memory {
     struct ah_clock clock;
-    struct ah_grow duration, lane, absent, first, dependency, back, priority; /* of the graph */
+    struct ah_grow duration, lane, absent, first, dependency, back, priority; /* the graph */
     struct ah_share_demand demands[AH_SCHEDULE_LANES];
     double capacity[AH_SHARE_RESOURCES];
     uint32_t places[AH_RINGS];
     struct ah_priority_memory priority_memory;
-    struct ah_grow frozen, order, needed; /* orders of a round, and of a run; what a run is for */
+    struct ah_grow frozen, order, needed; /* orders of a round and of a run; what a run must reach */
 };
 
 struct ah_run {
@@ -114,42 +114,42 @@ struct ah_run {
     const struct ah_plan_sharing *sharing;
     const double *op_us; /* by op, all tiles */
     size_t iterations;   /* at least 3 */
-    bool whole;          /* to the end; else only as far as what is said below about runs needs it */
+    bool whole;          /* run to the end; else only as far as the functions below need */
 };
 
-/* What lanes ask of the resources that they share, whose capacity is 1. */
+/* What each lane demands of the shared resources, whose capacity is 1. */
 void ah_dispatch_share(const struct ah_plan_sharing *sharing,
                        struct ah_share_demand ret_demands[AH_SCHEDULE_LANES],
                        double ret_capacity[AH_SHARE_RESOURCES]);
 
-/* Readies runs of up to so many iterations. */
+/* Prepares runs of at most `iterations` iterations. */
 int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_run *run, size_t iterations,
                      struct ah_error *err);
 
-/* Dispatches by priority (or fifo) and freezes the order of one steady round. The period is the dispatch's own, from
- * first head to first head. Three iterations are loaded. */
+/* Dispatches three loaded iterations by priority (or fifo) and freezes the order of one steady round. The period is the
+ * dispatch's own, from first head to first head. */
 int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_run *run,
                        enum ah_scheduling scheduling, struct ah_orders *ret_orders, double *ret_period_us,
                        struct ah_error *err);
 
-/* Runs frozen orders, once loaded; the result stays until the next run. Instance (iteration r, item i) is op r * items->n + i of
- * the clock. */
+/* Runs frozen orders, once loaded; the result stays valid until the next run. Item i of iteration r is op
+ * r * items->n + i of the clock. */
 int ah_dispatch_run(struct ah_dispatch_memory *memory, const struct ah_run *run,
                     const struct ah_orders *orders, struct ah_clock_result *ret_result, struct ah_error *err);
 
-/* The same, over a few iterations if all items then come back after the same time, else over more. Sets
- * `run->iterations`. */
+/* The same, over AH_SCHEDULE_ITERATIONS, or AH_SCHEDULE_ITERATIONS_UNSTEADY if not all items recur after the same time
+ * by then. Sets `run->iterations`. */
 int ah_dispatch_run_steady(struct ah_dispatch_memory *memory, struct ah_run *run,
                            const struct ah_orders *orders, struct ah_clock_result *ret_result,
                            struct ah_error *err);
 
-/* Time of an iteration: the longest of any item from one to the next, in the last iteration that is complete. */
+/* Time of an iteration: the longest time that any item takes to recur, in the last complete iteration. */
 double ah_dispatch_period(const struct ah_run *run, const struct ah_clock_result *result);
 
-/* Do all items come back after the same time? */
+/* Do all items recur after the same time? */
 bool ah_dispatch_steady(const struct ah_run *run, const struct ah_clock_result *result);
 
-/* Time that compute waits in the last iteration, by the lane it waits for. */
+/* How long compute waits in the last complete iteration, by the lane that it waits for. */
 void ah_dispatch_exposed(const struct ah_run *run, const struct ah_clock_result *result,
                          double ret_exposed_us[AH_WAIT_LANES]);
 void ah_dispatch_release(struct ah_dispatch_memory *memory);
@@ -190,8 +190,8 @@ struct ah_schedule_memory {
 
 enum { AH_SCHEDULE_ITERATIONS = 4, AH_SCHEDULE_ITERATIONS_UNSTEADY = 10 };
 
-/* The last step of an evaluation: runs the frozen orders, longer where they are not steady soon, and fills what the score
- * says of time. */
+/* The last step of an evaluation: runs the frozen orders, for longer if they are not steady soon, and fills the times
+ * of the score. */
 int ah_schedule_run_frozen(struct ah_schedule_memory *m, struct ah_run *run, struct ah_score *score,
                            struct ah_error *err);
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tensors: what compute keeps on the device and for how long, what stays there, and what the host holds.
+ * Tensors: what compute keeps on the device and for how long, what persists there, and what the host holds.
  *
- * 1. A block's input lives from the op that makes it to the last that reads it: its backward, or its forward where it
- *    has none. What it saves lives from its forward to its backward. In this order they nest: a stack. Block-major,
- *    the micro-batches of a block are one tensor.
- *    What a stage of a pipeline is sent may arrive from the moment that allows its sender to go so far: the input of
- *    micro-batch j when the gradient of j - w - 2 was sent to it, the gradient of j when the output of j + w - 1 was and
- *    that of j - 2 was used, w forwards being ahead of the backwards (turns.h). Its output lives until it is sent.
+ * 1. A block's input lives from the op that makes it to the last that reads it: its backward or, without one, its
+ *    forward. What it saves lives from its forward to its backward. These lives nest, so they form a stack. In
+ *    block-major order, the micro-batches of a block are one tensor.
+ *    A message to a stage may arrive once its sender can have come that far. With w forwards ahead of the backwards
+ *    (turns.h), micro-batch j's input arrives once the gradient of j - w - 2 was sent; its gradient once the output of
+ *    j + w - 1 was sent and the gradient of j - 2 was used. A stage's output lives until it is sent.
  * 2. Scratch lives at one position.
- * 3. Host: what the link touches is pinned (weights, streamed states, tiles or vectors in flight), what only host Adam
- *    touches is pageable (its states, sums of gradients).
+ * 3. On the host, what the link touches is pinned (weights, streamed states, tiles or vectors in flight). What only
+ *    host Adam touches is pageable (its states, sums of gradients).
  */
 #include "runtime/schedule/compile_internal.h"
 #include "runtime/schedule/turns.h"
@@ -21,17 +21,17 @@ struct part {
     size_t first, last; /* micro-batches that are one tensor */
 };
 
-/* Gradients that were sent to a stage and are not used yet: one more makes its sender wait. */
+/* Gradients that a stage holds before it uses them; with one more, the sender waits. */
 enum { WAITING = 2 };
 
-/* Rule 1: of what another stage sends. */
+/* Rule 1, for the input that another stage sends. */
 static uint32_t input_arrives(const struct compile *c, size_t micro_batch)
 {
     size_t behind = ah_turn_ahead(c->job->part.stage, c->job->part.stages, c->micro_batches) + 2;
     return micro_batch >= behind ? ah_compile_send(c, AH_PLAN_SEND_INPUT_GRADIENT, micro_batch - behind) : 0;
 }
 
-/* The last reader of a micro-batch's residual gradient: whom it is sent to, or the lowest backward. */
+/* Position of the last reader of a micro-batch's residual gradient: its send, or the lowest backward. */
 static uint32_t residual_ends(const struct compile *c, size_t micro_batch)
 {
     if (ah_compile_sends_gradient(c) && ah_job_block(c->job, 0)->input_gradient)
@@ -61,7 +61,7 @@ static uint32_t last_reader(const struct compile *c, size_t block, size_t micro_
     return backward == COMPILE_NONE ? ah_compile_forward(c, block, micro_batch) : backward;
 }
 
-/* Is what was made last gone first? Not where forwards go ahead of the backwards. */
+/* Is the last tensor made the first one gone? Not if forwards run ahead of the backwards. */
 static bool nests(const struct compile *c)
 {
     return !c->job->is_part;
@@ -95,7 +95,7 @@ static void activations(struct compile *c)
             stack_block(c, block, by_block ? (struct part){0, c->micro_batches - 1} : (struct part){p, p});
 }
 
-/* From the head, or from where it arrives, down. */
+/* Lives from the head, or from its arrival, down to the last reader. */
 static void residual_gradient(struct compile *c)
 {
     size_t top = c->n_blocks - 1, n = c->micro_batches;
@@ -128,7 +128,7 @@ static void scratch(struct compile *c)
     }
 }
 
-/* ---- what stays ---- */
+/* ---- persistent tensors ---- */
 
 static void persistent(struct compile *c, enum ah_tensor_label label, enum ah_layout_class layout_class,
                        size_t block, uint64_t bytes)
@@ -183,7 +183,7 @@ void ah_compile_tensors(struct compile *c)
 
 /* ---- host ---- */
 
-/* A ring of `places` tiles where it is wanted and smaller than whole vectors; adds to pinned memory. */
+/* Returns the ring's slots: `places`, or 0 if whole vectors take no more. Adds the memory to pinned memory. */
 static uint64_t ring(struct compile *c, uint64_t places, uint64_t tiles, uint64_t element_bytes,
                      uint64_t whole_bytes)
 {
@@ -195,7 +195,7 @@ static uint64_t ring(struct compile *c, uint64_t places, uint64_t tiles, uint64_
     return places;
 }
 
-/* Tiles and bytes of what goes through a ring in an iteration, if every vector were there whole. */
+/* What goes through a ring in an iteration: its tiles, and the bytes if all vectors were kept whole. */
 struct flow {
     uint64_t tiles, element_bytes, whole_bytes;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matching patterns with names of tensors. Pattern by pattern, so that a later one overrides an earlier one, and each
- * only over the blocks that its beginning leaves possible: a thousand patterns for a layer each stay cheap.
+ * Matches patterns with names of tensors. Patterns are applied in order, so later ones override earlier ones. Each is
+ * tried only on blocks that its beginning allows, so a thousand patterns for a layer each stay cheap.
  */
 #include "runtime/schedule/trainable.h"
 
@@ -19,7 +19,7 @@ size_t ah_trainable_name(const struct ah_model *model, uint64_t block, const cha
     return n < 0 ? 0 : (size_t)n;
 }
 
-/* After a mismatch the last `*` takes one character more: linear in practice, never exponential. */
+/* After a mismatch, the last `*` takes one more character: linear in practice, never exponential. */
 bool ah_trainable_glob(const char *pattern, const char *name)
 {
     const char *star = NULL, *resume = NULL;
@@ -46,7 +46,7 @@ struct block_range {
     uint64_t first, end;
 };
 
-/* The blocks whose names can match: one where the pattern begins with "layer.<number>.", else all. */
+/* The blocks whose names can match: one if the pattern begins with "layer.<number>.", else all. */
 static struct block_range possible_blocks(const struct ah_model *model, const char *pattern)
 {
     static const char prefix[] = "layer.";
@@ -61,7 +61,7 @@ static struct block_range possible_blocks(const struct ah_model *model, const ch
     return layer < model->layers ? (struct block_range){layer + 1, layer + 2} : (struct block_range){0, 0};
 }
 
-/* Sets (or clears) the bits of the tensors of one block that the pattern matches. Returns whether it matches any. */
+/* Sets (or clears) the bits of a block's tensors that match the pattern. Returns whether any does. */
 static bool apply_to_block(const struct ah_model *model, uint64_t block, const char *pattern, bool includes,
                            uint32_t *trained)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trainable: which tensors patterns choose.
+ * Trainable: which tensors are trained, chosen by patterns.
  *
- * Patterns see names such as "embedding.embedding.weight", "layer.3.attention.qkv.weight" (layers count from 0, as
- * in files of weights) and "head.norm.weight". In a pattern `*` stands for any text, also with dots, and `?` for
- * one character. A pattern with `!` before it excludes. Of the patterns that match a name the last one counts; a
- * name that none matches is not trained.
+ * Patterns match names such as "embedding.embedding.weight", "layer.3.attention.qkv.weight" (layers count from 0, as
+ * in files of weights) and "head.norm.weight". In a pattern, `*` stands for any text, dots included, and `?` for one
+ * character. A leading `!` excludes. The last pattern that matches a name decides; a name without a match is not
+ * trained.
  *
  *     {"*"}                      everything
  *     {"*", "!embedding.*"}      all but the embedding
@@ -19,15 +19,15 @@
 
 enum { AH_TRAINABLE_NAME_MAX = 96 };
 
-/* The name of a tensor of a block as patterns see it, cut at `max` - 1 characters. Returns its whole length. */
+/* The name of a block's tensor as patterns see it, cut at `max` - 1 characters. Returns its whole length. */
 size_t ah_trainable_name(const struct ah_model *model, uint64_t block, const char *tensor, char *ret_name,
                          size_t max);
 
 /* Does `pattern` (without `!`) match all of `name`? */
 bool ah_trainable_glob(const char *pattern, const char *name);
 
-/* By block: bit i where tensor i of ah_model_tensors() is trained. AH_E_USAGE: a pattern that matches no name, or
- * nothing is trained. Patterns that begin with "layer.<number>." cost one block only. */
+/* For each block, sets bit i if tensor i of ah_model_tensors() is trained. AH_E_USAGE: a pattern matches no name, or
+ * nothing is trained. A pattern that begins with "layer.<number>." is tried on that block only. */
 int ah_trainable_match(const struct ah_model *model, const char *const *patterns, size_t n_patterns,
                        uint32_t *ret_trained, struct ah_error *err);
 

@@ -23,18 +23,18 @@ struct ah_cpu_lane {
     struct ah_host host;         /* where its ops run: the pool, all arenas */
     struct ah_lane *opposite;    /* the other copy lane, whose work shares the link; NULL elsewhere */
     double both_kept;            /* share of the rate that is left while `opposite` is busy */
-    struct ah_throttle throttle; /* the lane's thread only; of the host lane: AdamW, in parameters */
-    double bytes_per_s;          /* of the host lane's other ops; 0: not slowed */
+    struct ah_throttle throttle; /* the lane's thread only; on the host lane: for AdamW, in parameters */
+    double bytes_per_s;          /* for the host lane's other ops; 0: not slowed */
 };
 
 struct ah_cpu_device {
     struct ah_device common; /* first: what callers hold */
     struct ah_placement placement;
     struct ah_region arenas[AH_ARENA_KINDS];
-    struct ah_cpu_lane lanes[AH_DEVICE_LANES_ALL]; /* those of messages: where the options say so */
-    struct ah_lane_bell *bell;                     /* owned; of all lanes */
+    struct ah_cpu_lane lanes[AH_DEVICE_LANES_ALL]; /* those for messages only if the options say so */
+    struct ah_lane_bell *bell;                     /* owned; shared by all lanes */
     struct ah_matmul *matmul;                      /* owned */
-    struct ah_workspace workspace;                 /* of the compute lane's other ops; owned */
+    struct ah_workspace workspace;                 /* for the compute lane's other ops; owned */
 
     struct ah_device_pace pace;
 
@@ -51,7 +51,7 @@ struct ah_cpu_device {
 struct ah_cpu_task {
     struct ah_cpu_device *device;
     struct ah_cpu_lane *lane;
-    struct ah_matmul_product *product; /* of a matrix product */
+    struct ah_matmul_product *product; /* if it is a matrix product */
     uint64_t tag;
     uint8_t pace; /* as in a submission */
     struct ah_op op;
@@ -59,7 +59,7 @@ struct ah_cpu_task {
 
 _Static_assert(sizeof(struct ah_cpu_task) <= AH_LANE_PAYLOAD_MAX, "a task fits a lane's payload");
 
-/* Kinds this device can do. */
+/* Can this device run ops of this kind? */
 bool ah_cpu_supports(enum ah_op_kind kind);
 
 /* Runs the op on the calling thread and the lane's pool. */

@@ -4,10 +4,9 @@
  *
  *     c = a op b (+ bias) (+ c)      nn: a (m,k) b (k,n)   nt: a (m,k) b (n,k)   tn: a (k,m) b (k,n)   c (m,n)
  *
- * Each element of c is summed over all of k in one order by one thread, whatever the number of threads and
- * however the product is cut (blocking.h): bits depend on the shape and the processor only (tile.h). Operands are
- * packed by the thread that multiplies them, in workspace that ah_matmul_prepare() makes; a run takes nothing
- * from the heap.
+ * One thread sums each element of c over all of k in a fixed order, for any number of threads and any way to cut the
+ * product (blocking.h). So bits depend only on the shape and the processor (tile.h). The thread that multiplies
+ * operands also packs them, in workspace that ah_matmul_prepare() makes; a run takes nothing from the heap.
  *
  *     ah_matmul_new(&matmul, threads, err);
  *     ah_matmul_prepare(matmul, &shape, err);
@@ -48,11 +47,11 @@ struct ah_matmul_args {
 /* For pools of at most `threads` participants. *Owned* by the caller. */
 int ah_matmul_new(struct ah_matmul **ret_matmul, unsigned threads, struct ah_error *err);
 
-/* The same, with what a processor of `level` has; this one has it too. */
+/* The same, with the instructions of `level`, which this processor must have. */
 int ah_matmul_new_at(struct ah_matmul **ret_matmul, unsigned threads, enum ah_tile_level level,
                      struct ah_error *err);
 
-/* Makes what the shape needs; nothing if it is there. AH_E_MEMORY. */
+/* Prepares a product of this shape, if it is not prepared already. AH_E_MEMORY. */
 int ah_matmul_prepare(struct ah_matmul *matmul, const struct ah_matmul_shape *shape, struct ah_error *err);
 
 /* The prepared product of a shape, *borrowed*, or NULL. */

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Placement: which processors the lanes of the CPU device work on.
+ * Placement: which processors the lanes of the CPU device use.
  *
- * The compute lane stands for an accelerator, so its cores are its own; the host lane and the copy lanes get
- * what is left. Copy lanes mostly wait for memory or sleep, so they share the host lane's cores and those
- * that nobody has, and are not tied to one of them. Processors are numbered here in the order of struct
- * ah_topology: first one of every physical core.
+ * The compute lane stands for an accelerator, so it has its own cores; the host lane and the copy lanes get the rest.
+ * Copy lanes mostly wait for memory or sleep. So they share the host lane's cores and any unused ones, and are not tied
+ * to one core. Processors are numbered here in the order of struct ah_topology: first one of every physical core.
  *
  *     cores  processors  compute (default)  host lane (default)  copy lanes
  *     1      1           0                  0                    0
@@ -15,10 +14,10 @@
  *     8      16          0-5                6-7                  6-7, 14-15
  *     16     16          0-11               12-15                12-15
  *
- * Compute leaves a quarter of the cores, and where a control group limits processor time, the defaults share out
- * as many cores as that is worth. A second processor of one of compute's cores is used by others only where no
- * core is left to them, and compute's own processors only where there is no such one. So with 2 cores and
- * compute_threads = 2 all share both. More threads than processors are not pinned.
+ * Compute leaves a quarter of the cores. If a control group limits processor time, the defaults divide only as many
+ * cores as that time is worth. Others use the second processor of a compute core only if no core is left for them, and
+ * compute's own processors only if there is no second one. So with 2 cores and compute_threads = 2, all share both. If
+ * there are more threads than processors, they are not pinned.
  */
 #ifndef AH_RUNTIME_DEVICE_CPU_PLACEMENT_H
 #define AH_RUNTIME_DEVICE_CPU_PLACEMENT_H
@@ -42,11 +41,11 @@ struct ah_placement {
 void ah_placement_choose(struct ah_placement *ret_placement, const struct ah_topology *topology,
                          unsigned compute_threads, unsigned host_threads);
 
-/* No thread is tied to a processor: other ranks of this machine would be tied to the same ones. */
+/* Unties all threads from processors: other ranks on this machine would be tied to the same ones. */
 void ah_placement_untie(struct ah_placement *placement);
 
-/* Lets the calling thread use the copy lanes' processors only; threads it starts inherit that. `ret_before` is
- * for ah_placement_leave_copy(), which undoes it. Where the system refuses, nothing changes: slower, not wrong. */
+/* Restricts the calling thread to the copy lanes' processors; threads that it starts inherit that. `ret_before` is for
+ * ah_placement_leave_copy(), which undoes it. If the system refuses, nothing changes: slower, but not wrong. */
 struct ah_placement_mask {
     unsigned long bits[128]; /* of 8192 processors; all zero: nothing to undo */
 };

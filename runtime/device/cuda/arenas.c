@@ -22,8 +22,8 @@
 
 /* ---- the GPU's ---- */
 
-/* Of what is kept for the code of kernels, what no kernel has taken yet, with `free_bytes` free now: those of prepared
- * products are loaded. Page tables of locked memory are no code. */
+/* Bytes reserved for kernel code that are still unused, when `free_bytes` are free. Kernels of prepared products are
+ * already loaded. Memory for products and page tables of locked memory is not code. */
 static uint64_t code_bytes_left(const struct ah_cuda_device *cuda, uint64_t free_bytes)
 {
     const uint64_t others = free_bytes + ah_cuda_products_bytes(cuda->products) + cuda->pinning.table_bytes;

@@ -18,7 +18,7 @@ enum {
     ADJUST_NS = 1000 * 1000 * 1000,
     AGAIN_NS = ADJUST_NS / 8
 };
-enum { DRIFT = 20000 }; /* two clocks drift apart by a second in so many */
+enum { DRIFT = 20000 }; /* two clocks drift apart by a second in this many */
 
 /* Records the base that is not in use; UINT64_MAX: the GPU did not get to it in `patience_ns`. */
 static uint64_t try_base(struct ah_cuda_clock *clock, uint64_t patience_ns, uint64_t *ret_base_ns)

@@ -41,7 +41,7 @@ static void *place(const struct ah_cuda_device *cuda, struct ah_ref ref)
     return ref.arena == AH_ARENA_NONE ? NULL : arena + ref.offset_bytes;
 }
 
-/* Of the host's end of a copy, `at` bytes in: how many lie before the end of their piece (arenas.c). */
+/* Bytes left in the pinned piece (arenas.c) that byte `at` of a copy's host side lies in; UINT64_MAX: no pieces. */
 static uint64_t piece_rest(const struct ah_cuda_device *cuda, struct ah_ref host, uint64_t at)
 {
     if (host.arena != AH_ARENA_PINNED || !cuda->pinning.piece_bytes)

@@ -6,14 +6,14 @@
  * So its D is c with n rows and m columns, its A is our b and its B our a; a bias of n elements is one of its rows.
  *
  * Most products are one call. One whose epilogue cuBLASLt has not (a bias or an aux in another type than c, say), or is
- * not trusted with (operands that are not aligned), is *staged*: rows of c, some at a time, are made in fp32 in a place of
- * the products' own and finished by a kernel (kernels/epilogue.h). It then has two parts: all steps but the last, and the
- * last.
+ * not trusted with (operands that are not aligned), is *staged*: rows of c, some at a time, are made in fp32 in a place
+ * of the products' own and finished by a kernel (kernels/epilogue.h). It then has two parts: all steps but the last,
+ * and the last.
  *
- * One with a size that is no multiple of 8, such as a vocabulary of 50257, is *cut*: cuBLASLt judges a product by its sizes,
- * however far apart rows are, and for such it has only kernels that read element by element (cuBLASLt 13.1 on an H100:
- * about 100 TFLOP/s of 700). The first part is as large as a multiple of 8 can be, the second the rest. Where both are
- * summands, the rest is made first: what is rounded twice is the small part.
+ * One with a size that is no multiple of 8, such as a vocabulary of 50257, is *cut*: cuBLASLt judges a product by its
+ * sizes, however far apart rows are, and for such it has only kernels that read element by element (cuBLASLt 13.1 on an
+ * H100: about 100 TFLOP/s of 700). The first part is as large as a multiple of 8 can be, the second the rest. Where
+ * both are summands, the rest is made first: what is rounded twice is the small part.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_PRODUCTS_INTERNAL_H
 #define AH_RUNTIME_DEVICE_CUDA_PRODUCTS_INTERNAL_H
@@ -51,7 +51,7 @@ struct ah_cuda_product_part {
     uint64_t m, n, k;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, d; /* of cuBLASLt's A, B; of C and D */
-    uint32_t d_align;               /* C and D begin at multiples of so many bytes */
+    uint32_t d_align;               /* C and D begin at multiples of this many bytes */
     cublasLtMatmulAlgo_t algo;
 };
 

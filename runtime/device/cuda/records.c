@@ -2,8 +2,8 @@
  *
  * A table has a reader for each kind of record; other kinds are passed over.
  *
- * 1. A kernel, a copy or a fill has the correlation number of the call that enqueued it. Records of external correlation say
- *    for which op a call was made; they may stand in any buffer, so they are looked up when all are read.
+ * 1. A kernel, a copy or a fill has the correlation number of the call that enqueued it. Records of external
+ *    correlation say for which op a call was made; they may be in any buffer, so they are looked up once all are read.
  * 2. CUPTI owns the names of kernels and keeps one for each; they are copied, each in a row once.
  *
  * Source: CUPTI manual, "CUPTI Activity API", "External Correlation"; Itanium C++ ABI, "Mangling".
@@ -16,7 +16,7 @@
 
 /* ---- names ---- */
 
-/* A <source-name>: its length, then so many characters. NULL: there is none. */
+/* A <source-name>: its length, then that many characters. NULL: there is none. */
 static const char *read_identifier(const char **place, size_t *ret_length)
 {
     char *behind;

@@ -2,9 +2,9 @@
  *
  * Region: the memory of one device arena.
  *
- * Mapped, made of huge pages where the system has them, and touched before use: a page fault in the step loop
- * costs more than the work on the page. A page lies in the memory of the processor that touches it first, so
- * large regions are mapped by one thread and touched by those that will work on them, piece by piece:
+ * It is mapped, with huge pages if the system has them, and touched before use: a page fault in the step loop costs
+ * more than the work on the page. A page lies in the memory of the processor that touches it first. So one thread maps
+ * a large region, and the threads that will work on it touch it, piece by piece:
  *
  *     rc = ah_region_map(&region, bytes, err);
  *     rc = ah_region_fill(&region, pool, processor, err);
@@ -32,24 +32,24 @@ struct ah_region {
     bool used;             /* not zeros any more: touching a piece zeroes it */
 };
 
-/* Takes address space, no memory yet. 0 bytes: an empty region. AH_E_MEMORY where there is no such space. */
+/* Takes address space, but no memory yet. 0 bytes: an empty region. AH_E_MEMORY: there is not enough address space. */
 int ah_region_map(struct ah_region *region, uint64_t bytes, struct ah_error *err);
 
-/* The pieces that a region is touched in; touching one takes memory for it. Different threads may touch different
- * pieces at the same time. */
+/* How many pieces a region has; touching a piece takes memory for it. Different threads may touch different pieces at
+ * the same time. */
 size_t ah_region_pieces(const struct ah_region *region);
 void ah_region_touch(const struct ah_region *region, size_t piece);
 
-/* Touches all of a region, which takes memory for it, by the threads of the pool that will work on it. The pool's first one is
- * a thread of its own on `processor` (-1: any), gone when this returns: lanes count ops only. Fails where no thread is to
- * be had. */
+/* Touches all of a region, with the threads of the pool that will work on it; that takes memory for it. A temporary
+ * thread on `processor` (-1: any) stands for the pool's caller: lanes count only ops. AH_E_FAILED, AH_E_MEMORY: there
+ * is no thread. */
 int ah_region_fill(struct ah_region *region, struct ah_pool *pool, int processor, struct ah_error *err);
 
-/* Asks for mlock(2); a refusal is no failure, `locked_bytes` tells. Touched before, as the system would take all
- * the memory on behalf of the calling thread. */
+/* Asks for mlock(2); a refusal is no failure, and `locked_bytes` shows it. Touch the region first, or all of its memory
+ * would be taken for the calling thread. */
 void ah_region_lock(struct ah_region *region);
 
-/* Maps a region and touches it by the calling thread: for small ones. */
+/* Maps a region and touches it on the calling thread: for small ones. */
 int ah_region_init(struct ah_region *region, uint64_t bytes, struct ah_error *err);
 
 void ah_region_release(struct ah_region *region);

@@ -183,7 +183,7 @@ static struct ah_attention shape_of(const struct ah_op_attention *sizes, const s
     return shape;
 }
 
-/* Of words of one fp32, which are the most. */
+/* Counts for words of one fp32 each: no kernel needs more. */
 uint64_t ah_attention_bytes(const struct ah_op *op)
 {
     const struct ah_attention shape = shape_of(&op->u.attention, ah_tile_kernel(AH_TILE_PORTABLE, AH_FP32));

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Math: the compute lane's ops on host cores that are neither matrix products nor done on the host lane of every
- * device (host/host.h): norms, rotary positions, activations, embeddings, the loss, attention.
+ * Math: the compute lane's ops on host cores, except matrix products and ops that every device's host lane runs
+ * (host/host.h): norms, rotary positions, activations, embeddings, the loss, attention.
  *
- * An op was checked when it was submitted (op.h). Each is split over the pool's threads in pieces that do not
- * change the result, computes in fp32 whatever its operands' types are, and rounds once where it stores. The same
- * bits come from every number of threads and every instruction set, but for attention with the instructions for bf16,
- * as of products (tile/tile.h); docs/numerics.md has the rules.
+ * An op was checked when it was submitted (op.h). Each is split over the pool's threads in pieces that do not change
+ * the result, computes in fp32 for operands of any type, and rounds once when it stores. Bits are the same for any
+ * number of threads and any instruction set. The exception is attention with instructions for bf16, as in products
+ * (tile/tile.h); docs/numerics.md has the rules.
  *
  *     if (ah_math_does(op.kind))
  *         ah_math_run(&host, &op);
@@ -21,10 +21,10 @@
 
 #include <stdbool.h>
 
-/* Whether ops of this kind are run here. */
+/* Are ops of this kind run here? */
 bool ah_math_does(enum ah_op_kind kind);
 
-/* Runs an op of a kind that is done here. */
+/* Runs an op of such a kind. */
 void ah_math_run(const struct ah_host *host, const struct ah_op *op);
 
 #endif

@@ -8,7 +8,7 @@
 
 enum { PAGE_BYTES = 4096 };
 
-/* Of a head, beyond which its bytes are not counted: nothing could hold them. */
+/* Largest head whose bytes are computed; no memory could hold a larger one. */
 static const uint64_t most_elements = UINT64_C(1) << 48;
 
 uint64_t ah_workspace_bytes(const struct ah_op *op)
@@ -20,7 +20,7 @@ uint64_t ah_workspace_bytes(const struct ah_op *op)
     return (ah_attention_bytes(op) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 }
 
-/* Of all threads; UINT64_MAX where they cannot be addressed. */
+/* Bytes for all threads; UINT64_MAX if that many cannot be addressed. */
 static uint64_t all_bytes(const struct ah_workspace *workspace, const struct ah_op *op)
 {
     uint64_t bytes;

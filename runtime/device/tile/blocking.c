@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Of all ways to cut c into even units that fit the caches, the one that is done first is taken, by an estimate:
+ * Cuts c into even units that fit the caches, in the way that is done first by this estimate:
  *
  *     cost of a unit = tiles * cycles of a tile + squares packed * cycles of a square        (per 16 words of k)
  *     done after ceil(units / threads) units
@@ -28,7 +28,7 @@ enum {
 static const double cycles_straight = 200;
 static const double cycles_turned = 250;
 
-/* Of a unit: how long the others wait for the slowest thread. */
+/* How long the other threads wait for the slowest one, as a share of a unit's time. */
 static const double wait_share = 0.25;
 
 uint64_t ah_blocking_parts(uint64_t whole, uint64_t part)

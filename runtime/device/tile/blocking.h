@@ -2,18 +2,17 @@
  *
  * Blocking: how a matrix product is cut.
  *
- *     tile     32 x 32 elements of c: what a kernel computes (tile.h)
+ *     tile     32 x 32 elements of c, which a kernel computes (tile.h)
  *     strip    32 rows of c
- *     unit     what a thread does at a time: a rectangle of c, for which it packs the columns of b once, and each
- *              strip of a once
- *     step     the part of k that a tile is multiplied by at once: what of a and b stays in the first cache
+ *     unit     a rectangle of c that a thread computes at a time; it packs the columns of b once, and each strip of a
+ *              once
+ *     step     the part of k that a tile is multiplied by at once, so that a and b stay in the first cache
  *     chunk    the part of k for which a unit's packed columns of b stay in the second cache; whole steps
  *
- * Chunks and steps depend on the shape only, and each element of c is summed over all of k in order; units depend
- * on the number of threads too, which changes no bits, as nothing is shared between elements. Last parts are what
- * is left.
+ * Chunks and steps depend on the shape only, and each element of c is summed over all of k in order. Units depend on
+ * the number of threads, too; that changes no bits, as elements share nothing. The last part is what remains.
  *
- * The memory that a thread packs into follows from the blocking. Pure functions: plans count on it, too.
+ * The memory that a thread packs into follows from the blocking. These functions are pure: plans use them, too.
  */
 #ifndef AH_RUNTIME_DEVICE_TILE_BLOCKING_H
 #define AH_RUNTIME_DEVICE_TILE_BLOCKING_H
@@ -41,7 +40,7 @@ struct ah_blocking {
 struct ah_blocking ah_blocking_of(const struct ah_matmul_shape *shape, const struct ah_tile_kernel *kernel,
                                   unsigned threads);
 
-/* Where a thread has what it packs, and its sums. */
+/* Offsets in a thread's memory: packed a, packed b, and sums. */
 struct ah_blocking_memory {
     size_t a;
     size_t b;
@@ -49,17 +48,17 @@ struct ah_blocking_memory {
     size_t end; /* bytes in all */
 };
 
-/* The product that an op of kind `matmul` asks for. */
+/* The shape of an op of kind `matmul`. */
 struct ah_matmul_shape ah_blocking_shape(const struct ah_op *op);
 
 struct ah_blocking_memory ah_blocking_memory_of(const struct ah_matmul_shape *shape,
                                                 const struct ah_tile_kernel *kernel,
                                                 const struct ah_blocking *blocking);
 
-/* Bytes that each of `threads` needs for the product, at most: with the kernel of any processor. */
+/* An upper bound, for the kernels of any processor, of the bytes that each of `threads` needs for the product. */
 uint64_t ah_blocking_bytes(const struct ah_matmul_shape *shape, unsigned threads);
 
-/* Whether sums are kept from chunk to chunk, all of a unit's; else a strip's. */
+/* Are all sums of a unit kept from chunk to chunk? Else only a strip's are kept. */
 bool ah_blocking_keeps_sums(const struct ah_matmul_shape *shape, const struct ah_blocking *blocking);
 
 /* ceil(whole / part) */

@@ -14,13 +14,13 @@
  *   5. An op that always runs at full speed finishes at exactly start + duration: `since` and `remaining` move
  *      only when the speed changes. Without sharing, therefore, times are made of max and + only, and in frozen
  *      lanes a shorter duration never makes any op later.
- *   6. An op is ready when as many dependencies have finished as it has. Each op that finishes counts down its followers;
- *      the graph is the same in every iteration, so only the counts are kept for each.
+ *   6. An op is ready when as many dependencies have finished as it has. Each op that finishes counts down its
+ *      followers; the graph is the same in every iteration, so only the counts are kept for each.
  *   7. `sets` holds speeds by running set. They depend on nothing but the set and the graph, so a hit and a miss
  *      give the same bits.
  *   8. A frozen lane's order is read and written at the same places of `order`, so that the course's order may be
  *      `order` itself, as the last run left it: until the orders are taken over nothing else is written there.
- *   9. Of a ring with R places, the n-th op to take one (in the order of its lane) takes the one that the n-R-th to
+ *   9. In a ring with R slots, the n-th op to take one (in the order of its lane) takes the one that the n-R-th to
  *      give one back (in the order of its lane) gave. Orders of lanes therefore decide who waits for whom, and a
  *      run repeated with frozen orders has the same waits.
  */
@@ -29,8 +29,8 @@
 #include <float.h>
 #include <string.h>
 
-/* The loop over events and what it is made of. A run's number of lanes never changes; where it is a constant, loops over
- * lanes unroll. */
+/* The loop over events and what it is made of. A run's number of lanes never changes; where it is a constant, loops
+ * over lanes unroll. */
 #define CLOCK_INLINE static inline __attribute__((always_inline))
 
 /* ---- ready ops of a priority or fifo lane: a binary heap ---- */
@@ -388,7 +388,7 @@ CLOCK_INLINE void clock_loop(struct clock_run *run, size_t n_lanes)
     } while (run->left > 0 && clock_advance(run, n_lanes));
 }
 
-/* Of four lanes, as schedules have them, or of any number. */
+/* Schedules have four lanes; the constant gives them a specialised copy of the loop. */
 static void clock_go(struct clock_run *run)
 {
     if (run->n_lanes == 4)
@@ -406,7 +406,7 @@ static size_t clock_present(const struct clock_op *op, size_t iterations)
     return absent > iterations ? 0 : iterations - absent;
 }
 
-/* Counts each lane's ops and those of them that take a place, in ret_takers, and finds where each ring's lie in `given`. */
+/* Counts each lane's ops, and in ret_takers those that take a slot; finds where each ring's lie in `given`. */
 static void clock_count(struct clock_run *run, size_t *ret_takers)
 {
     const struct ah_clock_graph *graph = &run->memory->graph;

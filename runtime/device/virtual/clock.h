@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Clock: the device that does no work. It says when each op of a graph would start and finish.
+ * Clock: a device that does no work. It finds when each op of a graph would start and finish.
  *
- * LANES run one op at a time; different lanes run at the same time. An op may start when its dependencies
- * have finished, there is a place for it (RINGS), and its lane takes it. Which op a free lane takes is the rule
- * of the lane:
+ * LANES run one op at a time; different lanes run at the same time. An op starts when its dependencies have finished, a
+ * slot is free for it (RINGS), and its lane takes it. The lane's rule says which op a free lane takes:
  *
  *   frozen     the next one of a given order, waiting for it where it cannot start
  *   priority   of those that can start, the one with the smallest key; ties by index
  *   fifo       of those that can start, the one that has been ready longest; ties by index
  *
- * RINGS are places in memory. An op may take a place of a ring when it starts, and an op may give one back when
- * it finishes: the n-th op that takes of a ring with R places starts when n - R places have been given back. Ops
- * that wait for a place do not hold up others of a priority or fifo lane. All ops that take of one ring are on
- * one lane, all that give back to it on one lane, and a lane takes of one ring only.
+ * RINGS are slots in memory. An op may take a slot of a ring when it starts, and an op may give one back when it
+ * finishes: the n-th op to take from a ring with R slots starts when n - R slots have been given back. An op that waits
+ * for a slot does not hold up others of a priority or fifo lane. All ops that take from a ring are on one lane, all
+ * that give back to it are on one lane, and a lane takes from one ring only.
  *
- * SHARING. An op takes `duration_us` at full speed. Its demand row says what it asks of resources meanwhile;
- * ops running together get speeds from share.h, recomputed whenever the running set changes.
+ * SHARING. An op takes `duration_us` at full speed. Its demand row says what it demands of resources meanwhile. Ops
+ * that run together get speeds from share.h, which are recomputed whenever the running set changes.
  *
- * AT ONE INSTANT first all ops that end there finish; then lanes take ops, in ascending order, one each. An
- * op without duration finishes at once, frees its lane, and the lanes are asked again.
+ * AT ONE INSTANT, all ops that end then finish first; then lanes take ops, in ascending order, one each. An op without
+ * duration finishes at once and frees its lane, and the lanes are asked again.
  *
  * The result of a priority or fifo run contains the order of every lane. Run again as frozen, that order
  * gives the same times, to the bit.
@@ -31,10 +30,10 @@
  *     printf("%g us\n", result.end_us);
  *     ah_clock_release(&clock);
  *
- * ITERATIONS. What is repeated is described once: a graph is an iteration, and a COURSE runs it several times. Op i of
- * iteration r is instance r x n_ops + i: it has the op's lane, duration, ring and demand, and waits for its
- * dependencies' instances of the same iteration or of the one before (of iteration -1: none). Results, orders and errors
- * speak of instances; with one iteration they are the ops.
+ * ITERATIONS. A graph describes one iteration, and a COURSE runs it several times. Op i of iteration r is instance
+ * r x n_ops + i. It has the op's lane, duration, ring and demand, and waits for its dependencies' instances of the same
+ * iteration or of the one before (iteration -1 has none). Results, orders and errors refer to instances; with one
+ * iteration, these are the ops.
  *
  *     rc = ah_clock_reserve(&clock, &graph, 3, err);
  *     rc = rc ? rc : ah_clock_load(&clock, &graph, err);                // checks it and takes it in
@@ -57,8 +56,8 @@ enum { AH_CLOCK_LANES = AH_SHARE_PARTS, AH_CLOCK_DEMANDS = 255, AH_CLOCK_RINGS =
 
 enum ah_clock_rule { AH_CLOCK_FROZEN, AH_CLOCK_PRIORITY, AH_CLOCK_FIFO };
 
-/* In which iterations of a course an op has no instance: what stands there in its place takes no time and no place of a
- * ring, gives none back, and waits for nothing but its turn. */
+/* In which iterations of a course an op is absent: then its instance takes no time and no slot of a ring, gives none
+ * back, and waits for nothing but its turn. */
 enum { AH_CLOCK_NOT_FIRST = 1, AH_CLOCK_NOT_LAST = 2 };
 
 /* All pointers are borrowed until the last run of the graph. Arrays are by op unless they say otherwise. */
@@ -71,7 +70,7 @@ struct ah_clock_graph {
 
     const double *duration_us; /* at full speed; 0 to 1e15 */
     const uint32_t *lane;
-    const uint32_t *demand;   /* row of `demands`; NULL: no op asks for anything */
+    const uint32_t *demand;   /* row of `demands`; NULL: no op demands anything */
     const uint64_t *priority; /* keys of priority lanes; NULL: all equal */
 
     /* Op i waits for dependency[dependency_first[i]] to dependency[dependency_first[i + 1] - 1]. */
@@ -80,11 +79,11 @@ struct ah_clock_graph {
     const uint8_t *dependency_back; /* 1: of the iteration before; 0: of the same; NULL: all 0 */
     const uint8_t *absent;          /* AH_CLOCK_NOT_... bits; NULL: all 0 */
 
-    const uint8_t *takes; /* the ring of which it takes a place, or AH_CLOCK_NO_RING; NULL: none does */
-    const uint8_t *gives; /* the ring to which it gives a place back, or AH_CLOCK_NO_RING; likewise */
-    const uint32_t *ring_places; /* by ring; all are free at the start */
+    const uint8_t *takes; /* the ring from which it takes a slot, or AH_CLOCK_NO_RING; NULL: none does */
+    const uint8_t *gives; /* the ring to which it gives a slot back, or AH_CLOCK_NO_RING; likewise */
+    const uint32_t *ring_places; /* slots by ring; all are free at the start */
 
-    const enum ah_clock_rule *rule; /* of ah_clock_run(), as in a course */
+    const enum ah_clock_rule *rule; /* for ah_clock_run(), as in a course */
     const uint32_t *order;          /* likewise */
 
     const struct ah_share_demand *demands;
@@ -95,30 +94,30 @@ struct ah_clock_course {
     size_t iterations;              /* at least 1 */
     const enum ah_clock_rule *rule; /* by lane; NULL: all frozen */
 
-    /* The instances of lane 0 in order, then those of lane 1, ...: ah_clock_result.order has this form, and may be
-     * given back as it is, to the same clock too. Read for frozen lanes only; NULL: ascending. */
+    /* The instances of lane 0 in order, then those of lane 1, ...: ah_clock_result.order has this form and may be
+     * passed in again, even to the same clock. Read only for frozen lanes; NULL: ascending. */
     const uint32_t *order;
 
     uint64_t priority_step; /* added to the keys from each iteration to the next */
 
-    /* By op: in how many iterations, from the first on, it has to finish; the run ends when all have, and of other
-     * instances only what happened by then is known. NULL: in all. */
+    /* By op: in how many iterations, from the first on, it has to finish. The run ends when all have; of other
+     * instances, only what happened by then is known. NULL: in all. */
     const uint32_t *needed;
 };
 
 struct ah_clock_span {
     double ready_us;     /* its dependencies had finished */
-    double place_us;     /* the place it took was free; 0: from the start, or it takes none */
+    double place_us;     /* the slot it took was free; 0: from the start, or it takes none */
     double start_us;     /* later than ready and place: the lane was busy, or frozen to another op first */
     double finish_us;    /* later than start + duration: other ops slowed it */
     uint32_t waited_for; /* the dependency that finished last; AH_CLOCK_NO_OP: it has none */
-    uint32_t gave_place; /* the op that gave its place back; AH_CLOCK_NO_OP: place_us is 0 */
+    uint32_t gave_place; /* the op that gave the slot back; AH_CLOCK_NO_OP: place_us is 0 */
     uint32_t slowed_by;  /* the resource that cost it most time; AH_SHARE_NONE: always at full speed */
 };
 
 struct ah_clock_lane {
     size_t first;     /* of the lane's ops in `order` */
-    size_t n;         /* its ops that have started: all, where all are needed */
+    size_t n;         /* its ops that have started; all if all are needed */
     double busy_us;   /* an op ran */
     double idle_us;   /* none did; busy + idle = end (but for rounding) */
     double slowed_us; /* part of busy that full speed would have saved */
@@ -137,18 +136,18 @@ struct ah_clock {
     struct ah_clock_memory *memory; /* owned; NULL before the first reserve */
 };
 
-/* Makes room for so many iterations of graphs with up to as many ops and dependencies as this one has (it reads nothing
- * else of it); never shrinks, and forgets the graph that was loaded. AH_E_MEMORY leaves the clock as it was. */
+/* Makes room for `iterations` iterations of graphs with at most as many ops and dependencies as this one; reads nothing
+ * else of it. Never shrinks; forgets the loaded graph. AH_E_MEMORY leaves the clock as it was. */
 int ah_clock_reserve(struct ah_clock *clock, const struct ah_clock_graph *graph, size_t iterations,
                      struct ah_error *err);
 
-/* Takes a graph in, for any number of courses; allocates nothing. AH_E_CAPACITY: more ops or dependencies than reserved.
+/* Loads a graph for any number of courses; allocates nothing. AH_E_CAPACITY: more ops or dependencies than reserved.
  * AH_E_USAGE: a number out of range (which op, and what is allowed); no graph is loaded then. */
 int ah_clock_load(struct ah_clock *clock, const struct ah_clock_graph *graph, struct ah_error *err);
 
 /* Runs the loaded graph; allocates nothing. AH_E_CAPACITY: more iterations than reserved. AH_E_USAGE: no graph, no
- * iteration, or a frozen order that does not hold each op once. AH_E_FAILED: ops can never start, since dependencies,
- * frozen orders and places of rings wait for each other (one of the ops, and what for). */
+ * iteration, or a frozen order that does not have each op once. AH_E_FAILED: a deadlock of dependencies, frozen orders
+ * and slots of rings; the text names one of the ops, and what it waits for. */
 int ah_clock_repeat(struct ah_clock *clock, const struct ah_clock_course *course,
                     struct ah_clock_result *ret_result, struct ah_error *err);
 

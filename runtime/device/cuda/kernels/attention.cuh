@@ -115,7 +115,7 @@ struct ah_attention_task {
     uint32_t query; /* the first */
 };
 
-/* Of block `block`, each of ROWS queries; the longest first. */
+/* The task of block `block`, with ROWS queries each. The last queries see the most keys and come first. */
 template <uint32_t ROWS>
 AH_ATTENTION_DEVICE struct ah_attention_task ah_attention_task_of(const struct ah_attention &attention,
                                                                   uint32_t block)

@@ -56,7 +56,7 @@ template <uint32_t D, uint32_t M, uint32_t N> struct query_shared {
     uint32_t first[QUERY_WARPS * M * 16];
 };
 
-/* Of each row that a lane has, lse in powers of two, and delta. */
+/* For each row of a lane: lse in powers of two, and delta. */
 template <uint32_t M> struct query_rows {
     float lse[M][2];
     float delta[M][2];
@@ -196,7 +196,7 @@ static const struct {
 
 /* ---- dk and dv ---- */
 
-/* Of a block: W sets of M * 16 keys, each with P warps for parts of the columns; N passing queries. */
+/* A block has W sets of M * 16 keys, each with P warps for parts of the columns. Queries pass by, N at a time. */
 template <uint32_t D, uint32_t M, uint32_t W, uint32_t P, uint32_t N> struct key_shape {
     static const uint32_t threads = W * P * AH_ATTENTION_LANES;
     static const uint32_t keys = W * M * 16;

@@ -133,7 +133,7 @@ static __device__ inline void ah_place_at(struct ah_place<AH_ANY> *ret_place, co
     ret_place->dtype = rows->dtype;
 }
 
-/* Of operand `rows`, from element `column` of a row on. */
+/* Row `row` of operand `rows`, from element `column` on. */
 template <int D>
 __device__ inline struct ah_place<D> ah_row(const struct ah_rows &rows, uint64_t row, uint64_t column) {
     struct ah_place<D> place;

@@ -37,8 +37,8 @@ struct task {
     uint64_t strips; /* of columns; blocks are numbered strip by strip of a window, or of a position */
 };
 
-/* Of a row with `token`: how many of the warp's part of a tile come before it. All rows of the block lie in one tile, and
- * there who comes first counts; in tiles before, tokens that are not greater count, in tiles after those that are less. */
+/* How many tokens in the warp's part of a tile sort before `row`, whose token is `token`. All rows of the block lie in
+ * one tile: there, equal tokens count if they come first; in earlier tiles all equal ones count, in later ones none. */
 __device__ inline uint32_t rank_in_tile(const uint32_t *tile, uint64_t begin, uint64_t row, uint32_t token)
 {
     const unsigned part = threadIdx.x / 32 * (TILE / WARPS);
@@ -266,7 +266,7 @@ cudaError_t add_tokens(cudaStream_t stream, struct task *t)
     return rc ? rc : AH_LAUNCH(kernel, dim3(static_cast<unsigned>(blocks)), dim3(THREADS), 0, stream, *t);
 }
 
-/* Of positions below `n`. */
+/* Adds gradients of positions below `n`. */
 cudaError_t add_positions(cudaStream_t stream, struct task *t, uint64_t n)
 {
     const int version = version_of(t);

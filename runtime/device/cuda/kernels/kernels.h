@@ -23,7 +23,7 @@ extern "C" {
 
 #include <cuda_runtime_api.h>
 
-/* Of `sum` and `sum_squares`, which have leaf sums between two kernels and no operand for them. */
+/* For `sum` and `sum_squares`, which pass leaf sums from one kernel to another and have no operand for them. */
 enum { AH_CUDA_KERNEL_WORKSPACE_BYTES = 1 << 18 };
 
 struct ah_cuda_launch {

@@ -143,6 +143,16 @@ def check_finished(_):
     return findings
 
 
+def check_words(_):
+    """No comment begins with "Of": who does something comes first."""
+    findings = []
+    for path in tracked(".c", ".h", ".cu", ".cuh", ".inc"):
+        for number, line in enumerate(read(path).split("\n"), 1):
+            if re.search(r"(/\*+|//|^ \*) Of ", line):
+                findings.append(f"{path}:{number}: {line.strip()[:80]}")
+    return findings
+
+
 def check_names(_):
     """Files are named for what they hold; private headers end in _internal.h."""
     return [f"{path}:1: a name that says nothing" for path in tracked(".c", ".h", ".py", ".cmake")
@@ -265,7 +275,7 @@ def check_links(_):
 CHECKS = {
     "direction": check_direction, "headers": check_headers, "licence": check_licence, "finished": check_finished,
     "names": check_names, "length": check_length, "format": check_format, "scripts": check_scripts,
-    "symbols": check_symbols, "globals": check_globals, "links": check_links,
+    "symbols": check_symbols, "globals": check_globals, "links": check_links, "words": check_words,
 }
 
 

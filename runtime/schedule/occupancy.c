@@ -7,6 +7,8 @@
  */
 #include "runtime/schedule/occupancy.h"
 
+#include "runtime/schedule/names.h"
+
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,13 +28,15 @@ struct label {
 };
 
 static const struct label labels[] = {
-    {"weights", AH_CLASS_WEIGHTS},    {"states", AH_CLASS_OPTIMIZER},
-    {"fetched", AH_CLASS_STAGING},    {"state_ring", AH_CLASS_STAGING},
-    {"tokens", AH_CLASS_STAGING},     {"input", AH_CLASS_ACTIVATIONS},
-    {"saved", AH_CLASS_ACTIVATIONS},  {"residual_gradient", AH_CLASS_ACTIVATIONS},
-    {"gradient", AH_CLASS_GRADIENTS}, {"gradient_sum", AH_CLASS_GRADIENTS},
-    {"scratch", AH_CLASS_WORKSPACE},
+    {"weights", AH_CLASS_WEIGHTS},     {"states", AH_CLASS_OPTIMIZER},
+    {"fetched", AH_CLASS_STAGING},     {"state_ring", AH_CLASS_STAGING},
+    {"tokens", AH_CLASS_STAGING},      {"input", AH_CLASS_ACTIVATIONS},
+    {"saved", AH_CLASS_ACTIVATIONS},   {"residual_gradient", AH_CLASS_ACTIVATIONS},
+    {"gradient", AH_CLASS_GRADIENTS},  {"gradient_sum", AH_CLASS_GRADIENTS},
+    {"scratch", AH_CLASS_WORKSPACE},   {"output", AH_CLASS_ACTIVATIONS},
+    {"group_sum", AH_CLASS_GRADIENTS},
 };
+_Static_assert(sizeof labels / sizeof *labels == AH_TENSOR_LABELS, "every label of names.h has a class");
 
 /* The class is that of the last word that is not a number: "layer.3.saved.0", "layer.3.weights", "tokens". */
 static size_t part_of(const char *name)

@@ -48,6 +48,17 @@ TEST(occupancy, adds_up_by_class)
     ah_arena_release(&arena);
 }
 
+TEST(occupancy, has_classes_of_what_ranks_and_groups_add)
+{
+    struct ah_plan_tensor tensors[] = {{"layer.3.output.0", 0, 256, 0, 0},
+                                       {"layer.3.group_sum.2", 256, 512, 0, 0}};
+    struct ah_arena arena = {0};
+    struct ah_occupancy o = measure(tensors, 2, 1, &arena);
+    assert_int_equal(o.bytes[AH_CLASS_ACTIVATIONS][0], 256);
+    assert_int_equal(o.bytes[AH_CLASS_GRADIENTS][0], 512);
+    ah_arena_release(&arena);
+}
+
 TEST(occupancy, sees_what_is_free_below_the_top)
 {
     struct ah_plan_tensor tensors[] = {{"a.saved.0", 4096, 256, 2, 0}, {"b.saved.0", 0, 256, 0, 1}};

@@ -112,7 +112,7 @@ static void fill_gpus(struct hexiscale *h)
         if (c && instance->classes[c - 1].node == node)
             continue;
         for (size_t g = count_gpus(instance, node); g > 0; g--, at++) {
-            h->node[at] = c; /* the node's first class for now, to look up links */
+            h->node[at] = c; /* the node's first class, to look up links */
             h->flops[at] = h->search->input->flops_per_s[instance->classes[c].kind];
         }
     }

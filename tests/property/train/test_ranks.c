@@ -15,7 +15,7 @@
 #include <math.h>
 #include <unistd.h>
 
-enum { STEPS = 4, PLANS_EACH = 12, LATE_EACH = 3, DELAY_US = 60, DEEP_DATA_BYTES = 1200 };
+enum { STEPS = 4, PLANS_EACH = 12, LATE_EACH = 10, DELAY_US = 60, DEEP_DATA_BYTES = 1200 };
 
 static struct golden golden;
 static struct golden_result first, other;

@@ -95,6 +95,20 @@ TEST(cluster_document, slices_of_unequal_degrees)
     ah_arena_release(&arena);
 }
 
+TEST(cluster_document, frozen_blocks_are_no_segment)
+{
+    struct fixture f;
+    struct ah_arena arena = {0};
+    struct ah_cluster_plan plan;
+    set_up(&f);
+    for (size_t b = 0; b < 3; b++)
+        f.gradients[b] = 0;
+    fill(&f, &arena, &plan);
+    assert_int_equal(plan.n_segments, 1);
+    assert_int_equal(plan.segments[0].first_block, 3);
+    ah_arena_release(&arena);
+}
+
 TEST(cluster_document, says_who_works)
 {
     struct fixture f;

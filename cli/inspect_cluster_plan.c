@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * autohete inspect CLUSTER-PLAN: pipelines, stages, what is on hosts, and whether `run` takes the plan.
+ */
 #include "cli/inspect.h"
 
 #include "base/units.h"

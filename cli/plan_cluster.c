@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * autohete plan --cluster: searches for a cluster plan, writes it, and says what it predicts.
+ */
 #include "cli/plan_cluster.h"
 
 #include "cli/diagnosis.h"

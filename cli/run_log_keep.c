@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Decides how much of an earlier log a resumed run keeps, and sets the rest aside.
+ */
 #include "cli/run_log_keep.h"
 
 #include "cli/run_log_read.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads a run log, line by line.
+ */
 #include "cli/run_log_read.h"
 
 #include "base/file.h"

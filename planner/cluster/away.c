@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Away: prices blocks whose states or weights are on the host (away.h has the model).
+ */
 #include "planner/cluster/away.h"
 
 #include <math.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Groups: the micro-batches that each pipeline may take, from equation (1) of groups.h.
+ */
 #include "planner/cluster/groups.h"
 
 #include "schemas/cluster_plan.h"

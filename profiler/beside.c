@@ -29,12 +29,14 @@ enum {
     COPIES_MAX = 16,
     TRIES = 8,
     CALM_OF = 3,
+    RUNS = CALM_OF * (PARTS + PAIRS), /* of a round */
     COPY_UNIT = 64 << 10,
     TILE_UNIT = 4096,
 };
 
-/* A part runs for BLOCKS blocks at a time, in ops of about a block each. */
-#define BLOCKS 6
+/* A part runs for BLOCKS blocks at a time, in ops of about a block each; slow ones for fewer. */
+#define BLOCKS       6
+#define BLOCKS_LEAST 2
 
 struct stand {
     struct ah_device *device;
@@ -187,18 +189,27 @@ static int build(const struct ah_measure *measure, struct stand *stand, struct a
     return rc;
 }
 
-/* So many ops of each part that all run about as long: as long as the slowest part needs for BLOCKS ops. */
-static int settle(const struct ah_sampler *sampler, struct stand *stand, struct ah_error *err)
+/* What each run may take if the fewest rounds are to be made in the time that there is. */
+static double affordable_s(const struct ah_measure *measure)
+{
+    return measure->part_s / (measure->limits->samples_min * RUNS);
+}
+
+/* So many ops of each part that all run about as long: as long as the slowest part needs for BLOCKS ops, or for
+ * BLOCKS_LEAST where that takes too long. */
+static int settle(const struct ah_measure *measure, const struct ah_sampler *sampler, struct stand *stand,
+                  struct ah_error *err)
 {
     struct ah_sampler longer = *sampler;
     double each_s[PARTS];
     double long_s = longer.block_s *= BLOCKS;
+    double most_s = fmax(long_s, affordable_s(measure));
     for (int part = 0; part < PARTS; part++) {
         struct ah_sampler_work work = ah_lanes_sampler_work(&stand->lanes[part]);
         int rc = ah_sampler_settle(&longer, &work, &stand->repeats[part], &each_s[part], err);
         if (rc)
             return rc;
-        long_s = fmax(long_s, BLOCKS * each_s[part]);
+        long_s = fmax(long_s, fmin(BLOCKS * each_s[part], fmax(most_s, BLOCKS_LEAST * each_s[part])));
     }
     for (int part = 0; part < PARTS; part++)
         stand->repeats[part] = (uint64_t)fmin(ceil(long_s / each_s[part]), AH_LANES_REPEATS_MAX);
@@ -318,7 +329,7 @@ int ah_beside_measure(struct ah_measure *measure, struct ah_error *err)
     if (rc == AH_OK)
         rc = build(measure, stand, err);
     if (rc == AH_OK)
-        rc = settle(&sampler, stand, err);
+        rc = settle(measure, &sampler, stand, err);
     if (rc == AH_OK)
         rc = ah_sampler_rounds(&sampler, round_of_shares, stand, SHARES, stand->series, err);
     if (rc == AH_OK)

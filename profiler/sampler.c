@@ -59,12 +59,11 @@ static int run_block(const struct ah_sampler *sampler, const struct ah_sampler_w
     return AH_OK;
 }
 
-/* So many repeats that a block of them should last `block_s`, given that `repeats` took `seconds`. */
-static uint64_t repeats_for(const struct ah_sampler_work *work, double block_s, uint64_t repeats,
-                            double seconds)
+/* So many repeats that a block of them should last `block_s`, given how long each takes. */
+static uint64_t repeats_for(const struct ah_sampler_work *work, double block_s, double each_s)
 {
     double most = work->repeats_max ? (double)work->repeats_max : (double)(1 << 20);
-    double wanted = ceil(1.05 * block_s / seconds * (double)repeats);
+    double wanted = ceil(1.05 * block_s / each_s);
     if (wanted < 1)
         wanted = 1;
     return (uint64_t)(wanted < most ? wanted : most);
@@ -86,19 +85,23 @@ int ah_sampler_settle(const struct ah_sampler *sampler, const struct ah_sampler_
 {
     double block_s = sampler->block_s > 0 ? sampler->block_s : 0.004;
     double warm_s = sampler->warm_s > 0 ? sampler->warm_s : 0.25;
-    double recent[WARM_BLOCKS] = {0}; /* seconds per repeat, a ring */
+    double recent[WARM_BLOCKS]; /* seconds per repeat, a ring */
     double spent = 0;
     uint64_t repeats = 1;
-    for (unsigned done = 0;; done++) {
+    for (unsigned i = 0; i < WARM_BLOCKS; i++)
+        recent[i] = HUGE_VAL;
+    for (unsigned done = 1;; done++) {
         double seconds;
         int rc = run_block(sampler, work, repeats, &seconds, err);
         if (rc)
             return rc;
         spent += seconds;
-        *ret_seconds = seconds / (double)repeats;
-        recent[done % WARM_BLOCKS] = *ret_seconds;
-        repeats = repeats_for(work, block_s, repeats, seconds);
-        if (spent >= warm_s || (done + 1 >= WARM_BLOCKS && agree(recent)))
+        recent[done % WARM_BLOCKS] = seconds / (double)repeats;
+        *ret_seconds = HUGE_VAL;
+        for (unsigned i = 0; i < WARM_BLOCKS; i++)
+            *ret_seconds = fmin(*ret_seconds, recent[i]);
+        repeats = repeats_for(work, block_s, *ret_seconds);
+        if ((spent >= warm_s && done >= 2) || (done >= WARM_BLOCKS && agree(recent)))
             break;
     }
     *ret_repeats = repeats;

@@ -62,8 +62,9 @@ struct ah_sampler_series {
     size_t n;
 };
 
-/* Warms `work` up until three blocks in a row agree within 3 %, or for `warm_s`; `ret_repeats` make a block.
- */
+/* Warms `work` up until three blocks in a row agree within 3 %, or for `warm_s` and two blocks. `ret_repeats` make a
+ * block; each takes `ret_seconds`, as in the fastest of the last three blocks: one during which the processor was away
+ * does not count. */
 int ah_sampler_settle(const struct ah_sampler *sampler, const struct ah_sampler_work *work,
                       uint64_t *ret_repeats, double *ret_seconds, struct ah_error *err);
 

@@ -96,6 +96,30 @@ TEST(sampler, gives_up_warming_up)
     assert_true(world.now_ns >= 200000000 && world.now_ns < 230000000);
 }
 
+/* The processor is away during one block: the first, or the last of those that are made. */
+static unsigned stalled_block;
+
+static double stalls(unsigned block, double now_s)
+{
+    (void)now_s;
+    return block == stalled_block ? 100.0 : 1.0 + 0.05 * (block % 2);
+}
+
+TEST(sampler, a_stall_while_warming_up_counts_for_nothing)
+{
+    for (stalled_block = 1; stalled_block <= 50; stalled_block++) {
+        struct ah_error err;
+        struct world world = {0};
+        struct script script = {.world = &world, .name = 'a', .each_s = 0.0041, .factor = stalls};
+        struct ah_sampler sampler = sampler_of(&world);
+        struct ah_sampler_work work = work_of(&script);
+        uint64_t repeats = 0;
+        double seconds = 0;
+        CHECK_OK(ah_sampler_settle(&sampler, &work, &repeats, &seconds, &err), err);
+        assert_true(seconds < 1.06 * 0.0041 && repeats >= 1 && repeats <= 2);
+    }
+}
+
 TEST(sampler, short_work_is_repeated)
 {
     struct ah_error err;

@@ -238,7 +238,7 @@ static bool differ(double us, double other_us)
 }
 
 /* Where what ranks were given to do takes another time than what plans are searched by. */
-static void put_concert(struct ah_buffer *line, const struct ah_cluster_plan_predicted *told)
+static void put_replay(struct ah_buffer *line, const struct ah_cluster_plan_predicted *told)
 {
     char step[AH_UNITS_TEXT_MAX], period[AH_UNITS_TEXT_MAX];
     if (told->programs_us <= 0 ||
@@ -263,7 +263,7 @@ void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster
         ah_units_print_time(pipelines, told->pipelines_us), ah_units_print_time(sync, told->exposed_sync_us),
         ah_units_print_time(update, told->update_us), 100 * told->bubble, told->bottleneck_stage,
         told->bottleneck_pipeline);
-    put_concert(&line, told);
+    put_replay(&line, told);
     if (plan->n_idle_ranks) {
         ah_buffer_printf(&line, "; without work: rank%s ", plan->n_idle_ranks == 1 ? "" : "s");
         put_ranks(&line, plan->idle_ranks, plan->n_idle_ranks);

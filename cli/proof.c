@@ -5,7 +5,7 @@
 #include "cli/proof.h"
 
 #include "cli/input.h"
-#include "planner/cluster/concert.h"
+#include "planner/cluster/sim/cluster_replay.h"
 #include "planner/verify.h"
 #include "runtime/schedule/check.h"
 
@@ -37,7 +37,7 @@ int ah_proof_cluster_plan(const struct ah_cluster_plan *plan, struct ah_error *e
         if (rc)
             ah_error_prefix(err, rc, "programs[%zu]", i);
     }
-    return rc ? rc : ah_concert_check(plan, err);
+    return rc ? rc : ah_cluster_replay_check(plan, err);
 }
 
 /* Another kind of document than a plan. */

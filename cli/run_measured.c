@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The prediction is told to tallies as a run would tell it: sends are on the lane of messages, and what the concert does not
+ * The prediction is told to tallies as a run would tell it: sends are on the lane of messages, and what the replay does not
  * have follows from what it has. A message arrives when its send ends. A sum is an op of the lane of sums of all its owners. The norm,
  * which costs nothing there, begins when the rank's own part of the step is done, and ends when the gate opens.
  */
 #include "cli/run_measured.h"
 
 #include "cli/run_ranks.h"
-#include "planner/cluster/concert.h"
 #include "planner/cluster/segments.h"
+#include "planner/cluster/sim/cluster_replay.h"
 #include "runtime/schedule/rounds.h"
 #include "runtime/train/measured.h"
 #include "runtime/train/world.h"
@@ -39,12 +39,12 @@ struct stage {
     const struct ah_plan *program;
     struct ah_runlog_rank *rank;
     struct ah_rounds rounds;
-    struct ah_tally *tally;              /* owned */
-    double own_end_us[AH_CONCERT_STEPS]; /* of what the gate waits for here */
-    double compute_end_us[AH_CONCERT_STEPS];
+    struct ah_tally *tally;                     /* owned */
+    double own_end_us[AH_CLUSTER_REPLAY_STEPS]; /* of what the gate waits for here */
+    double compute_end_us[AH_CLUSTER_REPLAY_STEPS];
 };
 
-struct concert {
+struct prediction {
     const struct ah_cluster_plan *plan;
     struct stage *stages; /* through all pipelines */
     size_t n;
@@ -56,7 +56,7 @@ static uint64_t ns_of(double us)
     return 1 + (uint64_t)llround(us * 1e3);
 }
 
-static void tell_other(const struct stage *stage, const struct ah_concert_span *span, uint32_t lane,
+static void tell_other(const struct stage *stage, const struct ah_cluster_replay_span *span, uint32_t lane,
                        uint64_t micro_batch)
 {
     const struct ah_op_record record = {.step = span->step + 1,
@@ -68,7 +68,7 @@ static void tell_other(const struct stage *stage, const struct ah_concert_span *
     ah_tally_op(stage->tally, &record);
 }
 
-static void tell_sum(struct concert *c, const struct ah_concert_span *span)
+static void tell_sum(struct prediction *c, const struct ah_cluster_replay_span *span)
 {
     const struct ah_cluster_plan_group *owners = &c->plan->segments[span->of].groups[0];
     for (size_t i = 0; i < c->n; i++)
@@ -79,7 +79,7 @@ static void tell_sum(struct concert *c, const struct ah_concert_span *span)
             }
 }
 
-static void tell_item(struct stage *stage, const struct ah_concert_span *span)
+static void tell_item(struct stage *stage, const struct ah_cluster_replay_span *span)
 {
     const struct ah_rounds_item *item = &stage->rounds.items[span->item];
     const struct ah_plan_op *op = &stage->program->ops[item->op];
@@ -104,9 +104,9 @@ static void tell_item(struct stage *stage, const struct ah_concert_span *span)
     ah_tally_op(stage->tally, &record);
 }
 
-static void hear(void *context, const struct ah_concert_span *span)
+static void hear(void *context, const struct ah_cluster_replay_span *span)
 {
-    struct concert *c = context;
+    struct prediction *c = context;
     if (span->sum)
         tell_sum(c, span);
     else
@@ -114,7 +114,7 @@ static void hear(void *context, const struct ah_concert_span *span)
 }
 
 /* What its messages and sums move in a step. */
-static void set_bytes(const struct concert *c, const struct stage *stage)
+static void set_bytes(const struct prediction *c, const struct stage *stage)
 {
     const struct ah_plan *program = stage->program;
     struct ah_runlog_rank *rank = stage->rank;
@@ -133,7 +133,7 @@ static void set_bytes(const struct concert *c, const struct stage *stage)
     rank->host_bytes = program->memory.host_bytes;
 }
 
-static int open_stage(struct concert *c, size_t p, size_t i, struct stage *stage,
+static int open_stage(struct prediction *c, size_t p, size_t i, struct stage *stage,
                       struct ah_runlog_rank *ranks, struct ah_error *err)
 {
     stage->of = &c->plan->pipelines[p].stages[i];
@@ -148,7 +148,7 @@ static int open_stage(struct concert *c, size_t p, size_t i, struct stage *stage
     return rc;
 }
 
-static int open_stages(struct concert *c, struct ah_arena *arena, struct ah_runlog_rank **ret_ranks,
+static int open_stages(struct prediction *c, struct ah_arena *arena, struct ah_runlog_rank **ret_ranks,
                        struct ah_error *err)
 {
     for (size_t p = 0; p < c->plan->n_pipelines; p++)
@@ -163,10 +163,10 @@ static int open_stages(struct concert *c, struct ah_arena *arena, struct ah_runl
     return rc;
 }
 
-static void end_stage(const struct concert *c, const struct stage *stage)
+static void end_stage(const struct prediction *c, const struct stage *stage)
 {
     struct ah_tally_rank times;
-    for (uint64_t step = 0; step < AH_CONCERT_STEPS; step++) {
+    for (uint64_t step = 0; step < AH_CLUSTER_REPLAY_STEPS; step++) {
         const struct ah_step_record record = {.step = step + 1, .end_ns = ns_of(stage->compute_end_us[step])};
         ah_tally_step(stage->tally, &record);
     }
@@ -178,12 +178,12 @@ static void end_stage(const struct concert *c, const struct stage *stage)
 int ah_run_measured_predict(const struct ah_cluster_plan *plan, struct ah_arena *arena,
                             struct ah_runlog_rank **ret_ranks, size_t *ret_n, struct ah_error *err)
 {
-    struct concert c = {.plan = plan};
+    struct prediction c = {.plan = plan};
     struct ah_runlog_rank *ranks = NULL;
-    const struct ah_concert_listener listener = {.tell = hear, .context = &c};
-    struct ah_concert_result result;
+    const struct ah_cluster_replay_listener listener = {.tell = hear, .context = &c};
+    struct ah_cluster_replay_result result;
     int rc = open_stages(&c, arena, &ranks, err);
-    rc = rc ? rc : ah_concert_play(plan, &listener, &result, err);
+    rc = rc ? rc : ah_cluster_replay(plan, &listener, &result, err);
     for (size_t i = 0; i < c.n && c.stages; i++) {
         if (!rc)
             end_stage(&c, &c.stages[i]);

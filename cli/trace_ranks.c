@@ -11,7 +11,7 @@
 #include "cli/run_ranks.h"
 #include "cli/run_trace.h"
 #include "cli/trace_internal.h"
-#include "planner/cluster/concert.h"
+#include "planner/cluster/sim/cluster_replay.h"
 #include "runtime/schedule/rounds.h"
 #include "runtime/train/recorded.h"
 #include "runtime/train/world.h"
@@ -103,7 +103,7 @@ static struct timeline *stage_of(struct traced *t, size_t of)
     return &t->predicted[ah_world_rank(t->plan, t->plan->pipelines[p].stages[of].ranks[0])];
 }
 
-static void hear(void *context, const struct ah_concert_span *span)
+static void hear(void *context, const struct ah_cluster_replay_span *span)
 {
     struct traced *t = context;
     struct ah_recorded_span put = {.step = span->step,
@@ -129,12 +129,12 @@ static void hear(void *context, const struct ah_concert_span *span)
 
 static int predict(struct traced *t, struct ah_error *err)
 {
-    const struct ah_concert_listener listener = {.tell = hear, .context = t};
-    struct ah_concert_result result;
+    const struct ah_cluster_replay_listener listener = {.tell = hear, .context = t};
+    struct ah_cluster_replay_result result;
     int rc = AH_OK;
     for (uint32_t rank = 0; rank < t->world->ranks && !rc; rank++)
         rc = ah_rounds_read(t->predicted[rank].program, &t->arena, &t->predicted[rank].rounds, err);
-    rc = rc ? rc : ah_concert_play(t->plan, &listener, &result, err);
+    rc = rc ? rc : ah_cluster_replay(t->plan, &listener, &result, err);
     return !rc && t->failed ? ah_error_memory(err) : rc;
 }
 
@@ -475,7 +475,7 @@ int ah_trace_ranks_write(struct ah_run *run, const char *path, struct ah_error *
     int rc = collect(&t, err);
     if (!rc) {
         put_timelines(&t, t.measured, t.steps.first, t.steps.n);
-        put_timelines(&t, t.predicted, FIRST_PREDICTED, AH_CONCERT_STEPS - FIRST_PREDICTED);
+        put_timelines(&t, t.predicted, FIRST_PREDICTED, AH_CLUSTER_REPLAY_STEPS - FIRST_PREDICTED);
         rc = print_trace(&t, err);
     }
     if (!rc && !strcmp(path, "-"))

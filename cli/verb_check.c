@@ -13,7 +13,7 @@
 #include "cli/proof.h"
 #include "cli/verbs.h"
 #include "planner/cluster/cluster_verify.h"
-#include "planner/cluster/concert.h"
+#include "planner/cluster/sim/cluster_replay.h"
 #include "planner/verify.h"
 #include "runtime/schedule/check.h"
 #include "schemas/cluster_plan.h"

@@ -5,7 +5,7 @@
  */
 #include "planner/cluster/cluster_document.h"
 
-#include "planner/cluster/rehearsal.h"
+#include "planner/cluster/sim/stage_sim.h"
 
 #include <math.h>
 
@@ -229,9 +229,9 @@ int ah_cluster_document_fill(const struct ah_cluster *cluster, const struct ah_i
         .cluster = cluster, .instance = instance, .arrangement = arrangement, .arena = arena, .plan = plan};
     if (!reserve(&f, ah_arrangement_stages(arrangement)))
         return ah_error_memory(err);
-    struct ah_rehearsal_result result = {
+    struct ah_stage_sim_result result = {
         .pipeline_us = f.pipeline_us, .busy_us = f.busy_us, .starts_us = f.starts_us, .sums_us = f.sums_us};
-    int rc = ah_rehearsal_run(instance, arrangement, &result, err);
+    int rc = ah_stage_sim_run(instance, arrangement, &result, err);
     if (rc)
         return rc;
     if (!put_pipelines(&f) || !put_idle(&f))

@@ -10,13 +10,13 @@
 #include "planner/cluster/certificate.h"
 #include "planner/cluster/cluster_planner_internal.h"
 #include "planner/cluster/cluster_policies.h"
-#include "planner/cluster/concert.h"
 #include "planner/cluster/hunt.h"
 #include "planner/cluster/limits.h"
 #include "planner/cluster/mixed.h"
 #include "planner/cluster/programs.h"
 #include "planner/cluster/relaxation.h"
 #include "planner/cluster/settings.h"
+#include "planner/cluster/sim/cluster_replay.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -441,7 +441,7 @@ static int search_all(struct ah_cluster_planning *p, struct ah_error *err)
     return rc;
 }
 
-/* Adds each rank's program, and what the concert of all predicts. */
+/* Adds each rank's program, and what the replay of all predicts. */
 static int add_programs(const struct ah_cluster_planning *p, enum ah_cluster_policy policy,
                         struct ah_cluster_plan *plan, struct ah_error *err)
 {
@@ -454,7 +454,7 @@ static int add_programs(const struct ah_cluster_planning *p, enum ah_cluster_pol
                                       .estimated = best->setting->estimated};
     input.training.micro_batches = plan->training.micro_batches;
     int rc = ah_programs_fill(&input, p->arena, plan, err);
-    return rc ? rc : ah_concert_predict(plan, err);
+    return rc ? rc : ah_cluster_replay_predict(plan, err);
 }
 
 int ah_cluster_planner_plan(const struct ah_cluster_request *request, struct ah_arena *arena,

@@ -9,7 +9,7 @@
  */
 #include "planner/cluster/cluster_policies_internal.h"
 
-#include "planner/cluster/rehearsal.h"
+#include "planner/cluster/sim/stage_sim.h"
 
 #include <math.h>
 
@@ -54,7 +54,7 @@ double ah_cluster_policies_bound_us(struct ah_policy_search *search, const struc
 int ah_cluster_policies_try(struct ah_policy_search *search, struct ah_error *err)
 {
     struct ah_arrangement *arrangement = &search->trial.arrangement;
-    struct ah_rehearsal_result result = {.limit_us = isinf(search->best_us) ? 0 : search->best_us};
+    struct ah_stage_sim_result result = {.limit_us = isinf(search->best_us) ? 0 : search->best_us};
     if (ah_cluster_policies_bound_us(search, arrangement) >= search->best_us)
         return AH_OK;
     for (size_t p = 0; p < arrangement->n_pipelines; p++) {
@@ -66,7 +66,7 @@ int ah_cluster_policies_try(struct ah_policy_search *search, struct ah_error *er
             return rc;
     }
     ah_draft_sort(&search->trial);
-    int rc = ah_rehearsal_run(search->instance, arrangement, &result, err);
+    int rc = ah_stage_sim_run(search->instance, arrangement, &result, err);
     if (rc || result.step_us >= search->best_us)
         return rc;
     ah_draft_copy(search->best, &search->trial);

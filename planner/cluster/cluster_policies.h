@@ -11,7 +11,7 @@
  *
  * Invariants of what a policy finds, which tests hold:
  * 1. No GPU is in two stages, and no stage exceeds its memory.
- * 2. ah_rehearsal_run() gives its time, as in our own search: no policy has a clock of its own.
+ * 2. ah_stage_sim_run() gives its time, as in our own search: no policy has a clock of its own.
  * 3. The same input gives the same arrangement.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_POLICIES_H

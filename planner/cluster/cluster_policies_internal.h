@@ -22,7 +22,7 @@ struct ah_policy_search {
 double ah_cluster_policies_bound_us(struct ah_policy_search *search,
                                     const struct ah_arrangement *arrangement);
 
-/* Fits the trial's stages, rehearses it, and keeps it if it is the fastest so far. */
+/* Fits the trial's stages, simulates it, and keeps it if it is the fastest so far. */
 int ah_cluster_policies_try(struct ah_policy_search *search, struct ah_error *err);
 
 /* Rated speed of a unit of `class`, and of all stages of a pipeline together. */

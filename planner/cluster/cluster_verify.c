@@ -8,9 +8,9 @@
 #include "planner/cluster/away.h"
 #include "planner/cluster/cluster_costs.h"
 #include "planner/cluster/cluster_document.h"
-#include "planner/cluster/concert.h"
 #include "planner/cluster/mixed.h"
 #include "planner/cluster/programs.h"
+#include "planner/cluster/sim/cluster_replay.h"
 #include "planner/restriction.h"
 #include "planner/verify.h"
 #include "schemas/document.h"
@@ -406,7 +406,7 @@ static int describe(struct verify *v)
         programs.training.tied = v->plan->programs[0].training.tied;
     if (v->plan->n_programs)
         rc = ah_programs_fill(&programs, v->arena, &again, v->err);
-    rc = rc ? rc : ah_concert_predict(&again, v->err);
+    rc = rc ? rc : ah_cluster_replay_predict(&again, v->err);
     rc = rc ? rc : take_ranks(v, &again);
     if (rc)
         return rc;

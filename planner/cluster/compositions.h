@@ -3,7 +3,7 @@
  * Compositions: given a price for a unit of each kind, finds the cheapest pipeline that could do m micro-batches in a
  * given time. The bound by grouping asks for it (grouping.h).
  *
- * A pipeline counts only what every rehearsal of it takes, whatever else goes on. So no pipeline that can end in time
+ * A pipeline counts only what every simulation of it takes, whatever else goes on. So no pipeline that can end in time
  * is missed, but some that are found cannot.
  */
 #ifndef AH_PLANNER_CLUSTER_COMPOSITIONS_H
@@ -73,7 +73,7 @@ int ah_compositions_init(struct ah_compositions *ret_compositions, const struct 
                          struct ah_error *err);
 void ah_compositions_release(struct ah_compositions *compositions);
 
-/* The price found is at most that of any pipeline whose rehearsal ends within the time. */
+/* The price found is at most that of any pipeline whose simulation ends within the time. */
 void ah_compositions_cheapest(struct ah_compositions *compositions, const struct ah_composition_wish *wish,
                               struct ah_composition *ret_composition);
 

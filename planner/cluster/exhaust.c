@@ -4,16 +4,16 @@
  *
  * A CANDIDATE is a pipeline: a sequence of classes and a split of the blocks. Its cap is the most micro-batches that it
  * can do, alone and without contention, before the best time less its update. ah_pipeline_time() never exceeds the
- * rehearsal, so no arrangement is better that gives it more. Candidates with cap 0 are dropped. Then
+ * simulation, so no arrangement is better that gives it more. Candidates with cap 0 are dropped. Then
  *
  *   room(R) = the most micro-batches that candidates on the units R take together
  *           = max over candidates c within R of cap(c) + room(R - units(c))                                       (1)
  *
  * for every vector R of units by class (a place in a lattice). A set of pipelines is extended only while its caps and
  * the room of the remaining units reach all micro-batches (2). Sets grow in the order of candidates, so none is seen
- * twice. For each set, every share of the micro-batches within the caps is rehearsed.
+ * twice. For each set, every share of the micro-batches within the caps is simulated.
  *
- * If blocks may be away, each of these is rehearsed with every limit on the update that matters (limits.h). A stage's
+ * If blocks may be away, each of these is simulated with every limit on the update that matters (limits.h). A stage's
  * passes together are shortest under the largest limit, but forward or backward alone may not be. So for the caps
  * such a stage is as fast as if everything fitted, and the pipeline takes at least as long as its busiest stage, and
  * as one micro-batch's path, with the shortest passes (3). These are the shortest for any number of sharers that its
@@ -23,7 +23,7 @@
 #include "planner/cluster/hunt_internal.h"
 
 #include "planner/cluster/limits.h"
-#include "planner/cluster/rehearsal.h"
+#include "planner/cluster/sim/stage_sim.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -327,7 +327,7 @@ static int fill_lattice(struct exhausting *x, size_t lattice)
 
 /* ---- sets of pipelines ---- */
 
-static int rehearse(struct exhausting *x)
+static int simulate(struct exhausting *x)
 {
     double us;
     int rc;
@@ -343,7 +343,7 @@ static int rehearse(struct exhausting *x)
     return rc;
 }
 
-static int rehearse_shares(struct exhausting *x, size_t p, uint64_t left)
+static int simulate_shares(struct exhausting *x, size_t p, uint64_t left)
 {
     struct ah_pipeline *pipeline = &x->trial.arrangement.pipelines[p];
     uint64_t behind = 0, least = 1, cap = x->chosen[p]->cap;
@@ -356,7 +356,7 @@ static int rehearse_shares(struct exhausting *x, size_t p, uint64_t left)
             pipeline->micro_batches = m;
             if (ah_groups_may_begin(x->hunt->instance, &x->trial.arrangement, p + 1) &&
                 ah_fits_pipeline(&x->hunt->fits, pipeline))
-                rc = rehearse_shares(x, p + 1, left - m);
+                rc = simulate_shares(x, p + 1, left - m);
         }
         return rc;
     }
@@ -364,10 +364,10 @@ static int rehearse_shares(struct exhausting *x, size_t p, uint64_t left)
     if (left > cap || !ah_groups_allow(x->hunt->instance, &x->trial.arrangement) ||
         !ah_fits_pipeline(&x->hunt->fits, pipeline))
         return AH_OK;
-    return rehearse(x);
+    return simulate(x);
 }
 
-static int rehearse_set(struct exhausting *x)
+static int simulate_set(struct exhausting *x)
 {
     ah_draft_begin(&x->trial);
     for (size_t c = 0; c < x->n_chosen; c++) {
@@ -380,7 +380,7 @@ static int rehearse_set(struct exhausting *x)
         }
     }
     ah_arrangement_share(x->hunt->instance, &x->trial.arrangement);
-    return rehearse_shares(x, 0, x->hunt->instance->micro_batches);
+    return simulate_shares(x, 0, x->hunt->instance->micro_batches);
 }
 
 /* Adds every candidate from `from` on that fits the units `left`, where (2) holds. */
@@ -389,7 +389,7 @@ static int extend(struct exhausting *x, size_t from, size_t left, uint64_t caps)
     const uint64_t all = x->hunt->instance->micro_batches;
     int rc = AH_OK;
     if (x->n_chosen && caps >= all)
-        rc = rehearse_set(x);
+        rc = simulate_set(x);
     if (x->n_chosen == ah_groups_most_pipelines(x->hunt->instance) || x->n_chosen == STAGES_MAX)
         return rc;
     for (size_t i = from; i < x->n_candidates && !rc && !give_up(x); i++) {

@@ -39,7 +39,7 @@ int ah_grouping_init(struct ah_grouping *ret_grouping, const struct ah_instance 
                      struct ah_error *err);
 void ah_grouping_release(struct ah_grouping *grouping);
 
-/* Does every arrangement's rehearsal take `step_us` or more? `ret_does` false: not proven in about `*steps` steps,
+/* Does every arrangement's simulation take `step_us` or more? `ret_does` false: not proven in about `*steps` steps,
  * which fall by the work done. AH_E_MEMORY. */
 int ah_grouping_proves(struct ah_grouping *grouping, double step_us, uint64_t *steps, bool *ret_does,
                        struct ah_error *err);

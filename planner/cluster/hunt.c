@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/cluster/hunt_internal.h"
 
-#include "planner/cluster/estimate.h"
 #include "planner/cluster/groups.h"
 #include "planner/cluster/limits.h"
-#include "planner/cluster/rehearsal.h"
 #include "planner/cluster/relaxation.h"
+#include "planner/cluster/sim/stage_estimate.h"
+#include "planner/cluster/sim/stage_sim.h"
 
 #include <math.h>
 
 enum {
     LIMITED_UNITS = 16,     /* with more units, limits are chosen only in the end */
     ROUGH_UNITS = 32,       /* with more units, arrangements are estimated first */
-    REHEARSED_PASSES = 32,  /* take as long as one evaluation of a small instance */
+    SIMULATED_PASSES = 32,  /* take as long as one evaluation of a small instance */
     ESTIMATED_PASSES = 128, /* the same, when estimated */
     CONFIRMED_STARTS = 4
 };
@@ -25,11 +25,11 @@ static uint64_t passes_of(const struct ah_arrangement *arrangement)
     return passes;
 }
 
-static int rehearse(struct ah_hunt *hunt, struct ah_draft *draft, double limit_us, double *ret_us,
+static int simulate(struct ah_hunt *hunt, struct ah_draft *draft, double limit_us, double *ret_us,
                     struct ah_error *err)
 {
     const struct ah_arrangement *arrangement = &draft->arrangement;
-    struct ah_rehearsal_result result = {.limit_us = isinf(limit_us) ? 0 : limit_us};
+    struct ah_stage_sim_result result = {.limit_us = isinf(limit_us) ? 0 : limit_us};
     double alone_us;
     for (size_t p = 0; p < arrangement->n_pipelines; p++) {
         hunt->evaluations++;
@@ -37,20 +37,20 @@ static int rehearse(struct ah_hunt *hunt, struct ah_draft *draft, double limit_u
         if (rc || alone_us >= limit_us)
             return rc;
     }
-    const uint64_t cost = hunt->exhausting ? 1 : 1 + passes_of(arrangement) / REHEARSED_PASSES;
+    const uint64_t cost = hunt->exhausting ? 1 : 1 + passes_of(arrangement) / SIMULATED_PASSES;
     hunt->evaluations += cost;
     ah_draft_sort(draft);
-    int rc = ah_rehearsal_run(hunt->instance, arrangement, &result, err);
+    int rc = ah_stage_sim_run(hunt->instance, arrangement, &result, err);
     if (rc)
         return rc;
     *ret_us = result.step_us;
     if (result.step_us >= limit_us || isinf(result.step_us) || !hunt->limits ||
         ah_limits_longest_us(arrangement) <= 0)
         return AH_OK;
-    uint64_t rehearsals = 0;
+    uint64_t simulations = 0;
     ah_draft_copy(&hunt->limited, draft);
-    rc = ah_limits_choose(hunt->instance, &hunt->limited.arrangement, ret_us, &rehearsals, err);
-    hunt->evaluations += rehearsals * cost;
+    rc = ah_limits_choose(hunt->instance, &hunt->limited.arrangement, ret_us, &simulations, err);
+    hunt->evaluations += simulations * cost;
     return rc;
 }
 
@@ -62,7 +62,7 @@ int ah_hunt_time(struct ah_hunt *hunt, struct ah_draft *draft, double limit_us, 
     if (!ah_groups_allow(hunt->instance, &draft->arrangement))
         return AH_OK;
     if (!hunt->rough)
-        return rehearse(hunt, draft, limit_us, ret_us, err);
+        return simulate(hunt, draft, limit_us, ret_us, err);
     ah_draft_sort(draft);
     int rc = ah_estimate_time(hunt->instance, &draft->arrangement, ret_us, &passes, err);
     hunt->evaluations += 1 + draft->n_stages / 4 + passes / ESTIMATED_PASSES;
@@ -109,7 +109,7 @@ static int improve_starts(struct ah_hunt *hunt, struct ah_error *err)
     return rc;
 }
 
-/* Rehearses the best estimated starts, and improves the fastest of them by rehearsal. */
+/* Simulates the best estimated starts, and improves the fastest of them by simulation. */
 static int confirm(struct ah_hunt *hunt, uint64_t polish, struct ah_error *err)
 {
     int rc = AH_OK;

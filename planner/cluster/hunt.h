@@ -4,10 +4,10 @@
  *
  * 1. Starts (starts.c): for every number of pipelines, units dealt out in a few ways, blocks split exactly, micro-batches
  *    shared.
- * 2. Improvement (improve.c): from the best starts, one change at a time for as long as the rehearsal gets faster.
+ * 2. Improvement (improve.c): from the best starts, one change at a time for as long as the simulation gets faster.
  * 3. Shaking (shake.c): simulated annealing from the ends of 2, for what single improvements do not reach.
  * 4. Exhaustion (exhaust.c), where the instance is small: every arrangement that could be faster than the best one so
- *    far is rehearsed. The result is then the optimum of the rehearsed time over all partitions of the units, orders,
+ *    far is simulated. The result is then the optimum of the simulated time over all partitions of the units, orders,
  *    splits and shares of micro-batches.
  *
  * Deterministic; the budget is a number of evaluations (a pipeline or an arrangement timed), never a clock.

@@ -23,7 +23,7 @@ struct ah_hunt {
     bool found;                                  /* `best` is an arrangement */
     struct ah_hunt_start starts[AH_HUNT_STARTS]; /* of different numbers of pipelines, the fastest first */
     size_t n_starts;
-    bool rough; /* arrangements are estimated, not rehearsed */
+    bool rough; /* arrangements are estimated, not simulated */
     bool exhausting;
     bool limits;             /* every arrangement gets its best limit on updates (limits.h) */
     struct ah_draft limited; /* scratch: an arrangement with that limit */
@@ -31,7 +31,7 @@ struct ah_hunt {
     uint64_t budget;         /* stop there */
 };
 
-/* Sorts the pipelines of a draft and rehearses or estimates it. INFINITY: one pipeline alone takes `limit_us` or
+/* Sorts the pipelines of a draft and simulates or estimates it. INFINITY: one pipeline alone takes `limit_us` or
  * longer, or groups do not allow the draft. With `limits`, it is the time with the best limit on updates; the draft
  * itself stays fitted for the instance's. */
 int ah_hunt_time(struct ah_hunt *hunt, struct ah_draft *draft, double limit_us, double *ret_us,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Improvement: takes the first change that makes the rehearsal faster, again and again until none does or the budget is
+ * Improvement: takes the first change that makes the simulation faster, again and again until none does or the budget is
  * spent. Changes, from small to large:
  *
  *   a block moves to the stage before or behind · a micro-batch moves to another pipeline, or groups swap ·

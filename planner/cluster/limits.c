@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/cluster/limits.h"
 
-#include "planner/cluster/rehearsal.h"
+#include "planner/cluster/sim/stage_sim.h"
 
 #include <math.h>
 
@@ -44,8 +44,8 @@ int ah_limits_choose(const struct ah_instance *instance, struct ah_arrangement *
     double best_us = INFINITY, best_limit_us = 0;
     ah_arrangement_share(instance, arrangement);
     for (bool more = fit(&limited, arrangement); more; more = more && lower(&limited, arrangement)) {
-        struct ah_rehearsal_result result = {0};
-        int rc = ah_rehearsal_run(&limited, arrangement, &result, err);
+        struct ah_stage_sim_result result = {0};
+        int rc = ah_stage_sim_run(&limited, arrangement, &result, err);
         if (rc)
             return rc;
         ++*evaluations;

@@ -17,8 +17,8 @@
 /* The longest update of a stage with anything away; 0: nothing is away. */
 double ah_limits_longest_us(const struct ah_arrangement *arrangement);
 
-/* Leaves the stages of `arrangement` fitted for the limit with the fastest rehearsal; of equals, for the largest limit.
- * `ret_us`: that rehearsal; INFINITY: nothing fits, and stages are undefined. `evaluations` grows by the rehearsals.
+/* Leaves the stages of `arrangement` fitted for the limit with the fastest simulation; of equals, for the largest limit.
+ * `ret_us`: that simulation; INFINITY: nothing fits, and stages are undefined. `evaluations` grows by the simulations.
  * AH_E_MEMORY. */
 int ah_limits_choose(const struct ah_instance *instance, struct ah_arrangement *arrangement, double *ret_us,
                      uint64_t *evaluations, struct ah_error *err);

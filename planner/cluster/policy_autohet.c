@@ -7,7 +7,7 @@
  *    the first, or one of the node that the group took from last: both are tried.
  * 2. Mapping and balancing: types in every order (if there are many, by memory and by speed only); blocks split exactly
  *    for the formula of a pipeline; micro-batches to the group that ends first. The best few orders by that formula are
- *    rehearsed.
+ *    simulated.
  */
 #include "planner/cluster/cluster_policies_internal.h"
 #include "planner/cluster/grids.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PERMUTED = 4, ORDERS_MOST = 24, MANY_UNITS = 64, REHEARSED = 8, REHEARSED_OF_MANY = 2 };
+enum { MOST_PERMUTED = 4, ORDERS_MOST = 24, MANY_UNITS = 64, SIMULATED = 8, SIMULATED_OF_MANY = 2 };
 
 struct autohet {
     struct ah_policy_search *search;
@@ -230,7 +230,7 @@ static double estimate_us(const struct autohet *a)
     return us;
 }
 
-/* Rehearses the best few orders by that time. */
+/* Simulates the best few orders by that time. */
 static int try_orders(struct autohet *a, size_t d, struct ah_error *err)
 {
     double expected_us[ORDERS_MOST + 2];
@@ -242,7 +242,7 @@ static int try_orders(struct autohet *a, size_t d, struct ah_error *err)
         map(a, d, order);
         expected_us[order] = split(a) ? estimate_us(a) : (double)INFINITY;
     }
-    for (size_t i = 0; i < (a->n > MANY_UNITS ? REHEARSED_OF_MANY : REHEARSED) && !rc; i++) {
+    for (size_t i = 0; i < (a->n > MANY_UNITS ? SIMULATED_OF_MANY : SIMULATED) && !rc; i++) {
         size_t best = 0;
         for (size_t order = 1; order < a->n_orders + 2; order++)
             if (expected_us[order] < expected_us[best])

@@ -8,7 +8,7 @@
  * 4. Layers are dealt in proportion to the memory of stages; if one does not fit, the pipelines are dropped.
  * 5. All that 40 times, d going up or down by one at random; the plan is what costs least by its own model.
  *
- * Users choose the first d, and whether to use degrees above 1. The plan of each such choice is rehearsed.
+ * Users choose the first d, and whether to use degrees above 1. The plan of each such choice is simulated.
  */
 #include "planner/cluster/cluster_policies_internal.h"
 #include "planner/cluster/cuts.h"
@@ -402,8 +402,8 @@ static int iterate(struct hexiscale *h, size_t d)
     return AH_OK;
 }
 
-/* Rehearses its choice, with even shares of micro-batches, and with shares that let pipelines end together. */
-static int rehearse(struct hexiscale *h)
+/* Simulates its choice, with even shares of micro-batches, and with shares that let pipelines end together. */
+static int simulate(struct hexiscale *h)
 {
     struct ah_policy_search *search = h->search;
     for (int even = 0; even < 2; even++) {
@@ -440,7 +440,7 @@ static int run(struct hexiscale *h, size_t first_d, bool use_tp)
         else
             d = d > least ? d - 1 : least < most ? least : most;
     }
-    return rc || isinf(h->best_s) ? rc : rehearse(h);
+    return rc || isinf(h->best_s) ? rc : simulate(h);
 }
 
 static bool reserve(struct hexiscale *h)

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "planner/cluster/instance.h"
 
-/* No arrangement's rehearsal takes less than `ret_us`. AH_E_MEMORY. */
+/* No arrangement's simulation takes less than `ret_us`. AH_E_MEMORY. */
 int ah_relaxation_time(const struct ah_instance *instance, double *ret_us, struct ah_error *err);
 
 /* The least bytes that the states of one copy of the model need, and the bytes there are; if fewer, there is no

@@ -3,11 +3,11 @@
 
 #include "planner/cluster/cluster_costs.h"
 #include "planner/cluster/cluster_document.h"
-#include "planner/cluster/concert.h"
 #include "planner/cluster/draft.h"
 #include "planner/cluster/groups.h"
 #include "planner/cluster/limits.h"
 #include "planner/cluster/programs.h"
+#include "planner/cluster/sim/cluster_replay.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -264,7 +264,7 @@ static int describe(const struct adapting *a, struct ah_arena *arena, struct ah_
                                                .arrangement = &a->draft.arrangement,
                                                .estimated = a->estimated};
     rc = ah_programs_fill(&programs, arena, ret_plan, err);
-    return rc ? rc : ah_concert_predict(ret_plan, err);
+    return rc ? rc : ah_cluster_replay_predict(ret_plan, err);
 }
 
 static int adapt(struct adapting *a, struct ah_arena *arena, struct ah_cluster_plan *ret_plan, bool *ret_fits,

@@ -4,7 +4,7 @@
  * runs, with the same bits; then the lane sleeps until the planned time is over. So one machine can show how ranks on
  * eight unequal machines would wait for each other. Ops whose work takes longer than planned are counted (ways.h).
  *
- * INVARIANTS, each as the concert (planner/cluster/concert.h) prices it
+ * INVARIANTS, each as the replay (planner/cluster/sim/cluster_replay.h) prices it
  * 1. An item of compute, h2d, d2h or host takes the time of its op, divided by its tiles, at the speed that its lane
  *    has beside the lanes that work meanwhile. What no plan mentions, data and headers of steps, is not slowed down.
  * 2. An item begins when its waits are met, but not before the planned end of the previous item in its lane. If a lane

@@ -12,7 +12,7 @@
  * with the last of them. The page also counts what took too long.
  *
  * INVARIANT. A turn takes all the ways that it needs at once, when all are free. If several turns could, the lowest one
- * goes first (concert.h: invariants 2 and 5).
+ * goes first (replay.h: invariants 2 and 5).
  */
 #ifndef AH_RUNTIME_TRAIN_WAYS_H
 #define AH_RUNTIME_TRAIN_WAYS_H

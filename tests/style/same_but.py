@@ -5,7 +5,8 @@
     same_but.py comments|messages|names [FROM [TO]]    FROM: HEAD^, TO: HEAD; TO '-': the files as they are
 
 comments: no token of C code differs. messages: only string literals differ, and each keeps its format specifiers. names: only
-identifiers differ, and each old one becomes one new one, everywhere. Exit status 1 names what else differs.
+identifiers differ, each old one becomes one new one throughout its file, and includes follow files that moved. Exit status 1 names
+what else differs.
 """
 import re
 import subprocess
@@ -42,17 +43,27 @@ def tokens(text):
 def may_differ(kind, old, new, names):
     if kind == "messages":
         return old[0] == new[0] == '"' and SPECIFIER.findall(old) == SPECIFIER.findall(new)
-    if kind == "names":
-        word = re.compile(r"[A-Za-z_]\w*\Z")
-        return bool(word.match(old) and word.match(new)) and names.setdefault(old, new) == new
-    return False
+    word = re.compile(r"[A-Za-z_]\w*\Z")
+    return kind == "names" and bool(word.match(old) and word.match(new)) and names.setdefault(old, new) == new
 
 
-def check(kind, path, old_text, new_text, names):
-    old, new = tokens(old_text), tokens(new_text)
+INCLUDE = re.compile(r'^#include "([^"]+)"\n', re.MULTILINE)
+
+
+def check(kind, path, old_text, new_text, moved):
+    """`moved`: old path of a header -> new one. Tags of types are names apart from all others, as in C."""
+    includes = sorted(moved.get(name, name) for name in INCLUDE.findall(old_text))
+    if includes != sorted(INCLUDE.findall(new_text)):
+        return f"{path}: includes other files"
+    old, new = tokens(INCLUDE.sub("", old_text)), tokens(INCLUDE.sub("", new_text))
+    tags, names = {}, {}
     for i, (a, b) in enumerate(zip(old, new)):
-        if a != b and not may_differ(kind, a, b, names):
+        is_tag = i > 0 and old[i - 1] in ("struct", "union", "enum")
+        if a != b and not may_differ(kind, a, b, tags if is_tag else names):
             return f"{path}: '{' '.join(old[max(0, i - 4):i + 3])}' became '{' '.join(new[max(0, i - 4):i + 3])}'"
+    for renamed in (tags, names):
+        if len(set(renamed.values())) < len(renamed):
+            return f"{path}: two names became one: {sorted(renamed.items(), key=lambda pair: pair[1])}"
     return None if len(old) == len(new) else f"{path}: has {len(new)} tokens, had {len(old)}"
 
 
@@ -60,14 +71,11 @@ def main():
     if len(sys.argv) < 2 or sys.argv[1] not in ("comments", "messages", "names"):
         sys.exit(__doc__)
     kind, begin, end = sys.argv[1], *(sys.argv[2:4] + ["HEAD^", "HEAD"][len(sys.argv) - 2:])
-    changed = git("diff", "--name-only", "--diff-filter=M", begin, *([end] if end != "-" else []), "--", "*.c", "*.h")
-    names, wrong = {}, []
-    for path in changed.split():
-        found = check(kind, path, text_of(begin, path), text_of(end, path), names)
-        wrong += [found] if found else []
-    if len(set(names.values())) < len(names):
-        wrong.append(f"two names became one: {sorted(names.items(), key=lambda pair: pair[1])}")
-    print("\n".join(wrong) or f"{len(changed.split())} files: only {kind} differ")
+    listed = git("diff", "--name-status", "-M30%", "--diff-filter=MR", begin, *([end] if end != "-" else []), "--", "*.c", "*.h")
+    pairs = [(line.split("\t")[1], line.split("\t")[-1]) for line in listed.split("\n") if line]
+    moved = dict(pairs) if kind == "names" else {}
+    wrong = [found for old, new in pairs if (found := check(kind, new, text_of(begin, old), text_of(end, new), moved))]
+    print("\n".join(wrong) or f"{len(pairs)} files: only {kind} differ")
     sys.exit(bool(wrong))
 
 

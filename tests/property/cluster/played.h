@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A concert against its rules (concert.h), from the starts and ends that it tells and the document alone: for everything that
+ * A replay against its rules (replay.h), from the starts and ends that it tells and the document alone: for everything that
  * starts, when it could have started, by what ended before and what took its NICs; it has to start then, not before and not
  * after. Waits inside a program are those of its rounds.
  *
@@ -12,14 +12,14 @@
 #ifndef AH_TESTS_PROPERTY_CLUSTER_PLAYED_H
 #define AH_TESTS_PROPERTY_CLUSTER_PLAYED_H
 
-#include "planner/cluster/concert.h"
+#include "planner/cluster/sim/cluster_replay.h"
 #include "runtime/schedule/rounds.h"
 #include "tests/property/schedule/messages.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { PLAYED_STEPS = AH_CONCERT_STEPS, PLAYED_STAGES = 64 };
+enum { PLAYED_STEPS = AH_CLUSTER_REPLAY_STEPS, PLAYED_STAGES = 64 };
 
 struct played_stage {
     const struct ah_cluster_plan_stage *stage;
@@ -40,7 +40,7 @@ struct played_way {
 struct played {
     const struct ah_cluster_plan *plan;
     struct ah_arena arena;
-    struct ah_concert_result result;
+    struct ah_cluster_replay_result result;
     struct played_stage stages[PLAYED_STAGES];
     size_t n;
     double *sum_start_us, *sum_end_us; /* (steps, segments) */
@@ -51,7 +51,7 @@ struct played {
 
 /* ---- what was told ---- */
 
-static inline void played_tell(void *context, const struct ah_concert_span *span)
+static inline void played_tell(void *context, const struct ah_cluster_replay_span *span)
 {
     struct played *p = context;
     struct played_stage *stage = &p->stages[span->of];
@@ -76,7 +76,7 @@ static inline double *played_numbers(struct played *p, size_t n)
 static inline void played_open(struct played *p, const struct ah_cluster_plan *plan)
 {
     struct ah_error err = {0};
-    const struct ah_concert_listener listener = {played_tell, p};
+    const struct ah_cluster_replay_listener listener = {played_tell, p};
     *p = (struct played){.plan = plan};
     for (size_t k = 0; k < plan->n_pipelines; k++)
         for (size_t i = 0; i < plan->pipelines[k].n_stages; i++) {
@@ -91,7 +91,7 @@ static inline void played_open(struct played *p, const struct ah_cluster_plan *p
         }
     p->sum_start_us = played_numbers(p, PLAYED_STEPS * plan->n_segments);
     p->sum_end_us = played_numbers(p, PLAYED_STEPS * plan->n_segments);
-    CHECK_OK(ah_concert_play(plan, &listener, &p->result, &err), err);
+    CHECK_OK(ah_cluster_replay(plan, &listener, &p->result, &err), err);
 }
 
 static inline void played_close(struct played *p)

@@ -5,7 +5,7 @@
  */
 #include "planner/cluster/cluster_policies.h"
 #include "planner/cluster/mixed.h"
-#include "planner/cluster/rehearsal.h"
+#include "planner/cluster/sim/stage_sim.h"
 #include "tests/property/cluster/instances.h"
 #include "tests/property/cluster/optimum.h"
 
@@ -53,7 +53,7 @@ static void check_arrangement(const struct ah_instance *instance, const struct a
 {
     size_t left[MOST_CLASSES];
     uint64_t micro_batches = 0;
-    struct ah_rehearsal_result result = {0};
+    struct ah_stage_sim_result result = {0};
     struct ah_error err = {0};
     for (size_t c = 0; c < instance->n_classes; c++)
         left[c] = instance->classes[c].units;
@@ -62,7 +62,7 @@ static void check_arrangement(const struct ah_instance *instance, const struct a
         micro_batches += arrangement->pipelines[p].micro_batches;
     }
     assert_int_equal(micro_batches, instance->micro_batches);
-    CHECK_OK(ah_rehearsal_run(instance, arrangement, &result, &err), err);
+    CHECK_OK(ah_stage_sim_run(instance, arrangement, &result, &err), err);
     assert_true(fabs(result.step_us - told_us) <= 1e-9 * told_us);
 }
 
@@ -170,7 +170,7 @@ static double grid_us(const struct ah_instance *instance, struct ah_draft *draft
                       size_t d, size_t p, bool rows, unsigned counts)
 {
     size_t all = instance->n_blocks - 2 + (counts & 1) + (counts >> 1);
-    struct ah_rehearsal_result result = {0};
+    struct ah_stage_sim_result result = {0};
     struct ah_error err = {0};
     if (all % p || instance->micro_batches % d)
         return INFINITY;
@@ -194,7 +194,7 @@ static double grid_us(const struct ah_instance *instance, struct ah_draft *draft
             return INFINITY;
     }
     ah_draft_sort(draft);
-    CHECK_OK(ah_rehearsal_run(instance, &draft->arrangement, &result, &err), err);
+    CHECK_OK(ah_stage_sim_run(instance, &draft->arrangement, &result, &err), err);
     return result.step_us;
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Estimates beside rehearsals, on random arrangements: exactly its mixture where a pipeline is alone; within 15 % where blocks
+ * Estimates beside simulations, on random arrangements: exactly its mixture where a pipeline is alone; within 15 % where blocks
  * and micro-batches are dealt as the search deals them.
  */
-#include "planner/cluster/estimate.h"
-#include "planner/cluster/rehearsal.h"
+#include "planner/cluster/sim/stage_estimate.h"
+#include "planner/cluster/sim/stage_sim.h"
 #include "tests/property/cluster/instances.h"
 
 #include <math.h>
@@ -77,18 +77,18 @@ static void draw_large(struct case_instance *c, uint64_t *random)
     slow_down(c, draw_real(random, 1, 5));
 }
 
-/* Estimate over rehearsal, of random pipelines with the best splits and shares; 0: they do not fit. */
+/* Estimate over simulation, of random pipelines with the best splits and shares; 0: they do not fit. */
 static double ratio(struct case_instance *c, uint64_t *random)
 {
     struct ah_error err = {0};
     struct ah_draft draft;
     struct ah_fits fits;
-    struct ah_rehearsal_result result = {0};
+    struct ah_stage_sim_result result = {0};
     double ratio = 0;
     CHECK_OK(ah_draft_init(&draft, &c->instance, &err), err);
     CHECK_OK(ah_fits_init(&fits, &c->instance, &err), err);
     if (draw_arrangement(&c->instance, random, true, &draft) && ah_draft_finish(&draft, &fits)) {
-        CHECK_OK(ah_rehearsal_run(&c->instance, &draft.arrangement, &result, &err), err);
+        CHECK_OK(ah_stage_sim_run(&c->instance, &draft.arrangement, &result, &err), err);
         ratio = estimate_us(&draft) / result.step_us;
     }
     ah_fits_release(&fits);

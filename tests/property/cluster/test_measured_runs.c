@@ -9,7 +9,7 @@
  * have 12.6 million parameters, the tables 50272 x 1024; with one pipeline no time was measured for sums, so that
  * embedding and head are taken as not tied.
  */
-#include "planner/cluster/rehearsal.h"
+#include "planner/cluster/sim/stage_sim.h"
 #include "tests/support/check.h"
 
 #include <math.h>
@@ -135,10 +135,10 @@ static double predict_s(const struct run *run, double *ret_sync_s)
         pipelines[p] = (struct ah_pipeline){stages[p], run->n_stages, run->batch / 2 / run->n_pipelines};
         assert_true(ah_pipeline_fit(&c.instance, &pipelines[p]));
     }
-    struct ah_rehearsal_result result = {0};
+    struct ah_stage_sim_result result = {0};
     struct ah_error err = {0};
     CHECK_OK(
-        ah_rehearsal_run(&c.instance, &(struct ah_arrangement){pipelines, run->n_pipelines}, &result, &err),
+        ah_stage_sim_run(&c.instance, &(struct ah_arrangement){pipelines, run->n_pipelines}, &result, &err),
         err);
     *ret_sync_s = result.exposed_sync_us / 1e6;
     return result.step_us / 1e6;

@@ -3,7 +3,7 @@
  * What more resources do to the optimum of small clusters: another unit never makes it slower, as units may idle; nor does
  * more memory. And a cluster of equal units gets at least the best symmetric grid.
  */
-#include "planner/cluster/rehearsal.h"
+#include "planner/cluster/sim/stage_sim.h"
 #include "tests/property/cluster/instances.h"
 #include "tests/property/cluster/optimum.h"
 
@@ -45,7 +45,7 @@ static double grid_us(const struct ah_instance *instance, size_t pipelines, size
 {
     struct ah_draft draft;
     struct ah_error err = {0};
-    struct ah_rehearsal_result result = {.step_us = INFINITY};
+    struct ah_stage_sim_result result = {.step_us = INFINITY};
     bool fits = instance->n_blocks % stages == 0 && instance->micro_batches % pipelines == 0;
     if (!fits)
         return INFINITY;
@@ -62,7 +62,7 @@ static double grid_us(const struct ah_instance *instance, size_t pipelines, size
         fits &= ah_pipeline_fit(instance, &draft.arrangement.pipelines[p]);
     }
     if (fits)
-        CHECK_OK(ah_rehearsal_run(instance, &draft.arrangement, &result, &err), err);
+        CHECK_OK(ah_stage_sim_run(instance, &draft.arrangement, &result, &err), err);
     ah_draft_release(&draft);
     return fits ? result.step_us : (double)INFINITY;
 }

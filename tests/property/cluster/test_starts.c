@@ -4,7 +4,7 @@
  * an island stand in the document.
  */
 #include "planner/cluster/hunt_internal.h"
-#include "planner/cluster/rehearsal.h"
+#include "planner/cluster/sim/stage_sim.h"
 #include "tests/support/check.h"
 
 #include <math.h>

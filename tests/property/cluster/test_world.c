@@ -4,7 +4,7 @@
  * sentence before any rank starts: by the reader of documents, by what plays programs together, or by the world itself, which
  * refuses what it names even where nobody looked before.
  */
-#include "planner/cluster/concert.h"
+#include "planner/cluster/sim/cluster_replay.h"
 #include "runtime/schedule/check.h"
 #include "runtime/train/world.h"
 #include "tests/property/cluster/planned.h"
@@ -430,7 +430,7 @@ static int read_and_look_at(struct ah_cluster_plan *plan, struct ah_error *err)
     const struct ah_cluster_plan *read = document.body.cluster_plan;
     for (size_t i = 0; i < read->n_programs && !rc; i++)
         rc = ah_schedule_check(&read->programs[i], err);
-    rc = rc ? rc : ah_concert_check(read, err);
+    rc = rc ? rc : ah_cluster_replay_check(read, err);
     rc = rc ? rc : look_at(read, err);
     ah_document_release(&document);
     return rc;

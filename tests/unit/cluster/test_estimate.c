@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Estimates of arrangements that are small enough to be timed by hand: numbers (1) to (4) of estimate.c.
+ * Estimates of arrangements that are small enough to be timed by hand: numbers (1) to (4) of stage_estimate.c.
  */
-#include "planner/cluster/estimate.h"
-#include "planner/cluster/rehearsal.h"
+#include "planner/cluster/sim/stage_estimate.h"
+#include "planner/cluster/sim/stage_sim.h"
 #include "tests/support/check.h"
 
 #include <math.h>
@@ -73,11 +73,11 @@ static void check(const struct case_cluster *c, double expected_us, uint64_t exp
 }
 
 /* What the estimate is compared with, where that is as easily said. */
-static void check_rehearsal(const struct case_cluster *c, double expected_us)
+static void check_stage_sim(const struct case_cluster *c, double expected_us)
 {
     struct ah_error err = {0};
-    struct ah_rehearsal_result result = {0};
-    CHECK_OK(ah_rehearsal_run(&c->instance, &c->arrangement, &result, &err), err);
+    struct ah_stage_sim_result result = {0};
+    CHECK_OK(ah_stage_sim_run(&c->instance, &c->arrangement, &result, &err), err);
     assert_true(fabs(result.step_us - expected_us) <= 1e-9 * expected_us);
 }
 
@@ -88,7 +88,7 @@ TEST(estimate, equal_stages_take_what_the_formula_says)
     build(&c, 2, 10, 20);
     add(&c, 5, (size_t[]){0, 1});
     check(&c, (5 + 2 - 1) * 30 + 7, 20);
-    check_rehearsal(&c, 187);
+    check_stage_sim(&c, 187);
 }
 
 /* Three alike pipelines of 3 micro-batches of 30 us; one that gets twice as fast ends no step earlier, but could take more:
@@ -100,13 +100,13 @@ TEST(estimate, falls_with_one_of_many_alike_pipelines)
     for (size_t p = 0; p < 3; p++)
         add(&c, 3, (size_t[]){0});
     check(&c, 90 + 7, 6); /* side by side and alike: played once */
-    check_rehearsal(&c, 97);
+    check_stage_sim(&c, 97);
     build(&c, 1, 10, 20);
     add(&c, 3, (size_t[]){0});
     add(&c, 3, (size_t[]){2});
     add(&c, 3, (size_t[]){0});
     check(&c, 0.2 * 90 + 0.8 * 67.5 + 7, 18);
-    check_rehearsal(&c, 97);
+    check_stage_sim(&c, 97);
 }
 
 /* Two pipelines over the same two NICs, 4 micro-batches each. Alone a pipeline ends at 510: stages of 2 us that send for
@@ -131,7 +131,7 @@ TEST(estimate, stages_of_one_node_share_no_nic)
     c.links[0] = (struct ah_instance_link){1e8, 0};
     add(&c, 4, (size_t[]){0, 0});
     check(&c, 510 + 7, 16);
-    check_rehearsal(&c, 517);
+    check_stage_sim(&c, 517);
 }
 
 /* Two pipelines that cross, with a micro-batch each and sends of 2 us: both end at 10 + 2 + 30 + 2 + 20 = 64. Sums pass both
@@ -147,5 +147,5 @@ TEST(estimate, sums_take_turns_behind_their_last_backward)
     add(&c, 1, (size_t[]){0, 1});
     add(&c, 1, (size_t[]){1, 0});
     check(&c, 42 + 80 + 120 + 4 + 7, 8);
-    check_rehearsal(&c, 42 + 80 + 120 + 4 + 7);
+    check_stage_sim(&c, 42 + 80 + 120 + 4 + 7);
 }

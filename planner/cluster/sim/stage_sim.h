@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rehearsal: an arrangement on a simulated clock. One forward, one backward (1F1B), with the network's contention.
+ * Stage simulation: an arrangement on a simulated clock. One forward, one backward (1F1B), with the network's contention.
  *
  * Stage i of P runs min(m, P-1-i) forwards, then a forward and a backward in turn, then the remaining backwards. After
  * each pass it sends, and computes nothing meanwhile; it receives while it computes. Between nodes a transfer takes the
@@ -14,14 +14,14 @@
  *    micro-batch through all stages, and at least what the busiest stage takes for its m.
  * 3. With equal stages and free transfers a pipeline takes (m + P - 1)(forward + backward).
  */
-#ifndef AH_PLANNER_CLUSTER_REHEARSAL_H
-#define AH_PLANNER_CLUSTER_REHEARSAL_H
+#ifndef AH_PLANNER_CLUSTER_SIM_STAGE_SIM_H
+#define AH_PLANNER_CLUSTER_SIM_STAGE_SIM_H
 
 #include "base/error.h"
 #include "planner/cluster/instance.h"
 #include "planner/cluster/segments.h"
 
-struct ah_rehearsal_result {
+struct ah_stage_sim_result {
     double step_us;
     double
         limit_us; /* (optional) the caller's: a longer step may become INFINITY, and then nothing else in the
@@ -39,10 +39,10 @@ struct ah_rehearsal_result {
 };
 
 /* Times the arrangement, whose stages were fitted. AH_E_MEMORY. */
-int ah_rehearsal_run(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
-                     struct ah_rehearsal_result *result, struct ah_error *err);
+int ah_stage_sim_run(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
+                     struct ah_stage_sim_result *result, struct ah_error *err);
 
-/* The time of a pipeline alone, without contention: never more than in ah_rehearsal_run(). AH_E_MEMORY. */
+/* The time of a pipeline alone, without contention: never more than in ah_stage_sim_run(). AH_E_MEMORY. */
 int ah_pipeline_time(const struct ah_instance *instance, const struct ah_pipeline *pipeline, double *ret_us,
                      struct ah_error *err);
 

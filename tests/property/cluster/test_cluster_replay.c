@@ -4,8 +4,8 @@
  *
  * 1. Every item and sum starts when it can, not before and not after (played.h); also where lanes of some programs are a
  *    thousand times slower than others.
- * 2. The document says what the concert takes; who changes it is found out.
- * 3. With nothing away the step is the rehearsal's, to rounding, but for gradients that wait for a place, for plans that do not
+ * 2. The document says what the replay takes; who changes it is found out.
+ * 3. With nothing away the step is the simulation's, to rounding, but for gradients that wait for a place, for plans that do not
  *    clip, whose updates wait for no gate and make a step shorter, and for the rare
  *    case that a message and a sum could take a NIC at the same instant: which of them does, rounding decides. No step is
  *    shorter than the busiest stage or the way of a micro-batch.
@@ -49,12 +49,12 @@ static void check_claims(struct planned *c)
 {
     struct ah_cluster_plan plan = c->plan;
     struct ah_error err = {0};
-    CHECK_OK(ah_concert_check(&plan, &err), err);
+    CHECK_OK(ah_cluster_replay_check(&plan, &err), err);
     plan.predicted.programs_us *= 1 + 1e-6;
-    assert_int_equal(ah_concert_check(&plan, &err), AH_E_DOCUMENT);
+    assert_int_equal(ah_cluster_replay_check(&plan, &err), AH_E_DOCUMENT);
     plan.predicted = c->plan.predicted;
     plan.predicted.programs_period_us *= 1 - 1e-6;
-    assert_int_equal(ah_concert_check(&plan, &err), AH_E_DOCUMENT);
+    assert_int_equal(ah_cluster_replay_check(&plan, &err), AH_E_DOCUMENT);
 }
 
 /* ---- rule 3 ---- */
@@ -71,8 +71,8 @@ static double compute_us(const struct ah_plan *program, bool updates, uint64_t m
     return us;
 }
 
-/* The rehearsal's step, with updates as programs have them: at one rate for all blocks of a stage. */
-static double rehearsed_us(const struct played *p)
+/* The simulation's step, with updates as programs have them: at one rate for all blocks of a stage. */
+static double simulated_us(const struct played *p)
 {
     double update_us = 0;
     bool shares = false; /* one table, which an arrangement counts at its embedding and at its head */
@@ -119,7 +119,7 @@ static void compare(const struct planned *c, const struct played *p, struct seen
         seen->away++;
         return;
     }
-    const double expected_us = rehearsed_us(p);
+    const double expected_us = simulated_us(p);
     const bool gated = c->plan.training.clip > 0, earlier = us < expected_us * (1 - 1e-9);
     const bool apart = (gated && earlier) || (!p->result.held && us > expected_us * (1 + 1e-9));
     if (apart && !p->waited)
@@ -176,7 +176,7 @@ static void check_plan(struct planned *c, struct seen *seen, uint64_t *random)
     check_disturbed(c, seen, random);
 }
 
-TEST(concert, starts_what_can_start)
+TEST(cluster_replay, starts_what_can_start)
 {
     size_t instances = check_scaled(INSTANCES);
     struct seen seen = {.least = INFINITY};
@@ -233,7 +233,7 @@ static size_t compare_with_replay(const struct ah_cluster_plan *plan)
     return n;
 }
 
-TEST(concert, plays_a_rank_alone_as_the_simulator_does)
+TEST(cluster_replay, plays_a_rank_alone_as_the_simulator_does)
 {
     uint64_t random = check_seed(8);
     size_t away = 0, shared = 0, compared = 0;

@@ -2,8 +2,8 @@
  *
  * The simulated step, on random arrangements: equal to the oracle's; never below what must take time; memory as planned.
  */
-#include "planner/cluster/rehearsal.h"
 #include "planner/cluster/relaxation.h"
+#include "planner/cluster/sim/stage_sim.h"
 #include "tests/property/cluster/oracle.h"
 
 #include <stdio.h>
@@ -69,7 +69,7 @@ static void check_starts(const struct ah_instance *in, const struct ah_pipeline 
 }
 
 static void check_sums(const struct ah_instance *in, const struct ah_draft *draft, const double *sums_us,
-                       const struct ah_rehearsal_result *result)
+                       const struct ah_stage_sim_result *result)
 {
     struct ah_segments segments;
     struct ah_error err = {0};
@@ -87,12 +87,12 @@ static void check(const struct ah_instance *in, const struct ah_draft *draft)
     double pipeline_us[MOST_UNITS], busy_us[MOST_UNITS];
     uint64_t in_flight[MOST_UNITS];
     struct ah_error err = {0};
-    struct ah_rehearsal_result result = {.pipeline_us = pipeline_us,
+    struct ah_stage_sim_result result = {.pipeline_us = pipeline_us,
                                          .busy_us = busy_us,
                                          .in_flight = in_flight,
                                          .starts_us = starts_us,
                                          .sums_us = sums_us};
-    CHECK_OK(ah_rehearsal_run(in, &draft->arrangement, &result, &err), err);
+    CHECK_OK(ah_stage_sim_run(in, &draft->arrangement, &result, &err), err);
     double oracle_us = oracle_step_us(in, &draft->arrangement);
     if (fabs(result.step_us - oracle_us) > 1e-9 * oracle_us)
         fail_msg("simulated %.6f us, the oracle %.6f", result.step_us, oracle_us);
@@ -127,7 +127,7 @@ static size_t instances(void)
     return check_scaled(INSTANCES);
 }
 
-TEST(rehearsal, equals_the_oracle)
+TEST(stage_sim, equals_the_oracle)
 {
     uint64_t random = 0x2545f4914f6cdd1d;
     size_t recomputing = 0, several = 0, states = 0, weights = 0;
@@ -155,17 +155,17 @@ TEST(rehearsal, equals_the_oracle)
     assert_true(several > instances() / 4 && recomputing && states && weights);
 }
 
-/* Told of a limit, a rehearsal says the same, or that it is longer; and that soon, where it is much longer. */
+/* Told of a limit, a simulation says the same, or that it is longer; and that soon, where it is much longer. */
 static void check_limits(const struct ah_instance *in, const struct ah_arrangement *arrangement,
                          size_t *early)
 {
     static const double parts[] = {0.2, 0.9, 0.999, 1, 1.001};
-    struct ah_rehearsal_result whole = {0};
+    struct ah_stage_sim_result whole = {0};
     struct ah_error err = {0};
-    CHECK_OK(ah_rehearsal_run(in, arrangement, &whole, &err), err);
+    CHECK_OK(ah_stage_sim_run(in, arrangement, &whole, &err), err);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        struct ah_rehearsal_result result = {.limit_us = parts[i] * whole.step_us};
-        CHECK_OK(ah_rehearsal_run(in, arrangement, &result, &err), err);
+        struct ah_stage_sim_result result = {.limit_us = parts[i] * whole.step_us};
+        CHECK_OK(ah_stage_sim_run(in, arrangement, &result, &err), err);
         if (isinf(result.step_us))
             assert_true(parts[i] < 1);
         else
@@ -174,7 +174,7 @@ static void check_limits(const struct ah_instance *in, const struct ah_arrangeme
     }
 }
 
-TEST(rehearsal, a_limit_only_hides_what_is_longer)
+TEST(stage_sim, a_limit_only_hides_what_is_longer)
 {
     uint64_t random = 0xbb67ae8584caa73b;
     size_t early = 0;
@@ -196,21 +196,21 @@ TEST(rehearsal, a_limit_only_hides_what_is_longer)
 
 /* NICs so slow that most transfers wait for others, and pipelines that cross them in any order: what can start first does,
  * whatever could have started before its NIC was taken. */
-TEST(rehearsal, transfers_pass_in_the_order_of_their_start)
+TEST(stage_sim, transfers_pass_in_the_order_of_their_start)
 {
     uint64_t random = 0x9e3779b97f4a7c15;
     for (size_t n = 0; n < 4 * instances();) { /* about one in a hundred depends on it */
         struct case_instance c;
         struct ah_draft draft;
         struct ah_error err = {0};
-        struct ah_rehearsal_result result = {0};
+        struct ah_stage_sim_result result = {0};
         do
             draw_instance(&c, &random, MOST_BLOCKS, MOST_UNITS, MOST_MICRO_BATCHES);
         while (c.instance.n_classes < MOST_CLASSES);
         slow_down(&c, draw_real(&random, 50, 500));
         CHECK_OK(ah_draft_init(&draft, &c.instance, &err), err);
         if (draw_arrangement(&c.instance, &random, true, &draft)) {
-            CHECK_OK(ah_rehearsal_run(&c.instance, &draft.arrangement, &result, &err), err);
+            CHECK_OK(ah_stage_sim_run(&c.instance, &draft.arrangement, &result, &err), err);
             double oracle_us = oracle_step_us(&c.instance, &draft.arrangement);
             if (fabs(result.step_us - oracle_us) > 1e-9 * oracle_us)
                 fail_msg("simulated %.6f us, the oracle %.6f", result.step_us, oracle_us);
@@ -221,7 +221,7 @@ TEST(rehearsal, transfers_pass_in_the_order_of_their_start)
 }
 
 /* (m + P - 1)(forward + backward) where all stages are equal and transfers are free. */
-TEST(rehearsal, formula_of_equal_stages)
+TEST(stage_sim, formula_of_equal_stages)
 {
     uint64_t random = 88172645463325252;
     struct ah_instance_block blocks[MOST_BLOCKS];
@@ -247,12 +247,12 @@ TEST(rehearsal, formula_of_equal_stages)
         struct ah_stage made[MOST_UNITS] = {0};
         struct ah_pipeline pipeline = {made, stages, m};
         struct ah_arrangement plan = {&pipeline, 1};
-        struct ah_rehearsal_result result = {0};
+        struct ah_stage_sim_result result = {0};
         struct ah_error err = {0};
         for (size_t i = 0; i < stages; i++)
             made[i] = (struct ah_stage){.first = i, .end = i + 1};
         assert_true(ah_pipeline_fit(&in, &pipeline));
-        CHECK_OK(ah_rehearsal_run(&in, &plan, &result, &err), err);
+        CHECK_OK(ah_stage_sim_run(&in, &plan, &result, &err), err);
         double expected = (double)(m + stages - 1) * (forward + backward);
         assert_true(fabs(result.step_us - expected) <= 1e-9 * expected);
         double alone_us;

@@ -7,19 +7,19 @@
  * 2. Before the gate are passes, their sends, and gradients that go to the host while passes go on. Behind it are the
  *    norm of a program that clips, updates, and gradients that leave for updates.
  */
-#include "planner/cluster/concert_internal.h"
+#include "planner/cluster/sim/cluster_replay_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 struct reading {
-    struct score *score;
+    struct rank_marks *rank;
     const struct ah_plan *plan;
 };
 
 static const struct ah_plan_op *op_of(const struct reading *r, uint32_t item)
 {
-    return &r->plan->ops[r->score->rounds.items[item].op];
+    return &r->plan->ops[r->rank->rounds.items[item].op];
 }
 
 static bool on_host(const struct reading *r, uint64_t block)
@@ -36,13 +36,13 @@ static void mark_messages(const struct reading *r)
                                              [AH_CHANNEL_OUTPUT_OUT] = MARK_SENDS_OUTPUT,
                                              [AH_CHANNEL_GRADIENT_IN] = MARK_GRADIENT,
                                              [AH_CHANNEL_GRADIENT_OUT] = MARK_SENDS_GRADIENT};
-    struct score *s = r->score;
+    struct rank_marks *s = r->rank;
     for (enum ah_channel channel = 0; channel < AH_CHANNELS; channel++)
         for (uint64_t m = 0; m < s->micro_batches && s->messages.of[channel]; m++) {
             const struct ah_message *message = &s->messages.of[channel][m];
             if (message->at != AH_MESSAGES_NEVER)
                 s->marks[message->at] |= at[channel];
-            if (channel == AH_CHANNEL_GRADIENT_OUT && message->bytes && m >= CONCERT_WAITING)
+            if (channel == AH_CHANNEL_GRADIENT_OUT && message->bytes && m >= REPLAY_WAITING)
                 s->marks[message->at] |= MARK_PLACE;
             if (channel == AH_CHANNEL_GRADIENT_IN && message->bytes) {
                 s->marks[message->to] |= MARK_FREES_PLACE;
@@ -68,7 +68,7 @@ static unsigned gate_marks(const struct reading *r, const struct ah_plan_op *op)
 
 static int mark_items(const struct reading *r, struct ah_error *err)
 {
-    struct score *s = r->score;
+    struct rank_marks *s = r->rank;
     for (uint32_t i = 0; i < s->rounds.n_items; i++) {
         const struct ah_rounds_item *item = &s->rounds.items[i];
         const struct ah_plan_op *op = op_of(r, i);
@@ -90,7 +90,7 @@ static int mark_items(const struct reading *r, struct ah_error *err)
 
 static uint32_t last_tile(const struct reading *r, uint32_t op)
 {
-    const struct ah_rounds *rounds = &r->score->rounds;
+    const struct ah_rounds *rounds = &r->rank->rounds;
     return rounds->of_tile[rounds->first_tile[op] + r->plan->ops[op].tiles - 1];
 }
 
@@ -112,15 +112,15 @@ static void find_last(const struct reading *r, bool arrivals, uint32_t *items)
 /* The last pass, or its send. */
 static uint32_t last_pass(const struct reading *r)
 {
-    uint32_t p = r->score->rounds.positions - 1;
-    while (p && !(r->score->marks[p] & MARK_BEFORE_GATE))
+    uint32_t p = r->rank->rounds.positions - 1;
+    while (p && !(r->rank->marks[p] & MARK_BEFORE_GATE))
         p--;
     return p;
 }
 
 static int find_final(const struct reading *r, struct ah_arena *arena, struct ah_error *err)
 {
-    struct score *s = r->score;
+    struct rank_marks *s = r->rank;
     size_t n = r->plan->n_blocks;
     uint32_t *items = ah_arena_array(arena, n, sizeof *items);
     if (!items)
@@ -129,7 +129,7 @@ static int find_final(const struct reading *r, struct ah_arena *arena, struct ah
     find_last(r, false, items);
     uint32_t above = last_pass(r);
     for (size_t b = n; b-- > 0;) {
-        items[b] = items[b] == CONCERT_NONE ? above : items[b];
+        items[b] = items[b] == REPLAY_NONE ? above : items[b];
         above = items[b];
     }
     find_last(r, true, items);
@@ -142,7 +142,7 @@ static int find_final(const struct reading *r, struct ah_arena *arena, struct ah
 
 /* ---- all of it ---- */
 
-static int reserve(struct score *s, size_t n_blocks, struct ah_arena *arena, struct ah_error *err)
+static int reserve(struct rank_marks *s, size_t n_blocks, struct ah_arena *arena, struct ah_error *err)
 {
     size_t n = s->rounds.n_items;
     s->duration_us = ah_arena_array(arena, n, sizeof *s->duration_us);
@@ -155,19 +155,19 @@ static int reserve(struct score *s, size_t n_blocks, struct ah_arena *arena, str
     return AH_OK;
 }
 
-int ah_concert_read(const struct ah_plan *program, struct ah_arena *arena, struct score *ret_score,
-                    struct ah_error *err)
+int ah_cluster_replay_read(const struct ah_plan *program, struct ah_arena *arena,
+                           struct rank_marks *ret_marks, struct ah_error *err)
 {
-    *ret_score = (struct score){.plan = program, .micro_batches = program->training.micro_batches};
-    const struct reading r = {.score = ret_score, .plan = program};
-    int rc = ah_rounds_read(program, arena, &ret_score->rounds, err);
-    rc = rc ? rc : ah_messages_read(program, arena, &ret_score->messages, err);
-    rc = rc ? rc : reserve(ret_score, program->n_blocks, arena, err);
+    *ret_marks = (struct rank_marks){.plan = program, .micro_batches = program->training.micro_batches};
+    const struct reading r = {.rank = ret_marks, .plan = program};
+    int rc = ah_rounds_read(program, arena, &ret_marks->rounds, err);
+    rc = rc ? rc : ah_messages_read(program, arena, &ret_marks->messages, err);
+    rc = rc ? rc : reserve(ret_marks, program->n_blocks, arena, err);
     if (rc)
         return rc;
     rc = mark_items(&r, err);
     rc = rc ? rc : find_final(&r, arena, err);
-    for (unsigned set = 0; set < CONCERT_SETS; set++)
-        ah_rounds_speeds(&program->sharing, set, ret_score->speeds[set]);
+    for (unsigned set = 0; set < REPLAY_SETS; set++)
+        ah_rounds_speeds(&program->sharing, set, ret_marks->speeds[set]);
     return rc;
 }

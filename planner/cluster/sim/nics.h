@@ -3,8 +3,8 @@
  * NICs: until when each node's way out, and its way in, is taken. A transfer between nodes takes a way at each end, for
  * its bytes at that end's rate. Transfers take a way one after another.
  */
-#ifndef AH_PLANNER_CLUSTER_NICS_H
-#define AH_PLANNER_CLUSTER_NICS_H
+#ifndef AH_PLANNER_CLUSTER_SIM_NICS_H
+#define AH_PLANNER_CLUSTER_SIM_NICS_H
 
 #include "base/error.h"
 

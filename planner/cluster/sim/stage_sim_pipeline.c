@@ -2,7 +2,7 @@
  *
  * A pipeline alone: every pass starts as soon as its stage is free and its input has arrived.
  */
-#include "planner/cluster/rehearsal.h"
+#include "planner/cluster/sim/stage_sim.h"
 #include "runtime/schedule/turns.h"
 
 #include <stdlib.h>

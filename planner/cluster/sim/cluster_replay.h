@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Concert: the programs of all ranks of a cluster plan on one clock, tile by tile, in their frozen orders.
+ * Cluster replay: the programs of all ranks of a cluster plan on one clock, tile by tile, in their frozen orders.
  *
- * The search times stages as wholes, by rehearsal (rehearsal.h). The concert plays the work of each rank, from the
- * document alone: items and waits as the simulator and executors read them (rounds.h), and what no program has,
- * messages between stages and sums over pipelines. It plays several steps, one behind the other.
+ * The search times whole stages (stage_sim.h). The replay plays the work of each rank, from the document alone: items
+ * and waits as the simulator and executors read them (rounds.h), and what no program has, messages between stages and
+ * sums over pipelines. It plays several steps, one behind the other.
  *
- * INVARIANTS, which property.cluster.concert checks on the starts and ends that the listener is told:
+ * INVARIANTS, which property.cluster.cluster_replay checks on the starts and ends that the listener is told:
  * 1. A lane does one item at a time, in its order. An item starts only when it has what it waits for: the waits of its
  *    program, a slot of its ring, its message, room for what it sends, and its gate. At most two gradients wait at a
  *    stage, and a stage is sent nothing of a step before it is done with the step before.
@@ -22,18 +22,18 @@
  *    stages before sums, sums from the highest block down.
  * 6. The step ends with its last item; what is fetched for the next step does not count.
  *
- * With nothing away this gives what the rehearsal gives, except that the rehearsal has no limit on waiting gradients.
+ * With nothing away this gives what the simulation gives, except that the simulation has no limit on waiting gradients.
  */
-#ifndef AH_PLANNER_CLUSTER_CONCERT_H
-#define AH_PLANNER_CLUSTER_CONCERT_H
+#ifndef AH_PLANNER_CLUSTER_SIM_CLUSTER_REPLAY_H
+#define AH_PLANNER_CLUSTER_SIM_CLUSTER_REPLAY_H
 
 #include "base/error.h"
 #include "schemas/cluster_plan.h"
 
-enum { AH_CONCERT_STEPS = 3 };
+enum { AH_CLUSTER_REPLAY_STEPS = 3 };
 
 /* An item of a stage's program, or a sum. */
-struct ah_concert_span {
+struct ah_cluster_replay_span {
     bool sum;
     size_t of;     /* the stage, counted through all pipelines; the segment */
     uint32_t item; /* of the program's rounds */
@@ -41,12 +41,12 @@ struct ah_concert_span {
     double start_us, end_us;
 };
 
-struct ah_concert_listener {
-    void (*tell)(void *context, const struct ah_concert_span *span); /* called at its end */
+struct ah_cluster_replay_listener {
+    void (*tell)(void *context, const struct ah_cluster_replay_span *span); /* called at its end */
     void *context;
 };
 
-struct ah_concert_result {
+struct ah_cluster_replay_result {
     double step_us;   /* the first, from an idle cluster */
     double period_us; /* from the end of the second to that of the third */
     uint64_t held;    /* gradients that were sent later because two were waiting */
@@ -54,13 +54,13 @@ struct ah_concert_result {
 
 /* Plays a plan that has programs. `listener` may be NULL. AH_E_DOCUMENT: programs and segments cannot be played
  * together; the message says where. AH_E_MEMORY. */
-int ah_concert_play(const struct ah_cluster_plan *plan, const struct ah_concert_listener *listener,
-                    struct ah_concert_result *ret_result, struct ah_error *err);
+int ah_cluster_replay(const struct ah_cluster_plan *plan, const struct ah_cluster_replay_listener *listener,
+                      struct ah_cluster_replay_result *ret_result, struct ah_error *err);
 
 /* Plays a plan and writes the result into `predicted`; a plan without programs stays as it is. The same errors. */
-int ah_concert_predict(struct ah_cluster_plan *plan, struct ah_error *err);
+int ah_cluster_replay_predict(struct ah_cluster_plan *plan, struct ah_error *err);
 
-/* Checks what the plan predicts of its concert: 0 without programs. AH_E_DOCUMENT: it is wrong; the same errors. */
-int ah_concert_check(const struct ah_cluster_plan *plan, struct ah_error *err);
+/* Checks what the plan predicts of its replay: 0 without programs. AH_E_DOCUMENT: it is wrong; the same errors. */
+int ah_cluster_replay_check(const struct ah_cluster_plan *plan, struct ah_error *err);
 
 #endif

@@ -12,10 +12,10 @@
  * (2) is too late if earlier stages have a backlog. (3) leaves out that transfers of passes and sums wait for each
  * other.
  */
-#include "planner/cluster/estimate.h"
+#include "planner/cluster/sim/stage_estimate.h"
 
-#include "planner/cluster/rehearsal.h"
 #include "planner/cluster/segments.h"
+#include "planner/cluster/sim/stage_sim.h"
 #include "planner/cluster/split.h"
 
 #include <math.h>

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a plan predicts of its concert, and whether that is true.
+ * What a plan predicts of its replay, and whether that is true.
  */
-#include "planner/cluster/concert.h"
+#include "planner/cluster/sim/cluster_replay.h"
 
 #include <math.h>
 
 enum { DIGITS = 1000000000 };
 
-int ah_concert_predict(struct ah_cluster_plan *plan, struct ah_error *err)
+int ah_cluster_replay_predict(struct ah_cluster_plan *plan, struct ah_error *err)
 {
-    struct ah_concert_result result;
+    struct ah_cluster_replay_result result;
     if (!plan->n_programs)
         return AH_OK;
-    int rc = ah_concert_play(plan, NULL, &result, err);
+    int rc = ah_cluster_replay(plan, NULL, &result, err);
     if (rc)
         return rc;
     plan->predicted.programs_us = result.step_us;
@@ -26,11 +26,11 @@ static bool differ(double told, double played)
     return fabs(told - played) > played / DIGITS;
 }
 
-int ah_concert_check(const struct ah_cluster_plan *plan, struct ah_error *err)
+int ah_cluster_replay_check(const struct ah_cluster_plan *plan, struct ah_error *err)
 {
     const struct ah_cluster_plan_predicted *told = &plan->predicted;
-    struct ah_concert_result result = {0}; /* of no programs */
-    int rc = plan->n_programs ? ah_concert_play(plan, NULL, &result, err) : AH_OK;
+    struct ah_cluster_replay_result result = {0}; /* of no programs */
+    int rc = plan->n_programs ? ah_cluster_replay(plan, NULL, &result, err) : AH_OK;
     if (rc)
         return rc;
     if (differ(told->programs_us, result.step_us))

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Apart from NICs, what a stage does depends on its inputs alone. So each stage goes on by itself until it lacks an
- * input or needs a NIC. In the race are each stage's send to another node, and the segments that all their owners have
+ * input or needs a NIC. In the events are each stage's send to another node, and the segments that all their owners have
  * come to. The one that can start earliest does; on a tie, the lower stage, and stages before segments.
  *
  * Invariants:
- * 1. When something in the race starts, every stage has gone as far as it can. So starts never go back in time, and
+ * 1. When something in the events starts, every stage has gone as far as it can. So starts never go back in time, and
  *    transfers pass a NIC in the order of their start.
  * 2. The segments of a stage wait in its queue in the order of all segments, so that no two stages wait for each other.
  * 3. From the start of a pass on, the step takes at least the rest: the stage's own passes and sends, the way of the
  *    last gradient through the stages before, the sums of the first blocks (every pipeline has an owner of them, and
- *    they come last), and the slowest update. If that is too late for the caller, the rehearsal stops.
+ *    they come last), and the slowest update. If that is too late for the caller, the simulation stops.
  */
-#include "planner/cluster/rehearsal.h"
+#include "planner/cluster/sim/stage_sim.h"
 
-#include "planner/cluster/nics.h"
-#include "planner/cluster/race.h"
+#include "planner/cluster/sim/event_tree.h"
+#include "planner/cluster/sim/nics.h"
 #include "runtime/schedule/turns.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@ struct lane {
     uint64_t next;       /* of 2m passes */
     struct ah_turn made; /* the pass before that */
     struct lane *to;     /* on another node, waits for what that pass sends; NULL: nothing is to be sent */
-    bool called;         /* listed in the rehearsal's `called` */
+    bool called;         /* listed in the simulation's `called` */
     double free_us, busy_us;
     double rest_us; /* (3), at the start of its next pass */
     double last_us; /* start of its last backward; negative: not yet */
@@ -45,10 +45,10 @@ struct lane {
     uint64_t in_flight, most_in_flight;
 };
 
-struct rehearsal {
+struct simulation {
     const struct ah_instance *instance;
     const struct ah_arrangement *arrangement;
-    const struct ah_rehearsal_result *result; /* borrowed: its optional arrays get starts and sums */
+    const struct ah_stage_sim_result *result; /* borrowed: its optional arrays get starts and sums */
     struct ah_segments segments;
     struct lane *lanes;
     size_t n_lanes;
@@ -57,10 +57,11 @@ struct rehearsal {
     bool *summed;     /* (segments) */
     uint32_t *called; /* (lanes): those that may go on */
     size_t n_called;
-    struct ah_race race; /* (lanes, segments): when they can start; too early where a NIC was taken since */
-    double sync_us;      /* the last end of a segment */
-    double limit_us;     /* of (3); INFINITY: none */
-    bool late;           /* it was exceeded */
+    struct ah_event_tree
+        events;      /* (lanes, segments): when they can start; too early where a NIC was taken since */
+    double sync_us;  /* the last end of a segment */
+    double limit_us; /* of (3); INFINITY: none */
+    bool late;       /* it was exceeded */
 };
 
 static double later(double a, double b)
@@ -95,7 +96,7 @@ static bool owns(const struct ah_segment *segment, size_t lane)
     return false;
 }
 
-static void find_front(struct rehearsal *r, size_t lane)
+static void find_front(struct simulation *r, size_t lane)
 {
     size_t s = r->lanes[lane].front;
     while (s < r->segments.n && (r->summed[s] || !owns(&r->segments.items[s], lane)))
@@ -113,7 +114,7 @@ static double last_sums_us(const struct ah_segments *segments)
 }
 
 /* (3), with the sends. */
-static void set_rests(struct rehearsal *r)
+static void set_rests(struct simulation *r)
 {
     double update_us = 0, behind_us = 0;
     for (size_t i = 0; i < r->n_lanes; i++)
@@ -140,7 +141,7 @@ static void set_sends(const struct ah_instance *instance, struct lane *lane)
         lane->sends_us[1] = ah_instance_send_us(instance, class, lane->stage[-1].class);
 }
 
-static void set_lanes(struct rehearsal *r, size_t n_cells)
+static void set_lanes(struct simulation *r, size_t n_cells)
 {
     double *cells = r->cells, *starts_us = r->result->starts_us;
     for (size_t i = 0; i < n_cells; i++)
@@ -165,7 +166,7 @@ static void set_lanes(struct rehearsal *r, size_t n_cells)
     set_rests(r);
 }
 
-static void release(struct rehearsal *r)
+static void release(struct simulation *r)
 {
     ah_segments_release(&r->segments);
     free(r->lanes);
@@ -173,10 +174,10 @@ static void release(struct rehearsal *r)
     ah_nics_release(&r->nics);
     free(r->summed);
     free(r->called);
-    ah_race_release(&r->race);
+    ah_event_tree_release(&r->events);
 }
 
-static int init(struct rehearsal *r, struct ah_error *err)
+static int init(struct simulation *r, struct ah_error *err)
 {
     size_t lanes, cells, nodes = count_nodes(r->instance);
     count(r->arrangement, &lanes, &cells);
@@ -190,7 +191,7 @@ static int init(struct rehearsal *r, struct ah_error *err)
     if (!r->lanes || !r->cells || !r->summed || !r->called)
         rc = ah_error_memory(err);
     rc = rc ? rc : ah_nics_init(&r->nics, nodes, err);
-    rc = rc ? rc : ah_race_init(&r->race, lanes + r->segments.n, err);
+    rc = rc ? rc : ah_event_tree_init(&r->events, lanes + r->segments.n, err);
     if (rc)
         release(r);
     else
@@ -216,14 +217,14 @@ static double arrived_us(const struct lane *lane, struct ah_turn turn)
     return lane->index > 0 ? lane[-1].outputs[turn.micro_batch] : 0;
 }
 
-static void call(struct rehearsal *r, struct lane *lane)
+static void call(struct simulation *r, struct lane *lane)
 {
     if (!lane->called)
         r->called[r->n_called++] = (uint32_t)(lane - r->lanes);
     lane->called = true;
 }
 
-static void compute(struct rehearsal *r, struct lane *lane, struct ah_turn turn, double start)
+static void compute(struct simulation *r, struct lane *lane, struct ah_turn turn, double start)
 {
     double us = turn.backward ? lane->stage->backward_us : lane->stage->forward_us;
     r->late |= start + lane->rest_us > r->limit_us;
@@ -242,7 +243,7 @@ static void compute(struct rehearsal *r, struct lane *lane, struct ah_turn turn,
 }
 
 /* What the last pass made. */
-static void send(struct rehearsal *r, struct lane *lane, struct lane *to, double start)
+static void send(struct simulation *r, struct lane *lane, struct lane *to, double start)
 {
     double us = lane->sends_us[lane->made.backward];
     lane->free_us = start + us;
@@ -252,12 +253,12 @@ static void send(struct rehearsal *r, struct lane *lane, struct lane *to, double
 }
 
 /* When a send to another node can start. */
-static double send_start(const struct rehearsal *r, const struct lane *lane)
+static double send_start(const struct simulation *r, const struct lane *lane)
 {
     return later(lane->free_us, ah_nics_free_us(&r->nics, lane->node, lane->to->node));
 }
 
-static void send_away(struct rehearsal *r, struct lane *lane, double start)
+static void send_away(struct simulation *r, struct lane *lane, double start)
 {
     struct lane *to = lane->to;
     ah_nics_take(&r->nics, lane->node, start + lane->nic_us, to->node, start + to->nic_us);
@@ -269,7 +270,7 @@ static void send_away(struct rehearsal *r, struct lane *lane, double start)
 /* ---- segments ---- */
 
 /* When the last backward of a stage has passed block `first`. */
-static double passed_us(const struct rehearsal *r, const struct lane *lane, const struct ah_segment *segment)
+static double passed_us(const struct simulation *r, const struct lane *lane, const struct ah_segment *segment)
 {
     double us = lane->last_us + lane->stage->backward_us;
     if (!segment->tied)
@@ -278,7 +279,7 @@ static double passed_us(const struct rehearsal *r, const struct lane *lane, cons
     return us;
 }
 
-static double segment_start(const struct rehearsal *r, size_t s)
+static double segment_start(const struct simulation *r, size_t s)
 {
     const struct ah_segment *segment = &r->segments.items[s];
     double start = 0;
@@ -294,7 +295,7 @@ static double segment_start(const struct rehearsal *r, size_t s)
     return start;
 }
 
-static void sum(struct rehearsal *r, size_t s, double start)
+static void sum(struct simulation *r, size_t s, double start)
 {
     const struct ah_segment *segment = &r->segments.items[s];
     double end = start + segment->ring_us;
@@ -316,22 +317,22 @@ static void sum(struct rehearsal *r, size_t s, double start)
 
 /* ---- the loop ---- */
 
-/* When a thing of the race can start: a lane's send or, numbered after the lanes, a segment. */
-static double start_of(const struct rehearsal *r, size_t thing)
+/* When a thing of the events can start: a lane's send or, numbered after the lanes, a segment. */
+static double start_of(const struct simulation *r, size_t thing)
 {
     if (thing < r->n_lanes)
         return r->lanes[thing].to ? send_start(r, &r->lanes[thing]) : (double)INFINITY;
     return r->summed[thing - r->n_lanes] ? (double)INFINITY : segment_start(r, thing - r->n_lanes);
 }
 
-static void enter(struct rehearsal *r, size_t thing)
+static void enter(struct simulation *r, size_t thing)
 {
     if (thing < r->n_lanes + r->segments.n)
-        ah_race_set(&r->race, thing, start_of(r, thing));
+        ah_event_tree_set(&r->events, thing, start_of(r, thing));
 }
 
 /* Takes the lane as far as it can go by itself. */
-static void advance(struct rehearsal *r, struct lane *lane)
+static void advance(struct simulation *r, struct lane *lane)
 {
     const uint64_t passes = 2 * lane->pipeline->micro_batches;
     while (lane->next < passes && !lane->to) {
@@ -357,7 +358,7 @@ static void advance(struct rehearsal *r, struct lane *lane)
 }
 
 /* (1) */
-static void advance_all(struct rehearsal *r)
+static void advance_all(struct simulation *r)
 {
     while (r->n_called && !r->late) {
         struct lane *lane = &r->lanes[r->called[--r->n_called]];
@@ -366,7 +367,7 @@ static void advance_all(struct rehearsal *r)
     }
 }
 
-static void go_segment(struct rehearsal *r, size_t s, double start)
+static void go_segment(struct simulation *r, size_t s, double start)
 {
     const struct ah_segment *segment = &r->segments.items[s];
     sum(r, s, start);
@@ -375,18 +376,18 @@ static void go_segment(struct rehearsal *r, size_t s, double start)
         enter(r, r->n_lanes + r->lanes[segment->owners[i]].front);
 }
 
-static void go(struct rehearsal *r)
+static void go(struct simulation *r)
 {
     for (size_t i = r->n_lanes; i-- > 0;)
         call(r, &r->lanes[i]);
     advance_all(r);
     for (;;) {
-        size_t first = ah_race_first(&r->race);
-        if (r->late || isinf(r->race.us[first]))
+        size_t first = ah_event_tree_first(&r->events);
+        if (r->late || isinf(r->events.us[first]))
             return;
         double start = start_of(r, first);
-        if (start > r->race.us[first]) { /* a NIC was taken meanwhile */
-            ah_race_set(&r->race, first, start);
+        if (start > r->events.us[first]) { /* a NIC was taken meanwhile */
+            ah_event_tree_set(&r->events, first, start);
             continue;
         }
         if (first >= r->n_lanes) {
@@ -399,7 +400,7 @@ static void go(struct rehearsal *r)
     }
 }
 
-static void tell(const struct rehearsal *r, struct ah_rehearsal_result *result)
+static void tell(const struct simulation *r, struct ah_stage_sim_result *result)
 {
     double busy_us = 0, most_us = -1;
     size_t lane = 0;
@@ -430,10 +431,10 @@ static void tell(const struct rehearsal *r, struct ah_rehearsal_result *result)
         result->step_us = INFINITY;
 }
 
-int ah_rehearsal_run(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
-                     struct ah_rehearsal_result *result, struct ah_error *err)
+int ah_stage_sim_run(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
+                     struct ah_stage_sim_result *result, struct ah_error *err)
 {
-    struct rehearsal r = {.instance = instance, .arrangement = arrangement, .result = result};
+    struct simulation r = {.instance = instance, .arrangement = arrangement, .result = result};
     r.limit_us = result->limit_us > 0 ? result->limit_us * (1 + LIMIT_MARGIN) : (double)INFINITY;
     int rc = init(&r, err);
     if (rc)

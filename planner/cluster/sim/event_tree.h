@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Event tree: which of n events comes first while their times change, by a tree of winners. On a tie, the lower index wins.
+ */
+#ifndef AH_PLANNER_CLUSTER_SIM_EVENT_TREE_H
+#define AH_PLANNER_CLUSTER_SIM_EVENT_TREE_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ah_event_tree {
+    double *us; /* owned: (places), by thing */
+    uint32_t *
+        winners; /* owned: (places), of the two below: 2i and 2i + 1, the things themselves from `places` on */
+    size_t places; /* a power of two */
+};
+
+/* All things begin at INFINITY. AH_E_MEMORY. */
+int ah_event_tree_init(struct ah_event_tree *ret_tree, size_t n, struct ah_error *err);
+void ah_event_tree_release(struct ah_event_tree *tree);
+
+void ah_event_tree_set(struct ah_event_tree *tree, size_t thing, double us);
+
+static inline size_t ah_event_tree_first(const struct ah_event_tree *tree)
+{
+    return tree->winners[1];
+}
+
+#endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Our own plan is the last row, as in the comparison for one machine. Other systems' arrangements keep nothing on hosts; where
- * ours does, the row before says what it would be without.
+ * Our own plan is the last row, as in the comparison for one machine. Other systems' arrangements keep nothing on
+ * hosts; where ours does, the row before says what it would be without.
  */
 #include "cli/compare_cluster.h"
 
@@ -9,7 +9,7 @@
 #include "cli/emit.h"
 #include "cli/inspect.h"
 #include "cli/plan_summary.h"
-#include "planner/cluster/away.h"
+#include "planner/cluster/offload_costs.h"
 
 #include <inttypes.h>
 

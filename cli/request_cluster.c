@@ -5,7 +5,7 @@
 #include "cli/request_cluster.h"
 
 #include "cli/interrupt.h"
-#include "planner/cluster/away.h"
+#include "planner/cluster/offload_costs.h"
 #include "planner/restriction.h"
 
 #include <inttypes.h>
@@ -112,9 +112,9 @@ static int read_without(const struct ah_request_options *options, unsigned *ret_
 {
     uint32_t techniques = 0;
     int rc = ah_request_without(&options->without, &techniques, err);
-    *ret_without = ah_away_without(techniques);
+    *ret_without = ah_offload_without(techniques);
     for (unsigned i = 0; i < AH_TECHNIQUES && !rc; i++)
-        if (techniques >> i & 1 && !ah_away_without(UINT32_C(1) << i))
+        if (techniques >> i & 1 && !ah_offload_without(UINT32_C(1) << i))
             rc = ah_error_set(
                 err, AH_E_USAGE,
                 "'--without' %s is of plans for one machine and not for '--cluster', which can do "

@@ -13,7 +13,7 @@
  */
 #include "planner/cluster/cluster_costs.h"
 
-#include "planner/cluster/away.h"
+#include "planner/cluster/offload_costs.h"
 #include "runtime/schedule/layout.h"
 #include "runtime/schedule/program.h"
 #include "runtime/schedule/reserve.h"
@@ -32,9 +32,9 @@ enum { BOUNDARY_BUFFERS = 4 };
 struct costing {
     const struct ah_cluster_costs_input *input;
     struct ah_job job;
-    struct ah_instance *instance;
-    struct ah_instance_kind *kinds;
-    struct ah_instance_class *classes;
+    struct ah_cluster_problem *problem;
+    struct ah_problem_kind *kinds;
+    struct ah_problem_class *classes;
     bool adds_up;            /* there are several micro-batches, or two copies of a table */
     uint64_t gradient_bytes; /* of an element of a sum */
     uint64_t held_bytes;     /* the same, with the second sum of groups that are added up apart */
@@ -54,9 +54,9 @@ struct site {
     const struct ah_cluster_gpu *gpu;
     const struct ah_cluster_node *node;
     uint64_t tp;
-    double flops_per_s;       /* in the training's dtype */
-    struct ah_away_host host; /* unshared */
-    uint64_t sharers;         /* the most there can be */
+    double flops_per_s;          /* in the training's dtype */
+    struct ah_offload_host host; /* unshared */
+    uint64_t sharers;            /* the most there can be */
 };
 
 static double memory_us(const struct site *site, double bytes)
@@ -116,13 +116,13 @@ static const struct ah_cluster_time *find_time(const struct costing *c, const st
 
 /* If recomputation was not measured, the estimate's difference is added to what was. */
 static void time_group(struct costing *c, const struct site *site, const struct ah_job_group *group,
-                       struct ah_instance_block *block)
+                       struct ah_problem_block *block)
 {
     const struct ah_cluster_time *keep = find_time(c, site, group->name, AH_ACTIVATIONS_KEEP);
     double estimate = pass_us(c, site, group, AH_PASS_BACKWARD, AH_ACTIVATIONS_KEEP);
     block->forward_us =
         keep ? keep->forward_us : pass_us(c, site, group, AH_PASS_FORWARD, AH_ACTIVATIONS_KEEP);
-    for (int way = 0; way < AH_INSTANCE_WAYS; way++) {
+    for (int way = 0; way < AH_PROBLEM_WAYS; way++) {
         const struct ah_cluster_time *time = find_time(c, site, group->name, (enum ah_activations)way);
         double us = pass_us(c, site, group, AH_PASS_BACKWARD, (enum ah_activations)way);
         block->backward_us[way] = time ? time->backward_us : us + (keep ? keep->backward_us - estimate : 0);
@@ -151,8 +151,9 @@ static uint64_t group_table(const struct costing *c, const struct ah_job_group *
 static uint64_t ring_bytes(const struct costing *c, const struct site *site)
 {
     uint64_t element = c->job.state_bytes + c->job.weight_bytes;
-    return site->host.memory_bytes ? AH_AWAY_STATE_TILES * ah_away_tile_elements(&c->job, site->tp) * element
-                                   : 0;
+    return site->host.memory_bytes
+               ? AH_OFFLOAD_STATE_TILES * ah_offload_tile_elements(&c->job, site->tp) * element
+               : 0;
 }
 
 /* Scratch of a pass, a gradient of one micro-batch, the residual stream's gradient, buffers at the boundary, inputs. */
@@ -168,7 +169,7 @@ static uint64_t work_bytes(const struct costing *c, const struct site *site, uin
 /* With several micro-batches, a gradient is a vector of its own before it is added to the sum. The head's forward does
  * its backward, too. */
 static void size_group(const struct costing *c, const struct site *site, const struct ah_job_group *group,
-                       struct ah_instance_block *block)
+                       struct ah_problem_block *block)
 {
     const struct ah_job *job = &c->job;
     uint64_t table = group_table(c, group);
@@ -178,7 +179,7 @@ static void size_group(const struct costing *c, const struct site *site, const s
                          part(trained * c->held_bytes, site->tp) + part(trained * job->state_bytes, site->tp);
     block->update_us =
         memory_us(site, (double)(trained * (2 * job->state_bytes + c->gradient_bytes + job->weight_bytes)));
-    for (int way = 0; way < AH_INSTANCE_WAYS; way++) {
+    for (int way = 0; way < AH_PROBLEM_WAYS; way++) {
         uint64_t forward = work_bytes(c, site, group->forward_work_bytes[way],
                                       group->kind == AH_BLOCK_HEAD ? one : 0),
                  backward = work_bytes(c, site, group->backward_work_bytes[way], one);
@@ -190,7 +191,7 @@ static void size_group(const struct costing *c, const struct site *site, const s
 
 /* ---- kinds, classes, links ---- */
 
-static bool same_host(const struct ah_away_host *p, const struct ah_away_host *q)
+static bool same_host(const struct ah_offload_host *p, const struct ah_offload_host *q)
 {
     return p->memory_bytes == q->memory_bytes &&
            memcmp(&p->link_bytes_per_s, &q->link_bytes_per_s, sizeof(double)) == 0 &&
@@ -217,9 +218,9 @@ static int find_reserve(const struct costing *c, const struct ah_cluster_gpu *gp
 }
 
 static int build_kind(struct costing *c, const struct site *site, struct ah_arena *arena,
-                      struct ah_instance_kind *ret_kind, struct ah_error *err)
+                      struct ah_problem_kind *ret_kind, struct ah_error *err)
 {
-    struct ah_instance_block *blocks = ah_arena_array(arena, c->job.n_blocks, sizeof *blocks);
+    struct ah_problem_block *blocks = ah_arena_array(arena, c->job.n_blocks, sizeof *blocks);
     const uint64_t memory_bytes = site->gpu->memory_bytes;
     uint64_t reserved_bytes = 0;
     int rc = blocks ? find_reserve(c, site->gpu, &reserved_bytes, err) : ah_error_memory(err);
@@ -227,14 +228,14 @@ static int build_kind(struct costing *c, const struct site *site, struct ah_aren
         return rc;
     for (size_t g = 0; g < c->job.n_groups; g++) {
         const struct ah_job_group *group = &c->job.groups[g];
-        struct ah_instance_block block = {0};
+        struct ah_problem_block block = {0};
         time_group(c, site, group, &block);
         size_group(c, site, group, &block);
         for (size_t b = 0; b < c->job.n_blocks; b++)
             if (c->job.group_of[b] == g)
                 blocks[b] = block;
     }
-    *ret_kind = (struct ah_instance_kind){
+    *ret_kind = (struct ah_problem_kind){
         .gpu = site->gpu->name,
         .tp = site->tp,
         .reserved_bytes = reserved_bytes,
@@ -245,36 +246,36 @@ static int build_kind(struct costing *c, const struct site *site, struct ah_aren
 
 /* The share of the host that one unit gets when `sharers` units use it. */
 static int build_host(const struct costing *c, const struct site *site, uint64_t sharers,
-                      const struct ah_instance_block *blocks, struct ah_arena *arena,
-                      struct ah_instance_host *ret_host, struct ah_error *err)
+                      const struct ah_problem_block *blocks, struct ah_arena *arena,
+                      struct ah_problem_host *ret_host, struct ah_error *err)
 {
-    struct ah_instance_away *away = ah_arena_array(arena, c->job.n_blocks * AH_INSTANCE_AWAYS, sizeof *away);
-    const uint64_t rings = AH_AWAY_HOST_TILES * ah_away_tile_elements(&c->job, site->tp) *
+    struct ah_problem_away *away = ah_arena_array(arena, c->job.n_blocks * AH_PROBLEM_AWAYS, sizeof *away);
+    const uint64_t rings = AH_OFFLOAD_HOST_TILES * ah_offload_tile_elements(&c->job, site->tp) *
                            (c->gradient_bytes + c->job.weight_bytes);
-    const struct ah_away_terms terms = {.job = &c->job,
-                                        .host = ah_away_share(site->node, sharers * site->tp),
-                                        .tp = site->tp,
-                                        .sum_bytes = c->gradient_bytes,
-                                        .held_bytes = c->held_bytes,
-                                        .sums = c->input->training.micro_batches > 1,
-                                        .without = c->input->without};
+    const struct ah_offload_terms terms = {.job = &c->job,
+                                           .host = ah_offload_share(site->node, sharers * site->tp),
+                                           .tp = site->tp,
+                                           .sum_bytes = c->gradient_bytes,
+                                           .held_bytes = c->held_bytes,
+                                           .sums = c->input->training.micro_batches > 1,
+                                           .without = c->input->without};
     if (!away)
         return ah_error_memory(err);
     for (size_t b = 0; b < c->job.n_blocks; b++) {
         const struct ah_job_group *group = ah_job_block(&c->job, b);
-        ah_away_price(&terms, group, group_table(c, group), &blocks[b], away + b * AH_INSTANCE_AWAYS);
+        ah_offload_price(&terms, group, group_table(c, group), &blocks[b], away + b * AH_PROBLEM_AWAYS);
     }
-    *ret_host = (struct ah_instance_host){
-        terms.host.memory_bytes > rings ? terms.host.memory_bytes - rings : 0, away};
+    *ret_host =
+        (struct ah_problem_host){terms.host.memory_bytes > rings ? terms.host.memory_bytes - rings : 0, away};
     return AH_OK;
 }
 
 static int build_hosts(const struct costing *c, const struct site *site, struct ah_arena *arena,
-                       struct ah_instance_kind *kind, struct ah_error *err)
+                       struct ah_problem_kind *kind, struct ah_error *err)
 {
     if (!site->host.memory_bytes)
         return AH_OK;
-    struct ah_instance_host *hosts = ah_arena_array(arena, site->sharers, sizeof *hosts);
+    struct ah_problem_host *hosts = ah_arena_array(arena, site->sharers, sizeof *hosts);
     if (!hosts)
         return ah_error_memory(err);
     for (uint64_t s = 0; s < site->sharers; s++) {
@@ -296,7 +297,7 @@ static struct site site_of(const struct costing *c, const struct ah_cluster_node
                         .tp = c->input->tp[gpu - c->input->cluster->gpus],
                         .flops_per_s = ah_cluster_gpu_flops_per_s(gpu, c->input->training.dtype)};
     if ((c->input->without & neither) != neither)
-        site.host = ah_away_share(node, 1);
+        site.host = ah_offload_share(node, 1);
     if (site.tp)
         site.sharers = (node->gpus + site.tp - 1) / site.tp; /* rounded up: others may have another degree */
     return site;
@@ -306,7 +307,7 @@ static struct site site_of(const struct costing *c, const struct ah_cluster_node
 static int find_kind(struct costing *c, const struct site *site, struct site *sites, struct ah_arena *arena,
                      size_t *ret_kind, struct ah_error *err)
 {
-    struct ah_instance *in = c->instance;
+    struct ah_cluster_problem *in = c->problem;
     size_t kind = 0;
     while (kind < in->n_kinds && !same_site(&sites[kind], site))
         kind++;
@@ -324,7 +325,7 @@ static int find_kind(struct costing *c, const struct site *site, struct site *si
 static int build_classes(struct costing *c, struct ah_arena *arena, struct ah_error *err)
 {
     const struct ah_cluster *cluster = c->input->cluster;
-    struct ah_instance *in = c->instance;
+    struct ah_cluster_problem *in = c->problem;
     struct site *sites = ah_arena_array(arena, cluster->n_nodes, sizeof *sites);
     c->classes = ah_arena_array(arena, cluster->n_nodes, sizeof *c->classes);
     c->kinds = ah_arena_array(arena, cluster->n_nodes, sizeof *c->kinds);
@@ -338,8 +339,8 @@ static int build_classes(struct costing *c, struct ah_arena *arena, struct ah_er
         const struct site site = site_of(c, node);
         if (!site.tp || node->gpus < site.tp)
             continue;
-        struct ah_instance_class *class = &c->classes[in->n_classes++];
-        *class = (struct ah_instance_class){0, n, node->gpus / site.tp, node->nic_bytes_per_s};
+        struct ah_problem_class *class = &c->classes[in->n_classes++];
+        *class = (struct ah_problem_class){0, n, node->gpus / site.tp, node->nic_bytes_per_s};
         rc = find_kind(c, &site, sites, arena, &class->kind, err);
     }
     for (size_t k = 0; k < in->n_kinds && !rc; k++)
@@ -349,15 +350,15 @@ static int build_classes(struct costing *c, struct ah_arena *arena, struct ah_er
 
 static int build_links(const struct costing *c, struct ah_arena *arena, struct ah_error *err)
 {
-    struct ah_instance *in = c->instance;
-    struct ah_instance_link *links = ah_arena_array(arena, in->n_classes * in->n_classes, sizeof *links);
+    struct ah_cluster_problem *in = c->problem;
+    struct ah_problem_link *links = ah_arena_array(arena, in->n_classes * in->n_classes, sizeof *links);
     if (in->n_classes && !links)
         return ah_error_memory(err);
     for (size_t a = 0; a < in->n_classes; a++)
         for (size_t b = 0; b < in->n_classes; b++) {
             struct ah_cluster_link link =
                 ah_cluster_link_of(c->input->cluster, in->classes[a].node, in->classes[b].node);
-            links[a * in->n_classes + b] = (struct ah_instance_link){link.bytes_per_s, link.latency_us};
+            links[a * in->n_classes + b] = (struct ah_problem_link){link.bytes_per_s, link.latency_us};
         }
     in->links = links;
     return AH_OK;
@@ -370,17 +371,17 @@ static int build_gradients(const struct costing *c, struct ah_arena *arena, stru
         return ah_error_memory(err);
     for (size_t b = 0; b < c->job.n_blocks; b++)
         bytes[b] = ah_job_block(&c->job, b)->trained_elements * c->gradient_bytes;
-    c->instance->tied_bytes = c->job.table_trained ? c->table_elements * c->gradient_bytes : 0;
-    bytes[0] -= c->instance->tied_bytes < bytes[0] ? c->instance->tied_bytes : bytes[0];
-    c->instance->gradient_bytes = bytes;
+    c->problem->tied_bytes = c->job.table_trained ? c->table_elements * c->gradient_bytes : 0;
+    bytes[0] -= c->problem->tied_bytes < bytes[0] ? c->problem->tied_bytes : bytes[0];
+    c->problem->gradient_bytes = bytes;
     return AH_OK;
 }
 
 int ah_cluster_costs_build(const struct ah_cluster_costs_input *input, struct ah_arena *arena,
-                           struct ah_instance *ret_instance, bool *ret_estimated, struct ah_error *err)
+                           struct ah_cluster_problem *ret_problem, bool *ret_estimated, struct ah_error *err)
 {
-    struct ah_instance instance = {.micro_batches = input->training.micro_batches};
-    struct costing c = {.input = input, .instance = &instance};
+    struct ah_cluster_problem problem = {.micro_batches = input->training.micro_batches};
+    struct costing c = {.input = input, .problem = &problem};
     struct ah_plan_training one = input->training; /* of one micro-batch */
     one.batch /= one.micro_batches;
     one.micro_batches = 1;
@@ -395,17 +396,17 @@ int ah_cluster_costs_build(const struct ah_cluster_costs_input *input, struct ah
     if (rc)
         return rc;
     c.table_elements = input->model->tied ? input->model->vocabulary * input->model->width : 0;
-    c.adds_up = instance.micro_batches > 1 || (c.table_elements && c.job.table_trained);
+    c.adds_up = problem.micro_batches > 1 || (c.table_elements && c.job.table_trained);
     c.gradient_bytes = c.adds_up ? sizeof(float) : c.job.gradient_bytes;
     c.held_bytes = c.gradient_bytes * (input->apart ? 2 : 1);
-    instance.n_blocks = c.job.n_blocks;
-    instance.boundary_bytes = c.job.residual_bytes;
+    problem.n_blocks = c.job.n_blocks;
+    problem.boundary_bytes = c.job.residual_bytes;
     rc = build_classes(&c, arena, err);
     rc = rc ? rc : build_links(&c, arena, err);
     rc = rc ? rc : build_gradients(&c, arena, err);
     if (rc)
         return rc;
-    *ret_instance = instance;
+    *ret_problem = problem;
     *ret_estimated = c.estimated;
     return AH_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cluster costs: from documents to the numbers of an instance. docs/clusters.md has the formulas and the shares of peak
+ * Cluster costs: from documents to the numbers of a problem. docs/clusters.md has the formulas and the shares of peak
  * rates; times that the cluster document measured (`times`) are taken as they are.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_COSTS_H
@@ -8,7 +8,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "planner/cluster/instance.h"
+#include "planner/cluster/cluster_problem.h"
 #include "schemas/cluster.h"
 #include "schemas/model.h"
 #include "schemas/plan.h"
@@ -19,17 +19,17 @@ struct ah_cluster_costs_input {
     const struct ah_cluster *cluster;
     struct ah_plan_training training; /* micro_batches: of all pipelines together */
     const uint64_t *tp;               /* by type of GPU; 0: the type is not used */
-    unsigned without;                 /* enum ah_away_without (away.h) */
+    unsigned without;                 /* enum ah_offload_without (offload_costs.h) */
     bool apart; /* a pipeline may add groups up apart, in a second vector of sums (runtime/schedule/fold.h) */
 };
 
 /* Can a unit of `tp` GPUs share this model's blocks? */
 bool ah_cluster_costs_divides(const struct ah_model *model, uint64_t tp);
 
-/* Fills an instance, in `arena`; its classes are the nodes that have a unit, in the cluster's order. `update_limit_us`
+/* Fills a problem, in `arena`; its classes are the nodes that have a unit, in the cluster's order. `update_limit_us`
  * stays 0: the caller decides whether anything may be away. `ret_estimated`: some times were not measured. AH_E_USAGE,
  * AH_E_DOCUMENT: as ah_job_init(). AH_E_USAGE, too: a type of GPU has no matrix products of the training's dtype. */
 int ah_cluster_costs_build(const struct ah_cluster_costs_input *input, struct ah_arena *arena,
-                           struct ah_instance *ret_instance, bool *ret_estimated, struct ah_error *err);
+                           struct ah_cluster_problem *ret_problem, bool *ret_estimated, struct ah_error *err);
 
 #endif

@@ -11,7 +11,7 @@
 
 struct filling {
     const struct ah_cluster *cluster;
-    const struct ah_instance *instance;
+    const struct ah_cluster_problem *problem;
     const struct ah_arrangement *arrangement;
     struct ah_arena *arena;
     struct ah_cluster_plan *plan;
@@ -42,7 +42,7 @@ static bool put_configs(struct filling *f, const struct ah_stage *stage, struct 
     if (!configs)
         return false;
     for (size_t b = stage->first; b < stage->end; b++) {
-        const struct ah_instance_away *away = ah_stage_away(f->instance, stage, b);
+        const struct ah_problem_away *away = ah_stage_away(f->problem, stage, b);
         const struct ah_cluster_plan_config config = {.first_block = b,
                                                       .activations = ah_stage_way(stage, b),
                                                       .weights = away ? away->weights : AH_WEIGHTS_DEVICE,
@@ -60,8 +60,8 @@ static bool put_stage(struct filling *f, const struct ah_pipeline *pipeline, siz
                       struct ah_cluster_plan_stage *out)
 {
     const struct ah_stage *stage = &pipeline->stages[i];
-    const struct ah_instance_kind *kind = ah_instance_kind_of(f->instance, stage->class);
-    size_t node = f->instance->classes[stage->class].node;
+    const struct ah_problem_kind *kind = ah_problem_kind_of(f->problem, stage->class);
+    size_t node = f->problem->classes[stage->class].node;
     const struct ah_cluster_gpu *gpu = ah_cluster_gpu_of(f->cluster, &f->cluster->nodes[node]);
     *out =
         (struct ah_cluster_plan_stage){.node = f->cluster->nodes[node].id,
@@ -78,15 +78,15 @@ static bool put_stage(struct filling *f, const struct ah_pipeline *pipeline, siz
                                        .forward_us = stage->forward_us,
                                        .backward_us = stage->backward_us,
                                        .update_us = stage->update_us,
-                                       .nic_bytes_per_s = f->instance->classes[stage->class].nic_bytes_per_s};
+                                       .nic_bytes_per_s = f->problem->classes[stage->class].nic_bytes_per_s};
     if (!out->ranks)
         return false;
     for (uint64_t r = 0; r < kind->tp; r++)
         out->ranks[r] = f->next_rank[node]++;
     if (i > 0)
-        out->send_us += ah_instance_send_us(f->instance, stage->class, stage[-1].class);
+        out->send_us += ah_problem_send_us(f->problem, stage->class, stage[-1].class);
     if (i + 1 < pipeline->n_stages)
-        out->send_us += ah_instance_send_us(f->instance, stage->class, stage[1].class);
+        out->send_us += ah_problem_send_us(f->problem, stage->class, stage[1].class);
     return put_configs(f, stage, out);
 }
 
@@ -155,7 +155,7 @@ static bool put_groups(struct filling *f, const struct ah_segment *segment,
 static int put_segments(struct filling *f, struct ah_error *err)
 {
     struct ah_segments segments;
-    int rc = ah_segments_init(&segments, f->instance, f->arrangement, err);
+    int rc = ah_segments_init(&segments, f->problem, f->arrangement, err);
     if (rc)
         return rc;
     struct ah_cluster_plan_segment *out = ah_arena_array(f->arena, segments.n + 1, sizeof *out);
@@ -221,22 +221,22 @@ struct ah_cluster_plan ah_cluster_document_begin(const struct ah_cluster_request
                                                  training->n_sums}};
 }
 
-int ah_cluster_document_fill(const struct ah_cluster *cluster, const struct ah_instance *instance,
+int ah_cluster_document_fill(const struct ah_cluster *cluster, const struct ah_cluster_problem *problem,
                              const struct ah_arrangement *arrangement, struct ah_arena *arena,
                              struct ah_cluster_plan *plan, struct ah_error *err)
 {
     struct filling f = {
-        .cluster = cluster, .instance = instance, .arrangement = arrangement, .arena = arena, .plan = plan};
+        .cluster = cluster, .problem = problem, .arrangement = arrangement, .arena = arena, .plan = plan};
     if (!reserve(&f, ah_arrangement_stages(arrangement)))
         return ah_error_memory(err);
     struct ah_stage_sim_result result = {
         .pipeline_us = f.pipeline_us, .busy_us = f.busy_us, .starts_us = f.starts_us, .sums_us = f.sums_us};
-    int rc = ah_stage_sim_run(instance, arrangement, &result, err);
+    int rc = ah_stage_sim_run(problem, arrangement, &result, err);
     if (rc)
         return rc;
     if (!put_pipelines(&f) || !put_idle(&f))
         return ah_error_memory(err);
-    plan->blocks = instance->n_blocks;
+    plan->blocks = problem->n_blocks;
     if (plan->training.n_sums <= arrangement->n_pipelines) /* each is one */
         plan->training.n_sums = 0;
     plan->predicted = (struct ah_cluster_plan_predicted){

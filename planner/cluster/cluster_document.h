@@ -8,7 +8,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "planner/cluster/cluster_planner.h"
-#include "planner/cluster/instance.h"
+#include "planner/cluster/cluster_problem.h"
 #include "schemas/cluster.h"
 #include "schemas/cluster_plan.h"
 
@@ -18,7 +18,7 @@ struct ah_cluster_plan ah_cluster_document_begin(const struct ah_cluster_request
 
 /* Fills pipelines, segments, idle ranks, blocks and what the simulation predicts, in `arena`; names are the cluster's.
  * `plan->training` must be set. AH_E_MEMORY. */
-int ah_cluster_document_fill(const struct ah_cluster *cluster, const struct ah_instance *instance,
+int ah_cluster_document_fill(const struct ah_cluster *cluster, const struct ah_cluster_problem *problem,
                              const struct ah_arrangement *arrangement, struct ah_arena *arena,
                              struct ah_cluster_plan *plan, struct ah_error *err);
 

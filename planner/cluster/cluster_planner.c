@@ -3,19 +3,19 @@
  * Settings: a degree for each type of GPU, and a number of micro-batches. All are searched quickly, the best few of
  * them thoroughly. Then, in the order of their quick results, every setting that could still be better is exhausted
  * if it is small enough. The bound is the least over the settings; one that is not exhausted has the relaxation's, or
- * that of certificate.h.
+ * that of bound_raise.h.
  */
 #include "planner/cluster/cluster_planner.h"
 
-#include "planner/cluster/certificate.h"
+#include "planner/cluster/bound/bound_raise.h"
+#include "planner/cluster/bound/relaxation.h"
 #include "planner/cluster/cluster_planner_internal.h"
-#include "planner/cluster/cluster_policies.h"
-#include "planner/cluster/hunt.h"
-#include "planner/cluster/limits.h"
 #include "planner/cluster/mixed.h"
+#include "planner/cluster/policies/cluster_policies.h"
 #include "planner/cluster/programs.h"
-#include "planner/cluster/relaxation.h"
-#include "planner/cluster/settings.h"
+#include "planner/cluster/search/arrangement_search.h"
+#include "planner/cluster/search/settings.h"
+#include "planner/cluster/search/update_limit.h"
 #include "planner/cluster/sim/cluster_replay.h"
 
 #include <math.h>
@@ -33,9 +33,9 @@ enum {
     LARGE_UNITS = 32,          /* with more, the two above are for every eight units */
     EARLY_EVALUATIONS = 20000, /* of the exhaustion before the thorough search */
     EXHAUSTION_EVALUATIONS = 50000,
-    CERTIFICATE_STEPS = 60000000, /* fewer leave a gap on twelve units; with more units than these ... */
-    CERTIFICATE_UNITS = 24,
-    CERTIFICATE_FACTOR = 4, /* ... this many times as many steps */
+    BOUND_RAISE_STEPS = 60000000, /* fewer leave a gap on twelve units; with more units than these ... */
+    BOUND_RAISE_UNITS = 24,
+    BOUND_RAISE_FACTOR = 4, /* ... this many times as many steps */
     EXHAUSTION_UNITS = 12,  /* more units make too many sets of pipelines */
     SHORTER_UPDATES = 4
 };
@@ -67,7 +67,7 @@ static int keep(struct ah_cluster_planning *p, enum ah_cluster_policy policy,
         at += pipelines[i].n_stages;
     }
     p->best[policy] = (struct ah_cluster_found){{pipelines, draft->arrangement.n_pipelines}, setting, us};
-    ah_arrangement_share(&setting->instance, &p->best[policy].arrangement);
+    ah_arrangement_share(&setting->problem, &p->best[policy].arrangement);
     return AH_OK;
 }
 
@@ -83,34 +83,34 @@ static int fail_interrupted(struct ah_error *err)
     return ah_error_set(err, AH_E_INTERRUPTED, "interrupted while planning");
 }
 
-/* The longest update that `draft` has under the instance's own limit; 0: nothing is away, or it does not fit. */
-static double first_limit_us(const struct ah_instance *instance, const struct ah_draft *draft,
+/* The longest update that `draft` has under the problem's own limit; 0: nothing is away, or it does not fit. */
+static double first_limit_us(const struct ah_cluster_problem *problem, const struct ah_draft *draft,
                              struct ah_draft *scratch)
 {
     ah_draft_copy(scratch, draft);
     for (size_t p = 0; p < scratch->arrangement.n_pipelines; p++)
-        if (!ah_pipeline_fit(instance, &scratch->arrangement.pipelines[p]))
+        if (!ah_pipeline_fit(problem, &scratch->arrangement.pipelines[p]))
             return 0;
-    return ah_limits_longest_us(&scratch->arrangement);
+    return ah_update_limit_longest_us(&scratch->arrangement);
 }
 
 /* Searches on from `draft` with its longest update as the limit, then briefly with shorter limits. One search has one
  * limit, and under a high one it prefers short passes to a short update. */
 static int search_within(struct ah_cluster_planning *p, const struct ah_setting *setting,
-                         const struct ah_hunt_limits *limits, struct ah_draft *draft, double *step_us,
-                         struct ah_error *err)
+                         const struct ah_arrangement_search_limits *limits, struct ah_draft *draft,
+                         double *step_us, struct ah_error *err)
 {
-    const struct ah_hunt_limits brief = {.improvements = limits->improvements};
-    struct ah_instance limited = setting->instance;
-    struct ah_hunt_limits now = *limits;
+    const struct ah_arrangement_search_limits brief = {.improvements = limits->improvements};
+    struct ah_cluster_problem limited = setting->problem;
+    struct ah_arrangement_search_limits now = *limits;
     struct ah_draft found = {0};
     int rc = ah_draft_init(&found, &limited, err);
     if (!rc)
-        limited.update_limit_us = first_limit_us(&setting->instance, draft, &found);
+        limited.update_limit_us = first_limit_us(&setting->problem, draft, &found);
     for (int worse = 0; !rc && worse < SHORTER_UPDATES && limited.update_limit_us > 0;) {
-        struct ah_hunt_result result;
+        struct ah_arrangement_search_result result;
         now.start = worse ? NULL : &draft->arrangement;
-        rc = ah_hunt_run(&limited, &now, INFINITY, &found, &result, err);
+        rc = ah_arrangement_search_run(&limited, &now, INFINITY, &found, &result, err);
         p->evaluations += rc ? 0 : result.evaluations;
         bool better = !rc && result.step_us < *step_us;
         worse = !rc && result.step_us < *step_us * WORTH_MORE ? 0 : worse + 1;
@@ -119,25 +119,25 @@ static int search_within(struct ah_cluster_planning *p, const struct ah_setting 
             ah_draft_copy(draft, &found);
         }
         now = worse ? brief : *limits;
-        limited.update_limit_us =
-            better ? ah_limits_longest_us(&draft->arrangement) : limited.update_limit_us * SHORTER_UPDATE;
+        limited.update_limit_us = better ? ah_update_limit_longest_us(&draft->arrangement)
+                                         : limited.update_limit_us * SHORTER_UPDATE;
     }
     ah_draft_release(&found);
     return rc;
 }
 
 static int search(struct ah_cluster_planning *p, struct ah_setting *setting,
-                  const struct ah_hunt_limits *limits, double none_above_us,
-                  struct ah_hunt_result *ret_result, struct ah_error *err)
+                  const struct ah_arrangement_search_limits *limits, double none_above_us,
+                  struct ah_arrangement_search_result *ret_result, struct ah_error *err)
 {
-    struct ah_hunt_limits started = *limits;
+    struct ah_arrangement_search_limits started = *limits;
     struct ah_draft draft = {0};
     if (!go_on(p))
         return fail_interrupted(err);
     started.start = setting->start.n_pipelines ? &setting->start : NULL;
-    int rc = ah_draft_init(&draft, &setting->instance, err);
+    int rc = ah_draft_init(&draft, &setting->problem, err);
     if (!rc)
-        rc = ah_hunt_run(&setting->instance, &started, none_above_us, &draft, ret_result, err);
+        rc = ah_arrangement_search_run(&setting->problem, &started, none_above_us, &draft, ret_result, err);
     if (!rc)
         p->evaluations += ret_result->evaluations;
     if (!rc && setting->away && limits->shaking && !isinf(ret_result->step_us))
@@ -179,11 +179,11 @@ static void sort_settings(struct ah_cluster_planning *p, int (*order)(const void
 
 static int search_quickly(struct ah_cluster_planning *p, struct ah_error *err)
 {
-    const struct ah_hunt_limits limits = {.improvements = QUICK_EVALUATIONS};
+    const struct ah_arrangement_search_limits limits = {.improvements = QUICK_EVALUATIONS};
     int rc = AH_OK;
     sort_settings(p, by_bound);
     for (size_t i = 0; i < p->n_settings && !rc; i++) {
-        struct ah_hunt_result result;
+        struct ah_arrangement_search_result result;
         if (p->settings[i].bound_us >= p->best[AH_CLUSTER_POLICY_OPTIMAL].us)
             continue;
         rc = search(p, &p->settings[i], &limits, INFINITY, &result, err);
@@ -209,12 +209,12 @@ static int use_hosts(struct ah_cluster_planning *p, const struct ah_cluster_foun
         return AH_OK;
     *setting = *found->setting;
     setting->away = true;
-    setting->instance.update_limit_us = INFINITY;
-    int rc = ah_draft_init(&draft, &setting->instance, err);
+    setting->problem.update_limit_us = INFINITY;
+    int rc = ah_draft_init(&draft, &setting->problem, err);
     if (rc)
         return rc;
     ah_draft_take(&draft, &found->arrangement);
-    rc = ah_limits_choose(&setting->instance, &draft.arrangement, &us, &p->evaluations, err);
+    rc = ah_update_limit_choose(&setting->problem, &draft.arrangement, &us, &p->evaluations, err);
     if (!rc && us < p->best[AH_CLUSTER_POLICY_OPTIMAL].us)
         rc = keep(p, AH_CLUSTER_POLICY_OPTIMAL, setting, &draft, us, err);
     ah_draft_release(&draft);
@@ -234,23 +234,23 @@ static int ask_policy(struct ah_cluster_planning *p, enum ah_cluster_policy poli
                       struct ah_setting *setting, struct ah_error *err)
 {
     const struct ah_cluster_request *request = p->request;
-    const struct ah_instance *instance = &setting->instance;
-    double *rates = ah_arena_array(p->arena, instance->n_kinds, sizeof *rates);
+    const struct ah_cluster_problem *problem = &setting->problem;
+    double *rates = ah_arena_array(p->arena, problem->n_kinds, sizeof *rates);
     struct ah_draft draft = {0};
     double us = INFINITY;
     if (!rates)
         return ah_error_memory(err);
-    for (size_t k = 0; k < instance->n_kinds; k++)
+    for (size_t k = 0; k < problem->n_kinds; k++)
         for (size_t g = 0; g < request->cluster->n_gpus; g++)
-            if (!strcmp(request->cluster->gpus[g].name, instance->kinds[k].gpu))
+            if (!strcmp(request->cluster->gpus[g].name, problem->kinds[k].gpu))
                 rates[k] = ah_cluster_gpu_flops_per_s(&request->cluster->gpus[g], request->training.dtype);
-    const struct ah_cluster_policy_input input = {instance,
+    const struct ah_cluster_policy_input input = {problem,
                                                   rates,
                                                   request->model->width,
                                                   request->training.seq,
                                                   request->model->vocabulary,
                                                   setting->training.batch / setting->training.micro_batches};
-    int rc = ah_draft_init(&draft, instance, err);
+    int rc = ah_draft_init(&draft, problem, err);
     rc = rc ? rc : ah_cluster_policies_search(&input, policy, p->best[policy].us, &draft, &us, err);
     if (!rc && us < p->best[policy].us)
         rc = keep(p, policy, setting, &draft, us, err);
@@ -267,7 +267,7 @@ static int ask_policy(struct ah_cluster_planning *p, enum ah_cluster_policy poli
 static int mix_settings(struct ah_cluster_planning *p, const struct ah_setting *from,
                         struct ah_setting **ret_mixed, struct ah_error *err)
 {
-    const struct ah_instance *alike[DEGREES];
+    const struct ah_cluster_problem *alike[DEGREES];
     size_t n = 0;
     *ret_mixed = NULL;
     for (size_t i = 0; i < p->n_settings; i++) {
@@ -277,7 +277,7 @@ static int mix_settings(struct ah_cluster_planning *p, const struct ah_setting *
             continue;
         if (!n && setting != from)
             return AH_OK;
-        alike[n++] = &setting->instance;
+        alike[n++] = &setting->problem;
     }
     struct ah_setting *mixed = ah_arena_array(p->arena, 1, sizeof *mixed);
     if (!mixed)
@@ -285,7 +285,7 @@ static int mix_settings(struct ah_cluster_planning *p, const struct ah_setting *
     *mixed = *from;
     mixed->index = SIZE_MAX;
     *ret_mixed = mixed;
-    return ah_mixed_build(alike, n, p->arena, &mixed->instance, err);
+    return ah_mixed_build(alike, n, p->arena, &mixed->problem, err);
 }
 
 static int search_policy(struct ah_cluster_planning *p, enum ah_cluster_policy policy, struct ah_error *err)
@@ -334,15 +334,16 @@ static int search_best(struct ah_cluster_planning *p, bool away, size_t most, st
     for (size_t i = 0, n = 0; i < p->n_settings && n < most && !rc; i++) {
         struct ah_setting *setting = &p->settings[i];
         const double best_us = p->best[AH_CLUSTER_POLICY_OPTIMAL].us;
-        struct ah_hunt_result result;
+        struct ah_arrangement_search_result result;
         if (isinf(setting->quick_us) || setting->exhausted || setting->away != away ||
             (away && n && setting->quick_us > FAR_BEHIND * best_us))
             continue;
         n++;
-        const size_t units = ah_instance_units(&setting->instance);
+        const size_t units = ah_problem_units(&setting->problem);
         const uint64_t parts = units > LARGE_UNITS ? units / 8 : 1;
-        const struct ah_hunt_limits limits = {.improvements = parts * (THOROUGH_EVALUATIONS / 4) << effort,
-                                              .shaking = parts * (SHAKING_EVALUATIONS / 4) << effort};
+        const struct ah_arrangement_search_limits limits = {
+            .improvements = parts * (THOROUGH_EVALUATIONS / 4) << effort,
+            .shaking = parts * (SHAKING_EVALUATIONS / 4) << effort};
         rc = search(p, setting, &limits, INFINITY, &result, err);
     }
     return rc;
@@ -368,9 +369,10 @@ static int exhaust(struct ah_cluster_planning *p, uint64_t budget, struct ah_err
         if (setting->away_as_well) /* the setting with hosts covers it */
             continue;
         const double best_us = p->best[AH_CLUSTER_POLICY_OPTIMAL].us;
-        struct ah_hunt_result result = {.exhausted = setting->exhausted || setting->bound_us >= best_us};
-        if (budget && !result.exhausted && ah_instance_units(&setting->instance) <= EXHAUSTION_UNITS) {
-            const struct ah_hunt_limits limits = {.improvements = 1, .exhaustion = budget};
+        struct ah_arrangement_search_result result = {.exhausted =
+                                                          setting->exhausted || setting->bound_us >= best_us};
+        if (budget && !result.exhausted && ah_problem_units(&setting->problem) <= EXHAUSTION_UNITS) {
+            const struct ah_arrangement_search_limits limits = {.improvements = 1, .exhaustion = budget};
             rc = search(p, setting, &limits, best_us, &result, err);
             if (!rc && result.exhausted)
                 setting->bound_us = result.bound_us;
@@ -386,16 +388,15 @@ static int raise_bounds(struct ah_cluster_planning *p, struct ah_error *err)
 {
     const uint32_t effort = p->request->effort ? p->request->effort : EFFORT_DEFAULT;
     const double best_us = p->best[AH_CLUSTER_POLICY_OPTIMAL].us;
-    uint64_t steps = (uint64_t)(CERTIFICATE_STEPS / 4) << effort;
+    uint64_t steps = (uint64_t)(BOUND_RAISE_STEPS / 4) << effort;
     if (isinf(best_us))
         return AH_OK;
     for (size_t i = 0; i < p->n_settings; i++)
-        if (ah_instance_units(&p->settings[i].instance) > CERTIFICATE_UNITS) {
-            steps *= CERTIFICATE_FACTOR;
+        if (ah_problem_units(&p->settings[i].problem) > BOUND_RAISE_UNITS) {
+            steps *= BOUND_RAISE_FACTOR;
             break;
         }
-    int rc =
-        ah_certificate_raise(p->settings, p->n_settings, fmin(best_us, p->left_out_bound_us), steps, err);
+    int rc = ah_bound_raise(p->settings, p->n_settings, fmin(best_us, p->left_out_bound_us), steps, err);
     return rc ? rc : exhaust(p, 0, err);
 }
 
@@ -416,7 +417,7 @@ static int make_settings(struct ah_cluster_planning *p, struct ah_error *err)
     p->left_out_bound_us = made.left_out_bound_us;
     for (size_t i = 0; i < made.n && !rc; i++) {
         made.items[i].quick_us = INFINITY;
-        rc = ah_relaxation_time(&made.items[i].instance, &made.items[i].bound_us, err);
+        rc = ah_relaxation_time(&made.items[i].problem, &made.items[i].bound_us, err);
     }
     return rc;
 }
@@ -449,7 +450,7 @@ static int add_programs(const struct ah_cluster_planning *p, enum ah_cluster_pol
     struct ah_programs_input input = {.model = p->request->model,
                                       .cluster = p->request->cluster,
                                       .training = p->request->training,
-                                      .instance = &best->setting->instance,
+                                      .problem = &best->setting->problem,
                                       .arrangement = &best->arrangement,
                                       .estimated = best->setting->estimated};
     input.training.micro_batches = plan->training.micro_batches;
@@ -470,8 +471,8 @@ int ah_cluster_planner_plan(const struct ah_cluster_request *request, struct ah_
     if (rc)
         return rc;
     if (isinf(p.best[request->policy].us))
-        return ah_cluster_verdict_fail(&p, ret_shortage, err);
-    rc = ah_cluster_verdict_deliver(&p, request->policy, ret_plan, err);
+        return ah_cluster_result_fail(&p, ret_shortage, err);
+    rc = ah_cluster_result_write(&p, request->policy, ret_plan, err);
     return rc ? rc : add_programs(&p, request->policy, ret_plan, err);
 }
 
@@ -485,7 +486,7 @@ int ah_cluster_planner_compare(const struct ah_cluster_request *request, struct 
     for (unsigned i = 0; i < AH_CLUSTER_POLICIES && !rc; i++) {
         ret_plans[i] = isinf(p.best[i].us) ? NULL : &plans[i];
         if (ret_plans[i])
-            rc = ah_cluster_verdict_deliver(&p, i, ret_plans[i], err);
+            rc = ah_cluster_result_write(&p, i, ret_plans[i], err);
     }
     return rc;
 }

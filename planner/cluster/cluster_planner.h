@@ -10,7 +10,7 @@
  * policies find, so `optimal` is never slower than one of them.
  *
  * It tries every degree of tensor parallelism that divides the model (one for all types, or one a type) with every
- * allowed size of micro-batch, each an instance to search. The same request gives the same plan, to the byte, since
+ * allowed size of micro-batch, each a problem to search. The same request gives the same plan, to the byte, since
  * budgets are numbers of evaluations.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_PLANNER_H
@@ -22,7 +22,7 @@
 #include "schemas/cluster_plan.h"
 #include "schemas/model.h"
 
-/* How arrangements are searched: by changing good ones (graph), by exhausting small instances (exact), or both. */
+/* How arrangements are searched: by changing good ones (graph), by exhausting small problems (exact), or both. */
 enum ah_cluster_search { AH_CLUSTER_SEARCH_BOTH, AH_CLUSTER_SEARCH_EXACT, AH_CLUSTER_SEARCH_GRAPH };
 extern const char *const ah_words_cluster_search[];
 
@@ -38,11 +38,11 @@ struct ah_cluster_request {
     uint64_t tp; /* the degree of all types; 0: tries every one. Symmetric only */
     enum ah_cluster_search search;
     enum ah_cluster_policy policy; /* whose plan; for ah_cluster_planner_plan() */
-    unsigned without;              /* enum ah_away_without (away.h) */
+    unsigned without;              /* enum ah_offload_without (offload_costs.h) */
     uint32_t effort;               /* 0: 2; budgets double with each level */
     const char *generator;         /* of the document */
 
-    /* (optional) Called now and then with the instances done and planned; true stops with AH_E_INTERRUPTED. */
+    /* (optional) Called now and then with the problems done and planned; true stops with AH_E_INTERRUPTED. */
     bool (*progress)(void *context, uint64_t done, uint64_t planned);
     void *context;
 };

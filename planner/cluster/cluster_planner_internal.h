@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the planner's parts share: cluster_planner.c finds arrangements, cluster_verdict.c reports on them.
+ * What the planner's parts share: cluster_planner.c finds arrangements, cluster_result.c reports on them.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_PLANNER_INTERNAL_H
 #define AH_PLANNER_CLUSTER_CLUSTER_PLANNER_INTERNAL_H
 
 #include "planner/cluster/cluster_planner.h"
-#include "planner/cluster/settings.h"
+#include "planner/cluster/search/settings.h"
 
 /* An arrangement that was found, in the arena. */
 struct ah_cluster_found {
@@ -29,11 +29,11 @@ struct ah_cluster_planning {
 };
 
 /* Writes the best arrangement of `policy`, which must have one, as a plan with certificate and notes. AH_E_MEMORY. */
-int ah_cluster_verdict_deliver(const struct ah_cluster_planning *p, enum ah_cluster_policy policy,
-                               struct ah_cluster_plan *ret_plan, struct ah_error *err);
+int ah_cluster_result_write(const struct ah_cluster_planning *p, enum ah_cluster_policy policy,
+                            struct ah_cluster_plan *ret_plan, struct ah_error *err);
 
 /* For a planning that found nothing: AH_E_INFEASIBLE if it is proven that there is no plan, else AH_E_NO_PLAN. */
-int ah_cluster_verdict_fail(const struct ah_cluster_planning *p, struct ah_cluster_shortage *ret_shortage,
-                            struct ah_error *err);
+int ah_cluster_result_fail(const struct ah_cluster_planning *p, struct ah_cluster_shortage *ret_shortage,
+                           struct ah_error *err);
 
 #endif

@@ -5,10 +5,10 @@
  */
 #include "planner/cluster/cluster_verify.h"
 
-#include "planner/cluster/away.h"
 #include "planner/cluster/cluster_costs.h"
 #include "planner/cluster/cluster_document.h"
 #include "planner/cluster/mixed.h"
+#include "planner/cluster/offload_costs.h"
 #include "planner/cluster/programs.h"
 #include "planner/cluster/sim/cluster_replay.h"
 #include "planner/restriction.h"
@@ -32,7 +32,7 @@ struct verify {
     size_t n_degrees;
     bool mixed;   /* a type has several */
     uint64_t *tp; /* by type of GPU; of those without work, any */
-    struct ah_instance instance;
+    struct ah_cluster_problem problem;
     bool estimated;
     struct ah_arrangement arrangement;
 };
@@ -117,9 +117,9 @@ static int read_degrees(struct verify *v)
     return AH_OK;
 }
 
-/* ---- the instance ---- */
+/* ---- the problem ---- */
 
-static int build(struct verify *v, const uint64_t *tp, struct ah_instance *ret_instance)
+static int build(struct verify *v, const uint64_t *tp, struct ah_cluster_problem *ret_problem)
 {
     const struct ah_cluster_costs_input input = {
         .model = v->inputs->model,
@@ -128,10 +128,10 @@ static int build(struct verify *v, const uint64_t *tp, struct ah_instance *ret_i
         .training = v->training,
         .tp = tp,
         .apart = ah_cluster_plan_first_sums(v->training.sums, v->training.n_sums, v->plan->n_pipelines) > 0,
-        .without = ah_away_without(ah_restriction_read(v->plan->annotations, v->plan->n_annotations))};
+        .without = ah_offload_without(ah_restriction_read(v->plan->annotations, v->plan->n_annotations))};
     struct ah_error cause = {0};
     bool estimated = false;
-    int rc = ah_cluster_costs_build(&input, v->arena, ret_instance, &estimated, &cause);
+    int rc = ah_cluster_costs_build(&input, v->arena, ret_problem, &estimated, &cause);
     v->estimated |= estimated;
     if (rc && rc != AH_E_MEMORY)
         return ah_error_set(v->err, AH_E_DOCUMENT, "training: no plan is made for that: %s", cause.text);
@@ -140,25 +140,25 @@ static int build(struct verify *v, const uint64_t *tp, struct ah_instance *ret_i
 
 static int build_mixed(struct verify *v)
 {
-    struct ah_instance instances[DEGREES_MAX];
-    const struct ah_instance *all[DEGREES_MAX];
+    struct ah_cluster_problem problems[DEGREES_MAX];
+    const struct ah_cluster_problem *all[DEGREES_MAX];
     uint64_t *tp = ah_arena_array(v->arena, v->inputs->cluster->n_gpus, sizeof *tp);
     if (!tp)
         return ah_error_memory(v->err);
     for (size_t d = 0; d < v->n_degrees; d++) {
         for (size_t g = 0; g < v->inputs->cluster->n_gpus; g++)
             tp[g] = v->degrees[d];
-        int rc = build(v, tp, &instances[d]);
+        int rc = build(v, tp, &problems[d]);
         if (rc)
             return rc;
-        all[d] = &instances[d];
+        all[d] = &problems[d];
     }
-    return ah_mixed_build(all, v->n_degrees, v->arena, &v->instance, v->err);
+    return ah_mixed_build(all, v->n_degrees, v->arena, &v->problem, v->err);
 }
 
-static int build_instance(struct verify *v)
+static int build_problem(struct verify *v)
 {
-    return v->mixed ? build_mixed(v) : build(v, v->tp, &v->instance);
+    return v->mixed ? build_mixed(v) : build(v, v->tp, &v->problem);
 }
 
 /* ---- the arrangement ---- */
@@ -166,8 +166,8 @@ static int build_instance(struct verify *v)
 static size_t class_of(const struct verify *v, const struct ah_cluster_plan_stage *stage)
 {
     size_t node = node_of(v->inputs->cluster, stage->node), c = 0;
-    while (c < v->instance.n_classes &&
-           (v->instance.classes[c].node != node || ah_instance_kind_of(&v->instance, c)->tp != stage->tp))
+    while (c < v->problem.n_classes &&
+           (v->problem.classes[c].node != node || ah_problem_kind_of(&v->problem, c)->tp != stage->tp))
         c++;
     return c;
 }
@@ -199,7 +199,7 @@ static bool read_stage(const struct verify *v, const struct ah_cluster_plan_pipe
                                  pipeline->micro_batches < behind ? pipeline->micro_batches : behind};
     for (size_t c = 0; c < from->n_configs; c++)
         read_config(&from->configs[c], &stage);
-    if (stage.class == v->instance.n_classes)
+    if (stage.class == v->problem.n_classes)
         return false;
     *ret_stage = stage;
     return true;
@@ -207,7 +207,7 @@ static bool read_stage(const struct verify *v, const struct ah_cluster_plan_pipe
 
 static int check_room(const struct verify *v, const struct ah_stage *stage, size_t p, size_t i)
 {
-    const struct ah_instance_kind *kind = ah_instance_kind_of(&v->instance, stage->class);
+    const struct ah_problem_kind *kind = ah_problem_kind_of(&v->problem, stage->class);
     const uint64_t host_bytes = kind->n_hosts ? kind->hosts[stage->sharers - 1].bytes : 0;
     if (stage->memory_bytes <= kind->capacity_bytes && stage->host_bytes <= host_bytes)
         return AH_OK;
@@ -243,8 +243,8 @@ static int check_nodes(const struct verify *v)
     for (size_t p = 0; p < v->arrangement.n_pipelines; p++)
         for (size_t i = 0; i < v->arrangement.pipelines[p].n_stages; i++) {
             const struct ah_stage *stage = &v->arrangement.pipelines[p].stages[i];
-            const struct ah_instance_kind *kind = ah_instance_kind_of(&v->instance, stage->class);
-            const size_t n = v->instance.classes[stage->class].node;
+            const struct ah_problem_kind *kind = ah_problem_kind_of(&v->problem, stage->class);
+            const size_t n = v->problem.classes[stage->class].node;
             gpus[n] += kind->tp;
             if (gpus[n] > cluster->nodes[n].gpus)
                 return ah_error_set(v->err, AH_E_DOCUMENT,
@@ -266,7 +266,7 @@ static int price(struct verify *v)
     for (size_t p = 0; p < v->arrangement.n_pipelines; p++)
         for (size_t i = 0; i < v->arrangement.pipelines[p].n_stages; i++) {
             struct ah_stage *stage = &v->arrangement.pipelines[p].stages[i];
-            ah_stage_price(&v->instance, stage);
+            ah_stage_price(&v->problem, stage);
             int rc = check_room(v, stage, p, i);
             if (rc)
                 return rc;
@@ -287,7 +287,7 @@ static int arrange(struct verify *v)
     rc = rc ? rc : check_nodes(v);
     if (rc)
         return rc;
-    ah_arrangement_share(&v->instance, &v->arrangement);
+    ah_arrangement_share(&v->problem, &v->arrangement);
     return price(v);
 }
 
@@ -391,7 +391,7 @@ static int describe(struct verify *v)
     struct ah_cluster_plan again = *v->plan;
     again.n_idle_ranks = 0;
     int rc =
-        ah_cluster_document_fill(v->inputs->cluster, &v->instance, &v->arrangement, v->arena, &again, v->err);
+        ah_cluster_document_fill(v->inputs->cluster, &v->problem, &v->arrangement, v->arena, &again, v->err);
     if (rc)
         return rc;
     again.predicted.estimated = v->estimated;
@@ -399,7 +399,7 @@ static int describe(struct verify *v)
     struct ah_programs_input programs = {.model = v->inputs->model,
                                          .cluster = v->inputs->cluster,
                                          .training = v->training,
-                                         .instance = &v->instance,
+                                         .problem = &v->problem,
                                          .arrangement = &v->arrangement,
                                          .estimated = v->estimated};
     if (v->plan->n_programs) /* a plan of whole models may split its table as another one does */
@@ -427,7 +427,7 @@ int ah_cluster_verify(const struct ah_cluster_plan *plan, const struct ah_cluste
         rc = read_degrees(&v);
     }
     if (!rc)
-        rc = build_instance(&v);
+        rc = build_problem(&v);
     if (!rc)
         rc = arrange(&v);
     if (!rc)

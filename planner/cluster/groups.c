@@ -15,7 +15,7 @@ static size_t fewest_plain(const uint64_t *groups, size_t n)
     return fewest;
 }
 
-int ah_groups_read(struct ah_instance *instance, const struct ah_plan_training *training, bool apart,
+int ah_groups_read(struct ah_cluster_problem *problem, const struct ah_plan_training *training, bool apart,
                    struct ah_arena *arena, bool *ret_any, struct ah_error *err)
 {
     const size_t first = (size_t)(training->n_sums ? training->sums[0] : training->micro_batches);
@@ -26,25 +26,25 @@ int ah_groups_read(struct ah_instance *instance, const struct ah_plan_training *
     for (size_t i = 0; i < n; i++)
         groups[i] = i < first ? 1 : training->sums[i - first + 1];
     const size_t plain = fewest_plain(groups, n);
-    instance->groups =
-        (struct ah_instance_groups){.micro_batches = groups,
-                                    .n = n,
-                                    .fewest = apart ? 1 : plain,
-                                    .most = apart ? plain - 1 : n,
-                                    .one_stage = instance->tied_bytes && training->tied == AH_TIED_JOINT};
-    *ret_any = instance->groups.most > 0;
+    problem->groups =
+        (struct ah_problem_groups){.micro_batches = groups,
+                                   .n = n,
+                                   .fewest = apart ? 1 : plain,
+                                   .most = apart ? plain - 1 : n,
+                                   .one_stage = problem->tied_bytes && training->tied == AH_TIED_JOINT};
+    *ret_any = problem->groups.most > 0;
     return AH_OK;
 }
 
-uint64_t ah_groups_most_pipelines(const struct ah_instance *instance)
+uint64_t ah_groups_most_pipelines(const struct ah_cluster_problem *problem)
 {
-    return instance->groups.n ? instance->groups.most : instance->micro_batches;
+    return problem->groups.n ? problem->groups.most : problem->micro_batches;
 }
 
-uint64_t ah_groups_share(const struct ah_instance *instance, size_t n, size_t p)
+uint64_t ah_groups_share(const struct ah_cluster_problem *problem, size_t n, size_t p)
 {
-    const struct ah_instance_groups *groups = &instance->groups;
-    uint64_t share = instance->micro_batches;
+    const struct ah_problem_groups *groups = &problem->groups;
+    uint64_t share = problem->micro_batches;
     if (p)
         return groups->micro_batches[groups->n - n + p];
     for (size_t i = 1; i < n; i++)
@@ -53,18 +53,18 @@ uint64_t ah_groups_share(const struct ah_instance *instance, size_t n, size_t p)
 }
 
 /* How many of the `n` places of (1) have `micro_batches`. */
-static size_t count_places(const struct ah_instance *instance, size_t n, uint64_t micro_batches)
+static size_t count_places(const struct ah_cluster_problem *problem, size_t n, uint64_t micro_batches)
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i++)
-        count += ah_groups_share(instance, n, i) == micro_batches;
+        count += ah_groups_share(problem, n, i) == micro_batches;
     return count;
 }
 
-bool ah_groups_may_begin(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
+bool ah_groups_may_begin(const struct ah_cluster_problem *problem, const struct ah_arrangement *arrangement,
                          size_t n)
 {
-    const struct ah_instance_groups *groups = &instance->groups;
+    const struct ah_problem_groups *groups = &problem->groups;
     const size_t all = arrangement->n_pipelines;
     if (!groups->n)
         return true;
@@ -75,26 +75,26 @@ bool ah_groups_may_begin(const struct ah_instance *instance, const struct ah_arr
         size_t taken = 0;
         for (size_t q = 0; q <= p; q++)
             taken += arrangement->pipelines[q].micro_batches == micro_batches;
-        if (taken > count_places(instance, all, micro_batches) ||
+        if (taken > count_places(problem, all, micro_batches) ||
             (groups->one_stage && arrangement->pipelines[p].n_stages > 1))
             return false;
     }
     return true;
 }
 
-bool ah_groups_allow(const struct ah_instance *instance, const struct ah_arrangement *arrangement)
+bool ah_groups_allow(const struct ah_cluster_problem *problem, const struct ah_arrangement *arrangement)
 {
-    return ah_groups_may_begin(instance, arrangement, arrangement->n_pipelines);
+    return ah_groups_may_begin(problem, arrangement, arrangement->n_pipelines);
 }
 
-void ah_groups_order(const struct ah_instance *instance, struct ah_arrangement *arrangement)
+void ah_groups_order(const struct ah_cluster_problem *problem, struct ah_arrangement *arrangement)
 {
     struct ah_pipeline *pipelines = arrangement->pipelines;
     const size_t n = arrangement->n_pipelines;
-    if (!instance->groups.n || !ah_groups_allow(instance, arrangement))
+    if (!problem->groups.n || !ah_groups_allow(problem, arrangement))
         return;
     for (size_t i = 0; i < n; i++) {
-        const uint64_t share = ah_groups_share(instance, n, i);
+        const uint64_t share = ah_groups_share(problem, n, i);
         size_t at = i;
         while (pipelines[at].micro_batches != share)
             at++;

@@ -22,28 +22,28 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "planner/cluster/instance.h"
+#include "planner/cluster/cluster_problem.h"
 #include "schemas/plan.h"
 
-/* Sets the groups of a training in `instance`, in `arena`. With `apart` it allows numbers of pipelines with which the
+/* Sets the groups of a training in `problem`, in `arena`. With `apart` it allows numbers of pipelines with which the
  * first one adds groups up apart, in a second vector of sums; else all others. `ret_any` false: there are none. */
-int ah_groups_read(struct ah_instance *instance, const struct ah_plan_training *training, bool apart,
+int ah_groups_read(struct ah_cluster_problem *problem, const struct ah_plan_training *training, bool apart,
                    struct ah_arena *arena, bool *ret_any, struct ah_error *err);
 
 /* The most pipelines there may be, with or without groups. */
-uint64_t ah_groups_most_pipelines(const struct ah_instance *instance);
+uint64_t ah_groups_most_pipelines(const struct ah_cluster_problem *problem);
 
 /* Micro-batches of pipeline `p` of `n`, by (1); `n` must be an allowed number. */
-uint64_t ah_groups_share(const struct ah_instance *instance, size_t n, size_t p);
+uint64_t ah_groups_share(const struct ah_cluster_problem *problem, size_t n, size_t p);
 
 /* Does every pipeline have a place in (1)? True without groups. */
-bool ah_groups_allow(const struct ah_instance *instance, const struct ah_arrangement *arrangement);
+bool ah_groups_allow(const struct ah_cluster_problem *problem, const struct ah_arrangement *arrangement);
 
 /* Could the first `n` pipelines have places in (1), whatever the others have? */
-bool ah_groups_may_begin(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
+bool ah_groups_may_begin(const struct ah_cluster_problem *problem, const struct ah_arrangement *arrangement,
                          size_t n);
 
 /* Puts pipelines that are allowed in the order of (1); equal ones keep their order. */
-void ah_groups_order(const struct ah_instance *instance, struct ah_arrangement *arrangement);
+void ah_groups_order(const struct ah_cluster_problem *problem, struct ah_arrangement *arrangement);
 
 #endif

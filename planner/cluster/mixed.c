@@ -2,47 +2,47 @@
 #include "planner/cluster/mixed.h"
 
 struct mixing {
-    const struct ah_instance *const *instances;
+    const struct ah_cluster_problem *const *problems;
     size_t n;
-    struct ah_instance_kind *kinds;
-    struct ah_instance_class *classes;
-    struct ah_instance_link *links;
+    struct ah_problem_kind *kinds;
+    struct ah_problem_class *classes;
+    struct ah_problem_link *links;
     size_t *class_in_first; /* (classes): of the same node */
 };
 
-/* Adds the classes that all instances have for one node of the first instance. */
-static void add_node(struct mixing *m, struct ah_instance *mixed, size_t first_class)
+/* Adds the classes that all problems have for one node of the first problem. */
+static void add_node(struct mixing *m, struct ah_cluster_problem *mixed, size_t first_class)
 {
-    size_t node = m->instances[0]->classes[first_class].node, kinds = 0;
-    for (size_t i = 0; i < m->n; kinds += m->instances[i++]->n_kinds)
-        for (size_t c = 0; c < m->instances[i]->n_classes; c++) {
-            if (m->instances[i]->classes[c].node != node)
+    size_t node = m->problems[0]->classes[first_class].node, kinds = 0;
+    for (size_t i = 0; i < m->n; kinds += m->problems[i++]->n_kinds)
+        for (size_t c = 0; c < m->problems[i]->n_classes; c++) {
+            if (m->problems[i]->classes[c].node != node)
                 continue;
             m->class_in_first[mixed->n_classes] = first_class;
-            m->classes[mixed->n_classes] = m->instances[i]->classes[c];
+            m->classes[mixed->n_classes] = m->problems[i]->classes[c];
             m->classes[mixed->n_classes++].kind += kinds;
         }
 }
 
-static void add_links(const struct mixing *m, const struct ah_instance *mixed)
+static void add_links(const struct mixing *m, const struct ah_cluster_problem *mixed)
 {
     size_t n = mixed->n_classes;
     for (size_t a = 0; a < n; a++)
         for (size_t b = 0; b < n; b++)
             m->links[a * n + b] =
-                m->instances[0]
-                    ->links[m->class_in_first[a] * m->instances[0]->n_classes + m->class_in_first[b]];
+                m->problems[0]
+                    ->links[m->class_in_first[a] * m->problems[0]->n_classes + m->class_in_first[b]];
 }
 
-int ah_mixed_build(const struct ah_instance *const *instances, size_t n, struct ah_arena *arena,
-                   struct ah_instance *ret_mixed, struct ah_error *err)
+int ah_mixed_build(const struct ah_cluster_problem *const *problems, size_t n, struct ah_arena *arena,
+                   struct ah_cluster_problem *ret_mixed, struct ah_error *err)
 {
-    struct ah_instance mixed = *instances[0];
-    struct mixing m = {.instances = instances, .n = n};
+    struct ah_cluster_problem mixed = *problems[0];
+    struct mixing m = {.problems = problems, .n = n};
     size_t kinds = 0, classes = 0;
     for (size_t i = 0; i < n; i++) {
-        kinds += instances[i]->n_kinds;
-        classes += instances[i]->n_classes;
+        kinds += problems[i]->n_kinds;
+        classes += problems[i]->n_classes;
     }
     m.kinds = ah_arena_array(arena, kinds, sizeof *m.kinds);
     m.classes = ah_arena_array(arena, classes, sizeof *m.classes);
@@ -52,9 +52,9 @@ int ah_mixed_build(const struct ah_instance *const *instances, size_t n, struct 
         return ah_error_memory(err);
     mixed.n_kinds = mixed.n_classes = 0;
     for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < instances[i]->n_kinds; k++)
-            m.kinds[mixed.n_kinds++] = instances[i]->kinds[k];
-    for (size_t c = 0; c < instances[0]->n_classes; c++)
+        for (size_t k = 0; k < problems[i]->n_kinds; k++)
+            m.kinds[mixed.n_kinds++] = problems[i]->kinds[k];
+    for (size_t c = 0; c < problems[0]->n_classes; c++)
         add_node(&m, &mixed, c);
     add_links(&m, &mixed);
     mixed.kinds = m.kinds;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mixed: joins instances that differ only in their degrees, so that a node may be cut into units of several degrees.
+ * Mixed: joins problems that differ only in their degrees, so that a node may be cut into units of several degrees.
  *
  * A class is then a node cut one way, with as many units as all GPUs of the node make. Classes of a node follow each
  * other. The caller must see to it that an arrangement takes no more GPUs of a node than it has.
@@ -10,10 +10,10 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "planner/cluster/instance.h"
+#include "planner/cluster/cluster_problem.h"
 
-/* `instances` are borrowed; the first must have all nodes of the others. `ret_mixed` lies in `arena`. AH_E_MEMORY. */
-int ah_mixed_build(const struct ah_instance *const *instances, size_t n, struct ah_arena *arena,
-                   struct ah_instance *ret_mixed, struct ah_error *err);
+/* `problems` are borrowed; the first must have all nodes of the others. `ret_mixed` lies in `arena`. AH_E_MEMORY. */
+int ah_mixed_build(const struct ah_cluster_problem *const *problems, size_t n, struct ah_arena *arena,
+                   struct ah_cluster_problem *ret_mixed, struct ah_error *err);
 
 #endif

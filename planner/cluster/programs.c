@@ -3,12 +3,13 @@
  * From a stage to its program: configs of its blocks, knobs, and the costs of its GPU.
  *
  * 1. Configs are the stage's; only layers whose backward runs get another treatment than `keep`.
- * 2. Gradients of several micro-batches are summed on the device; on the host, if weights are away (away.h).
- * 3. Rates of links and host are the GPU's share, as in away.h: copies and host Adam draw on the host's memory.
+ * 2. Gradients of several micro-batches are summed on the device; on the host, if weights are away (offload_costs.h).
+ * 3. Rates of links and host are the GPU's share, as in offload_costs.h: copies and host Adam draw on the host's
+ *    memory.
  */
 #include "planner/cluster/programs.h"
 
-#include "planner/cluster/away.h"
+#include "planner/cluster/offload_costs.h"
 #include "runtime/schedule/names.h"
 #include "runtime/schedule/schedule.h"
 
@@ -16,7 +17,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Two buffers of weights and of gradients on the way (away.h). */
+/* Two buffers of weights and of gradients on the way (offload_costs.h). */
 enum { FETCH_AHEAD = 1, SEND_BEHIND = 1 };
 
 struct filling {
@@ -42,7 +43,7 @@ struct program {
     const struct filling *f;
     const struct ah_stage *stage;
     const struct ah_cluster_node *node;
-    struct ah_away_host host;
+    struct ah_offload_host host;
     struct role role;
     struct ah_plan_training training;
     struct ah_job job;
@@ -59,11 +60,11 @@ static size_t first_sums(const struct filling *f)
 
 static struct role role_of(const struct filling *f, const struct ah_pipeline *pipeline, size_t i)
 {
-    const struct ah_instance *in = f->in->instance;
+    const struct ah_cluster_problem *in = f->in->problem;
     const struct ah_stage *stage = &pipeline->stages[i];
     struct role role = {.part = {.first_block = stage->first,
                                  .blocks = stage->end - stage->first,
-                                 .tp = ah_instance_kind_of(in, stage->class)->tp,
+                                 .tp = ah_problem_kind_of(in, stage->class)->tp,
                                  .stage = i,
                                  .stages = pipeline->n_stages,
                                  .step_micro_batches =
@@ -71,15 +72,15 @@ static struct role role_of(const struct filling *f, const struct ah_pipeline *pi
                         .micro_batches = pipeline->micro_batches,
                         .sums = pipeline == f->in->arrangement->pipelines ? first_sums(f) : 0,
                         .kind = in->classes[stage->class].kind,
-                        .sharers = ah_instance_kind_of(in, stage->class)->n_hosts ? stage->sharers : 0,
+                        .sharers = ah_problem_kind_of(in, stage->class)->n_hosts ? stage->sharers : 0,
                         .recompute = stage->recompute,
                         .selective = stage->selective,
                         .states_away = stage->states_away,
                         .weights_away = stage->weights_away};
     if (i > 0)
-        role.send_gradient_us = ah_instance_send_us(in, stage->class, stage[-1].class);
+        role.send_gradient_us = ah_problem_send_us(in, stage->class, stage[-1].class);
     if (i + 1 < pipeline->n_stages)
-        role.send_output_us = ah_instance_send_us(in, stage->class, stage[1].class);
+        role.send_output_us = ah_problem_send_us(in, stage->class, stage[1].class);
     return role;
 }
 
@@ -89,7 +90,7 @@ static struct ah_config config_of(const struct program *p, size_t block)
 {
     const struct ah_job_group *group = ah_job_block(&p->job, block);
     size_t at = p->stage->first + block;
-    const struct ah_instance_away *away = ah_stage_away(p->f->in->instance, p->stage, at);
+    const struct ah_problem_away *away = ah_stage_away(p->f->in->problem, p->stage, at);
     bool ways = group->kind == AH_BLOCK_LAYER && group->backward;
     bool joins = group->kind != AH_BLOCK_LAYER && ah_job_joins_table(&p->job);
     struct ah_config config = {.activations =
@@ -112,13 +113,13 @@ static int choose(struct program *p)
         return ah_error_memory(p->f->err);
     for (size_t b = 0; b < p->job.n_blocks; b++)
         p->configs[b] = config_of(p, b);
-    p->knobs = (struct ah_knobs){.tile_elements = ah_away_tile_elements(&p->job, 1),
+    p->knobs = (struct ah_knobs){.tile_elements = ah_offload_tile_elements(&p->job, 1),
                                  .micro_order = AH_MICRO_BATCH_MAJOR,
                                  .fetch_ahead = FETCH_AHEAD,
                                  .send_behind = SEND_BEHIND,
-                                 .host_gradient_tiles = AH_AWAY_HOST_TILES,
-                                 .host_weight_tiles = AH_AWAY_HOST_TILES,
-                                 .device_state_tiles = AH_AWAY_STATE_TILES,
+                                 .host_gradient_tiles = AH_OFFLOAD_HOST_TILES,
+                                 .host_weight_tiles = AH_OFFLOAD_HOST_TILES,
+                                 .device_state_tiles = AH_OFFLOAD_STATE_TILES,
                                  .updates_after_backward = true,
                                  .step_ends = true,
                                  .scheduling = AH_SCHEDULING_PRIORITY};
@@ -135,7 +136,7 @@ static uint64_t updated_parameters(const struct program *p, const struct ah_job_
 }
 
 /* The time to update one parameter on the device: that of the slowest group, as rounding makes them differ. */
-static double device_adam_us(const struct program *p, const struct ah_instance_block *blocks)
+static double device_adam_us(const struct program *p, const struct ah_problem_block *blocks)
 {
     double us = 0;
     for (size_t g = 0; g < p->job.n_groups; g++) {
@@ -147,7 +148,7 @@ static double device_adam_us(const struct program *p, const struct ah_instance_b
     return us;
 }
 
-static int share_host(struct program *p, const struct ah_away_host *host)
+static int share_host(struct program *p, const struct ah_offload_host *host)
 {
     struct ah_plan_resource *dram = ah_arena_array(p->f->arena, 1, sizeof *dram);
     if (!dram)
@@ -161,7 +162,7 @@ static int share_host(struct program *p, const struct ah_away_host *host)
 
 static int price_host(struct program *p)
 {
-    const struct ah_away_host host = p->host;
+    const struct ah_offload_host host = p->host;
     const struct ah_job *job = &p->job;
     p->costs.sharing.weights = (struct ah_plan_lane_weights){1, 1, 1, 1};
     if (!host.memory_bytes)
@@ -177,7 +178,7 @@ static int price_host(struct program *p)
 
 static int price(struct program *p)
 {
-    const struct ah_instance_block *blocks = p->f->in->instance->kinds[p->role.kind].blocks;
+    const struct ah_problem_block *blocks = p->f->in->problem->kinds[p->role.kind].blocks;
     const struct ah_cluster_gpu *gpu = ah_cluster_gpu_of(p->f->in->cluster, p->node);
     p->costs =
         (struct ah_costs){.groups = ah_arena_array(p->f->arena, p->job.n_groups, sizeof *p->costs.groups),
@@ -190,7 +191,7 @@ static int price(struct program *p)
     if (!p->costs.groups)
         return ah_error_memory(p->f->err);
     for (size_t g = 0; g < p->job.n_groups; g++) {
-        const struct ah_instance_block *block = &blocks[p->stage->first + p->job.groups[g].first];
+        const struct ah_problem_block *block = &blocks[p->stage->first + p->job.groups[g].first];
         bool head = p->job.groups[g].kind == AH_BLOCK_HEAD;
         p->costs.groups[g].forward_us = block->forward_us + (head ? block->backward_us[0] : 0);
         for (int way = 0; way < AH_ACTIVATIONS_WAYS; way++)
@@ -216,7 +217,7 @@ static void fill_plan(const struct program *p, const struct ah_cluster_gpu *gpu,
     plan->numeric_signature = ah_plan_signature(plan, p->f->in->cluster->device);
     plan->policy = AH_POLICY_OPTIMAL;
     plan->memory.device_capacity_bytes = gpu->memory_bytes;
-    plan->memory.reserved_bytes = p->f->in->instance->kinds[p->role.kind].reserved_bytes;
+    plan->memory.reserved_bytes = p->f->in->problem->kinds[p->role.kind].reserved_bytes;
     plan->memory.host_capacity_bytes = p->host.memory_bytes;
     plan->solver = (struct ah_plan_solver){.status = AH_PLAN_NO_BOUND, .objective_us = plan->time.step_us};
     plan->tokens_per_s = (double)(training->batch * training->seq) / plan->time.step_us * 1e6;
@@ -292,11 +293,11 @@ static int fill_stage(struct filling *f, const struct ah_pipeline *pipeline, siz
     if (at < plan->n_programs)
         return AH_OK;
     roles[at] = role;
-    const struct ah_instance_class *class = &f->in->instance->classes[stage->class];
+    const struct ah_problem_class *class = &f->in->problem->classes[stage->class];
     struct program program = {
         .f = f, .stage = stage, .node = &f->in->cluster->nodes[class->node], .role = role};
     if (role.sharers)
-        program.host = ah_away_share(program.node, role.sharers * role.part.tp);
+        program.host = ah_offload_share(program.node, role.sharers * role.part.tp);
     int rc = make_program(&program, &plan->programs[at]);
     plan->n_programs += !rc;
     return rc;
@@ -308,7 +309,7 @@ static bool splits_table(const struct ah_programs_input *in)
     bool cut = in->training.tied == AH_TIED_SPLIT;
     for (size_t p = 0; p < in->arrangement->n_pipelines; p++)
         cut = cut || in->arrangement->pipelines[p].n_stages > 1;
-    return cut && in->instance->tied_bytes;
+    return cut && in->problem->tied_bytes;
 }
 
 int ah_programs_fill(const struct ah_programs_input *input, struct ah_arena *arena,

@@ -11,7 +11,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "planner/cluster/instance.h"
+#include "planner/cluster/cluster_problem.h"
 #include "schemas/cluster.h"
 #include "schemas/cluster_plan.h"
 
@@ -19,7 +19,7 @@ struct ah_programs_input {
     const struct ah_model *model;
     const struct ah_cluster *cluster;
     struct ah_plan_training training; /* micro_batches, sums: of all pipelines together */
-    const struct ah_instance *instance;
+    const struct ah_cluster_problem *problem;
     const struct ah_arrangement *arrangement;
     bool estimated;
 };

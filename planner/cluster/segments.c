@@ -47,7 +47,8 @@ static size_t find_owners(const struct ah_arrangement *arrangement, size_t block
 }
 
 /* The ring's slowest edge decides. */
-static void price(const struct ah_instance *instance, const struct owner *owners, struct ah_segment *segment)
+static void price(const struct ah_cluster_problem *problem, const struct owner *owners,
+                  struct ah_segment *segment)
 {
     size_t n = segment->n_owners;
     double volume = ah_segment_volume(n, segment->bytes);
@@ -55,9 +56,9 @@ static void price(const struct ah_instance *instance, const struct owner *owners
     bool leaves = false;
     for (size_t i = 0; i < n; i++) {
         size_t a = owners[i].class, b = owners[(i + 1) % n].class;
-        const struct ah_instance_link *link = &instance->links[a * instance->n_classes + b];
-        bool inside = instance->classes[a].node == instance->classes[b].node;
-        uint64_t s = ah_instance_kind_of(instance, a)->tp, t = ah_instance_kind_of(instance, b)->tp;
+        const struct ah_problem_link *link = &problem->links[a * problem->n_classes + b];
+        bool inside = problem->classes[a].node == problem->classes[b].node;
+        uint64_t s = ah_problem_kind_of(problem, a)->tp, t = ah_problem_kind_of(problem, b)->tp;
         double us = 1e6 * volume / (inside ? (double)(s < t ? s : t) : 1) / link->bytes_per_s;
         slowest_us = us > slowest_us ? us : slowest_us;
         latency_us = link->latency_us > latency_us ? link->latency_us : latency_us;
@@ -68,7 +69,7 @@ static void price(const struct ah_instance *instance, const struct owner *owners
 }
 
 struct building {
-    const struct ah_instance *instance;
+    const struct ah_cluster_problem *problem;
     const struct ah_arrangement *arrangement;
     struct ah_segments segments;
     struct owner *owners;
@@ -81,7 +82,7 @@ static void add(struct building *b, const struct ah_segment *given, size_t other
     segment.n_owners = find_owners(b->arrangement, segment.first, other, b->owners);
     if (segment.n_owners < 2 || !segment.bytes)
         return;
-    price(b->instance, b->owners, &segment);
+    price(b->problem, b->owners, &segment);
     segment.owners = b->segments.owners + b->used;
     for (size_t i = 0; i < segment.n_owners; i++)
         segment.owners[i] = b->owners[i].stage;
@@ -98,11 +99,11 @@ static bool is_cut(const struct ah_arrangement *arrangement, size_t block)
     return false;
 }
 
-int ah_segments_init(struct ah_segments *ret_segments, const struct ah_instance *instance,
+int ah_segments_init(struct ah_segments *ret_segments, const struct ah_cluster_problem *problem,
                      const struct ah_arrangement *arrangement, struct ah_error *err)
 {
-    size_t most = instance->n_blocks + 1, n = arrangement->n_pipelines;
-    struct building b = {.instance = instance, .arrangement = arrangement};
+    size_t most = problem->n_blocks + 1, n = arrangement->n_pipelines;
+    struct building b = {.problem = problem, .arrangement = arrangement};
     b.segments.items = calloc(most, sizeof *b.segments.items);
     b.segments.owners = calloc((most + 1) * n, sizeof *b.segments.owners);
     b.owners = calloc(2 * n, sizeof *b.owners);
@@ -111,18 +112,18 @@ int ah_segments_init(struct ah_segments *ret_segments, const struct ah_instance 
         ah_segments_release(&b.segments);
         return ah_error_memory(err);
     }
-    for (size_t end = instance->n_blocks, at = end; at-- > 0;) {
+    for (size_t end = problem->n_blocks, at = end; at-- > 0;) {
         if (!is_cut(arrangement, at))
             continue;
         struct ah_segment segment = {.first = at, .end = end};
         for (size_t i = at; i < end; i++)
-            segment.bytes += instance->gradient_bytes[i];
+            segment.bytes += problem->gradient_bytes[i];
         add(&b, &segment, at);
         end = at;
     }
-    if (instance->tied_bytes)
-        add(&b, &(struct ah_segment){.end = 1, .tied = true, .bytes = instance->tied_bytes},
-            instance->n_blocks - 1);
+    if (problem->tied_bytes)
+        add(&b, &(struct ah_segment){.end = 1, .tied = true, .bytes = problem->tied_bytes},
+            problem->n_blocks - 1);
     free(b.owners);
     *ret_segments = b.segments;
     return AH_OK;

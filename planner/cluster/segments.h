@@ -11,7 +11,7 @@
 #define AH_PLANNER_CLUSTER_SEGMENTS_H
 
 #include "base/error.h"
-#include "planner/cluster/instance.h"
+#include "planner/cluster/cluster_problem.h"
 
 struct ah_segment {
     size_t first, end; /* blocks */
@@ -36,7 +36,7 @@ static inline double ah_segment_volume(size_t n, uint64_t bytes)
     return 2 * (double)(n - 1) / (double)n * (double)bytes;
 }
 
-int ah_segments_init(struct ah_segments *ret_segments, const struct ah_instance *instance,
+int ah_segments_init(struct ah_segments *ret_segments, const struct ah_cluster_problem *problem,
                      const struct ah_arrangement *arrangement, struct ah_error *err);
 void ah_segments_release(struct ah_segments *segments);
 

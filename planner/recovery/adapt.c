@@ -3,10 +3,10 @@
 
 #include "planner/cluster/cluster_costs.h"
 #include "planner/cluster/cluster_document.h"
-#include "planner/cluster/draft.h"
 #include "planner/cluster/groups.h"
-#include "planner/cluster/limits.h"
 #include "planner/cluster/programs.h"
+#include "planner/cluster/search/draft.h"
+#include "planner/cluster/search/update_limit.h"
 #include "planner/cluster/sim/cluster_replay.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ struct adapting {
     enum ah_adapt_way way;
     bool apart; /* if sums stay: only numbers of pipelines with which the first one adds groups up apart */
     bool any;   /* there are such numbers */
-    struct ah_instance instance;
+    struct ah_cluster_problem problem;
     bool estimated;
     size_t *left; /* by class: units without work */
     struct ah_draft draft;
@@ -63,10 +63,10 @@ static int build(struct adapting *a, struct ah_error *err)
                                                  .tp = a->tp,
                                                  .without = a->request->without,
                                                  .apart = a->apart};
-    int rc = ah_cluster_costs_build(&input, a->arena, &a->instance, &a->estimated, err);
+    int rc = ah_cluster_costs_build(&input, a->arena, &a->problem, &a->estimated, err);
     a->any = !a->apart;
     if (!rc && a->request->sums_stay)
-        rc = ah_groups_read(&a->instance, &a->request->training, a->apart, a->arena, &a->any, err);
+        rc = ah_groups_read(&a->problem, &a->request->training, a->apart, a->arena, &a->any, err);
     return rc;
 }
 
@@ -81,12 +81,12 @@ static int begin(struct adapting *a, struct ah_error *err)
     int rc = build(a, err);
     if (rc)
         return rc;
-    a->left = ah_arena_array(a->arena, a->instance.n_classes + 1, sizeof *a->left);
+    a->left = ah_arena_array(a->arena, a->problem.n_classes + 1, sizeof *a->left);
     a->changed = ah_arena_array(a->arena, a->old->n_pipelines, sizeof *a->changed);
     if (!a->left || !a->changed)
         return ah_error_memory(err);
-    for (size_t c = 0; c < a->instance.n_classes; c++)
-        a->left[c] = a->instance.classes[c].units;
+    for (size_t c = 0; c < a->problem.n_classes; c++)
+        a->left[c] = a->problem.classes[c].units;
     return AH_OK;
 }
 
@@ -95,9 +95,9 @@ static int begin(struct adapting *a, struct ah_error *err)
 /* The class of the stage's node, if it has a unit left for it; n_classes: none. */
 static size_t same_class(const struct adapting *a, const struct ah_cluster_plan_stage *stage)
 {
-    const struct ah_instance *in = &a->instance;
+    const struct ah_cluster_problem *in = &a->problem;
     for (size_t c = 0; c < in->n_classes; c++) {
-        const struct ah_instance_kind *kind = ah_instance_kind_of(in, c);
+        const struct ah_problem_kind *kind = ah_problem_kind_of(in, c);
         if (a->left[c] && strcmp(a->request->cluster->nodes[in->classes[c].node].id, stage->node) == 0 &&
             strcmp(kind->gpu, stage->gpu) == 0 && kind->tp == stage->tp)
             return c;
@@ -108,12 +108,12 @@ static size_t same_class(const struct adapting *a, const struct ah_cluster_plan_
 /* The class of any unit left, of the stage's type if possible; n_classes: none. */
 static size_t other_class(const struct adapting *a, const struct ah_cluster_plan_stage *stage)
 {
-    const struct ah_instance *in = &a->instance;
+    const struct ah_cluster_problem *in = &a->problem;
     size_t found = in->n_classes;
     for (size_t c = in->n_classes; c-- > 0;)
         if (a->left[c] &&
-            (found == in->n_classes || strcmp(ah_instance_kind_of(in, c)->gpu, stage->gpu) == 0 ||
-             strcmp(ah_instance_kind_of(in, found)->gpu, stage->gpu) != 0))
+            (found == in->n_classes || strcmp(ah_problem_kind_of(in, c)->gpu, stage->gpu) == 0 ||
+             strcmp(ah_problem_kind_of(in, found)->gpu, stage->gpu) != 0))
             found = c;
     return found;
 }
@@ -124,7 +124,7 @@ static void keep_stages(struct adapting *a, size_t *classes)
     for (size_t p = 0; p < a->old->n_pipelines; p++)
         for (size_t i = 0; i < a->old->pipelines[p].n_stages; i++, classes++) {
             *classes = same_class(a, &a->old->pipelines[p].stages[i]);
-            if (*classes < a->instance.n_classes)
+            if (*classes < a->problem.n_classes)
                 a->left[*classes]--;
         }
 }
@@ -133,14 +133,14 @@ static bool loses(const struct adapting *a, const struct ah_cluster_plan_pipelin
                   const size_t *classes)
 {
     for (size_t i = 0; i < pipeline->n_stages; i++)
-        if (classes[i] == a->instance.n_classes)
+        if (classes[i] == a->problem.n_classes)
             return true;
     return false;
 }
 
 static void add_pipeline(struct adapting *a, const struct ah_cluster_plan_pipeline *pipeline, size_t *classes)
 {
-    size_t none = a->instance.n_classes, p = a->draft.arrangement.n_pipelines, stages = a->draft.n_stages;
+    size_t none = a->problem.n_classes, p = a->draft.arrangement.n_pipelines, stages = a->draft.n_stages;
     if (a->way == AH_ADAPT_DROP && loses(a, pipeline, classes))
         return;
     for (size_t i = 0; i < pipeline->n_stages; i++) {
@@ -168,7 +168,7 @@ static void add_pipeline(struct adapting *a, const struct ah_cluster_plan_pipeli
 static bool settle(struct adapting *a)
 {
     struct ah_arrangement *arrangement = &a->draft.arrangement;
-    uint64_t total = a->instance.micro_batches, n = arrangement->n_pipelines;
+    uint64_t total = a->problem.micro_batches, n = arrangement->n_pipelines;
     bool fits = n > 0 && n <= total;
     ah_draft_count_sharers(&a->draft);
     for (size_t p = 0; p < n && fits; p++)
@@ -187,12 +187,12 @@ static int settle_within(struct adapting *a, double limit_us, const struct ah_dr
     double us = INFINITY;
     ah_draft_copy(&a->draft, from);
     ah_fits_release(&a->fits);
-    a->instance.update_limit_us = limit_us;
-    int rc = ah_fits_init(&a->fits, &a->instance, err);
+    a->problem.update_limit_us = limit_us;
+    int rc = ah_fits_init(&a->fits, &a->problem, err);
     if (rc || !settle(a))
         return rc;
-    a->instance.update_limit_us = limit_us > 0 ? INFINITY : 0;
-    rc = ah_limits_choose(&a->instance, &a->draft.arrangement, &us, &evaluations, err);
+    a->problem.update_limit_us = limit_us > 0 ? INFINITY : 0;
+    rc = ah_update_limit_choose(&a->problem, &a->draft.arrangement, &us, &evaluations, err);
     if (!rc && us < *best_us) {
         *best_us = us;
         ah_draft_copy(best, &a->draft);
@@ -207,8 +207,8 @@ static int settle_best(struct adapting *a, bool *ret_fits, struct ah_error *err)
     struct ah_draft from = {0}, best = {0};
     double best_us = INFINITY;
     bool hosts = uses_hosts(a->old);
-    int rc = ah_draft_init(&from, &a->instance, err);
-    rc = rc ? rc : ah_draft_init(&best, &a->instance, err);
+    int rc = ah_draft_init(&from, &a->problem, err);
+    rc = rc ? rc : ah_draft_init(&best, &a->problem, err);
     if (!rc)
         ah_draft_copy(&from, &a->draft);
     for (size_t i = 0; i < (hosts ? sizeof limits_us / sizeof *limits_us : 1) && !rc; i++)
@@ -237,7 +237,7 @@ static int arrange(struct adapting *a, bool *ret_fits, struct ah_error *err)
     }
     free(classes);
     int rc = settle_best(a, ret_fits, err);
-    *ret_fits = *ret_fits && ah_groups_allow(&a->instance, &a->draft.arrangement);
+    *ret_fits = *ret_fits && ah_groups_allow(&a->problem, &a->draft.arrangement);
     ah_draft_sort(&a->draft);
     return rc;
 }
@@ -250,7 +250,7 @@ static int describe(const struct adapting *a, struct ah_arena *arena, struct ah_
     struct ah_cluster_plan plan = ah_cluster_document_begin(request, training);
     plan.tp_mode = a->old->tp_mode;
     int rc =
-        ah_cluster_document_fill(request->cluster, &a->instance, &a->draft.arrangement, arena, &plan, err);
+        ah_cluster_document_fill(request->cluster, &a->problem, &a->draft.arrangement, arena, &plan, err);
     if (rc)
         return rc;
     plan.predicted.estimated = a->estimated;
@@ -260,7 +260,7 @@ static int describe(const struct adapting *a, struct ah_arena *arena, struct ah_
     const struct ah_programs_input programs = {.model = request->model,
                                                .cluster = request->cluster,
                                                .training = *training,
-                                               .instance = &a->instance,
+                                               .problem = &a->problem,
                                                .arrangement = &a->draft.arrangement,
                                                .estimated = a->estimated};
     rc = ah_programs_fill(&programs, arena, ret_plan, err);
@@ -272,9 +272,9 @@ static int adapt(struct adapting *a, struct ah_arena *arena, struct ah_cluster_p
 {
     int rc = begin(a, err);
     *ret_fits = false;
-    if (rc || !a->any || !ah_instance_units(&a->instance))
+    if (rc || !a->any || !ah_problem_units(&a->problem))
         return rc;
-    rc = ah_draft_init(&a->draft, &a->instance, err);
+    rc = ah_draft_init(&a->draft, &a->problem, err);
     rc = rc ? rc : arrange(a, ret_fits, err);
     if (!rc && *ret_fits)
         rc = describe(a, arena, ret_plan, err);

@@ -50,11 +50,12 @@ def may_differ(kind, old, new, names):
 INCLUDE = re.compile(r'^#include "([^"]+)"\n', re.MULTILINE)
 
 
-def check(kind, path, old_text, new_text, moved):
-    """`moved`: old path of a header -> new one. Tags of types are names apart from all others, as in C."""
-    includes = sorted(moved.get(name, name) for name in INCLUDE.findall(old_text))
-    if includes != sorted(INCLUDE.findall(new_text)):
-        return f"{path}: includes other files"
+def check(kind, path, old_text, new_text, gone, added):
+    """`gone`, `added`: files that moved. Tags of types are names apart from all others, as in C."""
+    old_names, new_names = INCLUDE.findall(old_text), INCLUDE.findall(new_text)
+    changed = set(old_names) - set(new_names) - gone or set(new_names) - set(old_names) - added
+    if changed or len(old_names) != len(new_names):
+        return f"{path}: includes other files: {sorted(changed)}"
     old, new = tokens(INCLUDE.sub("", old_text)), tokens(INCLUDE.sub("", new_text))
     tags, names = {}, {}
     for i, (a, b) in enumerate(zip(old, new)):
@@ -71,10 +72,11 @@ def main():
     if len(sys.argv) < 2 or sys.argv[1] not in ("comments", "messages", "names"):
         sys.exit(__doc__)
     kind, begin, end = sys.argv[1], *(sys.argv[2:4] + ["HEAD^", "HEAD"][len(sys.argv) - 2:])
-    listed = git("diff", "--name-status", "-M30%", "--diff-filter=MR", begin, *([end] if end != "-" else []), "--", "*.c", "*.h")
+    span = (begin, *([end] if end != "-" else []))
+    listed = git("diff", "--name-status", "-M30%", "--diff-filter=MR", *span, "--", "*.c", "*.h")
     pairs = [(line.split("\t")[1], line.split("\t")[-1]) for line in listed.split("\n") if line]
-    moved = dict(pairs) if kind == "names" else {}
-    wrong = [found for old, new in pairs if (found := check(kind, new, text_of(begin, old), text_of(end, new), moved))]
+    gone, added = (set(git("diff", "--name-only", "--no-renames", f"--diff-filter={what}", *span).split()) for what in "DA")
+    wrong = [found for old, new in pairs if (found := check(kind, new, text_of(begin, old), text_of(end, new), gone, added))]
     print("\n".join(wrong) or f"{len(pairs)} files: only {kind} differ")
     sys.exit(bool(wrong))
 

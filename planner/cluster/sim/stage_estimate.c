@@ -14,9 +14,9 @@
  */
 #include "planner/cluster/sim/stage_estimate.h"
 
+#include "planner/cluster/search/split.h"
 #include "planner/cluster/segments.h"
 #include "planner/cluster/sim/stage_sim.h"
-#include "planner/cluster/split.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@
 static const double smoothness = 0.8; /* the share of (4) */
 
 struct estimate {
-    const struct ah_instance *instance;
+    const struct ah_cluster_problem *problem;
     const struct ah_arrangement *arrangement;
     double *numbers; /* owned: all below */
     double *nic_us;  /* (nodes): what goes out; then, when it is free of sums */
@@ -36,14 +36,14 @@ struct estimate {
 
 static size_t node_of(const struct estimate *e, const struct ah_stage *stage)
 {
-    return e->instance->classes[stage->class].node;
+    return e->problem->classes[stage->class].node;
 }
 
 static int init(struct estimate *e, struct ah_error *err)
 {
     size_t nodes = 1, stages = 0;
-    for (size_t c = 0; c < e->instance->n_classes; c++)
-        nodes = e->instance->classes[c].node >= nodes ? e->instance->classes[c].node + 1 : nodes;
+    for (size_t c = 0; c < e->problem->n_classes; c++)
+        nodes = e->problem->classes[c].node >= nodes ? e->problem->classes[c].node + 1 : nodes;
     for (size_t p = 0; p < e->arrangement->n_pipelines; p++)
         stages += e->arrangement->pipelines[p].n_stages;
     e->numbers = calloc(2 * nodes + stages + 1, sizeof *e->numbers);
@@ -60,9 +60,9 @@ static int init(struct estimate *e, struct ah_error *err)
 static void load(struct estimate *e, const struct ah_pipeline *pipeline, size_t i)
 {
     size_t a = node_of(e, &pipeline->stages[i]), b = node_of(e, &pipeline->stages[i + 1]);
-    double bytes = 1e6 * (double)pipeline->micro_batches * (double)e->instance->boundary_bytes;
-    double a_us = bytes / e->instance->classes[pipeline->stages[i].class].nic_bytes_per_s;
-    double b_us = bytes / e->instance->classes[pipeline->stages[i + 1].class].nic_bytes_per_s;
+    double bytes = 1e6 * (double)pipeline->micro_batches * (double)e->problem->boundary_bytes;
+    double a_us = bytes / e->problem->classes[pipeline->stages[i].class].nic_bytes_per_s;
+    double b_us = bytes / e->problem->classes[pipeline->stages[i + 1].class].nic_bytes_per_s;
     if (a == b)
         return;
     e->nic_us[a] += a_us;
@@ -92,7 +92,7 @@ static void place(struct estimate *e, const struct ah_pipeline *pipeline, double
     for (size_t i = 0; i < pipeline->n_stages; i++, stage++) {
         const struct ah_stage *s = &pipeline->stages[i];
         if (i > 0)
-            end_us -= ah_instance_send_us(e->instance, s->class, s[-1].class);
+            end_us -= ah_problem_send_us(e->problem, s->class, s[-1].class);
         e->stages[stage] = s;
         e->done_us[stage] = end_us;
         e->update_us = fmax(e->update_us, s->update_us);
@@ -116,7 +116,7 @@ static void sum(struct estimate *e, const struct ah_segment *segment)
         e->done_us[segment->owners[i]] = start_us + segment->ring_us;
         if (segment->volume_bytes > 0)
             e->nic_us[node_of(e, stage)] =
-                start_us + 1e6 * segment->volume_bytes / e->instance->classes[stage->class].nic_bytes_per_s;
+                start_us + 1e6 * segment->volume_bytes / e->problem->classes[stage->class].nic_bytes_per_s;
     }
     e->sums_us = fmax(e->sums_us, start_us + segment->ring_us);
 }
@@ -124,8 +124,8 @@ static void sum(struct estimate *e, const struct ah_segment *segment)
 /* Blocks of a stage behind a segment are done before the stage is. */
 static void begin_sums(struct estimate *e, const struct ah_segments *segments)
 {
-    for (size_t c = 0; c < e->instance->n_classes; c++)
-        e->nic_us[e->instance->classes[c].node] = 0;
+    for (size_t c = 0; c < e->problem->n_classes; c++)
+        e->nic_us[e->problem->classes[c].node] = 0;
     for (size_t s = 0; s < segments->n; s++)
         sum(e, &segments->items[s]);
 }
@@ -142,7 +142,7 @@ static int time_pipelines(struct estimate *e, uint64_t *ret_passes, struct ah_er
         const struct ah_pipeline *pipeline = &arrangement->pipelines[p];
         int rc = AH_OK;
         if (p == 0 || !alike(pipeline, pipeline - 1)) {
-            rc = ah_pipeline_time(e->instance, pipeline, &alone_us, err);
+            rc = ah_pipeline_time(e->problem, pipeline, &alone_us, err);
             *ret_passes += 2 * pipeline->n_stages * pipeline->micro_batches;
         }
         if (rc)
@@ -156,29 +156,29 @@ static int time_pipelines(struct estimate *e, uint64_t *ret_passes, struct ah_er
 /* (4). */
 static double even_us(const struct estimate *e)
 {
-    double above = (double)e->instance->micro_batches, below = 0;
+    double above = (double)e->problem->micro_batches, below = 0;
     for (size_t p = 0; p < e->arrangement->n_pipelines; p++) {
         struct ah_pipeline pipeline = e->arrangement->pipelines[p];
         pipeline.micro_batches = 1;
-        double sum_us = ah_split_formula_us(e->instance, &pipeline);
+        double sum_us = ah_split_formula_us(e->problem, &pipeline);
         pipeline.micro_batches = 2;
-        double most_us = fmax(ah_split_formula_us(e->instance, &pipeline) - sum_us, 1e-9);
+        double most_us = fmax(ah_split_formula_us(e->problem, &pipeline) - sum_us, 1e-9);
         above += sum_us / most_us - 1;
         below += 1 / most_us;
     }
     return above / below;
 }
 
-int ah_estimate_time(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
+int ah_estimate_time(const struct ah_cluster_problem *problem, const struct ah_arrangement *arrangement,
                      double *ret_us, uint64_t *ret_passes, struct ah_error *err)
 {
-    struct estimate e = {.instance = instance, .arrangement = arrangement};
+    struct estimate e = {.problem = problem, .arrangement = arrangement};
     struct ah_segments segments = {0};
     *ret_passes = 0;
     int rc = init(&e, err);
     rc = rc ? rc : time_pipelines(&e, ret_passes, err);
     if (!rc) {
-        rc = ah_segments_init(&segments, instance, arrangement, err);
+        rc = ah_segments_init(&segments, problem, arrangement, err);
         if (!rc)
             begin_sums(&e, &segments);
         ah_segments_release(&segments);

@@ -7,12 +7,12 @@
 #define AH_PLANNER_CLUSTER_SIM_STAGE_ESTIMATE_H
 
 #include "base/error.h"
-#include "planner/cluster/instance.h"
+#include "planner/cluster/cluster_problem.h"
 
 /* Times an arrangement whose stages were fitted. Adjacent pipelines with equal stages and micro-batches are timed once.
  * The result is smoother than a simulation: within 15 % of it, mostly within 5 %, if ah_draft_finish() dealt the blocks
  * and many micro-batches; far below it if they are dealt badly. `ret_passes`: passes played. AH_E_MEMORY. */
-int ah_estimate_time(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
+int ah_estimate_time(const struct ah_cluster_problem *problem, const struct ah_arrangement *arrangement,
                      double *ret_us, uint64_t *ret_passes, struct ah_error *err);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Apart from NICs, what a stage does depends on its inputs alone. So each stage goes on by itself until it lacks an
- * input or needs a NIC. In the events are each stage's send to another node, and the segments that all their owners have
- * come to. The one that can start earliest does; on a tie, the lower stage, and stages before segments.
+ * input or needs a NIC. In the events are each stage's send to another node, and the segments that all their owners
+ * have come to. The one that can start earliest does; on a tie, the lower stage, and stages before segments.
  *
  * Invariants:
  * 1. When something in the events starts, every stage has gone as far as it can. So starts never go back in time, and
@@ -46,7 +46,7 @@ struct lane {
 };
 
 struct simulation {
-    const struct ah_instance *instance;
+    const struct ah_cluster_problem *problem;
     const struct ah_arrangement *arrangement;
     const struct ah_stage_sim_result *result; /* borrowed: its optional arrays get starts and sums */
     struct ah_segments segments;
@@ -71,11 +71,11 @@ static double later(double a, double b)
 
 /* ---- set up ---- */
 
-static size_t count_nodes(const struct ah_instance *instance)
+static size_t count_nodes(const struct ah_cluster_problem *problem)
 {
     size_t n = 0;
-    for (size_t c = 0; c < instance->n_classes; c++)
-        n = instance->classes[c].node >= n ? instance->classes[c].node + 1 : n;
+    for (size_t c = 0; c < problem->n_classes; c++)
+        n = problem->classes[c].node >= n ? problem->classes[c].node + 1 : n;
     return n;
 }
 
@@ -129,16 +129,15 @@ static void set_rests(struct simulation *r)
     }
 }
 
-static void set_sends(const struct ah_instance *instance, struct lane *lane)
+static void set_sends(const struct ah_cluster_problem *problem, struct lane *lane)
 {
     const size_t class = lane->stage->class;
-    lane->node = instance->classes[class].node;
-    lane->nic_us =
-        ah_nics_pass_us((double)instance->boundary_bytes, instance->classes[class].nic_bytes_per_s);
+    lane->node = problem->classes[class].node;
+    lane->nic_us = ah_nics_pass_us((double)problem->boundary_bytes, problem->classes[class].nic_bytes_per_s);
     if (lane->index + 1 < lane->pipeline->n_stages)
-        lane->sends_us[0] = ah_instance_send_us(instance, class, lane->stage[1].class);
+        lane->sends_us[0] = ah_problem_send_us(problem, class, lane->stage[1].class);
     if (lane->index > 0)
-        lane->sends_us[1] = ah_instance_send_us(instance, class, lane->stage[-1].class);
+        lane->sends_us[1] = ah_problem_send_us(problem, class, lane->stage[-1].class);
 }
 
 static void set_lanes(struct simulation *r, size_t n_cells)
@@ -158,7 +157,7 @@ static void set_lanes(struct simulation *r, size_t n_cells)
                                   .last_us = -1,
                                   .outputs = cells,
                                   .gradients = cells + m};
-            set_sends(r->instance, lane);
+            set_sends(r->problem, lane);
         }
     }
     for (size_t i = 0; i < r->n_lanes; i++)
@@ -179,9 +178,9 @@ static void release(struct simulation *r)
 
 static int init(struct simulation *r, struct ah_error *err)
 {
-    size_t lanes, cells, nodes = count_nodes(r->instance);
+    size_t lanes, cells, nodes = count_nodes(r->problem);
     count(r->arrangement, &lanes, &cells);
-    int rc = ah_segments_init(&r->segments, r->instance, r->arrangement, err);
+    int rc = ah_segments_init(&r->segments, r->problem, r->arrangement, err);
     if (rc)
         return rc;
     r->lanes = calloc(lanes, sizeof *r->lanes);
@@ -275,7 +274,7 @@ static double passed_us(const struct simulation *r, const struct lane *lane, con
     double us = lane->last_us + lane->stage->backward_us;
     if (!segment->tied)
         for (size_t i = lane->stage->first; i < segment->first; i++)
-            us -= ah_stage_backward_us(r->instance, lane->stage, i);
+            us -= ah_stage_backward_us(r->problem, lane->stage, i);
     return us;
 }
 
@@ -285,7 +284,7 @@ static double segment_start(const struct simulation *r, size_t s)
     double start = 0;
     for (size_t i = 0; i < segment->n_owners; i++) {
         const struct lane *lane = &r->lanes[segment->owners[i]];
-        size_t node = r->instance->classes[lane->stage->class].node;
+        size_t node = r->problem->classes[lane->stage->class].node;
         if (lane->front != s || lane->last_us < 0)
             return INFINITY;
         start = later(start, later(lane->sync_free_us, passed_us(r, lane, segment)));
@@ -305,7 +304,7 @@ static void sum(struct simulation *r, size_t s, double start)
     r->sync_us = later(r->sync_us, end);
     for (size_t i = 0; i < segment->n_owners; i++) {
         struct lane *lane = &r->lanes[segment->owners[i]];
-        const struct ah_instance_class *class = &r->instance->classes[lane->stage->class];
+        const struct ah_problem_class *class = &r->problem->classes[lane->stage->class];
         lane->sync_free_us = end;
         find_front(r, segment->owners[i]);
         if (segment->volume_bytes > 0) {
@@ -431,10 +430,10 @@ static void tell(const struct simulation *r, struct ah_stage_sim_result *result)
         result->step_us = INFINITY;
 }
 
-int ah_stage_sim_run(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
+int ah_stage_sim_run(const struct ah_cluster_problem *problem, const struct ah_arrangement *arrangement,
                      struct ah_stage_sim_result *result, struct ah_error *err)
 {
-    struct simulation r = {.instance = instance, .arrangement = arrangement, .result = result};
+    struct simulation r = {.problem = problem, .arrangement = arrangement, .result = result};
     r.limit_us = result->limit_us > 0 ? result->limit_us * (1 + LIMIT_MARGIN) : (double)INFINITY;
     int rc = init(&r, err);
     if (rc)

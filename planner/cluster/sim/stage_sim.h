@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stage simulation: an arrangement on a simulated clock. One forward, one backward (1F1B), with the network's contention.
+ * Stage simulation: an arrangement on a simulated clock. One forward, one backward (1F1B), with the network's
+ * contention.
  *
  * Stage i of P runs min(m, P-1-i) forwards, then a forward and a backward in turn, then the remaining backwards. After
  * each pass it sends, and computes nothing meanwhile; it receives while it computes. Between nodes a transfer takes the
@@ -18,7 +19,7 @@
 #define AH_PLANNER_CLUSTER_SIM_STAGE_SIM_H
 
 #include "base/error.h"
-#include "planner/cluster/instance.h"
+#include "planner/cluster/cluster_problem.h"
 #include "planner/cluster/segments.h"
 
 struct ah_stage_sim_result {
@@ -39,11 +40,11 @@ struct ah_stage_sim_result {
 };
 
 /* Times the arrangement, whose stages were fitted. AH_E_MEMORY. */
-int ah_stage_sim_run(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
+int ah_stage_sim_run(const struct ah_cluster_problem *problem, const struct ah_arrangement *arrangement,
                      struct ah_stage_sim_result *result, struct ah_error *err);
 
 /* The time of a pipeline alone, without contention: never more than in ah_stage_sim_run(). AH_E_MEMORY. */
-int ah_pipeline_time(const struct ah_instance *instance, const struct ah_pipeline *pipeline, double *ret_us,
-                     struct ah_error *err);
+int ah_pipeline_time(const struct ah_cluster_problem *problem, const struct ah_pipeline *pipeline,
+                     double *ret_us, struct ah_error *err);
 
 #endif

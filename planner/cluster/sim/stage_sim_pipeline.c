@@ -52,8 +52,8 @@ static uint64_t advance(struct alone *a, size_t i)
     return done;
 }
 
-int ah_pipeline_time(const struct ah_instance *instance, const struct ah_pipeline *pipeline, double *ret_us,
-                     struct ah_error *err)
+int ah_pipeline_time(const struct ah_cluster_problem *problem, const struct ah_pipeline *pipeline,
+                     double *ret_us, struct ah_error *err)
 {
     size_t n = pipeline->n_stages, cells = n * pipeline->micro_batches;
     double *numbers = calloc(2 * cells + 2 * n, sizeof *numbers);
@@ -67,8 +67,7 @@ int ah_pipeline_time(const struct ah_instance *instance, const struct ah_pipelin
     for (size_t i = 0; i < 2 * cells; i++)
         a.outputs[i] = -1;
     for (size_t i = 0; i + 1 < n; i++)
-        a.down_us[i] =
-            ah_instance_send_us(instance, pipeline->stages[i].class, pipeline->stages[i + 1].class);
+        a.down_us[i] = ah_problem_send_us(problem, pipeline->stages[i].class, pipeline->stages[i + 1].class);
     for (uint64_t left = 2 * cells; left;)
         for (size_t i = 0; i < n; i++)
             left -= advance(&a, i);

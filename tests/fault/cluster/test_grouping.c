@@ -2,20 +2,20 @@
  *
  * Every allocation of the bound by grouping fails once: an error or the same bound, no leak.
  */
-#include "planner/cluster/certificate.h"
-#include "tests/property/cluster/instances.h"
+#include "planner/cluster/bound/bound_raise.h"
+#include "tests/property/cluster/problems.h"
 #include "tests/support/fault.h"
 
 struct sweep {
-    struct ah_instance instance;
+    struct ah_cluster_problem problem;
     double bound_us; /* 0: not known yet */
 };
 
 static int raise_bound(void *context, struct ah_error *err)
 {
     struct sweep *sweep = context;
-    struct ah_setting setting = {.instance = sweep->instance, .bound_us = 1};
-    int rc = ah_certificate_raise(&setting, 1, 1e4, 20000, err);
+    struct ah_setting setting = {.problem = sweep->problem, .bound_us = 1};
+    int rc = ah_bound_raise(&setting, 1, 1e4, 20000, err);
     if (!rc && sweep->bound_us > 0)
         check_near(setting.bound_us, sweep->bound_us, 0);
     if (!rc)
@@ -25,10 +25,10 @@ static int raise_bound(void *context, struct ah_error *err)
 
 TEST(grouping, survives_every_failing_allocation)
 {
-    struct case_instance c;
+    struct case_problem c;
     uint64_t random = 0x853c49e6748fea9b;
-    draw_instance(&c, &random, 7, MOST_UNITS, 9);
-    struct sweep sweep = {.instance = c.instance};
+    draw_problem(&c, &random, 7, MOST_UNITS, 9);
+    struct sweep sweep = {.problem = c.problem};
     struct ah_error err = {0};
     CHECK_OK(raise_bound(&sweep, &err), err);
     assert_true(sweep.bound_us > 1 && fault_sweep(raise_bound, &sweep, 1) > 8);

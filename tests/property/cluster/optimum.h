@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The time of the fastest arrangement of a small instance, found by the hunt, which tries all.
+ * The time of the fastest arrangement of a small problem, found by the search, which tries all.
  */
 #ifndef AH_TESTS_PROPERTY_CLUSTER_OPTIMUM_H
 #define AH_TESTS_PROPERTY_CLUSTER_OPTIMUM_H
 
-#include "planner/cluster/hunt.h"
+#include "planner/cluster/search/arrangement_search.h"
 #include "tests/support/check.h"
 
 #include <math.h>
 
 /* INFINITY: nothing fits. */
-static inline double find_optimum_us(const struct ah_instance *instance)
+static inline double find_optimum_us(const struct ah_cluster_problem *problem)
 {
-    const struct ah_hunt_limits limits = {.improvements = 2000, .exhaustion = 20000000};
+    const struct ah_arrangement_search_limits limits = {.improvements = 2000, .exhaustion = 20000000};
     struct ah_error err = {0};
-    struct ah_hunt_result result;
+    struct ah_arrangement_search_result result;
     struct ah_draft best;
-    CHECK_OK(ah_draft_init(&best, instance, &err), err);
-    CHECK_OK(ah_hunt_run(instance, &limits, INFINITY, &best, &result, &err), err);
+    CHECK_OK(ah_draft_init(&best, problem, &err), err);
+    CHECK_OK(ah_arrangement_search_run(problem, &limits, INFINITY, &best, &result, &err), err);
     assert_true(result.exhausted);
     ah_draft_release(&best);
     return result.step_us;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The simulation once more, from docs/clusters.md: a list of tasks that know what they wait for, and of places that they
- * occupy; the one that can start first starts. And the best treatment of a stage's activations, by trying all.
+ * The simulation once more, from docs/clusters.md: a list of tasks that know what they wait for, and of places that
+ * they occupy; the one that can start first starts. And the best treatment of a stage's activations, by trying all.
  */
 #ifndef AH_TESTS_PROPERTY_CLUSTER_ORACLE_H
 #define AH_TESTS_PROPERTY_CLUSTER_ORACLE_H
 
-#include "tests/property/cluster/instances.h"
+#include "tests/property/cluster/problems.h"
 
 #include <math.h>
 
@@ -23,7 +23,7 @@ struct task {
 };
 
 struct oracle {
-    const struct ah_instance *in;
+    const struct ah_cluster_problem *in;
     const struct ah_arrangement *plan;
     struct task tasks[ORACLE_TASKS];
     size_t n;
@@ -36,7 +36,7 @@ static inline size_t oracle_out(const struct oracle *o, size_t class)
     return 2 * MOST_UNITS + 2 * o->in->classes[class].node;
 }
 
-static inline const struct oracle *oracle_of(const struct ah_instance *in)
+static inline const struct oracle *oracle_of(const struct ah_cluster_problem *in)
 {
     static struct oracle o;
     o.in = in;
@@ -44,39 +44,39 @@ static inline const struct oracle *oracle_of(const struct ah_instance *in)
 }
 
 /* What is away of a block on the host of `s`, as it is shared. */
-static inline const struct ah_instance_away *oracle_away(const struct ah_instance *in,
-                                                         const struct ah_stage *s, size_t block)
+static inline const struct ah_problem_away *oracle_away(const struct ah_cluster_problem *in,
+                                                        const struct ah_stage *s, size_t block)
 {
-    const struct ah_instance_host *host = &in->kinds[in->classes[s->class].kind].hosts[s->sharers - 1];
+    const struct ah_problem_host *host = &in->kinds[in->classes[s->class].kind].hosts[s->sharers - 1];
     return &host->away[2 * block + (block - s->first < s->weights_away)];
 }
 
 /* Every GPU that works draws on its node's host, in the order of pipelines or not. */
-static inline void oracle_share(const struct ah_instance *in, struct ah_arrangement *plan)
+static inline void oracle_share(const struct ah_cluster_problem *in, struct ah_arrangement *plan)
 {
     uint64_t gpus[MOST_CLASSES] = {0};
     for (size_t p = 0; p < plan->n_pipelines; p++)
         for (size_t i = 0; i < plan->pipelines[p].n_stages; i++) {
-            const struct ah_instance_class *class = &in->classes[plan->pipelines[p].stages[i].class];
+            const struct ah_problem_class *class = &in->classes[plan->pipelines[p].stages[i].class];
             gpus[class->node] += in->kinds[class->kind].tp;
         }
     for (size_t p = 0; p < plan->n_pipelines; p++)
         for (size_t i = 0; i < plan->pipelines[p].n_stages; i++) {
-            const struct ah_instance_class *class = &in->classes[plan->pipelines[p].stages[i].class];
+            const struct ah_problem_class *class = &in->classes[plan->pipelines[p].stages[i].class];
             plan->pipelines[p].stages[i].sharers = gpus[class->node] / in->kinds[class->kind].tp;
         }
 }
 
 static inline double oracle_pass(const struct oracle *o, const struct ah_stage *s, size_t from, bool backward)
 {
-    const struct ah_instance_block *blocks = o->in->kinds[o->in->classes[s->class].kind].blocks;
+    const struct ah_problem_block *blocks = o->in->kinds[o->in->classes[s->class].kind].blocks;
     double us = 0;
     for (size_t b = s->end; b-- > from;) {
         size_t at = b - s->first;
         int way = at < s->recompute ? 2 : at < s->recompute + s->selective ? 1 : 0;
         double compute = backward ? blocks[b].backward_us[way] : blocks[b].forward_us, paced = 0;
         if (at < s->states_away) {
-            const struct ah_instance_away *away = oracle_away(o->in, s, b);
+            const struct ah_problem_away *away = oracle_away(o->in, s, b);
             paced = backward ? away->backward_us : away->forward_us;
         }
         us += fmax(compute, paced);
@@ -99,7 +99,7 @@ static inline void oracle_wait(struct task *task, size_t other, double lag)
 
 static inline double oracle_send(const struct oracle *o, size_t a, size_t b)
 {
-    const struct ah_instance_link *link = &o->in->links[a * o->in->n_classes + b];
+    const struct ah_problem_link *link = &o->in->links[a * o->in->n_classes + b];
     double slices = 1;
     if (o->in->classes[a].node == o->in->classes[b].node)
         slices = (double)(o->in->kinds[o->in->classes[a].kind].tp < o->in->kinds[o->in->classes[b].kind].tp
@@ -261,9 +261,9 @@ static inline double oracle_run(struct oracle *o)
     return last;
 }
 
-static inline double oracle_update(const struct ah_instance *in, const struct ah_stage *s)
+static inline double oracle_update(const struct ah_cluster_problem *in, const struct ah_stage *s)
 {
-    const struct ah_instance_block *blocks = in->kinds[in->classes[s->class].kind].blocks;
+    const struct ah_problem_block *blocks = in->kinds[in->classes[s->class].kind].blocks;
     double us = 0;
     for (size_t b = s->first; b < s->end; b++) {
         size_t at = b - s->first;
@@ -272,7 +272,7 @@ static inline double oracle_update(const struct ah_instance *in, const struct ah
     return us;
 }
 
-static inline double oracle_step_us(const struct ah_instance *in, const struct ah_arrangement *plan)
+static inline double oracle_step_us(const struct ah_cluster_problem *in, const struct ah_arrangement *plan)
 {
     static struct oracle o;
     static struct oracle_names names;
@@ -307,21 +307,22 @@ static inline double oracle_step_us(const struct ah_instance *in, const struct a
 }
 
 /* Does the memory of GPU and host suffice for what the stage says, and the update keep its limit? */
-static inline bool oracle_suffices(const struct ah_instance *in, uint64_t in_flight, const struct ah_stage *s)
+static inline bool oracle_suffices(const struct ah_cluster_problem *in, uint64_t in_flight,
+                                   const struct ah_stage *s)
 {
-    const struct ah_instance_kind *kind = &in->kinds[in->classes[s->class].kind];
+    const struct ah_problem_kind *kind = &in->kinds[in->classes[s->class].kind];
     uint64_t bytes = 0, work = 0, staging = 0, host = 0;
     for (size_t b = s->first; b < s->end; b++) {
         size_t at = b - s->first;
         int way = at < s->recompute ? 2 : at < s->recompute + s->selective ? 1 : 0;
-        const struct ah_instance_block *block = &kind->blocks[b];
+        const struct ah_problem_block *block = &kind->blocks[b];
         bytes += in_flight * block->saved_bytes[way];
         work = block->work_bytes[way] > work ? block->work_bytes[way] : work;
         if (at >= s->states_away) {
             bytes += block->state_bytes;
             continue;
         }
-        const struct ah_instance_away *away = oracle_away(in, s, b);
+        const struct ah_problem_away *away = oracle_away(in, s, b);
         bytes += away->state_bytes;
         host += away->host_bytes;
         staging = away->staging_bytes > staging ? away->staging_bytes : staging;
@@ -336,7 +337,7 @@ static inline bool oracle_suffices(const struct ah_instance *in, uint64_t in_fli
 
 /* Sets what a stage recomputes and has away for the shortest passes: of equals the fewest weights away, then the fewest
  * recomputed, then states away. False: nothing fits. */
-static inline bool oracle_fit(const struct ah_instance *in, uint64_t in_flight, struct ah_stage *s)
+static inline bool oracle_fit(const struct ah_cluster_problem *in, uint64_t in_flight, struct ah_stage *s)
 {
     const struct oracle *o = oracle_of(in);
     bool away = in->kinds[in->classes[s->class].kind].n_hosts && in->update_limit_us > 0;

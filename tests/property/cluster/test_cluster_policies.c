@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Other systems' arrangements on random instances: whole, within memory, as fast as they say, never faster than our own;
+ * Other systems' arrangements on random problems: whole, within memory, as fast as they say, never faster than our own;
  * and `megatron` is the best of all its grids, enumerated by itself.
  */
-#include "planner/cluster/cluster_policies.h"
 #include "planner/cluster/mixed.h"
+#include "planner/cluster/policies/cluster_policies.h"
 #include "planner/cluster/sim/stage_sim.h"
-#include "tests/property/cluster/instances.h"
 #include "tests/property/cluster/optimum.h"
+#include "tests/property/cluster/problems.h"
 
 #include <math.h>
 #include <stdio.h>
 
 enum { INSTANCES = 600 };
 
-static size_t instances(void)
+static size_t problems(void)
 {
     return check_scaled(INSTANCES);
 }
@@ -22,17 +22,18 @@ static size_t instances(void)
 /* Slow enough that HexiScale's costs favour higher degrees here and there. */
 static const double rates[2 * MOST_KINDS] = {1e12, 2.5e12, 4e12, 1e12, 2.5e12, 4e12};
 
-static double search(const struct ah_instance *instance, enum ah_cluster_policy policy, struct ah_draft *best)
+static double search(const struct ah_cluster_problem *problem, enum ah_cluster_policy policy,
+                     struct ah_draft *best)
 {
-    const struct ah_cluster_policy_input input = {instance, rates, 1024, 512, 5000, 1};
+    const struct ah_cluster_policy_input input = {problem, rates, 1024, 512, 5000, 1};
     struct ah_error err = {0};
     double us;
-    CHECK_OK(ah_draft_init(best, instance, &err), err);
+    CHECK_OK(ah_draft_init(best, problem, &err), err);
     CHECK_OK(ah_cluster_policies_search(&input, policy, INFINITY, best, &us, &err), err);
     return us;
 }
 
-static void check_pipeline(const struct ah_instance *instance, const struct ah_pipeline *pipeline,
+static void check_pipeline(const struct ah_cluster_problem *problem, const struct ah_pipeline *pipeline,
                            size_t *left)
 {
     size_t next = 0;
@@ -41,28 +42,28 @@ static void check_pipeline(const struct ah_instance *instance, const struct ah_p
         const struct ah_stage *stage = &pipeline->stages[i];
         assert_true(stage->first == next && stage->end > next);
         assert_true(left[stage->class]-- > 0);
-        assert_true(stage->memory_bytes <= ah_instance_kind_of(instance, stage->class)->capacity_bytes);
+        assert_true(stage->memory_bytes <= ah_problem_kind_of(problem, stage->class)->capacity_bytes);
         next = stage->end;
     }
-    assert_int_equal(next, instance->n_blocks);
+    assert_int_equal(next, problem->n_blocks);
 }
 
 /* Each unit at most once, all blocks once a pipeline, all micro-batches, and the time that was told. */
-static void check_arrangement(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
-                              double told_us)
+static void check_arrangement(const struct ah_cluster_problem *problem,
+                              const struct ah_arrangement *arrangement, double told_us)
 {
     size_t left[MOST_CLASSES];
     uint64_t micro_batches = 0;
     struct ah_stage_sim_result result = {0};
     struct ah_error err = {0};
-    for (size_t c = 0; c < instance->n_classes; c++)
-        left[c] = instance->classes[c].units;
+    for (size_t c = 0; c < problem->n_classes; c++)
+        left[c] = problem->classes[c].units;
     for (size_t p = 0; p < arrangement->n_pipelines; p++) {
-        check_pipeline(instance, &arrangement->pipelines[p], left);
+        check_pipeline(problem, &arrangement->pipelines[p], left);
         micro_batches += arrangement->pipelines[p].micro_batches;
     }
-    assert_int_equal(micro_batches, instance->micro_batches);
-    CHECK_OK(ah_stage_sim_run(instance, arrangement, &result, &err), err);
+    assert_int_equal(micro_batches, problem->micro_batches);
+    CHECK_OK(ah_stage_sim_run(problem, arrangement, &result, &err), err);
     assert_true(fabs(result.step_us - told_us) <= 1e-9 * told_us);
 }
 
@@ -70,18 +71,18 @@ TEST(cluster_policies, arrangements_are_whole)
 {
     uint64_t random = 0x2545f4914f6cdd1d;
     size_t found[AH_CLUSTER_POLICIES] = {0}, slower = 0;
-    for (size_t n = 0; n < instances(); n++) {
-        struct case_instance c;
-        draw_instance(&c, &random, 7, 5, 6);
-        c.instance.update_limit_us = 0; /* nothing on the host */
-        double best_us = find_optimum_us(&c.instance);
+    for (size_t n = 0; n < problems(); n++) {
+        struct case_problem c;
+        draw_problem(&c, &random, 7, 5, 6);
+        c.problem.update_limit_us = 0; /* nothing on the host */
+        double best_us = find_optimum_us(&c.problem);
         for (unsigned policy = AH_CLUSTER_POLICY_OPTIMAL + 1; policy < AH_CLUSTER_POLICIES; policy++) {
             struct ah_draft draft, again;
-            double us = search(&c.instance, policy, &draft);
+            double us = search(&c.problem, policy, &draft);
             assert_true(us >= best_us * (1 - 1e-9));
-            assert_true(memcmp(&(double){search(&c.instance, policy, &again)}, &us, sizeof us) == 0);
+            assert_true(memcmp(&(double){search(&c.problem, policy, &again)}, &us, sizeof us) == 0);
             if (!isinf(us))
-                check_arrangement(&c.instance, &draft.arrangement, us);
+                check_arrangement(&c.problem, &draft.arrangement, us);
             found[policy] += !isinf(us);
             slower += !isinf(us) && us > best_us * 1.01;
             ah_draft_release(&draft);
@@ -90,32 +91,32 @@ TEST(cluster_policies, arrangements_are_whole)
     }
     for (unsigned policy = AH_CLUSTER_POLICY_OPTIMAL + 1; policy < AH_CLUSTER_POLICIES; policy++) {
         printf("%s: found in %zu of %zu instances\n", ah_words_cluster_policy[policy], found[policy],
-               instances());
-        assert_true(found[policy] > instances() / 4);
+               problems());
+        assert_true(found[policy] > problems() / 4);
     }
-    assert_true(slower > instances() / 4);
+    assert_true(slower > problems() / 4);
 }
 
 /* ---- hexiscale, with degrees of its own ---- */
 
 /* The same nodes with units of two GPUs, twice as fast and half as full. */
-static void pair_up(const struct case_instance *c, struct case_instance *pairs)
+static void pair_up(const struct case_problem *c, struct case_problem *pairs)
 {
     *pairs = *c;
-    pairs->instance.kinds = pairs->kinds;
-    pairs->instance.classes = pairs->classes;
-    for (size_t k = 0; k < c->instance.n_kinds; k++) {
+    pairs->problem.kinds = pairs->kinds;
+    pairs->problem.classes = pairs->classes;
+    for (size_t k = 0; k < c->problem.n_kinds; k++) {
         pairs->kinds[k].tp = 2;
         pairs->kinds[k].blocks = pairs->blocks[k];
-        for (size_t b = 0; b < c->instance.n_blocks; b++) {
-            struct ah_instance_block *block = &pairs->blocks[k][b];
+        for (size_t b = 0; b < c->problem.n_blocks; b++) {
+            struct ah_problem_block *block = &pairs->blocks[k][b];
             block->forward_us /= 2;
             block->state_bytes /= 2;
-            for (size_t way = 0; way < AH_INSTANCE_WAYS; way++)
+            for (size_t way = 0; way < AH_PROBLEM_WAYS; way++)
                 block->backward_us[way] /= 2;
         }
     }
-    for (size_t n = 0; n < c->instance.n_classes; n++)
+    for (size_t n = 0; n < c->problem.n_classes; n++)
         pairs->classes[n].units = c->classes[n].units / 2;
 }
 
@@ -123,56 +124,56 @@ TEST(cluster_policies, degrees_share_the_nodes_gpus)
 {
     uint64_t random = 0xaef17502108ef2d9;
     size_t found = 0, mixed_degrees = 0;
-    for (size_t n = 0; n < instances(); n++) {
-        struct case_instance c, pairs;
-        struct ah_instance mixed;
+    for (size_t n = 0; n < problems(); n++) {
+        struct case_problem c, pairs;
+        struct ah_cluster_problem mixed;
         struct ah_arena arena = {0};
         struct ah_draft draft;
         struct ah_error err = {0};
         size_t gpus[MOST_CLASSES] = {0}, degrees = 0;
-        draw_instance(&c, &random, 10, MOST_UNITS, 8);
-        c.instance.update_limit_us = 0;
-        for (size_t k = 0; k < c.instance.n_kinds; k++)
+        draw_problem(&c, &random, 10, MOST_UNITS, 8);
+        c.problem.update_limit_us = 0;
+        for (size_t k = 0; k < c.problem.n_kinds; k++)
             c.kinds[k].tp = 1;
         pair_up(&c, &pairs);
-        CHECK_OK(ah_mixed_build((const struct ah_instance *[]){&c.instance, &pairs.instance}, 2, &arena,
+        CHECK_OK(ah_mixed_build((const struct ah_cluster_problem *[]){&c.problem, &pairs.problem}, 2, &arena,
                                 &mixed, &err),
                  err);
         double us = search(&mixed, AH_CLUSTER_POLICY_HEXISCALE, &draft);
         for (size_t i = 0; i < draft.n_stages && !isinf(us); i++) {
-            const struct ah_instance_class *class = &mixed.classes[draft.stages[i].class];
+            const struct ah_problem_class *class = &mixed.classes[draft.stages[i].class];
             gpus[class->node] += mixed.kinds[class->kind].tp;
             degrees |= mixed.kinds[class->kind].tp;
         }
-        for (size_t class = 0; class < c.instance.n_classes; class ++)
+        for (size_t class = 0; class < c.problem.n_classes; class ++)
             assert_true(gpus[c.classes[class].node] <= c.classes[class].units);
         found += !isinf(us);
         mixed_degrees += degrees == 3;
         ah_draft_release(&draft);
         ah_arena_release(&arena);
     }
-    printf("%zu of %zu instances, %zu with both degrees\n", found, instances(), mixed_degrees);
-    assert_true(found > instances() / 2 && mixed_degrees > 0);
+    printf("%zu of %zu instances, %zu with both degrees\n", found, problems(), mixed_degrees);
+    assert_true(found > problems() / 2 && mixed_degrees > 0);
 }
 
 /* ---- megatron ---- */
 
 /* The even stage of block `b`: counted blocks are dealt out `per` by `per`. */
-static size_t even_stage(const struct ah_instance *instance, unsigned counts, size_t per, size_t b)
+static size_t even_stage(const struct ah_cluster_problem *problem, unsigned counts, size_t per, size_t b)
 {
     size_t counted = 0;
     for (size_t i = 0; i <= b; i++)
-        counted += i == 0 ? counts & 1 : i + 1 == instance->n_blocks ? counts >> 1 : 1;
+        counted += i == 0 ? counts & 1 : i + 1 == problem->n_blocks ? counts >> 1 : 1;
     return counted ? (counted - 1) / per : 0;
 }
 
-static double grid_us(const struct ah_instance *instance, struct ah_draft *draft, const size_t *units,
+static double grid_us(const struct ah_cluster_problem *problem, struct ah_draft *draft, const size_t *units,
                       size_t d, size_t p, bool rows, unsigned counts)
 {
-    size_t all = instance->n_blocks - 2 + (counts & 1) + (counts >> 1);
+    size_t all = problem->n_blocks - 2 + (counts & 1) + (counts >> 1);
     struct ah_stage_sim_result result = {0};
     struct ah_error err = {0};
-    if (all % p || instance->micro_batches % d)
+    if (all % p || problem->micro_batches % d)
         return INFINITY;
     ah_draft_begin(draft);
     for (size_t q = 0; q < d; q++) {
@@ -181,38 +182,38 @@ static double grid_us(const struct ah_instance *instance, struct ah_draft *draft
             ah_draft_add(draft, units[rows ? q * p + i : i * d + q]);
             struct ah_stage *stage = &draft->stages[draft->n_stages - 1];
             stage->first = SIZE_MAX;
-            for (size_t b = 0; b < instance->n_blocks; b++)
-                if (even_stage(instance, counts, all / p, b) == i) {
+            for (size_t b = 0; b < problem->n_blocks; b++)
+                if (even_stage(problem, counts, all / p, b) == i) {
                     stage->first = stage->first == SIZE_MAX ? b : stage->first;
                     stage->end = b + 1;
                 }
             if (stage->first == SIZE_MAX)
                 return INFINITY;
         }
-        draft->arrangement.pipelines[q].micro_batches = instance->micro_batches / d;
-        if (!ah_pipeline_fit(instance, &draft->arrangement.pipelines[q]))
+        draft->arrangement.pipelines[q].micro_batches = problem->micro_batches / d;
+        if (!ah_pipeline_fit(problem, &draft->arrangement.pipelines[q]))
             return INFINITY;
     }
     ah_draft_sort(draft);
-    CHECK_OK(ah_stage_sim_run(instance, &draft->arrangement, &result, &err), err);
+    CHECK_OK(ah_stage_sim_run(problem, &draft->arrangement, &result, &err), err);
     return result.step_us;
 }
 
 /* The best grid of these units, and of all rows that begin with them. `used`: nodes in the row. */
-static double best_grid_us(const struct ah_instance *instance, struct ah_draft *draft, size_t *units,
+static double best_grid_us(const struct ah_cluster_problem *problem, struct ah_draft *draft, size_t *units,
                            size_t n, unsigned used)
 {
     double best_us = INFINITY;
     for (size_t d = 1; d <= n; d++)
         for (unsigned way = 0; n % d == 0 && way < 8; way++)
-            best_us = fmin(best_us, grid_us(instance, draft, units, d, n / d, way & 1, way >> 1));
-    for (size_t c = 0; c < instance->n_classes; c++) {
+            best_us = fmin(best_us, grid_us(problem, draft, units, d, n / d, way & 1, way >> 1));
+    for (size_t c = 0; c < problem->n_classes; c++) {
         if (used & 1U << c)
             continue;
-        for (size_t u = 0; u < instance->classes[c].units; u++)
+        for (size_t u = 0; u < problem->classes[c].units; u++)
             units[n + u] = c;
-        best_us = fmin(best_us,
-                       best_grid_us(instance, draft, units, n + instance->classes[c].units, used | 1U << c));
+        best_us =
+            fmin(best_us, best_grid_us(problem, draft, units, n + problem->classes[c].units, used | 1U << c));
     }
     return best_us;
 }
@@ -221,22 +222,22 @@ TEST(cluster_policies, megatron_is_the_best_grid)
 {
     uint64_t random = 0x9e6c63d0876a9a47;
     size_t found = 0;
-    for (size_t n = 0; n < instances(); n++) {
-        struct case_instance c;
+    for (size_t n = 0; n < problems(); n++) {
+        struct case_problem c;
         struct ah_draft draft, best;
         struct ah_error err = {0};
         size_t units[MOST_UNITS];
-        draw_instance(&c, &random, 10, MOST_UNITS, 8);
-        c.instance.update_limit_us = 0; /* nothing on the host */
-        CHECK_OK(ah_draft_init(&draft, &c.instance, &err), err);
-        double us = search(&c.instance, AH_CLUSTER_POLICY_MEGATRON, &best);
-        double grid = best_grid_us(&c.instance, &draft, units, 0, 0);
+        draw_problem(&c, &random, 10, MOST_UNITS, 8);
+        c.problem.update_limit_us = 0; /* nothing on the host */
+        CHECK_OK(ah_draft_init(&draft, &c.problem, &err), err);
+        double us = search(&c.problem, AH_CLUSTER_POLICY_MEGATRON, &best);
+        double grid = best_grid_us(&c.problem, &draft, units, 0, 0);
         if (isinf(us) != isinf(grid) || (!isinf(us) && fabs(us - grid) > 1e-9 * us))
             fail_msg("instance %zu: %.3f us, the best grid takes %.3f", n, us, grid);
         found += !isinf(us);
         ah_draft_release(&draft);
         ah_draft_release(&best);
     }
-    printf("%zu instances, %zu with a grid that fits\n", instances(), found);
-    assert_true(found > instances() / 2);
+    printf("%zu instances, %zu with a grid that fits\n", problems(), found);
+    assert_true(found > problems() / 2);
 }

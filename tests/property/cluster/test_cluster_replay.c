@@ -2,13 +2,13 @@
  *
  * Programs of plans for random clusters, models and trainings, played together:
  *
- * 1. Every item and sum starts when it can, not before and not after (played.h); also where lanes of some programs are a
- *    thousand times slower than others.
+ * 1. Every item and sum starts when it can, not before and not after (played.h); also where lanes of some programs are
+ *    a thousand times slower than others.
  * 2. The document says what the replay takes; who changes it is found out.
- * 3. With nothing away the step is the simulation's, to rounding, but for gradients that wait for a place, for plans that do not
- *    clip, whose updates wait for no gate and make a step shorter, and for the rare
- *    case that a message and a sum could take a NIC at the same instant: which of them does, rounding decides. No step is
- *    shorter than the busiest stage or the way of a micro-batch.
+ * 3. With nothing away the step is the simulation's, to rounding, but for gradients that wait for a place, for plans
+ *    that do not clip, whose updates wait for no gate and make a step shorter, and for the rare case that a message and
+ *    a sum could take a NIC at the same instant: which of them does, rounding decides. No step is shorter than the
+ *    busiest stage or the way of a micro-batch.
  * 4. Nothing is added up that nobody trains.
  * 5. The program of a rank that is alone is played as the simulator plays it.
  */
@@ -178,10 +178,10 @@ static void check_plan(struct planned *c, struct seen *seen, uint64_t *random)
 
 TEST(cluster_replay, starts_what_can_start)
 {
-    size_t instances = check_scaled(INSTANCES);
+    size_t problems = check_scaled(INSTANCES);
     struct seen seen = {.least = INFINITY};
     uint64_t random = check_seed(12);
-    for (size_t i = 0; i < instances; i++) {
+    for (size_t i = 0; i < problems; i++) {
         static struct planned c;
         draw(&c, &random);
         if (planned_plan(&c))
@@ -197,11 +197,11 @@ TEST(cluster_replay, starts_what_can_start)
         "wait for a "
         "place; %zu steps go on beside the next; %zu with something away take %.3f to %.3f times what was "
         "rehearsed, mean %.3f\n",
-        instances, seen.plans, seen.pipelines, seen.sums, seen.frozen, seen.waited, seen.asymmetric,
+        problems, seen.plans, seen.pipelines, seen.sums, seen.frozen, seen.waited, seen.asymmetric,
         seen.equal, seen.tied, seen.earlier, seen.held, seen.overlapping, seen.away, seen.least, seen.most,
         seen.sum / (double)seen.away);
-    assert_true(2 * seen.plans > instances && seen.pipelines > seen.plans && seen.sums && seen.frozen);
-    assert_true(seen.waited && seen.held && seen.asymmetric && seen.equal > instances / 4 && seen.earlier &&
+    assert_true(2 * seen.plans > problems && seen.pipelines > seen.plans && seen.sums && seen.frozen);
+    assert_true(seen.waited && seen.held && seen.asymmetric && seen.equal > problems / 4 && seen.earlier &&
                 seen.away > 5);
     assert_true(100 * seen.tied <= seen.equal);
 }

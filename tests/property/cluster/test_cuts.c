@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cuts of small random graphs against all partitions: every part has a vertex, none is heavier than it must be, and the cut
- * is seldom larger than the least one of such partitions.
+ * Cuts of small random graphs against all partitions: every part has a vertex, none is heavier than it must be, and the
+ * cut is seldom larger than the least one of such partitions.
  */
-#include "planner/cluster/cuts.h"
-#include "tests/property/cluster/instances.h"
+#include "planner/cluster/policies/cuts.h"
+#include "tests/property/cluster/problems.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The search against trying everything: on small random clusters, every set of pipelines, every order of units, every
- * split of blocks and every share of micro-batches is simulated by the oracle, with every limit on the update, and hosts
- * shared by the units that work. An exhausted search finds that optimum; no bound is above it. The same where pipelines are to
- * keep groups of micro-batches.
+ * split of blocks and every share of micro-batches is simulated by the oracle, with every limit on the update, and
+ * hosts shared by the units that work. An exhausted search finds that optimum; no bound is above it. The same where
+ * pipelines are to keep groups of micro-batches.
  */
-#include "planner/cluster/hunt.h"
-#include "planner/cluster/relaxation.h"
+#include "planner/cluster/bound/relaxation.h"
+#include "planner/cluster/search/arrangement_search.h"
 #include "tests/property/cluster/oracle.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ struct trial_pipeline {
 };
 
 struct all {
-    const struct ah_instance *in;
+    const struct ah_cluster_problem *in;
     struct trial_pipeline *pipelines;
     size_t n_pipelines;
     struct trial_pipeline making;
@@ -42,10 +42,10 @@ struct all {
 };
 
 /* The stage under ever lower limits. */
-static void make_menu(const struct ah_instance *in, struct ah_stage stage, uint64_t in_flight,
+static void make_menu(const struct ah_cluster_problem *in, struct ah_stage stage, uint64_t in_flight,
                       struct menu *menu)
 {
-    struct ah_instance limited = *in;
+    struct ah_cluster_problem limited = *in;
     menu->made = true;
     for (bool more = true; more && oracle_fit(&limited, in_flight, &stage);) {
         assert_true(menu->n < MENU_MAX);
@@ -123,9 +123,9 @@ static int by_stages(const void *a, const void *b)
                                       : (int)p->micro_batches - (int)q->micro_batches;
 }
 
-/* The first pipeline takes the leading groups, every other one a group of its own. False: some pipeline has another number of
- * micro-batches. Equal pipelines keep their order. */
-static bool put_in_groups(const struct ah_instance_groups *groups, struct ah_arrangement *plan)
+/* The first pipeline takes the leading groups, every other one a group of its own. False: some pipeline has another
+ * number of micro-batches. Equal pipelines keep their order. */
+static bool put_in_groups(const struct ah_problem_groups *groups, struct ah_arrangement *plan)
 {
     struct ah_pipeline sorted[MOST_UNITS];
     const size_t n = plan->n_pipelines;
@@ -204,7 +204,7 @@ static void all_sets(struct all *all, size_t from)
 }
 
 /* The optimum; INFINITY: nothing fits; negative: there are too many plans to try. */
-static double try_all(const struct ah_instance *in, uint64_t *ret_plans)
+static double try_all(const struct ah_cluster_problem *in, uint64_t *ret_plans)
 {
     struct all all = {
         .in = in, .pipelines = calloc(PIPELINES_MAX, sizeof *all.pipelines), .best_us = INFINITY};
@@ -227,14 +227,15 @@ static double try_all(const struct ah_instance *in, uint64_t *ret_plans)
 }
 
 struct tally {
-    size_t instances, infeasible, several, uneven, unmixed_tp;
+    size_t problems, infeasible, several, uneven, unmixed_tp;
     size_t away;
     size_t heuristic_within_1;
     double heuristic_worst, gap_worst;
     uint64_t plans;
 };
 
-static void check_arrangement(const struct ah_instance *in, const struct ah_draft *best, double step_us)
+static void check_arrangement(const struct ah_cluster_problem *in, const struct ah_draft *best,
+                              double step_us)
 {
     uint64_t micro_batches = 0;
     for (size_t p = 0; p < best->arrangement.n_pipelines; p++) {
@@ -251,16 +252,16 @@ static void check_arrangement(const struct ah_instance *in, const struct ah_draf
     assert_true(fabs(oracle_step_us(in, &best->arrangement) - step_us) <= 1e-9 * step_us);
 }
 
-static void check_instance(struct case_instance *c, double optimum_us, struct tally *tally)
+static void check_problem(struct case_problem *c, double optimum_us, struct tally *tally)
 {
-    const struct ah_hunt_limits quick = {.improvements = 10000, .shaking = 40000};
-    const struct ah_hunt_limits whole = {.improvements = 10000, .exhaustion = 20000000};
+    const struct ah_arrangement_search_limits quick = {.improvements = 10000, .shaking = 40000};
+    const struct ah_arrangement_search_limits whole = {.improvements = 10000, .exhaustion = 20000000};
     struct ah_error err = {0};
-    struct ah_hunt_result result, rough;
+    struct ah_arrangement_search_result result, rough;
     struct ah_draft best;
-    CHECK_OK(ah_draft_init(&best, &c->instance, &err), err);
-    CHECK_OK(ah_hunt_run(&c->instance, &quick, INFINITY, &best, &rough, &err), err);
-    CHECK_OK(ah_hunt_run(&c->instance, &whole, INFINITY, &best, &result, &err), err);
+    CHECK_OK(ah_draft_init(&best, &c->problem, &err), err);
+    CHECK_OK(ah_arrangement_search_run(&c->problem, &quick, INFINITY, &best, &rough, &err), err);
+    CHECK_OK(ah_arrangement_search_run(&c->problem, &whole, INFINITY, &best, &result, &err), err);
     assert_true(result.exhausted);
     if (isinf(optimum_us)) {
         assert_true(isinf(result.step_us));
@@ -274,7 +275,7 @@ static void check_instance(struct case_instance *c, double optimum_us, struct ta
         if (rough.step_us > 1.05 * optimum_us)
             fail_msg("the search without exhaustion found %.3f, the optimum is %.3f", rough.step_us,
                      optimum_us);
-        check_arrangement(&c->instance, &best, result.step_us);
+        check_arrangement(&c->problem, &best, result.step_us);
         tally->several += best.arrangement.n_pipelines > 1;
         tally->uneven += best.arrangement.n_pipelines > 1 && best.arrangement.pipelines[0].micro_batches !=
                                                                  best.arrangement.pipelines[1].micro_batches;
@@ -291,14 +292,14 @@ static void check_instance(struct case_instance *c, double optimum_us, struct ta
 }
 
 /* Cuts the micro-batches into groups; some numbers of pipelines may not be. */
-static void draw_groups(struct ah_instance *in, uint64_t *groups, uint64_t *random)
+static void draw_groups(struct ah_cluster_problem *in, uint64_t *groups, uint64_t *random)
 {
     size_t n = 0;
     for (uint64_t left = in->micro_batches; left; n++) {
         groups[n] = 1 + check_draw(random, check_draw(random, 3) ? left : 1);
         left -= groups[n];
     }
-    in->groups = (struct ah_instance_groups){.micro_batches = groups, .n = n, .fewest = 1, .most = n};
+    in->groups = (struct ah_problem_groups){.micro_batches = groups, .n = n, .fewest = 1, .most = n};
     if (!check_draw(random, 3))
         in->groups.fewest += check_draw(random, n);
     else if (!check_draw(random, 2))
@@ -307,43 +308,43 @@ static void draw_groups(struct ah_instance *in, uint64_t *groups, uint64_t *rand
 
 TEST(exhaust, keeps_groups)
 {
-    size_t instances = check_scaled(GROUPED);
+    size_t problems = check_scaled(GROUPED);
     uint64_t random = 0x2545f4914f6cdd1d, groups[8];
     struct tally tally = {.heuristic_worst = 1};
-    while (tally.instances < instances) {
-        struct case_instance c;
+    while (tally.problems < problems) {
+        struct case_problem c;
         uint64_t plans;
-        draw_instance(&c, &random, 8, MOST_UNITS, 8);
-        assert_true(c.instance.micro_batches <= 8);
-        draw_groups(&c.instance, groups, &random);
-        double optimum_us = try_all(&c.instance, &plans);
+        draw_problem(&c, &random, 8, MOST_UNITS, 8);
+        assert_true(c.problem.micro_batches <= 8);
+        draw_groups(&c.problem, groups, &random);
+        double optimum_us = try_all(&c.problem, &plans);
         if (optimum_us < 0)
             continue;
-        check_instance(&c, optimum_us, &tally);
-        tally.instances++;
+        check_problem(&c, optimum_us, &tally);
+        tally.problems++;
     }
     printf("%zu instances, %zu infeasible, %zu with several pipelines, %zu of them uneven, %zu with "
            "something away; "
            "search without exhaustion: %zu within 1 %%, worst %.3f times the optimum\n",
-           tally.instances, tally.infeasible, tally.several, tally.uneven, tally.away,
+           tally.problems, tally.infeasible, tally.several, tally.uneven, tally.away,
            tally.heuristic_within_1, tally.heuristic_worst);
     assert_true(tally.several && tally.uneven && tally.away);
 }
 
 TEST(exhaust, finds_the_optimum)
 {
-    size_t instances = check_scaled(INSTANCES);
+    size_t problems = check_scaled(INSTANCES);
     uint64_t random = 0x9e3779b97f4a7c15;
     struct tally tally = {.heuristic_worst = 1};
-    while (tally.instances < instances) {
-        struct case_instance c;
+    while (tally.problems < problems) {
+        struct case_problem c;
         uint64_t plans;
-        draw_instance(&c, &random, 8, MOST_UNITS, 8);
-        double optimum_us = try_all(&c.instance, &plans);
+        draw_problem(&c, &random, 8, MOST_UNITS, 8);
+        double optimum_us = try_all(&c.problem, &plans);
         if (optimum_us < 0)
             continue;
-        check_instance(&c, optimum_us, &tally);
-        tally.instances++;
+        check_problem(&c, optimum_us, &tally);
+        tally.problems++;
         tally.plans += plans;
     }
     printf("%zu instances, %llu plans tried, %zu infeasible, %zu with several pipelines, %zu of them uneven, "
@@ -351,7 +352,7 @@ TEST(exhaust, finds_the_optimum)
            "something away; "
            "search without exhaustion: %zu within 1 %%, worst %.3f times the optimum; widest gap of the "
            "bound %.0f %%\n",
-           tally.instances, (unsigned long long)tally.plans, tally.infeasible, tally.several, tally.uneven,
+           tally.problems, (unsigned long long)tally.plans, tally.infeasible, tally.several, tally.uneven,
            tally.away, tally.heuristic_within_1, tally.heuristic_worst, 100 * tally.gap_worst);
-    assert_true(tally.several && tally.uneven && tally.away && tally.infeasible < instances / 2);
+    assert_true(tally.several && tally.uneven && tally.away && tally.infeasible < problems / 2);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Predictions against iterations that were measured on unequal GPUs: the Sailor project's published runs (MIT licence) of
- * OPT-350M, sequence 2048, fp32, micro-batches of 2, with its layer profile and node bandwidths. Arrangements are
+ * Predictions against iterations that were measured on unequal GPUs: the Sailor project's published runs (MIT licence)
+ * of OPT-350M, sequence 2048, fp32, micro-batches of 2, with its layer profile and node bandwidths. Arrangements are
  * theirs; iteration times and the sums of gradients are predicted. No constant of the model was fitted to these runs.
  *
- * The profile has milliseconds of the first layer (embedding), of a block, and of the last layer (head); a stage's layers
- * count the first and the last. Neither optimizer steps nor latencies are in it: both are 0 here. Layers of 1024 x 4096
- * have 12.6 million parameters, the tables 50272 x 1024; with one pipeline no time was measured for sums, so that
- * embedding and head are taken as not tied.
+ * The profile has milliseconds of the first layer (embedding), of a block, and of the last layer (head); a stage's
+ * layers count the first and the last. Neither optimizer steps nor latencies are in it: both are 0 here. Layers of 1024
+ * x 4096 have 12.6 million parameters, the tables 50272 x 1024; with one pipeline no time was measured for sums, so
+ * that embedding and head are taken as not tied.
  */
 #include "planner/cluster/sim/stage_sim.h"
 #include "tests/support/check.h"
@@ -66,11 +66,11 @@ static const struct run {
              59.46}};
 
 struct cluster {
-    struct ah_instance instance;
-    struct ah_instance_block blocks[TYPES][BLOCKS];
-    struct ah_instance_kind kinds[TYPES];
-    struct ah_instance_class classes[NODES_MAX];
-    struct ah_instance_link links[NODES_MAX * NODES_MAX];
+    struct ah_cluster_problem problem;
+    struct ah_problem_block blocks[TYPES][BLOCKS];
+    struct ah_problem_kind kinds[TYPES];
+    struct ah_problem_class classes[NODES_MAX];
+    struct ah_problem_link links[NODES_MAX * NODES_MAX];
     uint64_t gradient_bytes[BLOCKS];
 };
 
@@ -83,13 +83,13 @@ static void set_blocks(struct cluster *c)
                                : b == BLOCKS - 1 ? profile[k].last
                                                  : profile[k].block;
             double backward_us = 1000 * ms[1];
-            c->blocks[k][b] = (struct ah_instance_block){
+            c->blocks[k][b] = (struct ah_problem_block){
                 .forward_us = 1000 * ms[0], .backward_us = {backward_us, backward_us, backward_us}};
         }
-        c->kinds[k] = (struct ah_instance_kind){.gpu = profile[k].name,
-                                                .tp = profile[k].tp,
-                                                .capacity_bytes = UINT64_C(1) << 40,
-                                                .blocks = c->blocks[k]};
+        c->kinds[k] = (struct ah_problem_kind){.gpu = profile[k].name,
+                                               .tp = profile[k].tp,
+                                               .capacity_bytes = UINT64_C(1) << 40,
+                                               .blocks = c->blocks[k]};
     }
     for (size_t b = 0; b < BLOCKS; b++)
         c->gradient_bytes[b] = FP32 * (b == 0 ? table + positions : b == BLOCKS - 1 ? table : layer);
@@ -98,13 +98,13 @@ static void set_blocks(struct cluster *c)
 /* A node for each stage. */
 static void set_network(struct cluster *c, const struct run *run)
 {
-    size_t n = c->instance.n_classes = run->n_pipelines * run->n_stages;
+    size_t n = c->problem.n_classes = run->n_pipelines * run->n_stages;
     for (size_t i = 0; i < n; i++)
         c->classes[i] =
-            (struct ah_instance_class){run->types[i / run->n_stages][i % run->n_stages], i, 1, BETWEEN_EQUAL};
+            (struct ah_problem_class){run->types[i / run->n_stages][i % run->n_stages], i, 1, BETWEEN_EQUAL};
     for (size_t i = 0; i < n * n; i++) {
         const char *a = profile[c->classes[i / n].kind].name, *b = profile[c->classes[i % n].kind].name;
-        c->links[i] = (struct ah_instance_link){strcmp(a, b) == 0 ? BETWEEN_EQUAL : BETWEEN_TYPES, 0};
+        c->links[i] = (struct ah_problem_link){strcmp(a, b) == 0 ? BETWEEN_EQUAL : BETWEEN_TYPES, 0};
     }
 }
 
@@ -114,14 +114,14 @@ static double predict_s(const struct run *run, double *ret_sync_s)
     static struct cluster c;
     struct ah_stage stages[2][STAGES_MAX] = {0};
     struct ah_pipeline pipelines[2];
-    c = (struct cluster){.instance = {.n_blocks = BLOCKS,
-                                      .n_kinds = TYPES,
-                                      .kinds = c.kinds,
-                                      .classes = c.classes,
-                                      .links = c.links,
-                                      .gradient_bytes = c.gradient_bytes,
-                                      .micro_batches = run->batch / 2,
-                                      .boundary_bytes = FP32 * 2 * 2048 * 1024}};
+    c = (struct cluster){.problem = {.n_blocks = BLOCKS,
+                                     .n_kinds = TYPES,
+                                     .kinds = c.kinds,
+                                     .classes = c.classes,
+                                     .links = c.links,
+                                     .gradient_bytes = c.gradient_bytes,
+                                     .micro_batches = run->batch / 2,
+                                     .boundary_bytes = FP32 * 2 * 2048 * 1024}};
     set_blocks(&c);
     set_network(&c, run);
     for (size_t p = 0; p < run->n_pipelines; p++) {
@@ -133,12 +133,12 @@ static double predict_s(const struct run *run, double *ret_sync_s)
         }
         assert_int_equal(at, BLOCKS);
         pipelines[p] = (struct ah_pipeline){stages[p], run->n_stages, run->batch / 2 / run->n_pipelines};
-        assert_true(ah_pipeline_fit(&c.instance, &pipelines[p]));
+        assert_true(ah_pipeline_fit(&c.problem, &pipelines[p]));
     }
     struct ah_stage_sim_result result = {0};
     struct ah_error err = {0};
     CHECK_OK(
-        ah_stage_sim_run(&c.instance, &(struct ah_arrangement){pipelines, run->n_pipelines}, &result, &err),
+        ah_stage_sim_run(&c.problem, &(struct ah_arrangement){pipelines, run->n_pipelines}, &result, &err),
         err);
     *ret_sync_s = result.exposed_sync_us / 1e6;
     return result.step_us / 1e6;

@@ -3,8 +3,8 @@
  * Messages of programs of plans for random clusters:
  *
  * 1. They are what the ops say, found position by position, and lie in the tensors of their names.
- * 2. Stages can do their steps together exactly where a graph of all positions of three steps has no circle: of the planner's
- *    programs, and of the same with places that are free later, of which many wait for each other for ever.
+ * 2. Stages can do their steps together exactly where a graph of all positions of three steps has no circle: of the
+ *    planner's programs, and of the same with places that are free later, of which many wait for each other for ever.
  * 3. A program whose ops or tensors were changed is refused, or says what it said.
  */
 #include "runtime/schedule/messages.h"
@@ -132,7 +132,8 @@ static void edge(struct graph *g, size_t from, size_t to)
     g->left[to]++;
 }
 
-/* What is sent at `at` of one stage is needed at `need` of another, where its place is free from position `place` on. */
+/* What is sent at `at` of one stage is needed at `need` of another, where its place is free from position `place` on.
+ * */
 static void message_edges(struct graph *g, const struct pipeline *p, size_t sender,
                           const struct ah_message *sent, size_t receiver, const struct ah_message *expected)
 {
@@ -220,7 +221,7 @@ TEST(messages, are_what_programs_say_and_make_no_circle)
 {
     uint64_t random = check_seed(71);
     size_t pipelines = 0, words = 0, delayed = 0, circles = 0;
-    for (size_t instance = 0; instance < check_scaled(INSTANCES); instance++) {
+    for (size_t problem = 0; problem < check_scaled(INSTANCES); problem++) {
         static struct planned c;
         static struct pipeline p;
         draw(&c, &random);
@@ -315,7 +316,7 @@ TEST(messages, of_changed_programs_are_refused)
 {
     uint64_t random = check_seed(72);
     size_t changed = 0, refused = 0;
-    for (size_t instance = 0; instance < check_scaled(INSTANCES); instance++) {
+    for (size_t problem = 0; problem < check_scaled(INSTANCES); problem++) {
         static struct planned c;
         draw(&c, &random);
         const bool found = planned_plan(&c);

@@ -4,10 +4,11 @@
  *
  * 1. Each is a plan that the check of plans accepts, compiled again, and the whole document reads as it was written.
  * 2. It has the stage's blocks with the stage's configs, and takes no more memory of GPU and host than the stage says.
- *    A plan whose stage names another program is refused. It runs on the cluster's kind of device: on a CPU with its cores, and
- *    what its ops pack is reserved beside what it takes. It clips as the training does, and has a norm where it trains at all.
- * 3. Alone, with nothing away, a step takes m passes with their sends, and the update: exactly. With states or weights away,
- *    where vectors are many tiles, within 5 % of what the stage is taken to (docs/clusters.md).
+ *    A plan whose stage names another program is refused. It runs on the cluster's kind of device: on a CPU with its
+ *    cores, and what its ops pack is reserved beside what it takes. It clips as the training does, and has a norm where
+ *    it trains at all.
+ * 3. Alone, with nothing away, a step takes m passes with their sends, and the update: exactly. With states or weights
+ *    away, where vectors are many tiles, within 5 % of what the stage is taken to (docs/clusters.md).
  */
 #include "runtime/schedule/check.h"
 #include "runtime/schedule/reserve.h"
@@ -205,10 +206,10 @@ static void check_plan(const struct planned *c, struct seen *seen)
 
 TEST(programs, are_what_stages_do)
 {
-    size_t instances = check_scaled(INSTANCES);
+    size_t problems = check_scaled(INSTANCES);
     struct seen seen = {.shortest = INFINITY};
     uint64_t random = check_seed(2);
-    for (size_t i = 0; i < instances; i++) {
+    for (size_t i = 0; i < problems; i++) {
         static struct planned c;
         planned_draw(&c, &random);
         if (planned_plan(&c))
@@ -222,10 +223,10 @@ TEST(programs, are_what_stages_do)
         "weights "
         "away, %zu recomputed, %zu frozen; %zu stages share blocks; steps of stages with something away "
         "%.3f to %.3f times what stages are taken to, mean %.3f\n",
-        instances, seen.plans, seen.programs, seen.cpu, seen.norms, seen.away[AH_OPTIMIZER_HOST],
+        problems, seen.plans, seen.programs, seen.cpu, seen.norms, seen.away[AH_OPTIMIZER_HOST],
         seen.away[AH_OPTIMIZER_STREAMED], seen.weights, seen.again, seen.frozen, seen.shared, seen.shortest,
         seen.longest, seen.sum / (double)seen.n);
-    assert_true(2 * seen.plans > instances && seen.programs > seen.plans);
+    assert_true(2 * seen.plans > problems && seen.programs > seen.plans);
     assert_true(seen.away[AH_OPTIMIZER_HOST] && seen.away[AH_OPTIMIZER_STREAMED] && seen.weights &&
                 seen.again && seen.frozen && seen.shared && seen.cpu && seen.norms);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Orders of stages against all orders of up to six nodes, and islands against a flood of the links that are fast enough.
+ * Orders of stages against all orders of up to six nodes, and islands against a flood of the links that are fast
+ * enough.
  */
-#include "planner/cluster/islands.h"
-#include "planner/cluster/route.h"
-#include "tests/property/cluster/instances.h"
+#include "planner/cluster/search/islands.h"
+#include "planner/cluster/search/route.h"
+#include "tests/property/cluster/problems.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,10 +13,10 @@
 enum { CASES = 300, NODES = 6, MOST_NODES = 12 };
 
 struct network {
-    struct ah_instance instance;
-    struct ah_instance_kind kind;
-    struct ah_instance_class classes[MOST_NODES];
-    struct ah_instance_link links[MOST_NODES * MOST_NODES];
+    struct ah_cluster_problem problem;
+    struct ah_problem_kind kind;
+    struct ah_problem_class classes[MOST_NODES];
+    struct ah_problem_link links[MOST_NODES * MOST_NODES];
 };
 
 /* Nodes on islands of islands: each way out is some times slower. */
@@ -24,21 +25,21 @@ static void draw_islands(struct network *n, size_t nodes, uint64_t *random)
     double slower = draw_real(random, 1.2, 12);
     size_t near[MOST_NODES], far[MOST_NODES];
     memset(n, 0, sizeof *n);
-    n->kind = (struct ah_instance_kind){.gpu = "gpu", .tp = 1};
-    n->instance = (struct ah_instance){.n_kinds = 1,
-                                       .n_classes = nodes,
-                                       .kinds = &n->kind,
-                                       .classes = n->classes,
-                                       .links = n->links,
-                                       .boundary_bytes = 1000};
+    n->kind = (struct ah_problem_kind){.gpu = "gpu", .tp = 1};
+    n->problem = (struct ah_cluster_problem){.n_kinds = 1,
+                                             .n_classes = nodes,
+                                             .kinds = &n->kind,
+                                             .classes = n->classes,
+                                             .links = n->links,
+                                             .boundary_bytes = 1000};
     for (size_t a = 0; a < nodes; a++) {
         far[a] = check_draw(random, 2);
         near[a] = 2 * far[a] + check_draw(random, 2);
-        n->classes[a] = (struct ah_instance_class){0, a, 1, 1e9};
+        n->classes[a] = (struct ah_problem_class){0, a, 1, 1e9};
         for (size_t b = 0; b <= a; b++) {
             double hops = a == b ? 0 : near[a] == near[b] ? 1 : far[a] == far[b] ? 2 : 3;
             n->links[a * nodes + b] = n->links[b * nodes + a] =
-                (struct ah_instance_link){1e9 / pow(slower, hops) * draw_real(random, 1, 1.2), 0};
+                (struct ah_problem_link){1e9 / pow(slower, hops) * draw_real(random, 1, 1.2), 0};
         }
     }
 }
@@ -48,7 +49,7 @@ static double least_us(const struct network *n, size_t *classes, size_t count, s
 {
     double least = INFINITY;
     if (at == count)
-        return ah_route_us(&n->instance, classes, count);
+        return ah_route_us(&n->problem, classes, count);
     for (size_t i = at; i < count; i++) {
         size_t first = classes[at];
         classes[at] = classes[i];
@@ -74,10 +75,10 @@ TEST(route, is_near_the_least)
                 classes[at++] = c;
         for (size_t c = 0; c < nodes; c++)
             each[c] = c;
-        double inside_us = ah_route_us(&n.instance, classes, at) - ah_route_us(&n.instance, each, nodes);
-        double before_us = ah_route_us(&n.instance, classes, at);
-        bool changed = ah_route_improve(&n.instance, classes, at);
-        double us = ah_route_us(&n.instance, classes, at);
+        double inside_us = ah_route_us(&n.problem, classes, at) - ah_route_us(&n.problem, each, nodes);
+        double before_us = ah_route_us(&n.problem, classes, at);
+        bool changed = ah_route_improve(&n.problem, classes, at);
+        double us = ah_route_us(&n.problem, classes, at);
         assert_true(changed ? us < before_us : us <= before_us);
         for (size_t s = 0; s < at; s++) { /* units of a class stay together */
             count[classes[s]]++;
@@ -98,8 +99,8 @@ TEST(route, stays_where_links_are_alike)
     size_t classes[] = {3, 1, 1, 0, 2};
     draw_islands(&n, 4, &random);
     for (size_t i = 0; i < 16; i++)
-        n.links[i] = (struct ah_instance_link){1e9, 5};
-    assert_false(ah_route_improve(&n.instance, classes, 5));
+        n.links[i] = (struct ah_problem_link){1e9, 5};
+    assert_false(ah_route_improve(&n.problem, classes, 5));
     assert_int_equal(classes[0], 3);
     assert_int_equal(classes[4], 2);
 }
@@ -108,8 +109,8 @@ TEST(route, stays_where_links_are_alike)
 static void flood(const struct network *n, size_t from, double least, bool *reached)
 {
     reached[from] = true;
-    for (size_t c = 0; c < n->instance.n_classes; c++)
-        if (!reached[c] && n->links[from * n->instance.n_classes + c].bytes_per_s >= least)
+    for (size_t c = 0; c < n->problem.n_classes; c++)
+        if (!reached[c] && n->links[from * n->problem.n_classes + c].bytes_per_s >= least)
             flood(n, c, least, reached);
 }
 
@@ -123,7 +124,7 @@ TEST(route, islands_are_what_fast_links_reach)
         struct ah_error err = {0};
         size_t island[MOST_NODES], before = 1, nodes = 1 + check_draw(&random, MOST_NODES);
         draw_islands(&n, nodes, &random);
-        CHECK_OK(ah_islands_init(&islands, &n.instance, &err), err);
+        CHECK_OK(ah_islands_init(&islands, &n.problem, &err), err);
         for (size_t level = 0; level < islands.n_levels; level++) {
             size_t count = ah_islands_at(&islands, level, island);
             assert_true(count > before); /* finer and finer */

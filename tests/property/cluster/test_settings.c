@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Settings of a cluster of four types, a degree for each: every combination that could be searched is made here, too, and
- * bounded by the relaxation of its instance. Those that were left out are no faster than what is told of them.
+ * Settings of a cluster of four types, a degree for each: every combination that could be searched is made here, too,
+ * and bounded by the relaxation of its problem. Those that were left out are no faster than what is told of them.
  */
-#include "planner/cluster/settings.h"
+#include "planner/cluster/search/settings.h"
 
+#include "planner/cluster/bound/relaxation.h"
 #include "planner/cluster/cluster_costs.h"
-#include "planner/cluster/relaxation.h"
 #include "tests/support/documents.h"
 
 #include <math.h>
@@ -68,7 +68,7 @@ static double bound_of(const struct fixture *f, const uint64_t *tp, uint64_t mic
 {
     struct ah_error err = {0};
     struct ah_arena arena = {0};
-    struct ah_instance instance;
+    struct ah_cluster_problem problem;
     double bound_us;
     bool estimated;
     struct ah_cluster_costs_input input = {.model = f->request.model,
@@ -77,8 +77,8 @@ static double bound_of(const struct fixture *f, const uint64_t *tp, uint64_t mic
                                            .training = f->request.training,
                                            .tp = tp};
     input.training.micro_batches = micro_batches;
-    CHECK_OK(ah_cluster_costs_build(&input, &arena, &instance, &estimated, &err), err);
-    CHECK_OK(ah_relaxation_time(&instance, &bound_us, &err), err);
+    CHECK_OK(ah_cluster_costs_build(&input, &arena, &problem, &estimated, &err), err);
+    CHECK_OK(ah_relaxation_time(&problem, &bound_us, &err), err);
     ah_arena_release(&arena);
     return bound_us;
 }

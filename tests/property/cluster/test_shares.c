@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hosts that are short. One more GPU in a node never makes the plan slower, as it may idle and take nothing of its host:
- * random clusters of up to four nodes, planned whole, with and without that GPU. The optimum of shared hosts is the least of
- * the optima in which so many units have so much each, whoever works, for all numbers. And the bound of a setting with hosts is
- * never above its optimum.
+ * Hosts that are short. One more GPU in a node never makes the plan slower, as it may idle and take nothing of its
+ * host: random clusters of up to four nodes, planned whole, with and without that GPU. The optimum of shared hosts is
+ * the least of the optima in which so many units have so much each, whoever works, for all numbers. And the bound of a
+ * setting with hosts is never above its optimum.
  */
-#include "planner/cluster/certificate.h"
+#include "planner/cluster/bound/bound_raise.h"
+#include "planner/cluster/bound/grouping.h"
+#include "planner/cluster/bound/relaxation.h"
 #include "planner/cluster/cluster_planner.h"
 #include "planner/cluster/cluster_verify.h"
-#include "planner/cluster/grouping.h"
-#include "planner/cluster/relaxation.h"
-#include "planner/cluster/settings.h"
-#include "tests/property/cluster/instances.h"
+#include "planner/cluster/search/settings.h"
 #include "tests/property/cluster/optimum.h"
+#include "tests/property/cluster/problems.h"
 #include "tests/support/documents.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ enum { INSTANCES = 400, TYPES = 2, NODES = 4, MOST_GPUS = 9 };
 
 static const char *everything[] = {"*"};
 
-static size_t instances(void)
+static size_t problems(void)
 {
     return check_scaled(INSTANCES);
 }
@@ -108,7 +108,7 @@ TEST(shares, one_more_gpu_is_never_slower)
     size_t faster = 0, compared = 0;
     load_document(&model, "examples/models/gpt2-124m.json", AH_DOCUMENT_MODEL);
     load_document(&cluster, "examples/clusters/desktops-4090-3090.json", AH_DOCUMENT_CLUSTER);
-    for (size_t n = 0; n < instances(); n++) {
+    for (size_t n = 0; n < problems(); n++) {
         struct case_cluster c;
         bool before_exhausted, after_exhausted;
         draw_cluster(cluster.body.cluster, &random, NODES, MOST_GPUS, &c);
@@ -122,8 +122,8 @@ TEST(shares, one_more_gpu_is_never_slower)
         compared++;
         faster += after_us < before_us * 0.999;
     }
-    printf("%zu clusters of %zu compared, %zu faster with another GPU\n", compared, instances(), faster);
-    assert_true(compared > instances() / 6 && faster);
+    printf("%zu clusters of %zu compared, %zu faster with another GPU\n", compared, problems(), faster);
+    assert_true(compared > problems() / 6 && faster);
     ah_document_release(&cluster);
     ah_document_release(&model);
 }
@@ -131,24 +131,24 @@ TEST(shares, one_more_gpu_is_never_slower)
 /* ---- the optimum ---- */
 
 /* So many units of each class, which have the host of so many even where some of them idle. */
-static double fixed_us(const struct ah_instance *instance, const size_t units[MOST_CLASSES])
+static double fixed_us(const struct ah_cluster_problem *problem, const size_t units[MOST_CLASSES])
 {
-    struct ah_instance fixed = *instance;
-    struct ah_instance_class classes[MOST_CLASSES];
-    struct ah_instance_kind kinds[MOST_CLASSES];
-    struct ah_instance_host hosts[MOST_CLASSES][MOST_UNITS];
+    struct ah_cluster_problem fixed = *problem;
+    struct ah_problem_class classes[MOST_CLASSES];
+    struct ah_problem_kind kinds[MOST_CLASSES];
+    struct ah_problem_host hosts[MOST_CLASSES][MOST_UNITS];
     fixed.classes = classes;
     fixed.kinds = kinds;
-    fixed.n_kinds = instance->n_classes;
-    for (size_t c = 0; c < instance->n_classes; c++) { /* of a kind of its own */
-        kinds[c] = *ah_instance_kind_of(instance, c);
+    fixed.n_kinds = problem->n_classes;
+    for (size_t c = 0; c < problem->n_classes; c++) { /* of a kind of its own */
+        kinds[c] = *ah_problem_kind_of(problem, c);
         for (size_t s = 0; s < MOST_UNITS && kinds[c].n_hosts; s++)
             hosts[c][s] = kinds[c].hosts[units[c] - 1];
         if (kinds[c].n_hosts) {
             kinds[c].hosts = hosts[c];
             kinds[c].n_hosts = MOST_UNITS;
         }
-        classes[c] = instance->classes[c];
+        classes[c] = problem->classes[c];
         classes[c].kind = c;
         classes[c].units = units[c];
     }
@@ -156,15 +156,15 @@ static double fixed_us(const struct ah_instance *instance, const size_t units[MO
 }
 
 /* The least of all numbers of units from class `c` on. */
-static double least_us(const struct ah_instance *instance, size_t c, size_t units[MOST_CLASSES])
+static double least_us(const struct ah_cluster_problem *problem, size_t c, size_t units[MOST_CLASSES])
 {
     double us = INFINITY;
-    if (c == instance->n_classes || c == MOST_CLASSES)
-        return fixed_us(instance, units);
-    for (units[c] = 1; units[c] <= instance->classes[c].units; units[c]++) {
+    if (c == problem->n_classes || c == MOST_CLASSES)
+        return fixed_us(problem, units);
+    for (units[c] = 1; units[c] <= problem->classes[c].units; units[c]++) {
         size_t of_these[MOST_CLASSES];
         memcpy(of_these, units, sizeof of_these);
-        us = fmin(us, least_us(instance, c + 1, of_these));
+        us = fmin(us, least_us(problem, c + 1, of_these));
     }
     return us;
 }
@@ -173,36 +173,36 @@ TEST(shares, the_optimum_is_the_least_of_all_numbers)
 {
     uint64_t random = 0x2545f4914f6cdd1d;
     size_t idle = 0, fits = 0;
-    for (size_t n = 0; n < instances(); n++) {
-        struct case_instance c;
+    for (size_t n = 0; n < problems(); n++) {
+        struct case_problem c;
         size_t units[MOST_CLASSES], all[MOST_CLASSES];
         do {
-            draw_instance(&c, &random, 6, MOST_UNITS, 5);
+            draw_problem(&c, &random, 6, MOST_UNITS, 5);
             draw_away(&c, &random);
-            for (size_t k = 0; k < c.instance.n_kinds; k++)
+            for (size_t k = 0; k < c.problem.n_kinds; k++)
                 c.kinds[k].capacity_bytes /= 2 + check_draw(&random, 3);
-        } while (ah_instance_units(&c.instance) == c.instance.n_classes);
-        for (size_t k = 0; k < c.instance.n_classes; k++)
+        } while (ah_problem_units(&c.problem) == c.problem.n_classes);
+        for (size_t k = 0; k < c.problem.n_classes; k++)
             all[k] = c.classes[k].units;
-        double shared_us = find_optimum_us(&c.instance), fixed = least_us(&c.instance, 0, units);
+        double shared_us = find_optimum_us(&c.problem), fixed = least_us(&c.problem, 0, units);
         if (shared_us < fixed || shared_us > fixed)
             fail_msg("the optimum is %.6f us, of fixed shares %.6f", shared_us, fixed);
-        idle += fixed_us(&c.instance, all) > shared_us;
+        idle += fixed_us(&c.problem, all) > shared_us;
         fits += !isinf(shared_us);
     }
-    printf("%zu instances, %zu fit, in %zu units idle for their host's sake\n", instances(), fits, idle);
-    assert_true(idle && fits > instances() / 3);
+    printf("%zu instances, %zu fit, in %zu units idle for their host's sake\n", problems(), fits, idle);
+    assert_true(idle && fits > problems() / 3);
 }
 
 /* ---- the bound ---- */
 
-static bool proves(const struct ah_instance *instance, double step_us)
+static bool proves(const struct ah_cluster_problem *problem, double step_us)
 {
     struct ah_grouping grouping;
     struct ah_error err = {0};
     uint64_t steps = UINT64_C(5000000);
     bool can, does;
-    CHECK_OK(ah_grouping_init(&grouping, instance, &can, &err), err);
+    CHECK_OK(ah_grouping_init(&grouping, problem, &can, &err), err);
     assert_true(can);
     CHECK_OK(ah_grouping_proves(&grouping, step_us, &steps, &does, &err), err);
     ah_grouping_release(&grouping);
@@ -218,19 +218,19 @@ static void check_bound(const struct ah_setting *setting, struct tally *tally)
 {
     struct ah_setting raised = *setting;
     struct ah_error err = {0};
-    double relaxed_us, us = find_optimum_us(&setting->instance);
+    double relaxed_us, us = find_optimum_us(&setting->problem);
     if (isinf(us))
         return;
-    if (proves(&setting->instance, us * (1 + 1e-6)))
+    if (proves(&setting->problem, us * (1 + 1e-6)))
         fail_msg("a step of %.6f us is said to be too short, but there is one", us);
-    CHECK_OK(ah_relaxation_time(&setting->instance, &relaxed_us, &err), err);
+    CHECK_OK(ah_relaxation_time(&setting->problem, &relaxed_us, &err), err);
     raised.bound_us = relaxed_us;
-    CHECK_OK(ah_certificate_raise(&raised, 1, 2 * us, 10000000, &err), err);
+    CHECK_OK(ah_bound_raise(&raised, 1, 2 * us, 10000000, &err), err);
     if (raised.bound_us > us * (1 + 1e-6))
         fail_msg("the bound is %.6f us, the optimum %.6f", raised.bound_us, us);
     tally->compared++;
     tally->above_relaxation += raised.bound_us > 1.01 * relaxed_us;
-    tally->above_alone += !proves(&setting->instance, raised.bound_us * (1 - 1e-6));
+    tally->above_alone += !proves(&setting->problem, raised.bound_us * (1 - 1e-6));
 }
 
 TEST(shares, the_bound_is_below_the_optimum)
@@ -241,7 +241,7 @@ TEST(shares, the_bound_is_below_the_optimum)
     struct tally tally = {0};
     load_document(&model, "examples/models/gpt2-124m.json", AH_DOCUMENT_MODEL);
     load_document(&cluster, "examples/clusters/desktops-4090-3090.json", AH_DOCUMENT_CLUSTER);
-    for (size_t n = 0; n < 3 * instances(); n++) {
+    for (size_t n = 0; n < 3 * problems(); n++) {
         struct case_cluster c;
         struct ah_arena arena = {0};
         struct ah_settings settings;
@@ -255,14 +255,15 @@ TEST(shares, the_bound_is_below_the_optimum)
         ah_arena_release(&arena);
     }
     printf("%zu optima of %zu clusters; %zu bounds above the relaxation, %zu above that of units alone\n",
-           tally.compared, 3 * instances(), tally.above_relaxation, tally.above_alone);
-    assert_true(tally.compared > instances() / 2 && tally.above_relaxation > tally.compared / 2 &&
+           tally.compared, 3 * problems(), tally.above_relaxation, tally.above_alone);
+    assert_true(tally.compared > problems() / 2 && tally.above_relaxation > tally.compared / 2 &&
                 tally.above_alone);
     ah_document_release(&cluster);
     ah_document_release(&model);
 }
 
-/* Six GPUs in either node: more numbers of them than are bounded one by one. The plan's bound is that of units alone. */
+/* Six GPUs in either node: more numbers of them than are bounded one by one. The plan's bound is that of units alone.
+ * */
 TEST(shares, a_plan_has_its_bound)
 {
     struct ah_document model, document;
@@ -291,8 +292,8 @@ TEST(shares, a_plan_has_its_bound)
     while (!alone->away || alone->tp[0] > 1)
         alone++;
     assert_true(plan.solver.status == AH_PLAN_WITHIN_GAP);
-    assert_true(proves(&alone->instance, 0.98 * plan.solver.bound_us));
-    assert_false(proves(&alone->instance, 1.1 * plan.solver.bound_us));
+    assert_true(proves(&alone->problem, 0.98 * plan.solver.bound_us));
+    assert_false(proves(&alone->problem, 1.1 * plan.solver.bound_us));
     ah_arena_release(&arena);
     ah_document_release(&document);
     ah_document_release(&model);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The simulated step, on random arrangements: equal to the oracle's; never below what must take time; memory as planned.
+ * The simulated step, on random arrangements: equal to the oracle's; never below what must take time; memory as
+ * planned.
  */
-#include "planner/cluster/relaxation.h"
+#include "planner/cluster/bound/relaxation.h"
 #include "planner/cluster/sim/stage_sim.h"
 #include "tests/property/cluster/oracle.h"
 
@@ -10,19 +11,19 @@
 
 enum { INSTANCES = 4000, MOST_MICRO_BATCHES = 12 };
 
-static double path_us(const struct ah_instance *in, const struct ah_pipeline *pipeline)
+static double path_us(const struct ah_cluster_problem *in, const struct ah_pipeline *pipeline)
 {
     double us = 0;
     for (size_t i = 0; i < pipeline->n_stages; i++) {
         us += pipeline->stages[i].forward_us + pipeline->stages[i].backward_us;
         if (i)
-            us += 2 * ah_instance_send_us(in, pipeline->stages[i - 1].class, pipeline->stages[i].class);
+            us += 2 * ah_problem_send_us(in, pipeline->stages[i - 1].class, pipeline->stages[i].class);
     }
     return us;
 }
 
 /* As the oracle would: passes as short, the update as well. */
-static void check_treatment(const struct ah_instance *in, const struct ah_stage *stage,
+static void check_treatment(const struct ah_cluster_problem *in, const struct ah_stage *stage,
                             const struct ah_stage *best)
 {
     const struct oracle *o = oracle_of(in);
@@ -46,7 +47,7 @@ static void sort_starts(const struct ah_pipeline *pipeline, size_t stage, const 
 }
 
 /* No stage does two things at once; nothing starts before what it needs has arrived; ends are those that are told. */
-static void check_starts(const struct ah_instance *in, const struct ah_pipeline *pipeline,
+static void check_starts(const struct ah_cluster_problem *in, const struct ah_pipeline *pipeline,
                          const double *starts_us, double pipeline_us)
 {
     uint64_t m = pipeline->micro_batches;
@@ -58,7 +59,7 @@ static void check_starts(const struct ah_instance *in, const struct ah_pipeline 
             assert_true(starts_us[2 * m * i + k + 1] >=
                         starts_us[2 * m * i + k] + fmin(stage->forward_us, stage->backward_us));
         for (uint64_t j = 0; j < m && i > 0; j++) {
-            double send_us = ah_instance_send_us(in, last->class, stage->class);
+            double send_us = ah_problem_send_us(in, last->class, stage->class);
             assert_true(now[0][j] >= (before[0][j] + last->forward_us + send_us) * (1 - 1e-12));
             assert_true(before[1][j] >= (now[1][j] + stage->backward_us + send_us) * (1 - 1e-12));
         }
@@ -68,8 +69,8 @@ static void check_starts(const struct ah_instance *in, const struct ah_pipeline 
     }
 }
 
-static void check_sums(const struct ah_instance *in, const struct ah_draft *draft, const double *sums_us,
-                       const struct ah_stage_sim_result *result)
+static void check_sums(const struct ah_cluster_problem *in, const struct ah_draft *draft,
+                       const double *sums_us, const struct ah_stage_sim_result *result)
 {
     struct ah_segments segments;
     struct ah_error err = {0};
@@ -81,7 +82,7 @@ static void check_sums(const struct ah_instance *in, const struct ah_draft *draf
     ah_segments_release(&segments);
 }
 
-static void check(const struct ah_instance *in, const struct ah_draft *draft)
+static void check(const struct ah_cluster_problem *in, const struct ah_draft *draft)
 {
     double starts_us[2 * MOST_MICRO_BATCHES * MOST_UNITS], sums_us[MOST_UNITS + 2];
     double pipeline_us[MOST_UNITS], busy_us[MOST_UNITS];
@@ -122,7 +123,7 @@ static void check(const struct ah_instance *in, const struct ah_draft *draft)
     }
 }
 
-static size_t instances(void)
+static size_t problems(void)
 {
     return check_scaled(INSTANCES);
 }
@@ -131,14 +132,14 @@ TEST(stage_sim, equals_the_oracle)
 {
     uint64_t random = 0x2545f4914f6cdd1d;
     size_t recomputing = 0, several = 0, states = 0, weights = 0;
-    for (size_t n = 0; n < instances();) {
-        struct case_instance c;
+    for (size_t n = 0; n < problems();) {
+        struct case_problem c;
         struct ah_draft draft;
         struct ah_error err = {0};
-        draw_instance(&c, &random, MOST_BLOCKS, MOST_UNITS, MOST_MICRO_BATCHES);
-        CHECK_OK(ah_draft_init(&draft, &c.instance, &err), err);
-        if (draw_arrangement(&c.instance, &random, false, &draft)) {
-            check(&c.instance, &draft);
+        draw_problem(&c, &random, MOST_BLOCKS, MOST_UNITS, MOST_MICRO_BATCHES);
+        CHECK_OK(ah_draft_init(&draft, &c.problem, &err), err);
+        if (draw_arrangement(&c.problem, &random, false, &draft)) {
+            check(&c.problem, &draft);
             several += draft.arrangement.n_pipelines > 1;
             for (size_t i = 0; i < draft.n_stages; i++) {
                 recomputing += draft.stages[i].recompute + draft.stages[i].selective > 0;
@@ -151,12 +152,12 @@ TEST(stage_sim, equals_the_oracle)
     }
     printf("%zu arrangements, %zu of several pipelines; %zu stages recompute, %zu have states away, %zu "
            "weights\n",
-           instances(), several, recomputing, states, weights);
-    assert_true(several > instances() / 4 && recomputing && states && weights);
+           problems(), several, recomputing, states, weights);
+    assert_true(several > problems() / 4 && recomputing && states && weights);
 }
 
 /* Told of a limit, a simulation says the same, or that it is longer; and that soon, where it is much longer. */
-static void check_limits(const struct ah_instance *in, const struct ah_arrangement *arrangement,
+static void check_limits(const struct ah_cluster_problem *in, const struct ah_arrangement *arrangement,
                          size_t *early)
 {
     static const double parts[] = {0.2, 0.9, 0.999, 1, 1.001};
@@ -178,40 +179,40 @@ TEST(stage_sim, a_limit_only_hides_what_is_longer)
 {
     uint64_t random = 0xbb67ae8584caa73b;
     size_t early = 0;
-    for (size_t n = 0; n < instances();) {
-        struct case_instance c;
+    for (size_t n = 0; n < problems();) {
+        struct case_problem c;
         struct ah_draft draft;
         struct ah_error err = {0};
-        draw_instance(&c, &random, MOST_BLOCKS, MOST_UNITS, MOST_MICRO_BATCHES);
-        CHECK_OK(ah_draft_init(&draft, &c.instance, &err), err);
-        if (draw_arrangement(&c.instance, &random, false, &draft)) {
-            check_limits(&c.instance, &draft.arrangement, &early);
+        draw_problem(&c, &random, MOST_BLOCKS, MOST_UNITS, MOST_MICRO_BATCHES);
+        CHECK_OK(ah_draft_init(&draft, &c.problem, &err), err);
+        if (draw_arrangement(&c.problem, &random, false, &draft)) {
+            check_limits(&c.problem, &draft.arrangement, &early);
             n++;
         }
         ah_draft_release(&draft);
     }
-    printf("%zu of %zu too long ones ended early\n", early, 2 * instances());
-    assert_true(early > instances()); /* of two each */
+    printf("%zu of %zu too long ones ended early\n", early, 2 * problems());
+    assert_true(early > problems()); /* of two each */
 }
 
-/* NICs so slow that most transfers wait for others, and pipelines that cross them in any order: what can start first does,
- * whatever could have started before its NIC was taken. */
+/* NICs so slow that most transfers wait for others, and pipelines that cross them in any order: what can start first
+ * does, whatever could have started before its NIC was taken. */
 TEST(stage_sim, transfers_pass_in_the_order_of_their_start)
 {
     uint64_t random = 0x9e3779b97f4a7c15;
-    for (size_t n = 0; n < 4 * instances();) { /* about one in a hundred depends on it */
-        struct case_instance c;
+    for (size_t n = 0; n < 4 * problems();) { /* about one in a hundred depends on it */
+        struct case_problem c;
         struct ah_draft draft;
         struct ah_error err = {0};
         struct ah_stage_sim_result result = {0};
         do
-            draw_instance(&c, &random, MOST_BLOCKS, MOST_UNITS, MOST_MICRO_BATCHES);
-        while (c.instance.n_classes < MOST_CLASSES);
+            draw_problem(&c, &random, MOST_BLOCKS, MOST_UNITS, MOST_MICRO_BATCHES);
+        while (c.problem.n_classes < MOST_CLASSES);
         slow_down(&c, draw_real(&random, 50, 500));
-        CHECK_OK(ah_draft_init(&draft, &c.instance, &err), err);
-        if (draw_arrangement(&c.instance, &random, true, &draft)) {
-            CHECK_OK(ah_stage_sim_run(&c.instance, &draft.arrangement, &result, &err), err);
-            double oracle_us = oracle_step_us(&c.instance, &draft.arrangement);
+        CHECK_OK(ah_draft_init(&draft, &c.problem, &err), err);
+        if (draw_arrangement(&c.problem, &random, true, &draft)) {
+            CHECK_OK(ah_stage_sim_run(&c.problem, &draft.arrangement, &result, &err), err);
+            double oracle_us = oracle_step_us(&c.problem, &draft.arrangement);
             if (fabs(result.step_us - oracle_us) > 1e-9 * oracle_us)
                 fail_msg("simulated %.6f us, the oracle %.6f", result.step_us, oracle_us);
             n++;
@@ -224,26 +225,26 @@ TEST(stage_sim, transfers_pass_in_the_order_of_their_start)
 TEST(stage_sim, formula_of_equal_stages)
 {
     uint64_t random = 88172645463325252;
-    struct ah_instance_block blocks[MOST_BLOCKS];
+    struct ah_problem_block blocks[MOST_BLOCKS];
     uint64_t gradients[MOST_BLOCKS] = {0};
-    for (size_t n = 0; n < instances(); n++) {
+    for (size_t n = 0; n < problems(); n++) {
         double forward = draw_real(&random, 1, 9), backward = draw_real(&random, 1, 9);
-        struct ah_instance_kind kind = {.gpu = "gpu", .tp = 1, .capacity_bytes = 1000, .blocks = blocks};
-        struct ah_instance_class class = {0, 0, MOST_UNITS, 1e9};
-        struct ah_instance_link link = {INFINITY, 0};
+        struct ah_problem_kind kind = {.gpu = "gpu", .tp = 1, .capacity_bytes = 1000, .blocks = blocks};
+        struct ah_problem_class class = {0, 0, MOST_UNITS, 1e9};
+        struct ah_problem_link link = {INFINITY, 0};
         size_t stages = 1 + check_draw(&random, MOST_UNITS), each = 1;
         uint64_t m = 1 + check_draw(&random, 40);
         for (size_t b = 0; b < MOST_BLOCKS; b++)
-            blocks[b] = (struct ah_instance_block){.forward_us = forward, .backward_us = {backward, 99, 99}};
-        struct ah_instance in = {.n_blocks = stages * each,
-                                 .n_kinds = 1,
-                                 .n_classes = 1,
-                                 .kinds = &kind,
-                                 .classes = &class,
-                                 .links = &link,
-                                 .micro_batches = m,
-                                 .boundary_bytes = 1000,
-                                 .gradient_bytes = gradients};
+            blocks[b] = (struct ah_problem_block){.forward_us = forward, .backward_us = {backward, 99, 99}};
+        struct ah_cluster_problem in = {.n_blocks = stages * each,
+                                        .n_kinds = 1,
+                                        .n_classes = 1,
+                                        .kinds = &kind,
+                                        .classes = &class,
+                                        .links = &link,
+                                        .micro_batches = m,
+                                        .boundary_bytes = 1000,
+                                        .gradient_bytes = gradients};
         struct ah_stage made[MOST_UNITS] = {0};
         struct ah_pipeline pipeline = {made, stages, m};
         struct ah_arrangement plan = {&pipeline, 1};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Starts where links make islands: the best one is no slower than an arrangement made by hand, at whatever place the nodes of
- * an island stand in the document.
+ * Starts where links make islands: the best one is no slower than an arrangement made by hand, at whatever place the
+ * nodes of an island stand in the document.
  */
-#include "planner/cluster/hunt_internal.h"
+#include "planner/cluster/search/arrangement_search_internal.h"
 #include "planner/cluster/sim/stage_sim.h"
 #include "tests/support/check.h"
 
@@ -15,11 +15,11 @@ enum { BLOCKS = 12, ISLANDS = 3, NODES = 2 * ISLANDS };
 
 /* Each island has a node of fast units and one of slow ones; node `at[i][k]`. */
 struct sites {
-    struct ah_instance instance;
-    struct ah_instance_kind kinds[2];
-    struct ah_instance_class classes[NODES];
-    struct ah_instance_block blocks[2][BLOCKS];
-    struct ah_instance_link links[NODES * NODES];
+    struct ah_cluster_problem problem;
+    struct ah_problem_kind kinds[2];
+    struct ah_problem_class classes[NODES];
+    struct ah_problem_block blocks[2][BLOCKS];
+    struct ah_problem_link links[NODES * NODES];
     uint64_t gradient_bytes[BLOCKS];
     size_t at[ISLANDS][2];
 };
@@ -29,21 +29,21 @@ static void make(struct sites *s, size_t islands, size_t units, size_t room, siz
 {
     const size_t nodes = 2 * islands;
     memset(s, 0, sizeof *s);
-    s->instance = (struct ah_instance){.n_blocks = BLOCKS,
-                                       .n_kinds = 2,
-                                       .n_classes = nodes,
-                                       .kinds = s->kinds,
-                                       .classes = s->classes,
-                                       .links = s->links,
-                                       .micro_batches = 12,
-                                       .boundary_bytes = 1000000,
-                                       .gradient_bytes = s->gradient_bytes};
+    s->problem = (struct ah_cluster_problem){.n_blocks = BLOCKS,
+                                             .n_kinds = 2,
+                                             .n_classes = nodes,
+                                             .kinds = s->kinds,
+                                             .classes = s->classes,
+                                             .links = s->links,
+                                             .micro_batches = 12,
+                                             .boundary_bytes = 1000000,
+                                             .gradient_bytes = s->gradient_bytes};
     for (size_t k = 0; k < 2; k++) {
-        s->kinds[k] = (struct ah_instance_kind){
+        s->kinds[k] = (struct ah_problem_kind){
             .gpu = "gpu", .tp = 1, .capacity_bytes = 1000 * room + 100 * (2 - k), .blocks = s->blocks[k]};
         for (size_t b = 0; b < BLOCKS; b++) {
             double us = k ? 1500 : 1000;
-            s->blocks[k][b] = (struct ah_instance_block){
+            s->blocks[k][b] = (struct ah_problem_block){
                 .forward_us = us, .backward_us = {2 * us, 2 * us, 2 * us}, .state_bytes = 1000};
             s->gradient_bytes[b] = 100;
         }
@@ -53,38 +53,38 @@ static void make(struct sites *s, size_t islands, size_t units, size_t room, siz
         size_t node = (i * 5 + shift) % nodes; /* 5 has no factor with 4 or 6 */
         island[node] = i / 2;
         s->at[i / 2][i % 2] = node;
-        s->classes[node] = (struct ah_instance_class){i % 2, node, units, 1e10};
+        s->classes[node] = (struct ah_problem_class){i % 2, node, units, 1e10};
     }
     for (size_t a = 0; a < nodes; a++)
         for (size_t b = 0; b < nodes; b++)
-            s->links[a * nodes + b] = (struct ah_instance_link){island[a] == island[b] ? 1e10 : 1e8, 5};
+            s->links[a * nodes + b] = (struct ah_problem_link){island[a] == island[b] ? 1e10 : 1e8, 5};
 }
 
-/* The best start of the instance, against pipelines of `classes`, each of so many stages. */
+/* The best start of the problem, against pipelines of `classes`, each of so many stages. */
 static void compare(const struct sites *s, const size_t *classes, size_t pipelines, size_t stages)
 {
     struct ah_error err = {0};
     struct ah_draft best, hand;
-    struct ah_hunt hunt = {.instance = &s->instance, .best = &best, .best_us = INFINITY};
+    struct ah_arrangement_search search = {.problem = &s->problem, .best = &best, .best_us = INFINITY};
     double us;
-    CHECK_OK(ah_draft_init(&best, &s->instance, &err), err);
-    CHECK_OK(ah_draft_init(&hand, &s->instance, &err), err);
-    CHECK_OK(ah_fits_init(&hunt.fits, &s->instance, &err), err);
-    for (size_t i = 0; i < AH_HUNT_STARTS; i++)
-        CHECK_OK(ah_draft_init(&hunt.starts[i].draft, &s->instance, &err), err);
-    CHECK_OK(ah_hunt_starts(&hunt, &err), err);
+    CHECK_OK(ah_draft_init(&best, &s->problem, &err), err);
+    CHECK_OK(ah_draft_init(&hand, &s->problem, &err), err);
+    CHECK_OK(ah_fits_init(&search.fits, &s->problem, &err), err);
+    for (size_t i = 0; i < AH_ARRANGEMENT_SEARCH_STARTS; i++)
+        CHECK_OK(ah_draft_init(&search.starts[i].draft, &s->problem, &err), err);
+    CHECK_OK(ah_arrangement_search_starts(&search, &err), err);
     for (size_t p = 0; p < pipelines; p++) {
         ah_draft_open(&hand);
         for (size_t i = 0; i < stages; i++)
             ah_draft_add(&hand, classes[p * stages + i]);
     }
-    assert_true(ah_draft_finish(&hand, &hunt.fits));
-    CHECK_OK(ah_hunt_time(&hunt, &hand, INFINITY, &us, &err), err);
-    assert_true(hunt.n_starts > 0);
-    assert_true(hunt.starts[0].us <= us * (1 + 1e-9));
-    for (size_t i = 0; i < AH_HUNT_STARTS; i++)
-        ah_draft_release(&hunt.starts[i].draft);
-    ah_fits_release(&hunt.fits);
+    assert_true(ah_draft_finish(&hand, &search.fits));
+    CHECK_OK(ah_arrangement_search_time(&search, &hand, INFINITY, &us, &err), err);
+    assert_true(search.n_starts > 0);
+    assert_true(search.starts[0].us <= us * (1 + 1e-9));
+    for (size_t i = 0; i < AH_ARRANGEMENT_SEARCH_STARTS; i++)
+        ah_draft_release(&search.starts[i].draft);
+    ah_fits_release(&search.fits);
     ah_draft_release(&hand);
     ah_draft_release(&best);
 }
@@ -121,8 +121,8 @@ TEST(starts, alike_pipelines_are_split_alike)
     struct ah_draft draft;
     struct ah_fits fits;
     make(&s, ISLANDS, 2, 6, 1);
-    CHECK_OK(ah_draft_init(&draft, &s.instance, &err), err);
-    CHECK_OK(ah_fits_init(&fits, &s.instance, &err), err);
+    CHECK_OK(ah_draft_init(&draft, &s.problem, &err), err);
+    CHECK_OK(ah_fits_init(&fits, &s.problem, &err), err);
     const size_t rows[][3] = {{s.at[0][0], s.at[0][0], s.at[0][1]},
                               {s.at[1][0], s.at[1][0], s.at[1][1]},
                               {s.at[2][0], s.at[2][1], s.at[2][0]},

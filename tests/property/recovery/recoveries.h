@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random clusters, plans and losses, and a recovery checked against the inventory itself: every need is met once, of one
- * step, from a place that has it, where the plan's configs keep it; nearer places first; no host is overfull; bytes and
- * time follow from the moves.
+ * Random clusters, plans and losses, and a recovery checked against the inventory itself: every need is met once, of
+ * one step, from a place that has it, where the plan's configs keep it; nearer places first; no host is overfull; bytes
+ * and time follow from the moves.
  */
 #ifndef AH_TESTS_PROPERTY_RECOVERY_RECOVERIES_H
 #define AH_TESTS_PROPERTY_RECOVERY_RECOVERIES_H
@@ -23,7 +23,7 @@ enum { NODES = 6, HOLDINGS = 512, SLICES = 2, LAST_STEP = 90 };
 
 /* ---- instances ---- */
 
-struct instance {
+struct problem {
     bool hosts; /* that blocks may be on */
     struct ah_document model;
     char model_sha256[AH_DOCUMENT_DIGEST_MAX];
@@ -51,7 +51,7 @@ static const char *const patterns[] = {"*"};
 static const char *const ids[NODES] = {"n0", "n1", "n2", "n3", "n4", "n5"};
 
 /* Hosts that blocks may be on, and GPUs too small to do without. */
-static inline void draw_hosts(struct instance *c, size_t n_nodes, uint64_t *random)
+static inline void draw_hosts(struct problem *c, size_t n_nodes, uint64_t *random)
 {
     for (size_t g = 0; g < 2; g++)
         c->gpus[g].memory_bytes = (2 + check_draw(random, 6)) * 80000;
@@ -62,7 +62,7 @@ static inline void draw_hosts(struct instance *c, size_t n_nodes, uint64_t *rand
     }
 }
 
-static inline void draw_cluster(struct instance *c, uint64_t *random, bool hosts)
+static inline void draw_cluster(struct problem *c, uint64_t *random, bool hosts)
 {
     size_t n = 2 + check_draw(random, hosts ? 2 : NODES - 2);
     for (size_t g = 0; g < 2; g++)
@@ -91,7 +91,7 @@ static inline void draw_cluster(struct instance *c, uint64_t *random, bool hosts
                                      .cloud = &c->cloud};
 }
 
-static inline struct ah_cluster_request plan_request(struct instance *c, const struct ah_cluster *cluster)
+static inline struct ah_cluster_request plan_request(struct problem *c, const struct ah_cluster *cluster)
 {
     return (struct ah_cluster_request){.model = c->model.body.model,
                                        .model_sha256 = c->model_sha256,
@@ -108,14 +108,14 @@ static inline struct ah_cluster_request plan_request(struct instance *c, const s
                                        .generator = "test"};
 }
 
-static inline void hold(struct instance *c, struct ah_inventory_holding holding)
+static inline void hold(struct problem *c, struct ah_inventory_holding holding)
 {
     assert_true(c->inventory.n_holdings < HOLDINGS);
     c->holdings[c->inventory.n_holdings++] = holding;
 }
 
 /* Every rank's shards in its GPU, on its host or its node's disk, as is drawn. */
-static inline void hold_stages(struct instance *c, uint64_t step, enum ah_medium medium)
+static inline void hold_stages(struct problem *c, uint64_t step, enum ah_medium medium)
 {
     for (size_t p = 0; p < c->old.n_pipelines; p++)
         for (size_t i = 0; i < c->old.pipelines[p].n_stages; i++) {
@@ -138,7 +138,7 @@ static inline void hold_stages(struct instance *c, uint64_t step, enum ah_medium
         }
 }
 
-static inline void hold_config(struct instance *c, uint64_t step, struct ah_inventory_holding holding,
+static inline void hold_config(struct problem *c, uint64_t step, struct ah_inventory_holding holding,
                                const struct ah_cluster_plan_config *config)
 {
     static unsigned weight[] = {AH_SHARD_WEIGHT}, others[] = {AH_SHARD_MASTER, AH_SHARD_M, AH_SHARD_V};
@@ -157,7 +157,7 @@ static inline void hold_config(struct instance *c, uint64_t step, struct ah_inve
 }
 
 /* Every rank's shards where the old plan keeps them. */
-static inline void hold_live(struct instance *c, uint64_t step)
+static inline void hold_live(struct problem *c, uint64_t step)
 {
     for (size_t p = 0; p < c->old.n_pipelines; p++)
         for (size_t i = 0; i < c->old.pipelines[p].n_stages; i++) {
@@ -176,7 +176,7 @@ static inline void hold_live(struct instance *c, uint64_t step)
         }
 }
 
-static inline void begin_inventory(struct instance *c)
+static inline void begin_inventory(struct problem *c)
 {
     c->inventory = (struct ah_inventory){.generator = "test",
                                          .model = {c->model.body.model->name, c->model_sha256},
@@ -190,7 +190,7 @@ static inline void begin_inventory(struct instance *c)
         c->listed[n] = (struct ah_inventory_node){c->nodes[n].id, c->nodes[n].gpus};
 }
 
-static inline void hold_in_storage(struct instance *c, uint64_t step)
+static inline void hold_in_storage(struct problem *c, uint64_t step)
 {
     hold(c,
          (struct ah_inventory_holding){
@@ -198,7 +198,7 @@ static inline void hold_in_storage(struct instance *c, uint64_t step)
 }
 
 /* The nodes of the cluster without those of a mask. */
-static inline void lose(struct instance *c, unsigned lost)
+static inline void lose(struct problem *c, unsigned lost)
 {
     c->now = c->cluster;
     c->now.name = "now";
@@ -214,7 +214,7 @@ static inline void lose(struct instance *c, unsigned lost)
 }
 
 /* False: the model fits no plan of this cluster. */
-static inline bool begin(struct instance *c, uint64_t *random, bool hosts)
+static inline bool begin(struct problem *c, uint64_t *random, bool hosts)
 {
     struct ah_error err = {0};
     struct ah_cluster_shortage shortage;
@@ -236,7 +236,7 @@ static inline bool begin(struct instance *c, uint64_t *random, bool hosts)
     return true;
 }
 
-static inline void end(struct instance *c)
+static inline void end(struct problem *c)
 {
     ah_document_release(&c->model);
     ah_arena_release(&c->arena);
@@ -244,7 +244,7 @@ static inline void end(struct instance *c)
 
 /* ---- the oracle: who has what, read off the inventory ---- */
 
-static inline const struct ah_cluster_node *node_now(const struct instance *c, const char *id)
+static inline const struct ah_cluster_node *node_now(const struct problem *c, const char *id)
 {
     for (size_t n = 0; n < c->now.n_nodes; n++)
         if (id && strcmp(c->now.nodes[n].id, id) == 0)
@@ -252,7 +252,7 @@ static inline const struct ah_cluster_node *node_now(const struct instance *c, c
     return NULL;
 }
 
-static inline bool covers(const struct instance *c, uint64_t first, uint64_t blocks,
+static inline bool covers(const struct problem *c, uint64_t first, uint64_t blocks,
                           const struct ah_shard *shard)
 {
     bool ends = first == 0 || first + blocks == c->states.n_blocks;
@@ -260,7 +260,7 @@ static inline bool covers(const struct instance *c, uint64_t first, uint64_t blo
 }
 
 /* Is it there, in reach; `node` NULL: anywhere but storage. */
-static inline bool has(const struct instance *c, const struct ah_shard *shard, uint64_t step,
+static inline bool has(const struct problem *c, const struct ah_shard *shard, uint64_t step,
                        enum ah_medium medium, const char *node, uint64_t gpu)
 {
     for (size_t i = 0; i < c->inventory.n_holdings; i++) {
@@ -285,14 +285,14 @@ static inline bool has(const struct instance *c, const struct ah_shard *shard, u
     return false;
 }
 
-static inline bool on_any_node(const struct instance *c, const struct ah_shard *shard, uint64_t step)
+static inline bool on_any_node(const struct problem *c, const struct ah_shard *shard, uint64_t step)
 {
     return has(c, shard, step, AH_MEDIUM_GPU, NULL, UINT64_MAX) ||
            has(c, shard, step, AH_MEDIUM_HOST, NULL, UINT64_MAX) ||
            has(c, shard, step, AH_MEDIUM_DISK, NULL, UINT64_MAX);
 }
 
-static inline bool is_complete(const struct instance *c, uint64_t step)
+static inline bool is_complete(const struct problem *c, uint64_t step)
 {
     for (size_t i = 0; i < ah_states_shards(&c->states); i++) {
         struct ah_shard shard = ah_states_shard(&c->states, i);
@@ -304,7 +304,7 @@ static inline bool is_complete(const struct instance *c, uint64_t step)
 }
 
 /* What no node has of the step, each shard once. */
-static inline uint64_t missing_bytes(const struct instance *c, uint64_t step)
+static inline uint64_t missing_bytes(const struct problem *c, uint64_t step)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < ah_states_shards(&c->states); i++) {
@@ -324,7 +324,7 @@ struct result {
     double port_s;
 };
 
-static inline bool moves_shard(const struct ah_move *move, const struct instance *c,
+static inline bool moves_shard(const struct ah_move *move, const struct problem *c,
                                const struct ah_shard *shard)
 {
     bool row = shard->row == c->states.n_blocks ? move->tied
@@ -337,7 +337,7 @@ static inline bool moves_shard(const struct ah_move *move, const struct instance
            shard->slice < move->first_slice + move->slices;
 }
 
-static inline const struct ah_cluster_node *node_of_rank(const struct instance *c, uint64_t rank,
+static inline const struct ah_cluster_node *node_of_rank(const struct problem *c, uint64_t rank,
                                                          uint64_t *ret_gpu)
 {
     size_t n = 0;
@@ -350,7 +350,7 @@ static inline const struct ah_cluster_node *node_of_rank(const struct instance *
 }
 
 /* Does a rank on `node` get the shard from elsewhere, and not from one that gets it so itself? */
-static inline bool receives(const struct instance *c, const struct result *r, const char *node,
+static inline bool receives(const struct problem *c, const struct result *r, const char *node,
                             const struct ah_shard *shard, bool inside)
 {
     for (size_t i = 0; i < r->moves.n_moves; i++) {
@@ -364,7 +364,7 @@ static inline bool receives(const struct instance *c, const struct result *r, co
 }
 
 /* The source of a move has the shard, and no nearer place does. */
-static inline void check_source(const struct instance *c, const struct result *r, const struct ah_move *move,
+static inline void check_source(const struct problem *c, const struct result *r, const struct ah_move *move,
                                 const char *node, const struct ah_shard *shard)
 {
     uint64_t step = r->moves.step;
@@ -389,8 +389,9 @@ static inline void check_source(const struct instance *c, const struct result *r
         assert_string_not_equal(move->node, node);
 }
 
-/* Where the stage keeps the shard: by the config of its block; of the tied table, of the embedding's, else the head's. */
-static inline enum ah_medium lives(const struct instance *c, const struct ah_cluster_plan_stage *stage,
+/* Where the stage keeps the shard: by the config of its block; of the tied table, of the embedding's, else the head's.
+ * */
+static inline enum ah_medium lives(const struct problem *c, const struct ah_cluster_plan_stage *stage,
                                    const struct ah_shard *shard)
 {
     uint64_t block = shard->row;
@@ -409,7 +410,7 @@ static inline enum ah_medium lives(const struct instance *c, const struct ah_clu
 }
 
 /* One rank of a stage: each of its shards is kept or comes by one move. */
-static inline void check_rank(const struct instance *c, struct result *r,
+static inline void check_rank(const struct problem *c, struct result *r,
                               const struct ah_cluster_plan_stage *stage, size_t part, uint64_t *covered)
 {
     uint64_t gpu = 0, rank = stage->ranks[part], into = 0, on_host = 0;
@@ -442,7 +443,7 @@ static inline void check_rank(const struct instance *c, struct result *r,
 }
 
 /* The longest of NICs, disks and storage, from the moves alone. */
-static inline double busiest_s(const struct instance *c, const struct result *r)
+static inline double busiest_s(const struct problem *c, const struct result *r)
 {
     double out[NODES] = {0}, in[NODES] = {0}, disk[NODES] = {0}, storage[NODES] = {0}, all = 0, longest = 0;
     for (size_t i = 0; i < r->moves.n_moves; i++) {
@@ -473,7 +474,7 @@ static inline double busiest_s(const struct instance *c, const struct result *r)
     return fmax(longest, all / c->cloud.total_bytes_per_s);
 }
 
-static inline void check(const struct instance *c, struct result *r)
+static inline void check(const struct problem *c, struct result *r)
 {
     uint64_t *covered = calloc(r->moves.n_moves + 1, sizeof *covered), moved = 0;
     const struct ah_moves_predicted *told = &r->moves.predicted;
@@ -497,7 +498,7 @@ static inline void check(const struct instance *c, struct result *r)
 }
 
 /* Recovers; false where no plan fits what is left. */
-static inline bool recover(struct instance *c, struct result *r)
+static inline bool recover(struct problem *c, struct result *r)
 {
     struct ah_error err = {0};
     struct ah_cluster_shortage shortage;

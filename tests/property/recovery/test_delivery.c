@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Deliveries of up to 5 shards with up to 4 sources each, against all choices; larger ones piece by piece, against their
- * bound.
+ * Deliveries of up to 5 shards with up to 4 sources each, against all choices; larger ones piece by piece, against
+ * their bound.
  */
 #include "planner/recovery/delivery.h"
 
@@ -17,7 +17,7 @@ enum { SHARDS = 5, SOURCES = 4 };
 
 /* ---- instances ---- */
 
-struct instance {
+struct problem {
     struct ah_delivery delivery;
     double rates[RESOURCES];
     struct ah_delivery_bundle bundles[64];
@@ -49,7 +49,7 @@ static size_t draw_options(uint64_t *random, size_t node, struct ah_delivery_opt
     return n;
 }
 
-static void draw_bundle(struct instance *c, size_t b, uint64_t *random, size_t count, size_t receivers)
+static void draw_bundle(struct problem *c, size_t b, uint64_t *random, size_t count, size_t receivers)
 {
     struct ah_delivery_bundle *bundle = &c->bundles[b];
     size_t first = check_draw(random, NODES);
@@ -71,7 +71,7 @@ static void draw_bundle(struct instance *c, size_t b, uint64_t *random, size_t c
                     through(10, 2, OUT + c->nodes[b][from], IN + c->nodes[b][to], 0);
 }
 
-static void draw_instance(struct instance *c, uint64_t *random, size_t shards, size_t most_receivers)
+static void draw_instance(struct problem *c, uint64_t *random, size_t shards, size_t most_receivers)
 {
     memset(c, 0, sizeof *c);
     for (size_t r = 0; r < RESOURCES; r++)
@@ -154,7 +154,7 @@ static void go_on(struct search *s, size_t b, size_t i)
 /* ---- what a result says ---- */
 
 /* Every shard is in one piece, every choice is allowed, and the pieces take the time that is told. */
-static void check_pieces(const struct instance *c, const struct ah_delivery_result *result)
+static void check_pieces(const struct problem *c, const struct ah_delivery_result *result)
 {
     struct search s = {.delivery = &c->delivery};
     size_t at = 0;
@@ -182,7 +182,7 @@ static void check_pieces(const struct instance *c, const struct ah_delivery_resu
                 1e-9 * result->time_s);
 }
 
-static struct ah_delivery_result solve(const struct instance *c, size_t columns, struct ah_arena *arena)
+static struct ah_delivery_result solve(const struct problem *c, size_t columns, struct ah_arena *arena)
 {
     const struct ah_delivery_limits limits = {columns, 2000};
     struct ah_delivery_result result;
@@ -194,7 +194,7 @@ static struct ah_delivery_result solve(const struct instance *c, size_t columns,
 
 TEST(delivery, is_the_best_of_all_choices)
 {
-    static struct instance c;
+    static struct problem c;
     size_t instances = check_scaled(6000), greedy = 0;
     for (size_t i = 0; i < instances; i++) {
         uint64_t random = 88172645463325252u + 977 * i;
@@ -217,7 +217,7 @@ TEST(delivery, is_the_best_of_all_choices)
 
 TEST(delivery, is_near_its_bound_where_shards_are_many)
 {
-    static struct instance c;
+    static struct problem c;
     double worst = 0, sum = 0;
     enum { INSTANCES = 20 };
     for (size_t i = 0; i < INSTANCES; i++) {
@@ -234,9 +234,9 @@ TEST(delivery, is_near_its_bound_where_shards_are_many)
     assert_true(worst < 0.1);
 }
 
-/* Everyone's last option is storage, over a link of the node's own, and the one before by way of another node's, whose own
- * shards come over that; nothing is fetched once. Returns what all from storage takes. */
-static double make_plain(struct instance *c, uint64_t *random)
+/* Everyone's last option is storage, over a link of the node's own, and the one before by way of another node's, whose
+ * own shards come over that; nothing is fetched once. Returns what all from storage takes. */
+static double make_plain(struct problem *c, uint64_t *random)
 {
     struct search s = {.delivery = &c->delivery};
     for (size_t b = 0; b < c->delivery.n_bundles; b++) {
@@ -258,7 +258,7 @@ static double make_plain(struct instance *c, uint64_t *random)
 
 TEST(delivery, is_never_slower_than_the_plain_one)
 {
-    static struct instance c;
+    static struct problem c;
     size_t instances = check_scaled(6000);
     for (size_t i = 0; i < instances; i++) {
         uint64_t random = 521288629546311u + 104729 * i;

@@ -25,7 +25,7 @@ static bool has_away(const struct ah_cluster_plan *plan, bool weights)
 }
 
 /* No way to adapt makes it slower. */
-static void check_adapted(struct instance *c)
+static void check_adapted(struct problem *c)
 {
     for (int way = 0; way < AH_ADAPT_WAYS; way++) {
         struct ah_cluster_plan plan;
@@ -42,7 +42,7 @@ static void check_adapted(struct instance *c)
 
 TEST(hosts, nothing_lost_moves_nothing)
 {
-    static struct instance c;
+    static struct problem c;
     struct result r;
     size_t states = 0, weights = 0;
     for (size_t i = 0; i < instances(); i++) {
@@ -64,7 +64,7 @@ TEST(hosts, nothing_lost_moves_nothing)
 
 TEST(hosts, needs_are_met_where_the_plan_keeps_them)
 {
-    static struct instance c;
+    static struct problem c;
     struct result r;
     size_t done = 0, away = 0;
     for (size_t i = 0; i < instances(); i++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recoveries on random clusters, whose plans keep all on GPUs: each checked by recoveries.h, and what they take from where.
+ * Recoveries on random clusters, whose plans keep all on GPUs: each checked by recoveries.h, and what they take from
+ * where.
  */
 #include "tests/property/recovery/recoveries.h"
 
@@ -13,7 +14,7 @@ static size_t instances(void)
 
 TEST(recovery, meets_every_need_once)
 {
-    static struct instance c;
+    static struct problem c;
     struct result r;
     size_t done = 0, tiers[AH_TIERS] = {0}, relayed = 0, passed_on = 0;
     for (size_t i = 0; i < instances(); i++) {
@@ -60,7 +61,7 @@ TEST(recovery, meets_every_need_once)
 
 TEST(recovery, moves_nothing_where_nothing_is_lost)
 {
-    static struct instance c;
+    static struct problem c;
     struct result r;
     size_t done = 0;
     for (size_t i = 0; i < instances() / 2; i++) {
@@ -81,7 +82,7 @@ TEST(recovery, moves_nothing_where_nothing_is_lost)
 /* All live, and all in storage, of the last step: only what had one replica comes from there, and that once. */
 TEST(recovery, takes_from_storage_what_no_node_has)
 {
-    static struct instance c;
+    static struct problem c;
     struct result r;
     size_t replicas = 0, parts = 0;
     for (size_t i = 0; i < instances(); i++) {
@@ -106,7 +107,7 @@ TEST(recovery, takes_from_storage_what_no_node_has)
 /* A node is new: with few steps to come nothing moves for it, with many the faster plan is taken. */
 TEST(recovery, weighs_speed_against_moves)
 {
-    static struct instance c;
+    static struct problem c;
     struct result few, many;
     size_t differ = 0;
     for (size_t i = 0; i < instances() / 2; i++) {
@@ -130,7 +131,7 @@ TEST(recovery, weighs_speed_against_moves)
     assert_true(differ > 0);
 }
 
-static void print_moves(const struct instance *c, struct result *r, struct ah_buffer *out)
+static void print_moves(const struct problem *c, struct result *r, struct ah_buffer *out)
 {
     struct ah_error err = {0};
     const struct ah_document document = {.kind = AH_DOCUMENT_MOVES, .body = {.moves = &r->moves}};
@@ -141,7 +142,7 @@ static void print_moves(const struct instance *c, struct result *r, struct ah_bu
 
 TEST(recovery, is_the_same_every_time)
 {
-    static struct instance c;
+    static struct problem c;
     struct result first, second;
     struct ah_buffer a = {0}, b = {0};
     uint64_t random = 123456789;

@@ -4,7 +4,7 @@
  */
 #include "planner/cluster/cluster_costs.h"
 
-#include "planner/cluster/away.h"
+#include "planner/cluster/offload_costs.h"
 #include "tests/support/documents.h"
 
 #include <math.h>
@@ -18,14 +18,14 @@ enum { SEQ = 4096, LAYERS = 32 };
 struct costs {
     struct ah_document model, cluster;
     struct ah_arena arena;
-    struct ah_instance instance;
+    struct ah_cluster_problem problem;
     bool estimated;
     enum ah_dtype dtype;
 };
 
 static const char *everything[] = {"*"};
 
-/* The instance of the documents as they are. */
+/* The problem of the documents as they are. */
 static void price(struct costs *c, uint64_t tp)
 {
     struct ah_error err = {0};
@@ -42,7 +42,7 @@ static void price(struct costs *c, uint64_t tp)
                                                  .tp = degrees};
     if (input.training.seq > c->model.body.model->max_positions)
         c->model.body.model->max_positions = SEQ;
-    CHECK_OK(ah_cluster_costs_build(&input, &c->arena, &c->instance, &c->estimated, &err), err);
+    CHECK_OK(ah_cluster_costs_build(&input, &c->arena, &c->problem, &c->estimated, &err), err);
 }
 
 static void build(struct costs *c, const char *model, uint64_t tp)
@@ -62,9 +62,9 @@ static void release(struct costs *c)
 }
 
 /* The kind of the 4090s, which nodes 2 to 4 have. */
-static const struct ah_instance_kind *rtx4090(const struct costs *c)
+static const struct ah_problem_kind *rtx4090(const struct costs *c)
 {
-    return ah_instance_kind_of(&c->instance, 2);
+    return ah_problem_kind_of(&c->problem, 2);
 }
 
 TEST(cluster_costs, bytes_a_parameter)
@@ -73,18 +73,18 @@ TEST(cluster_costs, bytes_a_parameter)
         struct costs c;
         build(&c, "llama-2-7b", tp);
         double parameters = (double)ah_model_parameters(c.model.body.model), states = 0, gradients = 0;
-        assert_int_equal(c.instance.n_blocks, LAYERS + 2);
-        assert_int_equal(c.instance.n_kinds, 3);
-        assert_int_equal(c.instance.n_classes, 5);
-        assert_int_equal(c.instance.classes[0].units, 8 / tp);
-        for (size_t b = 0; b < c.instance.n_blocks; b++) {
+        assert_int_equal(c.problem.n_blocks, LAYERS + 2);
+        assert_int_equal(c.problem.n_kinds, 3);
+        assert_int_equal(c.problem.n_classes, 5);
+        assert_int_equal(c.problem.classes[0].units, 8 / tp);
+        for (size_t b = 0; b < c.problem.n_blocks; b++) {
             states += (double)rtx4090(&c)->blocks[b].state_bytes;
-            gradients += (double)c.instance.gradient_bytes[b];
+            gradients += (double)c.problem.gradient_bytes[b];
         }
         check_near(states * (double)tp, 18 * parameters, 1e-4);
         check_near(gradients, 4 * parameters, 1e-4);
-        assert_int_equal(c.instance.boundary_bytes, SEQ * 4096 * 2);
-        assert_int_equal(c.instance.tied_bytes, 0);
+        assert_int_equal(c.problem.boundary_bytes, SEQ * 4096 * 2);
+        assert_int_equal(c.problem.tied_bytes, 0);
         assert_true(c.estimated);
         release(&c);
     }
@@ -95,7 +95,7 @@ TEST(cluster_costs, flops_and_all_reduces)
     for (uint64_t tp = 1; tp <= 8; tp *= 8) {
         struct costs c;
         build(&c, "llama-2-7b", tp);
-        const struct ah_instance_block *layer = &rtx4090(&c)->blocks[1];
+        const struct ah_problem_block *layer = &rtx4090(&c)->blocks[1];
         const double width = 4096, mlp = 11008, t = (double)tp;
         double product_flops = 2 * SEQ * (4 * width * width + 3 * width * mlp);
         double attention_flops = 2 * 2 * SEQ * (SEQ + 1) / 2 * width; /* of the pairs that it sees */
@@ -135,7 +135,7 @@ TEST(cluster_costs, rates_are_of_what_is_trained)
         .model = c.model.body.model,
         .cluster = cluster,
         .training = {.batch = 1, .micro_batches = 1, .seq = 1, .dtype = AH_BF16}};
-    assert_int_equal(ah_cluster_costs_build(&input, &c.arena, &c.instance, &c.estimated, &err), AH_E_USAGE);
+    assert_int_equal(ah_cluster_costs_build(&input, &c.arena, &c.problem, &c.estimated, &err), AH_E_USAGE);
     assert_non_null(strstr(err.text, "has no bf16 products; plan with '--dtype fp32'"));
     release(&c);
 }
@@ -145,33 +145,33 @@ TEST(cluster_costs, tied_table_is_summed_once)
     struct costs c;
     build(&c, "gpt2-124m", 1);
     const struct ah_model *model = c.model.body.model;
-    uint64_t gradients = c.instance.tied_bytes;
-    for (size_t b = 0; b < c.instance.n_blocks; b++)
-        gradients += c.instance.gradient_bytes[b];
-    assert_int_equal(c.instance.tied_bytes, 4 * model->vocabulary * model->width);
+    uint64_t gradients = c.problem.tied_bytes;
+    for (size_t b = 0; b < c.problem.n_blocks; b++)
+        gradients += c.problem.gradient_bytes[b];
+    assert_int_equal(c.problem.tied_bytes, 4 * model->vocabulary * model->width);
     check_near((double)gradients, 4 * (double)ah_model_parameters(model), 1e-3);
     /* the head has a copy */
-    assert_true(rtx4090(&c)->blocks[c.instance.n_blocks - 1].state_bytes >
+    assert_true(rtx4090(&c)->blocks[c.problem.n_blocks - 1].state_bytes >
                 18 * model->vocabulary * model->width);
     release(&c);
 }
 
-/* On a host of 8 GPUs, u units of t GPUs get what ah_away_share() gives u t GPUs, except the rings of tiles. */
+/* On a host of 8 GPUs, u units of t GPUs get what ah_offload_share() gives u t GPUs, except the rings of tiles. */
 TEST(cluster_costs, hosts_of_those_that_work)
 {
     for (uint64_t tp = 1; tp <= 4; tp *= 2) {
         struct costs c;
         build(&c, "llama-2-7b", tp);
-        const struct ah_instance_kind *kind = rtx4090(&c);
+        const struct ah_problem_kind *kind = rtx4090(&c);
         const struct ah_cluster_node *node = &c.cluster.body.cluster->nodes[2];
         assert_int_equal(kind->n_hosts, node->gpus / tp);
         for (size_t u = 1; u <= kind->n_hosts; u++) {
-            const struct ah_away_host share = ah_away_share(node, u * tp);
-            const struct ah_instance_host *host = &kind->hosts[u - 1];
-            const struct ah_instance_away *layer = &host->away[1 * AH_INSTANCE_AWAYS + AH_AWAY_WEIGHTS];
+            const struct ah_offload_host share = ah_offload_share(node, u * tp);
+            const struct ah_problem_host *host = &kind->hosts[u - 1];
+            const struct ah_problem_away *layer = &host->away[1 * AH_PROBLEM_AWAYS + AH_OFFLOAD_WEIGHTS];
             double parameters = (double)layer->host_bytes / 18;
             assert_int_equal(share.memory_bytes - host->bytes,
-                             AH_AWAY_HOST_TILES * (uint64_t)AH_AWAY_TILE_ELEMENTS_MAX * (4 + 2));
+                             AH_OFFLOAD_HOST_TILES * (uint64_t)AH_OFFLOAD_TILE_ELEMENTS_MAX * (4 + 2));
             check_near(layer->forward_us,
                        1e6 * 2 * parameters / fmin(share.link_bytes_per_s, share.memory_bytes_per_s), 1e-6);
         }
@@ -187,10 +187,10 @@ TEST(cluster_costs, a_kind_is_that_of_all_alike_nodes)
     c.cluster.body.cluster->nodes[2].gpus = 3;
     c.cluster.body.cluster->nodes[4].gpus = 12;
     price(&c, 1);
-    assert_int_equal(c.instance.n_kinds, 3);
+    assert_int_equal(c.problem.n_kinds, 3);
     assert_int_equal(rtx4090(&c)->n_hosts, 12);
-    assert_int_equal(c.instance.classes[2].units, 3);
-    assert_int_equal(c.instance.classes[4].units, 12);
+    assert_int_equal(c.problem.classes[2].units, 3);
+    assert_int_equal(c.problem.classes[4].units, 12);
     release(&c);
 }
 

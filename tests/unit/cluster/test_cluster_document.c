@@ -13,11 +13,11 @@ struct fixture {
     struct ah_cluster cluster;
     struct ah_cluster_gpu gpus[2];
     struct ah_cluster_node nodes[2];
-    struct ah_instance instance;
-    struct ah_instance_block blocks[BLOCKS];
-    struct ah_instance_kind kinds[2];
-    struct ah_instance_class classes[2];
-    struct ah_instance_link links[4];
+    struct ah_cluster_problem problem;
+    struct ah_problem_block blocks[BLOCKS];
+    struct ah_problem_kind kinds[2];
+    struct ah_problem_class classes[2];
+    struct ah_problem_link links[4];
     uint64_t gradients[BLOCKS];
 };
 
@@ -31,23 +31,23 @@ static void set_up(struct fixture *f)
         .links = {{4e9, 1}, {1e9, 2}, {1e9, 2}, {4e9, 1}}};
     f->cluster = (struct ah_cluster){.gpus = f->gpus, .n_gpus = 2, .nodes = f->nodes, .n_nodes = 2};
     for (size_t b = 0; b < BLOCKS; b++) {
-        f->blocks[b] = (struct ah_instance_block){
+        f->blocks[b] = (struct ah_problem_block){
             .forward_us = 10, .backward_us = {20, 20, 30}, .state_bytes = 50, .saved_bytes = {9, 6, 3}};
         f->gradients[b] = 1000000;
     }
-    f->kinds[0] = (struct ah_instance_kind){
+    f->kinds[0] = (struct ah_problem_kind){
         .gpu = "small", .tp = 2, .reserved_bytes = 100, .capacity_bytes = 900, .blocks = f->blocks};
-    f->kinds[1] = (struct ah_instance_kind){
+    f->kinds[1] = (struct ah_problem_kind){
         .gpu = "large", .tp = 4, .reserved_bytes = 100, .capacity_bytes = 3900, .blocks = f->blocks};
-    f->instance = (struct ah_instance){.n_blocks = BLOCKS,
-                                       .n_kinds = 2,
-                                       .n_classes = 2,
-                                       .kinds = f->kinds,
-                                       .classes = f->classes,
-                                       .links = f->links,
-                                       .micro_batches = 8,
-                                       .boundary_bytes = 100,
-                                       .gradient_bytes = f->gradients};
+    f->problem = (struct ah_cluster_problem){.n_blocks = BLOCKS,
+                                             .n_kinds = 2,
+                                             .n_classes = 2,
+                                             .kinds = f->kinds,
+                                             .classes = f->classes,
+                                             .links = f->links,
+                                             .micro_batches = 8,
+                                             .boundary_bytes = 100,
+                                             .gradient_bytes = f->gradients};
 }
 
 /* One pipeline on the two shared GPUs, one on both units of four, cut after block 2. */
@@ -58,11 +58,11 @@ static void fill(struct fixture *f, struct ah_arena *arena, struct ah_cluster_pl
     struct ah_pipeline pipelines[] = {{one, 1, 3}, {two, 2, 5}};
     const struct ah_arrangement arrangement = {pipelines, 2};
     struct ah_error err = {0};
-    assert_true(ah_pipeline_fit(&f->instance, &pipelines[0]) && ah_pipeline_fit(&f->instance, &pipelines[1]));
+    assert_true(ah_pipeline_fit(&f->problem, &pipelines[0]) && ah_pipeline_fit(&f->problem, &pipelines[1]));
     *plan = (struct ah_cluster_plan){.generator = "test",
                                      .inputs = {{"m", ""}, {"c", ""}},
                                      .training = {.batch = 8, .micro_batches = 8, .seq = 4}};
-    CHECK_OK(ah_cluster_document_fill(&f->cluster, &f->instance, &arrangement, arena, plan, &err), err);
+    CHECK_OK(ah_cluster_document_fill(&f->cluster, &f->problem, &arrangement, arena, plan, &err), err);
 }
 
 static void check_ranks(const uint64_t *ranks, size_t n, const uint64_t *expected, size_t n_expected)

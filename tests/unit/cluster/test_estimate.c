@@ -12,12 +12,12 @@ enum { BLOCKS = 2, KINDS = 2, CLASSES = 3, STAGES = 4 };
 
 /* Kind 1 is twice as fast as kind 0. All is free but computing and updates, until a test says otherwise. */
 struct case_cluster {
-    struct ah_instance_block blocks[KINDS][BLOCKS];
-    struct ah_instance_kind kinds[KINDS];
-    struct ah_instance_class classes[CLASSES];
-    struct ah_instance_link links[CLASSES * CLASSES];
+    struct ah_problem_block blocks[KINDS][BLOCKS];
+    struct ah_problem_kind kinds[KINDS];
+    struct ah_problem_class classes[CLASSES];
+    struct ah_problem_link links[CLASSES * CLASSES];
     uint64_t gradient_bytes[BLOCKS];
-    struct ah_instance instance;
+    struct ah_cluster_problem problem;
     struct ah_stage stages[STAGES];
     struct ah_pipeline pipelines[STAGES];
     struct ah_arrangement arrangement;
@@ -32,33 +32,33 @@ static void build(struct case_cluster *c, size_t n_blocks, double forward_us, do
     for (size_t b = 0; b < n_blocks; b++)
         for (size_t k = 0; k < KINDS; k++) {
             double back_us = backward_us / (double)(k + 1);
-            c->blocks[k][b] = (struct ah_instance_block){.forward_us = forward_us / (double)(k + 1),
-                                                         .backward_us = {back_us, back_us, back_us},
-                                                         .update_us = 7};
+            c->blocks[k][b] = (struct ah_problem_block){.forward_us = forward_us / (double)(k + 1),
+                                                        .backward_us = {back_us, back_us, back_us},
+                                                        .update_us = 7};
         }
     for (size_t i = 0; i < CLASSES * CLASSES; i++)
-        c->links[i] = (struct ah_instance_link){INFINITY, 0};
-    c->instance = (struct ah_instance){.n_blocks = n_blocks,
-                                       .n_kinds = KINDS,
-                                       .n_classes = CLASSES,
-                                       .kinds = c->kinds,
-                                       .classes = c->classes,
-                                       .links = c->links,
-                                       .gradient_bytes = c->gradient_bytes};
+        c->links[i] = (struct ah_problem_link){INFINITY, 0};
+    c->problem = (struct ah_cluster_problem){.n_blocks = n_blocks,
+                                             .n_kinds = KINDS,
+                                             .n_classes = CLASSES,
+                                             .kinds = c->kinds,
+                                             .classes = c->classes,
+                                             .links = c->links,
+                                             .gradient_bytes = c->gradient_bytes};
     c->arrangement.pipelines = c->pipelines;
 }
 
 /* One more pipeline, a stage for every block. */
 static void add(struct case_cluster *c, uint64_t micro_batches, const size_t *classes)
 {
-    size_t n = c->instance.n_blocks;
+    size_t n = c->problem.n_blocks;
     struct ah_stage *stages = c->stages + c->arrangement.n_pipelines * n;
     for (size_t i = 0; i < n; i++)
         stages[i] = (struct ah_stage){.class = classes[i], .first = i, .end = i + 1};
     struct ah_pipeline *pipeline = &c->pipelines[c->arrangement.n_pipelines++];
     *pipeline = (struct ah_pipeline){stages, n, micro_batches};
-    assert_true(ah_pipeline_fit(&c->instance, pipeline));
-    c->instance.micro_batches += micro_batches;
+    assert_true(ah_pipeline_fit(&c->problem, pipeline));
+    c->problem.micro_batches += micro_batches;
 }
 
 static void check(const struct case_cluster *c, double expected_us, uint64_t expected_passes)
@@ -66,7 +66,7 @@ static void check(const struct case_cluster *c, double expected_us, uint64_t exp
     struct ah_error err = {0};
     uint64_t passes = 0;
     double us = 0;
-    CHECK_OK(ah_estimate_time(&c->instance, &c->arrangement, &us, &passes, &err), err);
+    CHECK_OK(ah_estimate_time(&c->problem, &c->arrangement, &us, &passes, &err), err);
     if (fabs(us - expected_us) > 1e-9 * expected_us)
         fail_msg("estimated %.6f us, by hand %.6f", us, expected_us);
     assert_int_equal(passes, expected_passes);
@@ -77,7 +77,7 @@ static void check_stage_sim(const struct case_cluster *c, double expected_us)
 {
     struct ah_error err = {0};
     struct ah_stage_sim_result result = {0};
-    CHECK_OK(ah_stage_sim_run(&c->instance, &c->arrangement, &result, &err), err);
+    CHECK_OK(ah_stage_sim_run(&c->problem, &c->arrangement, &result, &err), err);
     assert_true(fabs(result.step_us - expected_us) <= 1e-9 * expected_us);
 }
 
@@ -91,8 +91,8 @@ TEST(estimate, equal_stages_take_what_the_formula_says)
     check_stage_sim(&c, 187);
 }
 
-/* Three alike pipelines of 3 micro-batches of 30 us; one that gets twice as fast ends no step earlier, but could take more:
- * 9 micro-batches at 1/30 + 1/30 + 1/15 of them a microsecond are done in 67.5. */
+/* Three alike pipelines of 3 micro-batches of 30 us; one that gets twice as fast ends no step earlier, but could take
+ * more: 9 micro-batches at 1/30 + 1/30 + 1/15 of them a microsecond are done in 67.5. */
 TEST(estimate, falls_with_one_of_many_alike_pipelines)
 {
     struct case_cluster c;
@@ -109,14 +109,15 @@ TEST(estimate, falls_with_one_of_many_alike_pipelines)
     check_stage_sim(&c, 97);
 }
 
-/* Two pipelines over the same two NICs, 4 micro-batches each. Alone a pipeline ends at 510: stages of 2 us that send for
+/* Two pipelines over the same two NICs, 4 micro-batches each. Alone a pipeline ends at 510: stages of 2 us that send
+ * for
  * 100. The NICs carry 8 times 100 us each way. */
 TEST(estimate, pipelines_wait_for_the_nics_they_share)
 {
     struct case_cluster c;
     build(&c, 2, 1, 1);
-    c.instance.boundary_bytes = 10000;
-    c.links[0 * CLASSES + 1] = c.links[1 * CLASSES + 0] = (struct ah_instance_link){1e8, 0};
+    c.problem.boundary_bytes = 10000;
+    c.links[0 * CLASSES + 1] = c.links[1 * CLASSES + 0] = (struct ah_problem_link){1e8, 0};
     for (size_t p = 0; p < 2; p++)
         add(&c, 4, (size_t[]){0, 1});
     check(&c, 0.2 * 800 + 0.8 * 510 + 7, 16);
@@ -127,21 +128,21 @@ TEST(estimate, stages_of_one_node_share_no_nic)
 {
     struct case_cluster c;
     build(&c, 2, 1, 1);
-    c.instance.boundary_bytes = 10000;
-    c.links[0] = (struct ah_instance_link){1e8, 0};
+    c.problem.boundary_bytes = 10000;
+    c.links[0] = (struct ah_problem_link){1e8, 0};
     add(&c, 4, (size_t[]){0, 0});
     check(&c, 510 + 7, 16);
     check_stage_sim(&c, 517);
 }
 
-/* Two pipelines that cross, with a micro-batch each and sends of 2 us: both end at 10 + 2 + 30 + 2 + 20 = 64. Sums pass both
- * NICs at 100 bytes a microsecond, the link at 50. Those of block 1 begin with the end of its last backward, 22 us before that,
- * and keep the NICs for 80 us; then those of block 0 take 6000 / 50, and latency twice. */
+/* Two pipelines that cross, with a micro-batch each and sends of 2 us: both end at 10 + 2 + 30 + 2 + 20 = 64. Sums pass
+ * both NICs at 100 bytes a microsecond, the link at 50. Those of block 1 begin with the end of its last backward, 22 us
+ * before that, and keep the NICs for 80 us; then those of block 0 take 6000 / 50, and latency twice. */
 TEST(estimate, sums_take_turns_behind_their_last_backward)
 {
     struct case_cluster c;
     build(&c, 2, 10, 20);
-    c.links[0 * CLASSES + 1] = c.links[1 * CLASSES + 0] = (struct ah_instance_link){5e7, 2};
+    c.links[0 * CLASSES + 1] = c.links[1 * CLASSES + 0] = (struct ah_problem_link){5e7, 2};
     c.gradient_bytes[0] = 6000;
     c.gradient_bytes[1] = 8000;
     add(&c, 1, (size_t[]){0, 1});

@@ -2,7 +2,7 @@
  *
  * HexiScale's formulas by hand: one GPU, two stages column by column, sums of gradients of unequal degrees.
  */
-#include "planner/cluster/hexiscale_costs.h"
+#include "planner/cluster/policies/hexiscale_costs.h"
 #include "tests/support/check.h"
 
 #include <math.h>
@@ -14,7 +14,8 @@ struct fixture {
     struct ah_hexiscale_model model;
 };
 
-/* GPUs 0, 1 in one node, 2, 3 in another; the second twice as fast. Width 8, 16 tokens, 32 words, 2 sequences, 4 layers. */
+/* GPUs 0, 1 in one node, 2, 3 in another; the second twice as fast. Width 8, 16 tokens, 32 words, 2 sequences, 4
+ * layers. */
 static void make(struct fixture *f)
 {
     for (size_t i = 0; i < GPUS; i++) {

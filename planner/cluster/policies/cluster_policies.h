@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Cluster policies: other systems' arrangements of a problem, each at its best setting over the knobs that the system
+ * has. docs/policies has a page for each, with its sources and what it may not do.
+ *
+ *     struct ah_cluster_policy_input input = {.problem = &problem, .flops_per_s = rates, ...};
+ *     rc = ah_cluster_policies_search(&input, AH_CLUSTER_POLICY_MEGATRON, INFINITY, &best, &us, err);
+ *     if (!isinf(us)) ... best.arrangement
+ *
+ * A problem fixes degrees of tensor parallelism and micro-batches; the caller loops over problems.
+ *
+ * Invariants of what a policy finds, which tests hold:
+ * 1. No GPU is in two stages, and no stage exceeds its memory.
+ * 2. ah_stage_sim_run() gives its time, as in our own search: no policy has a clock of its own.
+ * 3. The same input gives the same arrangement.
+ */
+#ifndef AH_PLANNER_CLUSTER_POLICIES_CLUSTER_POLICIES_H
+#define AH_PLANNER_CLUSTER_POLICIES_CLUSTER_POLICIES_H
+
+#include "base/error.h"
+#include "planner/cluster/search/draft.h"
+#include "schemas/cluster_plan.h"
+
+/* What the systems' own planners know, beside a problem. */
+struct ah_cluster_policy_input {
+    const struct ah_cluster_problem *problem;
+    const double *flops_per_s; /* (kinds): what a GPU of the type is rated at */
+    uint64_t width, seq, vocabulary;
+    uint64_t sequences; /* of a micro-batch */
+};
+
+/* Does the policy need problems in which all units have the same degree? */
+bool ah_cluster_policies_symmetric(enum ah_cluster_policy policy);
+
+/* Writes the best arrangement of `policy` (any but `optimal`) into `best`, which was made for the problem. `ret_us`:
+ * its step; INFINITY: nothing that fits takes less than `none_above_us`. AH_E_MEMORY. */
+int ah_cluster_policies_search(const struct ah_cluster_policy_input *input, enum ah_cluster_policy policy,
+                               double none_above_us, struct ah_draft *best, double *ret_us,
+                               struct ah_error *err);
+
+#endif

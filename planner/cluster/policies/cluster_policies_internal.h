@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What policies share: an arrangement to try, and the best one so far.
+ */
+#ifndef AH_PLANNER_CLUSTER_POLICIES_CLUSTER_POLICIES_INTERNAL_H
+#define AH_PLANNER_CLUSTER_POLICIES_CLUSTER_POLICIES_INTERNAL_H
+
+#include "planner/cluster/policies/cluster_policies.h"
+
+struct ah_policy_search {
+    const struct ah_cluster_policy_input *input;
+    const struct ah_cluster_problem *problem;
+    struct ah_fits fits;
+    struct ah_draft trial; /* stages with class and blocks, pipelines with micro-batches */
+    struct ah_draft *best;
+    double best_us; /* of `best`; before one is found, the time to beat */
+    bool found;
+};
+
+/* A lower bound on the time of an arrangement with these stages, blocks and micro-batches; INFINITY: a stage does not
+ * fit. Stages need not be fitted. */
+double ah_cluster_policies_bound_us(struct ah_policy_search *search,
+                                    const struct ah_arrangement *arrangement);
+
+/* Fits the trial's stages, simulates it, and keeps it if it is the fastest so far. */
+int ah_cluster_policies_try(struct ah_policy_search *search, struct ah_error *err);
+
+/* Rated speed of a unit of `class`, and of all stages of a pipeline together. */
+double ah_cluster_policies_flops(const struct ah_policy_search *search, size_t class);
+double ah_cluster_policies_pipeline_flops(const struct ah_policy_search *search,
+                                          const struct ah_pipeline *pipeline);
+
+/* Relative work of a block (the unit does not matter), as planners weigh it that know operations but no GPUs. */
+double ah_cluster_policies_work(const struct ah_policy_search *search, size_t block);
+
+/* Do units of these classes together have memory for the states of `d` copies of the model? */
+bool ah_cluster_policies_can_hold(const struct ah_cluster_problem *problem, const size_t *classes, size_t n,
+                                  size_t d);
+
+/* Shares the micro-batches out in proportion to `weights`, one for each pipeline of the trial; each gets at least one.
+ * False: there are too few. */
+bool ah_cluster_policies_share(struct ah_policy_search *search, const double *weights);
+
+int ah_policy_megatron(struct ah_policy_search *search, struct ah_error *err);
+int ah_policy_whale(struct ah_policy_search *search, struct ah_error *err);
+int ah_policy_metis(struct ah_policy_search *search, struct ah_error *err);
+int ah_policy_hexiscale(struct ah_policy_search *search, struct ah_error *err);
+int ah_policy_autohet(struct ah_policy_search *search, struct ah_error *err);
+
+#endif

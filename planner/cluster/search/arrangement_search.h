@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Arrangement search: searches a problem for its best arrangement, and says what is proven of it.
+ *
+ * 1. Starts (arrangement_starts.c): for every number of pipelines, units dealt out in a few ways, blocks split exactly,
+ *    micro-batches shared.
+ * 2. Improvement (arrangement_improve.c): from the best starts, one change at a time for as long as the simulation gets
+ *    faster.
+ * 3. Shaking (arrangement_anneal.c): simulated annealing from the ends of 2, for what single improvements do not reach.
+ * 4. Exhaustion (arrangement_exhaust.c), where the problem is small: every arrangement that could be faster than the
+ *    best one so far is simulated. The result is then the optimum of the simulated time over all partitions of the
+ *    units, orders, splits and shares of micro-batches.
+ *
+ * Deterministic; the budget is a number of evaluations (a pipeline or an arrangement timed), never a clock.
+ */
+#ifndef AH_PLANNER_CLUSTER_SEARCH_ARRANGEMENT_SEARCH_H
+#define AH_PLANNER_CLUSTER_SEARCH_ARRANGEMENT_SEARCH_H
+
+#include "base/error.h"
+#include "planner/cluster/search/draft.h"
+
+struct ah_arrangement_search_limits {
+    uint64_t improvements;              /* evaluations of 1 and 2 */
+    uint64_t shaking;                   /* of 3; 0: none */
+    uint64_t exhaustion;                /* of 4; 0: none */
+    const struct ah_arrangement *start; /* (optional) borrowed, fitted: one more start */
+};
+
+struct ah_arrangement_search_result {
+    double step_us; /* INFINITY: no arrangement was found */
+    double bound_us;
+    bool exhausted; /* every arrangement was timed, or proven slower */
+    uint64_t evaluations;
+};
+
+/* Writes the best arrangement into `best`, which was made for `problem`. Arrangements of `none_above_us` or more are
+ * ignored (INFINITY: none is); if an exhausted search finds no other, that is its `bound_us`. AH_E_MEMORY. */
+int ah_arrangement_search_run(const struct ah_cluster_problem *problem,
+                              const struct ah_arrangement_search_limits *limits, double none_above_us,
+                              struct ah_draft *best, struct ah_arrangement_search_result *ret_result,
+                              struct ah_error *err);
+
+#endif

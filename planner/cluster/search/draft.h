@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Draft: an arrangement that a search changes. Its stages lie one after another, pipeline after pipeline.
+ *
+ *     struct ah_draft draft;
+ *     rc = ah_draft_init(&draft, problem, err);        // room for every unit
+ *     ah_draft_begin(&draft);                           // no pipelines
+ *     ah_draft_add(&draft, class);                      // a stage to the last pipeline; ah_draft_open(): a new one
+ *     bool fits = ah_draft_finish(&draft, &fits_cache); // splits blocks, shares micro-batches, fits stages
+ */
+#ifndef AH_PLANNER_CLUSTER_SEARCH_DRAFT_H
+#define AH_PLANNER_CLUSTER_SEARCH_DRAFT_H
+
+#include "base/error.h"
+#include "planner/cluster/search/split.h"
+
+/* By the formula (split.h): a pipeline's time with one more micro-batch, and what each further one adds. */
+struct ah_draft_share {
+    double next_us, more_us;
+};
+
+struct ah_draft {
+    const struct ah_cluster_problem *problem; /* borrowed */
+    struct ah_arrangement arrangement;        /* owned */
+    struct ah_stage *stages;                  /* owned */
+    struct ah_stage *scratch;                 /* owned: for ah_draft_sort() and ah_draft_change_shared() */
+    struct ah_draft_share *shares;            /* owned: for ah_draft_share(), by pipeline */
+    size_t n_stages;
+    size_t room; /* of stages, and of pipelines */
+};
+
+int ah_draft_init(struct ah_draft *ret_draft, const struct ah_cluster_problem *problem, struct ah_error *err);
+void ah_draft_release(struct ah_draft *draft);
+
+/* Replace a draft by another one, or by an arrangement, of the same problem. */
+void ah_draft_copy(struct ah_draft *to, const struct ah_draft *from);
+void ah_draft_take(struct ah_draft *draft, const struct ah_arrangement *arrangement);
+
+void ah_draft_begin(struct ah_draft *draft);
+void ah_draft_open(struct ah_draft *draft);
+void ah_draft_add(struct ah_draft *draft, size_t class);
+
+/* Insert a stage of `class` as stage `i` of pipeline `p`, or remove that stage. A pipeline that loses its last stage is
+ * removed. Blocks must be split again. */
+void ah_draft_insert(struct ah_draft *draft, size_t p, size_t i, size_t class);
+void ah_draft_remove(struct ah_draft *draft, size_t p, size_t i);
+
+/* Idle units of `class`. Pipeline and index of global stage `at`. */
+size_t ah_draft_idle(const struct ah_draft *draft, size_t class);
+void ah_draft_find(const struct ah_draft *draft, size_t at, size_t *ret_pipeline, size_t *ret_stage);
+
+/* Orders the pipelines by their stages (class, then end; a prefix first), then by micro-batches, at last by groups.
+ * Time depends on the order: of transfers that could start at once, the lower pipeline's does. */
+void ah_draft_sort(struct ah_draft *draft);
+
+/* Splits the blocks of pipeline `p` for `micro_batches`, or for one if these do not fit. False: neither fits. */
+bool ah_draft_split(struct ah_draft *draft, size_t p, uint64_t micro_batches, struct ah_fits *fits);
+
+/* Splits the blocks of every pipeline anew, shares the micro-batches out and fits the stages. False: it does not fit,
+ * or there are more pipelines than micro-batches or more stages than blocks. */
+bool ah_draft_finish(struct ah_draft *draft, struct ah_fits *fits);
+
+/* Do the stages of pipeline `p` hold all blocks, one after another? */
+bool ah_draft_covers(const struct ah_draft *draft, size_t p);
+
+/* As ah_draft_finish(), but keeps the split of pipelines that still cover all blocks and share hosts with as many units
+ * as before. The caller sets `end` 0 in a stage that it changed. */
+bool ah_draft_mend(struct ah_draft *draft, struct ah_fits *fits);
+
+/* Both count the sharers of hosts if blocks may be away. The first leaves blocks alone; the second marks stages whose
+ * sharers changed with `end` 0. */
+void ah_draft_count_sharers(struct ah_draft *draft);
+void ah_draft_change_shared(struct ah_draft *draft);
+
+/* Makes the smallest change of two pipelines' shares: one micro-batch of `from` goes to `to`. If groups must be kept,
+ * the two swap shares, but only if `from` has more. False: no change. Both must be fitted again. */
+bool ah_draft_pass_on(const struct ah_draft *draft, struct ah_pipeline *from, struct ah_pipeline *to);
+
+/* Shares micro-batches out and fits the stages; the blocks stay. Sharers must be counted. False: it does not fit. */
+bool ah_draft_share(struct ah_draft *draft, struct ah_fits *fits);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Host shares: how many units of each node work and share its host. It counts and visits the ways, and makes a problem
+ * in which the numbers are fixed.
+ */
+#ifndef AH_PLANNER_CLUSTER_SEARCH_HOST_SHARES_H
+#define AH_PLANNER_CLUSTER_SEARCH_HOST_SHARES_H
+
+#include "base/error.h"
+#include "planner/cluster/cluster_problem.h"
+
+enum { AH_HOST_SHARES_FEW = 27 };
+
+/* Number of ways to pick how many units of each node use the host; AH_HOST_SHARES_FEW + 1 means too many. */
+size_t ah_host_shares_ways(const struct ah_cluster_problem *problem);
+
+/* Steps `units`, by class, which begins with all of them (nodes without a host keep all). If there are few ways, it
+ * goes through all of them; else it caps each number at half the largest one. False: there are no more. */
+bool ah_host_shares_next(const struct ah_cluster_problem *problem, size_t *units);
+
+/* A problem with these units of each class; that many share its host even if some of them idle. */
+struct ah_host_shares_fixed {
+    struct ah_cluster_problem problem;
+    struct ah_problem_class *classes; /* owned */
+    struct ah_problem_kind *kinds;    /* owned */
+};
+
+/* The rest is borrowed from `problem`. AH_E_MEMORY. */
+int ah_host_shares_fix(struct ah_host_shares_fixed *ret_fixed, const struct ah_cluster_problem *problem,
+                       const size_t *units, struct ah_error *err);
+void ah_host_shares_release(struct ah_host_shares_fixed *fixed);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Settings: what is decided before arrangements are searched: a degree of tensor parallelism for each type of GPU, and
+ * a number of micro-batches. Each is a problem to search.
+ *
+ * With one degree for all types, every degree is a setting. With a degree for each type (asym), only the combinations
+ * with the lowest bounds are searched; the others are counted, with the least of their bounds.
+ *
+ * If sums stay as another plan has them (groups.h), each has up to two problems: with one vector of sums, or two.
+ */
+#ifndef AH_PLANNER_CLUSTER_SEARCH_SETTINGS_H
+#define AH_PLANNER_CLUSTER_SEARCH_SETTINGS_H
+
+#include "planner/cluster/cluster_planner.h"
+#include "planner/cluster/cluster_problem.h"
+
+struct ah_setting {
+    uint64_t *tp; /* by type of GPU */
+    struct ah_plan_training training;
+    struct ah_cluster_problem problem;
+    bool estimated;
+    bool away;         /* states and weights may be on hosts; another setting is the same without that */
+    bool away_as_well; /* another setting is the same, but states and weights may be on hosts */
+    bool exhausted;
+    double quick_us, bound_us;
+    struct ah_arrangement start; /* the best of other systems in this setting; no pipelines: none */
+    double start_us;
+    size_t index;
+};
+
+struct ah_settings {
+    struct ah_setting *items; /* in the arena */
+    size_t n;
+    size_t left_out;
+    double left_out_bound_us; /* none of those left out is faster; INFINITY: there are none */
+};
+
+/* Makes all settings that a request allows. AH_E_USAGE: there are none; AH_E_DOCUMENT: the training makes no sense. */
+int ah_settings_make(const struct ah_cluster_request *request, struct ah_arena *arena,
+                     struct ah_settings *ret_settings, struct ah_error *err);
+
+/* Has every type the same degree? */
+bool ah_setting_is_symmetric(const struct ah_cluster_request *request, const struct ah_setting *setting);
+
+/* Has any of its units a host for states or weights? */
+bool ah_setting_has_hosts(const struct ah_setting *setting);
+
+#endif

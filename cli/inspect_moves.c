@@ -79,7 +79,7 @@ static void put_moves(struct ah_cli *cli, const struct ah_moves *moves)
     for (size_t i = 0; i < moves->n_moves; i++) {
         const struct ah_move *move = &moves->moves[i];
         ah_table_cell(&table, "%" PRIu64, move->rank);
-        ah_table_cell(&table, "%s", ah_words_place[move->place]);
+        ah_table_cell(&table, "%s", ah_words_destination[move->place]);
         if (move->tied)
             ah_table_cell(&table, "tied table");
         else

@@ -2,10 +2,10 @@
  *
  * The `moves` document: how training states get to where a new cluster plan needs them.
  *
- * Every GPU of the plan needs the states of its stage's blocks, its slices of them. What it has already, of the step that
- * was chosen, is KEPT; each other shard comes by exactly one MOVE: from host memory or a GPU of its own node, from the
- * node's disk, from a peer (another node's memory or disk, or one that received the shard itself and relays it), or from
- * storage. All of one step. Shards: schemas/inventory.h; ranks: schemas/cluster_plan.h. Times are predicted.
+ * Every GPU of the plan needs the states of its stage's blocks, its slices of them. What it has already, of the step
+ * that was chosen, is KEPT; each other shard comes by exactly one MOVE: from host memory or a GPU of its own node, from
+ * the node's disk, from a peer (another node's memory or disk, or one that received the shard itself and relays it), or
+ * from storage. All of one step. Shards: schemas/inventory.h; ranks: schemas/cluster_plan.h. Times are predicted.
  */
 #ifndef AH_SCHEMAS_MOVES_H
 #define AH_SCHEMAS_MOVES_H
@@ -21,16 +21,16 @@
 #define AH_TIER_WORDS(X)                                                                                     \
     X(AH_TIER_NODE, "node") X(AH_TIER_DISK, "disk") X(AH_TIER_PEER, "peer") X(AH_TIER_STORAGE, "storage")
 #define AH_SOURCES_WORDS(X) X(AH_SOURCES_NEAR, "near") X(AH_SOURCES_FAST, "fast")
-#define AH_PLACE_WORDS(X) X(AH_PLACE_GPU, "gpu") X(AH_PLACE_HOST, "host")
+#define AH_DESTINATION_WORDS(X) X(AH_DESTINATION_GPU, "gpu") X(AH_DESTINATION_HOST, "host")
 /* clang-format on */
 #define AH_WORD_VALUE(value, word) value,
 enum ah_tier { AH_TIER_WORDS(AH_WORD_VALUE) AH_TIERS };
 enum ah_sources { AH_SOURCES_WORDS(AH_WORD_VALUE) };
-enum ah_place_of { AH_PLACE_WORDS(AH_WORD_VALUE) };
+enum ah_destination { AH_DESTINATION_WORDS(AH_WORD_VALUE) };
 #undef AH_WORD_VALUE
 extern const char *const ah_words_tier[];
 extern const char *const ah_words_sources[];
-extern const char *const ah_words_place[];
+extern const char *const ah_words_destination[];
 
 struct ah_moves_inputs {
     struct ah_plan_input model;
@@ -63,8 +63,8 @@ struct ah_moves_predicted {
 };
 
 struct ah_move {
-    uint64_t rank;          /* that needs it */
-    enum ah_place_of place; /* in its own memory, or its node's host memory */
+    uint64_t rank;             /* that needs it */
+    enum ah_destination place; /* in its own memory, or its node's host memory */
     uint64_t first_block;
     uint64_t blocks;
     bool tied; /* the table that embedding and head share; then first_block is 0 and blocks 1 */

@@ -91,7 +91,7 @@ static void mark(const struct gathering *g, const struct ah_inventory_holding *h
         mark_row(g, holding, states->n_blocks, holds);
 }
 
-/* The first shard of `step` that no place within reach holds; the number of shards: none is missing. */
+/* The first shard of `step` that no holder within reach holds; the number of shards: none is missing. */
 static size_t first_missing(const struct gathering *g, uint64_t step)
 {
     size_t n = ah_states_shards(g->states), shard = 0;
@@ -164,11 +164,11 @@ static int choose_step(struct gathering *g, uint64_t *ret_step, struct ah_error 
     return fail(g, err);
 }
 
-/* ---- places ---- */
+/* ---- holders ---- */
 
-static int by_place(const void *a, const void *b)
+static int by_holder(const void *a, const void *b)
 {
-    const struct ah_place *p = a, *q = b;
+    const struct ah_holder *p = a, *q = b;
     if (p->node != q->node)
         return p->node < q->node ? -1 : 1;
     if (p->medium != q->medium)
@@ -176,19 +176,19 @@ static int by_place(const void *a, const void *b)
     return (p->gpu > q->gpu) - (p->gpu < q->gpu);
 }
 
-static struct ah_place *place_of(struct ah_holders *holders, const struct gathering *g, size_t i,
-                                 struct ah_arena *arena)
+static struct ah_holder *holder_of(struct ah_holders *holders, const struct gathering *g, size_t i,
+                                   struct ah_arena *arena)
 {
     const struct ah_inventory_holding *holding = &g->inventory->holdings[i];
-    struct ah_place place = {.medium = holding->medium, .node = g->node_of[i], .gpu = holding->gpu};
-    for (size_t p = 0; p < holders->n_places; p++)
-        if (by_place(&holders->places[p], &place) == 0)
-            return &holders->places[p];
-    place.holds = ah_arena_array(arena, ah_states_shards(g->states), sizeof *place.holds);
-    if (!place.holds)
+    struct ah_holder holder = {.medium = holding->medium, .node = g->node_of[i], .gpu = holding->gpu};
+    for (size_t p = 0; p < holders->n_entries; p++)
+        if (by_holder(&holders->entries[p], &holder) == 0)
+            return &holders->entries[p];
+    holder.holds = ah_arena_array(arena, ah_states_shards(g->states), sizeof *holder.holds);
+    if (!holder.holds)
         return NULL;
-    holders->places[holders->n_places] = place;
-    return &holders->places[holders->n_places++];
+    holders->entries[holders->n_entries] = holder;
+    return &holders->entries[holders->n_entries++];
 }
 
 int ah_holders_init(struct ah_holders *ret_holders, const struct ah_inventory *inventory,
@@ -202,42 +202,42 @@ int ah_holders_init(struct ah_holders *ret_holders, const struct ah_inventory *i
     if (rc)
         return rc;
     holders.lost_steps = inventory->step - holders.step;
-    holders.places = ah_arena_array(arena, inventory->n_holdings, sizeof *holders.places);
-    if (!holders.places)
+    holders.entries = ah_arena_array(arena, inventory->n_holdings, sizeof *holders.entries);
+    if (!holders.entries)
         return ah_error_memory(err);
     for (size_t i = 0; i < inventory->n_holdings; i++) {
         holders.unreachable += g.node_of[i] == SIZE_MAX;
         if (g.node_of[i] == SIZE_MAX || inventory->holdings[i].step != holders.step)
             continue;
-        struct ah_place *place = place_of(&holders, &g, i, arena);
-        if (!place)
+        struct ah_holder *holder = holder_of(&holders, &g, i, arena);
+        if (!holder)
             return ah_error_memory(err);
-        mark(&g, &inventory->holdings[i], place->holds);
+        mark(&g, &inventory->holdings[i], holder->holds);
     }
-    qsort(holders.places, holders.n_places, sizeof *holders.places, by_place);
+    qsort(holders.entries, holders.n_entries, sizeof *holders.entries, by_holder);
     *ret_holders = holders;
     return AH_OK;
 }
 
-const struct ah_place *ah_holders_find(const struct ah_holders *holders, enum ah_medium medium, size_t node,
-                                       uint64_t gpu)
+const struct ah_holder *ah_holders_find(const struct ah_holders *holders, enum ah_medium medium, size_t node,
+                                        uint64_t gpu)
 {
-    const struct ah_place key = {.medium = medium, .node = node, .gpu = gpu};
-    return holders->n_places
-               ? bsearch(&key, holders->places, holders->n_places, sizeof *holders->places, by_place)
+    const struct ah_holder key = {.medium = medium, .node = node, .gpu = gpu};
+    return holders->n_entries
+               ? bsearch(&key, holders->entries, holders->n_entries, sizeof *holders->entries, by_holder)
                : NULL;
 }
 
-const struct ah_place *ah_holders_in_memory(const struct ah_holders *holders, size_t node, size_t shard)
+const struct ah_holder *ah_holders_in_memory(const struct ah_holders *holders, size_t node, size_t shard)
 {
-    const struct ah_place *found = NULL;
-    for (size_t p = 0; p < holders->n_places; p++) {
-        const struct ah_place *place = &holders->places[p];
-        if (place->node != node || place->medium > AH_MEDIUM_HOST || !place->holds[shard])
+    const struct ah_holder *found = NULL;
+    for (size_t p = 0; p < holders->n_entries; p++) {
+        const struct ah_holder *holder = &holders->entries[p];
+        if (holder->node != node || holder->medium > AH_MEDIUM_HOST || !holder->holds[shard])
             continue;
-        if (place->medium == AH_MEDIUM_HOST)
-            return place;
-        found = found ? found : place;
+        if (holder->medium == AH_MEDIUM_HOST)
+            return holder;
+        found = found ? found : holder;
     }
     return found;
 }

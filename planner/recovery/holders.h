@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Holders: which places within reach hold which shards. All shards are taken from one step.
+ * Holders: which memories, disks and storage within reach hold which shards. All shards are taken from one step.
  *
- * A place is a GPU's memory, a node's host memory or its disk, or storage. It is within reach if the new cluster has
+ * A holder is a GPU's memory, a node's host memory or its disk, or storage. It is within reach if the new cluster has
  * the node (with that GPU, or with a disk) or, for storage, a `cloud`. The STEP is the newest one with every shard in
- * some place: shards of different steps are never mixed.
+ * some holder: shards of different steps are never mixed.
  */
 #ifndef AH_PLANNER_RECOVERY_HOLDERS_H
 #define AH_PLANNER_RECOVERY_HOLDERS_H
@@ -14,7 +14,7 @@
 
 #include <stddef.h>
 
-struct ah_place {
+struct ah_holder {
     enum ah_medium medium;
     size_t node;    /* of the cluster; storage: n_nodes */
     uint64_t gpu;   /* AH_INVENTORY_NO_GPU: another medium */
@@ -22,8 +22,8 @@ struct ah_place {
 };
 
 struct ah_holders {
-    struct ah_place *places; /* by node, then medium, then GPU; storage last */
-    size_t n_places;
+    struct ah_holder *entries; /* by node, then medium, then GPU; storage last */
+    size_t n_entries;
     uint64_t step;
     uint64_t lost_steps;
     size_t unreachable; /* number of holdings out of reach */
@@ -35,11 +35,11 @@ int ah_holders_init(struct ah_holders *ret_holders, const struct ah_inventory *i
                     const struct ah_cluster *cluster, const struct ah_states *states, struct ah_arena *arena,
                     struct ah_error *err);
 
-/* The place, or NULL: it holds nothing of the step. */
-const struct ah_place *ah_holders_find(const struct ah_holders *holders, enum ah_medium medium, size_t node,
-                                       uint64_t gpu);
+/* The holder, or NULL: it holds nothing of the step. */
+const struct ah_holder *ah_holders_find(const struct ah_holders *holders, enum ah_medium medium, size_t node,
+                                        uint64_t gpu);
 
-/* The first place on `node` with the shard in host memory, or else in a GPU's; NULL: none. */
-const struct ah_place *ah_holders_in_memory(const struct ah_holders *holders, size_t node, size_t shard);
+/* The first holder on `node` with the shard in host memory, or else in a GPU's; NULL: none. */
+const struct ah_holder *ah_holders_in_memory(const struct ah_holders *holders, size_t node, size_t shard);
 
 #endif

@@ -2,8 +2,8 @@
 #include "planner/recovery/recovery.h"
 
 #include "planner/recovery/adapt.h"
-#include "planner/recovery/freight.h"
 #include "planner/recovery/relabel.h"
+#include "planner/recovery/transfers.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -72,13 +72,13 @@ static int consider(struct recovering *r, struct ah_cluster_plan *plan, struct a
     if (!slices_suffice(r, plan))
         return AH_OK;
     int rc = ah_relabel_plan(request->cluster.cluster, &r->states, &r->holders, r->arena, plan, err);
-    const struct ah_freight_input input = {.cluster = request->cluster.cluster,
-                                           .states = &r->states,
-                                           .holders = &r->holders,
-                                           .plan = plan,
-                                           .sources = request->sources,
-                                           .limits = {PROGRAM_COLUMNS, PROGRAM_NODES}};
-    rc = rc ? rc : ah_freight_plan(&input, r->arena, &moves, err);
+    const struct ah_transfers_input input = {.cluster = request->cluster.cluster,
+                                             .states = &r->states,
+                                             .holders = &r->holders,
+                                             .plan = plan,
+                                             .sources = request->sources,
+                                             .limits = {PROGRAM_COLUMNS, PROGRAM_NODES}};
+    rc = rc ? rc : ah_transfers_plan(&input, r->arena, &moves, err);
     if (rc)
         return rc;
     double us = plan->predicted.step_us * (double)r->horizon + moves.predicted.time_us;

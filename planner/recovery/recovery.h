@@ -7,7 +7,7 @@
  *     rc = ah_recovery_plan(&request, &arena, &plan, &moves, &shortage, err);
  *
  * The states are those of the newest complete step. Candidates are the old plan adapted to the new cluster (adapt.h)
- * and the best plan that the cluster planner finds. Each is relabelled (relabel.h) and gets its moves (freight.h).
+ * and the best plan that the cluster planner finds. Each is relabelled (relabel.h) and gets its moves (transfers.h).
  * The one with the least
  *
  *     time of a step x horizon + time of the moves

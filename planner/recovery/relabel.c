@@ -24,9 +24,9 @@ struct relabelling {
 
 /* ---- what stays ---- */
 
-/* Bytes of the role's shards that are in `held` and belong into `place` (-1: GPU or host). */
+/* Bytes of the role's shards that are in `held` and belong into `holder` (-1: GPU or host). */
 static double held_bytes(const struct relabelling *l, const struct ah_role *role, const uint8_t *held,
-                         int place)
+                         int holder)
 {
     const struct ah_states *states = l->states;
     double sum = 0;
@@ -36,7 +36,7 @@ static double held_bytes(const struct relabelling *l, const struct ah_role *role
         size_t begin = ah_states_index(states, (struct ah_shard){row, role->first_slice, AH_SHARD_WEIGHT});
         size_t end = ah_states_index(states, (struct ah_shard){row, role->end_slice, AH_SHARD_WEIGHT});
         for (size_t shard = begin; shard < end; shard++)
-            if (held[shard] && (place < 0 || place == (int)ah_role_place(role, states, shard)))
+            if (held[shard] && (holder < 0 || holder == (int)ah_role_destination(role, states, shard)))
                 sum += (double)ah_states_bytes(states, shard);
     }
     return sum;
@@ -47,17 +47,17 @@ static void unite(const struct relabelling *l, size_t node, uint8_t *held)
 {
     size_t n = ah_states_shards(l->states);
     memset(held, 0, n);
-    for (size_t p = 0; p < l->holders->n_places; p++)
-        for (size_t shard = 0; shard < n && l->holders->places[p].node == node; shard++)
-            held[shard] |= l->holders->places[p].holds[shard];
+    for (size_t p = 0; p < l->holders->n_entries; p++)
+        for (size_t shard = 0; shard < n && l->holders->entries[p].node == node; shard++)
+            held[shard] |= l->holders->entries[p].holds[shard];
 }
 
 static double kept_bytes(const struct relabelling *l, const struct ah_role *role, size_t node, uint64_t gpu)
 {
-    const struct ah_place *in_gpu = ah_holders_find(l->holders, AH_MEDIUM_GPU, node, gpu);
-    const struct ah_place *on_host = ah_holders_find(l->holders, AH_MEDIUM_HOST, node, AH_INVENTORY_NO_GPU);
-    return (in_gpu ? held_bytes(l, role, in_gpu->holds, AH_PLACE_GPU) : 0) +
-           (on_host ? held_bytes(l, role, on_host->holds, AH_PLACE_HOST) : 0);
+    const struct ah_holder *in_gpu = ah_holders_find(l->holders, AH_MEDIUM_GPU, node, gpu);
+    const struct ah_holder *on_host = ah_holders_find(l->holders, AH_MEDIUM_HOST, node, AH_INVENTORY_NO_GPU);
+    return (in_gpu ? held_bytes(l, role, in_gpu->holds, AH_DESTINATION_GPU) : 0) +
+           (on_host ? held_bytes(l, role, on_host->holds, AH_DESTINATION_HOST) : 0);
 }
 
 /* ---- GPUs of a node ---- */

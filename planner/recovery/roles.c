@@ -87,21 +87,22 @@ static const struct ah_cluster_plan_config *config_of(const struct ah_cluster_pl
     return &stage->configs[stage->n_configs - 1];
 }
 
-enum ah_place_of ah_role_place(const struct ah_role *role, const struct ah_states *states, size_t shard)
+enum ah_destination ah_role_destination(const struct ah_role *role, const struct ah_states *states,
+                                        size_t shard)
 {
     struct ah_shard s = ah_states_shard(states, shard);
     const struct ah_cluster_plan_config *config = config_of(role->stage, states, s.row);
     bool host = s.kind == AH_SHARD_WEIGHT
                     ? config->weights == AH_WEIGHTS_HOST
                     : config->optimizer == AH_OPTIMIZER_HOST || config->optimizer == AH_OPTIMIZER_STREAMED;
-    return host ? AH_PLACE_HOST : AH_PLACE_GPU;
+    return host ? AH_DESTINATION_HOST : AH_DESTINATION_GPU;
 }
 
-const struct ah_place *ah_role_kept(const struct ah_role *role, const struct ah_states *states,
-                                    const struct ah_holders *holders, size_t shard)
+const struct ah_holder *ah_role_kept(const struct ah_role *role, const struct ah_states *states,
+                                     const struct ah_holders *holders, size_t shard)
 {
-    bool host = ah_role_place(role, states, shard) == AH_PLACE_HOST;
-    const struct ah_place *place = ah_holders_find(holders, host ? AH_MEDIUM_HOST : AH_MEDIUM_GPU, role->node,
-                                                   host ? AH_INVENTORY_NO_GPU : role->gpu);
-    return place && place->holds[shard] ? place : NULL;
+    bool host = ah_role_destination(role, states, shard) == AH_DESTINATION_HOST;
+    const struct ah_holder *holder = ah_holders_find(holders, host ? AH_MEDIUM_HOST : AH_MEDIUM_GPU,
+                                                     role->node, host ? AH_INVENTORY_NO_GPU : role->gpu);
+    return holder && holder->holds[shard] ? holder : NULL;
 }

@@ -34,10 +34,11 @@ int ah_roles_init(struct ah_roles *ret_roles, const struct ah_cluster_plan *plan
 bool ah_role_needs(const struct ah_role *role, const struct ah_states *states, size_t shard);
 
 /* Where the role needs the shard. */
-enum ah_place_of ah_role_place(const struct ah_role *role, const struct ah_states *states, size_t shard);
+enum ah_destination ah_role_destination(const struct ah_role *role, const struct ah_states *states,
+                                        size_t shard);
 
-/* The place that already has the shard where the role needs it; NULL: none. */
-const struct ah_place *ah_role_kept(const struct ah_role *role, const struct ah_states *states,
-                                    const struct ah_holders *holders, size_t shard);
+/* The holder that already has the shard where the role needs it; NULL: none. */
+const struct ah_holder *ah_role_kept(const struct ah_role *role, const struct ah_states *states,
+                                     const struct ah_holders *holders, size_t shard);
 
 #endif

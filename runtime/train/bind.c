@@ -78,13 +78,13 @@ bool ah_bind_sums_on(const struct ah_binder *binder, uint64_t block, enum ah_acc
 static int find_gradient(const struct ah_binder *binder, enum ah_tensor_label label, uint64_t block,
                          uint64_t micro_batch, uint64_t position, enum ah_dtype dtype, struct ah_ref *ret_ref)
 {
-    const struct ah_places_query query = {.label = label,
-                                          .block = block,
-                                          .micro_batch = micro_batch,
-                                          .position = position,
-                                          .bytes = binder->places->blocks[block].group->trained_elements *
-                                                   ah_dtype_bytes(dtype)};
-    int rc = ah_places_find(binder->places, &query, ret_ref, binder->err);
+    const struct ah_addresses_query query = {
+        .label = label,
+        .block = block,
+        .micro_batch = micro_batch,
+        .position = position,
+        .bytes = binder->addresses->blocks[block].group->trained_elements * ah_dtype_bytes(dtype)};
+    int rc = ah_addresses_find(binder->addresses, &query, ret_ref, binder->err);
     ret_ref->dtype = dtype;
     return rc;
 }
@@ -99,13 +99,13 @@ int ah_bind_gradient(const struct ah_binder *binder, uint64_t block, uint64_t mi
 int ah_bind_gradient_sum(const struct ah_binder *binder, uint64_t block, uint64_t position,
                          struct ah_ref *ret_ref)
 {
-    return find_gradient(binder, AH_TENSOR_SUM, block, AH_PLACES_ANY, position, AH_FP32, ret_ref);
+    return find_gradient(binder, AH_TENSOR_SUM, block, AH_ADDRESSES_ANY, position, AH_FP32, ret_ref);
 }
 
 int ah_bind_group_sum(const struct ah_binder *binder, uint64_t block, uint64_t position,
                       struct ah_ref *ret_ref)
 {
-    return find_gradient(binder, AH_TENSOR_GROUP_SUM, block, AH_PLACES_ANY, position, AH_FP32, ret_ref);
+    return find_gradient(binder, AH_TENSOR_GROUP_SUM, block, AH_ADDRESSES_ANY, position, AH_FP32, ret_ref);
 }
 
 int ah_bind_add(struct ah_binder *binder, const struct ah_bind_sums *sums, struct ah_fold fold)
@@ -115,7 +115,8 @@ int ah_bind_add(struct ah_binder *binder, const struct ah_bind_sums *sums, struc
                               sums->elements);
     if (rc || !fold.closes)
         return rc;
-    return ah_bind_elements(binder, AH_OP_ACCUMULATE, sums->total, sums->apart, AH_MOVE_NONE, sums->elements);
+    return ah_bind_elements(binder, AH_OP_ACCUMULATE, sums->total, sums->apart, AH_OFFSET_NONE,
+                            sums->elements);
 }
 
 int ah_bind_fetched(const struct ah_binder *binder, uint64_t block, uint64_t position, uint64_t bytes,
@@ -123,23 +124,23 @@ int ah_bind_fetched(const struct ah_binder *binder, uint64_t block, uint64_t pos
 {
     const struct ah_plan_arena *arena = &binder->plan->arena;
     const size_t chain = AH_TENSOR_FETCHED * binder->plan->n_blocks + block;
-    for (uint32_t i = binder->places->first_tensor[chain]; i != UINT32_MAX;
-         i = binder->places->tensors[i].next) {
-        const struct ah_places_tensor *it = &binder->places->tensors[i];
-        const struct ah_places_query query = {.label = AH_TENSOR_FETCHED,
-                                              .block = block,
-                                              .micro_batch = it->number,
-                                              .position = position,
-                                              .bytes = bytes};
-        if (arena->tensors[i].bytes == bytes && !ah_places_find(binder->places, &query, ret_ref, NULL))
+    for (uint32_t i = binder->addresses->first_tensor[chain]; i != UINT32_MAX;
+         i = binder->addresses->tensors[i].next) {
+        const struct ah_addresses_tensor *it = &binder->addresses->tensors[i];
+        const struct ah_addresses_query query = {.label = AH_TENSOR_FETCHED,
+                                                 .block = block,
+                                                 .micro_batch = it->number,
+                                                 .position = position,
+                                                 .bytes = bytes};
+        if (arena->tensors[i].bytes == bytes && !ah_addresses_find(binder->addresses, &query, ret_ref, NULL))
             return AH_OK;
     }
-    const struct ah_places_query none = {.label = AH_TENSOR_FETCHED,
-                                         .block = block,
-                                         .micro_batch = AH_PLACES_ANY,
-                                         .position = position,
-                                         .bytes = UINT64_MAX};
-    return ah_places_find(binder->places, &none, ret_ref, binder->err);
+    const struct ah_addresses_query none = {.label = AH_TENSOR_FETCHED,
+                                            .block = block,
+                                            .micro_batch = AH_ADDRESSES_ANY,
+                                            .position = position,
+                                            .bytes = UINT64_MAX};
+    return ah_addresses_find(binder->addresses, &none, ret_ref, binder->err);
 }
 
 /* ---- extras ---- */
@@ -152,14 +153,14 @@ static struct ah_ref moved(struct ah_ref ref, uint64_t bytes)
 
 static int bind_header(struct ah_binder *b)
 {
-    return ah_bind_copy(b, b->places->device_headers, AH_MOVE_HEADER, b->places->headers,
-                        AH_MOVE_STAGING_HEADER, AH_HEADER_SENT);
+    return ah_bind_copy(b, b->addresses->device_headers, AH_OFFSET_HEADER, b->addresses->headers,
+                        AH_OFFSET_STAGING_HEADER, AH_HEADER_SENT);
 }
 
 static int bind_load(struct ah_binder *b)
 {
-    return ah_bind_copy(b, b->places->words, AH_MOVE_WORDS, b->places->staging, AH_MOVE_STAGING,
-                        b->places->stride[AH_MOVE_WORDS]);
+    return ah_bind_copy(b, b->addresses->words, AH_OFFSET_WORDS, b->addresses->staging, AH_OFFSET_STAGING,
+                        b->addresses->stride[AH_OFFSET_WORDS]);
 }
 
 /* Copies the sums of squares to the host, for each run of blocks whose squares the device sums. */
@@ -171,17 +172,17 @@ static int bind_sums(struct ah_binder *b)
                       !ah_bind_sums_on(b, end, AH_ACCUMULATOR_HOST);)
             end++;
         if (end > i)
-            rc = ah_bind_copy(b, moved(b->places->sums, (b->job->part.first_block + i) * sizeof(double)),
-                              AH_MOVE_NONE, moved(b->places->device_sums, i * sizeof(double)), AH_MOVE_NONE,
-                              (end - i) * sizeof(double));
+            rc = ah_bind_copy(b, moved(b->addresses->sums, (b->job->part.first_block + i) * sizeof(double)),
+                              AH_OFFSET_NONE, moved(b->addresses->device_sums, i * sizeof(double)),
+                              AH_OFFSET_NONE, (end - i) * sizeof(double));
     }
     return rc;
 }
 
 static int bind_loss(struct ah_binder *b)
 {
-    return ah_bind_copy(b, moved(b->places->headers, AH_HEADER_LOSS), AH_MOVE_STAGING_HEADER,
-                        moved(b->places->device_headers, AH_HEADER_LOSS), AH_MOVE_HEADER,
+    return ah_bind_copy(b, moved(b->addresses->headers, AH_HEADER_LOSS), AH_OFFSET_STAGING_HEADER,
+                        moved(b->addresses->device_headers, AH_HEADER_LOSS), AH_OFFSET_HEADER,
                         b->plan->training.micro_batches * sizeof(double));
 }
 
@@ -242,9 +243,9 @@ int ah_bind(struct ah_bound *ret_bound, const struct ah_bind_options *options, s
                                                                  [AH_EXTRA_SUMS] = bind_sums,
                                                                  [AH_EXTRA_LOSS] = bind_loss};
     struct ah_bound bound = {0};
-    struct ah_binder b = {.plan = options->places->plan,
-                          .job = options->places->job,
-                          .places = options->places,
+    struct ah_binder b = {.plan = options->addresses->plan,
+                          .job = options->addresses->job,
+                          .addresses = options->addresses,
                           .rounds = options->rounds,
                           .options = options,
                           .documents = options->documents,
@@ -273,11 +274,11 @@ int ah_bind(struct ah_bound *ret_bound, const struct ah_bind_options *options, s
     return rc;
 }
 
-int ah_bind_check(const struct ah_bound *bound, const struct ah_places *places, struct ah_error *err)
+int ah_bind_check(const struct ah_bound *bound, const struct ah_addresses *addresses, struct ah_error *err)
 {
     int rc = AH_OK;
     for (size_t i = 0; i < bound->n_ops && !rc; i++)
-        rc = ah_op_check(&bound->ops[i].op, places->arena_bytes, err);
+        rc = ah_op_check(&bound->ops[i].op, addresses->arena_bytes, err);
     return rc;
 }
 

@@ -20,8 +20,8 @@
  * (messages.h), and the sums of gradients with other pipelines (bind_shares.c).
  *
  * INVARIANTS
- *   1. Every operand lies inside its tensor of the plan, or its piece of host memory. ah_places_find() checks that, and
- *      the binder for the homes that a program uses.
+ *   1. Every operand lies inside its tensor of the plan, or its piece of host memory. ah_addresses_find() checks that,
+ *      and the binder for the homes that a program uses.
  *   2. Padding of a gradient is zero: whoever makes the gradient writes it.
  *   3. What depends on the step (slots of rings, of data and of headers) is a move: an index times a stride, added when
  *      the op is submitted. Everything else is bound once.
@@ -31,12 +31,12 @@
 
 #include "runtime/schedule/messages.h"
 #include "runtime/schedule/rounds.h"
-#include "runtime/train/places.h"
+#include "runtime/train/addresses.h"
 #include "runtime/train/trainer.h"
 
 struct ah_bound_op {
     struct ah_op op;
-    uint8_t move[AH_OP_ARGS]; /* enum ah_move */
+    uint8_t move[AH_OP_ARGS]; /* enum ah_offset_term */
     bool learns;              /* only training needs it: evaluation leaves it out */
 };
 
@@ -57,7 +57,7 @@ struct ah_bound {
 
 struct ah_bind_options {
     const struct ah_rounds *rounds;
-    const struct ah_places *places;
+    const struct ah_addresses *addresses;
     bool documents; /* data have documents: positions restart */
 
     /* For a rank; else zeros. */
@@ -95,11 +95,11 @@ static inline size_t ah_bind_received(const struct ah_rounds *rounds, const stru
            micro_batch;
 }
 
-/* AH_E_MISMATCH, as ah_places_find(); AH_E_MEMORY. */
+/* AH_E_MISMATCH, as ah_addresses_find(); AH_E_MEMORY. */
 int ah_bind(struct ah_bound *ret_bound, const struct ah_bind_options *options, struct ah_error *err);
 
 /* Checks that every op, with all indices 0, stays inside the arenas and that its operands do not overlap. */
-int ah_bind_check(const struct ah_bound *bound, const struct ah_places *places, struct ah_error *err);
+int ah_bind_check(const struct ah_bound *bound, const struct ah_addresses *addresses, struct ah_error *err);
 
 void ah_bound_release(struct ah_bound *bound);
 

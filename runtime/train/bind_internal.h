@@ -12,7 +12,7 @@
 struct ah_binder {
     const struct ah_plan *plan;
     const struct ah_job *job;
-    const struct ah_places *places;
+    const struct ah_addresses *addresses;
     const struct ah_rounds *rounds;
     const struct ah_bind_options *options;
     bool documents;

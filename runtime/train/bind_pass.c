@@ -15,7 +15,7 @@
 struct pass {
     struct ah_binder *binder;
     const struct ah_plan_op *op;
-    const struct ah_places_block *block;
+    const struct ah_addresses_block *block;
     uint64_t position;
     struct ah_program program;
     struct ah_ref home[AH_HOMES]; /* arena none: not asked for yet */
@@ -39,13 +39,14 @@ enum { WORDS_ROWS = 4 };
 
 static void place_data(const struct pass *pass, const char *name, struct ah_bound_op *bound, size_t arg)
 {
-    const struct ah_places *places = pass->binder->places;
+    const struct ah_addresses *addresses = pass->binder->addresses;
     const struct data_rule *rule = data_rules;
     while (strcmp(rule->name, name) != 0)
         rule++;
     const struct ah_ref refs[] = {
-        [WORDS] = places->words, [HEADER] = places->device_headers, [ANGLES] = places->angles};
-    const uint8_t moves[] = {[WORDS] = AH_MOVE_WORDS, [HEADER] = AH_MOVE_HEADER, [ANGLES] = AH_MOVE_NONE};
+        [WORDS] = addresses->words, [HEADER] = addresses->device_headers, [ANGLES] = addresses->angles};
+    const uint8_t moves[] = {
+        [WORDS] = AH_OFFSET_WORDS, [HEADER] = AH_OFFSET_HEADER, [ANGLES] = AH_OFFSET_NONE};
     uint64_t unit = rule->kind == WORDS ? pass->binder->job->tokens * sizeof(uint32_t) : 1;
     bound->op.arg[arg].offset_bytes += refs[rule->kind].offset_bytes + rule->at * unit;
     bound->move[arg] = moves[rule->kind];
@@ -59,29 +60,29 @@ static int find(const struct pass *pass, enum ah_tensor_label label, uint64_t bl
     const struct ah_binder *binder = pass->binder;
     bool by_block = binder->plan->micro_batch_order == AH_BLOCK_MAJOR;
     uint64_t m = pass->op->micro_batch;
-    const struct ah_places_query query = {.label = label,
-                                          .block = block,
-                                          .micro_batch = by_block ? 0 : m,
-                                          .position = pass->position,
-                                          .offset_bytes = by_block ? m * bytes : 0,
-                                          .bytes = bytes};
-    return ah_places_find(binder->places, &query, ret_ref, binder->err);
+    const struct ah_addresses_query query = {.label = label,
+                                             .block = block,
+                                             .micro_batch = by_block ? 0 : m,
+                                             .position = pass->position,
+                                             .offset_bytes = by_block ? m * bytes : 0,
+                                             .bytes = bytes};
+    return ah_addresses_find(binder->addresses, &query, ret_ref, binder->err);
 }
 
 static int find_scratch(const struct pass *pass, struct ah_ref *ret_ref)
 {
-    const struct ah_places_query query = {.label = AH_TENSOR_SCRATCH,
-                                          .block = pass->op->block,
-                                          .micro_batch = pass->position,
-                                          .position = pass->position,
-                                          .bytes = pass->program.scratch_bytes};
-    return ah_places_find(pass->binder->places, &query, ret_ref, pass->binder->err);
+    const struct ah_addresses_query query = {.label = AH_TENSOR_SCRATCH,
+                                             .block = pass->op->block,
+                                             .micro_batch = pass->position,
+                                             .position = pass->position,
+                                             .bytes = pass->program.scratch_bytes};
+    return ah_addresses_find(pass->binder->addresses, &query, ret_ref, pass->binder->err);
 }
 
 /* The weights of a block as this op reads them: at home, or fetched. */
 static int find_weights(const struct pass *pass, uint64_t block, struct ah_ref *ret_ref)
 {
-    const struct ah_places_block *it = &pass->binder->places->blocks[block];
+    const struct ah_addresses_block *it = &pass->binder->addresses->blocks[block];
     *ret_ref = it->weights.ref;
     if (it->plan->weights == AH_WEIGHTS_DEVICE)
         return AH_OK;
@@ -153,7 +154,7 @@ static void read_gathered(const struct pass *pass, struct ah_bound_op *bound)
     op->arg[1].offset_bytes = table;
     op->u.embed.vocabulary = job->tokens;
     op->arg[3].offset_bytes =
-        pass->binder->places->words.offset_bytes + WORDS_ROWS * job->tokens * sizeof(uint32_t);
+        pass->binder->addresses->words.offset_bytes + WORDS_ROWS * job->tokens * sizeof(uint32_t);
     if (!op->u.embed.positions)
         return;
     op->arg[2].offset_bytes = table + rows_bytes;
@@ -251,14 +252,14 @@ static int bind_gradient(const struct pass *pass)
         ah_bind_sums_on(binder, block, AH_ACCUMULATOR_HOST) || ah_bind_shares(binder, block) ||
         !ah_bind_counted(binder, block).end)
         return rc;
-    return ah_bind_squares(binder, binder->places->device_sums, block, gradient,
+    return ah_bind_squares(binder, binder->addresses->device_sums, block, gradient,
                            ah_bind_counted(binder, block));
 }
 
 int ah_bind_pass(struct ah_binder *binder, const struct ah_rounds_item *item, uint64_t position)
 {
     struct pass pass = {.binder = binder, .op = &binder->plan->ops[item->op], .position = position};
-    pass.block = &binder->places->blocks[pass.op->block];
+    pass.block = &binder->addresses->blocks[pass.op->block];
     bool backward = pass.op->op == AH_PLAN_BACKWARD;
     bool head = ah_job_is_head(binder->job, pass.op->block);
     int rc = ah_program_build(binder->job, pass.block->group, backward ? AH_PASS_BACKWARD : AH_PASS_FORWARD,

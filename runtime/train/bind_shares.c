@@ -57,7 +57,7 @@ static struct ah_ref part_of(const struct share *s, uint32_t owner, uint32_t mem
     for (uint32_t o = 0; o <= owner; o++)
         for (uint32_t m = 0; m < (o < owner ? s->n : member); m++)
             place += s->members[o].is_ours && !s->members[m].is_ours;
-    return at(s->binder->places->partials, place * s->binder->places->share_piece);
+    return at(s->binder->addresses->partials, place * s->binder->addresses->share_piece);
 }
 
 /* ---- messages ---- */
@@ -119,7 +119,7 @@ static int move_turn(struct share *s, uint64_t turn, bool totals, uint32_t go)
 
 static int add(struct share *s, struct ah_ref to, struct ah_ref what, uint64_t n)
 {
-    return ah_bind_elements(s->binder, AH_OP_ACCUMULATE, to, what, AH_MOVE_NONE, n);
+    return ah_bind_elements(s->binder, AH_OP_ACCUMULATE, to, what, AH_OFFSET_NONE, n);
 }
 
 /* Adds up members [first, end): ((m0 + m1) + ...) + own, then the rest; in the own part, or without it the first. */
@@ -157,14 +157,14 @@ static int add_piece(struct share *s, uint64_t turn, uint32_t owner)
     for (uint32_t m = 0; m < s->n && !rc; m++)
         if (m != owner && s->members[m].is_ours)
             rc = ah_bind_elements(s->binder, AH_OP_CAST, at(s->members[m].vector, piece.first),
-                                  at(s->members[owner].vector, piece.first), AH_MOVE_NONE, n);
+                                  at(s->members[owner].vector, piece.first), AH_OFFSET_NONE, n);
     return rc;
 }
 
 /* The size of a piece. If one turn is enough, all members get equal pieces. */
 static uint64_t piece_elements(const struct share *s)
 {
-    const uint64_t most = s->binder->places->share_piece;
+    const uint64_t most = s->binder->addresses->share_piece;
     const uint64_t each = (s->elements + s->n - 1) / s->n;
     const uint64_t aligned = (each + AH_FLAT_ALIGN - 1) / AH_FLAT_ALIGN * AH_FLAT_ALIGN;
     return aligned < most ? aligned : most;
@@ -203,7 +203,7 @@ static uint64_t made_at(const struct ah_binder *b, uint64_t block)
 
 static int find_sum(struct ah_binder *b, uint64_t block, struct ah_ref *ret_vector)
 {
-    *ret_vector = b->places->blocks[block].host_sum.ref;
+    *ret_vector = b->addresses->blocks[block].host_sum.ref;
     return ah_bind_sums_on(b, block, AH_ACCUMULATOR_HOST)
                ? AH_OK
                : ah_bind_gradient_sum(b, block, made_at(b, block), ret_vector);
@@ -218,7 +218,7 @@ static int square(struct ah_binder *b, uint64_t block)
     int rc = find_sum(b, block, &vector);
     if (rc || !counted.end || !(b->plan->training.clip > 0))
         return rc;
-    return ah_bind_squares(b, on_host ? b->places->sums : b->places->device_sums,
+    return ah_bind_squares(b, on_host ? b->addresses->sums : b->addresses->device_sums,
                            on_host ? b->job->part.first_block + block : block, vector, counted);
 }
 

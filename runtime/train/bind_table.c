@@ -15,13 +15,13 @@ static bool has_copy(const struct ah_binder *binder, uint64_t block)
 
 struct ah_stretch ah_bind_table(const struct ah_binder *binder, uint64_t block)
 {
-    const struct ah_flat *flat = &binder->places->blocks[block].flat;
+    const struct ah_flat *flat = &binder->addresses->blocks[block].flat;
     return ah_flat_stretch(flat, has_copy(binder, block) ? flat->n - 1 : 0);
 }
 
 struct ah_stretch ah_bind_counted(const struct ah_binder *binder, uint64_t block)
 {
-    const uint64_t all = binder->places->blocks[block].group->trained_elements;
+    const uint64_t all = binder->addresses->blocks[block].group->trained_elements;
     const bool copy = has_copy(binder, block) && binder->job->table_trained;
     return (struct ah_stretch){0, copy ? ah_bind_table(binder, block).first : all};
 }
@@ -40,6 +40,6 @@ int ah_bind_join(struct ah_binder *binder, uint64_t position)
     int rc = ah_bind_gradient_sum(binder, 0, position, &of_table);
     rc = rc ? rc : ah_bind_gradient_sum(binder, head, position, &of_copy);
     of_copy.offset_bytes += copy.first * sizeof(float);
-    rc = rc ? rc : ah_bind_elements(binder, AH_OP_ACCUMULATE, of_table, of_copy, AH_MOVE_NONE, n);
-    return rc ? rc : ah_bind_elements(binder, AH_OP_CAST, of_copy, of_table, AH_MOVE_NONE, n);
+    rc = rc ? rc : ah_bind_elements(binder, AH_OP_ACCUMULATE, of_table, of_copy, AH_OFFSET_NONE, n);
+    return rc ? rc : ah_bind_elements(binder, AH_OP_CAST, of_copy, of_table, AH_OFFSET_NONE, n);
 }

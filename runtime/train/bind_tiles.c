@@ -12,7 +12,7 @@
 struct tile {
     struct ah_binder *binder;
     const struct ah_plan_op *op;
-    const struct ah_places_block *block;
+    const struct ah_addresses_block *block;
     uint64_t index;
     struct ah_stretch part; /* of the trained vector */
 };
@@ -43,7 +43,7 @@ static bool meet(const struct ah_run_of_elements *run, struct ah_stretch part, s
 /* The vector as seen from a tile: in a ring, its memory begins with the tile's first element. */
 static struct ah_vector from_tile(struct ah_vector vector, const struct tile *tile)
 {
-    if (vector.move != AH_MOVE_NONE)
+    if (vector.move != AH_OFFSET_NONE)
         vector.base = tile->part.first;
     return vector;
 }
@@ -55,7 +55,7 @@ static bool is_there(const struct ah_vector *vector)
 
 /* Joins runs, from the i-th on, that follow each other in both vectors. A copy need not care how elements decay, and
  * each copy costs the link's latency. */
-static struct ah_run_of_elements join_runs(const struct ah_places_block *block, size_t *i)
+static struct ah_run_of_elements join_runs(const struct ah_addresses_block *block, size_t *i)
 {
     struct ah_run_of_elements joined = block->runs[(*i)++];
     while (*i < block->n_runs && block->runs[*i].first == joined.end &&
@@ -86,11 +86,11 @@ struct visit {
 
 static struct ah_vector cut_visit(const struct tile *tile, enum ah_dtype dtype, uint64_t *offset_bytes)
 {
-    struct ah_ref ref = tile->binder->places->state_ring;
+    struct ah_ref ref = tile->binder->addresses->state_ring;
     ref.dtype = dtype;
     ref.offset_bytes += *offset_bytes;
     *offset_bytes += tile->binder->plan->staging.tile_elements * ah_dtype_bytes(dtype);
-    return (struct ah_vector){.ref = ref, .move = AH_MOVE_STATE_RING, .base = tile->part.first};
+    return (struct ah_vector){.ref = ref, .move = AH_OFFSET_STATE_RING, .base = tile->part.first};
 }
 
 static struct visit visit_of(const struct tile *tile)
@@ -109,7 +109,7 @@ static struct visit visit_of(const struct tile *tile)
 
 static int bind_states(const struct tile *tile, bool in)
 {
-    const struct ah_places_block *block = tile->block;
+    const struct ah_addresses_block *block = tile->block;
     struct visit visit = visit_of(tile);
     bool weight = is_there(&visit.weight) && (!in || visit.weight.ref.dtype == AH_FP32);
     const struct {
@@ -189,13 +189,13 @@ static int bind_update(const struct tile *tile, struct update *update)
 static int bind_device_adam(const struct tile *tile)
 {
     struct ah_binder *binder = tile->binder;
-    const struct ah_places_block *block = tile->block;
+    const struct ah_addresses_block *block = tile->block;
     bool bf16 = binder->plan->training.dtype == AH_BF16;
     struct update update = {.master = block->master,
                             .m = block->m,
                             .v = block->v,
-                            .scalars = binder->places->device_headers,
-                            .scalars_move = AH_MOVE_HEADER};
+                            .scalars = binder->addresses->device_headers,
+                            .scalars_move = AH_OFFSET_HEADER};
     if (bf16 && block->plan->weights == AH_WEIGHTS_DEVICE)
         update.weight = block->weights;
     if (block->plan->optimizer == AH_OPTIMIZER_STREAMED) {
@@ -216,16 +216,16 @@ static int bind_device_adam(const struct tile *tile)
 
 static int bind_host_adam(const struct tile *tile)
 {
-    const struct ah_places *places = tile->binder->places;
-    const struct ah_places_block *block = tile->block;
+    const struct ah_addresses *addresses = tile->binder->addresses;
+    const struct ah_addresses_block *block = tile->block;
     bool bf16 = tile->binder->plan->training.dtype == AH_BF16;
     struct update update = {.master = block->master,
                             .m = block->m,
                             .v = block->v,
                             .gradient = is_there(&block->host_sum) ? block->host_sum
                                                                    : from_tile(block->host_gradient, tile),
-                            .scalars = places->headers,
-                            .scalars_move = AH_MOVE_STAGING_HEADER};
+                            .scalars = addresses->headers,
+                            .scalars_move = AH_OFFSET_STAGING_HEADER};
     if (is_there(&block->host_weight))
         update.weight = from_tile(block->host_weight, tile);
     else if (bf16)
@@ -254,7 +254,7 @@ static int bind_send(const struct tile *tile)
         return rc;
     uint64_t bytes = (tile->part.end - tile->part.first) * ah_dtype_bytes(from.ref.dtype);
     return ah_bind_copy(binder, ah_bind_at(&to, &all, tile->part.first), to.move,
-                        ah_bind_at(&from, &all, tile->part.first), AH_MOVE_NONE, bytes);
+                        ah_bind_at(&from, &all, tile->part.first), AH_OFFSET_NONE, bytes);
 }
 
 static bool fetches_rows(const struct tile *tile)
@@ -268,18 +268,18 @@ static bool fetches_rows(const struct tile *tile)
 static int bind_fetch(const struct tile *tile)
 {
     struct ah_binder *binder = tile->binder;
-    const struct ah_places_block *block = tile->block;
+    const struct ah_addresses_block *block = tile->block;
     bool rows = fetches_rows(tile);
     uint64_t each = binder->job->weight_bytes;
     uint64_t bytes = rows ? block->group->gathered_bytes : block->group->flat_elements * each;
     struct ah_ref to, from = rows ? block->gathered.ref : block->weights.ref;
     int rc = ah_bind_fetched(binder, tile->op->block, tile->op->due_before, bytes, &to);
     if (rc || rows)
-        return rc ? rc : ah_bind_copy(binder, to, AH_MOVE_NONE, from, AH_MOVE_NONE, bytes);
+        return rc ? rc : ah_bind_copy(binder, to, AH_OFFSET_NONE, from, AH_OFFSET_NONE, bytes);
     struct ah_stretch part = tile_part(binder, block->group->flat_elements, tile->index);
     to.offset_bytes += part.first * each;
     from.offset_bytes += part.first * each;
-    return ah_bind_copy(binder, to, AH_MOVE_NONE, from, AH_MOVE_NONE, (part.end - part.first) * each);
+    return ah_bind_copy(binder, to, AH_OFFSET_NONE, from, AH_OFFSET_NONE, (part.end - part.first) * each);
 }
 
 /* Gathers the rows for the tokens of a micro-batch, and copies those of learned positions for a sequence. */
@@ -287,14 +287,14 @@ static int bind_gather(const struct tile *tile)
 {
     struct ah_binder *binder = tile->binder;
     const struct ah_job *job = binder->job;
-    const struct ah_places_block *block = tile->block;
+    const struct ah_addresses_block *block = tile->block;
     struct ah_bound_op *bound = ah_bind_push(binder, AH_OP_GATHER);
     if (!bound)
         return AH_E_MEMORY;
     bound->op.arg[0] = block->gathered.ref;
     bound->op.arg[1] = block->weights.ref;
-    bound->op.arg[2] = binder->places->staging;
-    bound->move[2] = AH_MOVE_STAGING;
+    bound->op.arg[2] = binder->addresses->staging;
+    bound->move[2] = AH_OFFSET_STAGING;
     bound->op.u.embed = (struct ah_op_embed){
         .rows = job->tokens, .width = job->model->width, .vocabulary = job->model->vocabulary};
     uint64_t gathered_bytes = job->tokens * job->model->width * job->weight_bytes;
@@ -303,7 +303,7 @@ static int bind_gather(const struct tile *tile)
     struct ah_ref to = block->gathered.ref, from = block->weights.ref;
     to.offset_bytes += gathered_bytes;
     from.offset_bytes += block->flat.tensors[1].first * job->weight_bytes;
-    return ah_bind_copy(binder, to, AH_MOVE_NONE, from, AH_MOVE_NONE,
+    return ah_bind_copy(binder, to, AH_OFFSET_NONE, from, AH_OFFSET_NONE,
                         block->group->gathered_bytes - gathered_bytes);
 }
 
@@ -328,7 +328,7 @@ static int bind_accumulate(const struct tile *tile)
         return rc;
     const uint64_t counted = ah_bind_counted(binder, tile->op->block).end;
     const uint64_t end = tile->part.end < counted ? tile->part.end : counted;
-    return end > tile->part.first ? ah_bind_squares(binder, binder->places->sums,
+    return end > tile->part.first ? ah_bind_squares(binder, binder->addresses->sums,
                                                     binder->job->part.first_block + tile->op->block, sum,
                                                     (struct ah_stretch){tile->part.first, end})
                                   : AH_OK;
@@ -345,14 +345,14 @@ static int bind_gate(struct ah_binder *binder)
 
 static int bind_norm(const struct tile *tile)
 {
-    const struct ah_places *places = tile->binder->places;
+    const struct ah_addresses *addresses = tile->binder->addresses;
     int rc = tile->binder->options->gate.run ? bind_gate(tile->binder) : AH_OK;
     struct ah_bound_op *bound = rc ? NULL : ah_bind_push(tile->binder, AH_OP_CLIP);
     if (!bound)
         return AH_E_MEMORY;
-    bound->op.arg[0] = places->headers;
-    bound->move[0] = AH_MOVE_STAGING_HEADER;
-    bound->op.arg[1] = places->sums;
+    bound->op.arg[0] = addresses->headers;
+    bound->move[0] = AH_OFFSET_STAGING_HEADER;
+    bound->op.arg[1] = addresses->sums;
     bound->op.u.clip = (struct ah_op_clip){.sums = ah_model_blocks(tile->binder->job->model),
                                            .limit = tile->binder->plan->training.clip};
     return AH_OK;
@@ -390,7 +390,7 @@ static bind_fn *const binds[] = {
 int ah_bind_tile(struct ah_binder *binder, const struct ah_rounds_item *item)
 {
     struct tile tile = {.binder = binder, .op = &binder->plan->ops[item->op], .index = item->tile};
-    tile.block = &binder->places->blocks[tile.op->block];
+    tile.block = &binder->addresses->blocks[tile.op->block];
     uint64_t elements = tile.block->group->trained_elements;
     tile.part =
         tile.op->tiles > 1 ? tile_part(binder, elements, item->tile) : (struct ah_stretch){0, elements};

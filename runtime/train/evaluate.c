@@ -64,8 +64,8 @@ static int evaluate_position(struct ah_trainer *t, int64_t step, uint32_t positi
     const struct ah_plan_op *op = &t->options.plan->ops[t->rounds.items[position].op];
     uint64_t staged = (uint64_t)step % AH_STEPS_STAGED * t->job.training.micro_batches + op->micro_batch;
     struct move_indices moves = {{0}};
-    moves.of[AH_MOVE_STAGING] = staged;
-    moves.of[AH_MOVE_STAGING_HEADER] = (uint64_t)step % AH_STEPS_STAGED;
+    moves.of[AH_OFFSET_STAGING] = staged;
+    moves.of[AH_OFFSET_STAGING_HEADER] = (uint64_t)step % AH_STEPS_STAGED;
     int rc = bring(t, position, &moves, err);
     if (!rc && op->op == AH_PLAN_SEND_OUTPUT)
         return submit_now(t, position, AH_LANE_SEND, &moves, err);
@@ -84,7 +84,7 @@ static int evaluate_batch(struct ah_trainer *t, struct ah_batches *held_out, uin
     int64_t step = (int64_t)batch;
     struct move_indices moves = {{0}};
     uint64_t bearing;
-    moves.of[AH_MOVE_STAGING_HEADER] = batch % AH_STEPS_STAGED;
+    moves.of[AH_OFFSET_STAGING_HEADER] = batch % AH_STEPS_STAGED;
     int rc = ah_run_stage(t, held_out, batch * ah_ranks_step_batch(t), step, &bearing, err);
     if (!rc)
         rc = submit_extra(t, AH_EXTRA_HEADER, AH_LANE_H2D, &moves, err);

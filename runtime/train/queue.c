@@ -19,7 +19,7 @@ static void move_op(const struct ah_trainer *t, const struct ah_bound_op *bound,
 {
     *ret_op = bound->op;
     for (size_t arg = 0; arg < AH_OP_ARGS; arg++)
-        ret_op->arg[arg].offset_bytes += moves->of[bound->move[arg]] * t->places.stride[bound->move[arg]];
+        ret_op->arg[arg].offset_bytes += moves->of[bound->move[arg]] * t->addresses.stride[bound->move[arg]];
 }
 
 static uint32_t put_waits(const struct ops_of_item *ops, const struct waits *waits, struct ah_wait *ret_waits)

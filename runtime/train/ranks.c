@@ -221,7 +221,7 @@ int ah_ranks_gate(void *context, struct ah_error *err)
 {
     struct ah_trainer *t = context;
     const struct ah_trainer_rank *place = t->options.rank;
-    double *sums = ah_device_pointer(t->device, t->places.sums);
+    double *sums = ah_device_pointer(t->device, t->addresses.sums);
     const uint64_t blocks = ah_model_blocks(t->job.model), first = t->job.part.first_block;
     if (place->rank == t->ranks.links->gatekeeper)
         return keep_gate(t, sums, blocks, err);

@@ -118,9 +118,9 @@ static uint64_t staged_micro(const struct ah_trainer *t, int64_t step, uint64_t 
 static struct move_indices moves_of(const struct ah_trainer *t, int64_t step, uint64_t micro_batch)
 {
     struct move_indices moves = {{0}};
-    moves.of[AH_MOVE_HEADER] = (uint64_t)step & 1;
-    moves.of[AH_MOVE_STAGING_HEADER] = (uint64_t)step % AH_STEPS_STAGED;
-    moves.of[AH_MOVE_STAGING] = staged_micro(t, step, micro_batch);
+    moves.of[AH_OFFSET_HEADER] = (uint64_t)step & 1;
+    moves.of[AH_OFFSET_STAGING_HEADER] = (uint64_t)step % AH_STEPS_STAGED;
+    moves.of[AH_OFFSET_STAGING] = staged_micro(t, step, micro_batch);
     return moves;
 }
 
@@ -137,7 +137,7 @@ int ah_round_load(struct ah_trainer *t, int64_t step, uint64_t micro_batch, uint
     struct move_indices moves = moves_of(t, step, micro_batch);
     struct waits waits = {{0}};
     const struct ops_of_item ops = ah_queue_extra(t, AH_EXTRA_LOAD, AH_LANE_H2D);
-    moves.of[AH_MOVE_WORDS] = *ret_slot;
+    moves.of[AH_OFFSET_WORDS] = *ret_slot;
     waits_add(&waits, AH_LANE_COMPUTE, to->used);
     to->step = step;
     to->micro_batch = micro_batch;
@@ -318,14 +318,14 @@ static int before_item(struct ah_trainer *t, uint32_t item, int64_t step, struct
         waits_add(waits, AH_LANE_H2D, t->header_loaded[(step - t->rounds.items[item].of_before) & 1]);
     }
     if (op->op == AH_PLAN_NORM) {
-        int rc = t->sums.step == step ? AH_OK : ah_sums_submit(t, step, waits, err);
-        waits_add(waits, AH_LANE_D2H, t->sums.ticket);
+        int rc = t->norm_copy.step == step ? AH_OK : ah_norm_copy_submit(t, step, waits, err);
+        waits_add(waits, AH_LANE_D2H, t->norm_copy.ticket);
         return rc;
     }
     if (!is_pass(op))
         return AH_OK;
     int rc = ah_round_load(t, step, op->micro_batch, &slot, err);
-    moves->of[AH_MOVE_WORDS] = slot;
+    moves->of[AH_OFFSET_WORDS] = slot;
     waits_add(waits, AH_LANE_H2D, t->slots[slot].loaded);
     t->last_slot = slot;
     if (is_head(t, op)) {
@@ -404,7 +404,7 @@ static int submit_item(struct ah_trainer *t, uint32_t item, int64_t step, struct
     take_places(t, item);
     for (int ring = 0; ring < AH_ROUNDS_RINGS; ring++)
         if (it->taker[ring] != AH_ROUNDS_NONE)
-            moves.of[AH_MOVE_GRADIENT_RING + ring] = t->items[it->taker[ring]].place[ring];
+            moves.of[AH_OFFSET_GRADIENT_RING + ring] = t->items[it->taker[ring]].place[ring];
     int rc = before_item(t, item, step, waits, &moves, err);
     const struct ops_of_item ops = {t->bound.first[item], t->bound.first[item + 1], lane_of(t, item), true,
                                     item};
@@ -439,8 +439,8 @@ static int advance(struct ah_trainer *t, size_t lane, int64_t round, enum round_
     *ret_done = false;
     if (t->cursor[lane] == t->rounds.n_order[lane])
         return AH_OK;
-    if (lane == AH_PLAN_LANE_D2H && ah_sums_due(t, round, part))
-        return ah_sums_advance(t, round, ret_done, err);
+    if (lane == AH_PLAN_LANE_D2H && ah_norm_copy_due(t, round, part))
+        return ah_norm_copy_advance(t, round, ret_done, err);
     uint32_t item = t->rounds.order[lane][t->cursor[lane]];
     int64_t step = ah_round_step(t, item, round);
     bool out = ah_round_leaves_out(t, item, part);
@@ -475,7 +475,7 @@ int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, st
         if (!rc && !done)
             rc = advance(t, lanes[lane], step, part, &done, err);
         lane = done ? 0 : lane + 1;
-        if (lane == AH_ROUNDS_LANES && ah_sums_skip(t, step, part))
+        if (lane == AH_ROUNDS_LANES && ah_norm_copy_skip(t, step, part))
             lane = 0;
     }
     for (size_t i = 0; i < AH_ROUNDS_LANES && !rc; i++)
@@ -504,7 +504,7 @@ void ah_round_reset(struct ah_trainer *t)
     t->header_loaded[0] = t->header_loaded[1] = t->loss_copied[0] = t->loss_copied[1] = 0;
     t->header_used[0] = t->header_used[1] = 0;
     t->factor_loaded = 0;
-    t->sums.step = t->sums.skipped = INT64_MIN;
+    t->norm_copy.step = t->norm_copy.skipped = INT64_MIN;
     ah_shares_reset(t);
     memset(t->ranks.posted, 0, sizeof t->ranks.posted);
     for (uint32_t lane = 0; lane < AH_DEVICE_LANES_ALL; lane++)

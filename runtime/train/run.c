@@ -28,7 +28,7 @@ struct run {
 
 struct ah_ref ah_run_header(const struct ah_trainer *t, int64_t step, uint64_t offset_bytes)
 {
-    struct ah_ref ref = t->places.headers;
+    struct ah_ref ref = t->addresses.headers;
     ref.offset_bytes += (uint64_t)step % AH_STEPS_STAGED * t->job.header_bytes + offset_bytes;
     return ref;
 }
@@ -48,8 +48,8 @@ static void *staged_array(const struct ah_trainer *t, int64_t step, uint64_t mic
                           uint64_t offset_bytes)
 {
     uint64_t slot = (uint64_t)step % AH_STEPS_STAGED * t->job.training.micro_batches + micro_batch;
-    struct ah_ref ref = t->places.staging;
-    ref.offset_bytes += slot * t->places.staged_micro_bytes + offset_bytes;
+    struct ah_ref ref = t->addresses.staging;
+    ref.offset_bytes += slot * t->addresses.staged_micro_bytes + offset_bytes;
     return ah_device_pointer(t->device, ref);
 }
 

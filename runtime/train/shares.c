@@ -141,8 +141,8 @@ int ah_shares_init(struct ah_trainer *t, struct ah_error *err)
     const struct ah_trainer_rank *rank = t->options.rank;
     if (!rank || !rank->n_shares)
         return AH_OK;
-    ah_places_add_partials(&t->places, parts_at_once(rank),
-                           rank->share_piece ? rank->share_piece : AH_SHARE_PIECE);
+    ah_addresses_add_partials(&t->addresses, parts_at_once(rank),
+                              rank->share_piece ? rank->share_piece : AH_SHARE_PIECE);
     t->shares.n = rank->n_shares;
     t->shares.of = ah_arena_array(&t->arena, rank->n_shares, sizeof *t->shares.of);
     t->shares.needed_by = ah_arena_array(&t->arena, t->rounds.n_items, sizeof *t->shares.needed_by);

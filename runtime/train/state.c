@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * State: reads and writes weights and moments at drained points, by the elements of a tensor. Vectors on the device
- * pass through the shelf; those of another rank go over the channels of rank 0.
+ * pass through the bounce buffer; those of another rank go over the channels of rank 0.
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -33,13 +33,14 @@ static void store_numbers(enum ah_dtype dtype, void *to, uint64_t n, const float
 
 /* ---- one stretch of one arena ---- */
 
-static int pass_shelf(struct ah_trainer *t, struct ah_ref ref, uint64_t bytes, bool to_device,
-                      struct ah_error *err)
+static int pass_bounce_buffer(struct ah_trainer *t, struct ah_ref ref, uint64_t bytes, bool to_device,
+                              struct ah_error *err)
 {
     const uint32_t lane = to_device ? AH_LANE_H2D : AH_LANE_D2H;
-    const struct ah_op op = {.kind = AH_OP_COPY,
-                             .arg = {to_device ? ref : t->places.shelf, to_device ? t->places.shelf : ref},
-                             .u.copy.bytes = bytes};
+    const struct ah_op op = {
+        .kind = AH_OP_COPY,
+        .arg = {to_device ? ref : t->addresses.bounce_buffer, to_device ? t->addresses.bounce_buffer : ref},
+        .u.copy.bytes = bytes};
     const struct ah_submission submission = {.lane = lane, .op = &op, .tag = UINT64_MAX};
     uint64_t ticket;
     int rc = ah_device_submit(t->device, &submission, 1, &ticket, err);
@@ -48,21 +49,21 @@ static int pass_shelf(struct ah_trainer *t, struct ah_ref ref, uint64_t bytes, b
 
 int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct ah_error *err)
 {
-    return pass_shelf(t, to, bytes, true, err);
+    return pass_bounce_buffer(t, to, bytes, true, err);
 }
 
-/* The element `at` behind `ref`, and where the host can access it: in its own memory, or on the shelf. */
+/* The element `at` behind `ref`, and where the host can access it: in its own memory, or in the bounce buffer. */
 static struct ah_ref part_of(const struct ah_trainer *t, struct ah_ref ref, uint64_t at, void **ret_here)
 {
     ref.offset_bytes += at * ah_dtype_bytes((enum ah_dtype)ref.dtype);
-    *ret_here = ah_device_pointer(t->device, ref.arena == AH_ARENA_DEVICE ? t->places.shelf : ref);
+    *ret_here = ah_device_pointer(t->device, ref.arena == AH_ARENA_DEVICE ? t->addresses.bounce_buffer : ref);
     return ref;
 }
 
-/* How many of the elements left fit on the shelf. */
+/* How many of the elements left fit into the bounce buffer. */
 static uint64_t some_of(uint64_t left)
 {
-    const uint64_t most = AH_SHELF_BYTES / sizeof(float);
+    const uint64_t most = AH_BOUNCE_BYTES / sizeof(float);
     return left < most ? left : most;
 }
 
@@ -76,7 +77,7 @@ static int read_numbers(struct ah_trainer *t, struct ah_ref ref, uint64_t n, flo
         struct ah_ref part = part_of(t, ref, at, &here);
         some = some_of(n - at);
         if (ref.arena == AH_ARENA_DEVICE)
-            rc = pass_shelf(t, part, some * ah_dtype_bytes(dtype), false, err);
+            rc = pass_bounce_buffer(t, part, some * ah_dtype_bytes(dtype), false, err);
         if (!rc)
             load_numbers(dtype, here, some, ret_values + at);
     }
@@ -94,7 +95,7 @@ static int write_numbers(struct ah_trainer *t, struct ah_ref ref, uint64_t n, co
         some = some_of(n - at);
         store_numbers(dtype, here, some, values + at);
         if (ref.arena == AH_ARENA_DEVICE)
-            rc = pass_shelf(t, part, some * ah_dtype_bytes(dtype), true, err);
+            rc = pass_bounce_buffer(t, part, some * ah_dtype_bytes(dtype), true, err);
     }
     return rc;
 }
@@ -110,10 +111,10 @@ static struct ah_ref ref_in(const struct ah_vector *vector, const struct ah_flat
     return ref;
 }
 
-const struct ah_places_block *ah_state_block(const struct ah_trainer *t, uint64_t block)
+const struct ah_addresses_block *ah_state_block(const struct ah_trainer *t, uint64_t block)
 {
     const uint64_t first = t->job.part.first_block;
-    return block >= first && block - first < t->job.n_blocks ? &t->places.blocks[block - first] : NULL;
+    return block >= first && block - first < t->job.n_blocks ? &t->addresses.blocks[block - first] : NULL;
 }
 
 const struct ah_flat *ah_state_flat(const struct ah_trainer *t, uint64_t block)
@@ -121,12 +122,12 @@ const struct ah_flat *ah_state_flat(const struct ah_trainer *t, uint64_t block)
     return t->flats ? &t->flats[block] : &ah_state_block(t, block)->flat;
 }
 
-static const struct ah_vector *moments(const struct ah_places_block *block, enum ah_trainer_vector vector)
+static const struct ah_vector *moments(const struct ah_addresses_block *block, enum ah_trainer_vector vector)
 {
     return vector == AH_TRAINER_M ? &block->m : &block->v;
 }
 
-static bool has_master(const struct ah_places_block *block, const struct ah_flat_tensor *tensor)
+static bool has_master(const struct ah_addresses_block *block, const struct ah_flat_tensor *tensor)
 {
     return tensor->trained && block->master.ref.arena != AH_ARENA_NONE;
 }
@@ -134,7 +135,7 @@ static bool has_master(const struct ah_places_block *block, const struct ah_flat
 int ah_trainer_read(struct ah_trainer *t, enum ah_trainer_vector vector, const struct ah_weights_piece *piece,
                     float *ret_values, struct ah_error *err)
 {
-    const struct ah_places_block *block = ah_state_block(t, piece->block);
+    const struct ah_addresses_block *block = ah_state_block(t, piece->block);
     const struct ah_flat_tensor *tensor = &ah_state_flat(t, piece->block)->tensors[piece->tensor];
     if (vector != AH_TRAINER_WEIGHTS && !tensor->trained) {
         memset(ret_values, 0, piece->n * sizeof *ret_values);
@@ -155,14 +156,15 @@ static int store(struct ah_trainer *t, const struct ah_vector *vector, const str
 }
 
 /* The head's block, if the piece is part of a table of which the head has a copy; else NULL. */
-static const struct ah_places_block *copy_of(const struct ah_trainer *t, const struct ah_weights_piece *piece)
+static const struct ah_addresses_block *copy_of(const struct ah_trainer *t,
+                                                const struct ah_weights_piece *piece)
 {
     const bool table = !piece->block && !piece->tensor && t->job.copies_table;
-    return table ? &t->places.blocks[t->job.n_blocks - 1] : NULL;
+    return table ? &t->addresses.blocks[t->job.n_blocks - 1] : NULL;
 }
 
 static int write_block(struct ah_trainer *t, enum ah_trainer_vector vector,
-                       const struct ah_places_block *block, const struct ah_flat_tensor *tensor,
+                       const struct ah_addresses_block *block, const struct ah_flat_tensor *tensor,
                        const struct ah_weights_piece *piece, const float *values, struct ah_error *err)
 {
     if (vector != AH_TRAINER_WEIGHTS)
@@ -179,7 +181,7 @@ bool ah_state_wants(const struct ah_trainer *t, uint64_t block)
 int ah_state_write(struct ah_trainer *t, enum ah_trainer_vector vector, const struct ah_weights_piece *piece,
                    const float *values, struct ah_error *err)
 {
-    const struct ah_places_block *block = ah_state_block(t, piece->block), *head = copy_of(t, piece);
+    const struct ah_addresses_block *block = ah_state_block(t, piece->block), *head = copy_of(t, piece);
     int rc = AH_OK;
     if (block || t->flats) {
         const struct ah_flat_tensor *tensor = &ah_state_flat(t, piece->block)->tensors[piece->tensor];

@@ -42,7 +42,8 @@ static int check_batches(const struct ah_trainer *t, struct ah_error *err)
 
 static int bind_ops(struct ah_trainer *t, struct ah_error *err)
 {
-    struct ah_bind_options options = {.rounds = &t->rounds, .places = &t->places, .documents = t->documents};
+    struct ah_bind_options options = {
+        .rounds = &t->rounds, .addresses = &t->addresses, .documents = t->documents};
     if (ah_ranks_several(&t->ranks)) {
         options.messages = &t->ranks.messages;
         options.message = (struct ah_op_message){.move = ah_ranks_move, .context = t};
@@ -59,16 +60,16 @@ static int bind_plan(struct ah_trainer *t, struct ah_error *err)
     if (!rc)
         rc = ah_ranks_read(t, err);
     if (!rc)
-        rc = ah_places_init(&t->places, plan, &t->job, &t->arena, err);
+        rc = ah_addresses_init(&t->addresses, plan, &t->job, &t->arena, err);
     if (!rc)
         rc = ah_rounds_read(plan, &t->arena, &t->rounds, err);
     if (!rc)
         rc = ah_shares_init(t, err);
     if (!rc)
-        rc = ah_sums_place(&t->rounds, plan, &t->sums, err);
+        rc = ah_norm_copy_place(&t->rounds, plan, &t->norm_copy, err);
     if (!rc)
         rc = bind_ops(t, err);
-    rc = rc ? rc : ah_bind_check(&t->bound, &t->places, err);
+    rc = rc ? rc : ah_bind_check(&t->bound, &t->addresses, err);
     return rc ? rc : ah_recorded_init(t, err);
 }
 
@@ -175,7 +176,7 @@ static int open_device(struct ah_trainer *t, struct ah_error *err)
         return ah_error_set(err, AH_E_UNSUPPORTED, "device '%s' has no bf16; plan with --dtype fp32",
                             t->device->info.name);
     rc = prepare_device(t, err);
-    return rc ? rc : ah_device_reserve(t->device, t->places.arena_bytes, err);
+    return rc ? rc : ah_device_reserve(t->device, t->addresses.arena_bytes, err);
 }
 
 /* ---- what is in the arenas at first ---- */
@@ -197,13 +198,13 @@ static int fill_angles(struct ah_trainer *t, struct ah_error *err)
     const struct ah_model *model = t->options.model;
     if (model->position != AH_POSITION_ROPE)
         return AH_OK;
-    uint64_t row_bytes = model->head_dim * sizeof(float), most = AH_SHELF_BYTES / row_bytes;
+    uint64_t row_bytes = model->head_dim * sizeof(float), most = AH_BOUNCE_BYTES / row_bytes;
     int rc = AH_OK;
     for (uint64_t first = 0; first < t->job.training.seq && !rc; first += most) {
         uint64_t rows = t->job.training.seq - first < most ? t->job.training.seq - first : most;
-        struct ah_ref to = t->places.angles;
+        struct ah_ref to = t->addresses.angles;
         to.offset_bytes += first * row_bytes;
-        ah_angles_fill(model, first, rows, ah_device_pointer(t->device, t->places.shelf));
+        ah_angles_fill(model, first, rows, ah_device_pointer(t->device, t->addresses.bounce_buffer));
         rc = ah_state_send(t, to, rows * row_bytes, err);
     }
     return rc;
@@ -255,12 +256,12 @@ static void touch(const struct ah_trainer *t, const struct ah_bound_op *bound, u
         return;
     for (size_t arg = 0; arg < AH_OP_ARGS; arg++) {
         const struct ah_ref *ref = &bound->op.arg[arg];
-        enum ah_move move = bound->move[arg];
-        uint64_t places = move >= AH_MOVE_GRADIENT_RING && move <= AH_MOVE_STATE_RING
-                              ? t->rounds.places[move - AH_MOVE_GRADIENT_RING]
-                          : move == AH_MOVE_NONE ? 1
-                                                 : 2;
-        uint64_t end = ref->offset_bytes + operands[arg].bytes + (places - 1) * t->places.stride[move];
+        enum ah_offset_term move = bound->move[arg];
+        uint64_t places = move >= AH_OFFSET_GRADIENT_RING && move <= AH_OFFSET_STATE_RING
+                              ? t->rounds.places[move - AH_OFFSET_GRADIENT_RING]
+                          : move == AH_OFFSET_NONE ? 1
+                                                   : 2;
+        uint64_t end = ref->offset_bytes + operands[arg].bytes + (places - 1) * t->addresses.stride[move];
         if (operands[arg].role != AH_ROLE_NONE && end > ret_touched[ref->arena])
             ret_touched[ref->arena] = end;
     }
@@ -269,7 +270,7 @@ static void touch(const struct ah_trainer *t, const struct ah_bound_op *bound, u
 struct ah_trainer_facts ah_trainer_facts(const struct ah_trainer *t)
 {
     struct ah_trainer_facts facts = {.steps = t->steps, .reserve_bytes = ah_device_beside_bytes(t->device)};
-    memcpy(facts.arena_bytes, t->places.arena_bytes, sizeof facts.arena_bytes);
+    memcpy(facts.arena_bytes, t->addresses.arena_bytes, sizeof facts.arena_bytes);
     for (size_t i = 0; i < t->bound.n_ops; i++)
         touch(t, &t->bound.ops[i], facts.touched_bytes);
     return facts;

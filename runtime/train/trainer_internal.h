@@ -6,7 +6,7 @@
  *     state.c     weights and moments, at drained points
  *     queue.c     ops to lanes: moves, tickets, one array at a time
  *     round.c     submits the items of a round, each behind what it waits for
- *     sums.c      when the squares of gradients are copied to the host, which no plan mentions
+ *     norm_copy.c when the squares of gradients are copied to the host, which no plan mentions
  *     shares.c    when gradients are added up over pipelines, and what waits for it
  *     ranks.c     one of several ranks: orders of rank 0, and the gate
  *     links.c     its channels
@@ -72,8 +72,8 @@ struct queue {
     uint64_t last[AH_DEVICE_LANES_ALL]; /* tickets, with those of queued ops */
 };
 
-/* The copy of squares to the host (sums.c). */
-struct sums {
+/* The copy of squares to the host (norm_copy.c). */
+struct norm_copy {
     uint32_t norm;   /* item; AH_ROUNDS_NONE: nothing is clipped */
     size_t place;    /* index in the round's d2h order; behind the last: at the norm's turn */
     int64_t step;    /* of the latest */
@@ -111,7 +111,7 @@ struct ah_trainer {
     struct ah_flat *flats; /* rank 0 of several: by block of the model; else NULL */
     struct ranks ranks;
     struct ah_rounds rounds;
-    struct ah_places places;
+    struct ah_addresses addresses;
     struct ah_bound bound;
     struct ah_device *device;
     bool documents;
@@ -130,7 +130,7 @@ struct ah_trainer {
     uint64_t header_loaded[2];      /* h2d tickets, by parity */
     uint64_t header_used[2];        /* compute tickets: the last reader */
     uint64_t loss_copied[2];        /* d2h tickets */
-    struct sums sums;
+    struct norm_copy norm_copy;
     struct shares shares;
     struct pace pace;
     uint64_t factor_loaded; /* h2d ticket of the header behind the latest norm */
@@ -143,9 +143,9 @@ struct ah_trainer {
     struct recording recording;
 };
 
-/* The index of each enum ah_move. */
+/* The index of each enum ah_offset_term. */
 struct move_indices {
-    uint64_t of[AH_MOVES];
+    uint64_t of[AH_OFFSET_TERMS];
 };
 
 /* queue.c. A wait costs nothing if it is met or on the op's own lane. For each lane the latest ticket counts. */
@@ -196,15 +196,15 @@ void ah_round_after_messages(const struct ah_trainer *t, struct waits *waits);
 int ah_round_header(struct ah_trainer *t, int64_t step, const struct waits *waits, uint64_t *ret_ticket,
                     struct ah_error *err);
 
-/* sums.c. Errors of ah_replay_run(). */
-int ah_sums_place(const struct ah_rounds *rounds, const struct ah_plan *plan, struct sums *ret_sums,
-                  struct ah_error *err);
+/* norm_copy.c. Errors of ah_replay_run(). */
+int ah_norm_copy_place(const struct ah_rounds *rounds, const struct ah_plan *plan,
+                       struct norm_copy *ret_norm_copy, struct ah_error *err);
 /* Has d2h reached the turn of the step's sums? Then advance submits them, unless compute must go on first. */
-bool ah_sums_due(const struct ah_trainer *t, int64_t round, enum round_part part);
-int ah_sums_advance(struct ah_trainer *t, int64_t round, bool *ret_done, struct ah_error *err);
-int ah_sums_submit(struct ah_trainer *t, int64_t step, const struct waits *waits, struct ah_error *err);
+bool ah_norm_copy_due(const struct ah_trainer *t, int64_t round, enum round_part part);
+int ah_norm_copy_advance(struct ah_trainer *t, int64_t round, bool *ret_done, struct ah_error *err);
+int ah_norm_copy_submit(struct ah_trainer *t, int64_t step, const struct waits *waits, struct ah_error *err);
 /* Called when nothing can go on. Lets d2h pass the sums by; false if it does not wait for them. */
-bool ah_sums_skip(struct ah_trainer *t, int64_t round, enum round_part part);
+bool ah_norm_copy_skip(struct ah_trainer *t, int64_t round, enum round_part part);
 
 /* shares.c. Called once rounds are read. */
 int ah_shares_init(struct ah_trainer *t, struct ah_error *err);
@@ -221,12 +221,12 @@ void ah_shares_reset(struct ah_trainer *t);
 bool ah_state_wants(const struct ah_trainer *t, uint64_t block);
 
 /* A block of the model; NULL if another rank has it. */
-const struct ah_places_block *ah_state_block(const struct ah_trainer *t, uint64_t block);
+const struct ah_addresses_block *ah_state_block(const struct ah_trainer *t, uint64_t block);
 const struct ah_flat *ah_state_flat(const struct ah_trainer *t, uint64_t block);
 /* ah_trainer_write() for a block that is here. */
 int ah_state_write(struct ah_trainer *t, enum ah_trainer_vector vector, const struct ah_weights_piece *piece,
                    const float *values, struct ah_error *err);
-/* Copies `bytes` from the shelf to the device. */
+/* Copies `bytes` from the bounce buffer to the device. */
 int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct ah_error *err);
 
 /* persist.c: for this rank's blocks alone. */

@@ -59,7 +59,7 @@ def check(kind, path, old_text, new_text, gone, added):
     old, new = tokens(INCLUDE.sub("", old_text)), tokens(INCLUDE.sub("", new_text))
     tags, names = {}, {}
     for i, (a, b) in enumerate(zip(old, new)):
-        is_tag = i > 0 and old[i - 1] in ("struct", "union", "enum")
+        is_tag = i > 1 and (old[i - 1] in ("struct", "union", "enum") or old[i - 2:i] == ["TEST", "("])
         if a != b and not may_differ(kind, a, b, tags if is_tag else names):
             return f"{path}: '{' '.join(old[max(0, i - 4):i + 3])}' became '{' '.join(new[max(0, i - 4):i + 3])}'"
     for renamed in (tags, names):

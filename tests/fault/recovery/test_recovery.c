@@ -5,8 +5,8 @@
 #include "planner/recovery/recovery.h"
 
 #include "planner/recovery/adapt.h"
-#include "planner/recovery/freight.h"
 #include "planner/recovery/relabel.h"
+#include "planner/recovery/transfers.h"
 #include "tests/support/fault.h"
 #include "tests/support/least_cluster.h"
 
@@ -32,12 +32,12 @@ static int recover(void *context, struct ah_error *err)
     rc = rc ? rc : ah_adapt_plan(cluster, request->old_plan, AH_ADAPT_REPLACE, &arena, &plan, &fits, err);
     assert_true(rc || fits);
     rc = rc ? rc : ah_relabel_plan(cluster->cluster, &states, &holders, &arena, &plan, err);
-    const struct ah_freight_input input = {.cluster = cluster->cluster,
-                                           .states = &states,
-                                           .holders = &holders,
-                                           .plan = &plan,
-                                           .limits = {400, 10}};
-    rc = rc ? rc : ah_freight_plan(&input, &arena, &moves, err);
+    const struct ah_transfers_input input = {.cluster = cluster->cluster,
+                                             .states = &states,
+                                             .holders = &holders,
+                                             .plan = &plan,
+                                             .limits = {400, 10}};
+    rc = rc ? rc : ah_transfers_plan(&input, &arena, &moves, err);
     const double us = rc ? 0 : plan.predicted.step_us + moves.predicted.time_us;
     if (!rc && sweep->us > 0)
         check_near(us, sweep->us, 0);

@@ -26,7 +26,7 @@ static bool is_born_at(const struct poison *poison, size_t tensor, uint64_t posi
 {
     const struct ah_plan_tensor *it = &poison->plan->arena.tensors[tensor];
     return it->from == position && !stays(poison, it) &&
-           poison->places.tensors[tensor].name.label != AH_TENSOR_FETCHED;
+           poison->addresses.tensors[tensor].name.label != AH_TENSOR_FETCHED;
 }
 
 static void find_kept(struct poison *poison)
@@ -53,7 +53,7 @@ void poison_open(struct poison *poison, const struct ah_model *model, const stru
     poison->latest = UINT64_MAX;
     CHECK_OK(ah_job_init(&poison->job, model, &plan->training, &poison->arena, &err), err);
     CHECK_OK(ah_rounds_read(plan, &poison->arena, &poison->rounds, &err), err);
-    CHECK_OK(ah_places_init(&poison->places, plan, &poison->job, &poison->arena, &err), err);
+    CHECK_OK(ah_addresses_init(&poison->addresses, plan, &poison->job, &poison->arena, &err), err);
     poison->units = plan->memory.device_bytes / POISON_UNIT;
     assert_int_equal(plan->memory.device_bytes % POISON_UNIT, 0);
     poison->lives = ah_arena_array(&poison->arena, plan->arena.positions * poison->units, 1);
@@ -159,7 +159,7 @@ static void begin_position(struct poison *poison, uint64_t position, unsigned ch
             memset(arena + unit * POISON_UNIT, POISON_BYTE, POISON_UNIT);
     for (size_t i = 0; i < poison->plan->arena.n_tensors; i++)
         if (is_born_at(poison, i, position))
-            atomic_fetch_add(&poison->born[poison->places.tensors[i].name.label], 1);
+            atomic_fetch_add(&poison->born[poison->addresses.tensors[i].name.label], 1);
 }
 
 static void begin_fetch(struct poison *poison, uint64_t issue_after, const struct hooked_op *op)
@@ -167,7 +167,7 @@ static void begin_fetch(struct poison *poison, uint64_t issue_after, const struc
     uint64_t from = (issue_after + 1) % poison->plan->arena.positions;
     for (size_t i = 0; i < poison->plan->arena.n_tensors; i++) {
         const struct ah_plan_tensor *tensor = &poison->plan->arena.tensors[i];
-        if (poison->places.tensors[i].name.label != AH_TENSOR_FETCHED || tensor->from != from ||
+        if (poison->addresses.tensors[i].name.label != AH_TENSOR_FETCHED || tensor->from != from ||
             tensor->offset_bytes != op->op->arg[0].offset_bytes)
             continue;
         memset(op->arenas[AH_ARENA_DEVICE] + tensor->offset_bytes, POISON_BYTE, tensor->bytes);
@@ -197,16 +197,16 @@ static struct part vector_part(const struct poison *poison, const struct ah_vect
                                enum ah_rounds_ring ring)
 {
     const struct ah_job_group *group = ah_job_block(&poison->job, block);
-    uint64_t bytes = vector->move == AH_MOVE_NONE
+    uint64_t bytes = vector->move == AH_OFFSET_NONE
                          ? group->trained_elements * ah_dtype_bytes((enum ah_dtype)vector->ref.dtype)
-                         : poison->rounds.places[ring] * poison->places.stride[vector->move];
+                         : poison->rounds.places[ring] * poison->addresses.stride[vector->move];
     return (struct part){vector->ref.arena, vector->ref.offset_bytes, vector->ref.offset_bytes + bytes};
 }
 
 static struct part part_given(const struct poison *poison, const struct ah_plan_op *op,
                               enum ah_rounds_ring *ret_ring)
 {
-    const struct ah_places_block *block = &poison->places.blocks[op->block];
+    const struct ah_addresses_block *block = &poison->addresses.blocks[op->block];
     if (op->op == AH_PLAN_HOST_ADAM || op->op == AH_PLAN_ACCUMULATE) {
         *ret_ring = AH_ROUNDS_HOST_GRADIENTS;
         return vector_part(poison, &block->host_gradient, op->block, *ret_ring);
@@ -218,10 +218,10 @@ static struct part part_given(const struct poison *poison, const struct ah_plan_
     if (op->op != AH_PLAN_STATES_OUT)
         return (struct part){0};
     *ret_ring = AH_ROUNDS_DEVICE_STATES;
-    uint64_t first = poison->places.state_ring.offset_bytes;
+    uint64_t first = poison->addresses.state_ring.offset_bytes;
     return (struct part){AH_ARENA_DEVICE, first,
-                         first +
-                             poison->rounds.places[*ret_ring] * poison->places.stride[AH_MOVE_STATE_RING]};
+                         first + poison->rounds.places[*ret_ring] *
+                                     poison->addresses.stride[AH_OFFSET_STATE_RING]};
 }
 
 void poison_after(void *context, const struct hooked_op *op)

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Poison: while a plan runs, bytes of the arena are made wrong wherever the plan says that nobody needs them, and every
- * operand must lie in a tensor that the plan says is there. Whoever reads something too early or too late, or beside its
- * place, computes with NaNs.
+ * operand must lie in a tensor that the plan says is there. Whoever reads something too early or too late, or beside
+ * its place, computes with NaNs.
  *
  *     poison_open(&poison, model, plan);
  *     hooked_set(&(struct hooked_hooks){poison_submit, poison_before, poison_after, &poison});
  *     ... run: results must be those of any other run; then poison.wrong is "" ...
  *     poison_close(&poison);
  *
- * BIRTH. Before the compute op at position p, all tensors that begin at p; before the first copy of a fetch, its tensor,
- * which the copy may reach while compute is still at the position before.
- * DEATH. Before the compute op at p, every byte of the arena that is of no tensor that lives at p. A place of a ring, and
- * gradients and weights in flight on the host, when the op that gives them back has read them.
+ * BIRTH. Before the compute op at position p, all tensors that begin at p; before the first copy of a fetch, its
+ * tensor, which the copy may reach while compute is still at the position before. DEATH. Before the compute op at p,
+ * every byte of the arena that is of no tensor that lives at p. A place of a ring, and gradients and weights in flight
+ * on the host, when the op that gives them back has read them.
  *
- * A tensor that is sent is dead when the op behind its last position begins, which waits for that. Where a run leaves ops
- * out (before its first step and behind its last), what lived then is therefore held until every position has been
+ * A tensor that is sent is dead when the op behind its last position begins, which waits for that. Where a run leaves
+ * ops out (before its first step and behind its last), what lived then is therefore held until every position has been
  * gone through once.
  */
 #ifndef AH_TESTS_PROPERTY_TRAIN_POISON_H
 #define AH_TESTS_PROPERTY_TRAIN_POISON_H
 
 #include "runtime/schedule/rounds.h"
-#include "runtime/train/places.h"
+#include "runtime/train/addresses.h"
 #include "tests/support/hooked.h"
 
 #include <stdatomic.h>
@@ -34,7 +34,7 @@ struct poison {
     struct ah_arena arena;
     struct ah_job job;
     struct ah_rounds rounds;
-    struct ah_places places;
+    struct ah_addresses addresses;
     uint8_t *lives, *kept; /* (positions, units): lives there; and was not born there */
     uint64_t units;        /* of the device arena */
 

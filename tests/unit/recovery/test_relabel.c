@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A plan of two equal nodes and one that is not, whose states lie elsewhere than the plan says: renamed, everything stays.
+ * A plan of two equal nodes and one that is not, whose states lie elsewhere than the plan says: renamed, everything
+ * stays.
  */
 #include "planner/recovery/relabel.h"
 
@@ -19,7 +20,7 @@ struct fixture {
     struct ah_cluster cluster;
     uint64_t bytes[BLOCKS + 1][AH_SHARD_KINDS];
     struct ah_states states;
-    struct ah_place places[6];
+    struct ah_holder entries[6];
     struct ah_holders holders;
     struct ah_cluster_plan_config configs[3];
     uint64_t ranks[3][2], group[2][2];
@@ -80,7 +81,7 @@ static void hold(struct fixture *f, size_t node, uint64_t gpu, size_t stage, siz
     for (size_t b = 2 * stage; b < 2 * stage + 2; b++)
         for (unsigned k = 0; k < AH_SHARD_KINDS; k++)
             holds[ah_states_index(&f->states, (struct ah_shard){b, slice, (enum ah_shard_kind)k})] = 1;
-    f->places[f->holders.n_places++] = (struct ah_place){AH_MEDIUM_GPU, node, gpu, holds};
+    f->entries[f->holders.n_entries++] = (struct ah_holder){AH_MEDIUM_GPU, node, gpu, holds};
 }
 
 static void begin(struct fixture *f)
@@ -92,7 +93,7 @@ static void begin(struct fixture *f)
         for (size_t k = 0; k < AH_SHARD_KINDS; k++)
             f->bytes[b][k] = 100;
     f->states = (struct ah_states){.n_blocks = BLOCKS, .slices = SLICES, .bytes = f->bytes};
-    f->holders.places = f->places;
+    f->holders.entries = f->entries;
     /* a has what the plan wants on b and the other way round; on c the slices are swapped */
     hold(f, 0, 0, 1, 0);
     hold(f, 0, 1, 1, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Places: where everything lies while a plan runs, in the three arenas of a device.
+ * Addresses: where everything lies while a plan runs, in the three arenas of a device.
  *
  * DEVICE ARENA: the plan's tensors, at its offsets. The tensor `tokens` is cut here:
  *
@@ -12,12 +12,12 @@
  *
  * PINNED: for each block its weights on the host and streamed states (master, m, v); then gradients and new weights in
  * flight, as rings or whole vectors; then rows gathered for the device. These are the plan's `pinned_bytes`. Behind
- * them, outside the plan, is the desk, over which numbers of a step reach the device:
+ * them, outside the plan, is the STEP STAGING, over which numbers of a step reach the device:
  *
  *     headers      4 headers, for four steps (run.c says why)
  *     sums         a double for each block of the model, for the host to read
  *     staging      4 batches, each micro-batch as on the device
- *     shelf        for single transfers between steps
+ *     bounce_buffer  for single transfers between steps
  *
  * PAGEABLE: for each block with host Adam: master, m, v and the sum of gradients, if they exist (`pageable_bytes`).
  *
@@ -28,8 +28,8 @@
  * 2. Whoever asks for a tensor of the device arena names the position that uses it. The tensor lives there, and is at
  * least as large as what is put into it.
  */
-#ifndef AH_RUNTIME_TRAIN_PLACES_H
-#define AH_RUNTIME_TRAIN_PLACES_H
+#ifndef AH_RUNTIME_TRAIN_ADDRESSES_H
+#define AH_RUNTIME_TRAIN_ADDRESSES_H
 
 #include "base/arena.h"
 #include "base/error.h"
@@ -43,31 +43,31 @@ enum {
     AH_HEADER_SENT = 68, /* bytes that go to the device */
     AH_HEADER_LOSS = AH_JOB_SCALARS_BYTES,
     AH_STEPS_STAGED = 4,
-    AH_SHELF_BYTES = 1 << 20
+    AH_BOUNCE_BYTES = 1 << 20
 };
 
 /* Which index, times its stride, is added to an operand's offset when the op is submitted. */
-enum ah_move {
-    AH_MOVE_NONE,
-    AH_MOVE_GRADIENT_RING, /* in the order of enum ah_rounds_ring */
-    AH_MOVE_WEIGHT_RING,
-    AH_MOVE_STATE_RING,
-    AH_MOVE_WORDS,          /* slot of the micro-batch on the device */
-    AH_MOVE_STAGING,        /* micro-batch in the staging: (step % 4) x micro_batches + its number */
-    AH_MOVE_HEADER,         /* on the device */
-    AH_MOVE_STAGING_HEADER, /* in the staging */
-    AH_MOVES
+enum ah_offset_term {
+    AH_OFFSET_NONE,
+    AH_OFFSET_GRADIENT_RING, /* in the order of enum ah_rounds_ring */
+    AH_OFFSET_WEIGHT_RING,
+    AH_OFFSET_STATE_RING,
+    AH_OFFSET_WORDS,          /* slot of the micro-batch on the device */
+    AH_OFFSET_STAGING,        /* micro-batch in the staging: (step % 4) x micro_batches + its number */
+    AH_OFFSET_HEADER,         /* on the device */
+    AH_OFFSET_STAGING_HEADER, /* in the staging */
+    AH_OFFSET_TERMS
 };
 
 /* A vector of elements of a block; element `base` lies at `ref`. */
 struct ah_vector {
     struct ah_ref ref; /* arena none: it does not exist */
-    uint8_t move;      /* enum ah_move */
+    uint8_t move;      /* enum ah_offset_term */
     bool full;         /* elements count all parameters, else trained ones only */
     uint64_t base;
 };
 
-struct ah_places_block {
+struct ah_addresses_block {
     const struct ah_plan_block *plan;
     const struct ah_job_group *group;
     struct ah_flat flat;
@@ -81,23 +81,23 @@ struct ah_places_block {
     struct ah_vector gathered; /* rows of the embedding, in host memory */
 };
 
-struct ah_places_tensor {
+struct ah_addresses_tensor {
     struct ah_tensor_name name;
     uint64_t number; /* in its name */
     uint32_t next;   /* the next one of the same label and block; UINT32_MAX: none */
 };
 
-struct ah_places {
+struct ah_addresses {
     const struct ah_plan *plan;
     const struct ah_job *job;
-    struct ah_places_block *blocks;
-    struct ah_places_tensor *tensors; /* in the order of the plan's arena */
-    uint32_t *first_tensor;           /* by label x blocks + block */
-    uint64_t stride[AH_MOVES];
+    struct ah_addresses_block *blocks;
+    struct ah_addresses_tensor *tensors; /* in the order of the plan's arena */
+    uint32_t *first_tensor;              /* by label x blocks + block */
+    uint64_t stride[AH_OFFSET_TERMS];
     uint64_t arena_bytes[AH_ARENA_KINDS];
     struct ah_ref state_ring;
     struct ah_ref device_headers, device_sums, angles, words;
-    struct ah_ref headers, sums, staging, shelf;
+    struct ah_ref headers, sums, staging, bounce_buffer;
     struct ah_ref partials;      /* pieces of other ranks' sums, one from each */
     uint64_t share_piece;        /* elements of one piece */
     uint64_t staged_micro_bytes; /* of a micro-batch in the staging; its mask is behind its words */
@@ -105,24 +105,24 @@ struct ah_places {
 
 /* Sets everything, in `arena`; plan and job stay borrowed. AH_E_MISMATCH: the plan is for another model or training,
  * since these blocks take other amounts of memory than it says. */
-int ah_places_init(struct ah_places *ret_places, const struct ah_plan *plan, const struct ah_job *job,
-                   struct ah_arena *arena, struct ah_error *err);
+int ah_addresses_init(struct ah_addresses *ret_addresses, const struct ah_plan *plan,
+                      const struct ah_job *job, struct ah_arena *arena, struct ah_error *err);
 
 /* Adds room for `others` pieces of other pipelines' sums, of `piece` elements each. */
-void ah_places_add_partials(struct ah_places *places, uint32_t others, uint64_t piece);
+void ah_addresses_add_partials(struct ah_addresses *addresses, uint32_t others, uint64_t piece);
 
 /* Asks for the tensor of a block and label that lives at `position`; `micro_batch` is its first. It must have `bytes`
  * from `offset_bytes` on. AH_E_MISMATCH: no such tensor. */
-struct ah_places_query {
+struct ah_addresses_query {
     enum ah_tensor_label label;
     uint64_t block;
-    uint64_t micro_batch; /* AH_PLACES_ANY: any */
+    uint64_t micro_batch; /* AH_ADDRESSES_ANY: any */
     uint64_t position;
     uint64_t offset_bytes, bytes;
 };
-#define AH_PLACES_ANY UINT64_MAX
+#define AH_ADDRESSES_ANY UINT64_MAX
 
-int ah_places_find(const struct ah_places *places, const struct ah_places_query *query,
-                   struct ah_ref *ret_ref, struct ah_error *err);
+int ah_addresses_find(const struct ah_addresses *addresses, const struct ah_addresses_query *query,
+                      struct ah_ref *ret_ref, struct ah_error *err);
 
 #endif

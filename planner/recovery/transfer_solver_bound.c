@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weak duality (delivery.h, THE BOUND), with prices by multiplicative weights instead of the solver. A resource's share
- * of the prices grows by the factor exp(step (its time / longest time)). Its time is that of the cheapest ways at these
- * prices, and the step shrinks now and then. The best bound seen is kept; it need not reach the relaxation's.
+ * Weak duality (transfer_solver.h, THE BOUND), with prices by multiplicative weights instead of the solver. A
+ * resource's share of the prices grows by the factor exp(step (its time / longest time)). Its time is that of the
+ * cheapest ways at these prices, and the step shrinks now and then. The best bound seen is kept; it need not reach the
+ * relaxation's.
  */
-#include "planner/recovery/delivery_internal.h"
+#include "planner/recovery/transfer_solver_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 #define STEP 2.0
 enum { ROUNDS = 400 };
 
-static double price_of(const struct ah_delivery_option *option, const double *prices)
+static double price_of(const struct ah_transfer_option *option, const double *prices)
 {
     double price = 0;
     for (size_t i = 0; i < option->n_passes; i++)
@@ -22,15 +23,15 @@ static double price_of(const struct ah_delivery_option *option, const double *pr
 }
 
 /* The cheapest way of receiver `d` to shards that `leader` leads. */
-static int cheapest_choice(const struct ah_delivery_bundle *bundle, size_t leader, size_t d,
+static int cheapest_choice(const struct ah_transfer_bundle *bundle, size_t leader, size_t d,
                            const double *prices, double *ret_price)
 {
-    int best = AH_DELIVERY_RELAYED;
+    int best = AH_TRANSFER_RELAYED;
     double least = INFINITY;
-    for (int choice = AH_DELIVERY_RELAYED; choice < (int)bundle->receivers[d].n_options; choice++) {
-        if (!ah_delivery_allows(bundle, leader, d, choice))
+    for (int choice = AH_TRANSFER_RELAYED; choice < (int)bundle->receivers[d].n_options; choice++) {
+        if (!ah_transfer_allows(bundle, leader, d, choice))
             continue;
-        double price = price_of(ah_delivery_option_of(bundle, leader, d, choice), prices);
+        double price = price_of(ah_transfer_option_of(bundle, leader, d, choice), prices);
         if (price < least) {
             least = price;
             best = choice;
@@ -40,7 +41,7 @@ static int cheapest_choice(const struct ah_delivery_bundle *bundle, size_t leade
     return best;
 }
 
-static double price_led_by(const struct ah_delivery_bundle *bundle, size_t leader, const double *prices)
+static double price_led_by(const struct ah_transfer_bundle *bundle, size_t leader, const double *prices)
 {
     double sum = 0, price;
     for (size_t d = 0; d < bundle->n_receivers; d++) {
@@ -50,27 +51,28 @@ static double price_led_by(const struct ah_delivery_bundle *bundle, size_t leade
     return sum;
 }
 
-static void add_led_by(const struct ah_delivery_bundle *bundle, size_t leader, const double *prices,
+static void add_led_by(const struct ah_transfer_bundle *bundle, size_t leader, const double *prices,
                        double *bytes)
 {
     double price;
     for (size_t d = 0; d < bundle->n_receivers; d++) {
         int choice = cheapest_choice(bundle, leader, d, prices, &price);
-        const struct ah_delivery_option *option = ah_delivery_option_of(bundle, leader, d, choice);
+        const struct ah_transfer_option *option = ah_transfer_option_of(bundle, leader, d, choice);
         for (size_t i = 0; i < option->n_passes; i++)
             bytes[option->passes[i]] += (double)bundle->count * (double)bundle->bytes;
     }
 }
 
-double ah_delivery_bound(const struct ah_delivery *delivery, const double *prices, double *cheapest_bytes)
+double ah_transfer_bound(const struct ah_transfer_problem *problem, const double *prices,
+                         double *cheapest_bytes)
 {
     double scale = 0, sum = 0;
-    for (size_t r = 0; r < delivery->n_resources; r++)
-        scale += prices[r] * delivery->rates[r];
+    for (size_t r = 0; r < problem->n_resources; r++)
+        scale += prices[r] * problem->rates[r];
     if (cheapest_bytes)
-        memset(cheapest_bytes, 0, delivery->n_resources * sizeof *cheapest_bytes);
-    for (size_t b = 0; b < delivery->n_bundles; b++) {
-        const struct ah_delivery_bundle *bundle = &delivery->bundles[b];
+        memset(cheapest_bytes, 0, problem->n_resources * sizeof *cheapest_bytes);
+    for (size_t b = 0; b < problem->n_bundles; b++) {
+        const struct ah_transfer_bundle *bundle = &problem->bundles[b];
         size_t best = 0;
         double least = INFINITY;
         for (size_t leader = 0; leader < bundle->n_receivers; leader++) {
@@ -89,17 +91,18 @@ double ah_delivery_bound(const struct ah_delivery *delivery, const double *price
 }
 
 /* Longest time of the cheapest ways. */
-static double longest_s(const struct ah_delivery *delivery, const double *bytes)
+static double longest_s(const struct ah_transfer_problem *problem, const double *bytes)
 {
     double longest = 0;
-    for (size_t r = 0; r < delivery->n_resources; r++)
-        longest = fmax(longest, bytes[r] / delivery->rates[r]);
+    for (size_t r = 0; r < problem->n_resources; r++)
+        longest = fmax(longest, bytes[r] / problem->rates[r]);
     return longest;
 }
 
-int ah_delivery_bound_search(const struct ah_delivery *delivery, double *ret_bound_s, struct ah_error *err)
+int ah_transfer_bound_search(const struct ah_transfer_problem *problem, double *ret_bound_s,
+                             struct ah_error *err)
 {
-    size_t n = delivery->n_resources;
+    size_t n = problem->n_resources;
     double *prices = calloc(3 * n + 1, sizeof *prices);
     if (!prices)
         return ah_error_memory(err);
@@ -112,12 +115,12 @@ int ah_delivery_bound_search(const struct ah_delivery *delivery, double *ret_bou
             sum += shares[r];
         for (size_t r = 0; r < n; r++) {
             shares[r] /= sum;
-            prices[r] = shares[r] / delivery->rates[r];
+            prices[r] = shares[r] / problem->rates[r];
         }
-        best = fmax(best, ah_delivery_bound(delivery, prices, bytes));
-        double longest = longest_s(delivery, bytes);
+        best = fmax(best, ah_transfer_bound(problem, prices, bytes));
+        double longest = longest_s(problem, bytes);
         for (size_t r = 0; r < n && longest > 0; r++)
-            shares[r] *= exp(STEP / (1 + round / 40) * (bytes[r] / delivery->rates[r] / longest));
+            shares[r] *= exp(STEP / (1 + round / 40) * (bytes[r] / problem->rates[r] / longest));
     }
     free(prices);
     *ret_bound_s = best;

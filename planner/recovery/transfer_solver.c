@@ -2,13 +2,13 @@
  *
  * 1. Piece by piece, in the order of the bundles, each takes the way whose longest resource stays shortest.
  * 2. Improvement: pieces on the longest resource are taken off and put back, as long as that helps. The same begins
- *    from the plain delivery, too; the better result is kept.
+ *    from the plain choice, too; the better result is kept.
  * 3. The program runs if it is small enough, and 1 and 2 are not proven to be the best.
  * 4. Settling: a receiver takes a nearer option if that makes nothing longer than T.
  *
  * While it works a piece is one shard; those of a bundle that go the same way are joined at the end.
  */
-#include "planner/recovery/delivery_internal.h"
+#include "planner/recovery/transfer_solver_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 enum { IMPROVEMENT_ROUNDS = 200 };
 
 struct loading {
-    const struct ah_delivery *delivery;
+    const struct ah_transfer_problem *problem;
     double *seconds; /* by resource */
     int *ways;       /* every shard's, bundle after bundle: leader, then the choice of each receiver */
     int *best_ways;
@@ -28,16 +28,16 @@ struct loading {
     size_t n_ways;
 };
 
-const struct ah_delivery_option *ah_delivery_option_of(const struct ah_delivery_bundle *bundle, size_t leader,
+const struct ah_transfer_option *ah_transfer_option_of(const struct ah_transfer_bundle *bundle, size_t leader,
                                                        size_t d, int choice)
 {
-    return choice == AH_DELIVERY_RELAYED ? &bundle->relays[leader * bundle->n_receivers + d]
+    return choice == AH_TRANSFER_RELAYED ? &bundle->relays[leader * bundle->n_receivers + d]
                                          : &bundle->receivers[d].options[choice];
 }
 
-bool ah_delivery_allows(const struct ah_delivery_bundle *bundle, size_t leader, size_t d, int choice)
+bool ah_transfer_allows(const struct ah_transfer_bundle *bundle, size_t leader, size_t d, int choice)
 {
-    if (choice == AH_DELIVERY_RELAYED)
+    if (choice == AH_TRANSFER_RELAYED)
         return d != leader && bundle->relays && bundle->relays[leader * bundle->n_receivers + d].n_passes;
     return d == leader || !bundle->once;
 }
@@ -45,30 +45,30 @@ bool ah_delivery_allows(const struct ah_delivery_bundle *bundle, size_t leader, 
 /* ---- one shard ---- */
 
 /* Adds `sign` times the shard to the resources of an option; returns the longest of them. */
-static double pass(struct loading *l, const struct ah_delivery_option *option, uint64_t bytes, double sign)
+static double pass(struct loading *l, const struct ah_transfer_option *option, uint64_t bytes, double sign)
 {
     double longest = 0;
     for (size_t i = 0; i < option->n_passes; i++) {
         size_t r = option->passes[i];
-        l->seconds[r] += sign * (double)bytes / l->delivery->rates[r];
+        l->seconds[r] += sign * (double)bytes / l->problem->rates[r];
         longest = fmax(longest, l->seconds[r]);
     }
     return longest;
 }
 
-static void load(struct loading *l, const struct ah_delivery_bundle *bundle, const int *way, double sign)
+static void load(struct loading *l, const struct ah_transfer_bundle *bundle, const int *way, double sign)
 {
     for (size_t d = 0; d < bundle->n_receivers; d++)
-        pass(l, ah_delivery_option_of(bundle, (size_t)way[0], d, way[1 + d]), bundle->bytes, sign);
+        pass(l, ah_transfer_option_of(bundle, (size_t)way[0], d, way[1 + d]), bundle->bytes, sign);
 }
 
 /* The longest resource on a way. */
-static double longest_on(const struct loading *l, const struct ah_delivery_bundle *bundle, const int *way)
+static double longest_on(const struct loading *l, const struct ah_transfer_bundle *bundle, const int *way)
 {
     double longest = 0;
     for (size_t d = 0; d < bundle->n_receivers; d++) {
-        const struct ah_delivery_option *option =
-            ah_delivery_option_of(bundle, (size_t)way[0], d, way[1 + d]);
+        const struct ah_transfer_option *option =
+            ah_transfer_option_of(bundle, (size_t)way[0], d, way[1 + d]);
         for (size_t i = 0; i < option->n_passes; i++)
             longest = fmax(longest, l->seconds[option->passes[i]]);
     }
@@ -76,15 +76,15 @@ static double longest_on(const struct loading *l, const struct ah_delivery_bundl
 }
 
 /* The option of receiver `d` whose longest resource stays shortest; on a tie, the nearest. */
-static int choose(struct loading *l, const struct ah_delivery_bundle *bundle, size_t leader, size_t d)
+static int choose(struct loading *l, const struct ah_transfer_bundle *bundle, size_t leader, size_t d)
 {
-    int best = AH_DELIVERY_RELAYED;
+    int best = AH_TRANSFER_RELAYED;
     double shortest = INFINITY;
     for (size_t i = 0; i <= bundle->receivers[d].n_options; i++) {
-        int choice = i < bundle->receivers[d].n_options ? (int)i : AH_DELIVERY_RELAYED;
-        if (!ah_delivery_allows(bundle, leader, d, choice))
+        int choice = i < bundle->receivers[d].n_options ? (int)i : AH_TRANSFER_RELAYED;
+        if (!ah_transfer_allows(bundle, leader, d, choice))
             continue;
-        const struct ah_delivery_option *option = ah_delivery_option_of(bundle, leader, d, choice);
+        const struct ah_transfer_option *option = ah_transfer_option_of(bundle, leader, d, choice);
         double longest = pass(l, option, bundle->bytes, 1);
         pass(l, option, bundle->bytes, -1);
         if (longest < shortest * (1 - CLOSE)) {
@@ -96,7 +96,7 @@ static int choose(struct loading *l, const struct ah_delivery_bundle *bundle, si
 }
 
 /* Loads the shard on the best way found, and writes that into `way`. */
-static void put(struct loading *l, const struct ah_delivery_bundle *bundle, int *way)
+static void put(struct loading *l, const struct ah_transfer_bundle *bundle, int *way)
 {
     double shortest = INFINITY;
     for (size_t leader = 0; leader < bundle->n_receivers; leader++) {
@@ -104,7 +104,7 @@ static void put(struct loading *l, const struct ah_delivery_bundle *bundle, int 
         trial[0] = (int)leader;
         for (size_t d = 0; d < bundle->n_receivers; d++) {
             trial[1 + d] = choose(l, bundle, leader, d);
-            pass(l, ah_delivery_option_of(bundle, leader, d, trial[1 + d]), bundle->bytes, 1);
+            pass(l, ah_transfer_option_of(bundle, leader, d, trial[1 + d]), bundle->bytes, 1);
         }
         double longest = longest_on(l, bundle, trial);
         load(l, bundle, trial, -1);
@@ -118,44 +118,44 @@ static void put(struct loading *l, const struct ah_delivery_bundle *bundle, int 
 
 static int *way_at(const struct loading *l, int *ways, size_t b, size_t shard)
 {
-    return ways + l->way_of[b] + shard * (1 + l->delivery->bundles[b].n_receivers);
+    return ways + l->way_of[b] + shard * (1 + l->problem->bundles[b].n_receivers);
 }
 
 /* ---- all shards ---- */
 
 static size_t longest_resource(const struct loading *l)
 {
-    size_t longest = l->delivery->n_resources;
-    for (size_t r = 0; r < l->delivery->n_resources; r++)
-        if (l->seconds[r] > 0 && (longest == l->delivery->n_resources || l->seconds[r] > l->seconds[longest]))
+    size_t longest = l->problem->n_resources;
+    for (size_t r = 0; r < l->problem->n_resources; r++)
+        if (l->seconds[r] > 0 && (longest == l->problem->n_resources || l->seconds[r] > l->seconds[longest]))
             longest = r;
     return longest;
 }
 
 static double time_of(struct loading *l, int *ways)
 {
-    const struct ah_delivery *delivery = l->delivery;
-    memset(l->seconds, 0, delivery->n_resources * sizeof *l->seconds);
-    for (size_t b = 0; b < delivery->n_bundles; b++)
-        for (size_t i = 0; i < delivery->bundles[b].count; i++)
-            load(l, &delivery->bundles[b], way_at(l, ways, b, i), 1);
+    const struct ah_transfer_problem *problem = l->problem;
+    memset(l->seconds, 0, problem->n_resources * sizeof *l->seconds);
+    for (size_t b = 0; b < problem->n_bundles; b++)
+        for (size_t i = 0; i < problem->bundles[b].count; i++)
+            load(l, &problem->bundles[b], way_at(l, ways, b, i), 1);
     size_t r = longest_resource(l);
-    return r < delivery->n_resources ? l->seconds[r] : 0;
+    return r < problem->n_resources ? l->seconds[r] : 0;
 }
 
 static void fill(struct loading *l)
 {
-    const struct ah_delivery *delivery = l->delivery;
-    for (size_t b = 0; b < delivery->n_bundles; b++)
-        for (size_t i = 0; i < delivery->bundles[b].count; i++)
-            put(l, &delivery->bundles[b], way_at(l, l->ways, b, i));
+    const struct ah_transfer_problem *problem = l->problem;
+    for (size_t b = 0; b < problem->n_bundles; b++)
+        for (size_t i = 0; i < problem->bundles[b].count; i++)
+            put(l, &problem->bundles[b], way_at(l, l->ways, b, i));
 }
 
-static bool is_on(const struct ah_delivery_bundle *bundle, const int *way, size_t resource)
+static bool is_on(const struct ah_transfer_bundle *bundle, const int *way, size_t resource)
 {
     for (size_t d = 0; d < bundle->n_receivers; d++) {
-        const struct ah_delivery_option *option =
-            ah_delivery_option_of(bundle, (size_t)way[0], d, way[1 + d]);
+        const struct ah_transfer_option *option =
+            ah_transfer_option_of(bundle, (size_t)way[0], d, way[1 + d]);
         for (size_t i = 0; i < option->n_passes; i++)
             if (option->passes[i] == resource)
                 return true;
@@ -164,7 +164,7 @@ static bool is_on(const struct ah_delivery_bundle *bundle, const int *way, size_
 }
 
 /* Takes the shard off and puts it back if that shortens the longest resource on its way. */
-static bool reroute(struct loading *l, const struct ah_delivery_bundle *bundle, int *way)
+static bool reroute(struct loading *l, const struct ah_transfer_bundle *bundle, int *way)
 {
     double before = longest_on(l, bundle, way);
     int *old = l->old;
@@ -181,16 +181,16 @@ static bool reroute(struct loading *l, const struct ah_delivery_bundle *bundle, 
 
 static void improve(struct loading *l)
 {
-    const struct ah_delivery *delivery = l->delivery;
+    const struct ah_transfer_problem *problem = l->problem;
     bool better = true;
     for (int round = 0; round < IMPROVEMENT_ROUNDS && better; round++) {
         size_t longest = longest_resource(l);
         better = false;
-        for (size_t b = 0; b < delivery->n_bundles && longest < delivery->n_resources; b++)
-            for (size_t i = 0; i < delivery->bundles[b].count; i++) {
+        for (size_t b = 0; b < problem->n_bundles && longest < problem->n_resources; b++)
+            for (size_t i = 0; i < problem->bundles[b].count; i++) {
                 int *way = way_at(l, l->ways, b, i);
-                if (is_on(&delivery->bundles[b], way, longest))
-                    better |= reroute(l, &delivery->bundles[b], way);
+                if (is_on(&problem->bundles[b], way, longest))
+                    better |= reroute(l, &problem->bundles[b], way);
             }
     }
 }
@@ -198,9 +198,9 @@ static void improve(struct loading *l)
 /* Lets all receivers with a fallback take it, at first hand. */
 static void fall_back(const struct loading *l, int *ways)
 {
-    const struct ah_delivery *delivery = l->delivery;
-    for (size_t b = 0; b < delivery->n_bundles; b++) {
-        const struct ah_delivery_bundle *bundle = &delivery->bundles[b];
+    const struct ah_transfer_problem *problem = l->problem;
+    for (size_t b = 0; b < problem->n_bundles; b++) {
+        const struct ah_transfer_bundle *bundle = &problem->bundles[b];
         for (size_t i = 0; i < bundle->count && !bundle->once; i++)
             for (size_t d = 0; d < bundle->n_receivers; d++)
                 if (bundle->receivers[d].fallback)
@@ -208,7 +208,7 @@ static void fall_back(const struct loading *l, int *ways)
     }
 }
 
-/* Improves the loaded ways and the plain delivery; leaves the better in `ways`, and returns its time. */
+/* Improves the loaded ways and the plain choice; leaves the better in `ways`, and returns its time. */
 static double improve_both(struct loading *l)
 {
     int *first = l->ways;
@@ -232,16 +232,16 @@ static double improve_both(struct loading *l)
 /* Takes nearer options as long as no resource takes longer than `time_s`. */
 static void settle(struct loading *l, double time_s)
 {
-    const struct ah_delivery *delivery = l->delivery;
-    for (size_t b = 0; b < delivery->n_bundles; b++) {
-        const struct ah_delivery_bundle *bundle = &delivery->bundles[b];
+    const struct ah_transfer_problem *problem = l->problem;
+    for (size_t b = 0; b < problem->n_bundles; b++) {
+        const struct ah_transfer_bundle *bundle = &problem->bundles[b];
         for (size_t i = 0; i < bundle->count; i++) {
             int *way = way_at(l, l->ways, b, i);
             for (size_t d = 0; d < bundle->n_receivers; d++) {
-                int was = way[1 + d], last = was == AH_DELIVERY_RELAYED ? 0 : was;
-                pass(l, ah_delivery_option_of(bundle, (size_t)way[0], d, was), bundle->bytes, -1);
+                int was = way[1 + d], last = was == AH_TRANSFER_RELAYED ? 0 : was;
+                pass(l, ah_transfer_option_of(bundle, (size_t)way[0], d, was), bundle->bytes, -1);
                 for (int choice = 0; choice < last; choice++) {
-                    const struct ah_delivery_option *option = &bundle->receivers[d].options[choice];
+                    const struct ah_transfer_option *option = &bundle->receivers[d].options[choice];
                     double longest = pass(l, option, bundle->bytes, 1);
                     pass(l, option, bundle->bytes, -1);
                     if (longest <= time_s) {
@@ -249,7 +249,7 @@ static void settle(struct loading *l, double time_s)
                         break;
                     }
                 }
-                pass(l, ah_delivery_option_of(bundle, (size_t)way[0], d, way[1 + d]), bundle->bytes, 1);
+                pass(l, ah_transfer_option_of(bundle, (size_t)way[0], d, way[1 + d]), bundle->bytes, 1);
             }
         }
     }
@@ -265,32 +265,32 @@ static int compare_ways(const void *a, const void *b, void *bytes)
 /* Shards of a bundle are interchangeable, so those that go the same way become neighbours. */
 static void sort_ways(struct loading *l)
 {
-    for (size_t b = 0; b < l->delivery->n_bundles; b++) {
-        size_t bytes = (1 + l->delivery->bundles[b].n_receivers) * sizeof *l->ways;
-        qsort_r(way_at(l, l->ways, b, 0), l->delivery->bundles[b].count, bytes, compare_ways, &bytes);
+    for (size_t b = 0; b < l->problem->n_bundles; b++) {
+        size_t bytes = (1 + l->problem->bundles[b].n_receivers) * sizeof *l->ways;
+        qsort_r(way_at(l, l->ways, b, 0), l->problem->bundles[b].count, bytes, compare_ways, &bytes);
     }
 }
 
 static bool same_way(const struct loading *l, size_t b, size_t i)
 {
-    size_t bytes = (1 + l->delivery->bundles[b].n_receivers) * sizeof *l->ways;
+    size_t bytes = (1 + l->problem->bundles[b].n_receivers) * sizeof *l->ways;
     return memcmp(way_at(l, l->ways, b, i), way_at(l, l->ways, b, i - 1), bytes) == 0;
 }
 
-static int join(struct loading *l, struct ah_arena *arena, struct ah_delivery_result *result,
+static int join(struct loading *l, struct ah_arena *arena, struct ah_transfer_result *result,
                 struct ah_error *err)
 {
-    const struct ah_delivery *delivery = l->delivery;
+    const struct ah_transfer_problem *problem = l->problem;
     size_t n = 0;
-    for (size_t b = 0; b < delivery->n_bundles; b++)
-        for (size_t i = 0; i < delivery->bundles[b].count; i++)
+    for (size_t b = 0; b < problem->n_bundles; b++)
+        for (size_t i = 0; i < problem->bundles[b].count; i++)
             n += !i || !same_way(l, b, i);
     result->pieces = ah_arena_array(arena, n + 1, sizeof *result->pieces);
     if (!result->pieces)
         return ah_error_memory(err);
-    for (size_t b = 0; b < delivery->n_bundles; b++) {
-        size_t receivers = delivery->bundles[b].n_receivers;
-        for (size_t i = 0; i < delivery->bundles[b].count; i++) {
+    for (size_t b = 0; b < problem->n_bundles; b++) {
+        size_t receivers = problem->bundles[b].n_receivers;
+        for (size_t i = 0; i < problem->bundles[b].count; i++) {
             const int *way = way_at(l, l->ways, b, i);
             if (i && same_way(l, b, i)) {
                 result->pieces[result->n_pieces - 1].count++;
@@ -300,7 +300,7 @@ static int join(struct loading *l, struct ah_arena *arena, struct ah_delivery_re
             if (!choices)
                 return ah_error_memory(err);
             memcpy(choices, way + 1, receivers * sizeof *choices);
-            result->pieces[result->n_pieces++] = (struct ah_delivery_piece){b, i, 1, (size_t)way[0], choices};
+            result->pieces[result->n_pieces++] = (struct ah_transfer_piece){b, i, 1, (size_t)way[0], choices};
         }
     }
     return AH_OK;
@@ -310,18 +310,18 @@ static int join(struct loading *l, struct ah_arena *arena, struct ah_delivery_re
 
 static int reserve(struct loading *l, struct ah_error *err)
 {
-    const struct ah_delivery *delivery = l->delivery;
+    const struct ah_transfer_problem *problem = l->problem;
     size_t most = 0;
-    l->way_of = calloc(delivery->n_bundles + 1, sizeof *l->way_of);
+    l->way_of = calloc(problem->n_bundles + 1, sizeof *l->way_of);
     if (!l->way_of)
         return ah_error_memory(err);
-    for (size_t b = 0; b < delivery->n_bundles; b++) {
-        size_t width = 1 + delivery->bundles[b].n_receivers;
+    for (size_t b = 0; b < problem->n_bundles; b++) {
+        size_t width = 1 + problem->bundles[b].n_receivers;
         l->way_of[b] = l->n_ways;
-        l->n_ways += width * delivery->bundles[b].count;
+        l->n_ways += width * problem->bundles[b].count;
         most = width > most ? width : most;
     }
-    l->seconds = calloc(delivery->n_resources + 1, sizeof *l->seconds);
+    l->seconds = calloc(problem->n_resources + 1, sizeof *l->seconds);
     l->ways = calloc(l->n_ways + 1, sizeof *l->ways);
     l->best_ways = calloc(l->n_ways + 1, sizeof *l->best_ways);
     l->trial = calloc(2 * most + 1, sizeof *l->trial);
@@ -341,16 +341,16 @@ static void release(struct loading *l)
 }
 
 /* Replaces our choices by the program's if they take less time. */
-static int refine(struct loading *l, const struct ah_delivery_limits *limits, double *time_s, double *bound_s,
+static int refine(struct loading *l, const struct ah_transfer_limits *limits, double *time_s, double *bound_s,
                   struct ah_error *err)
 {
-    const struct ah_delivery *delivery = l->delivery;
+    const struct ah_transfer_problem *problem = l->problem;
     bool found = false;
     double bound = 0;
-    int rc = ah_delivery_bound_search(delivery, bound_s, err);
-    if (rc || *time_s <= *bound_s * (1 + CLOSE) || ah_delivery_columns(delivery) > limits->columns)
+    int rc = ah_transfer_bound_search(problem, bound_s, err);
+    if (rc || *time_s <= *bound_s * (1 + CLOSE) || ah_transfer_columns(problem) > limits->columns)
         return rc;
-    rc = ah_delivery_program(delivery, limits->nodes, *time_s, l->best_ways, &found, &bound, err);
+    rc = ah_transfer_program(problem, limits->nodes, *time_s, l->best_ways, &found, &bound, err);
     if (rc)
         return rc;
     *bound_s = fmax(*bound_s, bound);
@@ -362,11 +362,11 @@ static int refine(struct loading *l, const struct ah_delivery_limits *limits, do
     return AH_OK;
 }
 
-int ah_delivery_solve(const struct ah_delivery *delivery, const struct ah_delivery_limits *limits,
-                      struct ah_arena *arena, struct ah_delivery_result *ret_result, struct ah_error *err)
+int ah_transfer_solve(const struct ah_transfer_problem *problem, const struct ah_transfer_limits *limits,
+                      struct ah_arena *arena, struct ah_transfer_result *ret_result, struct ah_error *err)
 {
-    struct loading l = {.delivery = delivery};
-    struct ah_delivery_result result = {.limit = delivery->n_resources};
+    struct loading l = {.problem = problem};
+    struct ah_transfer_result result = {.limit = problem->n_resources};
     int rc = reserve(&l, err);
     if (rc)
         goto out;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums: the copy of squares of gradients to the host, which the norm waits for. No plan mentions it. If it were
+ * Norm copy: the copy of squares of gradients to the host, which the norm waits for. No plan mentions it. If it were
  * submitted at the norm's turn, it would wait behind all gradients queued on d2h by then, and so would every update. So
  * it goes earlier in that lane: before the first item that, on the virtual clock, starts after compute has made what is
  * summed.
@@ -55,8 +55,8 @@ static size_t place_of(const struct ah_rounds *rounds, uint32_t norm, const stru
     return place;
 }
 
-int ah_sums_place(const struct ah_rounds *rounds, const struct ah_plan *plan, struct sums *ret_sums,
-                  struct ah_error *err)
+int ah_norm_copy_place(const struct ah_rounds *rounds, const struct ah_plan *plan,
+                       struct norm_copy *ret_norm_copy, struct ah_error *err)
 {
     struct ah_arena arena = {0};
     struct ah_replay replay;
@@ -75,42 +75,43 @@ int ah_sums_place(const struct ah_rounds *rounds, const struct ah_plan *plan, st
     }
     ah_arena_release(&arena);
     if (!rc)
-        *ret_sums = (struct sums){.norm = norm, .place = place, .step = INT64_MIN, .skipped = INT64_MIN};
+        *ret_norm_copy =
+            (struct norm_copy){.norm = norm, .place = place, .step = INT64_MIN, .skipped = INT64_MIN};
     return rc;
 }
 
 /* ---- its turn ---- */
 
-bool ah_sums_due(const struct ah_trainer *t, int64_t round, enum round_part part)
+bool ah_norm_copy_due(const struct ah_trainer *t, int64_t round, enum round_part part)
 {
-    const struct sums *sums = &t->sums;
-    if (sums->norm == AH_ROUNDS_NONE || t->cursor[AH_PLAN_LANE_D2H] != sums->place ||
-        ah_round_leaves_out(t, sums->norm, part))
+    const struct norm_copy *norm_copy = &t->norm_copy;
+    if (norm_copy->norm == AH_ROUNDS_NONE || t->cursor[AH_PLAN_LANE_D2H] != norm_copy->place ||
+        ah_round_leaves_out(t, norm_copy->norm, part))
         return false;
-    int64_t step = ah_round_step(t, sums->norm, round);
-    return sums->step != step && sums->skipped != step;
+    int64_t step = ah_round_step(t, norm_copy->norm, round);
+    return norm_copy->step != step && norm_copy->skipped != step;
 }
 
-int ah_sums_submit(struct ah_trainer *t, int64_t step, const struct waits *waits, struct ah_error *err)
+int ah_norm_copy_submit(struct ah_trainer *t, int64_t step, const struct waits *waits, struct ah_error *err)
 {
     const struct move_indices still = {{0}};
     const struct ops_of_item ops = ah_queue_extra(t, AH_EXTRA_SUMS, AH_LANE_D2H);
-    t->sums.step = step;
-    return ah_queue_ops(t, &ops, waits, &still, &t->sums.ticket, err);
+    t->norm_copy.step = step;
+    return ah_queue_ops(t, &ops, waits, &still, &t->norm_copy.ticket, err);
 }
 
-int ah_sums_advance(struct ah_trainer *t, int64_t round, bool *ret_done, struct ah_error *err)
+int ah_norm_copy_advance(struct ah_trainer *t, int64_t round, bool *ret_done, struct ah_error *err)
 {
-    int64_t step = ah_round_step(t, t->sums.norm, round);
+    int64_t step = ah_round_step(t, t->norm_copy.norm, round);
     struct waits waits = {{0}};
-    *ret_done = ah_round_computed(t, t->sums.norm, step, &waits) && ah_shares_all(t, step, &waits);
-    return *ret_done ? ah_sums_submit(t, step, &waits, err) : AH_OK;
+    *ret_done = ah_round_computed(t, t->norm_copy.norm, step, &waits) && ah_shares_all(t, step, &waits);
+    return *ret_done ? ah_norm_copy_submit(t, step, &waits, err) : AH_OK;
 }
 
-bool ah_sums_skip(struct ah_trainer *t, int64_t round, enum round_part part)
+bool ah_norm_copy_skip(struct ah_trainer *t, int64_t round, enum round_part part)
 {
-    if (!ah_sums_due(t, round, part))
+    if (!ah_norm_copy_due(t, round, part))
         return false;
-    t->sums.skipped = ah_round_step(t, t->sums.norm, round);
+    t->norm_copy.skipped = ah_round_step(t, t->norm_copy.norm, round);
     return true;
 }

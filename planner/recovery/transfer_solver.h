@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Delivery: chooses where each node takes each shard from, so that all nodes have theirs as soon as possible. It sees
- * numbers only; freight.h makes them from documents.
+ * Transfer solver: chooses where each node takes each shard from, so that all nodes have theirs as soon as possible. It
+ * sees numbers only; transfers.h makes them from documents.
  *
  * THE MODEL. Resources (a NIC's way out and in, a disk, storage) have rates. A BUNDLE is a number of equal shards: they
  * have the same size, the same RECEIVERS, and each receiver has the same OPTIONS to get one at first hand. An option is
@@ -25,15 +25,15 @@
  * Solutions and choices for all shards correspond: d takes any r(l,d) of the y(l) shards that l leads from l, and the
  * rest at first hand; those are c - sum r(l,d) >= y(d) in all, by (2) and (1).
  *
- * THE PLAIN DELIVERY. If every receiver of every bundle has a `fallback`, and no bundle is fetched once, the result is
+ * THE PLAIN CHOICE. If every receiver of every bundle has a `fallback`, and no bundle is fetched once, the result is
  * never slower than if all receivers took it, however short the search.
  *
  * THE BOUND. For prices p(r) >= 0 with sum of p(r) rate(r) = 1, T = sum of p(r) rate(r) T >= sum of p(r) bytes through
  * r. That is at least the sum over all shards of their cheapest choice at these prices. It is evaluated here, wherever
  * the prices come from.
  */
-#ifndef AH_PLANNER_RECOVERY_DELIVERY_H
-#define AH_PLANNER_RECOVERY_DELIVERY_H
+#ifndef AH_PLANNER_RECOVERY_TRANSFER_SOLVER_H
+#define AH_PLANNER_RECOVERY_TRANSFER_SOLVER_H
 
 #include "base/arena.h"
 #include "base/error.h"
@@ -42,61 +42,61 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AH_DELIVERY_PASSES = 6 };
+enum { AH_TRANSFER_PASSES = 6 };
 
-struct ah_delivery_option {
+struct ah_transfer_option {
     size_t source; /* for the caller's use */
-    size_t passes[AH_DELIVERY_PASSES];
+    size_t passes[AH_TRANSFER_PASSES];
     size_t n_passes; /* 0, for a relay: it is not allowed */
 };
 
-struct ah_delivery_receiver {
-    const struct ah_delivery_option *options; /* at least one; nearer ones first */
+struct ah_transfer_receiver {
+    const struct ah_transfer_option *options; /* at least one; nearer ones first */
     size_t n_options;
-    size_t fallback; /* 1 + the option of a plain delivery; 0: it has none */
+    size_t fallback; /* 1 + the option of a plain choice; 0: it has none */
 };
 
-struct ah_delivery_bundle {
+struct ah_transfer_bundle {
     uint64_t bytes; /* of each shard */
     size_t count;
-    const struct ah_delivery_receiver *receivers;
+    const struct ah_transfer_receiver *receivers;
     size_t n_receivers;
-    const struct ah_delivery_option
+    const struct ah_transfer_option
         *relays; /* (receivers, receivers): from, to; NULL where there is one receiver */
     bool once;   /* only its leader may get it at first hand; then all relays are allowed */
 };
 
-struct ah_delivery {
+struct ah_transfer_problem {
     const double *rates; /* bytes per second, by resource */
     size_t n_resources;
-    const struct ah_delivery_bundle *bundles; /* best with the largest shards first */
+    const struct ah_transfer_bundle *bundles; /* best with the largest shards first */
     size_t n_bundles;
 };
 
-enum { AH_DELIVERY_RELAYED = -1 };
+enum { AH_TRANSFER_RELAYED = -1 };
 
 /* Shards of a bundle that take the same ways. */
-struct ah_delivery_piece {
+struct ah_transfer_piece {
     size_t bundle;
     size_t first, count; /* of its shards */
     size_t leader;       /* a receiver */
-    int *choices;        /* by receiver: an option, or AH_DELIVERY_RELAYED */
+    int *choices;        /* by receiver: an option, or AH_TRANSFER_RELAYED */
 };
 
-struct ah_delivery_result {
-    struct ah_delivery_piece *pieces; /* by bundle, then first: every shard is in one */
+struct ah_transfer_result {
+    struct ah_transfer_piece *pieces; /* by bundle, then first: every shard is in one */
     size_t n_pieces;
     double time_s, bound_s;
     size_t limit; /* the resource that takes `time_s`; n_resources: nothing moves */
 };
 
-struct ah_delivery_limits {
-    size_t columns; /* of the program; larger deliveries are chosen piece by piece only */
+struct ah_transfer_limits {
+    size_t columns; /* of the program; larger problems are chosen piece by piece only */
     size_t nodes;   /* of its search tree */
 };
 
 /* In `arena`. AH_E_MEMORY; AH_E_FAILED: as planner/solver.h. */
-int ah_delivery_solve(const struct ah_delivery *delivery, const struct ah_delivery_limits *limits,
-                      struct ah_arena *arena, struct ah_delivery_result *ret_result, struct ah_error *err);
+int ah_transfer_solve(const struct ah_transfer_problem *problem, const struct ah_transfer_limits *limits,
+                      struct ah_arena *arena, struct ah_transfer_result *ret_result, struct ah_error *err);
 
 #endif

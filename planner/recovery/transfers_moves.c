@@ -4,60 +4,60 @@
  * source. A range begins with the first shard that is in none. It takes all kinds of that block and slice with the same
  * source, then further slices, then further blocks, as long as all of these have that source.
  */
-#include "planner/recovery/freight_internal.h"
+#include "planner/recovery/transfers_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct listing {
-    struct ah_freight *f;
+    struct ah_transfers *f;
     struct ah_moves *moves;
     size_t room;
-    struct ah_freight_source *sources; /* by shard, of one role */
+    struct ah_transfers_source *sources; /* by shard, of one role */
 };
 
-static bool same_source(const struct ah_freight_source *a, const struct ah_freight_source *b)
+static bool same_source(const struct ah_transfers_source *a, const struct ah_transfers_source *b)
 {
     return a->there && b->there && a->relayed == b->relayed && a->tier == b->tier && a->medium == b->medium &&
            a->node == b->node && a->gpu == b->gpu && a->via == b->via;
 }
 
 /* A source inside the role's node: another GPU, or the host. */
-static struct ah_freight_source inside(const struct ah_role *role, enum ah_medium medium, uint64_t gpu,
-                                       bool relayed)
+static struct ah_transfers_source inside(const struct ah_role *role, enum ah_medium medium, uint64_t gpu,
+                                         bool relayed)
 {
-    return (struct ah_freight_source){.there = true,
-                                      .relayed = relayed,
-                                      .tier = AH_TIER_NODE,
-                                      .medium = medium,
-                                      .node = role->node,
-                                      .gpu = medium == AH_MEDIUM_GPU ? gpu : AH_INVENTORY_NO_GPU};
+    return (struct ah_transfers_source){.there = true,
+                                        .relayed = relayed,
+                                        .tier = AH_TIER_NODE,
+                                        .medium = medium,
+                                        .node = role->node,
+                                        .gpu = medium == AH_MEDIUM_GPU ? gpu : AH_INVENTORY_NO_GPU};
 }
 
 /* What comes from outside goes to the first role of the node that needs it; the others get it from that role. */
-static struct ah_freight_source source_of(struct listing *l, size_t r, size_t shard)
+static struct ah_transfers_source source_of(struct listing *l, size_t r, size_t shard)
 {
-    const struct ah_freight *f = l->f;
+    const struct ah_transfers *f = l->f;
     const struct ah_role *role = &f->roles.items[r];
-    struct ah_freight_view *view = ah_freight_view(f, role->node, shard);
-    if (view->place) {
-        const struct ah_place *place = &f->input->holders->places[view->place - 1];
-        return inside(role, place->medium, place->gpu, false);
+    struct ah_transfers_view *view = ah_transfers_view(f, role->node, shard);
+    if (view->holder) {
+        const struct ah_holder *holder = &f->input->holders->entries[view->holder - 1];
+        return inside(role, holder->medium, holder->gpu, false);
     }
     if (view->taker) {
         const struct ah_role *taker = &f->roles.items[view->taker - 1];
-        bool gpu = ah_role_place(taker, f->input->states, shard) == AH_PLACE_GPU;
+        bool gpu = ah_role_destination(taker, f->input->states, shard) == AH_DESTINATION_GPU;
         return inside(role, gpu ? AH_MEDIUM_GPU : AH_MEDIUM_HOST, taker->gpu, true);
     }
     view->taker = (uint32_t)(r + 1);
-    struct ah_freight_source source = view->by;
+    struct ah_transfers_source source = view->by;
     source.node = source.tier == AH_TIER_DISK ? role->node : source.node;
     return source;
 }
 
 static void find_sources(struct listing *l, size_t r)
 {
-    const struct ah_freight *f = l->f;
+    const struct ah_transfers *f = l->f;
     const struct ah_role *role = &f->roles.items[r];
     const struct ah_states *states = f->input->states;
     memset(l->sources, 0, f->n_shards * sizeof *l->sources);
@@ -72,14 +72,14 @@ static void find_sources(struct listing *l, size_t r)
 struct range {
     size_t first_row, end_row, first_slice, end_slice;
     bool kinds[AH_SHARD_KINDS];
-    enum ah_place_of place;
-    struct ah_freight_source source;
+    enum ah_destination place;
+    struct ah_transfers_source source;
 };
 
 static bool fits(const struct listing *l, const struct ah_role *role, const struct range *range, size_t shard)
 {
     return same_source(&l->sources[shard], &range->source) &&
-           ah_role_place(role, l->f->input->states, shard) == range->place;
+           ah_role_destination(role, l->f->input->states, shard) == range->place;
 }
 
 static bool slice_fits(const struct listing *l, const struct ah_role *role, const struct range *range,
@@ -110,7 +110,7 @@ static struct range grow(const struct listing *l, const struct ah_role *role, si
                           .end_row = at.row + 1,
                           .first_slice = at.slice,
                           .end_slice = at.slice + 1,
-                          .place = ah_role_place(role, states, shard),
+                          .place = ah_role_destination(role, states, shard),
                           .source = l->sources[shard]};
     for (unsigned k = 0; k < AH_SHARD_KINDS; k++) {
         const struct ah_shard other = {at.row, at.slice, (enum ah_shard_kind)k};
@@ -168,8 +168,8 @@ static void count(struct ah_moves_bytes *bytes, enum ah_tier tier, uint64_t move
 
 static bool put_move(struct listing *l, const struct ah_role *role, const struct range *range)
 {
-    const struct ah_freight_input *input = l->f->input;
-    const struct ah_freight_source *source = &range->source;
+    const struct ah_transfers_input *input = l->f->input;
+    const struct ah_transfers_source *source = &range->source;
     bool tied = range->first_row == input->states->n_blocks;
     struct ah_move *move = new_move(l);
     unsigned *kinds = ah_arena_array(l->f->arena, AH_SHARD_KINDS, sizeof *kinds);
@@ -198,7 +198,7 @@ static bool put_move(struct listing *l, const struct ah_role *role, const struct
     return true;
 }
 
-int ah_freight_list(struct ah_freight *f, struct ah_moves *moves, struct ah_error *err)
+int ah_transfers_list(struct ah_transfers *f, struct ah_moves *moves, struct ah_error *err)
 {
     struct listing l = {.f = f, .moves = moves};
     l.sources = calloc(f->n_shards + 1, sizeof *l.sources);

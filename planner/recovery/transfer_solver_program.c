@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The program of delivery.h for planner/solver.h. Its columns are T in seconds, then for each bundle y(l), then for
- * each receiver d f(d,s), and r(l,d) for all l that may relay to it. A bundle with one receiver has no y and no r.
- * Its rows are (1) to (4) by bundle, then (5) by resource. The relaxation's prices of rows (5) give the bound, which
- * is evaluated anew; the integer search gives counts, which are dealt out to shards.
+ * The program of transfer_solver.h for planner/solver.h. Its columns are T in seconds, then for each bundle y(l), then
+ * for each receiver d f(d,s), and r(l,d) for all l that may relay to it. A bundle with one receiver has no y and no r.
+ * Its rows are (1) to (4) by bundle, then (5) by resource. The relaxation's prices of rows (5) give the bound, which is
+ * evaluated anew; the integer search gives counts, which are dealt out to shards.
  */
-#include "planner/recovery/delivery_internal.h"
+#include "planner/recovery/transfer_solver_internal.h"
 
 #include "planner/solver.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 struct program {
-    const struct ah_delivery *delivery;
+    const struct ah_transfer_problem *transfers;
     struct ah_solver_problem problem;
     double *numbers; /* owned: where the arrays below live */
     double *objective, *upper, *row_lower, *row_upper, *coefficients, *values, *prices;
@@ -22,12 +22,12 @@ struct program {
     size_t row;        /* the next one, while rows are made */
 };
 
-static bool has_relays(const struct ah_delivery_bundle *bundle)
+static bool has_relays(const struct ah_transfer_bundle *bundle)
 {
     return bundle->n_receivers > 1 && bundle->relays;
 }
 
-static size_t columns_of(const struct ah_delivery_bundle *bundle)
+static size_t columns_of(const struct ah_transfer_bundle *bundle)
 {
     size_t n = has_relays(bundle) ? bundle->n_receivers * (1 + bundle->n_receivers) : 0;
     for (size_t d = 0; d < bundle->n_receivers; d++)
@@ -35,17 +35,17 @@ static size_t columns_of(const struct ah_delivery_bundle *bundle)
     return n;
 }
 
-static size_t rows_of(const struct ah_delivery_bundle *bundle)
+static size_t rows_of(const struct ah_transfer_bundle *bundle)
 {
     size_t n = bundle->n_receivers;
     return n + (has_relays(bundle) ? 1 + n * n + (bundle->once ? n : 0) : 0);
 }
 
-size_t ah_delivery_columns(const struct ah_delivery *delivery)
+size_t ah_transfer_columns(const struct ah_transfer_problem *transfers)
 {
     size_t n = 1;
-    for (size_t b = 0; b < delivery->n_bundles; b++)
-        n += columns_of(&delivery->bundles[b]);
+    for (size_t b = 0; b < transfers->n_bundles; b++)
+        n += columns_of(&transfers->bundles[b]);
     return n;
 }
 
@@ -58,13 +58,13 @@ static size_t column_y(const struct program *p, size_t b, size_t leader)
 
 static size_t column_r(const struct program *p, size_t b, size_t leader, size_t d)
 {
-    size_t n = p->delivery->bundles[b].n_receivers;
+    size_t n = p->transfers->bundles[b].n_receivers;
     return p->column_of[b] + n + leader * n + d;
 }
 
 static size_t column_f(const struct program *p, size_t b, size_t d, size_t option)
 {
-    const struct ah_delivery_bundle *bundle = &p->delivery->bundles[b];
+    const struct ah_transfer_bundle *bundle = &p->transfers->bundles[b];
     size_t n = bundle->n_receivers, at = p->column_of[b] + (has_relays(bundle) ? n * (1 + n) : 0);
     for (size_t i = 0; i < d; i++)
         at += bundle->receivers[i].n_options;
@@ -73,11 +73,11 @@ static size_t column_f(const struct program *p, size_t b, size_t d, size_t optio
 
 static int reserve(struct program *p, struct ah_error *err)
 {
-    const struct ah_delivery *delivery = p->delivery;
-    size_t columns = ah_delivery_columns(delivery), rows = delivery->n_resources;
-    for (size_t b = 0; b < delivery->n_bundles; b++)
-        rows += rows_of(&delivery->bundles[b]);
-    p->column_of = calloc(delivery->n_bundles + 1, sizeof *p->column_of);
+    const struct ah_transfer_problem *transfers = p->transfers;
+    size_t columns = ah_transfer_columns(transfers), rows = transfers->n_resources;
+    for (size_t b = 0; b < transfers->n_bundles; b++)
+        rows += rows_of(&transfers->bundles[b]);
+    p->column_of = calloc(transfers->n_bundles + 1, sizeof *p->column_of);
     p->integer = calloc(columns, sizeof *p->integer);
     p->numbers = calloc(3 * columns + 3 * rows + rows * columns, sizeof *p->numbers);
     if (!p->column_of || !p->integer || !p->numbers)
@@ -118,7 +118,7 @@ static size_t new_row(struct program *p, double lower, double upper)
 /* (1), (2), and (4) where shards are fetched once. */
 static void put_leaders(struct program *p, size_t b)
 {
-    const struct ah_delivery_bundle *bundle = &p->delivery->bundles[b];
+    const struct ah_transfer_bundle *bundle = &p->transfers->bundles[b];
     size_t n = bundle->n_receivers;
     size_t all = new_row(p, (double)bundle->count, (double)bundle->count);
     for (size_t leader = 0; leader < n; leader++) {
@@ -126,7 +126,7 @@ static void put_leaders(struct program *p, size_t b)
         for (size_t d = 0; d < n; d++) {
             size_t row = new_row(p, -INFINITY, 0);
             *cell(p, row, column_r(p, b, leader, d)) = 1;
-            if (ah_delivery_allows(bundle, leader, d, AH_DELIVERY_RELAYED))
+            if (ah_transfer_allows(bundle, leader, d, AH_TRANSFER_RELAYED))
                 *cell(p, row, column_y(p, b, leader)) = -1;
         }
     }
@@ -141,7 +141,7 @@ static void put_leaders(struct program *p, size_t b)
 /* (3) */
 static void put_receivers(struct program *p, size_t b)
 {
-    const struct ah_delivery_bundle *bundle = &p->delivery->bundles[b];
+    const struct ah_transfer_bundle *bundle = &p->transfers->bundles[b];
     for (size_t d = 0; d < bundle->n_receivers; d++) {
         size_t row = new_row(p, (double)bundle->count, (double)bundle->count);
         for (size_t s = 0; s < bundle->receivers[d].n_options; s++)
@@ -151,8 +151,8 @@ static void put_receivers(struct program *p, size_t b)
     }
 }
 
-static void put_passes(struct program *p, size_t first_row, const struct ah_delivery_bundle *bundle,
-                       const struct ah_delivery_option *option, size_t column)
+static void put_passes(struct program *p, size_t first_row, const struct ah_transfer_bundle *bundle,
+                       const struct ah_transfer_option *option, size_t column)
 {
     for (size_t i = 0; i < option->n_passes; i++)
         *cell(p, first_row + option->passes[i], column) += (double)bundle->bytes;
@@ -161,12 +161,12 @@ static void put_passes(struct program *p, size_t first_row, const struct ah_deli
 /* (5) */
 static void put_resources(struct program *p)
 {
-    const struct ah_delivery *delivery = p->delivery;
+    const struct ah_transfer_problem *transfers = p->transfers;
     size_t first_row = p->row;
-    for (size_t r = 0; r < delivery->n_resources; r++)
-        *cell(p, new_row(p, -INFINITY, 0), 0) = -delivery->rates[r];
-    for (size_t b = 0; b < delivery->n_bundles; b++) {
-        const struct ah_delivery_bundle *bundle = &delivery->bundles[b];
+    for (size_t r = 0; r < transfers->n_resources; r++)
+        *cell(p, new_row(p, -INFINITY, 0), 0) = -transfers->rates[r];
+    for (size_t b = 0; b < transfers->n_bundles; b++) {
+        const struct ah_transfer_bundle *bundle = &transfers->bundles[b];
         for (size_t d = 0; d < bundle->n_receivers; d++) {
             for (size_t s = 0; s < bundle->receivers[d].n_options; s++)
                 put_passes(p, first_row, bundle, &bundle->receivers[d].options[s], column_f(p, b, d, s));
@@ -179,20 +179,20 @@ static void put_resources(struct program *p)
 
 static void build(struct program *p)
 {
-    const struct ah_delivery *delivery = p->delivery;
+    const struct ah_transfer_problem *transfers = p->transfers;
     size_t column = 1;
     p->objective[0] = 1;
     p->upper[0] = INFINITY;
-    for (size_t b = 0; b < delivery->n_bundles; b++) {
-        size_t end = column + columns_of(&delivery->bundles[b]);
+    for (size_t b = 0; b < transfers->n_bundles; b++) {
+        size_t end = column + columns_of(&transfers->bundles[b]);
         p->column_of[b] = column;
         for (; column < end; column++) {
-            p->upper[column] = (double)delivery->bundles[b].count;
+            p->upper[column] = (double)transfers->bundles[b].count;
             p->integer[column] = true;
         }
     }
-    for (size_t b = 0; b < delivery->n_bundles; b++) {
-        if (has_relays(&delivery->bundles[b]))
+    for (size_t b = 0; b < transfers->n_bundles; b++) {
+        if (has_relays(&transfers->bundles[b]))
             put_leaders(p, b);
         put_receivers(p, b);
     }
@@ -212,17 +212,17 @@ static bool take(struct program *p, size_t column)
 
 static int take_option(struct program *p, size_t b, size_t d)
 {
-    const struct ah_delivery_receiver *receiver = &p->delivery->bundles[b].receivers[d];
+    const struct ah_transfer_receiver *receiver = &p->transfers->bundles[b].receivers[d];
     for (size_t s = 0; s < receiver->n_options; s++)
         if (take(p, column_f(p, b, d, s)))
             return (int)s;
-    return AH_DELIVERY_RELAYED;
+    return AH_TRANSFER_RELAYED;
 }
 
 /* Gives every shard of a bundle a leader and every receiver its way. False: the counts do not add up. */
 static bool deal(struct program *p, size_t b, int *ways)
 {
-    const struct ah_delivery_bundle *bundle = &p->delivery->bundles[b];
+    const struct ah_transfer_bundle *bundle = &p->transfers->bundles[b];
     size_t n = bundle->n_receivers, leader = 0;
     bool relays = has_relays(bundle);
     for (size_t i = 0; i < bundle->count; i++, ways += 1 + n) {
@@ -233,8 +233,8 @@ static bool deal(struct program *p, size_t b, int *ways)
         ways[0] = (int)leader;
         for (size_t d = 0; d < n; d++) {
             bool relayed = relays && d != leader && take(p, column_r(p, b, leader, d));
-            ways[1 + d] = relayed ? AH_DELIVERY_RELAYED : take_option(p, b, d);
-            if (!relayed && ways[1 + d] == AH_DELIVERY_RELAYED)
+            ways[1 + d] = relayed ? AH_TRANSFER_RELAYED : take_option(p, b, d);
+            if (!relayed && ways[1 + d] == AH_TRANSFER_RELAYED)
                 return false;
         }
     }
@@ -243,27 +243,27 @@ static bool deal(struct program *p, size_t b, int *ways)
 
 static bool deal_all(struct program *p, int *ways)
 {
-    for (size_t b = 0; b < p->delivery->n_bundles; b++) {
+    for (size_t b = 0; b < p->transfers->n_bundles; b++) {
         if (!deal(p, b, ways))
             return false;
-        ways += p->delivery->bundles[b].count * (1 + p->delivery->bundles[b].n_receivers);
+        ways += p->transfers->bundles[b].count * (1 + p->transfers->bundles[b].n_receivers);
     }
     return true;
 }
 
 static double bound_of(const struct program *p)
 {
-    const struct ah_delivery *delivery = p->delivery;
-    double *prices = p->prices + (p->problem.n_rows - delivery->n_resources);
-    for (size_t r = 0; r < delivery->n_resources; r++)
+    const struct ah_transfer_problem *transfers = p->transfers;
+    double *prices = p->prices + (p->problem.n_rows - transfers->n_resources);
+    for (size_t r = 0; r < transfers->n_resources; r++)
         prices[r] = fabs(prices[r]);
-    return ah_delivery_bound(delivery, prices, NULL);
+    return ah_transfer_bound(transfers, prices, NULL);
 }
 
-int ah_delivery_program(const struct ah_delivery *delivery, size_t nodes, double below_s, int *ret_ways,
-                        bool *ret_found, double *ret_bound_s, struct ah_error *err)
+int ah_transfer_program(const struct ah_transfer_problem *transfers, size_t nodes, double below_s,
+                        int *ret_ways, bool *ret_found, double *ret_bound_s, struct ah_error *err)
 {
-    struct program p = {.delivery = delivery};
+    struct program p = {.transfers = transfers};
     struct ah_solver_result relaxed = {0}, whole = {0};
     const struct ah_solver_limits limits = {.gap = 0, .nodes = nodes};
     int rc = reserve(&p, err);

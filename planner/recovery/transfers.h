@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Freight: what has to move for a cluster plan, by which ways, and how long that takes.
+ * Transfers: what has to move for a cluster plan, by which ways, and how long that takes.
  *
  * A GPU of a stage needs its slices of all kinds of the stage's blocks, in its own memory, or in the host's if the
  * plan's configs keep weights or states there. Whatever it or the host has there already is kept. A shard that is
  * elsewhere in its node's memory comes from there (tier `node`). Any other comes to the node once, to the first rank
- * that needs it, and goes on to the others inside the node. A delivery (delivery.h) decides how, over these
+ * that needs it, and goes on to the others inside the node. A problem (transfer_solver.h) decides how, over these
  * resources:
  *
  *     way out of and into the NIC of each node; each node's disk; storage for each node, and for all together; pairs of
@@ -20,26 +20,26 @@
  *
  * BASELINE: every node fetches all that its GPUs need from storage, each shard once a node.
  */
-#ifndef AH_PLANNER_RECOVERY_FREIGHT_H
-#define AH_PLANNER_RECOVERY_FREIGHT_H
+#ifndef AH_PLANNER_RECOVERY_TRANSFERS_H
+#define AH_PLANNER_RECOVERY_TRANSFERS_H
 
-#include "planner/recovery/delivery.h"
 #include "planner/recovery/holders.h"
+#include "planner/recovery/transfer_solver.h"
 #include "schemas/cluster_plan.h"
 #include "schemas/moves.h"
 
-struct ah_freight_input {
+struct ah_transfers_input {
     const struct ah_cluster *cluster;
     const struct ah_states *states;
     const struct ah_holders *holders;
     const struct ah_cluster_plan *plan;
     enum ah_sources sources;
-    struct ah_delivery_limits limits;
+    struct ah_transfer_limits limits;
 };
 
 /* Fills `bytes`, `moves`, and in `predicted` time, bound, gap, limit, baseline and speed-up, in `arena`. AH_E_MEMORY;
  * AH_E_FAILED: as planner/solver.h. */
-int ah_freight_plan(const struct ah_freight_input *input, struct ah_arena *arena, struct ah_moves *moves,
-                    struct ah_error *err);
+int ah_transfers_plan(const struct ah_transfers_input *input, struct ah_arena *arena, struct ah_moves *moves,
+                      struct ah_error *err);
 
 #endif

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "planner/recovery/freight_internal.h"
+#include "planner/recovery/transfers_internal.h"
 
 #include <math.h>
 #include <string.h>
 
 /* ---- who has and who wants what ---- */
 
-static void view_places(struct ah_freight *f)
+static void view_holders(struct ah_transfers *f)
 {
     const struct ah_holders *holders = f->input->holders;
-    for (size_t p = 0; p < holders->n_places; p++) {
-        const struct ah_place *place = &holders->places[p];
-        if (place->medium == AH_MEDIUM_STORAGE) {
-            f->in_storage = place->holds;
+    for (size_t p = 0; p < holders->n_entries; p++) {
+        const struct ah_holder *holder = &holders->entries[p];
+        if (holder->medium == AH_MEDIUM_STORAGE) {
+            f->in_storage = holder->holds;
             continue;
         }
         for (size_t shard = 0; shard < f->n_shards; shard++) {
-            struct ah_freight_view *view = ah_freight_view(f, place->node, shard);
-            if (!place->holds[shard])
+            struct ah_transfers_view *view = ah_transfers_view(f, holder->node, shard);
+            if (!holder->holds[shard])
                 continue;
-            if (place->medium == AH_MEDIUM_DISK)
+            if (holder->medium == AH_MEDIUM_DISK)
                 view->on_disk = true;
-            else if (!view->place || place->medium == AH_MEDIUM_HOST)
-                view->place = (uint32_t)(p + 1);
+            else if (!view->holder || holder->medium == AH_MEDIUM_HOST)
+                view->holder = (uint32_t)(p + 1);
         }
     }
 }
 
-static void view_role(struct ah_freight *f, size_t r, uint8_t *counted)
+static void view_role(struct ah_transfers *f, size_t r, uint8_t *counted)
 {
     const struct ah_states *states = f->input->states;
     const struct ah_role *role = &f->roles.items[r];
@@ -35,7 +35,7 @@ static void view_role(struct ah_freight *f, size_t r, uint8_t *counted)
         uint64_t bytes = ah_states_bytes(states, shard);
         if (!bytes || !ah_role_needs(role, states, shard))
             continue;
-        bool port = ah_role_place(role, states, shard) == AH_PLACE_GPU;
+        bool port = ah_role_destination(role, states, shard) == AH_DESTINATION_GPU;
         f->needed += bytes;
         f->all_bytes[r] += port ? (double)bytes : 0;
         if (!counted[role->node * f->n_shards + shard]) {
@@ -47,14 +47,14 @@ static void view_role(struct ah_freight *f, size_t r, uint8_t *counted)
             continue;
         }
         f->port_bytes[r] += port ? (double)bytes : 0;
-        struct ah_freight_view *view = ah_freight_view(f, role->node, shard);
-        view->wanted = !view->place;
+        struct ah_transfers_view *view = ah_transfers_view(f, role->node, shard);
+        view->wanted = !view->holder;
     }
 }
 
-static int look(struct ah_freight *f, struct ah_error *err)
+static int look(struct ah_transfers *f, struct ah_error *err)
 {
-    const struct ah_freight_input *input = f->input;
+    const struct ah_transfers_input *input = f->input;
     size_t n_nodes = input->cluster->n_nodes;
     int rc = ah_roles_init(&f->roles, input->plan, input->cluster, input->states, f->arena, err);
     if (rc)
@@ -67,7 +67,7 @@ static int look(struct ah_freight *f, struct ah_error *err)
     uint8_t *counted = ah_arena_array(f->arena, n_nodes * f->n_shards, sizeof *counted);
     if (!f->views || !f->port_bytes || !f->all_bytes || !f->node_bytes || !counted)
         return ah_error_memory(err);
-    view_places(f);
+    view_holders(f);
     for (size_t r = 0; r < f->roles.n; r++)
         view_role(f, r, counted);
     return AH_OK;
@@ -76,28 +76,29 @@ static int look(struct ah_freight *f, struct ah_error *err)
 /* ---- how it gets there ---- */
 
 /* The source of shards that the leader relays: its node's host memory. */
-static struct ah_freight_source relay_from(const struct ah_freight *f, const struct ah_delivery_piece *piece)
+static struct ah_transfers_source relay_from(const struct ah_transfers *f,
+                                             const struct ah_transfer_piece *piece)
 {
-    return (struct ah_freight_source){.there = true,
-                                      .relayed = true,
-                                      .tier = AH_TIER_PEER,
-                                      .medium = AH_MEDIUM_HOST,
-                                      .node = f->nodes[piece->bundle][piece->leader],
-                                      .gpu = AH_INVENTORY_NO_GPU};
+    return (struct ah_transfers_source){.there = true,
+                                        .relayed = true,
+                                        .tier = AH_TIER_PEER,
+                                        .medium = AH_MEDIUM_HOST,
+                                        .node = f->nodes[piece->bundle][piece->leader],
+                                        .gpu = AH_INVENTORY_NO_GPU};
 }
 
-static void deliver(struct ah_freight *f, const struct ah_delivery_result *result)
+static void deliver(struct ah_transfers *f, const struct ah_transfer_result *result)
 {
     for (size_t i = 0; i < result->n_pieces; i++) {
-        const struct ah_delivery_piece *piece = &result->pieces[i];
-        const struct ah_delivery_bundle *bundle = &f->delivery.bundles[piece->bundle];
+        const struct ah_transfer_piece *piece = &result->pieces[i];
+        const struct ah_transfer_bundle *bundle = &f->problem.bundles[piece->bundle];
         const size_t *shards = f->shards + f->first[piece->bundle] + piece->first;
         for (size_t k = 0; k < piece->count; k++)
             for (size_t d = 0; d < bundle->n_receivers; d++) {
-                struct ah_freight_view *view = ah_freight_view(f, f->nodes[piece->bundle][d], shards[k]);
-                view->by = piece->choices[d] == AH_DELIVERY_RELAYED
+                struct ah_transfers_view *view = ah_transfers_view(f, f->nodes[piece->bundle][d], shards[k]);
+                view->by = piece->choices[d] == AH_TRANSFER_RELAYED
                                ? relay_from(f, piece)
-                               : ah_freight_option_source(
+                               : ah_transfers_option_source(
                                      f, shards[k], bundle->receivers[d].options[piece->choices[d]].source);
             }
     }
@@ -112,7 +113,7 @@ static double port_rate(const struct ah_cluster_node *node)
 }
 
 /* How long the slowest filling of a GPU's memory takes, and its role. */
-static double ports_s(const struct ah_freight *f, const double *bytes, size_t *ret_role)
+static double ports_s(const struct ah_transfers *f, const double *bytes, size_t *ret_role)
 {
     double longest = 0;
     for (size_t r = 0; r < f->roles.n; r++) {
@@ -125,7 +126,7 @@ static double ports_s(const struct ah_freight *f, const double *bytes, size_t *r
     return longest;
 }
 
-static double baseline_s(const struct ah_freight *f)
+static double baseline_s(const struct ah_transfers *f)
 {
     const struct ah_cluster *cluster = f->input->cluster;
     size_t role;
@@ -140,7 +141,7 @@ static double baseline_s(const struct ah_freight *f)
     return fmax(longest, all / cluster->cloud->total_bytes_per_s);
 }
 
-static int predict(const struct ah_freight *f, const struct ah_delivery_result *result,
+static int predict(const struct ah_transfers *f, const struct ah_transfer_result *result,
                    struct ah_moves_predicted *told, struct ah_error *err)
 {
     size_t role = 0;
@@ -160,24 +161,24 @@ static int predict(const struct ah_freight *f, const struct ah_delivery_result *
         if (text)
             strcat(strcpy(text, "into GPUs of "), id);
     } else {
-        told->limit = ah_freight_resource_name(f, result->limit);
+        told->limit = ah_transfers_resource_name(f, result->limit);
     }
     return told->limit ? AH_OK : ah_error_memory(err);
 }
 
-int ah_freight_plan(const struct ah_freight_input *input, struct ah_arena *arena, struct ah_moves *moves,
-                    struct ah_error *err)
+int ah_transfers_plan(const struct ah_transfers_input *input, struct ah_arena *arena, struct ah_moves *moves,
+                      struct ah_error *err)
 {
-    struct ah_freight f = {.input = input, .arena = arena};
-    struct ah_delivery_result result = {0};
+    struct ah_transfers f = {.input = input, .arena = arena};
+    struct ah_transfer_result result = {0};
     int rc = look(&f, err);
-    rc = rc ? rc : ah_freight_bundle(&f, err);
-    rc = rc ? rc : ah_delivery_solve(&f.delivery, &input->limits, arena, &result, err);
+    rc = rc ? rc : ah_transfers_bundle(&f, err);
+    rc = rc ? rc : ah_transfer_solve(&f.problem, &input->limits, arena, &result, err);
     if (rc)
         return rc;
     deliver(&f, &result);
     rc = predict(&f, &result, &moves->predicted, err);
-    rc = rc ? rc : ah_freight_list(&f, moves, err);
+    rc = rc ? rc : ah_transfers_list(&f, moves, err);
     moves->bytes.needed = f.needed;
     moves->bytes.kept = f.kept;
     return rc;

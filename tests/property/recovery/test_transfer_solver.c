@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Deliveries of up to 5 shards with up to 4 sources each, against all choices; larger ones piece by piece, against
+ * Problems of up to 5 shards with up to 4 sources each, against all choices; larger ones piece by piece, against
  * their bound.
  */
-#include "planner/recovery/delivery.h"
+#include "planner/recovery/transfer_solver.h"
 
 #include "tests/support/check.h"
 
@@ -18,22 +18,22 @@ enum { SHARDS = 5, SOURCES = 4 };
 /* ---- instances ---- */
 
 struct problem {
-    struct ah_delivery delivery;
+    struct ah_transfer_problem problem;
     double rates[RESOURCES];
-    struct ah_delivery_bundle bundles[64];
-    struct ah_delivery_receiver receivers[64][NODES];
-    struct ah_delivery_option options[64][NODES][SOURCES];
-    struct ah_delivery_option relays[64][NODES * NODES];
+    struct ah_transfer_bundle bundles[64];
+    struct ah_transfer_receiver receivers[64][NODES];
+    struct ah_transfer_option options[64][NODES][SOURCES];
+    struct ah_transfer_option relays[64][NODES * NODES];
     size_t nodes[64][NODES]; /* of receivers */
 };
 
-static struct ah_delivery_option through(size_t source, size_t n, size_t a, size_t b, size_t c)
+static struct ah_transfer_option through(size_t source, size_t n, size_t a, size_t b, size_t c)
 {
-    return (struct ah_delivery_option){.source = source, .passes = {a, b, c}, .n_passes = n};
+    return (struct ah_transfer_option){.source = source, .passes = {a, b, c}, .n_passes = n};
 }
 
 /* A disk of its own, peers' memory or disk, storage: up to SOURCES of them, at least one. */
-static size_t draw_options(uint64_t *random, size_t node, struct ah_delivery_option *out)
+static size_t draw_options(uint64_t *random, size_t node, struct ah_transfer_option *out)
 {
     size_t n = 0, most = 1 + check_draw(random, SOURCES);
     if (check_draw(random, 4) == 0)
@@ -51,9 +51,9 @@ static size_t draw_options(uint64_t *random, size_t node, struct ah_delivery_opt
 
 static void draw_bundle(struct problem *c, size_t b, uint64_t *random, size_t count, size_t receivers)
 {
-    struct ah_delivery_bundle *bundle = &c->bundles[b];
+    struct ah_transfer_bundle *bundle = &c->bundles[b];
     size_t first = check_draw(random, NODES);
-    *bundle = (struct ah_delivery_bundle){.bytes = 1 + check_draw(random, 1000),
+    *bundle = (struct ah_transfer_bundle){.bytes = 1 + check_draw(random, 1000),
                                           .count = count,
                                           .receivers = c->receivers[b],
                                           .n_receivers = receivers,
@@ -62,7 +62,7 @@ static void draw_bundle(struct problem *c, size_t b, uint64_t *random, size_t co
     for (size_t d = 0; d < receivers; d++) {
         c->nodes[b][d] = (first + d) % NODES;
         size_t n = draw_options(random, c->nodes[b][d], c->options[b][d]);
-        c->receivers[b][d] = (struct ah_delivery_receiver){.options = c->options[b][d], .n_options = n};
+        c->receivers[b][d] = (struct ah_transfer_receiver){.options = c->options[b][d], .n_options = n};
     }
     for (size_t from = 0; from < receivers; from++)
         for (size_t to = 0; to < receivers; to++)
@@ -76,7 +76,7 @@ static void draw_instance(struct problem *c, uint64_t *random, size_t shards, si
     memset(c, 0, sizeof *c);
     for (size_t r = 0; r < RESOURCES; r++)
         c->rates[r] = (double)(1 + check_draw(random, 50));
-    c->delivery = (struct ah_delivery){c->rates, RESOURCES, c->bundles, 0};
+    c->problem = (struct ah_transfer_problem){c->rates, RESOURCES, c->bundles, 0};
     size_t several = 2; /* more would be too many choices to try */
     for (size_t left = shards; left;) {
         size_t count = check_draw(random, 3) && left > 1 ? 2 : 1,
@@ -84,7 +84,7 @@ static void draw_instance(struct problem *c, uint64_t *random, size_t shards, si
         receivers = shards > SHARDS || several >= count ? receivers : 1;
         several -= receivers > 1 && several >= count ? count : 0;
         count = shards > SHARDS ? left < 8 ? left : 1 + check_draw(random, 8) : count;
-        draw_bundle(c, c->delivery.n_bundles++, random, count, receivers);
+        draw_bundle(c, c->problem.n_bundles++, random, count, receivers);
         left -= count;
     }
 }
@@ -92,7 +92,7 @@ static void draw_instance(struct problem *c, uint64_t *random, size_t shards, si
 /* ---- the oracle: all choices ---- */
 
 struct search {
-    const struct ah_delivery *delivery;
+    const struct ah_transfer_problem *problem;
     double bytes[RESOURCES];
     double best;
 };
@@ -103,11 +103,11 @@ static double longest(const struct search *s)
 {
     double most = 0;
     for (size_t r = 0; r < RESOURCES; r++)
-        most = fmax(most, s->bytes[r] / s->delivery->rates[r]);
+        most = fmax(most, s->bytes[r] / s->problem->rates[r]);
     return most;
 }
 
-static void add(struct search *s, const struct ah_delivery_option *option, double bytes)
+static void add(struct search *s, const struct ah_transfer_option *option, double bytes)
 {
     for (size_t i = 0; i < option->n_passes; i++)
         s->bytes[option->passes[i]] += bytes;
@@ -116,7 +116,7 @@ static void add(struct search *s, const struct ah_delivery_option *option, doubl
 /* Receiver `d` of shard `i` of bundle `b`, whose leader is given, and everything after it. */
 static void try_receiver(struct search *s, size_t b, size_t i, size_t leader, size_t d)
 {
-    const struct ah_delivery_bundle *bundle = &s->delivery->bundles[b];
+    const struct ah_transfer_bundle *bundle = &s->problem->bundles[b];
     double bytes = (double)bundle->bytes;
     if (longest(s) >= s->best)
         return;
@@ -139,35 +139,35 @@ static void try_receiver(struct search *s, size_t b, size_t i, size_t leader, si
 
 static void go_on(struct search *s, size_t b, size_t i)
 {
-    if (b < s->delivery->n_bundles && i == s->delivery->bundles[b].count) {
+    if (b < s->problem->n_bundles && i == s->problem->bundles[b].count) {
         b++;
         i = 0;
     }
-    if (b == s->delivery->n_bundles) {
+    if (b == s->problem->n_bundles) {
         s->best = fmin(s->best, longest(s));
         return;
     }
-    for (size_t leader = 0; leader < s->delivery->bundles[b].n_receivers; leader++)
+    for (size_t leader = 0; leader < s->problem->bundles[b].n_receivers; leader++)
         try_receiver(s, b, i, leader, 0);
 }
 
 /* ---- what a result says ---- */
 
 /* Every shard is in one piece, every choice is allowed, and the pieces take the time that is told. */
-static void check_pieces(const struct problem *c, const struct ah_delivery_result *result)
+static void check_pieces(const struct problem *c, const struct ah_transfer_result *result)
 {
-    struct search s = {.delivery = &c->delivery};
+    struct search s = {.problem = &c->problem};
     size_t at = 0;
-    for (size_t b = 0; b < c->delivery.n_bundles; b++) {
-        const struct ah_delivery_bundle *bundle = &c->bundles[b];
+    for (size_t b = 0; b < c->problem.n_bundles; b++) {
+        const struct ah_transfer_bundle *bundle = &c->bundles[b];
         for (size_t next = 0; next < bundle->count; at++) {
-            const struct ah_delivery_piece *piece = &result->pieces[at];
+            const struct ah_transfer_piece *piece = &result->pieces[at];
             assert_true(at < result->n_pieces && piece->bundle == b && piece->first == next && piece->count);
             next += piece->count;
             for (size_t d = 0; d < bundle->n_receivers; d++) {
-                bool relayed = piece->choices[d] == AH_DELIVERY_RELAYED;
+                bool relayed = piece->choices[d] == AH_TRANSFER_RELAYED;
                 assert_true(relayed ? d != piece->leader : d == piece->leader || !bundle->once);
-                const struct ah_delivery_option *option =
+                const struct ah_transfer_option *option =
                     relayed ? &bundle->relays[piece->leader * bundle->n_receivers + d]
                             : &bundle->receivers[d].options[piece->choices[d]];
                 assert_true(option->n_passes > 0);
@@ -182,17 +182,17 @@ static void check_pieces(const struct problem *c, const struct ah_delivery_resul
                 1e-9 * result->time_s);
 }
 
-static struct ah_delivery_result solve(const struct problem *c, size_t columns, struct ah_arena *arena)
+static struct ah_transfer_result solve(const struct problem *c, size_t columns, struct ah_arena *arena)
 {
-    const struct ah_delivery_limits limits = {columns, 2000};
-    struct ah_delivery_result result;
+    const struct ah_transfer_limits limits = {columns, 2000};
+    struct ah_transfer_result result;
     struct ah_error err = {0};
-    CHECK_OK(ah_delivery_solve(&c->delivery, &limits, arena, &result, &err), err);
+    CHECK_OK(ah_transfer_solve(&c->problem, &limits, arena, &result, &err), err);
     check_pieces(c, &result);
     return result;
 }
 
-TEST(delivery, is_the_best_of_all_choices)
+TEST(transfer_solver, is_the_best_of_all_choices)
 {
     static struct problem c;
     size_t instances = check_scaled(6000), greedy = 0;
@@ -200,13 +200,13 @@ TEST(delivery, is_the_best_of_all_choices)
         uint64_t random = 88172645463325252u + 977 * i;
         struct ah_arena arena = {0};
         draw_instance(&c, &random, 1 + check_draw(&random, SHARDS), 2);
-        struct search s = {.delivery = &c.delivery, .best = INFINITY};
+        struct search s = {.problem = &c.problem, .best = INFINITY};
         go_on(&s, 0, 0);
-        struct ah_delivery_result result = solve(&c, 400, &arena);
+        struct ah_transfer_result result = solve(&c, 400, &arena);
         if (fabs(result.time_s - s.best) > 1e-9 * s.best)
             fail_msg("instance %zu: %.9f s where %.9f s is the least", i, result.time_s, s.best);
         assert_true(result.bound_s <= s.best * (1 + 1e-12));
-        struct ah_delivery_result piecewise = solve(&c, 0, &arena);
+        struct ah_transfer_result piecewise = solve(&c, 0, &arena);
         assert_true(piecewise.bound_s <= s.best * (1 + 1e-12));
         greedy += piecewise.time_s > s.best * (1 + 1e-9);
         ah_arena_release(&arena);
@@ -215,7 +215,7 @@ TEST(delivery, is_the_best_of_all_choices)
     printf("%zu instances; piece by piece %zu of them take longer than the least\n", instances, greedy);
 }
 
-TEST(delivery, is_near_its_bound_where_shards_are_many)
+TEST(transfer_solver, is_near_its_bound_where_shards_are_many)
 {
     static struct problem c;
     double worst = 0, sum = 0;
@@ -224,7 +224,7 @@ TEST(delivery, is_near_its_bound_where_shards_are_many)
         uint64_t random = 362436069362436069u + 7919 * i;
         struct ah_arena arena = {0};
         draw_instance(&c, &random, 200, NODES);
-        struct ah_delivery_result result = solve(&c, 0, &arena);
+        struct ah_transfer_result result = solve(&c, 0, &arena);
         double gap = (result.time_s - result.bound_s) / result.time_s;
         worst = fmax(worst, gap);
         sum += gap;
@@ -238,16 +238,16 @@ TEST(delivery, is_near_its_bound_where_shards_are_many)
  * own shards come over that; nothing is fetched once. Returns what all from storage takes. */
 static double make_plain(struct problem *c, uint64_t *random)
 {
-    struct search s = {.delivery = &c->delivery};
-    for (size_t b = 0; b < c->delivery.n_bundles; b++) {
-        struct ah_delivery_bundle *bundle = &c->bundles[b];
+    struct search s = {.problem = &c->problem};
+    for (size_t b = 0; b < c->problem.n_bundles; b++) {
+        struct ah_transfer_bundle *bundle = &c->bundles[b];
         bundle->once = false;
         for (size_t d = 0; d < bundle->n_receivers; d++) {
-            struct ah_delivery_receiver *receiver = &c->receivers[b][d];
-            struct ah_delivery_option *options = c->options[b][d];
+            struct ah_transfer_receiver *receiver = &c->receivers[b][d];
+            struct ah_transfer_option *options = c->options[b][d];
             size_t node = c->nodes[b][d], via = (node + 1 + check_draw(random, NODES - 1)) % NODES;
             receiver->n_options = receiver->fallback = receiver->n_options < 2 ? 2 : receiver->n_options;
-            options[receiver->n_options - 2] = (struct ah_delivery_option){
+            options[receiver->n_options - 2] = (struct ah_transfer_option){
                 .source = 9, .passes = {DISK + via, STORAGE, IN + via, OUT + via, IN + node}, .n_passes = 5};
             options[receiver->n_options - 1] = through(9, 3, DISK + node, STORAGE, IN + node);
             add(&s, &options[receiver->n_options - 1], (double)(bundle->bytes * bundle->count));
@@ -256,7 +256,7 @@ static double make_plain(struct problem *c, uint64_t *random)
     return longest(&s);
 }
 
-TEST(delivery, is_never_slower_than_the_plain_one)
+TEST(transfer_solver, is_never_slower_than_the_plain_one)
 {
     static struct problem c;
     size_t instances = check_scaled(6000);
@@ -266,7 +266,7 @@ TEST(delivery, is_never_slower_than_the_plain_one)
         draw_instance(&c, &random, 1 + check_draw(&random, 12), 2);
         c.rates[STORAGE] *= (double)(1 + check_draw(&random, 10));
         double plain_s = make_plain(&c, &random);
-        struct ah_delivery_result result = solve(&c, 0, &arena);
+        struct ah_transfer_result result = solve(&c, 0, &arena);
         if (result.time_s > plain_s * (1 + 1e-12))
             fail_msg("instance %zu: %.9f s, all from storage %.9f s", i, result.time_s, plain_s);
         ah_arena_release(&arena);

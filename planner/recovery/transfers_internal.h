@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the parts of a transfers share: who has and who wants what, node by node.
+ */
+#ifndef AH_PLANNER_RECOVERY_TRANSFERS_INTERNAL_H
+#define AH_PLANNER_RECOVERY_TRANSFERS_INTERNAL_H
+
+#include "planner/recovery/roles.h"
+#include "planner/recovery/transfers.h"
+
+/* Where a shard comes from. */
+struct ah_transfers_source {
+    bool there; /* it moves */
+    bool relayed;
+    enum ah_tier tier;
+    enum ah_medium medium;
+    size_t node;
+    uint64_t gpu;
+    size_t via; /* if from storage: 1 + the node that fetches it and passes it on; 0: none */
+};
+
+/* A shard, seen from a node. */
+struct ah_transfers_view {
+    bool wanted;     /* needed here, and not in the node's memory */
+    bool on_disk;    /* here */
+    uint32_t holder; /* in the node's memory: 1 + index of the holder; 0: none */
+    uint32_t taker;  /* 1 + index of the first role here that gets it from outside; 0: none yet */
+    struct ah_transfers_source by; /* how it gets here, if it is wanted */
+};
+
+struct ah_transfers {
+    const struct ah_transfers_input *input;
+    struct ah_arena *arena;
+    struct ah_roles roles;
+    size_t n_shards;
+    struct ah_transfers_view *views; /* (nodes, shards) */
+    const uint8_t *in_storage;       /* by shard; NULL: nothing */
+    double *port_bytes;              /* by role: into the GPU's memory */
+    double *all_bytes;               /* by role: the same if nothing were kept */
+    double *node_bytes;              /* by node: all that its GPUs need, each shard once */
+    uint64_t needed, kept;
+
+    struct ah_transfer_problem problem;
+    double *rates;
+    size_t *shards; /* of the bundles, one after another */
+    size_t *first;  /* by bundle: where its shards begin */
+    size_t **nodes; /* by bundle: the nodes of its receivers */
+};
+
+static inline struct ah_transfers_view *ah_transfers_view(const struct ah_transfers *f, size_t node,
+                                                          size_t shard)
+{
+    return &f->views[node * f->n_shards + shard];
+}
+
+/* Resources, by number. */
+enum ah_transfers_resource {
+    AH_TRANSFERS_OUT,
+    AH_TRANSFERS_IN,
+    AH_TRANSFERS_DISK,
+    AH_TRANSFERS_STORAGE,
+    AH_TRANSFERS_PER_NODE
+};
+static inline size_t ah_transfers_resource(size_t node, enum ah_transfers_resource which)
+{
+    return node * AH_TRANSFERS_PER_NODE + which;
+}
+
+/* Makes rates, and bundles of all wanted shards. AH_E_MEMORY. */
+int ah_transfers_bundle(struct ah_transfers *f, struct ah_error *err);
+
+/* The source that an option of a bundle stands for. */
+struct ah_transfers_source ah_transfers_option_source(const struct ah_transfers *f, size_t shard,
+                                                      size_t source);
+
+/* "network out of a100-0", in the arena; NULL: out of memory. */
+const char *ah_transfers_resource_name(const struct ah_transfers *f, size_t resource);
+
+/* The moves of all roles, from the views. AH_E_MEMORY. */
+int ah_transfers_list(struct ah_transfers *f, struct ah_moves *moves, struct ah_error *err);
+
+#endif

@@ -38,8 +38,7 @@ struct ah_cublaslt {
 #undef AH_CUBLASLT_FIELD
 };
 
-/* Loads the library. AH_E_MISSING if it is not found, lacks a function, or has another major version than this build's
- * headers. */
+/* Loads the library. AH_E_MISSING if it is not found, lacks a function, or is not of this build's major version. */
 int ah_cublaslt_load(struct ah_cublaslt *ret_calls, struct ah_error *err);
 
 /* The error for a failed call that returned `status`: AH_E_CAPACITY if memory ran out, else AH_E_FAILED. */

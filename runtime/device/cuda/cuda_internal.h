@@ -69,8 +69,8 @@ struct ah_cuda_stream {
     uint64_t n_spans, spans_made;
     _Atomic uint64_t submitted; /* the watcher reads these two without the lock */
     _Atomic uint64_t done;      /* seen to be done */
-    uint64_t timed;             /* their spans are known */
-    uint64_t end_ns;            /* of the last one timed */
+    uint64_t timed;             /* the spans up to this one are known */
+    uint64_t end_ns;            /* of the last timed span */
 };
 
 /* One prepared op of each sort. */
@@ -95,14 +95,14 @@ struct ah_cuda_kept {
 };
 
 struct ah_cuda_device {
-    struct ah_device common; /* first: what callers hold */
+    struct ah_device common; /* first: callers hold a pointer to it */
     int index;
     uint32_t processors; /* multiprocessors */
     struct ah_cuda_near near;
     struct ah_cuda_near_mask unpinned; /* the submitter's affinity before it was pinned */
     struct ah_cuda_driver_calls driver;
     struct ah_cuda_products *products; /* owned */
-    struct ah_cuda_warm warm;          /* until the arenas are reserved */
+    struct ah_cuda_warm warm;          /* only until the arenas are reserved */
     struct ah_cuda_stream streams[AH_CUDA_STREAMS];
     struct ah_cuda_recorder *recorder;       /* owned; NULL: nothing is recorded */
     struct ah_cuda_recorder *recorded;       /* owned; stopped: the last recording */
@@ -110,17 +110,17 @@ struct ah_cuda_device {
     struct ah_cuda_clock clock;              /* under the lock */
     uint64_t context_bytes;                  /* GPU memory that the context takes */
     unsigned char *device_arena;             /* owned */
-    struct ah_region arenas[AH_ARENA_KINDS]; /* of the host */
-    struct ah_cuda_pinning pinning;          /* of the pinned one */
+    struct ah_region arenas[AH_ARENA_KINDS]; /* those in host memory */
+    struct ah_cuda_pinning pinning;          /* of the pinned arena */
     struct ah_cuda_kept *kept;               /* borrowed; NULL: nothing outlives the device */
 
     struct ah_lane *host_lane; /* owned */
     struct ah_pool *host_pool; /* owned */
     struct ah_host host;
-    uint64_t host_submitted; /* the submitter's */
+    uint64_t host_submitted; /* last ticket of the host lane; only for the submitter */
     /* The host lane's last finished ticket, in locked host memory, so that streams can wait for it. */
     void *signal;                /* owned */
-    _Atomic uint64_t *host_done; /* in it */
+    _Atomic uint64_t *host_done; /* points into `signal` */
     CUdeviceptr host_done_address;
 
     pthread_mutex_t lock;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lanes of a GPU: compute, h2d and d2h are streams (streams.c); the host lane is a thread and its pool, as on every device
- * (base/lane.h, host/host.h).
+ * Lanes of a GPU: compute, h2d and d2h are streams (streams.c); the host lane is a thread and its pool, as on every
+ * device (base/lane.h, host/host.h).
  *
  * ORDER
  * 1. One thread submits. An op is enqueued at once, behind the waits it names. So all streams together are filled in

@@ -15,7 +15,7 @@ enum { AH_CUDA_NEAR_MAX = 1024 };
 
 struct ah_cuda_near {
     unsigned threads;           /* of the host lane */
-    int cpus[AH_CUDA_NEAR_MAX]; /* of each of them; -1: not pinned */
+    int cpus[AH_CUDA_NEAR_MAX]; /* of each thread; -1: not pinned */
     int submitter;              /* processor of the thread that enqueues; -1: none is reserved */
 };
 

@@ -13,7 +13,7 @@
  *    whole, then all other calls are taken out. The manual also offers to enable calls one by one, but CUPTI 13.0 then
  *    records nothing.
  *
- * Source: CUPTI manual, "CUPTI Activity API", "CUPTI Callback API" (a single subscriber); cupti_activity.h of CUDA 13.0.
+ * Source: CUPTI manual, "CUPTI Activity API", "CUPTI Callback API" (one subscriber); cupti_activity.h of CUDA 13.0.
  */
 #include "runtime/device/cuda/recorder.h"
 
@@ -38,7 +38,7 @@ struct ah_cuda_recorder {
     struct ah_cupti calls;
     bool claimed, subscribed;
     CUpti_SubscriberHandle subscriber;
-    size_t n_enabled;               /* of the kinds */
+    size_t n_enabled;               /* how many of `kinds` are enabled */
     struct buffer buffers[BUFFERS]; /* under the lock of `recording` */
     uint32_t stream_ids[RECORDER_STREAMS_MAX];
     uint32_t n_streams;

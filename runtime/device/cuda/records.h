@@ -3,8 +3,8 @@
  * Records: turns CUPTI's buffers into activities of a device.
  *
  *     struct ah_cuda_records records = {.calls = &calls};
- *     rc = ah_cuda_records_read(&records, buffer, bytes, err);             // of every buffer
- *     rc = ah_cuda_records_settle(&records, stream_ids, n, err);           // then: whose they are, in order
+ *     rc = ah_cuda_records_read(&records, buffer, bytes, err);             // for every buffer
+ *     rc = ah_cuda_records_settle(&records, stream_ids, n, err);           // then: assigns them to ops, in order
  *     ... records.settled, records.n
  *     ah_cuda_records_release(&records);
  */
@@ -25,7 +25,7 @@ static inline uint64_t ah_cuda_records_id(uint32_t lane, uint64_t ticket)
 struct ah_cuda_record {
     struct ah_device_activity activity;
     uint32_t correlation; /* of the call that enqueued it */
-    uint32_t stream;      /* its number */
+    uint32_t stream;      /* CUPTI's number for it */
 };
 
 /* A call that was made for an op. */

@@ -219,7 +219,7 @@ static cudaError_t forward(const struct ah_attention *attention, cudaStream_t st
 }
 
 static const struct {
-    uint32_t head_dim; /* up to */
+    uint32_t head_dim; /* at most this */
     forward_fn *run;
 } shapes[] = {
     {32, forward<32, 2, 64>},   {64, forward<64, 2, 128>},  {96, forward<96, 2, 64>},

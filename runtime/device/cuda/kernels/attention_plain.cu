@@ -24,7 +24,7 @@ struct plain_shared {
     } u;
     float p[TILE][TILE + 1];
     uint32_t first[TILE];
-    float lse[TILE]; /* in powers of two */
+    float lse[TILE]; /* to base 2 */
     float delta[TILE];
     uint32_t last[THREADS / AH_ATTENTION_LANES];
 };
@@ -41,8 +41,8 @@ struct plain_rows {
 /* A block's work. */
 struct plain_task {
     uint32_t sequence, head;
-    uint32_t row;    /* the first it holds */
-    uint32_t column; /* the first of its results */
+    uint32_t row;    /* the first one held */
+    uint32_t column; /* the first one of its results */
 };
 
 static __device__ struct plain_task task_of(const struct ah_attention &attention, uint32_t heads)

@@ -28,7 +28,7 @@ enum {
     MANY = 1024,
     MANY_FROM = 8192,
     AT_ONCE = 16
-}; /* THREADS, and the vocabulary from which they are MANY */
+}; /* THREADS; MANY from a vocabulary of MANY_FROM on */
 enum { SHARED_STATIC = 2048, SHARED_DEFAULT = 48 << 10 };
 
 struct task {

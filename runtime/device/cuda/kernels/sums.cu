@@ -23,8 +23,8 @@ enum { TOTAL_THREADS = 256, TOTAL_WARPS = TOTAL_THREADS / 32, TOTAL_EACH = 8 };
 struct task {
     struct ah_rows src;
     uint64_t count;
-    uint64_t first;  /* leaf of this pair of kernels */
-    uint64_t leaves; /* of it */
+    uint64_t first;  /* the first leaf of this pair of kernels */
+    uint64_t leaves; /* and how many it has */
     float *sums;
     double *dst;
     bool squares, accumulate;

@@ -13,7 +13,7 @@
  *
  * With g = lane / 4 and t = lane % 4, a lane of the warp holds these pairs of neighbours of a tile:
  *
- *     a (16, 16): [0] row g, columns 2t and 2t + 1; [1] row g + 8; [2] row g, columns 2t + 8, + 9; [3] row g + 8 of these
+ *     a (16, 16): [0] row g, columns 2t and 2t + 1;  [1] row g + 8;  [2] row g, columns 2t + 8, + 9;  [3] row g + 8
  *     b (16, 8):  [0] rows 2t and 2t + 1, column g;  [1] rows 2t + 8, + 9
  *     c (16, 8):  [0] [1] row g, columns 2t and 2t + 1;  [2] [3] row g + 8; fp32
  *

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Clock: when an event of a GPU happened, on the host's monotonic clock.
+ * Clock: tells when a GPU event happened, on the host's monotonic clock.
  *
- * The runtime tells how long after another one an event was recorded. The other one here is a base whose moment on the
- * host's clock is known: it is recorded on a stream that has nothing else to do, between two looks at that clock. The
- * two clocks drift, and times are told in single precision, so the base is set anew while time goes on.
+ * The runtime only tells the time between two events. So a base event is recorded on an idle stream, between two
+ * readings of the host's clock. The two clocks drift, and the runtime tells times in single precision, so the base is
+ * renewed from time to time.
  *
  *     rc = ah_cuda_clock_init(&clock, err);
  *     uint64_t end_ns = ah_cuda_clock_ns(&clock, event);    // an event with timing that is over
  *     ah_cuda_clock_adjust(&clock);                         // now and then
  *     ah_cuda_clock_release(&clock);
  *
- * Right to some microseconds. One thread at a time.
+ * Accurate to a few microseconds. One thread at a time.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_CLOCK_H
 #define AH_RUNTIME_DEVICE_CUDA_CLOCK_H
@@ -27,19 +27,18 @@ struct ah_cuda_clock {
     cudaEvent_t base[2]; /* owned; one in use, one for the next try */
     unsigned used;
     uint64_t base_ns;   /* of the base in use, on the host's clock */
-    uint64_t window_ns; /* how far apart the two looks were */
-    uint64_t tried_ns;  /* when a base was last looked for */
+    uint64_t window_ns; /* how far apart the two readings were */
+    uint64_t tried_ns;  /* when we last tried to set a base */
 };
 
-/* For the GPU that is current. A zeroed clock may be released. */
+/* Uses the current GPU. A zeroed clock may be released. */
 int ah_cuda_clock_init(struct ah_cuda_clock *clock, struct ah_error *err);
 void ah_cuda_clock_release(struct ah_cuda_clock *clock);
 
-/* Sets the base anew where it is older than a second. Keeps it, and tries again soon, where the GPU or this thread is too
- * busy. */
+/* Renews a base older than a second. If the GPU or this thread is too busy, keeps the old one and tries again soon. */
 void ah_cuda_clock_adjust(struct ah_cuda_clock *clock);
 
-/* 0 where the runtime does not know. */
+/* When `event`, which has timing and is over, happened: in ns on the host's clock; 0 if the runtime does not know. */
 uint64_t ah_cuda_clock_ns(const struct ah_cuda_clock *clock, cudaEvent_t event);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The calls of cuBLASLt that matrix products make, as a table filled when a device is opened.
+ * A table of the cuBLASLt calls that matrix products make, filled when a device is opened.
  *
  * Source: cuBLAS manual, "Using the cuBLASLt API".
  */
@@ -38,12 +38,10 @@ struct ah_cublaslt {
 #undef AH_CUBLASLT_FIELD
 };
 
-/* Loads the library. AH_E_MISSING where it is not found, lacks a function, or is of another major version than this
- * build's headers. */
+/* Loads the library. AH_E_MISSING if it is not found, lacks a function, or is not of this build's major version. */
 int ah_cublaslt_load(struct ah_cublaslt *ret_calls, struct ah_error *err);
 
-/* The error of a call that returned `status`, which is not success: AH_E_CAPACITY where memory was lacking, else
- * AH_E_FAILED. */
+/* The error for a failed call that returned `status`: AH_E_CAPACITY if memory ran out, else AH_E_FAILED. */
 int ah_cublaslt_error(const struct ah_cublaslt *calls, cublasStatus_t status, const char *call,
                       struct ah_error *err);
 

@@ -5,14 +5,14 @@
  *     plugin.c    the table of functions, and the one symbol
  *     probe.c     which GPUs there are
  *     device.c    open, prepare, close
- *     arenas.c    reserve: memory of the GPU and of the host
- *     pinned.c    what of the host's is locked, and may outlive the device
- *     lanes.c     submit and wait: what lanes of both kinds have in common
- *     streams.c   compute, h2d and d2h: a stream each, with events
- *     dispatch.c  an op onto a stream
- *     stalls.c    what lanes are at, where nothing moves
+ *     arenas.c    reserve: GPU and host memory
+ *     pinned.c    locked host memory, which may outlive the device
+ *     lanes.c     submit and wait, for both kinds of lanes
+ *     streams.c   compute, h2d and d2h: one stream each, with events
+ *     dispatch.c  puts an op on a stream
+ *     stalls.c    what each lane is doing when nothing moves
  *     warm.c      kernels loaded before the first op
- *     recorder.c  what the GPU does for ops, by CUPTI
+ *     recorder.c  records what the GPU does for ops, through CUPTI
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_CUDA_INTERNAL_H
 #define AH_RUNTIME_DEVICE_CUDA_CUDA_INTERNAL_H
@@ -46,31 +46,31 @@ struct ah_cuda_host_task {
 
 _Static_assert(sizeof(struct ah_cuda_host_task) <= AH_LANE_PAYLOAD_MAX, "a task fits a lane's payload");
 
-/* An op of a stream: from its submission until its times are read. */
+/* An op on a stream, from its submission until its times are read. */
 struct ah_cuda_queued {
     cudaEvent_t start; /* owned */
     cudaEvent_t end;   /* owned */
-    bool waited;       /* for others: then `start` is recorded */
-    bool joins;        /* the next op: `end` is not recorded */
+    bool waited;       /* for other lanes, so `start` is recorded */
+    bool joins;        /* the next op's group, so `end` is not recorded */
     enum ah_op_kind kind;
     uint64_t tag;
     uint32_t n_waits;
     struct ah_wait waits[AH_DEVICE_WAITS_MAX];
-    uint64_t queued_ns; /* when all that it need not wait for had been seen to be done */
+    uint64_t queued_ns; /* when it was enqueued, after its waits were checked */
 };
 
-/* Ticket t is queued in slot (t-1) % capacity. The counts change under the device's lock: timed <= done <= submitted <=
- * timed + capacity; `timed` and `done` are ends of groups (streams.c). The k-th span, from 0, is in k % n_spans. */
+/* Ticket t sits in slot (t-1) % capacity, span k (from 0) in slot k % n_spans. The counts change only under the
+ * device's lock: timed <= done <= submitted <= timed + capacity; `timed` and `done` are ends of groups (streams.c). */
 struct ah_cuda_stream {
     cudaStream_t stream;          /* owned */
     struct ah_cuda_queued *queue; /* owned */
     uint64_t capacity;
     struct ah_span *spans; /* owned; a ring */
     uint64_t n_spans, spans_made;
-    _Atomic uint64_t submitted; /* these two are read without the lock, too, by who watches */
+    _Atomic uint64_t submitted; /* the watcher reads these two without the lock */
     _Atomic uint64_t done;      /* seen to be done */
-    uint64_t timed;             /* their spans are known */
-    uint64_t end_ns;            /* of the last one timed */
+    uint64_t timed;             /* the spans up to this one are known */
+    uint64_t end_ns;            /* of the last timed span */
 };
 
 /* One prepared op of each sort. */
@@ -79,14 +79,14 @@ struct ah_cuda_warm {
     size_t n, room;
 };
 
-/* How the pinned arena is locked. Zeroed: it is not. */
+/* How the pinned arena is locked; zeroed if it is not. */
 struct ah_cuda_pinning {
-    uint64_t bytes;       /* the arena's, or more */
+    uint64_t bytes;       /* locked; at least the arena's */
     uint64_t piece_bytes; /* registered in pieces of this size */
-    uint64_t table_bytes; /* of the GPU's memory, for its page tables */
+    uint64_t table_bytes; /* GPU memory that its page tables take */
 };
 
-/* What outlives a device on a GPU. The numbers are 0 before the first. */
+/* What outlives a device on a GPU. The byte counts are 0 until the first device has opened. */
 struct ah_cuda_kept {
     int index; /* of the GPU */
     uint64_t free_bytes, context_bytes;
@@ -95,50 +95,49 @@ struct ah_cuda_kept {
 };
 
 struct ah_cuda_device {
-    struct ah_device common; /* first: what callers hold */
+    struct ah_device common; /* first: callers hold a pointer to it */
     int index;
     uint32_t processors; /* multiprocessors */
     struct ah_cuda_near near;
-    struct ah_cuda_near_mask unpinned; /* what the submitter might use before it was pinned */
+    struct ah_cuda_near_mask unpinned; /* the submitter's affinity before it was pinned */
     struct ah_cuda_driver_calls driver;
     struct ah_cuda_products *products; /* owned */
-    struct ah_cuda_warm warm;          /* until the arenas are there */
+    struct ah_cuda_warm warm;          /* only until the arenas are reserved */
     struct ah_cuda_stream streams[AH_CUDA_STREAMS];
     struct ah_cuda_recorder *recorder;       /* owned; NULL: nothing is recorded */
     struct ah_cuda_recorder *recorded;       /* owned; stopped: the last recording */
     void *workspace;                         /* of kernels; owned */
     struct ah_cuda_clock clock;              /* under the lock */
-    uint64_t context_bytes;                  /* of the GPU, not to be had */
+    uint64_t context_bytes;                  /* GPU memory that the context takes */
     unsigned char *device_arena;             /* owned */
-    struct ah_region arenas[AH_ARENA_KINDS]; /* of the host */
-    struct ah_cuda_pinning pinning;          /* of the pinned one */
+    struct ah_region arenas[AH_ARENA_KINDS]; /* those in host memory */
+    struct ah_cuda_pinning pinning;          /* of the pinned arena */
     struct ah_cuda_kept *kept;               /* borrowed; NULL: nothing outlives the device */
 
     struct ah_lane *host_lane; /* owned */
     struct ah_pool *host_pool; /* owned */
     struct ah_host host;
-    uint64_t host_submitted; /* the submitter's */
-    /* Last ticket of the host lane that is done, for streams to wait for: in locked memory of the host, which the GPU
-     * reads. */
+    uint64_t host_submitted; /* last ticket of the host lane; only for the submitter */
+    /* The host lane's last finished ticket, in locked host memory, so that streams can wait for it. */
     void *signal;                /* owned */
-    _Atomic uint64_t *host_done; /* in it */
+    _Atomic uint64_t *host_done; /* points into `signal` */
     CUdeviceptr host_done_address;
 
     pthread_mutex_t lock;
 
-    /* For who watches (stalls.c): the stream's lane whose op the submitter is enqueueing, inside the driver; or
+    /* For the watcher (stalls.c): the lane whose op the submitter is enqueueing inside the driver, or
      * AH_CUDA_STREAMS. */
     _Atomic uint32_t enqueueing;
 
-    /* The first failure; read under its lock, the inner one of the two, once `failed` is set. `lost`: nothing is known of
-     * the streams any more; set after `failed`. */
+    /* The first failure. Read it under failure_lock, the inner of the two locks, once `failed` is set. `lost`, set
+     * after `failed`: the streams' state is unknown. */
     pthread_mutex_t failure_lock;
     struct ah_error failure;
     atomic_bool failed;
     atomic_bool lost;
 };
 
-/* Kept for the code of kernels (device.c). */
+/* Reserved for kernel code (device.c). */
 #define AH_CUDA_CODE_BYTES (UINT64_C(64) << 20)
 
 static inline struct ah_cuda_device *ah_cuda_of(struct ah_device *device)
@@ -156,10 +155,10 @@ __attribute__((visibility("default"))) ah_plugin_fn ah_plugin_driver;
 
 /* probe.c */
 int ah_cuda_probe(struct ah_device_info *ret_infos, size_t max, size_t *ret_n, struct ah_error *err);
-/* What a GPU is; the caller makes it current and asks for its free memory. */
+/* Describes a GPU but for its free memory, which the caller reads after making it current. */
 int ah_cuda_describe(int index, struct ah_device_info *ret_info, struct cudaDeviceProp *ret_properties,
                      struct ah_error *err);
-/* How many GPUs there are: at least one. */
+/* Counts the GPUs; it is an error if there are none. */
 int ah_cuda_count(int *ret_n, struct ah_error *err);
 
 /* device.c */
@@ -182,14 +181,14 @@ int ah_cuda_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_AREN
 void *ah_cuda_address(struct ah_device *device, enum ah_arena_kind arena);
 void ah_cuda_release_arenas(struct ah_cuda_device *cuda);
 
-/* pinned.c: what outlives devices on that GPU; of another GPU it is given back first. NULL: no memory for it. */
+/* pinned.c: what outlives devices on GPU `index`; first releases what is kept for another GPU. NULL: out of memory. */
 struct ah_cuda_kept *ah_cuda_kept_find(struct ah_device_keep *keep, int index);
-/* Takes the pinned arena from what is kept: true where that is large enough. Then _take() zeroes it, else it maps and locks a
- * new one. _forget() gives back all that is locked, and says whether anything was. */
+/* _resume() takes over a kept pinned arena of at least `bytes`; false: there is none. Then _take() zeroes it, or maps
+ * and locks a new one. _forget() releases all that is locked; false: nothing was. */
 bool ah_cuda_pinned_resume(struct ah_cuda_device *cuda, uint64_t bytes);
 int ah_cuda_pinned_take(struct ah_cuda_device *cuda, uint64_t bytes, struct ah_error *err);
 bool ah_cuda_pinned_forget(struct ah_cuda_device *cuda);
-/* Leaves the pinned arena to the next device, or gives it back. */
+/* Leaves the pinned arena to the next device, or releases it. */
 void ah_cuda_pinned_leave(struct ah_cuda_device *cuda);
 
 /* lanes.c */
@@ -201,7 +200,7 @@ int ah_cuda_wait_any(struct ah_device *device, const struct ah_wait *waits, size
 uint64_t ah_cuda_done(struct ah_device *device, uint32_t lane);
 size_t ah_cuda_spans(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
                      size_t max);
-/* Stores the first failure; later ones change nothing. With or without the lock. */
+/* Stores the first failure and ignores later ones. With or without the lock. */
 struct ah_cuda_culprit {
     uint32_t lane;
     enum ah_op_kind kind;
@@ -214,19 +213,19 @@ void ah_cuda_fail(struct ah_cuda_device *cuda, const struct ah_cuda_culprit *cul
 int ah_cuda_stream_init(struct ah_cuda_stream *stream, bool first, const struct ah_device_options *options,
                         struct ah_error *err);
 void ah_cuda_stream_release(struct ah_cuda_stream *stream);
-/* The last ticket of the group that `ticket` is in; the newest one where that group has no end yet. Under the lock, or by the
+/* The last ticket of `ticket`'s group, or the newest ticket if the group is still open. Under the lock, or by the
  * submitter. */
 uint64_t ah_cuda_stream_group_end(const struct ah_cuda_stream *stream, uint64_t ticket);
-/* Enqueues an op behind all that it waits for. Waits itself only while the queue is full. */
+/* Enqueues an op behind its waits. Blocks only while the queue is full. */
 void ah_cuda_stream_submit(struct ah_cuda_device *cuda, const struct ah_submission *submission);
 /* Waits until `ticket` is done, or the streams are lost. */
 void ah_cuda_stream_wait(struct ah_cuda_device *cuda, uint32_t lane, uint64_t ticket);
-/* Last ticket that is done. */
+/* The last finished ticket. */
 uint64_t ah_cuda_stream_done(struct ah_cuda_device *cuda, uint32_t lane);
 size_t ah_cuda_stream_spans(struct ah_cuda_device *cuda, uint32_t lane, uint64_t after,
                             struct ah_span *ret_spans, size_t max);
-/* Lets time pass for one who looks again and again since `since_ns`. Who waits for long looks at all streams, so that what
- * they complete is seen (stalls.c). */
+/* Pauses a thread that has been polling since `since_ns`. After a long wait it looks at all streams, so that their
+ * progress is seen (stalls.c). */
 void ah_cuda_pause(struct ah_cuda_device *cuda, uint64_t since_ns);
 
 /* stalls.c */
@@ -241,7 +240,7 @@ int ah_cuda_dispatch(struct ah_cuda_device *cuda, uint32_t lane, const struct ah
 
 /* warm.c */
 int ah_cuda_warm_add(struct ah_cuda_device *cuda, const struct ah_op *ops, size_t n, struct ah_error *err);
-/* Leaves the device arena with anything in it. */
+/* Leaves arbitrary data in the device arena. */
 int ah_cuda_warm_run(struct ah_cuda_device *cuda, const uint64_t arena_bytes[AH_ARENA_KINDS],
                      struct ah_error *err);
 void ah_cuda_warm_release(struct ah_cuda_warm *warm);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loading of CUPTI. Its soname carries the major version, within which a record keeps its fields where they are and new ones
- * stand behind them: a library that is as new as the headers, or newer, has the records that the headers describe.
+ * Loads CUPTI. Its soname carries the major version; within one, records keep their fields in place and only grow at
+ * the end. So a library at least as new as the headers has the records they describe.
  */
 #include "runtime/device/cuda/cupti_calls.h"
 

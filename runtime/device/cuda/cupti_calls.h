@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The calls of CUPTI that recording makes, as a table filled when it begins.
+ * A table of the CUPTI calls that recording makes, filled when recording begins.
  *
  * Source: CUPTI manual, "CUPTI Activity API"; cupti_activity.h and cupti_callbacks.h of CUDA 13.0.
  */
@@ -40,8 +40,7 @@ struct ah_cupti {
     uint32_t api_version; /* of the library, as CUPTI_API_VERSION */
 };
 
-/* Loads the library. AH_E_MISSING where it is not found, lacks a function, or has not the records of this build's
- * headers. */
+/* Loads the library. AH_E_MISSING if it is not found, or lacks a function or the records of this build's headers. */
 int ah_cupti_load(struct ah_cupti *ret_calls, struct ah_error *err);
 
 /* AH_OK, or the error of a call that returned `result`. */

@@ -2,18 +2,17 @@
  *
  * The CUDA device: open, prepare, close.
  *
- * MEMORY of the GPU, for people who plan: `memory_bytes` is all that it has, `free_bytes` what was free once the device was
- * open. `reserve_bytes` is what is taken beside the arena: the context, workspaces of products and kernels, and
- * AH_CUDA_CODE_BYTES for the code of kernels, which the driver loads when each is first launched (warm.c). The context is
- * what is not free when all is open, in whole steps of CONTEXT_STEP_BYTES: some pages more in one process than in another
- * shall not keep a plan that was made for the one from the other. Where others hold memory, too, no more than
- * CONTEXT_MOST_BYTES of that is counted, since the rest is not ours. So arena and reserve together are what a
- * process needs of a GPU's memory: with a budget of 12 GiB it would run on a GPU of 12 GiB.
+ * MEMORY of the GPU, as plans count it: `memory_bytes` is all of it, `free_bytes` what was free once the device was
+ * open. `reserve_bytes` is what is taken beside the arena: the context, the workspaces of products and kernels, and
+ * AH_CUDA_CODE_BYTES for kernel code, which the driver loads at a kernel's first launch (warm.c). The context counts as
+ * what is not free once all is open, rounded up to CONTEXT_STEP_BYTES: a few pages more in one process must not reject
+ * a plan made in another. If others hold memory too, at most CONTEXT_MOST_BYTES is counted, since the rest is not ours.
+ * So a process needs arena plus reserve: with a budget of 12 GiB it would run on a GPU of 12 GiB.
  *
- * That is a reckoning, made before kernels are loaded and host memory is locked. Once both are done, what is really taken
- * beside the arena is measured (arenas.c): `beside_bytes`.
+ * That is an estimate, made before kernels are loaded and host memory is locked. Afterwards arenas.c measures what is
+ * really taken beside the arena: `beside_bytes`.
  *
- * The device of the calling thread is left current.
+ * Calls leave this device current on the calling thread.
  */
 #include "base/units.h"
 #include "runtime/device/cuda/cuda_internal.h"
@@ -60,7 +59,7 @@ static int check_properties(const struct cudaDeviceProp *properties, struct ah_e
         properties->name, properties->major, properties->minor);
 }
 
-/* Streams can wait for the host only where the driver lets them wait for a value in memory. */
+/* Streams can wait for the host only if the driver lets them wait for a value in memory. */
 static int check_waits(const struct ah_cuda_device *cuda, struct ah_error *err)
 {
     CUdevice device;
@@ -79,12 +78,12 @@ static int check_waits(const struct ah_cuda_device *cuda, struct ah_error *err)
     return AH_OK;
 }
 
-/* What context and libraries took, when all else is open. */
+/* Measures what context and libraries took, once all else is open. */
 static int measure_context(struct ah_cuda_device *cuda, struct ah_error *err)
 {
     size_t free_bytes = 0, total_bytes = 0;
     struct ah_cuda_kept *kept = cuda->kept;
-    if (kept && kept->free_bytes) { /* code and locked memory have come to it since */
+    if (kept && kept->free_bytes) { /* kernel code and locked memory were added since */
         cuda->common.info.free_bytes = kept->free_bytes;
         cuda->context_bytes = kept->context_bytes;
         return AH_OK;
@@ -143,7 +142,7 @@ static int open_products(struct ah_cuda_device *cuda, const struct ah_device_opt
 
 /* ---- lanes ---- */
 
-/* Memory that streams can wait for. */
+/* Allocates the memory in which streams wait for the host lane. */
 static int open_signal(struct ah_cuda_device *cuda, struct ah_error *err)
 {
     void *address = NULL;
@@ -181,7 +180,7 @@ static int open_lanes(struct ah_cuda_device *cuda, const struct ah_device_option
     return rc ? rc : open_host_lane(cuda, options, err);
 }
 
-/* ---- of the driver's table ---- */
+/* ---- the driver's table ---- */
 
 static void count_reserve(struct ah_cuda_device *cuda)
 {
@@ -241,7 +240,7 @@ int ah_cuda_algorithms(struct ah_device *device, const struct ah_op *product,
     return rc ? rc : ah_cuda_products_candidates(cuda->products, product, ret_algorithms, max, ret_n, err);
 }
 
-/* Waits until nothing runs: also of streams that are lost. */
+/* Waits until nothing runs, even on lost streams. */
 static void drain(struct ah_cuda_device *cuda)
 {
     if (cuda->host_lane)
@@ -249,7 +248,7 @@ static void drain(struct ah_cuda_device *cuda)
     for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
         if (cuda->streams[lane].stream)
             (void)cudaStreamSynchronize(cuda->streams[lane].stream);
-    (void)cudaDeviceSynchronize(); /* should one of these have failed */
+    (void)cudaDeviceSynchronize(); /* in case one of these failed */
 }
 
 /* ---- recording ---- */
@@ -263,8 +262,8 @@ int ah_cuda_record(struct ah_device *device, struct ah_error *err)
     for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
         streams[lane] = cuda->streams[lane].stream;
     (void)cudaSetDevice(cuda->index);
-    drain(cuda); /* CUPTI takes memory, for which the driver may wait for streams that wait for the host */
-    (void)cudaGetLastError(); /* who waits for the ops is told */
+    drain(cuda); /* CUPTI allocates; the driver may then wait for streams that wait for the host */
+    (void)cudaGetLastError(); /* whoever waits for the ops gets the error */
     int rc = ah_cuda_recorder_new(&cuda->recorder, streams, AH_CUDA_STREAMS, err);
     return rc ? ah_error_prefix(err, rc, "recording kernels and copies") : AH_OK;
 }
@@ -277,7 +276,7 @@ int ah_cuda_recorded(struct ah_device *device, struct ah_device_recording *ret_r
         return ah_error_set(err, AH_E_USAGE, "device 'cuda' does not record; begin that first");
     (void)cudaSetDevice(cuda->index);
     drain(cuda);
-    (void)cudaGetLastError(); /* who waits for the ops is told */
+    (void)cudaGetLastError(); /* whoever waits for the ops gets the error */
     ah_cuda_recorder_free(cuda->recorded);
     cuda->recorded = cuda->recorder;
     cuda->recorder = NULL;
@@ -315,7 +314,7 @@ void ah_cuda_close(struct ah_device *device)
         (void)cudaFree(cuda->workspace);
     if (cuda->signal)
         (void)cudaFreeHost(cuda->signal);
-    (void)cudaGetLastError(); /* what went wrong here is nobody else's */
+    (void)cudaGetLastError(); /* errors of closing are nobody else's */
     pthread_mutex_destroy(&cuda->lock);
     pthread_mutex_destroy(&cuda->failure_lock);
     free(cuda);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Source: CUDA Runtime API manual, "Driver Entry Point Access". The version asked for is the one that brought the
- * function's present form, so that any later driver has it.
+ * Finds the driver calls, each at the version that introduced its present form, so that any later driver has it.
+ * Source: CUDA Runtime API manual, "Driver Entry Point Access".
  */
 #include "runtime/device/cuda/driver_calls.h"
 

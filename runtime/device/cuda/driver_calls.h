@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Driver calls: the functions of libcuda.so.1 that the runtime does not offer. The runtime finds them, so that the
- * plugin is not linked with the driver and loads where there is none.
+ * Driver calls: functions of libcuda.so.1 that the runtime does not offer. The runtime looks them up, so the plugin
+ * does not link with the driver and loads without one.
  *
  *     struct ah_cuda_driver_calls calls;
  *     rc = ah_cuda_driver_calls_find(&calls, err);
  *     rc = calls.stream_wait_value(stream, address, 7, CU_STREAM_WAIT_VALUE_GEQ);
  *
- * A CUresult has the number of the cudaError_t of the same meaning.
+ * A CUresult has the same number as the cudaError_t of the same meaning.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_DRIVER_CALLS_H
 #define AH_RUNTIME_DEVICE_CUDA_DRIVER_CALLS_H
@@ -22,7 +22,7 @@ struct ah_cuda_driver_calls {
     PFN_cuStreamWaitValue64_v11070 stream_wait_value; /* cuStreamWaitValue64 */
 };
 
-/* AH_E_MISSING where the driver lacks one. */
+/* Fills the table. AH_E_MISSING if the driver lacks a function. */
 int ah_cuda_driver_calls_find(struct ah_cuda_driver_calls *ret_calls, struct ah_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Source: CUDA Runtime API manual, "Error Handling" and "Data types" (enum cudaError).
+ * The table of CUDA errors and their sentences. Source: CUDA Runtime API manual, "Error Handling" and "Data types"
+ * (enum cudaError).
  */
 #include "runtime/device/cuda/errors.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Errors: what the CUDA runtime answers, as a code and a sentence for the person who reads it.
+ * Errors: turns an error of the CUDA runtime into a code and a sentence that tells a person what to do.
  *
  *     cudaError_t rc = cudaStreamCreateWithPriority(&stream, flags, priority);
  *     if (rc != cudaSuccess)
@@ -15,14 +15,14 @@
 
 #include <stdbool.h>
 
-/* Returns the code for `code`, which `call` returned, and fills `err`: AH_E_MISSING where driver or GPU cannot be
- * used, else AH_E_FAILED. Takes the error from the thread, so that no later call reports it again. */
+/* Fills `err` for `code`, which `call` returned. Returns AH_E_MISSING if driver or GPU cannot be used, AH_E_CAPACITY if
+ * memory ran out, else AH_E_FAILED. Clears the thread's CUDA error, so that no later call reports it. */
 int ah_cuda_error(struct ah_error *err, cudaError_t code, const char *call);
 
-/* The same; success is AH_OK. */
+/* The same, but AH_OK for success. */
 int ah_cuda_check(struct ah_error *err, cudaError_t code, const char *call);
 
-/* Whether the process has lost the GPU by it: all that was queued is gone, and every later call fails. */
+/* True if the error costs the process its GPU: all queued work is gone, and every later call fails. */
 bool ah_cuda_error_sticks(cudaError_t code);
 
 #endif

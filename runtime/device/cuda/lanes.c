@@ -1,39 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lanes of a GPU: compute, h2d and d2h are streams (streams.c); the host lane is a thread and its pool, as on every device
- * (base/lane.h, host/host.h).
+ * Lanes of a GPU: compute, h2d and d2h are streams (streams.c); the host lane is a thread and its pool, as on every
+ * device (base/lane.h, host/host.h).
  *
  * ORDER
- * 1. One thread submits. An op is enqueued at once, behind the waits it names, so that over all streams what is enqueued
- *    is in the order of submission, and every wait is for something submitted before.
- * 2. A ticket is an event: `end` of its slot, recorded behind the op. The slot is taken again, by the ticket `capacity`
- *    later, only when the op was seen to be done; a wait for a ticket that was seen to be done is none. So an event that
- *    is waited for is always the one of that ticket.
- * 3. A stream waits for another one by that event (cudaStreamWaitEvent); for the host lane by the value of `host_done`
- *    in locked memory (cuStreamWaitValue64), which the lane raises to the ticket of each op behind it, also where the op
- *    failed or was skipped. Before an op starts, the host lane's thread looks at the events that it waits for. What a
- *    stream wrote to the host is seen by who saw its event, what the host wrote by a stream that saw the value.
+ * 1. One thread submits. An op is enqueued at once, behind the waits it names. So all streams together are filled in
+ *    the order of submission, and every wait is for something submitted before.
+ * 2. A ticket is an event: `end` of its slot, recorded behind the op. The ticket `capacity` later takes the slot again
+ *    only once the op was seen to be done, and no stream is told to wait for such a ticket. So an event that is waited
+ *    for always belongs to that ticket.
+ * 3. A stream waits for another one by that event (cudaStreamWaitEvent), and for the host lane by the value of
+ *    `host_done` in locked memory (cuStreamWaitValue64). The host lane raises it to an op's ticket behind the op, even
+ *    if the op failed or was skipped. Before an op starts, the host lane's thread polls the events it waits for.
+ *    Whoever saw a stream's event sees what that stream wrote to the host; a stream that saw the value sees what the
+ *    host wrote.
  *
  * NO DEADLOCK
- * 4. By 1 the oldest op that is not done waits for nothing. Were the streams to share one hardware queue it would still be
- *    its head, so the order of submission is one in which everything can run; a queue for each, as CUDA has (up to
+ * 4. By 1 the oldest op that is not done waits for nothing. Even if the streams shared one hardware queue, it would be
+ *    at the head, so everything can run in the order of submission. A queue for each stream, as CUDA has (up to
  *    CUDA_DEVICE_MAX_CONNECTIONS), only lets them overlap.
- * 5. The submitter waits only where a lane's queue is full, which then holds older ops. A stream's queue is shorter than
- *    what the driver takes without waiting inside a call, where it could keep the host lane from looking at events.
+ * 5. The submitter waits only if a lane's queue is full, which then holds older ops. A stream's queue is shorter than
+ *    what the driver takes without blocking inside a call, where it could keep the host lane from polling events.
  *
  * FAILURE
- * 6. `failed` is set after `failure` is complete, and both once. From then on ops of the host lane are skipped, and of
- *    streams those that are submitted. What streams hold already cannot be taken back: it runs, behind its waits, on what
- *    is in the arenas; nothing that it makes is of use, and nobody is told otherwise.
- * 7. Every wait ends. Streams work on what is enqueued, events are recorded also for ops that were skipped, and `host_done`
- *    goes on. Where the GPU itself fails, every call tells so from then on (an error that "sticks"): then the streams are
- *    `lost`, and all their tickets count as done, as the GPU touches nothing any more. The same where an event could not be
- *    recorded or asked for; close() then waits for the streams themselves.
- * 8. The op that is named is the one whose call failed, or, where the GPU failed by itself, the oldest that was not seen to
- *    be done: on compute, if it was busy.
+ * 6. `failed` is set once, after `failure` is complete. From then on ops of the host lane and newly submitted ops of
+ *    streams are skipped. What streams already hold cannot be taken back: it runs, behind its waits, on whatever is in
+ *    the arenas. Its results are useless, and nothing reports them as good.
+ * 7. Every wait ends. Streams run what is enqueued, events are recorded even for skipped ops, and `host_done` keeps
+ *    rising. If the GPU itself fails, every later call says so (an error that "sticks"). Then the streams are `lost`
+ *    and all their tickets count as done, since the GPU touches nothing any more. The same holds if an event could not
+ *    be recorded or queried; close() then waits for the streams themselves.
+ * 8. The failure names the op whose call failed. If the GPU failed by itself, it names the oldest op not seen to be
+ *    done: on compute, if that was busy.
  *
- * SPANS are in the order of tickets, and of one lane never overlap: a time that the GPU's clock puts before the end of the
- * op ahead is moved there. `ready` is the end of the op ahead, or the submission, whichever was later.
+ * SPANS are in the order of tickets and never overlap within a lane: a time that the GPU's clock puts before the end of
+ * the op ahead is moved there. `ready` is the end of the op ahead or the submission, whichever was later.
  *
  * Source: CUDA Runtime API manual, "Event Management", "Stream Management"; CUDA Driver API manual, "Stream Memory
  * Operations".
@@ -117,9 +118,9 @@ static void host_submit(struct ah_cuda_device *cuda, const struct ah_submission 
                          NULL); /* refuses only what is too large, or waits for itself */
 }
 
-/* ---- of the driver's table ---- */
+/* ---- the driver's table ---- */
 
-/* Is it prepared? */
+/* AH_OK unless `op` is a product that was not prepared. */
 static int check_prepared(const struct ah_cuda_device *cuda, const struct ah_op *op, struct ah_error *err)
 {
     if (op->kind != AH_OP_MATMUL || ah_cuda_products_has(cuda->products, op))
@@ -136,7 +137,7 @@ int ah_cuda_submit(struct ah_device *device, const struct ah_submission *submiss
         rc = check_prepared(cuda, submissions[i].op, err);
     if (rc)
         return rc;
-    (void)cudaSetDevice(cuda->index); /* of the calling thread; where it fails, the calls behind it do */
+    (void)cudaSetDevice(cuda->index); /* for the calling thread; if it fails, so do the calls behind it */
     for (size_t i = 0; i < n; i++) {
         if (submissions[i].lane == AH_LANE_HOST)
             host_submit(cuda, &submissions[i]);

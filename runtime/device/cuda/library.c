@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening with dlopen(3): RTLD_NOW, so that what a library lacks is known here; RTLD_LOCAL, so that its symbols meet
- * nobody's; RTLD_NODELETE, see library.h.
+ * Opens libraries with dlopen(3): RTLD_NOW, so that missing symbols show here; RTLD_LOCAL, so that symbols stay
+ * private; RTLD_NODELETE, see library.h.
  */
 #include "runtime/device/cuda/library.h"
 

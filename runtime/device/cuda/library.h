@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Library: NVIDIA's shared libraries, opened when they are needed, so that the plugin loads without them.
+ * Library: NVIDIA's shared libraries, opened when needed, so that the plugin loads without them.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_LIBRARY_H
 #define AH_RUNTIME_DEVICE_CUDA_LIBRARY_H
@@ -15,9 +15,9 @@ struct ah_cuda_symbol {
     void *to; /* address of a pointer to a function */
 };
 
-/* Opens the library `soname` and finds `n` functions of it: by its name, as the loader finds it, else in lib64 or
- * extras/CUPTI/lib64 of $CUDA_HOME, else of /usr/local/cuda. AH_E_MISSING names what is missing and says how to get it. The library
- * stays loaded while the process lives: it has threads and handlers of its own. */
+/* Opens the library `soname` and finds `n` of its functions. Looks where the loader does, else in lib64 or
+ * extras/CUPTI/lib64 of $CUDA_HOME, else of /usr/local/cuda. AH_E_MISSING names what is missing and how to get it. The
+ * library stays loaded while the process lives: it has threads and handlers of its own. */
 int ah_cuda_library_open(const char *soname, const struct ah_cuda_symbol *symbols, size_t n,
                          struct ah_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Source: the kernel's ABI/testing/sysfs-bus-pci (local_cpulist) and ABI/stable/sysfs-devices-system-cpu
- * (thread_siblings_list): lists such as "0-3,8,10-11".
+ * Places host threads near a GPU. Source: the kernel's ABI/testing/sysfs-bus-pci (local_cpulist) and
+ * ABI/stable/sysfs-devices-system-cpu (thread_siblings_list): lists such as "0-3,8,10-11".
  */
 #include "runtime/device/cuda/near.h"
 
@@ -46,7 +46,7 @@ static void read_list(struct mask *ret_mask, const char *path)
     }
 }
 
-/* A processor that may be used: how far it is from the GPU, and how many of its core come before it. */
+/* A usable processor: whether it is far from the GPU, and its rank among the processors of its core. */
 struct candidate {
     int cpu;
     bool is_far;
@@ -77,7 +77,7 @@ static int compare(const void *left, const void *right)
     return a->cpu < b->cpu ? -1 : 1;
 }
 
-/* Returns how many there are. */
+/* Fills `candidates`, best first, and returns their number. */
 static unsigned find_candidates(struct candidate *candidates, const struct ah_cuda_near_options *options,
                                 const char *root)
 {
@@ -98,7 +98,7 @@ static unsigned find_candidates(struct candidate *candidates, const struct ah_cu
     return n;
 }
 
-/* Cores as near as the nearest. */
+/* Counts the cores that are as near as the nearest. */
 static unsigned count_cores(const struct candidate *candidates, unsigned n)
 {
     unsigned cores = 0;
@@ -116,7 +116,7 @@ static unsigned default_threads(unsigned cores, const char *root)
     return cores > 1 ? cores - 1 : 1;
 }
 
-/* All cores, near or far. */
+/* Counts all cores, near or far. */
 static unsigned count_all_cores(const struct candidate *candidates, unsigned n)
 {
     unsigned cores = 0;
@@ -125,7 +125,7 @@ static unsigned count_all_cores(const struct candidate *candidates, unsigned n)
     return cores;
 }
 
-/* The nearest processor that the first `threads` leave free, on a core of its own if there is one. */
+/* The nearest processor that the first `threads` leave free, on a core of its own if possible; -1: none. */
 static int find_submitter(const struct candidate *candidates, unsigned n, unsigned threads)
 {
     for (unsigned i = threads; i < n; i++)

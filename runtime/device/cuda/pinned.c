@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pinned arena of a CUDA device: a region of the host's memory that the driver locks.
+ * The pinned arena of a CUDA device: a region of host memory that the driver locks.
  *
- * PIECES. Drivers from 580 on lock less than 512 GiB in one call, whatever is free. Where the first piece is refused, pieces
- * of half the size are tried; where a later one is, that was all that can be locked. What crosses from one piece into the
- * next is two copies (dispatch.c): the runtime refuses one.
+ * PIECES. Drivers from 580 on lock less than 512 GiB per call, whatever is free. If the first piece is refused, pieces
+ * of half the size are tried; if a later one is, no more can be locked. A copy from one piece into the next is made as
+ * two (dispatch.c), because the runtime refuses one.
  *
- * KEPT. Locking takes seconds for each 10 GiB. A device that was opened with a `keep` leaves its region there, locked, when
- * it closes, and the next device on the same GPU takes it if it is large enough. It is zeroed, as a new one is. The driver's
- * context stays, too, with the code of all kernels that were loaded. What it took before there was any is kept with the
- * region: every plan is met by the same reserve, and code and page tables count as what is beside the arena.
+ * KEPT. Locking takes seconds per 10 GiB. A device opened with a `keep` leaves its locked region there when it closes.
+ * The next device on the same GPU takes it if it is large enough, and zeroes it like a new one. The driver's context
+ * stays too, with the code of all loaded kernels. Its size before all that is stored with the region, so every plan
+ * meets the same reserve, and code and page tables count as memory beside the arena.
  *
  * Source: github.com/NVIDIA/open-gpu-kernel-modules, pull request 1234.
  */
@@ -37,7 +37,7 @@ static int pin_refused(const struct ah_region *region, cudaError_t code, struct 
         ah_units_print_bytes(asked, region->bytes), cudaGetErrorString(code), limit);
 }
 
-/* The pieces before `end`. */
+/* Unlocks the pieces before `end`. */
 static void unpin_pieces(const struct ah_region *region, uint64_t piece_bytes, uint64_t end)
 {
     for (uint64_t at = 0; at < end; at += piece_bytes)
@@ -52,7 +52,7 @@ static void unpin(struct ah_region *region, struct ah_cuda_pinning *pinning)
     ah_region_release(region);
 }
 
-/* All pieces or none. `ret_bytes`: how far it came. */
+/* Locks all pieces or none. `ret_bytes`: how much was locked before one was refused. */
 static cudaError_t pin_pieces(const struct ah_region *region, uint64_t piece_bytes, uint64_t *ret_bytes)
 {
     cudaError_t rc = cudaSuccess;
@@ -136,7 +136,7 @@ struct ah_cuda_kept *ah_cuda_kept_find(struct ah_device_keep *keep, int index)
     if (kept && kept->index == index)
         return kept;
     ah_device_keep_release(keep);
-    kept = calloc(1, sizeof *kept); /* without it nothing is kept */
+    kept = calloc(1, sizeof *kept); /* if this fails, nothing is kept */
     if (!kept)
         return NULL;
     kept->index = index;

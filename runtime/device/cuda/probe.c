@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which GPUs there are, and what keeps them from being used.
+ * Finds the GPUs, or says what keeps them from being used.
  *
- * Linked with the static CUDA runtime and never with libcuda.so.1: the runtime loads the driver itself, so the plugin
- * loads where there is none, and cudaGetDeviceCount() then returns cudaErrorInsufficientDriver.
+ * The plugin is linked with the static CUDA runtime, never with libcuda.so.1: the runtime loads the driver itself. So
+ * the plugin loads without a driver, and cudaGetDeviceCount() then returns cudaErrorInsufficientDriver.
  *
  * Source: CUDA Runtime API manual, "Device Management", "Version Management".
  */
@@ -40,8 +40,8 @@ int ah_cuda_describe(int index, struct ah_device_info *ret_info, struct cudaDevi
     return AH_OK;
 }
 
-/* Free memory can only be asked of a device with a context. None can be made where others use all memory:
- * that device is listed, with nothing free. Leaves `index` current. */
+/* Only a device with a context knows its free memory. If others use all memory, no context can be made, and the device
+ * is listed with nothing free. Leaves `index` current. */
 static int find_free_bytes(int index, uint64_t *ret_bytes, struct ah_error *err)
 {
     size_t free_bytes = 0, total_bytes = 0;

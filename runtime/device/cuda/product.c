@@ -2,10 +2,10 @@
  *
  * One product: its key, its descriptors, its algorithm. See products_internal.h.
  *
- * What the library is asked for, so that bits depend on nothing but the key:
+ * What we ask of the library, so that bits depend on nothing but the key:
  * 1. a workspace of fixed size; alignments by the key;
- * 2. K split only with partial sums in fp32 that are added in a step of their own (reduction scheme COMPUTE_TYPE): the
- *    other schemes round partial sums to c's type;
+ * 2. K split only if fp32 partial sums are added in their own step (reduction scheme COMPUTE_TYPE): the other schemes
+ *    round partial sums to c's type;
  * 3. for fp32, "pedantic" arithmetic: no TF32, no sums of bf16 products, whatever the environment says.
  *
  * Source: cuBLAS manual, cublasLtMatmul() (supported types), cublasLtMatmulPreferenceAttributes_t, "Results
@@ -79,8 +79,8 @@ void ah_cuda_product_print(const struct ah_cuda_product_key *key, char ret_text[
 }
 
 /* cuBLASLt's epilogues read a bias of c's type, and write an aux of c's type with rows that are a multiple of 8
- * elements apart. Places that are not aligned they are not asked for: there were kernels that read a bias eight elements
- * at a time whatever the descriptor said, and what they do then breaks the device. */
+ * elements apart. They never get unaligned operands: some kernels read a bias eight elements at a time whatever the
+ * descriptor said, and that breaks the device. */
 static bool library_has_epilogue(const struct ah_cuda_product_key *key)
 {
     if (key->epilogue == AH_EPILOGUE_NONE)
@@ -119,7 +119,7 @@ static cublasStatus_t set_desc(const struct ah_cublaslt *calls, cublasLtMatmulDe
     return status;
 }
 
-/* `fused`: with the key's epilogue. The pointers are no places: heuristics read how they are aligned. */
+/* `fused`: with the key's epilogue. The pointers are dummies: heuristics only read their alignment. */
 static cublasStatus_t make_desc(const struct ah_cublaslt *calls, const struct ah_cuda_product_key *key,
                                 bool fused, cublasLtMatmulDesc_t *ret_desc)
 {
@@ -145,7 +145,7 @@ static cublasStatus_t make_desc(const struct ah_cublaslt *calls, const struct ah
     return status == CUBLAS_STATUS_SUCCESS ? set_desc(calls, *ret_desc, settings, n) : status;
 }
 
-/* Layouts of `part`: its piece of a, of b, and of c or the stage. */
+/* Makes the layouts of `part`: its pieces of a, of b, and of c or the stage. */
 static cublasStatus_t make_layouts(const struct ah_cublaslt *calls, const struct ah_cuda_product_key *key,
                                    bool staged, struct ah_cuda_product_part *part)
 {
@@ -210,7 +210,7 @@ static cublasStatus_t prefer(const struct ah_cublaslt *calls, const struct ah_cu
     return status;
 }
 
-/* Results that are of use go to the front. */
+/* Moves the usable results to the front and returns their number. */
 static int keep_usable(cublasLtMatmulHeuristicResult_t *results, int n)
 {
     int kept = 0;
@@ -221,8 +221,8 @@ static int keep_usable(cublasLtMatmulHeuristicResult_t *results, int n)
     return kept;
 }
 
-/* Whether the heuristic says that the library has no such product. Types and places of an epilogue that it does not take
- * it may call invalid. */
+/* True if the heuristic says that the library lacks this product. It may call unsupported types and places of an
+ * epilogue invalid. */
 static bool is_refusal(const struct ah_cuda_product_key *key, cublasStatus_t status)
 {
     return status == CUBLAS_STATUS_NOT_SUPPORTED ||
@@ -267,7 +267,7 @@ bool ah_cuda_product_takes(const struct ah_cuda_product_maker *maker, const stru
     return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= AH_CUDA_PRODUCT_WORKSPACE_BYTES;
 }
 
-/* The table's entry for the product, or NULL. Tables are of aligned operands. */
+/* The table's entry for the product, or NULL. Tables hold aligned operands only. */
 static const struct ah_device_algorithm *find_entry(const struct ah_cuda_product_maker *maker,
                                                     const struct ah_cuda_product_key *key)
 {
@@ -296,7 +296,7 @@ static int take_entry(const struct ah_cuda_product_maker *maker, const struct ah
         (unsigned long long)key->k, maker->library);
 }
 
-/* `entry`: the table's, or NULL. `ret_found`: whether there is one. */
+/* Chooses `part`'s algorithm: the table's `entry`, or if NULL the heuristic's first. `ret_found`: there is one. */
 static int choose(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_key *key,
                   const struct ah_device_algorithm *entry, struct ah_cuda_product_part *part, bool *ret_found,
                   struct ah_error *err)
@@ -323,7 +323,7 @@ static int build_whole(struct ah_cuda_product *product, const struct ah_cuda_pro
     return rc ? rc : choose(maker, key, find_entry(maker, key), &product->parts[0], ret_found, err);
 }
 
-/* Splits `size` into the largest multiple of 8 and the rest. False: there is no rest, or no multiple. */
+/* Splits `size` into the largest multiple of 8 and the rest. False if either is 0. */
 static bool cut(uint64_t size, uint64_t *ret_even, uint64_t *ret_rest)
 {
     if (size % AH_CUDA_PRODUCT_EVEN == 0 || size < AH_CUDA_PRODUCT_EVEN)
@@ -333,9 +333,9 @@ static bool cut(uint64_t size, uint64_t *ret_even, uint64_t *ret_rest)
     return true;
 }
 
-/* Sizes of the parts of a product that is cut. False: it is not cut. Of the sizes along which rows of an operand or of c lie,
- * exactly one has a rest, and nothing else keeps a fast kernel away. In a bf16 c a short sum would show that its part was
- * rounded once more. */
+/* Sizes of the two parts of a cut product; false: it is not cut. It is cut if exactly one of the sizes that rows of a,
+ * b or c run along has a rest, and nothing else rules out a fast kernel. A short sum into a bf16 c is not cut: the
+ * extra rounding of its part would show. */
 static bool find_cut(const struct ah_cuda_product_key *key, struct ah_cuda_product_part parts[2])
 {
     const uint64_t pitches = key->c_pitch | key->a_pitch | key->b_pitch;
@@ -368,7 +368,7 @@ static int build_cut(struct ah_cuda_product *product, const struct ah_cuda_produ
     return rc;
 }
 
-/* Rows of a step: as many as the size of the workspace holds, at least AH_CUDA_PRODUCT_STEP. */
+/* Rows of a step: as many as fit the workspace's size, at least AH_CUDA_PRODUCT_STEP, at most m. */
 static uint64_t step_rows(const struct ah_cuda_product_key *key)
 {
     uint64_t rows = AH_CUDA_PRODUCT_WORKSPACE_BYTES / sizeof(float) / key->n;
@@ -396,7 +396,7 @@ static int build_staged(struct ah_cuda_product *product, const struct ah_cuda_pr
     return rc;
 }
 
-/* What was tried in vain. */
+/* Drops a failed attempt. */
 static void forget(struct ah_cuda_product *product, const struct ah_cuda_product_maker *maker)
 {
     ah_cuda_product_release(product, maker);

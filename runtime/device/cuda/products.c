@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The products of a device: a list of those prepared, the memory they share, and how one is launched.
+ * The products of a device: the list of those prepared, the memory they share, and how one is launched.
  *
- * 1. The workspace is taken with the first product, of fixed size; the stage when a product needs it. Both are counted
- *    in ah_cuda_products_bytes().
- * 2. A product runs once when it is prepared, on memory taken for that, so that its kernels are loaded: the driver
- *    loads a kernel, and takes memory for it, when it first runs. Where there is no such memory this is left out.
+ * 1. The first product takes the workspace, of fixed size; a product that needs the stage takes it. Both count in
+ *    ah_cuda_products_bytes().
+ * 2. A product runs once when it is prepared, on temporary memory, to load its kernels: the driver loads a kernel, and
+ *    takes memory for it, when it first runs. If there is no such memory, this is left out.
  * 3. A launch writes the pointers of bias and aux into the product's descriptor; cuBLASLt reads it before it returns.
  */
 #include "runtime/device/cuda/errors.h"
@@ -22,7 +22,7 @@ struct ah_cuda_products {
     struct ah_cuda_product *list; /* owned */
     size_t n;
     size_t room;
-    void *workspace; /* on the GPU, as the stage */
+    void *workspace; /* on the GPU, like the stage */
     uint64_t workspace_bytes;
     void *stage; /* fp32 */
     uint64_t stage_bytes;
@@ -195,7 +195,7 @@ static uint64_t bytes_of(uint32_t dtype)
     return dtype == AH_FP32 ? 4 : 2;
 }
 
-/* The rows of c from `row` on, as many as the part has. */
+/* Finishes the `rows` rows of c from `row` on. */
 static int finish_step(const struct ah_cuda_products *products, const struct ah_cuda_product *product,
                        uint64_t row, uint64_t rows, void *const arg[AH_OP_ARGS], cudaStream_t stream,
                        struct ah_error *err)
@@ -242,7 +242,7 @@ static int run_staged(struct ah_cuda_products *products, const struct ah_cuda_pr
     return rc;
 }
 
-/* The rest begins behind the even part. Along k both are summands of the same c, else each writes its own. */
+/* The rest begins behind the even part. If k is cut, both add to the same c; else each writes its own part. */
 static int run_cut(struct ah_cuda_products *products, const struct ah_cuda_product *product, float alpha,
                    void *const arg[AH_OP_ARGS], cudaStream_t stream, struct ah_error *err)
 {
@@ -310,8 +310,8 @@ static uint64_t largest_bytes(const struct ah_cuda_product_key *key)
     return 4 * max_of(max_of(a, b), key->m * max_of(key->c_pitch, key->aux_pitch));
 }
 
-/* Runs the products from `first` on, on whatever is there: what they compute is of no use. What is read lies at one place,
- * what is written at two others, so that no thread writes what another one reads. */
+/* Runs the products from `first` on, on arbitrary data; the results are not used. Inputs share one place, outputs have
+ * two others, so no thread writes what another one reads. */
 static int warm(struct ah_cuda_products *products, size_t first, struct ah_error *err)
 {
     uint64_t bytes = 0;
@@ -371,7 +371,7 @@ uint64_t ah_cuda_products_bytes(const struct ah_cuda_products *products)
     return products->workspace_bytes + products->stage_bytes;
 }
 
-/* Offers that a table may have: what its entry would be refused for is none. */
+/* Keeps the offers that a table may have: those whose entry would not be refused. */
 static size_t keep_offers(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_part *part,
                           const cublasLtMatmulHeuristicResult_t *results, int n, const struct ah_op *op,
                           struct ah_device_algorithm *ret_algorithms, size_t max)

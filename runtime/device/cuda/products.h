@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products: matrix products on a GPU, by cuBLASLt, as op.h has them.
+ * Products: matrix products on a GPU, by cuBLASLt, as op.h defines them.
  *
- * Opened with a device, which loads the library; prepare builds what products of given shapes need, picks their
- * algorithms and takes workspace; run enqueues one and creates nothing. The GPU of all calls is the one that is
- * current on the calling thread.
+ * Opening a device loads the library. Prepare builds what products of given shapes need, picks their algorithms and
+ * takes workspace; run enqueues one and creates nothing. All calls use the GPU that is current on the calling thread.
  *
- * BITS. A product's algorithm follows from its shape, strides, types and epilogue, the GPU and the library: from
- * options->algorithms where the table has it, else the library's first choice within a fixed workspace. Where operands
- * lie counts only as far as each begins at a multiple of AH_CUDA_PRODUCT_ALIGN bytes or not. Sums are fp32 in an order
- * that the algorithm fixes, without atomics, and K is split only with partial sums in fp32; fp32 products take no
- * shortcut through narrower types.
+ * BITS. A product's algorithm follows from its shape, strides, types and epilogue, the GPU and the library. It comes
+ * from options->algorithms if the table has it, else it is the library's first choice within a fixed workspace. Of an
+ * operand's address, only whether it is a multiple of AH_CUDA_PRODUCT_ALIGN bytes matters. Sums are fp32 in an order
+ * that the algorithm fixes, without atomics, and K is split only with fp32 partial sums; fp32 products take no shortcut
+ * through narrower types.
  *
  *     ah_cuda_products_new(&products, options, err);
  *     ah_cuda_products_prepare(products, ops, n, err);
@@ -18,7 +17,7 @@
  *     ah_cuda_products_run(products, &launch, err);
  *     ah_cuda_products_free(products);
  *
- * All products share one workspace: they are run on one stream. One thread at a time.
+ * All products share one workspace, so they run on one stream. One thread at a time.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_PRODUCTS_H
 #define AH_RUNTIME_DEVICE_CUDA_PRODUCTS_H
@@ -35,38 +34,37 @@ struct ah_cuda_products;
 
 enum { AH_CUDA_PRODUCT_ALIGN = 16 };
 
-/* Loads cuBLASLt. The table of options->algorithms is borrowed until the products are freed. AH_E_MISSING where the
- * library is not found or lacks a function, AH_E_MISMATCH where it is not options->library, AH_E_FAILED where it does
- * not start on this GPU. *Owned* by the caller. */
+/* Loads cuBLASLt. Borrows the table options->algorithms until the products are freed. AH_E_MISSING if the library is
+ * not found or lacks a function, AH_E_MISMATCH if it is not options->library, AH_E_FAILED if it does not start on this
+ * GPU. *Owned* by the caller. */
 int ah_cuda_products_new(struct ah_cuda_products **ret_products, const struct ah_device_options *options,
                          struct ah_error *err);
 
-/* Builds what those of the ops that are products need; shapes that are there cost nothing. May take device memory:
+/* Builds what the products among the ops need; shapes already there cost nothing. May take device memory:
  * ah_cuda_products_bytes() says how much in all. AH_E_UNSUPPORTED for a product that the library does not do,
- * AH_E_MISMATCH for an entry of the table that this library or GPU does not take, AH_E_CAPACITY. */
+ * AH_E_MISMATCH for a table entry that this library or GPU does not take, AH_E_CAPACITY. */
 int ah_cuda_products_prepare(struct ah_cuda_products *products, const struct ah_op *ops, size_t n,
                              struct ah_error *err);
 
-/* Device memory that is held. */
+/* Device memory held, in bytes. */
 uint64_t ah_cuda_products_bytes(const struct ah_cuda_products *products);
 
-/* Those that ops asked for, and which of them are made in steps. */
+/* Counts the products that ops asked for, and those of them made in steps. */
 struct ah_device_products ah_cuda_products_count(const struct ah_cuda_products *products);
 
-/* Whether the product is prepared. */
+/* True if the product is prepared. */
 bool ah_cuda_products_has(const struct ah_cuda_products *products, const struct ah_op *op);
 
 /* Enqueues a prepared product. May be captured in a graph. */
 int ah_cuda_products_run(struct ah_cuda_products *products, const struct ah_cuda_launch *launch,
                          struct ah_error *err);
 
-/* The algorithms that the library offers for a product, its first choice first. `ret_n` is how many are written, at
- * most `max`. */
+/* Writes the algorithms that the library offers for a product, first choice first. `ret_n`: how many, at most `max`. */
 int ah_cuda_products_candidates(struct ah_cuda_products *products, const struct ah_op *op,
                                 struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
                                 struct ah_error *err);
 
-/* "cuBLASLt 13.0.0": what the words of algorithms mean. */
+/* The library's name, such as "cuBLASLt 13.0.0": it gives words of algorithms their meaning. *Borrowed* until free. */
 const char *ah_cuda_products_library(const struct ah_cuda_products *products);
 
 /* Nothing may be running. NULL is fine. */

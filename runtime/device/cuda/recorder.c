@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CUPTI asks for empty buffers and hands full ones back by two callbacks, on threads of its own or inside any call of CUDA.
+ * The recorder on CUPTI, which asks for empty buffers and returns full ones by two callbacks, on its own threads or
+ * inside any CUDA call.
  *
- * 1. The callbacks have no context: the one recorder of the process is found in `recording`, under its lock. They only
- *    move buffers and call nothing; what buffers hold is read when all has stopped.
- * 2. Buffers are taken when the recorder is made. When all are out, CUPTI gets none and counts what it drops.
- * 3. A buffer that CUPTI did not give back belongs to it: it is not freed with the recorder, but when it comes back.
- * 4. Times are on the host's clock, which CUPTI asks for: what the GPU's clock says is brought to it there.
- * 5. Kernels are recorded as concurrent ones, the other kind of record would run them one by one. Few calls are recorded, those
- *    that enqueue: without any, CUPTI does not say for which op one was made. Kinds of calls are enabled whole, then all
- *    others are taken out again: of calls that are put in one by one, as the manual also offers, CUPTI 13.0 records nothing.
+ * 1. The callbacks get no context: they find the process's one recorder in `recording`, under its lock. They only move
+ *    buffers and call nothing; the buffers are read when all has stopped.
+ * 2. Buffers are allocated with the recorder. When all are out, CUPTI gets none and counts what it drops.
+ * 3. A buffer that CUPTI did not give back belongs to it: it is freed when it comes back, not with the recorder.
+ * 4. Times are on the host's clock: CUPTI asks us for it and converts the GPU's times.
+ * 5. Kernels are recorded as concurrent; the other kind of record would run them one by one. The only calls recorded
+ *    are those that enqueue: without them, CUPTI does not say which op a kernel belongs to. Kinds of calls are enabled
+ *    whole, then all other calls are taken out. The manual also offers to enable calls one by one, but CUPTI 13.0 then
+ *    records nothing.
  *
- * Source: CUPTI manual, "CUPTI Activity API", "CUPTI Callback API" (a single subscriber); cupti_activity.h of CUDA 13.0.
+ * Source: CUPTI manual, "CUPTI Activity API", "CUPTI Callback API" (one subscriber); cupti_activity.h of CUDA 13.0.
  */
 #include "runtime/device/cuda/recorder.h"
 
@@ -36,7 +38,7 @@ struct ah_cuda_recorder {
     struct ah_cupti calls;
     bool claimed, subscribed;
     CUpti_SubscriberHandle subscriber;
-    size_t n_enabled;               /* of the kinds */
+    size_t n_enabled;               /* how many of `kinds` are enabled */
     struct buffer buffers[BUFFERS]; /* under the lock of `recording` */
     uint32_t stream_ids[RECORDER_STREAMS_MAX];
     uint32_t n_streams;
@@ -99,7 +101,7 @@ static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *by
     }
     pthread_mutex_unlock(&recording.lock);
     if (!mine)
-        free(bytes); /* of a recorder that is gone */
+        free(bytes); /* its recorder is gone */
 }
 
 static void CUPTIAPI ignore_call(void *context, CUpti_CallbackDomain domain, CUpti_CallbackId call,
@@ -160,7 +162,7 @@ static int find_streams(struct ah_cuda_recorder *recorder, const cudaStream_t *s
     return rc;
 }
 
-/* Rule 5. Where a call cannot be taken out its records are passed over. */
+/* Rule 5. If a call cannot be taken out, its records are skipped. */
 static void choose_calls(const struct ah_cupti *calls)
 {
     for (CUpti_CallbackId i = 1; i < CUPTI_RUNTIME_TRACE_CBID_SIZE; i++)
@@ -173,7 +175,7 @@ static void choose_calls(const struct ah_cupti *calls)
         (void)calls->enable_driver_call(driver_calls[i], 1);
 }
 
-/* CUPTI's data in the host's memory: that of the GPU is planned. Where it refuses, it takes some MiB of the GPU's. */
+/* Keeps CUPTI's data in host memory, as the GPU's is planned. If CUPTI refuses, it takes some MiB of the GPU's. */
 static void prefer_host_memory(const struct ah_cupti *calls)
 {
     uint8_t pinned = 1;
@@ -246,7 +248,7 @@ void ah_cuda_recorder_end(struct ah_cuda_recorder *recorder)
 
 /* ---- the end ---- */
 
-/* What is still with CUPTI when its kinds are disabled comes with the second flush. */
+/* The second flush brings what CUPTI still held when its kinds were disabled. */
 static int flush(struct ah_cuda_recorder *recorder, struct ah_error *err)
 {
     const struct ah_cupti *calls = &recorder->calls;
@@ -260,7 +262,7 @@ static int flush(struct ah_cuda_recorder *recorder, struct ah_error *err)
     return ah_cupti_check(calls, first ? first : second, "cuptiActivityFlushAll", err);
 }
 
-/* From here on CUPTI finds no recorder: buffers stay as they are. */
+/* From here on CUPTI finds no recorder, so buffers stay as they are. */
 static int stop(struct ah_cuda_recorder *recorder, struct ah_error *err)
 {
     int rc = AH_OK;
@@ -281,7 +283,7 @@ static void unsubscribe(struct ah_cuda_recorder *recorder)
     recorder->subscribed = false;
 }
 
-/* A buffer that CUPTI kept holds records that nobody can count. */
+/* Records in a buffer that CUPTI kept cannot be counted. */
 static int read_buffers(struct ah_cuda_recorder *recorder, struct ah_error *err)
 {
     int rc = AH_OK;
@@ -316,7 +318,7 @@ void ah_cuda_recorder_free(struct ah_cuda_recorder *recorder)
     struct ah_device_recording unused;
     if (!recorder)
         return;
-    (void)ah_cuda_recorder_stop(recorder, &unused, NULL); /* records may hold memory of theirs */
+    (void)ah_cuda_recorder_stop(recorder, &unused, NULL); /* the records own what was read */
     for (size_t i = 0; i < BUFFERS; i++)
         if (recorder->buffers[i].state != BUFFER_OUT)
             free(recorder->buffers[i].bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recorder: what a GPU does for the ops of a device, by CUPTI: kernels, copies and fills, each with its op, on the host's
- * clock.
+ * Recorder: records through CUPTI what a GPU does for a device's ops: kernels, copies and fills, each with its op, on
+ * the host's clock.
  *
  *     rc = ah_cuda_recorder_new(&recorder, streams, n, err);       // records from now on
  *     ah_cuda_recorder_begin(recorder, lane, ticket);              // the calling thread enqueues this op
@@ -9,9 +9,9 @@
  *     rc = ah_cuda_recorder_stop(recorder, &recording, err);       // the streams are idle
  *     ah_cuda_recorder_free(recorder);                             // the recording goes with it
  *
- * CUPTI serves one subscriber in a process: there is one recorder at a time, of one device, and none where another profiler
- * came first. Between new and stop CUPTI's own threads call back into this file; after stop nothing does. One thread uses a
- * recorder.
+ * CUPTI serves one subscriber in a process: there is one recorder at a time, for one device, and none if another
+ * profiler came first. Between new and stop CUPTI's own threads call back into this file; after stop nothing does. Only
+ * one thread may use a recorder.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_RECORDER_H
 #define AH_RUNTIME_DEVICE_CUDA_RECORDER_H
@@ -23,21 +23,21 @@
 
 struct ah_cuda_recorder;
 
-/* `streams`: of the lanes 0 to n - 1. Loads CUPTI. AH_E_FAILED where another profiler or recorder has it, too; AH_E_MISSING,
- * AH_E_MEMORY: then nothing records. *Owned* by the caller. */
+/* `streams`: of the lanes 0 to n - 1. Loads CUPTI. AH_E_FAILED, also if another profiler or recorder has it;
+ * AH_E_MISSING, AH_E_MEMORY: then nothing records. *Owned* by the caller. */
 int ah_cuda_recorder_new(struct ah_cuda_recorder **ret_recorder, const cudaStream_t *streams, uint32_t n,
                          struct ah_error *err);
 
-/* Around the calls that enqueue an op. NULL is fine, and costs nothing. */
+/* Call these around what enqueues an op. NULL is fine, and costs nothing. */
 void ah_cuda_recorder_begin(struct ah_cuda_recorder *recorder, uint32_t lane, uint64_t ticket);
 void ah_cuda_recorder_end(struct ah_cuda_recorder *recorder);
 
-/* Stops, in any case, and gives what was recorded, *borrowed* until free. AH_E_MEMORY; AH_E_FAILED where CUPTI did not give its
- * records. */
+/* Stops, in any case, and returns what was recorded, *borrowed* until free. AH_E_MEMORY; AH_E_FAILED if CUPTI did not
+ * give its records. */
 int ah_cuda_recorder_stop(struct ah_cuda_recorder *recorder, struct ah_device_recording *ret_recording,
                           struct ah_error *err);
 
-/* Stops, too, if nobody did. NULL is fine. */
+/* Stops first, if nobody did. NULL is fine. */
 void ah_cuda_recorder_free(struct ah_cuda_recorder *recorder);
 
 #endif

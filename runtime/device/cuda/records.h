@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Records: what CUPTI's buffers say, as activities of a device.
+ * Records: turns CUPTI's buffers into activities of a device.
  *
  *     struct ah_cuda_records records = {.calls = &calls};
- *     rc = ah_cuda_records_read(&records, buffer, bytes, err);             // of every buffer
- *     rc = ah_cuda_records_settle(&records, stream_ids, n, err);           // then: whose they are, in order
+ *     rc = ah_cuda_records_read(&records, buffer, bytes, err);             // for every buffer
+ *     rc = ah_cuda_records_settle(&records, stream_ids, n, err);           // then: assigns them to ops, in order
  *     ... records.settled, records.n
  *     ah_cuda_records_release(&records);
  */
@@ -15,20 +15,20 @@
 #include "runtime/device/cuda/cupti_calls.h"
 #include "runtime/device/device.h"
 
-/* The number by which CUPTI is told of an op, and tells of it. */
+/* The number that stands for an op in CUPTI's records. */
 static inline uint64_t ah_cuda_records_id(uint32_t lane, uint64_t ticket)
 {
     return ticket * AH_DEVICE_LANES_MAX + lane;
 }
 
-/* An activity before it is known whose it is. */
+/* An activity that is not yet assigned to an op. */
 struct ah_cuda_record {
     struct ah_device_activity activity;
     uint32_t correlation; /* of the call that enqueued it */
-    uint32_t stream;      /* its number */
+    uint32_t stream;      /* CUPTI's number for it */
 };
 
-/* A call was made for an op. */
+/* A call that was made for an op. */
 struct ah_cuda_record_op {
     uint32_t correlation;
     uint64_t id;
@@ -45,22 +45,23 @@ struct ah_cuda_records {
     uint64_t untimed; /* activities without times */
     uint64_t overhead_ns;
     struct ah_arena names;
-    const char *last_name, *last_text; /* of the newest kernel: its name as given, and as kept */
+    const char *last_name, *last_text; /* of the newest kernel: as given, and as kept */
 };
 
 /* Adds what a buffer holds. AH_E_MEMORY; AH_E_FAILED for a buffer that CUPTI cannot read. */
 int ah_cuda_records_read(struct ah_cuda_records *records, uint8_t *buffer, size_t bytes,
                          struct ah_error *err);
 
-/* Settles all that was read: by lane and start. An activity is of the op that its call was made for; where nothing says that,
- * of the lane whose stream it ran on (`stream_ids`, by lane), without an op. Those of other streams are left out. */
+/* Settles all that was read, by lane and start. An activity belongs to the op its call was made for. If nothing tells
+ * that, it belongs to the lane whose stream it ran on (`stream_ids`, by lane), without an op. Those of other streams
+ * are dropped. */
 int ah_cuda_records_settle(struct ah_cuda_records *records, const uint32_t *stream_ids, uint32_t n_streams,
                            struct ah_error *err);
 
 void ah_cuda_records_release(struct ah_cuda_records *records);
 
-/* The readable part of a kernel's name: of one that a C++ compiler mangled its identifier, with that of the class it is made
- * for: "rope", "Kernel2<cutlass_80_gemm>". In arena; NULL: out of memory. */
+/* The readable part of a kernel's name. If a C++ compiler mangled it: the identifier and that of the class it is made
+ * for, such as "rope", "Kernel2<cutlass_80_gemm>". In arena; NULL: out of memory. */
 const char *ah_cuda_records_name(struct ah_arena *arena, const char *name);
 
 #endif

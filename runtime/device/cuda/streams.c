@@ -2,18 +2,18 @@
  *
  * Streams: the lanes compute, h2d and d2h. lanes.c has the invariants.
  *
- * GROUPS. An event costs the GPU about a microsecond, so ops whose own times nobody wants share theirs (`joins`).
- * 1. A lane's tickets are cut into groups: an op that joins is in the group of the next one. Only a group's first op waits.
- * 2. A group records its end behind its last op, in that op's slot; where its first op waited for others, also its start,
- *    behind the waits, in that op's slot. A group that did not wait started when the one before it ended or when it was
- *    submitted, whichever was later. So a group costs one event, and two where lanes meet.
- * 3. A ticket is done when the end of its group is seen; who waits for it waits for that event.
- * 4. Nothing is submitted to another lane while a group is open, and the submitter waits for nothing before it has closed it:
- *    a group that is longer than the queue is cut. So no wait is ever for an end that was not recorded.
- * 5. An op that does not join has an event of its own, as has every op while activities are recorded.
+ * GROUPS. An event costs the GPU about a microsecond, so ops whose own times nobody wants share one (`joins`).
+ * 1. A lane's tickets form groups: an op that joins is in the group of the next one. Only a group's first op waits.
+ * 2. A group records its end behind its last op, in that op's slot. If its first op waited for others, it also records
+ *    its start behind the waits, in that op's slot. Otherwise it started when the group before it ended or when it was
+ *    submitted, whichever was later. So a group costs one event, or two where lanes meet.
+ * 3. A ticket is done when the end of its group is seen; whoever waits for it waits for that event.
+ * 4. While a group is open, nothing is submitted to another lane, and the submitter closes it before it waits for
+ *    anything: a group longer than the queue is cut. So no wait is ever for an end that was not recorded.
+ * 5. An op that does not join has its own event, and so has every op while activities are recorded.
  *
- * TIMES. What events say is read when somebody asks for spans, or when a queue's slot is needed again, never earlier:
- * an event that is over keeps its time.
+ * TIMES. Events are read only when somebody asks for spans or a queue's slot is needed again: a finished event keeps
+ * its time.
  */
 #include "runtime/device/cuda/cuda_internal.h"
 #include "runtime/device/cuda/errors.h"
@@ -21,10 +21,10 @@
 #include <sched.h>
 #include <stdlib.h>
 
-/* A stream's hardware queue holds about a thousand launches and events, and a call that finds it full waits inside the
- * driver, where it may keep others from looking at their events. An op is two to eight of them: up to three waits, two
- * events, three kernels. A product that is made in steps is dozens, for which a quarter of the thousand is left. A copy is
- * four of them: a wait, two events, the copy; copy lanes run far ahead, so they hold more. */
+/* A stream's hardware queue holds about a thousand launches and events. A call that finds it full blocks inside the
+ * driver, where it may keep others from polling their events. An op takes two to eight of them: up to three waits, two
+ * events, three kernels. A product made in steps takes dozens, for which a quarter of the thousand is left. A copy
+ * takes four: a wait, two events, the copy. Copy lanes run far ahead, so their queues are longer. */
 enum { QUEUE_MOST = 96, COPY_QUEUE_MOST = 192, SPANS_DEFAULT = 1024 };
 
 enum {
@@ -93,7 +93,7 @@ uint64_t ah_cuda_stream_group_end(const struct ah_cuda_stream *stream, uint64_t 
     return ticket;
 }
 
-/* Under the lock: the next group that is not seen to be done; 0: there is none, or it has no end yet. */
+/* Under the lock: the end of the next group not seen to be done; 0: there is none, or it has no end yet. */
 static uint64_t next_end(const struct ah_cuda_stream *stream)
 {
     if (stream->done == stream->submitted)
@@ -104,7 +104,7 @@ static uint64_t next_end(const struct ah_cuda_stream *stream)
 
 /* ---- what is done ---- */
 
-/* Under the lock: the lane whose op was running when an error came that no call of ours made. */
+/* Under the lock: the lane to blame for an error of no call of ours: the first with unfinished ops, else `seen`. */
 static uint32_t find_running(const struct ah_cuda_device *cuda, uint32_t seen)
 {
     for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
@@ -113,7 +113,7 @@ static uint32_t find_running(const struct ah_cuda_device *cuda, uint32_t seen)
     return seen;
 }
 
-/* Under the lock. The failure is told before anybody can take what was lost for done. */
+/* Under the lock. Reports the failure before anybody can take lost work for done. */
 static void lose_streams(struct ah_cuda_device *cuda, uint32_t seen, cudaError_t code)
 {
     struct ah_error why = {0};
@@ -132,7 +132,7 @@ static void lose_streams(struct ah_cuda_device *cuda, uint32_t seen, cudaError_t
     atomic_store(&cuda->lost, true);
 }
 
-/* Under the lock: counts what is done by now. What was lost is. */
+/* Under the lock: brings `done` up to date. Lost work counts as done. */
 static void look(struct ah_cuda_device *cuda, uint32_t lane)
 {
     struct ah_cuda_stream *stream = &cuda->streams[lane];
@@ -141,7 +141,7 @@ static void look(struct ah_cuda_device *cuda, uint32_t lane)
         if (!atomic_load(&cuda->lost))
             rc = cudaEventQuery(ah_cuda_queued(stream, end)->end);
         if (rc == cudaErrorNotReady) {
-            (void)cudaGetLastError(); /* no failure to tell of later */
+            (void)cudaGetLastError(); /* no failure to report later */
             return;
         }
         if (rc == cudaSuccess)
@@ -187,14 +187,14 @@ void ah_cuda_pause(struct ah_cuda_device *cuda, uint64_t since_ns)
 void ah_cuda_stream_wait(struct ah_cuda_device *cuda, uint32_t lane, uint64_t ticket)
 {
     uint64_t since_ns = ah_threads_now_ns();
-    (void)cudaSetDevice(cuda->index); /* of the calling thread; where it fails, looking fails too */
+    (void)cudaSetDevice(cuda->index); /* for the calling thread; if it fails, looking fails too */
     while (ah_cuda_stream_done(cuda, lane) < ticket)
         ah_cuda_pause(cuda, since_ns);
 }
 
 /* ---- times ---- */
 
-/* Under the lock: the span of the group behind the last one whose times are known. It is done. */
+/* Under the lock: makes the span of the first group that is not timed. That group is done. */
 static void time_next(struct ah_cuda_device *cuda, struct ah_cuda_stream *stream)
 {
     const struct ah_cuda_queued *queued = ah_cuda_queued(stream, stream->timed + 1);
@@ -219,7 +219,7 @@ static void adjust_clock(struct ah_cuda_device *cuda)
         ah_cuda_clock_adjust(&cuda->clock);
 }
 
-/* Under the lock: the first span behind a ticket, of those that are remembered. */
+/* Under the lock: the first remembered span behind a ticket. */
 static uint64_t find_span(const struct ah_cuda_stream *stream, uint64_t after)
 {
     uint64_t low = stream->spans_made > stream->n_spans ? stream->spans_made - stream->n_spans : 0;
@@ -255,7 +255,7 @@ size_t ah_cuda_stream_spans(struct ah_cuda_device *cuda, uint32_t lane, uint64_t
 
 /* ---- submission ---- */
 
-/* Nothing tells any more when what was enqueued is done. */
+/* After this nothing tells when enqueued work is done. */
 static void lose_events(struct ah_cuda_device *cuda, const struct ah_cuda_culprit *culprit, int rc,
                         struct ah_error *why)
 {
@@ -283,7 +283,7 @@ static void close_group(struct ah_cuda_device *cuda, uint32_t lane)
     pthread_mutex_unlock(&cuda->lock);
 }
 
-/* A slot for the next ticket. */
+/* Returns a slot for the next ticket; waits while the queue is full. */
 static struct ah_cuda_queued *take_slot(struct ah_cuda_device *cuda, uint32_t lane, uint64_t *ret_ticket)
 {
     struct ah_cuda_stream *stream = &cuda->streams[lane];
@@ -302,7 +302,7 @@ static struct ah_cuda_queued *take_slot(struct ah_cuda_device *cuda, uint32_t la
     return ah_cuda_queued(stream, ticket);
 }
 
-/* Lets the stream wait for a ticket; `ret_waits` where it must. */
+/* Makes the stream wait for a ticket and sets `ret_waits`, unless the ticket is done. */
 static int enqueue_wait(struct ah_cuda_device *cuda, uint32_t lane, struct ah_wait wait, bool *ret_waits,
                         struct ah_error *err)
 {
@@ -363,7 +363,7 @@ void ah_cuda_stream_submit(struct ah_cuda_device *cuda, const struct ah_submissi
     int rc = atomic_load(&cuda->failed) ? AH_OK : enqueue_op(cuda, submission, queued, &why);
     ah_cuda_recorder_end(cuda->recorder);
     if (rc) {
-        look_at_all(cuda); /* an earlier op may have failed, which is what the call told of */
+        look_at_all(cuda); /* the call may have reported the failure of an earlier op */
         ah_cuda_fail(cuda, &culprit, rc, &why);
     }
     if (!queued->joins && !atomic_load(&cuda->lost)) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Warming: every kernel that the prepared ops need is launched once before the first op is submitted.
+ * Warming: launches every kernel that the prepared ops need, once, before the first op is submitted.
  *
- * The driver loads a kernel's code when it is first launched. That takes memory, and it may wait until the GPU is idle,
- * holding what other calls need: with a stream that waits for the host lane, and a host lane that looks at events, neither
- * would go on. So when the arenas are there, and hold zeros yet, one op of each sort runs on them, and they are zeroed
- * again. Zeros are sound operands of every op: token 0, position 0, documents that start at 0.
+ * The driver loads a kernel's code at its first launch. That takes memory, and it may wait until the GPU is idle while
+ * holding what other calls need. With a stream that waits for the host lane, and a host lane that polls events, neither
+ * would continue. So once the arenas exist, and still hold zeros, one op of each sort runs on them, and they are zeroed
+ * again. Zeros are valid operands of every op: token 0, position 0, documents that start at 0.
  *
- * Two ops are of one sort when they differ in nothing but where their operands lie, as far as kernels can tell. An op that
- * does not lie within the arenas, or is prepared after them, is not warmed: its first launch loads it.
+ * Two ops are of one sort if they differ only in where their operands lie, and kernels cannot tell. An op outside the
+ * arenas, or prepared after them, is not warmed: its first launch loads its code.
  *
  * Source: CUDA C++ Programming Guide, "Lazy Loading".
  */
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGN_BYTES = 256 }; /* what kernels may look at */
+enum { ALIGN_BYTES = 256 }; /* the alignment that kernels may look at */
 
 static bool same_sort(const struct ah_op *a, const struct ah_op *b)
 {
@@ -35,7 +35,7 @@ static bool same_sort(const struct ah_op *a, const struct ah_op *b)
     return true;
 }
 
-/* On the compute lane: all its operands are in the GPU's memory. */
+/* True for ops of the compute lane: all operands are in the GPU's memory. */
 static bool is_compute(const struct ah_op *op)
 {
     bool any = false;

@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The scalars of adamw.h, and what of Philox is the same for all elements of a call. */
+/* The scalars of adamw.h, and the part of Philox that is the same for all elements of a call. */
 struct ah_adamw_constants {
     float grad_scale, decay, neg_rate, root_scale, epsilon;
     float beta1, rest1, beta2, rest2;
@@ -56,7 +56,7 @@ extern const struct ah_kernels ah_kernels_portable;
 extern const struct ah_kernels ah_kernels_avx2;
 extern const struct ah_kernels ah_kernels_avx512;
 
-/* The table of an instruction set; the portable one where the build has no other. */
+/* The table of an instruction set; the portable one if the build has no other. */
 const struct ah_kernels *ah_kernels_of(enum ah_isa isa);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels of each instruction set, as tables, and what they are called with.
+ * The kernels of each instruction set, as tables, and their arguments.
  *
  * kernels_portable.c, kernels_avx2.c and kernels_avx512.c each include one x16_*.h of the host's room and the bodies
  * in kernels.inc, which define one table. norm.c, rope.c, activation.c and cross_entropy.c split an op into
@@ -41,7 +41,7 @@ struct ah_rope_args {
 };
 
 struct ah_activation_args {
-    struct ah_math_matrix y, x, up; /* forward; up of gated ones */
+    struct ah_math_matrix y, x, up; /* forward; up only if gated */
     struct ah_math_matrix dx, dup, dy;
     uint64_t width;
 };
@@ -55,7 +55,7 @@ struct ah_cross_entropy_args {
     uint64_t vocabulary;
 };
 
-/* Vectors or rows [begin, end); group is one of norm_backward's scratch. */
+/* Kernels do vectors or rows [begin, end); `group` is one of the groups of norm_backward's scratch. */
 typedef void ah_kernels_norm(const struct ah_norm_args *args, uint64_t begin, uint64_t end);
 typedef void ah_kernels_norm_backward(const struct ah_norm_args *args, uint64_t group);
 typedef void ah_kernels_rope(const struct ah_rope_args *args, uint64_t begin, uint64_t end);
@@ -77,7 +77,7 @@ extern const struct ah_math_kernels ah_math_kernels_portable;
 extern const struct ah_math_kernels ah_math_kernels_avx2;
 extern const struct ah_math_kernels ah_math_kernels_avx512;
 
-/* The table of an instruction set; the portable one where the build has no other. */
+/* The table of an instruction set; the portable one if the build has no other. */
 const struct ah_math_kernels *ah_math_kernels_of(enum ah_isa isa);
 
 #endif

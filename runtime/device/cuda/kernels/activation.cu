@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Activation: gelu(x), or silu(x) up, and back. With s the sigmoid:
+ * Activation: gelu(x) or silu(x) up, and their gradients. With s the sigmoid:
  *
  *   gelu_tanh   x s(z),  z = x (k0 + k1 x^2),  k0 = sqrt(8 / pi), k1 = 0.044715 k0:  (1 + tanh(z / 2)) / 2 = s(z)
  *   gelu        x P,  P = erfc(-x / sqrt(2)) / 2
  *   silu        x s(x) up
  *
- * Backward, s' = s (1 - s), D the normal density:
+ * Backward, with s' = s (1 - s) and D the normal density:
  *
  *   gelu_tanh   dy (s + x s' (k0 + 3 k1 x^2))
  *   gelu        dy (P + x D(x))
  *   silu        dx = dy up (s + x s'),  dup = dy x s
  *
- * One pass, every operand once: in bf16, silu moves 6 bytes an element forward and 10 backward. A thread has eight
- * neighbouring elements, all loads before the first use. Some 25 instructions an element, of which two are of the special
- * function unit, leave the memory the slowest part.
+ * One pass over each operand: in bf16, silu moves 6 bytes an element forward and 10 backward. A thread takes eight
+ * neighbouring elements and issues all loads before the first use. At some 25 instructions an element, two of them on
+ * the special function unit, memory stays the bottleneck.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 
@@ -30,7 +30,7 @@ struct task {
     uint32_t kind;
 };
 
-/* 2^x, 0 below 2^-126, and 1 / x, 0 above 2^126: the special function unit's, within 2^-22. */
+/* 2^x (0 below 2^-126) and 1 / x (0 for x above 2^126), by the special function unit, within 2^-22. */
 #ifdef __CUDACC__
 __device__ inline float power_of_two(float x)
 {
@@ -57,7 +57,7 @@ inline float reciprocal(float x)
 }
 #endif
 
-/* e^x for x from -128 to 88: x / ln 2 in two parts, the second as a factor. */
+/* e^x for -128 <= x <= 88: x / ln 2 is split in two, and the small part enters as a factor. */
 __device__ inline float exponential(float x)
 {
     const float t = x * 1.44269502f, rest = fmaf(x, 1.92596303e-8f, fmaf(x, 1.44269502f, -t));
@@ -65,7 +65,7 @@ __device__ inline float exponential(float x)
     return fmaf(power, rest * 0.693147182f, power);
 }
 
-/* s = 1 / (1 + e^-x) and 1 - s, neither by a difference that cancels. */
+/* s = 1 / (1 + e^-x) and 1 - s, both without cancellation. */
 struct sigmoid {
     float value, rest;
 };
@@ -82,7 +82,7 @@ __device__ inline float normal_below(float x)
     return 0.5f * erfcf(-0.707106781f * x);
 }
 
-/* y of eight x, in their place. The kind is the same for all threads: one branch for eight elements. */
+/* Replaces eight x by their y. The kind is the same for all threads: one branch for eight elements. */
 __device__ inline void forward(uint32_t kind, float x[8], const float up[8])
 {
     if (kind == AH_ACTIVATION_GELU_TANH)
@@ -96,7 +96,7 @@ __device__ inline void forward(uint32_t kind, float x[8], const float up[8])
             x[j] = x[j] * sigmoid(x[j]).value * up[j];
 }
 
-/* d y / d x, without up. x^2 stops where s' is 0 long since, so that 0 meets no infinity. */
+/* dy / dx, without up. x^2 is capped where s' has long been 0, so that 0 is never multiplied by infinity. */
 __device__ inline float slope_gelu_tanh(float x)
 {
     const float x2 = fminf(1024.0f, x * x);
@@ -117,7 +117,7 @@ __device__ inline void backward_silu(float x, float *dy, float *up)
     *up = dup;
 }
 
-/* dx and dup of eight, in the place of dy and up. */
+/* Replaces eight dy by dx, and up by dup. */
 __device__ inline void backward(uint32_t kind, const float x[8], float dy[8], float up[8])
 {
     if (kind == AH_ACTIVATION_GELU_TANH)
@@ -150,7 +150,7 @@ template <int D> __global__ void __launch_bounds__(THREADS) activation(struct ta
     }
 }
 
-/* dx may lie where dy does: a thread reads its elements before it writes any. */
+/* dx may overwrite dy: a thread reads its elements before it writes any. */
 template <int D> __global__ void __launch_bounds__(THREADS) activation_backward(struct task t)
 {
     const uint64_t i = 8 * (static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x), n = t.width - i;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AdamW: the sequence of operations of device/host/adamw.h, to the same bits: each operation rounded once, fma as a whole,
- * IEEE division and root, no flushing of denormals; with bf16 states the same random words.
+ * AdamW: the operations of device/host/adamw.h, bit for bit. Each is rounded once, fma as a whole, with IEEE division
+ * and root, without flushing denormals; with bf16 states it draws the same random words.
  *
- * A thread has two fours of elements, THREADS fours apart: 16 bytes of everything that is fp32 and 8 of what is bf16,
- * next to those of the next thread, eight loads on their way. One pass: with fp32 states and a bf16 gradient and weight
- * 28 bytes an element. A four is what one draw of Philox has words for, so with bf16 states fours begin at multiples of
- * four of the block's flat vector. Arrays that do not begin at 16 bytes, or with bf16 states in the middle of a four, are
- * taken one element at a time.
+ * A thread takes two fours of elements, THREADS fours apart: 16 bytes of each fp32 array and 8 of each bf16 one, next
+ * to those of the next thread, with eight loads in flight. One pass: 28 bytes an element with fp32 states and a bf16
+ * gradient and weight. One draw of Philox has the words for one four, so with bf16 states fours begin at multiples of
+ * four of the block's flat vector. Arrays that do not begin at 16 bytes, or with bf16 states in the middle of a four,
+ * are done one element at a time.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 #include "runtime/device/cuda/kernels/philox.cuh"
@@ -23,13 +23,13 @@ struct task {
     const unsigned char *gradient;
     const struct ah_adamw_scalars *scalars;
     uint64_t count, first_element;
-    unsigned head; /* elements that the first four lacks, before the arrays begin */
+    unsigned head; /* elements of the first four that lie before the arrays */
     uint32_t state, gradient_dtype, weight_dtype;
     uint32_t block;
     bool decay;
 };
 
-/* What an element's update reads of the step. */
+/* The step's scalars that an element's update reads. */
 struct rates {
     float grad_scale, decay, neg_rate, root_scale, epsilon;
     float beta1, rest1, beta2, rest2;
@@ -59,7 +59,7 @@ __device__ inline struct element update(const struct rates *r, struct element e,
     return n;
 }
 
-/* The upper half of bits + r, r of 16 random bits; a NaN becomes quiet. */
+/* The upper half of bits + r, where r has 16 random bits; a NaN becomes quiet. */
 __device__ inline uint16_t round_randomly(float x, unsigned random)
 {
     const unsigned bits = __float_as_uint(x);
@@ -67,7 +67,7 @@ __device__ inline uint16_t round_randomly(float x, unsigned random)
     return static_cast<uint16_t>(sum >> 16);
 }
 
-/* The words of the four that begins at `element` of the block's flat vector. */
+/* The random words of the four that begins at `element` of the block's flat vector. */
 __device__ inline uint4 words_of(const struct task *t, uint64_t element)
 {
     const struct ah_adamw_scalars *s = t->scalars;
@@ -78,7 +78,7 @@ __device__ inline uint4 words_of(const struct task *t, uint64_t element)
         make_uint2(static_cast<unsigned>(s->seed), static_cast<unsigned>(s->seed >> 32)));
 }
 
-/* Four elements from i on, as floats and back. */
+/* Four elements, loaded from i on as floats, and stored. */
 template <int D> struct four;
 
 template <> struct four<AH_FP32> {
@@ -136,7 +136,7 @@ __device__ inline void four_store_randomly(uint16_t *to, uint64_t i, const float
         make_uint2(halves[0] | halves[1] << 16, halves[2] | halves[3] << 16);
 }
 
-/* A thread's four as it is loaded. */
+/* A thread's four, as loaded. */
 template <int STATE, int GRADIENT> struct held {
     struct four<AH_FP32> master;
     struct four<STATE> m, v;
@@ -152,7 +152,7 @@ __device__ inline void held_load(struct held<STATE, GRADIENT> *h, const struct t
     four_load(&h->gradient, t->gradient, i);
 }
 
-/* Writes the new elements; with bf16 states rounded by the words. */
+/* Writes the new elements; bf16 states are rounded with the random words. */
 template <int STATE, int WEIGHT>
 __device__ inline void four_write(const struct task *t, uint64_t i, const float master[4], const float m[4],
                                   const float v[4])
@@ -190,7 +190,7 @@ __device__ inline void four_update(const struct task *t, const struct rates *r,
     four_write<STATE, WEIGHT>(t, i, master, m, v);
 }
 
-/* One element: any place, any types. */
+/* Updates one element, of any alignment and types. */
 __device__ inline void one_update(const struct task *t, const struct rates *r, uint64_t i, unsigned word)
 {
     const struct element before = {t->master[i], ah_element(t->m, t->state, i),
@@ -208,10 +208,10 @@ __device__ inline void one_update(const struct task *t, const struct rates *r, u
         ah_element_set(t->weight, t->weight_dtype, i, after.master);
 }
 
-/* The elements of the four that begins at `begin`, which may lie before the arrays or pass their end. */
+/* Updates the elements of one four, which may begin before the arrays or pass their end. */
 __device__ inline void some_update(const struct task *t, const struct rates *r, uint64_t four)
 {
-    const uint64_t begin = 4 * four - t->head; /* wraps where it lies before */
+    const uint64_t begin = 4 * four - t->head; /* wraps if it lies before */
     uint4 words = make_uint4(0, 0, 0, 0);
     if (t->state == AH_BF16)
         words = words_of(t, t->first_element + begin);
@@ -257,7 +257,7 @@ kernel_fn *const kernels[2][2][3] = {{WEIGHTS(AH_FP32, AH_FP32), WEIGHTS(AH_FP32
                                      {WEIGHTS(AH_BF16, AH_FP32), WEIGHTS(AH_BF16, AH_BF16)}};
 #undef WEIGHTS
 
-/* Whether every array begins where a four of it may be read at once, and fours where draws do. */
+/* True if fours of every array can be read at once, and fours begin where draws do. */
 bool is_whole(const struct task *t)
 {
     const uintptr_t places = reinterpret_cast<uintptr_t>(t->master) | reinterpret_cast<uintptr_t>(t->m) |

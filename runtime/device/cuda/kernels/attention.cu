@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What forward and backward share on the host's side, and delta (attention.cuh).
+ * Attention: the host code that forward and backward share, and the kernel for delta (attention.cuh).
  */
 #include "runtime/device/cuda/kernels/attention.cuh"
 #include "runtime/device/cuda/kernels/teams.cuh"
@@ -62,7 +62,7 @@ void ah_attention_of(struct ah_attention *ret_attention, const struct ah_cuda_la
         backward_of(ret_attention, launch);
 }
 
-/* Whether 16 bytes of rows can be copied at once; so it is with one that is absent. */
+/* True if rows can be copied 16 bytes at a time, or the matrix is absent. */
 static bool suits(const struct ah_attention_matrix *matrix)
 {
     return !matrix->data || (matrix->element_bytes == 2 && matrix->row_bytes % AH_ATTENTION_CHUNK == 0 &&
@@ -126,7 +126,7 @@ static __device__ __forceinline__ float dot_chunks(const unsigned char *a, const
     return sum;
 }
 
-/* The same of rows of any type. */
+/* The same for rows of any type. */
 template <uint32_t TEAM>
 static __device__ __forceinline__ float dot_elements(const unsigned char *a, uint32_t a_bytes,
                                                      const unsigned char *b, uint32_t b_bytes,
@@ -138,8 +138,8 @@ static __device__ __forceinline__ float dot_elements(const unsigned char *a, uin
     return sum;
 }
 
-/* A team of TEAM lanes does one query of one head; heads follow each other, as they lie. Lanes of a whole warp that would
- * have nothing to add do not exist, so that any TEAM gives the same bits. */
+/* A team of TEAM lanes does one query of one head, in the order of memory. A smaller TEAM only drops lanes that would
+ * add nothing, so that any TEAM gives the same bits. */
 template <bool chunks, uint32_t TEAM>
 static __global__ void __launch_bounds__(DELTA_THREADS) delta(const struct ah_attention attention)
 {

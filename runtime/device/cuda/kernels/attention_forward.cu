@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention, forward, on tensor cores: out = softmax(scale q k^T) v over the keys that each query sees, and lse, the
- * logarithm of the softmax's denominator. What it computes: runtime/device/math/attention_forward.c.
+ * logarithm of the softmax's denominator. runtime/device/math/attention_forward.c defines it.
  *
- * A block of 4 warps holds 64 * M queries of one head, in shared memory; a warp holds 16 * M of them, with their sums of
- * out, largest scores and sums of weights in registers. Tiles of N keys pass in ascending order:
+ * A block of 4 warps holds 64 * M queries of one head in shared memory. Each warp holds 16 * M of them, with their sums
+ * of out, largest scores and sums of weights in registers. Tiles of N keys pass in ascending order:
  *
  *     wait for k; begin to fetch v              s = q k^T
  *     wait for v; begin to fetch the next k     m' = max(m, s);  o = o 2^(m - m');  l = l 2^(m - m')
  *                                               p = 2^(s - m');  l = l + p;  o = o + p v;  m = m'
  *
- * so that each fetch has half of a tile's work to hide behind, with one tile of k and one of v. Of what a thread has, o
- * takes D M / 2 registers and s N M / 2, which with all else is just below 255: two blocks on each multiprocessor, 8 warps
- * together, of which each finds the products of others to hide its softmax and its barriers. With M = 2 what is loaded
- * from shared memory serves two products; with 1, loading would take longer than multiplying.
+ * So each fetch hides behind half of a tile's work, with only one tile of k and one of v. In a thread, o takes D M / 2
+ * registers and s takes N M / 2; with all else that is just below 255. Two blocks, 8 warps, fit a multiprocessor, and
+ * each warp's products hide the softmax and barriers of others. With M = 2 a load from shared memory serves two
+ * products; with 1, loading would take longer than multiplying.
  *
  *     D     M   N     o + s   shared
  *     32    2    64      96   16 KiB
@@ -22,12 +22,12 @@
  *     128   2    64     192   64 KiB
  *     256   1    64     160   96 KiB   one block
  *
- * 1. m is the largest score so far, l the sum of 2^(s - m) of what this thread has of a row, o of 2^(s - m) v. Before a
- *    row has seen a key, m is -infinity and 0 stands for it, so that what is not seen weighs 2^-infinity = 0.
+ * 1. m is the largest score so far. Over this thread's part of a row, l is the sum of 2^(s - m), o that of 2^(s - m) v.
+ *    Before a row has seen a key, m is -infinity and 0 is used for it, so that unseen keys weigh 2^-infinity = 0.
  * 2. Tiles before the first key that any query of the block sees, and after its last query, are not fetched. A warp
- *    skips the products of a tile of which it sees nothing; a tile that all its queries see whole is not masked.
- * 3. What happens to a query depends on its sequence's keys and `docs` only: tiles lie at multiples of N, and N follows
- *    from head_dim.
+ *    skips the products of a tile it sees nothing of; a tile that all its queries see whole is not masked.
+ * 3. A query's result depends only on its sequence's keys and `docs`: tiles lie at multiples of N, and N follows from
+ *    head_dim.
  *
  * Source: Dao, FlashAttention-2 (2023); Milakov and Gimelshein, Online normalizer calculation for softmax (2018).
  */
@@ -42,7 +42,7 @@ template <uint32_t D, uint32_t M, uint32_t N> struct forward_shared {
     uint32_t first[WARPS * M * 16];
 };
 
-/* A warp's rows on their way through the tiles. */
+/* A warp's running sums as tiles pass. */
 template <uint32_t D, uint32_t M> struct forward_rows {
     float out[M][D / 8][4];
     float most[M][2];
@@ -62,7 +62,7 @@ static __device__ __forceinline__ void begin(struct forward_rows<D, M> &rows)
     }
 }
 
-/* The largest of what the four lanes of a row have. */
+/* The largest value of the four lanes of a row. */
 static __device__ __forceinline__ float largest(float value)
 {
     value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 1));
@@ -75,7 +75,7 @@ static __device__ __forceinline__ float total(float value)
     return value + __shfl_xor_sync(0xffffffffu, value, 2);
 }
 
-/* Brings what the rows have so far to their new largest scores, which are made powers of two in `ret_base`. */
+/* Rescales the rows' sums to their new largest scores, and returns those as exponents of two in `ret_base`. */
 template <uint32_t D, uint32_t M, uint32_t N>
 static __device__ __forceinline__ void rise(struct forward_rows<D, M> &rows, float (&ret_base)[M][2],
                                             const float (&s)[M][N / 8][4], float factor)
@@ -100,7 +100,7 @@ static __device__ __forceinline__ void rise(struct forward_rows<D, M> &rows, flo
         }
 }
 
-/* Makes weights of scores, 16 keys at a time, and adds what they weigh of the values at `v`. */
+/* Turns scores into weights, 16 keys at a time, and adds the weighted values at `v`. */
 template <uint32_t D, uint32_t M, uint32_t N>
 static __device__ __forceinline__ void weigh(struct forward_rows<D, M> &rows, float (&s)[M][N / 8][4],
                                              const float (&base)[M][2], float factor, ah_mma_place v)
@@ -122,7 +122,7 @@ static __device__ __forceinline__ void weigh(struct forward_rows<D, M> &rows, fl
     }
 }
 
-/* Stores out and lse of the warp's rows, which begin at query `query`. */
+/* Stores out and lse of the warp's rows. */
 template <uint32_t D, uint32_t M>
 static __device__ __forceinline__ void finish(struct forward_rows<D, M> &rows,
                                               const struct ah_attention &attention, unsigned char *tile,
@@ -219,7 +219,7 @@ static cudaError_t forward(const struct ah_attention *attention, cudaStream_t st
 }
 
 static const struct {
-    uint32_t head_dim; /* up to */
+    uint32_t head_dim; /* at most this */
     forward_fn *run;
 } shapes[] = {
     {32, forward<32, 2, 64>},   {64, forward<64, 2, 128>},  {96, forward<96, 2, 64>},

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention, forward and backward, without tensor cores: for operands in fp32, for any head_dim and any alignment. The
- * passes are those of attention_forward.cu and attention_backward.cu, with products of fp32: of bf16, too, nothing is
- * rounded between them.
+ * Attention, forward and backward, without tensor cores: for fp32 operands, any head_dim and any alignment. The passes
+ * are those of attention_forward.cu and attention_backward.cu, with fp32 products; nothing is rounded between them,
+ * even for bf16 operands.
  *
- * A block of 256 threads holds 64 rows of one head and lets tiles of 64 rows pass. A thread has 4 x 4 of the scores:
- * rows y, y + 16, ..., columns x, x + 16, ..., with x = thread % 16, y = thread / 16; and 4 x 8 of the sums. Operands
- * come through shared memory, 32 elements of the head at a time for scores, 16 passing rows at a time for sums.
+ * A block of 256 threads holds 64 rows of one head while tiles of 64 rows pass. A thread has 4 x 4 of the scores: rows
+ * y, y + 16, ..., columns x, x + 16, ..., with x = thread % 16, y = thread / 16; and 4 x 8 of the sums. Operands come
+ * through shared memory, 32 elements of the head at a time for scores, 16 passing rows at a time for sums.
  *
- * A block makes 128 columns of its results. With wider heads gridDim.y blocks make the same scores, each for columns of
- * its own. Every sum is in ascending order, by one thread.
+ * A block makes 128 columns of its results. For wider heads gridDim.y blocks make the same scores, each for its own
+ * columns. One thread makes each result's sum, in ascending order.
  */
 #include "runtime/device/cuda/kernels/attention.cuh"
 
@@ -24,7 +24,7 @@ struct plain_shared {
     } u;
     float p[TILE][TILE + 1];
     uint32_t first[TILE];
-    float lse[TILE]; /* in powers of two */
+    float lse[TILE]; /* to base 2 */
     float delta[TILE];
     uint32_t last[THREADS / AH_ATTENTION_LANES];
 };
@@ -34,15 +34,15 @@ struct plain_rows {
     unsigned char *data;
     uint64_t row_bytes;
     uint32_t element_bytes;
-    uint32_t n; /* that there are */
+    uint32_t n; /* rows up to the sequence's end */
     uint32_t head_dim;
 };
 
-/* What a block does. */
+/* A block's work. */
 struct plain_task {
     uint32_t sequence, head;
-    uint32_t row;    /* the first it holds */
-    uint32_t column; /* the first of its results */
+    uint32_t row;    /* the first one held */
+    uint32_t column; /* the first one of its results */
 };
 
 static __device__ struct plain_task task_of(const struct ah_attention &attention, uint32_t heads)
@@ -111,7 +111,7 @@ static __device__ void multiply(float (&s)[EACH][EACH], struct plain_shared &sha
     }
 }
 
-/* Puts p where add() takes it from. */
+/* Puts p where add() reads it. */
 static __device__ void share(struct plain_shared &shared, const float (&p)[EACH][EACH])
 {
     __syncthreads();
@@ -152,7 +152,7 @@ static __device__ void store(const struct plain_rows &rows, uint32_t column, con
             write(rows, own_row(i), column + own_column(j), o[i][j] * scale);
 }
 
-/* Whether a query sees a key; `first` is of the query. */
+/* True if a query sees a key; `first` is the first key that the query sees. */
 static __device__ __forceinline__ bool sees(const struct ah_attention &attention, uint32_t query,
                                             uint32_t first, uint32_t key)
 {
@@ -166,7 +166,7 @@ struct plain_softmax {
     float sum[EACH];
 };
 
-/* Makes weights of scores of keys from `key` on, and brings what there is to the new largest scores. */
+/* Turns scores of keys from `key` on into weights, and rescales the sums to the new largest scores. */
 static __device__ void weigh(float (&s)[EACH][EACH], struct plain_softmax &softmax, float (&o)[EACH][OWN],
                              const struct plain_shared &shared, const struct ah_attention &attention,
                              uint32_t query, uint32_t key)
@@ -240,8 +240,8 @@ static __global__ void __launch_bounds__(THREADS) forward(const struct ah_attent
 
 /* ---- backward ---- */
 
-/* Reads lse and delta of 64 queries; of queries beyond the sequence, of its last one. Whoever needed those before has
- * passed a barrier since; whoever needs these passes one. */
+/* Reads lse and delta of 64 queries; those beyond the sequence get its last query's. All readers of the old values have
+ * passed a barrier since; readers of these pass one first. */
 static __device__ void read_sums(struct plain_shared &shared, const struct ah_attention &attention,
                                  uint32_t sequence, uint32_t head, uint32_t query)
 {
@@ -253,7 +253,7 @@ static __device__ void read_sums(struct plain_shared &shared, const struct ah_at
     }
 }
 
-/* These and first, with a barrier passed. */
+/* Reads these and `first`, then passes a barrier. */
 static __device__ void read_queries(struct plain_shared &shared, const struct ah_attention &attention,
                                     uint32_t sequence, uint32_t head, uint32_t query)
 {
@@ -292,7 +292,7 @@ static __global__ void __launch_bounds__(THREADS) backward_queries(const struct 
           attention.scale);
 }
 
-/* Adds what 64 queries of a head from `query` on bring to dk and dv. */
+/* Adds the parts of 64 queries of a head, from `query` on, to dk and dv. */
 static __device__ void add_queries(float (&dk)[EACH][OWN], float (&dv)[EACH][OWN],
                                    struct plain_shared &shared, const struct ah_attention &attention,
                                    const struct plain_task &task, uint32_t head, uint32_t query)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See columns.cuh. A block has a strip of 16, 32 or 64 columns, as the matrix is wider; a thread eight columns of every
- * n-th row, in ascending order, four rows on their way at once. The block's threads are then added in a tree. One pass:
- * the matrix is read once, in pieces of 32 to 128 bytes a row, which neighbouring strips make whole lines of. A strip
- * is narrow where the matrix is, so that there are blocks for all processors (4096 columns: 128).
+ * See columns.cuh. A block takes a strip of 16, 32 or 64 columns, wider for wider matrices; a thread adds eight columns
+ * of every n-th row, in ascending order, with four rows in flight. Then the block's threads are added in a tree. One
+ * pass: the matrix is read once, in pieces of 32 to 128 bytes a row, which neighbouring strips complete to whole lines.
+ * Narrow matrices get narrow strips, so that there are blocks for all processors (4096 columns: 128).
  */
 #include "runtime/device/cuda/kernels/columns.cuh"
 #include "runtime/device/cuda/kernels/teams.cuh"

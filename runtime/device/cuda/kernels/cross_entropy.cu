@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cross-entropy: the loss of each row of logits x, and its gradient in their place, or in bf16 beside fp32 logits, which
- * then are only read. With M the largest logit of a row:
+ * Cross-entropy: the loss of each row of logits x, and its gradient: in their place, or in bf16 beside fp32 logits,
+ * which are then only read. With M the largest logit of a row:
  *
  *     S = sum exp(x_i - M)                                              (1)
  *     loss = ln S + (M - x_target)                                      (2)
  *     gradient_i = exp(x_i - M) (scale / S),  - scale at the target     (3)
  *
- * A block has a row, a thread every n-th element, sixteen on their way at once. It finds its largest logit and its sum as
- * it reads: where a larger one comes, the sum so far is scaled. What fits the processor's shared memory stays there for
- * (3): on Hopper 56 thousand logits of fp32, so that the row is read once and written once, 8 bytes an element, 6 with a
- * gradient in bf16. Of longer rows the rest is read again, the latest first, as that is still in the second cache.
+ * A block takes a row, a thread every n-th element, with sixteen loads in flight. One read finds its largest logit and
+ * its sum: when a larger logit comes, the sum so far is scaled. What fits the processor's shared memory stays there for
+ * (3): 56 thousand fp32 logits on Hopper. Such a row is read once and written once, 8 bytes an element, or 6 with a
+ * bf16 gradient. The rest of a longer row is read again, last part first, as that is still in the L2 cache.
  *
- * Elements are taken one by one, 128 bytes a warp, because rows of an odd vocabulary begin at odd places. How many
- * THREADS there are follows from the vocabulary alone, and what stays in shared memory changes no bits.
+ * Elements are taken one by one, 128 bytes a warp, because rows of an odd vocabulary are not aligned. The number of
+ * THREADS follows from the vocabulary alone, and what stays in shared memory changes no bits.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 #include "runtime/device/cuda/kernels/teams.cuh"
@@ -28,7 +28,7 @@ enum {
     MANY = 1024,
     MANY_FROM = 8192,
     AT_ONCE = 16
-}; /* THREADS, the vocabulary from which there are many */
+}; /* THREADS; MANY from a vocabulary of MANY_FROM on */
 enum { SHARED_STATIC = 2048, SHARED_DEFAULT = 48 << 10 };
 
 struct task {
@@ -101,7 +101,7 @@ __device__ inline struct total read_row(const struct task *t, const T *row, T *h
     return total;
 }
 
-/* Over the block. */
+/* Combines the totals of the block's threads. */
 __device__ inline struct total add_threads(struct total mine, float (*partial)[AH_WARPS_MAX])
 {
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -114,7 +114,7 @@ __device__ inline struct total add_threads(struct total mine, float (*partial)[A
     return all;
 }
 
-/* (3), the last elements first. */
+/* Writes (3), last elements first. */
 template <uint32_t THREADS, class T, class G>
 __device__ inline void write_row(const struct task *t, const T *row, G *gradient, const T *held, float most,
                                  float scale, float rate, uint32_t target)
@@ -179,7 +179,7 @@ template <uint32_t THREADS> row_kernel *kernel_of(const struct task *t)
                                         : cross_entropy<AH_FP32, AH_FP32, THREADS>;
 }
 
-/* Bytes of shared memory for rows of `bytes`: all of a row, or what a block may have. */
+/* Bytes of shared memory for rows of `bytes`: a whole row, or as much as a block may have. */
 cudaError_t shared_for(uint64_t bytes, uint64_t *ret_bytes)
 {
     int device, most;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copy, fill, cast, add and accumulate: what reads its operands once, writes once, and is as fast as memory is.
+ * Copy, fill, cast, add and accumulate: kernels that read each operand once, write once, and run at memory speed.
  *
- * 1. A thread takes `items` of a row: eight elements, or a unit of bytes that is moved as it is. It has loaded all of a
- *    turn before it stores any, and stores only where it alone has loaded: a result may be an operand.
- * 2. Rows without gaps are one row. Of that, what fills whole items goes by 16 bytes, and the few elements behind it
- *    one by one. Rows with gaps go by 16 bytes where all begin and end at multiples of them.
- * 3. Bits are those of runtime/device/host/convert.h; a NaN that was converted keeps its sign and upper payload, one
- *    that was added is the GPU's own.
+ * 1. A thread takes `items` of a row: eight elements, or a unit of bytes moved as it is. It loads a whole turn before
+ *    it stores any, and stores only where it alone has loaded: a result may be an operand.
+ * 2. Rows without gaps are one row: whole items go by 16 bytes, the few elements behind them one by one. Rows with gaps
+ *    go by 16 bytes if all begin and end at multiples of that.
+ * 3. Bits are those of runtime/device/host/convert.h. A converted NaN keeps its sign and upper payload; a NaN from an
+ *    addition is the GPU's own.
  */
 #include "base/bf16.h"
 #include "runtime/device/cuda/kernels/elements.cuh"
@@ -43,7 +43,7 @@ static __global__ void __launch_bounds__(THREADS) each(Body body, uint64_t rows,
         }
 }
 
-/* Threads along a row as far as it reaches, the others along rows. */
+/* Spreads threads along a row as far as it reaches, the others across rows. */
 template <class Body>
 static cudaError_t each_launch(const struct ah_cuda_launch *launch, const Body &body, uint64_t rows,
                                uint64_t items)
@@ -97,7 +97,7 @@ template <class Unit> struct each_set {
     }
 };
 
-/* Rows of bytes; `from` NULL: `value` over and over, four bytes long. */
+/* Rows of bytes. If `from` is NULL, they are filled with the four bytes of `value`. */
 struct each_bytes {
     unsigned char *to;
     const unsigned char *from;
@@ -133,7 +133,7 @@ static cudaError_t bytes_by(const struct ah_cuda_launch *launch, const struct ea
                 : each_launch(launch, filled, b->rows, b->width / sizeof(Unit));
 }
 
-/* By 16 bytes as far as that goes, the rest by Unit. */
+/* Goes by 16 bytes where possible, and by Unit for the rest. */
 template <class Unit> static cudaError_t bytes_run(const struct ah_cuda_launch *launch, struct each_bytes b)
 {
     if (b.rows == 1 || (b.to_stride == b.width && (!b.from || b.from_stride == b.width))) {
@@ -192,7 +192,7 @@ cudaError_t ah_cuda_fill(const struct ah_cuda_launch *launch)
 
 /* ---- elements ---- */
 
-/* Two floats as bf16. The conversion of the hardware makes one NaN of all: theirs are kept. */
+/* Two floats as bf16. The hardware's conversion makes all NaNs the same; this one keeps them. */
 static __device__ inline unsigned pair_exact(float low, float high)
 {
     unsigned pair = ah_bf16_pair(low, high);
@@ -277,7 +277,7 @@ static cudaError_t task_by(const struct ah_cuda_launch *launch, const struct eac
     return each_launch(launch, body, task->rows, (task->count + ITEM - 1) / ITEM);
 }
 
-/* `fast` where every row of all operands is whole items at multiples of 16 bytes, else `any`. */
+/* Runs `fast` on whole items if all rows lie at multiples of 16 bytes, and `any` on the rest. */
 static cudaError_t task_run(const struct ah_cuda_launch *launch, struct each_task task, size_t operands,
                             task_fn *fast, task_fn *any)
 {
@@ -312,7 +312,7 @@ cudaError_t ah_cuda_cast(const struct ah_cuda_launch *launch)
     return task_run(launch, task, 2, by_dtypes[to][from], task_by<each_cast<AH_ANY, AH_ANY>>);
 }
 
-/* By the dtypes of result and operands. */
+/* Picks the kernel by the dtypes of result and operands. */
 static cudaError_t sum_run(const struct ah_cuda_launch *launch, const struct each_task *task)
 {
     static task_fn *const by_dtypes[2][2][2] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See epilogue.h. A thread has one column of every gridDim.y-th row. This is the rare way: usual products are finished
- * by cuBLASLt itself, so nothing here is tuned beyond consecutive threads having consecutive columns.
+ * See epilogue.h. A thread does one column of every gridDim.y-th row. This path is rare: cuBLASLt finishes the usual
+ * products itself. So it is not tuned, but for consecutive threads taking consecutive columns.
  */
 #include "runtime/device/cuda/kernels/epilogue.h"
 
@@ -17,7 +17,7 @@ static __device__ float load(const void *from, uint32_t dtype, uint64_t i)
     return __uint_as_float((unsigned)((const uint16_t *)from)[i] << 16);
 }
 
-/* bf16 rounds to nearest even, a NaN stays one, as in base/bf16.h. */
+/* Rounds bf16 to nearest even, and a NaN stays one, as in base/bf16.h. */
 static __device__ void store(void *to, uint32_t dtype, uint64_t i, float value)
 {
     unsigned bits = __float_as_uint(value);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Epilogue: what follows a matrix product whose fp32 sums lie in a place of their own (products_internal.h):
+ * Epilogue: finishes a matrix product whose fp32 sums lie in a buffer of their own (products_internal.h):
  *
  *     x = product (+ bias) (+ c when accumulating)       aux = x       c = x, or gelu_tanh(x)
  *
@@ -22,7 +22,7 @@ struct ah_cuda_epilogue {
     const float *product; /* (rows, width), dense */
     const void *bias;     /* (width) */
     void *c;              /* (rows, c_pitch) */
-    void *aux;            /* (rows, aux_pitch); NULL without */
+    void *aux;            /* (rows, aux_pitch); NULL: none */
     uint64_t rows, width;
     uint64_t c_pitch, aux_pitch;             /* elements */
     uint32_t c_dtype, bias_dtype, aux_dtype; /* enum ah_dtype */
@@ -30,7 +30,7 @@ struct ah_cuda_epilogue {
     bool gelu;
 };
 
-/* Enqueues it. */
+/* Enqueues the kernel on `stream`. */
 cudaError_t ah_cuda_epilogue(const struct ah_cuda_epilogue *epilogue, cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mma: what matrix units need and CUDA C++ has no plain name for: products of 16 x 8 x 16 tiles of bf16, loads of their
- * operands from shared memory, copies into shared memory that go on in the background, and the two conversions between.
- * For GPUs from Ampere on (sm_80); for the tests' double, mma_double.cuh does the same on the processor.
+ * Mma: matrix-unit operations that CUDA C++ has no plain name for: products of 16 x 8 x 16 tiles of bf16, loads of
+ * their operands from shared memory, background copies into shared memory, and the two conversions in between. For GPUs
+ * from Ampere on (sm_80); in the tests' double, mma_double.cuh does the same on the CPU.
  *
  *     __shared__ __align__(128) uint16_t a[16 * 16], b[8 * 16];      rows of 16: (m, k), (n, k)
  *     struct ah_mma_pipe pipe = {};
@@ -11,13 +11,13 @@
  *     ah_mma_wait<0>(pipe);
  *     __syncthreads();
  *
- * A lane of the warp holds of a tile, with g = lane / 4 and t = lane % 4, pairs of neighbours:
+ * With g = lane / 4 and t = lane % 4, a lane of the warp holds these pairs of neighbours of a tile:
  *
- *     a (16, 16): [0] row g, columns 2t and 2t + 1;  [1] row g + 8;  [2] row g, columns 2t + 8, + 9;  [3] row g + 8 of these
+ *     a (16, 16): [0] row g, columns 2t and 2t + 1;  [1] row g + 8;  [2] row g, columns 2t + 8, + 9;  [3] row g + 8
  *     b (16, 8):  [0] rows 2t and 2t + 1, column g;  [1] rows 2t + 8, + 9
  *     c (16, 8):  [0] [1] row g, columns 2t and 2t + 1;  [2] [3] row g + 8; fp32
  *
- * So two tiles of c, side by side and rounded, are one of a: the result of one product is an operand of the next.
+ * So two tiles of c, side by side and rounded, form one of a: the result of one product is an operand of the next.
  *
  * All lanes of a warp call multiply and load together. Source: PTX ISA, "Warp Level Matrix Instructions", "cp.async".
  */
@@ -30,10 +30,10 @@
 #include <mma_double.cuh> /* from tests/double/cuda */
 #else
 
-/* A place in shared memory, counted in bytes. */
+/* An address in shared memory, in bytes. */
 typedef uint32_t ah_mma_place;
 
-/* A thread's copies in the background. Nothing on a GPU: the hardware keeps them. */
+/* A thread's background copies. Empty on a GPU: the hardware keeps them. */
 struct ah_mma_pipe {
 };
 
@@ -42,8 +42,8 @@ static __device__ __forceinline__ ah_mma_place ah_mma_at(const void *shared)
     return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
 
-/* The same place, of which the compiler does not know that it is: what is derived from it inside a loop is computed there
- * again, where keeping it would cost registers. */
+/* Returns the same place, but hides that from the compiler: what a loop derives from it is computed there again instead
+ * of taking registers. */
 static __device__ __forceinline__ ah_mma_place ah_mma_anew(ah_mma_place place)
 {
     asm volatile("" : "+r"(place));
@@ -60,8 +60,8 @@ static __device__ __forceinline__ void ah_mma_multiply(float (&c)[4], const uint
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Four 8 x 8 tiles: `row` is, of lane i, where row i % 8 of tile i / 8 lies, 16 bytes at a multiple of 16, the rows of
- * each tile in different banks. A lane gets elements 2t and 2t + 1 of row g of each; turned: rows 2t and 2t + 1 of
+/* Loads four 8 x 8 tiles. Lane i passes where row i % 8 of tile i / 8 lies: 16 bytes at a multiple of 16, the rows of
+ * each tile in different banks. A lane gets elements 2t and 2t + 1 of row g of each tile; turned: rows 2t and 2t + 1 of
  * column g. */
 static __device__ __forceinline__ void ah_mma_load(uint32_t (&ret_tiles)[4], ah_mma_place row)
 {
@@ -79,8 +79,8 @@ static __device__ __forceinline__ void ah_mma_load_turned(uint32_t (&ret_tiles)[
                  : "memory");
 }
 
-/* Begins to copy the first `bytes` (at most 16) of 16 bytes of global memory; the rest of the place becomes zero. Both
- * lie at multiples of 16. Where `bytes` is 0 nothing is read, whatever `from` is. */
+/* Starts copying `bytes` (at most 16) from global memory, and zeroes the rest of the 16 bytes at `to`. Both lie at
+ * multiples of 16. If `bytes` is 0, nothing is read, whatever `from` is. */
 static __device__ __forceinline__ void ah_mma_copy(struct ah_mma_pipe &, ah_mma_place to, const void *from,
                                                    uint32_t bytes)
 {
@@ -89,7 +89,7 @@ static __device__ __forceinline__ void ah_mma_copy(struct ah_mma_pipe &, ah_mma_
                  : "memory");
 }
 
-/* The same of 4 bytes. */
+/* The same for 4 bytes. */
 static __device__ __forceinline__ void ah_mma_copy_word(struct ah_mma_pipe &, ah_mma_place to,
                                                         const void *from, uint32_t bytes)
 {
@@ -98,13 +98,13 @@ static __device__ __forceinline__ void ah_mma_copy_word(struct ah_mma_pipe &, ah
                  : "memory");
 }
 
-/* What was begun since the last call is one group. */
+/* Makes the copies started since the last call one group. */
 static __device__ __forceinline__ void ah_mma_commit(struct ah_mma_pipe &)
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Waits until all groups of this thread but the latest `groups` are there. Other threads see them after a barrier. */
+/* Waits for all groups of this thread but the latest `groups`. Other threads see them after a barrier. */
 template <unsigned groups> static __device__ __forceinline__ void ah_mma_wait(struct ah_mma_pipe &)
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Norm: each vector of a row (a row has `heads` of them) is normalised by itself. Arithmetic as in device/math/norm.inc,
- * with sums in an order of their own.
+ * Norm: normalises each vector of a row by itself (a row has `heads` of them). Arithmetic as in device/math/norm.inc,
+ * but sums in an order of their own.
  *
- * A team of threads has one vector: 32 elements a thread, four pieces of eight that lie between those of its neighbours.
- * They stay in registers, so that x is read once and y written once: one pass over memory, 4 bytes an element in bf16,
- * and gain and bias from the caches. Vectors of more than 32768 elements, or of odd places, are read again for every sum.
+ * A team of threads does one vector: 32 elements a thread, in four pieces of eight that interleave with its
+ * neighbours'. They stay in registers, so x is read once and y written once: one pass over memory, 4 bytes an element
+ * in bf16, with gain and bias from the caches. Vectors of more than 32768 elements, or unaligned ones, are read again
+ * for every sum.
  *
- * A thread's eights are added in ascending order, each a tree; then threads in a tree (teams.cuh). The team's size
- * follows from the width alone.
+ * A thread adds its eights in ascending order, each in a tree; then threads are added in a tree (teams.cuh). The team's
+ * size follows from the width alone.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 #include "runtime/device/cuda/kernels/teams.cuh"
@@ -28,7 +29,7 @@ struct task {
     float epsilon;
 };
 
-/* Eights of a vector that a thread keeps, and how many it has. */
+/* How many eights of a vector a thread keeps, and how many it goes through. */
 template <int D> struct kept {
     enum { EIGHTS = 4 };
     static __device__ unsigned rounds(const struct task *)
@@ -51,7 +52,7 @@ template <int D> struct part {
     struct ah_eight<D> held[kept<D>::EIGHTS];
 };
 
-/* Round k of a part, as floats; elements that do not exist are 0. */
+/* Round k of a part, as floats; missing elements are 0. */
 template <int D>
 __device__ inline void round_floats(struct part<D> *p, unsigned k, uint64_t, uint64_t, float ret_x[8])
 {
@@ -133,7 +134,7 @@ __device__ inline void part_write(struct part<D> *p, const struct task *t, unsig
     }
 }
 
-/* Teams beyond the last vector do it again and write nothing. */
+/* Teams beyond the last vector repeat it and write nothing. */
 template <int D, bool LAYER> __global__ void __launch_bounds__(TEAM_MAX) norm_vectors(struct task t)
 {
     __shared__ float partial[2][AH_WARPS_MAX];

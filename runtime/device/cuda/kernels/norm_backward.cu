@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Norm, backward. Arithmetic as in device/math/norm.inc, sums in an order of their own.
+ * Norm, backward. Arithmetic as in device/math/norm.inc, but sums in an order of their own.
  *
- * A block has a group of AH_OP_NORM_GROUP vectors. Its teams of threads take vectors of the group by turns: 16 elements
- * a thread, in two pieces of eight, in bf16 with those of the next vector on their way while one is done. The partial
- * gradients of gain and bias stay in registers until the group is done; then teams are added in their order, and the
- * group's sums go to a row of the scratch, whose columns columns.cuh adds. So x and dy are read once and dx is written
- * once: one pass, and of the scratch 1/32 of that twice.
+ * A block does a group of AH_OP_NORM_GROUP vectors, its teams of threads taking turns: 16 elements a thread, in two
+ * pieces of eight. In bf16 the next vector loads while one is computed. The partial gradients of gain and bias stay in
+ * registers until the group is done. Then teams are added in order, and the group's sums go to a row of the scratch,
+ * whose columns columns.cuh adds. So x and dy are read once and dx is written once: one pass, plus the scratch, 1/32 of
+ * that, twice.
  *
- * Vectors of more than 8192 elements are done by a block as a whole, one after another, with the partial gradients in
- * the scratch: three passes. Teams, and so the order of sums, follow from the width alone.
+ * A whole block does vectors of more than 8192 elements, one after another, with the partial gradients in the scratch:
+ * three passes. Teams, and so the order of sums, follow from the width alone.
  */
 #include "runtime/device/cuda/kernels/columns.cuh"
 #include "runtime/device/cuda/kernels/teams.cuh"
@@ -30,7 +30,7 @@ struct task {
     unsigned team;
 };
 
-/* A thread's part of a vector as it is loaded. */
+/* A thread's part of a vector, as loaded. */
 template <int X, int DY> struct part {
     struct ah_eight<X> x[EIGHTS];
     struct ah_eight<DY> dy[EIGHTS];
@@ -38,7 +38,7 @@ template <int X, int DY> struct part {
     float mean, scale;
 };
 
-/* What dx is made of when the sums are known. */
+/* What dx is made of once the sums are known. */
 struct back {
     float g[EIGHTS][8];
     float n[EIGHTS][8];
@@ -67,8 +67,8 @@ __device__ inline void part_load(struct part<X, DY> *p, const struct task *t, un
     p->scale = t->scale[v];
 }
 
-/* Eight elements: g and n, their shares of sum g and sum g n, of the gradients of gain and bias. Those that do not exist
- * have dy = 0, and so no part in any sum. */
+/* For eight elements: computes g and adds to sum g, sum g n and the gradients of gain and bias. Missing elements have
+ * dy = 0 and add nothing. */
 template <bool LAYER>
 __device__ inline void add_eight(const float dy[8], const float gain[8], float g[8], const float n[8],
                                  float sums[2], float dgain[8], float dbias[8])
@@ -107,7 +107,7 @@ __device__ inline void part_add(const struct part<X, DY> *p, const struct task *
     }
 }
 
-/* dx; `means` are those of g and g n. */
+/* Writes dx; `means` are those of g and g n. */
 template <int X, int DY, bool LAYER>
 __device__ inline void part_write(const struct part<X, DY> *p, const struct task *t, unsigned lane,
                                   struct back *back, const float means[2])
@@ -124,9 +124,9 @@ __device__ inline void part_write(const struct part<X, DY> *p, const struct task
     }
 }
 
-/* The places of a team in shared memory: the first elements of all eights, then the second ones and so on. They are so
- * far apart, from each other and from the next team's, that neither those who write an element of many eights nor those
- * who read the eight of a few meet in a bank. */
+/* A team's layout in shared memory: the first elements of all eights, then the second ones, and so on. The gaps between
+ * them, and between teams, avoid bank conflicts for threads that write one element of many eights and for those that
+ * read whole eights. */
 __host__ __device__ inline unsigned eights_apart(unsigned team)
 {
     return EIGHTS * team + 4;
@@ -137,7 +137,7 @@ __host__ __device__ inline unsigned teams_apart(unsigned team)
     return 8 * eights_apart(team) + team;
 }
 
-/* Adds what the block's teams have, and writes a row of partial sums. */
+/* Adds the block's teams and writes a row of partial sums. */
 __device__ inline void add_teams(const struct task *t, const float sums[EIGHTS][8], float *shared, float *row)
 {
     const unsigned lane = threadIdx.x & (t->team - 1), teams = blockDim.x / t->team,
@@ -164,7 +164,7 @@ template <int X, int DY, bool LAYER> __global__ void __launch_bounds__(THREADS) 
     const unsigned lane = threadIdx.x & (t.team - 1), teams = blockDim.x / t.team;
     const uint64_t begin = static_cast<uint64_t>(blockIdx.x) * AH_OP_NORM_GROUP + threadIdx.x / t.team;
     const float width = static_cast<float>(t.width);
-    /* What is wider would not fit registers twice. */
+    /* Wider types would not fit the registers twice. */
     constexpr bool ahead = X == AH_BF16 && (DY == AH_BF16 || !LAYER);
     struct gradients gradients = {};
     struct part<X, DY> next = part<X, DY>();
@@ -195,7 +195,7 @@ template <int X, int DY, bool LAYER> __global__ void __launch_bounds__(THREADS) 
         add_teams(&t, gradients.bias, shared, t.dbias + blockIdx.x * t.width);
 }
 
-/* A wide vector on its way back. */
+/* A wide vector in the backward pass. */
 struct wide {
     uint64_t row, column;
     float mean, scale;
@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(WIDE_THREADS) norm_group_wide(struct task t)
 
 typedef void group_kernel(struct task);
 
-/* dy is fp32 where two products were added to make it, while x is bf16. */
+/* dy may be fp32 while x is bf16: it is then the sum of two products. */
 template <bool LAYER> group_kernel *kernel_of(const struct task *t)
 {
     const struct ah_rows *const operands[] = {&t->x, &t->dx, &t->gain};
@@ -286,7 +286,7 @@ cudaError_t run_groups(cudaStream_t stream, struct task *t, uint64_t groups)
     return AH_LAUNCH(kernel, grid, dim3(threads), shared_bytes, stream, *t);
 }
 
-/* Operand `arg` from its partial sums, where it is wanted. */
+/* Makes operand `arg` from its partial sums, if it is wanted. */
 cudaError_t add_groups(const struct ah_cuda_launch *launch, size_t arg, float *partials, uint64_t groups)
 {
     const uint64_t width = launch->op->u.norm.width;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rope: elements p and p + h of a head of 2 h turn by the angle of pair p, in place:
+ * Rope: turns elements p and p + h of a head of 2 h by the angle of pair p, in place:
  *
  *     y_p = x_p c - x_(p+h) s,      y_(p+h) = x_(p+h) c + x_p s,
  *
- * the second product rounded, the first fused with it, as on the CPU device (device/math/rope.inc), to the same bits.
+ * The second product is rounded and the first fused with it, bit for bit as on the CPU device (device/math/rope.inc).
  *
- * A thread turns eight neighbouring pairs of up to HEADS heads of one row: x is read and written once, the row's cosines
- * and sines, which lie in the caches, once for these heads. One pass: 4 bytes an element in bf16.
+ * A thread turns eight neighbouring pairs of up to HEADS heads of one row: x is read and written once, and the row's
+ * cosines and sines come from the caches once for these heads. One pass: 4 bytes an element in bf16.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 
@@ -18,7 +18,7 @@ enum { THREADS = 256, HEADS = 4 };
 
 struct task {
     struct ah_rows x;
-    struct ah_rows table;      /* of each position a cosine and a sine for each pair */
+    struct ah_rows table;      /* a cosine and a sine for each position and pair */
     const uint32_t *positions; /* NULL: row % seq */
     uint64_t rows, seq;
     unsigned heads, half;

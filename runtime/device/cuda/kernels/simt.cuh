@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Simt: how kernels are launched and where they find dynamic shared memory, for both compilers of them. nvcc makes code
- * for GPUs of them. For the tests the host's compiler takes the same source, and tests/double/cuda runs it on the
- * processor: there, this header also brings CUDA's own names (simt_double.cuh has the list of those there are).
+ * Simt: how kernels are launched and find dynamic shared memory, for both compilers. nvcc compiles them for GPUs. In
+ * tests the host's compiler takes the same source, and tests/double/cuda runs it on the CPU; this header then also
+ * brings CUDA's own names (simt_double.cuh lists them).
  *
  *     __global__ void __launch_bounds__(256) row_sums(float *out, const float *__restrict__ in, unsigned width)
  *     {
@@ -18,11 +18,11 @@
  *     if (!rc)
  *         rc = AH_LAUNCH(row_sums, rows, 256, width * sizeof(float), stream, out, in, width);
  *
- * A template's name goes in parentheses where it has a comma: AH_LAUNCH((copy<float, 4>), ...).
+ * A template's name goes in parentheses if it has a comma: AH_LAUNCH((copy<float, 4>), ...).
  *
- * What runs on both: every thread of a block may wait for others of its block (barriers, functions of the warp with any
- * masks) and never for another block. Lanes take part in functions of the warp by their masks alone: nothing goes in
- * lockstep. Kernels' arguments are plain values.
+ * To run on both, a thread may wait for others of its block (barriers, functions of the warp with any masks), never for
+ * another block. Lanes take part in functions of the warp by their masks alone: nothing runs in lockstep. Kernels'
+ * arguments are plain values.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_KERNELS_SIMT_CUH
 #define AH_RUNTIME_DEVICE_CUDA_KERNELS_SIMT_CUH
@@ -32,7 +32,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A parameter of type T from an argument that converts to it. */
+/* A parameter of type T that takes any argument convertible to it. */
 template <class T> struct ah_simt_value {
     typedef T type;
 };

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums: the canonical reduction (device/host/reduce.h), to the same bits as on every device, and what clip makes of it.
+ * Sums: the canonical reduction (device/host/reduce.h), with the same bits on every device, and what clip makes of it.
  *
- *   1. leaves   a warp has a leaf of 4096 elements: lane 2 i + h the half h of rows 16 i to 16 i + 15, all loads at once.
- *               Levels of rows 16 -> 1 are in a lane's registers, the next four between lanes 2, 4, 8 and 16 apart; of
- *               the lanes of rows, 16 -> 8 is between neighbours, and 8 -> 1 in registers. One pass over src; the leaf
+ *   1. leaves   a warp does a leaf of 4096 elements: lane 2 i + h loads half h of rows 16 i to 16 i + 15, all at once.
+ *               Row levels 16 -> 1 are added in a lane's registers, the next four between lanes 2, 4, 8 and 16 apart.
+ *               Then the columns: 16 -> 8 between neighbouring lanes, 8 -> 1 in registers. One pass over src; the leaf
  *               sums, a two-thousandth of it, go to the workspace.
- *   2. total    adds leaf sums in double, in flat order, by one block. Sums that need no rounding may be added in any
- *               order: see exact_step(). Else a thread adds them one after another.
+ *   2. total    one block adds the leaf sums in double, in flat order. Sums that need no rounding may be added in any
+ *               order: see exact_step(). Otherwise one thread adds them one after another.
  *
- * A vector of more leaves than the workspace holds is summed in several such pairs.
+ * A vector with more leaves than the workspace holds is summed in several such pairs.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 
@@ -23,14 +23,14 @@ enum { TOTAL_THREADS = 256, TOTAL_WARPS = TOTAL_THREADS / 32, TOTAL_EACH = 8 };
 struct task {
     struct ah_rows src;
     uint64_t count;
-    uint64_t first;  /* leaf of this pair of kernels */
-    uint64_t leaves; /* of it */
+    uint64_t first;  /* the first leaf of this pair of kernels */
+    uint64_t leaves; /* and how many it has */
     float *sums;
     double *dst;
     bool squares, accumulate;
 };
 
-/* (1) The lane's eight columns of sixteen rows as their sum. */
+/* (1) Sums the lane's eight columns over sixteen rows. */
 template <int D> __device__ inline void sum_rows(const struct task *t, uint64_t leaf, float ret_sum[8])
 {
     const unsigned lane = threadIdx.x % 32;
@@ -69,7 +69,7 @@ template <int D> __device__ inline float leaf_sum(const struct task *t, uint64_t
     return sum[0];
 }
 
-/* Whole leaves in the versions of a type, the last, short one as any. */
+/* Whole leaves use their type's version; a short last leaf uses AH_ANY. */
 template <int D> __global__ void __launch_bounds__(32 * LEAF_WARPS) leaves(struct task t)
 {
     const uint64_t place = static_cast<uint64_t>(blockIdx.x) * LEAF_WARPS + threadIdx.x / 32;
@@ -81,7 +81,7 @@ template <int D> __global__ void __launch_bounds__(32 * LEAF_WARPS) leaves(struc
         t.sums[place] = sum;
 }
 
-/* Over the block, in any order: what is exact needs none. */
+/* Sums over the block in any order: the additions are exact. */
 __device__ inline double block_sum(double value, double *shared)
 {
     for (int bits = 16; bits; bits /= 2)
@@ -95,16 +95,16 @@ __device__ inline double block_sum(double value, double *shared)
     return value;
 }
 
-/* Whether x is an integer times the unit whose inverse is `inverse`, a power of two. */
+/* True if x is an integer times the unit whose inverse is `inverse`, a power of two. */
 __device__ inline bool is_multiple(double x, double inverse)
 {
     return trunc(x * inverse) == x * inverse;
 }
 
-/* (2) Adds the block's `mine` to *total where that needs no rounding: where e is such that |total| + sum |x| < 2^e, and
- * total and every x are integers times 2^(e - 53), every sum of some of them is one of at most 53 bits, so it is exact, and
- * the order of additions counts for nothing. Else returns false. Leaf sums within 5000 times of each other are mostly
- * added here: adding one after another takes as long as reading leaves of bf16. */
+/* (2) Adds the block's `mine` to *total if that needs no rounding, else returns false. Let |total| + sum |x| < 2^e,
+ * where total and every x are integers times 2^(e - 53). Then any partial sum is such an integer of at most 53 bits: it
+ * is exact, and the order does not matter. Leaf sums within 5000 times of each other mostly pass. Adding one after
+ * another takes as long as reading leaves of bf16. */
 __device__ inline bool exact_step(const float *mine, double *total, double (*shared)[TOTAL_WARPS])
 {
     double sum = 0, size = 0;
@@ -114,9 +114,9 @@ __device__ inline bool exact_step(const float *mine, double *total, double (*sha
     }
     sum = block_sum(sum, shared[0]);
     size = block_sum(size, shared[1]) + fabs(*total);
-    if (!isfinite(size) || size < 0x1p-200) /* leaf sums are 0, or more than 2^-150: for all threads alike */
+    if (!isfinite(size) || size < 0x1p-200) /* leaf sums are 0 or above 2^-150; all threads agree */
         return false;
-    /* One binade more than the size's own, as that is rounded. */
+    /* One binade above the size's own, as the size is rounded. */
     const long long exponent = (__double_as_longlong(size) >> 52) - 1023 + 2;
     const double inverse = __longlong_as_double((53 - exponent + 1023) << 52);
     bool exact = is_multiple(*total, inverse);
@@ -128,7 +128,7 @@ __device__ inline bool exact_step(const float *mine, double *total, double (*sha
     return true;
 }
 
-/* The same, one after another. */
+/* Adds `n` sums to `total` one after another. */
 __device__ inline double ordered_step(const float *sums, uint64_t n, double total, double *shared)
 {
     __syncthreads();
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(TOTAL_THREADS) add_sums(struct task t)
         *t.dst = total;
 }
 
-/* (1) and (2) of the leaves that t names. */
+/* (1) and (2) for the leaves of `t`. */
 cudaError_t add_leaves(cudaStream_t stream, const struct task *t, int version)
 {
     void (*const kernel)(struct task) = version == AH_BF16   ? leaves<AH_BF16>
@@ -193,7 +193,7 @@ cudaError_t run(const struct ah_cuda_launch *launch, bool squares)
     return rc;
 }
 
-/* As device/host/clip.c. The factor of a norm that is not finite stays what it was. */
+/* As device/host/clip.c. If the norm is not finite, the factor keeps its value. */
 __global__ void clip(struct ah_adamw_scalars *scalars, const double *sums, uint64_t n, double limit)
 {
     double total = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Teams: 2^k threads of a block, neighbours by threadIdx.x, that work on one vector. Blocks are one-dimensional and whole
- * teams. A sum over a team adds in a fixed tree and comes to all its threads.
+ * Teams: 2^k threads of a block, neighbours by threadIdx.x, that work on one vector. Blocks are one-dimensional and
+ * made of whole teams. A sum over a team adds in a fixed tree and reaches all its threads.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_KERNELS_TEAMS_CUH
 #define AH_RUNTIME_DEVICE_CUDA_KERNELS_TEAMS_CUH
@@ -10,7 +10,7 @@
 
 enum { AH_WARPS_MAX = 32 };
 
-/* The smallest power of two that is not less than n, at most `most`, one itself. */
+/* The smallest power of two >= n, but at most `most`, itself a power of two. */
 static inline unsigned ah_team_size(uint64_t n, unsigned most)
 {
     unsigned size = 1;
@@ -19,7 +19,7 @@ static inline unsigned ah_team_size(uint64_t n, unsigned most)
     return size;
 }
 
-/* Over the first min(team, 32) lanes. */
+/* Sums over each min(team, 32) neighbouring lanes. */
 static __device__ inline float ah_warp_sum(float value, unsigned team)
 {
     for (unsigned bits = team < 32 ? team / 2 : 16; bits; bits /= 2)
@@ -34,8 +34,8 @@ static __device__ inline float ah_warp_most(float value)
     return value;
 }
 
-/* `partial`: shared, a float for each warp of the block. A team larger than a warp waits once, so a second sum needs
- * another place while threads may still read the first. All threads of the block take part. */
+/* Sums over each team; all threads of the block take part. `partial`: shared, one float per warp of the block. A team
+ * above a warp waits once, so a second sum needs another `partial` while threads may read the first. */
 static __device__ inline float ah_team_sum(float value, unsigned team, float *partial)
 {
     const unsigned lane = threadIdx.x % 32, warps = team / 32;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The prediction is told to tallies as a run would tell it: sends are on the lane of messages, and what the concert does not
- * have follows from what it has. A message arrives when its send ends. A sum is an op of the lane of sums of all its owners. The norm,
- * which costs nothing there, begins when the rank's own part of the step is done, and ends when the gate opens.
+ * Tallies get the prediction as a run would report it. Sends are on the lane of messages; what the concert lacks is
+ * derived. A message arrives when its send ends. A sum is an op on the sums lane of each owner. The norm, which the
+ * concert has for free, begins when the rank's own part of the step is done, and ends when the gate opens.
  */
 #include "cli/run_measured.h"
 
@@ -40,13 +40,13 @@ struct stage {
     struct ah_runlog_rank *rank;
     struct ah_rounds rounds;
     struct ah_tally *tally;              /* owned */
-    double own_end_us[AH_CONCERT_STEPS]; /* of what the gate waits for here */
+    double own_end_us[AH_CONCERT_STEPS]; /* of what the gate waits for on this rank */
     double compute_end_us[AH_CONCERT_STEPS];
 };
 
 struct concert {
     const struct ah_cluster_plan *plan;
-    struct stage *stages; /* through all pipelines */
+    struct stage *stages; /* of all pipelines */
     size_t n;
     struct ah_arena arena;
 };
@@ -113,7 +113,7 @@ static void hear(void *context, const struct ah_concert_span *span)
         tell_item(&c->stages[span->of], span);
 }
 
-/* What its messages and sums move in a step. */
+/* Bytes that its messages and sums move in a step. */
 static void set_bytes(const struct concert *c, const struct stage *stage)
 {
     const struct ah_plan *program = stage->program;

@@ -45,7 +45,7 @@ void ah_race_set(struct ah_race *race, size_t thing, double us)
         }
         uint32_t before = race->winners[i], winner = race->us[right] < race->us[left] ? right : left;
         race->winners[i] = winner;
-        if (before == winner && winner != thing) /* nothing changed above, either */
+        if (before == winner && winner != thing) /* nothing above changed, either */
             return;
     }
 }

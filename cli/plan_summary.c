@@ -34,8 +34,8 @@ static const char *const lane_names[AH_PLAN_LANES] = {
     [AH_PLAN_LANE_HOST] = "host Adam",
 };
 
-/* Shares of the step from which a lane is the bottleneck, the busiest lane is named although none is the bottleneck, and
- * a wait is mentioned. Each rounds up to the percentage that is printed. */
+/* Shares of the step from which a lane is the bottleneck, the busiest lane is named although none is the bottleneck,
+ * and a wait is mentioned. Each rounds up to the percentage that is printed. */
 static const double saturated = 0.945, busiest_least = 0.795, noticed = 0.005;
 
 enum { WAITED_FOR = AH_PLAN_LANES - 1 };

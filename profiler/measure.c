@@ -28,7 +28,7 @@ static void tell(struct ah_measure *measure, double fraction)
         options->progress(options->progress_context, measure->told, measure->what);
 }
 
-/* The running set tells how far it is: `done` of it, and it is one of several of its part. */
+/* Reports progress: the running set, one of several of its part, is `done` done. */
 static void tick(void *context, double done)
 {
     struct ah_measure *measure = context;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * SHA-256 with the instructions of x86: Intel, "Intel SHA Extensions" (2013). They hold the state as ABEF and CDGH,
- * from the highest word down, and do two rounds at once; four words of the schedule W come from the sixteen before
- * them.
+ * from the highest word down, and do two rounds at once; four words of the schedule W come from the last sixteen.
  */
 #include "base/sha256_internal.h"
 

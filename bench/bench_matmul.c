@@ -11,8 +11,8 @@
  *                  [--layer INxOUT] [--level avx2|avx512|avx512_bf16|amx] [--no-head]
  *
  * With --level both are limited to what processors of that level have, and ours run on a pool, without a lane. If
- * oneDNN has no product for the level, only our rate is shown. Shapes are GPT-2 124M's: m = tokens for nn and nt, k =
- * tokens for tn (weight gradients).
+ * oneDNN has no product for it, only our rate is shown. Shapes are GPT-2 124M's; tokens are m for nn and nt, k for tn
+ * (weight gradients).
  */
 #include "base/pool.h"
 #include "base/stats.h"

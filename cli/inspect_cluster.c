@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shows a cluster: its types of GPU, its nodes and the links between them.
+ */
 #include "cli/inspect.h"
 
 #include "base/units.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shows moves: how many bytes come from where, how long that takes, and each move.
+ */
 #include "cli/inspect.h"
 
 #include "base/units.h"

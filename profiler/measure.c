@@ -28,7 +28,7 @@ static void tell(struct ah_measure *measure, double fraction)
         options->progress(options->progress_context, measure->told, measure->what);
 }
 
-/* Reports progress: the running set, one of several of its part, is `done` done. */
+/* Reports progress: `done` is the share of the running set, which is one of several of its part. */
 static void tick(void *context, double done)
 {
     struct ah_measure *measure = context;

@@ -5,7 +5,7 @@
  * COMPUTE POSITIONS number what the compute lane does in an iteration, in its fixed order, from 0 to positions - 1.
  * Every other op carries two of them: it starts after the compute op at `issue_after` is done, and its destination is
  * live from the next position on; the compute op at `due_before` waits for it. Positions are circular: an op whose
- * due_before is not above its issue_after is due in the next iteration. Arena tensors' lifetimes [from, to] are, too.
+ * due_before is not above its issue_after is due in the next iteration. Lifetimes [from, to] of tensors are circular.
  *
  * OPS are per block (and micro-batch). An op that goes along a block's flat vector is done in `tiles` equal parts, each
  * an item of its lane, in rising order. `lanes` freezes the order of each lane as indices into `ops`, one mention per

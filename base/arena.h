@@ -2,8 +2,8 @@
  *
  * Arena: memory of one document or plan, taken piece by piece and freed at once.
  *
- * Grows by chunks from malloc; pieces never move and are zeroed. For training memory, which is planned and
- * addressed by offsets, see runtime/device/device.h: that is another thing.
+ * Grows by chunks from malloc; pieces never move and are zeroed. Training memory is planned and addressed by offsets:
+ * see runtime/device/device.h.
  *
  *     struct ah_arena arena = {0};                    // ready to use
  *     char *name = ah_arena_strdup(&arena, "gpt2");   // NULL: out of memory

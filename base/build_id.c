@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The note NT_GNU_BUILD_ID of the program, as it was mapped (elf(5), dl_iterate_phdr(3)).
+ * Reads the program's NT_GNU_BUILD_ID note, as it is mapped (elf(5), dl_iterate_phdr(3)).
  */
 #include "base/build_id.h"
 
@@ -39,7 +39,7 @@ static void read_notes(const unsigned char *notes, size_t bytes, char *ret_text)
     }
 }
 
-/* The program is the first object that is told of. */
+/* The first object reported is the program itself, so this stops there. */
 static int read_object(struct dl_phdr_info *object, size_t bytes, void *context)
 {
     (void)bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Build id: what the linker named this program by, a digest of all its code and data. Two programs of one version that were
- * built of other sources, or by another compiler, have other ids; a program that was copied or stripped keeps its own.
+ * Build id: the linker's digest of this program's code and data. Programs of one version that were built from other
+ * sources, or by another compiler, have other ids; a program that was copied or stripped keeps its own.
  *
  *     char text[AH_BUILD_ID_TEXT_MAX];
  *     printf("build %s\n", ah_build_id_read(text));
@@ -11,7 +11,7 @@
 
 enum { AH_BUILD_ID_TEXT_MAX = 41 };
 
-/* The running program's, in lower-case hexadecimal digits; "unknown" where its linker gave it none. Returns `ret_text`. */
+/* The running program's id in lower-case hexadecimal; "unknown" if its linker gave it none. Returns `ret_text`. */
 const char *ah_build_id_read(char ret_text[AH_BUILD_ID_TEXT_MAX]);
 
 #endif

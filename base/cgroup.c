@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A control group is limited by each group above it, so the path of /proc/self/cgroup is walked up to the mount
- * point. Inside a container the path may not exist below the mount point, which then is the container's own
- * group: folders that are not there are passed over. Formats: the kernel's admin-guide/cgroup-v2.rst,
- * admin-guide/cgroup-v1/memory.rst and scheduler/sched-bwc.rst.
+ * A control group is limited by each group above it, so the path in /proc/self/cgroup is walked up to the mount point.
+ * Inside a container the path may not exist, and the mount point is the container's own group: missing folders are
+ * skipped. Formats: the kernel's admin-guide/cgroup-v2.rst, admin-guide/cgroup-v1/memory.rst and
+ * scheduler/sched-bwc.rst.
  *
- * What a group has left is its limit, less what it uses, more the file pages among that which nobody has touched
- * for a while: the kernel gives those back before it refuses anything. Others it may give back too; they do not
- * count, as taking them costs whoever reads those files.
+ * A group has left its limit, less what it uses, plus those file pages among that which nobody touched for a while: the
+ * kernel gives those back before it refuses anything. It may give back others, too, but at the cost of whoever reads
+ * those files, so they do not count.
  */
 #include "base/cgroup.h"
 
@@ -23,7 +23,7 @@ enum { LINE_MAX_BYTES = 4096 + 256, PATH_MAX_BYTES = 2 * LINE_MAX_BYTES };
 struct files {
     const char *memory_limit; /* NULL: this mount has no memory controller */
     const char *memory_used;
-    const char *memory_inactive; /* the line of memory.stat, with the groups below */
+    const char *memory_inactive; /* line of memory.stat that includes the groups below */
     const char *quota;           /* microseconds, alone or followed by the period; NULL: no cpu controller */
     const char *period;          /* NULL: the period follows the quota */
 };
@@ -73,7 +73,7 @@ static int read_numbers(const char *folder, const char *name, int64_t *ret_first
     return n < 0 ? 0 : n;
 }
 
-/* A number that is not negative; `otherwise` where there is none. */
+/* A number that is not negative; `otherwise` if there is none. */
 static uint64_t read_number(const char *folder, const char *name, uint64_t otherwise)
 {
     int64_t number = 0, unused;
@@ -147,7 +147,7 @@ static void read_path(struct ah_cgroup *group, const char *root, const struct hi
     }
 }
 
-/* Is `name` one of the comma-separated `names`? "" is one of "" only. */
+/* Is `name` one of the comma-separated `names`? "" matches only "". */
 static bool is_one_of(const char *name, const char *names)
 {
     size_t length = strlen(name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Control groups: how much memory and processor time the groups that this process is in leave to it, for
- * versions 2, 1 and both at once, seen from inside or outside a container.
+ * Control groups: how much memory and processor time this process's groups leave to it. Reads versions 2, 1 and both at
+ * once, inside or outside a container.
  *
  *     struct ah_cgroup group;
  *     ah_cgroup_read(&group, NULL);
@@ -12,9 +12,9 @@
 #include <stdint.h>
 
 struct ah_cgroup {
-    uint64_t memory_limit_bytes; /* the least limit of a group; UINT64_MAX: none */
+    uint64_t memory_limit_bytes; /* the lowest limit of a group; UINT64_MAX: none */
     uint64_t memory_free_bytes;  /* the least that a group has left; UINT64_MAX: no limit */
-    double processors;           /* the least quota of a group: seconds of work in a second; 0: none */
+    double processors;           /* the lowest quota of a group: seconds of work per second; 0: none */
 };
 
 /* `root` (optional): a folder that stands for /, with proc/self/cgroup and sys/fs/cgroup in it. Files that are

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files: reading with a limit, writing so that a reader sees the old content or the new one, never half.
+ * Files: reading with a limit, and writing so that a reader sees the old content or the new one, never half.
  *
  * `-` is standard input for reading; it is never opened for writing here (the command line prints).
  * A document is read whole; data sets and checkpoints have readers of their own.
@@ -16,29 +16,29 @@
 
 enum { AH_FILE_REASON_MAX = 720 };
 
-/* Why opening `path` failed with the errno `reason`, into `out`, which is returned: where a symbolic link on the way leads
- * nowhere or back to itself, the link and its target; else what strerror() says. */
+/* Writes why opening `path` failed with the errno `reason` into `out` and returns it: if a symbolic link on the way
+ * leads nowhere or back to itself, the link and its target; else what strerror() says. */
 const char *ah_file_reason(const char *path, int reason, char out[AH_FILE_REASON_MAX]);
 
-/* AH_E_IO for a pipe, socket or device, before anything waits for it: for files that a person did not name, such as the
- * config.json in a folder. What is missing, or a folder, is left to ah_file_read(). */
+/* AH_E_IO for a pipe, socket or device, without waiting for it: for files that a person did not name, such as the
+ * config.json in a folder. Missing files and folders are left to ah_file_read(). */
 int ah_file_check_regular(const char *path, struct ah_error *err);
 
-/* Appends the whole of `path` to `ret_bytes`. AH_E_IO for a missing file, a directory or a socket, a pipe that gets no
- * writer within five seconds, AH_E_DOCUMENT for a file larger than `limit_bytes`; the sentence names the path. On failure `ret_bytes` is
- * as it was. */
+/* Appends the whole of `path` to `ret_bytes`. AH_E_IO for a missing file, a directory, a socket, or a pipe that gets no
+ * writer within five seconds; AH_E_DOCUMENT for a file larger than `limit_bytes`. The sentence names the path. On
+ * failure `ret_bytes` is unchanged. */
 int ah_file_read(const char *path, size_t limit_bytes, struct ah_buffer *ret_bytes, struct ah_error *err);
 
-/* Writes through a temporary file in the same folder, fsyncs it, renames it over `path` and fsyncs the folder.
- * AH_E_IO names the path. A file that was there is kept when anything up to the rename fails; where only the last
- * fsync fails, `path` has the new content, whole, and the sentence says that a crash of the machine may still
- * bring the old one back. The mode of a file that was there stays; a new one gets 0666 less the umask. `path` may
- * be a symbolic link (its target is replaced) or a device or pipe (written in place, so a failure leaves half).
- * A process killed while it writes leaves its temporary file, ".autohete-PID-N.tmp", which may be deleted. */
+/* Writes through a temporary file in the same folder, fsyncs it, renames it over `path` and fsyncs the folder. AH_E_IO
+ * names the path. If anything up to the rename fails, the old file is kept. If only the last fsync fails, `path` has
+ * the new content, whole, and the sentence says that a crash of the machine may still bring the old one back. An
+ * existing file keeps its mode; a new one gets 0666 less the umask. `path` may be a symbolic link (its target is
+ * replaced), or a device or pipe (written in place, so a failure leaves half). A process killed while it writes leaves
+ * its temporary file, ".autohete-PID-N.tmp", which may be deleted. */
 int ah_file_write(const char *path, const void *bytes, size_t size, struct ah_error *err);
 
-/* Are `a` and `b` names of one file, so that writing to one may change the other? Links of both kinds count, and names of
- * files that are not there yet; devices and pipes are no files. */
+/* Do `a` and `b` name one file, so that writing to one may change the other? Links of both kinds count, and so do files
+ * that do not exist yet; devices and pipes are not files. */
 bool ah_file_same(const char *a, const char *b);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Host memory: how much of it this process may use, after the kernel's total and the control groups it runs in
- * (cgroup.h).
+ * Host memory: how much of it this process may use, given the kernel's total and its control groups (cgroup.h).
  *
  *     struct ah_host_memory memory;
  *     rc = ah_host_memory_read(&memory, NULL, err);
@@ -16,7 +15,7 @@
 struct ah_host_memory {
     uint64_t total_bytes;     /* MemTotal of the kernel */
     uint64_t available_bytes; /* now: MemAvailable, or what a control group has left; <= usable */
-    uint64_t limit_bytes;     /* the least limit of a control group above us; UINT64_MAX: none */
+    uint64_t limit_bytes;     /* the lowest limit of a control group above us; UINT64_MAX: none */
     uint64_t usable_bytes;    /* the lesser of total and limit */
 };
 
@@ -24,7 +23,7 @@ struct ah_host_memory {
  * (a captured machine). AH_E_IO where the kernel's total cannot be read. */
 int ah_host_memory_read(struct ah_host_memory *ret_memory, const char *root, struct ah_error *err);
 
-/* Memory that this process holds now, its code and libraries included; 0 where the kernel does not say. */
+/* Memory that this process holds now, code and libraries included; 0 if the kernel does not say. */
 uint64_t ah_host_memory_resident(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sets are merged from their beginnings on, so that each function but the sort looks at an interval once.
+ * Merges sets from their beginnings, so that each function but the sort visits an interval once.
  */
 #include "base/intervals.h"
 

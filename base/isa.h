@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Instruction sets: which vector code may run here, asked of the processor and of the operating system
- * (a set that the system does not save across task switches is not there).
+ * Instruction sets: which vector code may run here, according to the processor and the operating system (a set that the
+ * system does not save across task switches is unusable).
  *
- * Each call asks the processor anew, which costs microseconds under a hypervisor: ask once and keep the
- * answer.
+ * Each call queries the processor, which costs microseconds under a hypervisor: ask once and keep the answer.
  *
  *     const struct kernels *kernels = table[ah_isa_detect()];
  */
@@ -26,7 +25,7 @@ enum ah_isa ah_isa_detect(void);
 bool ah_isa_has_avx512_bf16(void);
 bool ah_isa_has_amx_bf16(void);
 
-/* Has those dot products, and they multiply and add more in a second than AVX-512 does in fp32: Intel's do not. */
+/* Has those dot products, and they do more multiply-adds per second than AVX-512 in fp32: Intel's do not. */
 bool ah_isa_has_fast_avx512_bf16(void);
 
 /* Has instructions for SHA-256, with SSSE3 and SSE4.1. */

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Invariants of a lane:
+ * A thread and its queue. Invariants:
  *
  * (1) done <= submitted <= done + capacity; both only grow. Ticket t lives in slot (t-1) % capacity from its
  *     submit until done >= t, so a job runs in its slot and nobody overwrites it.
- * (2) `submitted` and `stopping` change under `mutex` only. `done` changes under it too, and is atomic so that it
- *     can also be read without it; it is stored (release) after the job returned.
+ * (2) `submitted` and `stopping` change only under `mutex`. So does `done`, which is atomic so that it can also be
+ *     read without it; it is stored (release) after the job returned.
  * (3) No wake-up is lost: a sleeper tests its condition under `mutex` and sleeps on a condition variable of
- *     that mutex; who makes a condition true does so under `mutex` and then signals:
+ *     that mutex; whoever makes a condition true does so under `mutex` and then signals:
  *         work      lane thread      submitted > done, or stopping
  *         progress  all others       done reached a ticket, or a slot became free
- *     `wake_at` is the lowest ticket that a sleeper on `progress` waits for (changed under `mutex`): whoever is woken too
- *     early says so again before it sleeps. Below it nobody is signalled; waking a thread costs more than a small job.
+ *     `wake_at` is the lowest ticket that a sleeper on `progress` waits for (changed under `mutex`); a sleeper that
+ *     is woken too early sets it again. Below it nobody is signalled: waking a thread costs more than a small job.
  * (4) The lane's thread holds no mutex while a job runs or while it waits for another lane, and a wait for
  *     another lane takes that lane's mutex only: no two mutexes are ever held together.
- *     A bell is the same for several lanes: a sleeper counts itself in `waiters` before it tests, and a lane
- *     stores `done` before it looks at `waiters`, both in the one order of all such accesses. So the lane sees
- *     the sleeper, or the sleeper the job. The bell's mutex is taken when the lane's is free.
+ *     Several lanes share a bell: a sleeper counts itself in `waiters` before it tests, and a lane stores `done`
+ *     before it reads `waiters`, all in one total order. So the lane sees the sleeper, or the sleeper the job.
+ *     The bell's mutex is taken without the lane's.
  * (5) A job waits for tickets in the order of its list; waiting for all of them is the same in any order.
  */
 #include "base/lane.h"
@@ -66,7 +66,7 @@ struct ah_lane {
     char name[NAME_MAX_BYTES];
 };
 
-/* With the mutex held. */
+/* Called with the mutex held. */
 static void sleep_until(struct ah_lane *lane, uint64_t ticket)
 {
     while (atomic_load(&lane->done) < ticket) {
@@ -235,7 +235,7 @@ static void slot_fill(struct lane_slot *slot, const struct ah_lane_job *job)
     slot->tag = job->tag;
 }
 
-/* Does the job wait for itself, as number `ticket` of its lane, or for one behind it? */
+/* Does the job, as number `ticket` of its lane, wait for itself or for a later job of the lane? */
 static bool waits_for_itself(const struct ah_lane *lane, const struct ah_lane_job *job, uint64_t ticket)
 {
     for (size_t i = 0; i < job->n_waits; i++)

@@ -2,11 +2,11 @@
  *
  * Lane: a thread that runs jobs one after another from a queue of fixed capacity.
  *
- * Completion is a timeline: job number k of a lane, counted from 1, is its *ticket*; the lane's `done` count
- * only grows; a job may wait for tickets of other lanes before it starts, also for tickets not yet submitted.
- * A CUDA stream with cudaStreamWaitEvent / cuStreamWaitValue has the same meaning, so devices share it. An
- * idle lane sleeps. Every job runs and counts as done, so that no waiter is left hanging: whether a job failed,
- * and what then is left out, is between the jobs and who submits them.
+ * Completion is a timeline: job number k of a lane, counted from 1, is its *ticket*; the lane's `done` count only
+ * grows; a job may wait for tickets of other lanes before it starts, also for tickets not yet submitted. CUDA streams
+ * with cudaStreamWaitEvent / cuStreamWaitValue behave the same, so devices share this model. An idle lane sleeps. Every
+ * job runs and counts as done, so that no waiter hangs; whether a job failed, and what is then skipped, is between the
+ * jobs and their submitter.
  *
  *     struct ah_lane_job copy = {.run = run_copy, .payload = &c, .payload_bytes = sizeof c};
  *     ah_lane_submit(copies, &copy, &a);
@@ -47,7 +47,7 @@ struct ah_lane_span {
 };
 
 struct ah_lane_job {
-    void (*await)(void *payload);     /* (optional) before `run`, behind the waits: for what no lane does */
+    void (*await)(void *payload);     /* (optional) before `run`, after the waits: waits for what no lane does */
     void (*run)(void *payload);       /* on the lane's thread */
     const void *payload;              /* copied at submit, to an address aligned to 64 */
     size_t payload_bytes;             /* <= AH_LANE_PAYLOAD_MAX */
@@ -65,14 +65,14 @@ struct ah_lane_options {
     struct ah_lane_bell *bell; /* (optional) borrowed; rung when a job is done; outlives the lane */
 };
 
-/* What several lanes ring, so that one thread can wait for any of them. *Owned* by the caller. */
+/* Several lanes ring a bell, so that one thread can wait for any of them. *Owned* by the caller. */
 int ah_lane_bell_new(struct ah_lane_bell **ret_bell, struct ah_error *err);
 void ah_lane_bell_free(struct ah_lane_bell *bell);
 
 /* Blocks until one of `n` > 0 tickets, of lanes with this bell, is done; returns its index, the first of several. */
 size_t ah_lane_wait_any(struct ah_lane_bell *bell, const struct ah_lane_wait *waits, size_t n);
 
-/* AH_E_FAILED where the thread cannot be started or pinned, AH_E_MEMORY. The lane is *owned* by the caller. */
+/* AH_E_FAILED if the thread cannot be started or pinned, AH_E_MEMORY. The lane is *owned* by the caller. */
 int ah_lane_new(struct ah_lane **ret_lane, const struct ah_lane_options *options, struct ah_error *err);
 
 /* Copies the job into the queue; allocates nothing. AH_E_USAGE for a payload or wait list that is too long,
@@ -85,16 +85,16 @@ void ah_lane_wait(struct ah_lane *lane, uint64_t ticket);
 /* Blocks until everything that was submitted before the call is done. */
 void ah_lane_drain(struct ah_lane *lane);
 
-/* Jobs finished since the lane began. What they wrote is seen by a caller that read their ticket here. */
+/* How many jobs have finished. A caller that reads a job's ticket here sees what that job wrote. */
 uint64_t ah_lane_done(const struct ah_lane *lane);
 
-/* True while a job of the lane is between start and end: what a throttle shares a link by. */
+/* True while a job of the lane is between start and end; throttles share a link by it. */
 int ah_lane_busy(const struct ah_lane *lane);
 
-/* What a lane is at: for whoever must say why nothing happens. */
+/* What a lane is doing, to explain why nothing happens. */
 struct ah_lane_head {
     uint64_t submitted, done;
-    bool any; /* a job is next, or runs: ticket done + 1; the rest describes it */
+    bool any; /* a job is next or running: ticket done + 1; the rest describes it */
     uint64_t tag;
     size_t n_waits;
     struct ah_lane_wait waits[AH_LANE_WAITS_MAX];
@@ -107,11 +107,11 @@ void ah_lane_head(struct ah_lane *lane, struct ah_lane_head *ret_head, void *ret
 /* Processor time that the lane's thread has used, in nanoseconds: grows while a job computes, stands still while it waits. */
 uint64_t ah_lane_cpu_ns(const struct ah_lane *lane);
 
-/* Copies the spans of jobs finished after ticket `after`, oldest first, at most `max`; returns how many. Those
- * that the ring has no longer are left out: then the first ticket is not after + 1. At any time. */
+/* Copies the spans of jobs finished after ticket `after`, oldest first, at most `max`; returns how many. Spans that the
+ * ring has lost are left out: then the first ticket is not after + 1. May be called at any time. */
 size_t ah_lane_spans(struct ah_lane *lane, uint64_t after, struct ah_lane_span *ret_spans, size_t max);
 
-/* Finishes what is queued, ends the thread. NULL is fine. */
+/* Finishes the queued jobs and ends the thread. NULL is fine. */
 void ah_lane_free(struct ah_lane *lane);
 
 #endif

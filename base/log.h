@@ -22,10 +22,10 @@ struct ah_log {
     void (*write)(void *context, enum ah_log_level level,
                   const char *text); /* one line, no newline at its end */
     void *context;                   /* borrowed while the sink is used */
-    enum ah_log_level least;         /* what is below is dropped */
+    enum ah_log_level least;         /* lower levels are dropped */
 };
 
-/* Formats and hands on; a text of AH_LOG_TEXT_MAX bytes or more is cut. Allocates nothing. */
+/* Formats and passes on; a text of AH_LOG_TEXT_MAX bytes or more is cut. Allocates nothing. */
 void ah_log_printf(const struct ah_log *log, enum ah_log_level level, const char *format, ...)
     AH_PRINTF(3, 4);
 

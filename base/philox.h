@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Philox4x32-10: random bits as a pure function of a counter and a key (Salmon, Moraes, Dror, Shaw: "Parallel
- * random numbers: as easy as 1, 2, 3", SC 2011). Nothing is stateful: whoever needs the bits of one element
- * at one step computes them, on any device, in any order, and gets the same.
+ * Philox4x32-10: random bits as a pure function of a counter and a key (Salmon, Moraes, Dror, Shaw: "Parallel random
+ * numbers: as easy as 1, 2, 3", SC 2011). There is no state: the bits of one element at one step can be computed on any
+ * device, in any order, and are the same.
  *
  * A draw is named by six numbers, packed so that different names give different (counter, key):
  *
@@ -13,8 +13,8 @@
  *              step                      48 bits   counter[2], counter[3] bits 0-15
  *              micro_batch               16 bits   counter[3] bits 16-31
  *
- * The packing is part of the numeric signature: it never changes. Numbers beyond their bits are our mistake
- * (asserted). What a draw does not depend on is 0.
+ * The packing is part of the numeric signature: it never changes. Numbers too large for their bits are our mistake
+ * (asserted). A number that the draw does not depend on is 0.
  *
  *     uint32_t bits[4];
  *     ah_philox_draw(&(struct ah_philox_name){.seed = 42, .purpose = AH_PHILOX_INIT, .element = i}, bits);
@@ -71,7 +71,7 @@ static inline void ah_philox_bits(const uint32_t counter[4], const uint32_t key[
     ret_bits[3] = c3;
 }
 
-/* Counter and key of a name. Consecutive elements differ in counter[0] only, but for a carry every 2^32. */
+/* Counter and key of a name. Consecutive elements differ only in counter[0], except for a carry every 2^32. */
 static inline void ah_philox_pack(const struct ah_philox_name *name, uint32_t ret_counter[4],
                                   uint32_t ret_key[2])
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dlopen(3) with RTLD_NOW, so that a plugin that lacks a library fails here and not in the middle of a run;
- * RTLD_LOCAL unless asked otherwise, so that its libraries' symbols stay its own; RTLD_NODELETE, since a
- * vendor's runtime that came with it has threads and handlers that would outlive its code.
+ * Loads plugins by dlopen(3): with RTLD_NOW, so that a missing library fails here and not in the middle of a run;
+ * RTLD_LOCAL unless asked otherwise, so that its libraries' symbols stay its own; RTLD_NODELETE, since threads and
+ * handlers of a vendor's runtime would outlive its code.
  */
 #include "base/plugin.h"
 
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Folder of the running program, without a slash at its end; "." where the system does not say. */
+/* Folder of the running program, without a slash at its end; "." if the system does not say. */
 static void program_folder(char folder[PATH_MAX])
 {
     ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
@@ -25,8 +25,8 @@ static void program_folder(char folder[PATH_MAX])
         memcpy(folder, ".", 2);
 }
 
-/* Finds the plugin's file: $AUTOHETE_PLUGIN_DIR, or installed beside the program, or in the build tree. On
- * failure `path` is the first place that was looked at, for the person who reads the error. */
+/* Finds the plugin's file: in $AUTOHETE_PLUGIN_DIR, else in the build tree, else installed beside the program. On
+ * failure `path` is the last place that was looked at, for the person who reads the error. */
 static bool find_plugin(char path[PATH_MAX], const struct ah_plugin *plugin)
 {
     const char *chosen = getenv("AUTOHETE_PLUGIN_DIR");

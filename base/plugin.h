@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plugins: shared objects that are found and loaded when they are asked for, so that one binary works with and without
- * what they need. A plugin "<name>" is libautohete_<name>.so and offers one symbol.
+ * Plugins: shared objects that are found and loaded on demand, so that one binary works with and without what they
+ * need. A plugin "<name>" is libautohete_<name>.so and offers one symbol.
  */
 #ifndef AH_BASE_PLUGIN_H
 #define AH_BASE_PLUGIN_H
@@ -12,14 +12,14 @@
 
 struct ah_plugin {
     const char *name;   /* "cuda" */
-    const char *folder; /* of a build tree, in which <name>/ has it: "runtime/device" */
+    const char *folder; /* in a build tree, its <name>/ has the plugin: "runtime/device" */
     const char *symbol;
-    bool is_global; /* the symbols of its libraries are everyone's: their own plugins look for them */
+    bool is_global; /* its libraries' symbols are global, because their own plugins look for them */
 };
 
-/* Looks in $AUTOHETE_PLUGIN_DIR when set, else in ../<folder>/<name> (a build tree), else in ../lib/autohete (installed),
- * both from the running program's folder. AH_E_MISSING where there is none or it cannot be loaded (the loader's own words
- * included), AH_E_MISMATCH for a library without the symbol. What is loaded stays for the life of the process. `ret_path`
+/* Looks in $AUTOHETE_PLUGIN_DIR if set, else in ../<folder>/<name> (a build tree), else in ../lib/autohete (installed),
+ * both from the running program's folder. AH_E_MISSING if there is none or it cannot be loaded (with the loader's own
+ * words), AH_E_MISMATCH for a library without the symbol. What is loaded stays for the life of the process. `ret_path`
  * has room for PATH_MAX bytes. */
 int ah_plugin_open(const struct ah_plugin *plugin, void **ret_symbol, char *ret_path, struct ah_error *err);
 

@@ -31,16 +31,16 @@ struct ah_pool_options {
     unsigned spin_us; /* 0: default 50 */
 };
 
-/* AH_E_FAILED where a thread cannot be started or pinned, AH_E_MEMORY. The pool is *owned* by the caller. */
+/* AH_E_FAILED if a thread cannot be started or pinned, AH_E_MEMORY. The pool is *owned* by the caller. */
 int ah_pool_new(struct ah_pool **ret_pool, const struct ah_pool_options *options, struct ah_error *err);
 
 /* Participants; 1 for a NULL pool. */
 unsigned ah_pool_threads(const struct ah_pool *pool);
 
-/* Runs fn for chunk 0..chunks-1 on all participants and returns when all are done. What the caller wrote before
- * is seen by every chunk, what chunks wrote is seen after. Allocates nothing. One caller at a time, never from
- * inside a chunk. A NULL pool runs everything on the caller. Workers compute as ah_threads_use_ieee() says; a
- * caller that is not a lane's thread sees to its own arithmetic. */
+/* Runs fn for chunk 0..chunks-1 on all participants and returns when all are done. Every chunk sees what the caller
+ * wrote before; the caller then sees what chunks wrote. Allocates nothing. One caller at a time, never from inside a
+ * chunk. A NULL pool runs everything on the caller. Workers have the arithmetic of ah_threads_use_ieee(); a caller that
+ * is not a lane's thread sets its own. */
 void ah_pool_run(struct ah_pool *pool, ah_pool_fn *fn, void *context, size_t chunks);
 
 /* Processor time that the workers have used, without the caller's; 0 for a NULL pool. */

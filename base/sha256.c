@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names of variables and functions as in FIPS 180-4, sections 4.1.2, 5.1.1 and 6.2.2.
+ * Variables and functions have the names of FIPS 180-4, sections 4.1.2, 5.1.1 and 6.2.2.
  */
 #include "base/sha256.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SHA-256 (FIPS 180-4): names what a document or a data set was made from, and guards checkpoints against damage. The
- * processor's instructions for it are used where it has them; the digest is the same.
+ * SHA-256 (FIPS 180-4): identifies what a document or a data set was made from, and guards checkpoints against damage.
+ * Uses the processor's instructions for it if there are any; the digest is the same.
  *
  *     struct ah_sha256 hash;
  *     ah_sha256_init(&hash);
@@ -25,10 +25,10 @@ struct ah_sha256 {
     unsigned char block[AH_SHA256_BLOCK_BYTES]; /* total_bytes % 64 of them are filled */
 };
 
-/* Asks the processor what it has, which takes microseconds under a hypervisor. */
+/* Queries the processor, which takes microseconds under a hypervisor. */
 void ah_sha256_init(struct ah_sha256 *hash);
 
-/* A hash that was begun on another machine, as its bytes came, goes on as this processor can. */
+/* Lets a hash whose bytes came from another machine continue with this processor's instructions. */
 void ah_sha256_adopt(struct ah_sha256 *hash);
 void ah_sha256_update(struct ah_sha256 *hash, const void *bytes, size_t size);
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Shell's sort: qsort() of the C library allocates. */
+/* Shell sort: the C library's qsort() allocates. */
 static void sort(double *x, size_t n)
 {
     size_t gap = 1;
@@ -94,7 +94,7 @@ static void fit(const double *x, const double *y, size_t n, double *ret_intercep
     }
     *ret_slope = xy / xx;
     *ret_intercept = y_mean - *ret_slope * x_mean;
-    if (*ret_intercept < 0) { /* the sum of squares is convex, so its least value lies on the border */
+    if (*ret_intercept < 0) { /* the sum of squares is convex, so its minimum lies on the border */
         *ret_intercept = 0;
         *ret_slope = xy_origin / xx_origin;
     }

@@ -13,7 +13,7 @@
 enum { NS_PER_S = 1000000000 };
 enum {
     STACK_BYTES = 1 << 20
-}; /* of a thread at least: libraries give 128 KiB (musl), or what the shell's limit says */
+}; /* of a thread, at least: musl gives 128 KiB, other libraries what the shell's limit says */
 enum { MASK_SETS = 8 }; /* of 1024 processors each: the most Linux is built for */
 
 uint64_t ah_threads_now_ns(void)

@@ -24,17 +24,17 @@ uint64_t ah_threads_now_ns(void);
 /* Sleeps until `deadline_ns` of that clock; returns at once when it has passed. */
 void ah_threads_sleep_until_ns(uint64_t deadline_ns);
 
-/* Processors the calling thread may use (its affinity mask), which are the process's where nobody pinned it: a
- * pinned thread, and every thread it starts, sees its own alone. Their numbers in ascending order into
- * `ret_cpus`, at most `max`; returns how many there are. */
+/* Processors that the calling thread may use (its affinity mask). A pinned thread, and every thread it starts, sees
+ * only its own; any other sees the process's. Writes their numbers in ascending order to `ret_cpus`, at most `max`;
+ * returns how many there are. */
 unsigned ah_threads_cpus(unsigned *ret_cpus, unsigned max);
 
-/* Pins the calling thread; a negative cpu is "leave it". AH_E_FAILED where the kernel refuses. */
+/* Pins the calling thread; a negative cpu leaves it alone. AH_E_FAILED if the kernel refuses. */
 int ah_threads_pin(int cpu);
 
-/* Gives the calling thread the arithmetic of IEEE 754 as a program starts with it: round to nearest, denormals
- * kept, no traps. A thread inherits these settings, and one library linked with -ffast-math is enough to make
- * denormals zeros in all of them. Threads of pools and lanes do this first. */
+/* Gives the calling thread the IEEE 754 arithmetic that a program starts with: round to nearest, denormals kept, no
+ * traps. A thread inherits these settings, and one library linked with -ffast-math is enough to make denormals zero in
+ * all of them. Threads of pools and lanes call this first. */
 void ah_threads_use_ieee(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How pool and lane start a thread: named, pinned before its first instruction, so that a processor the kernel
- * refuses is an error of the creator, and with the arithmetic of ah_threads_use_ieee().
+ * How pools and lanes start a thread: named, with the arithmetic of ah_threads_use_ieee(), and pinned before its first
+ * instruction, so that the creator gets the error if the kernel refuses the processor.
  */
 #ifndef AH_BASE_THREADS_INTERNAL_H
 #define AH_BASE_THREADS_INTERNAL_H
@@ -22,7 +22,7 @@ struct ah_threads_body {
 int ah_threads_start(pthread_t *ret_thread, const char *name, int cpu, struct ah_threads_body *body,
                      struct ah_error *err);
 
-/* Processor time that a thread has used; 0 where the system does not say. */
+/* Processor time that a thread has used; 0 if the system does not say. */
 uint64_t ah_threads_cpu_ns(pthread_t thread);
 
 #endif

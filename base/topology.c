@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Everything is counted over `usable`: the processors of hwloc's topology that are in our affinity mask (for
- * a synthetic one, all). A machine for which hwloc knows no cores counts every processor as one.
+ * All counts are over `usable`: the processors of hwloc's topology in our affinity mask (all those of a synthetic one).
+ * If hwloc knows no cores, every processor counts as one.
  */
 #include "base/topology.h"
 
@@ -71,7 +71,7 @@ static void source_release(struct source *source)
         hwloc_topology_destroy(source->hwloc);
 }
 
-/* Objects of `type` with a usable processor; at least 1, as hwloc may not know the type here. */
+/* Objects of `type` with a usable processor; at least 1, since hwloc may not know the type here. */
 static unsigned count(const struct source *source, hwloc_obj_type_t type)
 {
     unsigned n = 0;
@@ -86,7 +86,7 @@ static hwloc_obj_type_t core_type(const struct source *source)
     return hwloc_get_nbobjs_by_type(source->hwloc, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
 }
 
-/* The usable processor number `rank` (from 0) of a core; -1 where it has fewer. */
+/* The usable processor number `rank` (from 0) of a core; -1 if it has fewer. */
 static int cpu_of_core(const struct source *source, hwloc_obj_t core, unsigned rank)
 {
     int cpu = -1;
@@ -135,7 +135,7 @@ static void name_cpu(const struct source *source, struct ah_topology *topology)
     snprintf(topology->cpu_model, sizeof topology->cpu_model, "%s", model && model[0] ? model : "unknown");
 }
 
-/* Adds a sentence to the note, as far as there is room. */
+/* Adds a sentence to the note, as room allows. */
 static void add_note(struct ah_topology *topology, const char *format, ...) AH_PRINTF(2, 3);
 
 static void add_note(struct ah_topology *topology, const char *format, ...)

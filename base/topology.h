@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Topology: what this machine is made of, as far as this process may use it. The one user of hwloc.
+ * Topology: what this machine consists of, as far as this process may use it. The only user of hwloc.
  *
- * Processors are those of the calling thread's affinity mask (threads.h): ask from a thread that nobody pinned.
+ * Processors are those of the calling thread's affinity mask (threads.h): call this from an unpinned thread.
  *
- * Memory is the kernel's number, lessened by control groups (host_memory.h); hwloc's is only compared, as it
- * was seen to report 7.1 GiB on a machine of 23.5 GiB. A difference is a note for people, and so is a quota of
- * processor time.
+ * Memory is the kernel's number, reduced by control groups (host_memory.h). hwloc's is only compared: it has reported
+ * 7.1 GiB on a machine of 23.5 GiB. A difference is a note for people, and so is a quota of processor time.
  *
  *     struct ah_topology topology = {0};
  *     rc = ah_topology_init(&topology, NULL, err);
@@ -30,7 +29,7 @@ struct ah_topology {
     unsigned numa_nodes;
     unsigned cores;        /* physical */
     unsigned threads;      /* processors in the affinity mask */
-    unsigned busy_threads; /* of them, how many control groups let be busy all the time: a quota rounded up */
+    unsigned busy_threads; /* how many of them control groups let be busy all the time: a quota rounded up */
     int *cpus;             /* owned; `threads` numbers: the first processor of every core, then the second of
                             * every core that has one, ...: take the first n to pin n threads */
     unsigned *core_of;     /* owned; for each of `cpus` the number of its core, 0 to cores - 1 */
@@ -40,7 +39,7 @@ struct ah_topology {
     enum ah_isa isa;             /* widest that may be used here */
     bool avx512_bf16;
     bool amx_bf16;
-    char note[AH_TOPOLOGY_NOTE_MAX]; /* what to know about these numbers: sentences; else "" */
+    char note[AH_TOPOLOGY_NOTE_MAX]; /* what to know about these numbers, in sentences; else "" */
 };
 
 struct ah_topology_options {

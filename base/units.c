@@ -38,7 +38,7 @@ static const struct unit time_units[] = {
 struct number {
     uint64_t whole;
     double fraction;
-    const char *end; /* behind the number and one space, where a unit follows */
+    const char *end; /* after the number and one space, where a unit follows */
 };
 
 static bool is_digit(char c)
@@ -63,7 +63,7 @@ static bool number_read(const char *text, struct number *ret)
             return false;
         double digits = 0, scale = 1;
         for (text++; is_digit(*text); text++)
-            if (scale < 1e17) { /* more digits than a double holds change nothing */
+            if (scale < 1e17) { /* further digits change nothing in a double */
                 digits = digits * 10 + (*text - '0');
                 scale *= 10;
             }
@@ -84,7 +84,7 @@ static uint64_t unit_scale(const struct unit *units, const char *suffix, size_t 
     return 0;
 }
 
-/* whole * scale + fraction * scale, rounded to nearest; false where it does not fit. */
+/* whole * scale + fraction * scale, rounded to nearest; false if it does not fit. */
 static bool number_scaled(const struct number *number, uint64_t scale, uint64_t *ret)
 {
     uint64_t rest = (uint64_t)llround(number->fraction * (double)scale);
@@ -94,7 +94,7 @@ static bool number_scaled(const struct number *number, uint64_t scale, uint64_t 
     return true;
 }
 
-/* For "12G", "12g": the error that offers both spellings; 0 where the suffix is something else. */
+/* For "12G", "12g": the error that offers both spellings; 0 if the suffix is something else. */
 static int refuse_ambiguous(const char *text, const char *suffix, size_t length, const char *per,
                             struct ah_error *err)
 {
@@ -185,7 +185,7 @@ int ah_units_parse_count(const char *text, uint64_t *ret_count, struct ah_error 
     return AH_OK;
 }
 
-/* A scale to print in: values below the next scale's, as printed, use this one. */
+/* A scale to print in, used for values that print as less than the next scale. */
 struct print_scale {
     double scale;
     const char *name;

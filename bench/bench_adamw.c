@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How close AdamW on the host comes to the memory's bandwidth.
+ * Measures how close AdamW on the host comes to the memory's bandwidth.
  *
- * The bound is an in-place scaling of one large array (8 bytes an element). Every round runs all rows one
- * after another with that scaling before and after each, because a shared machine's bandwidth changes from
- * second to second: a row's share is formed with the mean of its two neighbours, a gain inside a round, and
- * the medians of the rounds' ratios are shown.
+ * The bound is an in-place scaling of one large array (8 bytes an element). A shared machine's bandwidth changes from
+ * second to second, so every round runs each row between two such scalings. A row's share is relative to the mean of
+ * these two neighbours, a gain compares rows of one round, and the output shows medians over rounds.
  *
  *     bench_adamw [--params N] [--rounds N] [--threads N] [--isa portable|avx2|avx512]
  */
@@ -104,7 +103,7 @@ enum row_id { SCALE, FP32, FUSED, FP32_AGAIN, CONVERT, STREAM, BF16_GRADIENT, BF
 static const struct row {
     const char *name;
     void (*run)(const struct arrays *a, uint64_t begin, uint64_t end);
-    double bytes; /* an element: what the algorithm must move */
+    double bytes; /* per element: what the algorithm must move */
 } rows[ROWS] = {
     [SCALE] = {"scale in place", run_scale, 8},
     [FP32] = {"AdamW fp32", run_fp32, 28},
@@ -183,7 +182,7 @@ static void print_row(const struct row *row, double *times, double *share, unsig
            s.median, s.min, s.max);
 }
 
-/* How much faster the fused pass is than the fp32 pass followed by the conversion `row`. */
+/* Speedup of the fused pass over the fp32 pass plus the conversion `row`. */
 static void print_gain(const char *name, double times[ROWS][ROUNDS_MAX], enum row_id row, unsigned rounds)
 {
     double gain[ROUNDS_MAX];
@@ -206,7 +205,7 @@ static void report(double times[ROWS][ROUNDS_MAX], double bounds[ROWS][ROUNDS_MA
     print_gain("fused against fp32 pass + streamed conversion", times, STREAM, rounds);
 }
 
-/* What the process may use, asked before the first thread is pinned. */
+/* The CPUs this process may use, read before the first thread is pinned. */
 struct cpus {
     unsigned number[THREADS_MAX];
     unsigned n;
@@ -254,7 +253,7 @@ static void print_machine(void)
         fclose(info);
 }
 
-/* The named set, where this processor has it. */
+/* Finds the set by name; fails if this processor lacks it. */
 static int isa_of(const char *name, enum ah_isa *ret_isa)
 {
     for (enum ah_isa isa = AH_ISA_PORTABLE; isa <= ah_isa_detect(); isa++)

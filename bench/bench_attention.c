@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention of the CPU device, forward and backward, against its matrix product: 1024 x 3072 x 768 of the same type, what
- * the processor gives at best. All three go through the device, lane and all.
+ * Compares attention of the CPU device, forward and backward, with a matrix product of the same type (1024 x 3072 x
+ * 768), the processor's best. All three go through the device, lane included.
  *
- * Every round runs the product, forward and backward one after another, each several times in a row; a share (of rates,
- * attention / product) is formed inside a round, and the medians over rounds are shown; beside it, the share of the best
- * rounds, for machines that are never quiet for long. Rates count the pairs of a query
- * and a key that it sees: 4 x head_dim operations forward, 10 x backward.
+ * Every round runs the product, forward and backward in turn, each several times. A share (rate of attention / rate of
+ * the product) compares runs of one round. The output is its median over rounds, and the share of the best rounds for
+ * machines that are never quiet for long. Rates count pairs of a query and a key that it sees: 4 x head_dim operations
+ * forward, 10 x backward.
  *
  *     bench_attention [--threads N] [--rounds N] [--dtype fp32|bf16] [--seq N] [--window N]
  */
@@ -67,7 +67,7 @@ static struct ah_ref part(struct ah_ref whole, uint64_t row_stride, uint64_t col
     return whole;
 }
 
-/* q, k, v as parts of one matrix, as in GPT-2. Returns the arena's bytes. */
+/* Lays out q, k, v as parts of one matrix, as in GPT-2. Returns the arena's bytes. */
 static uint64_t lay_out(struct bench *bench, const struct ah_op_attention *sizes, enum ah_dtype dtype)
 {
     const uint64_t tokens = (uint64_t)sizes->batch * sizes->seq, lanes = (uint64_t)sizes->heads * tokens;

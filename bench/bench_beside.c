@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lanes of a GPU beside each other, as plans have them: which rate does each keep, and what do the processors do meanwhile?
+ * What rate does each lane of a GPU keep when all work together, as in plans, and what do the processors do meanwhile?
  *
  *     bench_beside [--rounds N] [--device cuda] THREADS...      for each number of threads of the host lane, in that order
  *
- * A set of works runs for about RUN_S; rates are of the span of time in which all of them worked. Prints a line of JSON for
- * each set and round: `rate` (GB/s, G params/s or products/s) of each work, quantiles of its ops' times in us, and how many
- * processors were busy and how many the hypervisor took ("steal").
+ * Each set of works runs for about RUN_S; rates cover only the time in which all of them worked. Prints one line of
+ * JSON per set and round: `rate` (GB/s, G params/s or products/s) of each work, quantiles of its op times in us, how
+ * many processors were busy, and how many the hypervisor took ("steal").
  */
 #include "base/threads.h"
 #include "profiler/optimizer_internal.h"
@@ -34,7 +34,7 @@ struct stand {
     struct ah_op product, copies[4][COPIES];
     struct ah_optimizer_work adam[2];
     struct ah_lanes_work works[WORKS];
-    double units[WORKS]; /* of an op */
+    double units[WORKS]; /* per op */
     double each_s[WORKS];
 };
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How long the virtual clock takes for a plan: three iterations of a model whose blocks are fetched for forward and
- * backward and updated on the host tile by tile, 20 ops a block and iteration, copies and host Adam sharing DRAM.
+ * Measures how long the virtual clock takes for a plan: three iterations with 20 ops per block. Blocks are fetched for
+ * forward and backward, and updated on the host tile by tile; copies and host Adam share DRAM.
  *
  *     bench_clock [--blocks N] [--rounds N]
  *
- * Rows: dispatched by priority (what a planner does for each candidate), then frozen in the order that came of it
- * (what simulate does). Every round runs both.
+ * Rows: dispatched by priority (as a planner does for each candidate), then frozen in the resulting order (as simulate
+ * does). Every round runs both.
  */
 #include "base/stats.h"
 #include "base/threads.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * First contact with a GPU: what can be asked of it before anything is trained. scripts/gpu-check runs it.
+ * First contact with a GPU: what can be checked before anything is trained. scripts/gpu-check runs it.
  *
  *     bench_contact about              the device, its memory, the library that multiplies; then whether it works
- *     bench_contact pin BYTES          lock so much of the host's memory, and copy 64 MiB from it and to it
- *     bench_contact queue [SECONDS]    fill every lane behind an op of the host that does not end, look at the lanes, let
- *                                      it end; after SECONDS (15) a watchdog says what each lane had submitted and done
+ *     bench_contact pin BYTES          lock BYTES of the host's memory, and copy 64 MiB from it and to it
+ *     bench_contact queue [SECONDS]    fill every lane behind a host op that does not end, look at the lanes, let
+ *                                      it end; after SECONDS (15) a watchdog prints what each lane submitted and did
  *
- * Prints lines of JSON: "ok", and "why" where it is not. Exit status 1: not ok.
+ * Prints lines of JSON: "ok", and "why" if not. Exit status 1: not ok.
  */
 #include "base/stats.h"
 #include "base/threads.h"
@@ -27,7 +27,7 @@ enum { COPIES = 8, LOOKS = 200, SUBMISSIONS = 400, WATCHDOG_S = 15 };
 
 static const uint64_t COPY_BYTES = 64 * MIB, STILL_NS = 300000000;
 
-/* The text of an error goes into a string of JSON: what would end the string is replaced. */
+/* Prints the error as JSON. Characters that would end the string are replaced. */
 static int refuse(struct ah_error *err)
 {
     for (char *at = err->text; *at; at++)
@@ -51,7 +51,7 @@ static int open_device(struct ah_device **ret_device, const uint64_t arena_bytes
 
 /* ---- about ---- */
 
-/* Two lines: who it is stands there whatever the attempt to use it comes to. */
+/* Prints two lines, so the device is described even if trying to use it fails. */
 static int about(void)
 {
     struct ah_error err = {0};
@@ -76,7 +76,7 @@ static int about(void)
 
 /* ---- pin ---- */
 
-/* Bytes a second of copies in one direction, the median of some, at the beginning and the end of the pinned arena. */
+/* Bytes per second of copies in one direction: the median of some at the beginning and the end of the pinned arena. */
 static int copy_rate(struct ah_device *device, uint32_t lane, uint64_t pinned_bytes, double *ret_rate,
                      struct ah_error *err)
 {
@@ -132,9 +132,9 @@ static int pin(const char *text)
 
 struct contact {
     struct ah_device *device;
-    atomic_bool opened; /* the device is */
-    atomic_bool gate;   /* open: the host's op may end */
-    atomic_int rc;      /* of the submitter */
+    atomic_bool opened; /* the device is open */
+    atomic_bool gate;   /* when open, the host's op may end */
+    atomic_int rc;      /* of the submitting thread */
     struct ah_error err;
     double seconds;
 };
@@ -164,7 +164,7 @@ static void *watch(void *context)
     printf("{\"ok\": false, \"why\": \"hangs: after %.1f s the device is %s, the gate is %s",
            contact->seconds, atomic_load(&contact->opened) ? "open" : "not open yet",
            atomic_load(&contact->gate) ? "open" : "closed");
-    /* What is submitted is known without asking the driver, which may hang, too. */
+    /* What was submitted is known without asking the driver, which may hang, too. */
     for (uint32_t lane = 0; lane < AH_DEVICE_LANES && atomic_load(&contact->opened); lane++)
         printf("; %s %llu submitted", ah_device_lane_name(lane),
                (unsigned long long)ah_device_submitted(contact->device, lane));
@@ -173,7 +173,7 @@ static void *watch(void *context)
     _exit(1);
 }
 
-/* A copy up, a fill behind it, a copy down behind that, each also behind the host's op. */
+/* A copy up, a fill after it, and a copy down after that, each also after the host's op. */
 static int submit_round(const struct contact *contact, uint64_t i, struct ah_error *err)
 {
     const struct ah_ref there = {AH_ARENA_DEVICE, AH_FP32, 0, 0}, here = {AH_ARENA_PINNED, AH_FP32, 0, 0};
@@ -202,7 +202,7 @@ static void *submit_all(void *context)
     return NULL;
 }
 
-/* Until nothing more is submitted. Returns how many ops the lanes hold. */
+/* Waits until nothing more is submitted. Returns how many ops the lanes hold. */
 static uint64_t wait_until_full(const struct contact *contact)
 {
     uint64_t before = 0, now = 0, since_ns = ah_threads_now_ns();
@@ -217,7 +217,7 @@ static uint64_t wait_until_full(const struct contact *contact)
     return now;
 }
 
-/* The longest time that a look at a full lane takes: it must not wait for it. */
+/* The longest time that a query of a full lane takes: a query must not wait for the lane. */
 static double look(const struct contact *contact)
 {
     uint64_t longest_ns = 0;

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copy lanes beside a matrix product, through the device: which share of its own speed does each keep?
+ * What share of its own speed does each copy lane keep beside a matrix product, through the device?
  *
- * Every round measures the product alone, the copies alone, and both together for about as long; shares are formed
- * inside a round and the median over rounds is shown, so that a machine that changes speed changes all. Both kinds
- * of op are queued to last for the whole measurement, and rates are taken from the spans of those that ran while
- * the other lane worked.
+ * Every round measures the product alone, the copies alone, and both together for about as long. Shares are formed
+ * within a round and their median is shown, so a machine that changes speed changes all alike. Both kinds of op are
+ * queued to last for the whole measurement; rates come from ops that ran while the other lane worked.
  *
  *     bench_copy [--rounds N] [--direction h2d|d2h|both] [--dtype fp32|bf16]
  *     bench_copy --throttle RATE       ratio of a slowed lane's rate to RATE bytes a second, for each direction
  *
- * One compute thread; copy lanes on the processors that are left.
+ * One compute thread; copy lanes use the remaining processors.
  */
 #include "base/stats.h"
 #include "base/threads.h"
@@ -55,7 +54,7 @@ static void drain(const struct bench *bench)
         fail(err.text);
 }
 
-/* Ops a second of the newest `n` of a lane, those that began before `from_ns` or ended after `to_ns` left out. */
+/* Ops per second among the newest `n` of a lane, counting only those that ran entirely from `from_ns` to `to_ns`. */
 static double rate_of(const struct bench *bench, uint32_t lane, unsigned n, uint64_t from_ns, uint64_t to_ns)
 {
     static struct ah_span spans[SPANS];
@@ -71,7 +70,7 @@ static double rate_of(const struct bench *bench, uint32_t lane, unsigned n, uint
     return ops ? (double)ops / busy_ns : 0;
 }
 
-/* From when the newest `n` ops of a lane began to when they ended. */
+/* Narrows the window to the time in which the lane ran its newest `n` ops. */
 static void window_of(const struct bench *bench, uint32_t lane, unsigned n, uint64_t *from_ns,
                       uint64_t *to_ns)
 {

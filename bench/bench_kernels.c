@@ -3,17 +3,17 @@
  * Each kernel of a device at the shapes of real models: is it right, and how fast is it?
  *
  *     bench_kernels --list                    the names
- *     bench_kernels [--small] [NAME ...]      a line of JSON before each ("begins"), one behind it
+ *     bench_kernels [--small] [NAME ...]      a line of JSON before each ("begins"), one after it
  *
- * RIGHT: some rows of what the op leaves are computed once more in double from what it read (kernels_check.c). `off` is
- * the norm of the difference over the norm of what is expected, of the worst operand; it must not exceed `most`.
+ * RIGHT: some rows of the op's results are recomputed in double from its inputs (kernels_check.c). `off` is the norm of
+ * the difference over the norm of the expected values, for the worst operand; it must not exceed `most`.
  *
- * FAST: `us` is the median time of the op by the device's own clock, after one that is not counted; `gb_per_s` counts each
- * operand once (ah_op_moved_bytes), `tflop_per_s` what products and attention multiply and add, the half of attention that is
- * masked left out.
+ * FAST: `us` is the op's median time by the device's own clock, after one run that is not counted. `gb_per_s` counts
+ * each operand once (ah_op_moved_bytes). `tflop_per_s` counts what products and attention multiply and add, without the
+ * half of attention that is masked.
  *
- * INPUTS are random and never zeros. Operands lie one behind another in the device arena; one piece of random numbers is
- * copied over each, of a length that no row divides.
+ * INPUTS are random and never zero. Operands lie one after another in the device arena. One piece of random numbers is
+ * copied over each; its length is no multiple of any row's.
  */
 #include "bench/kernels_internal.h"
 
@@ -134,7 +134,7 @@ static uint32_t next_random(struct kernel *k)
     return (uint32_t)(k->random >> 33);
 }
 
-/* Words below `below`, or numbers in [low, 1). */
+/* Writes words below `below`, or if that is 0, numbers in [low, 1). */
 static void write_random(struct kernel *k, size_t arg, uint32_t below, float low)
 {
     const struct ah_ref here = {AH_ARENA_PINNED, AH_FP32, 0, 0};
@@ -175,7 +175,7 @@ static void write_scalars(struct kernel *k, size_t arg)
     drain(k);
 }
 
-/* What each kind reads besides numbers in [-1, 1). */
+/* Writes the inputs: numbers in [-1, 1), except where a kind needs others. */
 static void write_inputs(struct kernel *k)
 {
     for (size_t arg = 0; arg < AH_OP_ARGS; arg++) {
@@ -195,7 +195,7 @@ static void write_inputs(struct kernel *k)
     }
 }
 
-/* Operands of backward ops that forward leaves. */
+/* Makes the forward op whose results the backward op reads; false: it needs none. */
 static bool make_forward(const struct kernel *k, struct ah_op *ret_op)
 {
     const struct ah_ref *r = k->op.arg;
@@ -206,7 +206,7 @@ static bool make_forward(const struct kernel *k, struct ah_op *ret_op)
         ret_op->kind = AH_OP_ATTENTION;
         memcpy(ret_op->arg, refs, sizeof refs);
     } else if (k->op.kind == AH_OP_NORM_BACKWARD) {
-        const struct ah_ref refs[] = {r[0], r[4], r[5], {0}, r[6]}; /* its result is written over */
+        const struct ah_ref refs[] = {r[0], r[4], r[5], {0}, r[6]}; /* backward overwrites its result */
         ret_op->kind = AH_OP_NORM;
         memcpy(ret_op->arg, refs, sizeof refs);
     } else {
@@ -215,7 +215,7 @@ static bool make_forward(const struct kernel *k, struct ah_op *ret_op)
     return true;
 }
 
-/* Rows of odd operands lie apart as a head's do: each begins aligned. */
+/* Pads rows of odd width, as a head's are, so that each begins aligned. */
 static void set_strides(struct ah_op *op)
 {
     enum { LINE = 64 };
@@ -232,7 +232,7 @@ static void open_case(struct kernel *k, const struct kernel_case *c)
     struct ah_error err = {0};
     uint64_t end = 0;
     *k = (struct kernel){.op = c->op, .random = 12345};
-    for (size_t i = 0; i < AH_OP_ARGS; i++) /* those behind the last are absent, too */
+    for (size_t i = 0; i < AH_OP_ARGS; i++) /* operands past the last are absent, too */
         if (c->types[i] != NONE && i < kernel_operands(c->op.kind))
             k->op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, (uint32_t)c->types[i], 0, 0};
     set_strides(&k->op);

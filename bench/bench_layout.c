@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How long a layout takes, and how far its peak is from the live bytes that no layout can go below: plans of 96 blocks
- * with every way that gradients live, weights fetched or not, micro-batches in both orders.
+ * Measures how long a layout takes, and how far its peak exceeds the live bytes, which no layout can beat. Plans have
+ * 96 blocks, every way that gradients live, weights fetched or not, and micro-batches in both orders.
  *
  *     bench_layout [--blocks N] [--rounds N]
  */

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How close the ops that are no products come to the memory's bandwidth.
+ * Measures how close the ops other than products come to the memory's bandwidth.
  *
- * The bound is an in-place scaling of one large array (8 bytes an element), before and after each row: a row's share is
- * its rate, in bytes that the op must move, over the mean rate of its two neighbours, and the median of the rounds'
- * shares is shown. An output elsewhere is read into the caches before it is written, which is not counted: two arrays in
- * and one out, say, cannot pass 3/4.
+ * The bound is an in-place scaling of one large array (8 bytes an element), run before and after each row. A row's
+ * share is its rate, in bytes that the op must move, over the mean rate of its two neighbours; medians over rounds are
+ * shown. An output that is not an input is read into the caches before it is written, which is not counted: with two
+ * arrays in and one out, a share cannot pass 3/4.
  *
  *     bench_math [--tokens N] [--rounds N] [--threads N] [--isa portable|avx2|avx512] [--op PART]
  *
  * --op: only rows whose name has PART in it.
  *
- * Widths are GPT-2's: 768, 3072 and a vocabulary of 50257, whose logits are 512 rows.
+ * Widths are GPT-2's: 768, 3072 and a vocabulary of 50257; logits have 512 rows.
  */
 #include "base/bf16.h"
 #include "base/isa.h"
@@ -72,7 +72,7 @@ static void *reserve(uint64_t bytes)
     return at + (HUGE_BYTES - (uintptr_t)at % HUGE_BYTES);
 }
 
-/* Adds a row. Operands that have a role get places one after another; `op` names their types. */
+/* Adds a row. Operands with a role are placed one after another; `op` gives their types. */
 static void add_row(struct bench *bench, const char *name, struct ah_op op)
 {
     struct ah_operand operands[AH_OP_ARGS];
@@ -153,7 +153,7 @@ static void add_others(struct bench *bench, uint32_t dtype)
     add_row(bench, "add (of the host's room)", op);
 }
 
-/* Numbers of either sign below 4, words below what every table has. */
+/* Fills the operands: numbers of either sign below 4, or words that are valid indices into every table. */
 static void fill(struct bench *bench, const struct ah_op *op)
 {
     struct ah_operand operands[AH_OP_ARGS];
@@ -191,7 +191,7 @@ static void scale_chunk(void *context, size_t chunk, unsigned worker)
                      BOUND_COUNT - begin < CHUNK ? BOUND_COUNT : begin + CHUNK);
 }
 
-/* Bytes a second of the bound. */
+/* Bytes per second of the bound. */
 static double measure_bound(struct bench *bench)
 {
     const uint64_t start = ah_threads_now_ns();

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products of the CPU device against plain oneDNN: one primitive over the whole product, its own OpenMP
- * threads, as many as our compute lane has, each bound to a core. Ours go through the device, lane and all.
+ * Compares matrix products of the CPU device with plain oneDNN: one primitive over the whole product, with its own
+ * OpenMP threads, as many as our compute lane has, each bound to a core. Ours go through the device, lane included.
  *
- * Every round runs ours, then plain, each `--repeat` times in a row; a ratio (of rates, ours / plain) is formed
- * inside a round, and the median over rounds is shown, so that a machine that changes speed changes both. Beside it,
- * the ratio of the best rounds, for machines that are never quiet for long.
+ * Every round runs ours, then plain, each for about 20 ms. A ratio (of rates, ours / plain) is formed within a round
+ * and the median is shown, so a machine that changes speed changes both. The ratio of the best rounds is for machines
+ * that are never quiet for long.
  *
  *     bench_matmul [--threads N] [--rounds N] [--tokens N] [--dtype fp32|bf16] [--form nn|nt|tn]
  *                  [--layer INxOUT] [--level avx2|avx512|avx512_bf16|amx] [--no-head]
  *
- * With --level both are held to what processors of that level have, and ours run without a lane, on a pool. Where
- * oneDNN has no product for the level, only our rate is shown. Shapes are those of GPT-2 124M: m = tokens for nn and nt; for tn (weight gradients) k = tokens.
+ * With --level both are limited to what processors of that level have, and ours run on a pool, without a lane. If
+ * oneDNN has no product for it, only our rate is shown. Shapes are GPT-2 124M's; tokens are m for nn and nt, k for tn
+ * (weight gradients).
  */
 #include "base/pool.h"
 #include "base/stats.h"
@@ -86,7 +87,7 @@ static void check(dnnl_status_t status)
         fail("oneDNN failed");
 }
 
-/* a, b, c and the reference c in the device arena, one after another. */
+/* a, b, c and oneDNN's c in the device arena, one after another. */
 enum { A, B, C, PLAIN, OPERANDS };
 
 static struct ah_ref place(const struct shape *shape, int operand)
@@ -121,7 +122,7 @@ struct plain {
     dnnl_memory_t memories[4];
 };
 
-/* Whether oneDNN has such a product. */
+/* Sets up oneDNN's product; false: it has none like this. */
 static bool plain_init(struct plain *plain, const struct bench *bench, const struct shape *shape)
 {
     const dnnl_dim_t m = (dnnl_dim_t)shape->m, n = (dnnl_dim_t)shape->n, k = (dnnl_dim_t)shape->k;
@@ -232,7 +233,7 @@ struct rounds {
     double ratios[ROUNDS_MAX];
 };
 
-/* Without `plain`, ours alone. */
+/* If `plain` is NULL, runs ours alone. */
 static void run_rounds(const struct bench *bench, const struct ah_op *op, const struct plain *plain,
                        struct rounds *rounds)
 {
@@ -402,7 +403,7 @@ static struct options parse(int argc, char **argv)
     return options;
 }
 
-/* OpenMP has bound this thread to one core already; the device must see all of them. */
+/* OpenMP has already bound this thread to one core; the device must see all of them. */
 static void open_device(struct bench *bench, const struct ah_device_options *options)
 {
     struct ah_error err = {0};
@@ -418,7 +419,7 @@ static void open_device(struct bench *bench, const struct ah_device_options *opt
     sched_setaffinity(0, sizeof bound, &bound);
 }
 
-/* A pool beside this thread, which OpenMP has bound to the first core. */
+/* Opens a pool beside this thread, which OpenMP has bound to the first core. */
 static void hold_to_level(struct bench *bench)
 {
     struct ah_error err = {0};

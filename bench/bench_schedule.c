@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How long an evaluation of a plan takes, and where: 96 equal blocks, four tiles each, with clipping and without.
+ * Measures how long evaluating a plan takes, by phase: 96 equal blocks, four tiles each, with and without clipping.
  *
  *     bench_schedule [--blocks N] [--tiles N] [--rounds N]
  *
@@ -73,8 +73,8 @@ static const struct {
             {"mixed", choose_mixed},
             {"recompute", choose_recompute}};
 
-/* A GPT of so many layers on a device of 100 teraflops, a link of 25 GB/s each way and a host that updates a billion
- * parameters a second, in which copies and the host's updates share memory. */
+/* A GPT on a device of 100 teraflops, with a link of 25 GB/s each way and a host that updates a billion parameters a
+ * second. Copies and the host's updates share memory. */
 struct workload {
     struct ah_model model;
     struct ah_model_rope rope;
@@ -172,7 +172,7 @@ static double since_us(uint64_t *begin_ns)
     return us;
 }
 
-/* An evaluation in its parts, as ah_schedule_evaluate() does them. */
+/* Times the phases of an evaluation, as ah_schedule_evaluate() runs them. */
 static void time_phases(struct ah_schedule_memory *m, const struct ah_choice *choice, double us[PHASES])
 {
     struct ah_error err = {0};

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training on the CPU device as a server of steps, so that another program (compare_training) lets it take turns with its
- * peers.
+ * Trains on the CPU device as a server of steps, so that compare_training can let it take turns with its peers.
  *
  *     bench_train PLAN [--threads N] [--warmup N] [--steps N] [--serve] [--ops]
  *
- * Runs the plan on random tokens and prints a line of JSON: time of a step over all steps of the group, opening and drain
- * included, tokens/s, peak resident memory, the last loss. With --serve each line "N" on standard input runs N steps and is
- * answered with such a line; nothing spins meanwhile. --ops adds where the compute lane's time went: each kind of op with
- * its sizes, its share, how long the lane was idle before it; and what its fastest instance would make of a step, with the
- * rate of that, for machines that are never quiet; to standard error.
+ * Runs the plan on random tokens and prints a line of JSON: time of a step over all steps of the group, opening and
+ * drain included, tokens/s, peak resident memory, the last loss. With --serve each line "N" on standard input runs N
+ * steps and is answered with such a line; nothing spins in between. --ops prints to standard error where the compute
+ * lane's time went, by kind and size of op: its share, and how long the lane was idle before it. It also prints the
+ * step time and rate if each op always ran as fast as its fastest instance.
  */
 #include "base/threads.h"
 #include "runtime/train/trainer.h"
@@ -47,7 +46,7 @@ static void must(int rc, const struct ah_error *err)
 
 struct row {
     char name[NAME_MAX_BYTES];
-    uint64_t times, ns, least_ns, before_ns; /* before_ns: since the op before it ended */
+    uint64_t times, ns, least_ns, before_ns; /* before_ns: idle time since the op before it ended */
     double flops, bytes;
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the two files of bench_kernels share: an op with its operands on a device, and rows of it computed once more in double.
+ * What the two files of bench_kernels share: an op with its operands on a device, and its check in double.
  *
- *     struct kernel_samples *samples = kernel_samples_new(&k);     before the op: what it reads
+ *     struct kernel_samples *samples = kernel_samples_new(&k);     before the op: copies what it reads
  *     ... the op runs ...
  *     double off = kernel_samples_check(samples, &k);
  *     kernel_samples_free(samples);
@@ -29,21 +29,21 @@ struct kernel {
 
 struct kernel_samples;
 
-/* How many operands ops of the kind name at most. */
+/* The most operands that an op of the kind names. */
 size_t kernel_operands(enum ah_op_kind kind);
 
-/* Bytes of the device arena, on the host. Every lane is idle. */
+/* Copies bytes of the device arena to the host. Every lane must be idle. */
 void kernel_read(struct kernel *k, uint64_t offset_bytes, uint64_t bytes, void *ret_bytes);
 
-/* Copies of the operands; the program ends where the host has no memory for them. */
+/* Copies what the op reads; the caller frees it. Ends the program if the host has no memory for it. */
 struct kernel_samples *kernel_samples_new(struct kernel *k);
 void kernel_samples_free(struct kernel_samples *samples);
 
-/* How far the results are from those in double: the norm of the difference over the norm of what is expected, of the operand
- * where it is largest. */
+/* Error of the results against those in double: the norm of the difference over the norm of the expected values, for
+ * the worst operand. */
 double kernel_samples_check(struct kernel_samples *samples, struct kernel *k);
 
-/* The most that it may be: rounding of the type of the results, and of what is kept between. */
+/* The largest error that rounding explains: of the results' type, and of what is kept in between. */
 double kernel_tolerance(const struct kernel *k);
 
 #endif

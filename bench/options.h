@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What benchmarks read from their command lines.
+ * Reads the command lines of benchmarks.
  */
 #ifndef AH_BENCH_OPTIONS_H
 #define AH_BENCH_OPTIONS_H
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The number behind `name`, from 1 to `max`; `fallback` where it is not given. */
+/* The number after `name`, clamped to 1 to `max`; `fallback` if it is not given. */
 static inline size_t bench_option(int argc, char **argv, const char *name, size_t fallback, size_t max)
 {
     for (int i = 1; i + 1 < argc; i++)

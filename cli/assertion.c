@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* By enum ah_assertion_operator; those of two characters before the ones they begin with. */
+/* By enum ah_assertion_operator. Two-character operators come before the ones they begin with. */
 static const char *const operators[] = {"<=", ">=", "==", "!=", "<", ">"};
 
 enum { OPERATORS = sizeof operators / sizeof operators[0] };
@@ -23,7 +23,7 @@ static int not_an_assertion(const char *text, struct ah_error *err)
                         text);
 }
 
-/* The part without blanks and one pair of quotes around it, in arena. */
+/* The text without blanks and one pair of quotes around it, in the arena; NULL: no memory. */
 static const char *trimmed(const char *from, const char *to, struct ah_arena *arena)
 {
     while (from < to && isspace((unsigned char)*from))
@@ -52,7 +52,7 @@ static int read_bytes(const char *word, double *ret_bytes, struct ah_error *err)
     return rc;
 }
 
-/* What the numbers of a field are by the end of its name, or of the name before: "host_bytes", "exposed_us.h2d". */
+/* How a field's numbers are read, by the end of its name or of its parent's: "host_bytes", "exposed_us.h2d". */
 static const struct quantity {
     const char *name;
     int (*read)(const char *word, double *ret_number, struct ah_error *err);
@@ -68,7 +68,7 @@ static bool is_called(const char *path, const char *name)
     return ends_with(path, name) && (length == 0 || path[length - 1] == '.' || path[length - 1] == '_');
 }
 
-/* NULL where the field is a plain number. */
+/* NULL if the field is a plain number. */
 static const struct quantity *quantity_of(const char *path)
 {
     char parent[256];
@@ -86,7 +86,7 @@ static void read_number(struct ah_assertion *assertion)
     const struct quantity *quantity = quantity_of(assertion->path);
     assertion->number = strtod(assertion->word, &end);
     assertion->is_number = end != assertion->word && !*end && isfinite(assertion->number) &&
-                           !strpbrk(assertion->word, "xX"); /* hexadecimal is no number of JSON */
+                           !strpbrk(assertion->word, "xX"); /* JSON has no hexadecimal numbers */
     if (!assertion->is_number && quantity)
         assertion->is_number = !quantity->read(assertion->word, &assertion->number, NULL);
 }

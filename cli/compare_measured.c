@@ -15,11 +15,11 @@ struct turn {
     uint64_t from_ns, to_ns; /* of the counted steps */
 };
 
-/* What is kept of a policy while it is measured. */
+/* The results of one policy while it is measured. */
 struct entrant {
     const struct ah_comparison *row;
-    double *step_us; /* of each round */
-    double *losses;  /* of each step, in its first round */
+    double *step_us; /* by round */
+    double *losses;  /* by step of its first round */
 };
 
 struct measuring {
@@ -27,11 +27,11 @@ struct measuring {
     struct ah_run_options options;
     struct entrant entrants[AH_POLICIES];
     size_t n_entrants;
-    uint64_t turn_steps; /* all of them */
+    uint64_t turn_steps; /* counted or not */
     struct ah_compare_measurement *measurement;
     struct ah_progress progress;
 
-    /* of the turn that is under way */
+    /* the current turn */
     struct entrant *entrant;
     uint64_t round;
     struct turn turn;
@@ -125,7 +125,7 @@ static const struct ah_signature *signature_of(const struct entrant *entrant)
     return &entrant->row->plan->numeric_signature;
 }
 
-/* The first entrant of the same signature: itself where there is none before. */
+/* The first entrant with the same signature, `entrant` itself if none comes before it. */
 static const struct entrant *first_like(const struct measuring *m, const struct entrant *entrant)
 {
     char path[AH_SIGNATURE_PATH_MAX];
@@ -204,7 +204,7 @@ static int enter(struct measuring *m, const struct ah_comparison rows[AH_POLICIE
     return AH_OK;
 }
 
-/* A few batches, which is what the data must have at least. */
+/* Makes up a few batches: data must have at least that. */
 static int make_up_data(struct measuring *m, struct ah_made_up_tokens *tokens, struct ah_error *err)
 {
     const struct ah_plan *plan = m->entrants[0].row->plan;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Why a request has no plan: the rows of a diagnosis, for a machine or a cluster, are filled once, then printed as text or
- * as JSON.
+ * Why a request has no plan. The rows of a diagnosis, for a machine or a cluster, are filled once, then printed as text
+ * or as JSON.
  */
 #include "cli/diagnosis.h"
 
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A remedy in words. JSON has `word` for its value, else `value`, else none. */
+/* A remedy in words. Its value in JSON is `word`, else `value`, else absent. */
 struct row {
     const char *kind, *word, *node;
     char change[AH_REMEDY_TEXT_MAX], lacking[AH_REMEDY_TEXT_MAX];
@@ -26,8 +26,8 @@ struct row {
 struct diagnosis {
     struct row rows[AH_REMEDIES];
     size_t n;
-    const char *tried;       /* what was changed in vain where there are no rows */
-    const char *beyond_name; /* of `beyond` in JSON */
+    const char *tried;       /* what was changed in vain if there are no rows */
+    const char *beyond_name; /* name of `beyond` in JSON */
     void (*emit_shortage)(const void *shortage, struct ah_emit *emit);
     const void *shortage;
 };
@@ -36,7 +36,7 @@ _Static_assert((int)AH_CLUSTER_REMEDIES <= (int)AH_REMEDIES, "rows are enough fo
 
 /* ---- remedies of one machine ---- */
 
-/* In a unit that loses nothing, as the command line takes it. */
+/* In the largest unit that is exact, as the command line takes it. */
 static const char *exact_bytes(char out[AH_UNITS_TEXT_MAX], uint64_t bytes)
 {
     const uint64_t mib = UINT64_C(1) << 20;
@@ -50,7 +50,7 @@ static const char *exact_bytes(char out[AH_UNITS_TEXT_MAX], uint64_t bytes)
     return out;
 }
 
-/* "--micro-batches 4", "--policy stream"; where there is no value, what is changed says it all. */
+/* "--micro-batches 4", "--policy stream"; without a value, just what is changed. */
 static void put_change(char out[AH_REMEDY_TEXT_MAX], const char *what, const char *word, uint64_t value)
 {
     if (word)
@@ -171,7 +171,7 @@ static void add_cluster_remedy(struct diagnosis *said, const struct ah_cluster_r
 
 /* ---- for people ---- */
 
-/* What else it changes, beside time and memory. */
+/* What else the remedy changes, besides time and memory. */
 static void put_remark(struct ah_table *table, const struct row *row)
 {
     if (row->changes_mathematics)
@@ -182,7 +182,7 @@ static void put_remark(struct ah_table *table, const struct row *row)
         ah_table_cell(table, "%s", row->moves_rounding ? "rounds sums of gradients in other places" : "");
 }
 
-/* A word as a shell takes it. */
+/* Appends the word, quoted for a shell if necessary. */
 static void put_word(struct ah_buffer *out, const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+:,./@%";
@@ -196,7 +196,7 @@ static void put_word(struct ah_buffer *out, const char *word)
     ah_buffer_puts(out, "'");
 }
 
-/* Whether the change gives the option that this word of the command line is: then its old value goes. */
+/* Does the change set the option that `word` gives? Then the old value is dropped. */
 static bool is_replaced(const char *change, const char *word)
 {
     char option[AH_REMEDY_TEXT_MAX + 2];
@@ -212,7 +212,7 @@ static bool is_printable(const char *word)
     return !*word;
 }
 
-/* The command with the first change, to be copied; none with words that no terminal should see. */
+/* The command with the first change, ready to copy; nothing if a word is unsafe on a terminal. */
 static void put_command(const struct ah_cli *cli, const char *change, bool first_of_many,
                         struct ah_buffer *out)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPUs are compared by rank: which blocks one has, with how many others, how it treats them, and how many micro-batches
- * come by. Ranks in a row that change in the same way are one line. Numbers of pipelines and stages are not compared:
- * they are names.
+ * Compares GPUs by rank: which blocks one has, with how many others, how it treats them, and how many micro-batches it
+ * computes. Consecutive ranks that change in the same way are one line. Numbers of pipelines and stages are not
+ * compared: they are only names.
  */
 #include "cli/diff_cluster_plan.h"
 
@@ -47,7 +47,7 @@ static void collect_numbers(const struct ah_cluster_plan *a, const struct ah_clu
 
 /* ---- what ranks do ---- */
 
-/* Ranks of both plans: up to the highest that one of them names. */
+/* One more than the highest rank that the plan names. */
 static size_t count_ranks(const struct ah_cluster_plan *plan)
 {
     uint64_t n = 0;
@@ -89,7 +89,7 @@ static void put_role(struct ah_buffer *out, const struct ah_cluster_plan *plan,
                      pipeline->micro_batches == 1 ? "" : "es");
 }
 
-/* What each rank does, as text in `arena`; false: out of memory. A rank that the plan does not know does nothing. */
+/* Describes what each rank does, in `arena`; false: out of memory. A rank that the plan does not name has no work. */
 static bool take_roles(const struct ah_cluster_plan *plan, struct ah_arena *arena, const char **roles,
                        size_t n)
 {
@@ -128,7 +128,7 @@ static struct roles roles_of(const struct ah_cluster_plan *a, const struct ah_cl
     return roles;
 }
 
-/* The next ranks from *first on that change in one way; false: there are none. */
+/* Finds the next run of ranks from *first on that change in the same way; false: there is none. */
 static bool next_change(const struct roles *roles, size_t *first, size_t *ret_end)
 {
     while (*first < roles->n && !strcmp(roles->a[*first], roles->b[*first]))
@@ -165,7 +165,7 @@ static void put_ranks(struct ah_cli *cli, const struct roles *roles)
     ah_table_print(&table, &cli->out, cli->out_style, cli->table_columns);
 }
 
-/* What they train in other ways; NULL: nothing. `path` is its room. */
+/* The first difference in what the plans train; NULL: none. `path` is where the result is stored. */
 static const char *find_other(const struct ah_cluster_plan *a, const struct ah_cluster_plan *b,
                               char path[AH_SIGNATURE_PATH_MAX], struct ah_buffer *out)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks are compared by index as far as both plans have them; neighbours that change in the same way are one line.
+ * Compares blocks by index, where both plans have them. Neighbours that change in the same way are one line.
  */
 #include "cli/diff_plan.h"
 
@@ -40,7 +40,7 @@ static size_t common_blocks(const struct ah_plan *a, const struct ah_plan *b)
     return a->n_blocks < b->n_blocks ? a->n_blocks : b->n_blocks;
 }
 
-/* The next range of blocks from *first on that changed in one way; false: there is none. */
+/* Finds the next run of blocks from *first on that changed in the same way; false: there is none. */
 static bool next_change(const struct ah_plan *a, const struct ah_plan *b, size_t *first, size_t *ret_end)
 {
     size_t n = common_blocks(a, b);
@@ -62,7 +62,7 @@ static size_t count_changed(const struct ah_plan *a, const struct ah_plan *b)
     return changed;
 }
 
-/* What of the config of `to` is not as in `from`: "recompute, weights host". */
+/* Names what differs in the config of `to`: "recompute, weights host". */
 static void put_config(struct ah_buffer *out, const struct ah_plan_block *to,
                        const struct ah_plan_block *from)
 {
@@ -130,7 +130,7 @@ static struct order lane_order(const struct ah_plan *plan, enum ah_plan_lane lan
     return orders[lane];
 }
 
-/* Does the lane do the same things in the same order? By what ops are: their indices may have moved. */
+/* Does the lane do the same things in the same order? Compares the ops themselves: their indices may have moved. */
 static bool same_order(const struct ah_plan *a, const struct ah_plan *b, enum ah_plan_lane lane)
 {
     struct order left = lane_order(a, lane);

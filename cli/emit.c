@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The text with what is not UTF-8 replaced. */
+/* Appends the text, replacing what is not UTF-8. */
 static void put_repaired(struct ah_buffer *out, const char *text)
 {
     char *copy = strdup(text);
@@ -33,7 +33,7 @@ static void put_text(struct ah_buffer *out, const char *text)
         put_repaired(out, text);
 }
 
-/* What stands before a value: a comma, its key. */
+/* Writes what comes before a value: a comma and its key. */
 static struct ah_buffer *begin(struct ah_emit *emit, const char *key)
 {
     struct ah_buffer *text = &emit->text;

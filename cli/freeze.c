@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tensors that a pattern names are a bit each, by block. What all layers have in common is said once ("layer.*.mlp.up.weight"),
- * a whole block as "layer.3.*".
+ * Tensors that a pattern names are bits, one set per block. A tensor named in all layers is written once
+ * ("layer.*.mlp.up.weight"), a whole block as "layer.3.*".
  */
 #include "cli/freeze.h"
 
@@ -44,7 +44,7 @@ static bool matches(const struct ah_model *model, const char *pattern, const cha
            (strncmp(name, prefix, length) == 0 && names_it(pattern, name + length));
 }
 
-/* The tensors of a block whose parts are all named. */
+/* Finds the tensors of a block whose parts are all named. */
 static int match_block(const struct ah_model *model, uint64_t block, const char *pattern, uint32_t *ret_named,
                        struct ah_error *err)
 {
@@ -69,7 +69,7 @@ static int match_block(const struct ah_model *model, uint64_t block, const char 
     return AH_OK;
 }
 
-/* "layer.3.*", or "layer.*", where all of `all` are named, else name by name; `where` is "layer.3" or "layer.*". */
+/* Adds "layer.3.*" or "layer.*" if all of `all` are named, else each name; `where` is "layer.3" or "layer.*". */
 static bool add_named(const struct ah_model_tensor *tensors, size_t n, const char *where, uint32_t named,
                       uint32_t all, struct ah_arena *arena, struct ah_freeze_names *names)
 {

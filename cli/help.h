@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Help: what the tables of verbs and options say, for people on a terminal and for programs.
+ * Help: prints the tables of verbs and options, for people on a terminal and for programs.
  */
 #ifndef AH_CLI_HELP_H
 #define AH_CLI_HELP_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads hosts, a line each.
+ * Reads a hosts file: one host per line.
  */
 #include "cli/hosts_file.h"
 

@@ -23,7 +23,7 @@ static const struct ah_input_builtin *find_builtin(const char *name, enum ah_doc
     return NULL;
 }
 
-/* The names of a kind; NULL where none is built in, and for ANY, which has too many to list. */
+/* Built-in names of a kind; NULL if there are none, and for ANY, which has too many to list. */
 static const char *const *names_of(enum ah_document_kind kind)
 {
     return kind == AH_DOCUMENT_MODEL     ? ah_input_models
@@ -38,7 +38,7 @@ static bool ends_with_json(const char *word)
     return length > 5 && !strcmp(word + length - 5, ".json");
 }
 
-/* The built-in name that was meant by a mistyped word, by its beginning, or by a word with ".json" behind it. */
+/* The built-in name that `word` mistypes, abbreviates, or follows with ".json"; NULL: none. */
 static const char *near_name(const char *word, enum ah_document_kind expected)
 {
     enum { NAMES_MAX = 64 };
@@ -61,7 +61,7 @@ static const char *near_name(const char *word, enum ah_document_kind expected)
     return near ? near : n_begun == 1 ? begun : NULL;
 }
 
-/* Adds to "x: cannot be read: No such file or directory" the built-in name that is near, else all of them. */
+/* Adds the nearest built-in name, else all of them, to "x: cannot be read: No such file or directory". */
 static void add_builtin_names(const char *word, enum ah_document_kind expected, struct ah_error *err)
 {
     const char *const *names = names_of(expected);
@@ -80,7 +80,7 @@ static void add_builtin_names(const char *word, enum ah_document_kind expected, 
     ah_buffer_release(&more);
 }
 
-/* "dir/", "dir" or "." as a path whose last part is the folder's own name, which becomes the model's name. */
+/* Turns "dir/", "dir" or "." into a path that ends with the folder's own name, which becomes the model's name. */
 static int folder_path(const char *word, char ret_path[PATH_MAX], struct ah_error *err)
 {
     size_t length = strlen(word);
@@ -129,7 +129,7 @@ void ah_input_add_hub(const char *word, struct ah_error *err)
         *word == '~' || ends_with_json(word) || slash - word >= PATH_MAX)
         return;
     snprintf(organisation, sizeof organisation, "%.*s", (int)(slash - word), word);
-    if (stat(organisation, &about) == 0) /* a folder here, in which the file is not */
+    if (stat(organisation, &about) == 0) /* the folder is here, but not the file in it */
         return;
     const size_t used = strlen(err->text);
     snprintf(err->text + used, sizeof err->text - used,

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shows a checkpoint: how far it came, its files and its signature.
+ */
 #include "cli/inspect.h"
 
 #include "base/units.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * No model is given, so the vocabulary is not known: data are read as tokens of one for 16 bits, else of a larger one, else (text,
- * and token files made of bytes) as bytes, which are shown as text.
+ * Shows data without a model, so without knowing the vocabulary. Data are read as tokens of a 16-bit vocabulary, else
+ * of a larger one, else (text, and token files made of bytes) as bytes, which are shown as text.
  */
 #include "cli/inspect_data.h"
 
@@ -45,7 +45,7 @@ static bool has(const char *folder, const char *name)
     return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path && access(path, F_OK) == 0;
 }
 
-/* Lines of JSON that are no log of a run: those begin with their kind. */
+/* Are these lines of JSON, but not a run log? Lines of a log begin with their kind. */
 static bool is_lines_of_data(const char *path)
 {
     char first[64] = "";
@@ -116,7 +116,7 @@ static int read_window(struct viewer *viewer, uint64_t first, size_t *ret_n, str
 
 /* ---- samples ---- */
 
-/* A token of text as it is seen in one line. */
+/* Appends a byte of text so that it stays on one line. */
 static void put_byte(struct ah_buffer *text, uint32_t byte)
 {
     const char c = (char)byte;
@@ -132,7 +132,7 @@ static void put_text(struct ah_buffer *text, const struct viewer *viewer, uint32
     if (viewer->bytes)
         put_byte(text, token);
     else if (!piece)
-        ah_buffer_printf(text, "<%" PRIu32 ">", token); /* of another tokenizer, or a place that is padding */
+        ah_buffer_printf(text, "<%" PRIu32 ">", token); /* from another tokenizer, or padding */
     for (; piece && *piece; piece++)
         put_byte(text, (unsigned char)*piece);
 }
@@ -168,7 +168,7 @@ static void put_part(struct viewer *viewer, const uint32_t *tokens, size_t n, bo
     ah_buffer_release(&text);
 }
 
-/* Around the first place at or behind `from` where learning begins or ends, if it is in the window. `ret_end` is behind it. */
+/* Shows the first place at or after `from` where learning begins or ends, if the window has one. Ends at `ret_end`. */
 static int put_sample(struct viewer *viewer, uint64_t from, uint64_t *ret_end, struct ah_error *err)
 {
     const size_t length = viewer->bytes ? SAMPLE_BYTES : SAMPLE_TOKENS;
@@ -198,7 +198,7 @@ static int put_sample(struct viewer *viewer, uint64_t from, uint64_t *ret_end, s
     return AH_OK;
 }
 
-/* One at the beginning, one from the middle on. */
+/* One sample from the beginning, one from the middle. */
 static int put_samples(struct viewer *viewer, struct ah_error *err)
 {
     const struct ah_dataset_facts *facts = viewer->facts;

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shows an inventory: which states are where.
+ */
 #include "cli/inspect.h"
 
 #include "schemas/inventory.h"

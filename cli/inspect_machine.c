@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `inspect` of a machine: its rates as tables for people, a summary for programs.
+ * Shows a machine: its rates as tables for people, a summary for programs.
  */
 #include "cli/inspect.h"
 
@@ -71,7 +71,7 @@ static void put_facts(struct ah_cli *cli, const struct ah_machine *machine)
     ah_table_print(&facts, &cli->out, cli->out_style, cli->table_columns);
 }
 
-/* Entries without times, as plans have them, have no rates to show. */
+/* Entries without times, as in plans, have no rates to show. */
 static void put_algorithms(struct ah_cli *cli, const struct ah_machine *machine)
 {
     const struct ah_algorithms *algorithms = machine->algorithms;
@@ -183,7 +183,7 @@ static void put_beside(struct ah_cli *cli, const struct ah_machine *machine)
     ah_inspect_table(cli, "beside each other", &table);
 }
 
-/* The median, or nothing where a block has no such pass. */
+/* The median, or "-" if a block has no such pass. */
 static void pass_cell(struct ah_table *table, const struct ah_metric *us)
 {
     char text[AH_UNITS_TEXT_MAX];
@@ -263,7 +263,7 @@ static void put_rate(struct ah_table *table, const char *what, const char *rate,
     ah_table_cell(table, "%s", rate);
 }
 
-/* A rate that the document does not have is left out. */
+/* Leaves out rates that the document does not have. */
 static void put_rates(struct ah_cli *cli, const struct ah_machine *machine)
 {
     const struct ah_machine_disk *disk = machine->disk;
@@ -300,7 +300,7 @@ void ah_inspect_machine_summary(struct ah_cli *cli, const struct ah_document *do
                          machine->n_noise, machine->n_noise == 1 ? "" : "s");
 }
 
-/* A rate that the document does not have is left out. */
+/* Leaves out a rate that the document does not have. */
 static void emit_rate(struct ah_emit *emit, const char *key, double rate)
 {
     if (rate > 0)

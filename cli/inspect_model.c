@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bytes of a parameter: 2 as bf16, 4 as fp32; AdamW keeps m and v in fp32, and a master in fp32 where the weight
- * is bf16.
+ * Shows a model. Bytes of a parameter: 2 as bf16, 4 as fp32. AdamW keeps m and v in fp32, and an fp32 master if the
+ * weight is bf16.
  */
 #include "cli/inspect.h"
 

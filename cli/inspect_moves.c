@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shows moves: how many bytes come from where, how long that takes, and each move.
+ */
 #include "cli/inspect.h"
 
 #include "base/units.h"
@@ -8,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What the time of the moves is, and why. */
+/* The time that the moves take, and what limits it. */
 static void put_times(struct ah_cli *cli, const struct ah_moves *moves)
 {
     const struct ah_moves_predicted *told = &moves->predicted;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A plan at a glance: how fast, how good, what limits it, what each block does, what memory goes where, what other
- * policies would give. Every time of a plan is a prediction, and is called so.
+ * Shows a plan at a glance: how fast, how good, what limits it, what each block does, how memory is used, what other
+ * policies would give. Every time of a plan is a prediction and is called one.
  */
 #include "cli/inspect.h"
 #include "cli/inspect_plan_internal.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks of a plan: neighbours that do the same as one row, and a strip with one letter a block, cut to the width of
- * the terminal, with what its letters mean. A point is what costs neither time nor traffic: kept, on the device.
+ * Shows the blocks of a plan: equal neighbours as one row, and a strip with one letter a block, cut to the terminal's
+ * width, with its legend. A point marks what costs neither time nor traffic: kept, on the device.
  */
 #include "cli/inspect_plan_internal.h"
 
@@ -56,7 +56,7 @@ static unsigned optimizer_of(const struct ah_plan_block *block)
 
 enum { VALUES_MAX = 4 };
 
-/* By the value of the field: its letter, and what that means. */
+/* Letters and their meanings, by the value of the field. */
 static const struct strip {
     const char *name;
     unsigned (*value)(const struct ah_plan_block *block);
@@ -96,7 +96,7 @@ static bool has_value(const struct ah_plan *plan, const struct strip *strip, uns
     return false;
 }
 
-/* The letters that stand there: "weights: . on the device; h on the host, fetched for each use". */
+/* Explains the letters that occur: "weights: . on the device; h on the host, fetched for each use". */
 static void put_legend(struct ah_cli *cli, const struct ah_plan *plan)
 {
     ah_buffer_printf(&cli->out, "  %s", cli->out_style.dim);

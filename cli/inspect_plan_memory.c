@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of a plan: bars against what there is. Classes are those at the fullest moment of a step; what the arena has
- * beside them lies between tensors.
+ * Shows the memory of a plan as bars of its capacity. Classes are those at the fullest moment of a step; the rest of
+ * the arena lies in gaps between tensors.
  */
 #include "cli/inspect_plan_internal.h"
 
@@ -31,7 +31,7 @@ static const char *print_of(char out[2 * AH_UNITS_TEXT_MAX], const struct memory
     return out;
 }
 
-/* The totals, and what takes anything; returns how many. */
+/* Keeps the totals and every row that takes memory; returns how many. */
 static size_t keep(const struct memory_row *all, size_t n_all, struct memory_row *ret_rows)
 {
     size_t n = 0;
@@ -65,7 +65,7 @@ static size_t device_rows(const struct ah_plan_memory *memory, struct memory_row
 static size_t host_rows(const struct ah_plan_memory *memory, struct memory_row rows[ROWS_MAX])
 {
     uint64_t bytes = memory->host_bytes + memory->process_bytes;
-    /* A CPU device may have all the rest: then no limit of the host's is worth a bar. */
+    /* A CPU device may take all the rest: then no limit of the host is worth a bar. */
     bool limited = memory->host_capacity_bytes > memory->process_bytes;
     uint64_t capacity = limited ? memory->host_capacity_bytes : 0;
     if (!bytes && !capacity) /* a program of a cluster plan that leaves nothing on the host */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A brief view; `report` says more.
+ * Shows a run log briefly; `report` says more.
  */
 #include "cli/inspect.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What inspect shows of a status: what `autohete status` does, but for its age, which is no part of the document.
+ * Shows a status as `autohete status` does, without its age, which is not part of the document.
  */
 #include "cli/inspect.h"
 #include "cli/status_text.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Signals as a flag.
+ * Turns signals into a flag.
  */
 #include "cli/interrupt.h"
 
@@ -9,8 +9,8 @@
 
 static atomic_int interrupted;
 
-/* A second SIGINT or SIGTERM ends the process. A second SIGHUP or SIGUSR1 does not: the kernel and the shell may both send one when a
- * terminal goes, and the save that the first one asked for is to end. */
+/* A second SIGINT or SIGTERM ends the process. A second SIGHUP or SIGUSR1 must not: when a terminal goes, the kernel
+ * and the shell may both send one, and the save that the first one requested must finish. */
 static void on_interrupt(int signal_number)
 {
     (void)signal_number;

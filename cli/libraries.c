@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Source of the functions' types: cJSON.h, hwloc.h, glpk.h.
+ * Finds libraries' versions. Functions' types are from cJSON.h, hwloc.h, glpk.h.
  */
 #include "cli/libraries.h"
 
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A function as the loader gives it: an address. */
+/* A function as the loader returns it: an address. */
 union version_function {
     void *address;
     const char *(*text)(void);
@@ -40,7 +40,7 @@ const size_t ah_libraries_count = sizeof ah_libraries_rows / sizeof ah_libraries
 
 bool ah_libraries_version(const struct ah_libraries_row *row, char ret_text[AH_LIBRARIES_TEXT_MAX])
 {
-    /* First what this program is linked with, whatever its file is called. */
+    /* First look in what this program is linked with, whatever its file is called. */
     void *function = dlsym(RTLD_DEFAULT, row->symbol);
     void *library = function ? NULL : dlopen(row->soname, RTLD_LAZY | RTLD_LOCAL);
     if (library)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Like: what is taken from the other plan, and what of the request may not say it again.
+ * '--like': what is taken from the other plan, and which options must not give it again.
  */
 #include "cli/like.h"
 
@@ -34,7 +34,7 @@ static int check_options(const struct ah_request_options *given, struct ah_error
     return AH_OK;
 }
 
-/* Copies what `of` borrows from its document. */
+/* Copies into `arena` what `of` borrows from its document. */
 static int keep(struct ah_arena *arena, const struct ah_plan_training *of, struct ah_plan_training *ret_kept,
                 struct ah_error *err)
 {
@@ -55,7 +55,7 @@ static int keep(struct ah_arena *arena, const struct ah_plan_training *of, struc
     return AH_OK;
 }
 
-/* Several ranks of a stage would add up parts of products, which no other plan does. */
+/* Refuses tensor parallelism: its ranks add up parts of products, which no other plan does. */
 static int check_degrees(const struct ah_cluster_plan *plan, const char *path, struct ah_error *err)
 {
     for (size_t p = 0; p < plan->n_pipelines; p++)
@@ -91,7 +91,7 @@ static int read_source(const struct ah_document *document, const char *path, str
     return rc ? rc : ah_cluster_plan_step(plan, arena, &ret_source->training, err);
 }
 
-/* What it is for: the request's. */
+/* What the request plans for. */
 struct target {
     const struct ah_model *model;
     const char *model_sha256;

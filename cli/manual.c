@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Source: mdoc(7). Each sentence begins on a line of its own, as mandoc's style checks ask.
+ * Prints the manual. Source: mdoc(7). Each sentence begins on its own line, as mandoc's style checks ask.
  */
 #include "cli/manual.h"
 
@@ -113,8 +113,8 @@ static bool ends_sentence(const char *text, const char *blank)
     return blank > text && strchr(".?", blank[-1]) && isupper((unsigned char)blank[1]);
 }
 
-/* Fills lines; a new sentence begins on a new one. Escaped: backslashes, and what would be a request or macro
- * at the begin of a line. */
+/* Fills lines; each sentence begins a new one. Escapes backslashes, and what would be a request or macro at the
+ * beginning of a line. */
 static void put_text(struct ah_buffer *out, const char *text)
 {
     size_t column = 0;
@@ -146,7 +146,7 @@ static void put_buffer(struct ah_buffer *out, struct ah_buffer *text)
     ah_buffer_release(text);
 }
 
-/* As a sentence: with a capital letter and a full stop. `words` (optional) are listed at its end. */
+/* Appends the clause as a sentence: capital letter, full stop. `words` (optional) are listed at its end. */
 static void put_clause(struct ah_buffer *out, const char *clause, const char *const *words)
 {
     struct ah_buffer text = {0};
@@ -241,7 +241,7 @@ void ah_manual_print(const struct ah_verb *const *verbs, struct ah_buffer *out)
     ah_buffer_puts(out, ".El\n.Pp\nEvery verb also takes:\n.Bl -tag -width Ds\n");
     put_options(out, ah_options_common);
     ah_buffer_puts(out, ".El\n");
-    /* In the order of mdoc(7): examples come after the exit status. */
+    /* mdoc(7) puts examples after the exit status. */
     ah_buffer_puts(out, tail);
     put_examples(out, verbs);
 }

@@ -2,7 +2,7 @@
  *
  * Manual: autohete(1) in mdoc, from the tables of verbs and options and the prose of manual.c.
  *
- * docs/autohete.1 is this text; a test holds the two equal.
+ * docs/autohete.1 is this text; a test keeps them equal.
  */
 #ifndef AH_CLI_MANUAL_H
 #define AH_CLI_MANUAL_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The child's standard output is a pipe where somebody reads it.
+ * Starts mpirun as a child. Its standard output is a pipe if somebody reads it.
  */
 #include "cli/mpirun.h"
 
@@ -35,7 +35,7 @@ static const char *program_of(struct ah_arena *arena, struct ah_error *err)
     return kept;
 }
 
-/* ":" before all but the first, "-n N --host NAME:N PROGRAM WORD ..." */
+/* ":" unless first, then "-n N --host NAME:N PROGRAM WORD ...". */
 static size_t put_context(const char **out, const struct ah_hosts_entry *entry, bool one_each, bool first,
                           const char *program, const char *const *words, struct ah_arena *arena)
 {
@@ -91,7 +91,7 @@ static void become(const char *const *command, const int *pipe_ends)
         char *const *argv; /* execvp only reads */
     } of = {command};
     (void)setpgid(0, 0);
-    (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* whoever ends this process hard ends the ranks, too */
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* killing this process ends the ranks, too */
     if (pipe_ends) {
         (void)dup2(pipe_ends[1], STDOUT_FILENO);
         (void)close(pipe_ends[0]);
@@ -101,7 +101,7 @@ static void become(const char *const *command, const int *pipe_ends)
     _exit(NOT_FOUND);
 }
 
-/* Reads what is there, or naps; `ret_open` false at the end. */
+/* Reads what is there, or naps; sets `ret_open` to false at the end. */
 static void listen_to(int fd, const struct ah_mpirun_reader *reader, int nap_ms, bool *ret_open)
 {
     static char bytes[READ_BYTES];
@@ -129,7 +129,7 @@ static int wait_for(pid_t child, int fd, const struct ah_mpirun_reader *reader, 
             (void)nanosleep(&nap, NULL);
     }
     const int reason = ended < 0 ? errno : 0;
-    for (bool more = open; more;) { /* what it left in the pipe; nobody else may hold that open for long */
+    for (bool more = open; more;) { /* empties the pipe; nobody else should hold it open for long */
         struct pollfd there = {.fd = fd, .events = POLLIN};
         more = poll(&there, 1, 0) > 0;
         if (more)

@@ -7,13 +7,13 @@
 
 #include <string.h>
 
-/* Where a page's data goes; it has it once. */
+/* Marks where a page's data goes; each page has one. */
 static const char hole[] = "@DATA@";
 
-/* Enough for a frozen order to become steady. */
+/* Enough iterations for a frozen order to become steady. */
 enum { REPLAY_ITERATIONS = 12 };
 
-/* "<" stands in JSON only in texts, where an escape means the same: no text can end the script element. */
+/* In JSON "<" occurs only in texts, where its escape means the same: no text can end the script element. */
 static void put_escaped(struct ah_buffer *out, const struct ah_buffer *json)
 {
     const char *at = json->data, *end = json->data + json->size;
@@ -77,7 +77,7 @@ static int write_plan(struct ah_cli *cli, const char *path, const struct ah_plan
     return rc;
 }
 
-/* What the page says of the programs of ranks. */
+/* What the page shows of each rank's program. */
 static void put_programs(struct ah_emit *emit, const struct ah_cluster_plan *plan)
 {
     ah_emit_open(emit, "programs", '[');
@@ -94,7 +94,7 @@ static void put_programs(struct ah_emit *emit, const struct ah_cluster_plan *pla
     ah_emit_close(emit);
 }
 
-/* A cluster plan tells its own timeline: the document is data, without the programs of ranks, of which sums are enough. */
+/* A cluster plan has its own timeline, so the page gets the document, with only sums of the ranks' programs. */
 static int write_cluster(struct ah_cli *cli, const char *path, const struct ah_document *document,
                          struct ah_error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The page of two plans: what each says, and in "diff" what diff --json says of both.
+ * The page of two plans: each plan's facts, and in "diff" the output of diff --json.
  */
 #include "cli/diff_plan.h"
 #include "cli/page.h"

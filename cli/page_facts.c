@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the page says in numbers, words and lists. Lists of rows have their columns in the order of page/model.js.
+ * The page's numbers, words and lists. Columns of lists are in the order of page/model.js.
  */
 #include "cli/page_internal.h"
 

@@ -2,12 +2,12 @@
  *
  * The timeline of two steady iterations, compact.
  *
- * 1. A BAR is an item, or successive tiles of one op without a pause between them, where all items would be more than
- *    a page can draw smoothly. Bars of a lane are in the order of time.
- * 2. Shown are all bars of the two iterations, FIRST and the one behind it, and, to see what lanes do besides, those of
- *    other iterations in the span of time that these cover.
- * 3. Times are whole ns from the beginning of the first of the two. A bar is told by the pause before it and its
- *    length; both are differences of rounded times, so that nothing adds up.
+ * 1. A BAR is an item. If there are more items than a page can draw smoothly, it joins successive tiles of one op
+ *    without a pause between them. Bars of a lane are in order of time.
+ * 2. All bars of the two iterations, FIRST and the next, are shown. So are bars of neighbouring iterations that overlap
+ *    their span of time, to show what else lanes do.
+ * 3. Times are whole ns since the beginning of FIRST. A bar is given by the pause before it and its length. Both are
+ *    differences of rounded times, so errors do not add up.
  */
 #include "cli/page_internal.h"
 
@@ -16,11 +16,11 @@
 enum {
     LANES = AH_PLAN_LANE_HOST + 1,
     SHOWN = 2,       /* iterations */
-    NEIGHBOURS = 1,  /* of these on both sides */
-    ITEMS_MAX = 8000 /* of bars that are one item each */
+    NEIGHBOURS = 1,  /* other iterations on each side */
+    ITEMS_MAX = 8000 /* above this, tiles are joined */
 };
 
-#define NO_BAR UINT32_MAX /* of an item that is not shown */
+#define NO_BAR UINT32_MAX /* the item is not shown */
 
 struct bar {
     uint32_t first, n; /* items */
@@ -29,7 +29,7 @@ struct bar {
 
 struct timeline {
     struct page *page;
-    uint32_t first; /* of the iterations shown */
+    uint32_t first; /* iteration shown */
     double origin_us, from_us, to_us;
     bool joined; /* tiles are joined */
     struct bar *bars;
@@ -63,7 +63,7 @@ static bool is_shown(const struct timeline *t, const struct ah_replay_item *item
            item->finish_us > t->from_us && item->start_us < t->to_us;
 }
 
-/* The second but last iteration is the one whose sums a replay gives; the one before it is steady too. */
+/* A replay gives the sums of the last iteration but one; the one before it is steady, too. */
 static void choose_span(struct timeline *t)
 {
     const struct ah_replay *replay = &t->page->replay;
@@ -154,7 +154,7 @@ static int64_t tiles_column(const struct timeline *t, size_t bar)
     return t->bars[bar].n;
 }
 
-/* 0 and 1 are the two that are shown. */
+/* 0 and 1 are the two iterations shown. */
 static int64_t iteration_column(const struct timeline *t, size_t bar)
 {
     return (int64_t)first_item(t, bar)->iteration - t->first;
@@ -183,7 +183,7 @@ static const struct column columns[] = {
     {"pause", pause_column}, {"iteration", iteration_column}, {"length", length_column},
 };
 
-/* [bar, reason, bar that it waited for; or, of one that is not shown, -1 - its op; null: none] */
+/* [bar, reason, the bar it waited for (-1 - op if that is not shown, null if none), ns] */
 static void put_wait(const struct timeline *t, size_t bar)
 {
     struct ah_emit *emit = &t->page->emit;

@@ -15,7 +15,7 @@ const char *const ah_plan_prospects_words[] = {"device-memory", "batch", "seq", 
 static const enum ah_prospect_kind swept_kinds[] = {AH_PROSPECT_DEVICE_MEMORY, AH_PROSPECT_BATCH,
                                                     AH_PROSPECT_SEQ};
 
-/* What is no gain worth a number. */
+/* A smaller gain is not worth a number. */
 static const double noticed = 0.005;
 
 /* ---- the command line ---- */
@@ -155,7 +155,7 @@ static const char *change_words(char out[WORDS_MAX], const struct ah_prospect_ch
     return out;
 }
 
-/* "recompute 15+5, host 9+9, streamed 10"; nothing where all stays on the device. */
+/* "recompute 15+5, host 9+9, streamed 10"; nothing if everything stays on the device. */
 static const char *blocks_words(char out[WORDS_MAX], const struct ah_prospect_blocks *blocks)
 {
     int used = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plan summary: sentences about a plan that several verbs say.
+ * Plan summary: sentences about a plan that several verbs print.
  */
 #include "cli/plan_summary.h"
 
@@ -34,14 +34,14 @@ static const char *const lane_names[AH_PLAN_LANES] = {
     [AH_PLAN_LANE_HOST] = "host Adam",
 };
 
-/* What a lane must work of the step to be the bottleneck, or, where none is, to be named as what limits it most; and
- * waits worth a word. Each is what rounds to the percentage that is printed. */
+/* Shares of the step from which a lane is the bottleneck, the busiest lane is named although none is the bottleneck,
+ * and a wait is mentioned. Each rounds up to the percentage that is printed. */
 static const double saturated = 0.945, busiest_least = 0.795, noticed = 0.005;
 
 enum { WAITED_FOR = AH_PLAN_LANES - 1 };
 
-/* Shares of the step that lanes work and that compute waits for them; the lanes that are the bottleneck, the busiest
- * one, and the lanes that compute waits for, longest first. */
+/* Shares of the step in which each lane works, and in which compute waits for it; the bottlenecks, the busiest lane,
+ * and the lanes that compute waits for, longest first. */
 struct shares {
     double busy[AH_PLAN_LANES];
     double exposed[AH_PLAN_LANES];
@@ -115,8 +115,8 @@ static void put_several(struct ah_buffer *out, const struct shares *shares)
     ah_buffer_puts(out, " together are the bottleneck");
 }
 
-/* " and waits 12 % for host Adam (busy 87 %), 3 % for the link to the device (busy 51 %)": lanes that were
- * `said` without how busy they are. */
+/* " and waits 12 % for host Adam (busy 87 %), 3 % for the link to the device (busy 51 %)"; for lanes in `said`, how
+ * busy they are is not repeated. */
 static void put_waits(struct ah_buffer *out, const struct shares *shares, const char *waits, const bool *said)
 {
     const char *before = "";
@@ -161,7 +161,7 @@ struct part {
     const char *one, *many; /* what one block does, what several do */
 };
 
-/* "10 of 23 blocks stream their states, 9 keep ...": the first part that is there names all blocks. */
+/* "10 of 23 blocks stream their states, 9 keep ...": the first part that has blocks gives the total. */
 static void put_parts(struct ah_buffer *out, const struct part *parts, size_t n, size_t all)
 {
     const char *before = "";
@@ -259,7 +259,7 @@ bool ah_plan_same_config(const struct ah_plan_block *a, const struct ah_plan_blo
            a->accumulator == b->accumulator;
 }
 
-/* "layer" of "layer.12"; all of a name without a dot. */
+/* "layer" of "layer.12"; the whole name if it has no dot. */
 static size_t kind_length(const char *name)
 {
     const char *dot = strrchr(name, '.');

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The process that starts mpirun, and rank 0's end of the pipe between them.
+ * The process that starts mpirun, and rank 0's end of the pipe to it.
  */
 #include "cli/profile_hosts.h"
 
@@ -23,14 +23,14 @@
 
 enum { TELL_NS = 200 * 1000 * 1000, HOSTS_LEAST = 2, HOSTS_MOST = 1024 };
 
-/* Links whose times lie farther off their line are told of. */
+/* Links whose times deviate more from their fitted line are reported. */
 static const double poor_fit = 0.3;
 
 /* ---- a process of mpirun's ---- */
 
 struct joining {
     const struct ah_profile_hosts_measure *measure;
-    double begin, end; /* of the whole, what is measured now */
+    double begin, end; /* the part of the whole that is measured now */
     uint64_t told_ns;
 };
 
@@ -204,7 +204,7 @@ static const char *const *words_of(const struct profiling *p)
     return words;
 }
 
-/* mpirun says what went wrong, not always with which host. */
+/* mpirun prints what went wrong, but not always on which host. */
 static int fail_launch(const struct profiling *p, int status, struct ah_error *err)
 {
     if (ah_interrupt_seen())
@@ -251,7 +251,7 @@ static int measure(struct profiling *p, struct ah_error *err)
     const struct ah_comm_driver *driver = NULL;
     const char *const *command = NULL;
     int status = 0;
-    int rc = ah_comm_load("mpi", &driver, err); /* better said here, once */
+    int rc = ah_comm_load("mpi", &driver, err); /* fails here once instead of on every host */
     const char *const *words = rc ? NULL : words_of(p);
     if (!rc && !words)
         rc = ah_error_memory(err);
@@ -310,7 +310,7 @@ static void tell_doubts(const struct profiling *p)
                 report->links[i].link.fit_error * 100);
 }
 
-/* Read back before it is written, as every reader would. */
+/* Parses the document before it is written, as every reader would. */
 static int deliver(const struct profiling *p, struct ah_cluster *cluster, struct ah_error *err)
 {
     const char *output = p->options->output;

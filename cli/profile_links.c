@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The rank that pings says before each size how many bytes and rounds come; 0 rounds are the end.
+ * Before each size, the pinging rank announces how many bytes and rounds come; 0 rounds are the end.
  */
 #include "cli/profile_links.h"
 
@@ -26,7 +26,7 @@ static int exchange(const struct ah_profile_way *way, char *data, uint64_t bytes
     return rc ? rc : ah_comm_move(way->comm, way->in, data, bytes, err);
 }
 
-/* Announced rounds; `ret_us`, of each: one way. */
+/* Announces rounds and plays them; `ret_us`: one way, of each. */
 static int ping_rounds(const struct ah_profile_way *way, struct rounds rounds, char *data, double *ret_us,
                        struct ah_error *err)
 {
@@ -49,7 +49,7 @@ static int ping_size(const struct ah_profile_way *way, uint64_t bytes, double se
                      double *ret_us, struct ah_error *err)
 {
     double us[ROUNDS_MOST];
-    int rc = ping_rounds(way, (struct rounds){bytes, 2}, data, us, err); /* warm */
+    int rc = ping_rounds(way, (struct rounds){bytes, 2}, data, us, err); /* warms up */
     const uint64_t n = rc ? 0 : rounds_in(seconds, us[1]);
     rc = rc ? rc : ping_rounds(way, (struct rounds){bytes, n}, data, us, err);
     if (!rc)

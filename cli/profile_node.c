@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every pair of ranks has a channel each way. What goes over them: a rank's hello to rank 0; words from rank 0; then answers,
- * with the document behind, points of a link, or messages of a ping.
+ * Every two ranks have a channel each way. First each rank sends rank 0 its hello; then rank 0 sends words. Replies are
+ * answers (each followed by its document), the points of a link, or messages of a ping.
  */
 #include "cli/profile_node.h"
 
@@ -20,14 +20,14 @@ struct word {
 };
 
 struct answer {
-    int64_t code;   /* AH_OK: a text of so many bytes follows */
-    uint64_t bytes; /* its terminating 0 included */
+    int64_t code;   /* AH_OK: a text of `bytes` follows */
+    uint64_t bytes; /* including its terminating 0 */
     char why[AH_ERROR_TEXT_MAX];
 };
 
 /* ---- who shares a machine ---- */
 
-/* A file of one line; empty where there is none. */
+/* The first line of a file; empty if there is none. */
 static void read_first_line(const char *path, char *ret_text, int bytes)
 {
     FILE *file = fopen(path, "re");
@@ -127,7 +127,7 @@ void ah_profile_node_close(struct ah_profile_node *node, int rc, const struct ah
 
 /* ---- measuring ---- */
 
-/* What came of measuring, for rank 0. */
+/* Measures; the answer says how it went. */
 static struct answer measure(const struct ah_profile_node *node, struct ah_buffer *text)
 {
     struct ah_error err = {0};
@@ -264,7 +264,7 @@ static int hear_answer(struct leading *l, uint32_t rank, struct ah_error *err)
     return rc;
 }
 
-/* All ranks of this turn at the same time. */
+/* Measures on all ranks of this turn at the same time. */
 static int take_turn(struct leading *l, uint32_t turn, struct ah_error *err)
 {
     const double part = 1.0 / (l->n_turns + 1.0), begin = turn * part;

@@ -21,7 +21,7 @@ int ah_proof_plan(const struct ah_plan *plan, struct ah_error *err)
     int rc = ah_document_check_model(&plan->model, plan->inputs.model.sha256, &own);
     rc = rc ? rc : ah_schedule_check(plan, &own);
     rc = rc ? rc : ah_verify_policy(plan, &own);
-    /* What was asked of a planner is refused as a request (AH_E_USAGE); here the plan asks. */
+    /* A planner would refuse this as a bad request (AH_E_USAGE); here the document is at fault. */
     if (rc && rc != AH_E_MEMORY && rc != AH_E_MISMATCH)
         rc = AH_E_DOCUMENT;
     return rc ? ah_error_set(err, rc, "%s", own.text) : AH_OK;
@@ -40,7 +40,7 @@ int ah_proof_cluster_plan(const struct ah_cluster_plan *plan, struct ah_error *e
     return rc ? rc : ah_cluster_replay_check(plan, err);
 }
 
-/* Another kind of document than a plan. */
+/* Refuses a document that is not a plan. */
 static int refuse_kind(enum ah_document_kind kind, const char *verb, struct ah_error *err)
 {
     if (kind == AH_DOCUMENT_CLUSTER_PLAN)

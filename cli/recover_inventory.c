@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { SLICES_LEAST = 8 }; /* serve every degree that is planned */
+enum { SLICES_LEAST = 8 }; /* enough for every degree that is planned */
 
 static uint64_t slices_of(const struct ah_cluster_plan *plan)
 {
@@ -20,7 +20,7 @@ static uint64_t slices_of(const struct ah_cluster_plan *plan)
     return slices;
 }
 
-/* All blocks lie in storage, as they were after `step`; texts are the plan's and the cluster's. */
+/* Says that all blocks lie in storage, as after `step`. Texts are borrowed from the plan and the cluster. */
 static int describe(struct ah_document *inventory, uint64_t step, const struct ah_cluster_plan *plan,
                     const struct ah_cluster *cluster, struct ah_error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two rows a rank: what was measured, and below it what was predicted.
+ * Prints two rows per rank: measured, and below it predicted.
  */
 #include "cli/report_ranks.h"
 
@@ -12,11 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A number of a rank. */
+/* A column: one number per rank. */
 struct column {
     const char *key, *heading;
     size_t offset;
-    bool optional; /* left out of the table where no rank has any */
+    bool optional; /* left out of the table if no rank has any */
 };
 
 #define COLUMN(member, text, may_miss)                                                                       \
@@ -165,7 +165,7 @@ static bool is_several(const struct sides *sides, bool hosts)
     return several;
 }
 
-/* "1", of several pipelines "0.1"; where it ran, if ranks ran on several hosts. */
+/* Stage "1", or "0.1" if there are several pipelines; then the host, if ranks ran on several. */
 static void cell_place(struct ah_table *table, const struct sides *sides, size_t i)
 {
     const struct ah_runlog_rank *rank = &(sides->measured ? sides->measured : sides->predicted)[i];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run says of its device before the first step, on the terminal and in the log.
+ * What a run reports of its device before the first step, on the terminal and in the log.
  */
 #include "cli/run_device.h"
 
@@ -20,7 +20,7 @@ static int add(struct ah_run *run, const char *key, const char *text, struct ah_
     return AH_OK;
 }
 
-/* What the arena leaves of the memory that the plan may use. */
+/* Memory that the plan may use and the arena does not. */
 static uint64_t left_bytes(const struct ah_run *run)
 {
     const struct ah_trainer_facts facts = ah_trainer_facts(run->trainer);

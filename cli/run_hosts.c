@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Holds the hosts against the plan's nodes, and starts the command line again on them.
+ * Matches the hosts with the plan's nodes, and starts the command line again on them.
  */
 #include "cli/run_hosts.h"
 
@@ -10,13 +10,13 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* By rank: the node of the plan, and the host that it runs on. */
+/* By rank: its node in the plan, and its host. */
 struct slots {
     const char **node, **host;
-    uint64_t n, ranks; /* slots that the file has */
+    uint64_t n, ranks; /* slots that the file has; ranks of the plan */
 };
 
-/* A rank for each stage (world.h). */
+/* Each stage has one rank (world.h). */
 static int fill_nodes(const struct ah_cluster_plan *plan, struct ah_arena *arena, struct slots *slots,
                       struct ah_error *err)
 {
@@ -36,7 +36,7 @@ static int fill_nodes(const struct ah_cluster_plan *plan, struct ah_arena *arena
 
 /* ---- nodes that are called as hosts ---- */
 
-/* The host of that name has a slot left, which it gives. */
+/* Takes a slot of the host of that name; false: it has none left. */
 static bool take_slot(struct ah_hosts *hosts, const char *name)
 {
     for (size_t i = 0; i < hosts->n; i++)
@@ -47,7 +47,7 @@ static bool take_slot(struct ah_hosts *hosts, const char *name)
     return false;
 }
 
-/* 'profile --hosts' calls nodes as their hosts: then each rank runs on its node's, and a host that the plan does not use gets none.
+/* 'profile --hosts' names nodes after hosts. Then each rank runs on its node's host, and unused hosts get no rank.
  * `ret_named`: it is so. `ret_hosts`: a host for each rank, in order. */
 static int place_by_name(const struct ah_hosts *given, const struct slots *slots, struct ah_arena *arena,
                          struct ah_hosts *ret_hosts, bool *ret_named, struct ah_error *err)
@@ -72,7 +72,7 @@ static int place_by_name(const struct ah_hosts *given, const struct slots *slots
 
 /* ---- others: in the file's order ---- */
 
-/* As far as there are ranks. */
+/* Fills ranks in the order of the file; slots beyond the last rank are only counted. */
 static void place_in_order(const struct ah_hosts *hosts, struct slots *slots)
 {
     for (size_t i = 0; i < hosts->n; i++)
@@ -81,7 +81,7 @@ static void place_in_order(const struct ah_hosts *hosts, struct slots *slots)
                 slots->host[slots->n] = hosts->entries[i].name;
 }
 
-/* Ranks of one node share its memory and its links. */
+/* Ranks of one node must run on one host: they share its memory and its links. */
 static int check_node(const struct slots *slots, uint64_t rank, const char *path, struct ah_error *err)
 {
     uint64_t first = 0;
@@ -127,7 +127,7 @@ int ah_run_hosts_place(const struct ah_hosts *given, const struct ah_cluster_pla
 
 /* ---- mpirun ---- */
 
-/* The words of the command line but for '--hosts'; NULL: no memory. */
+/* The words of the command line without '--hosts'; NULL: no memory. */
 static const char *const *words_of(struct ah_cli *cli)
 {
     size_t n = 0, at = 0;

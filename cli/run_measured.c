@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The prediction is told to tallies as a run would tell it: sends are on the lane of messages, and what the replay does not
- * have follows from what it has. A message arrives when its send ends. A sum is an op of the lane of sums of all its owners. The norm,
- * which costs nothing there, begins when the rank's own part of the step is done, and ends when the gate opens.
+ * Tallies get the prediction as a run would report it. Sends are on the lane of messages; what the replay lacks is
+ * derived. A message arrives when its send ends. A sum is an op on the sums lane of each owner. The norm, which the
+ * replay has for free, begins when the rank's own part of the step is done, and ends when the gate opens.
  */
 #include "cli/run_measured.h"
 
 #include "cli/run_ranks.h"
-#include "planner/cluster/segments.h"
 #include "planner/cluster/sim/cluster_replay.h"
+#include "planner/cluster/segments.h"
 #include "runtime/schedule/rounds.h"
 #include "runtime/train/measured.h"
 #include "runtime/train/world.h"
@@ -39,14 +39,14 @@ struct stage {
     const struct ah_plan *program;
     struct ah_runlog_rank *rank;
     struct ah_rounds rounds;
-    struct ah_tally *tally;                     /* owned */
-    double own_end_us[AH_CLUSTER_REPLAY_STEPS]; /* of what the gate waits for here */
+    struct ah_tally *tally;              /* owned */
+    double own_end_us[AH_CLUSTER_REPLAY_STEPS]; /* of what the gate waits for on this rank */
     double compute_end_us[AH_CLUSTER_REPLAY_STEPS];
 };
 
 struct prediction {
     const struct ah_cluster_plan *plan;
-    struct stage *stages; /* through all pipelines */
+    struct stage *stages; /* of all pipelines */
     size_t n;
     struct ah_arena arena;
 };
@@ -113,7 +113,7 @@ static void hear(void *context, const struct ah_cluster_replay_span *span)
         tell_item(&c->stages[span->of], span);
 }
 
-/* What its messages and sums move in a step. */
+/* Bytes that its messages and sums move in a step. */
 static void set_bytes(const struct prediction *c, const struct stage *stage)
 {
     const struct ah_plan *program = stage->program;

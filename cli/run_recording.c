@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step begins in the round before it, and two rounds are submitted when one is told: so many steps earlier it begins.
+ * Records the hardware for some steps. A step begins in the round before it, and two rounds are already submitted when
+ * a step is reported: recording starts STEPS_AHEAD earlier.
  */
 #include "cli/run_recording.h"
 

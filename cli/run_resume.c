@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The settings that lie beside checkpoints: what `--resume` takes from them, and what a run that saves writes there.
+ * The settings beside checkpoints: what `--resume` takes from them, and what a run that saves writes there.
  */
 #include "cli/run_resume.h"
 
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The folder of the checkpoint that the run goes on from. */
+/* The folder of the checkpoint that the run resumes from. */
 static const char *folder_of(const struct ah_checkpoints_found *found, char path[PATH_MAX])
 {
     snprintf(path, PATH_MAX, "%s", found->path);
@@ -125,7 +125,7 @@ static const char **all_absolute(struct ah_run *run, const struct ah_option_list
     return items;
 }
 
-/* What is said of the run now; paths are made absolute once. */
+/* Describes the run as it is now; paths are made absolute only once. */
 static bool describe(struct ah_run *run)
 {
     const struct ah_run_options *options = run->options;

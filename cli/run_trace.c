@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1. A step is the compute of its iteration: from the end of the one before it, or from the first block's forward, to the last
- *    op. Its forward belongs to the round before it, so rounds before the first step are kept, too. What begins outside of the
- *    steps is not shown.
- * 2. The very first round has instances of the opening before it (round.c, 2): of what its item is, so many. They are of the
- *    iterations before.
+ * 1. A step is the compute of its iteration: from the end of the step before (if unknown, from the first block's
+ *    forward) to the last op. Its forward belongs to the round before, so rounds before the first step are kept, too.
+ *    What begins outside the steps is not shown.
+ * 2. The very first round also has instances from the opening before it (round.c, 2); how many depends on the item.
+ *    They belong to earlier iterations.
  */
 #include "cli/run_trace.h"
 
@@ -34,11 +34,11 @@ struct ah_run_trace {
     size_t data_left;         /* slices that data may still take */
     ptrdiff_t current[LANES]; /* the newest slice of each lane */
     uint64_t current_round[LANES];
-    uint64_t opened;              /* the first step that was heard of; 0: none */
+    uint64_t opened;              /* the first round that was heard of; 0: none */
     uint8_t *heard;               /* instances of each item in its round; in the arena */
-    struct ah_overlap_work *work; /* owned; each primitive op of the kept rounds, and of those behind them */
+    struct ah_overlap_work *work; /* owned; each primitive op of the kept rounds, and of a few after them */
     size_t n_work;
-    uint64_t work_lost; /* of these, what there was no room for */
+    uint64_t work_lost; /* ops for which `work` had no room */
     struct ah_run_recording recording;
 };
 
@@ -47,7 +47,7 @@ struct ah_run_trace {
 static int take_memory(struct ah_run_trace *trace, struct ah_error *err)
 {
     const size_t data_each = 16 * (trace->plan->training.micro_batches + 1);
-    uint64_t rounds = trace->steps + WARM_UP + 2; /* what the opening has among them */
+    uint64_t rounds = trace->steps + WARM_UP + 2; /* the opening included */
     trace->data_left = rounds * data_each;
     trace->room = rounds * trace->rounds.n_items + trace->data_left;
     trace->slices = ah_arena_array(&trace->arena, trace->room, sizeof *trace->slices);
@@ -128,13 +128,13 @@ static uint32_t item_of(const struct ah_run_trace *trace, const struct ah_op_rec
     return trace->rounds.of_tile[trace->rounds.first_tile[record->op] + record->tile];
 }
 
-/* Rule 2. */
+/* An item's instances in the first round that come from the opening (rule 2). */
 static unsigned instances_of_opening(const struct ah_rounds_item *item)
 {
     return item->early ? (unsigned)!item->of_before + item->wraps : item->wraps;
 }
 
-/* The step whose iteration an instance is of, at its first op. */
+/* The step whose iteration an instance belongs to, at its first op. */
 static uint64_t step_of(struct ah_run_trace *trace, const struct ah_op_record *record)
 {
     if (record->op == SIZE_MAX)
@@ -225,7 +225,7 @@ static bool time_step(const struct ah_run_trace *trace, uint64_t step, struct ah
     return true;
 }
 
-/* Complete steps: the chosen ones, or where none of them is, the last one before. */
+/* Complete steps: the chosen ones, or if none of them is, the last one before them. */
 static size_t find_steps(const struct ah_run_trace *trace, struct ah_trace_step *steps)
 {
     size_t n = 0;
@@ -236,7 +236,7 @@ static size_t find_steps(const struct ah_run_trace *trace, struct ah_trace_step 
     return n;
 }
 
-/* From the start of the first step to the end of the last one; empty where there is none. */
+/* From the start of the first step to the end of the last one; empty if there is none. */
 static struct ah_interval window_of(const struct ah_trace_step *steps, size_t n)
 {
     return n ? (struct ah_interval){steps[0].start_ns, steps[n - 1].end_ns} : (struct ah_interval){0, 0};
@@ -247,7 +247,7 @@ static bool begins_in(struct ah_interval window, int64_t ns)
     return ns >= window.start && ns < window.end;
 }
 
-/* The slice of an op among the first of its lane that `from` has not passed; slices of a lane are in the order of tickets. */
+/* The slice of an activity's op. `from` skips earlier slices for good: a lane's slices are in the order of tickets. */
 static const struct ah_trace_slice *slice_of(const struct ah_trace_slice *slices, size_t n, size_t *from,
                                              const struct ah_device_activity *activity)
 {
@@ -258,8 +258,8 @@ static const struct ah_trace_slice *slice_of(const struct ah_trace_slice *slices
     return found ? &slices[*from] : NULL;
 }
 
-/* Adds what the hardware did for the ops that are shown, and in the window for none that is known. Of a lane, what begins
- * before the one before it ended begins there. */
+/* Adds what the hardware did for the ops that are shown, and inside the window for no known op. An activity that starts
+ * before the previous one on its lane ends is clipped to its end. */
 static int cut_activities(const struct ah_run_trace *trace, struct ah_arena *arena, struct ah_interval window,
                           struct ah_trace_measured *measured, struct ah_error *err)
 {
@@ -289,7 +289,7 @@ static int cut_activities(const struct ah_run_trace *trace, struct ah_arena *are
     return AH_OK;
 }
 
-/* What begins in the steps, from the zero on. */
+/* Takes what begins in the steps, with times from the start of the first. */
 static int cut(const struct ah_run_trace *trace, struct ah_arena *arena,
                struct ah_trace_measured *ret_measured, struct ah_error *err)
 {
@@ -315,7 +315,7 @@ static int cut(const struct ah_run_trace *trace, struct ah_arena *arena,
     return cut_activities(trace, arena, window, ret_measured, err);
 }
 
-/* When lanes worked: by the hardware where it was recorded, which has none for the host. */
+/* When lanes worked: as the hardware recorded it, if it did; it records nothing for the host. */
 static size_t list_work(const struct ah_run_trace *trace, struct ah_overlap_work *work)
 {
     const struct ah_device_recording *recorded = &trace->recording.recorded;

@@ -16,7 +16,7 @@ struct steps {
     double *sorted; /* room for their values */
 };
 
-/* Did an evaluation or a save come before it? Lines are in the order of steps. */
+/* Did an evaluation or a save come right before the step? Lines are in the order of steps. */
 static bool follows_drain(const struct ah_runlog *runlog, uint64_t step, size_t next[2])
 {
     while (next[0] < runlog->n_evaluations && runlog->evaluations[next[0]].step + 1 < step)
@@ -106,7 +106,7 @@ static void measure_all(struct ah_runlog_summary *summary, const struct ah_runlo
     measure(&summary->tokens_per_s, steps, offsetof(struct ah_runlog_step, tokens_per_s));
     measure(&summary->learned_tokens_per_s, steps, offsetof(struct ah_runlog_step, learned_tokens_per_s));
     summary->learned_tokens_per_s.is_measured =
-        summary->learned_tokens_per_s.measured > 0; /* not known before */
+        summary->learned_tokens_per_s.measured > 0; /* 0: not known */
     for (size_t lane = 0; lane < AH_RUNLOG_LANES; lane++)
         measure(&summary->lane_us[lane], steps, lanes[lane]);
     measure_count(&summary->copied_bytes[AH_PLAN_LANE_H2D], steps,
@@ -116,7 +116,7 @@ static void measure_all(struct ah_runlog_summary *summary, const struct ah_runlo
     measure_peaks(summary, runlog);
 }
 
-/* A prediction counts all tokens of a step, a log those that have a loss: fewer where there are masks. */
+/* A prediction counts all tokens of a step, a log only those with a loss: fewer if there are masks. */
 static double share_of_tokens(const struct ah_runlog_predicted *predicted, const struct steps *steps)
 {
     double all = predicted->tokens_per_s * predicted->step_us * 1e-6;
@@ -138,7 +138,7 @@ static void predict_all(struct ah_runlog_summary *summary, const struct ah_runlo
     predict(&summary->host_bytes, (double)predicted->host_bytes);
 }
 
-/* What compute waits for each lane; the rest of the step, in which it does not work either, is nobody's. */
+/* How long compute waits for each lane. The rest of the step in which it does not work is compute's own. */
 static void set_waits(struct ah_runlog_summary *summary, const struct ah_plan_exposed *exposed, bool measured)
 {
     const struct ah_runlog_pair *step = &summary->step_us, *compute = &summary->lane_us[AH_PLAN_LANE_COMPUTE];
@@ -159,7 +159,7 @@ static void set_waits(struct ah_runlog_summary *summary, const struct ah_plan_ex
     }
 }
 
-/* Waits for lanes only where each side that is there knows them, so that what is compared is the same. */
+/* Shows waits for lanes only if every side that exists knows them, so that both compare the same. */
 static void set_both_waits(struct ah_runlog_summary *summary, const struct ah_runlog *runlog)
 {
     const struct ah_plan_exposed *measured = runlog->end ? runlog->end->exposed_us : NULL;
@@ -200,7 +200,7 @@ static int compare_parts(const void *left, const void *right)
     return a->op < b->op ? -1 : a->op > b->op;
 }
 
-/* A side that lists parts says 0 of those that it does not list; data are never predicted. */
+/* If a side lists parts, those that it omits are 0. Data are never predicted. */
 static void fill_absent(struct ah_runlog_summary *summary, bool measured, bool predicted)
 {
     for (size_t i = 0; i < summary->n_parts; i++) {
@@ -280,7 +280,7 @@ bool ah_runlog_summary_is_off(const struct ah_runlog_summary *summary, const str
            fabs(difference(us)) >= 1e-3 * summary->step_us.predicted;
 }
 
-/* The part of a lane that differs most in the direction of `sign`. */
+/* The part of a lane that differs most in the direction of `sign`; NULL: none does. */
 static const struct ah_runlog_pair_of_part *worst_part(const struct ah_runlog_summary *summary,
                                                        enum ah_plan_lane lane, double sign)
 {

@@ -6,13 +6,13 @@
 
 enum { PATIENCE_S = 60 };
 
-/* On the watching thread, while the program's own waits inside the device. Nothing is flushed or closed that belongs to it:
- * logs are written line by line, checkpoints are whole or not there. */
+/* Runs on the watching thread while the program's own waits inside the device. Flushes and closes nothing of the
+ * program's: logs are written line by line, and checkpoints are whole or absent. */
 static void end_process(void *context, const struct ah_error *why)
 {
     struct ah_cli *cli = context;
     if (isatty(STDERR_FILENO))
-        fputs("\r\033[K", stderr); /* over the line of progress */
+        fputs("\r\033[K", stderr); /* erases the line of progress */
     int status = ah_cli_fail(cli, why);
     ah_cli_tell(
         cli, AH_CLI_NOTE,

@@ -17,7 +17,7 @@ enum { BEHIND_TOLD = 4, PLACE_MAX = 160 };
 const char *ah_status_print_age(char out[AH_STATUS_AGE_MAX], double us)
 {
     static const struct {
-        double us, below; /* of the unit; ages that it is for */
+        double us, below; /* length of the unit; ages below this use it */
         const char *unit;
     } units[] = {
         {1e6, 120e6, "s"}, {60e6, 7200e6, "min"}, {3600e6, 48 * 3600e6, "h"}, {86400e6, 1e300, "days"}};
@@ -43,7 +43,7 @@ static int compare_behind(const void *left, const void *right)
     return (a->rank > b->rank) - (a->rank < b->rank);
 }
 
-/* Messages between two ranks that are on their way look like a circle, too. */
+/* Messages in flight between two ranks look like a circle, too. */
 static bool is_passing(const struct ah_status_behind *one)
 {
     return one->in_circle && one->us < 1e6;

@@ -62,9 +62,9 @@ static bool row_is_empty(const char *const *texts, size_t n)
 
 struct widths {
     size_t of[AH_TABLE_COLUMNS_MAX];
-    size_t cells[AH_TABLE_COLUMNS_MAX]; /* without the heading */
-    size_t least[AH_TABLE_COLUMNS_MAX]; /* that no word is cut, and no number parted from its unit */
-    size_t words[AH_TABLE_COLUMNS_MAX]; /* that no word is cut */
+    size_t cells[AH_TABLE_COLUMNS_MAX]; /* widest cell, without the heading */
+    size_t least[AH_TABLE_COLUMNS_MAX]; /* so that no word is cut, and no number parted from its unit */
+    size_t words[AH_TABLE_COLUMNS_MAX]; /* so that no word is cut */
     size_t n;
 };
 
@@ -100,7 +100,7 @@ static struct widths natural_widths(const struct ah_table *table)
     return widths;
 }
 
-/* Takes a column from the widest one that is wider than its `floor`; false: there is none. */
+/* Narrows the widest column that is wider than its `floor`; false: there is none. */
 static bool narrow(struct widths *widths, const size_t *floor)
 {
     size_t widest = widths->n;
@@ -113,8 +113,7 @@ static bool narrow(struct widths *widths, const size_t *floor)
     return true;
 }
 
-/* Headings are broken first; where that is not enough, text; then numbers part from their units; at last long words, such
- * as digests, are cut. */
+/* Breaks headings first, then text, then between a number and its unit; at last it cuts long words such as digests. */
 static void fit(struct widths *widths, size_t indent, size_t columns)
 {
     enum { WORD_LEAST = 16, STAGES = 4 };
@@ -133,7 +132,7 @@ static void fit(struct widths *widths, size_t indent, size_t columns)
 
 /* ---- rows ---- */
 
-/* The bytes of `text` for a line of `width` columns: whole words, or what fits of a longer one. */
+/* How many bytes of `text` go on a line of `width` columns: whole words, or part of a word that is too long. */
 static size_t line_bytes(const char *text, size_t width)
 {
     size_t words = 0, i = 0;
@@ -170,7 +169,7 @@ static void print_cell(struct ah_buffer *out, const char *text, size_t bytes, si
     ah_buffer_puts(out, last ? "\n" : "  ");
 }
 
-/* One line of a row; `texts` move on to what is left of them. Trailing empty cells are not printed. */
+/* Prints one line of a row; `texts` advance to what is left. Leaves out trailing empty cells. */
 static void print_line(const struct ah_table *table, const struct widths *widths, const char **texts,
                        struct ah_buffer *out)
 {
@@ -195,7 +194,7 @@ static void print_row(const struct ah_table *table, const struct widths *widths,
     while (!row_is_empty(texts, widths->n));
 }
 
-/* A column whose text was broken takes what its longest line takes. */
+/* A column whose text was broken shrinks to its longest line. */
 static void tighten(const struct ah_table *table, struct widths *widths)
 {
     size_t used[AH_TABLE_COLUMNS_MAX] = {0};

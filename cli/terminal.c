@@ -11,8 +11,8 @@
 
 enum { COLUMNS_DEFAULT = 80, COLUMNS_LEAST = 40, COLUMNS_MOST = 160 };
 
-#define LEFT_FROM  0.05 /* of the work: before that its time is not told */
-#define REMEMBERED 0.5  /* of the time that passed: how far back an estimate counts */
+#define LEFT_FROM  0.05 /* of the work; before that, no time left is shown */
+#define REMEMBERED 0.5  /* of the elapsed time: how far back an estimate looks */
 
 enum { BAR_COLUMNS = 20, LINE_MAX_BYTES = 512, REDRAW_NS = 100 * 1000 * 1000 };
 
@@ -36,7 +36,7 @@ struct ah_style ah_terminal_style(int fd)
     return can_steer(fd) && !(no_color && *no_color) ? colours : plain;
 }
 
-/* The bytes of what may not reach a terminal: controls, C1 controls (U+0080 to U+009F), and what turns the
+/* Bytes at `text` that must not reach a terminal: controls, C1 controls (U+0080 to U+009F), and what changes the
  * direction of text (U+202A to U+202E, U+2066 to U+2069). 0: harmless. */
 static size_t steering_bytes(const char *text)
 {
@@ -124,7 +124,7 @@ void ah_terminal_no_progress(void)
     progress_off = true;
 }
 
-/* The bytes of `line` that fit into `columns`, up to the end of a word. */
+/* Bytes of `line` that fit into `columns`, up to the end of a word. */
 static int whole_words(const char *line, size_t columns)
 {
     size_t bytes = 0, words = 0;
@@ -155,7 +155,7 @@ double ah_terminal_left_s(struct ah_progress *progress, double elapsed_s, double
     return progress->whole_s > elapsed_s ? progress->whole_s - elapsed_s : 0;
 }
 
-/* "3 s left", "1:05 left"; empty while too little is done to tell. */
+/* "3 s left", "1:05 left"; empty until enough is done to tell. */
 static void print_left(char out[32], double seconds)
 {
     out[0] = '\0';

@@ -2,8 +2,8 @@
  *
  * Format: "Trace Event Format" (Chromium). Times are in us with three decimals, that is in ns.
  *
- * Events are collected as marks, sorted by time, and printed one a line. At one time what ends (nothing is printed for that)
- * comes first, then the slice, then the arrows that bind to it.
+ * Events are collected as marks, sorted by time, and printed one a line. At equal times, ends come first (nothing is
+ * printed for them), then the slice, then the arrows that bind to it.
  */
 #include "cli/trace.h"
 
@@ -98,7 +98,7 @@ static void print_process(struct trace *trace, enum trace_process process, const
         print_track(trace, process, lane + 1, ah_words_plan_lane[lane], 2 * lane + 1);
 }
 
-/* Below each lane what the hardware did for it. */
+/* Below each lane, a track for what the hardware did for it. */
 static void print_activity_tracks(struct trace *trace)
 {
     static const char *const names[] = {[AH_PLAN_LANE_COMPUTE] = "compute: kernels",

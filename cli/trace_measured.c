@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run did. What no plan mentions is called data.
+ * Traces what a run did. Work that no plan mentions is called data.
  */
 #include "cli/trace_internal.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the simulator says.
+ * Traces what the simulator predicts.
  *
- * 1. An arrow leaves its slice one ns before the end, because one at the end would belong to the next slice.
- * 2. Instances that are absent at both ends of a replay (dispatch.c, 4) took no time; they are left out.
- * 3. What begins before the window or behind it is left out, and so is an arrow with an end there.
+ * 1. An arrow leaves its slice one ns before the end, because an arrow at the end would belong to the next slice.
+ * 2. Instances that are absent at both ends of a replay (dispatch.c, 4) took no time and are left out.
+ * 3. What begins outside the window is left out, and so is an arrow with an end there.
  */
 #include "cli/trace_internal.h"
 
@@ -43,7 +43,7 @@ static bool memory_changes(const struct trace *trace, size_t position)
     return false;
 }
 
-/* Back along what held the item up, until something was not late or is known already. */
+/* Follows backwards what held the item up, until something was not late or is already known. */
 static void add_arrows(struct trace *trace, uint32_t to, bool *known)
 {
     const struct ah_replay_item *items = trace->replay->items;
@@ -80,7 +80,7 @@ static void collect(struct trace *trace, bool *known)
     }
 }
 
-/* Beside a measured timeline: the last complete iterations, as many as were measured. */
+/* Beside a measured timeline, shows as many of the last complete iterations as were measured. */
 static void set_window(struct trace *trace)
 {
     size_t n = trace->iterations, last = n - 1;
@@ -113,7 +113,7 @@ int ah_trace_predict(struct trace *trace, struct ah_error *err)
 
 /* ---- printing ---- */
 
-/* Where it and all that follow last as long as the period; the last one, which none follows, counts for itself. */
+/* Do this iteration and all after it last as long as the period? The last one counts only for itself. */
 static bool steady(const struct trace *trace, size_t iteration)
 {
     double period_us = trace->replay->period_us;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1. A step of a rank goes from the end of compute of the one before it to its own: sends are of compute. It is shown where both ends
- *    were heard of.
- * 2. What begins in the window is shown: from where the first of these steps begins on any rank to where the last ends.
- * 3. The k-th send of a micro-batch meets the receive of it that ends nearest: neither is over without the other.
+ * 1. A step of a rank lasts from the end of compute of the step before to the end of its own; sends count as compute.
+ *    It is shown if both ends were heard of.
+ * 2. The window goes from the first start of these steps on any rank to the last end. What begins in it is shown.
+ * 3. The k-th send of a micro-batch pairs with the receive of it that ends nearest: neither ends without the other.
  */
 #include "cli/trace_ranks.h"
 
@@ -33,12 +33,12 @@ static const char *const lane_names[LANES] = {[AH_LANE_COMPUTE] = "compute",
                                               [AH_LANE_RECEIVE_BEHIND] = "receive_behind",
                                               [AH_LANE_SUMS] = "sums"};
 
-/* A process of the file. */
+/* A process of the trace file. */
 struct timeline {
     uint32_t rank;
     bool measured;
     const struct ah_plan *program;
-    struct ah_rounds rounds; /* of predictions */
+    struct ah_rounds rounds; /* for predictions */
     struct ah_recorded_span *spans;
     size_t n, room;
     int64_t clock_ns, clock_within_ns;
@@ -51,7 +51,7 @@ struct event {
     enum event_kind kind;
     const struct timeline *timeline;
     const struct ah_recorded_span *span;
-    uint64_t number; /* of the step, of the arrow */
+    uint64_t number; /* of the step or the arrow */
 };
 
 struct traced {
@@ -209,7 +209,7 @@ static void put_spans(struct traced *t, const struct timeline *timeline, const s
 
 /* ---- arrows ---- */
 
-/* Rule 3. */
+/* The receive that a send pairs with (rule 3). */
 static const struct ah_recorded_span *find_receive(const struct timeline *to, uint32_t lane,
                                                    uint64_t micro_batch, int64_t end_ns)
 {
@@ -245,7 +245,7 @@ static void put_arrows(struct traced *t, const struct timeline *from, const stru
 
 /* ---- printing ---- */
 
-/* The number of its process. */
+/* The number of its process in the file. */
 static unsigned process_of(const struct timeline *timeline)
 {
     return 1 + 2 * timeline->rank + !timeline->measured;
@@ -421,7 +421,7 @@ static int print_trace(struct traced *t, struct ah_error *err)
 
 /* ---- the whole ---- */
 
-/* One kind's events, from a zero of their own. */
+/* Adds the events of all measured or all predicted timelines, with times from the start of their window. */
 static void put_timelines(struct traced *t, const struct timeline *timelines, uint64_t first, uint64_t n)
 {
     const bool measured = timelines->measured;

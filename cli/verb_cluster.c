@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete cluster A.json B.json --link 10Gbit: a cluster document from machine profiles, a node with one GPU for each, or
- * with one rank or several on the CPU of each; or a node for each of these ranks.
+ * autohete cluster A.json B.json --link 10Gbit: a cluster document from machine profiles. Each profile becomes a node
+ * with one GPU, or with one or several ranks on its CPU; or each of these ranks becomes a node.
  *
- * What a profile says is taken over as it is (profile_rank.h). What profiles do not say, the network, comes from the options.
- * `sources` of the document names where each number comes from.
+ * What profiles say is taken as it is (profile_rank.h); the network, which they do not cover, comes from the options.
+ * The document's `sources` name where each number comes from.
  */
 #include "base/file.h"
 #include "base/units.h"
@@ -25,7 +25,7 @@
 
 enum { NODES_MAX = 4096, TYPES_MAX = 64, RANKS_MAX = 1024 };
 
-/* The share of an Ethernet line rate that TCP's payload gets: 1448 of 1538 bytes a frame. */
+/* TCP payload's share of an Ethernet line rate: 1448 of 1538 bytes a frame. */
 static const double line_share = 0.94;
 static const double latency_default_us = 50;
 
@@ -80,7 +80,7 @@ struct group {
     const char *gpu; /* name of its type */
 };
 
-/* "2x" at the beginning: how many characters; 0: it is none. */
+/* Reads "2x" at the beginning; returns its number of characters, 0 if there is none. */
 static size_t read_count(const char *text, uint64_t *ret_count)
 {
     size_t digits = strspn(text, "0123456789");
@@ -97,7 +97,7 @@ static bool is_there(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* A file that is there is taken by its whole name. */
+/* An existing file is taken by its whole name. */
 static int read_operand(struct ah_cli *cli, const char *text, struct group *ret_group, struct ah_error *err)
 {
     struct group group = {.count = 1, .path = text};
@@ -126,7 +126,7 @@ static int read_operand(struct ah_cli *cli, const char *text, struct group *ret_
     return AH_OK;
 }
 
-/* "10Gbit", "2.5 Gbit/s": a line rate; else bytes a second. */
+/* "10Gbit", "2.5 Gbit/s": a line rate; anything else is bytes a second. */
 static int read_link(const char *text, double *ret_bytes_per_s, bool *ret_line, struct ah_error *err)
 {
     char number[48];
@@ -161,7 +161,7 @@ static int load(struct group *group, const struct ah_profile_rank_options *optio
                                      options, &group->rank, err);
 }
 
-/* A plan is for devices of one kind. */
+/* Refuses a mix of CPUs and GPUs: a plan is for devices of one kind. */
 static int check_kinds(const struct group *groups, size_t n, struct ah_error *err)
 {
     const struct group *of[AH_DEVICE_CUDA + 1] = {NULL};
@@ -205,7 +205,7 @@ static bool gpu_is_named(const struct ah_cluster *cluster, const char *name)
     return named;
 }
 
-/* The type of the group's GPU: that of a group before it with the same profile, or a new one. */
+/* The type of the group's GPU: that of an earlier group with the same profile, or a new one. */
 static int add_gpu(struct making *making, struct group *group, struct ah_error *err)
 {
     struct ah_cluster *cluster = &making->cluster;
@@ -236,7 +236,7 @@ static const char *base_of(const struct group *group)
     return group->node ? group->node : group->machine.body.machine->name;
 }
 
-/* How many nodes of all groups go by this name. */
+/* How many nodes of all groups have this base name. */
 static uint64_t nodes_named(const struct making *making, const char *base)
 {
     uint64_t n = 0;
@@ -245,7 +245,7 @@ static uint64_t nodes_named(const struct making *making, const char *base)
     return n;
 }
 
-/* The first number that no node before it has. */
+/* A node's id: `base` if that is unique, else with the first number that is free. */
 static const char *next_id(const struct making *making, const char *base)
 {
     struct ah_arena *arena = &making->cli->arena;
@@ -281,13 +281,13 @@ static int add_nodes(struct making *making, const struct group *group, struct ah
             .nic_latency_us = making->latency_us,
             .host_memory_bytes = rank->host_memory_bytes / parts,
             .host_memory_bytes_per_s = rank->host_bytes_per_s / (double)parts,
-            .host_link_bytes_per_s = rank->host_link_bytes_per_s, /* a rank's already */
+            .host_link_bytes_per_s = rank->host_link_bytes_per_s, /* already per rank */
             .disk_bytes_per_s = machine->disk ? machine->disk->read_bytes_per_s.median / (double)parts : 0};
     }
     return AH_OK;
 }
 
-/* "the profiles; rtx4090-64g is synthetic: estimated, not measured" */
+/* "the machines' profiles; estimated, not measured: rtx4090-64g" */
 static int profiles_source(struct making *making, const char **ret_text, struct ah_error *err)
 {
     struct ah_buffer text = {0};
@@ -360,7 +360,7 @@ static void put_name(struct ah_buffer *out, const struct ah_cluster *cluster, si
         ah_buffer_printf(out, "+%zu-more", cluster->n_gpus - n);
 }
 
-/* After all of its machines, or as many as a name has room for. */
+/* Names the cluster after all its machines, or as many as fit into a name. */
 static int name_cluster(struct making *making, const char *given, struct ah_error *err)
 {
     enum { NAME_MOST = 128 };
@@ -413,7 +413,7 @@ static int make(struct making *making, struct ah_error *err)
 
 /* ---- the verb ---- */
 
-/* The text is read back before it is written, as every reader would: no document leaves that 'check' refuses. */
+/* Parses the text before it is written, as every reader would: no document gets out that 'check' refuses. */
 static int deliver(struct ah_cli *cli, const char *output, struct ah_cluster *cluster, struct ah_error *err)
 {
     const struct ah_document document = {.kind = AH_DOCUMENT_CLUSTER, .body = {.cluster = cluster}};

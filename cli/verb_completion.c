@@ -2,8 +2,8 @@
  *
  * autohete completion SHELL: the completion script of a shell, written from the tables of verbs and options.
  *
- * bash: a function over COMP_WORDS; the word before decides between an option's value, an option and an
- * operand. zsh: one _arguments specification a verb. fish: one `complete` line an option.
+ * bash: a function over COMP_WORDS; the word before the cursor's decides between an option's value, an option and an
+ * operand. zsh: one _arguments specification per verb. fish: one `complete` line per option.
  */
 #include "cli/emit.h"
 #include "cli/verbs.h"
@@ -33,7 +33,7 @@ static void put_verbs(struct ah_buffer *out, const struct ah_cli *cli)
         ah_buffer_printf(out, "%s%s", i ? " " : "", cli->verbs[i]->name);
 }
 
-/* Text between single quotes: each quote in it leaves them for a moment. `escape`: these get a backslash. */
+/* Appends text in single quotes; a quote in it closes and reopens them. Characters in `escape` get a backslash. */
 static void put_quoted(struct ah_buffer *out, const char *text, const char *escape)
 {
     for (; *text; text++) {
@@ -55,13 +55,13 @@ static void bash_option_name(struct ah_buffer *out, const struct ah_verb *verb,
     ah_buffer_printf(out, "--%s ", option->name);
 }
 
-/* Words that its value may be; those of an output say what it replaces. */
+/* Words that complete the value. An output's words only say what it replaces. */
 static const char *const *words_of(const struct ah_option *option)
 {
     return option->kind == AH_OPTION_OUTPUT ? NULL : option->words;
 }
 
-/* The case of the word before the cursor: an option that takes a value. */
+/* The script's case for a value: the word before the cursor is this option. */
 static void bash_option_value(struct ah_buffer *out, const struct ah_verb *verb,
                               const struct ah_option *option)
 {

@@ -21,20 +21,20 @@ struct diff_report {
     struct ah_cli *cli;
     struct ah_emit emit;
 
-    /* Differences of long lists that are counted instead of printed. */
+    /* Which differences belong to long lists and are counted, not printed. */
     const char *(*bulk)(const char *path);
     const char *list;
     size_t n_of_list;
 };
 
-/* A value as JSON text; "" means absent. Long ones are cut. */
+/* The value for printing; "" means absent. Long ones are cut. */
 static const char *readable(char out[TEXT_MAX_BYTES], const char *value)
 {
     int n = snprintf(out, TEXT_MAX_BYTES, "%s", *value ? value : "(absent)");
     ah_terminal_clean(out);
     size_t end = TEXT_MAX_BYTES - 4;
     while (n >= TEXT_MAX_BYTES && ((unsigned char)out[end] & 0xC0) == 0x80)
-        end--; /* not inside a character */
+        end--; /* never cuts inside a character */
     if (n >= TEXT_MAX_BYTES)
         memcpy(out + end, "...", 4);
     return out;
@@ -83,7 +83,7 @@ static void report_counted(void *context, const char *path, const char *a, const
         report_text(context, path, a, b);
 }
 
-/* Field by field; of plans only where that is asked for, since what the change means says most of it. */
+/* Prints field by field; for plans only on request, since the changes in planning terms say most of it. */
 static size_t print_text(struct ah_cli *cli, const struct ah_document *a, const struct ah_document *b,
                          bool fields)
 {
@@ -106,7 +106,7 @@ static size_t print_text(struct ah_cli *cli, const struct ah_document *a, const 
     return n;
 }
 
-/* In planning terms, where there are any. */
+/* Prints plans' differences in planning terms. */
 static void print_planning(struct ah_cli *cli, struct ah_emit *emit, const struct ah_document *a,
                            const struct ah_document *b)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete doctor: what is here, what is missing, and the command that brings it.
+ * autohete doctor: what is here, what is missing, and the command that installs it.
  *
- * A table of checks; each fills one finding. Only what the CPU device needs decides the exit status: without a
- * GPU, or with little lockable memory, autohete works, slower or smaller.
+ * Each check of a table fills one finding. Only what the CPU device needs decides the exit status: without a GPU, or
+ * with little lockable memory, autohete still works, but slower or for smaller models.
  */
 #include "base/host_memory.h"
 #include "base/topology.h"
@@ -42,11 +42,11 @@ struct finding {
     const char *what;
     enum state state;
     char detail[DETAIL_MAX];
-    char fix[DETAIL_MAX]; /* what to do; "" where there is nothing */
+    char fix[DETAIL_MAX]; /* what to do; "" if nothing */
 };
 
 struct doctor {
-    const struct ah_topology *topology; /* NULL where it cannot be read */
+    const struct ah_topology *topology; /* NULL if it cannot be read */
     const struct ah_error *topology_error;
     struct ah_arena *arena;
 };
@@ -133,7 +133,7 @@ static void check_huge_pages(const struct doctor *doctor, struct finding *ret)
         "host memory is slower without; 'echo madvise >/sys/kernel/mm/transparent_hugepage/enabled' as root");
 }
 
-/* Opens the device with small arenas: what a run would do first. */
+/* Opens the device with small arenas, which a run would do first. */
 static void check_cpu_device(const struct doctor *doctor, struct finding *ret)
 {
     (void)doctor;
@@ -180,7 +180,7 @@ static void print_gpus(const struct ah_device_info *infos, size_t n, struct find
     }
 }
 
-/* Its library's products, and what its memory holds beside an arena. */
+/* Tries the library's products, and reports what memory holds beside an arena. */
 static int try_products(struct ah_device *device, struct finding *ret, struct ah_error *err)
 {
     char text[AH_TRYOUT_TEXT_MAX], bytes[AH_UNITS_TEXT_MAX];
@@ -209,7 +209,7 @@ static void try_recorder(struct ah_device *device, struct finding *ret)
     snprintf(ret->fix + fixed, DETAIL_MAX - fixed, "%s%s", fixed ? "; " : "", err.text);
 }
 
-/* What only shows when a device is opened and used. */
+/* Checks what shows only when a device is opened and used. */
 static void try_gpu(const struct ah_device_driver *driver, struct finding *ret)
 {
     struct ah_device *device = NULL;
@@ -260,7 +260,7 @@ static void say_noise(const char *path, const struct ah_machine *machine, struct
     say(ret->fix, "close other programs, then autohete profile");
 }
 
-/* The profile kept for this machine: there, valid, and how noisy. */
+/* Checks the profile kept for this machine: present, valid, how noisy. */
 static void check_profile(const struct doctor *doctor, struct finding *ret)
 {
     const char *path = NULL;
@@ -283,7 +283,7 @@ static void check_profile(const struct doctor *doctor, struct finding *ret)
     ah_document_release(&profile);
 }
 
-/* Does this command end with 0? What it prints is not shown. */
+/* Does this command exit with 0? Its output is discarded. */
 static bool runs(const char *command, const char *option, const char *value)
 {
     char *const arguments[] = {(char *)(uintptr_t)command, (char *)(uintptr_t)option,
@@ -300,7 +300,7 @@ static bool runs(const char *command, const char *option, const char *value)
     return started && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* The Python packages of autohete-tokenize: in the folder of its --setup, or found by python3. Nothing is imported. */
+/* Finds the Python packages of autohete-tokenize, in the folder of its --setup or by python3. Imports nothing. */
 static void check_tokenizer(const struct doctor *doctor, struct finding *ret)
 {
     static const char look[] =
@@ -328,7 +328,7 @@ static void check_tokenizer(const struct doctor *doctor, struct finding *ret)
     say(ret->fix, "autohete-tokenize --setup");
 }
 
-/* The plugin, its library, and what starts ranks. */
+/* Checks the plugin, its library, and what starts ranks. */
 static void check_mpi(const struct doctor *doctor, struct finding *ret)
 {
     static const char *const launchers[] = {"mpirun", "srun"};

@@ -2,8 +2,8 @@
  *
  * autohete export PLAN --to TARGET: a plan as another system's configuration, and a report of what that loses.
  *
- * The configuration goes to standard output or to a file; the report to standard error, a line a loss. With --json
- * one object {target, version, plan_sha256, config, lost, notes} says both. With --strict a loss is an error, and
+ * The configuration goes to standard output or to a file, the report to standard error, one line per loss. With --json
+ * one object {target, version, plan_sha256, config, lost, notes} has both. With --strict a loss is an error, and
  * nothing is written.
  */
 #include "base/file.h"
@@ -82,7 +82,7 @@ static int emit_all(struct ah_buffer *out, const struct ah_export *export, struc
     return AH_OK;
 }
 
-/* Tells the line and releases it. */
+/* Prints the line as a note and releases it. */
 static void tell(struct ah_cli *cli, struct ah_buffer *line)
 {
     if (!line->failed)
@@ -103,7 +103,7 @@ static void report(struct ah_cli *cli, const struct ah_export *export)
     tell(cli, &line);
 }
 
-/* To the file that was asked for, else to standard output. */
+/* Writes to the given file, else to standard output. */
 static int write_config(struct ah_cli *cli, const struct ah_export *export, const char *path,
                         struct ah_error *err)
 {

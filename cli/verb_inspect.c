@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete inspect FILE: any document, or data, for people, as a summary for programs, or as it is.
+ * autohete inspect FILE: shows any document, or data: for people, as a summary for programs, or as it is.
  */
 #include "cli/input.h"
 #include "cli/inspect.h"
@@ -119,7 +119,7 @@ static void print_text(struct ah_cli *cli, const struct ah_document *document)
     ah_inspect_list(cli, "warnings", document->warnings, document->n_warnings);
 }
 
-/* What is asked for besides or instead of the text: the page. */
+/* Writes the page, besides or instead of the text. */
 static int write_page(struct ah_cli *cli, const struct inspect_options *options,
                       const struct ah_document *document, struct ah_error *err)
 {
@@ -135,7 +135,7 @@ static int write_page(struct ah_cli *cli, const struct inspect_options *options,
     return rc;
 }
 
-/* The canonical text of the document; its warnings have no place there. */
+/* Prints the document's canonical text; its warnings must not be part of it. */
 static int print_document(struct ah_cli *cli, const struct ah_document *document, struct ah_error *err)
 {
     for (size_t i = 0; i < document->n_warnings; i++)
@@ -143,7 +143,7 @@ static int print_document(struct ah_cli *cli, const struct ah_document *document
     return ah_document_print(document, &cli->out, err);
 }
 
-/* Machines and clusters are inputs that people copy and edit: for programs, too, they are given whole. */
+/* Machines and clusters are inputs that people copy and edit, so programs get them whole, too. */
 static bool is_printed_whole(const struct ah_cli *cli, const struct inspect_options *options,
                              enum ah_document_kind kind)
 {

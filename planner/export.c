@@ -21,7 +21,7 @@ const char *const ah_words_export_effect[] = {
 
 typedef void target_writer(struct ah_export_draft *draft);
 
-/* What a target is called in sentences, the version that knows every setting by its name, and how it is written. */
+/* A target's name in sentences, a version that has all settings under these names, and its writer. */
 static const struct {
     const char *name;
     const char *version;
@@ -140,7 +140,7 @@ static const char *name_blocks(struct ah_export_draft *draft, ah_export_block_te
     return keep(draft, &out);
 }
 
-/* Behind all losses that change as much or more. */
+/* Adds a loss after all those that change as much or more. */
 void ah_export_lose(struct ah_export_draft *draft, enum ah_export_effect effect, const char *field,
                     ah_export_block_test *test, const char *plan, const char *instead)
 {
@@ -159,7 +159,7 @@ void ah_export_lose(struct ah_export_draft *draft, enum ah_export_effect effect,
     export->n_losses++;
 }
 
-/* The same with the target's name before `instead`. */
+/* The same, with the target's name before `instead`. */
 static void lose(struct ah_export_draft *draft, enum ah_export_effect effect, const char *field,
                  ah_export_block_test *test, const char *plan, const char *instead)
 {
@@ -208,7 +208,7 @@ static void lose_memory(struct ah_export_draft *draft)
         lose(draft, AH_EXPORT_LIMIT, "memory", NULL, text, "allocates as it goes and takes no limit");
 }
 
-/* No target has groups whose sums are added up by themselves. */
+/* No target adds up gradients in groups. */
 static void lose_sums(struct ah_export_draft *draft)
 {
     const struct ah_plan_training *training = &draft->plan->training;
@@ -245,7 +245,7 @@ void ah_export_lose_common(struct ah_export_draft *draft)
         lose_memory(draft);
 }
 
-/* Sums of one block; `layer`: it is a transformer block. */
+/* Adds one block to the sums; `layer`: it is a transformer block. */
 static void sum_block(struct ah_export_sums *sums, const struct ah_plan_block *block, bool layer)
 {
     bool host = ah_export_optimizer_host(block);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Megatron: arguments of its training scripts, as a bash array.
+ * Exports for Megatron: arguments of its training scripts, as a bash array.
  *
- * Layers recompute whole, from the first one on: as many as the plan has that do not keep everything, so that it
- * fits (Megatron's own selective recompute saves less than ours). The optimizer's share on the host is taken from
- * the first parameters on. Source of every argument: docs/export.md.
+ * Layers recompute whole, from the first one on: as many as the plan has that do not keep everything, so that it fits
+ * (Megatron's own selective recompute saves less than ours). The host's share of the optimizer counts from the first
+ * parameters on. Source of every argument: docs/export.md.
  */
 #include "planner/export_internal.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How an export is written: settings as nested JSON, as TOML tables, or as arguments. Settings of one section
- * stand together, so that a section opens and closes once.
+ * Prints an export: settings as nested JSON, as TOML tables, or as arguments. Settings of one section are adjacent, so
+ * that a section opens and closes once.
  */
 #include "planner/export.h"
 
@@ -43,7 +43,7 @@ static void put_json_value(struct ah_buffer *out, const struct ah_export_setting
         put_value(out, setting);
 }
 
-/* How many sections `path` has in common with `open`, the path of the setting before. */
+/* How many sections `path` shares with `open`, the path of the setting before it. */
 static size_t common_sections(const char *path, const char *open, size_t *ret_length)
 {
     size_t sections = 0;
@@ -103,7 +103,7 @@ static void print_json(const struct ah_export *export, struct ah_buffer *out)
     ah_buffer_release(&compact);
 }
 
-/* Comments end where the text breaks a line, so what documents say may not break one. */
+/* A line break would end the comment, and texts come from documents, so control characters become '?'. */
 static void put_comment(struct ah_buffer *out, const char *text)
 {
     ah_buffer_puts(out, "# ");
@@ -114,7 +114,7 @@ static void put_comment(struct ah_buffer *out, const char *text)
     ah_buffer_puts(out, "\n");
 }
 
-/* Writes the line as a comment and empties it. */
+/* Appends the line as a comment and empties it. */
 static void end_comment(struct ah_buffer *out, struct ah_buffer *line)
 {
     out->failed = out->failed || line->failed;
@@ -164,7 +164,7 @@ static void print_arguments(const struct ah_export *export, struct ah_buffer *ou
 
 static void print_toml(const struct ah_export *export, struct ah_buffer *out)
 {
-    size_t section = 0; /* characters of the open one */
+    size_t section = 0; /* length of the open section's name */
     const char *open = "";
     put_comments(export, out);
     for (size_t i = 0; i < export->n_settings; i++) {

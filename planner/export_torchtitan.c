@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * torchtitan: a TOML file for its JobConfig.
+ * Exports for torchtitan: a TOML file for its JobConfig.
  *
  * Activations are all kept, all selective ("op"), all recomputed, or recomputed in every n-th layer: the largest n
  * that recomputes at least as many layers as the plan. Offload is all or nothing. Source of every key:
@@ -23,7 +23,7 @@ static void put_training(struct ah_export_draft *draft, bool offload)
     ah_export_add_bool(draft, "training.enable_cpu_offload", offload);
 }
 
-/* Is layer i (of 0 to layers - 1) the n-th, 2n-th, ... exactly where the plan recomputes? */
+/* Does the plan recompute exactly every n-th layer: the n-th, 2n-th, ... of them? */
 static bool every_nth(const struct ah_plan *plan, size_t n)
 {
     for (size_t i = 1; i + 1 < plan->n_blocks; i++)

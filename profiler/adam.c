@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AdamW: parameters per second on the host lane by threads, and on the compute lane; for fp32 weights, and
+ * Measures AdamW: parameters per second on the host lane by threads, and on the compute lane; for fp32 weights, and
  * with bf16 gradients and the bf16 weight written in the same pass.
  *
- * bandwidth_share compares it with what memory gives, which drifts on a shared machine. So a pass that only
- * moves data takes turns with it in every round, and the share is the median of the ratios within rounds:
- * for the host, scaling an array in place with as many threads (bandwidth.h); for the device, a copy within
- * its arena on the compute lane. Both read as much as they write, about as AdamW does.
+ * bandwidth_share compares it with the memory's bandwidth, which drifts on a shared machine. So every round also times
+ * a pass that only moves data, and the share is the median of the ratios within rounds. On the host that pass scales an
+ * array in place with as many threads (bandwidth.h); on the device it copies within the arena on the compute lane. Both
+ * read as much as they write, about as AdamW does.
  */
 #include "profiler/measure_internal.h"
 
@@ -16,19 +16,19 @@
 
 enum { MOVING, TILE_MAX = 4 << 20, TILE_UNIT = 4096 };
 
-/* An op of a slow lane takes at most this many blocks. */
+/* On a slow lane, an op takes at most this many blocks. */
 #define SLOW_BLOCKS 10.0
 
 struct adam {
     struct ah_optimizer_layout layout;
     struct ah_optimizer_work kinds[AH_OPTIMIZER_KINDS];
     unsigned n;                     /* kinds measured */
-    struct ah_bandwidth *bandwidth; /* of the host; NULL: measured by copies */
+    struct ah_bandwidth *bandwidth; /* of the host; NULL: compared with copies */
     struct ah_op copy;
     struct ah_lanes_work copies;
     struct ah_sampler_work works[1 + AH_OPTIMIZER_KINDS]; /* MOVING, then the kinds */
     struct ah_sampler_series series[1 + AH_OPTIMIZER_KINDS];
-    double moved_bytes; /* by a repeat of MOVING */
+    double moved_bytes; /* per repeat of MOVING */
     unsigned threads;
 };
 
@@ -37,7 +37,7 @@ static int run_scale(void *context, uint64_t repeats, double *ret_seconds, struc
     return ah_bandwidth_run(context, AH_MEMORY_SCALE, repeats, ret_seconds, err);
 }
 
-/* Parameters of one op: TILE_MAX, fewer where that takes too long. */
+/* Finds the parameters of one op: TILE_MAX, or fewer if that takes too long. */
 static int find_tile(const struct ah_measure *measure, struct ah_device *device, struct adam *adam,
                      uint64_t *ret_tile, struct ah_error *err)
 {
@@ -113,7 +113,7 @@ static void keep(struct ah_measure *measure, const struct adam *adam)
     }
 }
 
-/* One device with `threads` on the lane that runs AdamW. */
+/* Measures one device, with `threads` on the lane that runs AdamW. */
 static int measure_side(struct ah_measure *measure, enum ah_side side, unsigned threads,
                         struct ah_bandwidth *bandwidth, struct ah_error *err)
 {

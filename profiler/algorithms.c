@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Algorithms of a model's matrix products: of those that the device's library offers for each, the fastest.
+ * Chooses algorithms for a model's matrix products: for each, the fastest that the device's library offers.
  *
- * They are chosen once. A product that the machine's table has keeps its algorithm while the library is the same, however
- * often blocks are measured: plans made before stay as they are. The library's first choice stays, too, unless another one
+ * They are chosen once. A product in the machine's table keeps its algorithm while the library is the same, however
+ * often blocks are measured, so that older plans stay as they are. The library's first choice stays unless another one
  * is faster by more than WORTH: a choice that noise decides would differ from one profile to the next.
  *
- * A device takes its algorithms when products are prepared, so each rank of candidates has a device of its own, one after
- * another; on each, all products take turns. Operands are those of the interface: aligned, with the product's strides.
+ * A device takes its algorithms when products are prepared, so each rank of offers has a device of its own, one after
+ * another; on each, all products take turns. Operands are as the interface has them: aligned, with the product's
+ * strides.
  */
 #include "profiler/lanes_internal.h"
 #include "profiler/measure_internal.h"
@@ -30,7 +31,7 @@ struct candidate {
     size_t n_offers;
 };
 
-/* The products that have an offer of a rank, and that offer. */
+/* The products that have an offer of one rank, with that offer. */
 struct ranked {
     struct ah_device_algorithm table[AH_SAMPLER_WIDTH_MAX];
     struct ah_op ops[AH_SAMPLER_WIDTH_MAX];
@@ -41,15 +42,15 @@ struct choosing {
     struct ah_measure *measure;
     struct candidate *items; /* owned */
     size_t n;
-    size_t ranks;         /* most offers of a product */
-    uint64_t place_bytes; /* of each of four operands */
+    size_t ranks;         /* the most offers of any product */
+    uint64_t place_bytes; /* of each of the four operands */
     struct ah_device *device;
-    struct ranked *ranked; /* owned, as the device borrows its table */
+    struct ranked *ranked; /* owned; the device borrows its table */
 };
 
 /* ---- what there is to choose ---- */
 
-/* The job's products that have no algorithm. */
+/* Collects the job's products that have no algorithm. */
 static int collect(struct choosing *choosing, struct ah_error *err)
 {
     struct ah_measure *measure = choosing->measure;
@@ -62,7 +63,7 @@ static int collect(struct choosing *choosing, struct ah_error *err)
     return rc;
 }
 
-/* Each operand has a place of the size of the largest of all. */
+/* Gives each operand a place as large as the largest of all. */
 static int place(struct choosing *choosing, struct ah_error *err)
 {
     for (size_t i = 0; i < choosing->n; i++) {
@@ -117,7 +118,7 @@ static int open_device(struct choosing *choosing, const struct ranked *ranked, s
     return rc ? rc : ah_lanes_fill(choosing->device, all, bytes, stage, err);
 }
 
-/* A device whose table has each product's offer of this rank. */
+/* Opens a device whose table has each product's offer of this rank. */
 static int open_rank(struct choosing *choosing, size_t rank, struct ah_error *err)
 {
     struct ranked *ranked = choosing->ranked = calloc(1, sizeof *ranked);
@@ -194,7 +195,7 @@ static int keep_one(struct ah_arena *arena, const struct candidate *item, struct
     return AH_OK;
 }
 
-/* The entries that there are, then the new ones. */
+/* Keeps the old entries, then the new ones. */
 static int keep(struct choosing *choosing, struct ah_error *err)
 {
     struct ah_arena *arena = &choosing->measure->document->arena;
@@ -218,7 +219,7 @@ static int keep(struct choosing *choosing, struct ah_error *err)
 
 /* ---- the table ---- */
 
-/* The document's table if it is of this library, else a new one. */
+/* Keeps the document's table if it is for this library, else begins a new one. */
 static int find_table(struct ah_measure *measure, const char *library, struct ah_error *err)
 {
     struct ah_arena *arena = &measure->document->arena;

@@ -2,9 +2,9 @@
  *
  * Passes over large arrays. See bandwidth.h for what is counted.
  *
- * A kernel is written once as plain C and compiled for each instruction set; the loops are simple enough for
- * any compiler to vectorise, and odd enough (a key is mixed in) not to be replaced by memcpy() or memset(),
- * whose streaming stores would make "write" and "copy" mean something else.
+ * A kernel is written once in plain C and compiled for each instruction set. Its loops are simple enough for any
+ * compiler to vectorise, and odd enough (a key is mixed in) not to become memcpy() or memset(), whose streaming stores
+ * would change what "write" and "copy" mean.
  */
 #include "profiler/bandwidth.h"
 
@@ -20,8 +20,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The second array starts SKEW bytes into its mapping: arrays at equal offsets in their pages get in each
- * other's way in caches. */
+/* The second array starts SKEW bytes into its mapping: arrays at equal offsets in their pages conflict in caches. */
 enum { SLICE = AH_BANDWIDTH_SLICE_BYTES, WORDS = SLICE / 8, ARRAYS = 2, SKEW = 5 * 4096 + 2048 };
 
 #define GATHER_NS 20000000u
@@ -64,7 +63,7 @@ static void run_slice(void *context, size_t chunk, unsigned worker)
         bandwidth->kernels->run[pass->pattern](a, bandwidth->arrays[1] + offset, WORDS);
 }
 
-/* Keeps its participant until all have come, or for GATHER_NS. */
+/* Holds its participant until all have come, or for GATHER_NS. */
 static void gather(void *context, size_t chunk, unsigned worker)
 {
     struct ah_bandwidth *bandwidth = context;
@@ -81,7 +80,7 @@ static unsigned char *map_array(uint64_t bytes)
     void *array = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (array == MAP_FAILED)
         return NULL;
-    madvise(array, bytes, MADV_HUGEPAGE); /* a wish */
+    madvise(array, bytes, MADV_HUGEPAGE); /* only a hint */
     return array;
 }
 
@@ -132,7 +131,7 @@ int ah_bandwidth_use(struct ah_bandwidth *bandwidth, unsigned threads, const int
     struct ah_pool_options options = {.threads = threads, .cpus = cpus};
     int rc = ah_pool_new(&bandwidth->pool, &options, err);
     if (rc == AH_OK)
-        ah_threads_pin(cpus[0]); /* a refusal costs speed only */
+        ah_threads_pin(cpus[0]); /* a refusal only costs speed */
     return rc;
 }
 
@@ -142,7 +141,7 @@ int ah_bandwidth_run(struct ah_bandwidth *bandwidth, enum ah_memory_pattern patt
     struct pass pass = {bandwidth, pattern, bandwidth->cursor};
     if (slices == 0 || slices > UINT32_MAX - 1)
         return ah_error_set(err, AH_E_FAILED, "a pass over %llu slices", (unsigned long long)slices);
-    /* a worker that slept may take longer to wake up, on a busy processor, than a pass takes */
+    /* on a busy processor, waking a worker may take longer than a pass */
     atomic_store(&bandwidth->gathered, 0);
     ah_pool_run(bandwidth->pool, gather, bandwidth, ah_pool_threads(bandwidth->pool));
     uint64_t begin_ns = ah_threads_now_ns();

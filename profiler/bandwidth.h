@@ -2,10 +2,10 @@
  *
  * Bandwidth: what the host's memory gives to simple passes over large arrays, by pinned threads.
  *
- * Two arrays on huge pages where the kernel grants them, written once so that their pages exist, then passed
- * over in slices: a pass goes on where the last one stopped and returns to a slice only after the whole
- * array, so a slice is in a cache only as far as the array fits there. Ordinary loads and stores, so the
- * processor reads a line before it writes it; only what the program reads and writes is counted:
+ * There are two arrays, on huge pages if the kernel grants them, written once so that their pages exist. Passes go over
+ * them in slices: a pass continues where the last one stopped and returns to a slice only after the whole array, so
+ * caches help only as far as the array fits. Loads and stores are ordinary, so the processor reads a line before it
+ * writes it; only what the program reads and writes is counted:
  *
  *     read   8 bytes of each word (exclusive or)      bytes = n
  *     write  a number to each word                    bytes = n
@@ -31,18 +31,18 @@ struct ah_bandwidth;
 
 enum { AH_BANDWIDTH_SLICE_BYTES = 4 << 20 };
 
-/* Two arrays of `array_bytes` each, rounded up to whole slices. AH_E_MEMORY where there is no room. */
+/* Two arrays of `array_bytes` each, rounded up to whole slices. AH_E_MEMORY if there is no room. */
 int ah_bandwidth_new(struct ah_bandwidth **ret_bandwidth, uint64_t array_bytes, struct ah_error *err);
 
-/* Further passes are made by `threads` threads pinned to cpus[0..threads-1], the caller being the first.
- * AH_E_USAGE for no thread or more than AH_BANDWIDTH_THREADS_MAX. */
+/* Makes further passes with `threads` threads pinned to cpus[0..threads-1]; the caller is the first. AH_E_USAGE for no
+ * thread or more than AH_BANDWIDTH_THREADS_MAX. */
 enum { AH_BANDWIDTH_THREADS_MAX = 4096 };
 int ah_bandwidth_use(struct ah_bandwidth *bandwidth, unsigned threads, const int *cpus, struct ah_error *err);
 
-/* Ends the threads; the caller gets back the processors it had. */
+/* Ends the threads and gives the caller back the processors it had. */
 void ah_bandwidth_rest(struct ah_bandwidth *bandwidth);
 
-/* Passes over `slices` slices of AH_BANDWIDTH_SLICE_BYTES of each array that the pattern takes. */
+/* Passes over `slices` slices of AH_BANDWIDTH_SLICE_BYTES, of each array that the pattern uses. */
 int ah_bandwidth_run(struct ah_bandwidth *bandwidth, enum ah_memory_pattern pattern, uint64_t slices,
                      double *ret_seconds, struct ah_error *err);
 

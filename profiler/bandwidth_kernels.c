@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The passes of bandwidth.h but scaling, which the CPU device has. Each body is inlined into one function for each instruction set, where the
- * compiler vectorises it for that set.
+ * The passes of bandwidth.c except scaling, which the CPU device has. Each body is inlined into one function per
+ * instruction set, where the compiler vectorises it for that set.
  *
- * Arrays always hold floats in [1, 2): no pass meets a denormal or a NaN, which some processors are slow
- * with.
+ * Arrays always hold floats in [1, 2): no pass meets a denormal or a NaN, which are slow on some processors.
  */
 #include "profiler/bandwidth_internal.h"
 
@@ -13,8 +12,8 @@
 #define ONES UINT64_C(0x3f8000003f800000) /* two floats, 1 each */
 #define LOW  UINT64_C(0x000007ff000007ff) /* bits of their mantissas */
 
-/* Words of two lines, and how far ahead a pass fetches: a core's own prefetching leaves bandwidth unused. Fetching
- * beyond the end of an array is harmless. */
+/* Words of two lines, and how far ahead a pass prefetches: a core's own prefetching leaves bandwidth unused.
+ * Prefetching beyond the end of an array is harmless. */
 enum { STEP = 16, AHEAD_BYTES = 1024 };
 
 #define BODY static inline __attribute__((always_inline)) void

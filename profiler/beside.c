@@ -2,16 +2,16 @@
  *
  * Lanes beside each other: the share of its rate that each part keeps while another one works all the time.
  *
- * A round runs each part by itself and then each pair at once; a share is the part's time per op alone over
- * its time per op beside the other, both of one round and without the link's latency: a share is of the rate.
- * While a pair runs, only the span of time counts in which both worked (lanes.c), so neither has to outlast
- * the other. Each pair gives both of its shares.
+ * A round runs each part alone and then each pair at once. A share is the part's time per op alone over its time per op
+ * beside the other, both from one round. The link's latency is left out, because shares are of rates. While a pair
+ * runs, only the time in which both worked counts (lanes.c), so neither has to outlast the other. Each pair gives both
+ * of its shares.
  *
- * Whatever else uses the machine takes rate from one part or both. A part that stands still for want of a
- * processor also leaves the memory to the other, whose share then comes out too large. So each run is made
- * CALM_OF times in a row: alone the fastest counts, of a pair the one in which both kept most together.
+ * Other users of the machine take rate from one part or both. A part that stalls for want of a processor also leaves
+ * the memory to the other, whose share then comes out too large. So each run is made CALM_OF times in a row: alone, the
+ * fastest counts; of a pair, the one in which both together kept most.
  *
- *     compute    one product of the first shape, bf16 where the device has it
+ *     compute    one product of the first shape, bf16 if the device has it
  *     h2d, d2h   copies through regions of their own
  *     host_adam  AdamW with bf16 gradients and weights, states in pageable memory
  */
@@ -29,30 +29,30 @@ enum {
     COPIES_MAX = 16,
     TRIES = 8,
     CALM_OF = 3,
-    RUNS = CALM_OF * (PARTS + PAIRS), /* of a round */
+    RUNS = CALM_OF * (PARTS + PAIRS), /* per round */
     COPY_UNIT = 64 << 10,
     TILE_UNIT = 4096,
 };
 
-/* A part runs for BLOCKS blocks at a time, in ops of about a block each; slow ones for fewer. */
+/* A part runs for BLOCKS blocks at a time, in ops of about a block each; a slow part for fewer. */
 #define BLOCKS       6
 #define BLOCKS_LEAST 2
 
 struct stand {
     struct ah_device *device;
     uint64_t arena_bytes[AH_ARENA_KINDS];
-    struct ah_optimizer_layout layout; /* begins the host's arenas */
+    struct ah_optimizer_layout layout; /* at the beginning of the host's arenas */
     struct ah_ref operands;            /* three places of place_bytes */
     uint64_t place_bytes;
     struct ah_ref regions[2][2]; /* [direction][0: dst, 1: src] */
-    uint64_t region_bytes;       /* of one direction */
+    uint64_t region_bytes;       /* per direction */
 
     struct ah_op product;
     struct ah_op copies[2][COPIES_MAX];
     struct ah_optimizer_work adam;
     struct ah_lanes_work lanes[PARTS]; /* by enum ah_part */
     uint64_t repeats[PARTS];
-    double latency_s[PARTS]; /* of each op, from the fitted links; 0 where there is none */
+    double latency_s[PARTS]; /* per op, from the fitted links; 0 if there is none */
     struct ah_sampler_series series[SHARES];
 };
 
@@ -136,7 +136,7 @@ static void build_adam(struct stand *stand, uint64_t tile)
     stand->lanes[AH_PART_HOST_ADAM] = stand->adam.lane;
 }
 
-/* So many units that an op of them lasts about `block_s`, given that one op of `units` is timed now. */
+/* Finds how many units make an op last about `block_s`, by timing one op of `units`. */
 static int fit_op(struct ah_lanes_work *lane, double block_s, uint64_t units, uint64_t most,
                   uint64_t multiple, uint64_t *ret_units, struct ah_error *err)
 {
@@ -189,14 +189,14 @@ static int build(const struct ah_measure *measure, struct stand *stand, struct a
     return rc;
 }
 
-/* What each run may take if the fewest rounds are to be made in the time that there is. */
+/* Time that each run may take if the fewest rounds are to fit into the part's time. */
 static double affordable_s(const struct ah_measure *measure)
 {
     return measure->part_s / (measure->limits->samples_min * RUNS);
 }
 
-/* So many ops of each part that all run about as long: as long as the slowest part needs for BLOCKS ops, or for
- * BLOCKS_LEAST where that takes too long. */
+/* Sets each part's ops so that all run about as long: as long as the slowest part needs for BLOCKS ops, or for
+ * BLOCKS_LEAST if that takes too long. */
 static int settle(const struct ah_measure *measure, const struct ah_sampler *sampler, struct stand *stand,
                   struct ah_error *err)
 {
@@ -216,8 +216,8 @@ static int settle(const struct ah_measure *measure, const struct ah_sampler *sam
     return AH_OK;
 }
 
-/* The pair's lanes at once; again, twice as long, where they did not meet: on a busy machine one lane may be done before
- * the other gets a processor. */
+/* Runs the pair's lanes at once. If they did not overlap, tries again with twice as many ops: on a busy machine one
+ * lane may be done before the other gets a processor. */
 static int run_pair(struct stand *stand, int a, int b, double ret_seconds_each[2], struct ah_error *err)
 {
     struct ah_lanes_work *const works[2] = {&stand->lanes[a], &stand->lanes[b]};
@@ -257,7 +257,7 @@ static int run_alone(struct stand *stand, int part, double *ret_each_s, struct a
     return rc;
 }
 
-/* Shares of the run in which the pair kept most together, given the times alone of all parts. */
+/* Shares of the run in which the pair together kept most, given each part's time alone. */
 static int run_calmly(struct stand *stand, int a, int b, const double alone_s[PARTS], double ret_shares[2],
                       struct ah_error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A cycle's blocks, places and ops. See cycle_internal.h.
+ * Builds a cycle's blocks, places and ops. See cycle_internal.h.
  */
 #include "profiler/cycle_internal.h"
 
@@ -32,7 +32,7 @@ static uint64_t data_bytes(const struct ah_job *job, size_t data)
     return bytes[data];
 }
 
-/* AH_CYCLE_DATA for what data without documents do not have. */
+/* The datum of this name; AH_CYCLE_DATA for one that data without documents lack. */
 static size_t data_named(const char *name)
 {
     size_t data = 0;
@@ -134,7 +134,7 @@ static struct ah_op bind_op(const struct ah_cycle *cycle, const struct ah_progra
     return op;
 }
 
-/* Room for one more; `room` doubles. */
+/* Makes room for one more item, by doubling `room`. */
 static int grow(void **items, size_t n, size_t *room, size_t bytes, struct ah_error *err)
 {
     size_t wanted = *room ? 2 * *room : 64;
@@ -158,7 +158,7 @@ static int push_op(struct ah_cycle *cycle, const struct ah_op *op, struct ah_err
     return rc;
 }
 
-/* Ops with as many times follow each other: a loop. */
+/* Consecutive ops with equal `times` are the body of a loop. */
 static int bind_program(struct ah_cycle *cycle, size_t block, const struct ah_program *program,
                         struct ah_error *err)
 {
@@ -211,7 +211,7 @@ static int bind_turn(struct ah_cycle *cycle, unsigned turn, struct ah_error *err
     return rc;
 }
 
-/* As many turns as it takes for every group to have had all its ways. */
+/* How many turns it takes until every group has had all its ways. */
 static unsigned turns_of(const struct ah_job *job, uint64_t layers)
 {
     for (size_t g = 0; g < job->n_groups; g++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Values of a cycle: those that a run begins with, as far as time depends on them. Small numbers of both signs in
- * matrices, so that nothing becomes infinite, subnormal or equal; gains of 1, biases of 0; tokens of the whole
+ * Fills a cycle with values such as a run begins with, as far as time depends on them. Matrices get small numbers of
+ * both signs, so that nothing becomes infinite, subnormal or equal; gains are 1, biases 0, tokens from the whole
  * vocabulary.
  */
 #include "profiler/cycle_internal.h"
@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#define MATRIX_MOST 0.035f /* even between this and its negative: a deviation of 0.02 */
+#define MATRIX_MOST 0.035f /* uniform between this and its negative: a deviation of 0.02 */
 #define ANGLE       0.7071068f
 
 struct filler {
@@ -29,7 +29,7 @@ static uint32_t next(struct filler *filler)
     return (uint32_t)(filler->state >> 32);
 }
 
-/* `bytes` at `ref` become the stage's, again and again. */
+/* Copies the stage to `bytes` at `ref`, again and again. */
 static int send(struct filler *filler, struct ah_ref ref, uint64_t bytes)
 {
     int rc = AH_OK;
@@ -68,7 +68,7 @@ static void stage_random(struct filler *filler, enum ah_dtype dtype)
     }
 }
 
-/* Matrices of every block, or else gains. */
+/* Sends the matrices of every block, or else the gains. */
 static int send_weights(struct filler *filler, bool matrices)
 {
     const struct ah_job *job = filler->cycle->job;
@@ -88,7 +88,7 @@ static int send_weights(struct filler *filler, bool matrices)
     return rc;
 }
 
-/* Indices below the vocabulary, of which as many as the stage holds differ. */
+/* Sends indices below the vocabulary; they repeat after a stage. */
 static int send_indices(struct filler *filler, enum ah_cycle_datum datum)
 {
     const struct ah_job *job = filler->cycle->job;

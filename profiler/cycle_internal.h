@@ -3,10 +3,10 @@
  * Cycle: what the compute lane does in an iteration of training, with fewer layers: the embedding, layers of every
  * group and the head, forward up and backward down, as the ops that a run submits (runtime/schedule/program.h).
  *
- * Every block has places of its own for weights, gradients, inputs and what it saves, so a pass meets its operands
- * as cold as a run does: all other blocks have passed since. Scratch and the residual stream's gradient are shared,
- * as in a plan. Layers keep, save selectively and recompute in turn. Where there are fewer of a group than there are
- * ways, the cycle has as many turns, and each layer has another way in each.
+ * Every block has its own places for weights, gradients, inputs and what it saves, so a pass finds its operands as cold
+ * as in a run: all other blocks have passed since. Scratch and the residual stream's gradient are shared, as in a plan.
+ * Layers keep, save selectively and recompute in turn. If a group has fewer layers than there are ways, the cycle has
+ * as many turns as ways, and each layer has another way in each.
  *
  *     rc = ah_cycle_init(&cycle, job, &(struct ah_cycle_limits){.layers = 4, .bytes = 1 << 30}, err);
  *     ... open a device, prepare cycle.ops, reserve cycle.arena_bytes ...
@@ -22,7 +22,7 @@
 
 enum { AH_CYCLE_BLOCKS_MAX = 128 };
 
-/* What programs call data, of data without documents. */
+/* The data that programs use if data have no documents. */
 enum ah_cycle_datum {
     AH_CYCLE_TOKENS,
     AH_CYCLE_TARGETS,
@@ -40,7 +40,7 @@ struct ah_cycle_limits {
 
 struct ah_cycle_block {
     const struct ah_job_group *group; /* borrowed, of the job */
-    uint64_t number;                  /* of its group's blocks here */
+    uint64_t number;                  /* among its group's blocks in the cycle */
     struct ah_ref weights, gradients, saved, input;
 };
 
@@ -48,7 +48,7 @@ struct ah_cycle_pass {
     const struct ah_job_group *group;
     enum ah_pass pass;
     enum ah_activations activations;
-    size_t end; /* its ops are those from the end of the pass before */
+    size_t end; /* its ops begin at the end of the pass before */
 };
 
 struct ah_cycle {
@@ -63,14 +63,14 @@ struct ah_cycle {
     size_t n_passes, passes_room;
 };
 
-/* Fewer layers than `limits` says where that many do not fit. AH_E_CAPACITY: one of each group does not. */
+/* Takes fewer layers than `limits` says if those do not fit. AH_E_CAPACITY: not even one of each group fits. */
 int ah_cycle_init(struct ah_cycle *ret_cycle, const struct ah_job *job, const struct ah_cycle_limits *limits,
                   struct ah_error *err);
 
 /* Multiplications and additions of products and attention, of all turns. */
 double ah_cycle_flops(const struct ah_job *job, uint64_t layers);
 
-/* Gives weights and data values such as a run begins with. */
+/* Fills weights and data with values such as a run begins with. */
 int ah_cycle_fill(const struct ah_cycle *cycle, struct ah_device *device, struct ah_error *err);
 
 /* Frees; a zeroed one is fine. */

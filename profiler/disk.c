@@ -2,10 +2,10 @@
  *
  * Disk: sequential writing until the data is on the device, and reading it back from there.
  *
- * One file without a name (O_TMPFILE, else a name removed at once), so that nothing is left behind whatever
- * happens. A sample is one chunk: written with O_DIRECT and fdatasync()ed, later read with O_DIRECT; a file
- * system without O_DIRECT is asked to drop the chunk from the page cache before it is read. All chunks are
- * written before the first is read. A cache inside the device is not defeated.
+ * The file has no name (O_TMPFILE, else a name removed at once), so that nothing is ever left behind. A sample is one
+ * chunk: written with O_DIRECT and fdatasync()ed, later read with O_DIRECT. On a file system without O_DIRECT, the
+ * chunk is dropped from the page cache before it is read. All chunks are written before the first is read. A cache
+ * inside the device is not defeated.
  */
 #include "profiler/measure_internal.h"
 
@@ -31,7 +31,7 @@ struct disk {
     unsigned char *bytes; /* owned; `chunk` of them */
     uint64_t chunk;
     uint64_t chunks; /* room in the file */
-    uint64_t next;   /* chunk */
+    uint64_t next;   /* of the next chunk */
 };
 
 static const char *folder_of(const struct ah_measure *measure)
@@ -120,7 +120,7 @@ static int read_round(void *context, double *ret_seconds, struct ah_error *err)
     return rc;
 }
 
-/* Bytes that the file may have: the limit, but no more than a tenth of what is free. */
+/* Bytes that the file may have: the limit, but at most a tenth of what is free. */
 static uint64_t file_bytes(const struct ah_measure *measure, const char *folder)
 {
     struct statvfs fs;
@@ -130,7 +130,7 @@ static uint64_t file_bytes(const struct ah_measure *measure, const char *folder)
     return most;
 }
 
-/* A chunk such that samples_min of them are written in a third of the time for the disk, and fit the file. */
+/* Chooses a chunk such that samples_min of them fit the file and are written in a third of the time for the disk. */
 static int size_chunks(struct ah_measure *measure, const char *folder, struct disk *disk,
                        struct ah_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a profile says about its machine without measuring: the host's facts from the topology, the device's
- * from its driver, and a name made of models, never of host names.
+ * What a profile says about its machine without measuring: the host's facts from the topology, the device's from its
+ * driver, and a name made from models, never from host names.
  */
 #include "profiler/measure_internal.h"
 
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Words that tell nothing about a model. */
+/* Words that say nothing about a model. */
 static bool idle_word(const char *word)
 {
     static const char *const idle[] = {"r",   "tm",  "c",    "cpu",   "processor", "with",     "the", "of",
@@ -69,8 +69,8 @@ static const char *make_name(struct ah_measure *measure)
     return ah_arena_strdup(&measure->document->arena, name);
 }
 
-/* Between here and the end of a run the process takes so much more: its plan, and buffers of a save (tests/tools/save_memory.py,
- * runtime/model/walk_internal.h). */
+/* What the process takes in addition until the end of a run: its plan, and buffers of a save
+ * (tests/tools/save_memory.py, runtime/model/walk_internal.h). */
 #define SAVE_BYTES (UINT64_C(10) << 20)
 
 void ah_host_weigh(struct ah_measure *measure)

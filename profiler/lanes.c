@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops on lanes as measured work. See lanes_internal.h. Spans are read onto the stack (at most 320 KiB): nothing
- * allocates while something is measured.
+ * Runs ops on lanes as measured work. See lanes_internal.h. Memory for spans is taken before the ops are submitted:
+ * nothing allocates while something is measured.
  */
 #include "profiler/lanes_internal.h"
 
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* The next op, after `wait` (NULL: none). */
+/* Submits the next op, after `wait` (NULL: none). */
 static int submit_next(struct ah_lanes_work *work, const struct ah_wait *wait, uint64_t *ret_ticket,
                        struct ah_error *err)
 {
@@ -21,7 +21,7 @@ static int submit_next(struct ah_lanes_work *work, const struct ah_wait *wait, u
     return rc;
 }
 
-/* The spans of the newest `repeats` ops. */
+/* Reads the spans of the newest `repeats` ops. */
 static int read_spans(struct ah_lanes_work *work, uint64_t repeats, struct ah_span *ret_spans,
                       struct ah_error *err)
 {
@@ -80,8 +80,8 @@ double ah_lanes_done_between(const struct ah_span *spans, size_t n, uint64_t beg
     return done;
 }
 
-/* One op of each lane before what is measured: the second lane's waits for the first's, and the first lane goes on
- * (its next op takes `ret_wait`) when the second lane's is done. So neither starts before both are awake. */
+/* Runs one op of each lane before the measurement: the second lane's waits for the first's, and the first lane's next
+ * op (by `ret_wait`) waits for the second's. So neither starts before both are awake. */
 static int meet(struct ah_lanes_work *const works[2], struct ah_wait *ret_wait, struct ah_error *err)
 {
     struct ah_wait first = {.lane = works[0]->lane};
@@ -145,15 +145,15 @@ int ah_lanes_run_both(struct ah_lanes_work *const works[2], const uint64_t repea
     for (int lane = 0; lane < 2 && rc == AH_OK; lane++)
         rc = ah_device_wait(works[lane]->device, works[lane]->lane, tickets[lane], err);
     for (int lane = 0; lane < 2 && rc == AH_OK; lane++)
-        rc = read_spans(works[lane], repeats[lane], spans[lane], err); /* not those of meet() */
+        rc = read_spans(works[lane], repeats[lane], spans[lane], err); /* without those of meet() */
     if (rc == AH_OK)
         rc = judge_both(spans, repeats, ret_seconds_each, err);
     free(all);
     return rc;
 }
 
-/* bf16 numbers of magnitude 2^-8 to 1 with random signs and mantissas; read as fp32, two of them are one such
- * number too, so one pattern serves both types. */
+/* bf16 numbers of magnitude 2^-8 to 1 with random signs and mantissas. Two of them, read as one fp32, are such a
+ * number, too, so one pattern serves both types. */
 static void fill_pattern(uint16_t *to, uint64_t count, uint64_t *state)
 {
     for (uint64_t i = 0; i < count; i++) {
@@ -164,7 +164,7 @@ static void fill_pattern(uint16_t *to, uint64_t count, uint64_t *state)
     }
 }
 
-/* The pattern's first bytes, then what is there again and again. */
+/* Fills with the pattern once, then repeats it. */
 static void fill_host(unsigned char *to, uint64_t bytes, uint64_t *state)
 {
     uint64_t first = bytes < AH_LANES_STAGE_BYTES ? bytes : AH_LANES_STAGE_BYTES;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launches: the time that an op of the compute lane takes at least, however little there is to do.
+ * Launches: the least time that an op of the compute lane takes, however little there is to do.
  *
- * Ops of ELEMENTS elements are submitted as a run submits those of a block's pass: an array at a time, joined. Submitting
- * goes on while the lane works, so the slower of both is what is measured.
+ * Ops of ELEMENTS elements are submitted as a run submits those of a block's pass: an array at a time, joined.
+ * Submitting continues while the lane works, so the slower of the two is measured.
  */
 #include "profiler/lanes_internal.h"
 #include "profiler/measure_internal.h"

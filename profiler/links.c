@@ -4,9 +4,9 @@
  *
  *     time = latency + bytes / rate
  *
- * fitted to the medians with relative errors weighing equally (ah_stats_fit_line). Where noise makes large copies look
+ * fitted to the medians so that relative errors weigh equally (ah_stats_fit_line). If noise makes large copies look
  * faster than small ones, the rate is that of the largest copy, without a latency. Copies follow each other on a busy
- * lane and walk through regions larger than they are, so that a copy does not meet the last one's data. All sizes of
+ * lane and walk through regions larger than themselves, so that a copy does not meet the last one's data. All sizes of
  * one direction take turns in one set of rounds.
  */
 #include "profiler/measure_internal.h"
@@ -21,8 +21,8 @@
 
 enum { SIZES_MAX = 16, OPS_MAX = 64, SMALLEST = 64 << 10, SIZES_MIN = 3 };
 
-/* A throttled lane may be so slow that the larger sizes would take too long: the sweep ends before a copy
- * that takes longer than this many blocks. */
+/* A throttled lane may be too slow for the larger sizes: the sweep ends before a copy that takes longer than this many
+ * blocks. */
 #define SLOW_BLOCKS 40.0
 
 struct sweep {
@@ -90,7 +90,7 @@ static struct ah_metric fitted_metric(const struct ah_sampler_series *largest, u
     return metric;
 }
 
-/* The line of `link`, and its slope in us a byte; 0 where a copy seems to take no time. */
+/* Fits the line of `link`; returns its slope in us per byte, 0 if a copy seems to take no time. */
 static double fit(struct ah_measure *measure, struct ah_machine_link *link)
 {
     double bytes[SIZES_MAX];
@@ -157,7 +157,7 @@ static int measure_direction(struct ah_measure *measure, struct ah_device *devic
     return rc;
 }
 
-/* Right after copies: a link that idles runs slower. */
+/* Called right after copies, because an idle link runs slower. */
 static int keep_pcie(struct ah_measure *measure, const struct ah_device *device, struct ah_error *err)
 {
     char folder[AH_DEVICE_NAME_MAX + 64];

@@ -15,7 +15,7 @@
 #define NOISY_STEAL 0.02
 #define NOISY_LOAD  0.10
 
-/* A sentence of `noise`, written and read back here. */
+/* A sentence of `noise`, which is written and read back here. */
 #define SENTENCE " meanwhile other processes used %.2f of %u processors, the hypervisor took %.2f"
 #define READ_IT  "%*[^:]: meanwhile other processes used %lf of %u processors, the hypervisor took %lf"
 
@@ -52,7 +52,7 @@ void ah_load_read(struct ah_load *ret_load)
         ret_load->own_s = (double)own.tv_sec + (double)own.tv_nsec * 1e-9;
 }
 
-/* `seconds` of processor time as processors, over the time that passed between the readings. */
+/* Seconds of processor time as an average number of processors between the readings. */
 static double processors_of(double seconds, const struct ah_load *before, const struct ah_load *after,
                             unsigned processors)
 {

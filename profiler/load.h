@@ -2,9 +2,9 @@
  *
  * Load: what else the processors did while something was measured.
  *
- * Two readings, before and after, of the kernel's processor times (/proc/stat) and of this process's own.
- * Their difference tells how much the hypervisor took away ("steal") and how much other processes used. Where
- * the kernel tells nothing, both shares are 0.
+ * Takes two readings, before and after, of the kernel's processor times (/proc/stat) and of this process's own. Their
+ * difference tells how much the hypervisor took away ("steal") and how much other processes used. Both are 0 if the
+ * kernel says nothing.
  *
  *     struct ah_load before, after;
  *     ah_load_read(&before);
@@ -28,11 +28,11 @@ struct ah_load {
 
 void ah_load_read(struct ah_load *ret_load);
 
-/* The first line of a /proc/stat whose ticks last 1/`ticks_per_s` seconds; `own_s` becomes 0. False, and all
- * zeros, where it is not one. */
+/* Parses the first line of a /proc/stat whose ticks last 1/`ticks_per_s` seconds; `own_s` becomes 0. False, and all
+ * zeros, if it is not one. */
 bool ah_load_parse(const char *text, double ticks_per_s, struct ah_load *ret_load);
 
-/* Between two readings: processors stolen, and processors that other processes used, both on average. */
+/* Average number of processors that were stolen, or that other processes used, between two readings. */
 double ah_load_stolen(const struct ah_load *before, const struct ah_load *after, unsigned processors);
 double ah_load_others(const struct ah_load *before, const struct ah_load *after, unsigned processors);
 
@@ -41,8 +41,8 @@ double ah_load_others(const struct ah_load *before, const struct ah_load *after,
 bool ah_load_noise(const struct ah_load *before, const struct ah_load *after, unsigned processors,
                    const char *what, char *ret_text, size_t size);
 
-/* Do a document's sentences of `noise` say that other processes and the hypervisor took a tenth of all processors or more
- * while a part was measured? Then how many processors at worst. */
+/* Do sentences of `noise` say that other processes and the hypervisor took a tenth of all processors or more while a
+ * part was measured? Then `ret_taken` is how many processors they took at worst. */
 bool ah_load_disturbed(const char *const *sentences, size_t n, double *ret_taken, unsigned *ret_processors);
 
 #endif

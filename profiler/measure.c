@@ -28,7 +28,7 @@ static void tell(struct ah_measure *measure, double fraction)
         options->progress(options->progress_context, measure->told, measure->what);
 }
 
-/* The running set tells how far it is: `done` of it, and it is one of several of its part. */
+/* Reports progress: `done` is the share of the running set, which is one of several of its part. */
 static void tick(void *context, double done)
 {
     struct ah_measure *measure = context;

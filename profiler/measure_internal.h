@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measure: what the parts of one profile share: the bounds, the document being filled, progress and noise.
+ * Measure: what the parts of one profile share: the limits, the document being filled, progress and noise.
  *
- * Each part is a file with one function, ah_<part>_measure(), that fills its list of the machine document.
- * A part runs sets of the sampler one after another; it announces how many with ah_measure_sets(), and takes
- * a sampler for each with ah_measure_sampler(), which divides the part's time among them.
+ * Each part is a file with one function, ah_<part>_measure(), that fills its list of the machine document. A part runs
+ * sets of the sampler one after another. It announces how many with ah_measure_sets(), and takes a sampler for each
+ * with ah_measure_sampler(), which divides the part's time among them.
  */
 #ifndef AH_PROFILER_MEASURE_INTERNAL_H
 #define AH_PROFILER_MEASURE_INTERNAL_H
@@ -29,28 +29,28 @@ struct ah_measure_shape {
     uint64_t m, n, k;
 };
 
-/* How much work a profile is: one const struct for `quick`, one for a full profile, one in a test. */
+/* How much work a profile does: one const struct for `quick`, one for a full profile, one in a test. */
 struct ah_measure_limits {
-    double part_s[AH_PROFILER_PART_COUNT]; /* what a part should take; also its weight in the progress */
+    double part_s[AH_PROFILER_PART_COUNT]; /* planned time of a part; also its weight in the progress */
     unsigned samples_min;
     unsigned samples_max;
-    unsigned blocks; /* of a sample */
+    unsigned blocks; /* per sample */
     double block_s;  /* shortest block */
     double warm_s;   /* longest warm-up of one work */
     struct ah_measure_shape shapes[AH_MEASURE_SHAPES_MAX];
     size_t n_shapes;
     struct ah_measure_shape
-        fast_shapes[AH_MEASURE_SHAPES_MAX]; /* instead, of a device that small products do not fill */
+        fast_shapes[AH_MEASURE_SHAPES_MAX]; /* used instead for a device that small products do not fill */
     size_t n_fast_shapes;
     double product_s;       /* a slow machine gets products of fewer rows, so that none takes longer */
-    unsigned thread_counts; /* 1, ..., all processors: how many of them at most */
+    unsigned thread_counts; /* at most this many counts, from 1 to all processors */
     uint64_t memory_bytes;  /* each of two arrays */
     uint64_t link_bytes;    /* the largest copy */
-    unsigned link_factor;   /* between sizes */
+    unsigned link_factor;   /* factor between sizes */
     uint64_t adam_params;
     unsigned adam_kinds; /* of ah_optimizer_kinds */
     uint64_t disk_bytes;
-    uint64_t block_layers; /* of each group, at most, that take turns */
+    uint64_t block_layers; /* of each group that take turns, at most */
     unsigned block_rounds; /* at least, however long blocks take */
 };
 
@@ -69,7 +69,7 @@ struct ah_measure {
     const struct ah_profiler_options *options;
     const struct ah_device_driver *driver;
     const struct ah_measure_limits *limits;
-    struct ah_measure_shape shapes[AH_MEASURE_SHAPES_MAX]; /* of the limits, fitted to this machine */
+    struct ah_measure_shape shapes[AH_MEASURE_SHAPES_MAX]; /* those of the limits, fitted to this machine */
     size_t n_shapes;
     struct ah_device_info info;
     struct ah_device_throttle throttle; /* of lanes other than compute; zero unless emulating */
@@ -78,24 +78,24 @@ struct ah_measure {
     struct ah_topology topology;
     unsigned processors; /* that this process may use */
     unsigned
-        compute_threads; /* of the compute and the host lane when both are to run: the device's own default */
+        compute_threads; /* of the compute and the host lane if both run: the device's own default */
     unsigned host_threads;
     uint64_t available_bytes;       /* of host memory, at the start */
     struct ah_bandwidth *bandwidth; /* owned; made by the first part that wants it */
 
     enum ah_profiler_part part; /* running */
-    double part_s;              /* its time, of this go */
+    double part_s;              /* its time in this go */
     double parts_s;             /* of all chosen parts, and of those done */
     double parts_done_s;
     unsigned sets; /* of the running part, and how many are done */
     unsigned sets_done;
     double told; /* the largest fraction reported */
     char what[128];
-    struct ah_products *products;                     /* owned by matmul.c; between its goes */
+    struct ah_products *products;                     /* owned by matmul.c; kept between its goes */
     unsigned goes;                                    /* of the matrix products */
     struct ah_load meanwhile[AH_PROFILER_PART_COUNT]; /* what the processors did during each part */
 
-    unsigned judged;                        /* numbers of the running part */
+    unsigned judged;                        /* numbers judged in the running part */
     struct ah_measure_findings findings[3]; /* by enum ah_sampler_noise */
     size_t noise_room;                      /* of machine->noise */
 };
@@ -106,17 +106,17 @@ void ah_measure_sets(struct ah_measure *measure, unsigned sets);
 /* The next set's sampler; `what` is for people, like printf. Reports progress. */
 struct ah_sampler ah_measure_sampler(struct ah_measure *measure, const char *what, ...) AH_PRINTF(2, 3);
 
-/* Appends a sentence to `noise`, like printf; when out of memory it is lost. */
+/* Appends a sentence to `noise`, like printf; it is lost if memory runs out. */
 void ah_measure_note(struct ah_measure *measure, const char *format, ...) AH_PRINTF(2, 3);
 
-/* Remembers `what` (like printf) if the series spreads or drifts; ah_measure_conclude() makes a sentence for
- * each kind of noise of the running part, with how many of its numbers had it and which were the worst. */
+/* Remembers `what` (like printf) if the series spreads or drifts. ah_measure_conclude() writes a sentence for each kind
+ * of noise of the running part: how many of its numbers had it, and the worst of them. */
 void ah_measure_judge(struct ah_measure *measure, const struct ah_sampler_series *series, const char *what,
                       ...) AH_PRINTF(3, 4);
 void ah_measure_conclude(struct ah_measure *measure);
 
-/* Thread counts worth measuring, ascending: 1, powers of two, `largest`; where that are more than limits->thread_counts, 1
- * and the largest ones. Returns how many are in `ret_counts`. */
+/* Thread counts worth measuring, ascending: 1, powers of two, `largest`. If those are more than limits->thread_counts:
+ * 1 and the largest ones. Returns how many are in `ret_counts`. */
 enum { AH_MEASURE_COUNTS_MAX = 8 };
 size_t ah_measure_threads(const struct ah_measure *measure, unsigned largest,
                           unsigned ret_counts[AH_MEASURE_COUNTS_MAX]);
@@ -129,12 +129,11 @@ int ah_measure_open(const struct ah_measure *measure, unsigned compute_threads, 
 int ah_measure_bandwidth(struct ah_measure *measure, struct ah_bandwidth **ret_bandwidth,
                          struct ah_error *err);
 
-/* `bytes`, or less where that is more than 1/16 of the host memory that was available; a multiple of 1 MiB.
- */
+/* `bytes`, but at most 1/16 of the host memory that was available; a multiple of 1 MiB. */
 uint64_t ah_measure_fit(const struct ah_measure *measure, uint64_t bytes);
 
-/* The parts. Each appends to measure->machine, in the document's arena. The matrix products come in measure->goes
- * goes: the first is ah_matmul_measure(), then ah_matmul_go_on() between other parts; the last one appends. */
+/* The parts. Each appends to measure->machine, in the document's arena. Matrix products come in measure->goes goes:
+ * first ah_matmul_measure(), then ah_matmul_go_on() between other parts; the last one appends. */
 int ah_matmul_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_memory_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_links_measure(struct ah_measure *measure, struct ah_error *err);
@@ -144,28 +143,28 @@ int ah_launches_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_disk_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_blocks_measure(struct ah_measure *measure, struct ah_error *err);
 
-/* The document's table of algorithms is that of the device's library; a device without one changes nothing. */
+/* Makes the document's table of algorithms one for the device's library; a device without one changes nothing. */
 int ah_algorithms_adopt(struct ah_measure *measure, const struct ah_device *device, struct ah_error *err);
 
-/* Chooses algorithms for those of the job's products that have none, by measuring. */
+/* Chooses algorithms, by measuring, for the job's products that have none. */
 int ah_algorithms_measure(struct ah_measure *measure, struct ah_error *err);
 
 int ah_matmul_go_on(struct ah_measure *measure, struct ah_error *err);
 void ah_matmul_release(struct ah_measure *measure); /* after the last go, or a failure */
 
-/* Sets measure->shapes: those of the limits, their rows halved until a product by one thread, judged by a small
+/* Sets measure->shapes: those of the limits, with rows halved until a product by one thread, estimated from a small
  * one, takes no longer than limits->product_s. */
 int ah_matmul_fit_shapes(struct ah_measure *measure, struct ah_error *err);
 
 /* Fills `host`, `device` and `name` of the document; needs measure->info. */
 int ah_host_describe(struct ah_measure *measure, struct ah_error *err);
 
-/* Notes what a run takes beside its arenas: what this process holds now, and a save. Called with a device open and
- * prepared, before arenas are taken. */
+/* Notes what a run takes beside its arenas: what this process holds now, and a save. Call it with a device open and
+ * prepared, before arenas are reserved. */
 void ah_host_weigh(struct ah_measure *measure);
 
-/* "Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz" -> "intel-xeon-gold-6148": lower case, words that every model
- * has left out, at most `size` bytes with the NUL. */
+/* "Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz" -> "intel-xeon-gold-6148": lower case, without words that every model has,
+ * at most `size` bytes with the NUL. */
 void ah_host_slug(const char *model, char *ret_slug, size_t size);
 
 /* ah_profiler_run() within other limits. */

@@ -17,7 +17,7 @@ static int run_pattern(void *context, uint64_t repeats, double *ret_seconds, str
     return ah_bandwidth_run(work->bandwidth, work->pattern, repeats, ret_seconds, err);
 }
 
-/* All patterns with as many threads, in one set of rounds. */
+/* Measures all patterns with this many threads, in one set of rounds. */
 static int measure_patterns(struct ah_measure *measure, struct ah_bandwidth *bandwidth, unsigned threads,
                             struct ah_error *err)
 {

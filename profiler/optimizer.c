@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AdamW on a lane as measured work. See optimizer_internal.h.
+ * AdamW on a lane, as work to measure. See optimizer_internal.h.
  */
 #include "profiler/optimizer_internal.h"
 
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* Arrays that start at equal offsets in 2 MiB pages get in each other's way in the caches. */
+/* Arrays that start at equal offsets in 2 MiB pages conflict in the caches. */
 enum { PAGE = 4096, SKEW = 5 * PAGE };
 
 /* Three fp32 states each way and a gradient are 28 bytes; a bf16 gradient leaves room for a bf16 weight. */
@@ -18,10 +18,10 @@ const struct ah_optimizer_types ah_optimizer_kinds[AH_OPTIMIZER_KINDS] = {
     {AH_BF16, AH_BF16, AH_BF16, 8 + 8 + 2 + 2},
 };
 
-/* A second moment, not negative; both halves of its fp32 bits are such a number in bf16 too. */
+/* A second moment, not negative; each half of its fp32 bits is such a number in bf16, too. */
 #define SECOND_MOMENT_BITS 0x38d138d1u /* 1e-4 */
 
-/* Takes `bytes` of an arena, each array a little further into its pages than the one before. */
+/* Takes `bytes` of an arena; each array begins a little further into its pages than the one before. */
 static struct ah_ref take(struct ah_optimizer_layout *layout, enum ah_arena_kind arena, enum ah_dtype dtype,
                           uint64_t bytes)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Optimizer: AdamW on a lane as work: its arrays in the arenas, and ops that walk through them.
+ * Optimizer: AdamW on a lane, as work to measure: its arrays in the arenas, and ops that walk through them.
  *
  *     layout = ah_optimizer_plan(AH_HOST, params);          // how much of each arena it takes
  *     ... open a device with layout.arena_bytes ...
@@ -15,7 +15,7 @@
 
 enum { AH_OPTIMIZER_OPS_MAX = 256 };
 
-/* What AdamW is measured with, most useful first. */
+/* The types that AdamW is measured with, most useful first. */
 struct ah_optimizer_types {
     enum ah_dtype state, gradient, weight; /* weight fp32: the master is the weight */
     unsigned param_bytes;                  /* read and written for each parameter */
@@ -23,9 +23,9 @@ struct ah_optimizer_types {
 enum { AH_OPTIMIZER_KINDS = 3 };
 extern const struct ah_optimizer_types ah_optimizer_kinds[AH_OPTIMIZER_KINDS];
 
-/* Arrays of `params` fp32 masters, both moments in fp32 and in bf16, gradients and bf16 weights, skewed against each other. Those
- * of the host lie as a plan lays them: states pageable, gradients and weights pinned; those of the device in
- * the device arena. */
+/* Arrays of `params` fp32 masters, both moments in fp32 and in bf16, gradients and bf16 weights, skewed against each
+ * other. The host's lie as in a plan: states pageable, gradients and weights pinned. The device's lie in the device
+ * arena. */
 struct ah_optimizer_layout {
     enum ah_side side;
     uint64_t params;
@@ -41,13 +41,12 @@ struct ah_optimizer_work {
 
 struct ah_optimizer_layout ah_optimizer_plan(enum ah_side side, uint64_t params);
 
-/* Gives all arrays sensible numbers and the scalars those of a late step. */
+/* Fills all arrays with sensible numbers, and the scalars with those of a late step. */
 int ah_optimizer_fill(struct ah_device *device, const struct ah_optimizer_layout *layout,
                       struct ah_error *err);
 
-/* Ops of `tile` parameters each (a multiple of 64) over the arrays, on the host or the compute lane. fp32:
- * the master is the weight, gradients fp32; bf16: gradients bf16 and a bf16 weight written in the same pass.
- */
+/* Ops of `tile` parameters each (a multiple of 64) over the arrays, on the host or the compute lane. fp32: the master
+ * is the weight, gradients are fp32. bf16: gradients are bf16, and a bf16 weight is written in the same pass. */
 void ah_optimizer_build(struct ah_optimizer_work *ret_work, struct ah_device *device,
                         const struct ah_optimizer_layout *layout, const struct ah_optimizer_types *types,
                         uint64_t tile);

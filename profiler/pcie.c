@@ -11,7 +11,7 @@
 
 static const unsigned speeds[] = {25, 50, 80, 160, 320, 640, 1280}; /* of generations 1, 2, ... */
 
-/* The number at the start of a file; 0: there is none. */
+/* The number at the start of a file; 0 if there is none. */
 static double read_number(const char *folder, const char *name)
 {
     char path[PATH_MAX];
@@ -34,7 +34,7 @@ static uint64_t generation_of(double gigatransfers)
     return 0;
 }
 
-/* The lower of both ends; of one where the other does not say. */
+/* The lower of both ends; if one does not say, the other's. */
 static uint64_t lower(uint64_t device, uint64_t port)
 {
     return port && port < device ? port : device;

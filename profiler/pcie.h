@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pcie: the link that a device hangs on, as Linux tells it.
+ * Pcie: a device's PCIe link, as Linux reports it.
  */
 #ifndef AH_PROFILER_PCIE_H
 #define AH_PROFILER_PCIE_H
@@ -9,8 +9,8 @@
 
 #include <stdbool.h>
 
-/* Reads what the link of the device in `folder` ("/sys/bus/pci/devices/0000:17:00.0") runs at, and the most that it and
- * the port above it can. False where that is not known. */
+/* Reads how the link of the device in `folder` ("/sys/bus/pci/devices/0000:17:00.0") runs, and the most that it and the
+ * port above it can do. False if that is not known. */
 bool ah_pcie_read(const char *folder, struct ah_machine_pcie *ret_pcie);
 
 #endif

@@ -2,13 +2,12 @@
  *
  * The table of measurements, and a run through it.
  *
- * A part runs when it is chosen (or all are). One that cannot be measured on this machine leaves a sentence in
- * `noise` and the profile goes on; an interrupt, lack of memory for the document, or a fault of the device ends
- * it. Before and after each part the processors' times are read: what others used is noise too.
+ * A part runs if it is chosen (or all are). If it cannot be measured on this machine, a sentence in `noise` says so and
+ * the profile continues. An interrupt, lack of memory for the document, or a fault of the device ends it. Processor
+ * times are read before and after each part: what others used is noise, too.
  *
- * The matrix products are measured in several goes, one after each other part: see matmul.c.
- *
- * Matrix products come first, because an emulated machine's throttle follows from them.
+ * Matrix products come first, because an emulated machine's throttle follows from them. They are measured in several
+ * goes, one after each other part: see matmul.c.
  */
 #include "profiler/profiler.h"
 
@@ -21,14 +20,13 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* A ratio that is off by more is named. */
+/* A ratio that is off by more is reported. */
 #define EMULATION_ERROR 0.05
 
 enum { NOISE_SENTENCES_MAX = 64, NOISE_ROOM_MAX = 1024 /* as documents have */ };
 
-/* Shapes are (rows, columns, inner): those of GPT-2 124M's products, and squares. A quick profile has small ones: an
- * op of a millisecond or two, in the caches, is rarely disturbed. The first one is also what the other lanes are
- * measured beside. */
+/* Shapes are (rows, columns, inner): those of GPT-2 124M's products, and squares. A quick profile has small ones: an op
+ * of a millisecond or two, in the caches, is rarely disturbed. The other lanes are measured beside the first one. */
 static const struct ah_measure_limits quick_limits = {
     .part_s = {[AH_PROFILER_MATMUL] = 6.5,
                [AH_PROFILER_MEMORY] = 1.5,
@@ -112,7 +110,7 @@ uint32_t ah_profiler_part_bit(const char *word)
     return 0;
 }
 
-/* The parts to run: those asked for, and the products when something else is to be emulated after them. */
+/* The parts to run: those asked for, and the products if something is to be emulated after them. */
 static uint32_t chosen_parts(const struct ah_profiler_options *options)
 {
     uint32_t all = (1u << AH_PROFILER_BLOCKS) - 1; /* those of a machine */
@@ -120,7 +118,7 @@ static uint32_t chosen_parts(const struct ah_profiler_options *options)
     return options->emulate ? chosen | 1u << AH_PROFILER_MATMUL : chosen;
 }
 
-/* Failures that concern one part only; the profile goes on without it. */
+/* Failures that concern only one part; the profile continues without it. */
 static bool leaves_out(int rc)
 {
     return rc == AH_E_IO || rc == AH_E_UNSUPPORTED || rc == AH_E_CAPACITY;
@@ -134,7 +132,7 @@ static void add_load(struct ah_load *sum, const struct ah_load *before, const st
     sum->own_s += after->own_s - before->own_s;
 }
 
-/* Measures, with `go`, for `part_s`, and watches what the processors do meanwhile. */
+/* Calls `go`, which should take `part_s`, and watches what the processors do meanwhile. */
 static int watch(struct ah_measure *measure, enum ah_profiler_part part, double part_s,
                  int (*go)(struct ah_measure *measure, struct ah_error *err), struct ah_error *err)
 {
@@ -151,7 +149,7 @@ static int watch(struct ah_measure *measure, enum ah_profiler_part part, double 
     return rc;
 }
 
-/* One go of a part, which may be left out. */
+/* One go of a part; a part that cannot be measured is left out. */
 static int run_go(struct ah_measure *measure, enum ah_profiler_part part, double part_s,
                   int (*go)(struct ah_measure *measure, struct ah_error *err), struct ah_error *err)
 {
@@ -174,7 +172,7 @@ static void judge_load(struct ah_measure *measure)
             ah_measure_note(measure, "%s", text);
 }
 
-/* A part, and after each part but the first a go of the matrix products. */
+/* Runs a part, and after each part but the first a go of the matrix products. */
 static int run_part(struct ah_measure *measure, enum ah_profiler_part part, struct ah_error *err)
 {
     double matmul_s = measure->limits->part_s[AH_PROFILER_MATMUL] / measure->goes;
@@ -185,7 +183,7 @@ static int run_part(struct ah_measure *measure, enum ah_profiler_part part, stru
     return rc;
 }
 
-/* The device with the chosen index, as its driver lists it. */
+/* Finds the device with the chosen index in its driver's list. */
 static int probe_device(struct ah_measure *measure, struct ah_error *err)
 {
     enum { DEVICES_MAX = 64 };
@@ -203,7 +201,7 @@ static int probe_device(struct ah_measure *measure, struct ah_error *err)
     return AH_OK;
 }
 
-/* As many threads for each lane as the CPU device takes by itself; a GPU leaves all to the host lane. */
+/* Takes the CPU device's own number of threads for each lane; a GPU leaves all to the host lane. */
 static void place_threads(struct ah_measure *measure)
 {
     struct ah_placement placement;
@@ -215,7 +213,7 @@ static void place_threads(struct ah_measure *measure)
     measure->host_threads = shared ? placement.n_host : 0;
 }
 
-/* Room for sentences behind those that the document has. */
+/* Makes room for more sentences after those that the document has. */
 static int make_noise_room(struct ah_measure *measure, struct ah_error *err)
 {
     struct ah_machine *machine = measure->machine;
@@ -230,7 +228,7 @@ static int make_noise_room(struct ah_measure *measure, struct ah_error *err)
     return AH_OK;
 }
 
-/* An empty document. */
+/* Begins an empty document. */
 static int begin(struct ah_measure *measure, struct ah_error *err)
 {
     struct ah_arena *arena = &measure->document->arena;
@@ -250,7 +248,7 @@ static int begin(struct ah_measure *measure, struct ah_error *err)
     return make_noise_room(measure, err);
 }
 
-/* What this machine is. */
+/* Finds out what this machine is. */
 static int survey(struct ah_measure *measure, struct ah_error *err)
 {
     struct ah_host_memory memory;
@@ -275,7 +273,7 @@ static int describe(struct ah_measure *measure, struct ah_error *err)
     return rc ? rc : ah_matmul_fit_shapes(measure, err);
 }
 
-/* Names the ratios to compute that came out differently from those of the machine that is emulated. */
+/* Notes the ratios to compute that differ from those of the emulated machine. */
 static void check_emulation(struct ah_measure *measure)
 {
     const struct ah_machine *here = measure->machine;

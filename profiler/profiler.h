@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Profiler: measures a machine and writes down what a planner may believe about it, a `machine` document.
+ * Profiler: measures a machine and writes what a planner may believe about it, as a `machine` document.
  *
- * It works the device through device.h alone, as a training run would: matrix products on the compute lane,
- * copies on the copy lanes, AdamW on the host lane, each by itself and beside the others; and the host's
- * memory and disk directly. docs/profiling.md says what each number is and is not. It plans nothing, prints
- * nothing and keeps nothing; a quick profile takes under 20 seconds, a full one under 3 minutes.
+ * It uses the device through device.h alone, as a training run would: matrix products on the compute lane, copies on
+ * the copy lanes, AdamW on the host lane, each alone and beside the others; and the host's memory and disk directly.
+ * docs/profiling.md says what each number is and is not. It plans, prints and keeps nothing; a quick profile takes
+ * under 20 seconds, a full one under 3 minutes.
  *
  * With `emulate` the device's lanes are slowed so that their ratios to compute are those of the given machine
  * (runtime/device/emulate.h); compute is measured as it is, and the document names the machine in `emulates`.
@@ -16,8 +16,8 @@
  *     rc = ah_document_save(&profile, "machine.json", err);
  *     ah_document_release(&profile);
  *
- * The calling thread must be free to be pinned while this runs; its affinity is restored. One run at a time
- * in a process, or each disturbs the other.
+ * The calling thread is pinned while this runs, and then gets its affinity back. Do one run at a time in a process, or
+ * they disturb each other.
  */
 #ifndef AH_PROFILER_PROFILER_H
 #define AH_PROFILER_PROFILER_H
@@ -33,8 +33,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The measurements, in the order in which they run: bit, word, what it is for people. The last one is not of a
- * machine: it is added to a profile. */
+/* The measurements, in the order in which they run: bit, word, what it is for people. The last one is of a model's
+ * blocks, and is added to a profile. */
 /* clang-format off */
 #define AH_PROFILER_PARTS(X)                                                                                 \
     X(AH_PROFILER_MATMUL, matmul, "matrix products")                                                         \
@@ -64,7 +64,7 @@ struct ah_profiler_options {
     bool quick;
     uint32_t parts;                   /* bits 1 << enum ah_profiler_part; 0: all */
     const struct ah_machine *emulate; /* (optional) borrowed during the call */
-    const struct ah_job *job;         /* of ah_profiler_extend(), borrowed during the call: whose blocks */
+    const struct ah_job *job;         /* for ah_profiler_extend(): whose blocks to measure; borrowed during the call */
     const char *disk_folder;        /* (optional) for the file that the disk is measured with; NULL: $TMPDIR,
                                        else /tmp. The file has no name there and is gone whatever happens. */
     ah_profiler_progress *progress; /* (optional) */
@@ -74,17 +74,17 @@ struct ah_profiler_options {
     const atomic_int *cancel;     /* (optional) set to non-zero, by a signal handler say: stop soon */
 };
 
-/* Measures and builds the document; it passes the reader's checks. AH_E_INTERRUPTED after `cancel`;
- * AH_E_MISSING where there is no such device; AH_E_USAGE where a machine lacks the numbers that emulating it
- * takes. A part that cannot be measured here (no room for its arrays, no disk folder) is left out and named
- * in `noise`. On failure `ret_document` is untouched. Caller releases it with ah_document_release(). */
+/* Measures and builds the document; it passes the reader's checks. AH_E_INTERRUPTED after `cancel`; AH_E_MISSING if
+ * there is no such device; AH_E_USAGE if the machine to emulate lacks the numbers for that. A part that cannot be
+ * measured here (no room for its arrays, no disk folder) is left out and named in `noise`. On failure `ret_document` is
+ * untouched. The caller releases it with ah_document_release(). */
 int ah_profiler_run(struct ah_document *ret_document, const struct ah_profiler_options *options,
                     struct ah_error *err);
 
-/* Measures the blocks of options->job and nothing else, and adds them to a profile of this machine; what it has of
- * the same blocks is replaced, and the oldest go where it would have more than AH_MACHINE_BLOCKS_MAX. AH_E_MISMATCH:
- * the document is not of this machine and device. AH_E_CAPACITY: a block of each kind does not fit the device. Other
- * errors as above; on failure the document is as it was, but for memory in its arena. */
+/* Measures the blocks of options->job and nothing else, and adds them to a profile of this machine. They replace what
+ * it has of the same blocks; the oldest go if there are more than AH_MACHINE_BLOCKS_MAX. AH_E_MISMATCH: the document is
+ * not of this machine and device. AH_E_CAPACITY: a block of each kind does not fit the device. Other errors as above;
+ * on failure the document is unchanged, except for memory in its arena. */
 int ah_profiler_extend(struct ah_document *document, const struct ah_profiler_options *options,
                        struct ah_error *err);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Warm-up, blocks, samples, rounds, and the verdict on what came of them. Definitions: sampler.h.
+ * Warm-up, blocks, samples, rounds, and the verdict on the results. Definitions: sampler.h.
  *
  * Invariants:
  *   1. A series holds one value of every round, in order; all series of a call have the same length.
  *   2. At least samples_min rounds are made whatever the budget says: a metric never has fewer samples.
- *   3. `cancel` is looked at before each block, so nothing longer than one block delays an interrupt.
+ *   3. `cancel` is checked before each block, so nothing longer than one block delays an interrupt.
  */
 #include "profiler/sampler.h"
 
@@ -54,12 +54,12 @@ static int run_block(const struct ah_sampler *sampler, const struct ah_sampler_w
     int rc = work->run(work->context, repeats, ret_seconds, err);
     if (rc)
         return rc;
-    if (!(*ret_seconds > 0)) /* finer than the clock: the least it can show */
+    if (!(*ret_seconds > 0)) /* too short for the clock: the least it can show */
         *ret_seconds = 1e-9;
     return AH_OK;
 }
 
-/* So many repeats that a block of them should last `block_s`, given how long each takes. */
+/* Repeats that make a block last `block_s`, if each takes `each_s`. */
 static uint64_t repeats_for(const struct ah_sampler_work *work, double block_s, double each_s)
 {
     double most = work->repeats_max ? (double)work->repeats_max : (double)(1 << 20);
@@ -147,7 +147,7 @@ static void tick(const struct ah_sampler *sampler, double done)
         sampler->tick(sampler->tick_context, done);
 }
 
-/* After `rounds` rounds: is another one wanted? */
+/* Is another round wanted after `rounds` rounds? */
 static bool go_on(const struct ah_sampler *sampler, unsigned rounds, uint64_t begin_ns,
                   const struct ah_sampler_series *series, size_t width)
 {
@@ -208,7 +208,7 @@ int ah_sampler_begin(const struct ah_sampler *sampler, const struct ah_sampler_w
     return AH_OK;
 }
 
-/* As many blocks a sample as wanted, or as many as samples_min rounds have time for, at least one. */
+/* The wanted blocks per sample, or as many as samples_min rounds have time for, at least one. */
 static unsigned affordable_blocks(const struct ah_sampler *sampler, double round_s)
 {
     unsigned wanted = sampler->blocks ? sampler->blocks : 3;
@@ -240,7 +240,7 @@ int ah_sampler_measure(const struct ah_sampler *sampler, const struct ah_sampler
         return rc;
     for (size_t i = 0; i < n; i++)
         ret_series[i].n = 0;
-    if (sampler->budget_s > 0) /* a spent budget is a tiny one, not none */
+    if (sampler->budget_s > 0) /* 0 would mean that no budget was given */
         rest.budget_s = fmax(sampler->budget_s - seconds_since(sampler, begin_ns), 1e-9);
     return ah_sampler_go_on(&rest, &set, ret_series, err);
 }

@@ -2,15 +2,15 @@
  *
  * Sampler: repeats work until its time can be believed, and says when it cannot.
  *
- * WORK is anything that can be done `repeats` times and tells how long that took. A BLOCK is one such call,
- * with so many repeats that it lasts at least `block_s`. A SAMPLE is the fastest of `blocks` blocks in a row,
- * per repeat: on a shared machine a processor is taken away for milliseconds at a time, and the fastest of a
- * few short blocks is one that kept it. A SERIES is the samples of one work.
+ * WORK is anything that can be done `repeats` times and tells how long that took. A BLOCK is one such call, with enough
+ * repeats to last at least `block_s`. A SAMPLE is the fastest of `blocks` blocks in a row, per repeat: on a shared
+ * machine a processor is taken away for milliseconds at a time, and the fastest of a few short blocks is one that kept
+ * it. A SERIES is the samples of one work.
  *
- * Works are measured together, in ROUNDS: each round takes one sample of each work, in turn. So the samples
- * of every work are spread over the whole time, a slow second costs each series one sample and not one series
- * all, and two works of one round may be compared although the machine drifts (a ratio is taken within a
- * round, never between medians). Before the rounds each work is warmed up until its last blocks agree.
+ * Works are measured together, in ROUNDS: each round takes one sample of each work, in turn. So the samples of every
+ * work are spread over the whole time: a slow second costs each series one sample, instead of one series all of its
+ * samples. Two works of one round may be compared although the machine drifts (a ratio is taken within a round, never
+ * between medians). Before the rounds each work is warmed up until its last blocks agree.
  *
  *     struct ah_sampler sampler = {.samples_min = 10, .block_s = 0.005, .budget_s = 2};
  *     rc = ah_sampler_measure(&sampler, works, n, series, err);   // series[i].values: seconds per repeat
@@ -48,10 +48,10 @@ struct ah_sampler {
     struct ah_sampler_clock clock;
     unsigned samples_min;     /* rounds that are always made; 0: AH_SAMPLER_SAMPLES_MIN */
     unsigned samples_max;     /* while a series is not calm and the budget lasts; 0: twice samples_min */
-    unsigned blocks;          /* of a sample; 0: 3 */
-    double block_s;           /* a block lasts at least that long; 0: 0.004 */
-    double warm_s;            /* a work warms up no longer than that; 0: 0.25 */
-    double budget_s;          /* of all rounds; 0: only samples_min rounds are made */
+    unsigned blocks;          /* per sample; 0: 3 */
+    double block_s;           /* least time of a block; 0: 0.004 */
+    double warm_s;            /* most time of a warm-up; 0: 0.25 */
+    double budget_s;          /* for all rounds; 0: only samples_min rounds are made */
     const atomic_int *cancel; /* (optional) non-zero: AH_E_INTERRUPTED */
     void (*tick)(void *tick_context, double done); /* (optional) 0..1, never falls within one call */
     void *tick_context;
@@ -63,8 +63,8 @@ struct ah_sampler_series {
 };
 
 /* Warms `work` up until three blocks in a row agree within 3 %, or for `warm_s` and two blocks. `ret_repeats` make a
- * block; each takes `ret_seconds`, as in the fastest of the last three blocks: one during which the processor was away
- * does not count. */
+ * block. `ret_seconds` is the time per repeat in the fastest of the last three blocks, so that one that lost the
+ * processor does not count. */
 int ah_sampler_settle(const struct ah_sampler *sampler, const struct ah_sampler_work *work,
                       uint64_t *ret_repeats, double *ret_seconds, struct ah_error *err);
 
@@ -75,18 +75,18 @@ int ah_sampler_sample(const struct ah_sampler *sampler, const struct ah_sampler_
 /* One round of something that yields `width` values at once: `ret_values` (width). */
 typedef int ah_sampler_round(void *context, double *ret_values, struct ah_error *err);
 
-/* Makes rounds, at least samples_min, more while a series is restless and the budget lasts, and appends value i
- * of each to ret_series[i], zeroed by the caller before the first call. `width` <= AH_SAMPLER_WIDTH_MAX. */
+/* Makes at least samples_min rounds, more while a series is restless and the budget lasts. Appends value i of each to
+ * ret_series[i], zeroed by the caller before the first call. `width` <= AH_SAMPLER_WIDTH_MAX. */
 enum { AH_SAMPLER_WIDTH_MAX = 128 };
 int ah_sampler_rounds(const struct ah_sampler *sampler, ah_sampler_round *round, void *context, size_t width,
                       struct ah_sampler_series *ret_series, struct ah_error *err);
 
-/* Settled works, whose rounds may be made in several goes. */
+/* Settled works, whose rounds may be made in several calls. */
 struct ah_sampler_set {
     const struct ah_sampler_work *works; /* borrowed; n of them */
     size_t n;
     uint64_t repeats[AH_SAMPLER_WIDTH_MAX];
-    double round_s;                   /* a block of each work takes so long */
+    double round_s;                   /* time of one block of each work */
     const struct ah_sampler *running; /* during a call */
 };
 
@@ -98,11 +98,11 @@ int ah_sampler_begin(const struct ah_sampler *sampler, const struct ah_sampler_w
 int ah_sampler_go_on(const struct ah_sampler *sampler, struct ah_sampler_set *set,
                      struct ah_sampler_series *series, struct ah_error *err);
 
-/* Both at once, within one budget: ret_series[i] holds seconds per repeat of works[i]. */
+/* Both of the above, within one budget: ret_series[i] holds seconds per repeat of works[i]. */
 int ah_sampler_measure(const struct ah_sampler *sampler, const struct ah_sampler_work *works, size_t n,
                        struct ah_sampler_series *ret_series, struct ah_error *err);
 
-/* The series as a metric: of its values times `scale`; or, of times, `amount` / value. */
+/* The series as a metric: its values times `scale`; or, if they are times, `amount` / value. */
 struct ah_metric ah_sampler_metric(const struct ah_sampler_series *series, double scale);
 struct ah_metric ah_sampler_rate(const struct ah_sampler_series *series, double amount);
 

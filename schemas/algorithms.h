@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Algorithms: which of a library's algorithms matrix products take on one GPU. They decide bits, so they are chosen once,
- * by measuring, stand in the machine's document, go from there into plans, and are part of the numeric signature. A
- * product that has no entry takes the library's first choice, which depends on the product, the GPU and the library only.
+ * Algorithms: which of a library's algorithms matrix products take on one GPU. They decide bits, so they are chosen
+ * once, by measuring, and kept in the machine's document; from there they go into plans and numeric signatures. A
+ * product without an entry takes the library's first choice, which depends only on product, GPU and library.
  */
 #ifndef AH_SCHEMAS_ALGORITHMS_H
 #define AH_SCHEMAS_ALGORITHMS_H
@@ -19,7 +19,7 @@ struct ah_metric; /* machine.h */
 
 enum { AH_ALGORITHM_WORDS = 8, AH_ALGORITHM_DIGITS = 16 * AH_ALGORITHM_WORDS, AH_ALGORITHMS_MAX = 4096 };
 
-/* Strides are elements from row to row, of dense operands too. */
+/* Strides are elements from row to row, for dense operands, too. */
 struct ah_algorithm {
     enum ah_matmul_form form;
     uint64_t m, n, k;
@@ -35,15 +35,15 @@ struct ah_algorithm {
 };
 
 struct ah_algorithms {
-    const char *library; /* "cuBLASLt 13.1.0": to whom the words say something */
+    const char *library; /* "cuBLASLt 13.1.0": the library that understands the words */
     struct ah_algorithm *products;
     size_t n_products;
 };
 
-/* Are both of one product? Words and times do not count. */
+/* Are both of the same product? Words and times do not count. */
 bool ah_algorithm_same_product(const struct ah_algorithm *a, const struct ah_algorithm *b);
 
-/* The entry of a product, or NULL. */
+/* The entry of a product; NULL: there is none. */
 const struct ah_algorithm *ah_algorithms_find(const struct ah_algorithms *algorithms,
                                               const struct ah_algorithm *product);
 

@@ -2,9 +2,9 @@
  *
  * The `checkpoint` document: the manifest that is written last into a checkpoint's folder.
  *
- * A folder without a valid manifest is no checkpoint. Files are named without a folder; each is checked by
- * size and sha256 before it is trusted, and the manifest has one of itself. Tensors say where the weights are; optimizer states lie in flat layout,
- * one range a block, so that nothing here is tied to a plan or a device.
+ * A folder without a valid manifest is no checkpoint. Files are named without a folder; each is trusted only if its
+ * size and sha256 match, and the manifest has a sha256 of itself. Tensors say where the weights are; optimizer states
+ * lie in flat layout, one range per block, so nothing here depends on a plan or a device.
  */
 #ifndef AH_SCHEMAS_CHECKPOINT_H
 #define AH_SCHEMAS_CHECKPOINT_H

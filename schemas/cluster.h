@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The `cluster` document: nodes with GPUs of unequal kinds, and the network between them. Where `device` is the CPU, a
+ * The `cluster` document: nodes with GPUs of different types, and the network between them. If `device` is the CPU, a
  * "GPU" is a rank that computes on cores of its node's host, with its own part of the host's memory.
  *
- * Rates are achieved, not peak, unless a GPU type's `flops_origin` says peak; then plans scale them by the
- * efficiency that a profile of the type gives, and are flagged as estimated.
+ * Rates are achieved, not peak, unless a GPU type's `flops_origin` says peak; then plans scale them by the efficiency
+ * that a profile of the type gives, and are flagged as estimated.
  */
 #ifndef AH_SCHEMAS_CLUSTER_H
 #define AH_SCHEMAS_CLUSTER_H
@@ -22,12 +22,12 @@ struct ah_cluster_gpu {
     uint64_t memory_bytes;
     uint64_t reserved_bytes;
     double flops_per_s;      /* bf16 matrix products; 0: it has none */
-    double fp32_flops_per_s; /* fp32 ones; 0: not told, taken to be as fast */
+    double fp32_flops_per_s; /* fp32 ones; 0: unknown, taken to be as fast */
     enum ah_flops_origin flops_origin;
     double
         memory_bytes_per_s;   /* of the GPU's own memory; 0: unknown, ops that only move bytes cost nothing */
-    uint64_t compute_threads; /* cores: of the compute lane of a rank on a CPU, and */
-    uint64_t host_threads;    /* of its host lane; 0 of a GPU */
+    uint64_t compute_threads; /* of a rank on a CPU: cores of its compute lane, */
+    uint64_t host_threads;    /* and of its host lane; 0 on a GPU */
     const char *machine_sha256; /* (optional) of the machine document that profiled it */
 };
 
@@ -40,22 +40,22 @@ struct ah_cluster_node {
     double nic_bytes_per_s; /* out of and into the node */
     double nic_latency_us;
     uint64_t host_memory_bytes;
-    double host_memory_bytes_per_s; /* of that memory, as AdamW on all cores reaches it, and */
+    double host_memory_bytes_per_s; /* of that memory, as AdamW on all cores reaches it */
     double
         host_link_bytes_per_s; /* from the host to each GPU, and back; 0: unknown, nothing is on the host */
     double disk_bytes_per_s;   /* 0: no local disk */
     const char *zone;          /* (optional) */
-    bool spot;                 /* may be taken away */
+    bool spot;                 /* may be taken away at any time */
 };
 
-/* Where two nodes are not connected at the lower of their NIC rates. */
+/* Two nodes whose connection is not the lower of their NIC rates. */
 struct ah_cluster_pair {
     const char *a, *b; /* node ids */
     double bytes_per_s;
     double latency_us;
 };
 
-/* Measured passes of a block over one micro-batch, on `tp` GPUs of a type that share it. */
+/* Measured passes of a block over one micro-batch, on `tp` GPUs of a type that share the block. */
 struct ah_cluster_time {
     const char *model_sha256; /* ah_document_digest() of the model */
     const char *group;        /* of its blocks: "embedding", "layer", "head" */
@@ -65,7 +65,7 @@ struct ah_cluster_time {
     uint64_t seq;
     enum ah_dtype dtype;
     enum ah_activations activations;
-    double forward_us; /* with what the GPUs tell each other */
+    double forward_us; /* with the communication between the GPUs */
     double backward_us;
 };
 
@@ -84,7 +84,7 @@ struct ah_cluster {
     size_t n_nodes;
     struct ah_cluster_pair *pairs;
     size_t n_pairs;
-    struct ah_cluster_time *times; /* no two of the same thing */
+    struct ah_cluster_time *times; /* each thing at most once */
     size_t n_times;
     struct ah_cluster_cloud *cloud; /* (optional) storage that outlives nodes */
     struct ah_text_pair *sources;
@@ -97,20 +97,20 @@ struct ah_cluster {
 const struct ah_cluster_gpu *ah_cluster_gpu_of(const struct ah_cluster *cluster,
                                                const struct ah_cluster_node *node);
 
-/* The rate from node `a` to node `b`, and the latency: of their pair, of the two NICs, or inside the node. */
+/* Rate and latency from node `a` to node `b`: those of their pair, of the two NICs, or inside the node. */
 struct ah_cluster_link {
     double bytes_per_s;
     double latency_us;
 };
 struct ah_cluster_link ah_cluster_link_of(const struct ah_cluster *cluster, size_t a, size_t b);
 
-/* Matrix products of that type; 0: it has none. */
+/* Rate of matrix products of that type; 0: it has none. */
 double ah_cluster_gpu_flops_per_s(const struct ah_cluster_gpu *gpu, enum ah_dtype dtype);
 
-/* Has every type of GPU products of that type? If not, `ret_gpu` is one without. */
+/* Does every type of GPU have products of that type? If not, `ret_gpu` is one without. */
 bool ah_cluster_has(const struct ah_cluster *cluster, enum ah_dtype dtype, const char **ret_gpu);
 
-/* GPUs in all, and the sum of their rates: of bf16 products, of fp32 ones where a type has no others. */
+/* Number of GPUs, and the sum of their rates: of bf16 products, or of fp32 ones if a type has no others. */
 uint64_t ah_cluster_gpus(const struct ah_cluster *cluster);
 double ah_cluster_flops_per_s(const struct ah_cluster *cluster);
 

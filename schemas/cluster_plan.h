@@ -2,16 +2,16 @@
  *
  * The `cluster-plan` document: who trains which blocks on a cluster of unequal GPUs, and how fast a step will be.
  *
- * PIPELINES share the batch, each at its own pace: `micro_batches` of them pass through its stages, which together
- * hold every block once. A STAGE is `tp` GPUs of one node that share a run of blocks. RANKS number the GPUs of the
- * cluster document, node after node. SEGMENTS are runs of blocks that the same stages own in all pipelines: their
+ * PIPELINES share the batch, each at its own pace: `micro_batches` micro-batches pass through its stages, which
+ * together hold every block once. A STAGE is `tp` GPUs of one node that share a run of blocks. RANKS number the GPUs of
+ * the cluster document, node after node. SEGMENTS are runs of blocks that the same stages own in all pipelines: their
  * gradients are summed over `groups`, each a list of ranks that hold the same slice; in a group every rank appears
  * once. The owners of a tied table are a segment of their own (`tied`).
  *
- * Each pipeline is a GROUP of micro-batches, whose gradients are added up by themselves; or the first pipeline has all groups
- * (`training.sums`) but for the last ones, of which every other pipeline has one. So sums are added from the left.
+ * Each pipeline is a GROUP of micro-batches, whose gradients are added up by themselves. Or the first pipeline has all
+ * groups (`training.sums`) but the last ones, of which every other pipeline has one. So sums are added from the left.
  *
- * No host path or time of day stands in it: equal inputs give equal bytes. Every time in it is simulated.
+ * It contains no host path or time of day: equal inputs give equal bytes. Every time in it is simulated.
  */
 #ifndef AH_SCHEMAS_CLUSTER_PLAN_H
 #define AH_SCHEMAS_CLUSTER_PLAN_H
@@ -55,8 +55,8 @@ struct ah_cluster_plan_training {
     const char **trainable; /* as in plans; none: everything */
     size_t n_trainable;
     uint64_t
-        *sums; /* groups that are added up by themselves, where the first pipeline has several; as in plans */
-    size_t n_sums; /* 0: each pipeline is one */
+        *sums; /* groups that are added up by themselves, if the first pipeline has several; as in plans */
+    size_t n_sums; /* 0: each pipeline is one group */
 };
 
 /* Blocks of a stage that are treated alike. */
@@ -78,19 +78,19 @@ struct ah_cluster_plan_stage {
     uint64_t blocks;
     struct ah_cluster_plan_config *configs;
     size_t n_configs;
-    uint64_t in_flight;    /* micro-batches whose activations it holds at most */
+    uint64_t in_flight;    /* micro-batches whose activations it holds at once, at most */
     uint64_t memory_bytes; /* of each GPU, reserve included */
     uint64_t capacity_bytes;
     uint64_t host_bytes; /* of the node's host, for all its GPUs */
     double forward_us;   /* of a micro-batch */
     double backward_us;
     double send_us;         /* of its output, and of the gradient of its input */
-    double update_us;       /* of its own */
-    double busy_us;         /* of a step: computing, sending */
+    double update_us;       /* of its own blocks */
+    double busy_us;         /* per step: computing, sending */
     uint64_t *starts_us;    /* of its passes, in its order: one forward, one backward, see docs/clusters.md */
-    size_t n_starts_us;     /* two a micro-batch; 0: not told */
-    uint64_t program;       /* what each of its ranks does, of `programs` */
-    double nic_bytes_per_s; /* of the node, each way; 0: not told */
+    size_t n_starts_us;     /* two per micro-batch; 0: not stated */
+    uint64_t program;       /* what each of its ranks does: an index into `programs` */
+    double nic_bytes_per_s; /* of the node, each way; 0: not stated */
 };
 
 struct ah_cluster_plan_pipeline {
@@ -122,8 +122,8 @@ struct ah_cluster_plan_predicted {
     double exposed_sync_us;
     double update_us;
     double bubble;             /* share of the pipelines' time in which their GPUs wait, on average */
-    double programs_us;        /* a step of all programs, played together; 0: not told */
-    double programs_period_us; /* the same, of a step behind others */
+    double programs_us;        /* a step of all programs, played together; 0: not stated */
+    double programs_period_us; /* the same, for a step that follows others */
     double tokens_per_s;
     uint64_t bottleneck_pipeline; /* whose stage is busy longest */
     uint64_t bottleneck_stage;
@@ -142,8 +142,8 @@ struct ah_cluster_plan {
     size_t n_pipelines;
     struct ah_cluster_plan_segment *segments;
     size_t n_segments;
-    struct ah_plan *programs; /* one of each distinct rank program; its `part` says of which blocks */
-    size_t n_programs;        /* 0: not told */
+    struct ah_plan *programs; /* one per distinct rank program; its `part` says for which blocks */
+    size_t n_programs;        /* 0: not stated */
     uint64_t *idle_ranks;
     size_t n_idle_ranks;
     struct ah_cluster_plan_predicted predicted;
@@ -152,18 +152,19 @@ struct ah_cluster_plan {
     size_t n_annotations;
 };
 
-/* How many groups of a step the first of so many pipelines names in its programs' `sums`: the leading ones that no other
- * pipeline has. 0: none, as they add up as one group does. */
+/* How many leading groups the first of `n_pipelines` pipelines names in its programs' `sums`: those that no other
+ * pipeline has. 0: none, since they add up as one group does. */
 size_t ah_cluster_plan_first_sums(const uint64_t *sums, size_t n_sums, size_t n_pipelines);
 
-/* What all pipelines together do in a step, as one device would be told to: with the groups that the plan names, else each of
- * several pipelines is a group of micro-batches that is added up by itself, spelled as ah_plan_join_sums() does. Borrows from the
- * plan, but for what is in `arena`. */
+/* What all pipelines together do in a step, as a plan for one device would say it. The groups are those that the plan
+ * names; else each of several pipelines is a group, spelled as by ah_plan_join_sums(). Borrows from the plan, except
+ * for what is in `arena`. */
 int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *arena,
                          struct ah_plan_training *ret_training, struct ah_error *err);
 
-/* Do two plans train in other ways, so that neither goes on with the other's bits? As ah_signature_differs() of what they do in a
- * step, "tp" where not all stages of both have one degree. Plans without programs tell neither their kind of device nor `tied`. AH_E_MEMORY. */
+/* Do two plans train differently, so that neither can continue the other's bits? Like ah_signature_differs() for their
+ * steps; "tp" unless all stages of both have one degree. Plans without programs tell neither their kind of device nor
+ * `tied`. AH_E_MEMORY. */
 int ah_cluster_plan_differs(const struct ah_cluster_plan *a, const struct ah_cluster_plan *b,
                             bool *ret_differs, char ret_path[AH_SIGNATURE_PATH_MAX], struct ah_error *err);
 

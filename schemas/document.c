@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading: a document's kind and version first, then the table of its kind, then its meaning.
+ * Reads documents: kind and version first, then the table of the kind, then the meaning.
  */
 #include "schemas/document.h"
 
@@ -47,7 +47,7 @@ const struct ah_kind *ah_document_kind(enum ah_document_kind kind)
     return kind < AH_DOCUMENT_KINDS ? kind_rows[kind].kind : NULL;
 }
 
-/* One reading: the document that grows, and why it failed. */
+/* A reading under way: the document so far, and where its error goes. */
 struct reading {
     struct ah_document document;
     struct ah_json_source source;
@@ -91,7 +91,7 @@ static int check_version(struct reading *reading, const cJSON *tree)
                                         "autohete");
 }
 
-/* The kind that the tree names and that was asked for. */
+/* Finds the kind that the tree names, which must be the expected one. */
 static int find_kind(struct reading *reading, const cJSON *tree, enum ah_document_kind *ret_kind)
 {
     if (!cJSON_IsObject(tree))
@@ -173,8 +173,8 @@ static int read_lines(struct reading *reading)
     return rc ? rc : check_meaning(reading, NULL);
 }
 
-/* Is the first line that is not blank a JSON object of kind runlog? Then the text is read line by line.
- * AH_E_MEMORY or AH_OK. */
+/* Is the first line that is not blank a JSON object of kind runlog? Then the text is read line by line. AH_E_MEMORY or
+ * AH_OK. */
 static int begins_runlog(const struct ah_json_source *source, bool *ret_is, struct ah_error *err)
 {
     struct ah_json_source line = *source;
@@ -240,7 +240,7 @@ const char *ah_document_short_name(const char *name, char out[AH_DOCUMENT_NAME_M
     return out;
 }
 
-/* A text, a script or weights in place of a document: that is what is wrong with them, not their first byte. */
+/* Says that a text, a script or weights are no document: that is the problem, not their first byte. */
 static void say_no_json(const char *text, size_t size, struct ah_error *err)
 {
     size_t at = 0;

@@ -77,13 +77,12 @@ struct ah_document {
 enum ah_document_kind ah_document_kind_of(const char *word);
 const char *ah_document_word(enum ah_document_kind kind);
 
-/* How `name` stands in sentences: "standard input" for `-`, long ones cut in the middle, so that what follows is
+/* How `name` appears in sentences: "standard input" for `-`; long names are cut in the middle, so that what follows is
  * never cut. Returns `out`, `name` or a constant. */
 enum { AH_DOCUMENT_NAME_MAX = 400 };
 const char *ah_document_short_name(const char *name, char out[AH_DOCUMENT_NAME_MAX]);
 
-/* Reads `path` (`-`: standard input). AH_E_IO where the file cannot be read, AH_E_DOCUMENT for what is
- * wrong with its content. */
+/* Reads `path` (`-`: standard input). AH_E_IO if the file cannot be read, AH_E_DOCUMENT if its content is wrong. */
 int ah_document_load(struct ah_document *ret_document, const char *path, enum ah_document_kind expected,
                      struct ah_error *err);
 
@@ -104,16 +103,16 @@ enum { AH_DOCUMENT_DIGEST_MAX = 65 };
 int ah_document_digest(const struct ah_document *document, char ret_digest[AH_DOCUMENT_DIGEST_MAX],
                        struct ah_error *err);
 
-/* Is `model`, which stands in a plan, the one that the plan's inputs name? AH_E_MISMATCH; AH_E_MEMORY. Reading does not
- * ask, whoever runs or checks a plan does. */
+/* Is `model`, which stands in a plan, the one that the plan's inputs name? AH_E_MISMATCH if not; AH_E_MEMORY. Reading
+ * does not check this; whoever runs or checks a plan does. */
 int ah_document_check_model(const struct ah_model *model, const char *stated_sha256, struct ah_error *err);
 
 /* The JSON Schema (2020-12) of a kind. */
 int ah_document_schema(enum ah_document_kind kind, struct ah_buffer *out, struct ah_error *err);
 
-/* The value at a path ("time.step_us", "blocks[3].optimizer", "annotations.note"): its kind, number or text. A
- * list or map is a GROUP whose number counts its items. ABSENT: an optional field without a
- * default that the document leaves out. AH_E_USAGE names the part of the path that does not exist and what does. */
+/* The value at a path ("time.step_us", "blocks[3].optimizer", "annotations.note"): its kind, number or text. A list or
+ * map is a GROUP whose number counts its items. ABSENT: the document leaves out an optional field without a default.
+ * AH_E_USAGE names the part of the path that does not exist, and what does. */
 enum ah_value_kind { AH_VALUE_ABSENT, AH_VALUE_BOOL, AH_VALUE_NUMBER, AH_VALUE_TEXT, AH_VALUE_GROUP };
 struct ah_value {
     enum ah_value_kind kind;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Paths: the value at "blocks[3].optimizer", and where two documents differ. Both walk a body by its table.
+ * Paths: finds the value at "blocks[3].optimizer", walking a body by its table.
  */
 #include "schemas/document.h"
 #include "schemas/field.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As many names are listed beside a suggestion, and without one. */
+/* How many names are listed beside a suggestion, and without one. */
 enum { NAMES_LISTED = 12, NAMES_LISTED_ALONE = 32 };
 
 /* A lookup under way: the object it is in, and the rest of the path. */
@@ -54,8 +54,8 @@ static bool put_path_inside(const struct ah_field_table *table, const char *name
     return false;
 }
 
-/* "; did you mean 'step_us'? there is step_us, compute_us": a field with a similar name, else one of this name inside
- * another; the list where it is short. */
+/* "; did you mean 'step_us'? there is step_us, compute_us": suggests a field with a similar name, else one of this name
+ * further inside; lists names if they are few. */
 static void put_names(const struct walk *walk, const char *name, struct ah_buffer *out)
 {
     const struct ah_field *near = ah_field_nearest(walk->table, name);
@@ -150,7 +150,7 @@ static int lookup_map(const struct walk *walk, const struct ah_field *field, str
     return AH_OK;
 }
 
-/* "[3]" at `at`: the item's place, or an error. */
+/* Reads "[3]" at `at` and finds the item's place. */
 static int step_index(struct walk *walk, const struct ah_field *field, const void **ret_place)
 {
     char *end;
@@ -170,7 +170,7 @@ static int step_index(struct walk *walk, const struct ah_field *field, const voi
     return AH_OK;
 }
 
-/* Goes on inside an object, or ends at it. True: `walk` is inside. */
+/* Steps into an object if the path goes on. True: `walk` is inside. */
 static bool enter(struct walk *walk, const struct ah_field *field, const void *place)
 {
     if (field->type != AH_FIELD_GROUP || *walk->at != '.')
@@ -181,7 +181,7 @@ static bool enter(struct walk *walk, const struct ah_field *field, const void *p
     return true;
 }
 
-/* The value of `field`, or a step into it (`ret_inside`). */
+/* Reads the value of `field`, or steps into it (`ret_inside`). */
 static int step_field(struct walk *walk, const struct ah_field *field, bool *ret_inside,
                       struct ah_value *ret_value)
 {

@@ -9,8 +9,7 @@
 
 const char *const ah_field_version[] = {"1.0", NULL};
 
-/* `$` in Python's expressions also matches before a last newline, hence (?!\n); JSON Schema's own dialect
- * reads it the same. */
+/* In Python `$` also matches before a last newline, hence (?!\n), which JSON Schema's own dialect reads the same. */
 static const struct ah_text_limits text_limits[AH_TEXT_FORMS] = {
     [AH_TEXT_LINE] = {"^[^\\u0000-\\u001f]*$(?!\\n)", 1, 512, "a line of 1 to 512 characters"},
     [AH_TEXT_ANY] = {NULL, 0, 4096, "text of at most 4096 characters"},

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Field: the tables from which documents are read, written, compared, looked up and described.
+ * Field: the tables by which documents are read, written, compared, looked up and described.
  *
- * A table lists the fields of one JSON object in canonical order, each with the place of its value in a C
- * struct. What a row says is said to reader and JSON Schema alike, so the two cannot drift apart:
+ * A table lists the fields of one JSON object in canonical order, each with the place of its value in a C struct.
+ * Reader and JSON Schema use the same rows, so the two cannot drift apart:
  *
  *     static const struct ah_field point_fields[] = {
  *         {.name = "bytes", AH_COUNT_AT(ah_point, bytes), .min = 1, .max = 1e15, .about = "Size of a copy."},
@@ -11,10 +11,10 @@
  *         {0}};
  *
  * Invariants of a table:
- * 1. Required fields are always written, optional ones only where they differ from `fallback` (a list or map:
- *    where it is not empty), so that reading what was written gives the same document.
- * 2. Relations between fields of one object that JSON Schema can say are `rules`, never code.
- * 3. Only relations beyond that are code: the table's `check`.
+ * 1. Required fields are always written; optional ones only if they differ from `fallback` (a list or map: if it is not
+ *    empty), so that reading what was written gives the same document.
+ * 2. Relations between fields of one object that JSON Schema can express are `rules`, never code.
+ * 3. Only other relations are code: the table's `check`.
  */
 #ifndef AH_SCHEMAS_FIELD_H
 #define AH_SCHEMAS_FIELD_H
@@ -73,7 +73,7 @@ struct ah_field {
     size_t offset;
     size_t count_offset; /* list, map: of the size_t beside the pointer */
     double min, max;     /* COUNT, NUMBER */
-    double fallback;     /* optional BOOL, COUNT, NUMBER, WORD: what is stored where absent, the default */
+    double fallback;     /* optional BOOL, COUNT, NUMBER, WORD: the default, which is stored if absent */
     size_t min_items, max_items;
     enum ah_text_form form;
     const char *const *words;           /* WORD, CONST; NULL-terminated */
@@ -88,7 +88,7 @@ struct ah_rule {
     enum ah_rule_then then;
     const char *field;
     const char *word;    /* IS, IS_NOT: a word, "true" or "false" */
-    const char *because; /* a sentence for the person who broke it */
+    const char *because; /* a sentence for the person who broke the rule */
 };
 
 struct ah_field_table {
@@ -98,12 +98,12 @@ struct ah_field_table {
     const struct ah_field *fields;
     const struct ah_rule *rules; /* (optional) ends with a zero row */
 
-    /* (optional) Relations that a schema cannot say, checked once the whole document has its shape. Fails
-     * through ah_meaning_fail(). */
+    /* (optional) Checks relations that a schema cannot express, once the whole document has its shape. Fails through
+     * ah_meaning_fail(). */
     int (*check)(const void *group, struct ah_error *err);
 };
 
-/* Places of values; the struct's member is checked to have the type that the field needs. */
+/* Places of values; the struct's member must have the type that the field needs. */
 #define AH_PLACE(tag, member, type_)                                                                         \
     (offsetof(struct tag, member) + 0 * sizeof((type_ *)0 == &((struct tag *)0)->member))
 #define AH_LIST_PLACE(tag, member, type_)                                                                    \
@@ -148,28 +148,28 @@ extern const char *const ah_field_version[]; /* {"1.0", NULL} */
 size_t ah_field_count(const struct ah_field_table *table);
 const struct ah_field *ah_field_find(const struct ah_field_table *table, const char *name);
 
-/* The row whose name is like `name`, which has none; NULL: none is. */
+/* The row with a name similar to `name`, which no row has; NULL: there is none. */
 const struct ah_field *ah_field_nearest(const struct ah_field_table *table, const char *name);
 
-/* Where the value lies in `group` (a list: the pointer to its items); how many items a list or map has. */
+/* Where the value lies in `group` (a list: the pointer to its items); the number of items of a list or map. */
 void *ah_field_place(const struct ah_field *field, const void *group);
 size_t ah_field_items(const struct ah_field *field, const void *group);
 size_t ah_field_item_bytes(const struct ah_field *field);
 
-/* Is an optional field as if it were absent? */
+/* Does an optional field have the value that means absent? */
 bool ah_field_absent(const struct ah_field *field, const void *group);
 
 /* Whether a value fits its row: number in range (and whole for a COUNT), text of the form. */
 bool ah_field_fits_number(const struct ah_field *field, double value);
 bool ah_field_fits_text(enum ah_text_form form, const char *text);
 
-/* "an integer from 1 to 64", "one of host, device": what a sentence says was expected. Appends to `out`. */
+/* Appends what a sentence says was expected: "an integer from 1 to 64", "one of host, device". */
 void ah_field_expected(const struct ah_field *field, struct ah_buffer *out);
 
 /* "field: sentence" in `err`: what a table's check returns. The walk over the document adds the path. */
 int ah_meaning_fail(struct ah_error *err, const char *field, const char *format, ...) AH_PRINTF(3, 4);
 
-/* The same of an item: "list[index].field: sentence"; `field` NULL: "list[index]: sentence". */
+/* The same for an item: "list[index].field: sentence"; `field` NULL: "list[index]: sentence". */
 int ah_meaning_fail_item(struct ah_error *err, const char *list, size_t index, const char *field,
                          const char *format, ...) AH_PRINTF(5, 6);
 
@@ -180,7 +180,7 @@ int ah_meaning_fail_numbers(struct ah_error *err, const char *field, double valu
 /* Runs the checks of `table` and of every table below it. The sentence begins with the path. */
 int ah_meaning_check(const struct ah_field_table *table, const void *group, struct ah_error *err);
 
-/* Regular expression and length limits of a form, as JSON Schema says them. */
+/* Regular expression and length limits of a form, as JSON Schema writes them. */
 struct ah_text_limits {
     const char *pattern;             /* NULL: any */
     unsigned min_length, max_length; /* characters */

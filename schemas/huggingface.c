@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the values of a config.json say about a model, family by family.
+ * Converts the values of a config.json into a model, family by family.
  *
  * Source: configuration_*.py and modeling_rope_utils.py of huggingface/transformers, 5.x (huggingface_keys.c).
  */
@@ -29,7 +29,7 @@ struct conversion {
     struct ah_error *err;
 };
 
-/* Keys and values come from the file: they are printed as they may stand in a sentence. */
+/* Refuses a key or value of the file, which is printed so that it is safe in a sentence. */
 static int refuse_text(const struct conversion *conversion, const char *key, const char *value,
                        const char *what)
 {
@@ -68,7 +68,7 @@ static int warn(struct conversion *conversion, const char *key, const char *what
     return AH_OK;
 }
 
-/* A class with another head has other tensors. null and [] leave the class to the family. */
+/* Refuses other classes: another head has other tensors. null and [] leave the class to the family. */
 static int check_architectures(const struct conversion *conversion, const cJSON *list)
 {
     const char *known = ah_huggingface_families[conversion->family].architecture;
@@ -85,7 +85,7 @@ static int check_architectures(const struct conversion *conversion, const cJSON 
     return AH_OK;
 }
 
-/* A key that no field reads. */
+/* Handles a key that no field reads. */
 static int meet_other_key(void *context, const struct cJSON *member)
 {
     struct conversion *conversion = context;
@@ -149,7 +149,7 @@ static int read_config(struct conversion *conversion)
                            &conversion->config);
 }
 
-/* What the table of keys says whatever reads them. */
+/* Checks every key against the table of keys, whatever reads it. */
 static int check_keys(struct conversion *conversion)
 {
     int rc = AH_OK;
@@ -225,7 +225,7 @@ static int convert_rope_kind(struct conversion *conversion, const char *key,
     return AH_OK;
 }
 
-/* An object of rope settings that says something: {} says as little as null. */
+/* Do these rope settings say anything? {} says as little as null. */
 static bool has_rope(const struct conversion *conversion, const char *key)
 {
     const cJSON *object = cJSON_GetObjectItemCaseSensitive(conversion->tree, key);
@@ -242,7 +242,7 @@ static int convert_rope_object(struct conversion *conversion, const char *key,
             return refuse_text(conversion, key, child->string,
                                "is a rope of its own for some layers, which is not supported");
     }
-    /* Without its kind, rope_scaling is an error to some versions and nothing to others. */
+    /* Without its kind, rope_scaling is an error in some versions and ignored in others. */
     if (!from->rope_type && !from->type && (strcmp(key, "rope_scaling") == 0 || from->factor > 0))
         return refuse(conversion, key, "rope_type is missing; without it the kind of rope is not known");
     *rope = (struct ah_model_rope){.theta = rope->theta};
@@ -259,8 +259,8 @@ static bool same_rope(const struct ah_model_rope *a, const struct ah_model_rope 
            memcmp(one, other, sizeof one) == 0;
 }
 
-/* rope_parameters is the newer spelling. Transformers 5 prefers rope_scaling where both stand, 4 knows only
- * that: a file that means two things is refused. A theta inside goes before the one beside. */
+/* rope_parameters is the newer spelling. If both are there, Transformers 5 prefers rope_scaling, and 4 knows only that;
+ * a file in which they mean different things is refused. A theta inside goes before the one beside them. */
 static int convert_rope_settings(struct conversion *conversion, struct ah_model_rope *rope)
 {
     const struct ah_huggingface_config *config = &conversion->config;
@@ -292,7 +292,7 @@ static int convert_rope(struct conversion *conversion)
     return convert_rope_settings(conversion, rope);
 }
 
-/* Has the family a window, and does the file leave it on? */
+/* Does the family have a window, and does the file leave it on? */
 static bool has_window(const struct conversion *conversion)
 {
     bool qwen = conversion->family == AH_FAMILY_QWEN2 || conversion->family == AH_FAMILY_QWEN3;
@@ -300,14 +300,14 @@ static bool has_window(const struct conversion *conversion)
            !is_null(conversion, "sliding_window");
 }
 
-/* The attention of a layer that layer_types does not list. */
+/* Is a layer windowed if layer_types does not list it? */
 static bool is_windowed(const struct conversion *conversion, uint64_t layer)
 {
     return has_window(conversion) &&
            (conversion->family == AH_FAMILY_MISTRAL || layer >= conversion->config.max_window_layers);
 }
 
-/* The layers that have the window: returns how many in `ret_layers`. */
+/* Lists the layers that have the window in `ret_layers`, and their number in `ret_n`. */
 static int list_window_layers(const struct conversion *conversion, uint64_t *ret_layers, size_t *ret_n)
 {
     const struct ah_huggingface_config *config = &conversion->config;
@@ -330,7 +330,7 @@ static int list_window_layers(const struct conversion *conversion, uint64_t *ret
     return AH_OK;
 }
 
-/* To transformers, mistral with the key layer_types is its ministral, which has no default for these. */
+/* Transformers reads mistral with the key layer_types as its ministral, which has no default for these. */
 static int check_ministral(const struct conversion *conversion)
 {
     if (conversion->family != AH_FAMILY_MISTRAL || !has_key(conversion, "layer_types"))
@@ -364,7 +364,7 @@ static int convert_window(struct conversion *conversion)
     return AH_OK;
 }
 
-/* Counted from the end where negative, as torch does. */
+/* Negative tokens count from the end, as in torch. */
 static int convert_padding(struct conversion *conversion)
 {
     double token = conversion->config.padding, vocabulary = (double)conversion->config.vocabulary;
@@ -462,7 +462,7 @@ static int convert_dropout(struct conversion *conversion)
     return warn(conversion, "dropout", "training is without dropout; the rate is recorded only");
 }
 
-/* What relations between fields of a model are about, in the words of the config. */
+/* The config's names of the fields that a model's relations are about. */
 struct other_name {
     const char *ours, *gpt2, *llama;
 };

@@ -51,8 +51,8 @@ struct ah_huggingface_config {
 /* What a family takes from the shared table, and its defaults. */
 struct ah_huggingface_family {
     const struct ah_field_table *table;
-    const char *architecture; /* the only class that is meant by it */
-    uint64_t kv_heads;        /* when the key is absent; 0: as many as heads */
+    const char *architecture; /* the only class that is accepted */
+    uint64_t kv_heads;        /* if the key is absent; 0: as many as heads */
     bool qkv_bias;
     bool qk_norm;
 };
@@ -66,7 +66,7 @@ enum ah_huggingface_effect {
     AH_HUGGINGFACE_COMPUTED, /* part of the model, as in transformers */
     AH_HUGGINGFACE_DROPOUT,  /* recorded and not applied, with a warning */
     AH_HUGGINGFACE_CLASS,    /* refused unless it is the family's class */
-    AH_HUGGINGFACE_NONE,     /* no effect, here and there */
+    AH_HUGGINGFACE_NONE,     /* no effect, in transformers or here */
     AH_HUGGINGFACE_TOLD,     /* no effect, with a warning: another family has it */
     /* refused unless the value changes nothing */
     AH_HUGGINGFACE_UNLESS_EMPTY,
@@ -76,28 +76,28 @@ enum ah_huggingface_effect {
     AH_HUGGINGFACE_UNLESS_ONE,
     AH_HUGGINGFACE_UNLESS_FULL, /* unless all layers have full attention */
     AH_HUGGINGFACE_REFUSED,     /* unless null */
-    AH_HUGGINGFACE_QUANTISED,   /* the same, and why */
-    AH_HUGGINGFACE_NEVER        /* null too */
+    AH_HUGGINGFACE_QUANTISED,   /* the same, and the error says why */
+    AH_HUGGINGFACE_NEVER        /* refused even if null */
 };
 
 struct ah_huggingface_key {
     const char *name;
     unsigned families; /* bits of enum ah_family: those that have the key */
     int effect;        /* in them */
-    unsigned nullable; /* those of them to which null is as good as absent, or a value */
+    unsigned nullable; /* those of them in which null means absent, or is a value */
     int elsewhere;     /* effect in the others */
 };
 
-/* Ends with a zero row. A key that is not there is unknown: ignored with a warning. */
+/* Ends with a zero row. A key that is not in it is unknown: ignored with a warning. */
 extern const struct ah_huggingface_key ah_huggingface_keys[];
 
-/* NULL: unknown. */
+/* The row of a key; NULL: unknown. */
 const struct ah_huggingface_key *ah_huggingface_key_find(const char *name);
 
-/* An enum ah_huggingface_effect. */
+/* The effect of a key in a family: an enum ah_huggingface_effect. */
 int ah_huggingface_key_effect(const struct ah_huggingface_key *key, enum ah_family family);
 
-/* Is the value of a key with this effect one that is refused? */
+/* Is this value of a key with this effect refused? */
 bool ah_huggingface_key_refused(int effect, const struct cJSON *value);
 
 #endif

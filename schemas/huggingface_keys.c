@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every key of a config.json means in every family: the one place that says so. docs/huggingface.md shows this
- * table; tests/tools/config_keys.py draws from that and compares with transformers.
+ * What every key of a config.json means in every family. docs/huggingface.md shows this table;
+ * tests/tools/config_keys.py reads it there and compares it with transformers.
  *
  * Source: transformers 5.24, configuration_*.py and modeling_*.py of the families, configuration_utils.py,
- * modeling_rope_utils.py, masking_utils.py. There every key of the file becomes an attribute of the configuration, so
- * that a key which a family does not declare may still act: `is_causal` makes any of them see the future, and in gpt2
+ * modeling_rope_utils.py, masking_utils.py. There every key of the file becomes an attribute of the configuration, so a
+ * key that a family does not declare may still act: `is_causal` makes any of them see the future, and in gpt2
  * `hidden_size` is another name of `n_embd`.
  */
 #include "schemas/huggingface_internal.h"
@@ -100,9 +100,9 @@ const struct ah_huggingface_key ah_huggingface_keys[] = {
     {"scale_attn_weights", 0, NONE, 0, UNLESS_TRUE},
     {"text_config", 0, NONE, 0, REFUSED},
     {"use_mrope", 0, NONE, 0, UNLESS_FALSE},
-    /* kinds of output, tasks, tools and other frameworks; what it generates with (GenerationConfig), which older
-     * files have here; pretraining_tp and chunk_size_feed_forward: the same sums in parts;
-     * reorder_and_upcast_attn: scores and softmax in fp32, which attention has here anyway (docs/numerics.md) */
+    /* kinds of output, tasks, tools and other frameworks; settings of generation (GenerationConfig), which older files
+     * have here; pretraining_tp and chunk_size_feed_forward: the same sums in parts; reorder_and_upcast_attn: scores
+     * and softmax in fp32, which attention has here anyway (docs/numerics.md) */
     {"_attn_implementation", 0, NONE, 0, NONE},
     {"_attn_implementation_autoset", 0, NONE, 0, NONE},
     {"_commit_hash", 0, NONE, 0, NONE},

@@ -48,7 +48,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The key that an object has twice, or NULL; `ret_memory` when that could not be found out. */
+/* The key that an object has twice; NULL: none. `ret_memory`: there was no memory to find out. */
 static const char *repeated_key(const cJSON *object, bool *ret_memory)
 {
     size_t n = 0;

@@ -40,7 +40,7 @@ int ah_json_scan(const struct ah_json_source *source, struct ah_error *err);
 int ah_json_parse(const struct ah_json_source *source, struct cJSON **ret_tree,
                   enum ah_document_fault *ret_fault, struct ah_error *err);
 
-/* "..." with escapes; false (nothing appended) where `text` is not UTF-8. */
+/* "..." with escapes; false (nothing appended) if `text` is not UTF-8. */
 bool ah_json_put_text(struct ah_buffer *out, const char *text);
 
 /* The shortest of %.15g, %.16g, %.17g that reads back as the same double, with a point in every locale. `value`
@@ -48,10 +48,10 @@ bool ah_json_put_text(struct ah_buffer *out, const char *text);
 enum { AH_JSON_NUMBER_TEXT = 40 };
 const char *ah_json_number_text(double value, char out[AH_JSON_NUMBER_TEXT]);
 
-/* Appends it. */
+/* Appends that text. */
 void ah_json_put_number(struct ah_buffer *out, double value);
 
-/* A key or a word as it may stand in a sentence: on one line, UTF-8, cut with "..." after about 50 bytes. */
+/* A key or word made safe for a sentence: on one line, UTF-8, cut with "..." after about 50 bytes. */
 void ah_json_put_plain(struct ah_buffer *out, const char *text);
 
 /* A value of the tree as short text for messages: at most about 60 bytes, cut with "...". */
@@ -60,7 +60,7 @@ void ah_json_put_brief(struct ah_buffer *out, const struct cJSON *value);
 /* Appends compact JSON text (one value) to `out` with 2-space indentation; whatever fits stays on one line. */
 void ah_json_layout(struct ah_buffer *out, const char *compact);
 
-/* The length in bytes of the UTF-8 sequence at `text`, which ends at `end`; 0 where it is malformed. */
+/* The length in bytes of the UTF-8 sequence at `text`, which ends at `end`; 0 if it is malformed. */
 size_t ah_json_utf8(const char *text, const char *end);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kinds: what the door (document.c) knows of each document.
+ * Kinds: what document.c knows of each kind of document.
  */
 #ifndef AH_SCHEMAS_KINDS_INTERNAL_H
 #define AH_SCHEMAS_KINDS_INTERNAL_H
@@ -20,7 +20,7 @@ struct ah_kind {
         *alternatives;  /* for the schema: {table, NULL}, or the kinds of lines */
     size_t limit_bytes; /* of the text */
 
-    /* (optional) Text that is more than one JSON value; defaults: one object, by `table`. */
+    /* (optional) For text that is more than one JSON value; defaults: one object, by `table`. */
     int (*parse)(struct ah_reader *reader, const struct ah_json_source *source, void *body,
                  enum ah_document_fault *ret_fault);
     int (*print)(const void *body, struct ah_buffer *out, struct ah_error *err);

@@ -83,9 +83,9 @@ struct ah_model {
     uint64_t window;         /* tokens that attention sees; 0: all */
     uint64_t *window_layers; /* layers that have the window; empty: all of them */
     size_t n_window_layers;
-    uint64_t padding_token;   /* the embedding's row of it has no gradient; or AH_MODEL_NO_PADDING */
+    uint64_t padding_token;   /* its row of the embedding has no gradient; or AH_MODEL_NO_PADDING */
     double initializer_range; /* deviation of freshly initialised matrices */
-    double dropout; /* the largest rate of the original; training here has none, it is recorded only */
+    double dropout; /* the largest rate of the original; only recorded, since training here has none */
     struct ah_text_pair *annotations;
     size_t n_annotations;
 };
@@ -102,13 +102,13 @@ struct ah_model_tensor {
     bool matrix;      /* two-dimensional: weight decay applies */
 };
 
-/* The tensors of a block in flat order: rows are outputs, q over k over v in qkv. Returns how many. A tied head
- * has its norm only: the embedding owns the table. */
+/* The tensors of a block in flat order: rows are outputs, q over k over v in qkv. Returns how many. A tied head has
+ * only its norm: the embedding owns the table. */
 size_t ah_model_tensors(const struct ah_model *model, enum ah_block_kind kind,
                         struct ah_model_tensor ret_tensors[AH_MODEL_TENSORS_MAX]);
 
-/* Exact number of parameters, of a block and of the model. The checked form is for a model that was not read
- * from a document: AH_E_DOCUMENT where it reaches 2^53. */
+/* Exact number of parameters, of a block and of the model. The checked form is for a model that was not read from a
+ * document: AH_E_DOCUMENT if it reaches 2^53. */
 uint64_t ah_model_block_parameters(const struct ah_model *model, enum ah_block_kind kind);
 uint64_t ah_model_parameters(const struct ah_model *model);
 int ah_model_count(const struct ah_model *model, uint64_t *ret_parameters, struct ah_error *err);

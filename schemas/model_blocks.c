@@ -96,7 +96,7 @@ uint64_t ah_model_parameters(const struct ah_model *model)
            ah_model_block_parameters(model, AH_BLOCK_HEAD);
 }
 
-/* total += rows * cols * times, below the limit. */
+/* total += rows * cols * times; false: that reaches the limit. */
 static bool add_checked(uint64_t *total, uint64_t rows, uint64_t cols, uint64_t times)
 {
     uint64_t product;

@@ -2,10 +2,10 @@
  *
  * The `moves` document: how training states get to where a new cluster plan needs them.
  *
- * Every GPU of the plan needs the states of its stage's blocks, its slices of them. What it has already, of the step
- * that was chosen, is KEPT; each other shard comes by exactly one MOVE: from host memory or a GPU of its own node, from
- * the node's disk, from a peer (another node's memory or disk, or one that received the shard itself and relays it), or
- * from storage. All of one step. Shards: schemas/inventory.h; ranks: schemas/cluster_plan.h. Times are predicted.
+ * Every GPU of the plan needs the states of its stage's blocks, its slices of them. What it already has of the chosen
+ * step is KEPT. Each other shard comes by exactly one MOVE: from host memory or a GPU of its own node, from the node's
+ * disk, from a peer (another node's memory or disk, or one that received the shard itself and relays it), or from
+ * storage. All are of one step. Shards: schemas/inventory.h; ranks: schemas/cluster_plan.h. Times are predicted.
  */
 #ifndef AH_SCHEMAS_MOVES_H
 #define AH_SCHEMAS_MOVES_H
@@ -40,9 +40,9 @@ struct ah_moves_inputs {
     const char *plan_sha256; /* of the new one */
 };
 
-/* What the GPUs need, all of them together, and by how it gets there. */
+/* What all GPUs together need, and by how it gets there. */
 struct ah_moves_bytes {
-    uint64_t needed; /* the sum of what follows */
+    uint64_t needed; /* the sum of the following */
     uint64_t kept;
     uint64_t node;
     uint64_t disk;
@@ -59,12 +59,12 @@ struct ah_moves_predicted {
         baseline_us; /* everything from storage, once for each node that needs it; 0: there is no storage */
     double speed_up; /* baseline / time; 0: there is no storage, or nothing moves */
     double step_us;  /* of the new plan */
-    uint64_t lost_steps; /* to be done again */
+    uint64_t lost_steps; /* steps to do again */
 };
 
 struct ah_move {
-    uint64_t rank;             /* that needs it */
-    enum ah_destination place; /* in its own memory, or its node's host memory */
+    uint64_t rank;          /* the one that needs it */
+    enum ah_destination place; /* where it goes: its own memory, or its node's host memory */
     uint64_t first_block;
     uint64_t blocks;
     bool tied; /* the table that embedding and head share; then first_block is 0 and blocks 1 */
@@ -73,10 +73,10 @@ struct ah_move {
     unsigned *kinds; /* enum ah_shard_kind, in their order */
     size_t n_kinds;
     enum ah_tier tier;
-    enum ah_medium medium; /* that it is read from */
-    const char *node;      /* that it is read from; NULL: storage */
+    enum ah_medium medium; /* what it is read from */
+    const char *node;      /* where it is read from; NULL: storage */
     uint64_t gpu;          /* of that node; AH_INVENTORY_NO_GPU: another medium */
-    const char *via;       /* (optional) of storage: another node that fetches it and passes it on */
+    const char *via;       /* (optional) for storage: another node that fetches it and passes it on */
     bool relayed;          /* the source receives it, too */
     uint64_t bytes;
 };
@@ -86,7 +86,7 @@ struct ah_moves {
     struct ah_moves_inputs inputs;
     uint64_t blocks; /* of the model */
     uint64_t slices; /* of each block */
-    uint64_t step;   /* that all shards are of */
+    uint64_t step;   /* of all shards */
     enum ah_sources sources;
     uint64_t horizon_steps;
     struct ah_moves_bytes bytes;

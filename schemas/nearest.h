@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Nearest: the name that a mistyped word was meant to be, for fields of documents and words of the command line.
+ * Nearest: what a mistyped word was meant to be, for fields of documents and words of the command line.
  */
 #ifndef AH_SCHEMAS_NEAREST_H
 #define AH_SCHEMAS_NEAREST_H

@@ -2,23 +2,21 @@
  *
  * The `plan` document: everything that one rank's training step does, decided beforehand.
  *
- * COMPUTE POSITIONS number what the compute lane does in an iteration, in its fixed order, from 0 to
- * positions - 1. Every other op carries two of them: it starts after the compute op at `issue_after` is done,
- * and its destination is live from the next position on; the compute op at `due_before` waits for it. Positions
- * are circular: an op whose due_before is not above its issue_after is due in the next iteration. So are the
- * lifetimes [from, to] of arena tensors.
+ * COMPUTE POSITIONS number what the compute lane does in an iteration, in its fixed order, from 0 to positions - 1.
+ * Every other op carries two of them: it starts after the compute op at `issue_after` is done, and its destination is
+ * live from the next position on; the compute op at `due_before` waits for it. Positions are circular: an op whose
+ * due_before is not above its issue_after is due in the next iteration. Lifetimes [from, to] of tensors are circular.
  *
- * OPS are per block (and micro-batch). One that goes along a block's flat vector is done in `tiles` equal
- * parts, each an item of its lane, in rising order. `lanes` freezes the order of each lane as indices into
- * `ops`, one mention a tile. The compute lane's order begins at position 0; tiles are counted from the first
- * head on. The others begin at the first head: what is issued at or after the first head op of iteration r
- * comes first, then what is issued before that of iteration r + 1. How ops wait for each other:
- * docs/planning.md.
+ * OPS are per block (and micro-batch). An op that goes along a block's flat vector is done in `tiles` equal parts, each
+ * an item of its lane, in rising order. `lanes` freezes the order of each lane as indices into `ops`, one mention per
+ * tile. The compute lane's order begins at position 0; tiles are counted from the first head on. Other lanes' orders
+ * begin at the first head: ops issued at or after the first head op of iteration r come first, then those issued before
+ * that of iteration r + 1. How ops wait for each other: docs/planning.md.
  *
- * A PART is one rank's share of a model that a pipeline of several trains (docs/clusters.md): blocks and sizes of its plan
- * are the rank's own.
+ * A PART is one rank's share of a model that a pipeline of several ranks trains (docs/clusters.md): blocks and sizes of
+ * its plan are the rank's own.
  *
- * No host name, path or time of day stands in a plan: equal inputs give equal bytes.
+ * A plan contains no host name, path or time of day: equal inputs give equal bytes.
  */
 #ifndef AH_SCHEMAS_PLAN_H
 #define AH_SCHEMAS_PLAN_H
@@ -86,7 +84,7 @@ struct ah_plan_input {
     const char *sha256;
 };
 
-/* The rates that lanes were slowed to when the machine was measured: what `run --emulate` sets again. */
+/* The rates to which lanes were slowed when the machine was measured; `run --emulate` sets them again. */
 struct ah_plan_emulated {
     const char *name; /* of the machine that was emulated */
     double h2d_bytes_per_s, d2h_bytes_per_s;
@@ -100,8 +98,8 @@ struct ah_plan_inputs {
     struct ah_plan_emulated *emulated; /* (optional) NULL: the machine emulates none */
 };
 
-/* A field of the machine's document that was planned with more than stands there: such a plan answers a question and is not
- * run. */
+/* A field of the machine's document for which the plan assumes more than the machine has. Such a plan answers a
+ * question and is not run. */
 struct ah_plan_what_if {
     enum ah_what_if_field field;
     uint64_t machine_bytes; /* what it has */
@@ -124,23 +122,23 @@ struct ah_plan_training {
 };
 
 /* Which share of the model a rank has. Its stage runs one forward and one backward in turn, as many forwards ahead as
- * stages follow; batch and micro-batches are those of its pipeline. */
+ * stages follow. Batch and micro-batches are its pipeline's. */
 struct ah_plan_part {
-    uint64_t first_block; /* of the model: block 0 of the plan */
+    uint64_t first_block; /* the model's block that is block 0 of the plan */
     uint64_t blocks;
     uint64_t tp; /* ranks that share each block */
     uint64_t stage, stages;
     uint64_t step_micro_batches; /* of all pipelines; 0: the pipeline is the only one */
 };
 
-/* Cores of the host given to lanes; compute 0 on a GPU. */
+/* Host cores given to lanes; compute is 0 on a GPU. */
 struct ah_plan_threads {
     uint64_t compute;
     uint64_t host;
 };
 
-/* Tiles, and rings of them. A ring gives a place to each op that takes one, in the order of its lane; the place is
- * free again when the tile's last user is done. 0 host tiles: each block has its whole vector there. */
+/* Tiles, and rings of slots for them. A ring gives a slot to each op that takes one, in the order of its lane; the slot
+ * is free again when the tile's last user is done. 0 host tiles: each block has its whole vector there. */
 struct ah_plan_staging {
     uint64_t tile_elements;       /* of a block's flat vector; a multiple of AH_PLAN_TILE_UNIT */
     uint64_t host_gradient_tiles; /* sent, not yet consumed by host Adam or accumulation */
@@ -178,7 +176,7 @@ struct ah_plan_block {
     enum ah_accumulator accumulator; /* where gradients of several micro-batches are summed */
 };
 
-/* Where an op has no such position. */
+/* For an op that has no such position. */
 #define AH_PLAN_NOWHERE ((UINT64_C(1) << 53) - 1)
 
 struct ah_plan_op {
@@ -189,7 +187,7 @@ struct ah_plan_op {
     uint64_t position;    /* ops of the compute lane: of the first tile; else AH_PLAN_NOWHERE */
     uint64_t issue_after; /* ops of other lanes; else AH_PLAN_NOWHERE */
     uint64_t due_before;  /* the same */
-    uint64_t tiles;       /* equal parts that it is done in */
+    uint64_t tiles;       /* equal parts of the op */
     uint64_t bytes;       /* over the link, all tiles */
     double us;            /* predicted, all tiles */
 };
@@ -216,7 +214,7 @@ struct ah_plan_exposed {
 
 struct ah_plan_time {
     double step_us;
-    double compute_us, h2d_us, d2h_us, host_us; /* that each lane works */
+    double compute_us, h2d_us, d2h_us, host_us; /* time that each lane works */
     struct ah_plan_exposed exposed_us;
     bool estimated; /* some costs were not measured on the machine */
 };
@@ -224,7 +222,7 @@ struct ah_plan_time {
 struct ah_plan_solver {
     enum ah_plan_status status;
     double objective_us;
-    double bound_us; /* no plan is faster; 0: no bound */
+    double bound_us; /* no plan can beat it; 0: no bound */
     double gap;      /* (objective - bound) / objective */
     uint64_t evaluations;
 };
@@ -258,7 +256,7 @@ struct ah_plan_lanes {
 struct ah_plan_alternative {
     enum ah_policy policy;
     bool feasible;
-    double step_us; /* 0 where infeasible */
+    double step_us; /* 0 if infeasible */
 };
 
 struct ah_plan {
@@ -266,7 +264,7 @@ struct ah_plan {
     struct ah_plan_inputs inputs;
     struct ah_plan_what_if *what_if; /* rising by field */
     size_t n_what_if;                /* 0: the plan is for the machine as it is */
-    struct ah_model model; /* the one that `inputs` names: whoever runs the plan needs nothing else */
+    struct ah_model model; /* the one that `inputs` names, so that running the plan needs nothing else */
     struct ah_plan_training training;
     struct ah_plan_part *part; /* (optional) NULL: all blocks, one rank */
     struct ah_signature numeric_signature;
@@ -294,21 +292,22 @@ struct ah_plan {
     size_t n_annotations;
 };
 
-/* Blocks of the whole model, and which of them is block 0 of the plan. */
+/* Number of blocks of the whole model, and the one that is block 0 of the plan. */
 uint64_t ah_plan_model_blocks(const struct ah_plan *plan);
 uint64_t ah_plan_first_block(const struct ah_plan *plan);
 
 /* Are gradients of several micro-batches added up in a step, here or over pipelines? */
 bool ah_plan_adds_up(const struct ah_plan *plan);
 
-/* Groups of micro-batches as `sums` spells them: single ones right behind the first group add up as its own do, so they belong
- * to it: 3, 1, 1, 2 is 5, 2. Changes `sums` in place and returns how many groups are left; 0: all are one. */
+/* Joins groups of micro-batches as `sums` spells them. Single ones right after the first group add up as its own do, so
+ * they belong to it: 3, 1, 1, 2 becomes 5, 2. Changes `sums` in place and returns how many groups are left; 0: all are
+ * one. */
 size_t ah_plan_join_sums(uint64_t *sums, size_t n);
 
 /* Is block `block` of the plan the model's head? */
 bool ah_plan_is_head(const struct ah_plan *plan, uint64_t block);
 
-/* What a plan's inputs and training say of the bits of its runs on a device of that kind, but for the digest of its
+/* The signature that follows from a plan's inputs and training on a device of that kind, without the digest of its
  * algorithms. Borrows from the plan. */
 struct ah_signature ah_plan_signature(const struct ah_plan *plan, enum ah_device_kind device);
 

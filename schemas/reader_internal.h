@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reader: a JSON tree into a struct, by its table. Strict: unknown fields, missing fields, wrong types and
- * values out of range are refused with their path; relations that a table's rules name too.
+ * Reader: reads a JSON tree into a struct, by its table. It refuses, with their path, unknown fields, missing fields,
+ * wrong types, values out of range, and relations against a table's rules.
  */
 #ifndef AH_SCHEMAS_READER_INTERNAL_H
 #define AH_SCHEMAS_READER_INTERNAL_H
@@ -17,7 +17,7 @@ struct ah_reader {
     const char *name;       /* of the file, for messages */
     struct ah_error *err;
 
-    /* (optional) What to do with a field that the table does not have; default: refuse it. */
+    /* (optional) Handles a field that the table does not have; default: refuse it. */
     int (*unknown)(void *context, const struct cJSON *member);
     void *unknown_context;
 };

@@ -86,7 +86,7 @@ static const struct ah_field *first_difference(const struct ah_field_table *tabl
                                                const void *b)
 {
     for (const struct ah_field *field = table->fields; field->name; field++) {
-        /* `sums` and `tied` say something where they are absent */
+        /* absent `sums` and `tied` say something, too */
         const bool says = (field->list && field->type == AH_FIELD_COUNT) || field->type == AH_FIELD_WORD;
         bool known = says || (!ah_field_absent(field, a) && !ah_field_absent(field, b));
         if (known && field->type != AH_FIELD_GROUP && !same_value(field, a, b))

@@ -3,8 +3,8 @@
  * Numeric signature: what decides the bits of a training run. Equal signatures give equal losses and weights
  * on one device kind, whatever a plan offloads, recomputes or reorders.
  *
- * A plan knows the first part; a run log and a checkpoint know all of it. Fields that are not known yet are
- * absent and agree with anything; `sums` and `tied` are always known: absent they say that there is one group, and one table.
+ * A plan knows the first part; a run log and a checkpoint know all of it. Fields that are not known yet are absent and
+ * agree with anything. `sums` and `tied` are always known: absent, they mean one group, and one table.
  */
 #ifndef AH_SCHEMAS_SIGNATURE_H
 #define AH_SCHEMAS_SIGNATURE_H
@@ -15,11 +15,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The most that documents hold of a batch (and of its micro-batches), of a sequence, and of the norm of a gradient. */
+/* The most that documents allow for a batch (and its micro-batches), a sequence, and the norm of a gradient. */
 enum { AH_BATCH_MAX = 16777216, AH_SEQ_MAX = 268435456 };
 #define AH_CLIP_MAX 1e30
 
-/* What a plan does not know: chosen when a run begins. */
+/* What a plan does not know, because it is chosen when a run begins. */
 struct ah_signature_run {
     uint64_t seed;
     const char *data_sha256; /* identity of the data set */
@@ -51,8 +51,7 @@ struct ah_signature {
     struct ah_signature_run *run; /* (optional) */
 };
 
-/* Path of the first field that both know and in which they differ ("seq", "run.seed"), in `out`; false: they
- * agree. */
+/* Path of the first field that both know and that differs ("seq", "run.seed"), in `out`; false: they agree. */
 enum { AH_SIGNATURE_PATH_MAX = 64 };
 bool ah_signature_differs(const struct ah_signature *a, const struct ah_signature *b,
                           char out[AH_SIGNATURE_PATH_MAX]);

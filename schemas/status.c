@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A status that makes sense:
+ * The fields of a status, and what must hold between them:
  * 1. Ranks are numbered from 0, in their order.
- * 2. A rank waits for another one of them.
+ * 2. A rank waits only for another one of them.
  */
 #include "schemas/status.h"
 

@@ -64,7 +64,7 @@ static int write_word(const struct ah_field *field, unsigned value, struct ah_bu
     return AH_OK;
 }
 
-/* One value that is no list, at `place`. */
+/* Writes one value that is not a list, at `place`. */
 static int write_value(const struct ah_field *field, const void *place, struct ah_buffer *out,
                        struct ah_error *err)
 {
@@ -96,7 +96,7 @@ static int compare_pairs(const void *a, const void *b)
     return strcmp(((const struct ah_text_pair *)a)->key, ((const struct ah_text_pair *)b)->key);
 }
 
-/* In the order of keys, whatever order the pairs have. */
+/* Writes a map in the order of its keys, whatever order the pairs have. */
 static int write_map(const struct ah_field *field, const struct ah_text_pair *pairs, size_t n,
                      struct ah_buffer *out, struct ah_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writer: a struct into compact JSON text, by its table, in the table's order. Refuses what the reader would:
- * numbers that are not finite or out of range, text of the wrong form, words that do not exist.
+ * Writer: writes a struct as compact JSON text, by its table and in its order. Refuses what the reader would: numbers
+ * that are not finite or out of range, text of the wrong form, words that do not exist.
  */
 #ifndef AH_SCHEMAS_WRITER_INTERNAL_H
 #define AH_SCHEMAS_WRITER_INTERNAL_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cross-entropy: the loss of each row of logits, and its gradient, in their place or beside them. Arithmetic:
- * cross_entropy.inc.
+ * Cross-entropy: the loss of each row of logits, and its gradient, which replaces the logits or is stored beside them.
+ * cross_entropy.inc has the arithmetic.
  */
 #include "runtime/device/math/kernels_internal.h"
 

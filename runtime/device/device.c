@@ -360,7 +360,8 @@ size_t ah_device_spans(struct ah_device *device, struct ah_span_reader *reader, 
     for (size_t i = 0; i < n; i++)
         told += ret_spans[i].joined;
     const uint64_t passed = ret_spans[n - 1].ticket - reader->seen;
-    reader->lost += passed > told ? passed - told : 0; /* passed < told: the reader began inside a joined run */
+    reader->lost +=
+        passed > told ? passed - told : 0; /* passed < told: the reader began inside a joined run */
     reader->seen = ret_spans[n - 1].ticket;
     return n;
 }

@@ -8,9 +8,9 @@
  *     link bytes/s : compute flops/s   and   host Adam params/s : compute flops/s
  *
  * equal the target's ratios. The host lane's other ops move bytes as fast as the target's host Adam does, at 28 bytes
- * per parameter: every profile measures that rate while the rest of the machine works. Slowing a whole machine by one
- * factor changes no trade-off, so copy latency is stretched by the same factor. The share of speed that copies keep
- * while both directions work stays the target's.
+ * per parameter: every profile has that rate. Slowing a whole machine by one factor changes no trade-off, so copy
+ * latency is stretched by the same factor. The share of speed that copies keep while both directions work stays the
+ * target's.
  *
  *     enum ah_dtype dtype;
  *     rc = ah_emulate_dtype(target, device->info.bf16, &dtype, err);

@@ -18,7 +18,7 @@ enum size_name {
     COUNT, /* elements of a row, bytes of a copy or sums of a clip */
     M,     /* matmul */
     N,
-    A_ROWS, /* a and b as they lie in memory */
+    A_ROWS, /* a and b as stored in memory */
     A_WIDTH,
     B_ROWS,
     B_WIDTH,

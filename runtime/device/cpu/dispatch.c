@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs the CPU device's ops. Beyond the ops of host/host.h and math/math.h it has matrix products, copy lanes of one
- * thread each, and slowed lanes.
+ * Runs the CPU device's ops: those of host/host.h and math/math.h, matrix products, and slowed copy and host lanes.
  */
 #include "runtime/device/cpu/cpu_internal.h"
 #include "runtime/device/host/convert.h"

@@ -9,8 +9,7 @@
  *             multiply: sums of the strip's tiles += a b
  *             after the last step of the last chunk: store the tiles
  *
- * 1. An element of c depends only on its row of a, its column of b and the shape: not on the unit, the thread or
- *    other elements.
+ * 1. An element of c depends only on its row of a, its column of b and the shape: not on unit, thread or neighbours.
  * 2. Sums stay fp32 in the thread's memory until they are complete; c is written once, whatever its type.
  * 3. No thread reads what another thread packed: on two cores, sharing it cost a quarter of the speed.
  */
@@ -38,7 +37,7 @@ struct ah_matmul {
     enum ah_tile_level level;
     unsigned threads;
     struct ah_matmul_product *products; /* owned */
-    struct ah_region workspace; /* for the running product; one part of equal size for each thread */
+    struct ah_region workspace;         /* for the running product; one part of equal size for each thread */
 };
 
 int ah_matmul_new_at(struct ah_matmul **ret_matmul, unsigned threads, enum ah_tile_level level,
@@ -71,7 +70,6 @@ uint64_t ah_matmul_workspace_bytes(const struct ah_matmul *matmul)
     return matmul->workspace.bytes;
 }
 
-/* Grows the workspace to at least `bytes`. */
 static int grow_workspace(struct ah_matmul *matmul, size_t bytes, struct ah_error *err)
 {
     struct ah_region larger;
@@ -237,8 +235,7 @@ static void store_tile(const struct unit *unit, const float *sums, uint64_t row,
     product->kernel->store(sums, &out);
 }
 
-/* True if the kernel should read a strip in place: whole tiles, rows that start on cache lines and do not crowd into a
- * few sets of the cache. */
+/* True if the kernel should read a strip in place: whole tiles, rows on cache lines that do not crowd into few sets. */
 static bool lies_well(const struct ah_tile_kernel *kernel, const struct ah_pack_matrix *a)
 {
     const uint64_t row_bytes = a->stride * ah_dtype_bytes(a->dtype);
@@ -248,7 +245,7 @@ static bool lies_well(const struct ah_tile_kernel *kernel, const struct ah_pack_
            row_bytes % (SET_LINES * LINE_BYTES) != 0;
 }
 
-/* Sets the a of `operands`: the strip in place if it lies well, else packed. */
+/* Sets the a of `operands`: in place if the kernel should read it there, else packed. */
 static void place_strip(const struct unit *unit, const struct ah_pack_matrix *a,
                         struct ah_tile_operands *operands)
 {

@@ -17,8 +17,8 @@ static unsigned clamp(unsigned value, unsigned low, unsigned high)
 /* Processors for everything but compute, by index; those that disturb compute least come first. */
 struct rest {
     unsigned n;
-    unsigned n_apart; /* so many come first that are on cores compute does not use */
-    unsigned n_free;  /* the same, on processors compute does not use */
+    unsigned n_apart; /* leading entries on cores that compute does not use */
+    unsigned n_free;  /* leading entries that compute does not use */
     unsigned index[AH_PLACEMENT_MAX];
 };
 

@@ -12,8 +12,7 @@
 #include "base/error.h"
 #include "runtime/device/op.h"
 
-/* Sets grad_norm and, with a limit, grad_scale. AH_E_NUMERIC if the norm is not finite; `scalars` then stays unchanged,
- * so the bad norm reaches no weight. */
+/* Sets grad_norm and, with a limit, grad_scale. AH_E_NUMERIC: the norm is not finite, and `scalars` stays unchanged. */
 int ah_clip_run(struct ah_adamw_scalars *scalars, const double *sums, const struct ah_op_clip *clip,
                 struct ah_error *err);
 

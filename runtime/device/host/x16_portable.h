@@ -138,7 +138,6 @@ X16_FN float x16_sum(struct x16f a)
     return a.lane[0];
 }
 
-/* The largest lane. */
 X16_FN float x16_largest(struct x16f a)
 {
     for (int half = 8; half >= 1; half /= 2)

@@ -35,7 +35,6 @@ enum {
     CHUNK_STRIPS = CHUNK_BLOCKS * BLOCK_STRIPS
 };
 
-/* A strip of queries. */
 struct strip {
     struct ah_attention_sight sight;
     uint32_t *query; /* packed as a b, k along the head */
@@ -141,8 +140,7 @@ static void pack_strip(const struct unit *unit, const struct strip *strip)
     ah_attention_pack_b_turned(strip->dout, attention, &dout);
 }
 
-/* Stores delta in the op's scratch, and sets the strip's delta (times -scale) and lse (in powers of two). Lanes beyond
- * the sequence are zero. */
+/* Stores delta in the op's scratch; sets the strip's delta (times -scale) and lse (powers of two), 0 beyond the end. */
 static void prepare_lanes(const struct unit *unit, struct strip *strip)
 {
     const struct ah_attention *attention = unit->attention;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cross-entropy: the loss of each row of logits, and its gradient, which replaces the logits or is stored beside them.
- * cross_entropy.inc has the arithmetic.
+ * Cross-entropy: each row's loss, and its gradient in place of the logits or beside them (cross_entropy.inc).
  */
 #include "runtime/device/math/kernels_internal.h"
 

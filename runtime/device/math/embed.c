@@ -128,7 +128,6 @@ static uint64_t token_at(const struct embed *e, uint64_t place)
     return e->tokens[e->sorted[place]];
 }
 
-/* End of the run that contains `place`. */
 static uint64_t run_end(const struct embed *e, uint64_t place)
 {
     const uint64_t token = token_at(e, place);

@@ -18,7 +18,6 @@ PACK_INLINE __m128i load_half(const unsigned char *from)
     return _mm_loadu_si128((const __m128i *)(const void *)from);
 }
 
-/* Eight words of a row. */
 PACK_INLINE __m256i load_words(const unsigned char *from, enum ah_pack_word word)
 {
     if (word == AH_PACK_EXPANDED)
@@ -80,7 +79,6 @@ PACK_TARGET static void turn_avx2(unsigned char *to, size_t to_bytes, const stru
         turn_of(to, to_bytes, source, AH_PACK_FP32);
 }
 
-/* Copies `pieces` pieces that follow each other. */
 PACK_INLINE void copy_pieces(unsigned char *to, const unsigned char *from, uint64_t pieces,
                              enum ah_pack_word word)
 {

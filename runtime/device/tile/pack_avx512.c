@@ -11,7 +11,6 @@
 #define PACK_TARGET __attribute__((target("avx512f,avx512bw")))
 #define PACK_INLINE static inline __attribute__((always_inline)) PACK_TARGET
 
-/* Transposes 16 x 16 words. */
 PACK_INLINE void transpose(__m512i row[16])
 {
     __m512i t[16];

@@ -49,7 +49,6 @@ static void copy_plain(unsigned char *to, size_t to_bytes, const struct ah_pack_
     }
 }
 
-/* Copies pieces that follow each other in one row, before and after packing. */
 static void copy_row_plain(unsigned char *to, const struct ah_pack_source *source, uint64_t pieces)
 {
     struct ah_pack_source from = *source;

@@ -24,7 +24,6 @@ struct clock_heap_item {
     uint32_t op;
 };
 
-/* What a run needs of an op, in one place. */
 struct clock_op {
     double duration;
     uint64_t priority;
@@ -53,10 +52,11 @@ struct ah_clock_memory {
     bool loaded;
 
     /* By op. */
-    struct clock_op *ops;  /* n_ops + 1 */
-    uint32_t *needs;       /* number of dependencies */
-    uint32_t *needs_first; /* number of dependencies in the same iteration: all that the first iteration has */
-    uint32_t *early;       /* n_early ops that wait for nothing, or are absent, in some iteration */
+    struct clock_op *ops; /* n_ops + 1 */
+    uint32_t *needs;      /* number of dependencies */
+    uint32_t
+        *needs_first; /* number of dependencies in the same iteration: all that the first iteration has */
+    uint32_t *early;  /* n_early ops that wait for nothing, or are absent, in some iteration */
     size_t n_early;
     uint32_t *followers; /* by dependency: the op that waits, + n_ops if that is in the next iteration */
 

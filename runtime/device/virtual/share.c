@@ -25,7 +25,8 @@ struct share_part {
 struct share {
     struct share_part parts[AH_SHARE_PARTS];
     size_t n;
-    double full[AH_SHARE_RESOURCES]; /* level at which the resource is used up; negative: no part demands it */
+    double
+        full[AH_SHARE_RESOURCES]; /* level at which the resource is used up; negative: no part demands it */
     double used[AH_SHARE_RESOURCES]; /* by fixed parts */
     double level;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layout: compact JSON text to text for people. An object or list that fits on the rest of its line stays on
- * one line; a longer list of scalars fills lines; anything else has one member a line.
+ * Layout: turns compact JSON text into text for people. An object or list that fits on its line stays on one line. A
+ * longer list of numbers fills lines; anything else has one member per line.
  */
 #include "schemas/json.h"
 
@@ -10,7 +10,7 @@ struct layout {
     const char *at; /* next character of the compact text */
 };
 
-/* Behind the string that begins at `at`. */
+/* The end of the string that begins at `at`. */
 static const char *string_end(const char *at)
 {
     for (at++; *at != '"'; at++)
@@ -19,7 +19,6 @@ static const char *string_end(const char *at)
     return at + 1;
 }
 
-/* Behind the scalar that begins at `at`. */
 static const char *scalar_end(const char *at)
 {
     if (*at == '"')
@@ -29,7 +28,7 @@ static const char *scalar_end(const char *at)
     return at;
 }
 
-/* Columns of the value at `at` on one line, or `limit` + 1 where it has more; `ret_flat`: no container in it. */
+/* Columns that the value at `at` takes on one line; if that is more than `limit`, any number above it. */
 static size_t line_width(const char *at, size_t limit)
 {
     size_t width = 0;
@@ -73,7 +72,7 @@ static void put_scalar(struct layout *layout)
     layout->at = end;
 }
 
-/* The container at `at`, on one line. */
+/* Puts the container at `at` on one line. */
 static void put_inline(struct layout *layout)
 {
     size_t depth = 0;
@@ -92,7 +91,7 @@ static void put_inline(struct layout *layout)
     } while (depth);
 }
 
-/* A list whose elements are all scalars, filling lines; `at` is behind the bracket. */
+/* Puts a list of scalars so that it fills lines; `at` is after the bracket. */
 static void put_filled(struct layout *layout, size_t indent)
 {
     for (bool first = true; *layout->at != ']'; first = false) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Moves that make sense:
- * 1. Blocks and slices exist; a move of the tied table is of block 0.
- * 2. No shard comes to a rank twice, and none has more than RANK_MOVES_MAX moves, each pair of which is looked at.
- * 3. The bytes of a tier are those of its moves, and all tiers and what is kept add up to what is needed.
- * 4. Ranks do not fall; the bound is not above the time, and gap and speed-up follow from their times.
+ * The fields of a moves document, and what must hold between them:
+ * 1. Blocks and slices exist; a move of the tied table names block 0.
+ * 2. No rank gets a shard twice, or has more than RANK_MOVES_MAX moves: the check compares every pair of them.
+ * 3. The bytes of a tier are the sum of its moves; needed bytes are the sum of all tiers and the kept bytes.
+ * 4. Moves are sorted by rank; the bound is not above the time; gap and speed-up follow from the times.
  */
 #include "schemas/moves.h"
 

@@ -1,13 +1,16 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Prints the tables of a document as JSON Schema (schema_internal.h).
+ */
 #include "schemas/schema_internal.h"
 
 #include "schemas/json.h"
 
 #include <string.h>
 
-enum { TABLES_MAX = 64 }; /* more than any document has: a test looks for references to nothing */
+enum { TABLES_MAX = 64 }; /* more than any document has; a test looks for dangling references */
 
-/* The tables of a document, each once, in the order in which they are met. */
+/* The tables of a document, each once, in the order in which they are found. */
 struct tables {
     const struct ah_field_table *table[TABLES_MAX];
     size_t n;
@@ -57,7 +60,7 @@ static void put_text_limits(struct ah_buffer *out, enum ah_text_form form)
         put_pair(out, "pattern", limits->pattern);
 }
 
-/* The members that describe one value (one item of a list), without braces. */
+/* Puts the members that describe one value (one item of a list), without braces. */
 static void put_item(struct ah_buffer *out, const struct ah_field *field)
 {
     switch (field->type) {
@@ -124,8 +127,8 @@ static void put_property(struct ah_buffer *out, const struct ah_field *field)
     ah_buffer_puts(out, "}");
 }
 
-/* {"properties":{"field":{"const":word}}, "required":["field"]}: the field is there and is the word; without
- * "required" where being absent means the same. */
+/* Puts "properties":{"field":{"const":word}},"required":["field"]: the field is present and is the word. Leaves out
+ * "required" if an absent field means the same. */
 static void put_condition(struct ah_buffer *out, const struct ah_field_table *table, const char *name,
                           const char *word)
 {
@@ -169,7 +172,7 @@ static void put_rule(struct ah_buffer *out, const struct ah_field_table *table, 
     ah_buffer_puts(out, "}}");
 }
 
-/* The members of an object's schema, without braces. */
+/* Puts the members of an object's schema, without braces. */
 static void put_object(struct ah_buffer *out, const struct ah_field_table *table)
 {
     ah_buffer_puts(out, "\"description\":");

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The fields of a cluster plan, and what must hold between them:
- * 1. In each pipeline the stages hold all blocks from 0 on, in order, without gaps.
- * 2. The configs of a stage cover its blocks in the same way; no weights on the host with states on the device.
+ * 1. The stages of each pipeline hold all blocks from 0 on, in order and without gaps.
+ * 2. The configs of a stage cover its blocks likewise; no config has weights on the host and states on the device.
  * 3. A stage has `tp` ranks; no rank occurs twice among stages and idle ranks.
- * 4. The micro-batches of the pipelines add up to the training's, which divide the batch.
- * 5. No GPU needs more memory than it has; a stage takes host memory if it keeps states there.
+ * 4. The pipelines' micro-batches add up to the training's, which divide the batch.
+ * 5. No GPU needs more memory than it has; a stage that keeps states on its host needs host memory.
  * 6. Segments name blocks that exist; the bottleneck is a stage that exists.
- * 7. If there are programs, a stage's is a part of the same model and training, with the stage's blocks, degree, place
- *    and micro-batches; it takes no more memory than the stage says. All run on one kind of device.
+ * 7. A stage's program, if there is one, is a part of the same model and training, with the stage's blocks, degree,
+ *    place and micro-batches. It needs no more memory than the stage. All programs run on one kind of device.
  */
 #include "schemas/cluster_plan.h"
 
@@ -192,7 +192,7 @@ static const struct ah_field stage_fields[] = {
     {0}};
 AH_TABLE(stage, ah_cluster_plan_stage, "stage", "GPUs that share a run of blocks.", stage_check);
 
-/* Each micro-batch has two passes; passes start one after another. */
+/* A stage starts two passes per micro-batch, in ascending order. */
 static int pipeline_check(const void *group, struct ah_error *err)
 {
     const struct ah_cluster_plan_pipeline *pipeline = group;
@@ -343,7 +343,7 @@ static int check_segments(const struct ah_cluster_plan *plan, struct ah_error *e
     return AH_OK;
 }
 
-/* The first pipeline has the leading groups, every other one has one of the last. */
+/* The first pipeline has the leading groups; every other pipeline has one of the last. */
 static int check_sums(const struct ah_cluster_plan *plan, struct ah_error *err)
 {
     const struct ah_cluster_plan_training *training = &plan->training;
@@ -371,7 +371,7 @@ static int check_sums(const struct ah_cluster_plan *plan, struct ah_error *err)
     return AH_OK;
 }
 
-/* Does a program add up the groups that its pipeline should? */
+/* True if a program has the sums of its pipeline. */
 static bool has_sums(const struct ah_cluster_plan *plan, size_t p, const struct ah_plan *program)
 {
     const struct ah_cluster_plan_training *training = &plan->training;
@@ -380,7 +380,7 @@ static bool has_sums(const struct ah_cluster_plan *plan, size_t p, const struct 
            (!n || !memcmp(program->training.sums, training->sums, n * sizeof *training->sums));
 }
 
-/* What in a stage's program does not fit the stage; NULL: nothing. */
+/* What of a stage's program does not match the stage; NULL: nothing. */
 static const char *wrong_program(const struct ah_cluster_plan *plan, size_t p, size_t i)
 {
     const struct ah_cluster_plan_pipeline *pipeline = &plan->pipelines[p];
@@ -519,7 +519,7 @@ int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *ar
     }
     if (plan->n_programs)
         training.tied = plan->programs[0].training.tied;
-    if (!training.n_trainable && plan->n_programs) { /* everything, as plans say it */
+    if (!training.n_trainable && plan->n_programs) { /* everything, as plans spell it */
         training.trainable = plan->programs[0].training.trainable;
         training.n_trainable = plan->programs[0].training.n_trainable;
     }
@@ -527,7 +527,7 @@ int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *ar
     return AH_OK;
 }
 
-/* The degree of all stages; 0: they differ. */
+/* The degree that all stages have; 0: they have several. */
 static uint64_t degree_of(const struct ah_cluster_plan *plan)
 {
     const uint64_t tp = plan->pipelines[0].stages[0].tp;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The `cluster-plan` document: who trains which blocks on a cluster of unequal GPUs, and how fast a step will be.
+ * The `cluster-plan` document: which GPUs of a cluster train which blocks, and how fast a step will be.
  *
- * PIPELINES share the batch, each at its own pace: `micro_batches` micro-batches pass through its stages, which
- * together hold every block once. A STAGE is `tp` GPUs of one node that share a run of blocks. RANKS number the GPUs of
- * the cluster document, node after node. SEGMENTS are runs of blocks that the same stages own in all pipelines: their
- * gradients are summed over `groups`, each a list of ranks that hold the same slice; in a group every rank appears
- * once. The owners of a tied table are a segment of their own (`tied`).
+ * PIPELINES share the batch, each at its own pace: `micro_batches` pass through its stages, which together hold every
+ * block once. A STAGE is `tp` GPUs of one node that share a run of blocks. RANKS number the GPUs of the cluster
+ * document, node after node. SEGMENTS are runs of blocks that the same stages own in all pipelines. Their gradients are
+ * added up over `groups`: each lists the ranks that hold the same slice, every rank once. A tied table is a segment of
+ * its own (`tied`).
  *
- * Each pipeline is a GROUP of micro-batches, whose gradients are added up by themselves. Or the first pipeline has all
- * groups (`training.sums`) but the last ones, of which every other pipeline has one. So sums are added from the left.
+ * Usually each pipeline is one GROUP of micro-batches, whose gradients are added up separately. With `training.sums`,
+ * the first pipeline has the leading groups and every other pipeline one of the last. So sums are added from the left.
  *
  * It contains no host path or time of day: equal inputs give equal bytes. Every time in it is simulated.
  */
@@ -26,7 +26,7 @@
 
 /* clang-format off */
 #define AH_TP_MODE_WORDS(X) X(AH_TP_SYMMETRIC, "symmetric") X(AH_TP_ASYMMETRIC, "asym")
-/* Other systems' ways to arrange a cluster; `optimal` is this planner's own. */
+/* Other systems' ways to arrange a cluster; `optimal` is ours. */
 #define AH_CLUSTER_POLICY_OTHERS(X)                                                                          \
     X(AH_CLUSTER_POLICY_MEGATRON, "megatron") X(AH_CLUSTER_POLICY_WHALE, "whale")                            \
     X(AH_CLUSTER_POLICY_HEXISCALE, "hexiscale") X(AH_CLUSTER_POLICY_METIS, "metis")                          \
@@ -46,20 +46,19 @@ struct ah_cluster_plan_inputs {
 };
 
 struct ah_cluster_plan_training {
-    uint64_t batch;         /* sequences of a step */
-    uint64_t micro_batches; /* of all pipelines together; divides batch */
+    uint64_t batch;         /* sequences per step */
+    uint64_t micro_batches; /* in all pipelines together; divides batch */
     uint64_t seq;
     enum ah_dtype dtype;
     enum ah_dtype state_dtype;
     double clip;            /* 0: none */
     const char **trainable; /* as in plans; none: everything */
     size_t n_trainable;
-    uint64_t
-        *sums; /* groups that are added up by themselves, if the first pipeline has several; as in plans */
-    size_t n_sums; /* 0: each pipeline is one group */
+    uint64_t *sums; /* groups that are added up separately, if the first pipeline has several; as in plans */
+    size_t n_sums;  /* 0: each pipeline is one group */
 };
 
-/* Blocks of a stage that are treated alike. */
+/* Blocks of a stage with the same config. */
 struct ah_cluster_plan_config {
     uint64_t first_block;
     uint64_t blocks;
@@ -78,19 +77,19 @@ struct ah_cluster_plan_stage {
     uint64_t blocks;
     struct ah_cluster_plan_config *configs;
     size_t n_configs;
-    uint64_t in_flight;    /* micro-batches whose activations it holds at once, at most */
-    uint64_t memory_bytes; /* of each GPU, reserve included */
+    uint64_t in_flight;    /* most micro-batches whose activations it holds at once */
+    uint64_t memory_bytes; /* per GPU, with the reserve */
     uint64_t capacity_bytes;
-    uint64_t host_bytes; /* of the node's host, for all its GPUs */
-    double forward_us;   /* of a micro-batch */
+    uint64_t host_bytes; /* host memory of the node, for all GPUs of the stage */
+    double forward_us;   /* per micro-batch */
     double backward_us;
-    double send_us;         /* of its output, and of the gradient of its input */
-    double update_us;       /* of its own blocks */
-    double busy_us;         /* per step: computing, sending */
-    uint64_t *starts_us;    /* of its passes, in its order: one forward, one backward, see docs/clusters.md */
-    size_t n_starts_us;     /* two per micro-batch; 0: not stated */
-    uint64_t program;       /* what each of its ranks does: an index into `programs` */
-    double nic_bytes_per_s; /* of the node, each way; 0: not stated */
+    double send_us;         /* its output and its input's gradient */
+    double update_us;       /* its own update */
+    double busy_us;         /* computing and sending, per step */
+    uint64_t *starts_us;    /* starts of its passes in order: one forward, one backward (docs/clusters.md) */
+    size_t n_starts_us;     /* two per micro-batch; 0: not given */
+    uint64_t program;       /* index in `programs`: what each of its ranks does */
+    double nic_bytes_per_s; /* of the node, each way; 0: not given */
 };
 
 struct ah_cluster_plan_pipeline {
@@ -110,8 +109,8 @@ struct ah_cluster_plan_segment {
     uint64_t blocks;
     bool tied;       /* the table that embedding and head share */
     uint64_t bytes;  /* of its gradients, all slices */
-    double start_us; /* when it begins */
-    double time_us;  /* of the sum, alone on the network */
+    double start_us; /* when the sum begins */
+    double time_us;  /* time of the sum, alone on the network */
     struct ah_cluster_plan_group *groups;
     size_t n_groups;
 };
@@ -122,10 +121,10 @@ struct ah_cluster_plan_predicted {
     double exposed_sync_us;
     double update_us;
     double bubble;             /* share of the pipelines' time in which their GPUs wait, on average */
-    double programs_us;        /* a step of all programs, played together; 0: not stated */
-    double programs_period_us; /* the same, for a step that follows others */
+    double programs_us;        /* first step of all programs, simulated together; 0: not given */
+    double programs_period_us; /* a later step of them */
     double tokens_per_s;
-    uint64_t bottleneck_pipeline; /* whose stage is busy longest */
+    uint64_t bottleneck_pipeline; /* the pipeline and stage that are busy longest */
     uint64_t bottleneck_stage;
     bool estimated; /* some costs were not measured */
 };
@@ -133,8 +132,8 @@ struct ah_cluster_plan_predicted {
 struct ah_cluster_plan {
     const char *generator;
     struct ah_cluster_plan_inputs inputs;
-    const struct ah_model *model; /* (optional) the one that `inputs` names */
-    uint64_t blocks;              /* of the model */
+    const struct ah_model *model; /* (optional) the model that `inputs` names */
+    uint64_t blocks;              /* in the model */
     struct ah_cluster_plan_training training;
     enum ah_tp_mode tp_mode;
     enum ah_cluster_policy policy;
@@ -142,8 +141,8 @@ struct ah_cluster_plan {
     size_t n_pipelines;
     struct ah_cluster_plan_segment *segments;
     size_t n_segments;
-    struct ah_plan *programs; /* one per distinct rank program; its `part` says for which blocks */
-    size_t n_programs;        /* 0: not stated */
+    struct ah_plan *programs; /* the distinct rank programs; `part` says for which blocks */
+    size_t n_programs;        /* 0: not given */
     uint64_t *idle_ranks;
     size_t n_idle_ranks;
     struct ah_cluster_plan_predicted predicted;
@@ -152,19 +151,19 @@ struct ah_cluster_plan {
     size_t n_annotations;
 };
 
-/* How many leading groups the first of `n_pipelines` pipelines names in its programs' `sums`: those that no other
- * pipeline has. 0: none, since they add up as one group does. */
+/* The number of groups that the first pipeline's programs name in their `sums`: the leading ones, which no other
+ * pipeline has. 0: none, because they add up like one group. */
 size_t ah_cluster_plan_first_sums(const uint64_t *sums, size_t n_sums, size_t n_pipelines);
 
-/* What all pipelines together do in a step, as a plan for one device would say it. The groups are those that the plan
- * names; else each of several pipelines is a group, spelled as by ah_plan_join_sums(). Borrows from the plan, except
- * for what is in `arena`. */
+/* The training of one step by all pipelines together, as for one device. Its groups are those that the plan names; else
+ * each of several pipelines is one group, in the form of ah_plan_join_sums(). Borrows from the plan and from `arena`.
+ * AH_E_MEMORY. */
 int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *arena,
                          struct ah_plan_training *ret_training, struct ah_error *err);
 
-/* Do two plans train differently, so that neither can continue the other's bits? Like ah_signature_differs() for their
- * steps; "tp" unless all stages of both have one degree. Plans without programs tell neither their kind of device nor
- * `tied`. AH_E_MEMORY. */
+/* Sets `ret_differs` if neither plan can continue the other's run with the same bits. `ret_path` is from
+ * ah_signature_differs() of their steps, or "tp" if not all stages of both have one degree. Without programs in both,
+ * kind of device and `tied` do not count. AH_E_MEMORY. */
 int ah_cluster_plan_differs(const struct ah_cluster_plan *a, const struct ah_cluster_plan *b,
                             bool *ret_differs, char ret_path[AH_SIGNATURE_PATH_MAX], struct ah_error *err);
 

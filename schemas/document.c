@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads documents: kind and version first, then the table of the kind, then the meaning.
+ * Reads documents (first kind and version, then the fields of the kind's table, then the meaning) and writes them.
  */
 #include "schemas/document.h"
 
@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FIRST_LINE_MAX = 1 << 20 }; /* bytes of a line that may begin a run log */
+enum { FIRST_LINE_MAX = 1 << 20 }; /* most bytes of a run log's first line */
 
 struct kind_row {
     const char *word;
@@ -47,7 +47,7 @@ const struct ah_kind *ah_document_kind(enum ah_document_kind kind)
     return kind < AH_DOCUMENT_KINDS ? kind_rows[kind].kind : NULL;
 }
 
-/* A reading under way: the document so far, and where its error goes. */
+/* The state of reading one document. */
 struct reading {
     struct ah_document document;
     struct ah_json_source source;
@@ -72,7 +72,7 @@ static int shape_fail_value(struct reading *reading, const char *field, const cJ
     return rc;
 }
 
-/* "1.7" of a newer minor or any other major version gets a sentence of its own. */
+/* Gives other versions, such as "1.7" or "2.0", their own sentence. */
 static int check_version(struct reading *reading, const cJSON *tree)
 {
     unsigned major, minor;
@@ -91,7 +91,7 @@ static int check_version(struct reading *reading, const cJSON *tree)
                                         "autohete");
 }
 
-/* Finds the kind that the tree names, which must be the expected one. */
+/* Finds the kind that the tree names; it must be the expected one. */
 static int find_kind(struct reading *reading, const cJSON *tree, enum ah_document_kind *ret_kind)
 {
     if (!cJSON_IsObject(tree))
@@ -124,7 +124,7 @@ static int allocate_body(struct reading *reading, enum ah_document_kind kind)
     return reading->document.body.any ? AH_OK : ah_error_memory(reading->err);
 }
 
-/* `config` (optional): the Hugging Face config that a model came from. */
+/* `config` (optional): the Hugging Face config that the model came from. */
 static int check_meaning(struct reading *reading, const cJSON *config)
 {
     const struct ah_document *document = &reading->document;
@@ -173,8 +173,8 @@ static int read_lines(struct reading *reading)
     return rc ? rc : check_meaning(reading, NULL);
 }
 
-/* Is the first line that is not blank a JSON object of kind runlog? Then the text is read line by line. AH_E_MEMORY or
- * AH_OK. */
+/* `ret_is`: true if the first line that is not blank is a JSON object of kind runlog, so that the text is read line by
+ * line. AH_E_MEMORY. */
 static int begins_runlog(const struct ah_json_source *source, bool *ret_is, struct ah_error *err)
 {
     struct ah_json_source line = *source;
@@ -240,7 +240,7 @@ const char *ah_document_short_name(const char *name, char out[AH_DOCUMENT_NAME_M
     return out;
 }
 
-/* Says that a text, a script or weights are no document: that is the problem, not their first byte. */
+/* If the file is a text, a script or weights, says so: that is the cause, not its first byte. */
 static void say_no_json(const char *text, size_t size, struct ah_error *err)
 {
     size_t at = 0;

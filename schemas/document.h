@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Documents: every JSON file that autohete reads or writes, behind one door.
+ * Documents: the one interface to every JSON file that autohete reads or writes.
  *
- * Each kind is a pair: a table of fields beside its struct (machine.c, model.c, ...), from which come the
- * strict reader, the canonical writer, the difference of two documents, the value at a path, and the JSON
- * Schema that is committed as X.schema.json. Reading is strict: RFC 8259, UTF-8, bounded size and depth, no
- * duplicate key, no unknown field, exact integers below 2^53; the sentence of an error names file and path:
+ * Each kind has a struct and a table of its fields (machine.c, model.c, ...). The table drives the strict reader, the
+ * canonical writer, the difference of two documents, the value at a path, and the JSON Schema committed as
+ * X.schema.json. Reading is strict: RFC 8259, UTF-8, limited size and depth, no duplicate key, no unknown field, exact
+ * integers below 2^53. An error names file and path:
  *
  *     plan.json: blocks[3].optimizer: "gpu" is not one of device, host, streamed, none
  *
- * A `model` may also be a Hugging Face config.json as it is. A run log is one JSON object a line.
+ * A `model` may also be an unchanged Hugging Face config.json. A run log is one JSON object per line.
  *
  *     struct ah_document document = {0};
  *     rc = ah_document_load(&document, path, AH_DOCUMENT_MACHINE, err);   // AH_DOCUMENT_ANY: by its `kind`
@@ -47,8 +47,8 @@ enum ah_document_kind {
         AH_DOCUMENT_KINDS
 };
 
-/* What a reader refused, for tools: the JSON path, and whether the shape (what a JSON Schema can say) or the
- * meaning (relations between fields) was wrong. */
+/* What reading refused, for tools: the file, its syntax, its shape (what a JSON Schema can express) or its meaning
+ * (relations between fields). */
 enum ah_document_fault { AH_FAULT_NONE, AH_FAULT_FILE, AH_FAULT_SYNTAX, AH_FAULT_SHAPE, AH_FAULT_MEANING };
 
 struct ah_document {
@@ -70,15 +70,15 @@ struct ah_document {
     } body;
     const char **warnings; /* sentences: inert keys of a Hugging Face config, ... */
     size_t n_warnings;
-    enum ah_document_fault fault; /* why reading failed; the document is released then, this stays */
+    enum ah_document_fault fault; /* why reading failed; stays when the failed document is released */
 };
 
 /* "model" <-> AH_DOCUMENT_MODEL; ANY for an unknown word, NULL for ANY. */
 enum ah_document_kind ah_document_kind_of(const char *word);
 const char *ah_document_word(enum ah_document_kind kind);
 
-/* How `name` appears in sentences: "standard input" for `-`; long names are cut in the middle, so that what follows is
- * never cut. Returns `out`, `name` or a constant. */
+/* A name for messages: "standard input" for `-`; a long name is cut in the middle, so that the text after it fits.
+ * Returns `out`, `name` or a constant. */
 enum { AH_DOCUMENT_NAME_MAX = 400 };
 const char *ah_document_short_name(const char *name, char out[AH_DOCUMENT_NAME_MAX]);
 
@@ -86,45 +86,45 @@ const char *ah_document_short_name(const char *name, char out[AH_DOCUMENT_NAME_M
 int ah_document_load(struct ah_document *ret_document, const char *path, enum ah_document_kind expected,
                      struct ah_error *err);
 
-/* The same from memory; `name` stands for the file in messages. */
+/* The same from memory; `name` is the file's name in messages. */
 int ah_document_parse(struct ah_document *ret_document, const char *name, const char *text, size_t size,
                       enum ah_document_kind expected, struct ah_error *err);
 
-/* The canonical text: the same document gives the same bytes. Ends with a newline. */
+/* Appends the canonical text: the same document gives the same bytes. It ends with a newline. */
 int ah_document_print(const struct ah_document *document, struct ah_buffer *out, struct ah_error *err);
 
 /* ah_document_print() to a file, atomically. */
 int ah_document_save(const struct ah_document *document, const char *path, struct ah_error *err);
 
-/* The identity of what a document says, for `inputs` and signatures: sha256 of its canonical values without
- * `generator`, `annotations` and the `name` of a model, machine or cluster, as hexadecimal digits. Equal for a
- * Hugging Face config.json and the model document that means the same. */
+/* The identity of a document's content, for `inputs` and signatures: the sha256, in hexadecimal, of its canonical
+ * values without `generator`, `annotations` and the `name` of a model, machine or cluster. A Hugging Face config.json
+ * and the model document with the same meaning have the same digest. */
 enum { AH_DOCUMENT_DIGEST_MAX = 65 };
 int ah_document_digest(const struct ah_document *document, char ret_digest[AH_DOCUMENT_DIGEST_MAX],
                        struct ah_error *err);
 
-/* Is `model`, which stands in a plan, the one that the plan's inputs name? AH_E_MISMATCH if not; AH_E_MEMORY. Reading
- * does not check this; whoever runs or checks a plan does. */
+/* Checks that a plan's `model` is the one that its inputs name: AH_E_MISMATCH, AH_E_MEMORY. Reading does not check
+ * this; code that runs or checks a plan does. */
 int ah_document_check_model(const struct ah_model *model, const char *stated_sha256, struct ah_error *err);
 
-/* The JSON Schema (2020-12) of a kind. */
+/* Appends the JSON Schema (2020-12) of a kind. */
 int ah_document_schema(enum ah_document_kind kind, struct ah_buffer *out, struct ah_error *err);
 
-/* The value at a path ("time.step_us", "blocks[3].optimizer", "annotations.note"): its kind, number or text. A list or
- * map is a GROUP whose number counts its items. ABSENT: the document leaves out an optional field without a default.
- * AH_E_USAGE names the part of the path that does not exist, and what does. */
+/* Finds the value at a path ("time.step_us", "blocks[3].optimizer", "annotations.note"). A list or map is a GROUP whose
+ * number is its number of items. ABSENT: the document leaves out an optional field without a default. AH_E_USAGE names
+ * the part of the path that does not exist, and what does. */
 enum ah_value_kind { AH_VALUE_ABSENT, AH_VALUE_BOOL, AH_VALUE_NUMBER, AH_VALUE_TEXT, AH_VALUE_GROUP };
 struct ah_value {
     enum ah_value_kind kind;
-    double number;    /* also 0/1 of a bool */
+    double number;    /* a bool: 0 or 1 */
     const char *text; /* in the document's arena */
 };
 int ah_document_lookup(const struct ah_document *document, const char *path, struct ah_value *ret_value,
                        struct ah_error *err);
 
-/* Every place where two documents of one kind differ, in the order of the fields: path and both values as
- * JSON text ("" where absent, also where both leave it out). `generator` and `annotations` do not count.
- * `report` may be NULL. Returns how many; SIZE_MAX when out of memory. */
+/* Reports every difference between two documents of one kind, in the order of the fields: the path and both values as
+ * JSON text ("" if absent). `generator` and `annotations` do not count. `report` may be NULL. Returns the number of
+ * differences; SIZE_MAX: out of memory. */
 typedef void ah_document_difference(void *context, const char *path, const char *a, const char *b);
 size_t ah_document_diff(const struct ah_document *a, const struct ah_document *b,
                         ah_document_difference *report, void *context);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Difference: compares two bodies of one kind by their table, in the order of the fields.
+ * Difference: walks two bodies of one kind together by their table, in the order of the fields.
  */
 #include "schemas/document.h"
 #include "schemas/field.h"
@@ -52,7 +52,7 @@ static void report_item(struct difference *diff)
         diff->report(diff->context, diff->path.data, a, b);
 }
 
-/* Compares one item of each side; NULL group: that side has none. */
+/* Compares one item of each side; a NULL group means that the side has none. */
 static void diff_item(struct difference *diff, const struct ah_field *field, const void *a, size_t index_a,
                       const void *b, size_t index_b)
 {
@@ -82,7 +82,7 @@ static void diff_list(struct difference *diff, const struct ah_field *field, con
     }
 }
 
-/* Index of `key` among the pairs of a map; `n` if it is not there. */
+/* Index of `key` among a map's pairs, or their number if it is missing. */
 static size_t find_key(const struct ah_text_pair *pairs, size_t n, const char *key)
 {
     size_t i = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Paths: finds the value at "blocks[3].optimizer", walking a body by its table.
+ * Lookup: finds the value at a path such as "blocks[3].optimizer", walking a body by its table.
  */
 #include "schemas/document.h"
 #include "schemas/field.h"
@@ -11,19 +11,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many names are listed beside a suggestion, and without one. */
+/* The most names that are listed after a suggestion, and without one. */
 enum { NAMES_LISTED = 12, NAMES_LISTED_ALONE = 32 };
 
-/* A lookup under way: the object it is in, and the rest of the path. */
+/* The state of a lookup: the object that it is in, and the rest of the path. */
 struct walk {
     const struct ah_field_table *table;
     const void *group;
-    const char *path; /* whole, for messages */
-    const char *at;   /* the part that comes next */
+    const char *path; /* the whole path, for messages */
+    const char *at;   /* the rest of it */
     struct ah_error *err;
 };
 
-/* The fields that a path goes through, the last one first. */
+/* The fields that a path goes through, last one first. */
 struct passed {
     const struct passed *before;
     const struct ah_field *field;
@@ -37,7 +37,7 @@ static void put_passed(const struct passed *passed, struct ah_buffer *out)
     ah_buffer_printf(out, "%s%s.", passed->field->name, passed->field->list ? "[0]" : "");
 }
 
-/* Appends the path of a field of this name somewhere inside: "time.step_us", "blocks[0].optimizer". */
+/* Appends the path of a field with this name in some nested object: "time.step_us", "blocks[0].optimizer". */
 static bool put_path_inside(const struct ah_field_table *table, const char *name, const struct passed *passed,
                             struct ah_buffer *out)
 {
@@ -54,8 +54,8 @@ static bool put_path_inside(const struct ah_field_table *table, const char *name
     return false;
 }
 
-/* "; did you mean 'step_us'? there is step_us, compute_us": suggests a field with a similar name, else one of this name
- * further inside; lists names if they are few. */
+/* Appends "; did you mean 'step_us'? there is step_us, compute_us": a field with a similar name, else a nested one with
+ * this name; then all names if they are few. */
 static void put_names(const struct walk *walk, const char *name, struct ah_buffer *out)
 {
     const struct ah_field *near = ah_field_nearest(walk->table, name);
@@ -150,7 +150,7 @@ static int lookup_map(const struct walk *walk, const struct ah_field *field, str
     return AH_OK;
 }
 
-/* Reads "[3]" at `at` and finds the item's place. */
+/* Steps over "[3]" at `at` to the item's place. AH_E_USAGE if there is no such item. */
 static int step_index(struct walk *walk, const struct ah_field *field, const void **ret_place)
 {
     char *end;
@@ -170,7 +170,7 @@ static int step_index(struct walk *walk, const struct ah_field *field, const voi
     return AH_OK;
 }
 
-/* Steps into an object if the path goes on. True: `walk` is inside. */
+/* Enters an object if the path continues inside it; true if it does. */
 static bool enter(struct walk *walk, const struct ah_field *field, const void *place)
 {
     if (field->type != AH_FIELD_GROUP || *walk->at != '.')
@@ -181,7 +181,7 @@ static bool enter(struct walk *walk, const struct ah_field *field, const void *p
     return true;
 }
 
-/* Reads the value of `field`, or steps into it (`ret_inside`). */
+/* Finds the value of `field`, or steps into the field if the path continues (`ret_inside`). */
 static int step_field(struct walk *walk, const struct ah_field *field, bool *ret_inside,
                       struct ah_value *ret_value)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Field: the tables by which documents are read, written, compared, looked up and described.
+ * Field: the tables from which documents are read, written, compared, looked up and described.
  *
- * A table lists the fields of one JSON object in canonical order, each with the place of its value in a C struct.
- * Reader and JSON Schema use the same rows, so the two cannot drift apart:
+ * A table lists the fields of one JSON object in canonical order, each with the place of its value in a C struct. The
+ * reader and the JSON Schema use the same rows, so they cannot drift apart:
  *
  *     static const struct ah_field point_fields[] = {
  *         {.name = "bytes", AH_COUNT_AT(ah_point, bytes), .min = 1, .max = 1e15, .about = "Size of a copy."},
@@ -11,8 +11,8 @@
  *         {0}};
  *
  * Invariants of a table:
- * 1. Required fields are always written; optional ones only if they differ from `fallback` (a list or map: if it is not
- *    empty), so that reading what was written gives the same document.
+ * 1. Required fields are always written. Optional ones are written only if they differ from `fallback` (a list or map:
+ *    if it is not empty). So reading back what was written gives the same document.
  * 2. Relations between fields of one object that JSON Schema can express are `rules`, never code.
  * 3. Only other relations are code: the table's `check`.
  */
@@ -28,13 +28,13 @@
 #include <stdint.h>
 
 enum ah_field_type {
-    AH_FIELD_CONST,  /* text that must be words[0]; has no place in the struct */
+    AH_FIELD_CONST,  /* text that must be words[0]; not in the struct */
     AH_FIELD_BOOL,   /* bool */
     AH_FIELD_COUNT,  /* uint64_t from min to max, at most AH_FIELD_COUNT_MAX; or uint64_t * + count (list) */
     AH_FIELD_NUMBER, /* double from min to max */
     AH_FIELD_TEXT,   /* const char *, of a form; NULL: absent; or const char ** + count (list) */
     AH_FIELD_WORD,   /* an enum: index into words */
-    AH_FIELD_GROUP,  /* struct in place; optional: pointer, NULL when absent; list: pointer + count */
+    AH_FIELD_GROUP,  /* struct in place; optional: pointer, NULL if absent; list: pointer + count */
     AH_FIELD_MAP     /* struct ah_text_pair * + count: text to text, at most AH_FIELD_PAIRS_MAX */
 };
 
@@ -43,9 +43,9 @@ enum {
     AH_FIELD_UNIQUE = 2,     /* list of counts, texts or words: no value twice */
     AH_FIELD_ABOVE = 4,      /* number: above min, not equal */
     AH_FIELD_NULLABLE = 8,   /* null counts as absent (foreign documents only) */
-    AH_FIELD_ASIDE = 16,     /* not part of what makes two documents different */
+    AH_FIELD_ASIDE = 16,     /* does not make two documents different */
     AH_FIELD_LABEL = 32,     /* a name for people: counts in a diff, not in a digest */
-    AH_FIELD_NO_DEFAULT = 64 /* optional number: `fallback` is a mark of absence, not a value to go by */
+    AH_FIELD_NO_DEFAULT = 64 /* optional number: `fallback` only marks absence, it is not a default */
 };
 
 enum ah_text_form {
@@ -57,10 +57,10 @@ enum ah_text_form {
     AH_TEXT_FORMS
 };
 
-#define AH_FIELD_COUNT_MAX  9007199254740991.0 /* 2^53 - 1: the last integer that every JSON reader keeps */
+#define AH_FIELD_COUNT_MAX  9007199254740991.0 /* 2^53 - 1: the largest integer that every JSON reader keeps */
 #define AH_FIELD_NUMBER_MAX 1e300
 
-enum { AH_FIELD_PAIRS_MAX = 4096, AH_FIELDS_MAX = 64 /* rows of a table */ };
+enum { AH_FIELD_PAIRS_MAX = 4096, AH_FIELDS_MAX = 64 /* rows per table */ };
 
 struct ah_field_table;
 
@@ -71,16 +71,16 @@ struct ah_field {
     unsigned flags;
     bool list;
     size_t offset;
-    size_t count_offset; /* list, map: of the size_t beside the pointer */
+    size_t count_offset; /* list, map: offset of the number of items */
     double min, max;     /* COUNT, NUMBER */
-    double fallback;     /* optional BOOL, COUNT, NUMBER, WORD: the default, which is stored if absent */
+    double fallback;     /* optional BOOL, COUNT, NUMBER, WORD: the default, stored if the field is absent */
     size_t min_items, max_items;
     enum ah_text_form form;
     const char *const *words;           /* WORD, CONST; NULL-terminated */
     const struct ah_field_table *table; /* GROUP */
 };
 
-/* When field `when` is `is` (a word, "true", "false"; NULL: present), then `then` must hold for `field`. */
+/* If field `when` is `is` (a word, "true", "false"; NULL: present), `then` must hold for `field`. */
 enum ah_rule_then { AH_RULE_REQUIRES, AH_RULE_FORBIDS, AH_RULE_IS, AH_RULE_IS_NOT };
 struct ah_rule {
     const char *when;
@@ -98,12 +98,12 @@ struct ah_field_table {
     const struct ah_field *fields;
     const struct ah_rule *rules; /* (optional) ends with a zero row */
 
-    /* (optional) Checks relations that a schema cannot express, once the whole document has its shape. Fails through
-     * ah_meaning_fail(). */
+    /* (optional) Checks relations that a schema cannot express, once the whole document has the right shape. Fails
+     * with ah_meaning_fail(). */
     int (*check)(const void *group, struct ah_error *err);
 };
 
-/* Places of values; the struct's member must have the type that the field needs. */
+/* Places of values. The compiler checks that the struct's member has the type that the field needs. */
 #define AH_PLACE(tag, member, type_)                                                                         \
     (offsetof(struct tag, member) + 0 * sizeof((type_ *)0 == &((struct tag *)0)->member))
 #define AH_LIST_PLACE(tag, member, type_)                                                                    \
@@ -125,7 +125,7 @@ struct ah_field_table {
     .type = AH_FIELD_MAP, .offset = AH_PLACE(tag, member, struct ah_text_pair *),                            \
     .count_offset = AH_PLACE(tag, n_##member, size_t)
 
-/* The fields that open every document, and the one that ends it. */
+/* The fields that begin every document, and the one that ends it. */
 #define AH_FIELD_HEAD(tag, word_list)                                                                        \
     {.name = "kind", .type = AH_FIELD_CONST, .words = (word_list), .about = "What this document is."},       \
         {.name = "format_version",                                                                           \
@@ -144,43 +144,43 @@ struct ah_field_table {
 
 extern const char *const ah_field_version[]; /* {"1.0", NULL} */
 
-/* How many rows; the row named `name`, or NULL. */
+/* The number of rows; the row named `name`, or NULL. */
 size_t ah_field_count(const struct ah_field_table *table);
 const struct ah_field *ah_field_find(const struct ah_field_table *table, const char *name);
 
-/* The row with a name similar to `name`, which no row has; NULL: there is none. */
+/* The row that a mistyped `name` most likely means; NULL: none is near. */
 const struct ah_field *ah_field_nearest(const struct ah_field_table *table, const char *name);
 
-/* Where the value lies in `group` (a list: the pointer to its items); the number of items of a list or map. */
+/* The value's address in `group` (a list: of the pointer to its items); items of a list or map; bytes of an item. */
 void *ah_field_place(const struct ah_field *field, const void *group);
 size_t ah_field_items(const struct ah_field *field, const void *group);
 size_t ah_field_item_bytes(const struct ah_field *field);
 
-/* Does an optional field have the value that means absent? */
+/* True if an optional field has its fallback or is empty, so that it is not written. */
 bool ah_field_absent(const struct ah_field *field, const void *group);
 
-/* Whether a value fits its row: number in range (and whole for a COUNT), text of the form. */
+/* True if a value fits its row: a number is in range (and whole for a COUNT), text has the form. */
 bool ah_field_fits_number(const struct ah_field *field, double value);
 bool ah_field_fits_text(enum ah_text_form form, const char *text);
 
-/* Appends what a sentence says was expected: "an integer from 1 to 64", "one of host, device". */
+/* Appends what a field expects to `out`, for a sentence: "an integer from 1 to 64", "one of host, device". */
 void ah_field_expected(const struct ah_field *field, struct ah_buffer *out);
 
-/* "field: sentence" in `err`: what a table's check returns. The walk over the document adds the path. */
+/* Sets "field: sentence" in `err` and returns AH_E_DOCUMENT, for a table's check. ah_meaning_check() adds the path. */
 int ah_meaning_fail(struct ah_error *err, const char *field, const char *format, ...) AH_PRINTF(3, 4);
 
 /* The same for an item: "list[index].field: sentence"; `field` NULL: "list[index]: sentence". */
 int ah_meaning_fail_item(struct ah_error *err, const char *list, size_t index, const char *field,
                          const char *format, ...) AH_PRINTF(5, 6);
 
-/* "field: VALUE is above the median OTHER", with both numbers as documents have them. */
+/* The same with numbers as documents print them: "field: VALUE is above the median OTHER". */
 int ah_meaning_fail_numbers(struct ah_error *err, const char *field, double value, const char *relation,
                             double other);
 
-/* Runs the checks of `table` and of every table below it. The sentence begins with the path. */
+/* Runs the checks of `table` and of every table below it. An error begins with the field's path. */
 int ah_meaning_check(const struct ah_field_table *table, const void *group, struct ah_error *err);
 
-/* Regular expression and length limits of a form, as JSON Schema writes them. */
+/* Regular expression and length limits of a form, as in JSON Schema. */
 struct ah_text_limits {
     const char *pattern;             /* NULL: any */
     unsigned min_length, max_length; /* characters */

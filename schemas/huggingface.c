@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Converts the values of a config.json into a model, family by family.
+ * Converts the values of a config.json into a model, by the rules of its family.
  *
  * Source: configuration_*.py and modeling_rope_utils.py of huggingface/transformers, 5.x (huggingface_keys.c).
  */
@@ -29,7 +29,7 @@ struct conversion {
     struct ah_error *err;
 };
 
-/* Refuses a key or value of the file, which is printed so that it is safe in a sentence. */
+/* Keys and values come from the file, so they are printed in a form that is safe in a sentence. */
 static int refuse_text(const struct conversion *conversion, const char *key, const char *value,
                        const char *what)
 {
@@ -68,7 +68,7 @@ static int warn(struct conversion *conversion, const char *key, const char *what
     return AH_OK;
 }
 
-/* Refuses other classes: another head has other tensors. null and [] leave the class to the family. */
+/* A class with another head has other tensors. null and [] mean the family's own class. */
 static int check_architectures(const struct conversion *conversion, const cJSON *list)
 {
     const char *known = ah_huggingface_families[conversion->family].architecture;
@@ -149,7 +149,7 @@ static int read_config(struct conversion *conversion)
                            &conversion->config);
 }
 
-/* Checks every key against the table of keys, whatever reads it. */
+/* Checks every key against the table of keys, whether or not a field reads it. */
 static int check_keys(struct conversion *conversion)
 {
     int rc = AH_OK;
@@ -225,7 +225,7 @@ static int convert_rope_kind(struct conversion *conversion, const char *key,
     return AH_OK;
 }
 
-/* Do these rope settings say anything? {} says as little as null. */
+/* True if `key` is an object with rope settings in it; {} counts as null. */
 static bool has_rope(const struct conversion *conversion, const char *key)
 {
     const cJSON *object = cJSON_GetObjectItemCaseSensitive(conversion->tree, key);
@@ -242,7 +242,7 @@ static int convert_rope_object(struct conversion *conversion, const char *key,
             return refuse_text(conversion, key, child->string,
                                "is a rope of its own for some layers, which is not supported");
     }
-    /* Without its kind, rope_scaling is an error in some versions and ignored in others. */
+    /* Without its kind, some versions reject rope_scaling and others ignore it. */
     if (!from->rope_type && !from->type && (strcmp(key, "rope_scaling") == 0 || from->factor > 0))
         return refuse(conversion, key, "rope_type is missing; without it the kind of rope is not known");
     *rope = (struct ah_model_rope){.theta = rope->theta};
@@ -259,8 +259,8 @@ static bool same_rope(const struct ah_model_rope *a, const struct ah_model_rope 
            memcmp(one, other, sizeof one) == 0;
 }
 
-/* rope_parameters is the newer spelling. If both are there, Transformers 5 prefers rope_scaling, and 4 knows only that;
- * a file in which they mean different things is refused. A theta inside goes before the one beside them. */
+/* rope_parameters is the newer spelling. If a file has both, transformers 5 prefers rope_scaling; 4 knows only that. We
+ * refuse a file in which they differ. A theta inside either object overrides the top-level one. */
 static int convert_rope_settings(struct conversion *conversion, struct ah_model_rope *rope)
 {
     const struct ah_huggingface_config *config = &conversion->config;
@@ -292,7 +292,7 @@ static int convert_rope(struct conversion *conversion)
     return convert_rope_settings(conversion, rope);
 }
 
-/* Does the family have a window, and does the file leave it on? */
+/* True if the family has a window and the file does not turn it off. */
 static bool has_window(const struct conversion *conversion)
 {
     bool qwen = conversion->family == AH_FAMILY_QWEN2 || conversion->family == AH_FAMILY_QWEN3;
@@ -300,14 +300,14 @@ static bool has_window(const struct conversion *conversion)
            !is_null(conversion, "sliding_window");
 }
 
-/* Is a layer windowed if layer_types does not list it? */
+/* True if a layer has the window by default, without layer_types. */
 static bool is_windowed(const struct conversion *conversion, uint64_t layer)
 {
     return has_window(conversion) &&
            (conversion->family == AH_FAMILY_MISTRAL || layer >= conversion->config.max_window_layers);
 }
 
-/* Lists the layers that have the window in `ret_layers`, and their number in `ret_n`. */
+/* Lists the layers that have the window in `ret_layers`, their number in `ret_n`. */
 static int list_window_layers(const struct conversion *conversion, uint64_t *ret_layers, size_t *ret_n)
 {
     const struct ah_huggingface_config *config = &conversion->config;
@@ -330,7 +330,7 @@ static int list_window_layers(const struct conversion *conversion, uint64_t *ret
     return AH_OK;
 }
 
-/* Transformers reads mistral with the key layer_types as its ministral, which has no default for these. */
+/* Transformers reads mistral with the key layer_types as ministral, which has no default for these. */
 static int check_ministral(const struct conversion *conversion)
 {
     if (conversion->family != AH_FAMILY_MISTRAL || !has_key(conversion, "layer_types"))
@@ -364,7 +364,7 @@ static int convert_window(struct conversion *conversion)
     return AH_OK;
 }
 
-/* Negative tokens count from the end, as in torch. */
+/* A negative token counts from the end of the vocabulary, as in torch. */
 static int convert_padding(struct conversion *conversion)
 {
     double token = conversion->config.padding, vocabulary = (double)conversion->config.vocabulary;
@@ -432,7 +432,7 @@ static void convert_plain(struct conversion *conversion)
         fmax(config->attention_dropout, fmax(config->residual_dropout, config->embedding_dropout));
 }
 
-/* "dir/llama-2-7b/config.json" -> "llama-2-7b", "dir/mine.json" -> "mine"; else the family's word. */
+/* "dir/llama-2-7b/config.json" -> "llama-2-7b", "dir/mine.json" -> "mine"; else the name of the family. */
 static int convert_name(struct conversion *conversion)
 {
     char name[129] = "";
@@ -462,7 +462,7 @@ static int convert_dropout(struct conversion *conversion)
     return warn(conversion, "dropout", "training is without dropout; the rate is recorded only");
 }
 
-/* The config's names of the fields that a model's relations are about. */
+/* The config's names for fields of a model whose relations are checked. */
 struct other_name {
     const char *ours, *gpt2, *llama;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two tables that read the keys of config.json: one for gpt2's own spelling, one for the spelling that llama, mistral,
- * qwen2 and qwen3 share. What each key means in each family: huggingface_keys.c.
+ * Two tables that read the keys of config.json we use: gpt2's spelling, and the one that llama, mistral, qwen2 and
+ * qwen3 share. huggingface_keys.c says what each key means in each family.
  */
 #include "schemas/huggingface_internal.h"
 

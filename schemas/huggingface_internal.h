@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The keys of config.json, what they mean (huggingface_keys.c) and how they are read (huggingface_config.c), for
- * their conversion into a model (huggingface.c).
+ * The keys of config.json: what they mean (huggingface_keys.c), and the tables that read them (huggingface_config.c).
+ * huggingface.c converts them into a model.
  */
 #ifndef AH_SCHEMAS_HUGGINGFACE_INTERNAL_H
 #define AH_SCHEMAS_HUGGINGFACE_INTERNAL_H
@@ -26,7 +26,7 @@ struct ah_huggingface_rope {
     double partial_rotary_factor;
 };
 
-/* The values of a file, by either table. Absent sizes are 0. */
+/* The values of a file, read by either table. Absent sizes are 0. */
 struct ah_huggingface_config {
     const char *model_type;
     uint64_t width, layers, heads, kv_heads, head_dim, mlp_width, vocabulary, positions;
@@ -48,10 +48,10 @@ struct ah_huggingface_config {
     double attention_dropout, residual_dropout, embedding_dropout;
 };
 
-/* What a family takes from the shared table, and its defaults. */
+/* The table that reads a family, and its defaults. */
 struct ah_huggingface_family {
     const struct ah_field_table *table;
-    const char *architecture; /* the only class that is accepted */
+    const char *architecture; /* the only class that we support */
     uint64_t kv_heads;        /* if the key is absent; 0: as many as heads */
     bool qkv_bias;
     bool qk_norm;
@@ -66,8 +66,8 @@ enum ah_huggingface_effect {
     AH_HUGGINGFACE_COMPUTED, /* part of the model, as in transformers */
     AH_HUGGINGFACE_DROPOUT,  /* recorded and not applied, with a warning */
     AH_HUGGINGFACE_CLASS,    /* refused unless it is the family's class */
-    AH_HUGGINGFACE_NONE,     /* no effect, in transformers or here */
-    AH_HUGGINGFACE_TOLD,     /* no effect, with a warning: another family has it */
+    AH_HUGGINGFACE_NONE,     /* no effect, neither here nor in transformers */
+    AH_HUGGINGFACE_TOLD,     /* no effect, with a warning: the key belongs to another family */
     /* refused unless the value changes nothing */
     AH_HUGGINGFACE_UNLESS_EMPTY,
     AH_HUGGINGFACE_UNLESS_FALSE,
@@ -76,28 +76,28 @@ enum ah_huggingface_effect {
     AH_HUGGINGFACE_UNLESS_ONE,
     AH_HUGGINGFACE_UNLESS_FULL, /* unless all layers have full attention */
     AH_HUGGINGFACE_REFUSED,     /* unless null */
-    AH_HUGGINGFACE_QUANTISED,   /* the same, and the error says why */
-    AH_HUGGINGFACE_NEVER        /* refused even if null */
+    AH_HUGGINGFACE_QUANTISED,   /* unless null, with the reason */
+    AH_HUGGINGFACE_NEVER        /* always, even null */
 };
 
 struct ah_huggingface_key {
     const char *name;
-    unsigned families; /* bits of enum ah_family: those that have the key */
-    int effect;        /* in them */
-    unsigned nullable; /* those of them in which null means absent, or is a value */
-    int elsewhere;     /* effect in the others */
+    unsigned families; /* bits of enum ah_family: the families that have the key */
+    int effect;        /* in these families */
+    unsigned nullable; /* those of them that accept null */
+    int elsewhere;     /* effect in the other families */
 };
 
-/* Ends with a zero row. A key that is not in it is unknown: ignored with a warning. */
+/* Ends with a zero row. Keys that it does not list are ignored with a warning. */
 extern const struct ah_huggingface_key ah_huggingface_keys[];
 
 /* The row of a key; NULL: unknown. */
 const struct ah_huggingface_key *ah_huggingface_key_find(const char *name);
 
-/* The effect of a key in a family: an enum ah_huggingface_effect. */
+/* The key's effect in a family, an enum ah_huggingface_effect. */
 int ah_huggingface_key_effect(const struct ah_huggingface_key *key, enum ah_family family);
 
-/* Is this value of a key with this effect refused? */
+/* True if a key with this effect is refused for its value. */
 bool ah_huggingface_key_refused(int effect, const struct cJSON *value);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every key of a config.json means in every family. docs/huggingface.md shows this table;
- * tests/tools/config_keys.py reads it there and compares it with transformers.
+ * Defines what every key of a config.json means in every family; nothing else does. docs/huggingface.md shows this
+ * table, and tests/tools/config_keys.py compares that with transformers.
  *
  * Source: transformers 5.24, configuration_*.py and modeling_*.py of the families, configuration_utils.py,
  * modeling_rope_utils.py, masking_utils.py. There every key of the file becomes an attribute of the configuration, so a
- * key that a family does not declare may still act: `is_causal` makes any of them see the future, and in gpt2
- * `hidden_size` is another name of `n_embd`.
+ * key that a family does not declare may still have an effect: `is_causal` can make any of them see the future, and in
+ * gpt2 `hidden_size` is another name of `n_embd`.
  */
 #include "schemas/huggingface_internal.h"
 
@@ -29,7 +29,7 @@ enum {
 };
 
 const struct ah_huggingface_key ah_huggingface_keys[] = {
-    /* key, the families that have it, what it does in them, which of them take null, what it does elsewhere */
+    /* key, families that have it, its effect in them, which of them accept null, its effect elsewhere */
     {"model_type", ALL, COMPUTED, 0, NONE},
     {"vocab_size", ALL, COMPUTED, 0, NONE},
     {"initializer_range", ALL, COMPUTED, 0, NONE},
@@ -65,7 +65,7 @@ const struct ah_huggingface_key ah_huggingface_keys[] = {
     {"use_sliding_window", QWENS, COMPUTED, 0, TOLD},
     {"max_window_layers", QWENS, COMPUTED, 0, TOLD},
     {"layer_types", MISTRAL | QWENS, COMPUTED, MISTRAL | QWENS, UNLESS_FULL},
-    /* what another model has, or another program says with it */
+    /* keys of other models or other programs */
     {"add_cross_attention", 0, NONE, 0, UNLESS_FALSE},
     {"attention_chunk_size", 0, NONE, 0, REFUSED},
     {"attention_multiplier", 0, NONE, 0, REFUSED},
@@ -100,9 +100,9 @@ const struct ah_huggingface_key ah_huggingface_keys[] = {
     {"scale_attn_weights", 0, NONE, 0, UNLESS_TRUE},
     {"text_config", 0, NONE, 0, REFUSED},
     {"use_mrope", 0, NONE, 0, UNLESS_FALSE},
-    /* kinds of output, tasks, tools and other frameworks; settings of generation (GenerationConfig), which older files
-     * have here; pretraining_tp and chunk_size_feed_forward: the same sums in parts; reorder_and_upcast_attn: scores
-     * and softmax in fp32, which attention has here anyway (docs/numerics.md) */
+    /* Settings for output, tasks, tools and other frameworks, and for generation (GenerationConfig), which older files
+     * keep here. pretraining_tp and chunk_size_feed_forward compute the same sums in parts. reorder_and_upcast_attn
+     * asks for scores and softmax in fp32, which our attention uses anyway (docs/numerics.md). */
     {"_attn_implementation", 0, NONE, 0, NONE},
     {"_attn_implementation_autoset", 0, NONE, 0, NONE},
     {"_commit_hash", 0, NONE, 0, NONE},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The fields of an inventory, and what must hold between them:
- * 1. A holding names a node of `nodes` and, if in a GPU's memory, one of its GPUs; storage names neither.
+ * 1. A holding names a node of `nodes` and, if it is in a GPU's memory, one of its GPUs; storage names neither.
  * 2. Its blocks and slices exist.
  * 3. Its step is not after the last one.
  */

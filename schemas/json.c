@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Parses JSON into a checked tree, and writes texts and numbers (json.h).
+ */
 #include "schemas/json.h"
 
 #include <cjson/cJSON.h>
@@ -12,7 +15,7 @@
 
 enum { FEW_KEYS = 16, PATH_MAX_BYTES = 256, BRIEF_BYTES = 56 };
 
-/* Place of a value in the tree, for messages. */
+/* The path of a value in the tree, for messages. */
 struct place {
     const struct place *parent;
     const char *name; /* NULL: an element */
@@ -48,7 +51,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The key that an object has twice; NULL: none. `ret_memory`: there was no memory to find out. */
+/* A key that an object has twice, or NULL; sets `ret_memory` if there is no memory to find out. */
 static const char *repeated_key(const cJSON *object, bool *ret_memory)
 {
     size_t n = 0;

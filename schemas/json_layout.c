@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layout: turns compact JSON text into text for people. An object or list that fits on the rest of its line stays on
- * one line; a longer list of scalars fills lines; anything else has one member per line.
+ * Layout: turns compact JSON text into text for people. An object or list that fits on its line stays on one line. A
+ * longer list of numbers fills lines; anything else has one member per line.
  */
 #include "schemas/json.h"
 
@@ -19,7 +19,6 @@ static const char *string_end(const char *at)
     return at + 1;
 }
 
-/* The end of the scalar that begins at `at`. */
 static const char *scalar_end(const char *at)
 {
     if (*at == '"')
@@ -29,7 +28,7 @@ static const char *scalar_end(const char *at)
     return at;
 }
 
-/* Columns that the value at `at` takes on one line; more than `limit` if it does not fit. */
+/* Columns that the value at `at` takes on one line; if that is more than `limit`, any number above it. */
 static size_t line_width(const char *at, size_t limit)
 {
     size_t width = 0;
@@ -92,7 +91,7 @@ static void put_inline(struct layout *layout)
     } while (depth);
 }
 
-/* Puts a list whose elements are all scalars, filling lines; `at` is after the bracket. */
+/* Puts a list of scalars so that it fills lines; `at` is after the bracket. */
 static void put_filled(struct layout *layout, size_t indent)
 {
     for (bool first = true; *layout->at != ']'; first = false) {

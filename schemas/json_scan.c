@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scanner: accepts exactly RFC 8259 in UTF-8, with our bounds, and says where it stopped.
+ * The scanner: accepts exactly RFC 8259 in UTF-8, within our limits, and reports where it stopped.
  *
- * Stricter than the RFC on purpose: no byte order mark, no \u0000 and no lone surrogate in text, numbers of
- * at most AH_JSON_NUMBER_MAX characters, depth and number of values bounded.
+ * It is stricter than the RFC on purpose: no byte order mark, no \u0000 and no lone surrogate in text, numbers of at
+ * most AH_JSON_NUMBER_MAX characters, and limits on depth and number of values.
  */
 #include "schemas/json.h"
 
@@ -36,7 +36,7 @@ static int scan_fail(const struct scan *scan, const char *what)
     return ah_error_set(scan->err, AH_E_DOCUMENT, "%s:%zu:%zu: %s", scan->source->name, line, column, what);
 }
 
-/* Reports what stands where something else was expected. */
+/* Reports the character found where something else was expected. */
 static int scan_unexpected(const struct scan *scan, const char *expected)
 {
     char what[160];
@@ -106,7 +106,7 @@ static int hex4(const char *text, const char *end, unsigned *ret_value)
     return 0;
 }
 
-/* Scans from the `u` of an escape on; leaves `at` after it. */
+/* Scans from the `u` of an escape; leaves `at` after the escape. */
 static int scan_unicode_escape(struct scan *scan)
 {
     unsigned high, low;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kinds: what document.c knows of each kind of document.
+ * Kinds: what document.c needs to know about each kind of document.
  */
 #ifndef AH_SCHEMAS_KINDS_INTERNAL_H
 #define AH_SCHEMAS_KINDS_INTERNAL_H
@@ -15,12 +15,12 @@
 #include <stddef.h>
 
 struct ah_kind {
-    const struct ah_field_table *table; /* the body; what lookup and diff walk */
+    const struct ah_field_table *table; /* the whole body, for lookup and diff */
     const struct ah_field_table *const
         *alternatives;  /* for the schema: {table, NULL}, or the kinds of lines */
-    size_t limit_bytes; /* of the text */
+    size_t limit_bytes; /* largest size of the text */
 
-    /* (optional) For text that is more than one JSON value; defaults: one object, by `table`. */
+    /* (optional) For text that is more than one JSON value; default: one object, by `table`. */
     int (*parse)(struct ah_reader *reader, const struct ah_json_source *source, void *body,
                  enum ah_document_fault *ret_fault);
     int (*print)(const void *body, struct ah_buffer *out, struct ah_error *err);
@@ -32,7 +32,7 @@ enum { AH_KIND_LIMIT_BYTES = 16 << 20, AH_KIND_RUNLOG_LIMIT_BYTES = 64 << 20 };
 AH_DOCUMENTS(AH_KIND_DECLARE)
 #undef AH_KIND_DECLARE
 
-/* NULL for AH_DOCUMENT_ANY. */
+/* The kind's description; NULL for AH_DOCUMENT_ANY. */
 const struct ah_kind *ah_document_kind(enum ah_document_kind kind);
 
 #endif

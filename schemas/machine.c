@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fields of a machine document, and the few rates that others take from it.
+ * The fields of a machine document, and functions that look up its rates.
  */
 #include "schemas/machine.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Meaning: the checks of a body's tables, run from the outside in, once every value has its shape.
+ * Meaning: runs the checks of a body's tables, from the outside in, once every value has the right shape.
  */
 #include "schemas/field.h"
 

@@ -2,12 +2,11 @@
  *
  * The `model` document: the shape of a decoder-only transformer, without weights.
  *
- * Blocks are the embedding, `layers` transformer blocks and the head (final norm and projection). The tensors of
- * each are one table (ah_model_tensors), from which every count comes, so that a planner's sizes, a
- * checkpoint's layout and a program's operands cannot disagree. Groups are blocks of equal cost and size.
+ * Blocks are the embedding, `layers` transformer blocks and the head (final norm and projection). One table of tensors
+ * for each kind (ah_model_tensors) gives every count, so a planner's sizes, a checkpoint's layout and a program's
+ * operands cannot disagree. Groups are blocks of equal cost and size.
  *
- * Once ah_document_parse() has accepted a model, the number of its parameters is below 2^53; the functions
- * here then cannot overflow.
+ * A model that ah_document_parse() accepted has fewer than 2^53 parameters, so the functions here cannot overflow.
  *
  *     struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
  *     size_t n = ah_model_tensors(model, AH_BLOCK_LAYER, tensors);
@@ -48,7 +47,7 @@ extern const char *const ah_words_rope[];
 extern const char *const ah_words_model_norm[];
 extern const char *const ah_words_model_activation[];
 
-/* Rotary positions: angles position * theta^(-2i/head_dim), with frequencies scaled as the kind says. */
+/* Rotary positions: angles position * theta^(-2i/head_dim), with frequencies scaled by `kind`. */
 struct ah_model_rope {
     double theta;
     enum ah_rope kind;
@@ -84,15 +83,15 @@ struct ah_model {
     uint64_t *window_layers; /* layers that have the window; empty: all of them */
     size_t n_window_layers;
     uint64_t padding_token;   /* its row of the embedding has no gradient; or AH_MODEL_NO_PADDING */
-    double initializer_range; /* deviation of freshly initialised matrices */
-    double dropout; /* the largest rate of the original; only recorded, since training here has none */
+    double initializer_range; /* standard deviation of freshly initialised matrices */
+    double dropout;           /* the original's largest rate; recorded only, we train without dropout */
     struct ah_text_pair *annotations;
     size_t n_annotations;
 };
 
 enum ah_block_kind { AH_BLOCK_EMBEDDING, AH_BLOCK_LAYER, AH_BLOCK_HEAD };
 
-enum { AH_MODEL_NO_PADDING = 268435456 /* the largest vocabulary ends below it */ };
+enum { AH_MODEL_NO_PADDING = 268435456 /* above every token */ };
 enum { AH_MODEL_TENSORS_MAX = 16, AH_MODEL_GROUPS_MAX = 4 };
 
 struct ah_model_tensor {
@@ -102,22 +101,21 @@ struct ah_model_tensor {
     bool matrix;      /* two-dimensional: weight decay applies */
 };
 
-/* The tensors of a block in flat order: rows are outputs, q over k over v in qkv. Returns how many. A tied head has
- * only its norm: the embedding owns the table. */
+/* Lists the tensors of a block in flat order and returns their number. Rows are outputs; qkv is q, then k, then v. A
+ * tied head has only its norm: the embedding owns the table. */
 size_t ah_model_tensors(const struct ah_model *model, enum ah_block_kind kind,
                         struct ah_model_tensor ret_tensors[AH_MODEL_TENSORS_MAX]);
 
-/* Exact number of parameters, of a block and of the model. The checked form is for a model that was not read from a
- * document: AH_E_DOCUMENT if it reaches 2^53. */
+/* The exact number of parameters. ah_model_count() is for models not read from a document: AH_E_DOCUMENT from 2^53. */
 uint64_t ah_model_block_parameters(const struct ah_model *model, enum ah_block_kind kind);
 uint64_t ah_model_parameters(const struct ah_model *model);
 int ah_model_count(const struct ah_model *model, uint64_t *ret_parameters, struct ah_error *err);
 
-/* layers + 2: block 0 is the embedding, block layers + 1 the head. */
+/* The number of blocks, layers + 2, and the kind of one: block 0 is the embedding, block layers + 1 the head. */
 uint64_t ah_model_blocks(const struct ah_model *model);
 enum ah_block_kind ah_model_block_kind(const struct ah_model *model, uint64_t block);
 
-/* Does attention of this layer (from 0) see only a window? */
+/* True if attention in this layer (from 0) sees only a window. */
 bool ah_model_layer_windowed(const struct ah_model *model, uint64_t layer);
 
 struct ah_model_group {
@@ -125,11 +123,11 @@ struct ah_model_group {
     enum ah_block_kind kind;
     bool windowed;
     uint64_t first;      /* its lowest block */
-    uint64_t blocks;     /* how many */
-    uint64_t parameters; /* of one block */
+    uint64_t blocks;     /* number of blocks */
+    uint64_t parameters; /* per block */
 };
 
-/* The groups that have blocks, in the order of their first block. Returns how many. */
+/* Lists the groups that have blocks, by first block, and returns their number. */
 size_t ah_model_groups(const struct ah_model *model, struct ah_model_group ret_groups[AH_MODEL_GROUPS_MAX]);
 
 #endif

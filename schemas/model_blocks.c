@@ -8,7 +8,6 @@
 
 #define COUNT_LIMIT (UINT64_C(1) << 53)
 
-/* Appends to a table of tensors. */
 struct tensors {
     struct ah_model_tensor *tensor;
     size_t n;
@@ -96,7 +95,7 @@ uint64_t ah_model_parameters(const struct ah_model *model)
            ah_model_block_parameters(model, AH_BLOCK_HEAD);
 }
 
-/* total += rows * cols * times; false: that reaches the limit. */
+/* total += rows * cols * times; false if that reaches the limit. */
 static bool add_checked(uint64_t *total, uint64_t rows, uint64_t cols, uint64_t times)
 {
     uint64_t product;

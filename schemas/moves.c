@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fields of moves, and what must hold between them:
+ * The fields of a moves document, and what must hold between them:
  * 1. Blocks and slices exist; a move of the tied table names block 0.
- * 2. No shard comes to a rank twice. No rank has more than RANK_MOVES_MAX moves, since each pair is compared.
- * 3. The bytes of a tier are those of its moves; all tiers and what is kept add up to what is needed.
- * 4. Ranks never decrease; the bound is not above the time; gap and speed-up follow from their times.
+ * 2. No rank gets a shard twice, or has more than RANK_MOVES_MAX moves: the check compares every pair of them.
+ * 3. The bytes of a tier are the sum of its moves; needed bytes are the sum of all tiers and the kept bytes.
+ * 4. Moves are sorted by rank; the bound is not above the time; gap and speed-up follow from the times.
  */
 #include "schemas/moves.h"
 
@@ -88,8 +88,7 @@ AH_TABLE(predicted, ah_moves_predicted, "predicted", "What the model of links an
 
 static const struct ah_field move_fields[] = {
     AH_ROW_COUNT(ah_move, rank, 0, RANKS_MAX - 1, "The GPU that needs it, as the cluster numbers them."),
-    AH_ROW_WORD(ah_move, place, ah_words_destination,
-                "Needed in its own memory, or in its node's host memory."),
+    AH_ROW_WORD(ah_move, place, ah_words_destination, "Needed in its own memory, or in its node's host memory."),
     AH_ROW_COUNT(ah_move, first_block, 0, AH_SHARD_BLOCKS_MAX - 1, "The lowest block."),
     AH_ROW_COUNT(ah_move, blocks, 1, AH_SHARD_BLOCKS_MAX, "How many."),
     {.name = "tied",

@@ -2,10 +2,10 @@
  *
  * The `moves` document: how training states get to where a new cluster plan needs them.
  *
- * Every GPU of the plan needs the states of its stage's blocks, its slices of them. What it already has of the chosen
- * step is KEPT. Each other shard comes by exactly one MOVE: from host memory or a GPU of its own node, from the node's
- * disk, from a peer (another node's memory or disk, or one that received the shard itself and relays it), or from
- * storage. All are of one step. Shards: schemas/inventory.h; ranks: schemas/cluster_plan.h. Times are predicted.
+ * Every GPU of the plan needs its slices of the states of its stage's blocks, all from one chosen step. Shards that it
+ * already has are KEPT. Each other shard comes by exactly one MOVE: from host memory or a GPU of its own node, from the
+ * node's disk, from a peer (another node's memory or disk, or a node that relays the shard it received), or from
+ * storage. Times are predicted. Shards: schemas/inventory.h; ranks: schemas/cluster_plan.h.
  */
 #ifndef AH_SCHEMAS_MOVES_H
 #define AH_SCHEMAS_MOVES_H
@@ -37,12 +37,12 @@ struct ah_moves_inputs {
     struct ah_plan_input cluster;
     const char *old_plan_sha256;
     const char *inventory_sha256;
-    const char *plan_sha256; /* of the new one */
+    const char *plan_sha256; /* of the new plan */
 };
 
-/* What all GPUs together need, and by how it gets there. */
+/* What all GPUs together need, and how it gets there. */
 struct ah_moves_bytes {
-    uint64_t needed; /* the sum of the following */
+    uint64_t needed; /* the sum of the fields below */
     uint64_t kept;
     uint64_t node;
     uint64_t disk;
@@ -51,47 +51,46 @@ struct ah_moves_bytes {
 };
 
 struct ah_moves_predicted {
-    double time_us;    /* until everything is where it is needed */
-    double bound_us;   /* no choice of sources takes less */
-    double gap;        /* (time - bound) / time */
-    const char *limit; /* what is busy all that time: "network out of a100-0"; NULL: nothing moves */
-    double
-        baseline_us; /* everything from storage, once for each node that needs it; 0: there is no storage */
-    double speed_up; /* baseline / time; 0: there is no storage, or nothing moves */
-    double step_us;  /* of the new plan */
-    uint64_t lost_steps; /* steps to do again */
+    double time_us;     /* until everything is where it is needed */
+    double bound_us;    /* no choice of sources takes less */
+    double gap;         /* (time - bound) / time */
+    const char *limit;  /* what is busy all that time: "network out of a100-0"; NULL: nothing moves */
+    double baseline_us; /* the time if each node got all that it needs from storage; 0: there is no storage */
+    double speed_up;    /* baseline / time; 0: there is no storage, or nothing moves */
+    double step_us;     /* the new plan's */
+    uint64_t lost_steps; /* steps to repeat */
 };
 
 struct ah_move {
-    uint64_t rank;          /* the one that needs it */
-    enum ah_destination place; /* where it goes: its own memory, or its node's host memory */
+    uint64_t rank;          /* the rank that needs it */
+    enum ah_destination place; /* needed in the rank's own memory or its node's host memory */
     uint64_t first_block;
     uint64_t blocks;
     bool tied; /* the table that embedding and head share; then first_block is 0 and blocks 1 */
     uint64_t first_slice;
     uint64_t slices;
-    unsigned *kinds; /* enum ah_shard_kind, in their order */
+    unsigned *kinds; /* enum ah_shard_kind, ascending */
     size_t n_kinds;
     enum ah_tier tier;
-    enum ah_medium medium; /* what it is read from */
+    enum ah_medium medium; /* where it is read from */
     const char *node;      /* where it is read from; NULL: storage */
     uint64_t gpu;          /* of that node; AH_INVENTORY_NO_GPU: another medium */
-    const char *via;       /* (optional) for storage: another node that fetches it and passes it on */
-    bool relayed;          /* the source receives it, too */
+    const char *via;       /* (optional) from storage: another node that fetches it and passes it on */
+    bool relayed;          /* the source receives it by a move, too */
     uint64_t bytes;
 };
 
 struct ah_moves {
     const char *generator;
     struct ah_moves_inputs inputs;
-    uint64_t blocks; /* of the model */
-    uint64_t slices; /* of each block */
-    uint64_t step;   /* of all shards */
+    uint64_t blocks; /* in the model */
+    uint64_t slices; /* per block */
+    uint64_t step;   /* the step of all shards */
     enum ah_sources sources;
     uint64_t horizon_steps;
     struct ah_moves_bytes bytes;
     struct ah_moves_predicted predicted;
-    struct ah_move *moves; /* by rank, then in the order of their shards */
+    struct ah_move *moves; /* by rank, then by shard */
     size_t n_moves;
     struct ah_text_pair *annotations;
     size_t n_annotations;

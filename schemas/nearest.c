@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Finds the candidate nearest to a mistyped word (nearest.h).
+ */
 #include "schemas/nearest.h"
 
 #include <stdint.h>
@@ -11,7 +14,7 @@ static unsigned least(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
-/* Optimal string alignment distance, three rows at a time. */
+/* Optimal string alignment distance; it keeps three rows of the table. */
 static unsigned edits(const char *a, size_t a_length, const char *b, size_t b_length)
 {
     unsigned rows[3][NEAREST_LENGTH_MAX + 1];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fields of a plan. What must hold between them: plan_check.c.
+ * The fields of a plan. plan_check.c checks what must hold between them.
  */
 #include "schemas/plan.h"
 

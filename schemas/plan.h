@@ -2,19 +2,19 @@
  *
  * The `plan` document: everything that one rank's training step does, decided beforehand.
  *
- * COMPUTE POSITIONS number what the compute lane does in an iteration, in its fixed order, from 0 to positions - 1.
- * Every other op carries two of them: it starts after the compute op at `issue_after` is done, and its destination is
- * live from the next position on; the compute op at `due_before` waits for it. Positions are circular: an op whose
- * due_before is not above its issue_after is due in the next iteration. Lifetimes [from, to] of tensors are circular.
+ * COMPUTE POSITIONS number the items of the compute lane in an iteration, in their fixed order, from 0 to
+ * positions - 1. Every other op has two of them. It starts after the compute op at `issue_after` is done, and its
+ * destination is live from the next position on; the compute op at `due_before` waits for it. Positions are circular,
+ * as are lifetimes [from, to] of arena tensors: a due_before not above issue_after is in the next iteration.
  *
- * OPS are per block (and micro-batch). An op that goes along a block's flat vector is done in `tiles` equal parts, each
- * an item of its lane, in rising order. `lanes` freezes the order of each lane as indices into `ops`, one mention per
- * tile. The compute lane's order begins at position 0; tiles are counted from the first head on. Other lanes' orders
- * begin at the first head: ops issued at or after the first head op of iteration r come first, then those issued before
- * that of iteration r + 1. How ops wait for each other: docs/planning.md.
+ * OPS are per block (and micro-batch). An op that processes a block's flat vector has `tiles` equal parts, each an item
+ * of its lane, in ascending order. `lanes` freezes the order of each lane as indices into `ops`, one per tile. The
+ * compute lane's order begins at position 0; its tiles are counted from the first head on. The other orders begin at
+ * the first head: ops issued at or after the first head op of iteration r come first, then those issued before that of
+ * iteration r + 1. docs/planning.md says how ops wait for each other.
  *
- * A PART is one rank's share of a model that a pipeline of several ranks trains (docs/clusters.md): blocks and sizes of
- * its plan are the rank's own.
+ * A PART is one rank's share of a model that several ranks train in a pipeline (docs/clusters.md); the blocks and sizes
+ * of its plan are the rank's own.
  *
  * A plan contains no host name, path or time of day: equal inputs give equal bytes.
  */
@@ -78,13 +78,13 @@ extern const char *const ah_words_plan_lane[];
 extern const char *const ah_words_plan_status[];
 extern const char *const ah_words_what_if[];
 
-/* What the plan was made from: documents by name and the sha256 of their canonical text. */
+/* A document that the plan was made from: its name and the sha256 of its canonical text. */
 struct ah_plan_input {
     const char *name;
     const char *sha256;
 };
 
-/* The rates to which lanes were slowed when the machine was measured; `run --emulate` sets them again. */
+/* The rates that lanes were slowed to when the machine was measured; `run --emulate` sets them again. */
 struct ah_plan_emulated {
     const char *name; /* of the machine that was emulated */
     double h2d_bytes_per_s, d2h_bytes_per_s;
@@ -95,52 +95,51 @@ struct ah_plan_emulated {
 struct ah_plan_inputs {
     struct ah_plan_input model;
     struct ah_plan_input machine;
-    struct ah_plan_emulated *emulated; /* (optional) NULL: the machine emulates none */
+    struct ah_plan_emulated *emulated; /* (optional) NULL: the machine emulates no other */
 };
 
-/* A field of the machine's document for which the plan assumes more than the machine has. Such a plan answers a
- * question and is not run. */
+/* A field of the machine's document for which the plan assumes more. Such a plan answers a question and is not run. */
 struct ah_plan_what_if {
     enum ah_what_if_field field;
-    uint64_t machine_bytes; /* what it has */
-    uint64_t planned_bytes; /* more */
+    uint64_t machine_bytes; /* what the machine has */
+    uint64_t planned_bytes; /* what the plan assumes: more */
 };
 enum { AH_WHAT_IFS = AH_WHAT_IF_HOST_MEMORY + 1 };
 
 struct ah_plan_training {
-    uint64_t batch;         /* sequences of a step */
+    uint64_t batch;         /* sequences per step */
     uint64_t micro_batches; /* divides batch */
     uint64_t seq;
     enum ah_dtype dtype;
     enum ah_dtype state_dtype;
     double clip;            /* 0: none */
-    uint64_t *sums;         /* micro-batches of each group whose gradients are added up by themselves */
-    size_t n_sums;          /* 0: all of them are one group; else as ah_plan_join_sums() leaves them */
-    enum ah_tied tied;      /* split: embedding and head have a table each, and keep them equal */
-    const char **trainable; /* patterns of tensor names, "!" excludes, the last match counts */
+    uint64_t *sums;         /* micro-batches per group; each group's gradients are added up separately */
+    size_t n_sums;          /* 0: one group; else as ah_plan_join_sums() leaves them */
+    enum ah_tied tied;      /* split: embedding and head each have a table and keep the two equal */
+    const char **trainable; /* patterns of tensor names; "!" excludes, the last match counts */
     size_t n_trainable;
 };
 
-/* Which share of the model a rank has. Its stage runs one forward and one backward in turn, as many forwards ahead as
- * stages follow. Batch and micro-batches are its pipeline's. */
+/* The share of the model that a rank has. Its stage alternates one forward and one backward, and runs as many forwards
+ * ahead as stages follow it. Batch and micro-batches are those of its pipeline. */
 struct ah_plan_part {
     uint64_t first_block; /* the model's block that is block 0 of the plan */
     uint64_t blocks;
     uint64_t tp; /* ranks that share each block */
     uint64_t stage, stages;
-    uint64_t step_micro_batches; /* of all pipelines; 0: the pipeline is the only one */
+    uint64_t step_micro_batches; /* in all pipelines; 0: the pipeline is the only one */
 };
 
-/* Host cores given to lanes; compute is 0 on a GPU. */
+/* Host cores per lane; compute is 0 on a GPU. */
 struct ah_plan_threads {
     uint64_t compute;
     uint64_t host;
 };
 
-/* Tiles, and rings of slots for them. A ring gives a slot to each op that takes one, in the order of its lane; the slot
- * is free again when the tile's last user is done. 0 host tiles: each block has its whole vector there. */
+/* Tiles, and rings of them. A ring gives a slot to each op that takes one, in the order of its lane; the slot is free
+ * again when the tile's last user is done. 0 host tiles: the host holds each block's whole vector. */
 struct ah_plan_staging {
-    uint64_t tile_elements;       /* of a block's flat vector; a multiple of AH_PLAN_TILE_UNIT */
+    uint64_t tile_elements;       /* elements of a block's flat vector; a multiple of AH_PLAN_TILE_UNIT */
     uint64_t host_gradient_tiles; /* sent, not yet consumed by host Adam or accumulation */
     uint64_t host_weight_tiles;   /* written by host Adam, not yet uploaded */
     uint64_t device_state_tiles;  /* visiting the device for a streamed update */
@@ -148,13 +147,13 @@ struct ah_plan_staging {
 
 enum { AH_PLAN_TILE_UNIT = 4096 };
 
-/* What a lane asks of a resource while it works at full speed, as a share of the resource's capacity. */
+/* What each lane demands of a resource at full speed, as a share of the resource's capacity. */
 struct ah_plan_resource {
     const char *name; /* "host_dram", "link" */
     double compute, h2d, d2h, host;
 };
 
-/* Lanes that work at the same time and ask for more than there is slow down, in proportion to their weights. */
+/* When lanes together demand more than there is, they slow down to speeds in proportion to these weights. */
 struct ah_plan_lane_weights {
     double compute, h2d, d2h, host;
 };
@@ -173,10 +172,10 @@ struct ah_plan_block {
     enum ah_activations activations;
     enum ah_weights weights;
     enum ah_optimizer optimizer;
-    enum ah_accumulator accumulator; /* where gradients of several micro-batches are summed */
+    enum ah_accumulator accumulator; /* where gradients of several micro-batches are added up */
 };
 
-/* For an op that has no such position. */
+/* The value of a position that an op does not have. */
 #define AH_PLAN_NOWHERE ((UINT64_C(1) << 53) - 1)
 
 struct ah_plan_op {
@@ -184,10 +183,10 @@ struct ah_plan_op {
     enum ah_plan_lane lane;
     uint64_t block;
     uint64_t micro_batch;
-    uint64_t position;    /* ops of the compute lane: of the first tile; else AH_PLAN_NOWHERE */
-    uint64_t issue_after; /* ops of other lanes; else AH_PLAN_NOWHERE */
+    uint64_t position;    /* compute lane: the first tile's position; else AH_PLAN_NOWHERE */
+    uint64_t issue_after; /* other lanes; else AH_PLAN_NOWHERE */
     uint64_t due_before;  /* the same */
-    uint64_t tiles;       /* equal parts of the op */
+    uint64_t tiles;       /* number of equal parts */
     uint64_t bytes;       /* over the link, all tiles */
     double us;            /* predicted, all tiles */
 };
@@ -202,7 +201,7 @@ struct ah_plan_memory {
     uint64_t reserved_bytes; /* beside the arena: context, library workspace */
     uint64_t host_bytes;     /* pinned + pageable */
     uint64_t host_capacity_bytes;
-    uint64_t process_bytes; /* the run itself on the host: code, libraries, a save; 0: not counted */
+    uint64_t process_bytes; /* the process itself on the host: code, libraries, a save; 0: not counted */
     uint64_t pinned_bytes;
     uint64_t pageable_bytes;
     struct ah_plan_by_class by_class; /* of the device arena at its peak */
@@ -222,7 +221,7 @@ struct ah_plan_time {
 struct ah_plan_solver {
     enum ah_plan_status status;
     double objective_us;
-    double bound_us; /* no plan can beat it; 0: no bound */
+    double bound_us; /* no plan is faster; 0: no bound */
     double gap;      /* (objective - bound) / objective */
     uint64_t evaluations;
 };
@@ -231,17 +230,17 @@ struct ah_plan_tensor {
     const char *name;
     uint64_t offset_bytes;
     uint64_t bytes;
-    uint64_t from; /* compute positions, both included; from > to: over the end of the iteration */
+    uint64_t from; /* compute positions, both included; from > to: live across the end of the iteration */
     uint64_t to;
 };
 
 struct ah_plan_arena {
-    uint64_t positions; /* compute positions of an iteration */
+    uint64_t positions; /* compute positions per iteration */
     struct ah_plan_tensor *tensors;
     size_t n_tensors;
 };
 
-/* Indices into ops; the n-th mention of an op is its n-th tile. */
+/* Indices into ops; the n-th occurrence of an op is its n-th tile. */
 struct ah_plan_lanes {
     uint64_t *compute;
     size_t n_compute;
@@ -262,14 +261,14 @@ struct ah_plan_alternative {
 struct ah_plan {
     const char *generator;
     struct ah_plan_inputs inputs;
-    struct ah_plan_what_if *what_if; /* rising by field */
-    size_t n_what_if;                /* 0: the plan is for the machine as it is */
-    struct ah_model model; /* the one that `inputs` names, so that running the plan needs nothing else */
+    struct ah_plan_what_if *what_if; /* ascending by field */
+    size_t n_what_if;                /* 0: the plan is for the real machine */
+    struct ah_model model; /* the model that `inputs` names, so that a run needs no other document */
     struct ah_plan_training training;
     struct ah_plan_part *part; /* (optional) NULL: all blocks, one rank */
     struct ah_signature numeric_signature;
     struct ah_algorithms
-        *algorithms; /* (optional) of the model's products, where the machine has such a table */
+        *algorithms; /* (optional) for the model's matrix products, if the machine has such a table */
     enum ah_policy policy;
     enum ah_scheduling scheduling;
     enum ah_micro_order micro_batch_order;
@@ -292,23 +291,22 @@ struct ah_plan {
     size_t n_annotations;
 };
 
-/* Number of blocks of the whole model, and the one that is block 0 of the plan. */
+/* The number of blocks of the whole model, and the one that is block 0 of the plan. */
 uint64_t ah_plan_model_blocks(const struct ah_plan *plan);
 uint64_t ah_plan_first_block(const struct ah_plan *plan);
 
-/* Are gradients of several micro-batches added up in a step, here or over pipelines? */
+/* True if a step adds up gradients: of several micro-batches, here or over pipelines, or of a split table. */
 bool ah_plan_adds_up(const struct ah_plan *plan);
 
-/* Joins groups of micro-batches as `sums` spells them. Single ones right after the first group add up as its own do, so
- * they belong to it: 3, 1, 1, 2 becomes 5, 2. Changes `sums` in place and returns how many groups are left; 0: all are
- * one. */
+/* Brings `sums` into its one allowed form: groups of one directly after the first join it, because they add up like its
+ * own micro-batches. 3, 1, 1, 2 becomes 5, 2. Works in place; returns the number of groups left; 0: all are one. */
 size_t ah_plan_join_sums(uint64_t *sums, size_t n);
 
-/* Is block `block` of the plan the model's head? */
+/* True if block `block` of the plan is the model's head. */
 bool ah_plan_is_head(const struct ah_plan *plan, uint64_t block);
 
-/* The signature that follows from a plan's inputs and training on a device of that kind, without the digest of its
- * algorithms. Borrows from the plan. */
+/* The signature that a plan's inputs and training give on a device of that kind, without the digest of its algorithms.
+ * Borrows from the plan. */
 struct ah_signature ah_plan_signature(const struct ah_plan *plan, enum ah_device_kind device);
 
 #endif

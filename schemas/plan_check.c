@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks that a plan can be run:
+ * Checks what must hold between the fields of a plan:
  * 1. Blocks are numbered from 0 without gaps; every op names one of them.
- * 2. Each op is mentioned once per tile in the order of its own lane. The compute lane's mentions are the compute
- *    positions, 0 to positions - 1, and an op's position is one of its own.
- * 3. No tensor ends beyond device_bytes; arena and reserve together fit the capacity.
- * 4. The signature repeats what training says.
- * 5. Blocks are those of the model, or of the part; only the last stage's part ends at the model's head.
- * 6. A what-if has more than the machine, each field at most once, and the plan's capacities are the what-if's.
- * That no two live tensors overlap, and that orders cannot deadlock, is checked when a plan is compiled.
+ * 2. Each op occurs once per tile in the order of its own lane. The compute lane's entries are the compute positions, 0
+ *    to positions - 1, and an op's position is one of its own.
+ * 3. No tensor ends beyond device_bytes, and arena and reserve together fit the capacity.
+ * 4. The signature agrees with training and inputs.
+ * 5. Blocks are those of the model or of the part; only the last stage's part ends at the model's head.
+ * 6. A what-if names each field once and assumes more than the machine has; the plan's capacities follow from it.
+ * Compiling a plan checks the rest: no two live tensors overlap, and orders cannot deadlock.
  */
 #include "schemas/plan_internal.h"
 
@@ -53,7 +53,7 @@ int ah_plan_check_solver(const void *group, struct ah_error *err)
     return AH_OK;
 }
 
-/* The signature has the digest of the table, or both are absent. */
+/* The plan has both a table of algorithms and its digest in the signature, or neither. */
 static int check_algorithms(const struct ah_plan *plan, struct ah_error *err)
 {
     const char *told = plan->numeric_signature.matmul_sha256;
@@ -69,7 +69,7 @@ static int check_algorithms(const struct ah_plan *plan, struct ah_error *err)
     return AH_OK;
 }
 
-/* Counts leading groups that add up as one: the first, and single micro-batches right after it. */
+/* Counts the leading groups that form one sum: the first, and groups of one directly after it. */
 static size_t count_joined(const uint64_t *sums, size_t n, uint64_t *ret_micro_batches)
 {
     size_t joined = 0;
@@ -243,7 +243,7 @@ static int check_blocks(const struct ah_plan *plan, struct ah_error *err)
     return rc;
 }
 
-/* Counts how often a lane's order mentions each op; all ops must be of the lane. */
+/* Checks that a lane's order names only its own ops, and counts how often it names each. */
 static int check_lane(const struct ah_plan *plan, enum ah_plan_lane lane, const uint64_t *order, size_t n,
                       uint64_t *mentions, struct ah_error *err)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks between the fields of a plan (plan_check.c), for its tables (plan.c); and the table of a plan document, for
- * documents that contain plans.
+ * The checks of a plan (plan_check.c), for its tables (plan.c), and the plan's table, for documents that contain plans.
  */
 #ifndef AH_SCHEMAS_PLAN_INTERNAL_H
 #define AH_SCHEMAS_PLAN_INTERNAL_H
@@ -9,10 +8,10 @@
 #include "base/error.h"
 #include "schemas/field.h"
 
-extern const struct ah_field_table ah_plan_table; /* of struct ah_plan */
+extern const struct ah_field_table ah_plan_table; /* for struct ah_plan */
 
 int ah_plan_check(const void *plan, struct ah_error *err);
-/* Checks `training.sums`, which must be as ah_plan_join_sums() leaves them. */
+/* Checks that `training.sums` has the one form allowed: as ah_plan_join_sums() leaves it. */
 int ah_plan_check_sums(const uint64_t *sums, size_t n, struct ah_error *err);
 int ah_plan_check_memory(const void *memory, struct ah_error *err);
 int ah_plan_check_solver(const void *solver, struct ah_error *err);

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads a JSON tree into a struct (reader_internal.h).
+ */
 #include "schemas/reader_internal.h"
 
 #include "schemas/json.h"
@@ -20,7 +23,7 @@ static void put_path(const struct ah_reader_path *path, struct ah_buffer *out)
         ah_buffer_printf(out, "[%zu]", path->index);
 }
 
-/* Fails with "file: path: what"; takes `what` over and frees it. */
+/* Fails with "file: path: what"; releases `what`. */
 static int reader_fail(struct ah_reader *reader, const struct ah_reader_path *path, struct ah_buffer *what)
 {
     struct ah_buffer place = {0};
@@ -62,7 +65,7 @@ static int fail_text(struct ah_reader *reader, const struct ah_reader_path *path
     return reader_fail(reader, path, &what);
 }
 
-/* Stores an item that is not a container at `place`. */
+/* Stores a value that is not a container at `place`. */
 static int read_scalar(struct ah_reader *reader, const struct ah_reader_path *path,
                        const struct ah_field *field, const cJSON *value, void *place)
 {
@@ -158,7 +161,7 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Refuses a list that has a value twice, by sorting a copy. */
+/* Refuses a list with a value twice. Sorts a copy. */
 static int check_unique(struct ah_reader *reader, const struct ah_reader_path *path,
                         const struct ah_field *field, const void *items, size_t n)
 {
@@ -249,7 +252,7 @@ static void store_fallback(const struct ah_field *field, void *group)
         *(unsigned *)place = (unsigned)field->fallback;
 }
 
-/* Does the member hold this word, "true" or "false"? `absent`: the answer if there is no member. */
+/* True if the member has this word, "true" or "false". Returns `absent` if there is no member. */
 static bool holds(const cJSON *member, const char *word, bool absent)
 {
     if (!member)
@@ -259,7 +262,7 @@ static bool holds(const cJSON *member, const char *word, bool absent)
     return cJSON_IsString(member) && strcmp(word, member->valuestring) == 0;
 }
 
-/* The same for an absent member, by its fallback. */
+/* True if the field's fallback is this word: the answer for an absent member. */
 static bool fallback_is(const struct ah_field_table *table, const char *name, const char *word)
 {
     const struct ah_field *field = ah_field_find(table, name);

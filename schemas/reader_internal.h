@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reader: reads a JSON tree into a struct, by its table. It refuses, with their path, unknown fields, missing fields,
- * wrong types, values out of range, and relations against a table's rules.
+ * Reader: reads a JSON tree into a struct, by its table. It is strict: it refuses unknown fields, missing fields, wrong
+ * types, values out of range and broken rules of a table, and names their path.
  */
 #ifndef AH_SCHEMAS_READER_INTERNAL_H
 #define AH_SCHEMAS_READER_INTERNAL_H
@@ -13,8 +13,8 @@
 struct cJSON;
 
 struct ah_reader {
-    struct ah_arena *arena; /* values live here */
-    const char *name;       /* of the file, for messages */
+    struct ah_arena *arena; /* for values */
+    const char *name;       /* the file's, for messages */
     struct ah_error *err;
 
     /* (optional) Handles a field that the table does not have; default: refuse it. */
@@ -22,14 +22,14 @@ struct ah_reader {
     void *unknown_context;
 };
 
-/* Place of a value: `root` before the first dot, the names and indices below it. */
+/* The path of a value: a name or index, and the path above it. */
 struct ah_reader_path {
     const struct ah_reader_path *parent;
     const char *name; /* NULL: an element */
     size_t index;
 };
 
-/* Reads `object` into `ret_group`, a zeroed struct of `table`. AH_E_DOCUMENT: the shape is wrong. */
+/* Reads `object` into `ret_group`, a zeroed struct of `table`. AH_E_DOCUMENT if the shape is wrong, AH_E_MEMORY. */
 int ah_reader_group(struct ah_reader *reader, const struct ah_reader_path *path,
                     const struct ah_field_table *table, const struct cJSON *object, void *ret_group);
 

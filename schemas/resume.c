@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The fields of a resume document.
+ */
 #include "schemas/resume.h"
 
 #include "schemas/kinds_internal.h"

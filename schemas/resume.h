@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The `resume` document, resume.json beside a run's checkpoints: settings that `run --resume` uses unless they are
- * given anew. They decide no bit of the result. Paths are absolute, so that any folder will do for resuming.
+ * The `resume` document, resume.json beside a run's checkpoints: the options that `run --resume` keeps unless they are
+ * given again. None of them changes a bit of the result. Paths are absolute, so a run can resume from any folder.
  */
 #ifndef AH_SCHEMAS_RESUME_H
 #define AH_SCHEMAS_RESUME_H
@@ -23,14 +23,14 @@ struct ah_resume {
     const char *generator;
     const char **data;
     size_t n_data;
-    const char *data_format; /* NULL: told by each file */
+    const char *data_format; /* NULL: each file's own */
     const char **valid;
     size_t n_valid;
     uint64_t valid_every; /* 0: at the end */
     uint64_t save_every;  /* 0: at the end */
     uint64_t keep;        /* 0: all */
     const char *log;      /* NULL: none */
-    double first_loss;    /* median of the first steps, to detect divergence; 0: too few so far */
+    double first_loss;    /* median of the first steps, to detect divergence; 0: too few steps yet */
     bool keeps_best;
     struct ah_resume_best *best; /* NULL: none yet, or not kept */
     struct ah_text_pair *annotations;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run log has one table per kind of line, for reading, writing and the schema, and one table of the whole, for lookup
- * and diff.
+ * The fields of a run log: one table per kind of line, for reading, writing and the schema, and one table of the whole,
+ * for lookup and diff.
  */
 #include "schemas/runlog.h"
 
@@ -301,7 +301,7 @@ static const struct ah_field runlog_fields[] = {HEADER_FIELDS,
                                                 {0}};
 AH_TABLE(runlog, ah_runlog, "runlog", "What a run did.", NULL);
 
-/* The kinds of line after the header, in the order of one step's lines. */
+/* The kinds of line after the header, in the order of the lines of one step. */
 struct line_kind {
     const struct ah_field_table *table;
     size_t pointer_offset;
@@ -315,18 +315,18 @@ static const struct line_kind line_kinds[] = {
 };
 enum { LINE_KINDS = sizeof line_kinds / sizeof line_kinds[0] };
 
-/* A reading under way: how many lines of each kind were read and have room. Steps count up by one from the first; every
- * other line names the last step that was done. */
+/* A run log being read: for each kind of line, how many there are and how many fit. Steps count up by one from the
+ * first; every other line names the last step done. */
 struct lines {
     struct ah_reader *reader;
     struct ah_runlog *runlog;
     size_t n[LINE_KINDS];
     size_t room[LINE_KINDS];
-    uint64_t last_step; /* one before the first until a step was read */
-    uint64_t at_bytes;  /* where the line being read begins */
+    uint64_t last_step; /* before any step was read: the first step - 1 */
+    uint64_t at_bytes;  /* offset of the line being read */
 };
 
-/* Makes room for one more item of a kind. Items move when the array grows, which the arena allows for (twice). */
+/* Adds an item of a kind; NULL: out of memory. A growing array moves, so the arena holds up to twice the items. */
 static void *grow(struct lines *lines, size_t kind)
 {
     size_t bytes = line_kinds[kind].table->bytes;
@@ -488,7 +488,7 @@ int ah_runlog_print_end(const struct ah_runlog_end *end, struct ah_buffer *out, 
     return print_line(&end_table, end, out, err);
 }
 
-/* Canonical order: by step; a step, then its evaluations, then its saves; the end last. */
+/* The canonical order is by step: a step, then its evaluations, then its saves. The end is last. */
 static int runlog_print(const void *body, struct ah_buffer *out, struct ah_error *err)
 {
     const struct ah_runlog *runlog = body;

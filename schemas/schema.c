@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Prints the tables of a document as JSON Schema (schema_internal.h).
+ */
 #include "schemas/schema_internal.h"
 
 #include "schemas/json.h"
@@ -7,7 +10,7 @@
 
 enum { TABLES_MAX = 64 }; /* more than any document has; a test looks for dangling references */
 
-/* The tables of a document, each once, in the order in which they are met. */
+/* The tables of a document, each once, in the order in which they are found. */
 struct tables {
     const struct ah_field_table *table[TABLES_MAX];
     size_t n;
@@ -124,8 +127,8 @@ static void put_property(struct ah_buffer *out, const struct ah_field *field)
     ah_buffer_puts(out, "}");
 }
 
-/* {"properties":{"field":{"const":word}}, "required":["field"]}: the field is there and is the word; without "required"
- * if being absent means the same. */
+/* Puts "properties":{"field":{"const":word}},"required":["field"]: the field is present and is the word. Leaves out
+ * "required" if an absent field means the same. */
 static void put_condition(struct ah_buffer *out, const struct ah_field_table *table, const char *name,
                           const char *word)
 {

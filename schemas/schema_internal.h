@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Schema: prints a table as JSON Schema 2020-12, in compact text. It refuses the shapes that the reader refuses.
+ * Schema: prints tables as JSON Schema 2020-12, in compact text. It refuses every shape that the reader refuses.
  */
 #ifndef AH_SCHEMAS_SCHEMA_INTERNAL_H
 #define AH_SCHEMAS_SCHEMA_INTERNAL_H
@@ -8,7 +8,7 @@
 #include "base/buffer.h"
 #include "schemas/field.h"
 
-/* Puts the schema of a kind. `alternatives` ends with NULL; of several, any may stand: a run log's lines. */
+/* Appends the schema of a kind. `alternatives` ends with NULL; more than one is for a run log, by line. */
 void ah_schema_put(const char *kind, const struct ah_field_table *const *alternatives, struct ah_buffer *out);
 
 #endif

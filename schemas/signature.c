@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The fields of a numeric signature, and how two are compared.
+ */
 #include "schemas/signature.h"
 
 #include "schemas/rows_internal.h"
@@ -86,7 +89,7 @@ static const struct ah_field *first_difference(const struct ah_field_table *tabl
                                                const void *b)
 {
     for (const struct ah_field *field = table->fields; field->name; field++) {
-        /* absent `sums` and `tied` say something, too */
+        /* an absent `sums` or `tied` has a meaning, too */
         const bool says = (field->list && field->type == AH_FIELD_COUNT) || field->type == AH_FIELD_WORD;
         bool known = says || (!ah_field_absent(field, a) && !ah_field_absent(field, b));
         if (known && field->type != AH_FIELD_GROUP && !same_value(field, a, b))

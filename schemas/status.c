@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The fields of a status, and what must hold between them:
- * 1. Ranks are numbered from 0, in their order.
- * 2. A rank waits only for another one of them.
+ * 1. Ranks are numbered from 0, in order.
+ * 2. A rank that waits, waits for another rank of the list.
  */
 #include "schemas/status.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The `status` document, LOG.status beside a run's log: where each rank is, as the run last knew it. It is replaced
- * about once a second during the run, and at the end says how that ended. Only this document contains a time.
+ * The `status` document, LOG.status beside a run's log: where each rank is, as the run last knew. It is replaced about
+ * once a second during the run; the last one says how the run ended. It is the only document with a time of day.
  */
 #ifndef AH_SCHEMAS_STATUS_H
 #define AH_SCHEMAS_STATUS_H
@@ -18,7 +18,7 @@
 #define AH_STATUS_ENDED_WORDS(X)                                                                             \
     X(AH_STATUS_RUNS, "no") X(AH_STATUS_DONE, "done") X(AH_STATUS_INTERRUPTED, "interrupted")                \
     X(AH_STATUS_FAILED, "failed")
-/* What goes between ranks; the first two are for a micro-batch. */
+/* Messages between ranks; the first two belong to a micro-batch. */
 #define AH_STATUS_MESSAGE_WORDS(X)                                                                           \
     X(AH_STATUS_OUTPUT, "output") X(AH_STATUS_GRADIENT, "gradient") X(AH_STATUS_PARTIAL, "partial_sum")      \
     X(AH_STATUS_TOTAL, "total_sum") X(AH_STATUS_NORM, "norm") X(AH_STATUS_REPORT, "report")                  \
@@ -35,35 +35,35 @@ extern const char *const ah_words_status_message[];
 
 /* A kind of op of a plan (enum ah_plan_op_kind), or none. */
 enum { AH_STATUS_NO_OP = AH_PLAN_COLLECTIVE + 1 };
-#define AH_STATUS_NO_MICRO_BATCH 16777216 /* larger than any */
+#define AH_STATUS_NO_MICRO_BATCH 16777216 /* above every micro-batch */
 
 struct ah_status_wait {
     uint64_t rank;
     enum ah_status_message message;
-    bool sends;           /* true: that rank is to take the message; false: to send it */
-    uint64_t micro_batch; /* in the pipeline; AH_STATUS_NO_MICRO_BATCH: none */
-    double us;            /* how long so far, checked about once a second */
+    bool sends;           /* the other rank should take the message; false: it should send it */
+    uint64_t micro_batch; /* of the pipeline; AH_STATUS_NO_MICRO_BATCH: none */
+    double us;            /* the wait so far, updated about once a second */
 };
 
 struct ah_status_rank {
     uint64_t rank;
     const char *host;
     const char *node; /* NULL: the plan is for one machine */
-    uint64_t step;    /* the last one that it knows to be done */
-    unsigned op;      /* on the compute lane, under way or next; AH_STATUS_NO_OP: none */
+    uint64_t step;    /* the last step that it knows to be done */
+    unsigned op;      /* on the lane compute, under way or next; AH_STATUS_NO_OP: none */
     const char *block;
     uint64_t micro_batch;
     struct ah_status_wait *waits_for; /* NULL: it works */
-    double silent_us; /* time without an answer, in which all this is what it said last; 0: it answers */
+    double silent_us; /* time since its last answer, from which all this comes; 0: it answers */
 };
 
 struct ah_status {
     const char *generator;
     const char *model;
-    uint64_t step, steps; /* done, with those before a resume; of the whole run */
+    uint64_t step, steps; /* steps done, with those before a resume; steps of the whole run */
     uint64_t updated_us;  /* since 1970, UTC */
     enum ah_status_ended ended;
-    struct ah_status_rank *ranks; /* in their order */
+    struct ah_status_rank *ranks; /* in order */
     size_t n_ranks;
     struct ah_text_pair *annotations;
     size_t n_annotations;

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The spellings of the enums in vocabulary.h.
+ */
 #include "schemas/vocabulary.h"
 
 #define WORD(value, word) [value] = word,

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The words that documents share: each enum with its spelling, from one list.
- *
- * DTYPE of numbers, FORM of a matrix product, DIRECTION of a link, SIDE of it, PART of a machine that works
- * on its own, the configs of a block (docs: DESIGN vocabulary in docs/architecture.md).
+ * The words that documents share (docs/architecture.md): each enum with its spelling, from one list. DTYPE of numbers,
+ * FORM of a matrix product, DIRECTION and SIDE of a link, PART of a machine that works on its own, configs of a block.
  */
 #ifndef AH_SCHEMAS_VOCABULARY_H
 #define AH_SCHEMAS_VOCABULARY_H

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Writes a struct as compact JSON text (writer_internal.h).
+ */
 #include "schemas/writer_internal.h"
 
 #include "schemas/json.h"
@@ -64,7 +67,7 @@ static int write_word(const struct ah_field *field, unsigned value, struct ah_bu
     return AH_OK;
 }
 
-/* Writes one value that is not a list, at `place`. */
+/* Writes the value at `place`, which is not a list. */
 static int write_value(const struct ah_field *field, const void *place, struct ah_buffer *out,
                        struct ah_error *err)
 {
@@ -96,7 +99,7 @@ static int compare_pairs(const void *a, const void *b)
     return strcmp(((const struct ah_text_pair *)a)->key, ((const struct ah_text_pair *)b)->key);
 }
 
-/* Writes a map in the order of its keys, whatever order the pairs have. */
+/* Writes pairs sorted by key, whatever their order is. */
 static int write_map(const struct ah_field *field, const struct ah_text_pair *pairs, size_t n,
                      struct ah_buffer *out, struct ah_error *err)
 {

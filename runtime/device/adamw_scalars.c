@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Computes the AdamW scalars of a step; adamw_scalars.h has the formulas.
+ */
 #include "runtime/device/adamw_scalars.h"
 
 #include <assert.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Converts algorithms of matrix products between documents and devices (algorithm.h).
+ */
 #include "runtime/device/algorithm.h"
 
 #include <inttypes.h>

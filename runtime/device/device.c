@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The common half of every device: checks that do not depend on the driver, and the tables of what each lane
- * may run and reach (device.h, REACH).
+ * The half that all devices share: checks that do not depend on the driver, and the table of what each lane may run
+ * and reach (device.h, REACH).
  */
 #include "runtime/device/device.h"
 
@@ -25,7 +25,7 @@ enum {
 #define EVERY_KIND (~(KIND(AH_OP_SEND) | KIND(AH_OP_RECEIVE)))
 #define PRODUCTS   (KIND(AH_OP_MATMUL) | KIND(AH_OP_ATTENTION) | KIND(AH_OP_ATTENTION_BACKWARD))
 
-/* Arenas that operands may lie in, by what the op does with them, and kinds that the lane runs. */
+/* Arenas that a lane's ops may write and read, and the kinds of ops it runs. */
 struct lane_row {
     const char *name;
     uint32_t written;
@@ -193,7 +193,7 @@ static int check_lane(const struct ah_device *device, const struct ah_submission
     return AH_OK;
 }
 
-/* After ah_op_check(): the operands' roles are known to be computable. */
+/* Call after ah_op_check(), so that ah_op_operands() cannot fail. */
 static int check_reach(const struct ah_submission *submission, struct ah_error *err)
 {
     const struct ah_op *op = submission->op;
@@ -216,7 +216,7 @@ uint64_t ah_device_submitted(const struct ah_device *device, uint32_t lane)
     return lane < device->lanes ? __atomic_load_n(&device->submitted[lane], __ATOMIC_ACQUIRE) : 0;
 }
 
-/* `last`: of each lane, the last ticket before this submission. */
+/* `last`: each lane's last ticket before this submission. */
 static int check_waits(const struct ah_device *device, const struct ah_submission *submission,
                        const uint64_t last[AH_DEVICE_LANES_ALL], struct ah_error *err)
 {
@@ -247,7 +247,7 @@ static int check_submission(const struct ah_device *device, const struct ah_subm
     return rc ? rc : check_waits(device, submission, last, err);
 }
 
-/* A device records nothing behind an op that joins: the op that ends what is joined has to come at once. */
+/* A device records nothing after an op that joins, so the op that it joins must follow in the same call. */
 static int check_joins(const struct ah_submission *submission, const struct ah_submission *next,
                        struct ah_error *err)
 {
@@ -360,7 +360,8 @@ size_t ah_device_spans(struct ah_device *device, struct ah_span_reader *reader, 
     for (size_t i = 0; i < n; i++)
         told += ret_spans[i].joined;
     const uint64_t passed = ret_spans[n - 1].ticket - reader->seen;
-    reader->lost += passed > told ? passed - told : 0; /* less: it began within what was joined */
+    reader->lost +=
+        passed > told ? passed - told : 0; /* passed < told: the reader began inside a joined run */
     reader->seen = ret_spans[n - 1].ticket;
     return n;
 }

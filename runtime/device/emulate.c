@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The throttle of an emulated machine: every rate of the target times
+ * Computes the throttle of an emulated machine. Every rate of the target is multiplied by
  *
  *     slowdown = compute rate here / compute rate of the target
  *
- * and every latency divided by it. See emulate.h for why.
+ * and every latency is divided by it. emulate.h says why.
  */
 #include "runtime/device/emulate.h"
 
@@ -27,11 +27,10 @@ int ah_emulate_dtype(const struct ah_machine *target, bool bf16, enum ah_dtype *
     return AH_OK;
 }
 
-/* Master and moments in fp32 each way, and 4 of gradient and weight. */
+/* Bytes per parameter: 24 to read and write master and moments in fp32, 4 for gradient and weight. */
 enum { ADAM_BYTES = 28 };
 
-/* Host Adam of the target, for weights of `dtype` where it was measured, else for the other dtype: both move
- * the same bytes a parameter. */
+/* The target's host Adam rate for `dtype`, if measured, else for the other dtype: both move the same bytes. */
 static double host_adam(const struct ah_machine *target, enum ah_dtype dtype)
 {
     double rate = ah_machine_adam_params_per_s(target, AH_HOST, dtype);
@@ -40,7 +39,7 @@ static double host_adam(const struct ah_machine *target, enum ah_dtype dtype)
     return ah_machine_adam_params_per_s(target, AH_HOST, dtype == AH_BF16 ? AH_FP32 : AH_BF16);
 }
 
-/* The longer of the two directions' latencies: the throttle has one for both. */
+/* The longer latency of the two directions: a throttle has only one. */
 static double link_latency_us(const struct ah_machine *target)
 {
     double latency_us = 0;

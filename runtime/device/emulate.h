@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Emulate: how far lanes must be slowed for a device to show another machine's trade-offs.
+ * Emulate: how much to slow a device's lanes so that it shows another machine's trade-offs.
  *
- * The one place where `profile --emulate` and `run --emulate` compute a throttle. Compute runs as fast as it
- * can; copy lanes and the host lane are slowed until
+ * Only here do `profile --emulate` and `run --emulate` compute a throttle. Compute runs at full speed; copy lanes and
+ * the host lane are slowed until
  *
  *     link bytes/s : compute flops/s   and   host Adam params/s : compute flops/s
  *
- * equal those of the target. The host lane's other ops move bytes at the rate at which the target's host Adam
- * does, 28 a parameter: what a host can do beside the rest of the machine, measured on every one. A whole machine
- * slower by one factor behaves alike, so the target's copy latency is stretched by that factor; the share that
- * copies keep while both directions work is taken as it is.
+ * equal the target's ratios. The host lane's other ops move bytes as fast as the target's host Adam does, at 28 bytes
+ * per parameter: every profile has that rate. Slowing a whole machine by one factor changes no trade-off, so copy
+ * latency is stretched by the same factor. The share of speed that copies keep while both directions work stays the
+ * target's.
  *
  *     enum ah_dtype dtype;
  *     rc = ah_emulate_dtype(target, device->info.bf16, &dtype, err);
@@ -26,13 +26,13 @@
 
 #include <stdbool.h>
 
-/* The dtype whose matrix products the ratios refer to: bf16 where the target and this device (`bf16`) have
- * it, else fp32. AH_E_USAGE where the target has no rate of a dtype that both know. */
+/* The dtype whose matrix products the ratios refer to: bf16 if both the target and this device (`bf16`) have it, else
+ * fp32. AH_E_USAGE if the target has no rate for a dtype that both know. */
 int ah_emulate_dtype(const struct ah_machine *target, bool bf16, enum ah_dtype *ret_dtype,
                      struct ah_error *err);
 
-/* The throttle under which a device whose products of `dtype` run at `compute_flops_per_s` shows the target's
- * ratios. Pure. AH_E_USAGE names the number that the target lacks (a link each way, host Adam, products). */
+/* The throttle that gives a device the target's ratios, if its products of `dtype` run at `compute_flops_per_s`. Pure.
+ * AH_E_USAGE names the rate that the target lacks (a link direction, host Adam, products). */
 int ah_emulate_throttle(const struct ah_machine *target, enum ah_dtype dtype, double compute_flops_per_s,
                         struct ah_device_throttle *ret_throttle, struct ah_error *err);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of kinds (op_table.c) as its evaluation (op.c) sees it: for each operand of each kind its role, its
- * element, and its extent as a product of up to three named sizes, which a function of the kind takes from the
- * op. The short names are for these two files.
+ * The table of kinds that op_table.c defines and op.c evaluates. For each operand of each kind it has the role, the
+ * element, and the extent as a product of up to three named sizes; a function of the kind takes the sizes from the op.
+ * Only these two files use the short names.
  */
 #ifndef AH_RUNTIME_DEVICE_OP_INTERNAL_H
 #define AH_RUNTIME_DEVICE_OP_INTERNAL_H
@@ -11,20 +11,20 @@
 
 #define BIT(i) (1u << (i))
 
-/* The sizes an op's operands are made of. ONE is 0 so that an entry lists only what it needs. */
+/* The sizes that extents are products of. ONE is 0, so an entry lists only what it needs. */
 enum size_name {
     ONE,
     TWO,
-    COUNT, /* elements of a row, bytes of a copy, sums of a clip */
+    COUNT, /* elements of a row, bytes of a copy or sums of a clip */
     M,     /* matmul */
     N,
-    A_ROWS, /* a and b as they lie in memory */
+    A_ROWS, /* a and b as stored in memory */
     A_WIDTH,
     B_ROWS,
     B_WIDTH,
     ROWS,
     WIDTH,
-    HEADS,    /* of a row */
+    HEADS,    /* per row */
     STATS,    /* 1, 2 for a layer norm */
     PARTIALS, /* groups of AH_OP_NORM_GROUP heads of rows */
     VOCABULARY,
@@ -35,7 +35,7 @@ enum size_name {
 
 enum element {
     FREE,          /* the ref's dtype */
-    LIKE_PREVIOUS, /* the ref's dtype, which equals that of the operand before it */
+    LIKE_PREVIOUS, /* the ref's dtype, which must equal the previous operand's */
     FP32,          /* the ref's dtype, which must be fp32 */
     BYTE,
     WORD, /* u32 */
@@ -44,7 +44,7 @@ enum element {
     ELEMENTS
 };
 
-enum presence { REQUIRED, OPTIONAL, BY_OP /* enum use says */ };
+enum presence { REQUIRED, OPTIONAL, BY_OP /* struct op_sizes has its enum use */ };
 enum use { UNUSED, NEEDED, USABLE };
 enum lie { DENSE, MATRIX /* dims[0] rows, which may have a row stride */ };
 
@@ -55,24 +55,24 @@ struct operand_rule {
     enum lie lie;
     enum size_name dims[3];
     enum presence presence;
-    uint32_t may_equal; /* bits of the inputs at whose place it may be */
+    uint32_t may_equal; /* bit i: it may be in the place of input i */
 };
 
-/* What the rules need to know of one op. */
+/* What the rules need to know about one op. */
 struct op_sizes {
     uint64_t of[SIZES];
-    enum use use[AH_OP_ARGS]; /* of operands that are there by op */
-    bool accumulates;         /* operand 0 is read too */
-    const char *wrong;        /* NULL, or what makes no sense */
+    enum use use[AH_OP_ARGS]; /* for operands that are BY_OP */
+    bool accumulates;         /* operand 0 is read, too */
+    const char *wrong;        /* what is wrong with the op; NULL: nothing */
 };
 
-/* The rules of a known kind's operands, AH_OP_ARGS of them. */
+/* The AH_OP_ARGS rules of a known kind's operands. */
 const struct operand_rule *ah_op_table_rules(enum ah_op_kind kind);
 
 /* The sizes of an op of a known kind. */
 struct op_sizes ah_op_table_sizes(const struct ah_op *op);
 
-/* Whether an operand is given. */
+/* True if the operand is given. */
 static inline bool ah_op_table_has(const struct ah_op *op, size_t operand)
 {
     return op->arg[operand].arena != AH_ARENA_NONE;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every kind of op covers, as one table: a list per kind, a rule per operand. Below it, for each kind, where
- * the sizes that its rules name come from, and what makes no sense. op.c evaluates both.
+ * The operands of every kind of op, as one table: a list per kind, a rule per operand. Below it, a function per kind
+ * takes the sizes that its rules name from the op, and finds what is wrong with it. op.c evaluates both.
  */
 #include "runtime/device/op_internal.h"
 
@@ -167,7 +167,7 @@ static void sizes_activation(const struct ah_op *op, struct op_sizes *sizes)
         sizes->wrong = "activation is unknown";
 }
 
-/* Numbers that wrap are found by the extents of x and stats, which are larger. */
+/* If `heads` overflows, the larger extents of x and stats overflow, too, and op.c reports it. */
 static void sizes_norm(const struct ah_op *op, struct op_sizes *sizes)
 {
     const struct ah_op_norm *norm = &op->u.norm;
@@ -182,7 +182,7 @@ static void sizes_norm(const struct ah_op *op, struct op_sizes *sizes)
         sizes->wrong = "norm is unknown";
 }
 
-/* A frozen gain or bias has no gradient; below the lowest trainable block nothing wants dx. */
+/* A frozen gain or bias has no gradient; below the lowest trained block nothing needs dx. */
 static void sizes_norm_backward(const struct ah_op *op, struct op_sizes *sizes)
 {
     bool sums = ah_op_table_has(op, 1) || ah_op_table_has(op, 2);
@@ -192,7 +192,7 @@ static void sizes_norm_backward(const struct ah_op *op, struct op_sizes *sizes)
         sizes->wrong = "none of 'dx', 'dgain', 'dbias' is given";
 }
 
-/* Without positions, row r has position r % seq: all of them lie in the table. */
+/* Without positions, row r has position r % seq, so the table needs at least seq rows. */
 static void check_positions(const struct ah_op *op, size_t positions, uint64_t seq, struct op_sizes *sizes)
 {
     if (ah_op_table_has(op, positions) && seq != 0)
@@ -201,7 +201,7 @@ static void check_positions(const struct ah_op *op, size_t positions, uint64_t s
         sizes->wrong = "without positions, seq is at least 1 and at most the rows of the table";
 }
 
-/* The position table and the positions of an embedding, operands `table` and `positions`. */
+/* Checks an embedding's position table and positions: operands `table` and `positions`. */
 static void check_embed_positions(const struct ah_op *op, size_t table, size_t positions,
                                   struct op_sizes *sizes)
 {
@@ -256,7 +256,7 @@ static void sizes_embed_forward(const struct ah_op *op, struct op_sizes *sizes)
     check_embed_positions(op, 2, 4, sizes);
 }
 
-/* A frozen table has no gradient; a frozen position table is left out with positions = 0. */
+/* A frozen table has no gradient; positions = 0 leaves out a frozen position table. */
 static void sizes_embed_backward(const struct ah_op *op, struct op_sizes *sizes)
 {
     sizes_embed(op, sizes);

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loads device drivers from shared objects (plugin.h).
+ */
 #include "runtime/device/plugin.h"
 
 #include "base/plugin.h"

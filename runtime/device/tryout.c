@@ -1,9 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Prepares a few matrix products on small arenas, so that the device finds out about itself (tryout.h).
+ */
 #include "runtime/device/tryout.h"
 
 #include <stdio.h>
 
-/* Every operand is a square of this many elements a side, one behind the other. */
+/* Every operand is a square with this many elements per side; they follow each other in the arena. */
 enum { SIDE = 512, PLACE_BYTES = SIDE * SIDE * 4, OPERANDS = 5 };
 
 static const struct {

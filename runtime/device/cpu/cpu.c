@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CPU device: the reference for every other device, and what runs where there is no accelerator.
+ * The CPU device: the reference for every other device, and the fallback where there is no accelerator.
  *
- * The compute lane's thread and its pool stand for the accelerator, on cores of their own; copy lanes are one
- * thread each; the host lane has a pool (placement.h says on which cores). All arenas are host memory; that the
- * device arena is another place than the host's is kept by the checks of device.c.
+ * The compute lane's thread and its pool stand for the accelerator, on cores of their own. Each copy lane is one
+ * thread; the host lane has a pool. placement.h says which cores they use. All arenas are host memory; only the checks
+ * in device.c keep the device arena apart from the host's.
  *
- * 1. After reserve and prepare, no op takes memory.
- * 2. `failed` is set after `failure` is complete, and both only once.
+ * 1. After reserve and prepare, no op allocates memory.
+ * 2. `failed` is set after `failure` is complete; each is set only once.
  */
 #include "base/host_memory.h"
 #include "base/topology.h"
@@ -29,7 +29,7 @@ static enum ah_product_form form_of(enum ah_tile_level level)
                                           : AH_PRODUCT_FMA;
 }
 
-/* The fastest of the forms that may be taken. */
+/* The fastest level whose form is allowed. */
 static enum ah_tile_level choose_level(uint32_t forms)
 {
     static const enum ah_tile_level most[] = {[AH_PRODUCT_FMA] = AH_TILE_AVX512,
@@ -67,7 +67,7 @@ static int cpu_probe(struct ah_device_info *ret_infos, size_t max, size_t *ret_n
     return rc;
 }
 
-/* Refuses arenas that the system would only pretend to have. */
+/* Refuses arenas larger than free memory: the system would map them anyway. */
 static int check_capacity(const uint64_t arena_bytes[AH_ARENA_KINDS], struct ah_error *err)
 {
     struct ah_host_memory memory;
@@ -88,7 +88,7 @@ static int check_capacity(const uint64_t arena_bytes[AH_ARENA_KINDS], struct ah_
     return AH_OK;
 }
 
-/* Only addresses: the memory comes with fill_arenas(), once there are pools. */
+/* Reserves addresses only: fill_arenas() touches the memory once the pools exist. */
 static int map_arenas(struct ah_cpu_device *cpu, const uint64_t arena_bytes[AH_ARENA_KINDS],
                       struct ah_error *err)
 {
@@ -143,7 +143,7 @@ static struct ah_lane_options lane_options(const struct ah_cpu_device *cpu, cons
         .name = name, .cpu = processor, .queue = options->queue, .spans = options->spans, .bell = cpu->bell};
 }
 
-/* A lane whose thread is the first of a pool's participants. */
+/* Opens a lane and its pool; the lane's thread is the pool's first participant. */
 static int open_pooled_lane(struct ah_cpu_lane *lane, const struct ah_lane_options *options,
                             const int *processors, unsigned threads, struct ah_error *err)
 {
@@ -170,7 +170,7 @@ static int open_copy_lanes(struct ah_cpu_device *cpu, const struct ah_device_opt
     return rc;
 }
 
-/* They mostly sleep: on any processor. */
+/* Message lanes mostly sleep, so they may run on any processor. */
 static int open_message_lanes(struct ah_cpu_device *cpu, const struct ah_device_options *options,
                               struct ah_error *err)
 {
@@ -292,7 +292,7 @@ static int cpu_open(struct ah_device **ret_device, const struct ah_device_option
     return AH_OK;
 }
 
-/* Fused slots are no kinds of their own, so `supports` does not tell. */
+/* `supports` says nothing about epilogues and alpha: they are not op kinds of their own. */
 static int check_matmul(const struct ah_op *op, struct ah_error *err)
 {
     if (op->u.matmul.epilogue == AH_EPILOGUE_BIAS_GELU)
@@ -356,7 +356,7 @@ static void run_task(void *payload)
         pace->end(pace->context, lane, task->tag);
 }
 
-/* The product of a matmul; NULL of other ops. AH_E_USAGE for what was not prepared. */
+/* Finds the product of a matmul; NULL for other ops. AH_E_USAGE if the shape was not prepared. */
 static int find_product(const struct ah_cpu_device *cpu, const struct ah_op *op,
                         struct ah_matmul_product **ret_product, struct ah_error *err)
 {
@@ -470,7 +470,7 @@ static size_t cpu_spans(struct ah_device *device, uint32_t lane, uint64_t after,
     return n;
 }
 
-/* A lane that an emulation slows sleeps while it is busy: that is progress. */
+/* A lane slowed by emulation sleeps while it is busy, so passing time counts as its progress. */
 static uint64_t cpu_pulse(struct ah_device *device)
 {
     uint64_t pulse = 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the CPU device adds to the ops of the host (host/host.h) and of the room of math (math/math.h): matrix
- * products, copy lanes of one thread each, and lanes that are slowed.
+ * Runs the CPU device's ops: those of host/host.h and math/math.h, matrix products, and slowed copy and host lanes.
  */
 #include "runtime/device/cpu/cpu_internal.h"
 #include "runtime/device/host/convert.h"
@@ -14,7 +13,7 @@ static void copy_bytes(const struct ah_cpu_task *task, uint64_t begin, uint64_t 
     ah_convert_copy(task->lane->host.isa, dst + begin, src + begin, end - begin);
 }
 
-/* A slowed copy goes in slices, so that it shares the link with the other direction as both go along. */
+/* A slowed copy runs in slices, so its rate adapts when the other direction starts or stops. */
 static void copy_slowly(struct ah_cpu_task *task)
 {
     struct ah_cpu_lane *lane = task->lane;
@@ -60,7 +59,7 @@ bool ah_cpu_supports(enum ah_op_kind kind)
     return kind == AH_OP_MATMUL || ah_math_does(kind) || ah_host_does(kind);
 }
 
-/* What an op of a slowed host lane costs; false where it costs nothing. */
+/* Work and rate of an op on a slowed host lane; false if the op is not slowed. */
 static bool host_charge(const struct ah_cpu_task *task, double *ret_work, double *ret_work_per_s)
 {
     bool adamw = task->op.kind == AH_OP_ADAMW;

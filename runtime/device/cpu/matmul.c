@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products (matmul.h). The pool works on units (blocking.h); a thread does one in memory of its own:
+ * Matrix products (matmul.h). The pool shares out units (blocking.h); a thread computes each one in its own memory:
  *
  *     for each chunk of k
  *         pack the unit's columns of b
- *         for each strip of the unit, step of the chunk
+ *         for each strip of the unit, and each step of the chunk
  *             pack the strip of a
  *             multiply: sums of the strip's tiles += a b
  *             after the last step of the last chunk: store the tiles
  *
- * 1. What becomes of an element of c depends on its row of a, its column of b and the shape only: not on the unit,
- *    the thread or other elements.
+ * 1. An element of c depends only on its row of a, its column of b and the shape: not on unit, thread or neighbours.
  * 2. Sums stay fp32 in the thread's memory until they are complete; c is written once, whatever its type.
- * 3. No thread reads what another one has packed: on two cores, sharing it cost a quarter of the speed.
+ * 3. No thread reads what another thread packed: on two cores, sharing it cost a quarter of the speed.
  */
 #include "runtime/device/cpu/matmul.h"
 
@@ -38,7 +37,7 @@ struct ah_matmul {
     enum ah_tile_level level;
     unsigned threads;
     struct ah_matmul_product *products; /* owned */
-    struct ah_region workspace; /* of the product that runs; each thread's part at the same distance */
+    struct ah_region workspace;         /* for the running product; one part of equal size for each thread */
 };
 
 int ah_matmul_new_at(struct ah_matmul **ret_matmul, unsigned threads, enum ah_tile_level level,
@@ -71,7 +70,6 @@ uint64_t ah_matmul_workspace_bytes(const struct ah_matmul *matmul)
     return matmul->workspace.bytes;
 }
 
-/* Makes the workspace hold at least `bytes`. */
 static int grow_workspace(struct ah_matmul *matmul, size_t bytes, struct ah_error *err)
 {
     struct ah_region larger;
@@ -121,7 +119,7 @@ void ah_matmul_free(struct ah_matmul *matmul)
     free(matmul);
 }
 
-/* A matrix as the caller has it: its stride is never 0. */
+/* A matrix of the caller; its stride is never 0. */
 struct matrix {
     unsigned char *data;
     enum ah_dtype dtype;
@@ -134,17 +132,17 @@ struct run {
     uint64_t units_m;
 };
 
-/* A unit, and its thread's memory. */
+/* A unit and the memory of the thread that computes it. */
 struct unit {
     const struct run *run;
-    uint64_t m, n; /* of its first element */
+    uint64_t m, n; /* row and column of its first element */
     uint64_t rows, columns;
     void *a;
     uint32_t *b;
     float *sums;
 };
 
-/* A part of k. */
+/* A range of k. */
 struct part {
     uint64_t k;
     uint64_t count;
@@ -155,7 +153,7 @@ static uint64_t stride_or(uint64_t stride, uint64_t dense)
     return stride ? stride : dense;
 }
 
-/* `count` elements along k from `k` on, of the rows or columns `other` to `other` + `others`. */
+/* The part of `whole` that starts at element `k` along k and at row or column `other`. */
 static struct ah_pack_matrix part_of(const void *data, const struct ah_pack_matrix *whole, uint64_t k,
                                      uint64_t other)
 {
@@ -182,7 +180,7 @@ static void pack_columns(const struct unit *unit, const struct part *chunk)
     ah_pack_b(unit->b, product->kernel, &b);
 }
 
-/* What of a the rows from `row` on need for a step. */
+/* The part of a that one step of the strip at `row` reads. */
 static struct ah_pack_matrix strip_of(const struct unit *unit, const struct part *step, uint64_t row)
 {
     const struct ah_matmul_shape *shape = &unit->run->product->shape;
@@ -204,7 +202,7 @@ static struct part step_of(const struct ah_blocking *blocking, const struct part
                          ah_blocking_part(chunk->count, blocking->step_k, k / blocking->step_k)};
 }
 
-/* What of a comes after a step of the strip at `row`: nothing after the last. */
+/* The part of a that is read next after this step of the strip at `row`; empty after the last. */
 static struct ah_pack_matrix next_strip(const struct unit *unit, const struct part *chunk,
                                         const struct part *step, uint64_t row)
 {
@@ -237,8 +235,7 @@ static void store_tile(const struct unit *unit, const float *sums, uint64_t row,
     product->kernel->store(sums, &out);
 }
 
-/* Whether a kernel may read a strip where it lies: whole tiles, rows that begin with cache lines and do not meet in
- * a few sets of the cache. */
+/* True if the kernel should read a strip in place: whole tiles, rows on cache lines that do not crowd into few sets. */
 static bool lies_well(const struct ah_tile_kernel *kernel, const struct ah_pack_matrix *a)
 {
     const uint64_t row_bytes = a->stride * ah_dtype_bytes(a->dtype);
@@ -248,7 +245,7 @@ static bool lies_well(const struct ah_tile_kernel *kernel, const struct ah_pack_
            row_bytes % (SET_LINES * LINE_BYTES) != 0;
 }
 
-/* The a of `operands`, packed where it must be. */
+/* Sets the a of `operands`: in place if the kernel should read it there, else packed. */
 static void place_strip(const struct unit *unit, const struct ah_pack_matrix *a,
                         struct ah_tile_operands *operands)
 {
@@ -263,7 +260,7 @@ static void place_strip(const struct unit *unit, const struct ah_pack_matrix *a,
     }
 }
 
-/* The tiles of a strip, for one step of a chunk whose columns of b are packed. */
+/* Computes the tiles of a strip for one step of a chunk whose columns of b are packed. */
 static void multiply_strip(const struct unit *unit, const struct part *chunk, const struct part *step,
                            uint64_t row)
 {

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Chooses the processors on which compute, host and copy threads run (placement.h).
+ */
 #include "runtime/device/cpu/placement.h"
 
 #include <sched.h>
@@ -11,11 +14,11 @@ static unsigned clamp(unsigned value, unsigned low, unsigned high)
     return value < low ? low : value > high ? high : value;
 }
 
-/* Indices of processors for everything but compute, those that disturb it least first. */
+/* Processors for everything but compute, by index; those that disturb compute least come first. */
 struct rest {
     unsigned n;
-    unsigned n_apart; /* of them on cores that compute does not use */
-    unsigned n_free;  /* of them not used by compute */
+    unsigned n_apart; /* leading entries on cores that compute does not use */
+    unsigned n_free;  /* leading entries that compute does not use */
     unsigned index[AH_PLACEMENT_MAX];
 };
 
@@ -27,7 +30,7 @@ static bool shares_core(const struct ah_topology *topology, unsigned index, unsi
     return false;
 }
 
-/* Compute has the first `compute` of `n_cpus` processors. */
+/* Compute uses the first `compute` of `n_cpus` processors. */
 static void list_rest(struct rest *rest, const struct ah_topology *topology, unsigned n_cpus,
                       unsigned compute)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The choice of a kernel, and what it needs beside the scalars.
+ * Runs AdamW on the host: picks the kernel and prepares its constants.
  */
 #include "runtime/device/host/adamw.h"
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Computes the norm of all gradients and the clipping factor (clip.h).
+ */
 #include "runtime/device/host/clip.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
  *
  *     norm = sqrt(sum of all blocks' sums of squares)      factor = min(1, limit / (norm + 1e-6))
  *
- * In double, blocks in order, rounded to fp32 once.
+ * Computed in double, blocks added in order, rounded to fp32 once.
  */
 #ifndef AH_RUNTIME_DEVICE_HOST_CLIP_H
 #define AH_RUNTIME_DEVICE_HOST_CLIP_H
@@ -12,8 +12,7 @@
 #include "base/error.h"
 #include "runtime/device/op.h"
 
-/* Sets grad_norm and, with a limit, grad_scale. AH_E_NUMERIC where the norm is not finite; then `scalars` is
- * as it was, so that no weight is updated with it. */
+/* Sets grad_norm and, with a limit, grad_scale. AH_E_NUMERIC: the norm is not finite, and `scalars` stays unchanged. */
 int ah_clip_run(struct ah_adamw_scalars *scalars, const double *sums, const struct ah_op_clip *clip,
                 struct ah_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The public side of convert.h: places in arrays, strips of columns, edges of the copy.
+ * The public functions of convert.h: they split arrays into ranges and call the kernels of the instruction set.
  */
 #include "runtime/device/host/convert.h"
 

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What moves and converts numbers without a matrix product: casts, sums of two arrays, fill, column sums, and
- * the copy that copy lanes use.
+ * Moves and converts numbers: casts, sums of two arrays, fill, column sums, and the copy that copy lanes use.
  *
- * fp32 to bf16 rounds to nearest even, denormals kept, NaN made quiet. All sums are fp32. Every function but
- * ah_convert_copy() works element by element, or column by column, on a range [begin, end) of its arrays; any
- * split into ranges gives the same bits on every instruction set (NaN payloads aside). Arrays need the
- * alignment of their type; where not said otherwise a destination may be a source at the same address, and
- * must not overlap it in another way.
+ * fp32 to bf16 rounds to nearest even, keeps denormals and makes NaN quiet. All sums are fp32. Every function but
+ * ah_convert_copy() works element by element, or column by column, on a range [begin, end) of its arrays. Any split
+ * into ranges gives the same bits on every instruction set (NaN payloads aside). Arrays need the alignment of their
+ * type. Unless said otherwise, a destination may equal a source but must not overlap it in another way.
  *
- * Threads: pure functions of their arguments; ranges that do not overlap may run at the same time.
+ * Threads: no shared state; ranges that do not overlap may run at the same time.
  */
 #ifndef AH_RUNTIME_DEVICE_HOST_CONVERT_H
 #define AH_RUNTIME_DEVICE_HOST_CONVERT_H
@@ -32,27 +30,26 @@ struct ah_convert_in {
 
 enum { AH_CONVERT_COLUMN_GROUP = 64, AH_CONVERT_STREAM_BYTES = 1 << 20 };
 
-/* dst = src in dst's type. In place only where both types are equal. */
+/* dst = src in dst's type. In place only if both types are equal. */
 void ah_convert_cast(enum ah_isa isa, struct ah_convert_out dst, struct ah_convert_in src, uint64_t begin,
                      uint64_t end);
 
-/* The same from fp32 to bf16, written past the caches: for whole blocks that nobody reads soon. The arrays must
- * not overlap. Finished, for every thread, when it returns. */
+/* Casts fp32 to bf16 and writes past the caches: for whole blocks that nobody reads soon. The arrays must not overlap.
+ * When it returns, every thread sees the result. */
 void ah_convert_stream_bf16(enum ah_isa isa, uint16_t *dst, const float *src, uint64_t begin, uint64_t end);
 
-/* dst = a + b, added in fp32 and rounded to dst's type once. Accumulation is a == dst, fp32. */
+/* dst = a + b, added in fp32 and rounded to dst's type once. To accumulate, pass a == dst in fp32. */
 void ah_convert_add(enum ah_isa isa, struct ah_convert_out dst, struct ah_convert_in a,
                     struct ah_convert_in b, uint64_t begin, uint64_t end);
 
-/* data[i] *= factor: what memory bandwidth is measured with, 4 bytes read and 4 written an element. */
+/* data[i] *= factor. Used to measure memory bandwidth: reads 4 bytes and writes 4 per element. */
 void ah_convert_scale(enum ah_isa isa, float *data, float factor, uint64_t begin, uint64_t end);
 
 /* dst = value in dst's type. */
 void ah_convert_fill(struct ah_convert_out dst, float value, uint64_t begin, uint64_t end);
 
-/* dst[c] = sum over rows of src[r * stride + c] for columns c in [begin, end). Rows are added one after
- * another in groups of AH_CONVERT_COLUMN_GROUP, starting from +0, and group sums one after another, all in
- * fp32. dst must not overlap src. */
+/* dst[c] = sum over rows of src[r * stride + c] for columns c in [begin, end), all in fp32. Rows are added in order in
+ * groups of AH_CONVERT_COLUMN_GROUP, starting from +0; then the group sums in order. dst must not overlap src. */
 struct ah_convert_matrix {
     struct ah_convert_in src;
     uint64_t rows;
@@ -61,9 +58,8 @@ struct ah_convert_matrix {
 void ah_convert_column_sum(enum ah_isa isa, struct ah_convert_out dst, const struct ah_convert_matrix *matrix,
                            uint64_t begin, uint64_t end);
 
-/* Copies bytes that do not overlap, any alignment. From AH_CONVERT_STREAM_BYTES on, the destination is
- * written past the caches, so that a copy lane does not evict what the compute lane works on. Finished, for
- * every thread, when it returns. */
+/* Copies bytes that do not overlap, at any alignment. From AH_CONVERT_STREAM_BYTES on, it writes past the caches, so
+ * that a copy lane does not evict the compute lane's data. When it returns, every thread sees the result. */
 void ah_convert_copy(enum ah_isa isa, void *dst, const void *src, size_t bytes);
 
 #endif

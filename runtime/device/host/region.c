@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Maps, fills, locks and releases large regions of host memory (region.h).
+ */
 #include "runtime/device/host/region.h"
 
 #include "base/lane.h"
@@ -32,7 +35,7 @@ int ah_region_map(struct ah_region *region, uint64_t bytes, struct ah_error *err
     region->mapping_bytes = mapping_bytes;
     region->data = (unsigned char *)mapping + skip;
     region->bytes = bytes;
-    (void)madvise(region->data, bytes, MADV_HUGEPAGE); /* slower without, nothing else */
+    (void)madvise(region->data, bytes, MADV_HUGEPAGE); /* a failure only costs speed */
     return AH_OK;
 }
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Moves a throttle's deadline (throttle.h).
+ */
 #include "runtime/device/host/throttle.h"
 
 static const double slack_ns = 200e3;

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Throttle: when a lane may go on, so that it works at a given rate (`--emulate`).
+ * Throttle: makes a lane work at a given rate (`--emulate`) by saying when it may continue.
  *
- * A running deadline instead of pauses: each piece of work moves the deadline by its cost, and the lane
- * sleeps until then. A sleep that ends late is made up by the next piece, also across ops that follow each
- * other closely, so the rate holds over any number of them. A lane that came later than 200 us after
- * its deadline was idle or is slower than the rate; no credit is given for that time.
+ * It keeps a running deadline instead of pausing: each piece of work moves the deadline by its cost, and the lane
+ * sleeps until then. If a sleep ends late, the next piece or op sleeps less, so the rate holds over any number of them.
+ * A lane that begins over 200 us after its deadline was idle or is slower than the rate; it gets no credit for that.
  *
  *     ah_throttle_begin(&throttle, ah_threads_now_ns());
  *     for each slice:  copy it;  ah_threads_sleep_until_ns(ah_throttle_pay(&throttle, bytes, rate));
  *
- * No clock and no sleep in here. One thread.
+ * It reads no clock and does not sleep. One thread.
  */
 #ifndef AH_RUNTIME_DEVICE_HOST_THROTTLE_H
 #define AH_RUNTIME_DEVICE_HOST_THROTTLE_H
@@ -19,8 +18,8 @@
 #include <stdint.h>
 
 struct ah_throttle {
-    double work_per_s; /* bytes, parameters; 0: not throttled */
-    double latency_ns; /* of each op */
+    double work_per_s; /* bytes or parameters; 0: not throttled */
+    double latency_ns; /* added for each op */
     double deadline_ns;
 };
 
@@ -29,10 +28,10 @@ static inline bool ah_throttle_is_on(const struct ah_throttle *throttle)
     return throttle->work_per_s > 0;
 }
 
-/* An op begins at `now_ns`. */
+/* Begins an op at `now_ns`. */
 void ah_throttle_begin(struct ah_throttle *throttle, uint64_t now_ns);
 
-/* `work` is done, which may go at `work_per_s` > 0 at this moment; returns when the lane may go on. */
+/* Charges finished `work` at `work_per_s` > 0, the rate at this moment; returns when the lane may continue, in ns. */
 uint64_t ah_throttle_pay(struct ah_throttle *throttle, double work, double work_per_s);
 
 /* Bytes of a slice that takes about a millisecond: a multiple of 64, from 64 KiB to 4 MiB. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sixteen lanes at once with AVX-512F: one register. Meanings are in x16_portable.h.
+ * Sixteen lanes at once with AVX-512F: one register. x16_portable.h says what each function means.
  *
- * The bf16 instructions of newer processors are not used: they flush denormals, which our arithmetic keeps.
+ * It does not use the bf16 instructions of newer processors: they flush denormals, which our arithmetic keeps.
  */
 #ifndef AH_RUNTIME_DEVICE_HOST_X16_AVX512_H
 #define AH_RUNTIME_DEVICE_HOST_X16_AVX512_H
@@ -134,8 +134,7 @@ X16_FN struct x16u x16_words_low(struct x16u a)
     return (struct x16u){_mm512_and_si512(a.v, _mm512_set1_epi32(0xffff))};
 }
 
-/* The ten rounds for eight draws, one a 64-bit lane. Words lie in the lower halves; what is in the upper
- * halves never reaches them. */
+/* The ten rounds for eight draws, one per 64-bit lane. Words are in lower halves; upper halves never affect them. */
 X16_FN void x8_philox(const uint32_t counter[4], const uint32_t key[2], __m512i draws, __m512i w[4])
 {
     const __m512i multiplier0 = _mm512_set1_epi64(AH_PHILOX_M0);
@@ -149,7 +148,7 @@ X16_FN void x8_philox(const uint32_t counter[4], const uint32_t key[2], __m512i 
         __m512i key1 = _mm512_set1_epi64(key[1] + round * AH_PHILOX_W1);
         __m512i product0 = _mm512_mul_epu32(w[0], multiplier0);
         __m512i product1 = _mm512_mul_epu32(w[2], multiplier1);
-        /* 0x96: the exclusive or of three */
+        /* 0x96: exclusive or of all three */
         w[0] = _mm512_ternarylogic_epi32(_mm512_srli_epi64(product1, 32), w[1], key0, 0x96);
         w[2] = _mm512_ternarylogic_epi32(_mm512_srli_epi64(product0, 32), w[3], key1, 0x96);
         w[1] = product1;
@@ -157,8 +156,7 @@ X16_FN void x8_philox(const uint32_t counter[4], const uint32_t key[2], __m512i 
     }
 }
 
-/* Lane 4 k + j holds draw 4 j + k, so that a 4 x 4 transposition in each quarter puts every word in its
- * place. */
+/* Lane 4 k + j holds draw 4 j + k, so a 4 x 4 transposition in each quarter puts every word in its place. */
 X16_FN void x16_philox(const uint32_t counter[4], const uint32_t key[2], struct x16u ret_words[4])
 {
     const __m512i draws = _mm512_set_epi64(11, 3, 10, 2, 9, 1, 8, 0);

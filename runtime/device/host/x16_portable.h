@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sixteen lanes at once, the portable way: plain C, the definition of what every x16_ function means.
+ * Sixteen lanes at once in plain C: defines what every x16_ function means.
  *
- * The kernels (adamw.inc, convert.inc, reduce.inc) are written once against these few functions and compiled
- * three times; x16_avx2.h and x16_avx512.h give the same bits with wider registers. Every
- * operation is the IEEE one, rounded to nearest even, denormals kept; only which NaN a NaN result is may
- * differ. x16f holds floats, x16u unsigned 32-bit words.
+ * The kernels (adamw.inc, convert.inc, reduce.inc) are written once against these functions and compiled three times;
+ * x16_avx2.h and x16_avx512.h give the same bits with wider registers. Every operation is IEEE, rounded to nearest
+ * even, with denormals kept; only the bits of a NaN may differ. x16f holds floats, x16u unsigned 32-bit words.
  */
 #ifndef AH_RUNTIME_DEVICE_HOST_X16_PORTABLE_H
 #define AH_RUNTIME_DEVICE_HOST_X16_PORTABLE_H
@@ -16,7 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Inlining is left to the compiler: loops over lanes in every entry of the table would be very much code. */
+/* The compiler decides about inlining: loops over lanes in every table entry would make the code very large. */
 #define X16_TABLE ah_kernels_portable
 #define X16_ENTRY static
 #define X16_FN    static inline __attribute__((unused))
@@ -80,7 +79,7 @@ X16_FN struct x16f x16_sub(struct x16f a, struct x16f b)
     return a;
 }
 
-/* b where the two are equal, and where one is a NaN; the same for the smaller. */
+/* Both max and min give b if the two are equal or one is a NaN. */
 X16_FN struct x16f x16_max(struct x16f a, struct x16f b)
 {
     X16_EACH a.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
@@ -93,7 +92,7 @@ X16_FN struct x16f x16_min(struct x16f a, struct x16f b)
     return a;
 }
 
-/* `yes` where a < b, else, and where one is a NaN, `no`. */
+/* `yes` where a < b, else `no`, also if one is a NaN. */
 X16_FN struct x16f x16_where_less(struct x16f a, struct x16f b, struct x16f yes, struct x16f no)
 {
     X16_EACH a.lane[i] = a.lane[i] < b.lane[i] ? yes.lane[i] : no.lane[i];
@@ -113,8 +112,7 @@ X16_FN struct x16f x16_below(struct x16f a)
     return a;
 }
 
-/* 2^n of a = n + 1.5 * 2^23, for whole n from -126 to 127; 0 for -127, infinity for 128. Anything for others and
- * NaN. */
+/* 2^n for a = n + 1.5 * 2^23, n whole from -126 to 127; 0 for -127, infinity for 128. Undefined for others and NaN. */
 X16_FN struct x16f x16_power(struct x16f a)
 {
     struct x16u bits;
@@ -131,7 +129,7 @@ X16_FN struct x16f x16_fma(struct x16f a, struct x16f b, struct x16f c)
     return a;
 }
 
-/* Lanes i and i + 8 added, then i and i + 4, i + 2, i + 1: the end of the canonical tree. */
+/* Adds lanes i and i + 8, then i and i + 4, i + 2, i + 1: the end of the canonical tree. */
 X16_FN float x16_sum(struct x16f a)
 {
     for (int half = 8; half >= 1; half /= 2)
@@ -140,7 +138,6 @@ X16_FN float x16_sum(struct x16f a)
     return a.lane[0];
 }
 
-/* The largest lane. */
 X16_FN float x16_largest(struct x16f a)
 {
     for (int half = 8; half >= 1; half /= 2)
@@ -168,7 +165,7 @@ X16_FN struct x16u x16_words_low(struct x16u a)
     return a;
 }
 
-/* The words of the 16 draws from a multiple of 16 on: word w of draw counter + d, four draws a vector, is
+/* The words of 16 draws, starting at a multiple of 16. Word w of draw counter + d, four draws per vector, is
  * ret_words[d / 4].lane[4 (d % 4) + w]. */
 X16_FN void x16_philox(const uint32_t counter[4], const uint32_t key[2], struct x16u ret_words[4])
 {
@@ -189,7 +186,7 @@ X16_FN struct x16f x16_load_bf16(const uint16_t *from)
     return r;
 }
 
-/* The upper halves of bits + addend; a NaN becomes the quiet NaN that keeps its upper bits. */
+/* Stores the upper halves of bits + addend; a NaN becomes the quiet NaN with the same upper bits. */
 X16_FN void x16_store_upper(uint16_t *to, struct x16f a, struct x16u addend)
 {
     uint16_t halves[16];
@@ -204,7 +201,7 @@ X16_FN void x16_store_upper(uint16_t *to, struct x16f a, struct x16u addend)
     memcpy(to, halves, sizeof halves);
 }
 
-/* Rounded to nearest even. */
+/* Rounds to nearest even. */
 X16_FN void x16_store_bf16(uint16_t *to, struct x16f a)
 {
     struct x16u bits, addend;
@@ -213,15 +210,14 @@ X16_FN void x16_store_bf16(uint16_t *to, struct x16f a)
     x16_store_upper(to, a, addend);
 }
 
-/* Two vectors as 32 bf16, rounded to nearest even, past the caches where the processor can; `to` is 64-byte
- * aligned. */
+/* Stores two vectors as 32 bf16, rounded to nearest even, past the caches if possible; `to` is 64-byte aligned. */
 X16_FN void x16_stream_bf16(uint16_t *to, struct x16f low, struct x16f high)
 {
     x16_store_bf16(to, low);
     x16_store_bf16(to + 16, high);
 }
 
-/* A whole cache line past the caches; `to` is 64-byte aligned. */
+/* Copies a whole cache line past the caches; `to` is 64-byte aligned. */
 X16_FN void x16_stream_line(void *to, const void *from)
 {
     memcpy(to, from, 64);
@@ -232,7 +228,7 @@ X16_FN void x16_prefetch(const void *at)
     __builtin_prefetch(at);
 }
 
-/* Streamed stores are visible to others after this. */
+/* After this, other threads see streamed stores. */
 X16_FN void x16_stream_end(void)
 {
 }

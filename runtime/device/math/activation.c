@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Activations: op.h's activation and activation_backward on rows. Arithmetic: activation.inc.
+ * Runs op.h's activation and activation_backward on rows. activation.inc has the arithmetic.
  */
 #include "runtime/device/math/kernels_internal.h"
 

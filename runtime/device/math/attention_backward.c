@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention, backward: dq, dk, dv from dout, q, k, v, out and lse. In one pass over the scores, which are made again:
+ * Attention, backward: dq, dk, dv from dout, q, k, v, out and lse, in one pass that recomputes the scores:
  *
- *     p = 2^(s - lse)      s = scale k q^T, lse: both in powers of two
+ *     p = 2^(s - lse)      s = scale k q^T; s and lse are in powers of two
  *     g = v dout^T         the gradient of p
- *     d = p scale (g - delta)    delta = the sum of dout * out of each query, kept in the op's scratch
+ *     d = p scale (g - delta)    delta = each query's sum of dout * out, kept in the op's scratch
  *     dv += p dout         dk += d q         dq^T += k^T d
  *
- * A UNIT is one head of k and v with all heads that share it, of one sequence; a thread does it alone, with sums of dk
- * and dv of the whole sequence in its workspace. It goes through the heads, through CHUNKS of queries of a head, and
- * for each chunk through the blocks of keys that it sees:
+ * A UNIT is one head of k and v of one sequence, with all query heads that share it. One thread computes it; sums of dk
+ * and dv for the whole sequence are in its workspace:
  *
  *     for each head, chunk of queries
  *         pack q and dout of the chunk, both ways; delta
@@ -21,11 +20,11 @@
  *         store dq
  *     store dk, dv
  *
- * 1. An element of dq is summed over keys in ascending order, one of dk and dv over heads, then queries, in ascending
- *    order, by one thread: bits do not depend on threads. Products are five a pair of query and key.
- * 2. A pair of tile and strip without a visible pair is skipped, but for one between visible ones of the same tile
- *    (`docs` that are not ascending): what is masked adds zeros.
- * 3. p and d of keys beyond the sequence are 0, and packed queries beyond it are 0, so neither counts in a sum.
+ * 1. One thread sums each element of dq over keys, and each of dk and dv over heads, then queries, all in ascending
+ *    order. So bits do not depend on threads. Each pair of query and key costs five products.
+ * 2. A strip that sees nothing of a tile is skipped, unless it lies between strips that see the tile (possible if
+ *    `docs` do not ascend): masked keys add zeros.
+ * 3. p and d of keys beyond the sequence are 0, and packed queries beyond it are 0, so neither changes a sum.
  */
 #include "runtime/device/math/attention_internal.h"
 
@@ -36,7 +35,6 @@ enum {
     CHUNK_STRIPS = CHUNK_BLOCKS * BLOCK_STRIPS
 };
 
-/* A strip of queries. */
 struct strip {
     struct ah_attention_sight sight;
     uint32_t *query; /* packed as a b, k along the head */
@@ -53,7 +51,7 @@ struct queries {
     uint64_t n;      /* strips */
     uint32_t *query; /* packed as a b, k along the queries */
     uint32_t *dout;
-    uint64_t panel_words; /* from panel to panel of these */
+    uint64_t panel_words; /* between panels of query and dout */
 };
 
 struct unit {
@@ -63,12 +61,12 @@ struct unit {
     uint64_t head;
     struct queries queries[CHUNK_BLOCKS];
     uint64_t n;          /* blocks of queries */
-    uint64_t first_tile; /* that the chunk sees */
+    uint64_t first_tile; /* first and last that the chunk sees */
     uint64_t last_tile;
     unsigned char *key;        /* (tiles of a block, steps): packed */
     unsigned char *value;      /* the same */
     unsigned char *key_turned; /* (panels): packed */
-    unsigned char *weights;    /* of a tile: packed as an a */
+    unsigned char *weights;    /* for a tile: packed as an a */
     unsigned char *dscores;    /* the same */
     float *sums;               /* two tiles: scores and gradients of weights */
     float *dkey;               /* (tiles, panels, 32, 32): sums */
@@ -142,7 +140,7 @@ static void pack_strip(const struct unit *unit, const struct strip *strip)
     ah_attention_pack_b_turned(strip->dout, attention, &dout);
 }
 
-/* delta into the op's scratch, and times -scale into the strip; lse in powers of two. Zeros beyond the sequence. */
+/* Stores delta in the op's scratch; sets the strip's delta (times -scale) and lse (powers of two), 0 beyond the end. */
 static void prepare_lanes(const struct unit *unit, struct strip *strip)
 {
     const struct ah_attention *attention = unit->attention;
@@ -175,7 +173,7 @@ static void begin_strip(struct unit *unit, struct strip *strip, uint64_t number)
     unit->last_tile = number;
 }
 
-/* Up to 128 queries from strip `first` on. */
+/* Prepares up to 128 queries, starting with strip `first`. */
 static void begin_queries(struct unit *unit, struct queries *queries, uint64_t first)
 {
     const struct ah_attention *attention = unit->attention;
@@ -199,13 +197,13 @@ static void begin_chunk(struct unit *unit, uint64_t first)
         begin_queries(unit, &unit->queries[unit->n++], strip);
 }
 
-/* Where tile `i` of a block lies in packed k or v. */
+/* Offset in bytes of a block's tile `i` in packed k or v. */
 static uint64_t tile_at(const struct unit *unit, uint64_t i)
 {
     return i * unit->attention->steps_per_head * AH_ATTENTION_A_BYTES;
 }
 
-/* Packs what the chunk sees of the block that begins with tile `block`. */
+/* Packs the keys that the chunk sees in the block that begins with tile `block`. */
 static void pack_keys(const struct unit *unit, uint64_t block)
 {
     const struct ah_attention *attention = unit->attention;
@@ -220,7 +218,7 @@ static void pack_keys(const struct unit *unit, uint64_t block)
     }
 }
 
-/* Weights and slopes of a tile and strip `i` of `queries`, in its place of the packed ones. */
+/* Computes weights and slopes of a tile and strip `i` of `queries`, each in its place among the packed ones. */
 static void compute_slopes(const struct unit *unit, const struct queries *queries, uint64_t i, uint64_t block,
                            uint64_t tile)
 {
@@ -252,7 +250,7 @@ static bool sees(const struct strip *strip, uint64_t tile)
     return tile >= strip->sight.first_tile && tile <= strip->sight.strip;
 }
 
-/* dv and dk of a tile, from what `queries` see of it. */
+/* Adds to dv and dk of a tile what comes from the `queries` that see it. */
 static void add_keys(const struct unit *unit, const struct queries *queries, uint64_t block, uint64_t tile)
 {
     const struct ah_attention *attention = unit->attention;
@@ -266,7 +264,7 @@ static void add_keys(const struct unit *unit, const struct queries *queries, uin
         return;
     for (uint64_t i = first; i < end; i++)
         compute_slopes(unit, queries, i, block, tile);
-    /* A tile is seen first by the strip on the diagonal, of the unit's first head. */
+    /* The first strip to see a tile is the one on the diagonal, in the unit's first head. */
     const bool is_first = first_strip + first == tile && unit->head == unit->kv_head * attention->group;
     const uint64_t before = ah_attention_words(attention, first * AH_ATTENTION_STRIP);
     struct ah_tile_operands operands = {
@@ -287,7 +285,7 @@ static void add_keys(const struct unit *unit, const struct queries *queries, uin
     }
 }
 
-/* dq of a strip, from what it sees of the block. */
+/* Adds to dq of a strip what comes from the keys that it sees in the block. */
 static void add_queries(const struct unit *unit, const struct strip *strip, uint64_t block)
 {
     const struct ah_attention *attention = unit->attention;
@@ -370,7 +368,7 @@ static void run_unit(void *context, size_t number, unsigned worker)
     store_keys(&unit);
 }
 
-/* The type that products read: pairs of bf16 only where all operands are. */
+/* The type that products read: pairs of bf16 only if all operands are bf16. */
 static enum ah_dtype type_of(const struct ah_op *op)
 {
     return op->arg[3].dtype == AH_BF16 && op->arg[4].dtype == AH_BF16 ? AH_BF16 : AH_FP32;

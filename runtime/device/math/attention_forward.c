@@ -3,26 +3,24 @@
  * Attention, forward: out = softmax(scale q k^T) v over the keys that each query sees, and lse, the logarithm of the
  * softmax's denominator.
  *
- * A UNIT is some consecutive strips of some heads that share a head of k and v: at most ITEMS of them. A thread does
- * a unit alone:
+ * A UNIT is at most ITEMS strips: consecutive strips of heads that share a head of k and v. One thread computes it:
  *
  *     pack q of every strip
  *     for each block of keys that a strip of the unit sees, ascending
  *         pack k; pack v turned
  *         for each strip of the unit that sees the block
- *             s = k q^T, tile by tile, of the tiles that the strip sees
+ *             s = k q^T, tile by tile, for the tiles that the strip sees
  *             m' = max(m, s);  p = 2^(s - m');  l = l 2^(m - m') + p;  o = o 2^(m - m') + v^T p;  m = m'
  *     out = o / l, turned back;  lse = ln 2 (m + log2 l)
  *
  * Scores are in powers of two: scaled by scale * log2(e). Invariants, for every query and after every block:
  *
- * 1. m is the largest score so far, finite from the first block on that the strip sees: before, it is -FLT_MAX, which
- *    makes 2^(s - m) of what is not seen 0 and never NaN.
- * 2. l is the sum of 2^(s - m), o of 2^(s - m) v, over the keys so far: l >= 1 once a key was seen.
- * 3. What happens to a query depends on its strip, its sequence's keys and `docs` only: blocks lie at multiples of 128
- *    keys, not at the unit's beginning. So bits depend neither on units nor on threads. A query that sees no key of a
- *    tile adds zeros there.
- * 4. A tile that no query of the strip sees is not multiplied, and a block that no strip of the unit sees is not packed.
+ * 1. m is the largest score so far. It starts at the finite -FLT_MAX, so 2^(s - m) of a masked key is 0, never NaN.
+ * 2. l is the sum of 2^(s - m) over the keys so far, o that of 2^(s - m) v: l >= 1 once a key was seen.
+ * 3. A query's result depends only on its strip, its sequence's keys and `docs`: blocks start at multiples of 128 keys,
+ *    not at the unit's beginning. So bits depend neither on units nor on threads. A query that sees no key of a tile
+ *    adds zeros there.
+ * 4. Tiles that no query of the strip sees are not multiplied; blocks that no strip of the unit sees are not packed.
  *
  * Source: Dao et al., FlashAttention (2022); Milakov and Gimelshein, Online normalizer calculation for softmax (2018).
  */
@@ -32,7 +30,7 @@
 
 enum { ITEMS = 16, LANES = AH_ATTENTION_STRIP };
 
-/* A strip of a head, on its way through the blocks. */
+/* A strip of a head, and its sums over the blocks so far. */
 struct item {
     struct ah_attention_sight sight;
     uint64_t head;
@@ -51,7 +49,7 @@ struct unit {
     unsigned char *key;   /* (tiles of a block, steps): packed */
     unsigned char *value; /* (panels): packed */
     float *scores;        /* (keys of a block, LANES) */
-    uint64_t first_tile;  /* that an item sees */
+    uint64_t first_tile;  /* first and last that an item sees */
     uint64_t last_tile;
 };
 
@@ -85,8 +83,8 @@ static unsigned char *key_of(const struct unit *unit, uint64_t i)
 
 /* How heads and strips are cut into units. */
 struct cut {
-    uint64_t heads;  /* of a unit */
-    uint64_t strips; /* of a unit */
+    uint64_t heads;  /* per unit */
+    uint64_t strips; /* per unit */
     uint64_t head_sets;
     uint64_t strip_sets;
 };
@@ -146,7 +144,7 @@ static void begin_unit(struct unit *unit, const struct cut *cut, uint64_t number
             begin_item(unit, &unit->items[unit->n++], unit->kv_head * attention->group + head, strip);
 }
 
-/* Packs what the unit sees of the block that begins with tile `block`. */
+/* Packs the keys and values that the unit sees in the block that begins with tile `block`. */
 static void pack_block(const struct unit *unit, uint64_t block)
 {
     const struct ah_attention *attention = unit->attention;
@@ -163,7 +161,7 @@ static void pack_block(const struct unit *unit, uint64_t block)
     ah_attention_pack_a_turned(unit->value, attention, &rows);
 }
 
-/* The scores of tiles [`first`, `end`), scaled and masked; the item's new largest ones in `ret_max`. */
+/* Computes the scores of tiles [`first`, `end`), scaled and masked, and the item's new largest scores in `ret_max`. */
 static void score(const struct unit *unit, const struct item *item, uint64_t block, uint64_t first,
                   uint64_t end, float *ret_max)
 {
@@ -179,7 +177,7 @@ static void score(const struct unit *unit, const struct item *item, uint64_t blo
     }
 }
 
-/* Brings sums to a new largest score; before the first block there are none. */
+/* Rescales the sums to new largest scores; before the first block there are no sums. */
 static void move(const struct ah_attention *attention, const struct item *item, const float *max,
                  bool is_first)
 {
@@ -192,7 +190,7 @@ static void move(const struct ah_attention *attention, const struct item *item, 
     memcpy(item->max, max, sizeof factor);
 }
 
-/* What item sees of a block. */
+/* Adds to an item what it sees of a block. */
 static void attend(const struct unit *unit, const struct item *item, uint64_t block)
 {
     const struct ah_attention *attention = unit->attention;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What forward and backward of attention share: the op with its operands, strips of queries and what they see,
+ * Shared by attention's forward and backward: the op with its operands, strips of queries and the keys they see,
  * packing, and the steps between products for each instruction set.
  *
- * SHAPES. A strip is 32 queries of one head, a tile 32 keys, both at multiples of 32 from the beginning of their
- * sequence; a block is 4 tiles. Everything between products is TURNED: a row for each key (or element of a head), a
- * column for each query of the strip, as tiles hold their sums (tile.h). So what belongs to a query (its largest
- * score, its sum, its log) is a lane, nothing is summed across lanes, and weights come out of a product in the order
- * in which the next one reads its operand.
+ * SHAPES. A strip is 32 queries of one head, a tile 32 keys, both at multiples of 32 from the start of their sequence;
+ * a block is 4 tiles. Everything between products is TURNED: a row for each key (or element of a head), a column for
+ * each query of the strip, as tiles hold their sums (tile.h). So each query's numbers (largest score, sum, log) are in
+ * one lane, nothing is summed across lanes, and one product writes weights in the order in which the next reads them.
  *
  * SIGHT. Query q of a sequence sees keys max(docs[q], q - window + 1) to q, both included.
  */
@@ -26,26 +25,26 @@ enum {
     AH_ATTENTION_TILE = AH_TILE_ROWS,     /* keys */
     AH_ATTENTION_BLOCK_TILES = 4,
     AH_ATTENTION_BLOCK = AH_ATTENTION_BLOCK_TILES * AH_ATTENTION_TILE,
-    AH_ATTENTION_A_BYTES = AH_TILE_ROWS * AH_TILE_ROW_BYTES /* a packed a of a product's step */
+    AH_ATTENTION_A_BYTES = AH_TILE_ROWS * AH_TILE_ROW_BYTES /* a packed a for one step of a product */
 };
 
 _Static_assert((int)AH_ATTENTION_STRIP == (int)AH_ATTENTION_TILE, "strips and tiles meet on the diagonal");
 _Static_assert((int)AH_ATTENTION_BLOCK == (int)AH_TILE_WORDS, "a block's keys are at most a step's words");
 
-/* Keys that each query of a strip sees, counted from the first key of a tile. */
+/* First and last key that each query of a strip sees, counted from the first key of a tile. */
 struct ah_attention_limits {
     float first[AH_ATTENTION_STRIP];
     float last[AH_ATTENTION_STRIP];
 };
 
-/* Between the products of backward: a tile of scores and of gradients of weights, both (keys, queries). */
+/* The step between backward's products, for a tile of scores and of gradients of weights, both (keys, queries). */
 struct ah_attention_slopes {
     const float *scores;
     const float *dweights;
-    float factor;                             /* of scores, into powers of two */
-    float scale;                              /* of gradients of weights */
-    const float *lse;                         /* of each query, in powers of two */
-    const float *delta;                       /* of each query: -scale times the sum of dout * out */
+    float factor;                             /* turns scores into powers of two */
+    float scale;                              /* for gradients of weights */
+    const float *lse;                         /* for each query, in powers of two */
+    const float *delta;                       /* for each query: -scale times the sum of dout * out */
     const struct ah_attention_limits *limits; /* NULL: every query sees every key */
     void *weights;                            /* out, as an a: (keys, queries) */
     void *dscores;                            /* out, the same */
@@ -54,10 +53,9 @@ struct ah_attention_slopes {
 
 /* Steps between products. Rows of 32 floats, a lane for each query. */
 struct ah_attention_steps {
-    /* A tile of scores *= factor; -infinity where a query does not see (limits NULL: it sees all); max = what is
-     * larger. */
+    /* scores *= factor, -infinity for keys that a query does not see (limits NULL: it sees all); updates max */
     void (*scale)(float *scores, float factor, const struct ah_attention_limits *limits, float *max);
-    /* Scores become 2^(score - max), as words of a b along the keys, and are added to the sum. `keys` is even. */
+    /* Scores become 2^(score - max), as words of a b along the keys, and are added to sum. `keys` is even. */
     void (*weigh)(float *scores, uint64_t keys, const float *max, float *sum);
     /* factor = 2^(old - new) */
     void (*decay)(float *factor, const float *old_max, const float *new_max);
@@ -76,35 +74,35 @@ extern const struct ah_attention_steps ah_attention_avx2;
 extern const struct ah_attention_steps ah_attention_avx512;
 extern const struct ah_attention_steps ah_attention_pairs; /* words are pairs of bf16 */
 
-/* An op, as its units of work see it. */
+/* An op, as its units of work read it. */
 struct ah_attention {
     struct ah_op_attention sizes;
     const struct ah_tile_kernel *kernel;
-    const struct ah_tile_kernel *single; /* for words of one fp32 */
+    const struct ah_tile_kernel *single; /* its words hold one fp32 */
     const struct ah_attention_steps *steps;
-    struct ah_math_matrix out, dout, q, k, v, dq, dk, dv; /* dout and what begins with d: backward's */
+    struct ah_math_matrix out, dout, q, k, v, dq, dk, dv; /* those that begin with d: backward only */
     float *lse;
     float *delta;             /* backward's scratch */
     const uint32_t *docs;     /* NULL: documents begin at 0 */
-    unsigned char *workspace; /* of thread 0 */
-    uint64_t workspace_bytes; /* of a thread */
-    uint64_t group;           /* heads of a head of k and v */
-    uint64_t strips;          /* of a sequence; as many tiles */
-    uint64_t panels;          /* 32 elements of a head each */
-    uint64_t words;           /* a head's elements are packed into */
-    uint64_t steps_per_head;  /* of AH_TILE_WORDS words */
+    unsigned char *workspace; /* thread 0's */
+    uint64_t workspace_bytes; /* per thread */
+    uint64_t group;           /* heads that share a head of k and v */
+    uint64_t strips;          /* per sequence; also its number of tiles */
+    uint64_t panels;          /* per head, of 32 elements each */
+    uint64_t words;           /* per head, packed */
+    uint64_t steps_per_head;  /* steps of AH_TILE_WORDS words */
     float factor;             /* scale * log2(e) */
 };
 
-/* What a strip sees. */
+/* The keys that a strip sees. */
 struct ah_attention_sight {
     uint64_t strip;
-    uint64_t first_tile;                /* that any query sees; the last one is tile `strip` */
-    uint64_t masked_tiles;              /* tiles below this are not seen by all queries */
-    uint64_t first[AH_ATTENTION_STRIP]; /* key that each query sees */
+    uint64_t first_tile;                /* first that any query sees; the last is tile `strip` */
+    uint64_t masked_tiles;              /* some query does not see all of a tile below this */
+    uint64_t first[AH_ATTENTION_STRIP]; /* first key that each query sees */
 };
 
-/* Rows of a head: tokens of one sequence. */
+/* `count` rows of a head, from token `first` of one sequence on. */
 struct ah_attention_rows {
     const struct ah_math_matrix *matrix;
     uint64_t sequence;
@@ -113,11 +111,11 @@ struct ah_attention_rows {
     uint64_t count;
 };
 
-/* What is the same for both kinds; `in` is the type that products read. */
+/* Sets what forward and backward share; `in` is the type that products read. */
 void ah_attention_begin(struct ah_attention *ret_attention, const struct ah_host *host,
                         const struct ah_op *op, enum ah_dtype in);
 
-/* Operand `arg`, of `heads` heads. */
+/* Operand `arg` as a matrix; its rows have `heads` heads. */
 struct ah_math_matrix ah_attention_matrix(const struct ah_host *host, const struct ah_op *op, size_t arg,
                                           uint32_t heads);
 
@@ -133,15 +131,15 @@ static inline void ah_attention_kernel_end(const struct ah_attention *attention)
         attention->kernel->end();
 }
 
-/* What strip `strip` of a sequence sees; queries beyond the sequence see what its last one does. */
+/* Finds the keys that strip `strip` of a sequence sees; queries beyond the sequence see what its last query sees. */
 void ah_attention_look(struct ah_attention_sight *ret_sight, const struct ah_attention *attention,
                        uint64_t sequence, uint64_t strip);
 
-/* Limits of the strip's queries in a tile; NULL where all see all of it. */
+/* Limits of the strip's queries in a tile, stored in `limits`; NULL if all queries see the whole tile. */
 const struct ah_attention_limits *ah_attention_limit(struct ah_attention_limits *limits,
                                                      const struct ah_attention_sight *sight, uint64_t tile);
 
-/* Tokens of tiles (or strips) [first, end): the last one of a sequence may be short. */
+/* Number of tokens in tiles (or strips) [first, end); a sequence's last one may be short. */
 static inline uint64_t ah_attention_between(const struct ah_attention *attention, uint64_t first,
                                             uint64_t end)
 {
@@ -149,21 +147,21 @@ static inline uint64_t ah_attention_between(const struct ah_attention *attention
     return (last < seq ? last : seq) - first * AH_ATTENTION_TILE;
 }
 
-/* Where what is seen of a block ends, for who sees nothing after tile `last`. */
+/* End of the tiles of a block that are seen, if nothing after tile `last` is. */
 static inline uint64_t ah_attention_end(uint64_t block, uint64_t last)
 {
     const uint64_t end = block + AH_ATTENTION_BLOCK_TILES;
     return last + 1 < end ? last + 1 : end;
 }
 
-/* Index of the first of rows in what is (batch, heads, seq). */
+/* Index of the first row in an array of shape (batch, heads, seq). */
 static inline uint64_t ah_attention_query(const struct ah_attention *attention,
                                           const struct ah_attention_rows *rows)
 {
     return (rows->sequence * attention->sizes.heads + rows->head) * attention->sizes.seq + rows->first;
 }
 
-/* Words that `n` elements along k are packed into, in whole. */
+/* Number of words that `n` elements along k are packed into. */
 static inline uint64_t ah_attention_words(const struct ah_attention *attention, uint64_t n)
 {
     return ah_pack_words(attention->kernel, n);
@@ -186,7 +184,7 @@ void ah_attention_pack_b_turned(uint32_t *dst, const struct ah_attention *attent
 void ah_attention_pack_b(uint32_t *dst, const struct ah_attention *attention,
                          const struct ah_attention_rows *rows);
 
-/* sums (32, 32) = a b, k along the head, a and b as packed by the first and third of these. */
+/* sums (32, 32) = a b, k along the head; a is from ah_attention_pack_a(), b from ah_attention_pack_b_turned(). */
 void ah_attention_multiply(float *sums, const struct ah_attention *attention, const unsigned char *a,
                            uint64_t rows, const uint32_t *b);
 
@@ -198,14 +196,14 @@ void ah_attention_store_turned(const struct ah_attention *attention, const struc
 void ah_attention_store(const struct ah_attention *attention, const struct ah_attention_rows *to,
                         const float *sums);
 
-/* Elements of the head in panel `panel`. */
+/* Number of the head's elements in panel `panel`. */
 static inline uint64_t ah_attention_panel(const struct ah_attention *attention, uint64_t panel)
 {
     uint64_t left = attention->sizes.head_dim - panel * AH_TILE_ROWS;
     return left < AH_TILE_ROWS ? left : AH_TILE_ROWS;
 }
 
-/* A workspace that is handed out in whole cache lines, or, where `memory` is NULL, counted only. */
+/* A workspace given out in whole cache lines. If `memory` is NULL, it only counts bytes. */
 struct ah_attention_room {
     unsigned char *memory;
     uint64_t used;
@@ -218,7 +216,7 @@ static inline void *ah_attention_take(struct ah_attention_room *room, uint64_t b
     return at;
 }
 
-/* Bytes of workspace that a thread needs for an op, whatever the kernel; for a shape, forward and backward. */
+/* Bytes of workspace that a thread needs: for an op with any kernel, and for the forward and backward of a shape. */
 uint64_t ah_attention_bytes(const struct ah_op *op);
 uint64_t ah_attention_forward_bytes(const struct ah_attention *shape);
 uint64_t ah_attention_backward_bytes(const struct ah_attention *shape);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention's steps with AVX-512 where words are pairs of bf16. The processor's conversion rounds to nearest even and
- * makes denormals zeros, as the products that read the words do (tile.h).
+ * Attention's steps with AVX-512 for words that are pairs of bf16. The processor's conversion rounds to nearest even
+ * and flushes denormals to zero, like the products that read the words (tile.h).
  */
 #if defined(__x86_64__)
 
@@ -20,7 +20,7 @@
 #define WIDE 4 /* two rows */
 #include "runtime/device/math/functions.inc"
 
-/* Elements of `low`, then of `high`. */
+/* The elements of `low`, then those of `high`, as bf16. */
 PAIRS_FN __m512i halves_of(struct x16f low, struct x16f high)
 {
     return (__m512i)_mm512_cvtne2ps_pbh(high.v, low.v);
@@ -39,7 +39,7 @@ PAIRS_FN void put_row(void *to, uint64_t row, struct x16f low, struct x16f high)
     _mm512_storeu_si512((uint32_t *)to + row * AH_TILE_WORDS, halves_of(low, high));
 }
 
-/* What puts words is compiled for the processors that have them. */
+/* From here on, functions may use bf16 instructions. */
 #undef X16_FN
 #define X16_FN static inline __attribute__((always_inline, unused, PAIRS_TARGET))
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cross-entropy: the loss of each row of logits, and its gradient, in their place or beside them. Arithmetic:
- * cross_entropy.inc.
+ * Cross-entropy: each row's loss, and its gradient in place of the logits or beside them (cross_entropy.inc).
  */
 #include "runtime/device/math/kernels_internal.h"
 

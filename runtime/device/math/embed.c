@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Embeddings: rows of a table by token, rows of another by position added; backward, rows of dy added to the
- * tables.
+ * Embeddings: looks up each token's row in a table and adds its position's row; backward adds rows of dy to the tables.
  *
- * ORDER OF SUMS. A row of a table gets the sum of its rows of dy, in ascending order of rows: those of a token in groups
- * of 64 from its first, and group sums one after another; those of a position one after another. All in fp32. Then
- * what the table had and the sum are added and rounded once. Rows that nothing belongs to are not touched, nor is the one of
- * the padding token.
+ * ORDER OF SUMS. A row of a table gets the sum of its rows of dy, in ascending order and in fp32. A token's rows are
+ * added in groups of 64, then the group sums in order; a position's rows are added one after another. The sum is added
+ * to the table's row and rounded once. Rows without dy and the padding token's row are not touched.
  *
- * The rows of a token are found together by sorting: a radix sort, stable, of row numbers by token, in the two halves of
- * the scratch. A RUN is what belongs to one token. Pieces of the sorted rows, and strips of columns, are shared among
- * threads; a run is done by the piece in which it begins. Positions need no memory: a piece of the position table
- * looks through all rows for its own.
+ * A stable radix sort of row numbers by token, in the two halves of the scratch, brings a token's rows together: a RUN.
+ * Threads share pieces of the sorted rows and strips of columns; the piece in which a run begins does the run.
+ * Positions need no scratch: each piece of the position table searches all rows for its own.
  */
 #include "runtime/device/host/convert.h"
 #include "runtime/device/math/math_internal.h"
@@ -19,10 +16,10 @@
 enum {
     STRIP = 512,      /* columns */
     PIECE_ROWS = 256, /* sorted rows */
-    GROUP = 64,       /* rows of a run that are added before they meet the others */
+    GROUP = 64,       /* rows of a run that are summed before their sum joins the others */
     DIGIT_BITS = 8,
     DIGITS = 1 << DIGIT_BITS,
-    POSITIONS = 16 /* of a piece: a strip of each, 32 KiB, lies on the stack of a thread */
+    POSITIONS = 16 /* per piece: a strip of each is on a thread's stack, 32 KiB */
 };
 
 struct embed {
@@ -46,7 +43,7 @@ static struct ah_convert_in in(const struct ah_math_matrix *matrix, uint64_t row
     return (struct ah_convert_in){ah_math_at(matrix, row, column), matrix->dtype};
 }
 
-/* What the three ops share; tables are operands `table` and `table` + 1. */
+/* Fields that the three ops share; the caller sets y and the tables. */
 static struct embed embed_of(const struct ah_host *host, const struct ah_op *op)
 {
     const struct ah_op_embed *sizes = &op->u.embed;
@@ -131,7 +128,6 @@ static uint64_t token_at(const struct embed *e, uint64_t place)
     return e->tokens[e->sorted[place]];
 }
 
-/* Where the run that place belongs to ends. */
 static uint64_t run_end(const struct embed *e, uint64_t place)
 {
     const uint64_t token = token_at(e, place);
@@ -140,7 +136,7 @@ static uint64_t run_end(const struct embed *e, uint64_t place)
     return place;
 }
 
-/* The sum of columns [column, column + n) of the rows at places [begin, end), at least two. */
+/* Sums columns [column, column + n) of the rows at places [begin, end); there are at least two. */
 static void add_rows(const struct embed *e, float *ret_sum, uint64_t begin, uint64_t end, uint64_t column,
                      uint64_t n)
 {
@@ -173,7 +169,7 @@ static void add_run(const struct embed *e, uint64_t begin, uint64_t end, uint64_
     ah_convert_add(e->isa, out(&e->table, token, column), in(&e->table, token, column), total, 0, n);
 }
 
-/* Pieces are numbered strip by strip of a piece of rows. */
+/* The number of a piece is its piece of rows * strips + its strip of columns. */
 static void run_pieces(const void *context, uint64_t begin, uint64_t end)
 {
     const struct embed *e = context;
@@ -203,7 +199,7 @@ static void add_tokens(const struct ah_host *host, const struct ah_op *op, struc
                   (uint64_t)PIECE_ROWS * STRIP);
 }
 
-/* Columns [column, column + n) of positions [first, first + POSITIONS). */
+/* Adds columns [column, column + n) of positions [first, first + POSITIONS) to the position table. */
 static void add_positions(const struct embed *e, uint64_t first, uint64_t column, uint64_t n)
 {
     float sums[POSITIONS][STRIP];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ln x = n ln 2 + ln m, m in [sqrt 1/2, sqrt 2), and with s = (m - 1) / (m + 1)
+ * The natural logarithm: ln x = n ln 2 + ln m, m in [sqrt 1/2, sqrt 2), and with s = (m - 1) / (m + 1)
  *
  *     ln m = 2 (s + s^3 / 3 + s^5 / 5 + ... + s^13 / 13),
  *
- * all in double and by operations that IEEE 754 defines, so the same everywhere. |s| < 0.172: what is left out is below
+ * in double, with IEEE 754 operations only, so it is the same everywhere. |s| < 0.172, so the omitted terms are below
  * 1e-12 of ln m.
  */
 #include "runtime/device/math/log.h"

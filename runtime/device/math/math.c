@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From an op to what runs it: a table by kind (math.h).
+ * Runs an op: a table from its kind to its function (math.h).
  */
 #include "runtime/device/math/math.h"
 

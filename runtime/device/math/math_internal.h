@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the ops of this room share: their entries, which math.c puts in its table, and operands as matrices.
+ * Shared by the ops in this folder: their functions, which are in math.c's table, and operands as matrices.
  */
 #ifndef AH_RUNTIME_DEVICE_MATH_MATH_INTERNAL_H
 #define AH_RUNTIME_DEVICE_MATH_MATH_INTERNAL_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Runs one op; in the file of its name. */
+/* Runs one op; defined in the file of its name. */
 typedef void ah_math_fn(const struct ah_host *host, const struct ah_op *op);
 
 ah_math_fn ah_activation_run;
@@ -27,16 +27,16 @@ ah_math_fn ah_rope_run;
 
 /* An operand with rows; its stride is never 0. */
 struct ah_math_matrix {
-    unsigned char *data; /* NULL where the operand is absent */
+    unsigned char *data; /* NULL if the operand is absent */
     enum ah_dtype dtype;
     uint64_t stride; /* elements between rows */
 };
 
-/* Operand `arg`, whose rows have `width` elements. */
+/* Operand `arg` as a matrix; its rows have `width` elements. */
 struct ah_math_matrix ah_math_matrix(const struct ah_host *host, const struct ah_op *op, size_t arg,
                                      uint64_t width);
 
-/* Where element `column` of `row` lies; NULL where the operand is absent. */
+/* Address of element `column` of `row`; NULL if the operand is absent. */
 static inline void *ah_math_at(const struct ah_math_matrix *matrix, uint64_t row, uint64_t column)
 {
     if (!matrix->data)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Norms, forward and backward. Arithmetic: norm.inc.
+ * Norms, forward and backward. norm.inc has the arithmetic.
  *
- * The gradients of gain and bias are sums over all vectors: each group of AH_OP_NORM_GROUP of them leaves a partial
- * sum in a row of the scratch, whoever computes it; then the rows are added column by column
- * (ah_convert_column_sum()).
+ * The gradients of gain and bias are sums over all vectors. Each group of AH_OP_NORM_GROUP vectors stores a partial sum
+ * in its own row of the scratch; then ah_convert_column_sum() adds the rows. So bits do not depend on threads.
  */
 #include "runtime/device/host/convert.h"
 #include "runtime/device/math/kernels_internal.h"
@@ -21,14 +20,14 @@ struct backward {
     ah_kernels_norm_backward *kernel;
 };
 
-/* One gradient out of its partial sums. */
+/* Adds up one gradient from its partial sums. */
 struct columns {
     enum ah_isa isa;
     struct ah_convert_out dst;
     struct ah_convert_matrix partials;
 };
 
-/* What both directions have; rms norms have no means. */
+/* Arguments of both directions; rms norms have no means. */
 static struct ah_norm_args args_of(const struct ah_op *op, float *stats)
 {
     const struct ah_op_norm *norm = &op->u.norm;
@@ -76,7 +75,7 @@ static void run_columns(const void *context, uint64_t begin, uint64_t end)
                           end * PIECE_COLUMNS < width ? end * PIECE_COLUMNS : width);
 }
 
-/* Operand `arg` from `partials` (groups, width), where both are wanted. */
+/* Sums `partials` (groups, width) into operand `arg`; does nothing if `partials` is NULL. */
 static void add_groups(const struct ah_host *host, const struct ah_op *op, size_t arg, const float *partials,
                        uint64_t groups)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rope: heads of rows turned by the angles of their positions, in place. Arithmetic: rope.inc.
+ * Rope: rotates the heads of rows in place by their positions' angles. rope.inc has the arithmetic.
  */
 #include "runtime/device/math/kernels_internal.h"
 

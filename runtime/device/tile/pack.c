@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where k lies as it is packed, rows are copied, in pieces of 16 words; else squares of 16 x 16 words are turned. What
- * does not fill a piece or a square goes word by word. Everything runs along the rows as they lie, so that the
- * processor sees what comes next.
+ * Packs operands of matrix products (pack.h). If k runs the same way before and after, rows are copied in pieces of 16
+ * words; else squares of 16 x 16 words are transposed. Leftovers are packed word by word. All loops read along the
+ * matrix's rows, so that the processor can prefetch.
  */
 #include "runtime/device/tile/pack_internal.h"
 
@@ -15,11 +15,11 @@ struct packing {
     const struct ah_pack_matrix *matrix;
     unsigned char *to;
     enum ah_pack_word word;
-    uint64_t per_word;    /* elements */
-    size_t row_bytes;     /* from packed row to row */
+    uint64_t per_word;    /* elements per word */
+    size_t row_bytes;     /* between packed rows */
     size_t pair_bytes;    /* in a packed row, from two pieces to the next two */
-    bool k_in_rows;       /* as it is packed */
-    uint64_t rows, width; /* as it is packed; width in words */
+    bool k_in_rows;       /* in the packed form */
+    uint64_t rows, width; /* of the packed form; width in words */
     const struct ah_pack_blocks *blocks;
 };
 
@@ -48,7 +48,7 @@ static size_t bytes_of_row(const struct ah_pack_matrix *matrix)
     return matrix->stride * ah_dtype_bytes(matrix->dtype);
 }
 
-/* The word `word` of `other`; zeros where there is no element. */
+/* Word `word` of row or column `other`; zeros where the matrix has no element. */
 static uint32_t edge_word(const struct packing *packing, uint64_t word, uint64_t other)
 {
     const struct ah_pack_matrix *matrix = packing->matrix;
@@ -69,7 +69,7 @@ static unsigned char *place(const struct packing *packing, uint64_t row, uint64_
            column % (2 * PIECE) * WORD_BYTES;
 }
 
-/* Words [begin, end) of a packed row. */
+/* Packs words [begin, end) of a packed row one by one. */
 static void pack_edge(const struct packing *packing, uint64_t row, uint64_t begin, uint64_t end)
 {
     for (uint64_t i = begin; i < end; i++) {
@@ -85,7 +85,7 @@ static struct ah_pack_source source_at(const struct packing *packing, uint64_t w
                                    packing->word, matrix->k_in_rows};
 }
 
-/* Words of 16 rows, `pieces` of 16, from (row, column) on: in whole where the matrix fills them. */
+/* Packs `pieces` pieces of each of 16 rows, from (row, column) on: as one block if the matrix fills it. */
 static void pack_block(const struct packing *packing, uint64_t row, uint64_t column, uint64_t pieces)
 {
     const struct ah_pack_matrix *matrix = packing->matrix;
@@ -105,7 +105,7 @@ static void pack_block(const struct packing *packing, uint64_t row, uint64_t col
         pack_edge(packing, i, column, end_column);
 }
 
-/* Rows along k that lie as they are packed. */
+/* Packs rows along k without transposing. */
 static void pack_rows(const struct packing *packing)
 {
     const uint64_t pieces = packing->matrix->k / packing->per_word / PIECE;
@@ -116,7 +116,7 @@ static void pack_rows(const struct packing *packing)
     }
 }
 
-/* Rows across k that lie as they are packed. */
+/* Packs rows across k without transposing. */
 static void pack_panels(const struct packing *packing)
 {
     for (uint64_t row = 0; row < packing->rows; row += PIECE)
@@ -124,7 +124,7 @@ static void pack_panels(const struct packing *packing)
             pack_block(packing, row, column, 2);
 }
 
-/* Columns are packed as rows: one column of squares after another. */
+/* Packs columns as rows: one column of squares after another. */
 static void pack_turned(const struct packing *packing)
 {
     for (uint64_t column = 0; column < packing->width; column += PIECE)

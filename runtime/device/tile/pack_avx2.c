@@ -18,7 +18,6 @@ PACK_INLINE __m128i load_half(const unsigned char *from)
     return _mm_loadu_si128((const __m128i *)(const void *)from);
 }
 
-/* Eight words of a row. */
 PACK_INLINE __m256i load_words(const unsigned char *from, enum ah_pack_word word)
 {
     if (word == AH_PACK_EXPANDED)
@@ -26,7 +25,7 @@ PACK_INLINE __m256i load_words(const unsigned char *from, enum ah_pack_word word
     return _mm256_loadu_si256((const __m256i *)(const void *)from);
 }
 
-/* Four words of a row, and four of another. */
+/* Four words of one row and four of another. */
 PACK_INLINE __m256i load_two(const unsigned char *low, const unsigned char *high, enum ah_pack_word word)
 {
     if (word == AH_PACK_FP32)
@@ -45,7 +44,7 @@ PACK_INLINE void store_words(unsigned char *to, __m256i words)
 PACK_INLINE void turn_part(unsigned char *to, size_t to_bytes, const unsigned char *from, size_t row_bytes,
                            enum ah_pack_word word)
 {
-    __m256i row[QUARTER]; /* and row + QUARTER in its upper half */
+    __m256i row[QUARTER]; /* row i, with row i + QUARTER in its upper half */
 #pragma GCC unroll 4
     for (size_t i = 0; i < QUARTER; i++)
         row[i] = load_two(from + i * row_bytes, from + (i + QUARTER) * row_bytes, word);
@@ -80,7 +79,6 @@ PACK_TARGET static void turn_avx2(unsigned char *to, size_t to_bytes, const stru
         turn_of(to, to_bytes, source, AH_PACK_FP32);
 }
 
-/* `pieces` that follow each other. */
 PACK_INLINE void copy_pieces(unsigned char *to, const unsigned char *from, uint64_t pieces,
                              enum ah_pack_word word)
 {

@@ -11,7 +11,6 @@
 #define PACK_TARGET __attribute__((target("avx512f,avx512bw")))
 #define PACK_INLINE static inline __attribute__((always_inline)) PACK_TARGET
 
-/* Rows become columns: 16 x 16 words. */
 PACK_INLINE void transpose(__m512i row[16])
 {
     __m512i t[16];
@@ -43,7 +42,7 @@ PACK_INLINE __m512i load_halves(const unsigned char *from)
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)from));
 }
 
-/* load_piece() in a register. */
+/* Loads a piece into a register, like load_piece() in pack_portable.c. */
 PACK_INLINE __m512i load_register(const unsigned char *from, size_t row_bytes, enum ah_pack_word word,
                                   bool paired)
 {
@@ -89,7 +88,7 @@ PACK_INLINE void copy_of(unsigned char *to, size_t to_bytes, const struct ah_pac
     }
 }
 
-/* Two rows become one of pairs. Each load has its own place in the code: the processor foresees them by that. */
+/* Interleaves two rows into one of pairs. Each load is its own instruction: the hardware prefetcher needs that. */
 PACK_INLINE void interleave(unsigned char *to, size_t to_bytes, const struct ah_pack_source *source)
 {
     const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7,

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Piece `i` of a column of pieces. */
+/* Loads the piece of the i-th row (or, if paired, the i-th two rows) of the source. */
 static void load_piece(uint32_t piece[AH_PACK_PIECE], const struct ah_pack_source *source, size_t i)
 {
     const bool paired = ah_pack_is_paired(source);
@@ -49,7 +49,6 @@ static void copy_plain(unsigned char *to, size_t to_bytes, const struct ah_pack_
     }
 }
 
-/* Pieces that follow each other in one row, as they lie and as they are packed. */
 static void copy_row_plain(unsigned char *to, const struct ah_pack_source *source, uint64_t pieces)
 {
     struct ah_pack_source from = *source;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tiles with AMX. Of the eight tile registers, four hold the sums (16 x 16 each), two a, two b. The instructions are
- * written out: the intrinsics of GCC 12 do not say which memory they read.
+ * Tiles with AMX. Four of the eight tile registers hold the sums (16 x 16 each), two hold a, two hold b. It uses inline
+ * assembly because GCC 12's intrinsics do not say which memory they read.
  *
- * Linux gives the state of tile registers only to processes that ask (Documentation/arch/x86/xstate.rst). A
- * thread configures them before its first product of a run and lets go of them after the last one, so that
- * whoever else uses AMX in the process finds them as new.
+ * Linux lets only processes that ask use tile registers (Documentation/arch/x86/xstate.rst). A thread configures them
+ * before its first product of a run and releases them after the last, so other users in the process find them unused.
  */
 #if defined(__x86_64__)
 
@@ -54,7 +53,7 @@ static void amx_end(void)
     __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" : : "r"(to), "r"(stride) : "memory")
 #define TILE_DOT(sum, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #sum : :)
 
-/* Bytes from row to row, and from the first 16 rows to the others. */
+/* Bytes between rows. */
 static const size_t sums_stride = AH_TILE_COLUMNS * sizeof(float);
 static const size_t b_stride = (size_t)AH_TILE_COLUMNS * WORD_BYTES;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tiles with AVX-512, and with its dot products of bf16.
+ * Tiles with AVX-512, and with its bf16 dot products.
  */
 #if defined(__x86_64__)
 
@@ -14,7 +14,7 @@ enum { GROUP_ROWS = 8, GROUP_VECTORS = 2 };
 
 #define DOT_TARGET __attribute__((target("avx512f,avx512bf16")))
 
-/* As multiply_group() of tile.inc, in pairs of bf16. */
+/* Like multiply_group() in tile.inc, for pairs of bf16. */
 static inline __attribute__((always_inline)) DOT_TARGET void dot_group(float *sums, const uint32_t *a,
                                                                        const uint32_t *b, uint64_t words,
                                                                        bool is_first)
@@ -49,7 +49,7 @@ DOT_TARGET static void multiply_dot(float *sums, const struct ah_tile_operands *
         dot_group(sums + r * AH_TILE_COLUMNS, a + r * AH_TILE_WORDS, operands->b, operands->words, is_first);
 }
 
-/* The processor's conversion flushes denormals; sums of dot and amx are none, until a bias is added. */
+/* The conversion flushes denormals, but sums of dot and amx are never denormal before a bias is added. */
 DOT_TARGET static void store_whole_bf16(const float *sums, const struct ah_tile_out *out)
 {
     uint16_t *c = out->c;

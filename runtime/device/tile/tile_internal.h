@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels of tile.h, by instruction set: tile_portable.c, tile_avx2.c and tile_avx512.c each include one
- * x16_*.h and the bodies in tile.inc; tile_amx.c takes the store of AVX-512.
+ * The kernels of tile.h for each instruction set. tile_portable.c, tile_avx2.c and tile_avx512.c each include one
+ * x16_*.h and the functions in tile.inc; tile_amx.c stores with AVX-512.
  */
 #ifndef AH_RUNTIME_DEVICE_TILE_TILE_INTERNAL_H
 #define AH_RUNTIME_DEVICE_TILE_TILE_INTERNAL_H
@@ -16,7 +16,7 @@ extern const struct ah_tile_kernel ah_tile_amx;
 
 void ah_tile_store_dot(const float *sums, const struct ah_tile_out *out);
 
-/* Whether the processor has AMX for bf16 and the system lets this process use it. */
+/* Asks the system for AMX. True if the processor has AMX for bf16 and the system lets this process use it. */
 bool ah_tile_amx_permitted(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tiles in plain C, and the choice of a kernel.
+ * Tiles in plain C, and the functions that choose a kernel.
  */
 #include "runtime/device/tile/tile_internal.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a graph must hold before the clock touches it. Every index is in range, so that no graph makes the
- * clock read out of bounds; every number is in a range where no speed and no time under- or overflows, so
- * that every event is at a finite instant. Cycles are found by running (clock.c).
+ * Checks a graph before the clock uses it. Indices must be in range, so that no graph makes the clock read out of
+ * bounds. Numbers must be in ranges where no speed or time underflows or overflows, so that every event has a finite
+ * time. Cycles are found by running the graph (clock.c).
  */
 #include "runtime/device/virtual/clock_internal.h"
 
@@ -21,7 +21,7 @@ static int check_counts(const struct ah_clock_graph *graph, struct ah_error *err
                         (int)AH_CLOCK_RINGS);
 }
 
-/* Amounts and weights in a range where every speed is far from underflow. */
+/* Amounts and weights must be in ranges that keep every speed far from underflow. */
 static int check_demands(const struct ah_clock_graph *graph, struct ah_error *err)
 {
     for (size_t r = 0; r < graph->n_resources; r++)
@@ -76,14 +76,14 @@ static int check_op(const struct ah_clock_graph *graph, size_t op, struct ah_err
     return AH_OK;
 }
 
-/* Which lanes take of each ring and give to it, and of which ring each lane takes: one, or none yet. */
+/* The lane that takes from each ring, the lane that gives back to it, and each lane's ring; UINT8_MAX: none yet. */
 struct ring_use {
     uint8_t taking_lane[AH_CLOCK_RINGS];
     uint8_t giving_lane[AH_CLOCK_RINGS];
     uint8_t ring[AH_CLOCK_LANES];
 };
 
-/* Notes that an op takes of, or gives to, `ring`. */
+/* Notes that an op takes from or gives back to `ring`; AH_E_USAGE if another lane does, too. */
 static int check_ring(const struct ah_clock_graph *graph, size_t op, uint8_t ring, uint8_t *lane_of_ring,
                       const char *does, struct ah_error *err)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Why a run of the clock stood still before its end: nothing runs, and ops are left. Each of them waits for a
- * dependency, for the op that its frozen lane runs first, or for a place of a ring.
+ * Explains a deadlock: nothing runs, but ops are left. Each of them waits for a dependency, for an earlier op of its
+ * frozen lane, or for a slot of a ring.
  */
 #include "runtime/device/virtual/clock_internal.h"
 
 #include <string.h>
 
-/* Marks the ops that finished: all that started. */
+/* Marks the finished ops: in a deadlock, all that started have finished. */
 static void clock_mark_done(const struct clock_run *run)
 {
     for (size_t l = 0; l < run->n_lanes; l++)
@@ -25,7 +25,7 @@ static const struct clock_lane *clock_lane_of(const struct clock_run *run, uint3
     return &run->lanes[run->ops[at % run->n_ops].lane];
 }
 
-/* An op that never finished, and waits for a place. */
+/* True if the unfinished op waits for a slot of a ring. */
 static bool clock_lacks_place(const struct clock_run *run, uint32_t at)
 {
     const struct clock_lane *lane = clock_lane_of(run, at);
@@ -46,7 +46,7 @@ static uint32_t clock_unfinished(const struct clock_run *run, uint32_t at)
     return AH_CLOCK_NO_OP;
 }
 
-/* The op that an op that never finished waits for; of those that could give it a place, the one in `givers`. */
+/* The op that an unfinished op waits for. If it lacks a slot, that is its ring's op in `givers`. */
 static uint32_t clock_blocker(const struct clock_run *run, const uint32_t *givers, uint32_t at)
 {
     if (!clock_is_ready(run->memory, at))
@@ -80,11 +80,11 @@ static int clock_say_blocked(const struct clock_run *run, uint32_t op, uint32_t 
                         op, lane, places, ring, blocker, blocking_lane, op);
 }
 
-/* Following blockers from any unfinished op ends on a cycle, of which the lowest op is named (one that lacks a place,
- * if there is any), or at an op to which nobody gives a place. */
+/* Following blockers from any unfinished op ends in a cycle or at an op for which no slot will be free. The error names
+ * the latter, or the cycle's lowest op, preferring ops that lack a slot. */
 int ah_clock_explain_deadlock(const struct clock_run *run, struct ah_error *err)
 {
-    uint32_t givers[AH_CLOCK_RINGS]; /* of each ring, the first unfinished */
+    uint32_t givers[AH_CLOCK_RINGS]; /* for each ring, the first unfinished op that gives to it */
     memset(givers, 0xff, sizeof givers);
     clock_mark_done(run);
     for (uint32_t at = run->n_instances; at-- > 0;) {

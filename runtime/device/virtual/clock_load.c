@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The clock's memory, and a graph as it is taken in: what a run reads of an op lies together, and dependencies are turned
- * round, from "waits for" to "lets go".
+ * Allocates the clock's memory and loads graphs. Loading puts what a run reads of an op in one place, and turns the
+ * list of dependencies of each op into one of its followers.
  */
 #include "runtime/device/virtual/clock_internal.h"
 
@@ -17,7 +17,7 @@ static size_t take(size_t *used_bytes, size_t count, size_t size)
     return offset;
 }
 
-/* A clock of this size in one piece. NULL: out of memory. */
+/* Allocates a clock's memory of this size in one piece. NULL: out of memory. */
 static struct ah_clock_memory *make_memory(size_t n_ops, size_t n_dependencies, size_t n_instances)
 {
     struct ah_clock_memory m = {
@@ -112,7 +112,7 @@ static int check_room(const struct ah_clock *clock, const struct ah_clock_graph 
     return AH_OK;
 }
 
-/* Does the row ask for something? */
+/* True if the row demands anything. */
 static bool asks(const struct ah_clock_graph *graph, uint32_t row)
 {
     for (size_t r = 0; r < graph->n_resources; r++)
@@ -137,7 +137,7 @@ static void load_ops(struct ah_clock_memory *m, const struct ah_clock_graph *gra
     m->ops[graph->n_ops].first_follower = 0;
 }
 
-/* Counts followers, then puts each in its place, from the last one of an op to its first. */
+/* Counts each op's followers, then stores them, from the op's last follower to its first. */
 static void load_dependencies(struct ah_clock_memory *m, const struct ah_clock_graph *graph)
 {
     struct clock_op *ops = m->ops;

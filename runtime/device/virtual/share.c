@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Max-min fairness by progressive filling: all speeds rise together, part i at weight[i] * level, until a
- * part is at full speed or a resource is used up; those parts stay where they are and the others rise on.
+ * Max-min fairness by progressive filling. All speeds rise together, part i's at weight[i] * level, until a part is at
+ * full speed or a resource is used up. The parts concerned keep their speed; the others continue to rise.
  *
  * INVARIANTS
  *   1. Every speed is in (0, 1].
- *   2. The speeds ask no resource for more than its capacity (but for rounding).
- *   3. A part below full speed is limited by a resource that is used up, and among the parts asking that
- *      resource none has a higher speed / weight. With 1 and 2 this is max-min fairness.
+ *   2. At these speeds, parts demand no more than the capacity of any resource (but for rounding).
+ *   3. A part below full speed is limited by a resource that is used up, and no part that demands this resource has a
+ *      higher speed / weight. With 1 and 2 this is max-min fairness.
  *   4. The same parts give the same bits: sums run in the order of the parts.
  *
  * Source: D. Bertsekas, R. Gallager, "Data Networks", 2nd ed., section 6.5.2.
@@ -25,7 +25,8 @@ struct share_part {
 struct share {
     struct share_part parts[AH_SHARE_PARTS];
     size_t n;
-    double full[AH_SHARE_RESOURCES]; /* level at which the resource is used up; negative: nobody asks it */
+    double
+        full[AH_SHARE_RESOURCES]; /* level at which the resource is used up; negative: no part demands it */
     double used[AH_SHARE_RESOURCES]; /* by fixed parts */
     double level;
 };
@@ -38,7 +39,7 @@ static bool share_asks(const struct ah_share_demand *demand, size_t n_resources)
     return false;
 }
 
-/* Raises the level to where the next part stops. */
+/* Raises the level until the next part stops. */
 static void share_rise(struct share *share, const double *capacity, size_t n_resources)
 {
     double next = -1;
@@ -51,7 +52,7 @@ static void share_rise(struct share *share, const double *capacity, size_t n_res
             if (!share->parts[i].fixed)
                 slope += share->parts[i].weight * share->parts[i].demand->amount[r];
         share->full[r] = slope > 0 ? (capacity[r] - share->used[r]) / slope : -1;
-        if (slope > 0 && share->full[r] < share->level) /* rounding: what is left may even be negative */
+        if (slope > 0 && share->full[r] < share->level) /* after rounding, what is left may be negative */
             share->full[r] = share->level;
         if (slope > 0 && share->full[r] < next)
             next = share->full[r];
@@ -59,7 +60,7 @@ static void share_rise(struct share *share, const double *capacity, size_t n_res
     share->level = next;
 }
 
-/* The first used-up resource that the part asks for, or AH_SHARE_NONE. */
+/* The first used-up resource that the part demands, or AH_SHARE_NONE. */
 static uint8_t share_limit(const struct share *share, const struct share_part *part, size_t n_resources)
 {
     for (size_t r = 0; r < n_resources; r++)

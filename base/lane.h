@@ -47,10 +47,10 @@ struct ah_lane_span {
 };
 
 struct ah_lane_job {
-    void (*await)(void *payload);     /* (optional) before `run`, after the waits: waits for what no lane does */
-    void (*run)(void *payload);       /* on the lane's thread */
-    const void *payload;              /* copied at submit, to an address aligned to 64 */
-    size_t payload_bytes;             /* <= AH_LANE_PAYLOAD_MAX */
+    void (*await)(void *payload); /* (optional) before `run`, after the waits: waits for what no lane does */
+    void (*run)(void *payload);   /* on the lane's thread */
+    const void *payload;          /* copied at submit, to an address aligned to 64 */
+    size_t payload_bytes;         /* <= AH_LANE_PAYLOAD_MAX */
     const struct ah_lane_wait *waits; /* copied at submit */
     size_t n_waits;                   /* <= AH_LANE_WAITS_MAX */
     uint64_t tag;                     /* kept in the span */
@@ -100,11 +100,12 @@ struct ah_lane_head {
     struct ah_lane_wait waits[AH_LANE_WAITS_MAX];
 };
 
-/* `ret_payload` (optional) gets the first `bytes` of the job's payload; no job of the lane may write there. Never blocks for
- * long: no lane holds its lock while it works or waits. */
+/* `ret_payload` (optional) gets the first `bytes` of the job's payload; no job of the lane may write there. Never
+ * blocks for long: no lane holds its lock while it works or waits. */
 void ah_lane_head(struct ah_lane *lane, struct ah_lane_head *ret_head, void *ret_payload, size_t bytes);
 
-/* Processor time that the lane's thread has used, in nanoseconds: grows while a job computes, stands still while it waits. */
+/* Processor time that the lane's thread has used, in nanoseconds: grows while a job computes, stands still while it
+ * waits. */
 uint64_t ah_lane_cpu_ns(const struct ah_lane *lane);
 
 /* Copies the spans of jobs finished after ticket `after`, oldest first, at most `max`; returns how many. Spans that the

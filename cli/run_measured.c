@@ -7,8 +7,8 @@
 #include "cli/run_measured.h"
 
 #include "cli/run_ranks.h"
-#include "planner/cluster/sim/cluster_replay.h"
 #include "planner/cluster/segments.h"
+#include "planner/cluster/sim/cluster_replay.h"
 #include "runtime/schedule/rounds.h"
 #include "runtime/train/measured.h"
 #include "runtime/train/world.h"
@@ -39,7 +39,7 @@ struct stage {
     const struct ah_plan *program;
     struct ah_runlog_rank *rank;
     struct ah_rounds rounds;
-    struct ah_tally *tally;              /* owned */
+    struct ah_tally *tally;                     /* owned */
     double own_end_us[AH_CLUSTER_REPLAY_STEPS]; /* of what the gate waits for on this rank */
     double compute_end_us[AH_CLUSTER_REPLAY_STEPS];
 };

@@ -105,8 +105,7 @@ static void measure_all(struct ah_runlog_summary *summary, const struct ah_runlo
     measure(&summary->step_us, steps, offsetof(struct ah_runlog_step, step_us));
     measure(&summary->tokens_per_s, steps, offsetof(struct ah_runlog_step, tokens_per_s));
     measure(&summary->learned_tokens_per_s, steps, offsetof(struct ah_runlog_step, learned_tokens_per_s));
-    summary->learned_tokens_per_s.is_measured =
-        summary->learned_tokens_per_s.measured > 0; /* 0: not known */
+    summary->learned_tokens_per_s.is_measured = summary->learned_tokens_per_s.measured > 0; /* 0: not known */
     for (size_t lane = 0; lane < AH_RUNLOG_LANES; lane++)
         measure(&summary->lane_us[lane], steps, lanes[lane]);
     measure_count(&summary->copied_bytes[AH_PLAN_LANE_H2D], steps,

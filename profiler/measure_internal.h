@@ -76,9 +76,8 @@ struct ah_measure {
     struct ah_document *document;
     struct ah_machine *machine;
     struct ah_topology topology;
-    unsigned processors; /* that this process may use */
-    unsigned
-        compute_threads; /* of the compute and the host lane if both run: the device's own default */
+    unsigned processors;      /* that this process may use */
+    unsigned compute_threads; /* of the compute and the host lane if both run: the device's own default */
     unsigned host_threads;
     uint64_t available_bytes;       /* of host memory, at the start */
     struct ah_bandwidth *bandwidth; /* owned; made by the first part that wants it */

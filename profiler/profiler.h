@@ -64,8 +64,9 @@ struct ah_profiler_options {
     bool quick;
     uint32_t parts;                   /* bits 1 << enum ah_profiler_part; 0: all */
     const struct ah_machine *emulate; /* (optional) borrowed during the call */
-    const struct ah_job *job;         /* for ah_profiler_extend(): whose blocks to measure; borrowed during the call */
-    const char *disk_folder;        /* (optional) for the file that the disk is measured with; NULL: $TMPDIR,
+    const struct ah_job
+        *job;                /* for ah_profiler_extend(): whose blocks to measure; borrowed during the call */
+    const char *disk_folder; /* (optional) for the file that the disk is measured with; NULL: $TMPDIR,
                                        else /tmp. The file has no name there and is gone whatever happens. */
     ah_profiler_progress *progress; /* (optional) */
     void *progress_context;

@@ -88,7 +88,8 @@ AH_TABLE(predicted, ah_moves_predicted, "predicted", "What the model of links an
 
 static const struct ah_field move_fields[] = {
     AH_ROW_COUNT(ah_move, rank, 0, RANKS_MAX - 1, "The GPU that needs it, as the cluster numbers them."),
-    AH_ROW_WORD(ah_move, place, ah_words_destination, "Needed in its own memory, or in its node's host memory."),
+    AH_ROW_WORD(ah_move, place, ah_words_destination,
+                "Needed in its own memory, or in its node's host memory."),
     AH_ROW_COUNT(ah_move, first_block, 0, AH_SHARD_BLOCKS_MAX - 1, "The lowest block."),
     AH_ROW_COUNT(ah_move, blocks, 1, AH_SHARD_BLOCKS_MAX, "How many."),
     {.name = "tied",

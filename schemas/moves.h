@@ -62,7 +62,7 @@ struct ah_moves_predicted {
 };
 
 struct ah_move {
-    uint64_t rank;          /* the rank that needs it */
+    uint64_t rank;             /* the rank that needs it */
     enum ah_destination place; /* needed in the rank's own memory or its node's host memory */
     uint64_t first_block;
     uint64_t blocks;

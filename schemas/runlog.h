@@ -6,12 +6,12 @@
  * the order in which they happened, and one end line when the run ended itself. A log that stops between
  * lines (killed run) is valid without its end; half a line is refused with its place (`report` and a resumed run leave
  * out a last line that is cut).
- * Lane times are measured in that run; `predicted` is what the plan said. PARTS split the time that lanes work in a step by
- * kind of op; those of `predicted` add up to its lanes.
+ * Lane times are measured in that run; `predicted` is what the plan said. PARTS split the time that lanes work in a
+ * step by kind of op; those of `predicted` add up to its lanes.
  *
- * RANKS of a cluster plan each have what their own compute saw of a step: it works, or stands still for messages that it sends,
- * for those of the stage before or behind, for sums over pipelines, for the gate at which all ranks meet before updates, or
- * for lanes of its own device. These add up to no more than the step; the rest is nobody's.
+ * RANKS of a cluster plan each have what their own compute saw of a step: it works, or stands still for messages that
+ * it sends, for those of the stage before or behind, for sums over pipelines, for the gate at which all ranks meet
+ * before updates, or for lanes of its own device. These add up to no more than the step; the rest is nobody's.
  *
  * A trainer writes lines one at a time (ah_runlog_print_header() and friends) and flushes after each.
  */

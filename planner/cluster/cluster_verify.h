@@ -5,9 +5,9 @@
  *     const struct ah_cluster_verify_inputs inputs = {model, model_sha256, cluster, cluster_sha256};
  *     rc = ah_cluster_verify(plan, &inputs, err);
  *
- * Taken as decided: pipelines, the node, degree, blocks and configs of each stage, micro-batches, ranks. Everything else
- * must follow from them on that cluster: memory, times, starts, sums and their groups, programs, the predicted step.
- * Not verified: `solver`, which would take planning again, and names of inputs.
+ * Taken as decided: pipelines, the node, degree, blocks and configs of each stage, micro-batches, ranks. Everything
+ * else must follow from them on that cluster: memory, times, starts, sums and their groups, programs, the predicted
+ * step. Not verified: `solver`, which would take planning again, and names of inputs.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_VERIFY_H
 #define AH_PLANNER_CLUSTER_CLUSTER_VERIFY_H

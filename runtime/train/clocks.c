@@ -13,6 +13,7 @@ int64_t ah_clocks_offset(const struct ah_clocks_exchange *exchanges, size_t n, i
         least = from > least ? from : least;
         most = to < most ? to : most;
     }
-    *ret_within_ns = most > least ? (most - least + 1) / 2 : 0; /* clocks of different speeds may leave nothing */
+    *ret_within_ns =
+        most > least ? (most - least + 1) / 2 : 0; /* clocks of different speeds may leave nothing */
     return least + (most - least) / 2;
 }

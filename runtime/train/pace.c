@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A lane is timed as in the replay (cluster_replay_stage.c), but on the host's clock. The rest of an item shrinks at its
- * lane's speed, and speeds change when lanes begin and end. A send is an item of compute, as in the plan.
+ * A lane is timed as in the replay (cluster_replay_stage.c), but on the host's clock. The rest of an item shrinks at
+ * its lane's speed, and speeds change when lanes begin and end. A send is an item of compute, as in the plan.
  */
 #include "runtime/train/pace.h"
 

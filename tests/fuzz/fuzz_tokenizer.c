@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target of the tokenizer.json reader: what is accepted can be read to the last id, what is refused is one sentence.
+ * Fuzz target of the tokenizer.json reader: what is accepted can be read to the last id, what is refused is one
+ * sentence.
  */
 #include "runtime/model/tokenizer.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Driver: the device that a test of the interface is compiled for. The same source is built for the CPU device, and with
- * CHECK_CUDA for the plugin that AUTOHETE_PLUGIN_DIR names: the one on the tests' double, or the real one.
+ * Driver: the device that a test of the interface is compiled for. The same source is built for the CPU device, and
+ * with CHECK_CUDA for the plugin that AUTOHETE_PLUGIN_DIR names: the one on the tests' double, or the real one.
  */
 #ifndef AH_TESTS_SUPPORT_DRIVER_H
 #define AH_TESTS_SUPPORT_DRIVER_H

@@ -6,9 +6,9 @@
  *     hooked_set(&(struct hooked_hooks){.before = sleep_a_while, .context = &seed});
  *     options.driver = hooked_driver();      // devices opened from now on
  *
- * An op is three of the CPU device's, on the same lane: a call of the first hook, which has the op's waits, the op, and a
- * call of the second. So tickets and waits mean what they mean on any device; a span lasts from before the first hook until
- * behind the second.
+ * An op is three of the CPU device's, on the same lane: a call of the first hook, which has the op's waits, the op, and
+ * a call of the second. So tickets and waits mean what they mean on any device; a span lasts from before the first hook
+ * until behind the second.
  *
  * Hooks of different lanes run at the same time.
  */

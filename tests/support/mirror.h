@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mirror: a device around another one, whose device arena the host can read and write, as it can the CPU device's: so the
- * same tests of ops run on both. Behind each op that reaches the device arena the whole of it is copied down, and before it
- * up, so it is for arenas of a few MiB, and such ops are done when submit returns. The host lane's go their way.
+ * Mirror: a device around another one, whose device arena the host can read and write, as it can the CPU device's: so
+ * the same tests of ops run on both. Behind each op that reaches the device arena the whole of it is copied down, and
+ * before it up, so it is for arenas of a few MiB, and such ops are done when submit returns. The host lane's go their
+ * way.
  *
  *     ah_device_open(&device, mirror_driver(inner), &options, err);
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Preloaded into a run that killed_runs.py kills (LD_PRELOAD): the process stops, as by SIGSTOP, when the N-th such call of a
- * save has returned, whatever the machine does beside it. AUTOHETE_STOP_AFTER is mkdir:N, fsync:N, rename:N (of a file in
- * the folder) or publish:N (of the folder, with which the checkpoint is there).
+ * Preloaded into a run that killed_runs.py kills (LD_PRELOAD): the process stops, as by SIGSTOP, when the N-th such
+ * call of a save has returned, whatever the machine does beside it. AUTOHETE_STOP_AFTER is mkdir:N, fsync:N, rename:N
+ * (of a file in the folder) or publish:N (of the folder, with which the checkpoint is there).
  */
 #include <dlfcn.h>
 #include <signal.h>

@@ -6,7 +6,8 @@
  *     weights_round_trip FOLDER FLAT SEED
  *
  * loads the weights and the config.json of a folder, writes the flat vectors of all blocks as fp32 into the file
- * FLAT, and saves them into the folder OUT. With a seed the weights are initial ones, and nothing is saved. What is refused is one sentence and exit status 1.
+ * FLAT, and saves them into the folder OUT. With a seed the weights are initial ones, and nothing is saved. What is
+ * refused is one sentence and exit status 1.
  */
 #include "runtime/model/config.h"
 #include "runtime/model/initial.h"

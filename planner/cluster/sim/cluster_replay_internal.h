@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the replay's files share: what items mean to other ranks (cluster_replay_marks.c), and stages that play their
- * programs (cluster_replay_stage.c). Messages between stages keep their order, so a count identifies each: the k-th output, gradient or freed place, over all steps.
+ * programs (cluster_replay_stage.c). Messages between stages keep their order, so a count identifies each: the k-th
+ * output, gradient or freed place, over all steps.
  */
 #ifndef AH_PLANNER_CLUSTER_SIM_CLUSTER_REPLAY_INTERNAL_H
 #define AH_PLANNER_CLUSTER_SIM_CLUSTER_REPLAY_INTERNAL_H

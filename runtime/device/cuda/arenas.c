@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arenas of a CUDA device: one piece of the GPU's memory, zeroed; two regions of the host's, touched by the threads of the
- * host lane, which are near the GPU (near.h), so that they lie there; the pinned one is registered with the runtime, which
- * locks it (pinned.c), so that copies run beside everything else. A pinned arena that cannot be locked is refused: its
- * copies would hold up the submitter.
+ * Arenas of a CUDA device: one piece of the GPU's memory, zeroed; two regions of the host's, touched by the threads of
+ * the host lane, which are near the GPU (near.h), so that they lie there; the pinned one is registered with the
+ * runtime, which locks it (pinned.c), so that copies run beside everything else. A pinned arena that cannot be locked
+ * is refused: its copies would hold up the submitter.
  *
- * ORDER. The pinned arena is taken before the GPU's, since its page tables lie in the GPU's memory (with pages of 4 KiB about
- * 2 MiB for each GiB): what they take is then missing when the arena is asked for, and is said there, instead of where the
- * first kernel is loaded.
+ * ORDER. The pinned arena is taken before the GPU's, since its page tables lie in the GPU's memory (with pages of 4 KiB
+ * about 2 MiB for each GiB): what they take is then missing when the arena is asked for, and is said there, instead of
+ * where the first kernel is loaded.
  *
- * MEASURED. When the arenas are there and every kernel has run once, nothing takes memory of the GPU any more. What is gone
- * by then besides the arena, since the device was opened, is added to the context that was measured then: `beside_bytes`.
- * What other processes take or give back in between is counted, too.
+ * MEASURED. When the arenas are there and every kernel has run once, nothing takes memory of the GPU any more. What is
+ * gone by then besides the arena, since the device was opened, is added to the context that was measured then:
+ * `beside_bytes`. What other processes take or give back in between is counted, too.
  */
 #include "base/host_memory.h"
 #include "base/units.h"

@@ -67,8 +67,8 @@ static inline void wait_until_hanging(unsigned n)
         ah_threads_sleep_until_ns(ah_threads_now_ns() + 100000);
 }
 
-/* How far a span of the GPU that is read now may be from the host's clock: as far apart as the two looks between which the
- * base was set, which is what it is on a busy machine, and what times lose that are told as float. */
+/* How far a span of the GPU that is read now may be from the host's clock: as far apart as the two looks between which
+ * the base was set, which is what it is on a busy machine, and what times lose that are told as float. */
 static inline uint64_t clock_error_ns(struct ah_device *device)
 {
     return ah_cuda_of(device)->clock.window_ns + 10000;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every call of the CUDA runtime fails once, with an error of that call alone and with one that takes the GPU away, in the
- * life of a device that works on all lanes. Then the device says so, or did not need the call; every wait ends; everything is
- * given back; nothing was done that hardware would punish.
+ * Every call of the CUDA runtime fails once, with an error of that call alone and with one that takes the GPU away, in
+ * the life of a device that works on all lanes. Then the device says so, or did not need the call; every wait ends;
+ * everything is given back; nothing was done that hardware would punish.
  */
 #include "tests/device/cuda/open.h"
 
@@ -121,7 +121,8 @@ static bool fail_one(const char *call, uint64_t nth, cudaError_t code)
     return rc != AH_OK;
 }
 
-/* Calls of each name in a life without failure: how often the host looks at events depends on the time that it takes. */
+/* Calls of each name in a life without failure: how often the host looks at events depends on the time that it takes.
+ * */
 struct called {
     const char *name;
     uint64_t n;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops that share an event: what is recorded, who may wait for what, and that a training records times of items, not of ops.
+ * Ops that share an event: what is recorded, who may wait for what, and that a training records times of items, not of
+ * ops.
  */
 #include "tests/device/cuda/open.h"
 #include "tests/golden/train/case.h"

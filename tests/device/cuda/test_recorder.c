@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recording on the double of CUPTI: every kernel and copy of an op is told with that op and lies within its span; what was
- * dropped is counted; whatever keeps CUPTI from working, ops run as without it.
+ * Recording on the double of CUPTI: every kernel and copy of an op is told with that op and lies within its span; what
+ * was dropped is counted; whatever keeps CUPTI from working, ops run as without it.
  */
 #include "runtime/device/cuda/records.h"
 #include "tests/device/cuda/open.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the CUDA device says of itself once it is in use: products that its library lacks, and the memory that is taken beside
- * the arena.
+ * What the CUDA device says of itself once it is in use: products that its library lacks, and the memory that is taken
+ * beside the arena.
  */
 #include "runtime/device/tryout.h"
 #include "tests/device/cuda/open.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every kind of wait of a GPU, hanging: the watch says which lane holds the others up, and why. When it was told, the
- * double goes on, so that the device can be closed. The program begins to wait when all is as it will stay: a busy machine
- * may take long until then.
+ * double goes on, so that the device can be closed. The program begins to wait when all is as it will stay: a busy
+ * machine may take long until then.
  */
 #include "tests/device/cuda/open.h"
 

@@ -32,8 +32,8 @@ static struct ah_span span_of(struct ah_device *device, uint32_t lane, uint64_t 
     return span;
 }
 
-/* Copies both ways, held up until both have begun; what one waits for is over before it starts; all within what the host
- * saw. */
+/* Copies both ways, held up until both have begun; what one waits for is over before it starts; all within what the
+ * host saw. */
 TEST(streams, have_spans_of_the_gpus_clock)
 {
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training through the plugin while one call of the CUDA runtime fails, of each name the first or one in the middle. Then the
- * trainer says so, or did not need the call and gives the bits that it gives without.
+ * Training through the plugin while one call of the CUDA runtime fails, of each name the first or one in the middle.
+ * Then the trainer says so, or did not need the call and gives the bits that it gives without.
  */
 #include "tests/device/cuda/open.h"
 #include "tests/golden/train/case.h"

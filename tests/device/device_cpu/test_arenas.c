@@ -38,8 +38,8 @@ static long faults_of_this_thread(void)
     return usage.ru_minflt;
 }
 
-/* Whoever reserves a device's arenas does not take their memory: it would lie near the wrong processor. After reserve there is no
- * page left to fault on. */
+/* Whoever reserves a device's arenas does not take their memory: it would lie near the wrong processor. After reserve
+ * there is no page left to fault on. */
 TEST(arenas, are_touched_by_the_pools)
 {
     struct ah_device *device = NULL;

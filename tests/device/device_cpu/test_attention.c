@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention through the device: what it needs is known and counted before it runs, it runs on the compute lane only, and
- * gives the bits of the room of math (unit.device_math.attention) whatever the device's threads.
+ * Attention through the device: what it needs is known and counted before it runs, it runs on the compute lane only,
+ * and gives the bits of the room of math (unit.device_math.attention) whatever the device's threads.
  */
 #include "runtime/device/device.h"
 #include "runtime/device/math/math.h"

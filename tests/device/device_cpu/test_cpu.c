@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the CPU device alone does: lanes that are slowed as asked, by a clock on which nothing but their sleeps takes time,
- * arenas that are refused, ops that wait for one that failed.
+ * What the CPU device alone does: lanes that are slowed as asked, by a clock on which nothing but their sleeps takes
+ * time, arenas that are refused, ops that wait for one that failed.
  */
 #include "base/bf16.h"
 #include "runtime/device/device.h"
@@ -118,7 +118,8 @@ TEST(cpu, carries_messages_where_the_options_say_so)
     ah_device_close(device);
 }
 
-/* Bits of products of bf16 are those of fp32 where that form alone may be taken, whatever the processor has beside it. */
+/* Bits of products of bf16 are those of fp32 where that form alone may be taken, whatever the processor has beside it.
+ * */
 TEST(cpu, takes_the_forms_of_products_that_it_may)
 {
     enum { M = 33, N = 40, K = 130 };
@@ -193,8 +194,8 @@ static void pass_gate(void *context)
         sched_yield();
 }
 
-/* Copies of 4 MiB at 100 MiB a second keep `both_kept` of that while a copy of the other direction is under way, which is
- * held up, and all of it afterwards. */
+/* Copies of 4 MiB at 100 MiB a second keep `both_kept` of that while a copy of the other direction is under way, which
+ * is held up, and all of it afterwards. */
 static void copy_beside(uint32_t lane, struct ah_op some, uint32_t other_lane, struct ah_op other)
 {
     const double rate = 100.0 * (double)MIB;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gradients of every op as the device does them. An op makes y of its inputs; c are random numbers and L = sum c y. The ops
- * of its backward, given c as the gradient of y, must make of each input x a gradient g with
+ * Gradients of every op as the device does them. An op makes y of its inputs; c are random numbers and L = sum c y. The
+ * ops of its backward, given c as the gradient of y, must make of each input x a gradient g with
  *
  *     (L(x + h d) - L(x - h d)) / 2h = <g, d>      for random directions d of x
  *

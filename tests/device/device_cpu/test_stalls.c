@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stalls of the CPU device: an op that waits for something outside is one. One that works, or that an emulation slows, is
- * none, as it moves the pulse that the watch looks at (tests/unit/device/test_watch.c).
+ * Stalls of the CPU device: an op that waits for something outside is one. One that works, or that an emulation slows,
+ * is none, as it moves the pulse that the watch looks at (tests/unit/device/test_watch.c).
  */
 #include "base/threads.h"
 #include "runtime/device/device.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AdamW on a GPU to the host's bits: every combination of types, tiles that begin anywhere in their block, numbers at the
- * ends of the range.
+ * AdamW on a GPU to the host's bits: every combination of types, tiles that begin anywhere in their block, numbers at
+ * the ends of the range.
  */
 #include "runtime/device/adamw_scalars.h"
 #include "runtime/device/host/adamw.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention on a GPU's tensor cores through the device, against straight loops in double: every row of the kernels' tables,
- * sequences that end within a tile, shared keys, windows, documents. (More of it on the double alone:
+ * Attention on a GPU's tensor cores through the device, against straight loops in double: every row of the kernels'
+ * tables, sequences that end within a tile, shared keys, windows, documents. (More of it on the double alone:
  * tests/device/cuda_kernels/test_attention.c.) Each case runs twice and must leave the same bits.
  */
 #include "runtime/device/plugin.h"

@@ -3,9 +3,9 @@
  * Matrix products on a GPU through the device, against sums in double: forms, types, rows apart, tails, what is added,
  * epilogues. (Their keys, memory and failures, on the double alone: tests/device/cuda/test_products.c.)
  *
- * TOLERANCE of one element: (16 + k / 64) 2^-24 of the sum of its terms' sizes, since tensor cores cut terms off within 16
- * products and add those in fp32; a product of fp32 in fewer bits is off by more wherever k is short. What is bf16 is
- * rounded once more. The library may take the processor's tanh for gelu(x), exact to 2^-11.
+ * TOLERANCE of one element: (16 + k / 64) 2^-24 of the sum of its terms' sizes, since tensor cores cut terms off within
+ * 16 products and add those in fp32; a product of fp32 in fewer bits is off by more wherever k is short. What is bf16
+ * is rounded once more. The library may take the processor's tanh for gelu(x), exact to 2^-11.
  *
  * BITS are the same in every run. Of operands that begin at another alignment they may differ (products.h).
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A training whose kernels and copies are recorded: the same losses, every op of a stream has activities, and each lies in
- * the span of its op. With a GPU's plugin in AUTOHETE_PLUGIN_DIR this shows that CUPTI tells what the recorder takes from it.
+ * A training whose kernels and copies are recorded: the same losses, every op of a stream has activities, and each lies
+ * in the span of its op. With a GPU's plugin in AUTOHETE_PLUGIN_DIR this shows that CUPTI tells what the recorder takes
+ * from it.
  */
 #define CHECK_CUDA 1
 #include "tests/golden/train/case.h"

@@ -11,8 +11,8 @@
 
 enum { ROUNDS = 150, COUNT = 60000, MANY = 2100 * AH_REDUCE_LEAF + 77 };
 
-/* How large terms are: alike, so that most sums need no rounding; over many binades, element by element or leaf by leaf;
- * none, or many, but zero; with infinities. */
+/* How large terms are: alike, so that most sums need no rounding; over many binades, element by element or leaf by
+ * leaf; none, or many, but zero; with infinities. */
 enum range { ALIKE, WIDE, WIDE_LEAVES, ZERO, SPARSE, INFINITE, RANGES };
 
 static double random_term(enum range range, uint64_t i, double leaf_scale, uint64_t *random)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The trainer on the CUDA plugin: losses and weights follow the CPU device's, and all plans give the same bits. The golden
- * cases that the CPU device is held to PyTorch with.
+ * The trainer on the CUDA plugin: losses and weights follow the CPU device's, and all plans give the same bits. The
+ * golden cases that the CPU device is held to PyTorch with.
  *
- * Tolerances: what differs is the order of sums within products, attention, norms and the loss, and in bf16 where a sum that
- * falls between two numbers is rounded to. AdamW divides by a root of squares, so where a gradient is rounding alone the sign
- * of a step is, too: a weight may be off by some steps of the rate, so weights are compared as vectors.
+ * Tolerances: what differs is the order of sums within products, attention, norms and the loss, and in bf16 where a sum
+ * that falls between two numbers is rounded to. AdamW divides by a root of squares, so where a gradient is rounding
+ * alone the sign of a step is, too: a weight may be off by some steps of the rate, so weights are compared as vectors.
  */
 #define CHECK_CUDA 1
 #include "tests/golden/train/case.h"

@@ -9,10 +9,10 @@
  *     double y = op_case_result(&c, 0, row, column);
  *     op_case_release(&c);
  *
- * Who runs the op is linked: host cores (op_ways.c), or a GPU (tests/device/device_cuda/op_ways.c). Each has several WAYS,
- * which must give the same bits: levels and numbers of threads; places in memory. op_case_run() fails the test where two
- * do not, or where anything but the op's outputs changes. Inputs stay what they were, so that a reference can be computed
- * from them in double, as they are stored.
+ * Who runs the op is linked: host cores (op_ways.c), or a GPU (tests/device/device_cuda/op_ways.c). Each has several
+ * WAYS, which must give the same bits: levels and numbers of threads; places in memory. op_case_run() fails the test
+ * where two do not, or where anything but the op's outputs changes. Inputs stay what they were, so that a reference can
+ * be computed from them in double, as they are stored.
  */
 #ifndef AH_TESTS_DEVICE_DEVICE_MATH_OP_CASE_H
 #define AH_TESTS_DEVICE_DEVICE_MATH_OP_CASE_H
@@ -37,8 +37,8 @@ struct ah_ref op_case_ref(uint64_t *random, uint64_t width); /* matrices: any ty
 struct ah_ref op_case_dense(uint64_t *random);               /* any type */
 struct ah_ref op_case_fp32(void);                            /* fp32 or words */
 
-/* Gives every operand a place, in every second case one at a multiple of 64 bytes, and anything in it. The op is one that
- * ah_op_operands() accepts. */
+/* Gives every operand a place, in every second case one at a multiple of 64 bytes, and anything in it. The op is one
+ * that ah_op_operands() accepts. */
 void op_case_init(struct op_case *ret_case, const struct ah_op *op, uint64_t *random);
 void op_case_release(struct op_case *c);
 

@@ -9,7 +9,8 @@
 
 enum { ROUNDS = 300, WIDTH = 300, WIDE = 5000, MANY = 66000 };
 
-/* Error limits, relative to the result: the special function unit of GPUs has powers of two within 2^-22, reciprocals within 2^-23. */
+/* Error limits, relative to the result: the special function unit of GPUs has powers of two within 2^-22, reciprocals
+ * within 2^-23. */
 static const double NEAR = 8e-7;
 
 struct element {

@@ -91,8 +91,8 @@ TEST(embed, gather)
     }
 }
 
-/* Operand `table` of `rows` rows is what it was and the sum of its rows of dy; without any, and in the row of the padding
- * token, bit for bit. */
+/* Operand `table` of `rows` rows is what it was and the sum of its rows of dy; without any, and in the row of the
+ * padding token, bit for bit. */
 static void check_table(const struct op_case *c, size_t table, uint64_t rows)
 {
     const struct ah_op_embed *embed = &c->op.u.embed;

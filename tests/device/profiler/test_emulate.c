@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CPU device, slowed: a profile under `emulate` shows the target's ratios within 1 %, by a clock on which sleeps and work
- * take time, and waiting for a processor does not.
+ * The CPU device, slowed: a profile under `emulate` shows the target's ratios within 1 %, by a clock on which sleeps
+ * and work take time, and waiting for a processor does not.
  */
 #include "profiler/measure_internal.h"
 

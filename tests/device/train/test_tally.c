@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tally of real runs: what it adds up is what the trainer says of its lanes, and what compute waited is time in which it did
- * not work.
+ * The tally of real runs: what it adds up is what the trainer says of its lanes, and what compute waited is time in
+ * which it did not work.
  */
 #include "base/threads.h"
 #include "runtime/train/tally.h"

@@ -6,14 +6,14 @@
  * It keeps CUDA's order and no more: a stream is a thread that runs what was enqueued, streams run at the same time,
  * copies take a while if told so, so that who does not wait reads what was there before. Device memory is the heap's,
  * counted against what the device has, and is full of NaN at first; the address sanitizer guards its ends. A kernel
- * that fails, or a call that is told to fail with such a code, breaks the device as on the hardware: every call after it
- * returns that code.
+ * that fails, or a call that is told to fail with such a code, breaks the device as on the hardware: every call after
+ * it returns that code.
  *
- * MISUSE that hardware punishes late, seldom or by being slow is refused here, with a sentence on stderr: copies between
- * places that are not what their kind says, not inside an allocation, freed or not pinned; events and streams that are
- * none; waiting for an event that was never recorded; launches beyond the limits of the hardware; a kernel's first launch,
- * which loads its code and may wait for all streams, while one of them waits for a value of the host, and whatever takes or
- * gives memory, for the same reason; streams that wait for the default stream.
+ * MISUSE that hardware punishes late, seldom or by being slow is refused here, with a sentence on stderr: copies
+ * between places that are not what their kind says, not inside an allocation, freed or not pinned; events and streams
+ * that are none; waiting for an event that was never recorded; launches beyond the limits of the hardware; a kernel's
+ * first launch, which loads its code and may wait for all streams, while one of them waits for a value of the host, and
+ * whatever takes or gives memory, for the same reason; streams that wait for the default stream.
  *
  * Tests linked with it say here what it shall be. Programs that load the plugin take it from the environment:
  *
@@ -21,24 +21,23 @@
  *
  *     memory=SIZE, others=SIZE       what each device has, and what of it others use (KiB, MiB, GiB)
  *     devices=N, processors=N, capability=8.0, driver=13000
- *     kernel=SIZE                    what the code of a kernel takes of the device's memory, at its first launch; 256KiB
- *     pages=SIZE                     what page tables of locked host memory take of it, for each MiB; 0 if not told
- *     shared=SIZE                    what a block may have of shared memory: 99KiB on GPUs of 8.6 and 8.9
- *     copy_delay_us=N, kernel_delay_us=N     before each
- *     threads=N                      that share the blocks of a launch, at most 8; 2 if not told
- *     order=SEED                     threads of a block go on in a random order
- *     code=FOLDER                    kernels run from the files that nvcc made of them (ptx/ptx.h), not from their source
- *     hang=CALL:N                    the Nth call of that name does not come back; of one that enqueues work, the work
+ *     kernel=SIZE                    what the code of a kernel takes of the device's memory, at its first launch;
+ *     256KiB pages=SIZE                     what page tables of locked host memory take of it, for each MiB; 0 if not
+ *     told shared=SIZE                    what a block may have of shared memory: 99KiB on GPUs of 8.6 and 8.9
+ *     copy_delay_us=N, kernel_delay_us=N     before each threads=N                      that share the blocks of a
+ *     launch, at most 8; 2 if not told order=SEED                     threads of a block go on in a random order
+ *     code=FOLDER                    kernels run from the files that nvcc made of them (ptx/ptx.h), not from their
+ *     source hang=CALL:N                    the Nth call of that name does not come back; of one that enqueues work,
+ *     the work
  *                                    never ends. May be given again
  *     channel=N                      a stream holds so many pieces of work; who enqueues one more waits
  *     counts=FILE                    what they did is appended to that file at the program's end
  *     fail=CALL:N:CODE               the Nth call of that name (`any`: of all) returns CODE; may be given again
- *     skip=KERNEL                    launches that name their kernel so do nothing (`kernel` is what most call it): results are wrong
- *     missing=SYMBOL                 the driver has no such function; may be given again
- *     profiler=NAME                  has CUPTI already
- *     cupti=VERSION, drop=N          CUPTI's version; of N records it loses one
- *     cublaslt=VERSION               cuBLASLt's version, 130100 for 13.1.0
- *     plain=1                        cuBLASLt has no products with epilogues
+ *     skip=KERNEL                    launches that name their kernel so do nothing (`kernel` is what most call it):
+ *     results are wrong missing=SYMBOL                 the driver has no such function; may be given again
+ *     profiler=NAME                  has CUPTI already cupti=VERSION, drop=N          CUPTI's version; of N records it
+ *     loses one cublaslt=VERSION               cuBLASLt's version, 130100 for 13.1.0 plain=1
+ *     cuBLASLt has no products with epilogues
  */
 #ifndef AH_TESTS_DOUBLE_CUDA_DOUBLE_H
 #define AH_TESTS_DOUBLE_CUDA_DOUBLE_H
@@ -107,8 +106,8 @@ struct cuda_double {
 /* One device of 1 GiB and 4 processors, changed by what the environment says. */
 struct cuda_double cuda_double_default(void);
 
-/* What it is from now on. Calls are counted from 0, the calling thread's device is 0, no kernel's code is loaded, and nothing
- * has failed. */
+/* What it is from now on. Calls are counted from 0, the calling thread's device is 0, no kernel's code is loaded, and
+ * nothing has failed. */
 void cuda_double_set(const struct cuda_double *settings);
 
 /* Adds a fault to the settings; counting goes on from where it is. */

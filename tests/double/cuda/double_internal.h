@@ -60,8 +60,8 @@ size_t double_pinned_ranges(void);
 /* launches.c */
 void double_forget_kernels(void);
 
-/* driver.c: whether a stream waits for a value, or will when it gets there; misuse, where one does, of a call for which the
- * driver may wait until the GPU is idle, while the host that would write the value waits for the driver. */
+/* driver.c: whether a stream waits for a value, or will when it gets there; misuse, where one does, of a call for which
+ * the driver may wait until the GPU is idle, while the host that would write the value waits for the driver. */
 bool double_awaits_values(void);
 cudaError_t double_idle(const char *call);
 
@@ -74,8 +74,8 @@ struct double_activity {
     enum cudaMemcpyKind way;
 };
 
-/* Who is told of activities: when one is enqueued, on the caller's thread; then, with what that returned, when it starts
- * and when it is done. NULL: nobody. A tracer stays where it is forever. */
+/* Who is told of activities: when one is enqueued, on the caller's thread; then, with what that returned, when it
+ * starts and when it is done. NULL: nobody. A tracer stays where it is forever. */
 struct double_tracer {
     void *(*enqueued)(const struct double_activity *activity, uint32_t stream);
     void (*starts)(void *traced);

@@ -308,7 +308,8 @@ static void begin_launch(struct worker *w, const struct emulator_launch *launch)
     find_fixed(w);
 }
 
-/* By an instruction that sanitizers do not see: a block begins often, and static shared memory is that of all kernels. */
+/* By an instruction that sanitizers do not see: a block begins often, and static shared memory is that of all kernels.
+ * */
 static void poison(unsigned char *place, size_t bytes)
 {
     __asm__ volatile("rep stosb" : "+D"(place), "+c"(bytes) : "a"(EMULATOR_POISON) : "memory");

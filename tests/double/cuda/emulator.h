@@ -23,8 +23,8 @@
  *         struct rotate mine = {x, 0};
  *         emulator_warp(0xffffffff, rotate, &mine);
  *
- * Shared memory holds no zeros and nothing of an earlier block when a block begins: every byte is EMULATOR_POISON, which
- * makes floats NaN and integers huge.
+ * Shared memory holds no zeros and nothing of an earlier block when a block begins: every byte is EMULATOR_POISON,
+ * which makes floats NaN and integers huge.
  *
  * A kernel must not wait for another block in a loop: it would wait forever.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of a cluster plan fails once: an error, or the same plan, as there need not be memory to remember how
- * stages were fitted; no leak.
+ * Every allocation of a cluster plan fails once: an error, or the same plan, as there need not be memory to remember
+ * how stages were fitted; no leak.
  */
 #include "tests/support/fault.h"
 #include "tests/support/least_cluster.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of an evaluation, of what is emitted and of its replay fails once: an error, no leak. What was evaluated
- * before is evaluated without any.
+ * Every allocation of an evaluation, of what is emitted and of its replay fails once: an error, no leak. What was
+ * evaluated before is evaluated without any.
  */
 #include "runtime/schedule/replay.h"
 #include "tests/property/schedule/choices.h"

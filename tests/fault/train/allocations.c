@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between the first step and the last nobody in this process allocates: neither we, nor libraries, nor the C library for
- * either. The functions that allocate are this program's own here, which every library is bound to, and hand on to the C
- * library's. Not built with sanitizers, which have functions of their own in these places.
+ * Between the first step and the last nobody in this process allocates: neither we, nor libraries, nor the C library
+ * for either. The functions that allocate are this program's own here, which every library is bound to, and hand on to
+ * the C library's. Not built with sanitizers, which have functions of their own in these places.
  */
 #include "tests/golden/train/policies.h"
 #include "tests/support/documents.h"

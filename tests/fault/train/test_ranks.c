@@ -58,8 +58,8 @@ static int open_within(struct pipeline *p, double deadline_s, struct ah_error *e
     return rc;
 }
 
-/* A rank that cannot even join is waited for a short while. On a busy machine one that can may need longer: then it has it, and no
- * allocation fails any more. */
+/* A rank that cannot even join is waited for a short while. On a busy machine one that can may need longer: then it has
+ * it, and no allocation fails any more. */
 static int open_all(void *context, struct ah_error *err)
 {
     int rc = open_within(context, 0.2, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Golden cases under many plans: all plans of a case give the same bits. With $AH_TRAIN_RUNS, a folder, each case writes
- * its run there, for tests/tools/oracle.py --compare, and no other plans are tried (tests/tools/train_oracle.py
+ * Golden cases under many plans: all plans of a case give the same bits. With $AH_TRAIN_RUNS, a folder, each case
+ * writes its run there, for tests/tools/oracle.py --compare, and no other plans are tried (tests/tools/train_oracle.py
  * does both).
  */
 #include "runtime/model/safetensors.h"

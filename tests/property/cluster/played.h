@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A replay against its rules (replay.h), from the starts and ends that it tells and the document alone: for everything that
- * starts, when it could have started, by what ended before and what took its NICs; it has to start then, not before and not
- * after. Waits inside a program are those of its rounds.
+ * A replay against its rules (replay.h), from the starts and ends that it tells and the document alone: for everything
+ * that starts, when it could have started, by what ended before and what took its NICs; it has to start then, not
+ * before and not after. Waits inside a program are those of its rounds.
  *
  *     struct played played;
  *     played_open(&played, &plan);        // plays it
@@ -389,8 +389,8 @@ static inline void played_check_lane(struct played *p, const struct played_stage
 
 /* ---- sums ---- */
 
-/* When all gradients of a block are final in a stage: the last micro-batch has passed it and what lies below is not waited
- * for. */
+/* When all gradients of a block are final in a stage: the last micro-batch has passed it and what lies below is not
+ * waited for. */
 static inline double played_final_us(const struct played_stage *s, size_t step, uint64_t block)
 {
     const uint64_t last = s->program->training.micro_batches - 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Worlds: of a planned pipeline every rank is what its stage says; whatever is broken in the plan is refused with one
- * sentence before any rank starts: by the reader of documents, by what plays programs together, or by the world itself, which
- * refuses what it names even where nobody looked before.
+ * sentence before any rank starts: by the reader of documents, by what plays programs together, or by the world itself,
+ * which refuses what it names even where nobody looked before.
  */
 #include "planner/cluster/sim/cluster_replay.h"
 #include "runtime/schedule/check.h"
@@ -350,8 +350,8 @@ static void no_place(struct ah_cluster_plan *plan)
     find_tensor(program, ".input.0")->name = program->arena.tensors[0].name;
 }
 
-/* The place of every input of the second stage is free when it is needed only, of every gradient of the first likewise, and
- * the first does all its forwards first. */
+/* The place of every input of the second stage is free when it is needed only, of every gradient of the first likewise,
+ * and the first does all its forwards first. */
 static void wait_in_a_circle(struct ah_cluster_plan *plan)
 {
     struct ah_plan *program = program_of(plan, 0);

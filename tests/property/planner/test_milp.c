@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bound against everything that can be asked of it: all assignments of small instances under the schedule itself, all
- * vectors of counts one by one, CBC on rows that are put together here, and pairs of instances of which one is faster
- * or larger than the other.
+ * The bound against everything that can be asked of it: all assignments of small instances under the schedule itself,
+ * all vectors of counts one by one, CBC on rows that are put together here, and pairs of instances of which one is
+ * faster or larger than the other.
  */
 #include "planner/milp_solve_internal.h"
 #include "tests/property/planner/cbc.h"

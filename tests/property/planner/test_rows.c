@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every row against the schedule itself: for random choices of everything, no row says more than what the schedule takes;
- * and the work of each lane, which rows (1) to (4) sum up, is the schedule's own, to the last digits. Prices at budgets that a
- * choice just keeps are a bound of it, too.
+ * Every row against the schedule itself: for random choices of everything, no row says more than what the schedule
+ * takes; and the work of each lane, which rows (1) to (4) sum up, is the schedule's own, to the last digits. Prices at
+ * budgets that a choice just keeps are a bound of it, too.
  */
 #include "planner/milp_internal.h"
 #include "tests/property/planner/instances.h"

@@ -89,8 +89,8 @@ static inline void test_case_job(struct test_case *c, struct ah_plan_training tr
     assert_true(c->job.n_groups <= TEST_GROUPS_MAX && c->job.n_blocks <= TEST_BLOCKS_MAX);
 }
 
-/* Costs of a machine on which every lane can be the busiest: forward of a layer takes `forward_us`, a copy of its weights
- * `copy_us`, its update on the host `adam_us`. */
+/* Costs of a machine on which every lane can be the busiest: forward of a layer takes `forward_us`, a copy of its
+ * weights `copy_us`, its update on the host `adam_us`. */
 static inline void test_case_costs(struct test_case *c, double forward_us, double copy_us, double adam_us)
 {
     const struct ah_job_group *layer = ah_job_block(&c->job, c->job.n_blocks / 2);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Stages of one pipeline run their plans together, whatever anything takes: each goes through its compute positions in
- * order, a pass waits for what the stage before or behind it sends, a sender waits where two gradients are waiting, and a
- * stage that trains nothing waits for word from the stage behind it as if it did. Then:
+ * order, a pass waits for what the stage before or behind it sends, a sender waits where two gradients are waiting, and
+ * a stage that trains nothing waits for word from the stage behind it as if it did. Then:
  *
  * 1. They come to an end: no stage waits for another for ever.
  * 2. What is sent has its place from the moment that sending begins, until its last reader is done.
  * 3. A stage has at most min(m, P - i) micro-batches between their forward and the end of their backward.
- * 4. No gradient of weights on the device leaves for the host before the last pass is done, unless the host adds up what each
- *    micro-batch makes; and nothing is updated.
- * 5. All stages together have the model's parameters, and each a 1/tp of them; a table that embedding and head share they have
- *    twice where these are with two ranks.
+ * 4. No gradient of weights on the device leaves for the host before the last pass is done, unless the host adds up
+ *    what each micro-batch makes; and nothing is updated.
+ * 5. All stages together have the model's parameters, and each a 1/tp of them; a table that embedding and head share
+ *    they have twice where these are with two ranks.
  */
 #include "runtime/schedule/schedule.h"
 #include "tests/property/schedule/choices.h"

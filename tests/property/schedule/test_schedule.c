@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random choices, evaluated and emitted; the documents are judged by what docs/planning.md says (timeline.h) and by sums.
+ * Random choices, evaluated and emitted; the documents are judged by what docs/planning.md says (timeline.h) and by
+ * sums.
  */
 #include "runtime/schedule/replay.h"
 #include "runtime/schedule/schedule.h"

@@ -7,8 +7,8 @@
  *     timeline_check(&t);
  *     timeline_close(&t);
  *
- * Looked at are iterations 2 to iterations - 3: before and after, updates of gradients that were never made, and states that
- * nothing uses any more, are absent.
+ * Looked at are iterations 2 to iterations - 3: before and after, updates of gradients that were never made, and states
+ * that nothing uses any more, are absent.
  */
 #ifndef AH_TESTS_PROPERTY_SCHEDULE_TIMELINE_H
 #define AH_TESTS_PROPERTY_SCHEDULE_TIMELINE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pipeline of a golden case: stages cut anywhere, each with a plan of its own whose blocks take config after config, data of
- * its own, and a thread; rank 0 is the test's.
+ * A pipeline of a golden case: stages cut anywhere, each with a plan of its own whose blocks take config after config,
+ * data of its own, and a thread; rank 0 is the test's.
  *
  *     golden_open_as(&golden, ...);
  *     pipeline_open(&p, &golden, turn, &seed);
@@ -248,8 +248,8 @@ static inline void pipeline_open(struct pipeline *p, const struct golden *g, uin
     pipeline_tell_shares(p);
 }
 
-/* A pipeline for each of these groups of micro-batches, `most` ranks in all at most, numbered in random order. Each has one stage
- * where embedding and head have one table that is not split. */
+/* A pipeline for each of these groups of micro-batches, `most` ranks in all at most, numbered in random order. Each has
+ * one stage where embedding and head have one table that is not split. */
 static inline void pipeline_open_groups(struct pipeline *p, const struct golden *g, const uint64_t *sums,
                                         size_t n_sums, uint64_t most, uint64_t *turn, uint64_t *seed)
 {

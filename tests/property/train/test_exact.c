@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Promise 1: plans of one numeric signature give the same losses and weights, bit for bit. Each signature here is trained
- * once with everything on the device and nothing disturbed; then under plans of every policy and plans whose blocks go
- * through every config, by one thread and by two, on lanes that hold up ops for random times, or until another lane begins
- * one. Lest that be equality of equal things, the measured traces must show every item of every plan, every lane at work, and lanes at work at the same
- * time; and all plans together must have had every config, policy, kind of op, ring and order. At less
- * than full scale, some may be missing.
+ * Promise 1: plans of one numeric signature give the same losses and weights, bit for bit. Each signature here is
+ * trained once with everything on the device and nothing disturbed; then under plans of every policy and plans whose
+ * blocks go through every config, by one thread and by two, on lanes that hold up ops for random times, or until
+ * another lane begins one. Lest that be equality of equal things, the measured traces must show every item of every
+ * plan, every lane at work, and lanes at work at the same time; and all plans together must have had every config,
+ * policy, kind of op, ring and order. At less than full scale, some may be missing.
  */
 #include "runtime/schedule/rounds.h"
 #include "tests/golden/train/policies.h"
@@ -136,8 +136,8 @@ static void expect_all_seen(void)
 
 static atomic_uint_fast64_t held_up, begun[AH_DEVICE_LANES];
 
-/* One in eight, by its place in its lane; a few of them until one of the lanes that the plans must show beside it has begun
- * an op, which not every op can wait for. */
+/* One in eight, by its place in its lane; a few of them until one of the lanes that the plans must show beside it has
+ * begun an op, which not every op can wait for. */
 static void hold_up(void *context, const struct hooked_op *op)
 {
     const uint64_t *seed = context;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Promise 2: what a run touches is what its plan gives. Plans run while poison.h makes everything wrong that they do not
- * say is needed: losses, weights and held-out loss must stay what they are, every operand lies in a tensor of its time,
- * and the highest end of an operand is the planned peak.
+ * Promise 2: what a run touches is what its plan gives. Plans run while poison.h makes everything wrong that they do
+ * not say is needed: losses, weights and held-out loss must stay what they are, every operand lies in a tensor of its
+ * time, and the highest end of an operand is the planned peak.
  */
 #include "tests/golden/train/case.h"
 #include "tests/property/train/poison.h"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loss of a step is a double for each micro-batch, added up from the left in their order; a held-out loss is that of all
- * micro-batches of all batches. One process and pipelines are checked against sums made here.
+ * The loss of a step is a double for each micro-batch, added up from the left in their order; a held-out loss is that
+ * of all micro-batches of all batches. One process and pipelines are checked against sums made here.
  *
- * Few losses show the order of additions: leaves are fp32, and doubles add a few of them exactly. So the device's sums are
- * replaced, op by op, by sums of numbers for which any other order gives another double; these are searched for first.
+ * Few losses show the order of additions: leaves are fp32, and doubles add a few of them exactly. So the device's sums
+ * are replaced, op by op, by sums of numbers for which any other order gives another double; these are searched for
+ * first.
  */
 #include "tests/property/train/pipeline.h"
 #include "tests/support/hooked.h"

@@ -4,9 +4,10 @@
  *
  * 1. Work and waits of compute do not overlap: together they are no more than the step.
  * 2. Nobody waits for a neighbour, a pipeline or a gate that is not there, and bytes are those of the documents.
- * 3. Of the steps that are recorded each position of each program is there once, in their order, and no lane does two things at a time.
- * 4. Where one rank is slow, that one works longest, and the others stand still for others longer than it does, each on the side
- *    where it is.
+ * 3. Of the steps that are recorded each position of each program is there once, in their order, and no lane does two
+ *    things at a time.
+ * 4. Where one rank is slow, that one works longest, and the others stand still for others longer than it does, each on
+ *    the side where it is.
  */
 #include "base/threads.h"
 #include "runtime/train/measured.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans as the planner of clusters makes them, of one pipeline and of several, for machines that differ: their ranks give the
- * losses, norms, moments and weights of one process that trains what ah_cluster_plan_step() says, bit for bit. So do those of a
- * plan for another cluster that keeps the first one's sums (planner/cluster/groups.h).
+ * Plans as the planner of clusters makes them, of one pipeline and of several, for machines that differ: their ranks
+ * give the losses, norms, moments and weights of one process that trains what ah_cluster_plan_step() says, bit for bit.
+ * So do those of a plan for another cluster that keeps the first one's sums (planner/cluster/groups.h).
  */
 #include "planner/cluster/cluster_verify.h"
 #include "planner/recovery/adapt.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * However ranks end, they end together: one dies at any of its messages, weights become NaN, the data of one cannot be read,
- * or the run is interrupted. Nobody waits for ever, which the limit of a test would tell.
+ * However ranks end, they end together: one dies at any of its messages, weights become NaN, the data of one cannot be
+ * read, or the run is interrupted. Nobody waits for ever, which the limit of a test would tell.
  */
 #include "base/threads.h"
 #include "tests/property/train/counted.h"

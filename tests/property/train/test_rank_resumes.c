@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checkpoints do not know how many ranks made them: a run that is stopped after an odd step and gone on with by one process,
- * by ranks, or by ranks cut otherwise ends with the bits of one that never stopped. So does a chain of worlds of eight ranks,
- * five, three, eight and one, of several pipelines or of one that adds their groups up by itself, some of which die on the way,
- * while they save, too, and are gone on with from the last checkpoint by the next. Whether ranks share the folder or rank 0 alone
- * writes, a checkpoint has the same bytes.
+ * Checkpoints do not know how many ranks made them: a run that is stopped after an odd step and gone on with by one
+ * process, by ranks, or by ranks cut otherwise ends with the bits of one that never stopped. So does a chain of worlds
+ * of eight ranks, five, three, eight and one, of several pipelines or of one that adds their groups up by itself, some
+ * of which die on the way, while they save, too, and are gone on with from the last checkpoint by the next. Whether
+ * ranks share the folder or rank 0 alone writes, a checkpoint has the same bytes.
  */
 #include "runtime/train/persist.h"
 #include "tests/property/train/pipeline.h"

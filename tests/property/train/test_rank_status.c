@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where ranks are, as they tell while they train: a rank that is held up is the one that all others wait for, directly or in a
- * chain.
+ * Where ranks are, as they tell while they train: a rank that is held up is the one that all others wait for, directly
+ * or in a chain.
  */
 #include "runtime/train/behind.h"
 #include "runtime/train/links.h"

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ranks did, from the spans of all their lanes on one clock, is what their documents allow. Of the documents alone:
+ * What ranks did, from the spans of all their lanes on one clock, is what their documents allow. Of the documents
+ * alone:
  *
- * 1. A rank does its positions in their order, step after step, and begins none before the one ahead of it is done, sends
- *    included. An update by gradients of the step before is there in every step but the first, and once behind the last.
+ * 1. A rank does its positions in their order, step after step, and begins none before the one ahead of it is done,
+ *    sends included. An update by gradients of the step before is there in every step but the first, and once behind
+ *    the last.
  * 2. A send is not done before its receive begins, nor a receive before its send does.
  * 3. A position that needs a message begins when it has arrived.
- * 4. A receive begins when every position ahead of the first of its tensor's life is done, and every copy that is due before
- *    there; so nothing that lay there before is in use.
+ * 4. A receive begins when every position ahead of the first of its tensor's life is done, and every copy that is due
+ *    before there; so nothing that lay there before is in use.
  * 5. Channels carry each step's messages, as long as the documents say, and nothing else.
  *
  * With several pipelines, whose ranks add up the gradients of their shares:
  *
- * 6. Every rank does its shares in the plan's order, step after step, each block piece by piece, with the ranks that have the
- *    block in other pipelines, and with nobody else.
+ * 6. Every rank does its shares in the plan's order, step after step, each block piece by piece, with the ranks that
+ *    have the block in other pipelines, and with nobody else.
  * 7. A share begins when the last gradient of each of its blocks has been added up on that rank.
  * 8. An update, or the way of a sum to the host, begins behind the block's share; the norm behind all.
  *

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pipeline gives the bits of one process: losses, gradient norms, moments after the first step and weights at the end, for
- * stages cut anywhere whose blocks go through every config, over channels whose messages come late and in another order, and
- * whose places are full of 0xFF from the moment that a receive is posted; in one world of three, messages take turns. At full
- * scale every config that a stage can have must have been had.
+ * A pipeline gives the bits of one process: losses, gradient norms, moments after the first step and weights at the
+ * end, for stages cut anywhere whose blocks go through every config, over channels whose messages come late and in
+ * another order, and whose places are full of 0xFF from the moment that a receive is posted; in one world of three,
+ * messages take turns. At full scale every config that a stage can have must have been had.
  */
 #include "runtime/schedule/messages.h"
 #include "runtime/schedule/rounds.h"
@@ -402,8 +402,8 @@ TEST(ranks, of_several_pipelines_have_the_bits_of_one_process)
 
 /* ---- gradients of -0.0 ---- */
 
-/* On lanes of compute: what is copied or added to the sum of a block of so many elements becomes -0.0. A sum that began with
- * +0.0 would be +0.0 then, and so the moment that was -0.0. */
+/* On lanes of compute: what is copied or added to the sum of a block of so many elements becomes -0.0. A sum that began
+ * with +0.0 would be +0.0 then, and so the moment that was -0.0. */
 static void make_negative_zero(void *context, const struct hooked_op *op)
 {
     const uint64_t *elements = context;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Soak: worlds of every kind one after another: one pipeline or several, of any stages, in fp32 or bf16, with frozen parts, masks
- * and documents; messages that come late and overtake each other, or take turns; one in four with a rank that dies somewhere. All
- * end: with the bits of one process, or, where one died, with its name on every rank. scripts/soak runs thousands.
+ * Soak: worlds of every kind one after another: one pipeline or several, of any stages, in fp32 or bf16, with frozen
+ * parts, masks and documents; messages that come late and overtake each other, or take turns; one in four with a rank
+ * that dies somewhere. All end: with the bits of one process, or, where one died, with its name on every rank.
+ * scripts/soak runs thousands.
  */
 #include "runtime/train/links.h"
 #include "tests/property/train/pipeline.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run that goes exactly as planned is told to the tally: what it measures is what the plan says. The simulator's timelines
- * are the run; its own account of them (`time` of the plan, made by the schedule) is the oracle.
+ * A run that goes exactly as planned is told to the tally: what it measures is what the plan says. The simulator's
+ * timelines are the run; its own account of them (`time` of the plan, made by the schedule) is the oracle.
  */
 #include "runtime/schedule/replay.h"
 #include "runtime/schedule/rounds.h"

@@ -34,7 +34,8 @@ TEST(terminal, width_counts_code_points)
     assert_int_equal(ah_terminal_width("\xc3\xa9t\xc3\xa9"), 3);
 }
 
-/* A part of the work that is slower than the rest: 8 % of it take 2 s, then nothing for 3 s, then all goes on as before. */
+/* A part of the work that is slower than the rest: 8 % of it take 2 s, then nothing for 3 s, then all goes on as
+ * before. */
 TEST(terminal, left_does_not_jump)
 {
     struct ah_progress progress = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The driver alone, by its table: two ranks, called from one thread, so that the order of all calls is the test's. Rank 0
- * sends on channels 0 and 1 and receives on 2; rank 1 the other way round.
+ * The driver alone, by its table: two ranks, called from one thread, so that the order of all calls is the test's. Rank
+ * 0 sends on channels 0 and 1 and receives on 2; rank 1 the other way round.
  */
 #include "runtime/comm/loop/loop.h"
 
@@ -120,8 +120,8 @@ TEST(loop, a_posted_receive_may_be_full_of_poison)
     pair_close(&pair);
 }
 
-/* Both channels of rank 0, until both ranks have them; which one rank 1 had first, 2: together. Adds to `early` where bytes
- * arrive long before that is told, to `late` where they come after the posts. */
+/* Both channels of rank 0, until both ranks have them; which one rank 1 had first, 2: together. Adds to `early` where
+ * bytes arrive long before that is told, to `late` where they come after the posts. */
 static int race(struct pair *pair, unsigned *early, unsigned *late)
 {
     uint64_t from[2] = {1, 2}, to[2] = {0, 0};
@@ -318,8 +318,8 @@ static void *send_both(void *context)
     return NULL;
 }
 
-/* Rank 1, which has posted both receives, posts its next turn at some moment of the first copy, when the second message is
- * about to begin; whether nothing was done by then. */
+/* Rank 1, which has posted both receives, posts its next turn at some moment of the first copy, when the second message
+ * is about to begin; whether nothing was done by then. */
 static bool post_beside(unsigned char *from, unsigned char *to, uint64_t after_us)
 {
     struct pair pair;

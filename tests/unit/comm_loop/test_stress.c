@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Many ranks, many threads: a ring of ranks with two channels each way between neighbours, a thread for each end of each.
- * Sizes and bytes of message i are a function of its channel and i, so that a message that is not in order shows.
+ * Many ranks, many threads: a ring of ranks with two channels each way between neighbours, a thread for each end of
+ * each. Sizes and bytes of message i are a function of its channel and i, so that a message that is not in order shows.
  */
 #include "tests/unit/comm_loop/world.h"
 

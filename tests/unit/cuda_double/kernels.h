@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels for tests of the emulator (test_emulator.c) and the double of the runtime (test_runtime.c), each enqueued by a
- * function of C. `out` has a word for each thread, or what the function says.
+ * Kernels for tests of the emulator (test_emulator.c) and the double of the runtime (test_runtime.c), each enqueued by
+ * a function of C. `out` has a word for each thread, or what the function says.
  */
 #ifndef AH_TESTS_UNIT_CUDA_DOUBLE_KERNELS_H
 #define AH_TESTS_UNIT_CUDA_DOUBLE_KERNELS_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cases of attention, for every test that compares a device's ops with straight loops (attention_exact.h): random values
- * and documents, operands in an arena full of NaN, so that what is read beyond an operand shows, and results against
- * the exact ones.
+ * Cases of attention, for every test that compares a device's ops with straight loops (attention_exact.h): random
+ * values and documents, operands in an arena full of NaN, so that what is read beyond an operand shows, and results
+ * against the exact ones.
  *
  *     attention_case_data(&random, &data, &shape, AH_BF16);
  *     attention_case_init(&run, &data, AH_BF16, AH_BF16);
@@ -51,8 +51,8 @@ void attention_case_put(const struct attention_run *run, enum attention_place pl
 void attention_case_check_outside(const struct attention_run *run, const struct ah_op *op,
                                   unsigned char *before);
 
-/* Fails unless the difference as a whole, relative to the exact values as a whole, is at most `of_norm`, and the largest
- * one, relative to the largest, at most `of_most`. */
+/* Fails unless the difference as a whole, relative to the exact values as a whole, is at most `of_norm`, and the
+ * largest one, relative to the largest, at most `of_most`. */
 void attention_case_check(const struct attention_run *run, enum attention_place place, const double *exact,
                           double of_norm, double of_most);
 

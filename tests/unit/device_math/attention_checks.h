@@ -23,8 +23,8 @@ void attention_check_both_types(const struct attention_runner *runner);
 /* Scores far apart: weights are 0 or 1, and nothing overflows. */
 void attention_check_large_scores(const struct attention_runner *runner);
 
-/* Who sees one key only gets its v, and its score has no gradient. Most queries see nothing of the first tile that their
- * block looks at. */
+/* Who sees one key only gets its v, and its score has no gradient. Most queries see nothing of the first tile that
+ * their block looks at. */
 void attention_check_one_key(const struct attention_runner *runner);
 
 #endif

@@ -197,8 +197,8 @@ TEST_IN(attention, of_one_key_is_its_value, setup, teardown)
         &(struct attention_runner){run_both, &(struct way){f->top, f->pools[2]}, &f->random});
 }
 
-/* A tile that nobody of a strip sees is not multiplied: NaN in k and v of what only others see, and in dout of those, reaches
- * nobody. Documents of 64 tokens begin with tiles; later documents are NaN, then earlier ones. */
+/* A tile that nobody of a strip sees is not multiplied: NaN in k and v of what only others see, and in dout of those,
+ * reaches nobody. Documents of 64 tokens begin with tiles; later documents are NaN, then earlier ones. */
 TEST_IN(attention, skips_what_is_not_seen, setup, teardown)
 {
     const struct attention_shape shape = {1, 256, 2, 1, 32, 0, DOCS_TILES, true, 0};

@@ -353,7 +353,8 @@ TEST(clock, names_an_op_on_a_cycle)
     ah_clock_release(&clock);
 }
 
-/* Lane 0 sends tiles into a ring of one place; lane 1 uses them and gives it back. Op 4 takes no place and overtakes. */
+/* Lane 0 sends tiles into a ring of one place; lane 1 uses them and gives it back. Op 4 takes no place and overtakes.
+ * */
 struct ringed {
     double duration[5];
     uint32_t lane[5];

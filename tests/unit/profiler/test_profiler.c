@@ -265,8 +265,8 @@ TEST(profiler, lanes_meet_in_the_end)
     ah_document_release(&document);
 }
 
-/* A host lane that often waits for processors, as under a hypervisor with other guests: what it leaves to copies meanwhile
- * is no share of theirs. */
+/* A host lane that often waits for processors, as under a hypervisor with other guests: what it leaves to copies
+ * meanwhile is no share of theirs. */
 TEST(profiler, shares_are_those_of_calm_runs)
 {
     struct ah_error err;

@@ -43,8 +43,8 @@ TEST(flat, packs_trained_tensors)
     assert_int_equal(flat.tensors[3].first, 512);
 }
 
-/* By hand: norm, qkv | bias | output | norm | three of the MLP; of tensors 1, 3 and 4, the matrices lie apart in the whole
- * vector, and a norm follows. */
+/* By hand: norm, qkv | bias | output | norm | three of the MLP; of tensors 1, 3 and 4, the matrices lie apart in the
+ * whole vector, and a norm follows. */
 TEST(flat, runs_decay_alike)
 {
     struct ah_run_of_elements runs[AH_MODEL_TENSORS_MAX];

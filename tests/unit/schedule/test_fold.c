@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fold: whatever the groups, walking through the micro-batches adds each once, in order, as "((g0 + g1) + ...) + (...)" says;
- * against sums written out by hand over texts.
+ * Fold: whatever the groups, walking through the micro-batches adds each once, in order, as "((g0 + g1) + ...) + (...)"
+ * says; against sums written out by hand over texts.
  */
 #include "runtime/schedule/fold.h"
 #include "tests/support/check.h"

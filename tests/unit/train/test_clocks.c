@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two clocks and a way between them: what is found is off by no more than it says, and that is little if both ways were ever short.
+ * Two clocks and a way between them: what is found is off by no more than it says, and that is little if both ways were
+ * ever short.
  */
 #include "runtime/train/clocks.h"
 #include "tests/support/check.h"

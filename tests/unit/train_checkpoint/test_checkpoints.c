@@ -149,8 +149,8 @@ static const char *const damages[] = {
     "sed -i 's/\"step\": 3/\"step\": 4/' step-00000003/checkpoint.json",
 };
 
-/* An older one is taken only if all its bytes are right, and what is wrong with the newest is said. A damaged one that is
- * named itself has no substitute. */
+/* An older one is taken only if all its bytes are right, and what is wrong with the newest is said. A damaged one that
+ * is named itself has no substitute. */
 TEST_IN(checkpoints, older_whole_ones_replace_damaged_ones, root_make, root_remove)
 {
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {

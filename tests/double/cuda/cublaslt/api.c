@@ -9,7 +9,8 @@
  *
  * ALGORITHMS, which give different bits, are words: mark, number, what of the problem they were made for.
  *
- *     0  sixteen sums along K, then a tree; needs operands, and rows of them, at multiples of 16 bytes, and rows of D and
+ *     0  sixteen sums along K, then a tree; needs operands, and rows of them, at multiples of 16 bytes, and rows of D
+ *     and
  *        sums that are as long: where the real one's fast kernels end, however far apart rows are (13.1 on an H100)
  *     1  K in ascending order
  *     2  K in four parts, their sums in the workspace, added in the end; needs the reduction scheme COMPUTE_TYPE

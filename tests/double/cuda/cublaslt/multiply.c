@@ -158,7 +158,8 @@ static const void *kernel_of(const struct product *product)
     return &kernels[i];
 }
 
-/* One thread of a kernel, so that the double of the runtime keeps stream order, records it and times it as any other. */
+/* One thread of a kernel, so that the double of the runtime keeps stream order, records it and times it as any other.
+ * */
 static void run(const void *product)
 {
     multiply(product);

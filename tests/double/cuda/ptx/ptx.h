@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * PTX machine: runs what nvcc made of kernels, on the processor. The emulator (emulator.h) runs the source as the host's
- * compiler takes it; here it is the code that GPUs get, with its inline instructions, read from the files that
+ * PTX machine: runs what nvcc made of kernels, on the processor. The emulator (emulator.h) runs the source as the
+ * host's compiler takes it; here it is the code that GPUs get, with its inline instructions, read from the files that
  * `nvcc -ptx` writes, by the letter of the PTX ISA and independent of mma_double.cuh and of simt_*.cuh.
  *
  * A warp's lanes that are at the same instruction go together; of several such groups the one that is furthest behind
@@ -12,12 +12,13 @@
  *     several generations of GPUs (Fasi, Higham, Mikaitis, Pranesh, 2021);
  *   - copies in the background are made when they are waited for, and their places are poisoned until then.
  *
- * Ends the launch, with the line of the file: places that are not aligned or not inside of shared memory; bytes of shared
- * memory that two threads touch, one of them writing, with no barrier between; functions of the warp whose lanes never
- * come; a matrix instruction or a barrier that lanes of a warp do not reach together; an instruction that is not known.
+ * Ends the launch, with the line of the file: places that are not aligned or not inside of shared memory; bytes of
+ * shared memory that two threads touch, one of them writing, with no barrier between; functions of the warp whose lanes
+ * never come; a matrix instruction or a barrier that lanes of a warp do not reach together; an instruction that is not
+ * known.
  *
- * It counts what launches do: instructions by kind, turns of shared memory and sectors of global memory beside the fewest
- * that would do (ptx_counts()).
+ * It counts what launches do: instructions by kind, turns of shared memory and sectors of global memory beside the
+ * fewest that would do (ptx_counts()).
  *
  *   ptx_parse.c     files to instructions
  *   ptx_decode.c    an instruction's name, to what it does

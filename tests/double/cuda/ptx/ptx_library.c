@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Folders of files, and which entry a kernel's address is: the name that the host's compiler gave the function, in the
- * symbol table of the program or library that it is in, is nvcc's but for what both make up. Names of an unnamed namespace
- * are of a file for nvcc (_GLOBAL__N__<file's>), and one for the host's compiler (_GLOBAL__N_1), which marks what is
- * static (_ZL).
+ * symbol table of the program or library that it is in, is nvcc's but for what both make up. Names of an unnamed
+ * namespace are of a file for nvcc (_GLOBAL__N__<file's>), and one for the host's compiler (_GLOBAL__N_1), which marks
+ * what is static (_ZL).
  */
 #include "tests/double/cuda/ptx/ptx_internal.h"
 

@@ -2,8 +2,8 @@
  *
  * Blocks, one after another: their warps in turn, each until it waits.
  *
- * 1. A lane has returned (not in `alive`), waits for lanes of its warp, waits at the block's barrier, or is ready, at an
- *    instruction of its own (`at`).
+ * 1. A lane has returned (not in `alive`), waits for lanes of its warp, waits at the block's barrier, or is ready, at
+ *    an instruction of its own (`at`).
  * 2. Of a warp's ready lanes those go on that are furthest behind in the text, all that are at one instruction; what is
  *    in front of a label is left when others might meet them there.
  * 3. Lanes that act together wait until all lanes of their mask that have not returned are at the same instruction.

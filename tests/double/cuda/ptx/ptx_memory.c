@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads, stores, and copies in the background. Places are multiples of what is moved at once. Places in shared memory and
- * of parameters are counted from their beginnings; places of global memory are addresses of this program, whose address
- * sanitizer, where there is one, watches them.
+ * Loads, stores, and copies in the background. Places are multiples of what is moved at once. Places in shared memory
+ * and of parameters are counted from their beginnings; places of global memory are addresses of this program, whose
+ * address sanitizer, where there is one, watches them.
  *
  * Source: PTX ISA, "ld", "st", "cp.async".
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text to instructions: the part of PTX's grammar that nvcc writes. Of what stands outside of entries only dynamic shared
- * memory matters. A register is a class and a number; classes follow one another.
+ * Text to instructions: the part of PTX's grammar that nvcc writes. Of what stands outside of entries only dynamic
+ * shared memory matters. A register is a class and a number; classes follow one another.
  *
  * Source: PTX ISA, "Syntax", "State Spaces, Types, and Variables".
  */
@@ -104,8 +104,8 @@ static void take_until(struct parser *p, const char *ends, char *ret_text, size_
 
 /* ---- variables ---- */
 
-/* ".param .align 8 .b8 NAME[64]", ".shared .align 4 .b8 NAME[256]", ".param .u64 NAME": appended at an offset, whose end
- * is returned. */
+/* ".param .align 8 .b8 NAME[64]", ".shared .align 4 .b8 NAME[256]", ".param .u64 NAME": appended at an offset, whose
+ * end is returned. */
 static uint64_t declare(struct parser *p, const char *text, uint64_t offset)
 {
     const char *align_at = strstr(text, ".align "), *name = strrchr(text, ' '), *type = NULL;

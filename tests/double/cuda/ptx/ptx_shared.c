@@ -2,14 +2,14 @@
  *
  * Who touched shared memory, and how well accesses are laid out.
  *
- * ORDER. Two threads that touch the same bytes, one of them writing, must have a barrier of the block between, or be lanes
- * of one warp that met between (bar.warp.sync). An epoch is what lies between two barriers; of two bytes at a time the
- * last writer and the last reader are known, with their epochs and the meetings of their warps. Of readers in several
- * warps it is known that there were several: who writes then, needs a barrier.
+ * ORDER. Two threads that touch the same bytes, one of them writing, must have a barrier of the block between, or be
+ * lanes of one warp that met between (bar.warp.sync). An epoch is what lies between two barriers; of two bytes at a
+ * time the last writer and the last reader are known, with their epochs and the meetings of their warps. Of readers in
+ * several warps it is known that there were several: who writes then, needs a barrier.
  *
- * TURNS. Shared memory gives 128 bytes a turn, 4 from each of 32 banks; lanes share what is the same word. Accesses of 8
- * bytes take half a warp at a time, of 16 a quarter. Global memory comes in sectors of 32 bytes. The fewest that would do:
- * as if the lanes' bytes lay side by side.
+ * TURNS. Shared memory gives 128 bytes a turn, 4 from each of 32 banks; lanes share what is the same word. Accesses of
+ * 8 bytes take half a warp at a time, of 16 a quarter. Global memory comes in sectors of 32 bytes. The fewest that
+ * would do: as if the lanes' bytes lay side by side.
  */
 #include "tests/double/cuda/ptx/ptx_internal.h"
 

@@ -16,7 +16,8 @@
 
 /* ---- shuffles, votes ---- */
 
-/* d|p = shfl(a, b, c, mask): lane b of a segment, or the lane whose number differs by b in its bits, unless beyond c. */
+/* d|p = shfl(a, b, c, mask): lane b of a segment, or the lane whose number differs by b in its bits, unless beyond c.
+ * */
 static void shuffle(struct ptx_block *block, struct ptx_warp *warp, const struct ptx_insn *insn,
                     uint32_t lanes, bool by_difference)
 {

@@ -11,7 +11,7 @@
  */
 #include "base/threads.h"
 #include "profiler/optimizer_internal.h"
-#include "runtime/device/plugin.h"
+#include "runtime/device/device_plugin.h"
 
 #include <stdio.h>
 #include <stdlib.h>

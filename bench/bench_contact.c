@@ -11,7 +11,7 @@
  */
 #include "base/stats.h"
 #include "base/threads.h"
-#include "runtime/device/plugin.h"
+#include "runtime/device/device_plugin.h"
 #include "runtime/device/tryout.h"
 
 #include <pthread.h>

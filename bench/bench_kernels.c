@@ -21,7 +21,7 @@
 #include "base/stats.h"
 #include "base/threads.h"
 #include "runtime/device/adamw_scalars.h"
-#include "runtime/device/plugin.h"
+#include "runtime/device/device_plugin.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/devices.h"
 
-#include "runtime/device/plugin.h"
+#include "runtime/device/device_plugin.h"
 
 #include <stdlib.h>
 #include <string.h>

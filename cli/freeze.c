@@ -5,7 +5,7 @@
  */
 #include "cli/freeze.h"
 
-#include "runtime/model/names.h"
+#include "runtime/model/weight_names.h"
 #include "runtime/schedule/trainable.h"
 
 #include <inttypes.h>

@@ -5,7 +5,7 @@
 #include "cli/input_internal.h"
 #include "cli/options.h"
 #include "runtime/model/safetensors.h"
-#include "runtime/train/checkpoint/checkpoint.h"
+#include "runtime/train/checkpoint/checkpoint_folder.h"
 #include "schemas/nearest.h"
 
 #include <limits.h>

@@ -9,7 +9,7 @@
 #include "cli/inspect.h"
 #include "cli/interrupt.h"
 #include "runtime/model/tokenizer.h"
-#include "runtime/train/checkpoint/checkpoint.h"
+#include "runtime/train/checkpoint/checkpoint_folder.h"
 #include "runtime/train/data/dataset.h"
 
 #include <inttypes.h>

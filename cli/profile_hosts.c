@@ -11,7 +11,7 @@
 #include "cli/mpirun.h"
 #include "cli/outputs.h"
 #include "cli/profile_node.h"
-#include "profiler/load.h"
+#include "profiler/processor_load.h"
 #include "runtime/comm/driver.h"
 
 #include <inttypes.h>

@@ -18,7 +18,7 @@
 #include "cli/request.h"
 #include "cli/stall.h"
 #include "cli/verbs.h"
-#include "profiler/load.h"
+#include "profiler/processor_load.h"
 #include "profiler/profiler.h"
 
 #include <string.h>

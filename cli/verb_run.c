@@ -18,7 +18,7 @@
 #include "cli/stall.h"
 #include "cli/trace_ranks.h"
 #include "cli/verbs.h"
-#include "profiler/load.h"
+#include "profiler/processor_load.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/topology.h"
 #include "profiler/bandwidth.h"
-#include "profiler/load.h"
+#include "profiler/processor_load.h"
 #include "profiler/profiler.h"
 #include "profiler/sampler.h"
 #include "runtime/device/device.h"
@@ -90,7 +90,7 @@ struct ah_measure {
     unsigned sets_done;
     double told; /* the largest fraction reported */
     char what[128];
-    struct ah_products *products;                     /* owned by matmul.c; kept between its goes */
+    struct ah_products *products;                     /* owned by measure_matmul.c; kept between its goes */
     unsigned goes;                                    /* of the matrix products */
     struct ah_load meanwhile[AH_PROFILER_PART_COUNT]; /* what the processors did during each part */
 

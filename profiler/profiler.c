@@ -7,7 +7,7 @@
  * times are read before and after each part: what others used is noise, too.
  *
  * Matrix products come first, because an emulated machine's throttle follows from them. They are measured in several
- * goes, one after each other part: see matmul.c.
+ * goes, one after each other part: see measure_matmul.c.
  */
 #include "profiler/profiler.h"
 

@@ -9,7 +9,7 @@
 #ifndef AH_RUNTIME_MODEL_WALK_INTERNAL_H
 #define AH_RUNTIME_MODEL_WALK_INTERNAL_H
 
-#include "runtime/model/names.h"
+#include "runtime/model/weight_names.h"
 #include "runtime/model/weights.h"
 
 enum {

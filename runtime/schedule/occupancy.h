@@ -2,7 +2,7 @@
  *
  * Occupancy: what a plan document's device arena holds at every compute position, by class.
  *
- * A tensor's class follows from its name, as given by emit.c; any other name counts as `other`. Gaps are bytes below
+ * A tensor's class follows from its name, as given by emit_plan.c; any other name counts as `other`. Gaps are bytes below
  * the end of the highest live tensor that no live tensor covers. Sizes are rounded up to the layout's alignment.
  *
  *     struct ah_occupancy occupancy;

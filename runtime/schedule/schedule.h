@@ -7,7 +7,7 @@
  *     layout.c    lifetimes -> offsets and peak
  *     items.c     ops -> which tile waits for which, for a choice and for a plan document alike
  *     dispatch.c  edges -> a frozen order of every lane, and its steady period on the virtual clock
- *     emit.c      all of this -> the plan document
+ *     emit_plan.c      all of this -> the plan document
  *
  *     struct ah_schedule schedule = {0};
  *     rc = ah_schedule_init(&schedule, &job, err);

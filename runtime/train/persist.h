@@ -12,7 +12,7 @@
 #ifndef AH_RUNTIME_TRAIN_PERSIST_H
 #define AH_RUNTIME_TRAIN_PERSIST_H
 
-#include "runtime/train/checkpoint/checkpoint.h"
+#include "runtime/train/checkpoint/checkpoint_folder.h"
 #include "runtime/train/trainer.h"
 
 /* Both may be used while the trainer is open, at drained points. */

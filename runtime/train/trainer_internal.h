@@ -21,7 +21,7 @@
 #define AH_RUNTIME_TRAIN_TRAINER_INTERNAL_H
 
 #include "runtime/train/bind.h"
-#include "runtime/train/checkpoint/checkpoint.h"
+#include "runtime/train/checkpoint/checkpoint_folder.h"
 #include "runtime/train/pace.h"
 #include "runtime/train/ranks.h"
 #include "runtime/train/recorded.h"

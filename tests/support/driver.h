@@ -6,7 +6,7 @@
 #ifndef AH_TESTS_SUPPORT_DRIVER_H
 #define AH_TESTS_SUPPORT_DRIVER_H
 
-#include "runtime/device/plugin.h"
+#include "runtime/device/device_plugin.h"
 #include "tests/support/check.h"
 #include "tests/support/mirror.h"
 

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 MIB = 1 << 20
-SAVE_BYTES = 10 * MIB  # profiler/host.c
+SAVE_BYTES = 10 * MIB  # profiler/measure_host.c
 DOCUMENTS = Path(__file__).parents[1] / "cli" / "documents"
 MODELS = Path(__file__).parents[2] / "examples" / "models"
 

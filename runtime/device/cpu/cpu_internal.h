@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CPU device's object, shared by cpu.c (life cycle, lanes) and dispatch.c (ops).
+ * The CPU device's object, shared by cpu.c (life cycle, lanes) and cpu_dispatch.c (ops).
  */
 #ifndef AH_RUNTIME_DEVICE_CPU_CPU_INTERNAL_H
 #define AH_RUNTIME_DEVICE_CPU_CPU_INTERNAL_H

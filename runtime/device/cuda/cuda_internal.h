@@ -2,14 +2,14 @@
  *
  * The CUDA device's object, and what its files share.
  *
- *     plugin.c    the table of functions, and the one symbol
+ *     cuda_plugin.c    the table of functions, and the one symbol
  *     probe.c     which GPUs there are
- *     device.c    open, prepare, close
+ *     cuda_device.c    open, prepare, close
  *     arenas.c    reserve: GPU and host memory
  *     pinned.c    locked host memory, which may outlive the device
- *     lanes.c     submit and wait, for both kinds of lanes
+ *     cuda_lanes.c     submit and wait, for both kinds of lanes
  *     streams.c   compute, h2d and d2h: one stream each, with events
- *     dispatch.c  puts an op on a stream
+ *     cuda_dispatch.c  puts an op on a stream
  *     stalls.c    what each lane is doing when nothing moves
  *     warm.c      kernels loaded before the first op
  *     recorder.c  records what the GPU does for ops, through CUPTI
@@ -18,14 +18,14 @@
 #define AH_RUNTIME_DEVICE_CUDA_CUDA_INTERNAL_H
 
 #include "base/threads.h"
-#include "runtime/device/cuda/clock.h"
+#include "runtime/device/cuda/cuda_clock.h"
+#include "runtime/device/cuda/cuda_products.h"
 #include "runtime/device/cuda/driver_calls.h"
 #include "runtime/device/cuda/near.h"
-#include "runtime/device/cuda/products.h"
 #include "runtime/device/cuda/recorder.h"
+#include "runtime/device/device_plugin.h"
 #include "runtime/device/host/host.h"
 #include "runtime/device/host/region.h"
-#include "runtime/device/plugin.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -137,7 +137,7 @@ struct ah_cuda_device {
     atomic_bool lost;
 };
 
-/* Reserved for kernel code (device.c). */
+/* Reserved for kernel code (cuda_device.c). */
 #define AH_CUDA_CODE_BYTES (UINT64_C(64) << 20)
 
 static inline struct ah_cuda_device *ah_cuda_of(struct ah_device *device)
@@ -150,7 +150,7 @@ static inline struct ah_cuda_queued *ah_cuda_queued(const struct ah_cuda_stream 
     return &stream->queue[(ticket - 1) % stream->capacity];
 }
 
-/* plugin.c: the one symbol of the plugin, AH_PLUGIN_SYMBOL */
+/* cuda_plugin.c: the one symbol of the plugin, AH_PLUGIN_SYMBOL */
 __attribute__((visibility("default"))) ah_plugin_fn ah_plugin_driver;
 
 /* probe.c */
@@ -161,7 +161,7 @@ int ah_cuda_describe(int index, struct ah_device_info *ret_info, struct cudaDevi
 /* Counts the GPUs; it is an error if there are none. */
 int ah_cuda_count(int *ret_n, struct ah_error *err);
 
-/* device.c */
+/* cuda_device.c */
 int ah_cuda_open(struct ah_device **ret_device, const struct ah_device_options *options,
                  struct ah_error *err);
 void ah_cuda_close(struct ah_device *device);
@@ -191,7 +191,7 @@ bool ah_cuda_pinned_forget(struct ah_cuda_device *cuda);
 /* Leaves the pinned arena to the next device, or releases it. */
 void ah_cuda_pinned_leave(struct ah_cuda_device *cuda);
 
-/* lanes.c */
+/* cuda_lanes.c */
 int ah_cuda_submit(struct ah_device *device, const struct ah_submission *submissions, size_t n,
                    struct ah_error *err);
 int ah_cuda_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err);
@@ -232,7 +232,7 @@ void ah_cuda_pause(struct ah_cuda_device *cuda, uint64_t since_ns);
 uint64_t ah_cuda_pulse(struct ah_device *device);
 void ah_cuda_head(struct ah_device *device, uint32_t lane, struct ah_device_head *ret_head);
 
-/* dispatch.c */
+/* cuda_dispatch.c */
 bool ah_cuda_supports(enum ah_op_kind kind);
 /* Puts the op on the stream of a lane. */
 int ah_cuda_dispatch(struct ah_cuda_device *cuda, uint32_t lane, const struct ah_op *op,

@@ -4,7 +4,7 @@
  *
  * PIECES. Drivers from 580 on lock less than 512 GiB per call, whatever is free. If the first piece is refused, pieces
  * of half the size are tried; if a later one is, no more can be locked. A copy from one piece into the next is made as
- * two (dispatch.c), because the runtime refuses one.
+ * two (cuda_dispatch.c), because the runtime refuses one.
  *
  * KEPT. Locking takes seconds per 10 GiB. A device opened with a `keep` leaves its locked region there when it closes.
  * The next device on the same GPU takes it if it is large enough, and zeroes it like a new one. The driver's context

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A product as it is prepared: what products.c looks up and launches, and product.c builds.
+ * A product as it is prepared: what cuda_products.c looks up and launches, and product.c builds.
  *
  * cuBLASLt has columns where op.h has rows: a row-major (m, n) matrix is a column-major (n, m) one at the same place.
  * So its D is c with n rows and m columns, its A is our b and its B our a; a bias of n elements is one of its rows.
@@ -19,7 +19,7 @@
 #define AH_RUNTIME_DEVICE_CUDA_PRODUCTS_INTERNAL_H
 
 #include "runtime/device/cuda/cublaslt_calls.h"
-#include "runtime/device/cuda/products.h"
+#include "runtime/device/cuda/cuda_products.h"
 
 #include <library_types.h>
 

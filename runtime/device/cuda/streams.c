@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Streams: the lanes compute, h2d and d2h. lanes.c has the invariants.
+ * Streams: the lanes compute, h2d and d2h. cuda_lanes.c has the invariants.
  *
  * GROUPS. An event costs the GPU about a microsecond, so ops whose own times nobody wants share one (`joins`).
  * 1. A lane's tickets form groups: an op that joins is in the group of the next one. Only a group's first op waits.

@@ -2,7 +2,7 @@
  *
  * Runs op.h's activation and activation_backward on rows. activation.inc has the arithmetic.
  */
-#include "runtime/device/math/kernels_internal.h"
+#include "runtime/device/math/math_kernels_internal.h"
 
 struct task {
     struct ah_activation_args args;

@@ -2,7 +2,7 @@
  *
  * Cross-entropy: each row's loss, and its gradient in place of the logits or beside them (cross_entropy.inc).
  */
-#include "runtime/device/math/kernels_internal.h"
+#include "runtime/device/math/math_kernels_internal.h"
 
 struct task {
     struct ah_cross_entropy_args args;

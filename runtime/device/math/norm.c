@@ -6,7 +6,7 @@
  * in its own row of the scratch; then ah_convert_column_sum() adds the rows. So bits do not depend on threads.
  */
 #include "runtime/device/host/convert.h"
-#include "runtime/device/math/kernels_internal.h"
+#include "runtime/device/math/math_kernels_internal.h"
 
 enum { PIECE_COLUMNS = 128 };
 

@@ -2,7 +2,7 @@
  *
  * Rope: rotates the heads of rows in place by their positions' angles. rope.inc has the arithmetic.
  */
-#include "runtime/device/math/kernels_internal.h"
+#include "runtime/device/math/math_kernels_internal.h"
 
 struct task {
     struct ah_rope_args args;

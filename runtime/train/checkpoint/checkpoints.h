@@ -22,7 +22,7 @@
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINTS_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINTS_H
 
-#include "runtime/train/checkpoint/checkpoint.h"
+#include "runtime/train/checkpoint/checkpoint_folder.h"
 
 #include <limits.h>
 #include <stdbool.h>

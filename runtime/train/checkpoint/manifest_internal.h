@@ -5,7 +5,7 @@
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_MANIFEST_INTERNAL_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_MANIFEST_INTERNAL_H
 
-#include "runtime/train/checkpoint/checkpoint.h"
+#include "runtime/train/checkpoint/checkpoint_folder.h"
 #include "schemas/checkpoint.h"
 #include "schemas/document.h"
 

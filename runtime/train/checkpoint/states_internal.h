@@ -11,7 +11,7 @@
 #define AH_RUNTIME_TRAIN_CHECKPOINT_STATES_INTERNAL_H
 
 #include "base/arena.h"
-#include "runtime/train/checkpoint/checkpoint.h"
+#include "runtime/train/checkpoint/checkpoint_folder.h"
 #include "schemas/checkpoint.h"
 
 #include <stdbool.h>

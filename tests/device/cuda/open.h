@@ -7,7 +7,7 @@
 
 #include "base/threads.h"
 #include "runtime/device/cuda/cuda_internal.h"
-#include "runtime/device/plugin.h"
+#include "runtime/device/device_plugin.h"
 #include "tests/double/cuda/double.h"
 #include "tests/support/check.h"
 

@@ -2,7 +2,7 @@
  *
  * The plugin as it was built, loaded as the program loads it, on whatever machine this is.
  */
-#include "runtime/device/plugin.h"
+#include "runtime/device/device_plugin.h"
 #include "tests/support/check.h"
 
 #include <stdbool.h>

@@ -5,7 +5,7 @@
  * and which multiplies fp32 in fewer bits unless it is told not to.
  */
 #include "base/bf16.h"
-#include "runtime/device/cuda/products.h"
+#include "runtime/device/cuda/cuda_products.h"
 #include "tests/double/cuda/cublaslt/double.h"
 #include "tests/double/cuda/double.h"
 #include "tests/support/check.h"

@@ -3,7 +3,7 @@
  * The ways of a GPU: an op's memory at two places of the device arena, one where no operand is aligned for vectors, and
  * the first place once more. What lies before and behind it must not change.
  */
-#include "runtime/device/plugin.h"
+#include "runtime/device/device_plugin.h"
 #include "tests/device/device_math/op_case.h"
 
 #include <stdlib.h>

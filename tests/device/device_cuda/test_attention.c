@@ -4,7 +4,7 @@
  * tables, sequences that end within a tile, shared keys, windows, documents. (More of it on the double alone:
  * tests/device/cuda_kernels/test_attention.c.) Each case runs twice and must leave the same bits.
  */
-#include "runtime/device/plugin.h"
+#include "runtime/device/device_plugin.h"
 #include "tests/support/check.h"
 #include "tests/unit/device_math/attention_case.h"
 

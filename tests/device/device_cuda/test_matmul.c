@@ -7,7 +7,7 @@
  * 16 products and add those in fp32; a product of fp32 in fewer bits is off by more wherever k is short. What is bf16
  * is rounded once more. The library may take the processor's tanh for gelu(x), exact to 2^-11.
  *
- * BITS are the same in every run. Of operands that begin at another alignment they may differ (products.h).
+ * BITS are the same in every run. Of operands that begin at another alignment they may differ (cuda_products.h).
  */
 #include "tests/device/device_math/op_case.h"
 

@@ -4,7 +4,7 @@
  * model's products, and the document is one that readers accept. What the numbers are is nobody's promise.
  */
 #include "profiler/measure_internal.h"
-#include "runtime/device/plugin.h"
+#include "runtime/device/device_plugin.h"
 #include "runtime/schedule/products.h"
 
 #include "tests/property/schedule/jobs.h"

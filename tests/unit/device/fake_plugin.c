@@ -2,7 +2,7 @@
  *
  * A plugin with a driver that can do nothing, and with what its definition says wrong about it.
  */
-#include "runtime/device/plugin.h"
+#include "runtime/device/device_plugin.h"
 
 #if defined(FAKE_OTHER_ABI)
 #define ABI (AH_DEVICE_ABI + 1)

@@ -3,7 +3,7 @@
  * Plugins that load and plugins that are wrong in one way each (extra.cmake builds them and sets
  * AUTOHETE_PLUGIN_DIR).
  */
-#include "runtime/device/plugin.h"
+#include "runtime/device/device_plugin.h"
 
 #include "tests/support/check.h"
 

@@ -4,7 +4,7 @@
  * same bits at every level.
  */
 #include "base/isa.h"
-#include "runtime/device/math/log.h"
+#include "runtime/device/math/math_log.h"
 #include "tests/support/check.h"
 #include "tests/unit/device_math/functions.h"
 

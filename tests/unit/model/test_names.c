@@ -2,7 +2,7 @@
  *
  * Parts against what must hold of any names, and against docs/weights.md, which lists them.
  */
-#include "runtime/model/names.h"
+#include "runtime/model/weight_names.h"
 
 #include "base/buffer.h"
 #include "base/file.h"

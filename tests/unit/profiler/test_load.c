@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "profiler/load.h"
+#include "profiler/processor_load.h"
 
 #include "tests/support/check.h"
 

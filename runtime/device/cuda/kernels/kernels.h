@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels: what ops do on a GPU, but for matrix products (products.h). One function per kind of op enqueues all that
+ * Kernels: what ops do on a GPU, but for matrix products (cuda_products.h). One function per kind of op enqueues all that
  * the op does on a stream and returns at once. Ops are checked before (op.h); what each computes is as on the CPU
  * device, and as docs/numerics.md has it.
  *

@@ -3,8 +3,8 @@
  * Plugins: device drivers in their own shared objects, so that one binary works with and without a GPU, its driver and
  * its toolkit. A plugin exports one symbol, AH_PLUGIN_SYMBOL, of type ah_plugin_fn.
  */
-#ifndef AH_RUNTIME_DEVICE_PLUGIN_H
-#define AH_RUNTIME_DEVICE_PLUGIN_H
+#ifndef AH_RUNTIME_DEVICE_DEVICE_PLUGIN_H
+#define AH_RUNTIME_DEVICE_DEVICE_PLUGIN_H
 
 #include "runtime/device/device.h"
 

@@ -4,8 +4,8 @@
  *
  *     loss = ah_log_natural(sum) + largest - of_target;
  */
-#ifndef AH_RUNTIME_DEVICE_MATH_LOG_H
-#define AH_RUNTIME_DEVICE_MATH_LOG_H
+#ifndef AH_RUNTIME_DEVICE_MATH_MATH_LOG_H
+#define AH_RUNTIME_DEVICE_MATH_MATH_LOG_H
 
 /* ln x, within 0.51 units in the last place; -infinity for 0, NaN for x < 0. */
 float ah_log_natural(float x);

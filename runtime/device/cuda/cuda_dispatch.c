@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An op onto a stream: copies between host and GPU by the copy engines, matrix products by products.h, all else by
+ * An op onto a stream: copies between host and GPU by the copy engines, matrix products by cuda_products.h, all else by
  * kernels.h. Nothing is created here.
  */
 #include "runtime/device/cuda/cuda_internal.h"

@@ -7,7 +7,7 @@
  * in double, with IEEE 754 operations only, so it is the same everywhere. |s| < 0.172, so the omitted terms are below
  * 1e-12 of ln m.
  */
-#include "runtime/device/math/log.h"
+#include "runtime/device/math/math_log.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
  */
 #if defined(__x86_64__)
 
-#include "runtime/device/math/kernels_internal.h"
+#include "runtime/device/math/math_kernels_internal.h"
 
 #include "runtime/device/host/x16_avx512.h"
 

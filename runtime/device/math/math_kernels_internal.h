@@ -2,16 +2,16 @@
  *
  * The kernels of each instruction set, as tables, and their arguments.
  *
- * kernels_portable.c, kernels_avx2.c and kernels_avx512.c each include one x16_*.h of the host's room and the bodies
+ * math_kernels_portable.c, math_kernels_avx2.c and math_kernels_avx512.c each include one x16_*.h of the host's room and the bodies
  * in kernels.inc, which define one table. norm.c, rope.c, activation.c and cross_entropy.c split an op into
  * pieces and call a kernel for each.
  */
-#ifndef AH_RUNTIME_DEVICE_MATH_KERNELS_INTERNAL_H
-#define AH_RUNTIME_DEVICE_MATH_KERNELS_INTERNAL_H
+#ifndef AH_RUNTIME_DEVICE_MATH_MATH_KERNELS_INTERNAL_H
+#define AH_RUNTIME_DEVICE_MATH_MATH_KERNELS_INTERNAL_H
 
 #include "base/isa.h"
-#include "runtime/device/math/log.h"
 #include "runtime/device/math/math_internal.h"
+#include "runtime/device/math/math_log.h"
 
 #include <float.h>
 #include <math.h>

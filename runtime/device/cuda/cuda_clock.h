@@ -13,8 +13,8 @@
  *
  * Accurate to a few microseconds. One thread at a time.
  */
-#ifndef AH_RUNTIME_DEVICE_CUDA_CLOCK_H
-#define AH_RUNTIME_DEVICE_CUDA_CLOCK_H
+#ifndef AH_RUNTIME_DEVICE_CUDA_CUDA_CLOCK_H
+#define AH_RUNTIME_DEVICE_CUDA_CUDA_CLOCK_H
 
 #include "base/error.h"
 

@@ -21,8 +21,8 @@
  * saves or loads makes the files, checks them and writes the manifest (struct ah_checkpoint_together). Each of them,
  * that one too, calls ah_checkpoint_fill() or ah_checkpoint_read() for its part. The bytes are the same.
  */
-#ifndef AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_H
-#define AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_H
+#ifndef AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_FOLDER_H
+#define AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_FOLDER_H
 
 #include "base/error.h"
 #include "base/sha256.h"

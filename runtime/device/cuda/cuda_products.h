@@ -19,8 +19,8 @@
  *
  * All products share one workspace, so they run on one stream. One thread at a time.
  */
-#ifndef AH_RUNTIME_DEVICE_CUDA_PRODUCTS_H
-#define AH_RUNTIME_DEVICE_CUDA_PRODUCTS_H
+#ifndef AH_RUNTIME_DEVICE_CUDA_CUDA_PRODUCTS_H
+#define AH_RUNTIME_DEVICE_CUDA_CUDA_PRODUCTS_H
 
 #include "base/error.h"
 #include "runtime/device/cuda/kernels/kernels.h"

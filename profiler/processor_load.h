@@ -12,8 +12,8 @@
  *     ah_load_read(&after);
  *     if (ah_load_noise(&before, &after, "matmul", text, sizeof text)) ...
  */
-#ifndef AH_PROFILER_LOAD_H
-#define AH_PROFILER_LOAD_H
+#ifndef AH_PROFILER_PROCESSOR_LOAD_H
+#define AH_PROFILER_PROCESSOR_LOAD_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,7 +6,7 @@
  * gpt2 keeps matrices as Conv1D, inputs by outputs, and q, k, v in one; the others keep nn.Linear, outputs by
  * inputs, and q, k, v apart. Tables of tokens and positions are entries by width everywhere.
  */
-#include "runtime/model/names.h"
+#include "runtime/model/weight_names.h"
 
 #include <assert.h>
 #include <inttypes.h>

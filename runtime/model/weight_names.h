@@ -8,8 +8,8 @@
  *     struct ah_names_part parts[AH_NAMES_PARTS_MAX];
  *     size_t n = ah_names_parts(model, block, parts);   // "model.layers.3.self_attn.k_proj.weight", ...
  */
-#ifndef AH_RUNTIME_MODEL_NAMES_H
-#define AH_RUNTIME_MODEL_NAMES_H
+#ifndef AH_RUNTIME_MODEL_WEIGHT_NAMES_H
+#define AH_RUNTIME_MODEL_WEIGHT_NAMES_H
 
 #include "schemas/model.h"
 

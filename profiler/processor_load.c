@@ -4,7 +4,7 @@
  * Guest times are already in user and nice. The ticks are 10 ms, so shorter windows than half a second are
  * not judged.
  */
-#include "profiler/load.h"
+#include "profiler/processor_load.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  *
  * The kernels in plain C, and the choice of a table.
  */
-#include "runtime/device/math/kernels_internal.h"
+#include "runtime/device/math/math_kernels_internal.h"
 
 #include "runtime/device/host/x16_portable.h"
 

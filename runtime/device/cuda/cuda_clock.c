@@ -4,7 +4,7 @@
  * busy machine, where this thread or the GPU's answer comes late; later one that is no more than three times as wide,
  * or narrower than what the clocks may have drifted apart since.
  */
-#include "runtime/device/cuda/clock.h"
+#include "runtime/device/cuda/cuda_clock.h"
 
 #include "base/threads.h"
 #include "runtime/device/cuda/errors.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads device drivers from shared objects (plugin.h).
+ * Loads device drivers from shared objects (device_plugin.h).
  */
-#include "runtime/device/plugin.h"
+#include "runtime/device/device_plugin.h"
 
 #include "base/plugin.h"
 

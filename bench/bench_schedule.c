@@ -186,10 +186,10 @@ static void time_phases(struct ah_schedule_memory *m, const struct ah_choice *ch
     us[PHASE_LAYOUT] = since_us(&begin_ns);
     rc = rc ? rc : ah_items_build(&m->items_memory, &m->compiled.iteration, &m->items, &err);
     us[PHASE_ITEMS] = since_us(&begin_ns);
-    struct ah_run run = {.iteration = &m->compiled.iteration,
-                         .items = &m->items,
-                         .sharing = &choice->costs->sharing,
-                         .op_us = m->op_us.items};
+    struct ah_sim_run run = {.iteration = &m->compiled.iteration,
+                             .items = &m->items,
+                             .sharing = &choice->costs->sharing,
+                             .op_us = m->op_us.items};
     rc = rc ? rc : ah_dispatch_load(&m->dispatch_memory, &run, AH_SCHEDULE_ITERATIONS_UNSTEADY, &err);
     us[PHASE_LOAD] = since_us(&begin_ns);
     rc = rc ? rc

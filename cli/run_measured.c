@@ -9,7 +9,7 @@
 #include "cli/run_ranks.h"
 #include "planner/cluster/segments.h"
 #include "planner/cluster/sim/cluster_replay.h"
-#include "runtime/schedule/rounds.h"
+#include "runtime/schedule/graph.h"
 #include "runtime/train/measured.h"
 #include "runtime/train/world.h"
 
@@ -38,7 +38,7 @@ struct stage {
     const struct ah_cluster_plan_stage *of;
     const struct ah_plan *program;
     struct ah_runlog_rank *rank;
-    struct ah_rounds rounds;
+    struct ah_graph graph;
     struct ah_tally *tally;                     /* owned */
     double own_end_us[AH_CLUSTER_REPLAY_STEPS]; /* of what the gate waits for on this rank */
     double compute_end_us[AH_CLUSTER_REPLAY_STEPS];
@@ -81,7 +81,7 @@ static void tell_sum(struct prediction *c, const struct ah_cluster_replay_span *
 
 static void tell_item(struct stage *stage, const struct ah_cluster_replay_span *span)
 {
-    const struct ah_rounds_item *item = &stage->rounds.items[span->item];
+    const struct ah_graph_item *item = &stage->graph.items[span->item];
     const struct ah_plan_op *op = &stage->program->ops[item->op];
     const bool output = op->op == AH_PLAN_SEND_OUTPUT,
                sends = output || op->op == AH_PLAN_SEND_INPUT_GRADIENT;
@@ -141,7 +141,7 @@ static int open_stage(struct prediction *c, size_t p, size_t i, struct stage *st
     stage->rank = &ranks[ah_world_rank(c->plan, stage->of->ranks[0])];
     *stage->rank = (struct ah_runlog_rank){
         .rank = (uint64_t)(stage->rank - ranks), .pipeline = p, .stage = i, .node = stage->of->node};
-    int rc = ah_rounds_read(stage->program, &c->arena, &stage->rounds, err);
+    int rc = ah_graph_read(stage->program, &c->arena, &stage->graph, err);
     rc = rc ? rc : ah_tally_new(&stage->tally, stage->program, err);
     if (!rc)
         ah_tally_begin(stage->tally, 0);

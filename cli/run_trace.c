@@ -10,13 +10,13 @@
 
 #include "cli/run_recording.h"
 #include "cli/trace.h"
-#include "runtime/schedule/rounds.h"
+#include "runtime/schedule/graph.h"
 #include "runtime/train/overlap.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 4, AFTER = 4, WARM_UP = 2, ITERATIONS_MORE = 6, LANES = AH_ROUNDS_LANES, NONE = -1 };
+enum { STEPS = 4, AFTER = 4, WARM_UP = 2, ITERATIONS_MORE = 6, LANES = AH_GRAPH_LANES, NONE = -1 };
 enum { WORK_MOST = 1 << 18, ROUNDS_BEHIND = 2 };
 
 _Static_assert((int)AH_LANE_COMPUTE == (int)AH_PLAN_LANE_COMPUTE &&
@@ -27,7 +27,7 @@ _Static_assert((int)AH_LANE_COMPUTE == (int)AH_PLAN_LANE_COMPUTE &&
 struct ah_run_trace {
     const struct ah_plan *plan;
     struct ah_arena arena;
-    struct ah_rounds rounds;
+    struct ah_graph graph;
     uint64_t first, steps;
     struct ah_trace_slice *slices; /* since the clock's own zero; in the arena */
     size_t n, room;
@@ -49,9 +49,9 @@ static int take_memory(struct ah_run_trace *trace, struct ah_error *err)
     const size_t data_each = 16 * (trace->plan->training.micro_batches + 1);
     uint64_t rounds = trace->steps + WARM_UP + 2; /* the opening included */
     trace->data_left = rounds * data_each;
-    trace->room = rounds * trace->rounds.n_items + trace->data_left;
+    trace->room = rounds * trace->graph.n_items + trace->data_left;
     trace->slices = ah_arena_array(&trace->arena, trace->room, sizeof *trace->slices);
-    trace->heard = ah_arena_array(&trace->arena, trace->rounds.n_items, sizeof *trace->heard);
+    trace->heard = ah_arena_array(&trace->arena, trace->graph.n_items, sizeof *trace->heard);
     trace->work = calloc(WORK_MOST, sizeof *trace->work);
     return trace->slices && trace->heard && trace->work ? AH_OK : ah_error_memory(err);
 }
@@ -73,7 +73,7 @@ int ah_run_trace_new(struct ah_run_trace **ret_trace, const struct ah_plan *plan
         .plan = plan, .first = options->first_step, .steps = options->steps ? options->steps : STEPS};
     for (size_t lane = 0; lane < LANES; lane++)
         trace->current[lane] = NONE;
-    int rc = ah_rounds_read(plan, &trace->arena, &trace->rounds, err);
+    int rc = ah_graph_read(plan, &trace->arena, &trace->graph, err);
     if (!rc)
         rc = take_memory(trace, err);
     if (rc)
@@ -125,11 +125,11 @@ static bool is_kept(struct ah_run_trace *trace, uint64_t round)
 
 static uint32_t item_of(const struct ah_run_trace *trace, const struct ah_op_record *record)
 {
-    return trace->rounds.of_tile[trace->rounds.first_tile[record->op] + record->tile];
+    return trace->graph.of_tile[trace->graph.first_tile[record->op] + record->tile];
 }
 
 /* An item's instances in the first round that come from the opening (rule 2). */
-static unsigned instances_of_opening(const struct ah_rounds_item *item)
+static unsigned instances_of_opening(const struct ah_graph_item *item)
 {
     return item->early ? (unsigned)!item->of_before + item->wraps : item->wraps;
 }
@@ -140,7 +140,7 @@ static uint64_t step_of(struct ah_run_trace *trace, const struct ah_op_record *r
     if (record->op == SIZE_MAX)
         return record->step;
     uint32_t at = item_of(trace, record);
-    const struct ah_rounds_item *item = &trace->rounds.items[at];
+    const struct ah_graph_item *item = &trace->graph.items[at];
     uint64_t step = record->step + item->early, before = instances_of_opening(item);
     if (record->step != trace->opened || trace->heard[at] >= before)
         return step;
@@ -205,7 +205,7 @@ void ah_run_trace_op(struct ah_run_trace *trace, const struct ah_op_record *reco
 /* The slice of a compute position in a step; NULL: not heard of. */
 static const struct ah_trace_slice *find(const struct ah_run_trace *trace, uint32_t position, uint64_t step)
 {
-    const struct ah_rounds_item *item = &trace->rounds.items[position];
+    const struct ah_graph_item *item = &trace->graph.items[position];
     for (size_t i = trace->n; i-- > 0;) {
         const struct ah_trace_slice *slice = &trace->slices[i];
         if (slice->op == item->op && slice->tile == item->tile && slice->step == step)
@@ -216,7 +216,7 @@ static const struct ah_trace_slice *find(const struct ah_run_trace *trace, uint3
 
 static bool time_step(const struct ah_run_trace *trace, uint64_t step, struct ah_trace_step *ret_step)
 {
-    uint32_t last = trace->rounds.positions - 1;
+    uint32_t last = trace->graph.positions - 1;
     const struct ah_trace_slice *before = find(trace, last, step - 1), *first = find(trace, 0, step);
     const struct ah_trace_slice *end = find(trace, last, step);
     if (!first || !end)

@@ -12,7 +12,7 @@
 #include "cli/run_trace.h"
 #include "cli/trace_internal.h"
 #include "planner/cluster/sim/cluster_replay.h"
-#include "runtime/schedule/rounds.h"
+#include "runtime/schedule/graph.h"
 #include "runtime/train/recorded.h"
 #include "runtime/train/world.h"
 
@@ -38,7 +38,7 @@ struct timeline {
     uint32_t rank;
     bool measured;
     const struct ah_plan *program;
-    struct ah_rounds rounds; /* for predictions */
+    struct ah_graph graph; /* for predictions */
     struct ah_recorded_span *spans;
     size_t n, room;
     int64_t clock_ns, clock_within_ns;
@@ -113,7 +113,7 @@ static void hear(void *context, const struct ah_cluster_replay_span *span)
                                    .end_ns = llround(span->end_us * 1e3)};
     if (!span->sum) {
         struct timeline *timeline = stage_of(t, span->of);
-        const struct ah_rounds_item *item = &timeline->rounds.items[span->item];
+        const struct ah_graph_item *item = &timeline->graph.items[span->item];
         const enum ah_plan_op_kind kind = timeline->program->ops[item->op].op;
         const bool sends = kind == AH_PLAN_SEND_OUTPUT || kind == AH_PLAN_SEND_INPUT_GRADIENT;
         put.lane = sends ? AH_LANE_SEND : item->lane;
@@ -133,7 +133,7 @@ static int predict(struct traced *t, struct ah_error *err)
     struct ah_cluster_replay_result result;
     int rc = AH_OK;
     for (uint32_t rank = 0; rank < t->world->ranks && !rc; rank++)
-        rc = ah_rounds_read(t->predicted[rank].program, &t->arena, &t->predicted[rank].rounds, err);
+        rc = ah_graph_read(t->predicted[rank].program, &t->arena, &t->predicted[rank].graph, err);
     rc = rc ? rc : ah_cluster_replay(t->plan, &listener, &result, err);
     return !rc && t->failed ? ah_error_memory(err) : rc;
 }

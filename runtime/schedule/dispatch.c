@@ -19,12 +19,12 @@
 
 enum { DISPATCH_ITERATIONS = 3 };
 
-static const struct ah_plan_op *item_op(const struct ah_run *run, uint32_t item)
+static const struct ah_plan_op *item_op(const struct ah_sim_run *run, uint32_t item)
 {
     return &run->iteration->ops[run->items->op[item]];
 }
 
-static bool from_head(const struct ah_run *run, uint32_t item)
+static bool from_head(const struct ah_sim_run *run, uint32_t item)
 {
     return run->items->issue[item] >= run->iteration->head;
 }
@@ -46,7 +46,7 @@ static int grow_graph(struct ah_dispatch_memory *m, const struct ah_items *items
 }
 
 /* Invariant 4. */
-static uint8_t absent(const struct ah_run *run, uint32_t item)
+static uint8_t absent(const struct ah_sim_run *run, uint32_t item)
 {
     const struct ah_items *items = run->items;
     const struct ah_plan_op *op = item_op(run, item);
@@ -59,7 +59,7 @@ static uint8_t absent(const struct ah_run *run, uint32_t item)
     return items->of_tile[items->first_tile[update] + tile] < run->iteration->head ? AH_CLOCK_NOT_LAST : 0;
 }
 
-static void load_items(struct ah_dispatch_memory *m, const struct ah_run *run)
+static void load_items(struct ah_dispatch_memory *m, const struct ah_sim_run *run)
 {
     const struct ah_items *items = run->items;
     double *duration = m->duration.items;
@@ -104,7 +104,7 @@ void ah_dispatch_share(const struct ah_plan_sharing *sharing,
     }
 }
 
-int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_run *run, size_t iterations,
+int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_sim_run *run, size_t iterations,
                      struct ah_error *err)
 {
     const struct ah_items *items = run->items;
@@ -146,7 +146,7 @@ int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_run *run
 /* ---- freezing ---- */
 
 /* Takes the instances of round 1, lane by lane: iteration 1 from the first head on, and iteration 2 before it. */
-static void take_round(const struct ah_run *run, const struct ah_clock_result *result,
+static void take_round(const struct ah_sim_run *run, const struct ah_clock_result *result,
                        struct ah_orders *orders)
 {
     uint32_t n = (uint32_t)run->items->n;
@@ -163,7 +163,7 @@ static void take_round(const struct ah_run *run, const struct ah_clock_result *r
 }
 
 /* What a dispatch must reach: all of round 1, and the heads by which its period is measured. */
-static const uint32_t *need_round(struct ah_dispatch_memory *m, const struct ah_run *run)
+static const uint32_t *need_round(struct ah_dispatch_memory *m, const struct ah_sim_run *run)
 {
     uint32_t *needed = m->needed.items;
     for (uint32_t i = 0; i < run->items->n; i++)
@@ -172,7 +172,7 @@ static const uint32_t *need_round(struct ah_dispatch_memory *m, const struct ah_
     return needed;
 }
 
-int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_run *run,
+int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_sim_run *run,
                        enum ah_scheduling scheduling, struct ah_orders *ret_orders, double *ret_period_us,
                        struct ah_error *err)
 {
@@ -199,7 +199,7 @@ int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_run *r
 
 /* Writes a lane's rounds one after another; the first and the last hold only instances within the iterations. Returns
  * the end; it may have written one element there, for the next lane to overwrite. */
-static uint32_t *repeat_lane(const struct ah_run *run, const uint32_t *items, size_t n, uint32_t *order)
+static uint32_t *repeat_lane(const struct ah_sim_run *run, const uint32_t *items, size_t n, uint32_t *order)
 {
     uint32_t step = (uint32_t)run->items->n;
     uint32_t end = step * (uint32_t)run->iterations;
@@ -220,7 +220,7 @@ static uint32_t *repeat_lane(const struct ah_run *run, const uint32_t *items, si
 }
 
 /* Invariant 5. */
-static const uint32_t *need_measured(struct ah_dispatch_memory *m, const struct ah_run *run)
+static const uint32_t *need_measured(struct ah_dispatch_memory *m, const struct ah_sim_run *run)
 {
     uint32_t *needed = m->needed.items;
     for (uint32_t i = 0; i < run->items->n; i++)
@@ -228,7 +228,7 @@ static const uint32_t *need_measured(struct ah_dispatch_memory *m, const struct 
     return needed;
 }
 
-int ah_dispatch_run(struct ah_dispatch_memory *memory, const struct ah_run *run,
+int ah_dispatch_run(struct ah_dispatch_memory *memory, const struct ah_sim_run *run,
                     const struct ah_orders *orders, struct ah_clock_result *ret_result, struct ah_error *err)
 {
     uint32_t n = (uint32_t)run->items->n;
@@ -246,13 +246,14 @@ int ah_dispatch_run(struct ah_dispatch_memory *memory, const struct ah_run *run,
 
 /* ---- what a run says ---- */
 
-static double iteration_end(const struct ah_run *run, const struct ah_clock_result *result, size_t iteration)
+static double iteration_end(const struct ah_sim_run *run, const struct ah_clock_result *result,
+                            size_t iteration)
 {
     return result->spans[iteration * run->items->n + run->iteration->positions - 1].finish_us;
 }
 
 /* How long an item took to recur in the last complete iteration (invariant 5). */
-static double item_period(const struct ah_run *run, const struct ah_clock_result *result, size_t item)
+static double item_period(const struct ah_sim_run *run, const struct ah_clock_result *result, size_t item)
 {
     size_t n = run->items->n;
     const struct ah_clock_span *measured = result->spans + (run->iterations - 2) * n;
@@ -261,7 +262,7 @@ static double item_period(const struct ah_run *run, const struct ah_clock_result
 }
 
 /* The longest of all items: a lane that falls behind shows here before compute notices. */
-double ah_dispatch_period(const struct ah_run *run, const struct ah_clock_result *result)
+double ah_dispatch_period(const struct ah_sim_run *run, const struct ah_clock_result *result)
 {
     double period = 0;
     for (size_t i = 0; i < run->items->n; i++)
@@ -269,7 +270,7 @@ double ah_dispatch_period(const struct ah_run *run, const struct ah_clock_result
     return period;
 }
 
-bool ah_dispatch_steady(const struct ah_run *run, const struct ah_clock_result *result)
+bool ah_dispatch_steady(const struct ah_sim_run *run, const struct ah_clock_result *result)
 {
     double period = ah_dispatch_period(run, result);
     for (size_t i = 0; i < run->items->n; i++)
@@ -278,7 +279,7 @@ bool ah_dispatch_steady(const struct ah_run *run, const struct ah_clock_result *
     return true;
 }
 
-int ah_dispatch_run_steady(struct ah_dispatch_memory *memory, struct ah_run *run,
+int ah_dispatch_run_steady(struct ah_dispatch_memory *memory, struct ah_sim_run *run,
                            const struct ah_orders *orders, struct ah_clock_result *ret_result,
                            struct ah_error *err)
 {
@@ -291,8 +292,8 @@ int ah_dispatch_run_steady(struct ah_dispatch_memory *memory, struct ah_run *run
 }
 
 /* Compute waited for op `at` from from_us to to_us: splits that time among the lanes in the chain that held `at` up. */
-static void blame(const struct ah_run *run, const struct ah_clock_result *result, uint32_t at, double from_us,
-                  double to_us, double exposed_us[AH_WAIT_LANES])
+static void blame(const struct ah_sim_run *run, const struct ah_clock_result *result, uint32_t at,
+                  double from_us, double to_us, double exposed_us[AH_WAIT_LANES])
 {
     while (at != AH_CLOCK_NO_OP && to_us > from_us) {
         const struct ah_clock_span *span = &result->spans[at];
@@ -307,7 +308,7 @@ static void blame(const struct ah_run *run, const struct ah_clock_result *result
     }
 }
 
-void ah_dispatch_exposed(const struct ah_run *run, const struct ah_clock_result *result,
+void ah_dispatch_exposed(const struct ah_sim_run *run, const struct ah_clock_result *result,
                          double ret_exposed_us[AH_WAIT_LANES])
 {
     size_t n = run->items->n;

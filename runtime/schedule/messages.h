@@ -59,7 +59,7 @@ struct ah_messages {
         *number[AH_CHANNELS]; /* by position: the message sent or first needed there, or AH_MESSAGES_NONE */
 };
 
-/* Everything is in `arena`. The program was read from a document, or emitted, and its rounds can be read (rounds.h).
+/* Everything is in `arena`. The program was read from a document, or emitted, and its rounds can be read (graph.h).
  * AH_E_DOCUMENT: a message is missing, is sent twice, or breaks an invariant. AH_E_MEMORY. */
 int ah_messages_read(const struct ah_plan *program, struct ah_arena *arena, struct ah_messages *ret_messages,
                      struct ah_error *err);

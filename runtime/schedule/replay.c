@@ -16,7 +16,7 @@ struct replay {
     struct ah_iteration iteration;
     struct ah_items items;
     struct ah_orders orders;
-    struct ah_run run;
+    struct ah_sim_run run;
     struct ah_items_memory items_memory;
     struct ah_dispatch_memory dispatch_memory;
     struct ah_grow compute, order, seen, op_us;
@@ -49,11 +49,11 @@ static int read_plan(struct replay *replay, struct ah_error *err)
     double *op_us = replay->op_us.items;
     for (size_t i = 0; i < plan->n_ops; i++)
         op_us[i] = plan->ops[i].us;
-    replay->run = (struct ah_run){.iteration = &replay->iteration,
-                                  .items = &replay->items,
-                                  .sharing = &plan->sharing,
-                                  .op_us = op_us,
-                                  .whole = true};
+    replay->run = (struct ah_sim_run){.iteration = &replay->iteration,
+                                      .items = &replay->items,
+                                      .sharing = &plan->sharing,
+                                      .op_us = op_us,
+                                      .whole = true};
     return AH_OK;
 }
 
@@ -162,7 +162,7 @@ static int of_document(int rc, struct ah_error *err)
 static int run_plan(struct replay *replay, size_t iterations, struct ah_error *err)
 {
     struct ah_dispatch_memory *memory = &replay->dispatch_memory;
-    struct ah_run *run = &replay->run;
+    struct ah_sim_run *run = &replay->run;
     run->iterations = iterations;
     int rc = ah_dispatch_load(memory, run, iterations ? iterations : AH_SCHEDULE_ITERATIONS_UNSTEADY, err);
     if (!rc && iterations)

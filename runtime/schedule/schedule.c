@@ -111,7 +111,8 @@ int ah_schedule_measure(struct ah_schedule *schedule, const struct ah_choice *ch
     return rc;
 }
 
-static void lane_times(const struct ah_run *run, const struct ah_clock_result *result, struct ah_score *score)
+static void lane_times(const struct ah_sim_run *run, const struct ah_clock_result *result,
+                       struct ah_score *score)
 {
     const struct ah_clock_span *spans = result->spans + (run->iterations - 2) * run->items->n;
     for (size_t i = 0; i < run->items->n; i++) {
@@ -120,7 +121,7 @@ static void lane_times(const struct ah_run *run, const struct ah_clock_result *r
     }
 }
 
-int ah_schedule_run_frozen(struct ah_schedule_memory *m, struct ah_run *run, struct ah_score *score,
+int ah_schedule_run_frozen(struct ah_schedule_memory *m, struct ah_sim_run *run, struct ah_score *score,
                            struct ah_error *err)
 {
     struct ah_clock_result result;
@@ -148,10 +149,10 @@ int ah_schedule_evaluate(struct ah_schedule *schedule, const struct ah_choice *c
     double *op_us = m->op_us.items;
     for (size_t i = 0; i < m->compiled.iteration.n_ops; i++)
         op_us[i] = m->compiled.iteration.ops[i].us;
-    struct ah_run run = {.iteration = &m->compiled.iteration,
-                         .items = &m->items,
-                         .sharing = &choice->costs->sharing,
-                         .op_us = op_us};
+    struct ah_sim_run run = {.iteration = &m->compiled.iteration,
+                             .items = &m->items,
+                             .sharing = &choice->costs->sharing,
+                             .op_us = op_us};
     rc = ah_dispatch_load(&m->dispatch_memory, &run, AH_SCHEDULE_ITERATIONS_UNSTEADY, err);
     if (!rc)
         rc = ah_dispatch_freeze(&m->dispatch_memory, &run, choice->knobs.scheduling, &m->orders,

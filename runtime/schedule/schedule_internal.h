@@ -25,7 +25,7 @@ struct ah_grow {
 /* Makes room for `n` elements of `size` bytes and keeps the old ones. AH_E_MEMORY. */
 int ah_grow(struct ah_grow *grow, size_t n, size_t size, struct ah_error *err);
 
-/* An iteration as ops, from a choice (compile.c) or a plan (rounds.c). */
+/* An iteration as ops, from a choice (compile.c) or a plan (graph.c). */
 struct ah_iteration {
     struct ah_plan_op *ops;
     size_t n_ops;
@@ -80,7 +80,7 @@ int ah_items_build(struct ah_items_memory *memory, const struct ah_iteration *it
                    struct ah_items *ret_items, struct ah_error *err);
 void ah_items_release(struct ah_items_memory *memory);
 
-/* rounds.c: a plan document as an iteration, and its lists as orders of items. AH_E_DOCUMENT, AH_E_MEMORY. */
+/* graph.c: a plan document as an iteration, and its lists as orders of items. AH_E_DOCUMENT, AH_E_MEMORY. */
 int ah_reading_iteration(const struct ah_plan *plan, struct ah_grow *compute_memory,
                          struct ah_iteration *ret_iteration, struct ah_error *err);
 int ah_reading_orders(const struct ah_plan *plan, const struct ah_items *items, struct ah_grow *order_memory,
@@ -108,7 +108,7 @@ struct ah_dispatch_memory {
     struct ah_grow frozen, order, needed; /* orders of a round and of a run; what a run must reach */
 };
 
-struct ah_run {
+struct ah_sim_run {
     const struct ah_iteration *iteration;
     const struct ah_items *items;
     const struct ah_plan_sharing *sharing;
@@ -123,34 +123,34 @@ void ah_dispatch_share(const struct ah_plan_sharing *sharing,
                        double ret_capacity[AH_SHARE_RESOURCES]);
 
 /* Prepares runs of at most `iterations` iterations. */
-int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_run *run, size_t iterations,
+int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_sim_run *run, size_t iterations,
                      struct ah_error *err);
 
 /* Dispatches three loaded iterations by priority (or fifo) and freezes the order of one steady round. The period is the
  * dispatch's own, from first head to first head. */
-int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_run *run,
+int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_sim_run *run,
                        enum ah_scheduling scheduling, struct ah_orders *ret_orders, double *ret_period_us,
                        struct ah_error *err);
 
 /* Runs frozen orders, once loaded; the result stays valid until the next run. Item i of iteration r is op
  * r * items->n + i of the clock. */
-int ah_dispatch_run(struct ah_dispatch_memory *memory, const struct ah_run *run,
+int ah_dispatch_run(struct ah_dispatch_memory *memory, const struct ah_sim_run *run,
                     const struct ah_orders *orders, struct ah_clock_result *ret_result, struct ah_error *err);
 
 /* The same, over AH_SCHEDULE_ITERATIONS, or AH_SCHEDULE_ITERATIONS_UNSTEADY if not all items recur after the same time
  * by then. Sets `run->iterations`. */
-int ah_dispatch_run_steady(struct ah_dispatch_memory *memory, struct ah_run *run,
+int ah_dispatch_run_steady(struct ah_dispatch_memory *memory, struct ah_sim_run *run,
                            const struct ah_orders *orders, struct ah_clock_result *ret_result,
                            struct ah_error *err);
 
 /* Time of an iteration: the longest time that any item takes to recur, in the last complete iteration. */
-double ah_dispatch_period(const struct ah_run *run, const struct ah_clock_result *result);
+double ah_dispatch_period(const struct ah_sim_run *run, const struct ah_clock_result *result);
 
 /* Do all items recur after the same time? */
-bool ah_dispatch_steady(const struct ah_run *run, const struct ah_clock_result *result);
+bool ah_dispatch_steady(const struct ah_sim_run *run, const struct ah_clock_result *result);
 
 /* How long compute waits in the last complete iteration, by the lane that it waits for. */
-void ah_dispatch_exposed(const struct ah_run *run, const struct ah_clock_result *result,
+void ah_dispatch_exposed(const struct ah_sim_run *run, const struct ah_clock_result *result,
                          double ret_exposed_us[AH_WAIT_LANES]);
 void ah_dispatch_release(struct ah_dispatch_memory *memory);
 
@@ -192,7 +192,7 @@ enum { AH_SCHEDULE_ITERATIONS = 4, AH_SCHEDULE_ITERATIONS_UNSTEADY = 10 };
 
 /* The last step of an evaluation: runs the frozen orders, for longer if they are not steady soon, and fills the times
  * of the score. */
-int ah_schedule_run_frozen(struct ah_schedule_memory *m, struct ah_run *run, struct ah_score *score,
+int ah_schedule_run_frozen(struct ah_schedule_memory *m, struct ah_sim_run *run, struct ah_score *score,
                            struct ah_error *err);
 
 #endif

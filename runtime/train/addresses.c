@@ -5,7 +5,7 @@
 #include "runtime/train/addresses.h"
 
 #include "runtime/schedule/fold.h"
-#include "runtime/schedule/rounds.h"
+#include "runtime/schedule/graph.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -49,7 +49,7 @@ enum {
 /* Which index, times its stride, is added to an operand's offset when the op is submitted. */
 enum ah_offset_term {
     AH_OFFSET_NONE,
-    AH_OFFSET_GRADIENT_RING, /* in the order of enum ah_rounds_ring */
+    AH_OFFSET_GRADIENT_RING, /* in the order of enum ah_graph_ring */
     AH_OFFSET_WEIGHT_RING,
     AH_OFFSET_STATE_RING,
     AH_OFFSET_WORDS,          /* slot of the micro-batch on the device */

@@ -211,8 +211,7 @@ static int bind_received(struct ah_binder *b)
     int rc = AH_OK;
     for (size_t c = 0; messages && c < sizeof channels / sizeof *channels; c++)
         for (uint64_t m = 0; m < messages->micro_batches && !rc; m++) {
-            b->bound->first[ah_bind_received(b->rounds, messages, channels[c], m)] =
-                (uint32_t)b->bound->n_ops;
+            b->bound->first[ah_bind_received(b->graph, messages, channels[c], m)] = (uint32_t)b->bound->n_ops;
             rc = messages->of[channels[c]] ? ah_bind_message(b, channels[c], m) : AH_OK;
         }
     return rc;
@@ -222,10 +221,10 @@ static int bind_received(struct ah_binder *b)
 
 static int bind_items(struct ah_binder *b)
 {
-    const struct ah_rounds *rounds = b->rounds;
+    const struct ah_graph *graph = b->graph;
     int rc = AH_OK;
-    for (uint32_t i = 0; i < rounds->n_items && !rc; i++) {
-        const struct ah_rounds_item *item = &rounds->items[i];
+    for (uint32_t i = 0; i < graph->n_items && !rc; i++) {
+        const struct ah_graph_item *item = &graph->items[i];
         enum ah_plan_op_kind kind = b->plan->ops[item->op].op;
         b->bound->first[i] = (uint32_t)b->bound->n_ops;
         rc = kind == AH_PLAN_FORWARD || kind == AH_PLAN_BACKWARD ? ah_bind_pass(b, item, i)
@@ -246,18 +245,18 @@ int ah_bind(struct ah_bound *ret_bound, const struct ah_bind_options *options, s
     struct ah_binder b = {.plan = options->addresses->plan,
                           .job = options->addresses->job,
                           .addresses = options->addresses,
-                          .rounds = options->rounds,
+                          .graph = options->graph,
                           .options = options,
                           .documents = options->documents,
                           .bound = &bound,
                           .err = err};
     const size_t received = options->messages ? 2 * options->messages->micro_batches : 0;
     const size_t shares = options->rank ? options->rank->n_shares : 0;
-    const size_t end = options->rounds->n_items + AH_EXTRAS + received + shares;
+    const size_t end = options->graph->n_items + AH_EXTRAS + received + shares;
     bound.first = calloc(end + 1, sizeof *bound.first);
     int rc = bound.first ? bind_items(&b) : ah_error_memory(err);
     for (size_t i = 0; i < AH_EXTRAS && !rc; i++) {
-        bound.first[options->rounds->n_items + i] = (uint32_t)bound.n_ops;
+        bound.first[options->graph->n_items + i] = (uint32_t)bound.n_ops;
         rc = extras[i](&b);
     }
     rc = rc ? rc : bind_received(&b);

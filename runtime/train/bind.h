@@ -29,8 +29,8 @@
 #ifndef AH_RUNTIME_TRAIN_BIND_H
 #define AH_RUNTIME_TRAIN_BIND_H
 
+#include "runtime/schedule/graph.h"
 #include "runtime/schedule/messages.h"
-#include "runtime/schedule/rounds.h"
 #include "runtime/train/addresses.h"
 #include "runtime/train/trainer.h"
 
@@ -56,7 +56,7 @@ struct ah_bound {
 };
 
 struct ah_bind_options {
-    const struct ah_rounds *rounds;
+    const struct ah_graph *graph;
     const struct ah_addresses *addresses;
     bool documents; /* data have documents: positions restart */
 
@@ -81,17 +81,17 @@ static inline uint32_t ah_bind_sum_channel(uint32_t rank, enum ah_bind_sum sum)
 }
 
 /* Index in `first` of a share's ops. */
-static inline size_t ah_bind_share(const struct ah_rounds *rounds, const struct ah_messages *messages,
+static inline size_t ah_bind_share(const struct ah_graph *graph, const struct ah_messages *messages,
                                    size_t share)
 {
-    return rounds->n_items + AH_EXTRAS + 2 * messages->micro_batches + share;
+    return graph->n_items + AH_EXTRAS + 2 * messages->micro_batches + share;
 }
 
 /* Index in `first` of what a channel brings. */
-static inline size_t ah_bind_received(const struct ah_rounds *rounds, const struct ah_messages *messages,
+static inline size_t ah_bind_received(const struct ah_graph *graph, const struct ah_messages *messages,
                                       enum ah_channel channel, uint64_t micro_batch)
 {
-    return rounds->n_items + AH_EXTRAS + (channel == AH_CHANNEL_GRADIENT_IN ? messages->micro_batches : 0) +
+    return graph->n_items + AH_EXTRAS + (channel == AH_CHANNEL_GRADIENT_IN ? messages->micro_batches : 0) +
            micro_batch;
 }
 

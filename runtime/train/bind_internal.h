@@ -13,7 +13,7 @@ struct ah_binder {
     const struct ah_plan *plan;
     const struct ah_job *job;
     const struct ah_addresses *addresses;
-    const struct ah_rounds *rounds;
+    const struct ah_graph *graph;
     const struct ah_bind_options *options;
     bool documents;
     struct ah_bound *bound;
@@ -66,7 +66,7 @@ int ah_bind_fetched(const struct ah_binder *binder, uint64_t block, uint64_t pos
 int ah_bind_message(struct ah_binder *binder, enum ah_channel channel, uint64_t micro_batch);
 
 /* bind_pass.c: the ops of a forward or backward. */
-int ah_bind_pass(struct ah_binder *binder, const struct ah_rounds_item *item, uint64_t position);
+int ah_bind_pass(struct ah_binder *binder, const struct ah_graph_item *item, uint64_t position);
 
 /* bind_shares.c: the ops by which a share's gradients are added up, and their squares. */
 int ah_bind_share_ops(struct ah_binder *binder, size_t share);
@@ -87,6 +87,6 @@ bool ah_bind_is_copy(const struct ah_binder *binder, uint64_t block, struct ah_s
 int ah_bind_join(struct ah_binder *binder, uint64_t position);
 
 /* bind_tiles.c: the ops of any other item. */
-int ah_bind_tile(struct ah_binder *binder, const struct ah_rounds_item *item);
+int ah_bind_tile(struct ah_binder *binder, const struct ah_graph_item *item);
 
 #endif

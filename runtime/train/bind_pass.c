@@ -256,7 +256,7 @@ static int bind_gradient(const struct pass *pass)
                            ah_bind_counted(binder, block));
 }
 
-int ah_bind_pass(struct ah_binder *binder, const struct ah_rounds_item *item, uint64_t position)
+int ah_bind_pass(struct ah_binder *binder, const struct ah_graph_item *item, uint64_t position)
 {
     struct pass pass = {.binder = binder, .op = &binder->plan->ops[item->op], .position = position};
     pass.block = &binder->addresses->blocks[pass.op->block];

@@ -387,7 +387,7 @@ static bind_fn *const binds[] = {
     [AH_PLAN_SEND_INPUT_GRADIENT] = bind_send_input_gradient,
 };
 
-int ah_bind_tile(struct ah_binder *binder, const struct ah_rounds_item *item)
+int ah_bind_tile(struct ah_binder *binder, const struct ah_graph_item *item)
 {
     struct tile tile = {.binder = binder, .op = &binder->plan->ops[item->op], .index = item->tile};
     tile.block = &binder->addresses->blocks[tile.op->block];

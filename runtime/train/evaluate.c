@@ -42,8 +42,8 @@ static int bring(struct ah_trainer *t, uint32_t position, const struct move_indi
     } kinds[] = {{AH_PLAN_GATHER, AH_LANE_HOST}, {AH_PLAN_FETCH, AH_LANE_H2D}};
     int rc = AH_OK;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        for (uint32_t item = t->rounds.positions; item < t->rounds.n_items && !rc; item++) {
-            const struct ah_plan_op *op = &t->options.plan->ops[t->rounds.items[item].op];
+        for (uint32_t item = t->graph.positions; item < t->graph.n_items && !rc; item++) {
+            const struct ah_plan_op *op = &t->options.plan->ops[t->graph.items[item].op];
             if (op->op == kinds[k].kind && op->due_before == position)
                 rc = submit_now(t, item, kinds[k].lane, moves, err);
         }
@@ -61,7 +61,7 @@ static int receive_input(struct ah_trainer *t, const struct ah_plan_op *op, stru
 
 static int evaluate_position(struct ah_trainer *t, int64_t step, uint32_t position, struct ah_error *err)
 {
-    const struct ah_plan_op *op = &t->options.plan->ops[t->rounds.items[position].op];
+    const struct ah_plan_op *op = &t->options.plan->ops[t->graph.items[position].op];
     uint64_t staged = (uint64_t)step % AH_STEPS_STAGED * t->job.training.micro_batches + op->micro_batch;
     struct move_indices moves = {{0}};
     moves.of[AH_OFFSET_STAGING] = staged;
@@ -88,7 +88,7 @@ static int evaluate_batch(struct ah_trainer *t, struct ah_batches *held_out, uin
     int rc = ah_run_stage(t, held_out, batch * ah_ranks_step_batch(t), step, &bearing, err);
     if (!rc)
         rc = submit_extra(t, AH_EXTRA_HEADER, AH_LANE_H2D, &moves, err);
-    for (uint32_t p = 0; p < t->rounds.positions && !rc; p++)
+    for (uint32_t p = 0; p < t->graph.positions && !rc; p++)
         rc = evaluate_position(t, step, p, err);
     if (!rc)
         rc = submit_extra(t, AH_EXTRA_LOSS, AH_LANE_D2H, &moves, err);

@@ -18,60 +18,60 @@ enum { ITERATIONS = 5, STEADY = 2 };
 
 /* ---- its place ---- */
 
-static uint32_t find_norm(const struct ah_rounds *rounds, const struct ah_plan *plan)
+static uint32_t find_norm(const struct ah_graph *graph, const struct ah_plan *plan)
 {
-    for (uint32_t item = 0; item < rounds->n_items; item++)
-        if (plan->ops[rounds->items[item].op].op == AH_PLAN_NORM)
+    for (uint32_t item = 0; item < graph->n_items; item++)
+        if (plan->ops[graph->items[item].op].op == AH_PLAN_NORM)
             return item;
-    return AH_ROUNDS_NONE;
+    return AH_GRAPH_NONE;
 }
 
 /* When compute has made everything that the norm sums, in a steady iteration. */
-static double summed_us(const struct ah_rounds *rounds, uint32_t norm_item, const struct ah_replay *replay)
+static double summed_us(const struct ah_graph *graph, uint32_t norm_item, const struct ah_replay *replay)
 {
-    const struct ah_rounds_item *norm = &rounds->items[norm_item];
+    const struct ah_graph_item *norm = &graph->items[norm_item];
     const struct ah_replay_item *compute = &replay->items[replay->first_of_lane[AH_PLAN_LANE_COMPUTE]];
     double us = 0;
     for (uint32_t w = norm->first_wait; w < norm[1].first_wait; w++) {
-        const struct ah_rounds_wait *wait = &rounds->waits[w];
-        if (rounds->items[wait->item].lane == AH_PLAN_LANE_COMPUTE)
-            us = fmax(us, compute[(STEADY - wait->back) * rounds->positions + wait->item].finish_us);
+        const struct ah_graph_wait *wait = &graph->waits[w];
+        if (graph->items[wait->item].lane == AH_PLAN_LANE_COMPUTE)
+            us = fmax(us, compute[(STEADY - wait->back) * graph->positions + wait->item].finish_us);
     }
     return us;
 }
 
 /* The index of an item of the timeline in its round's d2h order. Items of later rounds count as behind all, of earlier
  * ones as before all. */
-static size_t place_of(const struct ah_rounds *rounds, uint32_t norm, const struct ah_replay_item *of)
+static size_t place_of(const struct ah_graph *graph, uint32_t norm, const struct ah_replay_item *of)
 {
-    uint32_t item = rounds->of_tile[rounds->first_tile[of->op] + of->tile];
-    int64_t round = (int64_t)of->iteration - rounds->items[item].early;
-    int64_t of_norm = STEADY - rounds->items[norm].early;
-    size_t n = rounds->n_order[AH_PLAN_LANE_D2H], place = 0;
+    uint32_t item = graph->of_tile[graph->first_tile[of->op] + of->tile];
+    int64_t round = (int64_t)of->iteration - graph->items[item].early;
+    int64_t of_norm = STEADY - graph->items[norm].early;
+    size_t n = graph->n_order[AH_PLAN_LANE_D2H], place = 0;
     if (round != of_norm)
         return round < of_norm ? 0 : n;
-    while (place < n && rounds->order[AH_PLAN_LANE_D2H][place] != item)
+    while (place < n && graph->order[AH_PLAN_LANE_D2H][place] != item)
         place++;
     return place;
 }
 
-int ah_norm_copy_place(const struct ah_rounds *rounds, const struct ah_plan *plan,
+int ah_norm_copy_place(const struct ah_graph *graph, const struct ah_plan *plan,
                        struct norm_copy *ret_norm_copy, struct ah_error *err)
 {
     struct ah_arena arena = {0};
     struct ah_replay replay;
-    uint32_t norm = find_norm(rounds, plan);
-    size_t place = rounds->n_order[AH_PLAN_LANE_D2H];
+    uint32_t norm = find_norm(graph, plan);
+    size_t place = graph->n_order[AH_PLAN_LANE_D2H];
     int rc = AH_OK;
-    if (norm != AH_ROUNDS_NONE)
+    if (norm != AH_GRAPH_NONE)
         rc = ah_replay_run(plan, ITERATIONS, &arena, &replay, err);
-    if (!rc && norm != AH_ROUNDS_NONE) {
+    if (!rc && norm != AH_GRAPH_NONE) {
         size_t i = replay.first_of_lane[AH_PLAN_LANE_D2H], end = replay.first_of_lane[AH_PLAN_LANE_D2H + 1];
-        double us = summed_us(rounds, norm, &replay);
+        double us = summed_us(graph, norm, &replay);
         while (i < end && replay.items[i].start_us < us)
             i++;
         if (i < end)
-            place = place_of(rounds, norm, &replay.items[i]);
+            place = place_of(graph, norm, &replay.items[i]);
     }
     ah_arena_release(&arena);
     if (!rc)
@@ -85,7 +85,7 @@ int ah_norm_copy_place(const struct ah_rounds *rounds, const struct ah_plan *pla
 bool ah_norm_copy_due(const struct ah_trainer *t, int64_t round, enum round_part part)
 {
     const struct norm_copy *norm_copy = &t->norm_copy;
-    if (norm_copy->norm == AH_ROUNDS_NONE || t->cursor[AH_PLAN_LANE_D2H] != norm_copy->place ||
+    if (norm_copy->norm == AH_GRAPH_NONE || t->cursor[AH_PLAN_LANE_D2H] != norm_copy->place ||
         ah_round_leaves_out(t, norm_copy->norm, part))
         return false;
     int64_t step = ah_round_step(t, norm_copy->norm, round);

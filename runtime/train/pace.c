@@ -19,7 +19,7 @@ enum { SLACK_NS = 200000 };
 
 static double planned_ns(const struct ah_trainer *t, uint64_t item)
 {
-    const struct ah_plan_op *op = &t->options.plan->ops[t->rounds.items[item].op];
+    const struct ah_plan_op *op = &t->options.plan->ops[t->graph.items[item].op];
     return 1e3 * op->us / (double)op->tiles;
 }
 
@@ -35,9 +35,9 @@ static void sleep_precisely(struct pace_lane *lane)
 static void set_speeds(struct pace *pace, uint64_t now_ns)
 {
     unsigned set = 0;
-    for (size_t i = 0; i < AH_ROUNDS_LANES; i++)
+    for (size_t i = 0; i < AH_GRAPH_LANES; i++)
         set |= (unsigned)pace->lanes[i].works << i;
-    for (size_t i = 0; i < AH_ROUNDS_LANES; i++) {
+    for (size_t i = 0; i < AH_GRAPH_LANES; i++) {
         struct pace_lane *lane = &pace->lanes[i];
         if (!lane->works)
             continue;
@@ -311,7 +311,7 @@ int ah_pace_init(struct ah_trainer *t, struct ah_error *err)
     if (!ah_comm_independent(place->comm))
         return ah_error_set(err, AH_E_UNSUPPORTED, "ranks whose messages take turns cannot be paced");
     for (unsigned set = 0; set < PACE_SETS; set++)
-        ah_rounds_speeds(&t->options.plan->sharing, set, pace->speeds[set]);
+        ah_graph_speeds(&t->options.plan->sharing, set, pace->speeds[set]);
     pthread_mutex_init(&pace->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

@@ -21,12 +21,12 @@
 #define AH_RUNTIME_TRAIN_PACE_H
 
 #include "runtime/device/device.h"
-#include "runtime/schedule/rounds.h"
+#include "runtime/schedule/graph.h"
 #include "runtime/train/ways.h"
 
 #include <pthread.h>
 
-enum { PACE_SETS = 1 << AH_ROUNDS_LANES };
+enum { PACE_SETS = 1 << AH_GRAPH_LANES };
 
 struct pace_lane {
     bool works;
@@ -41,8 +41,8 @@ struct pace {
     struct ah_ways *ways; /* borrowed; NULL: not paced */
     pthread_mutex_t lock;
     pthread_cond_t changed; /* speeds */
-    struct pace_lane lanes[AH_ROUNDS_LANES];
-    double speeds[PACE_SETS][AH_ROUNDS_LANES];
+    struct pace_lane lanes[AH_GRAPH_LANES];
+    double speeds[PACE_SETS][AH_GRAPH_LANES];
     uint64_t sending;         /* the item of the lane `send` */
     struct ah_ways_use *uses; /* room for 2 x pipelines: the ways of a share that begins */
     size_t share;             /* the next one of this rank; only the lane `sums` uses it */

@@ -42,7 +42,7 @@ static void count_bytes(struct ah_trainer *t, uint32_t lane, const struct ah_op 
 /* Does the plan have a time for these ops? */
 static bool is_paced(const struct ah_trainer *t, const struct ops_of_item *ops)
 {
-    return t->pace.ways && (ops->tag < t->rounds.n_items || ops->lane == AH_LANE_SUMS);
+    return t->pace.ways && (ops->tag < t->graph.n_items || ops->lane == AH_LANE_SUMS);
 }
 
 int ah_queue_ops(struct ah_trainer *t, const struct ops_of_item *ops, const struct waits *waits,
@@ -82,6 +82,6 @@ int ah_queue_ops(struct ah_trainer *t, const struct ops_of_item *ops, const stru
 
 struct ops_of_item ah_queue_extra(const struct ah_trainer *t, enum ah_bind_extra extra, uint32_t lane)
 {
-    const uint32_t *first = &t->bound.first[t->rounds.n_items + (size_t)extra];
+    const uint32_t *first = &t->bound.first[t->graph.n_items + (size_t)extra];
     return (struct ops_of_item){first[0], first[1], lane, true, UINT64_MAX};
 }

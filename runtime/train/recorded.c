@@ -26,7 +26,7 @@ int ah_recorded_init(struct ah_trainer *t, struct ah_error *err)
         return AH_OK;
     const uint64_t rounds = steps->n + 2;
     const uint64_t others = (t->job.training.micro_batches + 1) * DATA_EACH + t->bound.n_ops;
-    recording->room = rounds * (t->rounds.n_items + others);
+    recording->room = rounds * (t->graph.n_items + others);
     recording->spans = ah_arena_array(&t->arena, recording->room, sizeof *recording->spans);
     for (size_t lane = 0; lane < AH_DEVICE_LANES_ALL; lane++)
         recording->current[lane] = NONE;
@@ -42,13 +42,13 @@ static bool is_kept(const struct ah_trainer *t, uint64_t round)
 void ah_recorded_op(struct ah_trainer *t, const struct ah_op_record *record)
 {
     struct recording *recording = &t->recording;
-    const struct ah_rounds *rounds = &t->rounds;
+    const struct ah_graph *graph = &t->graph;
     const bool of_plan = record->op != SIZE_MAX;
     ptrdiff_t *current = &recording->current[record->lane];
     if (!recording->room || !is_kept(t, record->step))
         return;
     const bool early =
-        of_plan && rounds->items[rounds->of_tile[rounds->first_tile[record->op] + record->tile]].early;
+        of_plan && graph->items[graph->of_tile[graph->first_tile[record->op] + record->tile]].early;
     const struct ah_recorded_span span = {.step = record->step + early,
                                           .lane = record->lane,
                                           .op = of_plan ? (uint32_t)record->op : AH_RECORDED_NO_OP,

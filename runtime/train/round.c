@@ -23,7 +23,7 @@
 
 int64_t ah_round_step(const struct ah_trainer *t, uint32_t item, int64_t round)
 {
-    return round + (t->rounds.items[item].early ? 1 : 0);
+    return round + (t->graph.items[item].early ? 1 : 0);
 }
 
 static void mark(struct ah_trainer *t, uint32_t item, int64_t step, uint32_t lane, uint64_t ticket)
@@ -37,15 +37,15 @@ static void mark(struct ah_trainer *t, uint32_t item, int64_t step, uint32_t lan
 static bool collect_waits_of(const struct ah_trainer *t, uint32_t item, int64_t step, uint32_t lanes,
                              struct waits *waits)
 {
-    const struct ah_rounds_item *it = &t->rounds.items[item];
+    const struct ah_graph_item *it = &t->graph.items[item];
     for (uint32_t w = it->first_wait; w < it[1].first_wait; w++) {
-        uint32_t from = t->rounds.waits[w].item;
-        int64_t of = step - (int64_t)t->rounds.waits[w].back;
+        uint32_t from = t->graph.waits[w].item;
+        int64_t of = step - (int64_t)t->graph.waits[w].back;
         const struct item_state *state = &t->items[from];
         uint64_t slot = (uint64_t)of % STEPS_MARKED;
-        if (!(lanes >> t->rounds.items[from].lane & 1))
+        if (!(lanes >> t->graph.items[from].lane & 1))
             continue;
-        if (of < 0 && !(of == -1 && t->rounds.items[from].wraps))
+        if (of < 0 && !(of == -1 && t->graph.items[from].wraps))
             continue; /* before the first step */
         if (state->step[slot] != of)
             return false;
@@ -66,8 +66,8 @@ bool ah_round_computed(const struct ah_trainer *t, uint32_t item, int64_t step, 
 
 static bool collect_places(const struct ah_trainer *t, uint32_t item, struct waits *waits)
 {
-    const struct ah_rounds_item *it = &t->rounds.items[item];
-    for (int i = 0; i < AH_ROUNDS_RINGS; i++) {
+    const struct ah_graph_item *it = &t->graph.items[item];
+    for (int i = 0; i < AH_GRAPH_RINGS; i++) {
         if (!it->takes[i])
             continue;
         const struct ring *ring = &t->rings[i];
@@ -89,8 +89,8 @@ static bool ready(const struct ah_trainer *t, uint32_t item, int64_t step, struc
 /* Takes ring slots before the item is submitted. */
 static void take_places(struct ah_trainer *t, uint32_t item)
 {
-    const struct ah_rounds_item *it = &t->rounds.items[item];
-    for (int i = 0; i < AH_ROUNDS_RINGS; i++) {
+    const struct ah_graph_item *it = &t->graph.items[item];
+    for (int i = 0; i < AH_GRAPH_RINGS; i++) {
         struct ring *ring = &t->rings[i];
         if (it->takes[i])
             t->items[item].place[i] = ring->free[ring->taken++ % ring->places].place;
@@ -99,8 +99,8 @@ static void take_places(struct ah_trainer *t, uint32_t item)
 
 static void give_places(struct ah_trainer *t, uint32_t item, uint64_t ticket)
 {
-    const struct ah_rounds_item *it = &t->rounds.items[item];
-    for (int i = 0; i < AH_ROUNDS_RINGS; i++) {
+    const struct ah_graph_item *it = &t->graph.items[item];
+    for (int i = 0; i < AH_GRAPH_RINGS; i++) {
         struct ring *ring = &t->rings[i];
         if (it->gives[i])
             ring->free[ring->given++ % ring->places] =
@@ -156,7 +156,7 @@ int ah_round_header(struct ah_trainer *t, int64_t step, const struct waits *wait
 
 static const struct ah_plan_op *op_of(const struct ah_trainer *t, uint32_t item)
 {
-    return &t->options.plan->ops[t->rounds.items[item].op];
+    return &t->options.plan->ops[t->graph.items[item].op];
 }
 
 static bool is_pass(const struct ah_plan_op *op)
@@ -184,7 +184,7 @@ static uint32_t lane_of(const struct ah_trainer *t, uint32_t item)
                                      [AH_PLAN_LANE_HOST] = AH_LANE_HOST};
     const enum ah_plan_op_kind kind = op_of(t, item)->op;
     const bool sends = kind == AH_PLAN_SEND_OUTPUT || kind == AH_PLAN_SEND_INPUT_GRADIENT;
-    return sends ? AH_LANE_SEND : lanes[t->rounds.items[item].lane];
+    return sends ? AH_LANE_SEND : lanes[t->graph.items[item].lane];
 }
 
 /* ---- messages ---- */
@@ -200,9 +200,9 @@ int ah_round_receive(struct ah_trainer *t, enum ah_channel channel, uint64_t mic
                      const struct waits *waits, struct ah_error *err)
 {
     const struct move_indices still = {{0}};
-    const size_t at = ah_bind_received(&t->rounds, &t->ranks.messages, channel, micro_batch);
+    const size_t at = ah_bind_received(&t->graph, &t->ranks.messages, channel, micro_batch);
     const struct ops_of_item ops = {t->bound.first[at], t->bound.first[at + 1], lane_of_channel(channel),
-                                    true, t->rounds.n_items + micro_batch};
+                                    true, t->graph.n_items + micro_batch};
     return ah_queue_ops(t, &ops, waits, &still, &t->ranks.received[channel][micro_batch], err);
 }
 
@@ -225,7 +225,7 @@ static int receive_early(struct ah_trainer *t, enum ah_channel channel, uint32_t
     const struct ah_messages *messages = &t->ranks.messages;
     const uint64_t before = (uint64_t)step * messages->micro_batches;
     const uint32_t needed = messages->number[channel][position];
-    int rc = t->rounds.items[position].of_before
+    int rc = t->graph.items[position].of_before
                  ? AH_OK
                  : receive_up_to(t, channel, before + t->ranks.begun[channel][position], free, err);
     if (rc || needed == AH_MESSAGES_NONE)
@@ -308,14 +308,14 @@ static int before_item(struct ah_trainer *t, uint32_t item, int64_t step, struct
 {
     const struct ah_plan_op *op = op_of(t, item);
     uint32_t slot;
-    if (ah_ranks_several(&t->ranks) && item < t->rounds.positions) {
+    if (ah_ranks_several(&t->ranks) && item < t->graph.positions) {
         int rc = before_position(t, item, step, waits, err);
         if (rc)
             return rc;
     }
     if (op->op == AH_PLAN_DEVICE_ADAM) {
         waits_add(waits, AH_LANE_H2D, t->factor_loaded);
-        waits_add(waits, AH_LANE_H2D, t->header_loaded[(step - t->rounds.items[item].of_before) & 1]);
+        waits_add(waits, AH_LANE_H2D, t->header_loaded[(step - t->graph.items[item].of_before) & 1]);
     }
     if (op->op == AH_PLAN_NORM) {
         int rc = t->norm_copy.step == step ? AH_OK : ah_norm_copy_submit(t, step, waits, err);
@@ -339,8 +339,8 @@ static int before_item(struct ah_trainer *t, uint32_t item, int64_t step, struct
 static int load_ahead(struct ah_trainer *t, uint32_t position, int64_t step, struct ah_error *err)
 {
     uint32_t next = t->next_data[position], slot;
-    int64_t of = next < t->rounds.positions ? step : step + 1;
-    uint32_t at = next < t->rounds.positions ? next : next - t->rounds.positions;
+    int64_t of = next < t->graph.positions ? step : step + 1;
+    uint32_t at = next < t->graph.positions ? next : next - t->graph.positions;
     if (of > t->filled)
         return AH_OK;
     return ah_round_load(t, of, op_of(t, at)->micro_batch, &slot, err);
@@ -369,7 +369,7 @@ static int after_item(struct ah_trainer *t, uint32_t item, int64_t step, uint64_
         return AH_OK;
     if (is_head(t, op) && op->micro_batch + 1 == t->job.training.micro_batches)
         rc = copy_loss(t, step, ticket, err);
-    if (!rc && item == t->rounds.head && step + 1 <= t->filled) {
+    if (!rc && item == t->graph.head && step + 1 <= t->filled) {
         /* Does not wait for this item: that would hold up the lane's other fetches. */
         waits_add(&waits, AH_LANE_COMPUTE, t->header_used[(step + 1) & 1]);
         rc = ah_round_header(t, step + 1, &waits, &t->header_loaded[(step + 1) & 1], err);
@@ -381,7 +381,7 @@ static int after_item(struct ah_trainer *t, uint32_t item, int64_t step, uint64_
 
 bool ah_round_leaves_out(const struct ah_trainer *t, uint32_t index, enum round_part part)
 {
-    const struct ah_rounds_item *item = &t->rounds.items[index];
+    const struct ah_graph_item *item = &t->graph.items[index];
     switch (part) {
     case ROUND_BEFORE:
         return !item->early || !item->wraps;
@@ -398,12 +398,12 @@ bool ah_round_leaves_out(const struct ah_trainer *t, uint32_t index, enum round_
 static int submit_item(struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits,
                        uint64_t *ret_ticket, struct ah_error *err)
 {
-    const struct ah_rounds_item *it = &t->rounds.items[item];
+    const struct ah_graph_item *it = &t->graph.items[item];
     int64_t data_step = step + (it->wraps ? 1 : 0) - (it->of_before ? 1 : 0);
     struct move_indices moves = moves_of(t, data_step, op_of(t, item)->micro_batch);
     take_places(t, item);
-    for (int ring = 0; ring < AH_ROUNDS_RINGS; ring++)
-        if (it->taker[ring] != AH_ROUNDS_NONE)
+    for (int ring = 0; ring < AH_GRAPH_RINGS; ring++)
+        if (it->taker[ring] != AH_GRAPH_NONE)
             moves.of[AH_OFFSET_GRADIENT_RING + ring] = t->items[it->taker[ring]].place[ring];
     int rc = before_item(t, item, step, waits, &moves, err);
     const struct ops_of_item ops = {t->bound.first[item], t->bound.first[item + 1], lane_of(t, item), true,
@@ -437,11 +437,11 @@ static int advance(struct ah_trainer *t, size_t lane, int64_t round, enum round_
 {
     struct waits waits = {{0}};
     *ret_done = false;
-    if (t->cursor[lane] == t->rounds.n_order[lane])
+    if (t->cursor[lane] == t->graph.n_order[lane])
         return AH_OK;
     if (lane == AH_PLAN_LANE_D2H && ah_norm_copy_due(t, round, part))
         return ah_norm_copy_advance(t, round, ret_done, err);
-    uint32_t item = t->rounds.order[lane][t->cursor[lane]];
+    uint32_t item = t->graph.order[lane][t->cursor[lane]];
     int64_t step = ah_round_step(t, item, round);
     bool out = ah_round_leaves_out(t, item, part);
     uint64_t ticket;
@@ -466,23 +466,23 @@ int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, st
     size_t lane = 0;
     int rc = AH_OK;
     ah_round_count(t, step);
-    for (size_t i = 0; i < AH_ROUNDS_LANES; i++)
+    for (size_t i = 0; i < AH_GRAPH_LANES; i++)
         t->cursor[i] = 0;
     t->shares.next = 0;
-    while (lane < AH_ROUNDS_LANES && !rc) {
+    while (lane < AH_GRAPH_LANES && !rc) {
         bool done;
         rc = ah_shares_advance(t, step, part, &done, err);
         if (!rc && !done)
             rc = advance(t, lanes[lane], step, part, &done, err);
         lane = done ? 0 : lane + 1;
-        if (lane == AH_ROUNDS_LANES && ah_norm_copy_skip(t, step, part))
+        if (lane == AH_GRAPH_LANES && ah_norm_copy_skip(t, step, part))
             lane = 0;
     }
-    for (size_t i = 0; i < AH_ROUNDS_LANES && !rc; i++)
-        if (t->cursor[i] < t->rounds.n_order[i])
+    for (size_t i = 0; i < AH_GRAPH_LANES && !rc; i++)
+        if (t->cursor[i] < t->graph.n_order[i])
             rc = ah_error_set(err, AH_E_DOCUMENT,
                               "lanes.%s: item %zu of %zu cannot run, ops wait for each other; plan again",
-                              ah_words_plan_lane[i], t->cursor[i], t->rounds.n_order[i]);
+                              ah_words_plan_lane[i], t->cursor[i], t->graph.n_order[i]);
     return rc ? rc : ah_queue_flush(t, err);
 }
 
@@ -490,9 +490,9 @@ int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, st
 
 void ah_round_reset(struct ah_trainer *t)
 {
-    for (size_t i = 0; i < t->rounds.n_items; i++)
+    for (size_t i = 0; i < t->graph.n_items; i++)
         t->items[i] = (struct item_state){.step = {INT64_MIN, INT64_MIN, INT64_MIN, INT64_MIN}};
-    for (int i = 0; i < AH_ROUNDS_RINGS; i++) {
+    for (int i = 0; i < AH_GRAPH_RINGS; i++) {
         struct ring *ring = &t->rings[i];
         ring->taken = ring->given = 0;
         for (uint32_t place = 0; place < ring->places; place++)

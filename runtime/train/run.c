@@ -120,13 +120,13 @@ static int stage(struct run *run, int64_t step)
 
 static void tell_op(const struct run *run, uint32_t lane, const struct ah_span *span, bool later)
 {
-    const struct ah_rounds *rounds = &run->t->rounds;
-    const bool of_plan = span->tag < rounds->n_items, arrives = !of_plan && span->tag != UINT64_MAX;
+    const struct ah_graph *graph = &run->t->graph;
+    const bool of_plan = span->tag < graph->n_items, arrives = !of_plan && span->tag != UINT64_MAX;
     const struct ah_op_record record = {.step = run->before + run->told + 1 + later,
                                         .lane = lane,
-                                        .op = of_plan ? rounds->items[span->tag].op : SIZE_MAX,
-                                        .tile = of_plan   ? rounds->items[span->tag].tile
-                                                : arrives ? span->tag - rounds->n_items
+                                        .op = of_plan ? graph->items[span->tag].op : SIZE_MAX,
+                                        .tile = of_plan   ? graph->items[span->tag].tile
+                                                : arrives ? span->tag - graph->n_items
                                                           : 0,
                                         .ticket = span->ticket,
                                         .ready_ns = span->ready_ns,
@@ -261,9 +261,9 @@ void ah_run_name(const void *context, uint64_t tag, char *ret_name, size_t room)
 {
     const struct ah_trainer *t = context;
     ret_name[0] = '\0';
-    if (tag >= t->rounds.n_items)
+    if (tag >= t->graph.n_items)
         return;
-    const struct ah_plan_op *op = &t->options.plan->ops[t->rounds.items[tag].op];
+    const struct ah_plan_op *op = &t->options.plan->ops[t->graph.items[tag].op];
     const char *block = op->op == AH_PLAN_NORM ? NULL : t->options.plan->blocks[op->block].name;
     char micro_batch[48] = "";
     if (t->options.plan->training.micro_batches > 1 && ah_run_is_of_micro_batch(op->op))

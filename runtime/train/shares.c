@@ -15,7 +15,7 @@
 
 static const struct ah_plan_op *op_at(const struct ah_trainer *t, uint32_t item)
 {
-    return &t->options.plan->ops[t->rounds.items[item].op];
+    return &t->options.plan->ops[t->graph.items[item].op];
 }
 
 static bool sums_on_host(const struct ah_trainer *t, uint64_t block)
@@ -25,7 +25,7 @@ static bool sums_on_host(const struct ah_trainer *t, uint64_t block)
 
 static bool is_last_tile(const struct ah_trainer *t, uint32_t item)
 {
-    return t->rounds.items[item].tile + 1 == op_at(t, item)->tiles;
+    return t->graph.items[item].tile + 1 == op_at(t, item)->tiles;
 }
 
 /* Is a block's sum complete behind this item? */
@@ -87,7 +87,7 @@ static int find_makers(struct ah_trainer *t, const struct ah_trainer_share *shar
     state->makers = ah_arena_array(&t->arena, 2 * share->blocks + 3, sizeof *state->makers);
     if (!state->makers)
         return ah_error_memory(err);
-    for (uint32_t item = 0; item < t->rounds.n_items; item++) {
+    for (uint32_t item = 0; item < t->graph.n_items; item++) {
         const uint64_t block = op_at(t, item)->block;
         const bool trained = ah_job_block(&t->job, block)->trained_elements;
         if (has_block(t, share, block) && trained && makes(t, item, block))
@@ -106,7 +106,7 @@ static int init_share(struct ah_trainer *t, size_t s, struct ah_error *err)
     state->is_ours = ah_trainer_shares(rank, share, rank->rank);
     if (!state->is_ours)
         return AH_OK;
-    for (uint32_t item = 0; item < t->rounds.n_items; item++)
+    for (uint32_t item = 0; item < t->graph.n_items; item++)
         if (reads(t, item) && has_block(t, share, op_at(t, item)->block))
             t->shares.needed_by[item] = (uint32_t)s;
     return find_makers(t, share, state, err);
@@ -145,11 +145,11 @@ int ah_shares_init(struct ah_trainer *t, struct ah_error *err)
                               rank->share_piece ? rank->share_piece : AH_SHARE_PIECE);
     t->shares.n = rank->n_shares;
     t->shares.of = ah_arena_array(&t->arena, rank->n_shares, sizeof *t->shares.of);
-    t->shares.needed_by = ah_arena_array(&t->arena, t->rounds.n_items, sizeof *t->shares.needed_by);
+    t->shares.needed_by = ah_arena_array(&t->arena, t->graph.n_items, sizeof *t->shares.needed_by);
     if (!t->shares.of || !t->shares.needed_by)
         return ah_error_memory(err);
-    for (uint32_t item = 0; item < t->rounds.n_items; item++)
-        t->shares.needed_by[item] = AH_ROUNDS_NONE;
+    for (uint32_t item = 0; item < t->graph.n_items; item++)
+        t->shares.needed_by[item] = AH_GRAPH_NONE;
     int rc = AH_OK;
     for (size_t s = 0; s < t->shares.n && !rc; s++)
         rc = init_share(t, s, err);
@@ -175,7 +175,7 @@ static int submit(struct ah_trainer *t, size_t s, int64_t step, const struct wai
                   struct ah_error *err)
 {
     const struct move_indices still = {{0}};
-    const uint32_t *first = &t->bound.first[ah_bind_share(&t->rounds, &t->ranks.messages, s)];
+    const uint32_t *first = &t->bound.first[ah_bind_share(&t->graph, &t->ranks.messages, s)];
     const struct ops_of_item ops = {first[0], first[1], AH_LANE_SUMS, true, UINT64_MAX};
     t->shares.of[s].step = step;
     return ah_queue_ops(t, &ops, waits, &still, &t->shares.of[s].ticket, err);
@@ -205,8 +205,8 @@ int ah_shares_advance(struct ah_trainer *t, int64_t round, enum round_part part,
 /* In a world of turns: is this a compute item of the next step, which comes after the sums? */
 static bool comes_behind(const struct ah_trainer *t, uint32_t item)
 {
-    return !ah_comm_independent(t->options.rank->comm) && item < t->rounds.positions &&
-           t->rounds.items[item].early && !t->rounds.items[item].of_before;
+    return !ah_comm_independent(t->options.rank->comm) && item < t->graph.positions &&
+           t->graph.items[item].early && !t->graph.items[item].of_before;
 }
 
 bool ah_shares_ready(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits)
@@ -218,11 +218,11 @@ bool ah_shares_ready(const struct ah_trainer *t, uint32_t item, int64_t step, st
     if (comes_behind(t, item) && step > 0 && !ah_shares_all(t, step - 1, waits))
         return false;
     const uint32_t needed = t->shares.needed_by[item];
-    if (needed == AH_ROUNDS_NONE)
+    if (needed == AH_GRAPH_NONE)
         return true;
     const struct share_state *state = &t->shares.of[needed];
     waits_add(waits, AH_LANE_SUMS, state->ticket);
-    return state->step == step - t->rounds.items[item].of_before;
+    return state->step == step - t->graph.items[item].of_before;
 }
 
 bool ah_shares_all(const struct ah_trainer *t, int64_t step, struct waits *waits)

@@ -35,7 +35,7 @@
 
 struct ah_tally;
 
-/* `plan` is borrowed until free. AH_E_DOCUMENT as ah_rounds_read(); AH_E_MEMORY. */
+/* `plan` is borrowed until free. AH_E_DOCUMENT as ah_graph_read(); AH_E_MEMORY. */
 int ah_tally_new(struct ah_tally **ret_tally, const struct ah_plan *plan, struct ah_error *err);
 
 /* A run of the trainer begins, drained; its first step is timed from here. `now_ns`: the host's monotonic clock. */

@@ -10,12 +10,12 @@
 #ifndef AH_RUNTIME_TRAIN_TALLY_INTERNAL_H
 #define AH_RUNTIME_TRAIN_TALLY_INTERNAL_H
 
+#include "runtime/schedule/graph.h"
 #include "runtime/schedule/messages.h"
-#include "runtime/schedule/rounds.h"
 #include "runtime/train/tally.h"
 
 enum {
-    TALLY_LANES = AH_ROUNDS_LANES,
+    TALLY_LANES = AH_GRAPH_LANES,
     TALLY_EXPOSED = TALLY_LANES - 1,   /* lanes but compute, from AH_PLAN_LANE_H2D on */
     TALLY_WAITS = AH_DEVICE_LANES_ALL, /* device lanes but compute, by their number less 1, then the gate */
     TALLY_GATE = AH_DEVICE_LANES_ALL,  /* counted as if it were a lane */
@@ -62,12 +62,12 @@ struct tally_others {
 struct tally_waits {
     const struct ah_plan *plan;
     struct tally_others others;
-    struct ah_rounds rounds;
+    struct ah_graph graph;
     struct tally_done *done; /* TALLY_KEPT of each item */
-    struct tally_ring rings[AH_ROUNDS_RINGS];
+    struct tally_ring rings[AH_GRAPH_RINGS];
     struct tally_data data[TALLY_LANES][TALLY_DATA_KEPT]; /* circles */
     uint64_t n_data[TALLY_LANES];
-    uint32_t current[AH_DEVICE_LANES_ALL]; /* item; AH_ROUNDS_NONE: none */
+    uint32_t current[AH_DEVICE_LANES_ALL]; /* item; AH_GRAPH_NONE: none */
     uint64_t current_step[AH_DEVICE_LANES_ALL];
     uint64_t end_ns[AH_DEVICE_LANES_ALL]; /* of the last op that was reported */
 };

@@ -80,7 +80,7 @@ void ah_tally_others_op(struct tally_waits *waits, const struct ah_op_record *re
 
 static enum ah_plan_op_kind kind_of(const struct tally_waits *waits, uint32_t item)
 {
-    return waits->plan->ops[waits->rounds.items[item].op].op;
+    return waits->plan->ops[waits->graph.items[item].op].op;
 }
 
 bool ah_tally_others_sends(const struct tally_waits *waits, uint32_t item)
@@ -93,7 +93,7 @@ uint64_t ah_tally_others_sent(const struct tally_waits *waits, uint32_t item, co
                               double us[TALLY_WAITS])
 {
     uint64_t end_ns = 0;
-    for (uint32_t p = item; item < waits->rounds.positions && p > 0 && ah_tally_others_sends(waits, p - 1);
+    for (uint32_t p = item; item < waits->graph.positions && p > 0 && ah_tally_others_sends(waits, p - 1);
          p--) {
         const struct tally_done *sent = ah_tally_waits_done(waits, p - 1, done->iteration);
         if (sent && sent->end_ns > end_ns)
@@ -111,7 +111,7 @@ static uint64_t arrival_of(const struct tally_waits *waits, uint32_t item, uint6
                            enum ah_channel channel)
 {
     const struct tally_others *others = &waits->others;
-    if (!others->arrived[channel] || item >= waits->rounds.positions || !others->first_step ||
+    if (!others->arrived[channel] || item >= waits->graph.positions || !others->first_step ||
         iteration < others->first_step)
         return 0;
     const uint32_t m = others->messages.number[channel][item];

@@ -17,11 +17,11 @@
 
 static int take_rings(struct tally_waits *waits, struct ah_arena *arena, struct ah_error *err)
 {
-    for (int r = 0; r < AH_ROUNDS_RINGS; r++) {
+    for (int r = 0; r < AH_GRAPH_RINGS; r++) {
         struct tally_ring *ring = &waits->rings[r];
-        ring->places = waits->rounds.places[r];
-        for (uint32_t i = 0; i < waits->rounds.n_items; i++)
-            ring->room += waits->rounds.items[i].gives[r];
+        ring->places = waits->graph.places[r];
+        for (uint32_t i = 0; i < waits->graph.n_items; i++)
+            ring->room += waits->graph.items[i].gives[r];
         ring->room = TALLY_KEPT * ring->room + ring->places + 1;
         ring->gave = ah_arena_array(arena, ring->room, sizeof *ring->gave);
         if (!ring->gave)
@@ -34,12 +34,12 @@ int ah_tally_waits_init(struct tally_waits *waits, const struct ah_plan *plan, s
                         struct ah_error *err)
 {
     waits->plan = plan;
-    int rc = ah_rounds_read(plan, arena, &waits->rounds, err);
+    int rc = ah_graph_read(plan, arena, &waits->graph, err);
     if (!rc)
         rc = take_rings(waits, arena, err);
     if (rc)
         return rc;
-    waits->done = ah_arena_array(arena, TALLY_KEPT * waits->rounds.n_items + 1, sizeof *waits->done);
+    waits->done = ah_arena_array(arena, TALLY_KEPT * waits->graph.n_items + 1, sizeof *waits->done);
     if (!waits->done)
         return ah_error_memory(err);
     rc = plan->part ? ah_tally_others_init(waits, arena, err) : AH_OK;
@@ -50,12 +50,12 @@ int ah_tally_waits_init(struct tally_waits *waits, const struct ah_plan *plan, s
 
 void ah_tally_waits_begin(struct tally_waits *waits)
 {
-    memset(waits->done, 0, TALLY_KEPT * waits->rounds.n_items * sizeof *waits->done);
+    memset(waits->done, 0, TALLY_KEPT * waits->graph.n_items * sizeof *waits->done);
     memset(waits->n_data, 0, sizeof waits->n_data);
     memset(waits->end_ns, 0, sizeof waits->end_ns);
     for (size_t lane = 0; lane < AH_DEVICE_LANES_ALL; lane++)
-        waits->current[lane] = AH_ROUNDS_NONE;
-    for (int r = 0; r < AH_ROUNDS_RINGS; r++)
+        waits->current[lane] = AH_GRAPH_NONE;
+    for (int r = 0; r < AH_GRAPH_RINGS; r++)
         waits->rings[r].taken = waits->rings[r].given = 0;
     if (waits->others.any)
         ah_tally_others_begin(waits);
@@ -78,11 +78,11 @@ const struct tally_done *ah_tally_waits_done(const struct tally_waits *waits, ui
 static void begin_item(struct tally_waits *waits, uint32_t item, uint64_t iteration,
                        const struct ah_op_record *record, uint64_t from_ns)
 {
-    const struct ah_rounds_item *it = &waits->rounds.items[item];
+    const struct ah_graph_item *it = &waits->graph.items[item];
     struct tally_done *done = place_of(waits, item, iteration);
     *done = (struct tally_done){
         .iteration = iteration, .from_ns = from_ns, .start_ns = record->start_ns, .end_ns = record->end_ns};
-    for (int r = 0; r < AH_ROUNDS_RINGS; r++) {
+    for (int r = 0; r < AH_GRAPH_RINGS; r++) {
         struct tally_ring *ring = &waits->rings[r];
         if (it->takes[r])
             done->take = ring->taken++;
@@ -104,11 +104,11 @@ void ah_tally_waits_op(struct tally_waits *waits, const struct ah_op_record *rec
     if (record->op == SIZE_MAX) {
         waits->data[lane][waits->n_data[lane]++ % TALLY_DATA_KEPT] =
             (struct tally_data){record->start_ns, record->end_ns};
-        waits->current[lane] = AH_ROUNDS_NONE;
+        waits->current[lane] = AH_GRAPH_NONE;
         return;
     }
-    uint32_t item = waits->rounds.of_tile[waits->rounds.first_tile[record->op] + record->tile];
-    uint64_t iteration = record->step + (waits->rounds.items[item].early ? 1 : 0);
+    uint32_t item = waits->graph.of_tile[waits->graph.first_tile[record->op] + record->tile];
+    uint64_t iteration = record->step + (waits->graph.items[item].early ? 1 : 0);
     if (waits->current[lane] == item && waits->current_step[lane] == record->step)
         place_of(waits, item, iteration)->end_ns = record->end_ns;
     else
@@ -120,7 +120,7 @@ void ah_tally_waits_op(struct tally_waits *waits, const struct ah_op_record *rec
 /* ---- blame ---- */
 
 struct instance {
-    uint32_t item; /* AH_ROUNDS_NONE: nothing */
+    uint32_t item; /* AH_GRAPH_NONE: nothing */
     uint64_t iteration;
     uint64_t end_ns;
 };
@@ -137,14 +137,14 @@ static void keep_later(const struct tally_waits *waits, struct instance *latest,
 static struct instance waited_for(const struct tally_waits *waits, uint32_t item,
                                   const struct tally_done *done)
 {
-    const struct ah_rounds_item *it = &waits->rounds.items[item];
-    struct instance latest = {AH_ROUNDS_NONE, 0, 0};
+    const struct ah_graph_item *it = &waits->graph.items[item];
+    struct instance latest = {AH_GRAPH_NONE, 0, 0};
     for (uint32_t w = it->first_wait; w < it[1].first_wait; w++) {
-        const struct ah_rounds_wait *wait = &waits->rounds.waits[w];
+        const struct ah_graph_wait *wait = &waits->graph.waits[w];
         if (done->iteration > wait->back)
             keep_later(waits, &latest, wait->item, done->iteration - wait->back, done->start_ns);
     }
-    for (int r = 0; r < AH_ROUNDS_RINGS; r++) {
+    for (int r = 0; r < AH_GRAPH_RINGS; r++) {
         const struct tally_ring *ring = &waits->rings[r];
         if (!it->takes[r] || done->take < ring->places || done->take - ring->places >= ring->given)
             continue;
@@ -188,13 +188,13 @@ uint64_t ah_tally_waits_charge(double us[TALLY_WAITS], size_t lane, uint64_t fro
 
 static bool waits_for_data(const struct tally_waits *waits, uint32_t item)
 {
-    const struct ah_plan_op *op = &waits->plan->ops[waits->rounds.items[item].op];
+    const struct ah_plan_op *op = &waits->plan->ops[waits->graph.items[item].op];
     return op->lane == AH_PLAN_LANE_COMPUTE || op->op == AH_PLAN_NORM;
 }
 
 static bool is_gate(const struct tally_waits *waits, uint32_t item)
 {
-    return waits->others.any && waits->plan->ops[waits->rounds.items[item].op].op == AH_PLAN_NORM;
+    return waits->others.any && waits->plan->ops[waits->graph.items[item].op].op == AH_PLAN_NORM;
 }
 
 static void blame(const struct tally_waits *waits, uint32_t item, const struct tally_done *done,
@@ -215,12 +215,12 @@ static void blame(const struct tally_waits *waits, uint32_t item, const struct t
             to_ns =
                 ah_tally_others_blame(waits, item, done->iteration,
                                       (const uint64_t[3]){from_ns, later(cause.end_ns, from_ns), to_ns}, us);
-        if (cause.end_ns <= from_ns || waits->rounds.items[cause.item].lane == AH_PLAN_LANE_COMPUTE)
+        if (cause.end_ns <= from_ns || waits->graph.items[cause.item].lane == AH_PLAN_LANE_COMPUTE)
             return;
         item = cause.item;
         done = ah_tally_waits_done(waits, item, cause.iteration);
         to_ns = is_gate(waits, item) ? ah_tally_waits_charge(us, TALLY_GATE, from_ns, done->start_ns, to_ns)
-                                     : ah_tally_waits_charge(us, waits->rounds.items[item].lane, from_ns,
+                                     : ah_tally_waits_charge(us, waits->graph.items[item].lane, from_ns,
                                                              waited_for(waits, item, done).end_ns, to_ns);
     }
 }
@@ -228,9 +228,9 @@ static void blame(const struct tally_waits *waits, uint32_t item, const struct t
 void ah_tally_waits_exposed(const struct tally_waits *waits, uint64_t step, double ret_us[TALLY_EXPOSED])
 {
     double us[TALLY_WAITS] = {0};
-    for (uint32_t p = 0; p < waits->rounds.positions; p++) {
+    for (uint32_t p = 0; p < waits->graph.positions; p++) {
         const struct tally_done *done =
-            ah_tally_waits_done(waits, p, step + (waits->rounds.items[p].early ? 1 : 0));
+            ah_tally_waits_done(waits, p, step + (waits->graph.items[p].early ? 1 : 0));
         if (done && !(waits->others.any && ah_tally_others_sends(waits, p)))
             blame(waits, p, done, us);
     }
@@ -242,7 +242,7 @@ void ah_tally_waits_iteration(const struct tally_waits *waits, uint64_t step,
 {
     uint64_t from_ns = UINT64_MAX, end_ns = 0, worked_ns = 0;
     *ret_iteration = (struct tally_iteration){.us = 0};
-    for (uint32_t p = 0; p < waits->rounds.positions; p++) {
+    for (uint32_t p = 0; p < waits->graph.positions; p++) {
         const struct tally_done *done = ah_tally_waits_done(waits, p, step);
         if (!done)
             continue;

@@ -43,7 +43,7 @@ static int check_batches(const struct ah_trainer *t, struct ah_error *err)
 static int bind_ops(struct ah_trainer *t, struct ah_error *err)
 {
     struct ah_bind_options options = {
-        .rounds = &t->rounds, .addresses = &t->addresses, .documents = t->documents};
+        .graph = &t->graph, .addresses = &t->addresses, .documents = t->documents};
     if (ah_ranks_several(&t->ranks)) {
         options.messages = &t->ranks.messages;
         options.message = (struct ah_op_message){.move = ah_ranks_move, .context = t};
@@ -62,11 +62,11 @@ static int bind_plan(struct ah_trainer *t, struct ah_error *err)
     if (!rc)
         rc = ah_addresses_init(&t->addresses, plan, &t->job, &t->arena, err);
     if (!rc)
-        rc = ah_rounds_read(plan, &t->arena, &t->rounds, err);
+        rc = ah_graph_read(plan, &t->arena, &t->graph, err);
     if (!rc)
         rc = ah_shares_init(t, err);
     if (!rc)
-        rc = ah_norm_copy_place(&t->rounds, plan, &t->norm_copy, err);
+        rc = ah_norm_copy_place(&t->graph, plan, &t->norm_copy, err);
     if (!rc)
         rc = bind_ops(t, err);
     rc = rc ? rc : ah_bind_check(&t->bound, &t->addresses, err);
@@ -77,19 +77,19 @@ static int bind_plan(struct ah_trainer *t, struct ah_error *err)
 
 static bool reads_data(const struct ah_trainer *t, uint32_t position)
 {
-    enum ah_plan_op_kind kind = t->options.plan->ops[t->rounds.items[position].op].op;
+    enum ah_plan_op_kind kind = t->options.plan->ops[t->graph.items[position].op].op;
     return kind == AH_PLAN_FORWARD || kind == AH_PLAN_BACKWARD;
 }
 
 static uint64_t micro_batch_at(const struct ah_trainer *t, uint32_t position)
 {
-    return t->options.plan->ops[t->rounds.items[position].op].micro_batch;
+    return t->options.plan->ops[t->graph.items[position].op].micro_batch;
 }
 
 /* For each position, the next one that reads another micro-batch; positions of the next step count on. */
 static void find_next_data(struct ah_trainer *t)
 {
-    uint32_t n = t->rounds.positions, first = 0;
+    uint32_t n = t->graph.positions, first = 0;
     while (!reads_data(t, first))
         first++;
     uint32_t next = n + first, after = next;
@@ -125,12 +125,12 @@ static int lay_out_model(struct ah_trainer *t, struct ah_error *err)
 
 static int take_memory(struct ah_trainer *t, struct ah_error *err)
 {
-    t->items = ah_arena_array(&t->arena, t->rounds.n_items, sizeof *t->items);
-    t->next_data = ah_arena_array(&t->arena, t->rounds.positions, sizeof *t->next_data);
+    t->items = ah_arena_array(&t->arena, t->graph.n_items, sizeof *t->items);
+    t->next_data = ah_arena_array(&t->arena, t->graph.positions, sizeof *t->next_data);
     if (!t->items || !t->next_data)
         return ah_error_memory(err);
-    for (int i = 0; i < AH_ROUNDS_RINGS; i++) {
-        t->rings[i].places = t->rounds.places[i];
+    for (int i = 0; i < AH_GRAPH_RINGS; i++) {
+        t->rings[i].places = t->graph.places[i];
         t->rings[i].free = ah_arena_array(&t->arena, t->rings[i].places + 1, sizeof *t->rings[i].free);
         if (!t->rings[i].free)
             return ah_error_memory(err);
@@ -258,7 +258,7 @@ static void touch(const struct ah_trainer *t, const struct ah_bound_op *bound, u
         const struct ah_ref *ref = &bound->op.arg[arg];
         enum ah_offset_term move = bound->move[arg];
         uint64_t places = move >= AH_OFFSET_GRADIENT_RING && move <= AH_OFFSET_STATE_RING
-                              ? t->rounds.places[move - AH_OFFSET_GRADIENT_RING]
+                              ? t->graph.places[move - AH_OFFSET_GRADIENT_RING]
                           : move == AH_OFFSET_NONE ? 1
                                                    : 2;
         uint64_t end = ref->offset_bytes + operands[arg].bytes + (places - 1) * t->addresses.stride[move];

@@ -54,7 +54,7 @@ struct item_state {
     int64_t step[STEPS_MARKED];    /* of the latest instances, by step % STEPS_MARKED */
     uint64_t ticket[STEPS_MARKED]; /* 0: absent, nothing to wait for */
     uint8_t lane[STEPS_MARKED];    /* of the ticket */
-    uint32_t place[AH_ROUNDS_RINGS];
+    uint32_t place[AH_GRAPH_RINGS];
 };
 
 struct staged {
@@ -74,7 +74,7 @@ struct queue {
 
 /* The copy of squares to the host (norm_copy.c). */
 struct norm_copy {
-    uint32_t norm;   /* item; AH_ROUNDS_NONE: nothing is clipped */
+    uint32_t norm;   /* item; AH_GRAPH_NONE: nothing is clipped */
     size_t place;    /* index in the round's d2h order; behind the last: at the norm's turn */
     int64_t step;    /* of the latest */
     int64_t skipped; /* of the latest that was not submitted at `place` */
@@ -92,7 +92,7 @@ struct share_state {
 
 struct shares {
     struct share_state *of; /* by share */
-    uint32_t *needed_by;    /* by item: the share that it needs; AH_ROUNDS_NONE: none */
+    uint32_t *needed_by;    /* by item: the share that it needs; AH_GRAPH_NONE: none */
     size_t n, next;         /* the next one of the round */
 };
 
@@ -110,7 +110,7 @@ struct ah_trainer {
     struct ah_job job;
     struct ah_flat *flats; /* rank 0 of several: by block of the model; else NULL */
     struct ranks ranks;
-    struct ah_rounds rounds;
+    struct ah_graph graph;
     struct ah_addresses addresses;
     struct ah_bound bound;
     struct ah_device *device;
@@ -122,14 +122,14 @@ struct ah_trainer {
     struct queue queue;
     struct item_state *items;
     uint32_t *next_data; /* by position: the next one that reads another micro-batch; `positions`: none */
-    struct ring rings[AH_ROUNDS_RINGS];
+    struct ring rings[AH_GRAPH_RINGS];
     struct data_slot slots[2];
     uint32_t last_slot;
-    size_t cursor[AH_ROUNDS_LANES]; /* into the orders of the round */
-    int64_t filled;                 /* last step in the staging */
-    uint64_t header_loaded[2];      /* h2d tickets, by parity */
-    uint64_t header_used[2];        /* compute tickets: the last reader */
-    uint64_t loss_copied[2];        /* d2h tickets */
+    size_t cursor[AH_GRAPH_LANES]; /* into the orders of the round */
+    int64_t filled;                /* last step in the staging */
+    uint64_t header_loaded[2];     /* h2d tickets, by parity */
+    uint64_t header_used[2];       /* compute tickets: the last reader */
+    uint64_t loss_copied[2];       /* d2h tickets */
     struct norm_copy norm_copy;
     struct shares shares;
     struct pace pace;
@@ -197,7 +197,7 @@ int ah_round_header(struct ah_trainer *t, int64_t step, const struct waits *wait
                     struct ah_error *err);
 
 /* norm_copy.c. Errors of ah_replay_run(). */
-int ah_norm_copy_place(const struct ah_rounds *rounds, const struct ah_plan *plan,
+int ah_norm_copy_place(const struct ah_graph *graph, const struct ah_plan *plan,
                        struct norm_copy *ret_norm_copy, struct ah_error *err);
 /* Has d2h reached the turn of the step's sums? Then advance submits them, unless compute must go on first. */
 bool ah_norm_copy_due(const struct ah_trainer *t, int64_t round, enum round_part part);

@@ -107,9 +107,9 @@ static void read_view(const struct ah_trainer *t, struct view *ret_view)
 static void name_op(const struct ah_trainer *t, uint64_t tag, struct ah_trainer_beat *beat)
 {
     const struct ah_plan *plan = t->options.plan;
-    if (tag >= t->rounds.n_items)
+    if (tag >= t->graph.n_items)
         return;
-    const struct ah_plan_op *op = &plan->ops[t->rounds.items[tag].op];
+    const struct ah_plan_op *op = &plan->ops[t->graph.items[tag].op];
     beat->has_op = true;
     beat->op = op->op;
     beat->block = op->op == AH_PLAN_NORM ? AH_BEAT_NONE : (uint32_t)(ah_plan_first_block(plan) + op->block);

@@ -3,7 +3,7 @@
  * Cluster replay: the programs of all ranks of a cluster plan on one clock, tile by tile, in their frozen orders.
  *
  * The search times whole stages (stage_sim.h). The replay plays the work of each rank, from the document alone: items
- * and waits as the simulator and executors read them (rounds.h), and what no program has, messages between stages and
+ * and waits as the simulator and executors read them (graph.h), and what no program has, messages between stages and
  * sums over pipelines. It plays several steps, one behind the other.
  *
  * INVARIANTS, which property.cluster.cluster_replay checks on the starts and ends that the listener is told:

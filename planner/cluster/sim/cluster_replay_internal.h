@@ -11,10 +11,10 @@
 #include "planner/cluster/sim/cluster_replay.h"
 #include "planner/cluster/sim/event_tree.h"
 #include "planner/cluster/sim/nics.h"
+#include "runtime/schedule/graph.h"
 #include "runtime/schedule/messages.h"
-#include "runtime/schedule/rounds.h"
 
-enum { REPLAY_SETS = 1 << AH_ROUNDS_LANES, REPLAY_WAITING = 2, REPLAY_NONE = UINT32_MAX };
+enum { REPLAY_SETS = 1 << AH_GRAPH_LANES, REPLAY_WAITING = 2, REPLAY_NONE = UINT32_MAX };
 
 /* What an item means to others, as bits. */
 enum {
@@ -32,7 +32,7 @@ enum {
 
 struct rank_marks {
     const struct ah_plan *plan;
-    struct ah_rounds rounds;
+    struct ah_graph graph;
     struct ah_messages messages;
     double *duration_us; /* by item, at full speed */
     uint16_t *marks;     /* by item */
@@ -43,7 +43,7 @@ struct rank_marks {
     uint64_t counted;     /* items of a step that belong to it */
     uint64_t micro_batches;
     bool frees_places;
-    double speeds[REPLAY_SETS][AH_ROUNDS_LANES]; /* by the set of lanes that work */
+    double speeds[REPLAY_SETS][AH_GRAPH_LANES]; /* by the set of lanes that work */
 };
 
 struct replay_lane {
@@ -60,9 +60,9 @@ struct stage_state {
     const struct rank_marks *rank;
     const struct ah_cluster_plan_stage *stage;
     size_t node; /* counted by their first stage */
-    struct replay_lane lanes[AH_ROUNDS_LANES];
+    struct replay_lane lanes[AH_GRAPH_LANES];
     uint32_t *ended; /* by item: how often it has ended */
-    uint64_t taken[AH_ROUNDS_RINGS], given[AH_ROUNDS_RINGS];
+    uint64_t taken[AH_GRAPH_RINGS], given[AH_GRAPH_RINGS];
     uint64_t outputs, gradients, places; /* sent, sent, freed */
     uint32_t *segments;                  /* that it owns, in the order of the plan */
     size_t n_segments, front;            /* front: the next of them */

@@ -19,7 +19,7 @@ struct reading {
 
 static const struct ah_plan_op *op_of(const struct reading *r, uint32_t item)
 {
-    return &r->plan->ops[r->rank->rounds.items[item].op];
+    return &r->plan->ops[r->rank->graph.items[item].op];
 }
 
 static bool on_host(const struct reading *r, uint64_t block)
@@ -69,8 +69,8 @@ static unsigned gate_marks(const struct reading *r, const struct ah_plan_op *op)
 static int mark_items(const struct reading *r, struct ah_error *err)
 {
     struct rank_marks *s = r->rank;
-    for (uint32_t i = 0; i < s->rounds.n_items; i++) {
-        const struct ah_rounds_item *item = &s->rounds.items[i];
+    for (uint32_t i = 0; i < s->graph.n_items; i++) {
+        const struct ah_graph_item *item = &s->graph.items[i];
         const struct ah_plan_op *op = op_of(r, i);
         if (item->of_before)
             return ah_error_set(err, AH_E_DOCUMENT, "ops[%" PRIu32 "]: updates when its step is over",
@@ -82,7 +82,7 @@ static int mark_items(const struct reading *r, struct ah_error *err)
         s->counted += !item->wraps;
     }
     mark_messages(r);
-    s->marks[s->rounds.positions - 1] |= MARK_ENDS_STEP;
+    s->marks[s->graph.positions - 1] |= MARK_ENDS_STEP;
     return AH_OK;
 }
 
@@ -90,8 +90,8 @@ static int mark_items(const struct reading *r, struct ah_error *err)
 
 static uint32_t last_tile(const struct reading *r, uint32_t op)
 {
-    const struct ah_rounds *rounds = &r->rank->rounds;
-    return rounds->of_tile[rounds->first_tile[op] + r->plan->ops[op].tiles - 1];
+    const struct ah_graph *graph = &r->rank->graph;
+    return graph->of_tile[graph->first_tile[op] + r->plan->ops[op].tiles - 1];
 }
 
 /* Finds, by block, the item that makes the last micro-batch's gradient or, with `arrivals`, brings it to the host. */
@@ -112,7 +112,7 @@ static void find_last(const struct reading *r, bool arrivals, uint32_t *items)
 /* The last pass, or its send. */
 static uint32_t last_pass(const struct reading *r)
 {
-    uint32_t p = r->rank->rounds.positions - 1;
+    uint32_t p = r->rank->graph.positions - 1;
     while (p && !(r->rank->marks[p] & MARK_BEFORE_GATE))
         p--;
     return p;
@@ -144,7 +144,7 @@ static int find_final(const struct reading *r, struct ah_arena *arena, struct ah
 
 static int reserve(struct rank_marks *s, size_t n_blocks, struct ah_arena *arena, struct ah_error *err)
 {
-    size_t n = s->rounds.n_items;
+    size_t n = s->graph.n_items;
     s->duration_us = ah_arena_array(arena, n, sizeof *s->duration_us);
     s->marks = ah_arena_array(arena, n, sizeof *s->marks);
     s->first_final = ah_arena_array(arena, n, sizeof *s->first_final);
@@ -160,7 +160,7 @@ int ah_cluster_replay_read(const struct ah_plan *program, struct ah_arena *arena
 {
     *ret_marks = (struct rank_marks){.plan = program, .micro_batches = program->training.micro_batches};
     const struct reading r = {.rank = ret_marks, .plan = program};
-    int rc = ah_rounds_read(program, arena, &ret_marks->rounds, err);
+    int rc = ah_graph_read(program, arena, &ret_marks->graph, err);
     rc = rc ? rc : ah_messages_read(program, arena, &ret_marks->messages, err);
     rc = rc ? rc : reserve(ret_marks, program->n_blocks, arena, err);
     if (rc)
@@ -168,6 +168,6 @@ int ah_cluster_replay_read(const struct ah_plan *program, struct ah_arena *arena
     rc = mark_items(&r, err);
     rc = rc ? rc : find_final(&r, arena, err);
     for (unsigned set = 0; set < REPLAY_SETS; set++)
-        ah_rounds_speeds(&program->sharing, set, ret_marks->speeds[set]);
+        ah_graph_speeds(&program->sharing, set, ret_marks->speeds[set]);
     return rc;
 }

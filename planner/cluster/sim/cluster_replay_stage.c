@@ -10,9 +10,9 @@
 
 #include <math.h>
 
-static const struct ah_rounds_item *item_of(const struct stage_state *p, uint32_t item)
+static const struct ah_graph_item *item_of(const struct stage_state *p, uint32_t item)
 {
-    return &p->rank->rounds.items[item];
+    return &p->rank->graph.items[item];
 }
 
 static bool sends(const struct stage_state *p, uint32_t item)
@@ -31,12 +31,12 @@ static const struct stage_state *target_of(const struct stage_state *p, uint32_t
 /* Moves to the first item from `at` on that is played: round 0 has only early items, the last round only the others. */
 static void settle(struct stage_state *p, size_t lane)
 {
-    const struct ah_rounds *rounds = &p->rank->rounds;
+    const struct ah_graph *graph = &p->rank->graph;
     struct replay_lane *l = &p->lanes[lane];
     for (; l->round <= AH_CLUSTER_REPLAY_STEPS; l->round++, l->at = 0)
-        for (; l->at < rounds->n_order[lane]; l->at++) {
-            uint32_t item = rounds->order[lane][l->at];
-            bool early = rounds->items[item].early;
+        for (; l->at < graph->n_order[lane]; l->at++) {
+            uint32_t item = graph->order[lane][l->at];
+            bool early = graph->items[item].early;
             if (early ? l->round == AH_CLUSTER_REPLAY_STEPS : l->round == 0)
                 continue;
             l->item = item;
@@ -49,10 +49,10 @@ static void settle(struct stage_state *p, size_t lane)
 int ah_cluster_replay_begin(struct cluster_replay *c, size_t state, struct ah_error *err)
 {
     struct stage_state *p = &c->stages[state];
-    p->ended = ah_arena_array(c->arena, p->rank->rounds.n_items + 1, sizeof *p->ended);
+    p->ended = ah_arena_array(c->arena, p->rank->graph.n_items + 1, sizeof *p->ended);
     if (!p->ended)
         return ah_error_memory(err);
-    for (size_t lane = 0; lane < AH_ROUNDS_LANES; lane++)
+    for (size_t lane = 0; lane < AH_GRAPH_LANES; lane++)
         settle(p, lane);
     return AH_OK;
 }
@@ -62,11 +62,11 @@ int ah_cluster_replay_begin(struct cluster_replay *c, size_t state, struct ah_er
 /* Have all items of its own stage ended that the lane's item waits for? If not, the lane remembers one that has not. */
 static bool is_let(const struct stage_state *p, struct replay_lane *l)
 {
-    const struct ah_rounds *rounds = &p->rank->rounds;
+    const struct ah_graph *graph = &p->rank->graph;
     if (p->ended[l->waits_for] < l->times)
         return false;
-    for (uint32_t w = rounds->items[l->item].first_wait; w < rounds->items[l->item + 1].first_wait; w++) {
-        const struct ah_rounds_wait *wait = &rounds->waits[w];
+    for (uint32_t w = graph->items[l->item].first_wait; w < graph->items[l->item + 1].first_wait; w++) {
+        const struct ah_graph_wait *wait = &graph->waits[w];
         if (wait->back > l->step || p->ended[wait->item] > l->step - wait->back)
             continue;
         l->waits_for = wait->item;
@@ -78,9 +78,9 @@ static bool is_let(const struct stage_state *p, struct replay_lane *l)
 
 static bool has_place(const struct stage_state *p, uint32_t item)
 {
-    const struct ah_rounds *rounds = &p->rank->rounds;
-    for (size_t ring = 0; ring < AH_ROUNDS_RINGS; ring++)
-        if (rounds->items[item].takes[ring] && p->taken[ring] >= p->given[ring] + rounds->places[ring])
+    const struct ah_graph *graph = &p->rank->graph;
+    for (size_t ring = 0; ring < AH_GRAPH_RINGS; ring++)
+        if (graph->items[item].takes[ring] && p->taken[ring] >= p->given[ring] + graph->places[ring])
             return false;
     return true;
 }
@@ -88,7 +88,7 @@ static bool has_place(const struct stage_state *p, uint32_t item)
 /* Has the next stage begun this step? Before that, its memory for the output is still in use. */
 static bool is_expected(const struct stage_state *p, const struct replay_lane *l)
 {
-    return p[1].ended[p[1].rank->rounds.positions - 1] >= l->step;
+    return p[1].ended[p[1].rank->graph.positions - 1] >= l->step;
 }
 
 /* The number, over all steps, of the message that compute's next item takes from or sends into `channel`. */
@@ -148,9 +148,9 @@ static double set_speeds(const struct cluster_replay *c, struct stage_state *p)
 {
     unsigned set = 0;
     double first_us = INFINITY;
-    for (size_t lane = 0; lane < AH_ROUNDS_LANES; lane++)
+    for (size_t lane = 0; lane < AH_GRAPH_LANES; lane++)
         set |= (unsigned)p->lanes[lane].works << lane;
-    for (size_t lane = 0; lane < AH_ROUNDS_LANES; lane++) {
+    for (size_t lane = 0; lane < AH_GRAPH_LANES; lane++) {
         struct replay_lane *l = &p->lanes[lane];
         double speed = p->rank->speeds[set][lane];
         if (!l->works)
@@ -168,7 +168,7 @@ static double set_speeds(const struct cluster_replay *c, struct stage_state *p)
 
 static void start(struct cluster_replay *c, struct stage_state *p, struct replay_lane *l)
 {
-    const struct ah_rounds_item *item = item_of(p, l->item);
+    const struct ah_graph_item *item = item_of(p, l->item);
     double duration_us = p->rank->duration_us[l->item];
     l->works = true;
     l->start_us = l->since_us = c->now_us;
@@ -177,7 +177,7 @@ static void start(struct cluster_replay *c, struct stage_state *p, struct replay
     l->end_us = c->now_us + duration_us;
     c->held += l->held;
     l->held = false;
-    for (size_t ring = 0; ring < AH_ROUNDS_RINGS; ring++)
+    for (size_t ring = 0; ring < AH_GRAPH_RINGS; ring++)
         p->taken[ring] += item->takes[ring];
     if (!sends(p, l->item) || p->node == target_of(p, l->item)->node)
         return;
@@ -190,7 +190,7 @@ void ah_cluster_replay_start_items(struct cluster_replay *c, size_t state)
 {
     struct stage_state *p = &c->stages[state];
     double again_us = INFINITY;
-    for (size_t lane = 0; lane < AH_ROUNDS_LANES; lane++) {
+    for (size_t lane = 0; lane < AH_GRAPH_LANES; lane++) {
         double us = start_us(c, p, &p->lanes[lane]);
         if (us <= c->now_us)
             start(c, p, &p->lanes[lane]);
@@ -224,13 +224,13 @@ static void end(struct cluster_replay *c, size_t state, size_t lane)
 {
     struct stage_state *p = &c->stages[state];
     struct replay_lane *l = &p->lanes[lane];
-    const struct ah_rounds_item *item = item_of(p, l->item);
+    const struct ah_graph_item *item = item_of(p, l->item);
     const struct ah_cluster_replay_span span = {
         .of = state, .item = l->item, .step = l->step, .start_us = l->start_us, .end_us = c->now_us};
     if (c->listener)
         c->listener->tell(c->listener->context, &span);
     p->ended[l->item]++;
-    for (size_t ring = 0; ring < AH_ROUNDS_RINGS; ring++)
+    for (size_t ring = 0; ring < AH_GRAPH_RINGS; ring++)
         p->given[ring] += item->gives[ring];
     if (!(p->rank->marks[l->item] & MARK_NEXT_STEP)) {
         c->ends_us[l->step] = c->now_us;
@@ -246,7 +246,7 @@ static void end(struct cluster_replay *c, size_t state, size_t lane)
 void ah_cluster_replay_end_items(struct cluster_replay *c, size_t state)
 {
     struct stage_state *p = &c->stages[state];
-    for (size_t lane = 0; lane < AH_ROUNDS_LANES; lane++)
+    for (size_t lane = 0; lane < AH_GRAPH_LANES; lane++)
         if (p->lanes[lane].works && p->lanes[lane].end_us <= c->now_us)
             end(c, state, lane);
     ah_event_tree_set(&c->events, state, set_speeds(c, p));

@@ -3,7 +3,7 @@
  * The trainer on the CPU device: what it promises beside its numbers.
  */
 #include "base/threads.h"
-#include "runtime/schedule/rounds.h"
+#include "runtime/schedule/graph.h"
 #include "tests/golden/train/case.h"
 #include "tests/support/hooked.h"
 
@@ -208,7 +208,7 @@ TEST(trainer, records_lanes)
 
 /* Holds up the last gradients of each round of the plan until its norm has begun. */
 struct overtaking {
-    const struct ah_rounds *rounds;
+    const struct ah_graph *graph;
     const struct ah_plan *plan;
     uint64_t sends, sent; /* items of a round; so far */
     atomic_uint_fast64_t norms;
@@ -217,8 +217,8 @@ struct overtaking {
 
 static enum ah_plan_op_kind kind_of(const struct overtaking *overtaking, const struct hooked_op *op)
 {
-    bool of_plan = op->tag < overtaking->rounds->n_items;
-    return of_plan ? overtaking->plan->ops[overtaking->rounds->items[op->tag].op].op : AH_PLAN_COLLECTIVE;
+    bool of_plan = op->tag < overtaking->graph->n_items;
+    return of_plan ? overtaking->plan->ops[overtaking->graph->items[op->tag].op].op : AH_PLAN_COLLECTIVE;
 }
 
 static void hold_gradients(void *context, const struct hooked_op *op)
@@ -240,7 +240,7 @@ static void hold_gradients(void *context, const struct hooked_op *op)
 TEST(trainer, sums_overtake_gradients)
 {
     struct ah_arena arena = {0};
-    struct ah_rounds rounds;
+    struct ah_graph graph;
     struct ah_error err = {0};
     struct ah_trainer *trainer;
     golden_open(&golden, "llama", AH_FP32);
@@ -250,10 +250,10 @@ TEST(trainer, sums_overtake_gradients)
         golden.c.configs[block].optimizer = AH_OPTIMIZER_HOST;
     golden.c.choice.knobs.send_behind = 2;
     assert_true(golden_plan(&golden));
-    CHECK_OK(ah_rounds_read(golden.options.plan, &arena, &rounds, &err), err);
-    struct overtaking overtaking = {.rounds = &rounds, .plan = golden.options.plan};
-    for (size_t i = 0; i < rounds.n_items; i++)
-        overtaking.sends += golden.options.plan->ops[rounds.items[i].op].op == AH_PLAN_SEND_GRADIENTS;
+    CHECK_OK(ah_graph_read(golden.options.plan, &arena, &graph, &err), err);
+    struct overtaking overtaking = {.graph = &graph, .plan = golden.options.plan};
+    for (size_t i = 0; i < graph.n_items; i++)
+        overtaking.sends += golden.options.plan->ops[graph.items[i].op].op == AH_PLAN_SEND_GRADIENTS;
     hooked_set(&(struct hooked_hooks){.before = hold_gradients, .context = &overtaking});
     golden.options.driver = hooked_driver();
     CHECK_OK(ah_trainer_open(&trainer, &golden.options, &err), err);

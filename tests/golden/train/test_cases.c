@@ -5,7 +5,7 @@
  * does both).
  */
 #include "runtime/model/safetensors.h"
-#include "runtime/schedule/rounds.h"
+#include "runtime/schedule/graph.h"
 #include "tests/golden/train/case.h"
 #include "tests/support/hooked.h"
 
@@ -181,7 +181,7 @@ static uint64_t how_many(void)
 static struct {
     uint64_t activations[AH_ACTIVATIONS_RECOMPUTE + 1], weights[AH_WEIGHTS_HOST + 1];
     uint64_t optimizers[AH_OPTIMIZER_NONE + 1], accumulators[AH_ACCUMULATOR_HOST + 1];
-    uint64_t orders[AH_BLOCK_MAJOR + 1], ops[AH_PLAN_GATHER + 1], rings[AH_ROUNDS_RINGS], clipped;
+    uint64_t orders[AH_BLOCK_MAJOR + 1], ops[AH_PLAN_GATHER + 1], rings[AH_GRAPH_RINGS], clipped;
 } seen;
 
 static void see(const struct ah_plan *plan)
@@ -196,9 +196,9 @@ static void see(const struct ah_plan *plan)
         seen.ops[plan->ops[i].op]++;
     seen.orders[plan->micro_batch_order] += plan->training.micro_batches > 1;
     seen.clipped += plan->training.clip > 0;
-    seen.rings[AH_ROUNDS_HOST_GRADIENTS] += plan->staging.host_gradient_tiles > 0;
-    seen.rings[AH_ROUNDS_HOST_WEIGHTS] += plan->staging.host_weight_tiles > 0;
-    seen.rings[AH_ROUNDS_DEVICE_STATES] += plan->staging.device_state_tiles > 0;
+    seen.rings[AH_GRAPH_HOST_GRADIENTS] += plan->staging.host_gradient_tiles > 0;
+    seen.rings[AH_GRAPH_HOST_WEIGHTS] += plan->staging.host_weight_tiles > 0;
+    seen.rings[AH_GRAPH_DEVICE_STATES] += plan->staging.device_state_tiles > 0;
 }
 
 static void expect_all_seen(void)

@@ -13,7 +13,7 @@
 #define AH_TESTS_PROPERTY_CLUSTER_PLAYED_H
 
 #include "planner/cluster/sim/cluster_replay.h"
-#include "runtime/schedule/rounds.h"
+#include "runtime/schedule/graph.h"
 #include "tests/property/schedule/messages.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ enum { PLAYED_STEPS = AH_CLUSTER_REPLAY_STEPS, PLAYED_STAGES = 64 };
 struct played_stage {
     const struct ah_cluster_plan_stage *stage;
     const struct ah_plan *program;
-    struct ah_rounds rounds;
+    struct ah_graph graph;
     size_t n;                  /* stages of its pipeline */
     double *start_us, *end_us; /* (steps, items); INFINITY: not told */
 };
@@ -55,7 +55,7 @@ static inline void played_tell(void *context, const struct ah_cluster_replay_spa
 {
     struct played *p = context;
     struct played_stage *stage = &p->stages[span->of];
-    size_t at = span->step * (span->sum ? p->plan->n_segments : stage->rounds.n_items) +
+    size_t at = span->step * (span->sum ? p->plan->n_segments : stage->graph.n_items) +
                 (span->sum ? span->of : span->item);
     double *start = span->sum ? &p->sum_start_us[at] : &stage->start_us[at];
     double *end = span->sum ? &p->sum_end_us[at] : &stage->end_us[at];
@@ -85,9 +85,9 @@ static inline void played_open(struct played *p, const struct ah_cluster_plan *p
             s->stage = &plan->pipelines[k].stages[i];
             s->program = &plan->programs[s->stage->program];
             s->n = plan->pipelines[k].n_stages;
-            CHECK_OK(ah_rounds_read(s->program, &p->arena, &s->rounds, &err), err);
-            s->start_us = played_numbers(p, PLAYED_STEPS * s->rounds.n_items);
-            s->end_us = played_numbers(p, PLAYED_STEPS * s->rounds.n_items);
+            CHECK_OK(ah_graph_read(s->program, &p->arena, &s->graph, &err), err);
+            s->start_us = played_numbers(p, PLAYED_STEPS * s->graph.n_items);
+            s->end_us = played_numbers(p, PLAYED_STEPS * s->graph.n_items);
         }
     p->sum_start_us = played_numbers(p, PLAYED_STEPS * plan->n_segments);
     p->sum_end_us = played_numbers(p, PLAYED_STEPS * plan->n_segments);
@@ -104,12 +104,12 @@ static inline void played_close(struct played *p)
 
 static inline const struct ah_plan_op *played_op(const struct played_stage *s, uint32_t item)
 {
-    return &s->program->ops[s->rounds.items[item].op];
+    return &s->program->ops[s->graph.items[item].op];
 }
 
 static inline size_t played_at(const struct played_stage *s, size_t step, uint32_t item)
 {
-    return step * s->rounds.n_items + item;
+    return step * s->graph.n_items + item;
 }
 
 /* The end of all tiles of such an op; negative: there is none. */
@@ -117,7 +117,7 @@ static inline double played_end(const struct played_stage *s, size_t step, enum 
                                 uint64_t block, uint64_t micro_batch)
 {
     double us = -1;
-    for (uint32_t i = 0; i < s->rounds.n_items; i++) {
+    for (uint32_t i = 0; i < s->graph.n_items; i++) {
         const struct ah_plan_op *op = played_op(s, i);
         if (op->op == kind && op->block == block && op->micro_batch == micro_batch)
             us = fmax(us, s->end_us[played_at(s, step, i)]);
@@ -143,7 +143,7 @@ static inline void played_find_gates(struct played *p)
     for (size_t step = 0; step < PLAYED_STEPS; step++) {
         p->gate_us[step] = 0;
         for (size_t i = 0; i < p->n; i++)
-            for (uint32_t item = 0; item < p->stages[i].rounds.n_items; item++)
+            for (uint32_t item = 0; item < p->stages[i].graph.n_items; item++)
                 if (played_before_gate(&p->stages[i], played_op(&p->stages[i], item)))
                     p->gate_us[step] =
                         fmax(p->gate_us[step], p->stages[i].end_us[played_at(&p->stages[i], step, item)]);
@@ -176,7 +176,7 @@ static inline double played_message_us(const struct played_stage *s, size_t step
             us = fmax(us, s[-1].end_us[played_at(s - 1, step, (uint32_t)used)]);
     }
     if (op->op == AH_PLAN_SEND_OUTPUT && step)
-        us = fmax(us, s[1].end_us[played_at(s + 1, step - 1, s[1].rounds.positions - 1)]);
+        us = fmax(us, s[1].end_us[played_at(s + 1, step - 1, s[1].graph.positions - 1)]);
     assert_true(us >= 0);
     return us;
 }
@@ -233,10 +233,9 @@ static inline void played_take_ways(struct played *p)
     const double bytes = (double)(t->batch / t->micro_batches * t->seq * p->plan->model->width) *
                          (t->dtype == AH_BF16 ? 2 : 4);
     for (size_t i = 0; i < p->n; i++)
-        for (size_t at = 0; at < PLAYED_STEPS * p->stages[i].rounds.n_items; at++) {
+        for (size_t at = 0; at < PLAYED_STEPS * p->stages[i].graph.n_items; at++) {
             const struct played_stage *s = &p->stages[i];
-            const struct played_stage *to =
-                played_target(s, played_op(s, (uint32_t)(at % s->rounds.n_items)));
+            const struct played_stage *to = played_target(s, played_op(s, (uint32_t)(at % s->graph.n_items)));
             if (!to || isinf(s->start_us[at]))
                 continue;
             played_take_way(p, s->stage, true, s->start_us[at], bytes, PLAYED_STAGES * at + i);
@@ -290,8 +289,8 @@ static inline void played_check_ways(const struct played *p)
 
 /* When the places of each ring were given back, in turn. */
 struct played_rings {
-    double *given_us[AH_ROUNDS_RINGS];
-    size_t given[AH_ROUNDS_RINGS], taken[AH_ROUNDS_RINGS];
+    double *given_us[AH_GRAPH_RINGS];
+    size_t given[AH_GRAPH_RINGS], taken[AH_GRAPH_RINGS];
 };
 
 static inline int played_compare(const void *a, const void *b)
@@ -303,10 +302,10 @@ static inline int played_compare(const void *a, const void *b)
 static inline struct played_rings played_find_rings(struct played *p, const struct played_stage *s)
 {
     struct played_rings rings = {0};
-    for (size_t ring = 0; ring < AH_ROUNDS_RINGS; ring++) {
-        rings.given_us[ring] = played_numbers(p, PLAYED_STEPS * s->rounds.n_items);
-        for (size_t at = 0; at < PLAYED_STEPS * s->rounds.n_items; at++)
-            if (s->rounds.items[at % s->rounds.n_items].gives[ring])
+    for (size_t ring = 0; ring < AH_GRAPH_RINGS; ring++) {
+        rings.given_us[ring] = played_numbers(p, PLAYED_STEPS * s->graph.n_items);
+        for (size_t at = 0; at < PLAYED_STEPS * s->graph.n_items; at++)
+            if (s->graph.items[at % s->graph.n_items].gives[ring])
                 rings.given_us[ring][rings.given[ring]++] = s->end_us[at];
         qsort(rings.given_us[ring], rings.given[ring], sizeof(double), played_compare);
     }
@@ -339,14 +338,14 @@ static inline double played_ready_us(const struct played *p, const struct played
     if (played_behind_gate(s, op))
         us =
             fmax(us, p->plan->training.clip > 0 ? p->gate_us[step] : played_summed_us(p, s, step, op->block));
-    for (uint32_t w = s->rounds.items[item].first_wait; w < s->rounds.items[item + 1].first_wait; w++)
-        if (s->rounds.waits[w].back <= step)
-            us = fmax(us, s->end_us[played_at(s, step - s->rounds.waits[w].back, s->rounds.waits[w].item)]);
-    for (size_t ring = 0; ring < AH_ROUNDS_RINGS; ring++)
-        if (s->rounds.items[item].takes[ring]) {
+    for (uint32_t w = s->graph.items[item].first_wait; w < s->graph.items[item + 1].first_wait; w++)
+        if (s->graph.waits[w].back <= step)
+            us = fmax(us, s->end_us[played_at(s, step - s->graph.waits[w].back, s->graph.waits[w].item)]);
+    for (size_t ring = 0; ring < AH_GRAPH_RINGS; ring++)
+        if (s->graph.items[item].takes[ring]) {
             size_t k = rings->taken[ring]++;
-            if (k >= s->rounds.places[ring])
-                us = fmax(us, rings->given_us[ring][k - s->rounds.places[ring]]);
+            if (k >= s->graph.places[ring])
+                us = fmax(us, rings->given_us[ring][k - s->graph.places[ring]]);
         }
     return us;
 }
@@ -374,14 +373,14 @@ static inline void played_check_lane(struct played *p, const struct played_stage
 {
     double free_us = 0;
     for (size_t round = 0; round <= PLAYED_STEPS; round++)
-        for (size_t k = 0; k < s->rounds.n_order[lane]; k++) {
-            uint32_t item = s->rounds.order[lane][k];
-            size_t step = round - !s->rounds.items[item].early;
+        for (size_t k = 0; k < s->graph.n_order[lane]; k++) {
+            uint32_t item = s->graph.order[lane][k];
+            size_t step = round - !s->graph.items[item].early;
             if (step >= PLAYED_STEPS)
                 continue;
             double ready_us = fmax(free_us, played_ready_us(p, s, step, item, rings));
             free_us = s->end_us[played_at(s, step, item)];
-            if (s->rounds.items[item].wraps && isinf(free_us)) /* the last step was over before */
+            if (s->graph.items[item].wraps && isinf(free_us)) /* the last step was over before */
                 return;
             played_check_item(p, s, step, item, ready_us);
         }
@@ -401,8 +400,8 @@ static inline double played_final_us(const struct played_stage *s, size_t step, 
         bool head = ah_plan_is_head(s->program, above);
         us = fmax(us, played_end(s, step, head ? AH_PLAN_FORWARD : AH_PLAN_BACKWARD, above, last));
     }
-    for (uint32_t p = 0; p < s->rounds.positions && us < 0; p++)
-        if (p + 1 == s->rounds.positions || played_op(s, p + 1)->op == AH_PLAN_DEVICE_ADAM)
+    for (uint32_t p = 0; p < s->graph.positions && us < 0; p++)
+        if (p + 1 == s->graph.positions || played_op(s, p + 1)->op == AH_PLAN_DEVICE_ADAM)
             us = s->end_us[played_at(s, step, p)];
     return us;
 }
@@ -451,8 +450,8 @@ static inline void played_check_ends(const struct played *p)
     for (size_t step = 0; step < PLAYED_STEPS; step++) {
         ends_us[step] = p->gate_us[step];
         for (size_t i = 0; i < p->n; i++)
-            for (uint32_t item = 0; item < p->stages[i].rounds.n_items; item++)
-                if (!p->stages[i].rounds.items[item].wraps)
+            for (uint32_t item = 0; item < p->stages[i].graph.n_items; item++)
+                if (!p->stages[i].graph.items[item].wraps)
                     ends_us[step] =
                         fmax(ends_us[step], p->stages[i].end_us[played_at(&p->stages[i], step, item)]);
     }
@@ -466,7 +465,7 @@ static inline void played_check_messages(struct played *p)
     struct messages_stage sent[PLAYED_STAGES];
     for (size_t i = 0; i < p->n; i++) {
         const struct played_stage *s = &p->stages[i];
-        size_t n = s->rounds.positions;
+        size_t n = s->graph.positions;
         double *start_us = played_numbers(p, PLAYED_STEPS * n), *end_us = played_numbers(p, PLAYED_STEPS * n);
         for (size_t at = 0; at < PLAYED_STEPS * n; at++) {
             start_us[at] = s->start_us[played_at(s, at / n, (uint32_t)(at % n))];
@@ -485,7 +484,7 @@ static inline void played_check(struct played *p)
     played_check_ways(p);
     for (size_t i = 0; i < p->n; i++) {
         struct played_rings rings = played_find_rings(p, &p->stages[i]);
-        for (size_t lane = 0; lane < AH_ROUNDS_LANES; lane++)
+        for (size_t lane = 0; lane < AH_GRAPH_LANES; lane++)
             played_check_lane(p, &p->stages[i], lane, &rings);
     }
     played_check_sums(p);

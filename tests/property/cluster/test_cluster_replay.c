@@ -135,7 +135,7 @@ static void compare(const struct planned *c, const struct played *p, struct seen
 static void disturb(const struct ah_plan *program, uint64_t *random)
 {
     static const double times[] = {0.01, 1, 30};
-    for (size_t lane = 0; lane < AH_ROUNDS_LANES; lane++) {
+    for (size_t lane = 0; lane < AH_GRAPH_LANES; lane++) {
         double factor = times[check_random(random) % 3];
         for (size_t i = 0; i < program->n_ops; i++)
             program->ops[i].us *= program->ops[i].lane == lane ? factor : 1;
@@ -222,7 +222,7 @@ static size_t compare_with_replay(const struct ah_cluster_plan *plan)
         if (item->iteration >= PLAYED_STEPS)
             continue;
         size_t at =
-            played_at(s, item->iteration, s->rounds.of_tile[s->rounds.first_tile[item->op] + item->tile]);
+            played_at(s, item->iteration, s->graph.of_tile[s->graph.first_tile[item->op] + item->tile]);
         if (isinf(s->end_us[at]))
             continue;
         assert_true(fabs(s->start_us[at] - item->start_us) <= 1e-9 * item->finish_us);

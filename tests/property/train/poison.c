@@ -52,7 +52,7 @@ void poison_open(struct poison *poison, const struct ah_model *model, const stru
     poison->plan = plan;
     poison->latest = UINT64_MAX;
     CHECK_OK(ah_job_init(&poison->job, model, &plan->training, &poison->arena, &err), err);
-    CHECK_OK(ah_rounds_read(plan, &poison->arena, &poison->rounds, &err), err);
+    CHECK_OK(ah_graph_read(plan, &poison->arena, &poison->graph, &err), err);
     CHECK_OK(ah_addresses_init(&poison->addresses, plan, &poison->job, &poison->arena, &err), err);
     poison->units = plan->memory.device_bytes / POISON_UNIT;
     assert_int_equal(plan->memory.device_bytes % POISON_UNIT, 0);
@@ -72,7 +72,7 @@ void poison_close(struct poison *poison)
 
 static const struct ah_plan_op *op_of(const struct poison *poison, uint64_t tag)
 {
-    return tag == UINT64_MAX ? NULL : &poison->plan->ops[poison->rounds.items[tag].op];
+    return tag == UINT64_MAX ? NULL : &poison->plan->ops[poison->graph.items[tag].op];
 }
 
 /* Two positions at which a tensor that the op uses must live; false: at all. */
@@ -194,33 +194,33 @@ struct part {
 };
 
 static struct part vector_part(const struct poison *poison, const struct ah_vector *vector, uint64_t block,
-                               enum ah_rounds_ring ring)
+                               enum ah_graph_ring ring)
 {
     const struct ah_job_group *group = ah_job_block(&poison->job, block);
     uint64_t bytes = vector->move == AH_OFFSET_NONE
                          ? group->trained_elements * ah_dtype_bytes((enum ah_dtype)vector->ref.dtype)
-                         : poison->rounds.places[ring] * poison->addresses.stride[vector->move];
+                         : poison->graph.places[ring] * poison->addresses.stride[vector->move];
     return (struct part){vector->ref.arena, vector->ref.offset_bytes, vector->ref.offset_bytes + bytes};
 }
 
 static struct part part_given(const struct poison *poison, const struct ah_plan_op *op,
-                              enum ah_rounds_ring *ret_ring)
+                              enum ah_graph_ring *ret_ring)
 {
     const struct ah_addresses_block *block = &poison->addresses.blocks[op->block];
     if (op->op == AH_PLAN_HOST_ADAM || op->op == AH_PLAN_ACCUMULATE) {
-        *ret_ring = AH_ROUNDS_HOST_GRADIENTS;
+        *ret_ring = AH_GRAPH_HOST_GRADIENTS;
         return vector_part(poison, &block->host_gradient, op->block, *ret_ring);
     }
     if (op->op == AH_PLAN_UPLOAD) {
-        *ret_ring = AH_ROUNDS_HOST_WEIGHTS;
+        *ret_ring = AH_GRAPH_HOST_WEIGHTS;
         return vector_part(poison, &block->host_weight, op->block, *ret_ring);
     }
     if (op->op != AH_PLAN_STATES_OUT)
         return (struct part){0};
-    *ret_ring = AH_ROUNDS_DEVICE_STATES;
+    *ret_ring = AH_GRAPH_DEVICE_STATES;
     uint64_t first = poison->addresses.state_ring.offset_bytes;
     return (struct part){AH_ARENA_DEVICE, first,
-                         first + poison->rounds.places[*ret_ring] *
+                         first + poison->graph.places[*ret_ring] *
                                      poison->addresses.stride[AH_OFFSET_STATE_RING]};
 }
 
@@ -229,7 +229,7 @@ void poison_after(void *context, const struct hooked_op *op)
     struct poison *poison = context;
     const struct ah_plan_op *it = op_of(poison, op->tag);
     struct ah_operand operands[AH_OP_ARGS];
-    enum ah_rounds_ring ring = AH_ROUNDS_RINGS;
+    enum ah_graph_ring ring = AH_GRAPH_RINGS;
     if (!it || ah_op_operands(op->op, operands, NULL))
         return;
     const struct part part = part_given(poison, it, &ring);

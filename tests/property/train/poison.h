@@ -21,7 +21,7 @@
 #ifndef AH_TESTS_PROPERTY_TRAIN_POISON_H
 #define AH_TESTS_PROPERTY_TRAIN_POISON_H
 
-#include "runtime/schedule/rounds.h"
+#include "runtime/schedule/graph.h"
 #include "runtime/train/addresses.h"
 #include "tests/support/hooked.h"
 
@@ -33,7 +33,7 @@ struct poison {
     const struct ah_plan *plan; /* borrowed */
     struct ah_arena arena;
     struct ah_job job;
-    struct ah_rounds rounds;
+    struct ah_graph graph;
     struct ah_addresses addresses;
     uint8_t *lives, *kept; /* (positions, units): lives there; and was not born there */
     uint64_t units;        /* of the device arena */
@@ -45,10 +45,10 @@ struct poison {
 
     /* What happened. */
     atomic_uint_fast64_t born[AH_TENSOR_LABELS],
-        given[AH_ROUNDS_RINGS]; /* tensors; ops that gave something back */
-    uint64_t touched_bytes;     /* highest end of an operand in the device arena */
-    uint64_t checked;           /* operands */
-    char wrong[256];            /* the first operand that lies in no tensor; "": none */
+        given[AH_GRAPH_RINGS]; /* tensors; ops that gave something back */
+    uint64_t touched_bytes;    /* highest end of an operand in the device arena */
+    uint64_t checked;          /* operands */
+    char wrong[256];           /* the first operand that lies in no tensor; "": none */
 };
 
 void poison_open(struct poison *poison, const struct ah_model *model, const struct ah_plan *plan);

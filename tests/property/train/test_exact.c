@@ -7,7 +7,7 @@
  * plan, every lane at work, and lanes at work at the same time; and all plans together must have had every config,
  * policy, kind of op, ring and order. At less than full scale, some may be missing.
  */
-#include "runtime/schedule/rounds.h"
+#include "runtime/schedule/graph.h"
 #include "tests/golden/train/policies.h"
 #include "tests/property/train/traffic.h"
 #include "tests/support/hooked.h"
@@ -43,7 +43,7 @@ struct configs {
 
 static struct {
     struct configs possible, had;
-    uint64_t policies[AH_POLICIES], ops[AH_PLAN_GATHER + 1], rings[AH_ROUNDS_RINGS];
+    uint64_t policies[AH_POLICIES], ops[AH_PLAN_GATHER + 1], rings[AH_GRAPH_RINGS];
     uint64_t orders[AH_BLOCK_MAJOR + 1], clipped[2], threads[2], dtypes[2], plans, beside[PAIRS];
 } seen;
 
@@ -75,9 +75,9 @@ static void see_plan(const struct golden *g)
     seen.clipped[plan->training.clip > 0]++;
     seen.threads[g->options.device.compute_threads - 1]++;
     seen.dtypes[plan->training.dtype == AH_BF16]++;
-    seen.rings[AH_ROUNDS_HOST_GRADIENTS] += plan->staging.host_gradient_tiles > 0;
-    seen.rings[AH_ROUNDS_HOST_WEIGHTS] += plan->staging.host_weight_tiles > 0;
-    seen.rings[AH_ROUNDS_DEVICE_STATES] += plan->staging.device_state_tiles > 0;
+    seen.rings[AH_GRAPH_HOST_GRADIENTS] += plan->staging.host_gradient_tiles > 0;
+    seen.rings[AH_GRAPH_HOST_WEIGHTS] += plan->staging.host_weight_tiles > 0;
+    seen.rings[AH_GRAPH_DEVICE_STATES] += plan->staging.device_state_tiles > 0;
     seen.plans++;
 }
 
@@ -85,17 +85,17 @@ static void see_plan(const struct golden *g)
 static void see_traffic(const struct golden *g, struct ah_trainer *trainer)
 {
     struct ah_arena arena = {0};
-    struct ah_rounds rounds;
+    struct ah_graph graph;
     struct ah_error err = {0};
-    CHECK_OK(ah_rounds_read(g->options.plan, &arena, &rounds, &err), err);
-    uint64_t *ran = ah_arena_array(&arena, rounds.n_items, sizeof *ran);
+    CHECK_OK(ah_graph_read(g->options.plan, &arena, &graph, &err), err);
+    uint64_t *ran = ah_arena_array(&arena, graph.n_items, sizeof *ran);
     assert_non_null(ran);
     traffic_read(&traffic, trainer);
     for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++)
         for (size_t i = 0; i < traffic.n[lane]; i++)
             ran[traffic.spans[lane][i].tag]++;
-    for (size_t i = 0; i < rounds.n_items; i++) {
-        const struct ah_plan_op *op = &g->options.plan->ops[rounds.items[i].op];
+    for (size_t i = 0; i < graph.n_items; i++) {
+        const struct ah_plan_op *op = &g->options.plan->ops[graph.items[i].op];
         if (ran[i] < STEPS)
             fail_msg("'%s' of block %" PRIu64 " ran %" PRIu64 " times in %d steps", ah_words_plan_op[op->op],
                      op->block, ran[i], STEPS);

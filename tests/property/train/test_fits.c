@@ -18,14 +18,14 @@ static uint64_t how_many(void)
 }
 
 static struct {
-    uint64_t born[AH_TENSOR_LABELS], given[AH_ROUNDS_RINGS];
+    uint64_t born[AH_TENSOR_LABELS], given[AH_GRAPH_RINGS];
 } seen;
 
 static void see(const struct poison *poison)
 {
     for (int i = 0; i < AH_TENSOR_LABELS; i++)
         seen.born[i] += atomic_load(&poison->born[i]);
-    for (int i = 0; i < AH_ROUNDS_RINGS; i++)
+    for (int i = 0; i < AH_GRAPH_RINGS; i++)
         seen.given[i] += atomic_load(&poison->given[i]);
 }
 
@@ -39,7 +39,7 @@ static void expect_all_seen(void)
     for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
         if (!seen.born[passing[i]])
             fail_msg("no tensor of label %d was born", (int)passing[i]);
-    for (size_t i = 0; i < AH_ROUNDS_RINGS; i++)
+    for (size_t i = 0; i < AH_GRAPH_RINGS; i++)
         if (!seen.given[i])
             fail_msg("nothing was given back to ring %zu", i);
 }

@@ -21,7 +21,7 @@
  *
  * Some lanes are slow, so that whoever does not wait is early.
  */
-#include "runtime/schedule/rounds.h"
+#include "runtime/schedule/graph.h"
 #include "runtime/train/bind.h"
 #include "tests/property/train/counted.h"
 #include "tests/property/train/pipeline.h"
@@ -51,7 +51,7 @@ struct when {
 struct trace {
     const struct ah_plan *plan;
     struct ah_arena arena;
-    struct ah_rounds rounds;
+    struct ah_graph graph;
     struct ah_span spans[AH_DEVICE_LANES_ALL][SPANS];
     size_t n[AH_DEVICE_LANES_ALL];
     struct when positions[STEPS + 1][ITEMS]; /* by round; of the last one updates only */
@@ -180,7 +180,7 @@ static void place_items(struct trace *t, uint32_t lane, enum ah_plan_lane of)
         const struct ah_span *span = &t->spans[lane][i];
         const bool goes_on = span->tag == last;
         last = span->tag;
-        if (span->tag >= t->rounds.n_items || t->rounds.items[span->tag].lane != of)
+        if (span->tag >= t->graph.n_items || t->graph.items[span->tag].lane != of)
             continue;
         assert_true(span->tag < ITEMS);
         uint32_t *n = &t->n_copies[span->tag];
@@ -204,8 +204,8 @@ static void check_place(const struct trace *t, uint64_t step, uint64_t from, uin
     for (uint64_t p = 0; p < t->plan->lanes.n_compute && step; p++)
         if (t->positions[step - 1][p].end_ns > start_ns)
             FAIL(t, "'%s' of step %" PRIu64 " arrives before the step ahead of it is done", name, step + 1);
-    for (size_t item = t->rounds.positions; item < t->rounds.n_items; item++) {
-        const struct ah_plan_op *op = &t->plan->ops[t->rounds.items[item].op];
+    for (size_t item = t->graph.positions; item < t->graph.n_items; item++) {
+        const struct ah_plan_op *op = &t->plan->ops[t->graph.items[item].op];
         const bool due = op->lane == AH_PLAN_LANE_D2H && op->due_before > op->issue_after &&
                          op->due_before <= from && t->n_copies[item] == STEPS;
         if (due && t->copies[item][step].end_ns > start_ns)
@@ -478,13 +478,13 @@ static void check_position(const struct trace *t, uint64_t p, size_t share, uint
         check_maker(t, share, step, &t->positions[step][p]);
     if (op->op != AH_PLAN_DEVICE_ADAM)
         return;
-    check_reader(t, share, step, &t->positions[step + t->rounds.items[p].of_before][p], "device_adam");
+    check_reader(t, share, step, &t->positions[step + t->graph.items[p].of_before][p], "device_adam");
     seen.updates++;
 }
 
 static void check_item(const struct trace *t, size_t item, size_t share, uint64_t step)
 {
-    const struct ah_plan_op *op = &t->plan->ops[t->rounds.items[item].op];
+    const struct ah_plan_op *op = &t->plan->ops[t->graph.items[item].op];
     const struct when *when = &t->copies[item][step];
     if (is_maker(t, op))
         check_maker(t, share, step, when);
@@ -511,9 +511,9 @@ static void check_sums(struct trace *t, const struct ah_trainer_rank *place)
     if (!place->n_shares)
         return;
     place_shares(t, place);
-    for (size_t item = 0; item < t->rounds.n_items; item++) {
-        const struct ah_plan_op *op = &t->plan->ops[t->rounds.items[item].op];
-        const bool at_position = item < t->rounds.positions;
+    for (size_t item = 0; item < t->graph.n_items; item++) {
+        const struct ah_plan_op *op = &t->plan->ops[t->graph.items[item].op];
+        const bool at_position = item < t->graph.positions;
         if (!at_position && t->n_copies[item] != STEPS)
             continue;
         if (op->op == AH_PLAN_NORM)
@@ -566,7 +566,7 @@ static void check_plan(uint64_t *seed)
     for (size_t i = 0; i < pipeline.n; i++)
         traces[i].plan = pipeline.stages[i].options.plan;
     for (size_t i = 0; i < pipeline.n; i++) {
-        CHECK_OK(ah_rounds_read(traces[i].plan, &traces[i].arena, &traces[i].rounds, &err), err);
+        CHECK_OK(ah_graph_read(traces[i].plan, &traces[i].arena, &traces[i].graph, &err), err);
         place_positions(&traces[i]);
         memset(traces[i].n_copies, 0, sizeof traces[i].n_copies);
         place_items(&traces[i], AH_LANE_D2H, AH_PLAN_LANE_D2H);

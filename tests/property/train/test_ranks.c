@@ -5,8 +5,8 @@
  * another order, and whose places are full of 0xFF from the moment that a receive is posted; in one world of three,
  * messages take turns. At full scale every config that a stage can have must have been had.
  */
+#include "runtime/schedule/graph.h"
 #include "runtime/schedule/messages.h"
-#include "runtime/schedule/rounds.h"
 #include "runtime/train/links.h"
 #include "tests/property/train/pipeline.h"
 #include "tests/support/hooked.h"
@@ -204,11 +204,11 @@ static bool has_late_update(void)
     for (size_t i = 1; i < pipeline.n; i++) {
         struct ah_arena arena = {0};
         struct ah_messages messages;
-        struct ah_rounds rounds;
+        struct ah_graph graph;
         CHECK_OK(ah_messages_read(pipeline.stages[i].options.plan, &arena, &messages, &err), err);
-        CHECK_OK(ah_rounds_read(pipeline.stages[i].options.plan, &arena, &rounds, &err), err);
-        for (uint32_t p = messages.of[AH_CHANNEL_OUTPUT_IN][0].from; p < rounds.positions; p++)
-            has = has || rounds.items[p].of_before;
+        CHECK_OK(ah_graph_read(pipeline.stages[i].options.plan, &arena, &graph, &err), err);
+        for (uint32_t p = messages.of[AH_CHANNEL_OUTPUT_IN][0].from; p < graph.positions; p++)
+            has = has || graph.items[p].of_before;
         ah_arena_release(&arena);
     }
     return has;

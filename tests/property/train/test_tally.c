@@ -3,8 +3,8 @@
  * A run that goes exactly as planned is told to the tally: what it measures is what the plan says. The simulator's
  * timelines are the run; its own account of them (`time` of the plan, made by the schedule) is the oracle.
  */
+#include "runtime/schedule/graph.h"
 #include "runtime/schedule/replay.h"
-#include "runtime/schedule/rounds.h"
 #include "runtime/train/tally.h"
 #include "tests/property/schedule/choices.h"
 
@@ -21,7 +21,7 @@ static const uint32_t device_lane[LANES] = {AH_LANE_COMPUTE, AH_LANE_H2D, AH_LAN
 struct told {
     const struct ah_plan *plan;
     const struct ah_replay *replay;
-    struct ah_rounds rounds;
+    struct ah_graph graph;
     struct ah_tally *tally;
     size_t next[LANES]; /* items of the replay */
     double part_us[AH_RUNLOG_OPS][LANES];
@@ -36,9 +36,9 @@ static uint64_t ns_of(double us)
 static int64_t round_of(const struct told *told, const struct ah_replay_item *item)
 {
     size_t i = 0;
-    while (told->rounds.items[i].op != item->op || told->rounds.items[i].tile != item->tile)
+    while (told->graph.items[i].op != item->op || told->graph.items[i].tile != item->tile)
         i++;
-    return (int64_t)item->iteration - (told->rounds.items[i].early ? 1 : 0);
+    return (int64_t)item->iteration - (told->graph.items[i].early ? 1 : 0);
 }
 
 static void tell_item(struct told *told, const struct ah_replay_item *item, int64_t round, uint64_t *seed)
@@ -124,7 +124,7 @@ static bool check_plan(const struct ah_plan *plan, const struct ah_replay *repla
     struct ah_arena arena = {0};
     struct ah_error err = {0};
     CHECK_OK(ah_tally_predict(plan, &arena, &predicted, &err), err);
-    CHECK_OK(ah_rounds_read(plan, &arena, &told.rounds, &err), err);
+    CHECK_OK(ah_graph_read(plan, &arena, &told.graph, &err), err);
     CHECK_OK(ah_tally_new(&told.tally, plan, &err), err);
     for (size_t lane = 0; lane < LANES; lane++)
         told.next[lane] = replay->first_of_lane[lane];

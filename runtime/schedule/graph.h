@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rounds: what the lanes of a plan repeat in every iteration, tile by tile, and what each tile waits for. Executors use
+ * Graph: what the lanes of a plan repeat in every iteration, tile by tile, and what each tile waits for. Executors use
  * it; the simulator (replay.h) runs the same reading of the plan.
  *
  * A ROUND goes from the first head of iteration r to that of r + 1. Each lane takes its items in the order of
  * `order[lane]`. Items that are `early` (issued before the first head) belong to iteration r + 1, all others to r.
  *
- *     struct ah_rounds rounds;
- *     rc = ah_rounds_read(plan, &arena, &rounds, err);
+ *     struct ah_graph rounds;
+ *     rc = ah_graph_read(plan, &arena, &rounds, err);
  *     for (size_t i = 0; i < rounds.n_order[AH_PLAN_LANE_H2D]; i++)
  *         ... rounds.items[rounds.order[AH_PLAN_LANE_H2D][i]] ...
  *
@@ -17,8 +17,8 @@
  * RINGS. In a ring of n slots, the k-th item to take a slot waits for the (k - n)-th to give one back, and gets that
  * slot. `taker` of an item that uses a slot is the item that took it.
  */
-#ifndef AH_RUNTIME_SCHEDULE_ROUNDS_H
-#define AH_RUNTIME_SCHEDULE_ROUNDS_H
+#ifndef AH_RUNTIME_SCHEDULE_GRAPH_H
+#define AH_RUNTIME_SCHEDULE_GRAPH_H
 
 #include "base/arena.h"
 #include "base/error.h"
@@ -28,52 +28,47 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum ah_rounds_ring {
-    AH_ROUNDS_HOST_GRADIENTS,
-    AH_ROUNDS_HOST_WEIGHTS,
-    AH_ROUNDS_DEVICE_STATES,
-    AH_ROUNDS_RINGS
-};
+enum ah_graph_ring { AH_GRAPH_HOST_GRADIENTS, AH_GRAPH_HOST_WEIGHTS, AH_GRAPH_DEVICE_STATES, AH_GRAPH_RINGS };
 
-enum { AH_ROUNDS_LANES = AH_PLAN_LANE_HOST + 1, AH_ROUNDS_NONE = UINT32_MAX };
+enum { AH_GRAPH_LANES = AH_PLAN_LANE_HOST + 1, AH_GRAPH_NONE = UINT32_MAX };
 
-struct ah_rounds_item {
+struct ah_graph_item {
     uint32_t op; /* the plan's */
     uint32_t tile;
     uint32_t first_wait;
-    uint32_t taker[AH_ROUNDS_RINGS]; /* AH_ROUNDS_NONE: it uses no slot of this ring */
-    uint8_t lane;                    /* enum ah_plan_lane */
-    bool takes[AH_ROUNDS_RINGS];
-    bool gives[AH_ROUNDS_RINGS];
+    uint32_t taker[AH_GRAPH_RINGS]; /* AH_GRAPH_NONE: it uses no slot of this ring */
+    uint8_t lane;                   /* enum ah_plan_lane */
+    bool takes[AH_GRAPH_RINGS];
+    bool gives[AH_GRAPH_RINGS];
     bool early;
     bool of_before; /* an update by gradients of the iteration before its own */
     bool wraps;     /* a fetch or gather for a use in the iteration after its own */
 };
 
-struct ah_rounds_wait {
+struct ah_graph_wait {
     uint32_t item;
     uint32_t back;
 };
 
-struct ah_rounds {
+struct ah_graph {
     size_t n_items;
-    struct ah_rounds_item *items; /* n_items + 1; the first `positions` are the compute items, by position */
-    struct ah_rounds_wait *waits;
+    struct ah_graph_item *items; /* n_items + 1; the first `positions` are the compute items, by position */
+    struct ah_graph_wait *waits;
     uint32_t *first_tile, *of_tile; /* tile t of op o is item of_tile[first_tile[o] + t] */
-    uint32_t *order[AH_ROUNDS_LANES];
-    size_t n_order[AH_ROUNDS_LANES];
+    uint32_t *order[AH_GRAPH_LANES];
+    size_t n_order[AH_GRAPH_LANES];
     uint32_t positions;
     uint32_t head; /* position of the first head */
-    uint64_t places[AH_ROUNDS_RINGS];
+    uint64_t places[AH_GRAPH_RINGS];
 };
 
 /* Everything is in `arena`. `plan` was read from a document, or emitted. AH_E_DOCUMENT: the rules of docs/planning.md
  * do not allow an op or miss one. AH_E_MEMORY. */
-int ah_rounds_read(const struct ah_plan *plan, struct ah_arena *arena, struct ah_rounds *ret_rounds,
-                   struct ah_error *err);
+int ah_graph_read(const struct ah_plan *plan, struct ah_arena *arena, struct ah_graph *ret_graph,
+                  struct ah_error *err);
 
 /* How fast each lane works, as a share of its full speed, while just the lanes in `running` (a bit each) are busy. */
-void ah_rounds_speeds(const struct ah_plan_sharing *sharing, unsigned running,
-                      double ret_speeds[AH_ROUNDS_LANES]);
+void ah_graph_speeds(const struct ah_plan_sharing *sharing, unsigned running,
+                     double ret_speeds[AH_GRAPH_LANES]);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rounds: the items and edges of a plan (items.c) and its frozen orders, copied out for executors.
+ * Graph: the items and edges of a plan (items.c) and its frozen orders, copied out for executors.
  */
-#include "runtime/schedule/rounds.h"
+#include "runtime/schedule/graph.h"
 
 #include "runtime/schedule/schedule_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert((int)AH_ROUNDS_RINGS == (int)AH_RINGS && (int)AH_ROUNDS_LANES == (int)AH_SCHEDULE_LANES,
+_Static_assert((int)AH_GRAPH_RINGS == (int)AH_RINGS && (int)AH_GRAPH_LANES == (int)AH_SCHEDULE_LANES,
                "rings and lanes are those of the schedule");
 
 /* ---- from the document ---- */
@@ -90,7 +90,7 @@ int ah_reading_orders(const struct ah_plan *plan, const struct ah_items *items, 
 struct reading {
     const struct ah_plan *plan;
     struct ah_arena *arena;
-    struct ah_rounds *rounds;
+    struct ah_graph *graph;
     struct ah_iteration iteration;
     struct ah_items items;
     struct ah_orders orders;
@@ -102,21 +102,21 @@ static void fill_item(const struct reading *r, uint32_t op, uint32_t tile)
 {
     const struct ah_plan_op *it = &r->plan->ops[op];
     uint32_t at = r->items.of_tile[r->items.first_tile[op] + tile];
-    struct ah_rounds_item *item = &r->rounds->items[at];
+    struct ah_graph_item *item = &r->graph->items[at];
     bool early = r->items.issue[at] < r->iteration.head;
     bool update = it->op == AH_PLAN_DEVICE_ADAM || it->op == AH_PLAN_STATES_OUT;
     bool brings = it->op == AH_PLAN_FETCH || it->op == AH_PLAN_GATHER;
-    *item = (struct ah_rounds_item){.op = op,
-                                    .tile = tile,
-                                    .first_wait = r->items.first_edge[at],
-                                    .lane = (uint8_t)it->lane,
-                                    .early = early,
-                                    .of_before = early && update,
-                                    .wraps = brings && it->due_before <= it->issue_after};
-    for (int ring = 0; ring < AH_ROUNDS_RINGS; ring++) {
+    *item = (struct ah_graph_item){.op = op,
+                                   .tile = tile,
+                                   .first_wait = r->items.first_edge[at],
+                                   .lane = (uint8_t)it->lane,
+                                   .early = early,
+                                   .of_before = early && update,
+                                   .wraps = brings && it->due_before <= it->issue_after};
+    for (int ring = 0; ring < AH_GRAPH_RINGS; ring++) {
         item->takes[ring] = r->items.takes[at] == ring;
         item->gives[ring] = r->items.gives[at] == ring;
-        item->taker[ring] = item->takes[ring] ? at : AH_ROUNDS_NONE;
+        item->taker[ring] = item->takes[ring] ? at : AH_GRAPH_NONE;
     }
 }
 
@@ -126,22 +126,22 @@ static void share_places(const struct reading *r, uint32_t taker, uint32_t user,
     for (uint32_t tile = 0; tile < r->plan->ops[user].tiles && tile < r->plan->ops[taker].tiles; tile++) {
         uint32_t from = r->items.of_tile[r->items.first_tile[taker] + tile];
         uint32_t to = r->items.of_tile[r->items.first_tile[user] + tile];
-        if (r->rounds->items[from].takes[ring])
-            r->rounds->items[to].taker[ring] = from;
+        if (r->graph->items[from].takes[ring])
+            r->graph->items[to].taker[ring] = from;
     }
 }
 
 /* Which kinds use the slots that another kind takes; `each`: user and taker are of the same micro-batch. */
 static const struct {
     enum ah_plan_op_kind taker, user;
-    enum ah_rounds_ring ring;
+    enum ah_graph_ring ring;
     bool each;
 } users[] = {
-    {AH_PLAN_SEND_GRADIENTS, AH_PLAN_ACCUMULATE, AH_ROUNDS_HOST_GRADIENTS, true},
-    {AH_PLAN_SEND_GRADIENTS, AH_PLAN_HOST_ADAM, AH_ROUNDS_HOST_GRADIENTS, false},
-    {AH_PLAN_HOST_ADAM, AH_PLAN_UPLOAD, AH_ROUNDS_HOST_WEIGHTS, false},
-    {AH_PLAN_STATES_IN, AH_PLAN_DEVICE_ADAM, AH_ROUNDS_DEVICE_STATES, false},
-    {AH_PLAN_STATES_IN, AH_PLAN_STATES_OUT, AH_ROUNDS_DEVICE_STATES, false},
+    {AH_PLAN_SEND_GRADIENTS, AH_PLAN_ACCUMULATE, AH_GRAPH_HOST_GRADIENTS, true},
+    {AH_PLAN_SEND_GRADIENTS, AH_PLAN_HOST_ADAM, AH_GRAPH_HOST_GRADIENTS, false},
+    {AH_PLAN_HOST_ADAM, AH_PLAN_UPLOAD, AH_GRAPH_HOST_WEIGHTS, false},
+    {AH_PLAN_STATES_IN, AH_PLAN_DEVICE_ADAM, AH_GRAPH_DEVICE_STATES, false},
+    {AH_PLAN_STATES_IN, AH_PLAN_STATES_OUT, AH_GRAPH_DEVICE_STATES, false},
 };
 
 static void share_of(const struct reading *r, uint32_t user)
@@ -162,47 +162,47 @@ static void share_of(const struct reading *r, uint32_t user)
 
 static int fill_orders(const struct reading *r)
 {
-    struct ah_rounds *rounds = r->rounds;
-    for (size_t lane = 0; lane < AH_ROUNDS_LANES; lane++) {
+    struct ah_graph *graph = r->graph;
+    for (size_t lane = 0; lane < AH_GRAPH_LANES; lane++) {
         bool compute = lane == AH_PLAN_LANE_COMPUTE;
-        rounds->n_order[lane] = compute ? r->iteration.positions : r->orders.n[lane];
-        rounds->order[lane] = ah_arena_array(r->arena, rounds->n_order[lane] + 1, sizeof **rounds->order);
-        if (!rounds->order[lane])
+        graph->n_order[lane] = compute ? r->iteration.positions : r->orders.n[lane];
+        graph->order[lane] = ah_arena_array(r->arena, graph->n_order[lane] + 1, sizeof **graph->order);
+        if (!graph->order[lane])
             return AH_E_MEMORY;
-        for (size_t i = 0; i < rounds->n_order[lane]; i++)
-            rounds->order[lane][i] = compute ? (uint32_t)((r->iteration.head + i) % r->iteration.positions)
-                                             : r->orders.item[lane][i];
+        for (size_t i = 0; i < graph->n_order[lane]; i++)
+            graph->order[lane][i] = compute ? (uint32_t)((r->iteration.head + i) % r->iteration.positions)
+                                            : r->orders.item[lane][i];
     }
     return AH_OK;
 }
 
 static int map_tiles(const struct reading *r)
 {
-    struct ah_rounds *rounds = r->rounds;
-    rounds->first_tile = ah_arena_array(r->arena, r->plan->n_ops + 1, sizeof *rounds->first_tile);
-    rounds->of_tile = ah_arena_array(r->arena, rounds->n_items + 1, sizeof *rounds->of_tile);
-    if (!rounds->first_tile || !rounds->of_tile)
+    struct ah_graph *graph = r->graph;
+    graph->first_tile = ah_arena_array(r->arena, r->plan->n_ops + 1, sizeof *graph->first_tile);
+    graph->of_tile = ah_arena_array(r->arena, graph->n_items + 1, sizeof *graph->of_tile);
+    if (!graph->first_tile || !graph->of_tile)
         return AH_E_MEMORY;
-    memcpy(rounds->first_tile, r->items.first_tile, r->plan->n_ops * sizeof *rounds->first_tile);
-    memcpy(rounds->of_tile, r->items.of_tile, rounds->n_items * sizeof *rounds->of_tile);
+    memcpy(graph->first_tile, r->items.first_tile, r->plan->n_ops * sizeof *graph->first_tile);
+    memcpy(graph->of_tile, r->items.of_tile, graph->n_items * sizeof *graph->of_tile);
     return AH_OK;
 }
 
 static int fill_rounds(struct reading *r)
 {
-    struct ah_rounds *rounds = r->rounds;
+    struct ah_graph *graph = r->graph;
     uint32_t edges = r->items.first_edge[r->items.n];
-    rounds->n_items = r->items.n;
-    rounds->positions = (uint32_t)r->iteration.positions;
-    rounds->head = r->iteration.head;
-    memcpy(rounds->places, r->iteration.places, sizeof rounds->places);
-    rounds->items = ah_arena_array(r->arena, rounds->n_items + 1, sizeof *rounds->items);
-    rounds->waits = ah_arena_array(r->arena, edges + 1, sizeof *rounds->waits);
-    if (!rounds->items || !rounds->waits || map_tiles(r))
+    graph->n_items = r->items.n;
+    graph->positions = (uint32_t)r->iteration.positions;
+    graph->head = r->iteration.head;
+    memcpy(graph->places, r->iteration.places, sizeof graph->places);
+    graph->items = ah_arena_array(r->arena, graph->n_items + 1, sizeof *graph->items);
+    graph->waits = ah_arena_array(r->arena, edges + 1, sizeof *graph->waits);
+    if (!graph->items || !graph->waits || map_tiles(r))
         return AH_E_MEMORY;
-    rounds->items[rounds->n_items] = (struct ah_rounds_item){.first_wait = edges};
+    graph->items[graph->n_items] = (struct ah_graph_item){.first_wait = edges};
     for (uint32_t i = 0; i < edges; i++)
-        rounds->waits[i] = (struct ah_rounds_wait){r->items.edges[i].from, r->items.edges[i].back};
+        graph->waits[i] = (struct ah_graph_wait){r->items.edges[i].from, r->items.edges[i].back};
     for (uint32_t op = 0; op < r->plan->n_ops; op++)
         for (uint32_t tile = 0; tile < r->plan->ops[op].tiles; tile++)
             fill_item(r, op, tile);
@@ -211,11 +211,11 @@ static int fill_rounds(struct reading *r)
     return fill_orders(r);
 }
 
-int ah_rounds_read(const struct ah_plan *plan, struct ah_arena *arena, struct ah_rounds *ret_rounds,
-                   struct ah_error *err)
+int ah_graph_read(const struct ah_plan *plan, struct ah_arena *arena, struct ah_graph *ret_graph,
+                  struct ah_error *err)
 {
-    struct ah_rounds rounds = {0};
-    struct reading r = {.plan = plan, .arena = arena, .rounds = &rounds};
+    struct ah_graph graph = {0};
+    struct reading r = {.plan = plan, .arena = arena, .graph = &graph};
     int rc = ah_reading_iteration(plan, &r.compute, &r.iteration, err);
     if (!rc)
         rc = ah_items_build(&r.items_memory, &r.iteration, &r.items, err);
@@ -224,7 +224,7 @@ int ah_rounds_read(const struct ah_plan *plan, struct ah_arena *arena, struct ah
     if (!rc && fill_rounds(&r))
         rc = ah_error_memory(err);
     if (!rc)
-        *ret_rounds = rounds;
+        *ret_graph = graph;
     struct ah_grow *all[] = {&r.compute, &r.order, &r.seen};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]->items);
@@ -234,8 +234,8 @@ int ah_rounds_read(const struct ah_plan *plan, struct ah_arena *arena, struct ah
 
 /* ---- speeds ---- */
 
-void ah_rounds_speeds(const struct ah_plan_sharing *sharing, unsigned running,
-                      double ret_speeds[AH_ROUNDS_LANES])
+void ah_graph_speeds(const struct ah_plan_sharing *sharing, unsigned running,
+                     double ret_speeds[AH_GRAPH_LANES])
 {
     struct ah_share_demand demands[AH_SCHEDULE_LANES];
     double capacity[AH_SHARE_RESOURCES], speeds[AH_SCHEDULE_LANES];

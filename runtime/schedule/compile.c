@@ -303,10 +303,10 @@ int ah_compile(struct ah_compile_memory *memory, const struct ah_job *job, const
                                                     .is_part = job->is_part,
                                                     .adds_up = job->adds_up,
                                                     .head = c.head};
-    uint64_t *places = ret_compiled->iteration.places;
-    places[AH_RING_HOST_GRADIENTS] = ret_compiled->staging.host_gradient_tiles;
-    places[AH_RING_HOST_WEIGHTS] = ret_compiled->staging.host_weight_tiles;
-    places[AH_RING_DEVICE_STATES] = ret_compiled->staging.device_state_tiles;
+    uint64_t *slots = ret_compiled->iteration.slots;
+    slots[AH_RING_HOST_GRADIENTS] = ret_compiled->staging.host_gradient_tiles;
+    slots[AH_RING_HOST_WEIGHTS] = ret_compiled->staging.host_weight_tiles;
+    slots[AH_RING_DEVICE_STATES] = ret_compiled->staging.device_state_tiles;
     ret_compiled->tensors = c.tensors;
     ret_compiled->names = c.names;
     ret_compiled->n_tensors = c.n_tensors;

@@ -119,7 +119,7 @@ int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_sim_run 
     if (rc)
         return rc;
     for (size_t ring = 0; ring < AH_RINGS; ring++)
-        memory->places[ring] = (uint32_t)run->iteration->places[ring];
+        memory->slots[ring] = (uint32_t)run->iteration->slots[ring];
     const struct ah_clock_graph graph = {.n_ops = items->n,
                                          .n_lanes = AH_SCHEDULE_LANES,
                                          .n_demands = AH_SCHEDULE_LANES,
@@ -137,7 +137,7 @@ int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_sim_run 
                                          .capacity = memory->capacity,
                                          .takes = items->takes,
                                          .gives = items->gives,
-                                         .ring_places = memory->places};
+                                         .ring_slots = memory->slots};
     rc = ah_clock_reserve(&memory->clock, &graph, iterations, err);
     rc = rc ? rc : ah_grow(&memory->order, items->n * iterations + 1, sizeof(uint32_t), err);
     return rc ? rc : ah_clock_load(&memory->clock, &graph, err);
@@ -298,13 +298,13 @@ static void blame(const struct ah_sim_run *run, const struct ah_clock_result *re
     while (at != AH_CLOCK_NO_OP && to_us > from_us) {
         const struct ah_clock_span *span = &result->spans[at];
         enum ah_plan_lane lane = item_op(run, at % (uint32_t)run->items->n)->lane;
-        double began_us = fmax(span->ready_us, span->place_us);
+        double began_us = fmax(span->ready_us, span->slot_us);
         if (lane == AH_PLAN_LANE_COMPUTE)
             return;
         if (began_us < to_us)
             exposed_us[lane - AH_PLAN_LANE_H2D] += to_us - fmax(began_us, from_us);
         to_us = fmin(to_us, began_us);
-        at = span->place_us > span->ready_us ? span->gave_place : span->waited_for;
+        at = span->slot_us > span->ready_us ? span->gave_slot : span->waited_for;
     }
 }
 

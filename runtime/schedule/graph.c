@@ -52,9 +52,9 @@ int ah_reading_iteration(const struct ah_plan *plan, struct ah_grow *compute_mem
                               .clip = plan->training.clip > 0 && trains(plan),
                               .is_part = plan->part != NULL,
                               .adds_up = ah_plan_adds_up(plan),
-                              .places = {[AH_RING_HOST_GRADIENTS] = plan->staging.host_gradient_tiles,
-                                         [AH_RING_HOST_WEIGHTS] = plan->staging.host_weight_tiles,
-                                         [AH_RING_DEVICE_STATES] = plan->staging.device_state_tiles},
+                              .slots = {[AH_RING_HOST_GRADIENTS] = plan->staging.host_gradient_tiles,
+                                        [AH_RING_HOST_WEIGHTS] = plan->staging.host_weight_tiles,
+                                        [AH_RING_DEVICE_STATES] = plan->staging.device_state_tiles},
                               .head = (uint32_t)head};
     return AH_OK;
 }
@@ -121,7 +121,7 @@ static void fill_item(const struct reading *r, uint32_t op, uint32_t tile)
 }
 
 /* The tiles of op `user` use the slots that those of `taker` took. */
-static void share_places(const struct reading *r, uint32_t taker, uint32_t user, int ring)
+static void share_slots(const struct reading *r, uint32_t taker, uint32_t user, int ring)
 {
     for (uint32_t tile = 0; tile < r->plan->ops[user].tiles && tile < r->plan->ops[taker].tiles; tile++) {
         uint32_t from = r->items.of_tile[r->items.first_tile[taker] + tile];
@@ -155,7 +155,7 @@ static void share_of(const struct reading *r, uint32_t user)
             const struct ah_plan_op *taker = &r->plan->ops[op];
             if (taker->op == users[i].taker && taker->block == it->block &&
                 (!users[i].each || taker->micro_batch == it->micro_batch))
-                share_places(r, op, user, users[i].ring);
+                share_slots(r, op, user, users[i].ring);
         }
     }
 }
@@ -195,7 +195,7 @@ static int fill_rounds(struct reading *r)
     graph->n_items = r->items.n;
     graph->positions = (uint32_t)r->iteration.positions;
     graph->head = r->iteration.head;
-    memcpy(graph->places, r->iteration.places, sizeof graph->places);
+    memcpy(graph->slots, r->iteration.slots, sizeof graph->slots);
     graph->items = ah_arena_array(r->arena, graph->n_items + 1, sizeof *graph->items);
     graph->waits = ah_arena_array(r->arena, edges + 1, sizeof *graph->waits);
     if (!graph->items || !graph->waits || map_tiles(r))

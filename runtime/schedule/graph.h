@@ -59,7 +59,7 @@ struct ah_graph {
     size_t n_order[AH_GRAPH_LANES];
     uint32_t positions;
     uint32_t head; /* position of the first head */
-    uint64_t places[AH_GRAPH_RINGS];
+    uint64_t slots[AH_GRAPH_RINGS];
 };
 
 /* Everything is in `arena`. `plan` was read from a document, or emitted. AH_E_DOCUMENT: the rules of docs/planning.md

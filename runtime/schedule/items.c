@@ -248,7 +248,7 @@ static int host_update_edges(struct build *b, uint64_t block)
             continue;
         uint32_t before = find_op(b, AH_PLAN_ACCUMULATE, block, m - 1);
         wait_for(b, op, before);
-        if (!b->it->places[AH_RING_HOST_GRADIENTS])
+        if (!b->it->slots[AH_RING_HOST_GRADIENTS])
             wait_for(b, find_op(b, AH_PLAN_SEND_GRADIENTS, block, m), before);
     }
     return AH_OK;
@@ -458,18 +458,18 @@ static void ring_of_block(const struct build *b, uint64_t block)
     uint8_t *takes = b->items.takes, *gives = b->items.gives;
     uint32_t adam = first_op(b, AH_PLAN_HOST_ADAM, block);
     uint32_t upload = first_op(b, AH_PLAN_UPLOAD, block);
-    if (b->it->places[AH_RING_HOST_GRADIENTS]) {
+    if (b->it->slots[AH_RING_HOST_GRADIENTS]) {
         for (uint32_t op = first_op(b, AH_PLAN_SEND_GRADIENTS, block); op != ITEMS_NONE; op = b->next[op]) {
             uint32_t sum = find_op(b, AH_PLAN_ACCUMULATE, block, b->it->ops[op].micro_batch);
             mark(b, takes, op, AH_RING_HOST_GRADIENTS);
             mark(b, gives, sum != ITEMS_NONE ? sum : adam, AH_RING_HOST_GRADIENTS);
         }
     }
-    if (b->it->places[AH_RING_HOST_WEIGHTS] && upload != ITEMS_NONE) {
+    if (b->it->slots[AH_RING_HOST_WEIGHTS] && upload != ITEMS_NONE) {
         mark(b, takes, adam, AH_RING_HOST_WEIGHTS);
         mark(b, gives, upload, AH_RING_HOST_WEIGHTS);
     }
-    if (b->it->places[AH_RING_DEVICE_STATES]) {
+    if (b->it->slots[AH_RING_DEVICE_STATES]) {
         mark(b, takes, first_op(b, AH_PLAN_STATES_IN, block), AH_RING_DEVICE_STATES);
         mark(b, gives, first_op(b, AH_PLAN_STATES_OUT, block), AH_RING_DEVICE_STATES);
     }

@@ -76,7 +76,7 @@ static enum ah_replay_reason reason_of(const struct replay *replay, const struct
 {
     if (item->waited_us <= 0)
         return AH_REPLAY_NO_WAIT;
-    if (span->place_us > span->ready_us)
+    if (span->slot_us > span->ready_us)
         return AH_REPLAY_MEMORY;
     if (span->waited_for == AH_CLOCK_NO_OP)
         return AH_REPLAY_DATA;
@@ -101,7 +101,7 @@ static struct ah_replay_item make_item(const struct replay *replay, uint32_t at,
                                 .slowed_us = fmax(0, took_us - alone_us),
                                 .waited_us = fmax(0, span->start_us - free_us),
                                 .waited_for =
-                                    span->place_us > span->ready_us ? span->gave_place : span->waited_for,
+                                    span->slot_us > span->ready_us ? span->gave_slot : span->waited_for,
                                 .slowed_by = (uint8_t)span->slowed_by};
     it.reason = reason_of(replay, span, &it);
     return it;

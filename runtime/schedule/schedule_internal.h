@@ -35,11 +35,11 @@ struct ah_iteration {
     uint64_t micro_batches;
     bool clip;
     bool is_part;
-    bool adds_up;              /* gradients are added up, over micro-batches, pipelines or a split table */
-    uint64_t places[AH_RINGS]; /* slots of each ring; 0: no ring */
-    uint32_t head;             /* position of the first head op */
-    uint64_t weight_bytes;     /* per element of a weight, or of one micro-batch's gradient */
-    uint64_t state_bytes;      /* per element of optimizer state */
+    bool adds_up;             /* gradients are added up, over micro-batches, pipelines or a split table */
+    uint64_t slots[AH_RINGS]; /* slots of each ring; 0: no ring */
+    uint32_t head;            /* position of the first head op */
+    uint64_t weight_bytes;    /* per element of a weight, or of one micro-batch's gradient */
+    uint64_t state_bytes;     /* per element of optimizer state */
 };
 
 /* An item waits for item `from`, `back` iterations earlier. */
@@ -103,7 +103,7 @@ struct ah_dispatch_memory {
     struct ah_grow duration, lane, absent, first, dependency, back, priority; /* the graph */
     struct ah_share_demand demands[AH_SCHEDULE_LANES];
     double capacity[AH_SHARE_RESOURCES];
-    uint32_t places[AH_RINGS];
+    uint32_t slots[AH_RINGS];
     struct ah_priority_memory priority_memory;
     struct ah_grow frozen, order, needed; /* orders of a round and of a run; what a run must reach */
 };

@@ -150,10 +150,9 @@ static void state_ring(struct compile *c)
         tiles += c->ops[c->update_op[block]].tiles;
         element_bytes = bytes > element_bytes ? bytes : element_bytes;
     }
-    uint64_t places = c->knobs->device_state_tiles < tiles ? c->knobs->device_state_tiles : tiles;
-    c->out->staging.device_state_tiles = places;
-    persistent(c, AH_TENSOR_STATE_RING, AH_CLASS_STAGING, 0,
-               places * c->knobs->tile_elements * element_bytes);
+    uint64_t slots = c->knobs->device_state_tiles < tiles ? c->knobs->device_state_tiles : tiles;
+    c->out->staging.device_state_tiles = slots;
+    persistent(c, AH_TENSOR_STATE_RING, AH_CLASS_STAGING, 0, slots * c->knobs->tile_elements * element_bytes);
 }
 
 static void stays(struct compile *c)
@@ -183,16 +182,16 @@ void ah_compile_tensors(struct compile *c)
 
 /* ---- host ---- */
 
-/* Returns the ring's slots: `places`, or 0 if whole vectors take no more. Adds the memory to pinned memory. */
-static uint64_t ring(struct compile *c, uint64_t places, uint64_t tiles, uint64_t element_bytes,
+/* Returns the ring's slots: `slots`, or 0 if whole vectors take no more. Adds the memory to pinned memory. */
+static uint64_t ring(struct compile *c, uint64_t slots, uint64_t tiles, uint64_t element_bytes,
                      uint64_t whole_bytes)
 {
-    if (!places || places >= tiles) {
+    if (!slots || slots >= tiles) {
         c->out->pinned_bytes += whole_bytes;
         return 0;
     }
-    c->out->pinned_bytes += places * c->knobs->tile_elements * element_bytes;
-    return places;
+    c->out->pinned_bytes += slots * c->knobs->tile_elements * element_bytes;
+    return slots;
 }
 
 /* What goes through a ring in an iteration: its tiles, and the bytes if all vectors were kept whole. */
@@ -246,9 +245,9 @@ void ah_compile_host(struct compile *c)
     struct flow gradients = {0}, weights = {0};
     for (size_t block = 0; block < c->n_blocks; block++)
         host_block(c, block, &gradients, &weights);
-    uint64_t places = gradients_flow(c) ? c->knobs->host_gradient_tiles : 0;
+    uint64_t slots = gradients_flow(c) ? c->knobs->host_gradient_tiles : 0;
     c->out->staging.host_gradient_tiles =
-        ring(c, places, gradients.tiles, gradients.element_bytes, gradients.whole_bytes);
+        ring(c, slots, gradients.tiles, gradients.element_bytes, gradients.whole_bytes);
     c->out->staging.host_weight_tiles =
         ring(c, c->knobs->host_weight_tiles, weights.tiles, weights.element_bytes, weights.whole_bytes);
     c->out->staging.tile_elements = c->knobs->tile_elements;

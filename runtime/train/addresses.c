@@ -176,7 +176,7 @@ static enum ah_dtype sent_dtype(const struct ah_addresses *addresses, const stru
 static void place_flow(struct ah_addresses *addresses, struct cutter *cutter, bool gradients)
 {
     const struct ah_plan_staging *staging = &addresses->plan->staging;
-    uint64_t ring_places = gradients ? staging->host_gradient_tiles : staging->host_weight_tiles;
+    uint64_t ring_slots = gradients ? staging->host_gradient_tiles : staging->host_weight_tiles;
     enum ah_offset_term move = gradients ? AH_OFFSET_GRADIENT_RING : AH_OFFSET_WEIGHT_RING;
     uint64_t ring = cutter->end_bytes, widest = 0;
     for (size_t i = 0; i < addresses->plan->n_blocks; i++) {
@@ -186,13 +186,13 @@ static void place_flow(struct ah_addresses *addresses, struct cutter *cutter, bo
         enum ah_dtype dtype = gradients ? sent_dtype(addresses, block) : addresses->plan->training.dtype;
         struct ah_vector *vector = gradients ? &block->host_gradient : &block->host_weight;
         widest = ah_dtype_bytes(dtype) > widest ? ah_dtype_bytes(dtype) : widest;
-        if (ring_places)
+        if (ring_slots)
             *vector = (struct ah_vector){.ref = ref_at(AH_ARENA_PINNED, dtype, ring), .move = (uint8_t)move};
         else
             *vector = vector_of(cutter, dtype, block->group->trained_elements);
     }
     addresses->stride[move] = staging->tile_elements * widest;
-    cutter->end_bytes += ring_places * addresses->stride[move];
+    cutter->end_bytes += ring_slots * addresses->stride[move];
 }
 
 static void place_pageable_block(struct ah_addresses *addresses, struct ah_addresses_block *block,

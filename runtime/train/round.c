@@ -64,47 +64,47 @@ bool ah_round_computed(const struct ah_trainer *t, uint32_t item, int64_t step, 
     return collect_waits_of(t, item, step, 1u << AH_PLAN_LANE_COMPUTE, waits);
 }
 
-static bool collect_places(const struct ah_trainer *t, uint32_t item, struct waits *waits)
+static bool collect_slots(const struct ah_trainer *t, uint32_t item, struct waits *waits)
 {
     const struct ah_graph_item *it = &t->graph.items[item];
     for (int i = 0; i < AH_GRAPH_RINGS; i++) {
         if (!it->takes[i])
             continue;
         const struct ring *ring = &t->rings[i];
-        if (ring->taken == ring->given + ring->places)
+        if (ring->taken == ring->given + ring->slots)
             return false;
-        const struct ring_place *place = &ring->free[ring->taken % ring->places];
-        if (place->ticket)
-            waits_add(waits, place->lane, place->ticket);
+        const struct ring_slot *slot = &ring->free[ring->taken % ring->slots];
+        if (slot->ticket)
+            waits_add(waits, slot->lane, slot->ticket);
     }
     return true;
 }
 
 static bool ready(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits)
 {
-    return collect_waits(t, item, step, waits) && collect_places(t, item, waits) &&
+    return collect_waits(t, item, step, waits) && collect_slots(t, item, waits) &&
            ah_shares_ready(t, item, step, waits);
 }
 
 /* Takes ring slots before the item is submitted. */
-static void take_places(struct ah_trainer *t, uint32_t item)
+static void take_slots(struct ah_trainer *t, uint32_t item)
 {
     const struct ah_graph_item *it = &t->graph.items[item];
     for (int i = 0; i < AH_GRAPH_RINGS; i++) {
         struct ring *ring = &t->rings[i];
         if (it->takes[i])
-            t->items[item].place[i] = ring->free[ring->taken++ % ring->places].place;
+            t->items[item].slot[i] = ring->free[ring->taken++ % ring->slots].slot;
     }
 }
 
-static void give_places(struct ah_trainer *t, uint32_t item, uint64_t ticket)
+static void give_slots(struct ah_trainer *t, uint32_t item, uint64_t ticket)
 {
     const struct ah_graph_item *it = &t->graph.items[item];
     for (int i = 0; i < AH_GRAPH_RINGS; i++) {
         struct ring *ring = &t->rings[i];
         if (it->gives[i])
-            ring->free[ring->given++ % ring->places] =
-                (struct ring_place){ticket, it->lane, t->items[it->taker[i]].place[i]};
+            ring->free[ring->given++ % ring->slots] =
+                (struct ring_slot){ticket, it->lane, t->items[it->taker[i]].slot[i]};
     }
 }
 
@@ -401,10 +401,10 @@ static int submit_item(struct ah_trainer *t, uint32_t item, int64_t step, struct
     const struct ah_graph_item *it = &t->graph.items[item];
     int64_t data_step = step + (it->wraps ? 1 : 0) - (it->of_before ? 1 : 0);
     struct move_indices moves = moves_of(t, data_step, op_of(t, item)->micro_batch);
-    take_places(t, item);
+    take_slots(t, item);
     for (int ring = 0; ring < AH_GRAPH_RINGS; ring++)
         if (it->taker[ring] != AH_GRAPH_NONE)
-            moves.of[AH_OFFSET_GRADIENT_RING + ring] = t->items[it->taker[ring]].place[ring];
+            moves.of[AH_OFFSET_GRADIENT_RING + ring] = t->items[it->taker[ring]].slot[ring];
     int rc = before_item(t, item, step, waits, &moves, err);
     const struct ops_of_item ops = {t->bound.first[item], t->bound.first[item + 1], lane_of(t, item), true,
                                     item};
@@ -422,7 +422,7 @@ static int submit_item(struct ah_trainer *t, uint32_t item, int64_t step, struct
         return rc;
     if (reads_header(t, op_of(t, item)))
         t->header_used[data_step & 1] = *ret_ticket;
-    give_places(t, item, *ret_ticket);
+    give_slots(t, item, *ret_ticket);
     return AH_OK;
 }
 
@@ -495,8 +495,8 @@ void ah_round_reset(struct ah_trainer *t)
     for (int i = 0; i < AH_GRAPH_RINGS; i++) {
         struct ring *ring = &t->rings[i];
         ring->taken = ring->given = 0;
-        for (uint32_t place = 0; place < ring->places; place++)
-            ring->free[place] = (struct ring_place){.place = place};
+        for (uint32_t slot = 0; slot < ring->slots; slot++)
+            ring->free[slot] = (struct ring_slot){.slot = slot};
     }
     t->slots[0] = t->slots[1] = (struct data_slot){.step = STEP_NONE};
     t->last_slot = 0;

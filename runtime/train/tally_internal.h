@@ -38,7 +38,7 @@ struct tally_given {
     uint64_t iteration;
 };
 struct tally_ring {
-    uint64_t places, taken, given;
+    uint64_t slots, taken, given;
     size_t room;
     struct tally_given *gave; /* in the arena */
 };

@@ -19,10 +19,10 @@ static int take_rings(struct tally_waits *waits, struct ah_arena *arena, struct 
 {
     for (int r = 0; r < AH_GRAPH_RINGS; r++) {
         struct tally_ring *ring = &waits->rings[r];
-        ring->places = waits->graph.places[r];
+        ring->slots = waits->graph.slots[r];
         for (uint32_t i = 0; i < waits->graph.n_items; i++)
             ring->room += waits->graph.items[i].gives[r];
-        ring->room = TALLY_KEPT * ring->room + ring->places + 1;
+        ring->room = TALLY_KEPT * ring->room + ring->slots + 1;
         ring->gave = ah_arena_array(arena, ring->room, sizeof *ring->gave);
         if (!ring->gave)
             return ah_error_memory(err);
@@ -63,7 +63,7 @@ void ah_tally_waits_begin(struct tally_waits *waits)
 
 /* ---- hearing ---- */
 
-static struct tally_done *place_of(const struct tally_waits *waits, uint32_t item, uint64_t iteration)
+static struct tally_done *done_of(const struct tally_waits *waits, uint32_t item, uint64_t iteration)
 {
     return &waits->done[(size_t)item * TALLY_KEPT + iteration % TALLY_KEPT];
 }
@@ -71,7 +71,7 @@ static struct tally_done *place_of(const struct tally_waits *waits, uint32_t ite
 const struct tally_done *ah_tally_waits_done(const struct tally_waits *waits, uint32_t item,
                                              uint64_t iteration)
 {
-    const struct tally_done *done = place_of(waits, item, iteration);
+    const struct tally_done *done = done_of(waits, item, iteration);
     return iteration && done->iteration == iteration ? done : NULL;
 }
 
@@ -79,7 +79,7 @@ static void begin_item(struct tally_waits *waits, uint32_t item, uint64_t iterat
                        const struct ah_op_record *record, uint64_t from_ns)
 {
     const struct ah_graph_item *it = &waits->graph.items[item];
-    struct tally_done *done = place_of(waits, item, iteration);
+    struct tally_done *done = done_of(waits, item, iteration);
     *done = (struct tally_done){
         .iteration = iteration, .from_ns = from_ns, .start_ns = record->start_ns, .end_ns = record->end_ns};
     for (int r = 0; r < AH_GRAPH_RINGS; r++) {
@@ -110,7 +110,7 @@ void ah_tally_waits_op(struct tally_waits *waits, const struct ah_op_record *rec
     uint32_t item = waits->graph.of_tile[waits->graph.first_tile[record->op] + record->tile];
     uint64_t iteration = record->step + (waits->graph.items[item].early ? 1 : 0);
     if (waits->current[lane] == item && waits->current_step[lane] == record->step)
-        place_of(waits, item, iteration)->end_ns = record->end_ns;
+        done_of(waits, item, iteration)->end_ns = record->end_ns;
     else
         begin_item(waits, item, iteration, record, from_ns);
     waits->current[lane] = item;
@@ -146,9 +146,9 @@ static struct instance waited_for(const struct tally_waits *waits, uint32_t item
     }
     for (int r = 0; r < AH_GRAPH_RINGS; r++) {
         const struct tally_ring *ring = &waits->rings[r];
-        if (!it->takes[r] || done->take < ring->places || done->take - ring->places >= ring->given)
+        if (!it->takes[r] || done->take < ring->slots || done->take - ring->slots >= ring->given)
             continue;
-        const struct tally_given *gave = &ring->gave[(done->take - ring->places) % ring->room];
+        const struct tally_given *gave = &ring->gave[(done->take - ring->slots) % ring->room];
         keep_later(waits, &latest, gave->item, gave->iteration, done->start_ns);
     }
     return latest;

@@ -130,8 +130,8 @@ static int take_memory(struct ah_trainer *t, struct ah_error *err)
     if (!t->items || !t->next_data)
         return ah_error_memory(err);
     for (int i = 0; i < AH_GRAPH_RINGS; i++) {
-        t->rings[i].places = t->graph.places[i];
-        t->rings[i].free = ah_arena_array(&t->arena, t->rings[i].places + 1, sizeof *t->rings[i].free);
+        t->rings[i].slots = t->graph.slots[i];
+        t->rings[i].free = ah_arena_array(&t->arena, t->rings[i].slots + 1, sizeof *t->rings[i].free);
         if (!t->rings[i].free)
             return ah_error_memory(err);
     }
@@ -257,11 +257,11 @@ static void touch(const struct ah_trainer *t, const struct ah_bound_op *bound, u
     for (size_t arg = 0; arg < AH_OP_ARGS; arg++) {
         const struct ah_ref *ref = &bound->op.arg[arg];
         enum ah_offset_term move = bound->move[arg];
-        uint64_t places = move >= AH_OFFSET_GRADIENT_RING && move <= AH_OFFSET_STATE_RING
-                              ? t->graph.places[move - AH_OFFSET_GRADIENT_RING]
-                          : move == AH_OFFSET_NONE ? 1
-                                                   : 2;
-        uint64_t end = ref->offset_bytes + operands[arg].bytes + (places - 1) * t->addresses.stride[move];
+        uint64_t slots = move >= AH_OFFSET_GRADIENT_RING && move <= AH_OFFSET_STATE_RING
+                             ? t->graph.slots[move - AH_OFFSET_GRADIENT_RING]
+                         : move == AH_OFFSET_NONE ? 1
+                                                  : 2;
+        uint64_t end = ref->offset_bytes + operands[arg].bytes + (slots - 1) * t->addresses.stride[move];
         if (operands[arg].role != AH_ROLE_NONE && end > ret_touched[ref->arena])
             ret_touched[ref->arena] = end;
     }

@@ -37,16 +37,16 @@ struct data_slot {
     uint64_t used;   /* ticket of compute: the last reader */
 };
 
-struct ring_place {
+struct ring_slot {
     uint64_t ticket; /* of the op that gave it back; 0: never used */
     uint32_t lane;
-    uint32_t place;
+    uint32_t slot;
 };
 
 /* The slots of a ring in the order in which they become free; the list is a circle itself. */
 struct ring {
-    struct ring_place *free; /* `places` of them, in the trainer's arena */
-    uint64_t places, taken, given;
+    struct ring_slot *free; /* `slots` of them, in the trainer's arena */
+    uint64_t slots, taken, given;
 };
 
 /* At most two rounds are under way, which have ops of three steps. */
@@ -54,7 +54,7 @@ struct item_state {
     int64_t step[STEPS_MARKED];    /* of the latest instances, by step % STEPS_MARKED */
     uint64_t ticket[STEPS_MARKED]; /* 0: absent, nothing to wait for */
     uint8_t lane[STEPS_MARKED];    /* of the ticket */
-    uint32_t place[AH_GRAPH_RINGS];
+    uint32_t slot[AH_GRAPH_RINGS];
 };
 
 struct staged {

@@ -22,8 +22,8 @@ enum {
     MARK_GRADIENT = 2,     /* waits for the gradient, or the word, of the stage behind */
     MARK_SENDS_OUTPUT = 4, /* which has arrived when it ends */
     MARK_SENDS_GRADIENT = 8,
-    MARK_PLACE = 16,       /* waits for a place at the stage before */
-    MARK_FREES_PLACE = 32, /* the last use of the gradient that was sent here */
+    MARK_SLOT = 16,        /* waits for a place at the stage before */
+    MARK_FREES_SLOT = 32,  /* the last use of the gradient that was sent here */
     MARK_BEFORE_GATE = 64, /* the gate waits for it */
     MARK_BEHIND_GATE = 128,
     MARK_ENDS_STEP = 256, /* the last of the compute lane: then the next step's inputs may arrive */
@@ -42,7 +42,7 @@ struct rank_marks {
     uint64_t before_gate; /* items of a step */
     uint64_t counted;     /* items of a step that belong to it */
     uint64_t micro_batches;
-    bool frees_places;
+    bool frees_slots;
     double speeds[REPLAY_SETS][AH_GRAPH_LANES]; /* by the set of lanes that work */
 };
 
@@ -63,9 +63,9 @@ struct stage_state {
     struct replay_lane lanes[AH_GRAPH_LANES];
     uint32_t *ended; /* by item: how often it has ended */
     uint64_t taken[AH_GRAPH_RINGS], given[AH_GRAPH_RINGS];
-    uint64_t outputs, gradients, places; /* sent, sent, freed */
-    uint32_t *segments;                  /* that it owns, in the order of the plan */
-    size_t n_segments, front;            /* front: the next of them */
+    uint64_t outputs, gradients, slots; /* sent, sent, freed */
+    uint32_t *segments;                 /* that it owns, in the order of the plan */
+    size_t n_segments, front;           /* front: the next of them */
 };
 
 struct sum {

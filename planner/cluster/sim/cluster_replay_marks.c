@@ -43,10 +43,10 @@ static void mark_messages(const struct reading *r)
             if (message->at != AH_MESSAGES_NEVER)
                 s->marks[message->at] |= at[channel];
             if (channel == AH_CHANNEL_GRADIENT_OUT && message->bytes && m >= REPLAY_WAITING)
-                s->marks[message->at] |= MARK_PLACE;
+                s->marks[message->at] |= MARK_SLOT;
             if (channel == AH_CHANNEL_GRADIENT_IN && message->bytes) {
-                s->marks[message->to] |= MARK_FREES_PLACE;
-                s->frees_places = true;
+                s->marks[message->to] |= MARK_FREES_SLOT;
+                s->frees_slots = true;
             }
         }
 }

@@ -76,11 +76,11 @@ static bool is_let(const struct stage_state *p, struct replay_lane *l)
     return true;
 }
 
-static bool has_place(const struct stage_state *p, uint32_t item)
+static bool has_slot(const struct stage_state *p, uint32_t item)
 {
     const struct ah_graph *graph = &p->rank->graph;
     for (size_t ring = 0; ring < AH_GRAPH_RINGS; ring++)
-        if (graph->items[item].takes[ring] && p->taken[ring] >= p->given[ring] + graph->places[ring])
+        if (graph->items[item].takes[ring] && p->taken[ring] >= p->given[ring] + graph->slots[ring])
             return false;
     return true;
 }
@@ -105,8 +105,8 @@ static bool has_messages(const struct stage_state *p, struct replay_lane *l)
         (marks & MARK_INPUT && p[-1].outputs <= number_of(p, l, AH_CHANNEL_OUTPUT_IN)) ||
         (marks & MARK_GRADIENT && p[1].gradients <= number_of(p, l, AH_CHANNEL_GRADIENT_IN)))
         return false;
-    bool placed = !(marks & MARK_PLACE) || !p[-1].rank->frees_places ||
-                  p[-1].places + REPLAY_WAITING > number_of(p, l, AH_CHANNEL_GRADIENT_OUT);
+    bool placed = !(marks & MARK_SLOT) || !p[-1].rank->frees_slots ||
+                  p[-1].slots + REPLAY_WAITING > number_of(p, l, AH_CHANNEL_GRADIENT_OUT);
     l->held |= !placed;
     return placed;
 }
@@ -132,7 +132,7 @@ static bool may_update(const struct cluster_replay *c, const struct stage_state 
 /* When a lane's next item can start if nothing else ends first; INFINITY: something must end first. */
 static double start_us(const struct cluster_replay *c, const struct stage_state *p, struct replay_lane *l)
 {
-    if (l->done || l->works || !is_let(p, l) || !has_place(p, l->item) || !may_update(c, p, l) ||
+    if (l->done || l->works || !is_let(p, l) || !has_slot(p, l->item) || !may_update(c, p, l) ||
         !has_messages(p, l))
         return INFINITY;
     if (!sends(p, l->item))
@@ -209,8 +209,8 @@ static void tell_others(struct cluster_replay *c, size_t state, const struct rep
     unsigned marks = p->rank->marks[l->item];
     p->outputs += (marks & MARK_SENDS_OUTPUT) != 0;
     p->gradients += (marks & MARK_SENDS_GRADIENT) != 0;
-    p->places += (marks & MARK_FREES_PLACE) != 0;
-    if (marks & (MARK_SENDS_OUTPUT | MARK_FREES_PLACE))
+    p->slots += (marks & MARK_FREES_SLOT) != 0;
+    if (marks & (MARK_SENDS_OUTPUT | MARK_FREES_SLOT))
         ah_cluster_replay_wake(c, state + 1);
     if (marks & MARK_SENDS_GRADIENT || (marks & MARK_ENDS_STEP && p->rank->plan->part->stage))
         ah_cluster_replay_wake(c, state - 1);

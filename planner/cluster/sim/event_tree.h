@@ -12,10 +12,10 @@
 #include <stdint.h>
 
 struct ah_event_tree {
-    double *us; /* owned: (places), by thing */
-    uint32_t *
-        winners; /* owned: (places), of the two below: 2i and 2i + 1, the things themselves from `places` on */
-    size_t places; /* a power of two */
+    double *us; /* owned: (slots), by thing */
+    uint32_t
+        *winners; /* owned: (slots), of the two below: 2i and 2i + 1, the things themselves from `slots` on */
+    size_t slots; /* a power of two */
 };
 
 /* All things begin at INFINITY. AH_E_MEMORY. */

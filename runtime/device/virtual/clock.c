@@ -6,9 +6,9 @@
  *
  * INVARIANTS
  *   1. A lane runs at most one op, and a frozen lane runs its ops in their order.
- *   2. An op starts no earlier than its last dependency finishes and its place is given back; at that instant if
+ *   2. An op starts no earlier than its last dependency finishes and its slot is given back; at that instant if
  *      its lane is free for it.
- *   3. No priority or fifo lane is idle while one of its ops is ready and has a place, or takes none.
+ *   3. No priority or fifo lane is idle while one of its ops is ready and has a slot, or takes none.
  *   4. Between two events the speeds are ah_share_fill() of the running ops; the integral of an op's speed from
  *      start to finish is its duration.
  *   5. An op that always runs at full speed finishes at exactly start + duration: `since` and `remaining` move
@@ -71,28 +71,28 @@ static struct clock_heap_item clock_pop(struct clock_heap *heap)
 
 /* ---- rings ---- */
 
-static bool clock_has_place(const struct clock_run *run, uint8_t ring)
+static bool clock_has_slot(const struct clock_run *run, uint8_t ring)
 {
     return ring == AH_CLOCK_NO_RING ||
-           run->rings[ring].taken < run->rings[ring].given + run->rings[ring].places;
+           run->rings[ring].taken < run->rings[ring].given + run->rings[ring].slots;
 }
 
-/* The op that starts takes its place, if it takes one (9). */
-static void clock_take_place(struct clock_run *run, uint8_t taken, struct ah_clock_span *span)
+/* The op that starts takes its slot, if it takes one (9). */
+static void clock_take_slot(struct clock_run *run, uint8_t taken, struct ah_clock_span *span)
 {
-    span->place_us = 0;
-    span->gave_place = AH_CLOCK_NO_OP;
+    span->slot_us = 0;
+    span->gave_slot = AH_CLOCK_NO_OP;
     if (taken == AH_CLOCK_NO_RING)
         return;
     struct clock_ring *ring = &run->rings[taken];
-    if (ring->taken >= ring->places) {
-        span->gave_place = run->memory->given[ring->first + ring->taken - ring->places];
-        span->place_us = run->memory->spans[span->gave_place].finish_us;
+    if (ring->taken >= ring->slots) {
+        span->gave_slot = run->memory->given[ring->first + ring->taken - ring->slots];
+        span->slot_us = run->memory->spans[span->gave_slot].finish_us;
     }
     ring->taken++;
 }
 
-static void clock_give_place(struct clock_run *run, uint32_t at, uint8_t ring_index)
+static void clock_give_slot(struct clock_run *run, uint32_t at, uint8_t ring_index)
 {
     if (ring_index == AH_CLOCK_NO_RING || clock_is_absent(run->memory, at))
         return;
@@ -129,7 +129,7 @@ CLOCK_INLINE void clock_finish(struct clock_run *run, uint32_t at, uint32_t op)
     uint32_t iteration = at - op;
     memory->spans[at].finish_us = run->now;
     run->left -= at < it->needed;
-    clock_give_place(run, at, it->gives);
+    clock_give_slot(run, at, it->gives);
     for (uint32_t i = it[0].first_follower; i < it[1].first_follower; i++) {
         uint32_t ahead = memory->followers[i];
         uint32_t follower = iteration + ahead;
@@ -143,7 +143,7 @@ CLOCK_INLINE void clock_finish(struct clock_run *run, uint32_t at, uint32_t op)
 /* The heap whose first op a free priority or fifo lane takes now; that of `free` ops may be empty. */
 static struct clock_heap *clock_best_heap(const struct clock_run *run, struct clock_lane *lane)
 {
-    if (!lane->takers.n || !clock_has_place(run, lane->ring))
+    if (!lane->takers.n || !clock_has_slot(run, lane->ring))
         return &lane->free;
     if (lane->free.n && clock_before(lane->free.items[0], lane->takers.items[0]))
         return &lane->free;
@@ -180,7 +180,7 @@ static bool clock_choose(struct clock_run *run, struct clock_lane *lane)
         return true;
     }
     if (lane->next == AH_CLOCK_NO_OP || !clock_is_ready(run->memory, lane->next) ||
-        !clock_has_place(run, clock_takes(run->memory, lane->next, lane->next_op)))
+        !clock_has_slot(run, clock_takes(run->memory, lane->next, lane->next_op)))
         return false;
     lane->at = lane->next;
     lane->op = lane->next_op;
@@ -209,7 +209,7 @@ static bool clock_start(struct clock_run *run, size_t l)
     double duration = clock_is_absent(run->memory, lane->at) ? 0 : it->duration;
     span->start_us = run->now;
     span->slowed_by = AH_SHARE_NONE;
-    clock_take_place(run, clock_takes(run->memory, lane->at, lane->op), span);
+    clock_take_slot(run, clock_takes(run->memory, lane->at, lane->op), span);
     if (duration <= 0) {
         clock_finish(run, lane->at, lane->op);
         return true;
@@ -423,7 +423,7 @@ static void clock_count(struct clock_run *run, size_t *ret_takers)
         ret_takers[op->lane] += clock_present(op, run->course->iterations);
     }
     for (size_t r = 0; r < graph->n_rings; r++) {
-        run->rings[r] = (struct clock_ring){.places = graph->ring_places[r], .first = first};
+        run->rings[r] = (struct clock_ring){.slots = graph->ring_slots[r], .first = first};
         first += givers[r];
     }
 }

@@ -81,7 +81,7 @@ struct ah_clock_graph {
 
     const uint8_t *takes; /* the ring from which it takes a slot, or AH_CLOCK_NO_RING; NULL: none does */
     const uint8_t *gives; /* the ring to which it gives a slot back, or AH_CLOCK_NO_RING; likewise */
-    const uint32_t *ring_places; /* slots by ring; all are free at the start */
+    const uint32_t *ring_slots; /* slots by ring; all are free at the start */
 
     const enum ah_clock_rule *rule; /* for ah_clock_run(), as in a course */
     const uint32_t *order;          /* likewise */
@@ -107,11 +107,11 @@ struct ah_clock_course {
 
 struct ah_clock_span {
     double ready_us;     /* its dependencies had finished */
-    double place_us;     /* the slot it took was free; 0: from the start, or it takes none */
+    double slot_us;      /* the slot it took was free; 0: from the start, or it takes none */
     double start_us;     /* later than ready and place: the lane was busy, or frozen to another op first */
     double finish_us;    /* later than start + duration: other ops slowed it */
     uint32_t waited_for; /* the dependency that finished last; AH_CLOCK_NO_OP: it has none */
-    uint32_t gave_place; /* the op that gave the slot back; AH_CLOCK_NO_OP: place_us is 0 */
+    uint32_t gave_slot;  /* the op that gave the slot back; AH_CLOCK_NO_OP: slot_us is 0 */
     uint32_t slowed_by;  /* the resource that cost it most time; AH_SHARE_NONE: always at full speed */
 };
 

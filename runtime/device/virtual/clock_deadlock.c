@@ -26,7 +26,7 @@ static const struct clock_lane *clock_lane_of(const struct clock_run *run, uint3
 }
 
 /* True if the unfinished op waits for a slot of a ring. */
-static bool clock_lacks_place(const struct clock_run *run, uint32_t at)
+static bool clock_lacks_slot(const struct clock_run *run, uint32_t at)
 {
     const struct clock_lane *lane = clock_lane_of(run, at);
     return clock_is_ready(run->memory, at) && (lane->rule != AH_CLOCK_FROZEN || lane->next == at);
@@ -51,33 +51,31 @@ static uint32_t clock_blocker(const struct clock_run *run, const uint32_t *giver
 {
     if (!clock_is_ready(run->memory, at))
         return clock_unfinished(run, at);
-    return clock_lacks_place(run, at) ? givers[run->ops[at % run->n_ops].takes]
-                                      : clock_lane_of(run, at)->next;
+    return clock_lacks_slot(run, at) ? givers[run->ops[at % run->n_ops].takes] : clock_lane_of(run, at)->next;
 }
 
 static int clock_say_blocked(const struct clock_run *run, uint32_t op, uint32_t blocker, struct ah_error *err)
 {
     uint32_t lane = run->ops[op % run->n_ops].lane;
     uint32_t blocking_lane = blocker == AH_CLOCK_NO_OP ? lane : run->ops[blocker % run->n_ops].lane;
-    if (!clock_lacks_place(run, op))
+    if (!clock_lacks_slot(run, op))
         return ah_error_set(
             err, AH_E_FAILED,
             "op %u on lane %u can never start: it waits for op %u on lane %u, which in turn waits for op "
-            "%u; dependencies, frozen orders of lanes and places of rings contain a cycle",
+            "%u; dependencies, frozen orders of lanes and slots of rings contain a cycle",
             op, lane, blocker, blocking_lane, op);
     uint8_t ring = run->ops[op % run->n_ops].takes;
-    size_t places = run->rings[ring].places;
+    size_t slots = run->rings[ring].slots;
     if (blocker == AH_CLOCK_NO_OP)
-        return ah_error_set(
-            err, AH_E_FAILED,
-            "op %u on lane %u can never start: it waits for one of the %zu places of ring %u, "
-            "and no op is left that gives one back",
-            op, lane, places, ring);
+        return ah_error_set(err, AH_E_FAILED,
+                            "op %u on lane %u can never start: it waits for one of the %zu slots of ring %u, "
+                            "and no op is left that gives one back",
+                            op, lane, slots, ring);
     return ah_error_set(err, AH_E_FAILED,
-                        "op %u on lane %u can never start: it waits for one of the %zu places of ring %u, "
+                        "op %u on lane %u can never start: it waits for one of the %zu slots of ring %u, "
                         "which op %u on lane "
-                        "%u would give back, which in turn waits for op %u; the ring needs more places",
-                        op, lane, places, ring, blocker, blocking_lane, op);
+                        "%u would give back, which in turn waits for op %u; the ring needs more slots",
+                        op, lane, slots, ring, blocker, blocking_lane, op);
 }
 
 /* Following blockers from any unfinished op ends in a cycle or at an op for which no slot will be free. The error names
@@ -103,8 +101,8 @@ int ah_clock_explain_deadlock(const struct clock_run *run, struct ah_error *err)
     }
     uint32_t named = op;
     for (uint32_t at = clock_blocker(run, givers, op); at != op; at = clock_blocker(run, givers, at)) {
-        bool lacks = clock_lacks_place(run, at);
-        bool named_lacks = clock_lacks_place(run, named);
+        bool lacks = clock_lacks_slot(run, at);
+        bool named_lacks = clock_lacks_slot(run, named);
         if (lacks != named_lacks ? lacks : at < named)
             named = at;
     }

@@ -78,7 +78,7 @@ struct clock_heap {
 };
 
 struct clock_ring {
-    size_t places;
+    size_t slots;
     size_t taken; /* so far, by ops that started */
     size_t given; /* so far, by ops that finished */
     size_t first; /* index of its ops in `given` */

@@ -344,8 +344,8 @@ static inline double played_ready_us(const struct played *p, const struct played
     for (size_t ring = 0; ring < AH_GRAPH_RINGS; ring++)
         if (s->graph.items[item].takes[ring]) {
             size_t k = rings->taken[ring]++;
-            if (k >= s->graph.places[ring])
-                us = fmax(us, rings->given_us[ring][k - s->graph.places[ring]]);
+            if (k >= s->graph.slots[ring])
+                us = fmax(us, rings->given_us[ring][k - s->graph.slots[ring]]);
         }
     return us;
 }

@@ -79,7 +79,7 @@ static void draw(struct graph *g, uint64_t *seed)
                                     .absent = g->absent,
                                     .takes = g->takes,
                                     .gives = g->gives,
-                                    .ring_places = g->places,
+                                    .ring_slots = g->places,
                                     .demands = g->demands,
                                     .capacity = g->capacity};
 }
@@ -131,7 +131,7 @@ static void check_same(const struct ah_clock_span *a, const struct ah_clock_span
 {
     assert_memory_equal(&a->ready_us, &b->ready_us, 4 * sizeof(double));
     assert_int_equal(a->waited_for, b->waited_for);
-    assert_int_equal(a->gave_place, b->gave_place);
+    assert_int_equal(a->gave_slot, b->gave_slot);
     assert_int_equal(a->slowed_by, b->slowed_by);
 }
 

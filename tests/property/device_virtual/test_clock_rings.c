@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random graphs whose ops take and give places of rings, against a simulator written for nothing but being obvious: at
+ * Random graphs whose ops take and give slots of rings, against a simulator written for nothing but being obvious: at
  * every instant it looks at all ops again. Exact durations, many ties and zeros; rings that are too small are among
  * them, so that runs that stand still are compared too.
  */
@@ -86,7 +86,7 @@ static struct graph *draw(uint64_t *seed)
                                    .rule = g.rule,
                                    .takes = g.takes,
                                    .gives = g.gives,
-                                   .ring_places = g.places};
+                                   .ring_slots = g.places};
     g.of.n_rings = 1 + check_random(seed) % (g.of.n_lanes < 4 ? g.of.n_lanes : 4);
     uint32_t turn = (uint32_t)(check_random(seed) % g.of.n_lanes);
     for (size_t r = 0; r < g.of.n_rings; r++) {
@@ -248,16 +248,16 @@ static size_t check_places(const struct graph *g, const struct ah_clock_result *
             continue;
         bool first = taken < g->places[ring];
         uint32_t giver = first ? AH_CLOCK_NO_OP : givers[taken - g->places[ring]];
-        assert_int_equal(span->gave_place, giver);
-        assert_true(span->place_us == (first ? 0 : result->spans[giver].finish_us));
-        assert_true(span->start_us >= span->place_us && span->start_us >= span->ready_us);
-        waited += span->place_us > span->ready_us;
+        assert_int_equal(span->gave_slot, giver);
+        assert_true(span->slot_us == (first ? 0 : result->spans[giver].finish_us));
+        assert_true(span->start_us >= span->slot_us && span->start_us >= span->ready_us);
+        waited += span->slot_us > span->ready_us;
         taken++;
     }
     return waited;
 }
 
-/* At no time are more places taken and not given back than there are. */
+/* At no time are more slots taken and not given back than there are. */
 static void check_never_more_than_places(const struct graph *g, const struct ah_clock_span *spans,
                                          size_t ring)
 {
@@ -281,7 +281,7 @@ static size_t check_rings(const struct graph *g, const struct ah_clock_result *r
     }
     for (size_t op = 0; op < g->of.n_ops; op++)
         if (g->takes[op] == AH_CLOCK_NO_RING)
-            assert_true(result->spans[op].place_us == 0 && result->spans[op].gave_place == AH_CLOCK_NO_OP);
+            assert_true(result->spans[op].slot_us == 0 && result->spans[op].gave_slot == AH_CLOCK_NO_OP);
     return waited;
 }
 
@@ -338,10 +338,10 @@ TEST(clock_rings, replay_frozen_to_the_bit)
         for (size_t op = 0; op < g->of.n_ops; op++) {
             const struct ah_clock_span *a = &result.spans[op], *b = &again.spans[op];
             assert_memory_equal(&a->ready_us, &b->ready_us, sizeof(double));
-            assert_memory_equal(&a->place_us, &b->place_us, sizeof(double));
+            assert_memory_equal(&a->slot_us, &b->slot_us, sizeof(double));
             assert_memory_equal(&a->start_us, &b->start_us, sizeof(double));
             assert_memory_equal(&a->finish_us, &b->finish_us, sizeof(double));
-            assert_int_equal(a->gave_place, b->gave_place);
+            assert_int_equal(a->gave_slot, b->gave_slot);
         }
         waited += check_rings(g, &again);
     }

@@ -308,7 +308,7 @@ static inline void timeline_check_state_order(const struct timeline *t)
 }
 
 /* Rule 8 for one ring: dates of taking and giving, in the order of the lanes. Absent ones take no time. */
-static inline void timeline_check_ring(const struct timeline *t, uint64_t places, enum ah_plan_op_kind taker,
+static inline void timeline_check_ring(const struct timeline *t, uint64_t slots, enum ah_plan_op_kind taker,
                                        enum ah_plan_op_kind giver, enum ah_plan_op_kind or_giver,
                                        bool device_weights)
 {
@@ -330,7 +330,7 @@ static inline void timeline_check_ring(const struct timeline *t, uint64_t places
             op->op == taker && (!device_weights || t->plan->blocks[op->block].weights == AH_WEIGHTS_DEVICE);
         if (!takes || item->finish_us <= item->start_us)
             continue;
-        if (n_taken >= places && (n_taken - places >= n_given || item->start_us < given[n_taken - places]))
+        if (n_taken >= slots && (n_taken - slots >= n_given || item->start_us < given[n_taken - slots]))
             fail_msg("rule 8: op %u (%s) takes a place at %g that nobody gave back", item->op,
                      ah_words_plan_op[op->op], item->start_us);
         n_taken++;

@@ -199,7 +199,7 @@ static struct part vector_part(const struct poison *poison, const struct ah_vect
     const struct ah_job_group *group = ah_job_block(&poison->job, block);
     uint64_t bytes = vector->move == AH_OFFSET_NONE
                          ? group->trained_elements * ah_dtype_bytes((enum ah_dtype)vector->ref.dtype)
-                         : poison->graph.places[ring] * poison->addresses.stride[vector->move];
+                         : poison->graph.slots[ring] * poison->addresses.stride[vector->move];
     return (struct part){vector->ref.arena, vector->ref.offset_bytes, vector->ref.offset_bytes + bytes};
 }
 
@@ -220,8 +220,8 @@ static struct part part_given(const struct poison *poison, const struct ah_plan_
     *ret_ring = AH_GRAPH_DEVICE_STATES;
     uint64_t first = poison->addresses.state_ring.offset_bytes;
     return (struct part){AH_ARENA_DEVICE, first,
-                         first + poison->graph.places[*ret_ring] *
-                                     poison->addresses.stride[AH_OFFSET_STATE_RING]};
+                         first +
+                             poison->graph.slots[*ret_ring] * poison->addresses.stride[AH_OFFSET_STATE_RING]};
 }
 
 void poison_after(void *context, const struct hooked_op *op)

@@ -388,7 +388,7 @@ static void init_ringed(struct ringed *r)
                                        .dependency = r->dependency,
                                        .takes = r->takes,
                                        .gives = r->gives,
-                                       .ring_places = r->places,
+                                       .ring_slots = r->places,
                                        .rule = r->rule};
 }
 
@@ -403,9 +403,9 @@ TEST(clock, an_op_waits_for_its_place)
     check_span(&result, 4, 0, 1, 4); /* not held up by op 2, which goes before it */
     check_span(&result, 2, 0, 11, 12);
     check_span(&result, 3, 12, 12, 22);
-    assert_true(result.spans[0].place_us == 0 && result.spans[2].place_us == 11);
-    assert_int_equal(result.spans[0].gave_place, AH_CLOCK_NO_OP);
-    assert_int_equal(result.spans[2].gave_place, 1);
+    assert_true(result.spans[0].slot_us == 0 && result.spans[2].slot_us == 11);
+    assert_int_equal(result.spans[0].gave_slot, AH_CLOCK_NO_OP);
+    assert_int_equal(result.spans[2].gave_slot, 1);
     assert_int_equal(result.spans[2].waited_for, AH_CLOCK_NO_OP);
     r.graph.rule = NULL;
     run(&clock, &r.graph, &result);
@@ -425,7 +425,7 @@ TEST(clock, says_that_a_ring_is_too_small)
     r.dependency[0] = 2; /* the first use waits for both tiles: there must be room for both */
     CHECK_FAILS(
         ah_clock_run(&clock, &r.graph, &result, &err), err, AH_E_FAILED,
-        "op 2 on lane 0 can never start: it waits for one of the 1 places of ring 0, which op 1 on lane 1");
+        "op 2 on lane 0 can never start: it waits for one of the 1 slots of ring 0, which op 1 on lane 1");
     r.places[0] = 2;
     CHECK_OK(ah_clock_run(&clock, &r.graph, &result, &err), err);
     r.places[0] = 1;

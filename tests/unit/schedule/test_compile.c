@@ -234,10 +234,10 @@ TEST(compile, counts_pinned_memory)
     k.c.choice.knobs.host_gradient_tiles = k.c.choice.knobs.host_weight_tiles = 3;
     compile(&k);
     assert_int_equal(k.of.pinned_bytes, 3 * k.c.choice.knobs.tile_elements * bytes);
-    assert_int_equal(k.of.iteration.places[AH_RING_HOST_GRADIENTS], 3);
+    assert_int_equal(k.of.iteration.slots[AH_RING_HOST_GRADIENTS], 3);
     k.c.choice.knobs.updates_after_backward = true; /* gradients wait for updates that wait for gradients */
     compile(&k);
-    assert_int_equal(k.of.iteration.places[AH_RING_HOST_GRADIENTS], 0);
+    assert_int_equal(k.of.iteration.slots[AH_RING_HOST_GRADIENTS], 0);
     close_case(&k);
 }
 

@@ -61,7 +61,7 @@ static void write_iteration(struct written *w)
                                          .weight_bytes = 4,
                                          .state_bytes = 8,
                                          .clip = true,
-                                         .places = {[AH_RING_HOST_GRADIENTS] = 1, [AH_RING_HOST_WEIGHTS] = 1},
+                                         .slots = {[AH_RING_HOST_GRADIENTS] = 1, [AH_RING_HOST_WEIGHTS] = 1},
                                          .head = HEAD};
 }
 
@@ -148,7 +148,7 @@ TEST(items, take_and_give_places)
         assert_int_equal(w.items.gives[item(&w, UPLOAD, tile)], AH_RING_HOST_WEIGHTS);
     }
     assert_int_equal(w.items.takes[HEAD], AH_CLOCK_NO_RING);
-    memset(w.iteration.places, 0, sizeof w.iteration.places);
+    memset(w.iteration.slots, 0, sizeof w.iteration.slots);
     build(&w);
     assert_int_equal(w.items.takes[item(&w, SEND, 0)], AH_CLOCK_NO_RING);
     ah_items_release(&w.memory);
@@ -229,7 +229,7 @@ static void write_streamed(struct written *w, uint32_t compute[STREAMED_POSITION
     w->iteration.positions = STREAMED_POSITIONS;
     w->iteration.n_ops = STREAMED_OPS;
     w->iteration.head = 3;
-    w->iteration.places[AH_RING_DEVICE_STATES] = 2;
+    w->iteration.slots[AH_RING_DEVICE_STATES] = 2;
 }
 
 TEST(items, states_visit_the_device)

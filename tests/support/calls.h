@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * System calls that change files, counted: the n-th one fails, or kills the process before, in or behind it. The test's
- * extra.cmake wraps them at link time.
+ * Counts system calls that change files. The n-th one fails, or kills the process before, during or after it. The
+ * test's extra.cmake wraps them at link time.
  *
  *     calls_reset();
  *     calls.at = 3, calls.then = CALLS_FAIL, calls.reason = ENOSPC;     // or CALLS_KILL
@@ -24,7 +24,7 @@
 enum calls_then {
     CALLS_FAIL,
     CALLS_KILL,
-    CALLS_HALF /* kills behind the call, which writes half of what it should */
+    CALLS_HALF /* kills after the call; a write writes half */
 };
 
 static struct {
@@ -35,7 +35,7 @@ static struct {
     const char *only;     /* (optional) counts calls of this name only */
     char last[16];        /* the call that failed */
     size_t n_synced;      /* bytes of `synced` */
-    char synced[1 << 14]; /* "PATH\n" of what was synced, in order; behind a rename "> TO\n" */
+    char synced[1 << 14]; /* "PATH\n" for each fsync, in order; after a rename "> TO\n" */
 } calls;
 
 static void calls_note(const char *mark, const char *path)
@@ -55,7 +55,7 @@ static void calls_die(void)
     kill(getpid(), SIGKILL);
 }
 
-/* Must this call fail? Kills before it, where that is asked for. */
+/* Returns whether this call must fail. Kills the process first, if asked to. */
 static int calls_fails(const char *name)
 {
     if (calls.only && strcmp(calls.only, name) != 0)
@@ -69,7 +69,7 @@ static int calls_fails(const char *name)
     return calls.then == CALLS_FAIL;
 }
 
-/* Kills behind it, where that is asked for. */
+/* Kills the process after the call, if asked to. */
 static void calls_after(const char *name)
 {
     if (calls.then == CALLS_HALF && calls.made == calls.at && (!calls.only || strcmp(calls.only, name) == 0))
@@ -105,7 +105,7 @@ int __wrap_rename(const char *from, const char *to)
     return rc;
 }
 
-/* Nothing is synced: neither a failure nor a kill tells, and it takes longer than all else. */
+/* Syncs nothing: no failure or kill here would show it, and it would take longer than all the rest. */
 int __wrap_fsync(int fd);
 int __wrap_fsync(int fd)
 {
@@ -119,7 +119,7 @@ int __wrap_fsync(int fd)
     return 0;
 }
 
-/* Closes in any case; what closing finds out is lost otherwise. */
+/* Always closes; when it must fail, the real close's result is lost. */
 int __real_close(int fd);
 int __wrap_close(int fd);
 int __wrap_close(int fd)
@@ -156,7 +156,7 @@ DIR *__wrap_opendir(const char *path)
     return __real_opendir(path);
 }
 
-/* Half of a write reaches the file before the kill. */
+/* Half of the write reaches the file before the kill. */
 ssize_t __real_pwrite(int fd, const void *bytes, size_t size, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *bytes, size_t size, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *bytes, size_t size, off_t offset)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by all tests: cmocka with what it needs included, cases that register themselves, and a few checks of ours.
+ * Shared by all tests: cmocka and the headers it needs, cases that register themselves, and a few checks of ours.
  *
  *     TEST(units, reads_gib)                        // in test_units.c of tests/unit/base
  *     {
@@ -8,7 +8,7 @@
  *     }
  *     TEST_IN(file, is_replaced, root_make, root_remove) { ... *state is what root_make left there ... }
  *
- * All cases of a room and kind are one program, which runs them all, or those that are named:
+ * All cases of a room and kind are one program, which runs all of them, or those named on its command line:
  *
  *     build/test/tests/unit.base units              // a module
  *     build/test/tests/unit.base units.reads_gib    // one case, which CTest knows as unit.base.units.reads_gib
@@ -25,7 +25,7 @@
 
 #include "base/error.h"
 
-/* A case of `module`, the file's name without test_. CMake reads these lines: tests/CMakeLists.txt. */
+/* A case of `module`, which is the file's name without test_. CMake reads these lines: tests/CMakeLists.txt. */
 #define TEST(module, behaviour) TEST_IN(module, behaviour, NULL, NULL)
 
 /* The same between cmocka's fixture functions, either of which may be NULL. */
@@ -44,13 +44,13 @@ struct check_case {
     struct CMUnitTest test;
 };
 
-/* Before main(): adds a case, which must stay. */
+/* Adds a case before main(); `entry` must live on. */
 void check_register(struct check_case *entry);
 
-/* Ends the case: it cannot run here. A program that was to run it alone exits with 77. */
+/* Ends the case because it cannot run here. A program that runs this case alone exits with 77. */
 void check_skip(const char *reason);
 
-/* The call returns AH_OK, else its error text is shown. */
+/* The call must return AH_OK; otherwise its error text is shown. */
 #define CHECK_OK(call, err)                                                                                  \
     do {                                                                                                     \
         int check_rc_ = (call);                                                                              \
@@ -58,7 +58,7 @@ void check_skip(const char *reason);
             fail_msg("%s: %s (%d)", #call, (err).text, check_rc_);                                           \
     } while (0)
 
-/* The call fails with `code` and its text contains `part`. */
+/* The call must fail with `expected`, and its text must contain `part`. */
 #define CHECK_FAILS(call, err, expected, part)                                                               \
     do {                                                                                                     \
         int check_rc_ = (call);                                                                              \
@@ -67,7 +67,7 @@ void check_skip(const char *reason);
         check_text_has((err).text, (part));                                                                  \
     } while (0)
 
-/* How many of `full` random cases to try: $AH_TEST_SCALE times as many, a tenth where it is not set, at least one. */
+/* How many of `full` random cases to try: $AH_TEST_SCALE times as many, a tenth if it is not set, at least one. */
 size_t check_scaled(size_t full);
 
 /* Fails the test unless `text` contains `part`. */

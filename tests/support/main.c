@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * main() of the test programs: runs the cases that registered themselves, or those that are named (check.h).
+ * main() of the test programs: runs all registered cases, or those named on the command line (check.h).
  */
 #include "tests/support/check.h"
 

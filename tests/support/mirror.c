@@ -9,7 +9,7 @@
 struct mirror {
     struct ah_device common;
     struct ah_device *inner;
-    uint64_t at; /* in the inner pinned arena */
+    uint64_t at; /* offset in the inner pinned arena */
     uint64_t bytes;
     uint64_t done[AH_DEVICE_LANES];
 };
@@ -85,7 +85,7 @@ static int run_one(struct mirror *m, uint32_t lane, const struct ah_op *op, stru
     uint64_t ticket;
     int rc = ah_device_submit(m->inner, &submission, 1, &ticket, err);
     if (!rc)
-        (void)ah_device_wait(m->inner, lane, ticket, NULL); /* the failure is told by waits */
+        (void)ah_device_wait(m->inner, lane, ticket, NULL); /* waits report the failure */
     return rc;
 }
 
@@ -153,7 +153,7 @@ static uint64_t mirror_done(struct ah_device *device, uint32_t lane)
     return lane == AH_LANE_HOST ? ah_device_done(m->inner, lane) : m->done[lane];
 }
 
-/* Times of a mirror are nobody's. */
+/* A mirror's times mean nothing. */
 static size_t mirror_spans(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
                            size_t max)
 {

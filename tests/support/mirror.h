@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mirror: a device around another one, whose device arena the host can read and write, as it can the CPU device's: so
- * the same tests of ops run on both. Behind each op that reaches the device arena the whole of it is copied down, and
- * before it up, so it is for arenas of a few MiB, and such ops are done when submit returns. The host lane's go their
- * way.
+ * Mirror: a device around another one, whose device arena the host can read and write like the CPU device's, so the
+ * same tests of ops run on both. An op that reaches the device arena has all of it copied up before and down after. So
+ * arenas should be a few MiB, and such ops are done when submit returns. Ops of the host lane just pass through.
  *
  *     ah_device_open(&device, mirror_driver(inner), &options, err);
  */
@@ -12,7 +11,7 @@
 
 #include "runtime/device/device.h"
 
-/* One inner driver a program. */
+/* The mirror's driver. A program has one inner driver. */
 const struct ah_device_driver *mirror_driver(const struct ah_device_driver *inner);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A machine as its files: a folder that stands for /, with the files of /proc and /sys that a test writes.
+ * A machine as its files: a folder in place of /, with the files of /proc and /sys that a test writes.
  *
  *     TEST_IN(module, behaviour, root_make, root_remove)     // *state is the folder's path
  *     root_put(*state, "proc/self/cgroup", "0::/\n");
@@ -10,11 +10,11 @@
 
 #include <stddef.h>
 
-/* Set-up and tear-down of cmocka: an empty folder of its own, and its removal with everything in it. */
+/* Set-up and tear-down for cmocka: an empty folder, and its removal with everything in it. */
 int root_make(void **state);
 int root_remove(void **state);
 
-/* Writes text, or bytes, to `path` below `root`; folders on the way are made. */
+/* Writes text, or bytes, to `path` below `root`; missing folders are made. */
 void root_put(const char *root, const char *path, const char *text);
 void root_put_bytes(const char *root, const char *path, const void *bytes, size_t size);
 

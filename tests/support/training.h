@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run in little, for what saves and loads it: a model of two layers, its signature, and weights and states whose
- * every value is a function of (step, block, vector, place), so that what comes back can be told from anything else.
+ * A small run for what saves and loads one: a model of two layers, its signature, and weights and states. Every value
+ * is a function of (step, block, vector, place), so that a wrong one is noticed.
  *
  *     struct training run;
  *     training_init(&run, &(struct training_options){.state_dtype = AH_BF16});
@@ -31,7 +31,7 @@ struct training_options {
     unsigned vocabulary; /* 0: 50 */
     const char *frozen;  /* (optional) a pattern with ! before it */
     uint64_t file_bytes;
-    unsigned owners; /* above 0: so many write and read together, blocks in turn */
+    unsigned owners; /* above 0: how many save and load together, blocks in turn */
 };
 
 struct training {
@@ -44,14 +44,14 @@ struct training {
     struct ah_checkpoint_sink sink;
     struct ah_checkpoint_position position;
     struct ah_flat flat[TRAINING_BLOCKS];
-    unsigned owners, owner;                                  /* who works */
-    uint64_t step;                                           /* that is being saved */
-    unsigned char *taken[TRAINING_BLOCKS][TRAINING_VECTORS]; /* what was handed out; raw */
+    unsigned owners, owner;                                  /* how many, and the one at work */
+    uint64_t step;                                           /* being saved */
+    unsigned char *taken[TRAINING_BLOCKS][TRAINING_VECTORS]; /* raw values, as they were loaded */
     uint64_t n_taken[TRAINING_BLOCKS][TRAINING_VECTORS];     /* elements */
     char wrong[128];
 };
 
-/* 32 bits that no other place has: a finite number as fp32, and its upper half as bf16. */
+/* 32 bits unique to the place: a finite number as fp32, and its upper half as bf16. */
 static inline uint32_t training_bits(uint64_t step, uint64_t block, uint64_t vector, uint64_t place)
 {
     uint64_t x = (step * 8191 + block * 131 + vector * 17 + 1) * UINT64_C(0x9E3779B97F4A7C15) + place;
@@ -295,7 +295,7 @@ static inline void training_init(struct training *run, const struct training_opt
                                             .together = options->owners ? training_together(true) : NULL};
 }
 
-/* The position after `step` steps; what is given from now on is of that step. */
+/* Returns the position after `step` steps; from now on the run gives values of that step. */
 static inline const struct ah_checkpoint_position *training_at(struct training *run, uint64_t step)
 {
     run->step = step;
@@ -303,7 +303,7 @@ static inline const struct ah_checkpoint_position *training_at(struct training *
     return &run->position;
 }
 
-/* What is wrong with the values taken, which must be those of `step`; "": nothing. Forgets them. */
+/* Returns what is wrong with the loaded values, which must be those of `step`; "": nothing. Forgets them. */
 static inline const char *training_wrong(struct training *run, uint64_t step)
 {
     run->wrong[0] = '\0';
@@ -338,7 +338,7 @@ static inline const char *training_wrong(struct training *run, uint64_t step)
     return run->wrong;
 }
 
-/* What `--resume path` does: finds, loads, and starts over with an older one where the newest turns out damaged. */
+/* Does what `--resume path` does: finds, loads, and falls back to an older checkpoint if the newest is damaged. */
 static inline int training_resume(struct training *run, const char *path,
                                   struct ah_checkpoints_found *ret_found,
                                   struct ah_checkpoint_position *ret_position, struct ah_error *err)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Preloaded into a run of full_disk.py (LD_PRELOAD): a disk that has as many bytes free as the file AUTOHETE_DISK says.
- * What is reserved beyond them is refused as on a full disk. A second number N: the N-th reservation is refused, too; a
- * third: so many bytes are free from then on. Nothing else of a save is changed.
+ * Preloaded (LD_PRELOAD) into a run by full_disk.py: a disk with as many bytes free as the file AUTOHETE_DISK says.
+ * Reserving more fails as on a full disk. With a second number N, the N-th reservation fails, too; a third number is
+ * the bytes free from then on. Nothing else about a save changes.
  */
 #include <errno.h>
 #include <fcntl.h>

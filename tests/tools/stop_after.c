@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Preloaded into a run that killed_runs.py kills (LD_PRELOAD): the process stops, as by SIGSTOP, when the N-th such
- * call of a save has returned, whatever the machine does beside it. AUTOHETE_STOP_AFTER is mkdir:N, fsync:N, rename:N
- * (of a file in the folder) or publish:N (of the folder, with which the checkpoint is there).
+ * Preloaded (LD_PRELOAD) into a run that killed_runs.py kills: the process stops, as by SIGSTOP, when the N-th such
+ * call of a save has returned, however busy the machine is. AUTOHETE_STOP_AFTER is mkdir:N, fsync:N, rename:N (of a
+ * file in the folder) or publish:N (of the folder, which makes the checkpoint visible).
  */
 #include <dlfcn.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ static void count(const char *call)
         (void)raise(SIGSTOP);
 }
 
-/* ISO C has no conversion from the pointers that dlsym() returns to functions. */
+/* ISO C cannot convert the pointers that dlsym() returns to function pointers. */
 static void find(const char *call, void *ret_function)
 {
     void *found = dlsym(RTLD_NEXT, call);

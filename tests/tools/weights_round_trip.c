@@ -5,9 +5,9 @@
  *     weights_round_trip FOLDER FLAT [OUT DTYPE SHARD_BYTES]
  *     weights_round_trip FOLDER FLAT SEED
  *
- * loads the weights and the config.json of a folder, writes the flat vectors of all blocks as fp32 into the file
- * FLAT, and saves them into the folder OUT. With a seed the weights are initial ones, and nothing is saved. What is
- * refused is one sentence and exit status 1.
+ * loads a folder's weights and config.json, writes the flat vectors of all blocks as fp32 to the file FLAT, and saves
+ * them to the folder OUT. With a seed, the weights are initial ones, and nothing is saved. A refusal is one sentence
+ * and exit status 1.
  */
 #include "runtime/model/config.h"
 #include "runtime/model/initial.h"
@@ -22,7 +22,7 @@
 
 struct vectors {
     const struct ah_model *model;
-    float *values; /* owned; of all blocks */
+    float *values; /* owned; all blocks */
     uint64_t n;
 };
 

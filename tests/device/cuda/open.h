@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What tests of the CUDA device on the double share: devices with small arenas, ops, and that nothing is left behind.
+ * Shared by the tests of the CUDA device on the double: devices with small arenas, ops, and a check that nothing is
+ * left behind.
  */
 #ifndef AH_TESTS_DEVICE_CUDA_OPEN_H
 #define AH_TESTS_DEVICE_CUDA_OPEN_H
@@ -30,7 +31,7 @@ static inline struct ah_op fill_op(uint32_t arena, uint64_t offset, uint64_t cou
         .kind = AH_OP_FILL, .arg = {{arena, AH_FP32, offset, 0}}, .u.elements = {count, value, 0}};
 }
 
-/* With 4 MiB in each arena. What fills them on the GPU is loaded: it can be launched while a stream waits. */
+/* Opens a device with 4 MiB in each arena. Its fill kernel is loaded, so it can be launched while a stream waits. */
 static inline struct ah_device *open_device(const struct ah_device_options *options)
 {
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 4 * MIB, 4 * MIB, 4 * MIB};
@@ -43,7 +44,7 @@ static inline struct ah_device *open_device(const struct ah_device_options *opti
     return device;
 }
 
-/* Returns its ticket. A wait for ticket 0 is none. */
+/* Returns the op's ticket. A wait for ticket 0 means no wait. */
 static inline uint64_t submit_op(struct ah_device *device, uint32_t lane, const struct ah_op *op,
                                  struct ah_wait wait)
 {
@@ -55,7 +56,7 @@ static inline uint64_t submit_op(struct ah_device *device, uint32_t lane, const 
     return ticket;
 }
 
-/* From now on, the next call of that name; skipping some before it. */
+/* Makes the next call of that name hang, after letting `skipped` pass. */
 static inline void hang_next(const char *call, uint64_t skipped)
 {
     cuda_double_hang(call, cuda_double_calls(call) + skipped + 1);
@@ -67,14 +68,14 @@ static inline void wait_until_hanging(unsigned n)
         ah_threads_sleep_until_ns(ah_threads_now_ns() + 100000);
 }
 
-/* How far a span of the GPU that is read now may be from the host's clock: as far apart as the two looks between which
- * the base was set, which is what it is on a busy machine, and what times lose that are told as float. */
+/* Upper bound of the error of a GPU span read now, against the host's clock: the window between the two host readings
+ * that set the base, which is long on a busy machine, plus rounding, as event times are floats. */
 static inline uint64_t clock_error_ns(struct ah_device *device)
 {
     return ah_cuda_of(device)->clock.window_ns + 10000;
 }
 
-/* A call that lasts until it is let go. */
+/* A call that lasts until `open` is set. */
 struct gate {
     atomic_bool open;
 };
@@ -94,7 +95,7 @@ static inline uint64_t submit_gate(struct ah_device *device, struct gate *gate)
     return submit_op(device, AH_LANE_HOST, &op, (struct ah_wait){0});
 }
 
-/* Closed, and everything given back; nothing was done that hardware would punish. */
+/* After closing: everything was given back, and nothing was done that hardware would punish. */
 static inline void expect_nothing_left(void)
 {
     const struct cuda_double_alive alive = cuda_double_alive();

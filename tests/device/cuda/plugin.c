@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plugin as it was built, loaded as the program loads it, on whatever machine this is.
+ * The plugin as built, loaded the way the program loads it, on whatever machine runs the test.
  */
 #include "runtime/device/device_plugin.h"
 #include "tests/support/check.h"
@@ -37,7 +37,7 @@ static void check_device(const struct ah_device_info *info)
         assert_int_equal(info->supports[op], op < AH_OP_KINDS);
 }
 
-/* With a GPU, its description; without, a sentence that says what is missing and what to do. */
+/* With a GPU: its description. Without: a sentence that says what is missing and what to do. */
 TEST(plugin, lists_gpus_or_says_why_not)
 {
     static struct ah_device_info infos[DEVICES];
@@ -60,7 +60,7 @@ TEST(plugin, lists_gpus_or_says_why_not)
     assert_true(rc || n > 0);
 }
 
-/* Where there is no such device, opening it says the same as listing, or how many there are. */
+/* Opening a device that does not exist gives the same error as listing, or the number of devices. */
 TEST(plugin, does_not_open_what_is_not_there)
 {
     const struct ah_device_options options = {.index = DEVICES};

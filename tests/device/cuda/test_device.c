@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA device opened, given memory and closed, on machines that the double is.
+ * Opening the CUDA device, giving it memory and closing it, on machines that the double plays.
  */
 #include "tests/device/cuda/open.h"
 
@@ -59,7 +59,7 @@ TEST_IN(device, refuses_by_name, be_plain, NULL)
     expect_refused(&plain, AH_E_MISSING, "too old: it supports CUDA 11.4");
 }
 
-/* Streams cannot wait for the host. */
+/* Without them, streams cannot wait for the host. */
 TEST_IN(device, needs_stream_memory_operations, be_plain, NULL)
 {
     cuda_double_fail("cuDeviceGetAttribute", 1, cudaErrorNotSupported);
@@ -102,7 +102,7 @@ TEST_IN(device, begins_with_zeros, be_plain, NULL)
     expect_nothing_left();
 }
 
-/* What is said to fit does. */
+/* The budget that the error suggests does fit. */
 TEST_IN(device, says_what_fits, be_plain, NULL)
 {
     struct cuda_double settings = cuda_double_default();
@@ -132,7 +132,7 @@ TEST_IN(device, says_what_fits, be_plain, NULL)
     expect_nothing_left();
 }
 
-/* Arena and reserve together may be all that there is, though kernels of products took some of the reserve before. */
+/* Arena and reserve together may take all memory, even after kernels of products took part of the reserve. */
 TEST_IN(device, gives_what_the_reserve_leaves, be_plain, NULL)
 {
     struct cuda_double settings = cuda_double_default();
@@ -154,7 +154,7 @@ TEST_IN(device, gives_what_the_reserve_leaves, be_plain, NULL)
     expect_nothing_left();
 }
 
-/* Arena and reserve stay within what is given, and nothing is taken when they do not. */
+/* Arena and reserve stay within the budget; if they would not, nothing is taken. */
 TEST_IN(device, keeps_a_budget, be_plain, NULL)
 {
     struct ah_device_options options = {.memory_bytes = 256 * MIB};
@@ -169,7 +169,7 @@ TEST_IN(device, keeps_a_budget, be_plain, NULL)
     expect_nothing_left();
 }
 
-/* Some pages more of a context than when a plan was made change nothing. */
+/* A context a few pages larger than when the plan was made does not change the reserve. */
 TEST_IN(device, has_a_reserve_in_steps, be_plain, NULL)
 {
     struct cuda_double settings = cuda_double_default();
@@ -204,7 +204,7 @@ TEST_IN(device, says_why_memory_is_not_locked, be_plain, NULL)
     expect_nothing_left();
 }
 
-/* As much as the driver locks at once is locked piece by piece, and a copy may lie in two of them. */
+/* Memory is locked in pieces no larger than what the driver locks at once, and a copy may span two of them. */
 TEST_IN(device, locks_in_pieces, be_plain, NULL)
 {
     enum { BYTES = 4000 };
@@ -217,7 +217,7 @@ TEST_IN(device, locks_in_pieces, be_plain, NULL)
     cuda_double_set(&settings);
     struct ah_device *device = open_device(&plain);
     assert_int_equal(device->info.locked_bytes, 4 * MIB);
-    assert_int_equal(cuda_double_alive().pinned_ranges, 3); /* two of the arena, and the signal */
+    assert_int_equal(cuda_double_alive().pinned_ranges, 3); /* two pieces of the arena, and the signal */
     unsigned char *from = ah_device_pointer(device, up.arg[1]);
     for (size_t i = 0; i < BYTES; i++)
         from[i] = (unsigned char)(i * 7);
@@ -232,7 +232,7 @@ TEST_IN(device, locks_in_pieces, be_plain, NULL)
     expect_nothing_left();
 }
 
-/* The first piece is locked and the second is not: none stays locked. */
+/* If the second piece cannot be locked, none stays locked. */
 TEST_IN(device, locks_all_pieces_or_none, be_plain, NULL)
 {
     struct cuda_double settings = cuda_double_default();
@@ -251,7 +251,7 @@ TEST_IN(device, locks_all_pieces_or_none, be_plain, NULL)
     expect_nothing_left();
 }
 
-/* Each on a GPU of its own; threads that wait are nobody's. */
+/* Each device has a GPU of its own; any thread may wait for either. */
 TEST_IN(device, is_one_of_several, be_plain, NULL)
 {
     struct cuda_double settings = cuda_double_default();
@@ -282,7 +282,7 @@ TEST_IN(device, is_one_of_several, be_plain, NULL)
     expect_nothing_left();
 }
 
-/* One op of each sort is launched before the first is submitted, and leaves nothing. */
+/* One op of each sort is launched before the first is submitted, and leaves no trace. */
 TEST_IN(device, loads_kernels_ahead, be_plain, NULL)
 {
     const struct ah_op ops[] = {fill_op(AH_ARENA_DEVICE, 0, 1000, 7), fill_op(AH_ARENA_DEVICE, 4096, 1000, 7),

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every call of the CUDA runtime fails once, with an error of that call alone and with one that takes the GPU away, in
- * the life of a device that works on all lanes. Then the device says so, or did not need the call; every wait ends;
- * everything is given back; nothing was done that hardware would punish.
+ * Every call of the CUDA runtime fails once in the life of a device that uses all lanes: with an error of that call
+ * alone, and with one that loses the GPU. The device must report it, unless it did not need the call; every wait ends;
+ * everything is given back; nothing is done that hardware would punish.
  */
 #include "tests/device/cuda/open.h"
 
 enum { LOOPS = 3, CALLS_MAX = 128 };
-/* The thread sanitizer runs a hundred times more slowly, the address sanitizer ten times. */
+/* The thread sanitizer is a hundred times slower, the address sanitizer ten times. */
 #if defined(__SANITIZE_THREAD__)
 enum { OF_EACH = 1 };
 #elif defined(__SANITIZE_ADDRESS__)
@@ -24,7 +24,7 @@ static struct ah_op product_op(void)
     return op;
 }
 
-/* A ring over all lanes, longer than their queues. */
+/* A ring through all lanes, longer than their queues. */
 static int work(struct ah_device *device, struct ah_error *err)
 {
     const struct ah_op host = fill_op(AH_ARENA_PINNED, 0, 2048, 2),
@@ -55,7 +55,7 @@ static void read_spans(struct ah_device *device)
     }
 }
 
-/* Its whole life. */
+/* The device's whole life. */
 static int live(struct ah_error *err)
 {
     const struct ah_device_options options = {.queue = 2, .host_threads = 1};
@@ -85,7 +85,7 @@ static void be_plain(void)
     cuda_double_set(&settings);
 }
 
-/* Where giving back itself fails, what it was for stays. */
+/* If a call that frees fails, what it should free stays. */
 static bool gives_back(const char *call)
 {
     static const char *const calls[] = {"cudaFree", "cudaFreeHost", "cudaStreamDestroy"};
@@ -95,13 +95,12 @@ static bool gives_back(const char *call)
     return false;
 }
 
-/* Returns whether the device told of it. */
+/* Returns whether the device reported the fault. */
 static bool fail_one(const char *call, uint64_t nth, cudaError_t code)
 {
     const struct cuda_double_alive before = cuda_double_alive();
     struct ah_error err = {0};
-    if (strcmp(call, "cudaHostUnregister") ==
-        0) /* the range would still be locked when the next device maps it */
+    if (strcmp(call, "cudaHostUnregister") == 0) /* its range stays locked for the next device */
         return true;
     be_plain();
     cuda_double_fail(call, nth, code);
@@ -121,8 +120,7 @@ static bool fail_one(const char *call, uint64_t nth, cudaError_t code)
     return rc != AH_OK;
 }
 
-/* Calls of each name in a life without failure: how often the host looks at events depends on the time that it takes.
- * */
+/* Calls of each name in a life without faults. Counts vary: how often the host looks at events depends on timing. */
 struct called {
     const char *name;
     uint64_t n;
@@ -149,7 +147,7 @@ static void fail_each(cudaError_t code)
     for (size_t i = 0; i < n; i++)
         for (uint64_t nth = 1; nth <= calls[i].n && nth <= OF_EACH; nth++, all++)
             told += fail_one(calls[i].name, nth, code);
-    if (!(n > 30 && told > all / 4)) /* those of closing are nobody's concern */
+    if (!(n > 30 && told > all / 4)) /* faults while closing are not reported */
         fail_msg("%zu names, %d of %d calls told of", n, (int)told, (int)all);
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops that share an event: what is recorded, who may wait for what, and that a training records times of items, not of
- * ops.
+ * Ops that share an event: what is recorded, who may wait for what, and that a training times items, not ops.
  */
 #include "tests/device/cuda/open.h"
 #include "tests/golden/train/case.h"
@@ -18,7 +17,7 @@ static struct ah_device *open_slow(unsigned copy_delay_us)
     return open_device(&plain);
 }
 
-/* `n` fills, each of which joins the next; the first waits. Fill i writes i + 1 to place i. */
+/* `n` fills, each joined to the next; the first waits. Fill i writes i + 1 to place i. */
 static void submit_group(struct ah_device *device, size_t n, struct ah_wait wait)
 {
     struct ah_submission submissions[32];
@@ -46,8 +45,7 @@ TEST(groups, have_an_event_and_a_span)
     const uint64_t before = cuda_double_calls("cudaEventRecord");
     submit_op(device, AH_LANE_H2D, &up, (struct ah_wait){0});
     submit_group(device, 5, (struct ah_wait){AH_LANE_H2D, 1});
-    assert_int_equal(cuda_double_calls("cudaEventRecord") - before,
-                     3); /* the copy's, start and end of the group */
+    assert_int_equal(cuda_double_calls("cudaEventRecord") - before, 3); /* copy; start and end of the group */
     CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, 2, &err), err);
     assert_int_equal(ah_device_done(device, AH_LANE_COMPUTE), 5);
     assert_int_equal(ah_device_spans(device, &reader, &span, 1), 1);
@@ -61,7 +59,7 @@ TEST(groups, have_an_event_and_a_span)
     expect_nothing_left();
 }
 
-/* Who waits for an op in the middle gets what it wrote; so does the host lane. */
+/* Waiting for an op in the middle of a group is enough to see what it wrote; the host lane, too. */
 TEST(groups, are_waited_for_in_the_middle)
 {
     const struct ah_op down = copy_op(AH_ARENA_PINNED, AH_ARENA_DEVICE, 8192, 4000);
@@ -81,7 +79,7 @@ TEST(groups, are_waited_for_in_the_middle)
     expect_nothing_left();
 }
 
-/* Longer than the queue: cut, and nobody waits for ever; what is told covers every op once. */
+/* A group longer than the queue is cut, so nobody waits forever; spans cover every op once. */
 TEST(groups, may_be_longer_than_the_queue)
 {
     struct ah_span spans[64];
@@ -147,8 +145,8 @@ TEST(groups, refuse_what_does_not_follow)
 
 struct heard {
     struct golden_result result;
-    uint64_t told, events; /* ops of streams that the observer heard of; events that were recorded */
-    uint64_t clock;        /* how many of those may have set the clock: eight a second */
+    uint64_t told, events; /* ops on streams that the observer saw; events recorded */
+    uint64_t clock;        /* at most how many of those set the clock: eight a second */
 };
 
 static bool hear_step(void *context, const struct ah_step_record *record)
@@ -180,7 +178,7 @@ static void train(const struct golden *golden, bool every_op, struct heard *hear
     ah_trainer_close(trainer);
 }
 
-/* At most two events for what is told: the start of an item that waited, and its end. Some more set the clock. */
+/* At most two events for each item observed: its start, if it waited, and its end. The clock takes a few more. */
 TEST(groups, of_a_training_are_its_items)
 {
     static struct heard items, ops;

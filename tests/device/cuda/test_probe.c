@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the plugin lists GPUs, on a double of the CUDA runtime: machines that this one is not.
+ * How the plugin lists GPUs, with a double of the CUDA runtime that plays other machines.
  */
 #include "runtime/device/cuda/cuda_internal.h"
 #include "tests/double/cuda/double.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recording on the double of CUPTI: every kernel and copy of an op is told with that op and lies within its span; what
- * was dropped is counted; whatever keeps CUPTI from working, ops run as without it.
+ * Recording with the double of CUPTI: every kernel and copy is reported with its op and lies within the op's span;
+ * dropped records are counted; when CUPTI does not work, ops run as without it.
  */
 #include "runtime/device/cuda/records.h"
 #include "tests/device/cuda/open.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 enum { LOOPS = 5, BYTES = 8192, NAMES_MAX = 128 };
-/* The thread sanitizer runs a hundred times more slowly: then the first call of each name fails alone. */
+/* The thread sanitizer is a hundred times slower: there only the first call of each name fails. */
 #if defined(__SANITIZE_THREAD__)
 enum { MORE_FAULTS = 0 };
 #else
@@ -46,7 +46,7 @@ static struct ah_device *open_prepared(void)
     return device;
 }
 
-/* A ring over all lanes: host, up, a product and a fill, down. Returns what came down. */
+/* A ring through all lanes: host, up, a product and a fill, down. Returns what came down. */
 static float work(struct ah_device *device)
 {
     const struct ah_op host = fill_op(AH_ARENA_PINNED, BYTES, BYTES / 4, 2),
@@ -77,7 +77,7 @@ static size_t read_spans(struct ah_device *device, uint32_t lane, struct ah_span
 
 enum { DELAY_US = 5000 }; /* so that an activity in the span of another op is noticed */
 
-/* Every op of a lane has activities, each in its span. */
+/* Every op of a lane has activities, each within the op's span. */
 static void expect_lane(struct ah_device *device, const struct ah_device_recording *recording, uint32_t lane,
                         uint64_t first_ticket, size_t n_ops, uint32_t kind)
 {
@@ -132,7 +132,7 @@ TEST(recorder, tells_what_each_op_did)
     CHECK_OK(ah_device_recorded(device, &recording, &err), err);
     assert_true(work(device) == expected);
     assert_int_equal(recording.lost, 0);
-    assert_int_equal(recording.overhead_ns, 1000); /* the double's: of the flush while all is enabled */
+    assert_int_equal(recording.overhead_ns, 1000); /* the double's figure, flushed with everything enabled */
     check_text_has(recording.recorder, "CUPTI 13.");
     for (size_t i = 1; i < recording.n; i++)
         assert_true(recording.activities[i - 1].lane <= recording.activities[i].lane);
@@ -150,7 +150,7 @@ TEST(recorder, tells_what_each_op_did)
     expect_nothing_left();
 }
 
-/* Recorded from the first op on: spans of all are there. */
+/* Recording starts before the first op, so every op has a span. */
 TEST(recorder, tells_when)
 {
     struct ah_device_recording recording;
@@ -171,7 +171,7 @@ TEST(recorder, tells_when)
     expect_nothing_left();
 }
 
-/* Begun while a stream waits for the host, which CUPTI's memory would wait for, too. */
+/* Recording starts while a stream waits for the host; taking memory for CUPTI would wait for that stream, too. */
 TEST(recorder, begins_when_all_is_done)
 {
     struct ah_device_recording recording;
@@ -206,12 +206,12 @@ TEST(recorder, works_again)
         first = round ? first : recording.n;
         assert_int_equal(recording.n, first);
     }
-    CHECK_OK(ah_device_record(device, &err), err); /* and is closed meanwhile */
+    CHECK_OK(ah_device_record(device, &err), err); /* closed while it records */
     ah_device_close(device);
     expect_nothing_left();
 }
 
-/* Buffers of a few records: more than there are. */
+/* The buffers are too small for all records. */
 TEST(recorder, counts_what_is_lost)
 {
     struct ah_device_recording all, some;
@@ -235,7 +235,7 @@ TEST(recorder, counts_what_is_lost)
     }
 }
 
-/* Records of ops that were dropped: the stream still tells the lane. */
+/* If the record that names the op was dropped, the stream still tells the lane. */
 TEST(recorder, knows_lanes_by_their_streams)
 {
     struct ah_device_recording recording;
@@ -328,7 +328,7 @@ static uint64_t record_with_fault(const char *call, uint64_t nth, float expected
     return n;
 }
 
-/* Each call of CUPTI fails, the first, a middle and the last one. */
+/* Each CUPTI function fails in turn: at its first, a middle and its last call. */
 TEST(recorder, calls_that_fail_change_nothing)
 {
     const char *names[NAMES_MAX];
@@ -354,7 +354,7 @@ TEST(recorder, calls_that_fail_change_nothing)
     assert_true(of_cupti >= 15);
 }
 
-/* The GPU is lost while it is recorded: the ops say so, and everything ends. */
+/* The GPU is lost during recording: the ops report it, and everything ends. */
 TEST(recorder, survives_the_loss_of_the_gpu)
 {
     struct ah_device_recording recording;

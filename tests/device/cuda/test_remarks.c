@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the CUDA device says of itself once it is in use: products that its library lacks, and the memory that is taken
- * beside the arena.
+ * What the CUDA device reports about itself in use: products its library lacks, and memory taken beside the arena.
  */
 #include "runtime/device/tryout.h"
 #include "tests/device/cuda/open.h"
@@ -42,7 +41,7 @@ TEST(remarks, products_that_are_made_in_steps_are_counted)
     expect_nothing_left();
 }
 
-/* Code of kernels, of the library's, too, and page tables of locked memory: each is seen to the byte. */
+/* Code of kernels, the library's included, and page tables of locked memory are measured to the byte. */
 TEST(remarks, memory_beside_the_arena_is_measured)
 {
     struct cuda_double settings = cuda_double_default();
@@ -58,11 +57,11 @@ TEST(remarks, memory_beside_the_arena_is_measured)
     }
     assert_true(beside[0] > 32 * MIB); /* the workspace of products, for one */
     assert_true(beside[1] >= beside[0] + 3 * MIB && beside[1] % MIB == beside[0] % MIB);
-    assert_int_equal(beside[2], beside[0] + 3 * MIB); /* a MiB is locked */
+    assert_int_equal(beside[2], beside[0] + 3 * MIB); /* one MiB is locked */
     expect_nothing_left();
 }
 
-/* More code than was reckoned with: said where it is more, refused where there is no room for it. */
+/* Kernels take more than the reserve: reported if it fits, refused if it does not. */
 TEST(remarks, code_beyond_the_reserve)
 {
     struct cuda_double settings = cuda_double_default();

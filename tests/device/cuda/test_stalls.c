@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every kind of wait of a GPU, hanging: the watch says which lane holds the others up, and why. When it was told, the
- * double goes on, so that the device can be closed. The program begins to wait when all is as it will stay: a busy
- * machine may take long until then.
+ * Every wait on a GPU, hanging: the watch must say which lane holds up the others, and why. Then the double stops
+ * hanging, so that the device can be closed. The program starts to wait only once the lanes have settled, which may
+ * take long on a busy machine.
  */
 #include "tests/device/cuda/open.h"
 
@@ -10,13 +10,13 @@
 
 static const struct ah_wait none = {0};
 
-/* Where the program itself is on the way to what hangs while it waits. */
+/* Patience where the program runs into the hang only after its wait began. */
 static const double LONG_S = 1;
 
 struct told {
     atomic_uint n;
     struct ah_error why;
-    struct gate *gate; /* to open; NULL: the double goes on */
+    struct gate *gate; /* opened on a stall; NULL: only the double goes on */
 };
 
 static void stalled(void *context, const struct ah_error *why)
@@ -48,7 +48,7 @@ static void expect_told(const struct told *told, const char *const texts[])
             fail_msg("'%s' is not in: %s", *texts, told->why.text);
 }
 
-/* Until something hangs, and so many ops of a lane are done. */
+/* Returns when something hangs and `done` ops of the lane are done. */
 static void settle(struct ah_device *device, uint32_t lane, uint64_t done)
 {
     wait_until_hanging(1);
@@ -56,7 +56,7 @@ static void settle(struct ah_device *device, uint32_t lane, uint64_t done)
         ah_threads_sleep_until_ns(ah_threads_now_ns() + 100000);
 }
 
-/* fill on compute, copied down, which the host adds to. */
+/* A copy up, a fill on compute, a copy down, a copy on the host: each waits for the one before. */
 static void submit_chain(struct ah_device *device)
 {
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1025, 3);
@@ -101,14 +101,14 @@ TEST(stalls, of_a_kernel)
                                          "; host: 0 of 1 done, op 1 'copy' waits for op 1 of d2h", NULL});
 }
 
-/* An event that was never recorded on the GPU: its op is not seen to end. */
+/* The event is never recorded on the GPU, so its op never seems to end. */
 TEST(stalls, of_an_event)
 {
     expect_chain_stalls("cudaEventRecord", 0,
                         (const char *[]){"; h2d: 0 of 1 done, op 1 'copy' has begun and does not end", NULL});
 }
 
-/* A stream that does not see that what it waits for is there: all its waits are met. */
+/* The stream never notices that what it waits for has happened: all its waits are met. */
 TEST(stalls, of_a_wait_for_an_event)
 {
     struct gate gate = {false};
@@ -130,7 +130,7 @@ TEST(stalls, of_a_wait_for_an_event)
     expect_nothing_left();
 }
 
-/* The same of the value in the host's memory. */
+/* The same for a value in the host's memory. */
 TEST(stalls, of_a_value_of_the_host)
 {
     struct gate gate = {false};
@@ -150,7 +150,7 @@ TEST(stalls, of_a_value_of_the_host)
     expect_nothing_left();
 }
 
-/* A channel that is full keeps the submitter inside the driver. */
+/* A full channel keeps the submitter inside the driver. */
 TEST(stalls, of_a_full_channel)
 {
     struct told told;
@@ -171,7 +171,7 @@ TEST(stalls, of_a_full_channel)
     expect_nothing_left();
 }
 
-/* Our own queue is full: the submitter waits outside the driver. */
+/* Our own queue is full, so the submitter waits outside the driver. */
 TEST(stalls, of_a_full_queue)
 {
     struct told told;
@@ -189,7 +189,7 @@ TEST(stalls, of_a_full_queue)
     expect_nothing_left();
 }
 
-/* A call that asks what is done, and does not come back. */
+/* The call that asks what is done does not return. */
 TEST(stalls, of_a_question)
 {
     struct told told;
@@ -217,7 +217,7 @@ TEST(stalls, of_a_synchronization)
     expect_nothing_left();
 }
 
-/* An op of the host lane that neither works nor ends. */
+/* An op on the host lane that neither works nor ends. */
 static int sleep_until_told(void *context, struct ah_error *err)
 {
     struct told *told = context;
@@ -263,7 +263,7 @@ TEST(stalls, of_a_kernel_that_is_tried_on_zeros)
     expect_nothing_left();
 }
 
-/* Works until it is let go. */
+/* Works until the gate is open. */
 static int work_on(void *context, struct ah_error *err)
 {
     struct gate *gate = context;
@@ -280,7 +280,7 @@ static void nap(void)
     ah_threads_sleep_until_ns(ah_threads_now_ns() + NAP_NS);
 }
 
-/* It moves the pulse that the watch looks at (tests/unit/device/test_watch.c), again and again. */
+/* A working op keeps moving the pulse that the watch looks at (tests/unit/device/test_watch.c). */
 TEST(stalls, are_not_ops_that_work)
 {
     enum { MOVES = 4 };
@@ -305,7 +305,7 @@ TEST(stalls, are_not_ops_that_work)
     expect_nothing_left();
 }
 
-/* Lets the program go on when the pulse has moved as often as copies were submitted. */
+/* Ends the hang once the pulse has counted all copies. */
 struct copies {
     struct ah_device *device;
     uint64_t pulse;
@@ -323,7 +323,7 @@ static void *await_copies(void *context)
     return NULL;
 }
 
-/* Copies that end move it, while the program waits for something else. */
+/* Copies that end move the pulse while the program waits for something else. */
 TEST(stalls, are_not_other_lanes_that_go_on)
 {
     enum { COPIES = 3 };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is particular about lanes that are streams: spans from events, queues that are full, errors of the GPU.
+ * What is special about lanes that are streams: spans from events, full queues, errors of the GPU.
  */
 #include "tests/device/cuda/open.h"
 
 #include <pthread.h>
 
-static uint64_t slack_ns; /* of all spans of a case so far (open.h) */
+static uint64_t slack_ns; /* largest clock error in this case so far (open.h) */
 
 static const struct ah_device_options plain = {.queue = 8};
 static const struct ah_wait none = {0};
@@ -32,8 +32,8 @@ static struct ah_span span_of(struct ah_device *device, uint32_t lane, uint64_t 
     return span;
 }
 
-/* Copies both ways, held up until both have begun; what one waits for is over before it starts; all within what the
- * host saw. */
+/* Copies both ways are held until both have begun. An op starts after what it waits for has ended, and all spans lie
+ * within what the host saw. */
 TEST(streams, have_spans_of_the_gpus_clock)
 {
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB);
@@ -68,7 +68,7 @@ TEST(streams, have_spans_of_the_gpus_clock)
     expect_nothing_left();
 }
 
-/* However long the GPU takes. */
+/* The host waits for as long as the GPU takes. */
 TEST(streams, let_the_host_wait)
 {
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 3);
@@ -90,7 +90,7 @@ TEST(streams, let_the_host_wait)
     expect_nothing_left();
 }
 
-/* A base is set anew while time goes on, and spans stay in order. */
+/* The clock's base is renewed along the way, and spans stay in order. */
 TEST(streams, keep_time_for_long)
 {
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 1);
@@ -145,7 +145,7 @@ TEST(streams, wait_where_a_queue_is_full)
     expect_nothing_left();
 }
 
-/* As many as a queue takes: each one's span is its own, though none is over when the last comes. */
+/* A full queue, none of it done when the last op arrives: each op keeps its own span. */
 TEST(streams, keep_apart_what_is_queued)
 {
     enum { QUEUE = 6 };
@@ -175,7 +175,7 @@ TEST(streams, keep_apart_what_is_queued)
     expect_nothing_left();
 }
 
-/* The op that runs is named, or those it may be; everything that waits, on host and GPU, ends. */
+/* The error names the op that ran, or the ops that it may have been; every wait on host and GPU ends. */
 TEST(streams, name_what_ran_when_the_gpu_failed)
 {
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 1),
@@ -205,7 +205,7 @@ TEST(streams, name_what_ran_when_the_gpu_failed)
     expect_nothing_left();
 }
 
-/* A launch that is refused is that op's failure; what is behind it is skipped, and tickets go on. */
+/* A refused launch is that op's failure; the ops behind it are skipped, and tickets still advance. */
 TEST(streams, name_an_op_that_is_not_launched)
 {
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 1),
@@ -229,7 +229,7 @@ TEST(streams, name_an_op_that_is_not_launched)
     expect_nothing_left();
 }
 
-/* A launch that tells of an earlier op's error does not take the blame. */
+/* A launch that reports an earlier op's error is not blamed for it. */
 TEST(streams, do_not_blame_the_next_launch)
 {
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB),

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training through the plugin while one call of the CUDA runtime fails, of each name the first or one in the middle.
- * Then the trainer says so, or did not need the call and gives the bits that it gives without.
+ * Training through the plugin while one call of the CUDA runtime fails: for each name the first call, or a middle one.
+ * The trainer must report it, or not need the call and give the same bits as without the fault.
  */
 #include "tests/device/cuda/open.h"
 #include "tests/golden/train/case.h"
 
 enum { STEPS = 2, CALLS_MAX = 128 };
-/* Sanitizers make a training slow: there every so manieth name fails. */
+/* Sanitizers make a training slow: there only every EVERY-th name fails. */
 #if defined(__SANITIZE_THREAD__)
 enum { EVERY = 12 };
 #elif defined(__SANITIZE_ADDRESS__)
@@ -38,7 +38,7 @@ static int train(struct golden_result *result, struct ah_error *err)
     return rc;
 }
 
-/* Where giving back itself fails, what it was for stays. */
+/* If a call that frees fails, what it should free stays. */
 static bool gives_back(const char *call)
 {
     return strstr(call, "Free") || strstr(call, "Destroy") || strstr(call, "destroy");
@@ -53,7 +53,7 @@ static void expect_same_losses(const char *call, uint64_t nth)
                      got.records[i].loss, expected.records[i].loss);
 }
 
-/* Returns whether it was told of. */
+/* Returns whether the trainer reported the fault. */
 static bool fail_one(const char *call, uint64_t nth, cudaError_t code)
 {
     const struct cuda_double_alive before = cuda_double_alive();
@@ -75,7 +75,7 @@ static bool fail_one(const char *call, uint64_t nth, cudaError_t code)
     return rc != AH_OK;
 }
 
-/* `middle`: that call of each name, else the first. */
+/* Each name fails in turn: at a middle call if `middle`, else at the first. */
 static void fail_some(cudaError_t code, bool middle)
 {
     static struct {
@@ -92,8 +92,7 @@ static void fail_some(cudaError_t code, bool middle)
         calls[n].n = cuda_double_calls(name);
     }
     for (unsigned i = 0; i < n; i += EVERY)
-        if (strcmp(calls[i].name, "cudaHostUnregister") !=
-            0) { /* still locked when the next device maps it */
+        if (strcmp(calls[i].name, "cudaHostUnregister") != 0) { /* its range stays locked */
             all++;
             told += fail_one(calls[i].name, middle ? (calls[i].n + 1) / 2 : 1, code);
         }
@@ -130,7 +129,7 @@ TEST_IN(training, survives_the_loss_of_the_gpu, open_golden, close_golden)
     fail_some(cudaErrorLaunchFailure, true);
 }
 
-/* The error says where in the training it was. */
+/* The error says at which step, op and block. */
 TEST_IN(training, names_step_op_and_block, open_golden, close_golden)
 {
     struct ah_error err = {0};

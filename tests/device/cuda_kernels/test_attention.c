@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention's kernels against straight loops in double, on the double of CUDA: every shape of the tables of the tensor
- * cores, and what only the plain kernels do. Operands lie in one arena full of NaN, as is shared memory, so what is
- * read beyond an operand shows, and so does what is written.
+ * Attention kernels against straight loops in double, on the double of CUDA: every shape in the tables of the tensor
+ * cores, and what only the plain kernels do. Operands lie in one arena full of NaN, and shared memory starts as NaN, so
+ * reads and writes outside an operand show.
  */
 #include "runtime/device/cuda/kernels/kernels.h"
 
@@ -76,8 +76,8 @@ static void check_shape(struct fixture *f, const struct attention_shape *shape, 
     attention_case_release(&d);
 }
 
-/* Each row of the tables, with few and with many tiles; windows of which the last query that sees a tile of keys is the
- * first of a tile. */
+/* Each row of the tables, with few and with many tiles. In some windows, the last query that sees a tile of keys is the
+ * first of its own tile. */
 TEST_IN(attention, equals_straight_loops, setup, teardown)
 {
     static const struct attention_shape shapes[] = {
@@ -92,7 +92,7 @@ TEST_IN(attention, equals_straight_loops, setup, teardown)
         check_shape(*state, &shapes[i], AH_BF16);
 }
 
-/* Operands that tensor cores do not take: fp32, heads that no copy of 16 bytes begins with, wide heads. */
+/* Operands that tensor cores do not take: fp32, heads that are no multiple of 16 bytes, wide heads. */
 TEST_IN(attention, equals_straight_loops_without_tensor_cores, setup, teardown)
 {
     static const struct attention_shape shapes[] = {
@@ -138,7 +138,7 @@ TEST_IN(attention, takes_both_types_at_once, setup, teardown)
     attention_check_both_types(&(struct attention_runner){run_both, f, &f->random});
 }
 
-/* Heads of whole 16 bytes that do not lie at multiples of 16. */
+/* Heads are multiples of 16 bytes, but not aligned to 16. */
 TEST_IN(attention, takes_any_alignment, setup, teardown)
 {
     static const struct attention_shape shape = {1, 70, 4, 2, 40, 0, DOCS_NONE, true, 0};
@@ -163,7 +163,8 @@ TEST_IN(attention, bears_large_scores, setup, teardown)
     attention_check_large_scores(&(struct attention_runner){run_both, f, &f->random});
 }
 
-/* Scores so low that 2^-lse is infinite, in a sequence that ends within a tile: rows beyond it weigh nothing. */
+/* Scores so low that 2^-lse is infinite, in a sequence that ends within a tile: rows past its end must weigh
+ * nothing. */
 TEST_IN(attention, bears_low_scores, setup, teardown)
 {
     const struct attention_shape shape = {1, 70, 2, 2, 64, 1, DOCS_NONE, true, 30};
@@ -193,8 +194,8 @@ TEST_IN(attention, of_one_key_is_its_value, setup, teardown)
     attention_check_one_key(&(struct attention_runner){run_both, f, &f->random});
 }
 
-/* Tiles before the first key that a block's queries see, and queries after the last that sees a block's keys, are not
- * read: NaN there reaches nobody. Windows of 64 tokens, documents of 64. */
+/* Blocks do not read tiles before the first key that their queries see, nor queries after the last that sees their
+ * keys: NaN there reaches nobody. Windows of 64 tokens, documents of 64. */
 TEST_IN(attention, skips_what_is_not_seen, setup, teardown)
 {
     static const struct attention_shape shapes[] = {{1, 320, 1, 1, 32, 64, DOCS_NONE, true, 0},
@@ -221,7 +222,7 @@ TEST_IN(attention, skips_what_is_not_seen, setup, teardown)
     }
 }
 
-/* Runs both ops on another double and compares with the arena of `first`. */
+/* Runs both ops with other settings of the double and compares with the arena of `first`. */
 static void check_bits(struct fixture *f, const struct attention_run *first,
                        const struct cuda_double *settings)
 {
@@ -235,7 +236,7 @@ static void check_bits(struct fixture *f, const struct attention_run *first,
     free(run.arena);
 }
 
-/* Whatever order threads and blocks run in, and on GPUs with less shared memory, for which there are shorter tiles. */
+/* Bits depend neither on the order of threads and blocks, nor on the shorter tiles of GPUs with less shared memory. */
 TEST_IN(attention, has_the_same_bits_in_any_order, setup, teardown)
 {
     static const struct attention_shape shapes[] = {{2, 150, 4, 2, 64, 0, DOCS_NONE, true, 0},
@@ -261,7 +262,7 @@ TEST_IN(attention, has_the_same_bits_in_any_order, setup, teardown)
         }
 }
 
-/* A sequence does not know of those beside it: plans may cut a batch as they like. */
+/* A sequence does not depend on its neighbours: plans may cut a batch as they like. */
 TEST_IN(attention, has_the_same_bits_for_a_sequence_alone, setup, teardown)
 {
     static const struct attention_shape shape = {2, 130, 2, 1, 64, 70, DOCS_ASCENDING, false, 0};

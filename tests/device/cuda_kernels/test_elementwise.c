@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copy, fill, cast, add and accumulate as kernels give the host's own bits, for every dtype, row stride and alignment,
- * and touch nothing else. NaNs of additions are the GPU's own.
+ * Copy, fill, cast, add and accumulate kernels give the host's bits, for every dtype, row stride and alignment, and
+ * touch nothing else. NaNs from additions may have the GPU's own bits.
  */
 #include "base/bf16.h"
 #include "runtime/device/cuda/kernels/kernels.h"
@@ -26,7 +26,7 @@ static const struct {
              {AH_OP_ACCUMULATE, 2, ah_cuda_accumulate}};
 
 struct machine {
-    unsigned char *arena; /* of the GPU */
+    unsigned char *arena; /* on the GPU */
     unsigned char *expected;
     unsigned char *got;
     cudaStream_t stream;
@@ -62,12 +62,12 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Any bits at all: NaN, infinities and denormals too, but for `finite`, which additions take. */
+/* Any bits, including NaN, infinities and denormals. `finite` leaves out the first two, for additions. */
 static void scatter(struct machine *m, uint64_t *random, bool finite)
 {
     for (size_t i = 0; i < ARENA_BYTES; i += 4) {
         uint32_t word = (uint32_t)below(random, UINT64_C(1) << 31) << 1 ^ (uint32_t)below(random, 4);
-        if (finite) /* of both halves, as bf16, too */
+        if (finite) /* both halves, so as bf16, too */
             word &= 0xbfffbfffu;
         memcpy(m->expected + i, &word, 4);
     }
@@ -106,7 +106,7 @@ static struct ah_op random_op(uint64_t *random, size_t chosen, size_t operands)
         place = ref->offset_bytes + 24000 * 4 + BORDER;
         place = place / 64 * 64;
     }
-    if (op.kind == AH_OP_ADD && below(random, 3) == 0) /* the result in an operand's place */
+    if (op.kind == AH_OP_ADD && below(random, 3) == 0) /* the result replaces an operand */
         op.arg[0] = op.arg[1 + below(random, 2)];
     return op;
 }

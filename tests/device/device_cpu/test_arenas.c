@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who takes the memory of a device's arenas is seen in the page faults of threads and in mincore(2). Huge pages are
- * forbidden to this process, so that every page counts.
+ * Which threads take the memory of a device's arenas, seen in page faults of threads and in mincore(2). This process
+ * has no huge pages, so that every page counts.
  */
 #include "runtime/device/device.h"
 #include "tests/support/check.h"
@@ -13,7 +13,7 @@
 
 enum { PAGE_BYTES = 4096, ARENA_PAGES = 4096 };
 
-/* Faults that opening a device of three arenas may cost the opener. The thread sanitizer writes memory of its own
+/* Page faults that opening a device of three arenas may cost the opener. The thread sanitizer writes memory of its own
  * for every page that a thread maps. */
 #if defined(__SANITIZE_THREAD__)
 enum { FAULTS_MAX = 100 * ARENA_PAGES };
@@ -38,7 +38,7 @@ static long faults_of_this_thread(void)
     return usage.ru_minflt;
 }
 
-/* Whoever reserves a device's arenas does not take their memory: it would lie near the wrong processor. After reserve
+/* The thread that reserves arenas must not touch them first: they would lie near the wrong processor. After reserve
  * there is no page left to fault on. */
 TEST(arenas, are_touched_by_the_pools)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention through the device: what it needs is known and counted before it runs, it runs on the compute lane only,
- * and gives the bits of the room of math (unit.device_math.attention) whatever the device's threads.
+ * Attention through the device: its needs are known and counted before it runs, it runs on the compute lane only, and
+ * it gives the bits of the math alone (unit.device_math.attention) for any number of threads.
  */
 #include "runtime/device/device.h"
 #include "runtime/device/math/math.h"
@@ -79,7 +79,7 @@ static void run_ops(struct ah_device *device, const struct ah_op ops[2])
     CHECK_OK(ah_device_drain(device, &err), err);
 }
 
-/* What the room of math makes of the same arena, alone. */
+/* What the math alone makes of the same arena. */
 static void run_alone(unsigned char *arena, const struct ah_op ops[2])
 {
     struct ah_error err = {0};
@@ -133,7 +133,7 @@ TEST(attention, must_be_prepared)
     ah_device_close(device);
 }
 
-/* Its workspace is one for a device: the host lane leaves it to the compute lane. */
+/* A device has one attention workspace, and only the compute lane uses it. */
 TEST(attention, is_the_compute_lanes)
 {
     struct ah_error err = {0};

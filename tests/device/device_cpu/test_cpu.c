@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the CPU device alone does: lanes that are slowed as asked, by a clock on which nothing but their sleeps takes
- * time, arenas that are refused, ops that wait for one that failed.
+ * What only the CPU device does: lanes slowed as asked, on a clock that only their sleeps advance; arenas that are
+ * refused; ops that wait for one that failed.
  */
 #include "base/bf16.h"
 #include "runtime/device/device.h"
@@ -43,7 +43,7 @@ static int fail_call(void *context, struct ah_error *err)
     return ah_error_set(err, AH_E_NUMERIC, "loss is not finite");
 }
 
-/* Here what waits for an op that fails has not started. */
+/* On this device, an op that waits for a failed one has not started. */
 TEST(cpu, skips_what_waits_for_a_failure)
 {
     struct ah_error err = {0};
@@ -78,7 +78,7 @@ static int note_move(void *context, const struct ah_op_moved *told, struct ah_er
     return AH_OK;
 }
 
-/* What a message's function is told, and that these lanes do nothing else, nor others messages. */
+/* What a message's function is told. Message lanes do nothing else, and other lanes carry no messages. */
 TEST(cpu, carries_messages_where_the_options_say_so)
 {
     struct ah_error err = {0};
@@ -118,8 +118,7 @@ TEST(cpu, carries_messages_where_the_options_say_so)
     ah_device_close(device);
 }
 
-/* Bits of products of bf16 are those of fp32 where that form alone may be taken, whatever the processor has beside it.
- * */
+/* If only fp32's form may be taken, bf16 products have its bits, whatever else the processor offers. */
 TEST(cpu, takes_the_forms_of_products_that_it_may)
 {
     enum { M = 33, N = 40, K = 130 };
@@ -156,7 +155,7 @@ TEST(cpu, takes_the_forms_of_products_that_it_may)
     ah_device_close(device);
 }
 
-/* How long the newest ops of a lane took together. */
+/* Milliseconds from start to end of a lane's newest `n_ops` ops. */
 static double lane_ms(struct ah_device *device, uint32_t lane, uint64_t n_ops)
 {
     struct ah_span spans[8];
@@ -194,8 +193,8 @@ static void pass_gate(void *context)
         sched_yield();
 }
 
-/* Copies of 4 MiB at 100 MiB a second keep `both_kept` of that while a copy of the other direction is under way, which
- * is held up, and all of it afterwards. */
+/* Copies of 4 MiB at 100 MiB a second keep `both_kept` of that while a copy the other way is held up, and all of it
+ * afterwards. */
 static void copy_beside(uint32_t lane, struct ah_op some, uint32_t other_lane, struct ah_op other)
 {
     const double rate = 100.0 * (double)MIB;
@@ -263,7 +262,7 @@ TEST(cpu, refuses_memory_that_is_not_there)
     CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "1024.0 TiB");
     arena_bytes[AH_ARENA_DEVICE] = UINT64_MAX;
     CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "are asked for");
-    arena_bytes[AH_ARENA_DEVICE] = arena_bytes[AH_ARENA_PAGEABLE] = MIB; /* less is to be had */
+    arena_bytes[AH_ARENA_DEVICE] = arena_bytes[AH_ARENA_PAGEABLE] = MIB; /* less is available */
     CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
     assert_non_null(ah_device_pointer(device, (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 0, 0}));
     ah_device_close(device);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gradients of every op as the device does them. An op makes y of its inputs; c are random numbers and L = sum c y. The
- * ops of its backward, given c as the gradient of y, must make of each input x a gradient g with
+ * Gradients of every op as the device computes them. An op makes y of its inputs; c are random numbers and L = sum c y.
+ * Given c as the gradient of y, its backward ops must make, for each input x, a gradient g with
  *
  *     (L(x + h d) - L(x - h d)) / 2h = <g, d>      for random directions d of x
  *
- * where L is summed in double. (Their values are held to definitions in double elsewhere: tests/device/device_math,
- * tests/unit/device_math/test_attention.c.) A kind of op that is neither tried here nor listed as one without gradient
- * fails the test.
+ * where L is summed in double. (Values are checked against definitions in double in tests/device/device_math and
+ * tests/unit/device_math/test_attention.c.) The test fails for a kind of op that is neither tried here nor listed as
+ * one without gradient.
  */
 #include "runtime/device/device.h"
 #include "tests/support/driver.h"
@@ -32,7 +32,7 @@ struct trial {
     struct ah_ref y, dy;
     size_t n_y;
     float c[VALUES_MAX];
-    uint64_t end_bytes;                                                    /* of what is placed */
+    uint64_t end_bytes;                                                    /* end of what is placed */
     void (*fill)(struct trial *t, unsigned char *arena, uint64_t *random); /* (optional) other operands */
     double step;                                                           /* h */
 };
@@ -95,7 +95,7 @@ static struct ah_op *backward(struct trial *t, struct ah_op op)
     return to;
 }
 
-/* Input `arg` of the forward op has its gradient there. */
+/* Adds input `arg` of the forward op, uniform in [low, high). Backward leaves its gradient in `gradient`. */
 static void differentiate(struct trial *t, size_t arg, struct ah_ref gradient, double low, double high)
 {
     struct input *input = &t->inputs[t->n_inputs++];
@@ -116,7 +116,7 @@ static void run(struct ah_device *device, const struct ah_op *op)
     CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, ticket, &err), err);
 }
 
-/* Forward at x + h d of input `which`; L. */
+/* Returns L of the forward op at x + h d, where x is input `which`. */
 static double loss_at(struct ah_device *device, struct trial *t, size_t which, const float *d, double h)
 {
     unsigned char *arena = ah_device_pointer(device, (struct ah_ref){.arena = AH_ARENA_DEVICE});
@@ -278,7 +278,7 @@ static void fill_angles(struct trial *t, unsigned char *arena, uint64_t *random)
     }
 }
 
-/* In place: the gradient turns back where it is. */
+/* In place: backward turns the gradient where it lies. */
 TEST_IN(gradients, of_rope, seed, NULL)
 {
     struct trial *t = new_trial(0.5);
@@ -366,7 +366,7 @@ static void fill_tokens(struct trial *t, unsigned char *arena, uint64_t *random)
     }
 }
 
-/* Backward adds: the tables of gradients begin as zeros, as arenas do. */
+/* Backward adds, so gradient tables begin as zeros, as arenas do. */
 TEST_IN(gradients, of_embeddings, seed, NULL)
 {
     struct trial *t = new_trial(0.5);
@@ -382,7 +382,7 @@ TEST_IN(gradients, of_embeddings, seed, NULL)
     check_trial(t);
 }
 
-/* The loss of a row counts as much as its gradient was scaled, and not at all where it is masked. */
+/* A row's loss counts with the factor that scales its gradient; a masked row does not count. */
 static void fill_targets(struct trial *t, unsigned char *arena, uint64_t *random)
 {
     const struct ah_op_cross_entropy *sizes = &t->forward.u.cross_entropy;

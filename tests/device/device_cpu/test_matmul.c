@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products through the device: random shapes of all forms and types against double precision, equal bits
- * for 1 to 4 threads, row strides, nothing written outside c, no threads but the device's own, nothing allocated
- * by a run. What older processors compute: tests/property/device_cpu/test_matmul.c.
+ * Matrix products through the device: random shapes of all forms and types against double precision, equal bits for 1
+ * to 4 threads, row strides, nothing written outside c, no threads but the device's own, nothing allocated by a run.
+ * For older processors, see tests/property/device_cpu/test_matmul.c.
  */
 #include "base/bf16.h"
 #include "runtime/device/cpu/matmul.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The thread sanitizer multiplies a hundred times more slowly. */
+/* The thread sanitizer is a hundred times slower. */
 #if defined(__SANITIZE_THREAD__)
 enum { CASES = 3, MANY = 40 };
 #else
@@ -88,7 +88,7 @@ static uint64_t operand_elements(const struct ah_op_matmul *m, int arg)
     return elements[arg];
 }
 
-/* Operands one after another, each followed by room that must stay as it is. */
+/* Places operands one after another, each followed by memory that must not change. */
 static void lay_out(struct ah_op *op, int n_args)
 {
     uint64_t offset = 64;
@@ -279,7 +279,7 @@ static unsigned count_threads(void)
     return n;
 }
 
-/* Lanes and pools only. */
+/* The only threads are those of lanes and pools. */
 TEST_IN(matmul, starts_no_threads_and_takes_no_memory, setup, teardown)
 {
     struct fixture *f = *state;

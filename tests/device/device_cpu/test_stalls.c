@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stalls of the CPU device: an op that waits for something outside is one. One that works, or that an emulation slows,
- * is none, as it moves the pulse that the watch looks at (tests/unit/device/test_watch.c).
+ * Stalls of the CPU device: an op that waits for something outside stalls. An op that works, or that an emulation
+ * slows, does not: it moves the pulse that the watch looks at (tests/unit/device/test_watch.c).
  */
 #include "base/threads.h"
 #include "runtime/device/device.h"
@@ -110,7 +110,7 @@ struct held {
     sem_t opened;
 };
 
-/* Works until it is let go. */
+/* Works until `open` is set. */
 static int work_on(void *context, struct ah_error *err)
 {
     struct held *held = context;
@@ -145,7 +145,7 @@ static void sleep_on(void *context)
         ;
 }
 
-/* A copy of which the lane sleeps nearly all: no more than that, here. */
+/* A slowed copy is nearly all sleep; here the sleep lasts until the pulse was seen. */
 TEST(stalls, are_not_lanes_that_are_slowed)
 {
     struct told told = {0};

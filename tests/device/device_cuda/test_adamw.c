@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AdamW on a GPU to the host's bits: every combination of types, tiles that begin anywhere in their block, numbers at
- * the ends of the range.
+ * AdamW on a GPU must give the host's bits: every combination of types, tiles that begin anywhere in their block,
+ * numbers at the ends of the range.
  */
 #include "runtime/device/adamw_scalars.h"
 #include "runtime/device/host/adamw.h"
@@ -46,7 +46,7 @@ static struct ah_op random_adamw(uint64_t *random, int round)
     return op;
 }
 
-/* Some numbers where arithmetic is special. */
+/* `special`: includes zeros, denormals, huge numbers, infinity and NaN. */
 static void fill(struct op_case *c, bool special)
 {
     static const double odd[] = {0, -0.0, 1e-41, -3e-39, 1e38, -3e38, (double)INFINITY, (double)NAN};
@@ -59,7 +59,7 @@ static void fill(struct op_case *c, bool special)
             op_case_set(c, op_case_below(c->random, 4), 0, i, odd[op_case_below(c->random, 8)]);
 }
 
-/* The operand in memory, NULL where it is absent. */
+/* The operand's memory; NULL if it is absent. */
 static void *operand(const struct op_case *c, unsigned char *memory, size_t arg)
 {
     return c->op.arg[arg].arena ? memory + c->op.arg[arg].offset_bytes : NULL;
@@ -83,7 +83,7 @@ static void run_host(const struct op_case *c, const struct ah_adamw_scalars *sca
     ah_adamw_run(ah_isa_detect(), &arrays, scalars, 0, c->op.u.adamw.count);
 }
 
-/* Both have the same bits, or are NaN. */
+/* Both have the same bits, or both are NaN. */
 static void check_element(const struct op_case *c, const struct op_case *host, size_t arg, uint64_t i)
 {
     const double there = op_case_result(c, arg, 0, i), here = op_case_result(host, arg, 0, i);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention on a GPU's tensor cores through the device, against straight loops in double: every row of the kernels'
- * tables, sequences that end within a tile, shared keys, windows, documents. (More of it on the double alone:
- * tests/device/cuda_kernels/test_attention.c.) Each case runs twice and must leave the same bits.
+ * tables, sequences that end within a tile, shared keys, windows, documents. Each case runs twice and must leave the
+ * same bits. More cases run on the double alone: tests/device/cuda_kernels/test_attention.c.
  */
 #include "runtime/device/device_plugin.h"
 #include "tests/support/check.h"
@@ -33,7 +33,7 @@ static int close_device(void **state)
     return 0;
 }
 
-/* The arena up, both ops, and down again. */
+/* Copies the arena up, runs both ops, and copies it down. */
 static void run_ops(struct ah_device *device, struct attention_run *run)
 {
     const struct ah_ref there = {AH_ARENA_DEVICE, AH_FP32, 0, 0}, here = {AH_ARENA_PINNED, AH_FP32, 0, 0};

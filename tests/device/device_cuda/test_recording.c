@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A training whose kernels and copies are recorded: the same losses, every op of a stream has activities, and each lies
- * in the span of its op. With a GPU's plugin in AUTOHETE_PLUGIN_DIR this shows that CUPTI tells what the recorder takes
- * from it.
+ * A training whose kernels and copies are recorded: losses are the same, every op of a stream has activities, and each
+ * lies within its op's span. With a GPU's plugin in AUTOHETE_PLUGIN_DIR, this shows that CUPTI reports what the
+ * recorder needs.
  */
 #define CHECK_CUDA 1
 #include "tests/golden/train/case.h"
@@ -10,13 +10,13 @@
 
 enum { STEPS = 3, OPS_MAX = 1 << 16 };
 
-/* So far the clocks of events and of CUPTI agree. */
+/* The clocks of events and of CUPTI agree within this. */
 static const uint64_t CLOCK_NS = 2000 * 1000;
 
 static struct golden golden;
 static struct golden_result expected, got;
 
-/* Ops of the training as its observer hears of them. */
+/* Ops as the training's observer saw them. */
 static struct {
     struct ah_op_record ops[OPS_MAX];
     size_t n;
@@ -46,7 +46,7 @@ static struct ah_trainer *open_trainer(void)
     return trainer;
 }
 
-/* Behind the last: no op has this ticket. */
+/* Returns `n` if no op has this ticket. */
 static size_t find_op(uint32_t lane, uint64_t ticket)
 {
     size_t i = 0;
@@ -55,7 +55,7 @@ static size_t find_op(uint32_t lane, uint64_t ticket)
     return i;
 }
 
-/* Each in the span of its op. Returns how many ops have any. */
+/* Each activity lies within its op's span. Returns how many ops have any. */
 static size_t expect_in_spans(const struct ah_device_recording *recording)
 {
     size_t ops = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums on a GPU: the canonical reduction and clipping to the host's bits, column sums against double.
+ * Sums on a GPU: the canonical reduction and clipping must give the host's bits; column sums are compared with
+ * double.
  */
 #include "runtime/device/host/clip.h"
 #include "runtime/device/host/reduce.h"
@@ -11,8 +12,8 @@
 
 enum { ROUNDS = 150, COUNT = 60000, MANY = 2100 * AH_REDUCE_LEAF + 77 };
 
-/* How large terms are: alike, so that most sums need no rounding; over many binades, element by element or leaf by
- * leaf; none, or many, but zero; with infinities. */
+/* Terms: alike, so that most sums need no rounding; over many binades, by element or leaf; many or all 0; some
+ * infinite. */
 enum range { ALIKE, WIDE, WIDE_LEAVES, ZERO, SPARSE, INFINITE, RANGES };
 
 static double random_term(enum range range, uint64_t i, double leaf_scale, uint64_t *random)
@@ -98,7 +99,7 @@ TEST(sums, have_the_bits_of_the_host)
     }
 }
 
-/* More leaf sums than are added in one step; with leaves alike it is exact, with others it is not. */
+/* More leaf sums than one step adds: exact with leaves alike, inexact with others. */
 TEST(sums, of_many_leaves)
 {
     uint64_t random = check_seed(72);
@@ -158,7 +159,7 @@ static void run_clip(uint64_t *random, uint64_t n, double limit, double odd)
     op_case_run(&c);
     memcpy(&scalars, c.results + c.op.arg[0].offset_bytes, sizeof scalars);
     if (ah_clip_run(&expected, sums, &op.u.clip, NULL))
-        expected.grad_norm = odd > 0 ? INFINITY : NAN; /* where the host refuses, a GPU tells */
+        expected.grad_norm = odd > 0 ? INFINITY : NAN; /* the host refuses it, a GPU returns it */
     assert_true(scalars.grad_norm == expected.grad_norm ||
                 (isnan(scalars.grad_norm) && isnan(expected.grad_norm)));
     assert_true(scalars.grad_scale == expected.grad_scale);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The trainer on the CUDA plugin: losses and weights follow the CPU device's, and all plans give the same bits. The
- * golden cases that the CPU device is held to PyTorch with.
+ * The trainer on the CUDA plugin: losses and weights follow the CPU device's, and all plans give the same bits. These
+ * are the golden cases that hold the CPU device to PyTorch.
  *
- * Tolerances: what differs is the order of sums within products, attention, norms and the loss, and in bf16 where a sum
- * that falls between two numbers is rounded to. AdamW divides by a root of squares, so where a gradient is rounding
- * alone the sign of a step is, too: a weight may be off by some steps of the rate, so weights are compared as vectors.
+ * Tolerances: sums within products, attention, norms and the loss run in another order, and in bf16 a sum between two
+ * numbers may round the other way. AdamW divides by a root of squares: where a gradient is only rounding noise, so is
+ * the sign of a step. A weight may be off by some steps of the rate, so weights are compared as vectors.
  */
 #define CHECK_CUDA 1
 #include "tests/golden/train/case.h"
@@ -14,7 +14,7 @@
 #include <math.h>
 
 enum { STEPS = 5 };
-/* Plans of each case, at most; sanitizers make a training slow. */
+/* At most PLANS_MAX plans of each case; sanitizers make a training slow. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { PLANS_MAX = 1, PLANS_MIN = 6 };
 #else
@@ -76,7 +76,7 @@ static void expect_near(const struct golden_result *a, const struct golden_resul
     const double weights = distance(a->weights, b->weights, b->n_values);
     if (!(gradient <= of_gradient && weights <= of_weights))
         fail_msg("%s: the first gradient is %.3g off, the weights are %.3g off", name, gradient, weights);
-    assert_true(weights > 0 || gradient > 0 || dtype == AH_FP32); /* it is another device */
+    assert_true(weights > 0 || gradient > 0 || dtype == AH_FP32); /* shows that another device ran */
 }
 
 TEST(trainer, gives_the_same_bits_by_every_plan)

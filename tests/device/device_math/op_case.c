@@ -121,7 +121,7 @@ static void store_at(struct op_case *c, size_t arg, uint64_t at, double value)
         memcpy(c->memory + at, &whole, sizeof whole);
 }
 
-/* All of the operand, gaps between rows too: whatever is in them must not matter. */
+/* Fills the gaps between rows, too: what is in them must not matter. */
 void op_case_fill(struct op_case *c, size_t arg, double low, double high)
 {
     const struct ah_operand *operand = &c->operands[arg];
@@ -167,7 +167,7 @@ void op_case_set(struct op_case *c, size_t arg, uint64_t row, uint64_t column, d
     store_at(c, arg, place(c, arg, row, column), value);
 }
 
-/* What is no output is in `after` as it was. */
+/* Everything but the outputs is unchanged in `after`. */
 static void check_rest(const struct op_case *c, const unsigned char *after)
 {
     unsigned char *expected = malloc(c->bytes);

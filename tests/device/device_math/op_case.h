@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One op with operands in memory of their own: any type, any row stride, any place.
+ * Runs one op with operands in memory of their own: any type, any row stride, any place.
  *
  *     struct op_case c;
  *     op_case_init(&c, &op, &random);           operands that are there name AH_ARENA_DEVICE
@@ -9,10 +9,10 @@
  *     double y = op_case_result(&c, 0, row, column);
  *     op_case_release(&c);
  *
- * Who runs the op is linked: host cores (op_ways.c), or a GPU (tests/device/device_cuda/op_ways.c). Each has several
- * WAYS, which must give the same bits: levels and numbers of threads; places in memory. op_case_run() fails the test
- * where two do not, or where anything but the op's outputs changes. Inputs stay what they were, so that a reference can
- * be computed from them in double, as they are stored.
+ * The program links what runs the op: host cores (op_ways.c) or a GPU (tests/device/device_cuda/op_ways.c). Each has
+ * several WAYS, which must give the same bits: levels and numbers of threads, or places in memory. op_case_run() fails
+ * the test if two differ, or if anything but the op's outputs changes. Inputs stay unchanged, so that a reference in
+ * double can be computed from them as stored.
  */
 #ifndef AH_TESTS_DEVICE_DEVICE_MATH_OP_CASE_H
 #define AH_TESTS_DEVICE_DEVICE_MATH_OP_CASE_H
@@ -23,31 +23,32 @@
 struct op_case {
     struct ah_op op;
     struct ah_operand operands[AH_OP_ARGS];
-    uint64_t width[AH_OP_ARGS]; /* elements of a row as laid out; of dense operands all of them */
+    uint64_t width[AH_OP_ARGS]; /* elements of a row as laid out; for a dense operand, all elements */
     uint64_t bytes;
-    unsigned char *memory;  /* what the op finds */
-    unsigned char *results; /* what it leaves */
+    unsigned char *memory;  /* input of the op */
+    unsigned char *results; /* memory after the op */
     uint64_t *random;       /* borrowed */
 };
 
-/* A number below `limit`; one of 1, small and middling sizes; a type; a row stride for rows of `width`. */
+/* A number below `limit`; a size from 1 to `limit`, often small or a multiple of 8. */
 uint64_t op_case_below(uint64_t *random, uint64_t limit);
 uint64_t op_case_size(uint64_t *random, uint64_t limit);
-struct ah_ref op_case_ref(uint64_t *random, uint64_t width); /* matrices: any type, maybe rows apart */
+struct ah_ref op_case_ref(uint64_t *random, uint64_t width); /* a matrix: any type, maybe with gaps between
+                                                              * rows */
 struct ah_ref op_case_dense(uint64_t *random);               /* any type */
 struct ah_ref op_case_fp32(void);                            /* fp32 or words */
 
-/* Gives every operand a place, in every second case one at a multiple of 64 bytes, and anything in it. The op is one
- * that ah_op_operands() accepts. */
+/* Gives every operand a place, in half of the cases a multiple of 64 bytes, and fills all memory with random bytes.
+ * ah_op_operands() must accept the op. */
 void op_case_init(struct op_case *ret_case, const struct ah_op *op, uint64_t *random);
 void op_case_release(struct op_case *c);
 
-/* Operand `arg` all uniform in [low, high), rounded to its type; words below `limit`; bytes 0 or 1. */
+/* Fills operand `arg`: uniform in [low, high), rounded to its type; words below `limit`; bytes 0 or 1. */
 void op_case_fill(struct op_case *c, size_t arg, double low, double high);
 void op_case_fill_words(struct op_case *c, size_t arg, uint64_t limit);
 void op_case_fill_bytes(struct op_case *c, size_t arg);
 
-/* Elements before and after the run. Rows of dense operands are `width` long where it is set, else all is one row. */
+/* Elements before and after the run. Set `width` for operands with dense rows; without it, all is one row. */
 double op_case_input(const struct op_case *c, size_t arg, uint64_t row, uint64_t column);
 double op_case_result(const struct op_case *c, size_t arg, uint64_t row, uint64_t column);
 uint32_t op_case_word(const struct op_case *c, size_t arg, uint64_t i);
@@ -55,15 +56,14 @@ void op_case_set(struct op_case *c, size_t arg, uint64_t row, uint64_t column, d
 
 void op_case_run(struct op_case *c);
 
-/* In one way alone, for ops of which not all ways give the same bits; the results are this one's. */
+/* Runs in one way only, for ops whose ways may differ in bits; the results are those of this way. */
 void op_case_run_one(struct op_case *c, unsigned way);
 
-/* How many ways there are, and the op in one of them on c->memory, which stays what it is; `ret_memory` is all that it
- * leaves. */
+/* The number of ways; the op run in one of them on a copy of c->memory, all of which `ret_memory` receives. */
 unsigned op_case_ways(void);
 void op_case_run_way(const struct op_case *c, unsigned way, unsigned char *ret_memory);
 
-/* The result is `expected` within `tolerance`, and half a unit of bf16's last place where it is bf16. */
+/* The result is `expected` within `tolerance`, plus half a unit of the last place for bf16. */
 void op_case_check(const struct op_case *c, size_t arg, uint64_t row, uint64_t column, double expected,
                    double tolerance);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ways of host cores: the portable level on the calling thread, then every level with 1 to 4 threads.
+ * Ways to run an op on host cores: the portable level on the calling thread, then every level with 1 to 4 threads.
  */
 #include "runtime/device/math/math.h"
 #include "tests/device/device_math/op_case.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cross-entropy against its definition in double, whose gradient is held to central differences.
+ * Cross-entropy against its definition in double, whose own gradient is checked by central differences.
  */
 #include "base/bf16.h"
 #include "tests/device/device_math/op_case.h"
@@ -15,7 +15,7 @@ enum { ROUNDS = 200, VOCABULARY = 150000 };
 struct row {
     uint64_t n, target;
     double x[VOCABULARY];
-    double p[VOCABULARY]; /* of forward() */
+    double p[VOCABULARY]; /* set by forward() */
 };
 
 static double forward(void *context)
@@ -52,7 +52,7 @@ TEST(cross_entropy, reference_has_the_gradients_of_differences)
     }
 }
 
-/* Logits that are far below the largest one lose as much as the difference is rounded. */
+/* For logits far below the largest, rounding of the difference adds to the error. */
 static void check_row(const struct op_case *c, uint64_t r, bool masked)
 {
     static struct row row;
@@ -107,7 +107,7 @@ TEST(cross_entropy, loss_and_gradient)
     run_round(&random, 2, VOCABULARY, 8);
 }
 
-/* The same rows in `beside`, whose gradient goes beside the logits. */
+/* Gives `beside` the same rows; its gradient has an operand of its own. */
 static void copy_inputs(struct op_case *beside, const struct op_case *within)
 {
     const struct ah_op_cross_entropy *sizes = &within->op.u.cross_entropy;
@@ -120,7 +120,7 @@ static void copy_inputs(struct op_case *beside, const struct op_case *within)
             op_case_set(beside, 1, r, i, op_case_input(within, 1, r, i));
 }
 
-/* A gradient beside the logits has the bits of the one in their place, rounded once. */
+/* A gradient beside the logits has the bits of one in their place, rounded once. */
 static void check_beside(uint64_t *random, uint64_t rows, uint64_t vocabulary)
 {
     struct op_case within, beside;
@@ -161,7 +161,7 @@ TEST(cross_entropy, a_gradient_beside_the_logits_has_the_same_bits)
     check_beside(&random, 1, 70000); /* more than a GPU's block holds */
 }
 
-/* Where the target's logit is far above the others nothing is lost; an undefined one makes the loss so. */
+/* The loss is 0 if the target's logit is far above the others, and NaN if a logit is. */
 TEST(cross_entropy, edges)
 {
     enum { N = 40 };
@@ -180,7 +180,7 @@ TEST(cross_entropy, edges)
         op_case_set(&c, 1, 1, i, i == 1 ? 1000 : -1000);
         op_case_set(&c, 1, 2, i, i == 17 ? (double)NAN : 1);
     }
-    c.op.u.cross_entropy.rows = 2; /* NaN has many bits: apart */
+    c.op.u.cross_entropy.rows = 2; /* without the NaN row: its bits may differ */
     op_case_run(&c);
     op_case_check(&c, 0, 0, 0, 0, 0);
     op_case_check(&c, 0, 0, 1, 2000, 0);
@@ -193,7 +193,7 @@ TEST(cross_entropy, edges)
     op_case_release(&c);
 }
 
-/* Tokens that cannot be, whole blocks of them, have no part in anything. */
+/* Impossible tokens, even whole blocks of them, change nothing. */
 TEST(cross_entropy, logits_of_minus_infinity)
 {
     enum { N = 5000, POSSIBLE = 4100 };

@@ -9,7 +9,7 @@
 
 enum { ROUNDS = 600 };
 
-/* Sizes that meet long runs of one token, several strips of columns, several pieces. */
+/* Sizes that give long runs of one token, several strips of columns, several pieces. */
 static struct ah_op_embed random_embed(uint64_t *random, bool positions)
 {
     struct ah_op_embed embed = {.rows = op_case_size(random, op_case_below(random, 10) ? 60 : 1500),
@@ -29,7 +29,7 @@ static uint64_t position_of(const struct op_case *c, uint64_t row)
     return c->op.u.embed.seq ? row % c->op.u.embed.seq : op_case_word(c, 4, row);
 }
 
-/* Operand 4 or `seq`, where there is a position table. */
+/* Positions come from operand 4 or from `seq`, if there is a position table. */
 static void add_positions(struct ah_op *op, uint64_t *random)
 {
     if (!op->u.embed.positions)
@@ -91,8 +91,8 @@ TEST(embed, gather)
     }
 }
 
-/* Operand `table` of `rows` rows is what it was and the sum of its rows of dy; without any, and in the row of the
- * padding token, bit for bit. */
+/* Each row of operand `table` gained the sum of its rows of dy. Rows without any, and the padding token's, are
+ * unchanged bit for bit. */
 static void check_table(const struct op_case *c, size_t table, uint64_t rows)
 {
     const struct ah_op_embed *embed = &c->op.u.embed;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Norms against straight loops in double, whose gradients are held to central differences.
+ * Norms against straight loops in double, whose own gradients are checked by central differences.
  */
 #include "tests/device/device_math/op_case.h"
 
@@ -15,7 +15,7 @@ struct vector {
     bool layer;
     double epsilon;
     double x[WIDTH_MAX], gain[WIDTH_MAX], bias[WIDTH_MAX], dy[WIDTH_MAX];
-    double mean, scale; /* of forward() */
+    double mean, scale; /* set by forward() */
     double y[WIDTH_MAX];
     double dx[WIDTH_MAX], dgain[WIDTH_MAX];
 };
@@ -80,7 +80,7 @@ TEST(norm, reference_has_the_gradients_of_differences)
     }
 }
 
-/* Vectors that several warps, or a whole block, of a GPU share; more than 8192 are more than it keeps in registers. */
+/* Vectors that several warps, or a whole block, of a GPU share. Those above 8192 exceed its registers. */
 static struct ah_op_norm wide_norm(uint64_t *random, int round)
 {
     static const uint64_t widths[] = {8200, 1032, 4096, 1000, 2048, 5000, 8192, 20000, 33000};
@@ -91,7 +91,7 @@ static struct ah_op_norm wide_norm(uint64_t *random, int round)
                                .epsilon = 1e-5f};
 }
 
-/* Sizes of a random norm; every tenth is wide. */
+/* Sizes of a random norm; every tenth round is wide. */
 static struct ah_op_norm random_norm(uint64_t *random, int round)
 {
     if (round % 10 == 0)
@@ -109,7 +109,7 @@ static uint64_t heads_of(const struct op_case *c)
     return c->op.u.norm.heads ? c->op.u.norm.heads : 1;
 }
 
-/* x of head `head` of `row`, gain and bias, from the operands that hold them (bias: AH_OP_ARGS for none). */
+/* Reads x of head `head` of `row`, gain and bias from their operands (bias: AH_OP_ARGS for none). */
 static void read_vector(const struct op_case *c, struct vector *v, uint64_t row, uint64_t head, size_t x,
                         size_t gain, size_t bias)
 {
@@ -162,7 +162,7 @@ TEST(norm, forward)
     }
 }
 
-/* The statistics that forward would have left. */
+/* Sets the statistics that forward would have left. */
 static void set_stats(struct op_case *c)
 {
     static struct vector v;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rope against rotations in double: pairs half a head apart, by the angle of the row's position, and back.
+ * Rope against rotations in double: pairs half a head apart turn by the angle of the row's position, and back.
  */
 #include "tests/device/device_math/op_case.h"
 
@@ -61,7 +61,7 @@ TEST(rope, turns_every_head)
     }
 }
 
-/* With the cosine and sine of real angles, forward and inverse give x again, and lengths stay. */
+/* With cosine and sine of real angles, forward and inverse give x again, and lengths stay. */
 TEST(rope, inverse_turns_back)
 {
     enum { ROWS = 7, HEADS = 2, DIM = 36 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks measured on the CPU device: every group, every config, every thread count is in the document, which its
- * reader accepts. That they take so long is nobody's promise.
+ * Blocks measured on the CPU device: the document has every group, config and thread count, and its reader accepts it.
+ * The times themselves are not checked.
  */
 #include "profiler/measure_internal.h"
 #include "runtime/schedule/program.h"

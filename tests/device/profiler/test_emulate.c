@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CPU device, slowed: a profile under `emulate` shows the target's ratios within 1 %, by a clock on which sleeps
- * and work take time, and waiting for a processor does not.
+ * The CPU device, slowed: a profile under `emulate` shows the target's ratios within 1 %, on a clock that sleeps and
+ * work advance, but waiting for a processor does not.
  */
 #include "profiler/measure_internal.h"
 
@@ -39,7 +39,7 @@ static void ratios_of(const struct ah_machine *machine, double ret_ratios[RATIOS
     ret_ratios[2] = ah_machine_adam_params_per_s(machine, AH_HOST, AH_FP32) / compute;
 }
 
-/* Profiles this machine as `target`. */
+/* A profile of this machine as `target` shows the target's ratios. */
 static void expect_ratios(const struct ah_machine *target)
 {
     struct ah_error err;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans of the planner, written as documents and read again, run: every policy, under budgets from what is there down
- * to a third of what resident takes. Whatever machine a plan was made for, the CPU device runs it, to the same bits.
+ * Plans from the planner, written as documents, read back and run: every policy, with budgets from all memory down to a
+ * third of what resident takes. The CPU device runs plans made for any machine, with the same bits.
  */
 #include "tests/golden/train/policies.h"
 #include "tests/support/documents.h"

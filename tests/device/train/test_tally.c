@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tally of real runs: what it adds up is what the trainer says of its lanes, and what compute waited is time in
+ * The tally of real runs: its sums agree with what the trainer reports for its lanes, and compute's waits are time in
  * which it did not work.
  */
 #include "base/threads.h"
@@ -46,7 +46,7 @@ static double lane_us(const struct ah_runlog_end *end, enum ah_plan_lane lane)
     return us;
 }
 
-/* A run of one step: its parts add up to what the lanes were busy. */
+/* A run of one step: its parts add up to the busy time of each lane. */
 static void check_one_step(struct ah_trainer *trainer)
 {
     struct heard heard = {0};
@@ -67,7 +67,7 @@ static void check_one_step(struct ah_trainer *trainer)
     ah_tally_free(heard.tally);
 }
 
-/* Steps that overlap: every op of the plan is heard of in each. Returns what compute waited. */
+/* Steps that overlap: every kind of op in the plan appears. Returns how long compute waited. */
 static double check_steps(struct ah_trainer *trainer)
 {
     const struct ah_plan *plan = golden.options.plan;

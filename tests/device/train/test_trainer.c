@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The trainer on the CPU device: what it promises beside its numbers.
+ * What the trainer on the CPU device promises besides its numbers.
  */
 #include "base/threads.h"
 #include "runtime/schedule/graph.h"
@@ -20,7 +20,7 @@ static void expect_equal(const struct golden_result *a, const struct golden_resu
     assert_memory_equal(a->weights, b->weights, a->n_values * sizeof *a->weights);
 }
 
-/* Each of the arenas is touched up to what the plan says and no further. */
+/* Arenas are as large as planned and are not touched beyond that; the device's is touched to its end. */
 TEST(trainer, touches_what_the_plan_gives)
 {
     uint64_t seed = check_seed(3);
@@ -43,7 +43,7 @@ TEST(trainer, touches_what_the_plan_gives)
     }
 }
 
-/* By every plan the same, and the weights stay. */
+/* The loss is the same under every plan, and evaluation leaves the weights alone. */
 TEST(trainer, evaluates_between_steps)
 {
     static const char *const names[] = {"gpt2", "llama-masked", "mistral-documents", "qwen3"};
@@ -103,7 +103,7 @@ TEST(trainer, stops_when_told_and_goes_on)
     golden_close(&golden);
 }
 
-/* Weights and moments read from one trainer and written to another one, under another plan: the run goes on. */
+/* Copies weights and moments from one trainer to another, under another plan, where the run continues. */
 static void copy_vectors(struct golden *g, struct ah_trainer *from, struct ah_trainer *to)
 {
     static float values[GOLDEN_VALUES_MAX];
@@ -180,7 +180,7 @@ TEST(trainer, is_exact_with_slow_lanes)
     golden_close(&golden);
 }
 
-/* Lanes have worked, and links have moved what the plan says and the trainer's own numbers. */
+/* Every lane has worked, and links moved the plan's bytes plus the trainer's own numbers. */
 TEST(trainer, records_lanes)
 {
     uint64_t planned[2] = {0};
@@ -210,7 +210,7 @@ TEST(trainer, records_lanes)
 struct overtaking {
     const struct ah_graph *graph;
     const struct ah_plan *plan;
-    uint64_t sends, sent; /* items of a round; so far */
+    uint64_t sends, sent; /* gradient items in a round; so far */
     atomic_uint_fast64_t norms;
     bool late;
 };
@@ -236,7 +236,7 @@ static void hold_gradients(void *context, const struct hooked_op *op)
     overtaking->late = naps == NAPS_MOST;
 }
 
-/* The squares go down before the last gradients, so that the norm does not wait for these. */
+/* Squares go down before the last gradients, so that the norm does not wait for those. */
 TEST(trainer, sums_overtake_gradients)
 {
     struct ah_arena arena = {0};

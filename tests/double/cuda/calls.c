@@ -2,7 +2,7 @@
  *
  * What every call begins and ends with.
  *
- * 1. A code that breaks a device on the hardware (`sticky`) breaks it here, wherever it comes from.
+ * 1. A code that breaks a device on hardware (`sticky`) breaks it here, wherever it comes from.
  * 2. cudaGetLastError() is per thread, and cannot clear what broke the device.
  */
 #include "tests/double/cuda/double_internal.h"
@@ -29,8 +29,8 @@ static cudaError_t broken; /* read without the lock */
 
 static bool goes_on;               /* nothing hangs any more; under the lock */
 static unsigned hanging;           /* under the lock */
-static __thread uint64_t nth_call; /* the number of the thread's last call, of its name */
-static __thread bool hangs_next;   /* its work does */
+static __thread uint64_t nth_call; /* the thread's last call, counted by its name */
+static __thread bool hangs_next;   /* the work of that call hangs */
 
 static __thread cudaError_t last_error;
 
@@ -50,7 +50,7 @@ static bool sticky(cudaError_t code)
     return false;
 }
 
-/* Under the lock: the number of this call of that name. */
+/* Under the lock: counts the call, and returns its number among those of that name. */
 static uint64_t count_call(const char *call)
 {
     unsigned i = 0;
@@ -96,7 +96,7 @@ static cudaError_t enter(const char *call)
     return rc;
 }
 
-/* Work hangs in its stream, the caller goes on. */
+/* If so, the work hangs in its stream, and the caller continues. */
 static bool enqueues(const char *call)
 {
     static const char *const names[] = {"cudaMemcpyAsync",     "cudaMemsetAsync",     "cudaLaunchKernel",
@@ -204,7 +204,7 @@ void double_forget_calls(void)
     last_error = cudaSuccess;
 }
 
-/* ---- asked by the program ---- */
+/* ---- for the program ---- */
 
 cudaError_t CUDARTAPI cudaPeekAtLastError(void)
 {
@@ -219,7 +219,7 @@ cudaError_t CUDARTAPI cudaGetLastError(void)
     return last;
 }
 
-/* ---- asked by tests ---- */
+/* ---- for tests ---- */
 
 void cuda_double_fail(const char *call, uint64_t nth, cudaError_t code)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies and fills. Both ends are checked when the call is made and again when the copy runs: what is freed in between
- * is used after that.
+ * Copies and fills. Both ends are checked when the call is made, and again when the copy runs, which notices memory
+ * that was freed in between.
  */
 #include "tests/double/cuda/double_internal.h"
 
@@ -14,10 +14,10 @@ struct copy {
     size_t bytes;
     int value;
     enum cudaMemcpyKind kind;
-    bool pageable; /* an end on the host may be any memory: the caller waits */
+    bool pageable; /* a host end may be any memory, and the caller waits */
 };
 
-/* NULL, or what is wrong with an end of a copy. */
+/* Returns NULL, or what is wrong with one end of a copy. */
 static const char *wrong_end(const void *place, size_t bytes, bool on_device, bool pageable)
 {
     enum double_place found = double_place_of(place, bytes);

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whoever has a launch publishes it and works on it; members that come in time help. It ends when no block is left and
- * all who helped have left. The first failure is the launch's.
+ * A thread with a launch publishes it and works on it; members that come in time help. The launch ends when no block is
+ * left and all helpers have finished. The first failure is the launch's.
  */
 #include "tests/double/cuda/crew.h"
 
 #include <pthread.h>
 #include <string.h>
 
-enum { SHARED_THREADS = 2048 }; /* a launch of fewer is over before anyone wakes up */
+enum { SHARED_THREADS = 2048 }; /* a smaller launch ends before anyone wakes up */
 
 static struct {
-    pthread_mutex_t busy; /* held by whom the crew works for */
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t busy; /* held by the thread that the crew works for */
+    pthread_mutex_t lock; /* guards the rest */
     pthread_cond_t changed;
     unsigned members;
-    const struct emulator_launch *launch; /* NULL: none to help with */
+    const struct emulator_launch *launch; /* NULL: nothing to help with */
     uint64_t number;
     unsigned helping;
     enum emulator_result result;
@@ -24,7 +24,7 @@ static struct {
           .lock = PTHREAD_MUTEX_INITIALIZER,
           .changed = PTHREAD_COND_INITIALIZER};
 
-/* Under the lock, which it gives up while it works. */
+/* Under the lock, which is released while it works. */
 static void work(const struct emulator_launch *launch)
 {
     char report[EMULATOR_REPORT_MAX] = "";

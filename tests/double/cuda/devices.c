@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Devices as they describe themselves, versions, names of errors.
+ * Devices' descriptions of themselves, versions, names of errors.
  */
 #include "tests/double/cuda/double_internal.h"
 #include "tests/double/cuda/emulator.h"
@@ -53,7 +53,7 @@ cudaError_t CUDARTAPI cudaGetDevice(int *device)
     return double_leave(rc);
 }
 
-/* cudaErrorInvalidDevice where there is none of this number. */
+/* cudaErrorInvalidDevice if there is no device of this number. */
 static cudaError_t check_device(int device)
 {
     return device >= 0 && device < double_settings().n ? cudaSuccess : cudaErrorInvalidDevice;

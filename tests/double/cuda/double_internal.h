@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the double of the CUDA runtime share.
+ * Shared by the files of the double of the CUDA runtime.
  *
  *   calls.c      what every call begins and ends with: counting, faults, the broken device, the last error
- *   settings.c   what it shall be (double.h)
+ *   settings.c   settings (double.h)
  *   devices.c    cudaGetDevice..., versions, limits, names of errors
  *   memory.c     device memory, pinned ranges
  *   streams.c    streams and events
@@ -11,7 +11,8 @@
  *   launches.c   kernels; crew.h, emulator.h and fiber.h run them
  *   driver.c     the driver's own calls
  *
- * One lock guards all that is shared; `double_changed` is signalled when something that others wait for may have come.
+ * One lock guards all that is shared; `double_changed` is signalled when something that others wait for may have
+ * come.
  */
 #ifndef AH_TESTS_DOUBLE_CUDA_DOUBLE_INTERNAL_H
 #define AH_TESTS_DOUBLE_CUDA_DOUBLE_INTERNAL_H
@@ -24,7 +25,7 @@
 extern pthread_mutex_t double_lock;
 extern pthread_cond_t double_changed;
 
-/* settings.c: in force; made from the environment at the first call. Read under the lock, or by value. */
+/* settings.c: a copy of the settings in force; the first call reads the environment. */
 struct cuda_double double_settings(void);
 void double_add_fault(const char *call, uint64_t nth, cudaError_t code); /* under the lock */
 
@@ -35,15 +36,14 @@ void double_add_fault(const char *call, uint64_t nth, cudaError_t code); /* unde
  */
 cudaError_t double_enter(const char *call);
 cudaError_t double_leave(cudaError_t code);
-bool double_hangs(
-    void); /* whether the calling thread's last call was told to hang, and leaves that to its work; once */
-void double_hang(void);        /* until cuda_double_go_on() */
+bool double_hangs(void);       /* was this thread's last call told to hang? Its work then hangs; asks once */
+void double_hang(void);        /* hangs until cuda_double_go_on() */
 cudaError_t double_lost(void); /* what broke the device; cudaSuccess: it works. Under the lock or not. */
 void double_lose(cudaError_t code, const char *why);
 __attribute__((format(printf, 2, 3))) cudaError_t double_misuse(cudaError_t code, const char *format, ...);
 void double_forget_calls(void);
 
-/* devices.c: the calling thread's. */
+/* devices.c: the calling thread's device. */
 int double_device(void);
 void double_forget_device(void);
 size_t double_shared_bytes(const struct cuda_double_device *device);
@@ -53,19 +53,19 @@ enum double_place { PLACE_UNKNOWN, PLACE_DEVICE, PLACE_PINNED, PLACE_FREED, PLAC
 enum double_place double_place_of(const void *place, size_t bytes);
 const char *double_place_name(enum double_place place);
 size_t double_device_bytes(void);
-bool double_take_code(const struct cuda_double *settings, int device); /* under the lock, as the next */
+bool double_take_code(const struct cuda_double *settings, int device); /* under the lock, like the next */
 void double_forget_code(void);
 size_t double_pinned_ranges(void);
 
 /* launches.c */
 void double_forget_kernels(void);
 
-/* driver.c: whether a stream waits for a value, or will when it gets there; misuse, where one does, of a call for which
- * the driver may wait until the GPU is idle, while the host that would write the value waits for the driver. */
+/* driver.c: whether a stream waits for a value, or will when it gets there. double_idle() is for calls in which the
+ * driver may wait until the GPU is idle: misuse then, as the host that would write the value waits for the driver. */
 bool double_awaits_values(void);
 cudaError_t double_idle(const char *call);
 
-/* What work is to a profiler. `name` is forever. */
+/* Work as a profiler sees it. `name` lives forever. */
 enum double_activity_kind { ACTIVITY_KERNEL, ACTIVITY_COPY, ACTIVITY_FILL };
 struct double_activity {
     enum double_activity_kind kind;
@@ -74,8 +74,8 @@ struct double_activity {
     enum cudaMemcpyKind way;
 };
 
-/* Who is told of activities: when one is enqueued, on the caller's thread; then, with what that returned, when it
- * starts and when it is done. NULL: nobody. A tracer stays where it is forever. */
+/* Is told of activities: on the caller's thread when one is enqueued; then, with what that returned, when it starts and
+ * when it is done. NULL: no tracer. A tracer must live forever. */
 struct double_tracer {
     void *(*enqueued)(const struct double_activity *activity, uint32_t stream);
     void (*starts)(void *traced);
@@ -83,16 +83,16 @@ struct double_tracer {
 };
 void double_trace(const struct double_tracer *tracer);
 
-/* streams.c. `run` does the work on the stream's thread; what it returns other than cudaSuccess breaks the device, and
+/* streams.c. `run` does the work on the stream's thread. If it does not return cudaSuccess, that breaks the device, and
  * `report`, of CUDA_DOUBLE_REPORT_MAX bytes, says why. The payload is copied, to an address aligned to 64. */
 typedef cudaError_t double_run_fn(void *payload, char *report);
 struct double_work {
     double_run_fn *run;
     const void *payload;
     size_t payload_bytes;
-    const struct double_activity *activity; /* NULL: nothing that a profiler would see */
+    const struct double_activity *activity; /* NULL: invisible to profilers */
 };
-/* Misuse where the stream is of another device, with which `what` does not go. */
+/* Misuse if the stream belongs to another device than `what`. */
 cudaError_t double_check_device(cudaStream_t stream, int device, const char *what);
 cudaError_t double_enqueue(cudaStream_t stream, const struct double_work *work);
 uint32_t double_stream_id(cudaStream_t stream); /* 0: none */

@@ -11,7 +11,7 @@
 
 enum { POLLS_BEFORE_SLEEP = 100, POLL_US = 20 };
 
-static unsigned waits_enqueued; /* those of all streams that are not met yet */
+static unsigned waits_enqueued; /* waits of all streams that are not met yet */
 
 bool double_awaits_values(void)
 {

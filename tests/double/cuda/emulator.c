@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1. A thread of the block is in one place: not begun (its number is at least `begun`), running, in the ring of those
- *    that are ready, at the barrier, with its warp (in `warp->waiting`), or returned.
- * 2. A fiber runs threads one after another: one whose threads never wait runs them all, as a loop. It takes the next
- *    thread not yet begun when its own returns.
- * 3. Whoever makes a barrier or an act complete makes the others ready and goes on itself.
- * 4. Static shared memory is thread-local storage of the program or library that the kernel is in, which has no other:
- *    all of it is poisoned.
+ * 1. A thread of the block is in one place: not begun (its number is at least `begun`), running, in the ring of ready
+ *    threads, at the barrier, with its warp (in `warp->waiting`), or returned.
+ * 2. A fiber runs threads one after another: when one returns, it takes the next thread not yet begun. If no thread
+ *    ever waits, one fiber runs them all, as a loop.
+ * 3. The thread that completes a barrier or an act makes the others ready and continues itself.
+ * 4. Static shared memory is all of the thread-local storage of the kernel's program or library, so all is poisoned.
  *
  * Source: CUDA C++ Programming Guide, "Synchronization Functions", "Warp Vote Functions", "Independent Thread
  * Scheduling".
@@ -34,13 +33,13 @@ struct thread {
     struct emulator_thread self; /* first: emulator_self points to it */
     struct fiber *fiber;
     enum place place;
-    unsigned mask; /* while with its warp, as the next two */
+    unsigned mask; /* while with its warp, like the next two */
     emulator_act_fn *act;
     void *mine;
 };
 
 struct warp {
-    unsigned alive; /* lanes that have not returned; those not begun are alive */
+    unsigned alive; /* lanes that have not returned, begun or not */
     unsigned waiting;
 };
 
@@ -48,7 +47,7 @@ struct worker {
     struct fiber home; /* the stack of emulator_run() */
     struct fiber fibers[EMULATOR_THREADS_MAX];
     unsigned opened;
-    struct fiber *idle[EMULATOR_THREADS_MAX]; /* opened, and with no thread */
+    struct fiber *idle[EMULATOR_THREADS_MAX]; /* opened, without a thread */
     unsigned n_idle;
     unsigned char *shared;
     unsigned char *fixed; /* static shared memory; NULL: none */
@@ -66,7 +65,7 @@ struct worker {
     unsigned n_ready;
     struct thread *at_barrier[EMULATOR_THREADS_MAX];
     unsigned n_at_barrier;
-    unsigned yes; /* votes so far at the barrier that fills */
+    unsigned yes; /* votes at the barrier that is filling */
     struct emulator_votes votes;
     uint64_t random;
 
@@ -119,14 +118,14 @@ static struct fiber *idle_fiber(struct worker *w)
     return fiber;
 }
 
-/* Leaves the block for good: what still waits in it is never gone on with. */
+/* Leaves the block for good: what still waits in it never continues. */
 static void give_up(struct worker *w, struct fiber *self, enum emulator_result result)
 {
     w->result = result;
     fiber_switch(self, &w->home);
 }
 
-/* Lets others run; returns when somebody lets `self` run again. */
+/* Lets others run; returns when one of them lets `self` run again. */
 static void leave(struct worker *w, struct fiber *self)
 {
     if (w->n_ready) {
@@ -151,7 +150,7 @@ static void wait_here(struct worker *w, struct thread *thread, enum place place)
     leave(w, thread->fiber);
 }
 
-/* Whether all that are alive are at the barrier; if so, all but `caller` are ready. */
+/* Opens the barrier if all alive threads are there: then all but `caller` are ready. Returns whether it opened. */
 static bool open_barrier(struct worker *w, const struct thread *caller)
 {
     if (!w->n_at_barrier || w->n_at_barrier < w->alive)
@@ -176,8 +175,8 @@ struct emulator_votes emulator_barrier(bool vote)
     return w->votes;
 }
 
-/* Whether all lanes that `thread` waits for are there, with the same mask and act; if so, they have acted, and all but
- * `caller` are ready. */
+/* Acts if all lanes that `thread` waits for are there, with the same mask and act: then all but `caller` are ready.
+ * Returns whether they acted. */
 static bool try_act(struct worker *w, struct thread *thread, const struct thread *caller)
 {
     struct warp *warp = &w->warps[thread->self.number / EMULATOR_WARP];
@@ -224,7 +223,7 @@ void emulator_trap(const char *why)
     __builtin_trap();
 }
 
-/* Its return may be what others wait for. */
+/* Others may have waited for this return. */
 static void thread_returned(struct worker *w, struct thread *thread)
 {
     unsigned first = thread->self.number / EMULATOR_WARP * EMULATOR_WARP;
@@ -253,7 +252,7 @@ static void fiber_body(struct fiber *self)
     }
 }
 
-/* What the compiler calls for the address of a thread-local variable: a module, and an offset in its storage. */
+/* The compiler's argument for the address of a thread-local variable: a module, and an offset in its storage. */
 struct tls_place {
     unsigned long module;
     unsigned long offset;
@@ -293,7 +292,7 @@ static void find_fixed(struct worker *w)
     w->fixed = search.bytes ? __tls_get_addr(&search.tls) : NULL;
 }
 
-/* What is the same for all blocks of a launch. */
+/* Sets what all blocks of a launch share. */
 static void begin_launch(struct worker *w, const struct emulator_launch *launch)
 {
     dim3 size = launch->block;
@@ -308,8 +307,8 @@ static void begin_launch(struct worker *w, const struct emulator_launch *launch)
     find_fixed(w);
 }
 
-/* By an instruction that sanitizers do not see: a block begins often, and static shared memory is that of all kernels.
- * */
+/* Uses an instruction that sanitizers do not see: blocks begin often, and static shared memory is that of all
+ * kernels. */
 static void poison(unsigned char *place, size_t bytes)
 {
     __asm__ volatile("rep stosb" : "+D"(place), "+c"(bytes) : "a"(EMULATOR_POISON) : "memory");
@@ -346,7 +345,7 @@ static enum emulator_result run_block(struct worker *w, uint3 index)
     return w->result;
 }
 
-/* Threads that wait are counted by where they do, and the first of each kind is named. */
+/* Counts the threads that wait at `place`, and names the first. */
 static size_t report_waiting(const struct worker *w, enum place place, char *text, size_t max)
 {
     static const char *const what[] = {

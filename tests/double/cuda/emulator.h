@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Emulator: runs the thread blocks of a kernel on the processor. Each thread of a block is a fiber, all of a block's on
- * one thread of the system. Several of those may share the blocks of a launch (crew.h).
+ * Emulator: runs the thread blocks of a kernel on the processor. Each thread of a block is a fiber, and a block's
+ * fibers share one thread of the system. Several of those may share the blocks of a launch (crew.h).
  *
  * A thread runs until it waits for others: at a barrier of the block, or where lanes of a warp act together. Then the
- * next one that can go on does. So warps diverge as freely as on hardware that schedules threads independently, and a
- * barrier that can never be complete is noticed at once: all that are left wait, and the block fails with a list of
- * who waits for what. Threads that have returned are not waited for.
+ * next ready thread runs. So warps diverge as freely as on hardware that schedules threads independently. A barrier
+ * that can never complete is noticed at once: all threads left are waiting, and the block fails with a list of what
+ * they wait for. Nobody waits for threads that have returned.
  *
- * LANES ACTING TOGETHER is one primitive, emulator_warp(): every lane of the mask brings a pointer to data of its own;
- * when all are there, one of them calls `act` once with all the pointers, and all go on. Shuffles, votes, and tiles of
- * the matrix units are made of it:
+ * LANES ACTING TOGETHER is one primitive, emulator_warp(): every lane of the mask brings a pointer to its own data;
+ * when all are there, one of them calls `act` once with all the pointers, and all continue. Shuffles, votes and tiles
+ * of the matrix units are built on it:
  *
  *     struct rotate { float value, result; };
  *     static void rotate(void *const lanes[32], unsigned mask)
@@ -23,8 +23,8 @@
  *         struct rotate mine = {x, 0};
  *         emulator_warp(0xffffffff, rotate, &mine);
  *
- * Shared memory holds no zeros and nothing of an earlier block when a block begins: every byte is EMULATOR_POISON,
- * which makes floats NaN and integers huge.
+ * When a block begins, every byte of shared memory is EMULATOR_POISON, which makes floats NaN and integers huge.
+ * Nothing of an earlier block is left.
  *
  * A kernel must not wait for another block in a loop: it would wait forever.
  */
@@ -51,10 +51,10 @@ struct emulator_block {
     unsigned char *shared; /* dynamic shared memory */
 };
 
-/* What a thread of a kernel sees of itself. */
+/* A thread of a kernel, as it sees itself. */
 struct emulator_thread {
     uint3 index;
-    unsigned number; /* within the block: x fastest */
+    unsigned number; /* within the block; x varies fastest */
     const struct emulator_block *block;
 };
 
@@ -66,7 +66,7 @@ typedef void emulator_act_fn(void *const lanes[EMULATOR_WARP], unsigned mask);
 
 void emulator_warp(unsigned mask, emulator_act_fn *act, void *mine);
 
-/* What the threads at a barrier said, counted over all. */
+/* Votes of all threads at a barrier. */
 struct emulator_votes {
     unsigned yes;
     unsigned all;
@@ -85,24 +85,24 @@ struct emulator_launch {
     const char *name;
     void (*run)(const void *arguments); /* one thread of the kernel */
     const void *arguments;
-    const struct ptx_kernel *code; /* that is run instead (ptx/ptx.h); NULL: none */
-    const void *parameters;        /* of it */
+    const struct ptx_kernel *code; /* runs instead of `run` (ptx/ptx.h); NULL: none */
+    const void *parameters;        /* for the code */
     size_t parameters_bytes;
     dim3 grid;
     dim3 block;
     size_t shared_bytes;
-    uint64_t order; /* who goes on of several threads: 0, who waited longest; else random, from this seed */
-    uint64_t *next_block; /* of those who share the launch, used atomically; 0 at first */
+    uint64_t order;       /* 0: who waited longest runs next; else random, from this seed */
+    uint64_t *next_block; /* shared by all who run the launch, used atomically; 0 at first */
 };
 
 enum emulator_result { EMULATOR_DONE, EMULATOR_STUCK, EMULATOR_TRAPPED, EMULATOR_NO_MEMORY };
 
-/* Runs blocks on the calling thread until all have been begun or one has failed. The report (EMULATOR_REPORT_MAX bytes)
- * is written where the result is not EMULATOR_DONE: a sentence naming kernel, block and threads. Sizes are within the
+/* Runs blocks on the calling thread until all have begun or one has failed. Unless the result is EMULATOR_DONE, the
+ * report (EMULATOR_REPORT_MAX bytes) is a sentence that names kernel, block and threads. Sizes must be within the
  * limits above. */
 enum emulator_result emulator_run(const struct emulator_launch *launch, char *ret_report);
 
-/* Gives back the stacks that the calling thread keeps for further launches. */
+/* Frees the stacks that the calling thread keeps for further launches. */
 void emulator_release(void);
 
 #ifdef __cplusplus

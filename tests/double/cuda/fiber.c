@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1. A fiber that does not run has its callee-saved registers on its stack, the address to go on at above them.
- * 2. What a switch must keep is what a function must: System V ABI, AMD64 supplement, section 3.2.1. Control words of
- *    floating point are never changed here, and therefore not kept.
+ * 1. A fiber that does not run has its callee-saved registers on its stack and, above them, the address to continue at.
+ * 2. A switch keeps what a function must: System V ABI, AMD64 supplement, section 3.2.1. Floating-point control words
+ *    never change here, so they are not kept.
  */
 #include "tests/double/cuda/fiber.h"
 
@@ -41,8 +41,8 @@ __asm__(".text\n"
 
 enum { SAVED_WORDS = 6 };
 
-/* As if the body's first instruction had been about to run when it switched away. Stacks begin at different lines of a
- * page, or their first lines would all share one set of the cache. */
+/* Looks as if the fiber had switched away just before the body's first instruction. Stacks begin at different lines of
+ * a page, or their first lines would all share one set of the cache. */
 static void *first_frame(struct fiber *fiber, void (*entry)(void))
 {
     size_t line = ((uintptr_t)fiber->stack / GUARD_BYTES) % (GUARD_BYTES / LINE_BYTES);
@@ -58,7 +58,7 @@ static void *first_frame(struct fiber *fiber, void (*entry)(void))
 #error "fibers: say here how this processor switches stacks"
 #endif
 
-/* The fiber that a switch goes to, and the one it comes from: its first frame has no other way to know. */
+/* Source and target of a switch: a new fiber's first frame has no other way to know them. */
 static __thread struct fiber *arriving;
 static __thread struct fiber *leaving;
 
@@ -68,7 +68,7 @@ static void arrived(struct fiber *self)
     const void *bottom = NULL;
     size_t bytes = 0;
     __sanitizer_finish_switch_fiber(self->fake_stack, &bottom, &bytes);
-    if (!leaving->stack_bytes) { /* the thread's own stack becomes known when it is left */
+    if (!leaving->stack_bytes) { /* the thread's own stack is known once it is left */
         leaving->stack = (unsigned char *)(uintptr_t)bottom;
         leaving->stack_bytes = bytes;
     }
@@ -140,7 +140,7 @@ void fiber_close(struct fiber *fiber)
 {
     if (!fiber->stack)
         return;
-#if defined(__SANITIZE_ADDRESS__) /* what is mapped there next is nobody's stack */
+#if defined(__SANITIZE_ADDRESS__) /* the next mapping there is not a stack */
     __asan_unpoison_memory_region(fiber->stack, fiber->stack_bytes);
 #elif defined(__SANITIZE_THREAD__)
     __tsan_destroy_fiber(fiber->sanitizer_fiber);

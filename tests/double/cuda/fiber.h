@@ -8,7 +8,7 @@
  *     fiber_switch(&here, &there);     runs body() until it switches back
  *     fiber_close(&there);
  *
- * All fibers that switch among each other stay on the thread that opened them. `body` never returns.
+ * Fibers that switch to each other must stay on the thread that opened them. `body` never returns.
  */
 #ifndef AH_TESTS_DOUBLE_CUDA_FIBER_H
 #define AH_TESTS_DOUBLE_CUDA_FIBER_H
@@ -24,13 +24,13 @@ struct fiber {
     void *sanitizer_fiber; /* of the thread sanitizer */
 };
 
-/* Takes a stack with a page at its end that must not be touched; -1 where the system refuses. */
+/* Maps a stack with a guard page at its end; returns -1 if the system refuses. */
 int fiber_open(struct fiber *fiber, void (*body)(struct fiber *self));
 
-/* Makes an open fiber begin with its body again, whatever it was at. */
+/* Makes an open fiber start its body again, whatever it was doing. */
 void fiber_restart(struct fiber *fiber);
 
-/* `from` runs on at this place when somebody switches to it. A `from` that was not opened stands for the thread. */
+/* `from` continues here when somebody switches to it. A `from` that was never opened stands for the thread. */
 void fiber_switch(struct fiber *from, struct fiber *to);
 
 void fiber_close(struct fiber *fiber);

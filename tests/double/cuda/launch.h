@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launch: a kernel's launch as the double of the CUDA runtime takes it. Checked against the limits of the hardware as
+ * Launch: a kernel's launch as the double of the CUDA runtime takes it. It is checked against the hardware's limits, as
  * cudaLaunchKernel() does, then run by the emulator on the stream's thread.
  */
 #ifndef AH_TESTS_DOUBLE_CUDA_LAUNCH_H
@@ -15,13 +15,12 @@ extern "C" {
 enum { LAUNCH_ARGUMENTS_MAX = 4096 };
 
 struct launch {
-    const char *name;                   /* forever */
-    const void *kernel;                 /* what cudaFuncSetAttribute() is called with */
+    const char *name;                   /* lives forever */
+    const void *kernel;                 /* the argument of cudaFuncSetAttribute() */
     void (*run)(const void *arguments); /* one thread */
     const void *arguments;              /* copied */
     size_t arguments_bytes;
-    const void *
-        parameters; /* the same, as GPUs take them: each at a multiple of its alignment; copied; NULL: no kernel */
+    const void *parameters; /* the same, each aligned as GPUs take them; copied; NULL: no kernel */
     size_t parameters_bytes;
     dim3 grid;
     dim3 block;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What kernels/mma.cuh offers, on the processor. Included by it alone.
+ * What kernels/mma.cuh offers, on the processor. Only that file includes this one.
  *
- * A copy in the background makes its place NaN at once and happens only when it is waited for, so that a kernel that
- * reads too early, or that gives the source's memory away too early, computes nonsense here, too. Places that are not
- * aligned end the kernel as they do on hardware; so do rows of a tile in the same banks, which hardware loads slowly.
+ * A copy in the background makes its target NaN at once and happens only when it is waited for. So a kernel that reads
+ * too early, or gives the source's memory away too early, computes nonsense here, too. Misaligned places end the kernel
+ * as on hardware; so do rows of a tile in the same banks, which hardware only loads slowly.
  */
 #ifndef AH_TESTS_DOUBLE_CUDA_MMA_DOUBLE_CUH
 #define AH_TESTS_DOUBLE_CUDA_MMA_DOUBLE_CUH
@@ -21,14 +21,14 @@ enum { MMA_COPIES = 96 };
 struct mma_copy {
     void *to;
     const void *from;
-    uint32_t bytes; /* of `room`: the rest becomes zero */
+    uint32_t bytes; /* the rest of `room` becomes zero */
     uint32_t room;
     unsigned group;
 };
 
 struct ah_mma_pipe {
     unsigned n;
-    unsigned group; /* that is open */
+    unsigned group; /* the open one */
     struct mma_copy copies[MMA_COPIES];
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the double shall be: from the environment, and from tests.
+ * The double's settings, from the environment and from tests.
  */
 #include "tests/double/cuda/double_internal.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the host's compiler needs to take kernels for its own: CUDA's keywords and built-in variables here, functions of
- * the warp in simt_warp.cuh, arithmetic, memory and atomics in simt_intrinsics.cuh. Included by simt.cuh alone.
+ * What the host's compiler needs to compile kernels: CUDA's keywords and built-in variables here, functions of the warp
+ * in simt_warp.cuh, arithmetic, memory and atomics in simt_intrinsics.cuh. Only simt.cuh includes this file.
  *
- * Static shared memory is one per thread of the system: the blocks that such a thread runs follow one another.
+ * Each thread of the system has one static shared memory, because it runs its blocks one after another.
  */
 #ifndef AH_TESTS_DOUBLE_CUDA_SIMT_DOUBLE_CUH
 #define AH_TESTS_DOUBLE_CUDA_SIMT_DOUBLE_CUH
@@ -40,7 +40,7 @@
 #define AH_DYNAMIC_SHARED(type, name)                                                                        \
     type *const name = reinterpret_cast<type *>(static_cast<void *>(emulator_self->block->shared))
 
-/* Puts a parameter behind others, as a kernel's code finds it. */
+/* Appends a parameter where a kernel's code expects it. */
 template <class T> inline void ah_simt_put(unsigned char *places, size_t *n, const T &value)
 {
     const size_t at = (*n + alignof(T) - 1) / alignof(T) * alignof(T);

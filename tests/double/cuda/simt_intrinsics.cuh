@@ -151,7 +151,7 @@ static inline double __fma_rn(double a, double b, double c)
 
 /* Approximations */
 
-/* The C library has these names for itself. */
+/* The C library uses these names itself. */
 #define __expf(x)    expf(x)
 #define __exp10f(x)  exp10f(x)
 #define __logf(x)    logf(x)
@@ -230,7 +230,7 @@ static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shi
     return static_cast<unsigned>(both >> (shift & 31));
 }
 
-/* Each byte of the result: one of the eight of b and a, or its sign. */
+/* Each byte of the result is one of the eight of b and a, or its sign. */
 static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
 {
     uint64_t both = static_cast<uint64_t>(b) << 32 | a;
@@ -245,7 +245,7 @@ static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
     return result;
 }
 
-/* CUDA has these for numbers of one type; of two types it takes the wider, which here is an error. */
+/* With two types, CUDA takes the wider one; here that is an error. */
 #define SIMT_LEAST_AND_MOST(type)                                                                            \
     static inline type min(type a, type b)                                                                   \
     {                                                                                                        \
@@ -283,7 +283,7 @@ static inline double max(double a, double b)
     return fmax(a, b);
 }
 
-/* Loads and stores with a hint for caches; as on the GPU, a place must have the alignment of what it holds. */
+/* Loads and stores with a cache hint; as on the GPU, a place must be aligned for its type. */
 
 template <class T> static inline const T *simt_aligned(const T *place)
 {
@@ -317,7 +317,7 @@ SIMT_STORE(__stcs)
 SIMT_STORE(__stwt)
 #undef SIMT_STORE
 
-/* Atomics: kernels of several streams run at the same time. Each returns what was there. */
+/* Atomics: kernels of several streams run at the same time. Each returns the old value. */
 
 #define SIMT_ATOMIC(type, name, builtin)                                                                     \
     static inline type name(type *place, type value)                                                         \
@@ -369,7 +369,7 @@ static inline unsigned atomicInc(unsigned *place, unsigned limit)
     return there;
 }
 
-/* The atomics above order memory as well; between them these have nothing to do. */
+/* The atomics above already order memory, so these have nothing to do. */
 static inline void __threadfence(void)
 {
 }

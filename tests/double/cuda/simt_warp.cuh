@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Barriers, and functions of the warp: shuffles, votes, reductions. What a shuffle reads of a lane that is not in the
- * mask, does not exist or has returned is undefined in CUDA: here every bit of it is one.
+ * Barriers, and functions of the warp: shuffles, votes, reductions. In CUDA it is undefined what a shuffle reads from a
+ * lane that is not in the mask, does not exist or has returned: here all bits are ones.
  *
  * Source: CUDA C++ Programming Guide, "Warp Shuffle Functions", "Warp Vote Functions", "Warp Reduce Functions".
  */

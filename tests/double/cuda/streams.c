@@ -3,8 +3,8 @@
  * Streams and events.
  *
  * 1. A stream is a thread with a list of work, run in order. The default stream is one more; no other waits for it.
- * 2. What an event records is a `record` of its own, alive as long as anyone looks at it: recording the event again, or
- *    destroying it, changes nothing for who waits already.
+ * 2. An event records into a `record`, which lives as long as anyone looks at it: recording the event again, or
+ *    destroying it, changes nothing for those who wait already.
  * 3. When the device is broken, work is dropped and nobody waits any more.
  */
 #include "tests/double/cuda/double_internal.h"
@@ -20,7 +20,7 @@ struct work {
     struct work *next;
     double_run_fn *run;
     const struct double_tracer *tracer;
-    void *traced; /* NULL: nobody wants to know */
+    void *traced; /* NULL: not traced */
     bool hangs;
     _Alignas(WORK_ALIGN) unsigned char payload[];
 };
@@ -147,7 +147,7 @@ static cudaError_t open_stream(struct CUstream_st **ret_stream)
     return cudaSuccess;
 }
 
-/* The stream that a handle means; NULL, with a report, where it is none. */
+/* The stream of a handle; NULL, with a report, if it is none. */
 static struct CUstream_st *stream_of(cudaStream_t handle)
 {
     struct CUstream_st *found = NULL;
@@ -224,7 +224,7 @@ static void wait_for(struct CUstream_st *stream)
 {
     pthread_mutex_lock(&double_lock);
     uint64_t all = stream->enqueued;
-    while (stream->finished < all) /* on a GPU that is lost, too, where all that is queued ends at once */
+    while (stream->finished < all) /* also if the GPU is lost: queued work then ends at once */
         pthread_cond_wait(&double_changed, &double_lock);
     pthread_mutex_unlock(&double_lock);
 }
@@ -287,7 +287,7 @@ cudaError_t CUDARTAPI cudaStreamCreateWithPriority(cudaStream_t *stream, unsigne
     return double_leave(rc ? rc : create_stream(stream, flags));
 }
 
-/* What was enqueued is finished first, unless the device is broken. */
+/* Queued work is finished first, unless the device is broken. */
 static cudaError_t destroy_stream(cudaStream_t handle)
 {
     struct CUstream_st *stream = handle ? stream_of(handle) : NULL;
@@ -349,7 +349,7 @@ cudaError_t CUDARTAPI cudaDeviceSynchronize(void)
 
 /* ---- events ---- */
 
-/* Under the lock, as drop_record(). */
+/* Under the lock, like drop_record(). */
 static struct record *hold(struct record *record)
 {
     record->users++;
@@ -401,7 +401,7 @@ static cudaError_t destroy_event(cudaEvent_t event)
     return cudaSuccess;
 }
 
-/* One that fails has destroyed the event all the same: nobody could try again. */
+/* Destroys the event even if it fails: nobody could try again. */
 cudaError_t CUDARTAPI cudaEventDestroy(cudaEvent_t event)
 {
     cudaError_t rc = double_enter(__func__);
@@ -434,7 +434,7 @@ static cudaError_t run_wait(void *payload, char *report)
     return cudaSuccess;
 }
 
-/* Work that looks at a record, which it holds meanwhile. */
+/* Enqueues work that looks at a record, and holds the record meanwhile. */
 static cudaError_t enqueue_record(cudaStream_t stream, double_run_fn *run, struct record *record)
 {
     const struct double_work work = {run, &record, sizeof record, NULL};
@@ -470,7 +470,7 @@ cudaError_t CUDARTAPI cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return double_leave(rc ? rc : record_event(event, stream));
 }
 
-/* The event's last record, which the caller then holds; NULL, with a report, where there is none. */
+/* The event's last record, held for the caller; NULL, with a report, if there is none. */
 static struct record *record_of(cudaEvent_t event, const char *call)
 {
     struct record *record = NULL;

@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A double of cuBLASLt: the calls that the plugin makes, as a library of the same soname. It multiplies on the
- * processor, in stream order, and is stricter than the real one: it says no wherever the manual says that a call may
+ * A double of cuBLASLt: the calls that the plugin makes, in a library of the same soname. It multiplies on the
+ * processor, in stream order, and is stricter than the real one: it refuses wherever the manual says that a call may
  * fail, so that what works here has a chance there.
  *
- * Objects carry a mark and are counted: use after destroy is CUBLAS_STATUS_INVALID_VALUE, and what is still alive can
- * be asked for (double.h).
+ * Objects carry a mark and are counted: use after destroy is CUBLAS_STATUS_INVALID_VALUE, and double.h tells how many
+ * live.
  *
- * ALGORITHMS, which give different bits, are words: mark, number, what of the problem they were made for.
+ * ALGORITHMS give different bits. Each is a few words: mark, number, and the kind of problem that it was made for.
  *
- *     0  sixteen sums along K, then a tree; needs operands, and rows of them, at multiples of 16 bytes, and rows of D
- *     and
- *        sums that are as long: where the real one's fast kernels end, however far apart rows are (13.1 on an H100)
+ *     0  sixteen sums along K, then a tree; needs operands and their rows at multiples of 16 bytes, and M and K that
+ *        are multiples of EVEN: the limits of the real one's fast kernels, however far apart rows are (13.1 on an H100)
  *     1  K in ascending order
- *     2  K in four parts, their sums in the workspace, added in the end; needs the reduction scheme COMPUTE_TYPE
+ *     2  K in four parts, whose sums are kept in the workspace and added last; needs the reduction scheme COMPUTE_TYPE
  *     3  is offered, and refused by cublasLtMatmulAlgoCheck()
  *
- * Among what is offered, and first, is a result whose state is no success: nothing else of it is valid.
+ * The first result offered has a state other than success: nothing else in it is valid.
  *
- * In fp32 without "pedantic" operands lose 13 bits, as in TF32.
+ * Without "pedantic", fp32 operands lose 13 bits, as in TF32.
  *
  * Source: cublasLt.h of CUDA 13.0 and the cuBLAS manual, "cublasLtMatmul()".
  */
@@ -39,14 +38,14 @@ enum mark { MARK_HANDLE = 0x48414e44, MARK_DESC, MARK_LAYOUT, MARK_PREFERENCE, M
 
 struct cublasLtContext {
     uint64_t mark;
-    int device; /* that was current when it was made: its only one */
+    int device; /* current when it was made; it works on no other */
 };
 
 struct preference {
     uint64_t mark;
     uint64_t workspace_bytes;
     uint32_t schemes;
-    uint32_t align[4]; /* of A, B, C, D */
+    uint32_t align[4]; /* for A, B, C, D */
 };
 
 _Static_assert(sizeof(struct desc) <= sizeof(cublasLtMatmulDescOpaque_t), "fits where the real one does");
@@ -61,7 +60,7 @@ EXPORT int cublaslt_double_alive(void)
     return atomic_load(&alive);
 }
 
-/* Calls are counted, and told to fail, as those of the runtime are. */
+/* Calls are counted, and told to fail, like those of the runtime. */
 static bool fails(const char *call)
 {
     return double_enter(call) != cudaSuccess;
@@ -265,7 +264,7 @@ static bool same_layout(const struct layout *a, const struct layout *b)
     return a->type == b->type && a->rows == b->rows && a->columns == b->columns && a->ld == b->ld;
 }
 
-/* Types as in the manual's table; a bias and an aux of D's type. */
+/* Types as in the manual's table; bias and aux have D's type. */
 static bool is_supported(const struct problem *problem)
 {
     const struct desc *desc = &problem->desc;
@@ -313,7 +312,7 @@ static cublasStatus_t read_problem(cublasLtHandle_t handle, cublasLtMatmulDesc_t
 
 /* ---- algorithms ---- */
 
-/* What an algorithm was made for. */
+/* The kind of problem that an algorithm was made for. */
 static uint64_t kind_of(const struct problem *problem)
 {
     return (uint64_t)problem->a.type | (uint64_t)problem->d.type << 8 | (uint64_t)problem->desc.op_a << 16 |
@@ -341,7 +340,7 @@ static bool place_is_aligned(const void *place, uint64_t bytes)
     return (uintptr_t)place % bytes == 0;
 }
 
-/* Whether no kernel could read elements at the places that are preferred. */
+/* True if the preferred alignment is too small for any kernel to read an element. */
 static bool splits_elements(const struct problem *problem, const struct preference *preference)
 {
     const cudaDataType_t types[] = {problem->a.type, problem->b.type, problem->d.type, problem->d.type};
@@ -381,7 +380,7 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
     cublasStatus_t status = read_problem(handle, desc, a, b, c, d, &problem);
     if (status == CUBLAS_STATUS_SUCCESS && (asked < 1 || !prefer || prefer->mark != MARK_PREFERENCE))
         status = CUBLAS_STATUS_INVALID_VALUE;
-    /* Which of its two refusals an epilogue meets, the manual leaves open. */
+    /* The manual leaves open which of its two refusals an epilogue meets. */
     if (status == CUBLAS_STATUS_SUCCESS && double_settings().plain && has_bias(&problem))
         status = CUBLAS_STATUS_NOT_SUPPORTED;
     if (status == CUBLAS_STATUS_SUCCESS && has_aux(&problem) &&
@@ -440,7 +439,7 @@ static bool holds(const void *place, const struct layout *layout)
                                    type_bytes(layout->type));
 }
 
-/* The hardware would only know that an address is nobody's. */
+/* Hardware would only notice that an address belongs to nobody. */
 static bool places_exist(const struct product *product)
 {
     const struct problem *problem = &product->problem;

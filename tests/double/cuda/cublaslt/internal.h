@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the calls (api.c) hand to the arithmetic (multiply.c) of the double of cuBLASLt.
+ * What the calls (api.c) of the double of cuBLASLt hand to its arithmetic (multiply.c).
  */
 #ifndef AH_TESTS_DOUBLE_CUDA_CUBLASLT_INTERNAL_H
 #define AH_TESTS_DOUBLE_CUDA_CUBLASLT_INTERNAL_H
@@ -36,11 +36,11 @@ struct problem {
     uint64_t m, n, k; /* D is (m, n) */
 };
 
-/* A call of cublasLtMatmul() that was checked. */
+/* A checked call of cublasLtMatmul(). */
 struct product {
     struct problem problem;
     uint64_t number;
-    uint64_t kind; /* of problems that have kernels of their own */
+    uint64_t kind; /* each kind of problem has its own kernels */
     const void *a, *b, *c;
     void *d;
     float alpha, beta;
@@ -57,7 +57,7 @@ static inline bool has_aux(const struct problem *problem)
     return problem->desc.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
 }
 
-/* Enqueues it. */
+/* Enqueues the product, which is copied. */
 cudaError_t product_enqueue(const struct product *product, cudaStream_t stream);
 
 #endif

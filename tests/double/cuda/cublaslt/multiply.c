@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arithmetic of the double of cuBLASLt: products on the processor, in the order that the algorithm says.
+ * The arithmetic of the double of cuBLASLt: products on the processor, in the order that the algorithm prescribes.
  */
 #include "internal.h"
 
@@ -136,14 +136,14 @@ static void multiply(const struct product *product)
 
 enum { KERNELS_MAX = 128 };
 
-/* Kernels that products were given, of each algorithm and kind of problem one. */
+/* Kernels in use so far: one for each algorithm and kind of problem. */
 static struct {
     uint64_t number, kind;
     bool taken;
 } kernels[KERNELS_MAX];
 static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Stands for the code that a product is done by. */
+/* Stands for the code that computes a product. */
 static const void *kernel_of(const struct product *product)
 {
     size_t i = 0;
@@ -158,8 +158,7 @@ static const void *kernel_of(const struct product *product)
     return &kernels[i];
 }
 
-/* One thread of a kernel, so that the double of the runtime keeps stream order, records it and times it as any other.
- * */
+/* One thread of a kernel, so that the runtime's double orders, records and times it like any other. */
 static void run(const void *product)
 {
     multiply(product);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An instruction's name to what it does. Loads, stores and comparisons are read word by word; all others are rows of
+ * What an instruction does, from its name. Loads, stores and comparisons are read word by word; all others are rows of
  * the tables.
  */
 #include "tests/double/cuda/ptx/ptx_internal.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the PTX machine share: instructions as they were read, and a block that runs.
+ * Shared by the files of the PTX machine: instructions as they were read, and a block that runs.
  */
 #ifndef AH_TESTS_DOUBLE_CUDA_PTX_INTERNAL_H
 #define AH_TESTS_DOUBLE_CUDA_PTX_INTERNAL_H
@@ -37,11 +37,11 @@ enum ptx_special {
 
 struct ptx_operand {
     enum ptx_operand_kind kind;
-    uint32_t reg;    /* of a place: its base; PTX_NO_REGISTER: none */
-    uint64_t number; /* the value; an enum ptx_special; of a place, what is added to its base */
+    uint32_t reg;    /* base of a place; PTX_NO_REGISTER: none */
+    uint64_t number; /* the value; an enum ptx_special; for a place, the offset from its base */
 };
 
-/* Registers hold values of up to 64 bits, those of narrower types with zeros above; predicates are 0 or 1. */
+/* Registers hold up to 64 bits; narrower values have zeros above. Predicates are 0 or 1. */
 typedef uint64_t ptx_scalar_fn(uint64_t a, uint64_t b, uint64_t c, uint64_t d);
 
 static inline float ptx_f32(uint64_t bits)
@@ -52,7 +52,7 @@ static inline float ptx_f32(uint64_t bits)
     return value;
 }
 
-/* What is no number becomes 0x7fffffff, as on hardware. */
+/* NaN becomes 0x7fffffff, as on hardware. */
 static inline uint64_t ptx_of_f32(float value)
 {
     uint32_t bits;
@@ -69,13 +69,13 @@ typedef void ptx_act_fn(struct ptx_block *block, struct ptx_warp *warp, const st
 enum ptx_way {
     PTX_ALONE,    /* ->scalar, on every lane */
     PTX_ACTS,     /* ->act, on the lanes that are here */
-    PTX_TOGETHER, /* ->act, when all lanes of the mask that is its last operand are here; without operand: all */
+    PTX_TOGETHER, /* ->act, when all lanes of its last operand, the mask, are here; without operands: all */
     PTX_BRANCHES,
     PTX_RETURNS,
     PTX_BARRIER
 };
 
-/* What instructions are counted as. */
+/* How instructions are counted. */
 enum ptx_sort {
     PTX_ARITHMETIC,
     PTX_SPECIAL_UNIT,
@@ -94,8 +94,8 @@ struct ptx_op {
     enum ptx_sort sort;
     ptx_scalar_fn *scalar;
     ptx_act_fn *act;
-    uint32_t results; /* operands in front that are written */
-    bool whole;       /* of PTX_TOGETHER: the whole warp, from one place */
+    uint32_t results; /* leading operands that are written */
+    bool whole;       /* PTX_TOGETHER: the whole warp, from one place */
 };
 
 struct ptx_insn {
@@ -107,7 +107,7 @@ struct ptx_insn {
     bool joins; /* a label is here */
     uint32_t target;
     uint32_t line;
-    enum ptx_space space; /* of loads and stores, as the next two */
+    enum ptx_space space; /* for loads and stores, like the next two */
     uint32_t bytes;       /* of an element */
     uint32_t elements;
 };
@@ -117,8 +117,8 @@ struct ptx_insn {
 struct ptx_counts {
     atomic_ullong launches, warps;
     atomic_ullong insns[PTX_SORTS];
-    atomic_ullong shared_turns, shared_least;   /* of 128 bytes */
-    atomic_ullong global_sectors, global_least; /* of 32 bytes */
+    atomic_ullong shared_turns, shared_least;   /* 128 bytes each */
+    atomic_ullong global_sectors, global_least; /* 32 bytes each */
 };
 
 struct ptx_kernel {
@@ -127,15 +127,15 @@ struct ptx_kernel {
     uint32_t n;
     uint32_t registers;
     uint64_t parameters_bytes;
-    uint32_t shared_bytes; /* static; dynamic memory lies behind */
+    uint32_t shared_bytes; /* static; dynamic memory follows */
     uint32_t threads_max;  /* of a block; 0: any */
     struct ptx_counts *counts;
 };
 
-/* ptx_decode.c: fills what follows from the name: op, space, bytes, elements. False: it is not known. */
+/* ptx_decode.c: fills in op, space, bytes and elements from the name. False: the name is unknown. */
 bool ptx_decode(struct ptx_insn *insn, const char *name);
 
-/* ptx_scalar.c: the instruction of that name, NULL if it is none of a lane alone; comparisons by relation and type. */
+/* ptx_scalar.c: the instruction of that name, NULL if a lane does not do it alone; comparisons by relation and type. */
 const struct ptx_op *ptx_scalar_find(const char *name);
 ptx_scalar_fn *ptx_compare_find(const char *relation, const char *type);
 
@@ -145,7 +145,7 @@ const struct ptx_op *ptx_warp_find(const char *name);
 const struct ptx_op *ptx_copy_find(const char *name);
 ptx_act_fn ptx_load, ptx_store;
 
-/* ptx_parse.c: appends the entries of a text. NULL or what is wrong with it, in `ret_report`. */
+/* ptx_parse.c: appends the entries of a text. False: `ret_report` says what is wrong. */
 struct ptx_library {
     struct ptx_kernel **kernels;
     size_t n, room;
@@ -172,20 +172,20 @@ struct ptx_warp {
     uint32_t waiting;    /* with lanes of the warp */
     uint32_t at_barrier; /* of the block */
     uint32_t at[EMULATOR_WARP];
-    uint32_t meetings;             /* how often its lanes met by bar.warp.sync */
-    uint32_t group[EMULATOR_WARP]; /* of copies, that is open */
+    uint32_t meetings;             /* how often its lanes met at bar.warp.sync */
+    uint32_t group[EMULATOR_WARP]; /* the open group of copies */
     struct ptx_copy *copies;
     uint32_t n_copies;
 };
 
-/* Who touched two bytes of shared memory last. Threads count from 1. */
+/* The last to touch two bytes of shared memory. Threads count from 1. */
 struct ptx_touch {
     uint64_t written, read; /* epochs */
     uint32_t writer, reader;
-    uint32_t write_meeting, read_meeting; /* of their warps */
+    uint32_t write_meeting, read_meeting; /* of their warps, then */
 };
 
-#define PTX_MANY_READERS UINT32_MAX /* of several warps */
+#define PTX_MANY_READERS UINT32_MAX /* in several warps */
 
 struct ptx_block {
     const struct ptx_kernel *kernel;
@@ -194,18 +194,18 @@ struct ptx_block {
     uint32_t special[PTX_SPECIALS]; /* those of the block */
     unsigned char *shared;
     uint32_t shared_bytes;
-    struct ptx_touch *touches; /* of each two bytes */
-    uint64_t epoch;            /* barriers that were passed, over all blocks that ran here */
+    struct ptx_touch *touches; /* one for each two bytes */
+    uint64_t epoch;            /* barriers passed, in all blocks that ran here */
     struct ptx_warp *warps;
     uint32_t n_warps, threads;
-    char why[EMULATOR_REPORT_MAX / 2]; /* that it ended; "": it did not */
+    char why[EMULATOR_REPORT_MAX / 2]; /* it ended; "": it did not */
     struct ptx_tally {
         uint64_t insns[PTX_SORTS];
         uint64_t shared_turns, shared_least, global_sectors, global_least;
     } tally;
 };
 
-/* ptx_machine.c: ends the block, at an instruction. The first sentence stays. */
+/* ptx_machine.c: ends the block at an instruction. The first sentence is kept. */
 __attribute__((format(printf, 3, 4))) void ptx_trap(struct ptx_block *block, const struct ptx_insn *insn,
                                                     const char *format, ...);
 /* An operand's value in a lane. */
@@ -222,7 +222,7 @@ static inline void ptx_set(struct ptx_warp *warp, const struct ptx_operand *oper
     for (uint32_t left_ = (lanes), lane = 0; left_ && (lane = (uint32_t)__builtin_ctz(left_), 1);            \
          left_ &= left_ - 1)
 
-/* ptx_shared.c: a thread reads or writes bytes of shared memory; false: that ended the block. */
+/* ptx_shared.c: a thread reads or writes bytes of shared memory. False: that ended the block. */
 bool ptx_shared_touch(struct ptx_block *block, const struct ptx_warp *warp, const struct ptx_insn *insn,
                       uint32_t lane, uint64_t place, uint32_t bytes, bool writes);
 /* Counts the turns of an access: `places` of the lanes, `bytes` each. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Folders of files, and which entry a kernel's address is: the name that the host's compiler gave the function, in the
- * symbol table of the program or library that it is in, is nvcc's but for what both make up. Names of an unnamed
- * namespace are of a file for nvcc (_GLOBAL__N__<file's>), and one for the host's compiler (_GLOBAL__N_1), which marks
- * what is static (_ZL).
+ * Reads folders of files, and finds the entry for a kernel's address: by the host compiler's name of the function, from
+ * the symbol table of its program or library. nvcc's name is the same, except for names that both make up. An unnamed
+ * namespace has one name for each file in nvcc (_GLOBAL__N__<file's>), and one for all in the host's compiler
+ * (_GLOBAL__N_1), which also marks static functions (_ZL).
  */
 #include "tests/double/cuda/ptx/ptx_internal.h"
 
@@ -22,7 +22,7 @@
 
 enum { FOUND_MAX = 512 };
 
-/* One folder is read, ever. */
+/* Only one folder is ever read. */
 static struct {
     pthread_mutex_t lock;
     bool is_read;
@@ -89,7 +89,7 @@ static void read_folder(const char *folder)
 
 /* ---- names ---- */
 
-/* What two compilers would call alike. */
+/* Makes the names of both compilers equal. */
 static void normalize(const char *name, char *ret_name, size_t max)
 {
     static const char unnamed[] = "_GLOBAL__N_";
@@ -135,7 +135,7 @@ static int find_object(struct dl_phdr_info *info, size_t bytes, void *context)
     return 0;
 }
 
-/* The name of the function there, in a file that lies in memory; NULL: it has none. */
+/* The name of the function there, in an ELF file in memory; NULL: it has none. */
 static const char *name_in(const unsigned char *file, uintptr_t place)
 {
     const ElfW(Ehdr) *head = (const void *)file;

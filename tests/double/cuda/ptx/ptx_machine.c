@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks, one after another: their warps in turn, each until it waits.
+ * Runs blocks one after another: their warps in turn, each until it waits.
  *
  * 1. A lane has returned (not in `alive`), waits for lanes of its warp, waits at the block's barrier, or is ready, at
  *    an instruction of its own (`at`).
- * 2. Of a warp's ready lanes those go on that are furthest behind in the text, all that are at one instruction; what is
- *    in front of a label is left when others might meet them there.
+ * 2. Those ready lanes of a warp run that are furthest behind in the text, all that are at one instruction. They stop
+ *    in front of a label, where others might join them.
  * 3. Lanes that act together wait until all lanes of their mask that have not returned are at the same instruction.
- *    What acts with the whole warp, and a barrier, is an error where a lane of the warp is somewhere else.
+ *    An act of the whole warp, or a barrier, is an error if a lane of the warp is somewhere else.
  * 4. The barrier opens when all threads of the block that have not returned are there: a new epoch begins.
  *
  * Source: PTX ISA, "bar", "Independent Thread Scheduling" in the CUDA C++ Programming Guide.
@@ -97,7 +97,7 @@ static void put(struct ptx_warp *warp, uint32_t lanes, uint32_t at)
     warp->at[lane] = at;
 }
 
-/* Lanes of the mask of an act that have not returned. */
+/* Lanes in the mask of an act that have not returned. */
 static uint32_t wanted(struct ptx_block *block, const struct ptx_warp *warp, const struct ptx_insn *insn,
                        uint32_t lanes)
 {
@@ -113,7 +113,7 @@ static uint32_t wanted(struct ptx_block *block, const struct ptx_warp *warp, con
     return mask & warp->alive;
 }
 
-/* True where the lanes acted. */
+/* Returns whether the lanes acted. */
 static bool act_together(struct ptx_block *block, struct ptx_warp *warp, const struct ptx_insn *insn,
                          uint32_t at, uint32_t lanes)
 {
@@ -153,10 +153,10 @@ static void arrive(struct ptx_block *block, struct ptx_warp *warp, const struct 
 static void leave(struct ptx_warp *warp, uint32_t lanes)
 {
     warp->alive &= ~lanes;
-    warp->waiting = 0; /* those who waited for them look again */
+    warp->waiting = 0; /* lanes that waited for them look again */
 }
 
-/* What is done to lanes that go on at `at`; true where they are at the next instruction, and together. */
+/* Runs one instruction on lanes at `at`. True if they are at the next one, still together. */
 static bool step(struct ptx_block *block, struct ptx_warp *warp, uint32_t *at, uint32_t lanes)
 {
     const struct ptx_insn *insn = &block->kernel->insns[*at];
@@ -222,7 +222,7 @@ static bool is_open(const struct ptx_block *block)
     return any;
 }
 
-/* All threads that are left said yes. */
+/* True if all threads that have not returned said yes. */
 static bool all_say_yes(const struct ptx_block *block)
 {
     bool yes = true;
@@ -284,7 +284,7 @@ static void begin_warp(const struct ptx_block *block, struct ptx_warp *warp, uin
     warp->waiting = warp->at_barrier = warp->meetings = warp->n_copies = 0;
     memset(warp->at, 0, sizeof warp->at);
     memset(warp->group, 0, sizeof warp->group);
-    /* What is read before it is written is neither 0 nor small. */
+    /* A register read before it is written is neither 0 nor small. */
     memset(warp->reg, EMULATOR_POISON, block->kernel->registers * sizeof *warp->reg);
 }
 

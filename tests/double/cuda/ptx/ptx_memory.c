@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads, stores, and copies in the background. Places are multiples of what is moved at once. Places in shared memory
- * and of parameters are counted from their beginnings; places of global memory are addresses of this program, whose
- * address sanitizer, where there is one, watches them.
+ * Loads, stores, and copies in the background. Places are multiples of the size moved at once. Places of shared memory
+ * and of parameters count from their beginnings. Places of global memory are addresses of this program, which the
+ * address sanitizer watches in its builds.
  *
  * Source: PTX ISA, "ld", "st", "cp.async".
  */
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* The bytes at a place, ready to be read or written; NULL: that ended the block. */
+/* Returns the bytes at a place, ready to be read or written; NULL: that ended the block. */
 static unsigned char *bytes_at(struct ptx_block *block, const struct ptx_warp *warp,
                                const struct ptx_insn *insn, uint32_t lane, uint64_t place, bool writes)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text to instructions: the part of PTX's grammar that nvcc writes. Of what stands outside of entries only dynamic
- * shared memory matters. A register is a class and a number; classes follow one another.
+ * Text to instructions: the part of PTX's grammar that nvcc writes. Outside of entries, only dynamic shared memory
+ * matters. A register is a class and a number; classes follow one another.
  *
  * Source: PTX ISA, "Syntax", "State Spaces, Types, and Variables".
  */
@@ -34,7 +34,7 @@ struct parser {
 
     char dynamic[NAME_MAX_]; /* the file's name of dynamic shared memory; "": none */
 
-    /* of the entry that is read */
+    /* the entry being read */
     struct ptx_kernel *kernel;
     uint32_t room;
     struct {
@@ -45,11 +45,11 @@ struct parser {
     struct {
         char name[16];
         uint32_t reg;
-    } scoped[SCOPED_MAX]; /* registers of a block within the entry, which hide others */
+    } scoped[SCOPED_MAX]; /* registers of a nested block, which hide others */
     uint32_t n_scoped;
     struct symbol symbols[SYMBOLS_MAX];
     uint32_t n_symbols;
-    struct label *labels, *jumps; /* owned; where they are, and who goes there */
+    struct label *labels, *jumps; /* owned; their places, and the jumps to them */
     uint32_t n_labels, labels_room, n_jumps, jumps_room;
 };
 
@@ -85,7 +85,7 @@ static void skip_space(struct parser *p)
     }
 }
 
-/* Text up to one of `ends`, which is left. */
+/* Takes text up to one of `ends`, which is not taken. */
 static void take_until(struct parser *p, const char *ends, char *ret_text, size_t max)
 {
     size_t n = 0;
@@ -104,8 +104,8 @@ static void take_until(struct parser *p, const char *ends, char *ret_text, size_
 
 /* ---- variables ---- */
 
-/* ".param .align 8 .b8 NAME[64]", ".shared .align 4 .b8 NAME[256]", ".param .u64 NAME": appended at an offset, whose
- * end is returned. */
+/* ".param .align 8 .b8 NAME[64]", ".shared .align 4 .b8 NAME[256]", ".param .u64 NAME": appended at an offset. Returns
+ * the end. */
 static uint64_t declare(struct parser *p, const char *text, uint64_t offset)
 {
     const char *align_at = strstr(text, ".align "), *name = strrchr(text, ' '), *type = NULL;
@@ -286,7 +286,7 @@ static struct ptx_insn *add_insn(struct parser *p)
     return insn;
 }
 
-/* What an instruction's operands must be for it to run. */
+/* Whether an instruction has the operands that it needs to run. */
 static bool is_whole(const struct ptx_insn *insn)
 {
     if (insn->n < insn->op.results || (insn->op.way == PTX_ALONE && insn->n > 5))
@@ -297,13 +297,13 @@ static bool is_whole(const struct ptx_insn *insn)
     return true;
 }
 
-/* "mov.b64 {%r1, %r2}, %rd1" takes the halves of a value, "mov.b64 %rd1, {%r1, %r2}" makes one of them. */
+/* "mov.b64 {%r1, %r2}, %rd1" takes the halves of a value, "mov.b64 %rd1, {%r1, %r2}" makes one from halves. */
 static bool splits(const char *name, const char *operands)
 {
     return strcmp(name, "mov.b64") == 0 && *operands == '{';
 }
 
-/* The name among the tables' of a move of 64 bits. */
+/* The name of a 64-bit move in the tables. */
 static const char *plain_name(const char *name, const struct ptx_insn *insn)
 {
     if (strcmp(name, "mov.b64") != 0)

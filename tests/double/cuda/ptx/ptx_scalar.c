@@ -2,7 +2,7 @@
  *
  * What a lane does alone: arithmetic, logic, conversions, comparisons. One row an instruction.
  *
- * Results that are no number are 0x7fffffff, as hardware makes them. Without .ftz denormals are kept.
+ * NaN results are 0x7fffffff, as on hardware. Without .ftz denormals are kept.
  */
 #include "tests/double/cuda/ptx/ptx_internal.h"
 
@@ -33,7 +33,7 @@ static uint64_t s32(int64_t value)
 
 /* ---- what C has no operator for ---- */
 
-/* The larger of two numbers; of a number and none, the number; +0 is larger than -0. */
+/* The larger of two numbers; NaN counts only if both are; +0 is larger than -0. */
 static float larger(float a, float b)
 {
     if (isnan(a) || isnan(b))
@@ -63,7 +63,7 @@ static float fma_down(float a, float b, float c)
     return result;
 }
 
-/* To nearest even; of what is no number there is one. */
+/* Rounds to nearest even; there is one NaN. */
 static uint32_t bf16(float value)
 {
     const uint32_t bits = (uint32_t)ptx_of_f32(value);
@@ -75,7 +75,7 @@ static float flushed(float value)
     return fpclassify(value) == FP_SUBNORMAL ? copysignf(0.0f, value) : value;
 }
 
-/* Off by `error` of itself, up or down as its argument's bits say; what hardware has exactly is not moved. */
+/* Off by `error` of itself, up or down by the argument's bits; what hardware computes exactly is not moved. */
 static float approximate(double exact, double error, uint32_t argument, bool is_exact)
 {
     const double off = (argument * 2654435761u >> 31) ? error : -error;
@@ -88,7 +88,7 @@ static float power_of_two(float x, uint32_t argument)
     return approximate(exp2((double)x), 0x1.ep-23, argument, x == truncf(x));
 }
 
-/* The ISA allows one unit of the last place, which is 2^-23 at most. */
+/* The ISA allows one unit in the last place, at most 2^-23. */
 static float reciprocal(float x, uint32_t argument)
 {
     int exponent;
@@ -242,7 +242,7 @@ const struct ptx_op *ptx_scalar_find(const char *name)
 
 /* ---- comparisons ---- */
 
-/* Ordered ones are false of what is no number, those that end in u true. */
+/* Ordered ones are false for NaN, those that end in u true. */
 #define RELATIONS(X, type, get)                                                                              \
     X(type##_eq, "eq", #type, get(a) == get(b))                                                              \
     X(type##_ne, "ne", #type, get(a) != get(b) && get(a) == get(a) && get(b) == get(b))                      \

@@ -2,9 +2,8 @@
  *
  * What lanes of a warp do together: shuffles, votes, reductions, products of tiles and loads of their operands.
  *
- * A PRODUCT of tiles, c += a b with 16 x 16 and 16 x 8 elements: for each element of c, the 16 exact products and c are
- * brought to the largest exponent among them, what lies more than 26 bits below it is cut off, they are added, and the
- * sum is cut off to fp32.
+ * A PRODUCT of tiles, c += a b with 16 x 16 and 16 x 8 elements. For each element of c, the 16 exact products and c are
+ * brought to the largest exponent among them; bits more than 26 below it are cut off. Their sum is truncated to fp32.
  *
  * Source: PTX ISA, "shfl.sync", "vote.sync", "redux.sync", "mma.sync.m16n8k16", "ldmatrix"; Fasi, Higham, Mikaitis,
  * Pranesh, Numerical behavior of NVIDIA tensor cores (2021).
@@ -16,8 +15,7 @@
 
 /* ---- shuffles, votes ---- */
 
-/* d|p = shfl(a, b, c, mask): lane b of a segment, or the lane whose number differs by b in its bits, unless beyond c.
- * */
+/* d|p = shfl(a, b, c, mask): from lane b of a segment, or from lane number xor b, unless that is beyond c. */
 static void shuffle(struct ptx_block *block, struct ptx_warp *warp, const struct ptx_insn *insn,
                     uint32_t lanes, bool by_difference)
 {
@@ -115,7 +113,7 @@ static void meet(struct ptx_block *block, struct ptx_warp *warp, const struct pt
 
 /* ---- tiles ---- */
 
-/* Cut off to fp32. */
+/* Truncates to fp32. */
 static float cut(double sum)
 {
     float nearest = (float)sum;
@@ -146,7 +144,7 @@ static float add_products(const float a[TILE_K], const float b[TILE_K], float c)
     return cut(sum * unit);
 }
 
-/* Where an element of a tile of pairs is: the operand, and the half of it. */
+/* One element of a tile of pairs: `high` picks the half of the operand. */
 static float half_of(const struct ptx_block *block, const struct ptx_warp *warp,
                      const struct ptx_operand *operand, uint32_t lane, uint32_t high)
 {
@@ -180,8 +178,8 @@ static void multiply(struct ptx_block *block, struct ptx_warp *warp, const struc
         ptx_set(warp, &d[i], lane, ptx_of_f32(sums[lane][i]));
 }
 
-/* Lane l brings the place of row l % 8 of matrix l / 8; of matrix i it gets elements 2 (l % 4) and the next one of row
- * l / 4, or, turned, those of column l / 4. */
+/* Lane l brings the place of row l % 8 of matrix l / 8. From matrix i it gets elements 2 (l % 4) and the next of row l
+ * / 4, or, turned, of column l / 4. */
 static void load_matrices(struct ptx_block *block, struct ptx_warp *warp, const struct ptx_insn *insn,
                           uint32_t lanes, bool turned)
 {

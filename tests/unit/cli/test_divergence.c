@@ -38,7 +38,7 @@ TEST(divergence, is_told_by_medians_and_not_by_single_steps)
 
 TEST(divergence, ends_when_the_loss_falls_again)
 {
-    struct ah_divergence divergence = {.first = 4}; /* of the run before this one */
+    struct ah_divergence divergence = {.first = 4}; /* from the previous run */
     double last = 0;
     assert_true(after(&divergence, 16, 5, &last));
     assert_true(after(&divergence, 7, 4, &last));

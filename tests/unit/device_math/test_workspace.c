@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A workspace holds what every thread needs for each op that was prepared, and no more is taken than that.
+ * A workspace holds what every thread needs for each prepared op, and no more.
  */
 #include "runtime/device/math/workspace.h"
 
@@ -24,7 +24,7 @@ TEST(workspace, is_for_attention_only)
     }
 }
 
-/* Scores are never stored: forward needs the same for any sequence, backward room for dk and dv. */
+/* Scores are never stored: forward needs the same for any sequence, backward needs room for dk and dv. */
 TEST(workspace, grows_with_the_sequence_no_faster_than_a_head)
 {
     const struct ah_op shorter = attention(AH_OP_ATTENTION, 1000, 64),

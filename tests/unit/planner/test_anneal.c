@@ -5,7 +5,7 @@
 
 enum { WORK = 200000 };
 
-/* From the slowest choice. */
+/* Anneals from the slowest choice. */
 static struct ah_height cool(const struct fixture *f, double temperature, struct ah_height *ret_start)
 {
     struct ah_anneal chain;
@@ -26,7 +26,7 @@ static struct ah_height cool(const struct fixture *f, double temperature, struct
     return end;
 }
 
-/* What nothing may be lost of only gets better; what much may be lost of need not. */
+/* At temperature 0 the cost only falls; at a high one it need not. */
 TEST(anneal, takes_nothing_above_the_threshold)
 {
     struct fixture f;

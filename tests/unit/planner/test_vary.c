@@ -4,7 +4,7 @@
 #include "planner/knobs.h"
 #include "tests/property/planner/instances.h"
 
-/* Random instances with random restrictions, some of frozen blocks, some with micro-batches. */
+/* Random instances with random restrictions, some with frozen blocks or micro-batches. */
 static bool open_instance(struct instance *it, uint64_t *random, uint32_t allowed[INSTANCE_BLOCKS])
 {
     struct ah_config all[AH_CONFIGS_MAX];

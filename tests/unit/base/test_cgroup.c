@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Quotas of processor time: each test writes a machine's files into a folder that stands for /. Groups' memory limits
- * are tested through their user, test_host_memory.c.
+ * Quotas of processor time, in a folder that stands for /. test_host_memory.c tests memory limits of groups.
  */
 #include "base/cgroup.h"
 

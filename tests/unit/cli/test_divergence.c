@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * When a run counts as diverging: by medians of the loss, not by single steps.
+ */
 #include "cli/divergence.h"
 #include "tests/support/check.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A host is shared by the working GPUs of its node, in any pipeline and degree; their number decides what a stage may
- * put there.
+ * Working GPUs of a node share its host, in any pipeline and degree; their number limits what a stage keeps there.
  */
 #include "planner/cluster/cluster_problem.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the CPU device adds to the host's ops: refused products, their workspace, and what a slowed host lane charges
- * for.
+ * What the CPU device adds: products it refuses, their workspace, and what a slowed host lane charges for.
  */
 #include "runtime/device/device.h"
 

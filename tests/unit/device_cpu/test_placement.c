@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which cores the threads of each lane get, on machines of every kind.
+ */
 #include "runtime/device/cpu/placement.h"
 
 #include "base/threads.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Exponentials and functions built from them: errors over all of fp32 against the C library in double, and equal bits
- * at every level.
+ * Exponentials and functions built from them: errors over all of fp32 against double, equal bits at every level.
  */
 #include "base/isa.h"
 #include "runtime/device/math/log.h"

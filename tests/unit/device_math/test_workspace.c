@@ -49,7 +49,7 @@ TEST(workspace, holds_all_that_was_prepared)
         for (size_t before = 0; before <= i; before++)
             assert_true(ah_workspace_holds(&workspace, &ops[before]));
     }
-    /* Room for one thread is not enough. */
+    /* Room for three threads is not enough for four. */
     workspace.threads = 4;
     assert_false(ah_workspace_holds(&workspace, &ops[1]));
     ah_workspace_release(&workspace);

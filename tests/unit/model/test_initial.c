@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Initial weights against their distribution, and their pinned bits. tests/tools/weights_oracle.py computes them
- * independently.
+ * Initial weights: their distribution and pinned bits. tests/tools/weights_oracle.py computes them, too.
  */
 #include "runtime/model/initial.h"
 

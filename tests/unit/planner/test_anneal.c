@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Annealing: at temperature 0 the cost only falls; at a high one it need not.
+ */
 #include "planner/anneal.h"
 
 #include "tests/unit/planner/trials.h"
@@ -26,7 +29,6 @@ static struct ah_height cool(const struct fixture *f, double temperature, struct
     return end;
 }
 
-/* At temperature 0 the cost only falls; at a high one it need not. */
 TEST(anneal, takes_nothing_above_the_threshold)
 {
     struct fixture f;

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The shortlist keeps the fastest choices, each set of configs once, and climbs from them.
+ */
 #include "planner/shortlist.h"
 
 #include "tests/unit/planner/trials.h"

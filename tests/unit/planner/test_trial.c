@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Trials of choices: the best one is kept, nothing is tried twice, and limits of time, memory and work hold.
+ */
 #include "tests/unit/planner/trials.h"
 
 static enum ah_verdict try_it(struct fixture *f)

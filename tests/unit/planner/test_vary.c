@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Random changes to choices: every allowed config and knob is reached, and nothing else.
+ */
 #include "planner/vary.h"
 
 #include "planner/knobs.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A device whose speed is known (fake_device.h). Simulates from one completion to the next; in between, every busy lane
- * works at constant speed.
+ * Simulates from one completion to the next; in between, busy lanes work at constant speed (see fake_device.h).
  */
 #include "tests/unit/profiler/fake_device.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whole profiles of devices whose speed is known (fake_device.h) must contain that speed. What the host does itself
- * (memory, disk) is real and only checked for plausibility.
+ * Whole profiles of devices of known speed (fake_device.h); real host results (memory, disk) need only be sane.
  */
 #include "profiler/measure_internal.h"
 #include "tests/unit/profiler/fake_device.h"

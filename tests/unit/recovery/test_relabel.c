@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Relabels a plan whose states lie on other nodes than planned, on two equal nodes and one that differs: nothing has to
- * move.
+ * Renames nodes of a plan so that states stay where they lie: equal nodes swap, a node that differs stays.
  */
 #include "planner/recovery/relabel.h"
 

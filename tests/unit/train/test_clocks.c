@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The offset of two clocks from messages between them: its error is within the reported bound, which is small if both
- * directions were ever fast.
+ * The offset of two clocks: its error is within the reported bound, which is small if both ways were ever fast.
  */
 #include "runtime/train/clocks.h"
 #include "tests/support/check.h"

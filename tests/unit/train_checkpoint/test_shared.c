@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks find out whether they see the same folder: yes only if every answer arrives.
+ */
 #include "runtime/train/checkpoint/shared.h"
 
 #include "tests/support/check.h"

@@ -39,7 +39,7 @@ TEST(arena, pieces_are_zeroed_aligned_and_apart)
         memset(pieces[i], i & 255, sizes[i]);
         total += sizes[i];
     }
-    for (int i = 0; i < PIECES; i++) /* nobody wrote into another's piece */
+    for (int i = 0; i < PIECES; i++) /* no piece overlaps another */
         for (size_t k = 0; k < sizes[i]; k++)
             assert_int_equal(pieces[i][k], i & 255);
     assert_true(arena.total_bytes >= total);

@@ -53,7 +53,7 @@ static void check_conversion(uint32_t bits)
         fail_msg("0x%08x became 0x%04x, not 0x%04x", bits, stored, expected);
 }
 
-/* Each of the 65536 upper halves with lower halves around every decision. */
+/* Each of the 65536 upper halves, with lower halves around every rounding decision. */
 TEST(bf16, all_upper_halves)
 {
     static const uint16_t lows[] = {0,      1,      2,      0x0FFF, 0x7FFE, 0x7FFF,
@@ -63,7 +63,7 @@ TEST(bf16, all_upper_halves)
             check_conversion(high << 16 | lows[i]);
 }
 
-/* Each of the 65536 lower halves with upper halves of every sort: zero, denormal, normal, largest, inf, NaN. */
+/* Each of the 65536 lower halves, with upper halves of every sort: zero, denormal, normal, largest, inf, NaN. */
 TEST(bf16, all_lower_halves)
 {
     static const uint16_t highs[] = {0,      1,      0x007F, 0x0080, 0x3F7F, 0x3F80, 0x7F7E, 0x7F7F,

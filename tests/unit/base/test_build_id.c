@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* The linker that builds the tests gives ids, as GNU's does where distributions are built. */
+/* The linker that builds the tests writes build ids, as GNU ld does on distributions. */
 TEST(build_id, the_program_has_one)
 {
     char text[AH_BUILD_ID_TEXT_MAX], again[AH_BUILD_ID_TEXT_MAX];

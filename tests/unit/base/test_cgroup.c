@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Quotas of processor time: each test writes the files of a machine into a folder that stands for /. What groups
- * say of memory is tested through its user, test_host_memory.c.
+ * Quotas of processor time, in a folder that stands for /. test_host_memory.c tests memory limits of groups.
  */
 #include "base/cgroup.h"
 
@@ -35,7 +34,7 @@ TEST_IN(cgroup, version_2_quota, root_make, root_remove)
     assert_true(processors(*state) == 4);
     root_put(*state, "sys/fs/cgroup/a/b/cpu.max", "75000 50000\n");
     assert_true(processors(*state) == 1.5);
-    root_put(*state, "sys/fs/cgroup/a/b/cpu.max", "800000 100000\n"); /* the group above has less */
+    root_put(*state, "sys/fs/cgroup/a/b/cpu.max", "800000 100000\n"); /* the parent group has less */
     assert_true(processors(*state) == 4);
 }
 
@@ -48,7 +47,7 @@ TEST_IN(cgroup, version_1_quota, root_make, root_remove)
     root_put(*state, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000\n");
     assert_true(processors(*state) == 2);
     root_put(*state, "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us", "50000\n");
-    assert_true(processors(*state) == 2); /* no period: says nothing */
+    assert_true(processors(*state) == 2); /* ignored without a period */
     root_put(*state, "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_period_us", "100000\n");
     assert_true(processors(*state) == 0.5);
 }
@@ -64,7 +63,7 @@ TEST_IN(cgroup, damaged_quotas_do_not_count, root_make, root_remove)
     }
 }
 
-/* Longer than any path may be: passed over, not cut. */
+/* A path that is too long is skipped, not truncated. */
 TEST_IN(cgroup, long_paths, root_make, root_remove)
 {
     char line[6000];

@@ -79,7 +79,7 @@ TEST_IN(file, reads_what_is_there, enter_folder, leave_folder)
     ah_buffer_release(&bytes);
     CHECK_OK(ah_file_read("empty", 0, &bytes, &err), err);
     assert_string_equal(bytes.data, "");
-    CHECK_OK(ah_file_read("/proc/self/stat", 4096, &bytes, &err), err); /* says it is 0 bytes long */
+    CHECK_OK(ah_file_read("/proc/self/stat", 4096, &bytes, &err), err); /* its reported size is 0 */
     assert_true(bytes.size > 10);
     ah_buffer_release(&bytes);
 }
@@ -135,7 +135,7 @@ TEST_IN(file, replacing_keeps_the_mode, enter_folder, leave_folder)
     struct ah_error err = {0};
     put("old", "a longer text that was there");
     chmod("old", 0604);
-    int seen = open("old", O_RDONLY); /* a reader that opened it before keeps the old content */
+    int seen = open("old", O_RDONLY); /* a reader that opened it earlier keeps the old content */
     CHECK_OK(ah_file_write("old", "new", 3, &err), err);
     check_holds("old", "new");
     assert_int_equal(mode_of("old"), 0604);
@@ -181,7 +181,7 @@ TEST_IN(file, write_failures_name_the_path, enter_folder, leave_folder)
     CHECK_FAILS(ah_file_write("plain/a", "x", 1, &err), err, AH_E_IO, "plain/a: ");
     int full = open("/dev/full", O_WRONLY);
     snprintf(name, sizeof name, "/dev/fd/%d",
-             full); /* never by its own name: a bug would replace the device */
+             full); /* through a link: a bug would replace the device */
     CHECK_FAILS(ah_file_write(name, "x", 1, &err), err, AH_E_IO, "No space left");
     check_text_has(err.text, name);
     close(full);
@@ -195,7 +195,7 @@ TEST_IN(file, write_failures_name_the_path, enter_folder, leave_folder)
     assert_int_equal(entries(), 2);
 }
 
-/* A limit on the size of files stands for a full disk. */
+/* A file size limit stands for a full disk. */
 TEST_IN(file, a_full_disk_loses_nothing, enter_folder, leave_folder)
 {
     struct ah_error err = {0};
@@ -238,7 +238,7 @@ struct reading {
     unsigned char last;
 };
 
-/* Reads to the end, slowly at first so that the writer must wait. */
+/* Reads to the end, slowly at first, so that the writer must wait. */
 static void *read_slowly(void *context)
 {
     struct reading *reading = context;
@@ -262,7 +262,7 @@ static void on_alarm(int number)
     (void)number;
 }
 
-/* Writing to a pipe goes on through interrupting signals and waits for the reader. */
+/* Writing to a pipe survives interrupting signals and waits for the reader. */
 TEST_IN(file, pipes_are_written_in_place, enter_folder, leave_folder)
 {
     struct ah_error err = {0};
@@ -295,7 +295,7 @@ TEST_IN(file, pipes_are_written_in_place, enter_folder, leave_folder)
     assert_true(S_ISFIFO(about.st_mode));
 }
 
-/* A descriptor that would block is waited for. */
+/* The writer waits for a descriptor that would block. */
 TEST_IN(file, descriptors_are_written_in_place, enter_folder, leave_folder)
 {
     struct ah_error err = {0};
@@ -315,8 +315,8 @@ TEST_IN(file, descriptors_are_written_in_place, enter_folder, leave_folder)
     assert_int_equal(reading.total, sizeof lots);
 }
 
-/* Standard output that a shell redirected, also to the end of a file, loses nothing that was written before. Named
- * by a link of our own, which is what /dev/stdout is: a bug must not replace the machine's. */
+/* Standard output that a shell redirected, even by appending, keeps what was written before. The test uses its own
+ * link, like /dev/stdout: a bug must not replace the machine's. */
 TEST_IN(file, redirected_output_keeps_its_place, enter_folder, leave_folder)
 {
     struct ah_error err = {0};
@@ -387,7 +387,7 @@ TEST_IN(file, same_by_every_name, enter_folder, leave_folder)
                 ah_file_same("link", "deep/../one"));
     assert_int_equal(link("one", "hard"), 0);
     assert_true(ah_file_same("one", "hard") && ah_file_same("hard", "link"));
-    assert_true(ah_file_same("none", "away") && ah_file_same("new", "./new")); /* neither is there */
+    assert_true(ah_file_same("none", "away") && ah_file_same("new", "./new")); /* neither exists */
     assert_false(ah_file_same("one", "two") || ah_file_same("one", "deep/one") ||
                  ah_file_same("one", "nowhere/one"));
     assert_false(ah_file_same("/dev/null", "/dev/null") || ah_file_same("/dev/stdout", "/dev/stdout"));

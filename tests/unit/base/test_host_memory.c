@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Machines as their files: each test writes the files of one into a folder that stands for /.
+ * Each test writes a machine's files into a folder that stands for /.
  */
 #include "base/host_memory.h"
 
@@ -13,13 +13,13 @@
 
 static const uint64_t gib = 1ULL << 30;
 
-/* Pages of the program that a machine short of memory takes away meanwhile are missing in one try, not in all. */
+/* A machine short of memory may take pages away during one try, but not during all. */
 TEST(host_memory, resident_grows_with_what_is_touched)
 {
     enum { BYTES = 32 << 20, TRIES = 50 };
     uint64_t grown = 0;
     for (int i = 0; i < TRIES && grown < BYTES / 2;
-         i++) { /* the kernel's count is late by some pages of each core */
+         i++) { /* the kernel's count lags by some pages a core */
         uint64_t before = ah_host_memory_resident();
         unsigned char *bytes = malloc(BYTES);
         assert_non_null(bytes);
@@ -101,7 +101,7 @@ TEST_IN(host_memory, version_1_and_its_unlimited, root_make, root_remove)
     assert_int_equal(read_memory(*state).usable_bytes, 5 * gib);
 }
 
-/* 4 GiB, of which 3 are used, one of them by files that can go; the group above has less left. */
+/* The group uses 3 of 4 GiB, 1 of them reclaimable file pages; its parent has less left. */
 TEST_IN(host_memory, what_a_group_uses_is_not_available, root_make, root_remove)
 {
     put_meminfo(*state);
@@ -133,7 +133,7 @@ TEST_IN(host_memory, version_1_counts_the_groups_below, root_make, root_remove)
     assert_int_equal(read_memory(*state).available_bytes, 2 * gib);
 }
 
-/* A count of file pages that is newer than the count of all, and greater. */
+/* The count of file pages is newer than the total, and greater. */
 TEST_IN(host_memory, available_is_at_most_usable, root_make, root_remove)
 {
     put_meminfo(*state);
@@ -178,7 +178,7 @@ TEST_IN(host_memory, no_total_is_an_error, root_make, root_remove)
     CHECK_FAILS(ah_host_memory_read(&memory, *state, &err), err, AH_E_IO, "MemTotal");
 }
 
-/* The oracle on the machine itself: the C library asks the kernel in another way (sysinfo). */
+/* The oracle on this machine: the C library asks the kernel in another way (sysinfo). */
 TEST_IN(host_memory, this_machine, root_make, root_remove)
 {
     struct ah_host_memory memory = read_memory(NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs write plain memory: the thread sanitizer sees when a ticket does not order what it promises to order.
+ * Jobs write plain memory, so the thread sanitizer notices when a ticket fails to order them.
  */
 #include "base/lane.h"
 
@@ -206,7 +206,7 @@ TEST(lane, spans_are_the_newest_jobs)
     assert_int_equal(ah_lane_spans(slow, 0, &other, 1), 1);
     assert_true(spans[3].start_ns >= other.end_ns);
     assert_int_equal(ah_lane_spans(lane, 0, spans, 2), 2);
-    assert_int_equal(spans[0].ticket, 7); /* the oldest that are left */
+    assert_int_equal(spans[0].ticket, 7); /* the oldest ones left */
     assert_int_equal(ah_lane_spans(lane, 8, spans, 8), 2);
     assert_int_equal(spans[0].ticket, 9);
     assert_int_equal(spans[1].ticket, 10);
@@ -250,7 +250,7 @@ static void run_nothing(void *payload)
     (void)payload;
 }
 
-/* What a job awaits is no work of the lane: it is not busy, and the span begins afterwards. */
+/* While a job waits, its lane is not busy; its span begins after the wait. */
 TEST(lane, awaits_before_a_job)
 {
     struct gate gate = {0}, *at = &gate;
@@ -287,7 +287,7 @@ static double cpu_seconds(void)
     return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
 }
 
-/* From some moment on: lanes that a busy machine keeps from falling asleep do so later. */
+/* Idle lanes fall asleep sooner or later; later on a busy machine, hence the tries. */
 TEST(lane, idle_lanes_use_no_processor)
 {
     struct ah_lane *waiting = new_lane("waiting", 0, 0), *idle = new_lane("idle", 0, 0);
@@ -308,9 +308,9 @@ TEST(lane, idle_lanes_use_no_processor)
     ah_lane_free(idle);
 }
 
-/* The stress: jobs 0..JOBS-1 in one global order, each on a random lane, each waiting for some earlier jobs.
- * One thread a lane submits them through small queues. A job checks that all it waits for, and its predecessor
- * on the lane, have run: plain reads, ordered by tickets alone. */
+/* The stress: jobs 0..JOBS-1 in one global order, each on a random lane, each waiting for some earlier jobs. One thread
+ * per lane submits them through small queues. Each job checks that its predecessor on the lane and all jobs it waits
+ * for have run: plain reads, ordered by tickets alone. */
 enum { LANES = 4, JOBS = 4000, STRESS_WAITS = 4 };
 
 struct stress_job {
@@ -383,7 +383,7 @@ static void *submit_stress(void *context)
     return NULL;
 }
 
-/* Reads `done` counts all the time: they only grow, and what they count has run. */
+/* Polls the `done` counts: they only grow, and every job they count has run. */
 static void *watch_stress(void *context)
 {
     struct stress *stress = context;
@@ -403,7 +403,7 @@ static void *watch_stress(void *context)
     return NULL;
 }
 
-/* Goes from one finished job to the next, of any lane, until all are done; a lost wake-up would hang here. */
+/* Waits for one more job of any lane until all are done; a lost wake-up would hang here. */
 static void *follow_stress(void *context)
 {
     struct stress *stress = context;

@@ -55,7 +55,7 @@ static void take_out(struct ah_philox_name *name, const uint32_t counter[4], con
     name->seed = key[0] | (uint64_t)key[1] << 32;
 }
 
-/* What can be unpacked again is distinct. */
+/* Names that can be unpacked again are distinct. */
 TEST(philox, names_are_distinct)
 {
     uint64_t seed = check_seed(81);

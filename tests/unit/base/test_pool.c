@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Counters of chunks are plain integers: the thread sanitizer sees when a chunk runs twice at once, or when the
- * caller is not told that it ran.
+ * Counters of chunks are plain integers: the thread sanitizer notices a chunk that runs twice at once, or one whose end
+ * the caller was not told of.
  */
 #include "base/pool.h"
 
@@ -20,7 +20,7 @@ struct tally {
     unsigned threads;
     unsigned value;                /* written by the caller before a run, read by chunks */
     unsigned ran[CHUNKS_MAX];      /* by chunk */
-    unsigned seen[CHUNKS_MAX];     /* `value` as the chunk saw it */
+    unsigned seen[CHUNKS_MAX];     /* `value` seen by each chunk */
     unsigned scratch[THREADS_MAX]; /* by worker */
     atomic_uint wrong;
 };
@@ -117,8 +117,7 @@ TEST(pool, ten_thousand_tiny_runs)
     ah_pool_free(pool);
 }
 
-/* Pools of two sizes called in turn, one with a small patience, so that workers are spinning, falling asleep and
- * asleep when a run comes. */
+/* Two pools called in turn, one with little patience: a run finds workers spinning, falling asleep or asleep. */
 TEST(pool, runs_at_any_moment_of_falling_asleep)
 {
     uint64_t seed = check_seed(42);
@@ -141,8 +140,8 @@ static void count_fast(void *context, size_t chunk, unsigned worker)
     atomic_fetch_add_explicit(&ran[chunk], 1, memory_order_relaxed);
 }
 
-/* More threads than processors and no patience: workers come late, into the end of one run and the beginning of
- * the next, of another length. */
+/* More threads than processors and no patience: late workers meet the end of one run and the start of the next, which
+ * has another length. */
 TEST(pool, late_workers_take_nothing_of_the_next_run)
 {
     struct ah_pool *pool = new_pool(THREADS_MAX, 1);
@@ -162,7 +161,7 @@ struct meeting {
     unsigned expected;
 };
 
-/* Ends only when all participants are inside a chunk at once. */
+/* Returns only when all participants are inside a chunk at once. */
 static void meet(void *context, size_t chunk, unsigned worker)
 {
     struct meeting *meeting = context;
@@ -173,7 +172,7 @@ static void meet(void *context, size_t chunk, unsigned worker)
         sched_yield();
 }
 
-/* A lost wake-up hangs here: as many chunks as threads, none of which ends before all began. */
+/* A lost wake-up hangs here: there are as many chunks as threads, and none ends before all have begun. */
 TEST(pool, sleeping_workers_wake)
 {
     uint64_t seed = check_seed(43);
@@ -188,7 +187,7 @@ TEST(pool, sleeping_workers_wake)
     }
 }
 
-/* The caller sleeps while a long chunk runs elsewhere, and is woken. */
+/* The caller sleeps while a worker runs a long chunk, and is woken. */
 static void slow_for_workers(void *context, size_t chunk, unsigned worker)
 {
     struct meeting *meeting = context;
@@ -217,7 +216,7 @@ static double cpu_seconds(void)
     return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
 }
 
-/* From some moment on: workers that a busy machine keeps from falling asleep do so later. */
+/* Idle workers fall asleep sooner or later; later on a busy machine, hence the tries. */
 TEST(pool, idle_workers_use_no_processor)
 {
     struct tally tally = {.threads = 4};

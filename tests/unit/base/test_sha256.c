@@ -92,7 +92,7 @@ TEST(sha256, pieces_do_not_matter)
     }
 }
 
-/* From any state: both ways of compressing are the same function. */
+/* Both implementations compress alike from any state. */
 TEST(sha256, instructions_equal_the_portable_way)
 {
     uint64_t seed = check_seed(72);
@@ -110,7 +110,7 @@ TEST(sha256, instructions_equal_the_portable_way)
     }
 }
 
-/* The portable way is what processors without the instructions have. */
+/* Processors without the instructions use the portable way. */
 TEST(sha256, portable_way_alone)
 {
     struct ah_sha256 hash;

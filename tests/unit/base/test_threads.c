@@ -59,7 +59,7 @@ static void *pin_here(void *context)
 TEST(threads, pin)
 {
     int ok = 0;
-    pthread_t thread; /* another one, so that this one stays free */
+    pthread_t thread; /* another thread, so that this one stays unpinned */
     assert_int_equal(pthread_create(&thread, NULL, pin_here, &ok), 0);
     pthread_join(thread, NULL);
     assert_true(ok);
@@ -67,7 +67,7 @@ TEST(threads, pin)
 
 enum { ARITHMETIC_CHUNKS = 20 };
 
-/* Flushes denormals to zero where the processor can, and rounds upward: what threads would inherit. */
+/* Flushes denormals to zero where the processor can, and rounds upward: threads would inherit this. */
 static void spoil_arithmetic(void)
 {
     fesetround(FE_UPWARD);
@@ -96,7 +96,7 @@ static void job_arithmetic(void *payload)
 
 static atomic_bool worker_came;
 
-/* The caller's first one lasts until the worker has its own. */
+/* The caller's first chunk lasts until the worker has one. */
 static void chunk_arithmetic(void *context, size_t chunk, unsigned worker)
 {
     int *ieee = context;
@@ -142,7 +142,7 @@ static void job_stack(void *payload)
     pthread_attr_destroy(&attributes);
 }
 
-/* Where the library or the shell's limit gives threads 128 KiB, ours have a MiB all the same. */
+/* Our threads get 1 MiB even where the library or the shell's limit says 128 KiB. */
 TEST(threads, stacks_are_large_enough_everywhere)
 {
     size_t bytes = 0, *bytes_at = &bytes;

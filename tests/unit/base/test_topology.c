@@ -45,7 +45,7 @@ TEST(topology, siblings_come_last)
     ah_topology_release(&topology);
 }
 
-/* As Linux numbers the processors of many machines: siblings after all cores. */
+/* Linux often numbers processors like this: siblings after all cores. */
 TEST(topology, numbers_are_the_kernels)
 {
     struct ah_topology topology = synthetic("numa:2 core:2 pu:2(indexes=0,4,1,5,2,6,3,7)");
@@ -96,7 +96,7 @@ TEST(topology, refuses_nonsense)
                 AH_E_IO, "/nowhere/proc/meminfo");
 }
 
-/* A container with the time of 2 processors and a half, on a machine of 8. */
+/* A container with a quota of 2.5 processors on a machine of 8. */
 TEST_IN(topology, a_quota_of_processor_time, root_make, root_remove)
 {
     struct ah_error err = {0};
@@ -161,7 +161,7 @@ TEST(topology, only_the_affinity_mask)
     ah_topology_release(&topology);
 }
 
-/* A kernel that says something quite different from hwloc is believed, and a note says so. */
+/* If the kernel and hwloc differ widely, the kernel is believed and a note says so. */
 TEST_IN(topology, a_note_where_memory_differs, root_make, root_remove)
 {
     struct ah_error err = {0};

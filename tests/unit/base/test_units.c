@@ -30,7 +30,7 @@ TEST(units, sizes)
         {"1.5B", 2},
         {"0.9999999999999999999999KiB", 1024},
         {"18446744073709551615", UINT64_MAX},
-        {"9007199254740993", 9007199254740993}, /* no double holds it */
+        {"9007199254740993", 9007199254740993}, /* not representable as a double */
     };
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         struct ah_error err = {0};
@@ -202,7 +202,7 @@ TEST(units, prints_times)
     assert_string_equal(ah_units_print_time(out, 3.6e9), "3600 s");
 }
 
-/* Whatever comes in, the text fits and ends. */
+/* Any input gives a text that fits and is terminated. */
 TEST(units, prints_what_is_no_number)
 {
     static const double odd[] = {-1, -2.5e9, 1e300, -1e300, HUGE_VAL, -HUGE_VAL, 5e-324};

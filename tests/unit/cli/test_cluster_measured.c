@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Profiles and links become a cluster: ranks, types, cards and pairs.
+ * Builds a cluster from profiles and links: ranks, types, cards and pairs.
  */
 #include "cli/cluster_measured.h"
 
@@ -23,7 +23,7 @@ struct scene {
 
 static const char *const names[MOST] = {"a", "b", "c", "d"};
 
-/* Hosts of one profile, each a machine of its own, all links alike. */
+/* Hosts with the same profile, each on a machine of its own; all links are equal. */
 static void begin(struct scene *scene, size_t n, const char *path)
 {
     size_t n_links = 0;
@@ -54,7 +54,7 @@ static void end(struct scene *scene)
     ah_arena_release(&scene->arena);
 }
 
-/* As every reader would. */
+/* The cluster prints and reads back. */
 static void check_valid(struct scene *scene)
 {
     const struct ah_document document = {.kind = AH_DOCUMENT_CLUSTER, .body = {.cluster = &scene->cluster}};
@@ -83,10 +83,10 @@ TEST(cluster_measured, gives_equal_machines_one_type)
     CHECK_OK(make(&scene), scene.err);
     assert_int_equal(scene.cluster.n_gpus, 1);
     assert_int_equal(scene.cluster.n_nodes, 3);
-    assert_null(scene.cluster.gpus[0].machine_sha256); /* it is no single profile's */
+    assert_null(scene.cluster.gpus[0].machine_sha256); /* it belongs to no single profile */
     struct ah_cluster_gpu mean = scene.cluster.gpus[0];
     check_valid(&scene);
-    scene.measured.n_hosts = 2; /* the links of the first two stand first */
+    scene.measured.n_hosts = 2; /* the links of the first two come first */
     scene.measured.n_links = 1;
     scale_products(&scene, 1, 1 / 0.94);
     CHECK_OK(make(&scene), scene.err);
@@ -129,14 +129,14 @@ TEST(cluster_measured, gives_a_slot_its_share)
     end(&scene);
 }
 
-/* Two entries of one machine with a slot each are what one entry with two slots is. */
+/* Two entries of one machine with a slot each equal one entry with two slots. */
 TEST(cluster_measured, shares_a_machine_among_its_hosts)
 {
     struct scene apart, together;
     begin_cpus(&apart, 3);
     begin_cpus(&together, 2);
     apart.hosts[1].first = 0;
-    apart.hosts[1].name = "a"; /* as a file may have it */
+    apart.hosts[1].name = "a"; /* a hosts file may repeat a name */
     together.hosts[0].slots = 2;
     CHECK_OK(make(&apart), apart.err);
     CHECK_OK(make(&together), together.err);
@@ -178,7 +178,7 @@ TEST(cluster_measured, has_pairs_where_cards_say_something_else)
     end(&scene);
 }
 
-/* What two ranks reach inside a machine says nothing of its card. */
+/* The rate between two ranks of one machine says nothing about its card. */
 TEST(cluster_measured, a_card_has_no_links_inside_a_machine)
 {
     struct scene scene;

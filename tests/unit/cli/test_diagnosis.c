@@ -32,7 +32,7 @@ TEST(diagnosis, both_memories_are_two_options)
     assert_string_equal(ah_diagnosis_remedy(text, &remedy), "--device-memory 26GiB --host-memory 70GiB");
 }
 
-/* What is printed reads back as the same number of bytes. */
+/* A printed size reads back as the same number of bytes. */
 TEST(diagnosis, sizes_lose_nothing)
 {
     uint64_t random = check_seed(7);

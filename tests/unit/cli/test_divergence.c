@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * When a run counts as diverging: by medians of the loss, not by single steps.
+ */
 #include "cli/divergence.h"
 #include "tests/support/check.h"
 
@@ -38,7 +41,7 @@ TEST(divergence, is_told_by_medians_and_not_by_single_steps)
 
 TEST(divergence, ends_when_the_loss_falls_again)
 {
-    struct ah_divergence divergence = {.first = 4}; /* of the run before this one */
+    struct ah_divergence divergence = {.first = 4}; /* from the previous run */
     double last = 0;
     assert_true(after(&divergence, 16, 5, &last));
     assert_true(after(&divergence, 7, 4, &last));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hosts, a line each.
+ * Reading a hosts file: one host per line.
  */
 #include "cli/hosts_file.h"
 

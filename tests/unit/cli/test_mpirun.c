@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command line of mpirun; a child whose output is heard.
+ * Tests mpirun's command line, and reading a child's output.
  */
 #include "cli/mpirun.h"
 
@@ -12,7 +12,7 @@
 static struct ah_hosts_entry entries[] = {{"a", 2}, {"b", 1}};
 static const struct ah_hosts hosts = {entries, 2, 3};
 
-/* All words but the program's path, joined. */
+/* Joins the words; the program's path becomes PROGRAM. */
 static void join(const char *const *command, struct ah_buffer *out)
 {
     for (size_t i = 0; command[i]; i++)
@@ -33,7 +33,7 @@ static void check_words(bool one_each, const char *expected)
     ah_arena_release(&arena);
 }
 
-/* mpirun gives each of two ranks one core, unless told not to. */
+/* By default mpirun binds each of two ranks to one core. */
 TEST(mpirun, starts_ranks_in_the_order_of_hosts_without_binding_them)
 {
     check_words(false,

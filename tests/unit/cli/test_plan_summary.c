@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Times in hundredths of the step: what lanes work, and what compute waits for the three beside it. */
+/* Times in percent of the step: each lane's work, and how long compute waits for each other lane. */
 static void says(struct ah_plan_lane_times times, const char *expected)
 {
     struct ah_buffer out = {0};
@@ -25,7 +25,7 @@ TEST(plan_summary, names_what_limits_the_speed)
          "Adam, 2 % for the link to the device (busy 40 %).");
 }
 
-/* A lane can be saturated though compute hardly waits for it. */
+/* A lane can be saturated although compute hardly waits for it. */
 TEST(plan_summary, names_a_lane_that_nobody_waits_for)
 {
     says((struct ah_plan_lane_times){{90, 99, 10, 9}, {0, 0, 0, 10}},
@@ -103,7 +103,7 @@ TEST(plan_summary, counts_one_as_one)
     ah_buffer_release(&out);
 }
 
-/* The ranges of a plan of these blocks, one after another. */
+/* Checks the ranges of a plan with these blocks. */
 static void ranges_are(struct ah_plan_block *blocks, size_t n, const char *expected)
 {
     const struct ah_plan plan = {.blocks = blocks, .n_blocks = n};

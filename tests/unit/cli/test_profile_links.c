@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lines through times of messages.
+ * Fits latency and rate to message times.
  */
 #include "cli/profile_links.h"
 
 #include "tests/support/check.h"
 
-/* Two processes of one machine, over Open MPI 4.1 and shared memory. */
+/* Captured: two processes on one machine, Open MPI 4.1 over shared memory. */
 static const struct ah_profile_points captured = {6,
                                                   {4096, 65536, 262144, 1048576, 4194304, 16777216},
                                                   {18.795, 33.871, 80.889, 399.146, 1171.457, 4643.249}};
 
-/* A network of 1 Gbit: a latency and a rate, exactly; its largest message would be too slow. */
+/* A 1 Gbit network with exact latency and rate; larger messages would take too long to measure. */
 static const struct ah_profile_points line = {
     4,
     {4096, 65536, 262144, 1048576},
@@ -37,7 +37,7 @@ TEST(profile_links, fits_what_was_captured_roughly)
     assert_true(link.fit_error > 0.05 && link.fit_error < 0.5);
 }
 
-/* Large messages that seem to be faster than small ones. */
+/* Large messages seem faster than small ones. */
 TEST(profile_links, takes_the_largest_message_where_no_line_fits)
 {
     const struct ah_profile_points odd = {3, {4096, 65536, 262144}, {900, 500, 262.144}};

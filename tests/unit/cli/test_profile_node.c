@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks that are threads measure in turns where they share a machine, and then their links.
+ * Ranks, here threads, take turns to measure a shared machine, and then measure their links.
  */
 #include "cli/profile_node.h"
 
@@ -15,7 +15,7 @@
 
 enum { RANKS = 4, FAILS_NEVER = RANKS };
 
-/* Ranks 0 and 2 are one machine, of one name; 3 is a container on it. */
+/* Ranks 0 and 2 share a machine and its name; rank 3 is a container on it. */
 static const struct ah_profile_hello hellos[RANKS] = {{"a", "boot-1", "build"},
                                                       {"b", "boot-2", "build"},
                                                       {"a", "boot-1", "build"},
@@ -32,7 +32,7 @@ TEST(profile_node, gives_ranks_of_one_machine_turns)
     }
 }
 
-/* Two machines may be called alike; without a boot id names have to do. */
+/* Two machines may have the same name; without a boot id, names must do. */
 TEST(profile_node, knows_machines_by_their_boot)
 {
     static const struct ah_profile_hello alike[] = {
@@ -51,10 +51,10 @@ struct rank {
     struct ah_arena arena;
     struct ah_profile_report report;
     struct ah_error err;
-    uint64_t begin_ns, end_ns; /* of its measuring */
+    uint64_t begin_ns, end_ns; /* when it measured */
     uint32_t rank, fails;
     const struct ah_profile_hello *hello;
-    double told; /* the largest fraction */
+    double told; /* the last fraction reported */
     int rc;
 };
 
@@ -98,7 +98,7 @@ static void *live(void *context)
     return NULL;
 }
 
-/* All ranks end well, whatever one of them fails with. */
+/* All ranks succeed, even if measuring fails on one. */
 static void run(struct rank *ranks, const struct ah_profile_hello *with, uint32_t fails)
 {
     struct ah_comm_hub *hub = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A report comes through a pipe as it was, or is seen not to be whole.
+ * A report survives a pipe unchanged, and a truncated one is noticed.
  */
 #include "cli/profile_report.h"
 

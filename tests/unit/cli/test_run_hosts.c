@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which hosts the ranks of a plan run on.
+ * Assigning the ranks of a plan to hosts.
  */
 #include "cli/run_hosts.h"
 
@@ -30,7 +30,7 @@ static int place(struct ah_hosts_entry *entries, size_t n, struct ah_buffer *out
     return rc;
 }
 
-/* Whatever their order, and however many more there are. */
+/* In any order, and with hosts to spare. */
 TEST(run_hosts, gives_a_rank_the_host_of_its_nodes_name)
 {
     struct ah_hosts_entry entries[] = {{"a", 1}, {"idle", 4}, {"b", 2}};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A log that is cut at any byte is read as far as its lines are whole, and can go on from any step in it.
+ * A log cut at any byte is read up to its last whole line, and can be resumed from any step in it.
  */
 #include "cli/run_log_read.h"
 
@@ -16,7 +16,7 @@
 
 struct scene {
     struct ah_buffer whole; /* the log */
-    char path[PATH_MAX];    /* of the part of it that is read */
+    char path[PATH_MAX];    /* of the part that is read */
     struct ah_run_log_text text;
     struct ah_error err;
 };
@@ -37,7 +37,7 @@ static int read_part(struct scene *scene, const char *bytes, size_t size)
     return ah_run_log_read(scene->path, &scene->text, &scene->err);
 }
 
-/* Lines that are whole in the first `size` bytes: with their newline, or all of a line but that. */
+/* Whole lines in the first `size` bytes; a last line that lacks only its newline counts. */
 static size_t whole_lines(const struct scene *scene, size_t size, size_t *ret_bytes)
 {
     size_t n = 0, at = 0;
@@ -77,7 +77,7 @@ TEST_IN(run_log_read, takes_a_log_that_is_cut_at_any_byte, root_make, root_remov
     ah_buffer_release(&scene.whole);
 }
 
-/* The bytes before the lines of later steps, and before the end, which no step follows. */
+/* The bytes before later steps, and before the end, which no step follows. */
 TEST_IN(run_log_read, finds_where_a_run_goes_on, root_make, root_remove)
 {
     struct scene scene;
@@ -100,7 +100,7 @@ TEST_IN(run_log_read, finds_where_a_run_goes_on, root_make, root_remove)
     ah_buffer_release(&scene.whole);
 }
 
-/* What is wrong before the last line is no cut, and what is no log is not taken for the beginning of one. */
+/* An error before the last line is no cut, and a file that is no log is not taken for the start of one. */
 TEST_IN(run_log_read, refuses_what_is_no_cut, root_make, root_remove)
 {
     struct scene scene;

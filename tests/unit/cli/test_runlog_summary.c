@@ -7,7 +7,7 @@
 
 enum { STEPS_MAX = 3 * AH_RUNLOG_MEDIAN_STEPS };
 
-/* A log of steps of 1000 us, of which compute works 700, waits 200 for host Adam, and is idle 100; all as predicted. */
+/* A log of 1000 us steps: compute works 700, waits 200 for host Adam and idles 100, all as predicted. */
 struct log {
     struct ah_runlog_step *steps;
     struct ah_plan_exposed exposed[2]; /* predicted, measured */
@@ -114,7 +114,7 @@ TEST(runlog_summary, takes_the_last_steps)
     close_log(&log);
 }
 
-/* What compute waits, and the rest. */
+/* The time compute waits for each lane, and the rest. */
 TEST(runlog_summary, splits_the_step)
 {
     struct log log;
@@ -123,7 +123,7 @@ TEST(runlog_summary, splits_the_step)
     check_near(log.summary.waits_us[AH_PLAN_LANE_HOST].measured, 200, 1e-12);
     check_near(log.summary.waits_us[AH_PLAN_LANE_COMPUTE].measured, 100, 1e-9);
     check_near(log.summary.waits_us[AH_PLAN_LANE_COMPUTE].predicted, 100, 1e-9);
-    log.runlog.end = NULL; /* cut off: all that is idle, on both sides */
+    log.runlog.end = NULL; /* cut off: all of it counts as idle, on both sides */
     summarise(&log);
     assert_false(log.summary.waits_us[AH_PLAN_LANE_HOST].is_predicted);
     check_near(log.summary.waits_us[AH_PLAN_LANE_COMPUTE].measured, 300, 1e-9);

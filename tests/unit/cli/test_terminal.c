@@ -34,8 +34,7 @@ TEST(terminal, width_counts_code_points)
     assert_int_equal(ah_terminal_width("\xc3\xa9t\xc3\xa9"), 3);
 }
 
-/* A part of the work that is slower than the rest: 8 % of it take 2 s, then nothing for 3 s, then all goes on as
- * before. */
+/* Uneven progress: 8 % of the work take 2 s, then nothing for 3 s, then it continues as before. */
 TEST(terminal, left_does_not_jump)
 {
     struct ah_progress progress = {0};
@@ -102,7 +101,7 @@ static void check_table(struct ah_table *table, size_t columns, const char *expe
     ah_buffer_release(&out);
 }
 
-/* Headings give way first, then text, then numbers part from their units; without a width nothing does. */
+/* Headings wrap first, then text, then numbers part from their units; without a width, nothing wraps. */
 TEST(terminal, table_wraps_at_its_width)
 {
     struct ah_arena arena = {0};

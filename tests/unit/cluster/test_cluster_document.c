@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Segments and their groups of ranks, against examples written down by hand.
+ * Segments and their groups of ranks, compared with examples written by hand.
  */
 #include "planner/cluster/cluster_document.h"
 
@@ -8,7 +8,7 @@
 
 enum { BLOCKS = 6 };
 
-/* Two nodes: two GPUs that share, and eight in two units of four. */
+/* Two nodes: one with two GPUs that share, one with eight in two units of four. */
 struct fixture {
     struct ah_cluster cluster;
     struct ah_cluster_gpu gpus[2];

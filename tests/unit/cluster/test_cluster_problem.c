@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who shares a host: the GPUs of its node that work, in whatever pipeline and degree; and what a stage may put there
- * follows from that.
+ * Working GPUs of a node share its host, in any pipeline and degree; their number limits what a stage keeps there.
  */
 #include "planner/cluster/cluster_problem.h"
 
@@ -9,8 +8,7 @@
 
 enum { BLOCKS = 4, SHARERS = 4, CLASSES = 3, STAGES = 4 };
 
-/* Two nodes; the GPUs of the second are units of two, too. A block has 100 bytes on the GPU or, as its states, on the
- * host. */
+/* Two nodes; the GPUs of the second also form units of two. Each block has 100 bytes of state, on GPU or host. */
 struct fixture {
     struct ah_cluster_problem problem;
     struct ah_problem_kind kinds[2];
@@ -59,7 +57,7 @@ TEST(cluster_problem, those_that_idle_do_not_share)
     make(&f);
     f.stages[3].class = 1;
     ah_arrangement_share(&f.problem, &f.arrangement);
-    for (size_t i = 0; i < 3; i++) /* of both pipelines */
+    for (size_t i = 0; i < 3; i++) /* in both pipelines */
         assert_int_equal(f.stages[i].sharers, 3);
     assert_int_equal(f.stages[3].sharers, 1);
     f.arrangement.n_pipelines = 1;
@@ -76,10 +74,10 @@ TEST(cluster_problem, gpus_share_whatever_their_degree)
     ah_arrangement_share(&f.problem, &f.arrangement);
     assert_int_equal(f.stages[0].sharers, 2);
     assert_int_equal(f.stages[2].sharers, 3);
-    assert_int_equal(f.stages[3].sharers, 2); /* of two each, rather than one and a half */
+    assert_int_equal(f.stages[3].sharers, 2); /* 2 each, not 1.5 */
 }
 
-/* All four blocks, with 400 bytes kept, want two away: alone a stage has room for them, with another it recomputes. */
+/* Keeping 400 bytes, all four blocks need two away: alone a stage has room for them; with a sharer it recomputes. */
 TEST(cluster_problem, a_stage_fits_what_its_share_allows)
 {
     struct fixture f;

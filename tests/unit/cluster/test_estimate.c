@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Estimates of arrangements that are small enough to be timed by hand: numbers (1) to (4) of stage_estimate.c.
+ * Estimates of arrangements small enough to time by hand: numbers (1) to (4) of stage_estimate.c.
  */
 #include "planner/cluster/sim/stage_estimate.h"
 #include "planner/cluster/sim/stage_sim.h"
@@ -10,7 +10,7 @@
 
 enum { BLOCKS = 2, KINDS = 2, CLASSES = 3, STAGES = 4 };
 
-/* Kind 1 is twice as fast as kind 0. All is free but computing and updates, until a test says otherwise. */
+/* Kind 1 is twice as fast as kind 0. Only computing and updates cost time, until a test changes that. */
 struct case_cluster {
     struct ah_problem_block blocks[KINDS][BLOCKS];
     struct ah_problem_kind kinds[KINDS];
@@ -48,7 +48,7 @@ static void build(struct case_cluster *c, size_t n_blocks, double forward_us, do
     c->arrangement.pipelines = c->pipelines;
 }
 
-/* One more pipeline, a stage for every block. */
+/* Adds a pipeline with one stage per block. */
 static void add(struct case_cluster *c, uint64_t micro_batches, const size_t *classes)
 {
     size_t n = c->problem.n_blocks;
@@ -72,7 +72,7 @@ static void check(const struct case_cluster *c, double expected_us, uint64_t exp
     assert_int_equal(passes, expected_passes);
 }
 
-/* What the estimate is compared with, where that is as easily said. */
+/* Checks the stage simulation too, where its result is as easy to work out. */
 static void check_stage_sim(const struct case_cluster *c, double expected_us)
 {
     struct ah_error err = {0};
@@ -81,7 +81,7 @@ static void check_stage_sim(const struct case_cluster *c, double expected_us)
     assert_true(fabs(result.step_us - expected_us) <= 1e-9 * expected_us);
 }
 
-/* Equal stages and free transfers: (m + P - 1)(f + b), and the update. */
+/* Equal stages and free transfers: (m + P - 1)(f + b) plus the update. */
 TEST(estimate, equal_stages_take_what_the_formula_says)
 {
     struct case_cluster c;
@@ -91,8 +91,8 @@ TEST(estimate, equal_stages_take_what_the_formula_says)
     check_stage_sim(&c, 187);
 }
 
-/* Three alike pipelines of 3 micro-batches of 30 us; one that gets twice as fast ends no step earlier, but could take
- * more: 9 micro-batches at 1/30 + 1/30 + 1/15 of them a microsecond are done in 67.5. */
+/* Three equal pipelines of 3 micro-batches of 30 us. Doubling the speed of one does not shorten the step, but it could
+ * take more: 9 micro-batches at 1/30 + 1/30 + 1/15 a microsecond take 67.5 us. */
 TEST(estimate, falls_with_one_of_many_alike_pipelines)
 {
     struct case_cluster c;
@@ -109,9 +109,8 @@ TEST(estimate, falls_with_one_of_many_alike_pipelines)
     check_stage_sim(&c, 97);
 }
 
-/* Two pipelines over the same two NICs, 4 micro-batches each. Alone a pipeline ends at 510: stages of 2 us that send
- * for
- * 100. The NICs carry 8 times 100 us each way. */
+/* Two pipelines share two NICs, 4 micro-batches each. Alone a pipeline ends at 510 us: stages compute for 2 us and send
+ * for 100. The NICs carry 8 messages of 100 us each way. */
 TEST(estimate, pipelines_wait_for_the_nics_they_share)
 {
     struct case_cluster c;
@@ -123,7 +122,7 @@ TEST(estimate, pipelines_wait_for_the_nics_they_share)
     check(&c, 0.2 * 800 + 0.8 * 510 + 7, 16);
 }
 
-/* The same inside a node: nothing passes a NIC. */
+/* The same inside a node: nothing uses a NIC. */
 TEST(estimate, stages_of_one_node_share_no_nic)
 {
     struct case_cluster c;
@@ -135,9 +134,9 @@ TEST(estimate, stages_of_one_node_share_no_nic)
     check_stage_sim(&c, 517);
 }
 
-/* Two pipelines that cross, with a micro-batch each and sends of 2 us: both end at 10 + 2 + 30 + 2 + 20 = 64. Sums pass
- * both NICs at 100 bytes a microsecond, the link at 50. Those of block 1 begin with the end of its last backward, 22 us
- * before that, and keep the NICs for 80 us; then those of block 0 take 6000 / 50, and latency twice. */
+/* Two crossing pipelines with one micro-batch each and sends of 2 us: both end at 10 + 2 + 30 + 2 + 20 = 64. Sums pass
+ * both NICs at 100 bytes a microsecond, the link at 50. Those of block 1 begin when its last backward ends, 22 us
+ * earlier, and hold the NICs for 80 us; then those of block 0 take 6000 / 50, plus latency twice. */
 TEST(estimate, sums_take_turns_behind_their_last_backward)
 {
     struct case_cluster c;

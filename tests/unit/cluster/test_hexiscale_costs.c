@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * HexiScale's formulas by hand: one GPU, two stages column by column, sums of gradients of unequal degrees.
+ * HexiScale's formulas by hand: one stage, three stages column by column, gradient sums of unequal degrees.
  */
 #include "planner/cluster/policies/hexiscale_costs.h"
 #include "tests/support/check.h"
@@ -14,8 +14,7 @@ struct fixture {
     struct ah_hexiscale_model model;
 };
 
-/* GPUs 0, 1 in one node, 2, 3 in another; the second twice as fast. Width 8, 16 tokens, 32 words, 2 sequences, 4
- * layers. */
+/* GPUs 0 and 1 on one node, 2 and 3, twice as fast, on another. Width 8, 16 tokens, 32 words, 2 sequences, 4 layers. */
 static void make(struct fixture *f)
 {
     for (size_t i = 0; i < GPUS; i++) {
@@ -46,7 +45,7 @@ TEST(hexiscale_costs, one_stage)
           5 * 4 * (layer_flops / 2e6 + 12 * residual / 2e5));
 }
 
-/* Fill and drain: the first stage alone, both, the second alone; the same with fewer micro-batches than stages. */
+/* Three stages fill and drain column by column; also with fewer micro-batches than stages. */
 TEST(hexiscale_costs, columns)
 {
     struct fixture f;
@@ -61,7 +60,7 @@ TEST(hexiscale_costs, columns)
     check(ah_hexiscale_pipeline_s(&f.model, &p, 1), a + b + c);
 }
 
-/* A stage of two GPUs and two stages of one: layers 0, 1 go to GPU 2, layers 2, 3 to GPU 3; two slices each. */
+/* One stage of two GPUs, and two stages of one: layers 0, 1 on GPU 2, layers 2, 3 on GPU 3; two slices each. */
 TEST(hexiscale_costs, gradients)
 {
     struct fixture f;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine and what it promises to whoever moves messages, over threads.
+ * The engine, over threads, and its promises to those who move messages.
  */
 #include "base/threads.h"
 #include "runtime/comm/comm.h"
@@ -14,7 +14,7 @@ static void sleep_ms(uint64_t ms)
     ah_threads_sleep_until_ns(ah_threads_now_ns() + ms * 1000000);
 }
 
-/* A pair of ranks with channels 0 and 1 from rank 0 to rank 1 and 2 back. */
+/* Two ranks; channels 0 and 1 lead from rank 0 to rank 1, channel 2 back. */
 static void open_pair(struct world *world, const struct ah_comm_hub_options *options,
                       const struct ah_comm_driver *driver)
 {
@@ -156,7 +156,7 @@ TEST(comm, misuse_is_refused_and_harms_nobody)
     CHECK_FAILS(ah_comm_move_together(world.rank[0].comm, twice, 2, &err), err, AH_E_USAGE, "two messages");
     CHECK_OK(ah_comm_move(world.rank[1].comm, 0, data, 8, &err), err);
     CHECK_OK(moving_end(&send), send.err);
-    assert_int_equal(world_posts(), 2); /* nothing of what was refused */
+    assert_int_equal(world_posts(), 2); /* none of the refused ones */
     assert_int_equal(ah_comm_fault(world.rank[0].comm, NULL, NULL), AH_OK);
     world_close(&world);
 }
@@ -337,7 +337,7 @@ static void *set_up(void *context)
     return NULL;
 }
 
-/* Two ranks whose wishes are rank 0's and rank 1's; both are told the same. */
+/* Two ranks ask for different channels; both get the same answer. */
 static void check_disagree(const struct ah_comm_channel *of_0, size_t n_0, const struct ah_comm_channel *of_1,
                            size_t n_1, const char *says)
 {

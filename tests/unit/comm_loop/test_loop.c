@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The driver alone, by its table: two ranks, called from one thread, so that the order of all calls is the test's. Rank
- * 0 sends on channels 0 and 1 and receives on 2; rank 1 the other way round.
+ * The driver alone, through its table: two ranks called from one thread, so the test decides the order of calls. Rank 0
+ * sends on channels 0 and 1 and receives on 2; rank 1 the other way round.
  */
 #include "runtime/comm/loop/loop.h"
 
@@ -69,7 +69,7 @@ static void post(struct pair *pair, int rank, uint32_t channel, void *data, uint
     ah_comm_loop()->post(pair->sides[rank].end, &message, 1);
 }
 
-/* Channels that are done, as bits; all must have ended well. */
+/* Returns finished channels as bits; all must have ended well. */
 static unsigned polled(struct pair *pair, int rank)
 {
     struct ah_comm_done done[CHANNELS];
@@ -96,7 +96,7 @@ TEST(loop, a_send_is_done_when_its_receive_is_posted)
             else
                 post(&pair, 0, 0, from, BYTES);
         }
-        assert_string_equal(to, "first"); /* before anybody polls: nothing can be earlier */
+        assert_string_equal(to, "first"); /* before anybody polls, the earliest possible moment */
         assert_int_equal(polled(&pair, 0), 1);
         assert_int_equal(polled(&pair, 1), 1);
     }
@@ -120,8 +120,8 @@ TEST(loop, a_posted_receive_may_be_full_of_poison)
     pair_close(&pair);
 }
 
-/* Both channels of rank 0, until both ranks have them; which one rank 1 had first, 2: together. Adds to `early` where
- * bytes arrive long before that is told, to `late` where they come after the posts. */
+/* Posts both channels of rank 0 and waits for both ranks. Returns the channel that rank 1 had first; 2: both together.
+ * Counts in `early` bytes that arrive long before completion, in `late` those that come after the posts. */
 static int race(struct pair *pair, unsigned *early, unsigned *late)
 {
     uint64_t from[2] = {1, 2}, to[2] = {0, 0};
@@ -191,7 +191,7 @@ TEST(loop, a_serial_world_that_deadlocks_is_told)
     post(&pair, 0, 1, data[1], BYTES);
     assert_int_equal(polled(&pair, 0), 0);
     assert_int_equal(ah_comm_loop()->fault(pair.sides[0].end, &rank, &why), AH_OK);
-    post(&pair, 1, 1, data[2], BYTES); /* before 0, which rank 0 waits for */
+    post(&pair, 1, 1, data[2], BYTES); /* before channel 0, which rank 0 waits for */
     for (int i = 0; i < 2; i++)
         assert_int_equal(ah_comm_loop()->fault(pair.sides[i].end, &rank, &why), AH_E_PEER);
     assert_int_equal(rank, 0);
@@ -215,7 +215,7 @@ TEST(loop, a_serial_world_moves_a_group_together)
     assert_string_equal(data[1], "b");
     assert_string_equal(data[3], "a");
 
-    struct ah_error why = {0}; /* each sends before it receives, one after the other: a deadlock */
+    struct ah_error why = {0}; /* both send before they receive, one after the other: a deadlock */
     uint32_t rank = 9;
     const struct ah_comm_message alone[] = {{0, false, data[0], 1}, {2, false, data[1], 1}};
     ah_comm_loop()->post(pair.sides[0].end, &alone[0], 1);
@@ -236,7 +236,7 @@ TEST(loop, what_is_posted_comes_back_from_a_lost_world)
     post(&pair, 0, 0, data, BYTES);
     post(&pair, 1, 2, data, BYTES);
     assert_int_equal(ah_comm_loop()->fault(pair.sides[0].end, &rank, &why), AH_OK);
-    post(&pair, 1, 0, data, BYTES); /* its second */
+    post(&pair, 1, 0, data, BYTES); /* its second post */
     post(&pair, 0, 1, data, BYTES);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(ah_comm_loop()->fault(pair.sides[i].end, &rank, &why), AH_E_PEER);
@@ -263,7 +263,7 @@ static void *send_all(void *context)
     return NULL;
 }
 
-/* Revokes at some moment of a large copy; whether that was in its middle. */
+/* Revokes at some moment of a large copy; returns whether that was in its middle. */
 static bool revoke_beside(unsigned char *from, unsigned char *to, uint64_t after_us)
 {
     struct pair pair;
@@ -302,7 +302,7 @@ TEST(loop, a_copy_under_way_ends_before_it_is_told)
     free(to);
 }
 
-/* Two sends of rank 0 that go together, the first of them large. */
+/* Two sends of rank 0 in one group; the first is large. */
 struct sending_both {
     struct pair *pair;
     unsigned char *data;
@@ -318,8 +318,8 @@ static void *send_both(void *context)
     return NULL;
 }
 
-/* Rank 1, which has posted both receives, posts its next turn at some moment of the first copy, when the second message
- * is about to begin; whether nothing was done by then. */
+/* Rank 1 has posted both receives. It posts its next turn during the first copy, when the second message is about to
+ * begin; returns whether nothing was done by then. */
 static bool post_beside(unsigned char *from, unsigned char *to, uint64_t after_us)
 {
     struct pair pair;

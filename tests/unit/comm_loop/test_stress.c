@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Many ranks, many threads: a ring of ranks with two channels each way between neighbours, a thread for each end of
- * each. Sizes and bytes of message i are a function of its channel and i, so that a message that is not in order shows.
+ * A ring of many ranks with two channels each way between neighbours, and a thread for each end of each. Channel and
+ * number of a message determine its size and bytes, so a message out of order shows.
  */
 #include "tests/unit/comm_loop/world.h"
 
@@ -14,7 +14,7 @@ struct mover {
     struct ah_comm *comm;
     uint32_t channel, name; /* the same at both ends */
     bool sends;
-    unsigned revokes_at; /* message before which it revokes the world; 0: none */
+    unsigned revokes_at; /* revokes the world before this message; 0: never */
     unsigned wrong, moved;
     int rc;
     struct ah_error err;

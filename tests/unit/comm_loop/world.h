@@ -35,29 +35,29 @@ struct world {
     struct world_rank rank[WORLD_RANKS];
 };
 
-/* Calls `run` on a thread a rank and waits for all. */
+/* Calls `run` on one thread per rank and waits for all. */
 void world_each(struct world *world, void *(*run)(void *rank));
 
-/* Loop, with posts counted; `polls`: without its own way to wait, so that the engine polls. */
+/* The loop driver with posts counted. `polls`: it cannot wait, so the engine polls. */
 const struct ah_comm_driver *world_driver(bool polls);
 
 /* `driver` NULL: world_driver(false). */
 void world_open(struct world *world, uint32_t ranks, const struct ah_comm_hub_options *options,
                 const struct ah_comm_driver *driver);
 
-/* Messages posted since the world was opened; returns when there are so many. */
+/* Number of messages posted since the world was opened; the second waits until there are `n`. */
 unsigned world_posts(void);
 void world_await_posts(unsigned n);
 
-/* One channel on both its ends, which get the next number there. */
+/* Adds a channel at both ends, with the next number there. */
 void world_join(struct world *world, uint32_t from, uint32_t to, uint32_t purpose, uint64_t most_bytes);
 
-/* Sets up the channels; all ranks must succeed. */
+/* Sets up the channels; fails the test unless all ranks succeed. */
 void world_agree(struct world *world);
 
 void world_close(struct world *world);
 
-/* One move on a thread of its own. */
+/* A move on a thread of its own. */
 struct moving {
     pthread_t thread;
     struct ah_comm *comm;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels for tests of the emulator (test_emulator.c) and the double of the runtime (test_runtime.c), each enqueued by
- * a function of C. `out` has a word for each thread, or what the function says.
+ * Kernels to test the emulator (test_emulator.c) and the runtime double (test_runtime.c), each enqueued by a C
+ * function. `out` has one word per thread, unless the function says otherwise.
  */
 #ifndef AH_TESTS_UNIT_CUDA_DOUBLE_KERNELS_H
 #define AH_TESTS_UNIT_CUDA_DOUBLE_KERNELS_H
@@ -22,31 +22,31 @@ struct kernel_case {
     unsigned *out;
 };
 
-/* A word a thread: its place in the grid, in a number of its own. */
+/* One word per thread: its place in the grid as a unique number. */
 cudaError_t kernel_places(const struct kernel_case *c);
 
-/* Every thread's value goes around the block, through shared memory, `rounds` times: out is the value it ends with. */
+/* Values go around the block, through shared memory, `rounds` times; out is each thread's last value. */
 cudaError_t kernel_around(const struct kernel_case *c, unsigned rounds);
 
-/* Sums of thread numbers over the block, by shuffles and static shared memory: a word a block. */
+/* Sums thread numbers over the block, by shuffles and static shared memory: one word per block. */
 cudaError_t kernel_block_sums(const struct kernel_case *c);
 
-/* Eight words a thread: shuffles of its number, as the test repeats them. */
+/* Eight words per thread: shuffles of its number, as the test repeats them. */
 cudaError_t kernel_shuffles(const struct kernel_case *c, int width);
 
-/* Five words a thread: ballot, any, all, sum and equals of numbers mod 3, of lanes of one parity each. */
+/* Five words per thread: ballot, any, all, sum and equals of numbers mod 3, among lanes of equal parity. */
 cudaError_t kernel_votes(const struct kernel_case *c);
 
-/* Lanes of one parity shuffle among themselves in different loops, then meet. */
+/* Lanes of equal parity shuffle among themselves in different loops, then all meet. */
 cudaError_t kernel_diverges(const struct kernel_case *c);
 
-/* Threads at or above `leaves` return before the barrier; the others count who is left, twice. */
+/* Threads at or above `leaves` return before the barrier; the others count the remaining ones, twice. */
 cudaError_t kernel_returns_early(const struct kernel_case *c, unsigned leaves);
 
-/* What dynamic and static shared memory hold at first: two words a thread; then it is written over. */
+/* Initial contents of dynamic and static shared memory, two words per thread; then overwrites them. */
 cudaError_t kernel_looks_at_shared(const struct kernel_case *c);
 
-/* Even threads wait at a barrier, odd ones for the lanes that wait there. */
+/* Even threads wait at a barrier; odd ones wait for the lanes that wait there. */
 cudaError_t kernel_sticks(const struct kernel_case *c);
 
 /* Lane 0 waits for lane 1 alone, which waits for all. */
@@ -56,16 +56,16 @@ cudaError_t kernel_traps(const struct kernel_case *c, unsigned thread);
 cudaError_t kernel_misaligned(const struct kernel_case *c);
 cudaError_t kernel_mask_without_itself(const struct kernel_case *c);
 
-/* Every thread adds 1 to out[0], and writes to out[1 + its number in the grid] what was there. */
+/* Every thread adds 1 to out[0] and writes the old value to out[1 + its number in the grid]. */
 cudaError_t kernel_counts(const struct kernel_case *c);
 
 /* Writes `value` to out[0 ... n). */
 cudaError_t kernel_writes(const struct kernel_case *c, unsigned value, unsigned n);
 
-/* Results of intrinsics that tests know: out has 32 words. */
+/* Results of intrinsics that tests know; out has 32 words. */
 cudaError_t kernel_intrinsics(const struct kernel_case *c);
 
-cudaError_t kernel_allow_shared(size_t bytes); /* of kernel_looks_at_shared() */
+cudaError_t kernel_allow_shared(size_t bytes); /* for kernel_looks_at_shared() */
 
 #ifdef __cplusplus
 }

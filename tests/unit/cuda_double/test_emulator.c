@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Thread blocks on the processor: places, barriers, functions of the warp, divergence, shared memory, and blocks that
- * fail. What is right whatever thread goes on first is checked in several orders.
+ * Thread blocks on the CPU: places, barriers, warp functions, divergence, shared memory and failing blocks. Results
+ * that must not depend on which thread runs first are checked in several orders.
  */
 #include "tests/double/cuda/double.h"
 #include "tests/double/cuda/emulator.h"
@@ -100,7 +100,7 @@ static unsigned bits_of(float value)
     return bits;
 }
 
-/* Lane `from` of the segment of `width` lanes that thread i is in. */
+/* Lane `from` of the `width`-lane segment of thread i. */
 static unsigned lane_of(unsigned i, unsigned from, unsigned width)
 {
     return i / width * width + from % width;
@@ -162,7 +162,7 @@ TEST(emulator, votes_among_lanes_of_a_mask)
     }
 }
 
-/* Odd lanes loop five times, even ones three, at the same time. */
+/* Odd lanes loop five times and even ones three, at the same time. */
 TEST(emulator, warps_diverge_and_meet_again)
 {
     const unsigned sums[2] = {0 + 2 + 4, 1 + 3 + 5 + 7 + 9};
@@ -189,7 +189,7 @@ TEST(emulator, barriers_do_not_wait_for_threads_that_returned)
         }
 }
 
-/* Nothing of the block before, and no zeros. */
+/* It holds neither the previous block's values nor zeros. */
 TEST(emulator, shared_memory_begins_poisoned)
 {
     enum { THREADS = 64, BLOCKS = 5 };
@@ -205,7 +205,7 @@ TEST(emulator, shared_memory_begins_poisoned)
     end(&c);
 }
 
-/* On several threads of the system at once. */
+/* Blocks run on several system threads at once. */
 TEST(emulator, atomics_miss_no_thread)
 {
     enum { THREADS = 100, BLOCKS = 40 };
@@ -223,11 +223,11 @@ TEST(emulator, atomics_miss_no_thread)
     end(&c);
 }
 
-/* Numbers worked out by hand from CUDA's manual, and by the processor in double. */
+/* Expected numbers are from CUDA's manual by hand, or computed in double. */
 TEST(emulator, intrinsics_have_cudas_bits)
 {
     const unsigned expected[] = {
-        0x77225500u, /* bytes 0, 5, 2, 7 from below */
+        0x77225500u, /* bytes 0, 5, 2, 7, lowest first */
         0xffffffffu, 3,           0xc0000000u, 3,  8,   31, 4, bits_of(0x1p-11f + 0x1p-24f),
         0x3eaaaaabu, 0x3fb504f3u, 24,          79, 420, 5,  6};
     struct kernel_case c = begin(0, along(1), along(1));
@@ -239,7 +239,7 @@ TEST(emulator, intrinsics_have_cudas_bits)
     end(&c);
 }
 
-/* The device is broken, and the report says why. */
+/* Expects a broken device and a report with the reason. */
 static void expect_broken(struct kernel_case *c, cudaError_t code, const char *first, const char *second)
 {
     char report[CUDA_DOUBLE_REPORT_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The PTX machine: divergence, barriers, lanes that act together, tiles, copies in the background, approximations; and
- * what it must refuse. (That it does what the kernels' source says is tested by device.ptx.*.)
+ * The PTX machine: divergence, barriers, lanes that act together, tiles, background copies, approximations, and what it
+ * must refuse. (device.ptx.* tests that it runs the kernels as their source says.)
  */
 #include "tests/double/cuda/ptx/ptx.h"
 #include "tests/support/check.h"
@@ -12,8 +12,8 @@
 
 enum { WORDS = 4096 };
 
-/* An entry with the words at %rd1, the thread's number in %r1, its place among the words in %rd2, and 4 KiB of shared
- * memory; out[thread] = %r9 at its end. */
+/* An entry with the words at %rd1, the thread number in %r1, its place in the words in %rd2, and 4 KiB of shared
+ * memory; at its end, out[thread] = %r9. */
 static const char head[] =
     ".version 9.0\n.entry kernel(.param .u64 kernel_param_0)\n{\n"
     ".reg .pred %p<9>;\n.reg .b32 %r<64>;\n.reg .b64 %rd<9>;\n.reg .f32 %f<9>;\n"
@@ -64,7 +64,7 @@ static void check_refuses(const char *body, unsigned threads, const char *words)
 
 TEST(ptx, lanes_part_and_meet)
 {
-    /* Each lane goes round as often as its number says; then all shuffle. */
+    /* Each lane loops as often as its number; then all shuffle. */
     static const char body[] = "mov.u32 %r9, 0;\nmov.u32 %r10, 0;\nsetp.eq.u32 %p1, %r1, 0;\n@%p1 bra DONE;\n"
                                "ROUND:\nadd.s32 %r9, %r9, %r10;\nadd.s32 %r10, %r10, 1;\n"
                                "setp.lt.u32 %p2, %r10, %r1;\n@%p2 bra ROUND;\n"
@@ -192,10 +192,10 @@ static uint16_t half_of(float value)
     return (uint16_t)(bits >> 16);
 }
 
-/* Small integers: c = a b exactly, a (16, 16) in words 0 to 127, b (16, 8) by columns of k in words 128 to 191. */
+/* c = a b in small integers, so exact: a (16, 16) in words 0 to 127, b (16, 8) by columns of k in words 128 to 191. */
 TEST(ptx, tiles)
 {
-    /* A lane brings row l % 16 of a, in columns from 8 (l / 16) on; and of b, column l % 8, rows from 8 (l / 8 % 2) on. */
+    /* Lane l gives row l % 16 of a, columns from 8 (l / 16); and column l % 8 of b, rows from 8 (l / 8 % 2). */
     static const char body[] =
         "mov.u32 %r5, 0;\nCOPY:\nshl.b32 %r6, %r5, 7;\nadd.s32 %r6, %r6, %r2;\ncvt.u64.u32 %rd3, %r6;\n"
         "add.s64 %rd3, %rd1, %rd3;\nld.global.u32 %r7, [%rd3];\nadd.s32 %r6, %r6, %r3;\nst.shared.u32 [%r6], "

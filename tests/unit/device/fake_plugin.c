@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A plugin with a driver that can do nothing, and with what its definition says wrong about it.
+ * A plugin whose driver does nothing; FAKE_* definitions make it wrong in one way each.
  */
 #include "runtime/device/device_plugin.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Against sums written out term by term in long double: the weights of a moving average after t steps are
- * rest * (1 + beta + ... + beta^(t - 1)).
+ * Compared with long double sums, term by term: the weights of a moving average after t steps are rest * (1 + beta +
+ * ... + beta^(t - 1)).
  */
 #include "runtime/device/adamw_scalars.h"
 
@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-/* Sum of the weights that the average has given out after `steps`. */
+/* Sum of the weights of the average after `steps`. */
 static long double weights(float beta, float rest, uint32_t steps)
 {
     long double sum = 0, weight = rest;
@@ -18,7 +18,7 @@ static long double weights(float beta, float rest, uint32_t steps)
     return sum;
 }
 
-/* Rounded once: within half an ulp of what it should be, and a hair for the reference. */
+/* Rounded once: off by at most half an ulp, plus a bit for the reference. */
 static void check_rounded(const char *what, float got, long double expected)
 {
     float ulp = fabsf(nextafterf(got, INFINITY) - got);
@@ -53,8 +53,8 @@ TEST(adamw_scalars, correct_what_the_average_weighs)
         }
 }
 
-/* What the fp32 betas are for: a constant gradient is its own corrected average, at every step. With corrections
- * from the double betas it is off by 1e-5. */
+/* A constant gradient is its own corrected average at every step, thanks to fp32 betas. Corrections from the double
+ * betas would be off by 1e-5. */
 TEST(adamw_scalars, give_a_constant_gradient_back)
 {
     struct ah_adamw_settings settings = {.lr = 1, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 0};

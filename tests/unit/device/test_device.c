@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The checks that every device shares, with a driver that only notes what reaches it.
+ * The checks that all devices share, with a driver that records what reaches it.
  */
 #include "runtime/device/device.h"
 
@@ -76,7 +76,7 @@ static uint64_t noted_done(struct ah_device *device, uint32_t lane)
     return device->submitted[lane];
 }
 
-/* A ring of 3. */
+/* Keeps the last 3 spans. */
 static size_t noted_spans(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
                           size_t max)
 {
@@ -161,7 +161,7 @@ TEST(device, refuses_another_build)
     assert_null(device);
 }
 
-/* open, prepare, reserve: the bound holds for what they take together, and nothing is taken past it. */
+/* open, prepare, reserve: their sum keeps to the bound, and nothing beyond is allocated. */
 TEST(device, keeps_to_the_memory_given)
 {
     struct ah_error err = {0};
@@ -187,7 +187,7 @@ TEST(device, keeps_to_the_memory_given)
     CHECK_FAILS(ah_device_prepare(device, &op, 1, &err), err, AH_E_CAPACITY, "exceed");
 }
 
-/* Every lane with every direction of a copy: what reaches what. */
+/* Which arenas each lane can copy between. */
 TEST(device, keeps_lanes_in_reach)
 {
     enum { D = AH_ARENA_DEVICE, H = AH_ARENA_PINNED, P = AH_ARENA_PAGEABLE };
@@ -213,7 +213,7 @@ TEST(device, keeps_lanes_in_reach)
     assert_int_equal(noted.submits, 5);
 }
 
-/* A plugin's device of today still lies right when a lane is added. */
+/* Adding a lane does not change the layout that today's plugins know. */
 TEST(device, has_room_for_more_lanes)
 {
     assert_int_equal(sizeof((struct ah_device){0}.submitted), 16 * sizeof(uint64_t));
@@ -278,7 +278,7 @@ TEST(device, waits_for_the_past_only)
     CHECK_OK(ah_device_submit(device, &submission, 1, &ticket, &err), err);
     submission.n_waits = AH_DEVICE_WAITS_MAX + 1;
     CHECK_FAILS(ah_device_submit(device, &submission, 1, &ticket, &err), err, AH_E_USAGE, "9 waits");
-    waits[0].lane = AH_LANE_SEND; /* of a device with lanes for messages alone */
+    waits[0].lane = AH_LANE_SEND; /* exists only on devices with message lanes */
     submission.n_waits = 1;
     CHECK_FAILS(ah_device_submit(device, &submission, 1, &ticket, &err), err, AH_E_USAGE, "lane 'send'");
     waits[0].lane = AH_DEVICE_LANES_ALL;
@@ -289,7 +289,7 @@ TEST(device, waits_for_the_past_only)
     CHECK_FAILS(ah_device_wait(device, AH_DEVICE_LANES, 0, &err), err, AH_E_USAGE, "never given");
 }
 
-/* One array: waits name tickets that it gives itself, and all are checked before any is queued. */
+/* In one array, waits may name tickets that it gives out, and all are checked before any is queued. */
 TEST(device, queues_arrays_whole)
 {
     struct ah_error err = {0};
@@ -308,7 +308,7 @@ TEST(device, queues_arrays_whole)
     CHECK_FAILS(ah_device_submit(device, submissions, 4, tickets, &err), err, AH_E_USAGE,
                 "submission 4 of 4: op 'copy': waits for ticket 2 of lane 'compute'");
     waits[1].ticket = 1;
-    waits[0].ticket = 3; /* comes further down */
+    waits[0].ticket = 3; /* comes later in the array */
     CHECK_FAILS(ah_device_submit(device, submissions, 4, tickets, &err), err, AH_E_USAGE, "submission 3");
     waits[0].ticket = 2;
     noted.submit_rc = AH_E_UNSUPPORTED;

@@ -40,7 +40,7 @@ TEST(emulate, keeps_ratios)
     check_near(throttle.d2h_bytes_per_s / 1e12, 24e9 / 2.5e14, 1e-12);
     check_near(throttle.host_adam_params_per_s / 1e12, 4.5e9 / 2.5e14, 1e-12);
     check_near(throttle.host_bytes_per_s / 1e12, 28 * 4.5e9 / 2.5e14, 1e-12);
-    check_near(throttle.copy_latency_us * 1e12, 12 * 2.5e14, 1e-9); /* flops that fit in a latency */
+    check_near(throttle.copy_latency_us * 1e12, 12 * 2.5e14, 1e-9); /* flops per latency */
     check_near(throttle.both_kept, 0.8, 1e-12);
 
     CHECK_OK(ah_emulate_throttle(&target, AH_FP32, 1e11, &throttle, &err), err);
@@ -68,7 +68,7 @@ TEST(emulate, takes_either_adam_of_the_host)
     const struct ah_machine target = example();
     struct ah_device_throttle throttle;
     CHECK_OK(ah_emulate_throttle(&target, AH_FP32, 1.9e13, &throttle, &err), err);
-    check_near(throttle.host_adam_params_per_s / 4.5e9, 1, 1e-12); /* it has bf16 weights only */
+    check_near(throttle.host_adam_params_per_s / 4.5e9, 1, 1e-12); /* only bf16 weights were measured */
 }
 
 TEST(emulate, names_what_is_missing)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Extents of every operand of every kind, against numbers written out by hand for one op of each kind with
- * sizes that are different primes, and the rules of ah_op_check().
+ * Extents of every operand against hand-written numbers, for one op of each kind with distinct primes as sizes, and the
+ * rules of ah_op_check().
  */
 #include "runtime/device/op.h"
 
@@ -20,7 +20,7 @@ struct expected {
 
 struct row {
     struct ah_op op;    /* arena device, offsets filled in by spread() */
-    const char *dtypes; /* of each operand: 'f' fp32, 'b' bf16, '-' absent */
+    const char *dtypes; /* per operand: 'f' fp32, 'b' bf16, '-' absent */
     struct expected operands[AH_OP_ARGS];
 };
 
@@ -123,7 +123,7 @@ static const struct row *row_of(enum ah_op_kind kind)
     return &rows[i];
 }
 
-/* The op with every operand of its list in the device arena, far from the others. */
+/* The op with all its operands in the device arena, far apart. */
 static struct ah_op spread(const struct row *row)
 {
     struct ah_op op = row->op;
@@ -161,7 +161,7 @@ TEST(op, covers_what_it_says)
             fail_msg("no row for op '%s'", ah_op_name((enum ah_op_kind)kind));
 }
 
-/* Each operand at the last place where it fits, and one element further. */
+/* Each operand at the last offset where it fits, and one element further. */
 TEST(op, ends_where_its_arena_ends)
 {
     struct ah_error err = {0};
@@ -211,7 +211,7 @@ static struct ah_op without(struct ah_op op, size_t i)
     return op;
 }
 
-/* Any of dx, dgain, dbias may be absent, not all; scratch is there for the sums over rows and only for them. */
+/* Any of dx, dgain, dbias may be absent, but not all; scratch is present only if sums over rows need it. */
 TEST(op, norm_backward_leaves_out_what_is_frozen)
 {
     struct ah_error err = {0};
@@ -266,7 +266,7 @@ TEST(op, padding_is_a_token_of_a_backward)
     CHECK_FAILS(ah_op_check(&gather, arenas, &err), err, AH_E_USAGE, "an op without backward");
 }
 
-/* Without positions row r has position r % seq, which must lie in the table whatever r is. */
+/* Without positions, row r has position r % seq, which must be in the table for every r. */
 TEST(op, counts_positions_or_is_given_them)
 {
     struct ah_error err = {0};
@@ -290,7 +290,7 @@ TEST(op, counts_positions_or_is_given_them)
     CHECK_FAILS(ah_op_check(&embed, arenas, &err), err, AH_E_USAGE, "'positions' is given, but not used");
 }
 
-/* The names of random bits have 40 bits for four elements and 16 for the block. */
+/* Names of random bits have 40 bits for groups of four elements and 16 for the block. */
 TEST(op, adamw_keeps_to_the_random_numbers_names)
 {
     struct ah_error err = {0};
@@ -305,7 +305,7 @@ TEST(op, adamw_keeps_to_the_random_numbers_names)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'adamw': block is not below 2^16");
 }
 
-/* By hand: in once, out once, in and out twice; of tables the rows that are picked, of packed rows no gaps. */
+/* By hand: inputs count once, outputs once, both twice; tables only the rows used, packed rows no gaps. */
 TEST(op, moves_each_operand_once)
 {
     static const struct {
@@ -460,7 +460,7 @@ TEST(op, refuses_overlaps)
     op.arg[0].offset_bytes = 13;
     op.arg[1].offset_bytes = 1;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps");
-    op = spread(row_of(AH_OP_MATMUL) + 1); /* inputs may */
+    op = spread(row_of(AH_OP_MATMUL) + 1); /* inputs may overlap */
     op.arg[2].offset_bytes = op.arg[1].offset_bytes;
     CHECK_OK(ah_op_check(&op, arenas, &err), err);
 }
@@ -470,7 +470,7 @@ TEST(op, works_in_place_where_it_may)
     struct ah_error err = {0};
     struct ah_op op = spread(row_of(AH_OP_ADD));
     op.arg[2].offset_bytes = op.arg[0].offset_bytes;
-    CHECK_OK(ah_op_check(&op, arenas, &err), err); /* add: dst is b, both fp32 */
+    CHECK_OK(ah_op_check(&op, arenas, &err), err); /* add: dst is b, both are fp32 */
     op.arg[2].offset_bytes += 4;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps 'b'");
     op = spread(row_of(AH_OP_ADD));
@@ -482,7 +482,7 @@ TEST(op, works_in_place_where_it_may)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps 'src'");
 }
 
-/* Every output at the place of every other operand: only what the list in op.h says is taken. */
+/* Every output at the offset of every other operand: only the pairs listed in op.h are accepted. */
 TEST(op, is_in_place_nowhere_else)
 {
     struct ah_error err = {0};
@@ -506,10 +506,10 @@ TEST(op, is_in_place_nowhere_else)
     assert_int_equal(taken, 5);
 }
 
-/* The matrices of the first row of each kind, by hand: rows and width. All other operands are dense. */
+/* The matrices of the first row of each kind, by hand. All other operands are dense. */
 static const struct {
     enum ah_op_kind kind;
-    const char *names; /* of operands that are alike */
+    const char *names; /* equal operands */
     uint64_t rows, width;
 } matrices[] = {
     {AH_OP_FILL, "dst", 1, 13},
@@ -541,7 +541,7 @@ static bool names_have(const char *names, const char *name)
     return at;
 }
 
-/* Operand j, `rows` rows of `width` elements, with every kind of stride. */
+/* Checks operand j, `rows_of` rows of `width` elements, with every kind of stride. */
 static void check_matrix(const struct row *row, size_t j, uint64_t rows_of, uint64_t width)
 {
     struct ah_error err = {0};
@@ -588,7 +588,7 @@ TEST(op, rows_lie_a_stride_apart)
     assert_int_equal(found, 39);
 }
 
-/* The last row of a matrix ends where its arena ends, and the gap behind it need not be there. */
+/* The last row of a matrix may end where its arena ends; no gap is needed behind it. */
 TEST(op, the_last_row_ends_in_its_arena)
 {
     struct ah_error err = {0};
@@ -601,7 +601,7 @@ TEST(op, the_last_row_ends_in_its_arena)
     CHECK_FAILS(ah_op_check(&op, sizes, &err), err, AH_E_CAPACITY, "'src'");
 }
 
-/* The same place is the same only with the same rows. */
+/* In place needs equal strides, not just equal offsets. */
 TEST(op, in_place_needs_the_same_stride)
 {
     struct ah_error err = {0};
@@ -613,7 +613,7 @@ TEST(op, in_place_needs_the_same_stride)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "output 'dst' overlaps 'b'");
 }
 
-/* q, k and v of a packed matrix lie between each other. */
+/* q, k and v of a packed matrix are interleaved. */
 TEST(op, takes_packed_rows)
 {
     struct ah_error err = {0};
@@ -630,6 +630,6 @@ TEST(op, takes_packed_rows)
     op.arg[1].offset_bytes = 20 * 2;
     op.arg[2].offset_bytes = 31 * 2; /* runs into the next row of dq */
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps 'dv'");
-    op.arg[2].offset_bytes = (40 + 30) * 2; /* one row further: still between */
+    op.arg[2].offset_bytes = (40 + 30) * 2; /* one row further: still fits */
     CHECK_OK(ah_op_check(&op, arenas, &err), err);
 }

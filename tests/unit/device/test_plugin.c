@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plugins that load and plugins that are wrong in one way each (extra.cmake builds them and sets
- * AUTOHETE_PLUGIN_DIR).
+ * Plugins that load, and plugins that are wrong in one way each (extra.cmake builds them and sets AUTOHETE_PLUGIN_DIR).
  */
 #include "runtime/device/device_plugin.h"
 

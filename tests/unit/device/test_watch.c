@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What counts as a stall, with a driver whose lanes the test moves by hand, and a clock that it advances.
+ * What counts as a stall: a driver whose lanes the test moves by hand, and a clock that it advances.
  */
 #include "runtime/device/watch.h"
 
@@ -13,11 +13,11 @@
 
 enum { PATIENCE_NS = 200 * 1000 * 1000, LOOK_NS = PATIENCE_NS / 16 };
 
-/* Calls that wait for it last as long as `meanwhile`. */
+/* Waiting calls last as long as `meanwhile`. */
 struct by_hand {
     struct ah_device common;
     _Atomic uint64_t pulse, elsewhere;
-    atomic_bool waits; /* for others */
+    atomic_bool waits; /* for other ranks */
     atomic_uint told;
     struct ah_error why;
     void (*meanwhile)(void);
@@ -156,7 +156,7 @@ static void wait_while(struct ah_device *device, void (*meanwhile)(void))
     CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, 0, &err), err);
 }
 
-/* Not before the patience is over, and at the second look behind it at the latest. */
+/* Told not before patience ends, and at the latest at the second look after that. */
 static void lose_patience(void)
 {
     clock_advance(PATIENCE_NS);
@@ -194,7 +194,7 @@ TEST(watch, does_not_tell_while_something_moves)
     struct ah_device *device = open_by_hand(PATIENCE_NS / 1e9);
     wait_while(device, move_for_long);
     assert_int_equal(atomic_load(&hand.told), 0);
-    wait_while(device, lose_patience); /* and does when it moves no more */
+    wait_while(device, lose_patience); /* tells once nothing moves */
     close_by_hand(device);
 }
 
@@ -206,7 +206,7 @@ static void move_elsewhere(void)
     }
 }
 
-/* A quarter of the patience later than who waits for nobody. */
+/* Told a quarter of the patience later than for a rank that waits for nobody. */
 static void lose_patience_late(void)
 {
     clock_advance(PATIENCE_NS + 3 * LOOK_NS);
@@ -231,7 +231,7 @@ static void pass_some_time(void)
     clock_advance(PATIENCE_NS / 4);
 }
 
-/* A program that saves, say. */
+/* The program may be saving, for example. */
 TEST(watch, does_not_tell_while_nobody_waits)
 {
     struct ah_device *device = open_by_hand(PATIENCE_NS / 1e9);
@@ -243,7 +243,7 @@ TEST(watch, does_not_tell_while_nobody_waits)
     assert_int_equal(atomic_load(&hand.told), 0);
 }
 
-/* Waits that end are progress, though none is for an op that was completed meanwhile. */
+/* A wait that ends is progress, even if no op completed meanwhile. */
 TEST(watch, counts_from_the_last_wait)
 {
     struct ah_device *device = open_by_hand(PATIENCE_NS / 1e9);
@@ -253,7 +253,7 @@ TEST(watch, counts_from_the_last_wait)
     assert_int_equal(atomic_load(&hand.told), 0);
 }
 
-/* Each time counts as two looks. */
+/* Each leap counts as two looks. */
 static void be_stopped(void)
 {
     for (int i = 0; i < 7; i++)

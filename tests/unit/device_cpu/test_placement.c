@@ -1,10 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which cores the threads of each lane get, on machines of every kind.
+ */
 #include "runtime/device/cpu/placement.h"
 
 #include "base/threads.h"
 #include "tests/support/check.h"
 
-/* A machine whose processors are numbered from 10; 2 threads on each core where it has them. */
+/* A machine whose processors are numbered from 10, with up to 2 threads per core. */
 struct machine {
     struct ah_topology topology;
     int cpus[16];
@@ -25,7 +28,7 @@ static const struct ah_topology *make(struct machine *machine, unsigned cpus, un
     return &machine->topology;
 }
 
-/* The table of placement.h, and what was asked for. */
+/* The table of placement.h, and explicit requests. */
 TEST(placement, follows_its_table)
 {
     static const struct {
@@ -73,7 +76,7 @@ TEST(placement, never_shares_compute_cores_by_default)
         }
 }
 
-/* 4 processors' worth of time on 16 cores: more threads would only be stopped in turn. */
+/* With time for 4 processors on 16 cores, more threads would only be stopped in turn. */
 TEST(placement, keeps_to_a_quota)
 {
     struct ah_placement placement;

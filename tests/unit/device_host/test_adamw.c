@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AdamW against a double-precision reference and against the sequence of adamw.h written out for one element,
- * where volatile keeps the compiler from fusing or reordering; on every instruction set that is here.
+ * AdamW against a double-precision reference, and against the sequence of adamw.h for one element, where volatile keeps
+ * the compiler from fusing or reordering; on every instruction set of this processor.
  */
 #include "runtime/device/host/adamw.h"
 
@@ -156,7 +156,7 @@ static void same_set(const char *what, const struct set *a, const struct set *b,
     same_array(text, a->weight, b->weight, kind.weight == AH_BF16 ? AH_BF16 : AH_FP32);
 }
 
-/* Any bits: normal numbers, denormals, infinities and NaNs; one in four from the edges of the range. */
+/* Random bits: normal numbers, denormals, infinities and NaNs; one in four from the edges of the range. */
 static void fill_bits(struct set *s, uint64_t *random)
 {
     static const uint32_t edges[] = {0x00000000, 0x80000000, 0x00000001, 0x007fffff, 0x00800000, 0x7f7fffff,
@@ -169,7 +169,7 @@ static void fill_bits(struct set *s, uint64_t *random)
     memcpy(s, words, sizeof *s);
 }
 
-/* Numbers as training has them. */
+/* Numbers typical of training. */
 static void fill_training(struct set *s, struct variant kind, uint64_t *random)
 {
     for (uint64_t i = 0; i < N; i++) {
@@ -207,7 +207,7 @@ TEST(adamw, equals_the_written_sequence)
         }
 }
 
-/* Sizes 1 to 70 at every offset within a vector; what lies outside the range stays. */
+/* Sizes 1 to 70 at every offset in a vector; everything outside the range stays. */
 TEST(adamw, small_sizes_and_odd_offsets)
 {
     uint64_t random = check_seed(42);
@@ -230,7 +230,7 @@ TEST(adamw, small_sizes_and_odd_offsets)
             }
 }
 
-/* Arrays that start between cache lines, each elsewhere. */
+/* Arrays that start between cache lines, each at a different place. */
 TEST(adamw, arrays_at_any_alignment)
 {
     uint64_t random = check_seed(43);
@@ -279,7 +279,7 @@ TEST(adamw, any_split_gives_the_same_bits)
         }
 }
 
-/* A tile of a block, its arrays indexed from 0, rounds as the whole block would. */
+/* A tile of a block, with its arrays indexed from 0, rounds as the whole block would. */
 TEST(adamw, a_tile_keeps_its_place_in_the_block)
 {
     uint64_t random = check_seed(45);
@@ -338,7 +338,7 @@ TEST(adamw, follows_the_double_reference_for_100_steps)
             struct ah_adamw_arrays a = arrays_of(&s, (struct variant){AH_FP32, AH_FP32, NO_WEIGHT});
             ah_adamw_run(isa, &a, &scalars, 0, N);
         }
-        /* A step rounds p once, by half an ulp of a p below 1: 2^-25 * 100 at the very worst. */
+        /* A step rounds p once, by half an ulp of a p below 1, so at worst 2^-25 * 100 in all. */
         for (int i = 0; i < N; i++) {
             if (fabs((double)s.master[i] - r[i].p) > 100 * 0x1p-25)
                 fail_msg("p[%d] = %.9g, reference %.9g", i, (double)s.master[i], r[i].p);
@@ -388,7 +388,7 @@ TEST(adamw, stochastic_rounding_is_unbiased)
     /* v = 2 exact^2 = 2.0047 lies between 2 and 2 + 2^-6. */
     const double share_v = ((double)(2.0f * exact * exact) - 2.0) / 0x1p-6;
     assert_true(fabs((sum_v / draws - 2.0) / 0x1p-6 - share_v) < 5 * sqrt(share_v * (1 - share_v) / draws));
-    /* m and v are rounded by bits that know nothing of each other. */
+    /* m and v are rounded by independent bits. */
     assert_true(fabs(both / draws - 0.3 * share_v) < 5 * sqrt(0.3 * share_v / draws));
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Casts, sums and copies against one element at a time, on every instruction set that is here.
+ * Casts, sums and copies against one element at a time, on every instruction set of this processor.
  */
 #include "runtime/device/host/convert.h"
 
@@ -24,7 +24,7 @@ static uint16_t nearest_bf16(float x)
         return down;
     double low = fabs((double)ah_bf16_to_fp32(down)), high = fabs((double)ah_bf16_to_fp32(up));
     if ((up & 0x7fff) == 0x7f80)
-        high = 0x1p128; /* what infinity stands for */
+        high = 0x1p128; /* the value that infinity stands for */
     double to_low = fabs((double)x) - low, to_high = high - fabs((double)x);
     if (to_low == to_high)
         return down & 1 ? up : down;
@@ -210,7 +210,7 @@ TEST(convert, column_sums_in_any_split)
     }
 }
 
-/* Every alignment of both ends, small and streamed; not a byte beyond. */
+/* Every alignment of both ends, small and streamed; no byte beyond is written. */
 TEST(convert, copy_at_any_alignment)
 {
     const size_t room = AH_CONVERT_STREAM_BYTES + 4096;

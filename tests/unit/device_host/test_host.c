@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops as the host runs them, with pools of every size: sums in tiles, rows apart, what is done here and what is
- * not. Values of every op against double precision: tests/device.
+ * Ops run by the host, with pools of every size: sums in tiles, rows with gaps, supported ops. tests/device checks the
+ * values of every op against double precision.
  */
 #include "runtime/device/host/host.h"
 
@@ -70,7 +70,7 @@ static double sum(struct fixture *f, struct ah_op op, uint64_t first, uint64_t c
     return total;
 }
 
-/* Any tiling that begins at leaves is the whole, bit for bit. */
+/* Any tiling cut at leaves gives the sum of the whole, bit for bit. */
 TEST_IN(host, tiles_of_a_sum_change_nothing, setup, teardown)
 {
     enum { COUNT = 50 * AH_OP_SUM_LEAF + 77, DATA = 64 };
@@ -95,7 +95,7 @@ TEST_IN(host, tiles_of_a_sum_change_nothing, setup, teardown)
     }
 }
 
-/* Columns of one matrix added into columns of another: nothing else of either changes. */
+/* Adds columns of one matrix to columns of another; nothing else changes in either. */
 TEST_IN(host, rows_apart_leave_what_is_between, setup, teardown)
 {
     enum { ROWS = 300, WIDE = 401, WIDTH = 37, FROM = ARENA / 2 };

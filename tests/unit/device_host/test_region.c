@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What memory a region has is seen in mincore(2). Huge pages are
- * forbidden to this process, so that every page counts.
+ * mincore(2) tells which memory a region has. Huge pages are forbidden to this process, so every page counts.
  */
 #include "runtime/device/host/region.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The throttle with a clock of numbers: a lane that sleeps exactly, one that oversleeps, one that was idle.
+ * The throttle with a simulated clock: a lane that sleeps exactly, one that oversleeps, one that was idle.
  */
 #include "runtime/device/host/throttle.h"
 
@@ -8,7 +8,7 @@
 
 #define MS UINT64_C(1000000)
 
-/* A thousand slices of 64 KiB, each sleep `late_ns` too long; returns the time they took. */
+/* Pays for a thousand slices of 64 KiB; each sleep is `late_ns` too long. Returns the time taken. */
 static uint64_t run(struct ah_throttle *throttle, uint64_t now, uint64_t late_ns, unsigned slices_per_op)
 {
     uint64_t begin = now;
@@ -44,7 +44,7 @@ TEST(throttle, gives_no_credit_for_idling)
     assert_int_equal(ah_throttle_pay(&throttle, 1000, throttle.work_per_s), 501 * MS);
 }
 
-/* Work that takes longer than its rate allows is not held up further. */
+/* Work that is slower than its rate is not delayed further. */
 TEST(throttle, does_not_slow_the_slow)
 {
     struct ah_throttle throttle = {.work_per_s = 1e6};
@@ -63,7 +63,7 @@ TEST(throttle, adds_latency_and_shares)
     assert_int_equal(ah_throttle_pay(&throttle, 1000, 0.5 * throttle.work_per_s), 14 * MS);
 }
 
-/* Work of two kinds, each at its rate, has one deadline. */
+/* Work of two kinds, each at its own rate, shares one deadline. */
 TEST(throttle, adds_up_what_is_paid_at_different_rates)
 {
     struct ah_throttle throttle = {0};

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cases of attention, for every test that compares a device's ops with straight loops (attention_exact.h): random
- * values and documents, operands in an arena full of NaN, so that what is read beyond an operand shows, and results
- * against the exact ones.
+ * Attention cases for tests that compare a device's ops with straight loops (attention_exact.h). Values and documents
+ * are random; the arena is full of NaN, so a read beyond an operand shows.
  *
  *     attention_case_data(&random, &data, &shape, AH_BF16);
  *     attention_case_init(&run, &data, AH_BF16, AH_BF16);
@@ -17,7 +16,7 @@
 #include "runtime/device/op.h"
 #include "tests/unit/device_math/attention_exact.h"
 
-/* Values of the type for the shape, and the exact results. */
+/* Makes values of this type and the exact results; release them with attention_case_release(). */
 void attention_case_data(uint64_t *random, struct attention_data *ret_data,
                          const struct attention_shape *shape, enum ah_dtype dtype);
 
@@ -25,21 +24,21 @@ void attention_case_release(struct attention_data *data);
 
 enum attention_place { OUT, LSE, Q, K, V, DOCS, DQ, DK, DV, DOUT, DELTA, PLACES };
 
-/* Both ops in an arena. */
+/* Both ops, with their operands in one arena. */
 struct attention_run {
     const struct attention_data *data; /* borrowed */
     enum ah_dtype dtype;               /* of q, k and v */
     enum ah_dtype others;              /* of out, dout, dq, dk and dv */
     struct ah_ref refs[PLACES];
     uint64_t bytes;
-    unsigned char *arena; /* owned by who made it, at a multiple of 64 */
+    unsigned char *arena; /* the caller's, at a multiple of 64 */
     struct ah_op forward, backward;
 };
 
 void attention_case_init(struct attention_run *ret_run, const struct attention_data *data,
                          enum ah_dtype dtype, enum ah_dtype others);
 
-/* Elements of a row of a place. */
+/* Elements in a row of a place. */
 uint64_t attention_case_width(const struct attention_shape *shape, enum attention_place place);
 
 /* Element `i` of a place, whatever its stride. */
@@ -47,16 +46,16 @@ double attention_case_get(const struct attention_run *run, enum attention_place 
 void attention_case_put(const struct attention_run *run, enum attention_place place, uint64_t i,
                         double value);
 
-/* Fails if the arena differs from `before`, a copy of it, outside of the outputs of `op`; writes to that copy. */
+/* Fails if the arena differs from its copy `before` outside the outputs of `op`; overwrites that copy. */
 void attention_case_check_outside(const struct attention_run *run, const struct ah_op *op,
                                   unsigned char *before);
 
-/* Fails unless the difference as a whole, relative to the exact values as a whole, is at most `of_norm`, and the
- * largest one, relative to the largest, at most `of_most`. */
+/* Fails unless the norm of the error is at most `of_norm` times that of the exact values, and the largest error at most
+ * `of_most` times the largest value. */
 void attention_case_check(const struct attention_run *run, enum attention_place place, const double *exact,
                           double of_norm, double of_most);
 
-/* The same of all results. */
+/* Checks all results in this way. */
 void attention_case_check_all(const struct attention_run *run, double of_norm, double of_most);
 
 #endif

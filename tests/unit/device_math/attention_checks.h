@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What attention must do on every device, whoever runs its two ops: checks on cases (attention_case.h).
+ * Checks of what attention must do on every device, on cases (attention_case.h).
  *
  *     const struct attention_runner runner = {do_both, context, &random};
  *     attention_check_large_scores(&runner);
@@ -17,13 +17,13 @@ struct attention_runner {
     uint64_t *random;
 };
 
-/* q, k and v of one type, all else of the other. */
+/* q, k and v have one type, everything else the other. */
 void attention_check_both_types(const struct attention_runner *runner);
 
-/* Scores far apart: weights are 0 or 1, and nothing overflows. */
+/* Scores far apart: weights are 0 or 1, nothing overflows. */
 void attention_check_large_scores(const struct attention_runner *runner);
 
-/* Who sees one key only gets its v, and its score has no gradient. Most queries see nothing of the first tile that
+/* A query that sees one key gets its v, and its score has no gradient. Most queries see nothing of the first tile that
  * their block looks at. */
 void attention_check_one_key(const struct attention_runner *runner);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention by its definition, a query at a time (attention_exact.h).
+ * Attention by its definition, one query at a time (attention_exact.h).
  */
 #include "tests/unit/device_math/attention_exact.h"
 
@@ -35,7 +35,7 @@ static double dot(const double *a, const double *b, uint64_t n)
     return sum;
 }
 
-/* Weights of a query into `p`, which has room for the sequence; returns lse. */
+/* Writes the weights of a query to `p`, which has room for the sequence; returns lse. */
 static double weigh(const struct attention_data *d, uint64_t batch, uint64_t head, uint64_t query, double *p)
 {
     const struct attention_shape *s = &d->shape;

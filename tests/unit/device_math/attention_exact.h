@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention as straight loops in double: what test_attention.c compares with.
+ * Attention as straight loops in double: the reference for test_attention.c.
  */
 #ifndef AH_TESTS_UNIT_DEVICE_MATH_ATTENTION_EXACT_H
 #define AH_TESTS_UNIT_DEVICE_MATH_ATTENTION_EXACT_H
@@ -10,7 +10,7 @@
 
 enum attention_docs { DOCS_NONE, DOCS_ASCENDING, DOCS_ANY, DOCS_OWN, DOCS_TILES };
 
-/* A shape, and how its operands lie. */
+/* A shape, and the layout of its operands. */
 struct attention_shape {
     uint32_t batch, seq, heads, kv_heads, head_dim, window;
     enum attention_docs docs;
@@ -18,7 +18,7 @@ struct attention_shape {
     float size;  /* of q and k; 0: 1 */
 };
 
-/* Values of the operands, and the exact results; all owned by who makes them. */
+/* Operands and exact results; the maker owns all arrays. */
 struct attention_data {
     struct attention_shape shape;
     float scale;
@@ -27,7 +27,7 @@ struct attention_data {
     uint32_t *docs;
 };
 
-/* Tokens of all sequences. */
+/* Number of tokens in all sequences. */
 uint64_t attention_exact_rows(const struct attention_shape *shape);
 
 /* Fills the exact results from the values. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What test_functions.c tries: every function of functions.inc on arrays, at each level.
+ * Applies every function of functions.inc to arrays at each level, for test_functions.c.
  */
 #ifndef AH_TESTS_UNIT_DEVICE_MATH_FUNCTIONS_H
 #define AH_TESTS_UNIT_DEVICE_MATH_FUNCTIONS_H

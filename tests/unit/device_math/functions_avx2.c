@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions at the level avx2; where the processor's family has none, as in plain C.
+ * The functions at level avx2; in plain C on other processor families.
  */
 #if defined(__x86_64__)
 #include "runtime/device/host/x16_avx2.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention against straight loops in double: many shapes, both types, every level of this processor, any number of
- * threads. Operands lie in one arena full of NaN, so what is read beyond an operand shows, and so does what is written.
+ * threads. Operands are in an arena full of NaN, so reads and writes beyond them show.
  */
 #include "runtime/device/math/math.h"
 
@@ -197,8 +197,8 @@ TEST_IN(attention, of_one_key_is_its_value, setup, teardown)
         &(struct attention_runner){run_both, &(struct way){f->top, f->pools[2]}, &f->random});
 }
 
-/* A tile that nobody of a strip sees is not multiplied: NaN in k and v of what only others see, and in dout of those,
- * reaches nobody. Documents of 64 tokens begin with tiles; later documents are NaN, then earlier ones. */
+/* A tile that no query of a strip sees is not multiplied: NaN in its k, v and dout reaches no other document. Documents
+ * have 64 tokens and begin with tiles; each is poisoned in turn. */
 TEST_IN(attention, skips_what_is_not_seen, setup, teardown)
 {
     const struct attention_shape shape = {1, 256, 2, 1, 32, 0, DOCS_TILES, true, 0};
@@ -228,7 +228,7 @@ TEST_IN(attention, skips_what_is_not_seen, setup, teardown)
         }
 }
 
-/* What is before a window of whole tiles is not multiplied either. */
+/* Whole tiles before the window are not multiplied either. */
 TEST_IN(attention, skips_what_is_before_the_window, setup, teardown)
 {
     const struct attention_shape shape = {1, 320, 1, 1, 16, 33, DOCS_NONE, true, 0};
@@ -247,7 +247,7 @@ TEST_IN(attention, skips_what_is_before_the_window, setup, teardown)
     attention_case_release(&d);
 }
 
-/* Equal bits of all levels whose words are single, and of all threads at each level. */
+/* All levels with single words give equal bits; at each level, so do all numbers of threads. */
 static void check_bits(struct fixture *f, const struct attention_data *d, enum ah_dtype dtype)
 {
     struct attention_run reference = {0}, run;

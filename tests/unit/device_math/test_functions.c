@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Exponentials and what is made of them: errors over the whole of fp32 against the library's double precision, and the
- * same bits at every level.
+ * Exponentials and functions built from them: errors over all of fp32 against double, equal bits at every level.
  */
 #include "base/isa.h"
 #include "runtime/device/math/math_log.h"
@@ -12,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Every STEP-th pattern of bits is an argument; a prime, so that all low bits occur. */
+/* Every STEP-th bit pattern is an argument; STEP is a prime, so all low bits occur. */
 enum { STEP = 39989, LANES = 16 };
 
 static float of_bits(uint32_t bits)
@@ -33,7 +32,7 @@ static double exact_of(enum function function, double x)
 {
     switch (function) {
     case FUNCTION_EXP:
-        return exp(fmin(x, 88)); /* where it ends */
+        return exp(fmin(x, 88)); /* its upper limit */
     case FUNCTION_EXP2:
         return exp2(x);
     case FUNCTION_SIGMOID:
@@ -47,10 +46,10 @@ static double exact_of(enum function function, double x)
     return erfc(fabs(x) / sqrt(2)) / 2;
 }
 
-/* What is promised of each, in ulp, for results of at least `least`; those below are at most it. */
+/* Promised errors in ulp, for results of at least `least`; smaller ones come out as at most `least`. */
 static const struct {
     double ulp;
-    double per_square; /* times x^2, of the normal tail */
+    double per_square; /* times x^2, for the normal tail */
     double least;
 } promises[FUNCTIONS] = {
     [FUNCTION_EXP] = {1.1, 0, FLT_MIN},   [FUNCTION_EXP2] = {1.0, 0, FLT_MIN},
@@ -109,7 +108,7 @@ TEST(functions, are_as_exact_as_they_say_at_every_level)
     }
 }
 
-/* Between 1/1024 and 1024 both ways, where floats are few among all patterns of bits. */
+/* Between 1/1024 and 1024 on both sides, which few bit patterns hit. */
 TEST(functions, are_exact_where_arguments_are)
 {
     uint64_t random = check_seed(17);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A workspace holds what every thread needs for each op that was prepared, and no more is taken than that.
+ * A workspace holds what every thread needs for each prepared op, and no more.
  */
 #include "runtime/device/math/workspace.h"
 
@@ -24,7 +24,7 @@ TEST(workspace, is_for_attention_only)
     }
 }
 
-/* Scores are never stored: forward needs the same for any sequence, backward room for dk and dv. */
+/* Scores are never stored: forward needs the same for any sequence, backward needs room for dk and dv. */
 TEST(workspace, grows_with_the_sequence_no_faster_than_a_head)
 {
     const struct ah_op shorter = attention(AH_OP_ATTENTION, 1000, 64),
@@ -49,7 +49,7 @@ TEST(workspace, holds_all_that_was_prepared)
         for (size_t before = 0; before <= i; before++)
             assert_true(ah_workspace_holds(&workspace, &ops[before]));
     }
-    /* Room for one thread is not enough. */
+    /* Room for three threads is not enough for four. */
     workspace.threads = 4;
     assert_false(ah_workspace_holds(&workspace, &ops[1]));
     ah_workspace_release(&workspace);

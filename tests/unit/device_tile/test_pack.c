@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Packing against the definition of the layouts, word by word: whole blocks and edges, both types, both ways the
- * matrix may lie, with a stride, for every kind of words and instruction set that is here. The matrix ends where
- * its memory ends, so that a sanitizer sees what is read beyond it.
+ * Packing against the definition of the layouts, word by word: whole blocks and edges, both types, both orientations,
+ * with a stride, for every kind of words and instruction set here. The matrix ends where its memory ends, so a
+ * sanitizer sees reads beyond it.
  */
 #include "runtime/device/tile/pack.h"
 
@@ -20,7 +20,7 @@ enum {
     OTHER_SIZES = sizeof other_sizes / sizeof other_sizes[0]
 };
 
-/* The element's bits as they are in the upper part of a word of fp32; 0 where there is none. */
+/* The element's bits in the upper part of an fp32 word; 0 if there is no such element. */
 static uint32_t element(const struct ah_pack_matrix *matrix, uint64_t k, uint64_t other)
 {
     uint64_t at = matrix->k_in_rows ? k * matrix->stride + other : other * matrix->stride + k;
@@ -77,7 +77,7 @@ static void check_a(const struct ah_pack_matrix *a, const struct ah_tile_kernel 
     free(packed);
 }
 
-/* Both packings of one matrix; its last row ends the memory. */
+/* Checks both packings of a matrix whose last row ends its memory. */
 static void check_matrix(struct ah_pack_matrix matrix, const struct ah_tile_kernel *kernel)
 {
     uint64_t rows = matrix.k_in_rows ? matrix.k : matrix.other;

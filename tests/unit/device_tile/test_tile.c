@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels against the order of operations that tile.h states, bit for bit, written with fmaf(): random numbers of
- * many sizes, denormal ones among them, in one step and in several; and what is stored, in every width.
+ * Kernels against the order of operations in tile.h, bit for bit, with fmaf(): random numbers of many sizes, also
+ * denormal, in one step and in several; and stores of every width.
  */
 #include "runtime/device/tile/tile.h"
 
@@ -113,7 +113,7 @@ static sum_fn *sum_of(const struct ah_tile_kernel *kernel)
     return strcmp(kernel->name, "amx") == 0 ? sum_amx : sum_dot;
 }
 
-/* One product that goes on from `sums`; `rows` of it are looked at. */
+/* Checks a product that continues from `sums`, in a random number of rows. */
 static void check_product(struct fixture *f, const struct ah_tile_kernel *kernel, bool is_first, int low)
 {
     const uint64_t words = 16 * (1 + check_random(&f->random) % (WORDS / 16));
@@ -145,7 +145,7 @@ TEST_IN(tile, adds_in_the_stated_order, setup, teardown)
     for (enum ah_tile_level level = AH_TILE_PORTABLE; level <= ah_tile_detect(); level++)
         for (enum ah_dtype in = AH_FP32; in <= AH_BF16; in++)
             for (int i = 0; i < 6; i++) {
-                const int low = i < 3 ? 10 : 148; /* the second three with denormal elements and sums */
+                const int low = i < 3 ? 10 : 148; /* the last three have denormal elements and sums */
                 check_product(f, ah_tile_kernel(level, in), true, low);
                 check_product(f, ah_tile_kernel(level, in), false, low);
             }
@@ -208,7 +208,7 @@ TEST_IN(tile, stores_every_width, setup, teardown)
     }
 }
 
-/* As numerics.md says: quiet, sign and upper payload kept; infinities stay. */
+/* As numerics.md says: NaNs become quiet and keep sign and upper payload; infinities stay. */
 TEST_IN(tile, stores_what_is_no_number, setup, teardown)
 {
     struct fixture *f = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Small graphs worked out by hand.
+ * Simulates small graphs and compares with times worked out by hand.
  */
 #include "runtime/device/virtual/clock.h"
 #include "tests/support/check.h"
@@ -55,8 +55,8 @@ TEST(clock, lanes_overlap)
     ah_clock_release(&clock);
 }
 
-/* Alone at full speed until 50; then both at 100 / 125 = 0.8: the first has 50 left and ends at 112.5, by
- * when the second has done 50 of 100; it ends at 162.5. */
+/* Op 0 runs at full speed until 50; then ops 0 and 2 run at 100 / 125 = 0.8. Op 0 has 50 left and ends at 112.5; by
+ * then op 2 has done 50 of 100, so it ends at 162.5. */
 TEST(clock, contention_stretches_ops)
 {
     const struct ah_share_demand demands[] = {{.amount = {75}}, {.amount = {50}}, {.amount = {0}}};
@@ -86,8 +86,8 @@ TEST(clock, contention_stretches_ops)
     ah_clock_release(&clock);
 }
 
-/* Op 0 runs beside op 1 at 1/4 until 40, losing 30 us to resource 0; beside op 2 at 4/5 until 120, losing 16
- * us to resource 1; then alone. The shorter contention cost more. */
+/* Op 0 runs beside op 1 at 1/4 until 40, losing 30 us to resource 0; beside op 2 at 4/5 until 120, losing 16 us to
+ * resource 1; then alone. The shorter contention costs more. */
 TEST(clock, names_the_resource_that_cost_most)
 {
     const struct ah_share_demand demands[] = {{.amount = {1, 1}}, {.amount = {3, 0}}, {.amount = {0, 0.25}}};
@@ -116,7 +116,7 @@ TEST(clock, names_the_resource_that_cost_most)
     ah_clock_release(&clock);
 }
 
-/* Lane 0 is busy until 10; op 1 gets ready at 2, ops 2 and 3 at 1, by the ops of lane 1. */
+/* Lane 0 is busy until 10. Ops of lane 1 make op 1 ready at 2, ops 2 and 3 at 1. */
 static void order_under(enum ah_clock_rule rule, uint32_t ret_order[4])
 {
     static const double duration[] = {10, 1, 1, 1, 1, 1};
@@ -156,7 +156,7 @@ TEST(clock, rules_choose_the_order)
     assert_memory_equal(order, by_index, sizeof order);
 }
 
-/* What a clock found can be given back as the frozen order: to itself, or to another clock. */
+/* The order that a clock found can be frozen and given to itself or to another clock. */
 TEST(clock, takes_its_own_order)
 {
     const double duration[] = {1, 2, 3, 4};
@@ -182,8 +182,7 @@ TEST(clock, takes_its_own_order)
     ah_clock_release(&clock);
 }
 
-/* Op 1 is first in the frozen order of lane 0 and waits for lane 1; op 0, ready all the time, waits for op 1.
- */
+/* Op 1 is first in the frozen order of lane 0 and waits for lane 1; op 0 is ready, but waits for op 1. */
 TEST(clock, a_frozen_lane_waits_for_its_next_op)
 {
     const double duration[] = {1, 2, 10};
@@ -206,7 +205,7 @@ TEST(clock, a_frozen_lane_waits_for_its_next_op)
     ah_clock_release(&clock);
 }
 
-/* A chain of ops without duration through both lanes passes within one instant. */
+/* A chain of zero-duration ops through both lanes takes no time. */
 TEST(clock, ops_without_duration_take_no_time)
 {
     const double duration[] = {4, 0, 0, 0, 3};
@@ -239,8 +238,8 @@ TEST(clock, an_empty_graph_ends_at_once)
     ah_clock_release(&clock);
 }
 
-/* Eight lanes of ops with ten demand rows: more running sets than the clock remembers. The work done on the
- * one resource, which is always short, is the time it took. */
+/* Eight lanes of ops with ten demand rows: more running sets than the clock remembers. The one resource is always
+ * short, so the time taken equals the work done on it. */
 TEST(clock, many_running_sets_lose_no_work)
 {
     enum { OPS = 4000, LANES = 8, ROWS = 10 };
@@ -353,8 +352,7 @@ TEST(clock, names_an_op_on_a_cycle)
     ah_clock_release(&clock);
 }
 
-/* Lane 0 sends tiles into a ring of one place; lane 1 uses them and gives it back. Op 4 takes no place and overtakes.
- * */
+/* Lane 0 sends tiles into a ring of one slot; lane 1 uses them and gives it back. Op 4 needs no slot and overtakes. */
 struct ringed {
     double duration[5];
     uint32_t lane[5];
@@ -400,7 +398,7 @@ TEST(clock, an_op_waits_for_its_place)
     init_ringed(&r);
     run(&clock, &r.graph, &result);
     check_span(&result, 0, 0, 0, 1);
-    check_span(&result, 4, 0, 1, 4); /* not held up by op 2, which goes before it */
+    check_span(&result, 4, 0, 1, 4); /* overtakes op 2, which has priority */
     check_span(&result, 2, 0, 11, 12);
     check_span(&result, 3, 12, 12, 22);
     assert_true(result.spans[0].slot_us == 0 && result.spans[2].slot_us == 11);
@@ -422,7 +420,7 @@ TEST(clock, says_that_a_ring_is_too_small)
     struct ah_error err = {0};
     init_ringed(&r);
     CHECK_OK(ah_clock_reserve(&clock, &r.graph, 1, &err), err);
-    r.dependency[0] = 2; /* the first use waits for both tiles: there must be room for both */
+    r.dependency[0] = 2; /* the first use waits for both tiles, so both need a slot */
     CHECK_FAILS(
         ah_clock_run(&clock, &r.graph, &result, &err), err, AH_E_FAILED,
         "op 2 on lane 0 can never start: it waits for one of the 1 slots of ring 0, which op 1 on lane 1");
@@ -438,7 +436,7 @@ TEST(clock, says_that_a_ring_is_too_small)
 TEST(clock, refuses_rings_of_several_lanes)
 {
     static const struct {
-        int taker, giver; /* op that takes, or gives, too */
+        int taker, giver; /* the op that also takes, or gives */
         uint8_t ring;
         size_t n_rings;
         const char *text;
@@ -467,7 +465,7 @@ TEST(clock, refuses_rings_of_several_lanes)
     }
 }
 
-/* A good graph with one number spoiled. */
+/* A valid graph with one number spoiled. */
 struct spoiled {
     double duration[2];
     uint32_t lane[2];

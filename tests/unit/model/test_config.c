@@ -16,7 +16,7 @@ static void parse(struct ah_document *ret_document, const char *text)
              err);
 }
 
-/* Printed and read again it is the same model, and the printer knows every key that it wrote. */
+/* The model prints and reads back unchanged, and the printer knows every key that it wrote. */
 static void check_example(const char *path)
 {
     struct ah_document model, again;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Initial weights against their distribution; their bits are pinned. tests/tools/weights_oracle.py computes them by
- * another hand.
+ * Initial weights: their distribution and pinned bits. tests/tools/weights_oracle.py computes them, too.
  */
 #include "runtime/model/initial.h"
 
@@ -162,8 +161,8 @@ static int compare_floats(const void *a, const void *b)
     return (one > other) - (one < other);
 }
 
-/* The largest distance from the normal distribution function, in units of 1 / sqrt(n): above 1.95 once in a thousand
- * samples. Sorts. */
+/* The largest distance from the normal distribution function, in units of 1 / sqrt(n): above 1.95 in one of a thousand
+ * samples. Sorts `values`. */
 static double distance(float *values, size_t n, double deviation)
 {
     double most = 0;
@@ -176,7 +175,7 @@ static double distance(float *values, size_t n, double deviation)
     return most * sqrt((double)n);
 }
 
-/* Sum of products of elements `lag` apart over n deviation^2: its deviation is 1 / sqrt(n). */
+/* Sum of products of elements `lag` apart, over n deviation^2; it has a deviation of 1 / sqrt(n). */
 static double correlation(const float *values, size_t n, size_t lag, double deviation)
 {
     double sum = 0;
@@ -203,7 +202,7 @@ TEST(initial, is_normal)
             squares += x * x;
             fourth += x * x * x * x;
         }
-        /* each within four of its own deviations */
+        /* each within four standard deviations */
         assert_true(fabs(sum / N) < 4 / root);
         assert_true(fabs(squares / N - 1) < 4 * sqrt(2) / root);
         assert_true(fabs(fourth / N - 3) < 4 * sqrt(96) / root);
@@ -245,7 +244,7 @@ static void check_bits(const char *text, uint64_t seed, struct ah_pool *pool, co
     ah_document_release(&document);
 }
 
-/* They are part of the numeric signature: if this fails, runs from a seed cannot be repeated any more. */
+/* The bits are part of the numeric signature: if this fails, runs from a seed can no longer be repeated. */
 TEST(initial, bits_are_pinned)
 {
     struct ah_pool *pool;

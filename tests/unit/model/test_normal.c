@@ -27,7 +27,7 @@ TEST(normal, logarithm_is_right)
         long double expected = logl((long double)x);
         note(((long double)ah_normal_log(x) - expected) / expected);
     }
-    for (int i = -200; i < 200; i++) { /* where it changes from one power of two to the next, and at one */
+    for (int i = -200; i < 200; i++) { /* at 1, and where the power of two changes */
         double x = 0.5 * sqrt(2) * (1 + i * 0x1p-52), y = 1 + i * 0x1p-53;
         note(((long double)ah_normal_log(x) - logl((long double)x)) / logl((long double)x));
         if (i)
@@ -43,7 +43,7 @@ TEST(normal, sine_and_cosine_are_right)
     uint64_t random = check_seed(2);
     worst = 0;
     for (uint64_t i = 0; i < 400000; i++) {
-        /* the borders of eighths and their neighbours, then anything */
+        /* borders of eighths and their neighbours, then random values */
         uint32_t bits = i < 800 ? (uint32_t)((i / 100) << 29) + (uint32_t)(i % 100) - 50
                                 : (uint32_t)check_random(&random);
         long double angle = two_pi * (((long double)bits + 0.5L) * 0x1p-32L);

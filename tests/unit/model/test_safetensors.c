@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files written here byte by byte: good ones, and every way in which one may lie.
+ * Files written byte by byte: valid ones, and every way in which one may lie.
  */
 #include "runtime/model/safetensors.h"
 
@@ -18,7 +18,7 @@
 
 enum { DATA_MAX = 4096 };
 
-/* A file with this header and that many bytes of data, byte i being 7 i. */
+/* Writes a file with this header and `data_bytes` bytes of data; byte i is 7 i. */
 static const char *put_file(const char *root, const char *name, const char *header, size_t data_bytes)
 {
     static char path[PATH_MAX];
@@ -88,7 +88,7 @@ static void digest_of(const char *root, const char *header, size_t data_bytes,
     CHECK_OK(ah_safetensors_digest(put_file(root, "x.safetensors", header, data_bytes), ret_text, &err), err);
 }
 
-/* Values differ by where a tensor begins, as byte i of a file's data is 7 i. */
+/* The values depend on where a tensor begins, as byte i of the data is 7 i. */
 TEST_IN(safetensors, a_digest_tells_weights_apart, root_make, root_remove)
 {
     static const char *const others[] = {
@@ -226,7 +226,7 @@ TEST_IN(safetensors, refuses_what_is_no_file, root_make, root_remove)
     CHECK_FAILS(ah_safetensors_open(&files, *state, &err), err, AH_E_IO, "is a folder where a file");
 }
 
-/* What is printed about a name from a file is one line and not endless. */
+/* A name from a file prints as one short line. */
 TEST_IN(safetensors, prints_strange_names_plainly, root_make, root_remove)
 {
     char header[600];
@@ -392,7 +392,7 @@ TEST_IN(safetensors, refuses_too_many_files, root_make, root_remove)
     ah_buffer_release(&index);
 }
 
-/* As transformers: the single file goes first. */
+/* As in transformers, the single file wins. */
 TEST_IN(safetensors, prefers_the_single_file, root_make, root_remove)
 {
     struct ah_safetensors files;
@@ -484,7 +484,7 @@ TEST_IN(safetensors, leaves_no_half_file, root_make, root_remove)
                 "where: cannot be written: No such file");
 }
 
-/* A full disk shows when the file is created, where the file system can tell. */
+/* On file systems that can tell, a full disk shows when the file is created. */
 TEST_IN(safetensors, sees_a_full_disk_first, root_make, root_remove)
 {
     const struct ah_safetensors_spec huge[] = {{"w", 1, {UINT64_C(1) << 58, 0}}};

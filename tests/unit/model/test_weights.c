@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Saving and loading in pieces: everything once, in order, also where matrices are larger than a piece. Families,
- * dtypes and damaged files are the business of tests/tools/weights_oracle.py.
+ * Saving and loading in pieces: everything once and in order, also for matrices larger than a piece.
+ * tests/tools/weights_oracle.py tests families, dtypes and damaged files.
  */
 #include "runtime/model/weights.h"
 
@@ -30,19 +30,19 @@ static void parse(struct ah_document *ret_document, const char *text)
              err);
 }
 
-/* What stands at a place: exact in bf16 too, different from its neighbours in rows and columns. */
+/* The value of an element: exact in bf16 too, different from its neighbours in rows and columns. */
 static float value_at(uint64_t block, uint64_t element)
 {
     uint64_t mixed = (element + 1) * UINT64_C(0x9E3779B97F4A7C15) ^ block << 7;
     return (float)(int)(mixed >> 40 & 255) - 128;
 }
 
-/* Gives and checks pieces: they must follow each other. */
+/* Gives and checks pieces, which must follow each other. */
 struct walker {
     const struct ah_model *model;
-    uint64_t block, element; /* where the next piece must begin, or behind padding */
+    uint64_t block, element; /* where the next piece must begin, except for padding */
     uint64_t elements;       /* so far */
-    uint64_t fail_at;        /* a block, where giving and taking fail; 0: none */
+    uint64_t fail_at;        /* giving and taking fail at this block; 0: never */
 };
 
 static void check_piece(struct walker *walker, const struct ah_weights_piece *piece)
@@ -126,7 +126,7 @@ TEST_IN(weights, come_back_in_pieces, root_make, root_remove)
     ah_document_release(&document);
 }
 
-/* Transposed matrices of several bands and of several pieces, and rows longer than a piece. */
+/* Transposed matrices that span several bands and pieces, and rows longer than a piece. */
 TEST_IN(weights, come_back_from_large_matrices, root_make, root_remove)
 {
     static const char wide[] =
@@ -150,7 +150,7 @@ TEST_IN(weights, come_back_from_large_matrices, root_make, root_remove)
     }
 }
 
-/* Not by loading, which may be wrong in the same way: row c, column r of the file is row r, column c of ours. */
+/* Checked without loading, which may err alike: row c, column r of the file is our row r, column c. */
 TEST_IN(weights, are_transposed_in_files_of_gpt2, root_make, root_remove)
 {
     static const char text[] = "{\"model_type\":\"gpt2\",\"n_embd\":700,\"n_layer\":1,\"n_head\":1,"
@@ -208,7 +208,7 @@ TEST_IN(weights, are_cut_into_files, root_make, root_remove)
     ah_document_release(&document);
 }
 
-/* A tensor beyond the limit has a file of its own. */
+/* A tensor larger than the limit gets a file of its own. */
 TEST_IN(weights, have_a_file_each_where_they_are_large, root_make, root_remove)
 {
     struct ah_document document;

@@ -1,11 +1,14 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Annealing: at temperature 0 the cost only falls; at a high one it need not.
+ */
 #include "planner/anneal.h"
 
 #include "tests/unit/planner/trials.h"
 
 enum { WORK = 200000 };
 
-/* From the slowest choice. */
+/* Anneals from the slowest choice. */
 static struct ah_height cool(const struct fixture *f, double temperature, struct ah_height *ret_start)
 {
     struct ah_anneal chain;
@@ -26,7 +29,6 @@ static struct ah_height cool(const struct fixture *f, double temperature, struct
     return end;
 }
 
-/* What nothing may be lost of only gets better; what much may be lost of need not. */
 TEST(anneal, takes_nothing_above_the_threshold)
 {
     struct fixture f;

@@ -3,10 +3,10 @@
 
 #include "tests/unit/planner/trials.h"
 
-/* Every block has its first two configs. */
+/* Every block may use its first two configs. */
 static const uint32_t two_each[BLOCKS] = {3, 3, 3, 3, 3, 3, 3, 3};
 
-/* The first config costs nothing, the second as much as the number of the block. */
+/* The first config is free, the second costs the number of the block. */
 static struct ah_milp_result prices(uint32_t class_of[BLOCKS], double prices_us[BLOCKS * AH_CONFIGS_MAX])
 {
     for (size_t block = 0; block < BLOCKS; block++) {
@@ -36,9 +36,9 @@ TEST(assignments, are_counted_by_what_they_cost)
     assert_int_equal(ah_assignments_count(&set, 1000), 256);
     assert_int_equal(ah_assignments_count(&set, 200), 200);
     assert_int_equal(count_at(&set, -0.5), 0);
-    assert_int_equal(count_at(&set, 0), 2); /* the first block's both cost nothing */
+    assert_int_equal(count_at(&set, 0), 2); /* both configs of block 0 are free */
     assert_int_equal(count_at(&set, 1), 4);
-    assert_int_equal(count_at(&set, 3), 10); /* and 2, 3 or 1 + 2 */
+    assert_int_equal(count_at(&set, 3), 10); /* also 2, 3 or 1 + 2 */
     ah_assignments_release(&set);
     CHECK_OK(ah_assignments_init(&set, &vary, NULL, &f.err), f.err);
     assert_int_equal(count_at(&set, 0), 256); /* without prices */

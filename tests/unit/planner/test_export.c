@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Export: what each target is told of plans with known blocks, and which blocks each loss names. The expected
- * settings are written down here by hand, from the targets' documentation (docs/export.md).
+ * What each target is told about plans with known blocks, and which blocks each loss names. The expected settings are
+ * written by hand from the targets' documentation (docs/export.md).
  */
 #include "planner/export.h"
 
@@ -14,7 +14,7 @@
 
 enum { LAYERS = 6, BLOCKS = LAYERS + 2, FIELDS_MAX = 8 };
 
-/* A plan by letters, a block each: activations k(eep) s(elective) r(ecompute); weights d(evice) h(ost); optimizer
+/* A plan with one letter per block: activations k(eep) s(elective) r(ecompute); weights d(evice) h(ost); optimizer
  * d(evice) h(ost) s(treamed) n(one). Every block has 100 parameters. */
 struct shape {
     const char *activations;
@@ -28,8 +28,8 @@ struct expectation {
     const char *what;
     struct shape shape;
     enum ah_export_target target;
-    const char *settings;           /* all of them, as compact JSON; without the batch, which all have */
-    const char *losses[FIELDS_MAX]; /* "effect: field blocks", in order; up to NULL */
+    const char *settings;           /* all of them as compact JSON, except the batch, which all have */
+    const char *losses[FIELDS_MAX]; /* "effect: field blocks", in order, until NULL */
 };
 
 #define KEEP                "kkkkkkkk"

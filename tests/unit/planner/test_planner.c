@@ -45,7 +45,7 @@ TEST(planner, says_what_was_asked)
     }
 }
 
-/* Groups end anywhere: a micro-batch that ends one does more than the others, whether it is the last or not. */
+/* Groups end anywhere; the micro-batch that ends one does extra work, even if it is not the last. */
 TEST(planner, adds_up_in_the_groups_that_were_asked)
 {
     static const uint64_t device_mib[] = {560, 4096};
@@ -118,7 +118,7 @@ TEST(planner, chooses_micro_batches)
     test_request_close(&any);
 }
 
-/* Six sequences of which only one fits at a time: no power of two helps. */
+/* Six sequences, of which only one fits at a time, so no power of two helps. */
 TEST(planner, takes_single_sequences_where_nothing_else_fits)
 {
     struct test_request t;

@@ -47,7 +47,7 @@ static struct ah_restriction without(struct fixture *f, uint32_t techniques)
     return restriction;
 }
 
-/* The first config of each block that passes, by number; `block` gets its i-th. */
+/* Does block `block` pass with its i-th config? The others use their first allowed one. */
 static bool block_may(const struct fixture *f, const struct ah_restriction *restriction, size_t block,
                       size_t i)
 {
@@ -62,7 +62,7 @@ static bool block_may(const struct fixture *f, const struct ah_restriction *rest
     return ah_restriction_allows(restriction, &f->job, configs);
 }
 
-/* Each of the config techniques forbids the configs that have it, where the block has a choice, and no others. */
+/* Each config technique forbids exactly the configs that use it, where the block has a choice. */
 TEST(restriction, forbids_what_has_it)
 {
     static const char *const none_forbidden_here[] = {"embedding", "head"};

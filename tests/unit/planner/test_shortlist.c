@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The shortlist keeps the fastest choices, each set of configs once, and climbs from them.
+ */
 #include "planner/shortlist.h"
 
 #include "tests/unit/planner/trials.h"
@@ -20,7 +23,7 @@ TEST(shortlist, has_the_fastest_first_and_no_configs_twice)
     assert_int_equal(list.n, 2);
     assert_int_equal(list.entries[0].configs[3].activations, AH_ACTIVATIONS_SELECTIVE);
     f.knobs.fetch_ahead = 7;
-    take(&list, &f, AH_ACTIVATIONS_RECOMPUTE, 3); /* the same with other knobs */
+    take(&list, &f, AH_ACTIVATIONS_RECOMPUTE, 3); /* same configs, other knobs */
     take(&list, &f, AH_ACTIVATIONS_RECOMPUTE, 4.5);
     assert_int_equal(list.n, 2);
     assert_true(list.entries[0].period_us == 3 && list.entries[1].period_us == 4);
@@ -28,14 +31,14 @@ TEST(shortlist, has_the_fastest_first_and_no_configs_twice)
     take(&list, &f, AH_ACTIVATIONS_KEEP, 3.5);
     assert_int_equal(list.entries[1].configs[3].activations, AH_ACTIVATIONS_KEEP);
     f.configs[3].weights = AH_WEIGHTS_HOST;
-    take(&list, &f, AH_ACTIVATIONS_KEEP, 6); /* no room */
+    take(&list, &f, AH_ACTIVATIONS_KEEP, 6); /* the list is full */
     assert_int_equal(list.n, 3);
     assert_int_equal(list.entries[2].configs[3].activations, AH_ACTIVATIONS_SELECTIVE);
     ah_shortlist_release(&list);
     teardown(&f);
 }
 
-/* From everything made again, with nothing else tried, to everything kept: the device has room. */
+/* The climb leads from recomputing everything to keeping everything, as the device has room. */
 TEST(shortlist, climbs_by_two_blocks)
 {
     struct fixture f;

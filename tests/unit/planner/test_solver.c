@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* x + y = 10, 3x + y <= 17, x <= 4: least of -2x - y and the like. */
+/* x + y = 10, 3x + y <= 17, x <= 4: minimises -2x - y and the like. */
 static const double upper[] = {4, INFINITY};
 static const bool integer[] = {true, true};
 static const double lower[] = {10, -INFINITY};
@@ -51,7 +51,7 @@ TEST(solver, rounds)
     check_near(values[0], 3, 1e-9);
 }
 
-/* 3x + y and x + 3y are at most 2^51, so 4x + 4y is at most 2^52: that it cannot be one more, no tolerance sees. */
+/* 3x + y and x + 3y are at most 2^51, so 4x + 4y is at most 2^52. No tolerance is fine enough to exclude 2^52 + 1. */
 TEST(solver, is_exact)
 {
     static const double objective[] = {1, 0}, much[] = {0x1p52, 0x1p52}, rows[] = {3, 1, 1, 3, 4, 4};
@@ -90,7 +90,7 @@ TEST(solver, sees_what_has_no_end)
     assert_int_equal(result.status, AH_SOLVER_UNBOUNDED);
 }
 
-/* A knapsack that takes a tree: with one node there is an incumbent at most, with all the optimum. */
+/* A knapsack that needs a tree: a few nodes give at most an incumbent, all of them the optimum. */
 TEST(solver, stops_after_nodes)
 {
     enum { N = 12 };
@@ -128,7 +128,7 @@ TEST(solver, comes_back_from_misuse)
     struct ah_error err = {0};
     double values[2];
     struct ah_solver_result result = {.values = values};
-    problem.n_columns = 0; /* GLPK refuses this one itself, by what would be abort() */
+    problem.n_columns = 0; /* GLPK would abort() on this */
     CHECK_FAILS(ah_solver_relax(&problem, &result, &err), err, AH_E_FAILED, "stopped");
     problem = problem_of(objective);
     CHECK_OK(ah_solver_relax(&problem, &result, &err), err);

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Trials of choices: the best one is kept, nothing is tried twice, and limits of time, memory and work hold.
+ */
 #include "tests/unit/planner/trials.h"
 
 static enum ah_verdict try_it(struct fixture *f)
@@ -25,7 +28,7 @@ TEST(trial, prefers_the_shorter_period)
     teardown(&f);
 }
 
-/* Equal periods: less host memory first, then configs that come first. Either way round. */
+/* For equal periods, less host memory wins, then the configs that come first; tried in both orders. */
 TEST(trial, breaks_ties)
 {
     for (int turn = 0; turn < 2; turn++) {
@@ -71,7 +74,7 @@ TEST(trial, tries_nothing_twice)
     teardown(&f);
 }
 
-/* What was only known to be worse than something is tried again where that is not enough. */
+/* A choice only known to be slower than one limit is tried again for a higher limit. */
 TEST(trial, knows_periods_as_far_as_it_was_asked)
 {
     struct fixture f;
@@ -83,7 +86,7 @@ TEST(trial, knows_periods_as_far_as_it_was_asked)
     assert_true(f.trial.last.period_us > f.trial.enough_us);
     assert_int_equal(try_it(&f), AH_TRIAL_SEEN);
     f.trial.enough_us = 10 * f.trial.best.score.period_us;
-    assert_int_equal(try_it(&f), AH_TRIAL_WORSE); /* not SEEN: now exactly */
+    assert_int_equal(try_it(&f), AH_TRIAL_WORSE); /* not SEEN: now its exact period is known */
     double period_us = f.trial.last.period_us;
     assert_true(period_us > f.trial.best.score.period_us);
     assert_int_equal(try_it(&f), AH_TRIAL_SEEN);
@@ -91,7 +94,7 @@ TEST(trial, knows_periods_as_far_as_it_was_asked)
     teardown(&f);
 }
 
-/* Where bytes are worth something, what is asked for is a period and the worth of the bytes. */
+/* When bytes have a price, the limit applies to the period plus the price of the bytes. */
 TEST(trial, counts_what_bytes_are_worth)
 {
     struct fixture f;
@@ -100,12 +103,12 @@ TEST(trial, counts_what_bytes_are_worth)
     double period_us = f.trial.last.period_us;
     uint64_t live_bytes = f.trial.last_live_bytes;
     assert_true(live_bytes > 0 && live_bytes <= f.trial.last.device.peak_bytes);
-    f.trial.us_per_byte = period_us / (double)live_bytes; /* as much again */
+    f.trial.us_per_byte = period_us / (double)live_bytes; /* as much as the period */
     f.configs[2].activations = AH_ACTIVATIONS_RECOMPUTE;
     f.trial.enough_us = 1.5 * period_us;
     assert_int_equal(try_it(&f), AH_TRIAL_WORSE);
     assert_true(f.trial.last_live_bytes < live_bytes);
-    assert_int_equal(f.trial.evaluations, 1); /* its lanes' work and its bytes are too much */
+    assert_int_equal(f.trial.evaluations, 1); /* its work and bytes alone exceed the limit */
     f.trial.enough_us = 3 * period_us;
     assert_int_equal(try_it(&f), AH_TRIAL_WORSE);
     assert_int_equal(f.trial.evaluations, 2);
@@ -118,7 +121,7 @@ TEST(trial, counts_what_bytes_are_worth)
 TEST(trial, remembers_thousands)
 {
     struct fixture f;
-    setup(&f, 1, 0); /* nothing fits, so that nothing is evaluated */
+    setup(&f, 1, 0); /* nothing fits, so nothing is evaluated */
     f.configs[2].optimizer = AH_OPTIMIZER_HOST;
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t i = 0; i < 3000; i++) {

@@ -1,10 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Random changes to choices: every allowed config and knob is reached, and nothing else.
+ */
 #include "planner/vary.h"
 
 #include "planner/knobs.h"
 #include "tests/property/planner/instances.h"
 
-/* Random instances with random restrictions, some of frozen blocks, some with micro-batches. */
+/* Random instances with random restrictions, some with frozen blocks or micro-batches. */
 static bool open_instance(struct instance *it, uint64_t *random, uint32_t allowed[INSTANCE_BLOCKS])
 {
     struct ah_config all[AH_CONFIGS_MAX];

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans against what they were made from: the planner's own pass, and each thing that only model and machine know is
- * noticed where it is another.
+ * Plans pass against their own model and machine; every difference that only these reveal is noticed.
  */
 #include "planner/verify.h"
 #include "runtime/schedule/check.h"
@@ -42,7 +41,7 @@ TEST(verify, each_policy_is_known_by_its_plans)
     }
 }
 
-/* The blocks of `optimal` are of no other family here. */
+/* Here the blocks of `optimal` fit no other policy. */
 TEST(verify, no_policy_places_others_blocks)
 {
     struct test_request t;
@@ -110,7 +109,7 @@ static void other_sharing(struct ah_plan *plan)
     plan->sharing.resources[0].name = "dram";
 }
 
-/* Every time of the plan is half of what it was: the plan of a machine that is twice as fast. */
+/* Halves every time of the plan, as for a machine twice as fast. */
 static void twice_as_fast(struct ah_plan *plan)
 {
     double *times[] = {&plan->time.step_us,        &plan->time.compute_us,      &plan->time.h2d_us,
@@ -202,7 +201,7 @@ TEST(verify, what_ifs_are_of_the_machine)
     }
 }
 
-/* The step of a tiny model is the launches of its ops. The plan says so of itself, and as what its machine makes. */
+/* The step of a tiny model consists of launches. The plan passes by itself, and against its machine. */
 TEST(verify, launches_are_in_the_plan)
 {
     struct ah_metric launch_us = {.n = 10, .median = 50, .min = 50, .max = 50};
@@ -213,7 +212,7 @@ TEST(verify, launches_are_in_the_plan)
         t.request.device_bytes = policy == AH_POLICY_OPTIMAL ? 545 * TEST_MIB : 0;
         CHECK_OK(test_request_plan(&t), t.err);
         CHECK_OK(verify(&t), t.err);
-        /* Two micro-batches of 6 layers: ten ops forward and twenty backward at least. */
+        /* Two micro-batches, 6 layers, at least ten ops forward and twenty backward. */
         assert_true(t.plan.time.compute_us > 2 * 6 * 30 * launch_us.median);
         for (size_t i = 0; i < t.plan.n_ops; i++)
             if (t.plan.ops[i].op == AH_PLAN_DEVICE_ADAM && t.plan.ops[i].block == 1)
@@ -222,7 +221,7 @@ TEST(verify, launches_are_in_the_plan)
     }
 }
 
-/* The same bytes where every op is longer than a launch. */
+/* Plans have the same bytes if every op is longer than a launch. */
 TEST(verify, launches_are_nothing_to_large_models)
 {
     struct ah_metric launch_us = {.n = 10, .median = 4, .min = 4, .max = 4};
@@ -241,7 +240,7 @@ TEST(verify, launches_are_nothing_to_large_models)
     ah_buffer_release(&text[1]);
 }
 
-/* A plan that does without something has the bound of doing without it. */
+/* The bound of a plan without some techniques is also without them. */
 TEST(verify, restrictions_are_in_the_bound)
 {
     struct test_request t;

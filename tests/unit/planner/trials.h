@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What tries choices in unit tests: a model of eight blocks whose compute is so slow that all else is hidden behind it.
+ * A fixture for trials in unit tests: a model of eight blocks whose compute hides everything else.
  */
 #ifndef AH_TESTS_UNIT_PLANNER_TRIALS_H
 #define AH_TESTS_UNIT_PLANNER_TRIALS_H
@@ -11,8 +11,8 @@
 
 enum { BLOCKS = 8 };
 
-/* Compute is so slow that whatever the other lanes do is hidden behind it, and what device updates take is nothing:
- * choices with equal activations take equally long. */
+/* Compute is so slow that it hides the other lanes, and device updates are free: choices with equal activations take
+ * equally long. */
 struct fixture {
     struct test_job job;
     struct ah_costs costs;

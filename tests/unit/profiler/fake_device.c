@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See fake_device.h. The simulation advances from one completion to the next: between two, every busy lane does
- * work at a constant speed.
+ * Simulates from one completion to the next; in between, busy lanes work at constant speed (see fake_device.h).
  */
 #include "tests/unit/profiler/fake_device.h"
 
@@ -15,18 +14,18 @@ enum { QUEUE = 8192 };
 
 struct fake_job {
     double late_s;    /* before it starts */
-    double work_s;    /* time it takes by itself after its latency */
-    double latency_s; /* left of what no neighbour stretches, being late included */
+    double work_s;    /* time it takes alone, after its latency */
+    double latency_s; /* left of what neighbours do not stretch, including late_s */
     double left_s;    /* of work_s */
     uint64_t tag;
     struct ah_wait wait; /* ticket 0: none */
-    bool stalls;         /* while it is late, others do not notice it */
+    bool stalls;         /* does not slow others while it is late */
 };
 
 struct fake_lane {
     struct fake_job *queue; /* QUEUE */
     struct ah_span *spans;  /* QUEUE */
-    size_t queued, taken;   /* since the last time all was done */
+    size_t queued, taken;   /* since everything was done */
     uint64_t submitted;
     size_t n_spans; /* ops done */
     double ready_s;
@@ -38,7 +37,7 @@ struct fake_device {
     struct fake_lane lanes[AH_DEVICE_LANES];
     void *arenas[AH_ARENA_KINDS];
     double now_s;
-    uint64_t host_waits; /* for ops of the host */
+    uint64_t host_waits; /* number of waits for host ops */
 };
 
 static struct fake_rates *world;
@@ -152,7 +151,7 @@ static double copy_seconds(const struct fake_device *device, uint32_t lane, doub
     return seconds;
 }
 
-/* Threads of a lane: those asked for; a GPU has one processor. */
+/* Threads of a lane: the requested number; 1 on a GPU. */
 static double number_of(uint32_t threads)
 {
     return threads ? threads : 1;
@@ -168,7 +167,7 @@ static double adam_seconds(const struct fake_device *device, uint32_t lane, cons
     return (double)op->u.adamw.count / (limit > 0 ? fmin(limit, rate) : rate);
 }
 
-/* How much faster a product is with the algorithm that the table has for it, else with the first one. */
+/* Speedup of a product with its algorithm in the table, or else with the first one. */
 static double offer_of(const struct fake_device *device, const struct ah_op *op)
 {
     struct ah_algorithm product, entry;
@@ -233,7 +232,7 @@ static int fake_submit(struct ah_device *base, const struct ah_submission *submi
     return rc;
 }
 
-/* Is the lane's head there and may it run? */
+/* Does the lane have a head that may run? */
 static bool is_running(const struct fake_device *device, uint32_t lane)
 {
     const struct fake_lane *of = &device->lanes[lane];
@@ -285,7 +284,7 @@ static double to_next_phase(const struct fake_job *job, double speed)
     return job->latency_s > 0 ? job->latency_s : job->left_s / speed;
 }
 
-/* The job works for `step_s`, at most to its next phase; true when it is done. */
+/* Works on the job for `step_s`, at most to its next phase; returns whether it is done. */
 static bool work_on(struct fake_job *job, double step_s, double speed)
 {
     if (job->latency_s > 0) {
@@ -296,7 +295,7 @@ static bool work_on(struct fake_job *job, double step_s, double speed)
     return job->left_s <= 1e-12 * job->work_s;
 }
 
-/* Runs to the next end of a job or of its latency; false when nothing is queued. */
+/* Runs until a job or its latency ends; returns false if nothing is queued. */
 static bool advance(struct fake_device *device)
 {
     double speeds[AH_DEVICE_LANES];
@@ -377,7 +376,7 @@ static size_t fake_spans(struct ah_device *base, uint32_t lane, uint64_t after, 
     return n;
 }
 
-/* An algorithm's first word is its number. */
+/* The first word of an algorithm is its number. */
 static int fake_algorithms(struct ah_device *base, const struct ah_op *product,
                            struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
                            struct ah_error *err)

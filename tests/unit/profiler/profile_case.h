@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A profile of a device whose speed is known (fake_device.h), to which blocks of a model are added.
+ * A profile of a device whose speed is known (fake_device.h), plus blocks of a model.
  *
  *     profile_case_open(&c, "tiny", training, &rates);      products are measured
  *     CHECK_OK(profile_case_extend(&c), c.err);             blocks, too
@@ -14,11 +14,11 @@
 #include "tests/property/schedule/jobs.h"
 #include "tests/unit/profiler/fake_device.h"
 
-extern const struct ah_measure_limits profile_case_limits; /* as little as is measured at all */
+extern const struct ah_measure_limits profile_case_limits; /* the least that can be measured */
 
 struct profile_case {
     struct test_job job;
-    struct fake_rates rates; /* the device goes by these as they are */
+    struct fake_rates rates; /* the device reads these as they are */
     struct ah_profiler_options options;
     struct ah_document document;
     struct ah_error err;
@@ -27,7 +27,7 @@ struct profile_case {
 void profile_case_open(struct profile_case *ret_case, const char *model, struct ah_plan_training training,
                        const struct fake_rates *rates);
 
-/* Measures the blocks of options.job onto the document; returns how that ended, with no device left open. */
+/* Adds measurements of the blocks of options.job to the document; returns the result, with no device left open. */
 int profile_case_extend(struct profile_case *c);
 
 void profile_case_close(struct profile_case *c);

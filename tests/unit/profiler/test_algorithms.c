@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Algorithms of products, chosen on a device whose speed with each of them is known (fake_device.h).
+ * Choosing algorithms for products on a device whose speed with each is known (fake_device.h).
  */
 #include "runtime/device/algorithm.h"
 #include "runtime/schedule/products.h"
@@ -10,7 +10,7 @@
 
 static const struct ah_plan_training usual = {.batch = 4, .micro_batches = 2, .seq = 64, .dtype = AH_BF16};
 
-/* `flops_per_s`: of bf16. */
+/* `flops_per_s` is for bf16. */
 static void open_case(struct profile_case *c, double flops_per_s, const double offers[FAKE_OFFERS_MAX])
 {
     struct fake_rates rates = {.kind = AH_DEVICE_CUDA, .library = "fake 1.0"};
@@ -20,7 +20,7 @@ static void open_case(struct profile_case *c, double flops_per_s, const double o
     profile_case_open(c, "tiny", usual, &rates);
 }
 
-/* The number of the algorithm that every product of the job has. */
+/* Returns the algorithm's number, which all products of the job share. */
 static unsigned chosen(struct profile_case *c)
 {
     const struct ah_algorithms *algorithms = c->document.body.machine->algorithms;
@@ -46,7 +46,7 @@ TEST(algorithms, the_fastest_is_chosen)
         unsigned best;
     } cases[] = {
         {{1, 1.5, 2, 1.2}, 2},
-        {{1, 1.019, 0.5, 0}, 0}, /* not faster by enough */
+        {{1, 1.019, 0.5, 0}, 0}, /* not enough faster */
         {{1, 1.03, 0, 0}, 1},
         {{1, 0, 0, 0}, 0},
     };
@@ -63,7 +63,7 @@ TEST(algorithms, the_fastest_is_chosen)
     }
 }
 
-/* Measuring again, and measuring another model, changes no choice; another library's are new. */
+/* Measuring again, or another model, changes no choice; another library gets new choices. */
 TEST(algorithms, stay_once_chosen)
 {
     struct profile_case c;
@@ -89,7 +89,7 @@ TEST(algorithms, stay_once_chosen)
     profile_case_close(&c);
 }
 
-/* Blocks are measured with the algorithms that were chosen. */
+/* Blocks are measured with the chosen algorithms. */
 TEST(algorithms, are_what_blocks_take)
 {
     struct profile_case slow, fast;
@@ -103,7 +103,7 @@ TEST(algorithms, are_what_blocks_take)
     profile_case_close(&fast);
 }
 
-/* The document is one that readers accept, and gives back the same table. */
+/* The document reads back and gives the same table. */
 TEST(algorithms, stand_in_the_document)
 {
     struct profile_case c;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks of a model on a device whose speed is known (fake_device.h): products at its rate, every other op a
- * microsecond. What a pass must take is added up here from its program.
+ * Blocks of a model on a device whose speed is known (fake_device.h): products at its rate, every other op 1 us. The
+ * tests add up what a pass must take from its program.
  */
 #include "runtime/schedule/program.h"
 #include "tests/unit/profiler/profile_case.h"
@@ -81,7 +81,7 @@ TEST(blocks, have_the_known_speed)
         }
 }
 
-/* A document with blocks is one that readers accept; measuring again replaces, another model adds. */
+/* A document with blocks reads back; measuring again replaces blocks, another model adds some. */
 TEST(blocks, are_added_and_replaced)
 {
     struct profile_case c;
@@ -111,7 +111,7 @@ TEST(blocks, are_added_and_replaced)
     profile_case_close(&c);
 }
 
-/* A document that has as many as it may forgets the oldest. */
+/* A full document drops its oldest blocks. */
 TEST(blocks, oldest_make_room)
 {
     static struct ah_machine_block many[AH_MACHINE_BLOCKS_MAX];
@@ -132,7 +132,7 @@ TEST(blocks, oldest_make_room)
     profile_case_close(&c);
 }
 
-/* What is frozen has no backward; what lies above a trained block has. */
+/* Frozen blocks have no backward, unless they lie above a trained block. */
 TEST(blocks, of_a_model_that_is_trained_in_part)
 {
     static const char *patterns[] = {"layer.2.*", "head.*"};

@@ -5,7 +5,7 @@
 
 TEST(lanes, counts_parts_of_ops)
 {
-    /* a gap before the second op belongs to it: the lane pays for it */
+    /* the gap before the second op counts as its time */
     const struct ah_span spans[] = {
         {.start_ns = 100, .end_ns = 200}, {.start_ns = 220, .end_ns = 300}, {.start_ns = 300, .end_ns = 500}};
     check_near(ah_lanes_done_between(spans, 3, 0, 1000), 3, 1e-12);

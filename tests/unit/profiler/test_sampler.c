@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sampler on made-up work: each block takes as long as a script says, on a clock that only it moves.
+ * The sampler on simulated work: a script says how long each block takes, and only it moves the clock.
  */
 #include "profiler/sampler.h"
 
@@ -11,14 +11,14 @@
 
 struct world {
     uint64_t now_ns;
-    unsigned blocks; /* run by any work */
+    unsigned blocks; /* run by all works together */
     char order[512]; /* which work ran each block */
 };
 
 struct script {
     struct world *world;
     char name;
-    double each_s;                                  /* of a repeat */
+    double each_s;                                  /* seconds per repeat */
     double (*factor)(unsigned block, double now_s); /* (optional) how much slower a block is */
     unsigned blocks;
     uint64_t repeats; /* of the last block */
@@ -96,7 +96,7 @@ TEST(sampler, gives_up_warming_up)
     assert_true(world.now_ns >= 200000000 && world.now_ns < 230000000);
 }
 
-/* The processor is away during one block: the first, or the last of those that are made. */
+/* The processor is away during this block. */
 static unsigned stalled_block;
 
 static double stalls(unsigned block, double now_s)
@@ -149,7 +149,7 @@ TEST(sampler, takes_turns)
     CHECK_OK(ah_sampler_measure(&sampler, works, 2, series, &err), err);
     assert_int_equal(series[0].n, 10);
     assert_int_equal(series[1].n, 10);
-    /* warm-up of each, then two blocks of each in turn, ten times */
+    /* warm-up of each, then ten turns of two blocks each */
     assert_string_equal(world.order, "aaabbb"
                                      "aabbaabbaabbaabbaabbaabbaabbaabbaabbaabb");
     check_near(series[0].values[9], 0.005, 1e-6);
@@ -176,7 +176,7 @@ TEST(sampler, a_sample_is_its_fastest_block)
     assert_int_equal(script.blocks, 3);
 }
 
-/* A machine that is slower by half during the middle fifth of a second. */
+/* The machine is slower by half between 0.3 s and 0.5 s. */
 static double slow_spell(unsigned block, double now_s)
 {
     (void)block;
@@ -220,7 +220,7 @@ TEST(sampler, rounds_may_come_in_goes)
     }
     for (unsigned go = 0; go < 30; go++)
         CHECK_OK(ah_sampler_go_on(&sampler, &set, &series, &err), err);
-    assert_int_equal(series.n, AH_SAMPLER_SAMPLES_MAX); /* full, and no more */
+    assert_int_equal(series.n, AH_SAMPLER_SAMPLES_MAX); /* full */
 }
 
 static double noise_of_five_percent(unsigned block, double now_s)
@@ -242,10 +242,10 @@ TEST(sampler, restless_series_get_more_samples)
     struct ah_sampler_series series;
 
     CHECK_OK(ah_sampler_measure(&sampler, &work, 1, &series, &err), err);
-    assert_int_equal(series.n, 10); /* no budget: what must be */
-    sampler.budget_s = 0.4;         /* of which the warm-up, never content, takes 0.2 */
+    assert_int_equal(series.n, 10); /* no budget: the minimum */
+    sampler.budget_s = 0.4;         /* the warm-up, never content, takes 0.2 */
     CHECK_OK(ah_sampler_measure(&sampler, &work, 1, &series, &err), err);
-    assert_in_range(series.n, 18, 21); /* what the budget allows */
+    assert_in_range(series.n, 18, 21); /* as many as the budget allows */
     sampler.budget_s = 60;
     CHECK_OK(ah_sampler_measure(&sampler, &work, 1, &series, &err), err);
     assert_int_equal(series.n, 40);
@@ -266,7 +266,7 @@ TEST(sampler, a_tight_budget_takes_blocks)
     struct ah_sampler_series series;
     CHECK_OK(ah_sampler_measure(&sampler, &work, 1, &series, &err), err);
     assert_int_equal(series.n, 10);
-    assert_int_equal(script.blocks, 3 + 2 * 10); /* warm-up; then two blocks a sample fit, not three */
+    assert_int_equal(script.blocks, 3 + 2 * 10); /* warm-up; two blocks a sample fit, three do not */
     script.blocks = 0;
     sampler.budget_s = 0.01;
     CHECK_OK(ah_sampler_measure(&sampler, &work, 1, &series, &err), err);
@@ -312,7 +312,7 @@ TEST(sampler, rates)
     assert_true(rate.n == 3 && rate.median == 4 && rate.min == 2 && rate.max == 8 && rate.mad == 2);
     struct ah_metric time = ah_sampler_metric(&series, 10);
     assert_true(time.median == 20 && time.min == 10 && time.max == 40 && time.mad == 10);
-    assert_true(series.values[0] == 2 && series.values[2] == 1); /* order kept */
+    assert_true(series.values[0] == 2 && series.values[2] == 1); /* order unchanged */
 }
 
 static struct ah_sampler_series series_of(size_t n, double (*value)(size_t i))
@@ -354,7 +354,7 @@ TEST(sampler, verdicts)
     assert_int_equal(ah_sampler_judge(&series, &amount), AH_SAMPLER_SPREADS);
     check_near(amount, 0.04, 1e-12);
     series = series_of(20, step_up);
-    /* both halves are tight; only their distance tells, and it is the spread too */
+    /* both halves are tight; only their distance shows, as spread too */
     assert_int_equal(ah_sampler_judge(&series, &amount), AH_SAMPLER_SPREADS);
     series.n = 0;
     assert_int_equal(ah_sampler_judge(&series, &amount), AH_SAMPLER_CALM);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A plan with blocks of every kind, and what makes it one that cannot be run.
+ * Breaks a plan with blocks of every kind, one thing at a time: it must be refused with the right message.
  */
 #include "runtime/schedule/check.h"
 #include "tests/support/documents.h"
@@ -15,7 +15,7 @@ static struct ah_plan *load(struct ah_document *document)
     return document->body.plan;
 }
 
-/* The sentence about a plan that `change` broke has `part`. */
+/* The plan is refused after `change`, with a message that contains `part`. */
 static void refused(void (*change)(struct ah_plan *plan), const char *part)
 {
     struct ah_document document = {0};
@@ -82,7 +82,7 @@ static bool share_bytes(const struct ah_plan_tensor *a, const struct ah_plan_ten
     return a->offset_bytes < b->offset_bytes + b->bytes && b->offset_bytes < a->offset_bytes + a->bytes;
 }
 
-/* Any two that overlap, by the definition. */
+/* Do any two tensors overlap, by definition? */
 static bool overlap_somewhere(const struct ah_plan *plan)
 {
     const struct ah_plan_arena *arena = &plan->arena;
@@ -102,7 +102,7 @@ static void random_tensor(const struct ah_plan *plan, struct ah_plan_tensor *ten
     tensor->to = check_random(random) % plan->arena.positions;
 }
 
-/* A few tensors at random places: refused as overlapping exactly where two of them do. */
+/* A few tensors at random offsets are refused as overlapping exactly if two of them do. */
 TEST(check, finds_every_overlap_and_no_other)
 {
     enum { ROUNDS = 2000, TENSORS = 5 };
@@ -196,13 +196,13 @@ static void hurry_the_embeddings_update(struct ah_plan *plan)
     op->us /= 1.001;
 }
 
-/* It is the smallest of all updates, so it may be as long as its launch. */
+/* This is the smallest update, so it may take as long as its launch. */
 static void launch_the_embeddings_update(struct ah_plan *plan)
 {
     find_op(plan, AH_PLAN_DEVICE_ADAM)->us *= 1.001;
 }
 
-/* A layer's is several launches, and much more work. */
+/* A layer's update is several launches, and much more work. */
 static void slow_the_layers_updates(struct ah_plan *plan)
 {
     for (size_t i = 0; i < plan->n_ops; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Small choices: where their ops stand and how long their tensors live.
+ * Small choices: where their ops are and how long their tensors live.
  */
 #include "runtime/schedule/schedule_internal.h"
 #include "tests/property/schedule/choices.h"
@@ -83,7 +83,7 @@ static const struct ah_config on_host = {.weights = AH_WEIGHTS_HOST, .optimizer 
 static const struct ah_config host_update = {.optimizer = AH_OPTIMIZER_HOST};
 static const struct ah_config streamed = {.optimizer = AH_OPTIMIZER_STREAMED};
 
-/* 0 to 4 up, 3 to 0 down; without anything else these are the positions. */
+/* Forward 0 to 4, then backward 3 to 0; without other ops these are the positions. */
 TEST(compile, goes_up_and_down)
 {
     static struct compiled k;
@@ -118,7 +118,7 @@ TEST(compile, orders_micro_batches)
     close_case(&k);
 }
 
-/* A gradient leaves the device one position later than at once; it lives up to the position before it is due. */
+/* A gradient gets one extra position to leave the device; it lives until the position before it is due. */
 TEST(compile, sends_gradients)
 {
     static struct compiled k;
@@ -138,7 +138,7 @@ TEST(compile, sends_gradients)
     close_case(&k);
 }
 
-/* Fetched one position ahead of each use; the lifetime begins after the issue. */
+/* Weights are fetched one position ahead of each use; their lifetime begins after the issue. */
 TEST(compile, fetches_weights)
 {
     static struct compiled k;
@@ -156,7 +156,7 @@ TEST(compile, fetches_weights)
     close_case(&k);
 }
 
-/* Frozen weights with uses so near to each other that one fetch serves all: the next one comes after the last. */
+/* The uses of frozen weights are so close that one fetch serves all; the next follows the last use. */
 TEST(compile, never_fetches_into_weights_in_use)
 {
     static struct compiled k;
@@ -173,7 +173,7 @@ TEST(compile, never_fetches_into_weights_in_use)
     close_case(&k);
 }
 
-/* On the device updates follow their gradient; all of them the last one where they wait for the norm. */
+/* Device updates follow their own gradient, or the last one if they wait for the norm. */
 TEST(compile, updates_on_the_device)
 {
     static struct compiled k;
@@ -195,7 +195,7 @@ TEST(compile, updates_on_the_device)
     close_case(&k);
 }
 
-/* States come in while compute goes on, tile by tile, no later than the block is used. */
+/* States arrive tile by tile while compute continues, before the block is used. */
 TEST(compile, streams_states)
 {
     static struct compiled k;
@@ -207,7 +207,7 @@ TEST(compile, streams_states)
     assert_int_equal(op_of(&k, AH_PLAN_STATES_IN, 1, 0)->tiles, tiles);
     assert_int_equal(op_of(&k, AH_PLAN_STATES_OUT, 1, 0)->tiles, tiles);
     size_t seen = 0;
-    for (size_t i = 0; i < it->positions; i++) { /* from the block's backward round to its forward */
+    for (size_t i = 0; i < it->positions; i++) { /* from the block's backward around to its forward */
         size_t p = (op_of(&k, AH_PLAN_BACKWARD, 1, 0)->position + i) % it->positions;
         const struct ah_plan_op *op = &it->ops[it->compute[p]];
         if (op->op == AH_PLAN_FORWARD && op->block == 1)
@@ -221,7 +221,7 @@ TEST(compile, streams_states)
     close_case(&k);
 }
 
-/* Rings where they are smaller than whole vectors. */
+/* Rings count where they are smaller than whole vectors. */
 TEST(compile, counts_pinned_memory)
 {
     static struct compiled k;
@@ -235,7 +235,7 @@ TEST(compile, counts_pinned_memory)
     compile(&k);
     assert_int_equal(k.of.pinned_bytes, 3 * k.c.choice.knobs.tile_elements * bytes);
     assert_int_equal(k.of.iteration.slots[AH_RING_HOST_GRADIENTS], 3);
-    k.c.choice.knobs.updates_after_backward = true; /* gradients wait for updates that wait for gradients */
+    k.c.choice.knobs.updates_after_backward = true; /* gradients and updates wait for each other */
     compile(&k);
     assert_int_equal(k.of.iteration.slots[AH_RING_HOST_GRADIENTS], 0);
     close_case(&k);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Orders that can be told beforehand.
+ * Dispatched orders that can be predicted.
  */
 #include "runtime/schedule/replay.h"
 #include "tests/property/schedule/choices.h"
@@ -9,7 +9,7 @@
 
 enum { LAYERS = 5 };
 
-/* All blocks updated on the host, one tile each, with weights on the device. */
+/* All blocks are updated on the host, one tile each, with weights on the device. */
 static void make_case(struct test_case *c, double clip, double copy_us, double adam_us)
 {
     test_case_model(c, LAYERS, 64, false);
@@ -36,7 +36,7 @@ static struct ah_score emit(const struct test_case *c, struct ah_document *docum
     return score;
 }
 
-/* Blocks of the updates on the host lane, in order. */
+/* Returns the blocks of the host lane's updates, in order. */
 static size_t updates(const struct ah_plan *plan, uint64_t ret_blocks[LAYERS + 2])
 {
     size_t n = 0;
@@ -48,8 +48,8 @@ static size_t updates(const struct ah_plan *plan, uint64_t ret_blocks[LAYERS + 2
     return n;
 }
 
-/* Updates take long, so all gradients are there before the second update: first the head's, which came first, then from
- * below, as the next forward needs them. First in, first out goes down. */
+/* Updates take long, so all gradients arrive before the second update. The head's gradient came first; then the lowest
+ * blocks go first, as the next forward needs them first. First in, first out goes down. */
 TEST(dispatch, takes_what_is_needed_first)
 {
     static struct test_case c;
@@ -69,7 +69,7 @@ TEST(dispatch, takes_what_is_needed_first)
     test_case_close(&c);
 }
 
-/* With clipping all updates follow the norm, from below. */
+/* With clipping, all updates follow the norm, lowest block first. */
 TEST(dispatch, updates_from_below_after_the_norm)
 {
     static struct test_case c;
@@ -77,7 +77,7 @@ TEST(dispatch, updates_from_below_after_the_norm)
     struct ah_document document;
     uint64_t blocks[LAYERS + 2];
     make_case(&c, 1, 1, 500);
-    c.costs.norm_us = 1000; /* by when all gradients are on the host */
+    c.costs.norm_us = 1000; /* by then all gradients are on the host */
     emit(&c, &document);
     assert_int_equal(updates(document.body.plan, blocks), LAYERS + 2);
     assert_memory_equal(blocks, by_need, sizeof by_need);
@@ -86,7 +86,7 @@ TEST(dispatch, updates_from_below_after_the_norm)
     test_case_close(&c);
 }
 
-/* Nothing else costs anything: the period is the compute lane's work. */
+/* Nothing else costs time, so the period is the compute lane's work. */
 TEST(dispatch, compute_alone_sets_the_pace)
 {
     static struct test_case c;
@@ -99,7 +99,7 @@ TEST(dispatch, compute_alone_sets_the_pace)
     test_case_close(&c);
 }
 
-/* Updates so slow that nothing else matters: the host lane works all the time, and compute waits for it. */
+/* Updates are so slow that the host lane is always busy and compute waits for it. */
 TEST(dispatch, compute_waits_for_the_host)
 {
     static struct test_case c;
@@ -113,7 +113,7 @@ TEST(dispatch, compute_waits_for_the_host)
     test_case_close(&c);
 }
 
-/* Where the next iteration begins when all of this one is done, nothing overlaps it. */
+/* If steps end, nothing overlaps the next iteration. */
 TEST(dispatch, steps_may_end)
 {
     static struct test_case c;
@@ -131,7 +131,7 @@ TEST(dispatch, steps_may_end)
     test_case_close(&c);
 }
 
-/* A choice that is slower than what is there already is measured by its dispatch, to some per cent. */
+/* For a choice slower than the limit, the dispatch alone gives the period, to a few percent. */
 TEST(dispatch, enough_is_enough)
 {
     static struct test_case c;

@@ -43,7 +43,7 @@ TEST(flat, packs_trained_tensors)
     assert_int_equal(flat.tensors[3].first, 512);
 }
 
-/* By hand: norm, qkv | bias | output | norm | three of the MLP; of tensors 1, 3 and 4, the matrices lie apart in the
+/* By hand: norm | qkv | bias | output | norm | three of the MLP. With tensors 1, 3 and 4, the matrices are apart in the
  * whole vector, and a norm follows. */
 TEST(flat, runs_decay_alike)
 {
@@ -66,7 +66,7 @@ TEST(flat, finds_by_name)
     assert_int_equal(ah_flat_find(&flat, "attention.qkv"), flat.n);
 }
 
-/* What docs/layout.md claims: elements of padding in each example. */
+/* Elements of padding in each example, as docs/layout.md claims. */
 TEST(flat, padding_costs_little)
 {
     for (size_t i = 0; i < TEST_MODELS; i++) {

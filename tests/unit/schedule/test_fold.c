@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fold: whatever the groups, walking through the micro-batches adds each once, in order, as "((g0 + g1) + ...) + (...)"
- * says; against sums written out by hand over texts.
+ * For any groups, walking through the micro-batches adds each once, in order, as "((g0 + g1) + ...) + (...)" says.
+ * Compared with sums written out as texts.
  */
 #include "runtime/schedule/fold.h"
 #include "tests/support/check.h"
@@ -11,7 +11,7 @@
 
 enum { TEXT_MAX = 256 };
 
-/* What training does with two places. */
+/* Adds as training does, with two accumulators. */
 static void walk(const struct ah_plan_training *training, char *ret_total)
 {
     char total[TEXT_MAX] = "", apart[TEXT_MAX] = "", now[TEXT_MAX];
@@ -74,7 +74,7 @@ static float add_up(const struct ah_plan_training *training, const float *gradie
     return total;
 }
 
-/* Bit i of `cuts`: a group ends behind micro-batch i. */
+/* Bit i of `cuts` ends a group after micro-batch i. */
 static struct ah_plan_training cut(uint64_t micro_batches, unsigned cuts, uint64_t *sums)
 {
     size_t n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An iteration written by hand: three blocks, of which the middle one is updated on the host in two tiles.
+ * An iteration written by hand: three blocks; the middle one is updated on the host in two tiles.
  */
 #include "runtime/schedule/schedule_internal.h"
 #include "tests/support/check.h"
@@ -109,12 +109,12 @@ TEST(items, tile_by_tile)
     ah_items_release(&w.memory);
 }
 
-/* Equal positions are the same iteration: an op that is issued after a compute op waits for this one of it. */
+/* Equal positions are in one iteration: an op issued after a compute op waits for that same one. */
 TEST(items, wait_for_the_latest)
 {
     static struct written w;
     write_iteration(&w);
-    w.ops[ADAM].issue_after = FORWARD_0; /* before the copy: that of the iteration before */
+    w.ops[ADAM].issue_after = FORWARD_0; /* before the copy: it waits for the previous iteration's */
     w.ops[UPLOAD].due_before = BACKWARD_0;
     w.ops[UPLOAD].issue_after = HEAD;
     build(&w);
@@ -154,7 +154,7 @@ TEST(items, take_and_give_places)
     ah_items_release(&w.memory);
 }
 
-/* The middle block's weights on the host: they are fetched as soon as their copy is behind. */
+/* The middle block's weights are on the host and fetched soon after its gradient is sent. */
 enum { FETCH = UPLOAD, ELEMENTS = 1000 };
 
 static void write_fetched(struct written *w, uint64_t fetched)
@@ -165,7 +165,7 @@ static void write_fetched(struct written *w, uint64_t fetched)
     w->ops[FETCH].bytes = fetched * w->iteration.weight_bytes;
 }
 
-/* Where more is fetched than trained, as many tiles are cut otherwise. */
+/* If more is fetched than trained, the tiles differ, so a fetch waits for the last update. */
 TEST(items, fetch_what_is_updated)
 {
     static struct written w;
@@ -183,12 +183,12 @@ TEST(items, fetch_what_is_updated)
     ah_items_release(&w.memory);
 }
 
-/* What is fetched after the last position of a gradient's copy may lie in its place. */
+/* Weights fetched after the last position of a gradient may take its memory, so they wait for its copy. */
 TEST(items, fetch_into_a_place_that_is_left)
 {
     static struct written w;
     write_fetched(&w, ELEMENTS);
-    build(&w); /* the copy is due at FORWARD_0, the position behind */
+    build(&w); /* the copy is due at FORWARD_0, the next position */
     assert_true(waits(&w, item(&w, FETCH, 0), item(&w, SEND, 1), 0));
     ah_items_release(&w.memory);
     write_fetched(&w, ELEMENTS);
@@ -198,7 +198,7 @@ TEST(items, fetch_into_a_place_that_is_left)
     ah_items_release(&w.memory);
 }
 
-/* The middle block streamed: its update stands behind BACKWARD_0 in two tiles, one of them in the next iteration. */
+/* The middle block is streamed: its update follows BACKWARD_0 in two tiles, one of them in the next iteration. */
 enum {
     STREAMED_UPDATE = SEND,
     STREAMED_IN,
@@ -238,7 +238,7 @@ TEST(items, states_visit_the_device)
     uint32_t compute[STREAMED_POSITIONS];
     write_streamed(&w, compute);
     build(&w);
-    uint32_t update[] = {6, 1}; /* tiles are counted from the first head on */
+    uint32_t update[] = {6, 1}; /* tiles count from the first head on */
     for (size_t tile = 0; tile < 2; tile++) {
         uint32_t in = item(&w, STREAMED_IN, tile), out = item(&w, STREAMED_OUT, tile);
         assert_int_equal(item(&w, STREAMED_UPDATE, tile), update[tile]);

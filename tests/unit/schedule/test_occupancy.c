@@ -84,7 +84,7 @@ static bool lives(const struct ah_plan_tensor *tensor, size_t position)
                                       : position >= tensor->from || position <= tensor->to;
 }
 
-/* Against looking at every tensor at every position. */
+/* Compared with looking at every tensor at every position. */
 TEST(occupancy, finds_the_highest)
 {
     enum { TENSORS = 40, POSITIONS = 23 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The digest of a group changes with all that changes what its ops do, and with nothing else.
+ * A group's digest changes if, and only if, what its ops do changes.
  */
 #include "runtime/schedule/program.h"
 
@@ -71,7 +71,7 @@ static void use_wider_mlp(struct ah_model *model)
 
 static void use_fewer_heads(struct ah_model *model)
 {
-    model->heads = 3; /* of twice the size: the same matrices */
+    model->heads = 3; /* twice as large: the same matrices */
     model->kv_heads = 1;
     model->head_dim *= 2;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans that are no plans: each is an error of the document that says what is wrong, and none is a crash.
+ * Invalid plans: each gives an error of the document that says what is wrong, and none crashes.
  */
 #include "runtime/schedule/replay.h"
 #include "tests/property/schedule/choices.h"
@@ -14,7 +14,7 @@ struct valid {
     struct ah_plan *plan;
 };
 
-/* Every kind of op: blocks on the host, streamed ones, sums on the host, clipping; rings for all. */
+/* Has every kind of op: blocks on the host, streamed blocks, sums on the host, clipping; rings for all. */
 static void make_valid(struct valid *v, enum ah_optimizer optimizer)
 {
     struct ah_score score;
@@ -127,7 +127,7 @@ static void no_norm(struct valid *v)
     op_of(v, AH_PLAN_NORM, 0)->op = AH_PLAN_ACCUMULATE;
 }
 
-/* All of a lane in the opposite order. */
+/* Reverses the order of the host lane. */
 static void backwards(struct valid *v)
 {
     uint64_t *order = v->plan->lanes.host;
@@ -258,7 +258,7 @@ static void parse(struct ah_document *document, const struct ah_buffer *text)
     CHECK_OK(ah_document_parse(document, "plan.json", text->data, text->size, AH_DOCUMENT_PLAN, &err), err);
 }
 
-/* Spoiled in memory, written where that is possible, and run where the reader lets it pass. */
+/* Spoils a plan in memory, prints it if possible, and runs it if it reads back; returns whether it did. */
 static bool try_spoiled(const struct ah_buffer *valid, uint64_t *seed)
 {
     struct ah_document document = {0}, again = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The door: what is accepted, how each thing that is wrong is named, lookup and diff.
+ * Reading documents: what is accepted, how each error is named, lookup and diff.
  */
 #include "base/file.h"
 #include "schemas/checkpoint.h"
@@ -36,7 +36,7 @@ static char *read_text(const char *path)
     return text.data;
 }
 
-/* `path` with the first `from` replaced by `to` must be refused with `fault` and a sentence that has `part`. */
+/* `path` with its first `from` replaced by `to` is refused with `fault` and a message that contains `part`. */
 static void check_refused(const char *path, const char *from, const char *to, enum ah_document_fault fault,
                           const char *part)
 {
@@ -237,7 +237,6 @@ TEST(document, refuses_files_that_cannot_be_read)
                 "/dev/null: is empty");
 }
 
-/* A text of more than 16 MiB that is no run log is refused before it is read. */
 TEST(document, keeps_the_reason_behind_a_long_name)
 {
     char name[4000];
@@ -251,6 +250,7 @@ TEST(document, keeps_the_reason_behind_a_long_name)
     check_text_has(err.text, "\xc3\xa9...\xc3\xa9");
 }
 
+/* A text over 16 MiB that is no run log is refused unread. */
 TEST(document, refuses_what_is_too_large)
 {
     size_t size = (16u << 20) + 1;
@@ -379,7 +379,7 @@ TEST(document, looks_up_paths)
     ah_document_release(&plan);
 }
 
-/* An absent optional field is its default, or absent where it has none: never the mark that stands for it. */
+/* An absent optional field has its default, or is absent without one; the internal marker never shows. */
 TEST(document, looks_up_absent_fields)
 {
     static const struct ah_value absent = {AH_VALUE_ABSENT, 0, NULL};

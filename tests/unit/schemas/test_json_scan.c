@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scanner on the traps of RFC 8259 (the cases of the public JSON test suites, written out by hand).
+ * The scanner against the traps of RFC 8259 (cases of the public JSON test suites, written out by hand).
  */
 #include "schemas/json.h"
 #include "tests/support/check.h"
@@ -99,7 +99,7 @@ static const struct sample samples[] = {
     {"\xfe\xff\x00{", "the file is UTF-16"},
 };
 
-/* Scans a copy without a NUL behind it, so that the address sanitizer sees a read beyond the end. */
+/* Scans a copy without a NUL at its end, so the address sanitizer sees reads beyond it. */
 static int scan(const char *text, size_t size, struct ah_error *err)
 {
     char *copy = malloc(size ? size : 1);

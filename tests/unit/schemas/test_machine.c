@@ -21,7 +21,7 @@ static const char head[] =
     "\"device\": {\"kind\": \"cpu\", \"name\": \"c\", \"memory_bytes\": 1000, \"reserve_bytes\": 0, "
     "\"bf16\": true}";
 
-/* A document with these entries of `blocks`; NULL: without the field. */
+/* Parses a document with these entries of `blocks`; NULL: without the field. */
 static int parse(const char *blocks, struct ah_document *ret_document, struct ah_error *err)
 {
     char text[4096];
@@ -62,7 +62,7 @@ TEST(machine, needs_no_blocks)
     ah_document_release(&document);
 }
 
-/* Profiles from before launches were measured have none. */
+/* Profiles made before launches were measured have none. */
 TEST(machine, needs_no_launches)
 {
     struct ah_document document;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who holds up the others, by who waits for whom.
+ * Finds which rank holds up the others, from who waits for whom.
  */
 #include "runtime/train/behind.h"
 

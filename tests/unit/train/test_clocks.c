@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two clocks and a way between them: what is found is off by no more than it says, and that is little if both ways were
- * ever short.
+ * The offset of two clocks: its error is within the reported bound, which is small if both ways were ever fast.
  */
 #include "runtime/train/clocks.h"
 #include "tests/support/check.h"
@@ -15,7 +14,7 @@ TEST(clocks, of_none_are_one)
     assert_int_equal(within_ns, 0);
 }
 
-/* Ways of at least 10 us, of which each is late by up to 10 ms two times of three. */
+/* Each direction takes at least 10 us; two of three messages are up to 10 ms late. */
 TEST(clocks, are_found_by_all_ways)
 {
     uint64_t seed = check_seed(31);

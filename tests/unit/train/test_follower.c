@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ranks told of their hosts, against what the plan wants of them.
+ * Checks hosts, as their ranks describe them, against what the plan needs.
  */
 #include "runtime/train/follower.h"
 

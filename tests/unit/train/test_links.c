@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a rank waited for when its world was lost, and what it says of that.
+ * What a rank waited for when it lost its world, and how it reports that.
  */
 #include "runtime/train/links.h"
 
@@ -17,7 +17,7 @@ struct rank {
     struct ah_comm *comm;
     pthread_t thread;
     enum ah_links_purpose purpose; /* of the first channel */
-    int rc;                        /* of the move that its world's loss ended */
+    int rc;                        /* of the move that the lost world ended */
 };
 
 static void open_rank(struct rank *rank)
@@ -30,7 +30,7 @@ static void open_rank(struct rank *rank)
     assert_int_equal(ah_comm_channels(rank->comm, channels, 2, NULL), AH_OK);
 }
 
-/* Takes all but the last, for which it waits. */
+/* Receives every message sent, then waits for one more. */
 static void *receive(void *context)
 {
     struct rank *rank = context;
@@ -63,7 +63,7 @@ struct pair {
     struct rank ranks[2];
 };
 
-/* Rank 1 waits for the last message of this purpose, and rank 0 loses the world. */
+/* Rank 1 waits for one more message with this purpose, and rank 0 revokes the world. */
 static void lose(struct pair *pair, enum ah_links_purpose purpose, const char *waits)
 {
     struct ah_error why = {.code = AH_E_NUMERIC, .text = "not finite"};
@@ -109,7 +109,7 @@ TEST(links, a_rank_says_what_it_waited_for)
     }
 }
 
-/* An op that fails loses the world before the thread that waits for another rank hears of it: by the loss. */
+/* A failing op revokes the world, and a thread that waits for another rank first hears of the loss. */
 TEST(links, a_failure_has_its_code_and_its_rank_once_however_a_rank_hears_of_it)
 {
     struct pair pair;

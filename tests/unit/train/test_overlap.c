@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Overlap against a count of moments, one by one.
+ * Measures overlap and compares it with counting every moment.
  */
 #include "runtime/train/overlap.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ways of NICs: one thing at a time, who goes first, and one page for all.
+ * Ways of NICs: one message at a time, who goes first, and one shared page for all ranks.
  */
 #include "runtime/train/ways.h"
 
@@ -32,12 +32,12 @@ TEST(ways, a_way_is_taken_by_one_at_a_time)
     struct ah_ways *ways = new_ways();
     const uint64_t first_ns = take(ways, 0, 0, 1, 20);
     assert_true(take(ways, 1, 1, 0, 20) - first_ns < 20 * MS); /* the other way */
-    assert_true(take(ways, 2, 0, 2, 0) >= first_ns);           /* nothing to pass: nothing to wait for */
+    assert_true(take(ways, 2, 0, 2, 0) >= first_ns);           /* nothing to send: no wait */
     const uint64_t second_ns = take(ways, 3, 0, 2, 20);
     assert_true(second_ns >= first_ns + 20 * MS);
     assert_true(ah_threads_now_ns() >= second_ns);
     assert_true(take(ways, 4, 2, 1, 5) <
-                second_ns + 20 * MS); /* of the second only the way out of 0 and into 2 */
+                second_ns + 20 * MS); /* the second holds only the ways out of 0 and into 2 */
     ah_ways_free(ways);
 }
 
@@ -55,7 +55,7 @@ static void *take_later(void *context)
     return NULL;
 }
 
-/* Whoever came first. */
+/* No matter who came first. */
 TEST(ways, of_those_who_wait_the_lowest_turn_goes_first)
 {
     struct ah_ways *ways = new_ways();

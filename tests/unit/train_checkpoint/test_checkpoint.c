@@ -75,13 +75,13 @@ TEST_IN(checkpoint, comes_back_bit_for_bit, root_make, root_remove)
     }
 }
 
-/* Whoever wrote it, manifest and digests included; and whoever wrote it, all read it. */
+/* The files are equal whoever writes them, manifest and digests included, and everyone can read them. */
 TEST_IN(checkpoint, of_several_owners_is_that_of_one, root_make, root_remove)
 {
     static const struct training_options cases[] = {
         {AH_FP32, AH_FP32, 0, NULL, 0, 2},
         {AH_BF16, AH_BF16, 0, NULL, 20000, 3},
-        {AH_FP32, AH_BF16, 0, "!layer.0.*", 1, 4}, /* an owner of frozen blocks alone */
+        {AH_FP32, AH_BF16, 0, "!layer.0.*", 1, 4}, /* one owner has only frozen blocks */
         {AH_BF16, AH_FP32, 60000, "!embedding.*", 30000, 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -105,7 +105,7 @@ TEST_IN(checkpoint, of_several_owners_is_that_of_one, root_make, root_remove)
     }
 }
 
-/* Offsets of the manifest against the bytes of the file, read by other means; sizes and sums by sha256sum. */
+/* Checks the manifest's offsets against the bytes of the files, and sizes and digests with sha256sum. */
 TEST_IN(checkpoint, says_where_everything_is, root_make, root_remove)
 {
     struct training run;
@@ -178,7 +178,7 @@ TEST_IN(checkpoint, of_another_run_is_refused_by_field, root_make, root_remove)
     training_release(&run);
 }
 
-/* Every byte counts: one bit of each file in turn, at its beginning, middle and end. */
+/* Every byte counts: flips one bit at the beginning, middle and end of each file in turn. */
 static void change_every_file(void **state, unsigned owners)
 {
     static const char *const names[] = {
@@ -210,7 +210,7 @@ static void change_every_file(void **state, unsigned owners)
     run_command("rm -r '%s'", in(*state, ""));
 }
 
-/* What several owners have read is hashed where it lies then. */
+/* What several owners read is hashed in its destination. */
 TEST_IN(checkpoint, with_one_bit_changed_is_refused_by_file, root_make, root_remove)
 {
     change_every_file(state, 0);
@@ -243,7 +243,7 @@ TEST_IN(checkpoint, with_files_cut_missing_or_swapped_is_refused_by_file, root_m
     training_release(&run);
 }
 
-/* Two files of one size: the blocks of the two layers. */
+/* Swaps two files of equal size: the blocks of the two layers. */
 TEST_IN(checkpoint, with_equal_files_swapped_is_refused, root_make, root_remove)
 {
     struct training run;
@@ -259,7 +259,7 @@ TEST_IN(checkpoint, with_equal_files_swapped_is_refused, root_make, root_remove)
     training_release(&run);
 }
 
-/* A bit of the manifest that nothing else would notice. */
+/* Changes a number in the manifest that nothing else checks. */
 TEST_IN(checkpoint, manifest_is_known_by_its_sha256, root_make, root_remove)
 {
     struct training run;
@@ -271,7 +271,7 @@ TEST_IN(checkpoint, manifest_is_known_by_its_sha256, root_make, root_remove)
     training_release(&run);
 }
 
-/* What a manifest may say falsely, with files that fit it, and no sha256 of itself. */
+/* False claims that a manifest without its sha256 could make, with files that fit it. */
 TEST_IN(checkpoint, hostile_manifests_are_refused, root_make, root_remove)
 {
     static const struct {
@@ -310,7 +310,7 @@ TEST_IN(checkpoint, hostile_manifests_are_refused, root_make, root_remove)
     training_release(&run);
 }
 
-/* Readers take model.safetensors before an index. */
+/* Readers prefer model.safetensors to an index. */
 TEST_IN(checkpoint, with_strange_weights_is_refused, root_make, root_remove)
 {
     struct training run;

@@ -56,7 +56,7 @@ static void save(struct scene *scene, uint64_t step, uint64_t keep)
 static void expect(struct scene *scene, const char *path, uint64_t step)
 {
     struct ah_checkpoint_position position = {0};
-    training_wrong(&scene->run, step); /* forgets what a failure handed out */
+    training_wrong(&scene->run, step); /* forgets what a failed load returned */
     CHECK_OK(training_resume(&scene->run, path, &scene->found, &position, &scene->err), scene->err);
     assert_int_equal(position.step, step);
     assert_int_equal(position.cursor, 8 * step);
@@ -123,7 +123,7 @@ TEST_IN(checkpoints, none_yet_is_told_apart, root_make, root_remove)
     end(&scene);
 }
 
-/* Step 1 is whole, step 2 has another byte where its size is right, step 3 is damaged by `command`. */
+/* Saves step 1 whole, step 2 with one wrong byte, and step 3 damaged by `command`. */
 static void save_damaged(struct scene *scene, const char *command)
 {
     char text[PATH_MAX + 256];
@@ -149,8 +149,8 @@ static const char *const damages[] = {
     "sed -i 's/\"step\": 3/\"step\": 4/' step-00000003/checkpoint.json",
 };
 
-/* An older one is taken only if all its bytes are right, and what is wrong with the newest is said. A damaged one that
- * is named itself has no substitute. */
+/* An older checkpoint is taken only if all its bytes are right; the message says what is wrong with the newest. A
+ * damaged checkpoint given by name has no substitute. */
 TEST_IN(checkpoints, older_whole_ones_replace_damaged_ones, root_make, root_remove)
 {
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
@@ -175,7 +175,7 @@ TEST_IN(checkpoints, older_whole_ones_replace_damaged_ones, root_make, root_remo
     }
 }
 
-/* What is not damage, but cannot be read, is for a person to mend: no steps are given up for it. */
+/* A checkpoint that is unreadable, but not damaged, is for a person to fix: no steps are given up for it. */
 TEST_IN(checkpoints, unreadable_ones_are_not_replaced, root_make, root_remove)
 {
     struct scene scene;
@@ -190,7 +190,7 @@ TEST_IN(checkpoints, unreadable_ones_are_not_replaced, root_make, root_remove)
     end(&scene);
 }
 
-/* Saving goes on where the damaged ones were; they keep their files under another name. */
+/* Saving continues in place of damaged checkpoints, which keep their files under another name. */
 TEST_IN(checkpoints, damaged_ones_are_set_aside, root_make, root_remove)
 {
     struct scene scene;
@@ -211,7 +211,7 @@ TEST_IN(checkpoints, damaged_ones_are_set_aside, root_make, root_remove)
     end(&scene);
 }
 
-/* A folder that a run made and did not save into goes with it; one that was there stays. */
+/* A folder that a run made but never saved into is removed; one that existed before stays. */
 TEST_IN(checkpoints, no_empty_folder_is_left, root_make, root_remove)
 {
     struct scene scene;
@@ -259,7 +259,7 @@ TEST_IN(checkpoints, one_run_at_a_time, root_make, root_remove)
     end(&scene);
 }
 
-/* What a killed save left goes; what only looks like it stays. */
+/* Removes what a killed save left, but not what only looks like it. */
 TEST_IN(checkpoints, remove_only_what_is_theirs, root_make, root_remove)
 {
     static const char *const stay[] = {"step-00000002.tmp/states.bin", /* no mark */

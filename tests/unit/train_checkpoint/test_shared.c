@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks find out whether they see the same folder: yes only if every answer arrives.
+ */
 #include "runtime/train/checkpoint/shared.h"
 
 #include "tests/support/check.h"
@@ -15,7 +18,7 @@ enum { RANKS = 4 };
 
 static const bool all[RANKS] = {true, true, true, true};
 
-/* What ranks 1 and 2 answer; rank 3 has another view of it. */
+/* Is the folder shared if ranks 1 and 2 see it, and rank 3 sees another folder or token? */
 static bool is_shared(const char *folder, const char *folder_of_last, const char *token_of_last)
 {
     char token[AH_SHARED_TOKEN_MAX] = "", path[PATH_MAX];
@@ -37,11 +40,11 @@ TEST_IN(shared, is_what_all_see, root_make, root_remove)
     char elsewhere[PATH_MAX];
     snprintf(elsewhere, sizeof elsewhere, "%s/elsewhere", (char *)*state);
     assert_true(is_shared(*state, *state, NULL));
-    assert_false(is_shared(*state, elsewhere, NULL)); /* no such folder there */
+    assert_false(is_shared(*state, elsewhere, NULL)); /* rank 3 has no such folder */
     assert_false(is_shared(*state, *state, "0123456789abcdef0123456789abcdef"));
 }
 
-/* A rank says yes, and its answer does not come through. */
+/* Rank 2 says that it answered, but its answer is missing; then it says that it did not. */
 TEST_IN(shared, needs_every_answer, root_make, root_remove)
 {
     const bool some[RANKS] = {true, true, false, true};
@@ -62,7 +65,7 @@ static void *answer_early(void *folder_and_token)
     return ah_shared_answer(of[0], of[1], 1, 10 * AH_SHARED_PATIENCE_MS) ? of : NULL;
 }
 
-/* The name comes late, as on network file systems; and the patience ends. */
+/* The name appears late, as on network file systems; patience may run out before. */
 TEST_IN(shared, has_patience, root_make, root_remove)
 {
     char token[AH_SHARED_TOKEN_MAX] = "", path[PATH_MAX], late[PATH_MAX], *of[] = {*state, token};

@@ -49,7 +49,7 @@ static void start(struct ah_batches *batches, const struct ah_batches_options *o
     CHECK_OK(ah_batches_init(batches, options, &err), err);
 }
 
-/* One column of the example: characters for tokens, digits for the others. */
+/* Checks a column of tokens, given as characters. */
 static void check_text_column(const uint32_t *column, const char *expected)
 {
     for (size_t i = 0; expected[i]; i++)
@@ -68,7 +68,7 @@ static void check_mask(const uint8_t *mask, const char *expected)
         assert_int_equal(mask[i], expected[i] == '1');
 }
 
-/* Two documents, "Q:A" and "hello!", the question without loss. */
+/* Two documents, "Q:A" and "hello!"; the question bears no loss. */
 static void put_example(const char *root)
 {
     static const uint64_t docs[] = {0, 3};
@@ -95,7 +95,7 @@ TEST_IN(batches, the_example_of_the_page, root_make, root_remove)
     ah_dataset_close(data);
 }
 
-/* Aligned data: the last sequence is a sample, too, and the row behind it is padding; no sequence is cut. */
+/* Aligned data: the last sequence is a sample too, padding follows it, and no sequence is cut. */
 TEST_IN(batches, aligned_sequences, root_make, root_remove)
 {
     struct ah_batches batches;
@@ -128,7 +128,7 @@ TEST_IN(batches, aligned_sequences, root_make, root_remove)
     ah_dataset_close(data);
 }
 
-/* 26 letters are 5 samples of 5; a batch of 2 reaches into the next epoch; z is a target only. */
+/* 26 letters are 5 samples of 5; a batch of 2 reaches into the next epoch; z is only a target. */
 TEST_IN(batches, every_target_once_an_epoch, root_make, root_remove)
 {
     struct ah_batches batches;
@@ -157,7 +157,7 @@ TEST_IN(batches, every_target_once_an_epoch, root_make, root_remove)
     ah_dataset_close(data);
 }
 
-/* However a stretch is cut into calls, from wherever it begins, the rows are the same; so are they again later. */
+/* Rows do not depend on where a stretch begins, how it is split into calls, or what was read before. */
 TEST_IN(batches, the_cursor_is_all, root_make, root_remove)
 {
     struct ah_batches batches;
@@ -188,7 +188,7 @@ TEST_IN(batches, the_cursor_is_all, root_make, root_remove)
     ah_dataset_close(data);
 }
 
-/* In order, once, to the last token; the rest of the last batch is padding with valid indices. */
+/* Held-out data comes once, in order, to the last token; padding with valid indices fills the last batch. */
 TEST_IN(batches, held_out_data, root_make, root_remove)
 {
     struct ah_batches batches;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Data sets in folders of their own: every kind of file, what is refused and how, companions, files that change.
+ * Data sets in folders of their own: every kind of file, what is refused and how, companions, changing files.
  */
 #include "runtime/train/data/dataset.h"
 #include "tests/support/check.h"
@@ -17,7 +17,7 @@
 
 enum { PATHS_MOST = 4 };
 
-/* Opens paths below the folder of the test. */
+/* Opens paths below the test's folder. */
 struct opened {
     char paths[PATHS_MOST][PATH_MAX];
     const char *list[PATHS_MOST];
@@ -49,7 +49,7 @@ static int open_one(struct opened *opened, const char *root, const char *path)
     return open_paths(opened, root, &path, 1);
 }
 
-/* The tokens of the whole stream are these, read at once and piece by piece. */
+/* Checks the tokens of the whole stream, read at once and in pieces. */
 static void check_tokens(struct ah_dataset *data, const uint32_t *expected, size_t n)
 {
     struct ah_error err = {0};
@@ -80,7 +80,7 @@ static void check_flags(struct ah_dataset *data, const char *bears, const char *
 static const uint32_t five[] = {1, 300, 0, 50256, 7};
 static const uint16_t five_u16[] = {1, 300, 0, 50256, 7}, six_u16[6] = {1};
 
-/* A header of llm.c and the five tokens. */
+/* Writes a shard with a header of llm.c. */
 static void put_shard(const char *root, const char *path, int32_t magic, int32_t version, int32_t count,
                       const void *tokens, size_t bytes)
 {
@@ -91,7 +91,7 @@ static void put_shard(const char *root, const char *path, int32_t magic, int32_t
     root_put_bytes(root, path, file, sizeof header + bytes);
 }
 
-/* Our own header, as docs/data.md has it. */
+/* Our own header, as in docs/data.md. */
 struct own {
     uint32_t version, token_bytes;
     uint64_t tokens, vocabulary, align;
@@ -160,7 +160,7 @@ TEST_IN(dataset, kinds_of_files, root_make, root_remove)
     ah_dataset_close(NULL);
 }
 
-/* Each trap that would train on something else than the tokens that the user means. */
+/* Traps that would train on other tokens than the user means. */
 TEST_IN(dataset, text_and_widths_are_not_guessed, root_make, root_remove)
 {
     uint64_t wide[32];
@@ -188,7 +188,7 @@ TEST_IN(dataset, text_and_widths_are_not_guessed, root_make, root_remove)
         const char *path;
         enum ah_dataset_format format;
         uint64_t vocabulary;
-        const char *text; /* NULL: it is taken */
+        const char *text; /* NULL: accepted */
     } cases[] = {
         {"book.txt", AH_DATASET_AUTO, 50257,
          "is text, and bytes are tokens only of a model whose vocabulary is 256"},
@@ -244,7 +244,7 @@ TEST_IN(dataset, text_and_widths_are_not_guessed, root_make, root_remove)
                 "bytes.bin' holds tokens, but '");
 }
 
-/* Our header: every field is looked at; and what stands before the tokens is no part of the identity. */
+/* Every field of our header is checked; what comes before the tokens is no part of the identity. */
 TEST_IN(dataset, own_header, root_make, root_remove)
 {
     static const struct {
@@ -267,7 +267,7 @@ TEST_IN(dataset, own_header, root_make, root_remove)
         put_own(*state, "a.bin", &cases[i].own, five_u16, cases[i].bytes);
         CHECK_FAILS(open_one(&opened, *state, "a.bin"), opened.err, AH_E_DOCUMENT, cases[i].text);
     }
-    root_put_bytes(*state, "short.bin", "AHTOKENS\1\0\0", 12); /* and the end of the string */
+    root_put_bytes(*state, "short.bin", "AHTOKENS\1\0\0", 12); /* including its NUL */
     CHECK_FAILS(open_one(&opened, *state, "short.bin"), opened.err, AH_E_DOCUMENT,
                 "ends within the 64 bytes");
     char identity[4][AH_SHA256_HEX_MAX];
@@ -349,7 +349,7 @@ TEST_IN(dataset, refuses_by_name, root_make, root_remove)
     CHECK_FAILS(open_one(&opened, *state, "tokens.bin"), opened.err, AH_E_USAGE, "'vocabulary' is 0");
 }
 
-/* The vocabulary is a bound for every kind; the first token beyond it is named, wherever it lies. */
+/* The vocabulary is a bound for every kind; the message names the first token beyond it, wherever it is. */
 TEST_IN(dataset, tokens_beyond_the_vocabulary, root_make, root_remove)
 {
     static uint16_t many[1200000];
@@ -491,14 +491,14 @@ TEST_IN(dataset, masks_and_documents, root_make, root_remove)
     struct opened opened = prepared(*state, 256, AH_DATASET_AUTO);
     CHECK_OK(open_paths(&opened, *state, both, 2), opened.err);
     const struct ah_dataset_facts *facts = ah_dataset_facts(opened.data);
-    assert_int_equal(facts->documents, 5); /* a text begins one, and .docs begin others */
+    assert_int_equal(facts->documents, 5); /* a text begins one, .docs begin others */
     assert_int_equal(facts->unmasked, 5);
     assert_true(facts->has_docs && facts->has_mask);
     check_flags(opened.data, "0100001", "1011110");
     ah_dataset_close(opened.data);
 }
 
-/* Shards go on with the document of the shard before; .docs may say that they do not. */
+/* A shard continues the document of the previous shard, unless .docs says otherwise. */
 TEST_IN(dataset, shards_continue, root_make, root_remove)
 {
     static const uint64_t first[] = {0};
@@ -550,7 +550,7 @@ TEST_IN(dataset, refuses_wrong_companions, root_make, root_remove)
     CHECK_FAILS(open_one(&opened, *state, ""), opened.err, AH_E_DOCUMENT, "a.txt.mask', but '");
 }
 
-/* Offsets over several leaves: order is also looked at across their borders. */
+/* Offsets span several leaves; their order is also checked across borders. */
 TEST_IN(dataset, many_documents, root_make, root_remove)
 {
     enum { DOCS = 300000, LEAF = (1 << 20) / 8 };
@@ -598,7 +598,7 @@ static void digest_of(const void *bytes, size_t size, unsigned char digest[AH_SH
     ah_sha256_finish(&hash, digest);
 }
 
-/* As docs/data.md defines it, of a shard of two leaves and a bit with a mask. */
+/* The identity, as docs/data.md defines it, of a shard of two leaves and a bit, with a mask. */
 TEST_IN(dataset, identity_is_as_defined, root_make, root_remove)
 {
     enum { TOKENS = 1100000, LEAF = 1 << 20 };
@@ -676,7 +676,7 @@ static void full_path(const char *root, const char *name, char path[PATH_MAX])
     snprintf(path, PATH_MAX, "%s/%s", root, name);
 }
 
-/* Sets the time of change back to what it was: only the content tells. */
+/* Overwrites bytes and restores the modification time, so only the content tells. */
 static void overwrite_unseen(const char *path, const void *bytes, size_t size)
 {
     struct stat about;
@@ -711,7 +711,7 @@ TEST_IN(dataset, files_that_change, root_make, root_remove)
             full_path(*state, "saved", saved);
             if (how == 0) /* shrinks */
                 assert_int_equal(truncate(path, 2), 0);
-            else if (how == 1) /* is written again */
+            else if (how == 1) /* is rewritten */
                 assert_int_equal(utimensat(AT_FDCWD, path, (struct timespec[]){{1, 0}, {1, 0}}, 0), 0);
             else
                 assert_int_equal(truncate(path, 4096), 0);
@@ -720,7 +720,7 @@ TEST_IN(dataset, files_that_change, root_make, root_remove)
             check_text_has(opened.err.text, path);
             ah_dataset_close(opened.data);
         }
-    /* Nothing tells but the content: still no token beyond the vocabulary, no offset beyond the range. */
+    /* Only the content tells: still no token beyond the vocabulary, no offset out of range. */
     root_put_bytes(*state, "a.bin", five_u16, sizeof five_u16);
     root_put_bytes(*state, "a.bin.mask", "\1\1\1\1\1", 5);
     root_put_bytes(*state, "a.bin.docs", docs, sizeof docs);
@@ -743,7 +743,7 @@ TEST_IN(dataset, files_that_change, root_make, root_remove)
     ah_dataset_close(opened.data);
 }
 
-/* A descriptor that was given up is opened again: only the same file will do. */
+/* A closed file is opened again, but only if it is still the same file. */
 TEST_IN(dataset, a_replaced_file, root_make, root_remove)
 {
     enum { FILES = AH_DATASET_OPEN_FILES + 1 };

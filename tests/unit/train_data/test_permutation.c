@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The order of samples never changes: values from a second implementation (Python, from the words of permutation.c and
- * philox.h), and what makes it a shuffle.
+ * The order of samples never changes: values from a second implementation (Python, after the text of permutation.c and
+ * philox.h), and properties of a shuffle.
  */
 #include "runtime/train/data/permutation.h"
 #include "tests/support/check.h"
@@ -22,7 +22,7 @@ TEST(permutation, is_the_one_of_the_signature)
     assert_int_equal(ah_permutation_at(UINT64_MAX, epoch, most, most - 1), UINT64_C(2244339403666055726));
 }
 
-/* Over many seeds every order of three samples is as frequent as any other: within 4 standard deviations. */
+/* Over many seeds, all orders of three samples are equally frequent, within 4 standard deviations. */
 TEST(permutation, all_orders_are_equally_likely)
 {
     unsigned orders[27] = {0};
@@ -34,7 +34,7 @@ TEST(permutation, all_orders_are_equally_likely)
         assert_in_range(orders[possible[i]], 400 - 73, 400 + 73);
 }
 
-/* Neighbours in one epoch are not neighbours in the next, nor in order. */
+/* Epochs and seeds rarely agree on a place, and neighbours are rarely in order. */
 TEST(permutation, epochs_and_seeds_differ)
 {
     const uint64_t n = 10000;
@@ -45,7 +45,7 @@ TEST(permutation, epochs_and_seeds_differ)
         same_seed += here == ah_permutation_at(2, 0, n, i);
         in_order += here == ah_permutation_at(1, 0, n, i - 1) + 1;
     }
-    assert_in_range(same_epoch, 0, 8); /* one is expected of random orders */
+    assert_in_range(same_epoch, 0, 8); /* random orders have about one */
     assert_in_range(same_seed, 0, 8);
     assert_in_range(in_order, 0, 8);
 }

@@ -2,8 +2,7 @@
  *
  * What rate does each lane of a GPU keep when all work together, as in plans, and what do the processors do meanwhile?
  *
- *     bench_beside [--rounds N] [--device cuda] THREADS...      for each number of threads of the host lane, in that
- *     order
+ *     bench_beside [--rounds N] [--device cuda] THREADS...      numbers of threads of the host lane, in that order
  *
  * Each set of works runs for about RUN_S; rates cover only the time in which all of them worked. Prints one line of
  * JSON per set and round: `rate` (GB/s, G params/s or products/s) of each work, quantiles of its op times in us, how

@@ -2,17 +2,19 @@
  *
  * Channels over MPI against MPI itself: two ranks, in the same two processes, in turns.
  *
- *     mpirun -n 2 bench_messages [--rounds N] [--mib N] [--idle-ms N] [PART ...]      of rate, pong, sums, idle, late;
- *     else all
+ *     mpirun -n 2 bench_messages [--rounds N] [--mib N] [--idle-ms N] [PART ...]
+ *
+ * PART: rate, pong, sums, idle, late; all without one
  *
  * rate    four messages outstanding, one way; channels: a thread each; MPI: MPI_Isend and MPI_Irecv, MPI_Waitany
  * pong    there and back, half of it
- * sums    a vector of each rank added up for both, piece by piece as ranks of two pipelines do (bind_shares.c); MPI:
- * MPI_Allreduce idle    what a rank that waits takes of a core, with 1 and 4 receives posted late    from the send of a
- * message to the return of the move that waited for it so long
+ * sums    a vector of each rank added up for both, in pieces, as two pipelines do (bind_shares.c); MPI: MPI_Allreduce
+ * idle    what a rank that waits takes of a core, with 1 and 4 receives posted
+ * late    from the send of a message to the return of the move that waited for it so long
  *
  * MPI's own calls must come from the thread that initialised it, the engine's. So the driver's table is copied, and a
- * message of one channel does not travel: its post runs a job there.
+ * message
+ * of one channel does not travel: its post runs a job there.
  */
 #include "base/stats.h"
 #include "base/threads.h"
@@ -178,8 +180,7 @@ static void add(float *to, const float *from)
         to[i] += from[i];
 }
 
-/* Each rank owns one piece of every two: it adds the other's to its own, and gives the total back with the next turn.
- * */
+/* Each rank owns one piece of every two: it adds the other's to its own, and gives the total back next turn. */
 static void channels_sums(const struct bench *bench)
 {
     static float partial[PIECE];

@@ -12,8 +12,7 @@
 #define KEPT_MOST (UINT64_C(8) << 30)
 enum { KEPT_PART = 16 };
 
-/* The share of its memory's bandwidth that AdamW on a GPU reaches, as costs of clusters assume it (docs/clusters.md).
- * */
+/* The share of its memory's bandwidth that AdamW on a GPU reaches, as cluster costs assume (docs/clusters.md). */
 static const double gpu_memory_share = 0.8;
 
 static int fail_missing(const char *name, const char *what, struct ah_error *err)

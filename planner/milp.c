@@ -7,13 +7,13 @@
  * MINIMISE  T
  *
  * Rules 1 to 8 and positions are those of docs/planning.md. M micro-batches; F, B: forward and backward of a block (the
- * head H does both in F); G: its gradient is finished (B of the last micro-batch; of the head, F). In the steady state
- * an iteration takes T on average, so a bound on the time between an event of one iteration and the same event of the
- * next, whatever the iteration, bounds T. Durations at full speed are the least there are: ops slowed by sharing take
- * longer. What a sum leaves out is not negative.
+ * head H does both in F); G: its gradient is finished (B of the last micro-batch; the head's F). In the steady state an
+ * iteration takes T on average, so a bound on the time between an event of one iteration and the same event
+ * of the next, whatever the iteration, bounds T. Durations at full speed are the least there are: ops slowed by
+ * sharing take longer. What a sum leaves out is not negative.
  *
- * TIME. LATE ops of a block lie between its G and its F of the next iteration: host Adam, the upload, the first fetch
- * of new weights, sending the (last) gradient (rules 1 to 4, 7). U: blocks updated on the host or streamed, u the
+ * TIME. LATE ops of a block lie between its G and its next iteration's F: host Adam, the upload, the first fetch of
+ * new weights, sending the (last) gradient (rules 1 to 4, 7). U: blocks updated on the host or streamed, u the
  * highest of them.
  *
  *  (1) T >= compute work            a lane runs one op at a time, and each op of the iteration once in a period
@@ -22,51 +22,44 @@
  *  (4) T >= host work               likewise
  *  (5) T >= demand x work of r      shares of a resource that are used at one time add up to at most 1
  *
- *  (6) T >= late host work + SPAN   all late ops of an iteration are after the first G of U, which is u's (backward
- *  goes (7) T >= late h2d work + SPAN    down), and before the last next F of U, which is u's too (forward goes up). So
- *  none (8) T >= late d2h work + SPAN    runs from u's F to u's G: that lasts SPAN, at least all compute from F to G of
- *  the (9) T >= demand x late work of r highest trained block below the head, or of H where H is in U; if U is empty,
+ *  (6) T >= late host work + SPAN   an iteration's late ops are all after the first G of U, which is u's (backward goes
+ *  (7) T >= late h2d work + SPAN    down), and before the last next F of U, which is u's too (forward goes up). So none
+ *  (8) T >= late d2h work + SPAN    runs from u's F to u's G: that lasts SPAN, at least all compute from F to G of the
+ *  (9) T >= demand x late work of r highest trained block below the head, or of H where H is in U; if U is empty,
  *           + SPAN                  (1) implies these rows
- * (10) T >= late h2d + states in    states come in after the first H (of their iteration) and before their block's next
- * F,
+ * (10) T >= late h2d + states in    states come in after their iteration's first H and before their block's next F,
  *           + F of u to end of H    as late ops do: h2d does neither from u's next F to the end of the first H
  *
  *      With clipping, norm waits for the last G of all, and every update for norm (rule 5).
- * (11) T >= norm + late host work   late host ops are between the end of norm and u's next F; from there to the last G
- * is
- *           + TAIL                  TAIL: all compute of the iteration but F below u (of the first micro-batch, or of
- *           all
+ * (11) T >= norm + late host work   late host ops are between norm's end and u's next F; from there to the last G is
+ *           + TAIL                  TAIL: the iteration's compute but F below u (of the first micro-batch, or of all
  * (12) T >= norm + late h2d work    where the order is by block) and updates
  *           + TAIL                  as (11): new weights wait for their update
  * (13) T >= norm + demand x late    as (5), in the same time
  *           host and h2d work of r + TAIL
- * (14) T >= norm + compute work     the first op of the next iteration that waits for norm is at the latest F of the
- * lowest
+ * (14) T >= norm + compute work     the next iteration's first op that waits for norm is at the latest F of the lowest
  *           - F below the trained   trained block
  *
- * DEVICE MEMORY, bytes live at one position (the table in docs/planning.md), never more than the arena. Everywhere:
- * weights and states that stay, tokens of two micro-batches.
+ * DEVICE MEMORY, bytes live at one position (table in docs/planning.md), at most the arena. Everywhere: weights
+ * and states that stay, tokens of two micro-batches.
  *
- * (15) at the last H        inputs and saved tensors of all blocks with a backward, residual gradient, scratch,
- * gradient
+ * (15) at the last H        inputs and saved tensors of blocks with a backward, residual gradient, scratch, gradient
  *                           and fetched weights of the head; a tied table's gradient; weights kept from F to B; sums of
  *                           gradients that earlier micro-batches have begun (by block: none yet)
- * (16) at the last G, with  gradients that wait for norm, and what the lowest backward itself takes: at least the least
- * of
+ * (16) at the last G, with  gradients that wait for norm, and what the lowest backward itself takes: at least the
  *      clipping             its configs
  * (17) at the last B of the as (15), less what H had for itself, and with what that block itself takes (the least)
  *      highest layer
  * (18) at the last B of     one row a class: what a block takes there, averaged over the blocks of the class, since an
  *      every block          average is at most the largest
  *
- * (19) HOST MEMORY          states and weights that are there, sums; with clipping, gradients that no sum takes in are
- * all
+ * (19) HOST MEMORY          states and weights there, sums; with clipping, gradients that no sum takes in are all
  *                           there before the first update gives a place back
  * (20) KEPT                 only so many blocks of a class are near enough to the head to keep fetched weights
  *
- * Constants of a row stand in the columns of the head, of which exactly one is chosen. All coefficients are whole
- * numbers (2^-10 us, rounded down; bytes) and none is negative, so T(n) = max of the time rows, and every sum, is
- * exact, and falls or stays when a cost falls: so does its least value over any fixed set of n.
+ * Constants of a row stand in the head's columns, of which exactly one is chosen. All coefficients are whole numbers
+ * (2^-10 us, rounded down; bytes) and none is negative, so T(n) = max of the time rows, and every sum, is exact,
+ * and falls or stays when a cost falls: so does its least value over any fixed set of n.
  */
 #include "planner/milp_internal.h"
 

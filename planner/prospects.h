@@ -7,8 +7,8 @@
  *     rc = ah_prospects_explain(&request, rows, err);
  *
  *     rc = ah_prospects_ladder(&request, AH_PROSPECT_BATCH, values, &n, err);     // or values of the user's
- *     for each value: rc = ah_prospects_plan(&request, (struct ah_prospect_change){AH_PROSPECT_BATCH, value}, &row,
- *     err);
+ *     struct ah_prospect_change change = {AH_PROSPECT_BATCH, value};
+ *     rc = ah_prospects_plan(&request, change, &row, err);    // for each value
  *
  * A row is what `plan` finds with that change and the request's effort, without remedies. More memory than the machine
  * has is planned on a copy of the machine that has it. The same request gives the same rows.

@@ -90,8 +90,7 @@ static int check_alternatives(const struct ah_plan *plan, struct ah_error *err)
                         ah_words_policy[plan->alternatives[next].policy], ah_words_policy[plan->policy]);
 }
 
-/* No alternative beats the bound, and `optimal` is at least as fast as the paper's plan, from which its search starts.
- * */
+/* No alternative beats the bound, and `optimal` is at least as fast as the paper's plan, where its search starts. */
 static int check_alternative_times(const struct ah_plan *plan, struct ah_error *err)
 {
     for (size_t i = 0; i < plan->n_alternatives; i++) {

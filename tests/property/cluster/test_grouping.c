@@ -30,8 +30,7 @@ static bool proves(struct ah_grouping *grouping, double step_us)
     return does;
 }
 
-/* Two settings like this one, of which a bound is known already: the other's is raised as far as that, and no further.
- * */
+/* Two settings like this one, of which a bound is known already: the other's is raised as far as that, and no further. */
 static void check_certificate(const struct ah_cluster_problem *in, double relaxed_us, double optimum_us)
 {
     struct ah_setting settings[] = {{.problem = *in, .bound_us = relaxed_us},

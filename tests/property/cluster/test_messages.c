@@ -132,8 +132,7 @@ static void edge(struct graph *g, size_t from, size_t to)
     g->left[to]++;
 }
 
-/* What is sent at `at` of one stage is needed at `need` of another, where its place is free from position `place` on.
- * */
+/* What is sent at `at` of one stage is needed at `need` of another, where its place is free from position `place` on. */
 static void message_edges(struct graph *g, const struct pipeline *p, size_t sender,
                           const struct ah_message *sent, size_t receiver, const struct ah_message *expected)
 {

@@ -262,8 +262,7 @@ TEST(shares, the_bound_is_below_the_optimum)
     ah_document_release(&model);
 }
 
-/* Six GPUs in either node: more numbers of them than are bounded one by one. The plan's bound is that of units alone.
- * */
+/* Six GPUs in either node: more numbers of them than are bounded one by one. The plan's bound is that of units alone. */
 TEST(shares, a_plan_has_its_bound)
 {
     struct ah_document model, document;

@@ -389,8 +389,7 @@ static inline void check_source(const struct problem *c, const struct result *r,
         assert_string_not_equal(move->node, node);
 }
 
-/* Where the stage keeps the shard: by the config of its block; of the tied table, of the embedding's, else the head's.
- * */
+/* Where the stage keeps the shard: by the config of its block; of the tied table, of the embedding's, else the head's. */
 static inline enum ah_medium lives(const struct problem *c, const struct ah_cluster_plan_stage *stage,
                                    const struct ah_shard *shard)
 {

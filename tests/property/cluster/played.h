@@ -154,7 +154,7 @@ static inline void played_find_gates(struct played *p)
 
 /* ---- messages ---- */
 
-/* When the op has what it is sent and a place for what it sends; 0: it waits for neither. */
+/* When the message for the op and the place for its own are there; 0: it waits for neither. */
 static inline double played_message_us(const struct played_stage *s, size_t step, const struct ah_plan_op *op)
 {
     const struct ah_plan_part *part = s->program->part;

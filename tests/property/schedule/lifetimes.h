@@ -24,9 +24,9 @@ struct lifetimes {
     bool block_major;
     enum lifetimes_gradients gradients;
     uint32_t sent_for;                                     /* positions */
-    uint32_t fetched;                                      /* the lowest blocks, whose weights are fetched */
+    uint32_t fetched;                                      /* lowest blocks whose weights are fetched */
     uint32_t ahead;                                        /* positions before their use */
-    uint32_t recomputed;                                   /* the lowest blocks, which keep only their input */
+    uint32_t recomputed;                                   /* lowest blocks that keep only their input */
     uint64_t activation, gradient, weight, residual, work; /* bytes */
 };
 

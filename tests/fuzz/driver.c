@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Drives a fuzz target without libFuzzer: replays the corpus and a bounded, deterministic number of mutations of each
- * file. That is what CI runs. AH_TEST_SCALE: as in tests/support/check.h.
+ * Drives a fuzz target without libFuzzer, as CI does: replays the corpus and a bounded, deterministic number of
+ * mutations of each file. AH_TEST_SCALE works as in tests/support/check.h.
  */
 #include "base/file.h"
 
@@ -51,7 +51,7 @@ static const char *const pieces[] = {"\"",
                                      "\"a\":1,",
                                      "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["};
 
-/* Another digit in place of the first one from `at` on: most documents stay documents. */
+/* Replaces the first digit from `at` on: most documents stay valid. */
 static void change_digit(char *text, size_t size, size_t at, uint64_t *state)
 {
     for (size_t i = at; i < size; i++) {
@@ -62,7 +62,7 @@ static void change_digit(char *text, size_t size, size_t at, uint64_t *state)
     }
 }
 
-/* One of: cut, byte changed, piece put in or over, stretch removed, stretch doubled, digits changed. */
+/* Applies one of: cut, byte changed, piece put in or over, stretch removed, stretch doubled, digits changed. */
 static size_t mutate(char *text, size_t size, size_t room, uint64_t *state)
 {
     size_t at = size ? random_next(state) % size : 0;

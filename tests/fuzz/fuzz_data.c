@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target of data sets: any bytes as a file of tokens, its mask and its documents.
+ * Fuzz target for data sets: any bytes as a file of tokens, its mask and its documents.
  *
- * Input: name and format (a byte each), which companions there are (bits of a byte), lengths of mask and documents
- * (u16 each); then the three contents. What opens has only valid indices in its batches; it has none others after its
- * files were changed under it, whatever the error.
+ * Input: name and format (a byte each), which companion files exist (bits of a byte), lengths of mask and documents
+ * (u16 each); then the three contents. A data set that opens yields only valid indices, even after its files change
+ * underneath it, whatever the error.
  */
 #include "runtime/train/data/batches.h"
 
@@ -44,7 +44,7 @@ static void put(const struct part *part)
     close(fd);
 }
 
-/* Cuts the input into files of `folder`; returns how many parts there are names for. */
+/* Cuts the input into PARTS files of `folder` and writes those that the input's bits select. */
 static void cut(struct part parts[PARTS], const char *folder, const uint8_t *data, size_t size)
 {
     static const char *const names[] = {"a.bin", "a.txt", "a", "a.jsonl"};
@@ -76,7 +76,7 @@ static void check_rows(const struct ah_batches_rows *rows, size_t n, uint64_t be
     require(!whole || counted == bearing, "another count than the mask's");
 }
 
-/* Returns what the first failing fill says. */
+/* Returns the error of the first fill that fails. */
 static int fill(struct ah_batches *batches, struct ah_error *err)
 {
     uint32_t numbers[4][SEQ * BATCH] = {{0}};
@@ -92,7 +92,7 @@ static int fill(struct ah_batches *batches, struct ah_error *err)
     return AH_OK;
 }
 
-/* The file in reverse, at the same size and with the same time of change: only the content tells. */
+/* Reverses the file but keeps its size and modification time: only the content shows the change. */
 static void change(const struct part *part)
 {
     struct stat about;
@@ -143,7 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct ah_dataset_options options = {
         .paths = paths,
         .n_paths = 1,
-        .vocabulary = data[0] % 4 ? 256 : vocabulary, /* text needs one of 256 */
+        .vocabulary = data[0] % 4 ? 256 : vocabulary, /* text needs 256 */
         .format = (enum ah_dataset_format)(data[1] % AH_DATASET_FORMAT_COUNT)};
     int rc = ah_dataset_open(&opened, &options, &err);
     require(!rc || (err.text[0] && !strchr(err.text, '\n')), "not one sentence");

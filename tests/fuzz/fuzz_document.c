@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target of the document readers. Any bytes may come in; what is accepted must print, and what was printed
- * must read back as the same document and print as the same bytes.
+ * Fuzz target for the document readers. Any bytes may come in. An accepted document must print; the printed text must
+ * read back as the same document and print the same bytes.
  *
- * With libFuzzer (AUTOHETE_FUZZ=ON, clang) LLVMFuzzerTestOneInput is driven by it, else by driver.c.
+ * With libFuzzer (AUTOHETE_FUZZ=ON, clang), it drives LLVMFuzzerTestOneInput; otherwise driver.c does.
  */
 #include "schemas/document.h"
 
@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct ah_document document = {0};
     struct ah_error err = {0};
-    char *text = malloc(size ? size : 1); /* of exactly this size, so that a read beyond it is seen */
+    char *text = malloc(size ? size : 1); /* exactly this size, so that reading beyond it is seen */
     require(text != NULL, "out of memory");
     memcpy(text, data, size);
     int rc = ah_document_parse(&document, "fuzz", text, size, AH_DOCUMENT_ANY, &err);

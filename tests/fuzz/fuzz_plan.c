@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target of what is done with a plan that somebody wrote: read, checked, run on the virtual clock.
+ * Fuzz target for plans of unknown origin: they are read, checked and run on the virtual clock.
  *
- * Whatever is in it, each step ends with a result or with one sentence; a plan that passes the check has a timeline,
- * in which every item ends after it starts.
+ * Whatever a plan contains, each step ends with a result or with one sentence. A plan that passes the check has a
+ * timeline in which no item ends before it starts.
  */
 #include "planner/verify.h"
 #include "runtime/schedule/check.h"
@@ -29,7 +29,7 @@ static void require(int holds, const char *what)
     }
 }
 
-/* A small document may ask for very many tiles: that is slow, not wrong. */
+/* Can it run quickly? A small document may ask for very many tiles: that is slow, not wrong. */
 static int is_small(const struct ah_plan *plan)
 {
     uint64_t items = 0;
@@ -157,7 +157,7 @@ static void disturb_words(struct ah_plan *plan, uint64_t *random)
     }
 }
 
-/* One to three other numbers, written and read again: what neither writer nor reader refuses is run. */
+/* Changes one to three numbers, writes and reads the plan, and runs it unless the writer or reader refuses it. */
 static void run_disturbed(struct ah_plan *plan, uint64_t *random)
 {
     static void (*const ways[])(struct ah_plan *, uint64_t *) = {disturb_op, disturb_lane, disturb_rest,

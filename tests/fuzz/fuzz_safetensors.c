@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target of the safetensors reader and of loading. The first byte says what the rest is:
+ * Fuzz target for the safetensors reader and for loading. The first byte says what the rest is:
  *
  *     F   a file as it is
- *     H   a header up to a NUL, then data; the header's length is put before, so that more than lengths is tried
+ *     H   a header up to a NUL, then data; the header's length is prepended, so that fuzzing gets past it
  *     I   an index; its files are "one" and "two" with a tensor each
  *
- * What is accepted keeps its promises: tensors sorted, their places in their files and apart, every element readable;
- * what is refused is one sentence.
+ * Accepted files have sorted tensors that lie apart and within their files, with every element readable. A refusal is
+ * one sentence.
  */
 #include "runtime/model/safetensors.h"
 #include "runtime/model/weights.h"
@@ -34,7 +34,7 @@ static void require(int holds, const char *what)
     }
 }
 
-/* ---- what is accepted ---- */
+/* ---- accepted files ---- */
 
 static int is_read(enum ah_safetensors_dtype dtype)
 {
@@ -113,7 +113,7 @@ static void open_path(const char *path)
     try_load(path);
 }
 
-/* ---- what is tried ---- */
+/* ---- inputs ---- */
 
 static void open_bytes(const void *first, size_t first_size, const void *rest, size_t rest_size)
 {

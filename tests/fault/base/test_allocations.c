@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of the room fails once: an error comes back, and nothing leaks (the address sanitizer
- * watches). And what promises to allocate nothing is held to it.
+ * Fails each allocation in base/ once: every call must return an error, and nothing may leak (AddressSanitizer checks).
+ * Functions that promise not to allocate are held to it.
  */
 #include "base/arena.h"
 #include "base/buffer.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Syncs that fail: fsync() is wrapped at link time (extra.cmake), and its n-th call fails. Before the rename the old
- * file stays; after it the new one is there, and the sentence says what may still happen.
+ * fsync() failures: fsync() is wrapped at link time (extra.cmake) and its n-th call fails. Before the rename, the old
+ * file stays. After it, the new file is in place and the message says what may still happen.
  */
 #include "base/file.h"
 #include "tests/support/check.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of the frame fails once: options, tables, JSON, help, the manual page, completion.
+ * Fails each allocation of the CLI frame once: options, tables, JSON, help, the manual page, completion.
  */
 #include "cli/emit.h"
 #include "cli/help.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of what prints plans, their differences and diagnoses fails once; and of the check of a plan.
+ * Fails each allocation once in printing plans, plan differences and diagnoses, and in checking a plan.
  */
 #include "cli/diagnosis.h"
 #include "cli/diff_plan.h"
@@ -48,7 +48,7 @@ static int print_json(void *context, struct ah_error *err)
     return finish(&cli, err);
 }
 
-/* Two plans of the same arrays, with other blocks in one. */
+/* Prints the difference between a plan and a copy of it with two blocks changed. */
 static int print_difference(void *context, struct ah_error *err)
 {
     const struct ah_document *document = context;
@@ -74,7 +74,7 @@ static int check_plan(void *context, struct ah_error *err)
     return ah_schedule_check(document->body.plan, err);
 }
 
-/* Replays a file and prints what it was; errors go to standard error, which the test turns away. */
+/* Replays a file and prints the result; the test discards standard error, where errors go. */
 static int simulate(void *context, struct ah_error *err)
 {
     char options[256] = {0};
@@ -123,7 +123,7 @@ TEST_IN(plans, check, tiny_plan_load, tiny_plan_release)
     assert_true(fault_sweep(check_plan, &tiny_document, 0) >= 10);
 }
 
-/* Without standard error: what verbs say there is not what is tested. */
+/* Discards standard error: the test does not check what verbs print there. */
 static void quietly(int (*run)(void *, struct ah_error *), int may_succeed, size_t least)
 {
     int kept = dup(STDERR_FILENO);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of opening a run fails once, from the start and from a checkpoint, which is what it was afterwards.
+ * Fails each allocation of opening a run once, from the start and from a checkpoint, which must stay unchanged.
  */
 #include "cli/run.h"
 #include "cli/verbs.h"
@@ -24,7 +24,7 @@ struct folder {
     struct ah_document document;
 };
 
-/* The status of a command line; what it prints is not what is tested. */
+/* Runs a command line, discards what it prints, and returns its exit status. */
 static int command(const char *const *words)
 {
     char *argv[WORDS_MAX] = {0};
@@ -45,7 +45,7 @@ static int command(const char *const *words)
     return status;
 }
 
-/* The model of the tests with one layer: a plan and a manifest of few parts. */
+/* Writes the test model with one layer, to keep the plan and the manifest small. */
 static void make_model(const char *path)
 {
     char line[2 * PATH_MAX];
@@ -89,11 +89,11 @@ static void release(struct folder *f)
     ah_document_release(&f->document);
 }
 
-/* ---- what is swept ---- */
+/* ---- functions under test ---- */
 
 static int open_and_close(const struct folder *f, const struct ah_run_options *options, struct ah_error *err)
 {
-    static struct ah_run run; /* which holds paths: large */
+    static struct ah_run run; /* static, since its paths make it large */
     struct ah_cli cli = {.out_style = {"", "", "", "", "", ""}, .err_style = {"", "", "", "", "", ""}};
     int rc = ah_run_open(&run, &cli, f->document.body.plan, options, err);
     ah_run_close(&run);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of a trace, of one of a run and of a page fails once: an error, nothing lost, nothing written.
+ * Fails each allocation of a trace, a run's trace and a page once: expects an error, no leak, nothing written.
  */
 #include "cli/page.h"
 #include "cli/run_trace.h"
@@ -30,7 +30,7 @@ static int write_trace(void *context, struct ah_error *err)
     return finish(&cli, rc, err);
 }
 
-/* A step that was done. */
+/* Records a step that is done. */
 static void tell_step(struct ah_run_trace *trace)
 {
     const struct ah_plan *plan = tiny_plan();

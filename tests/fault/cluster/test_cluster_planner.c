@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of a cluster plan fails once: an error, or the same plan, as there need not be memory to remember
- * how stages were fitted; no leak.
+ * Fails each allocation of cluster planning once: expects no leak, and an error or the same plan. The same plan is
+ * possible because remembering how stages were fitted is optional.
  */
 #include "tests/support/fault.h"
 #include "tests/support/least_cluster.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A plan that is made again from its inputs: every allocation fails once, and nothing else is said of the plan.
+ * Fails each allocation of verifying a cluster plan once: expects out of memory, never a verdict against the plan.
  */
 #include "planner/cluster/cluster_verify.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of the bound by grouping fails once: an error or the same bound, no leak.
+ * Fails each allocation of the grouping bound once: expects an error or the same bound, and no leak.
  */
 #include "planner/cluster/bound/bound_raise.h"
 #include "tests/property/cluster/problems.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of a world of two ranks fails once, on whichever rank makes it: both end with an error, within the
- * deadline. Moves allocate nothing.
+ * Fails each allocation of a world of two ranks once, on whichever rank makes it. Both ranks must end with an error
+ * within the deadline. Moving messages must allocate nothing.
  */
 #include "runtime/comm/loop/loop.h"
 #include "tests/support/check.h"

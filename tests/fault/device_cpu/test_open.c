@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each allocation of opening a device, preparing a product and closing fails once. (Libraries' own allocations are
- * not reached by the hook.)
+ * Fails each allocation once while a device is opened, prepares a product and is closed. (The hook does not reach
+ * allocations inside libraries.)
  */
 #include "runtime/device/device.h"
 #include "tests/support/check.h"
@@ -25,7 +25,7 @@ static int open_and_prepare(void *context, struct ah_error *err)
     return rc;
 }
 
-/* Products and copies of their results, each waiting for the other. */
+/* Alternates products and copies of their results, each waiting for the one before. */
 static int run_loop(struct ah_device *device, const struct ah_op *ops, struct ah_error *err)
 {
     struct ah_wait product = {AH_LANE_COMPUTE, 0};

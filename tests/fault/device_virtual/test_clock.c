@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fails each allocation of the virtual clock once: expects an error and a clock that still works.
+ */
 #include "runtime/device/virtual/clock.h"
 #include "tests/support/check.h"
 #include "tests/support/fault.h"
@@ -7,7 +10,7 @@ static const double duration[] = {1, 2, 3};
 static const uint32_t lane[] = {0, 1, 0};
 static const struct ah_clock_graph graph = {.n_ops = 3, .n_lanes = 2, .duration_us = duration, .lane = lane};
 
-/* Grows a clock that already works: after a failure it must still run what it had room for. */
+/* Grows a working clock: after a failure it must still run the graph it had room for. */
 static int grow_and_run(void *context, struct ah_error *err)
 {
     struct ah_clock_result result;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation, and every call of the system that reads or writes, fails once while weights are saved and loaded:
- * an error that names a file, no half file left, nothing leaked.
+ * Fails each allocation and each reading or writing system call once while weights are saved and loaded. Expects an
+ * error that names a file, no half-written file, and no leak.
  */
 #include "runtime/model/config.h"
 #include "runtime/model/initial.h"
@@ -20,13 +20,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- calls that fail (extra.cmake wraps them) ---- */
+/* ---- failing calls (extra.cmake wraps them) ---- */
 
 enum call { PREAD, PWRITE, FSYNC, CLOSE, FALLOCATE, CALLS };
 
 static struct {
     unsigned made[CALLS];
-    unsigned failing[CALLS]; /* this one fails; 0: none */
+    unsigned failing[CALLS]; /* number of the call that fails; 0: none */
     int reason;
     int half; /* reads and writes move half of what they are asked to */
 } calls;
@@ -81,7 +81,7 @@ int __wrap_fallocate(int fd, int mode, off_t offset, off_t size)
     return fails(FALLOCATE) ? -1 : __real_fallocate(fd, mode, offset, size);
 }
 
-/* ---- what is done meanwhile ---- */
+/* ---- operations under test ---- */
 
 static const char config[] = "{\"model_type\":\"qwen3\",\"hidden_size\":24,\"num_hidden_layers\":2,"
                              "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":6,"
@@ -194,7 +194,7 @@ TEST_IN(weights, survive_every_failing_allocation, root_make, root_remove)
     }
 }
 
-/* Without the tensor that it wants, to make the sentence about the nearest one. */
+/* Asks for a layer that is not there, so that the error names the nearest tensor. */
 static int miss(void *context, struct ah_error *err)
 {
     struct scene *scene = context;
@@ -226,7 +226,7 @@ static unsigned files_in(const char *folder)
     return n;
 }
 
-/* Each call of a kind fails once. Returns how many there are. */
+/* Fails each call of one kind once. Returns the number of calls. */
 static unsigned sweep(int (*run)(void *, struct ah_error *), struct scene *scene, enum call call, int reason)
 {
     for (unsigned n = 1;; n++) {
@@ -243,7 +243,7 @@ static unsigned sweep(int (*run)(void *, struct ah_error *), struct scene *scene
             fail_msg("call %u of kind %d failed, yet the code returns %d", n, (int)call, rc);
         check_text_has(err.text, strerror(reason));
         check_text_has(err.text, scene->folder);
-        if (run == save && call != CLOSE && !scene->shard_bytes) /* closing config.json leaves weights */
+        if (run == save && call != CLOSE && !scene->shard_bytes) /* closing config.json keeps weights */
             assert_in_range(files_in(scene->folder), 0, call == FSYNC && n > 1 ? 1 : 0);
     }
 }
@@ -279,7 +279,7 @@ TEST_IN(weights, report_what_closing_finds_out, root_make, root_remove)
     ah_document_release(&scene.model);
 }
 
-/* A file system that cannot reserve or sync is no reason to fail; interrupted and short calls go on. */
+/* A file system that cannot reserve or sync is no reason to fail; interrupted and short calls are continued. */
 TEST_IN(weights, go_on_where_they_can, root_make, root_remove)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of an export fails once: an error, no leak, no half-written text that passes for whole.
+ * Fails each allocation of an export once: expects an error, no leak, and no truncated text passed off as whole.
  */
 #include "planner/export.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pricing and the bound with each allocation failing once.
+ * Fails each allocation of pricing and of the bound once.
  */
 #include "planner/milp.h"
 #include "planner/pricing.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Planning without memory: each allocation of a plan, of a comparison and of a diagnosis fails once.
+ * Fails each allocation of a plan, a comparison and a diagnosis once.
  */
 #include "tests/property/planner/requests.h"
 #include "tests/support/fault.h"

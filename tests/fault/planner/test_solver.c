@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GLPK's functions fail, one way after the other: what comes back is an error, or the truth.
+ * Makes GLPK's functions fail one way after another: the solver must return an error or the truth.
  */
 #include "planner/solver.h"
 
@@ -22,7 +22,7 @@ int __wrap_glp_intopt(glp_prob *problem, const glp_iocp *parameters);
 int __wrap_glp_init_env(void);
 int __wrap_glp_get_status(glp_prob *problem);
 
-/* What each function returns instead of working; 0: it works. ABORTS: it reports a misuse. */
+/* What each function returns instead of working; 0: it works. ABORTS: it reports misuse. */
 enum { ABORTS = -1 };
 static struct {
     int simplex, exact, exact_calls, intopt, init_env, status;
@@ -62,7 +62,7 @@ int __wrap_glp_get_status(glp_prob *problem)
     return fails.status ? fails.status : __real_glp_get_status(problem);
 }
 
-/* x + y = 10, 3x + y <= 17, x <= 4: least of -2x - y; relaxed -13.5, whole -13. */
+/* Minimises -2x - y with x + y = 10, 3x + y <= 17, x <= 4: -13.5 relaxed, -13 in whole numbers. */
 static int solve(bool whole, struct ah_solver_result *result, struct ah_error *err)
 {
     static const double objective[] = {-2, -1}, upper[] = {4, INFINITY}, lower[] = {10, -INFINITY};
@@ -98,7 +98,7 @@ TEST_IN(solver, exact_needs_no_simplex, clear, NULL)
     assert_int_equal(result.status, AH_SOLVER_OPTIMAL);
     check_near(result.objective, -13.5, 0);
     CHECK_OK(solve(true, &result, &err), err);
-    assert_int_equal(result.status, AH_SOLVER_INFEASIBLE); /* none found, which proves nothing */
+    assert_int_equal(result.status, AH_SOLVER_INFEASIBLE); /* no solution found, which proves nothing */
 }
 
 TEST_IN(solver, starts_again_from_another_basis, clear, NULL)
@@ -116,7 +116,7 @@ TEST_IN(solver, starts_again_from_another_basis, clear, NULL)
     CHECK_FAILS(solve(false, &result, &err), err, AH_E_FAILED, "code");
 }
 
-/* A status that says neither optimal nor infeasible is no proof of anything. */
+/* A status that is neither optimal nor infeasible proves nothing. */
 TEST_IN(solver, takes_no_status_for_another, clear, NULL)
 {
     struct ah_solver_result result = {0};

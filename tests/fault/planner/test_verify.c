@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each allocation of a plan's verification fails once.
+ * Fails each allocation of plan verification once.
  */
 #include "planner/verify.h"
 #include "tests/property/planner/requests.h"

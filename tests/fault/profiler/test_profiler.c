@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of a profile fails once: an error, no document, no device left open, nothing leaked.
+ * Fails each allocation of a profile once: expects an error, no document, no device left open, and no leak.
  */
 #include "profiler/measure_internal.h"
 #include "tests/support/fault.h"
@@ -10,7 +10,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* The least work that still goes through every part. */
+/* The least work that still exercises every part. */
 static const struct ah_measure_limits least = {
     .samples_min = 1,
     .samples_max = 1,
@@ -51,12 +51,12 @@ TEST(profiler, every_allocation_fails_once)
         .adam_params_per_s = {1e9, 1e9},
         .device_copy_bytes_per_s = 1e10,
     };
-    /* a sentence of `noise` that finds no room is lost, and the profile goes on */
+    /* a `noise` message that does not fit is dropped, and profiling continues */
     size_t allocations = fault_sweep(profile, &rates, 1);
     assert_true(allocations > 100);
 }
 
-/* Adds the blocks of a model to a profile of nothing but products. */
+/* Adds a model's blocks to a profile that holds only matrix products. */
 struct extension {
     struct fake_rates rates;
     struct test_job job;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of a recovery fails once: an error, or the same plan and moves; no leak.
+ * Fails each allocation of a recovery once: expects no leak, and an error or the same plan and moves.
  */
 #include "planner/recovery/recovery.h"
 
@@ -15,7 +15,7 @@ struct sweep {
     double us; /* of step and moves; 0: not known yet */
 };
 
-/* All but the search for a new plan, which has a test of its own. */
+/* Everything except the search for a new plan, which has its own test. */
 static int recover(void *context, struct ah_error *err)
 {
     struct sweep *sweep = context;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of a job fails once: an error, no leak, the result untouched.
+ * Fails each allocation of a job once: expects an error, no leak, and an untouched result.
  */
 #include "tests/property/schedule/jobs.h"
 #include "tests/support/fault.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fails each allocation of a layout once: expects an error and a layout that still works.
+ */
 #include "runtime/schedule/layout.h"
 #include "tests/support/check.h"
 #include "tests/support/fault.h"
@@ -7,7 +10,7 @@ static const struct ah_layout_tensor given[] = {{.bytes = 300, .from = 0, .to = 
                                                 {.bytes = 300, .from = 2, .to = 3},
                                                 {.bytes = 300, .from = 1, .to = 1}};
 
-/* Grows a layout that already works: after a failure it must still place what it had room for. */
+/* Grows a working layout: after a failure it must still place the tensors it had room for. */
 static int grow_and_place(void *context, struct ah_error *err)
 {
     struct ah_layout layout = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of an evaluation, of what is emitted and of its replay fails once: an error, no leak. What was
- * evaluated before is evaluated without any.
+ * Fails each allocation of evaluating, emitting and replaying once: expects an error and no leak. Evaluating a second
+ * time must allocate nothing.
  */
 #include "runtime/schedule/replay.h"
 #include "tests/property/schedule/choices.h"
@@ -55,7 +55,7 @@ TEST(schedule, survives_every_failing_allocation)
     test_case_close(&c);
 }
 
-/* A failure leaves a schedule that works. */
+/* A schedule that failed to grow must still work. */
 static int grow_again(void *context, struct ah_error *err)
 {
     struct test_case *c = context;

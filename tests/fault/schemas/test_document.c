@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of every reader and writer fails once: an error, no leak, no crash, never a wrong success.
+ * Fails each allocation of every reader and writer once: expects an error, no leak, no crash, never a wrong success.
  */
 #include "tests/support/documents.h"
 #include "tests/support/fault.h"
@@ -26,7 +26,7 @@ static const char *const paths[] = {
     "examples/models/qwen3-0.6b.json",
 };
 
-/* Loads, prints and compares the printed text read again. */
+/* Loads and prints a document, reads the printed text back and compares. */
 static int round_trip(void *context, struct ah_error *err)
 {
     struct ah_document document = {0}, again = {0};
@@ -76,7 +76,7 @@ TEST(document, survives_them_in_schemas)
     }
 }
 
-/* Refusals must stay refusals, or become out of memory. */
+/* A refused document must stay refused, or fail for lack of memory. */
 static int refused(void *context, struct ah_error *err)
 {
     struct ah_document document;

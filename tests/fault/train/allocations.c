@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between the first step and the last nobody in this process allocates: neither we, nor libraries, nor the C library
- * for either. The functions that allocate are this program's own here, which every library is bound to, and hand on to
- * the C library's. Not built with sanitizers, which have functions of their own in these places.
+ * Nothing in this process allocates between the first step and the last: neither our code, nor libraries, nor the C
+ * library on their behalf. This program defines the allocating functions itself, so that every library binds to them,
+ * and forwards to the C library's. It is not built with sanitizers, which replace the same functions.
  */
 #include "tests/golden/train/policies.h"
 #include "tests/support/documents.h"
@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* ---- counted ---- */
+/* ---- counted functions ---- */
 
 static atomic_uint_fast64_t allocations;
 
@@ -85,7 +85,7 @@ EXPORTED void *mmap64(void *at, size_t bytes, int protection, int flags, int fil
     return mmap(at, bytes, protection, flags, file, offset);
 }
 
-/* A thread has a stack. */
+/* Counted because a thread allocates its stack. */
 EXPORTED int pthread_create(pthread_t *ret_thread, const pthread_attr_t *attributes, void *(*run)(void *),
                             void *argument)
 {
@@ -142,7 +142,7 @@ TEST(allocations, of_libraries_are_counted)
 }
 
 struct watch {
-    uint64_t first_step, last_step; /* that are watched */
+    uint64_t first_step, last_step; /* watched */
     uint64_t at_first, at_last;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * No step of any rank allocates, messages and engines included; and where one rank has no memory, all end.
+ * No step of any rank allocates, including messages and engines. If one rank runs out of memory, all ranks end.
  */
 #include "tests/property/train/pipeline.h"
 #include "tests/support/fault.h"
@@ -48,7 +48,7 @@ static int train_once(void *context, struct ah_trainer *trainer, struct ah_batch
     return ah_trainer_run(trainer, 1, NULL, err);
 }
 
-/* The first rank that fails says how. */
+/* Returns the error of the first rank that failed. */
 static int open_within(struct pipeline *p, double deadline_s, struct ah_error *err)
 {
     p->deadline_s = deadline_s;
@@ -58,8 +58,8 @@ static int open_within(struct pipeline *p, double deadline_s, struct ah_error *e
     return rc;
 }
 
-/* A rank that cannot even join is waited for a short while. On a busy machine one that can may need longer: then it has
- * it, and no allocation fails any more. */
+/* Waits only briefly for ranks that cannot join. On a busy machine a healthy rank may need longer: the second try
+ * grants it, with no allocation failing any more. */
 static int open_all(void *context, struct ah_error *err)
 {
     int rc = open_within(context, 0.2, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of a tally fails once, and hearing allocates nothing.
+ * Fails each allocation of a tally once. Recording ops and steps must allocate nothing.
  */
 #include "runtime/train/tally.h"
 #include "tests/support/fault.h"

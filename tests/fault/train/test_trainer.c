@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * No step allocates; and opening survives each allocation's failure.
+ * No step allocates, and opening survives the failure of each allocation.
  */
 #include "tests/golden/train/case.h"
 #include "tests/support/fault.h"
@@ -16,7 +16,7 @@ TEST(trainer, allocates_nothing_in_its_loop)
         struct ah_trainer *trainer;
         golden_plan_random(&golden, &seed);
         CHECK_OK(ah_trainer_open(&trainer, &golden.options, &err), err);
-        assert_true(fault_count() > 0); /* opening does: the count works */
+        assert_true(fault_count() > 0); /* opening allocates, so the counter works */
         CHECK_OK(ah_trainer_run(trainer, 5, NULL, &err), err);
         CHECK_OK(ah_trainer_run(trainer, 2, NULL, &err), err);
         assert_int_equal(fault_count(), 0);

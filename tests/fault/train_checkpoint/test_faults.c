@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation, and every call of the system, fails once while checkpoints are saved, found and loaded: an error
- * that names a file, the checkpoint before is whole, nothing is left behind, nothing leaks.
+ * Fails each allocation and each system call once while checkpoints are saved, found and loaded. Expects an error that
+ * names a file, an intact previous checkpoint, nothing left behind, and no leak.
  */
 #include "runtime/train/checkpoint/checkpoints.h"
 #include "tests/support/calls.h"
@@ -58,7 +58,7 @@ static int save(struct scene *scene, uint64_t step, struct ah_error *err)
 
 static int resume(struct scene *scene, struct ah_checkpoint_position *position, struct ah_error *err)
 {
-    training_wrong(&scene->run, 1); /* forgets */
+    training_wrong(&scene->run, 1); /* clears the values taken */
     struct ah_checkpoints_found found;
     return training_resume(&scene->run, scene->folder, &found, position, err);
 }
@@ -67,7 +67,7 @@ static unsigned leftovers(const char *folder)
 {
     unsigned n = 0;
     DIR *listing = opendir(folder);
-    if (!listing) /* it was not made */
+    if (!listing) /* never created */
         return 0;
     for (struct dirent *entry; (entry = readdir(listing));)
         n += strstr(entry->d_name, ".tmp") != NULL;
@@ -77,7 +77,7 @@ static unsigned leftovers(const char *folder)
 
 /* ---- calls ---- */
 
-/* Step 1 is there, saving step 2 meets the failure. */
+/* Saves step 1, then step 2 with the failure. */
 static int save_with_failure(struct scene *scene, const char *only, unsigned at, int reason,
                              struct ah_error *err)
 {
@@ -93,7 +93,7 @@ static int save_with_failure(struct scene *scene, const char *only, unsigned at,
     return rc;
 }
 
-/* Returns the step that is found. */
+/* Returns the step of the checkpoint found. */
 static uint64_t check_whole(struct scene *scene, int rc, unsigned at)
 {
     struct ah_error err = {0};
@@ -105,7 +105,7 @@ static uint64_t check_whole(struct scene *scene, int rc, unsigned at)
     return position.step;
 }
 
-/* Each call of a name fails once. Returns how many there are. */
+/* Fails each call of one name once. Returns the number of calls. */
 static unsigned sweep(struct scene *scene, const char *name, int reason)
 {
     for (unsigned at = 1;; at++) {
@@ -122,7 +122,7 @@ static unsigned sweep(struct scene *scene, const char *name, int reason)
             assert_int_equal(leftovers(scene->folder), 0);
         }
         uint64_t step = check_whole(scene, rc, at);
-        CHECK_OK(save(scene, step + 1, &err), err); /* the next one finds nothing in its way */
+        CHECK_OK(save(scene, step + 1, &err), err); /* no leftover obstructs the next save */
         assert_int_equal(leftovers(scene->folder), 0);
     }
 }
@@ -166,7 +166,7 @@ static const char *noted(const char *line)
     return at;
 }
 
-/* A crash of the machine keeps what was synced only. */
+/* A machine crash keeps only what was synced. */
 TEST_IN(faults, of_power_find_everything_synced, root_make, root_remove)
 {
     static const char *const files[] = {"states.bin", "model.safetensors", "checkpoint.json.part"};
@@ -174,7 +174,7 @@ TEST_IN(faults, of_power_find_everything_synced, root_make, root_remove)
     struct ah_error err = {0};
     char line[4 * PATH_MAX];
     begin(&scene, state, 0);
-    CHECK_OK(save_with_failure(&scene, NULL, 0, 0, &err), err); /* none */
+    CHECK_OK(save_with_failure(&scene, NULL, 0, 0, &err), err); /* without a failure */
     snprintf(line, sizeof line, "> %s/step-00000002\n", scene.folder);
     const char *there = noted(line);
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
@@ -199,7 +199,7 @@ static unsigned count_synced(const char *line)
     return n;
 }
 
-/* By who made them, and by each who wrote into them. */
+/* Each file is synced by its creator and by every owner that wrote into it. */
 TEST_IN(faults, of_power_find_what_owners_wrote_synced, root_make, root_remove)
 {
     static const char *const files[] = {"states.bin", "model.safetensors"};
@@ -208,7 +208,7 @@ TEST_IN(faults, of_power_find_what_owners_wrote_synced, root_make, root_remove)
     struct ah_error err = {0};
     char line[2 * PATH_MAX];
     begin_owners(&scene, state, 0, OWNERS);
-    CHECK_OK(save_with_failure(&scene, NULL, 0, 0, &err), err); /* none */
+    CHECK_OK(save_with_failure(&scene, NULL, 0, 0, &err), err); /* without a failure */
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         snprintf(line, sizeof line, "%s/step-00000002.tmp/%s\n", scene.folder, files[i]);
         assert_int_equal(count_synced(line), 1 + OWNERS);
@@ -216,7 +216,7 @@ TEST_IN(faults, of_power_find_what_owners_wrote_synced, root_make, root_remove)
     training_release(&scene.run);
 }
 
-/* Closing tells of a full disk on some file systems: an error, or nothing was lost. */
+/* Some file systems report a full disk on close: expects an error, or nothing lost. */
 TEST_IN(faults, of_closing_lose_nothing, root_make, root_remove)
 {
     struct scene scene;
@@ -298,7 +298,7 @@ static void sweep_allocations(void **state, unsigned owners)
     begin_owners(&scene, state, 0, owners);
     size_t saving = fault_sweep(save_first, &scene, 1);
     CHECK_OK(save_first(&scene, &err), err);
-    size_t loading = fault_sweep(load_again, &scene, owners > 0); /* without a look at the manifest, alone */
+    size_t loading = fault_sweep(load_again, &scene, owners > 0); /* without the manifest, loads alone */
     assert_string_equal(training_wrong(&scene.run, 1), "");
     print_message("allocations: %zu saving, %zu loading\n", saving, loading);
     assert_true(saving > 100 && loading > 50);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Everything that opening and reading asks of the system fails once: allocations (the hook of support/fault.h) and
- * system calls (wrapped at link time, extra.cmake). An error comes back, nothing stays open, nothing leaks.
+ * Fails everything that opening and reading ask of the system once: allocations (the hook in support/fault.h) and
+ * system calls (wrapped at link time, extra.cmake). Expects an error, nothing left open, and no leak.
  */
 #include "runtime/train/data/batches.h"
 #include "tests/support/check.h"
@@ -83,7 +83,7 @@ static int fill(struct ah_batches *batches, struct ah_error *err)
     return rc;
 }
 
-/* Everything that is done with data, in one call; `context` is the folder. */
+/* Everything one can do with data, in one call; `context` is the folder. */
 static int use_data(void *context, struct ah_error *err)
 {
     char folder[PATH_MAX], pattern[PATH_MAX];
@@ -153,7 +153,7 @@ TEST_IN(data, each_system_call_fails_once, put_data, root_remove)
             assert_int_equal(descriptors(), before);
         }
         failing = 0;
-        /* a read that was interrupted or brought a part goes on: other calls still fail */
+        /* interrupted and short reads are continued: other calls still fail */
         assert_true(refused > 20 && refused <= calls);
         if (failure == FAILS || failure == ENDS)
             assert_int_equal(refused, calls);

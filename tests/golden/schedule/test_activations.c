@@ -44,7 +44,7 @@ static void row(struct ah_buffer *out, const char *name, const uint64_t bytes[AH
     ah_buffer_puts(out, "\n");
 }
 
-/* Steps that backward does again, in their order. */
+/* Prints the steps that backward recomputes, in order. */
 static void print_recomputed(struct ah_buffer *out, const struct ah_job *job,
                              const struct ah_job_group *layer, enum ah_activations way)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What 640 random choices mean, to the bit: times and orders of lanes (not layouts), as digests. A change that is meant
- * to keep what plans mean keeps them; one that is not prints the new ones, which go into the table with the reason in
+ * What 640 random choices mean, to the bit: digests of times and lane orders (not layouts). A change that is meant to
+ * keep the meaning of plans keeps the digests. Any other prints new ones, which go into the table with the reason in
  * the commit.
  */
 #include "runtime/schedule/replay.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schemas/<kind>.schema.json is what the tables print. After a change of a table, regenerate with
+ * schemas/<kind>.schema.json must equal what the tables print. After changing a table, regenerate with
  *
  *     for kind in model machine cluster plan cluster-plan inventory moves runlog checkpoint resume status; do
  *         autohete schema $kind > schemas/$kind.schema.json
@@ -46,7 +46,7 @@ static void check_references(const cJSON *tree, const cJSON *definitions)
     }
 }
 
-/* What is referred to is defined, and nothing twice. */
+/* Every reference has a definition, and nothing is defined twice. */
 TEST(schema, defines_what_it_refers_to)
 {
     for (int kind = AH_DOCUMENT_ANY + 1; kind < AH_DOCUMENT_KINDS; kind++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A golden case of training (README.md here) run by the trainer on the CPU device, under plans made of choices.
+ * A golden training case (README.md here), run by the trainer on the CPU device under plans made of choices.
  *
  *     static struct golden golden;
  *     golden_open(&golden, "gpt2", AH_FP32);
@@ -24,7 +24,7 @@ enum { GOLDEN_STEPS_MAX = 200, GOLDEN_VALUES_MAX = 1 << 16, GOLDEN_PATH_MAX = 51
 
 struct golden {
     char folder[GOLDEN_PATH_MAX];
-    char *text; /* of training.json */
+    char *text; /* contents of training.json */
     struct ah_document model;
     struct test_case c;
     struct ah_schedule schedule;
@@ -60,7 +60,7 @@ static inline double golden_number(const struct golden *g, const char *key)
     return strtod(golden_find(g, key), NULL);
 }
 
-/* The patterns of "trainable". */
+/* Reads the patterns of "trainable"; returns their number. */
 static inline size_t golden_patterns(struct golden *g)
 {
     const char *at = golden_find(g, "trainable"), *end = strchr(at, ']');
@@ -91,7 +91,7 @@ static inline void golden_read_training(struct golden *g)
     options->seed = (uint64_t)golden_number(g, "seed");
 }
 
-/* The string of a key. */
+/* Reads the string value of a key. */
 static inline void golden_string(const struct golden *g, const char *key, char ret_text[GOLDEN_PATH_MAX])
 {
     const char *at = golden_find(g, key);
@@ -99,7 +99,7 @@ static inline void golden_string(const struct golden *g, const char *key, char r
     snprintf(ret_text, GOLDEN_PATH_MAX, "%.*s", (int)strcspn(at, "\""), at);
 }
 
-/* The tokens that a key of training.json names: bytes of a .txt, else 16-bit numbers. */
+/* Opens the tokens that a key of training.json names: bytes of a .txt, else 16-bit numbers. */
 static inline void golden_open_dataset(const struct golden *g, const char *key, struct ah_dataset **ret_data)
 {
     struct ah_error err = {0};
@@ -130,7 +130,7 @@ static inline void golden_open_data(struct golden *g)
              err);
 }
 
-/* How a step is cut; batch 0: as the case says. */
+/* How a step is divided; batch 0: as the case says. */
 struct golden_batch {
     uint64_t batch, micro_batches;
 };
@@ -193,7 +193,7 @@ static inline void golden_open(struct golden *g, const char *name, enum ah_dtype
     golden_open_as(g, name, dtype, AH_FP32);
 }
 
-/* The batch in so many micro-batches instead, added up in these groups; `sums` stays borrowed. */
+/* Divides the batch into `micro_batches` instead, summed in these groups; `sums` stays borrowed. */
 static inline void golden_regroup(struct golden *g, uint64_t micro_batches, uint64_t *sums, size_t n_sums)
 {
     struct ah_plan_training training = g->c.job.training;
@@ -204,7 +204,7 @@ static inline void golden_regroup(struct golden *g, uint64_t micro_batches, uint
     test_case_costs(&g->c, 100, 100, 200);
 }
 
-/* With a table for the embedding and one for the head, as ranks have it, where the model shares one that is trained. */
+/* If a trained table is tied, splits it into one for the embedding and one for the head, as ranks do. */
 static inline void golden_split(struct golden *g)
 {
     struct ah_plan_training training = g->c.job.training;
@@ -229,7 +229,7 @@ static inline void golden_close(struct golden *g)
 
 /* ---- plans ---- */
 
-/* The plan of g->c.choice; false where its order cannot run. */
+/* Plans g->c.choice; false if its order cannot run. */
 static inline bool golden_plan(struct golden *g)
 {
     struct ah_error err = {0};
@@ -246,7 +246,7 @@ static inline bool golden_plan(struct golden *g)
     return true;
 }
 
-/* Everything on the device, nothing made again. */
+/* Everything on the device, nothing recomputed. */
 static inline void golden_plan_resident(struct golden *g)
 {
     struct ah_config options[AH_CONFIGS_MAX];
@@ -258,7 +258,7 @@ static inline void golden_plan_resident(struct golden *g)
     assert_true(golden_plan(g));
 }
 
-/* The next config for each block, by its kind's turn, so that plans go through all of them. */
+/* The next config for each block, counted by its kind, so that plans go through all of them. */
 static inline void golden_choose_next(struct golden *g, uint64_t *turn)
 {
     struct ah_config options[AH_CONFIGS_MAX];
@@ -269,7 +269,7 @@ static inline void golden_choose_next(struct golden *g, uint64_t *turn)
     }
 }
 
-/* A config for each block by chance, and knobs. */
+/* Random configs for all blocks, and random knobs. */
 static inline void golden_plan_random(struct golden *g, uint64_t *seed)
 {
     do {
@@ -287,7 +287,7 @@ static inline bool golden_keep_record(void *context, const struct ah_step_record
     return true;
 }
 
-/* Appends every parameter of a block, in flat order; behind those of the blocks before it. */
+/* Appends every parameter of a block, in flat order, to those of the blocks before it. */
 static inline int golden_read_block(struct golden *g, struct ah_trainer *trainer,
                                     enum ah_trainer_vector vector, uint64_t block, float *values, size_t *n,
                                     struct ah_error *err)
@@ -326,7 +326,7 @@ static inline void golden_first_gradient(struct golden *g, struct ah_trainer *tr
         result->gradients[i] = (float)((double)result->gradients[i] / rest / factor);
 }
 
-/* The first step for itself, so that its gradient can be read; then the others. */
+/* Runs the first step by itself, so that its gradient can be read; then the others. */
 static inline struct ah_trainer *golden_start(struct golden *g, struct golden_result *result)
 {
     struct ah_error err = {0};
@@ -342,7 +342,7 @@ static inline struct ah_trainer *golden_start(struct golden *g, struct golden_re
     return trainer;
 }
 
-/* Held-out loss of these data, in their order. */
+/* Held-out loss on `data`, in order. */
 static inline double golden_loss_of(struct golden *g, struct ah_trainer *trainer, struct ah_dataset *data)
 {
     struct ah_error err = {0};
@@ -360,7 +360,7 @@ static inline double golden_loss_of(struct golden *g, struct ah_trainer *trainer
     return evaluation.loss;
 }
 
-/* The same of the training data. */
+/* Held-out loss on the training data. */
 static inline double golden_held_out_loss(struct golden *g, struct ah_trainer *trainer)
 {
     return golden_loss_of(g, trainer, g->data);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans of the planner for a golden case, written as documents and read again: for whatever machine.
+ * Plans that the planner makes for a golden case on any machine, written as documents and read back.
  *
  *     const struct golden_asked asked = {AH_POLICY_STREAM, resident_bytes / 2};
  *     if (golden_plan_policy(&golden, machine, asked))

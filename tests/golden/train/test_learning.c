@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run learns: a small llama on text of this project's (tests/golden/text), byte by byte, 200 steps. In fp32 the
- * losses and held-out losses are those of PyTorch in double; in bf16 they stay beside those of fp32.
+ * A run learns: a small llama on text from this project (tests/golden/text), byte by byte, for 200 steps. In fp32 the
+ * losses and held-out losses match PyTorch's in double; in bf16 they stay close to those in fp32.
  */
 #include "tests/golden/train/case.h"
 
@@ -12,7 +12,7 @@ enum { STEPS = 200 };
 /* fp32 against double. */
 #define FP32_LOSS     2e-4
 #define FP32_HELD_OUT 2e-4
-/* bf16 against fp32: of one step, of their mean without sign, and held out. */
+/* bf16 against fp32: a step's difference, the mean absolute difference, and the difference held out. */
 #define BF16_LOSS     0.06
 #define BF16_MEAN     0.01
 #define BF16_HELD_OUT 0.03
@@ -21,7 +21,7 @@ static struct golden golden;
 static struct golden_result fp32, bf16;
 
 struct learned {
-    double held_out[STEPS + 1]; /* before the first step, then every so many */
+    double held_out[STEPS + 1]; /* before the first step, then at each evaluation */
     size_t n;
 };
 
@@ -61,7 +61,7 @@ static void learn(enum ah_dtype dtype, struct golden_result *result, struct lear
     golden_close(&golden);
 }
 
-/* The numbers of an array in expected.json. */
+/* Reads an array of numbers from expected.json. */
 static size_t read_expected(const char *text, const char *key, double ret_values[STEPS + 1])
 {
     char quoted[64];
@@ -80,7 +80,7 @@ static size_t read_expected(const char *text, const char *key, double ret_values
     }
 }
 
-/* Both are the same within `tolerance`; returns the mean difference without sign. */
+/* Both must agree within `tolerance`; returns the mean absolute difference. */
 static double expect_near(const char *what, const double *values, const double *expected, size_t n,
                           double tolerance)
 {

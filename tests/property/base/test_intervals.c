@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sets of intervals against a row of bits, one for each moment.
+ * Sets of intervals against an array of bits, one for each moment.
  */
 #include "base/intervals.h"
 
@@ -11,7 +11,7 @@
 
 enum { ROUNDS = 5000, MOMENTS = 40, MOST = 12, FIRST = -20 };
 
-/* Some empty, some backwards, many that touch. */
+/* Draws intervals: some empty, some backwards, many that touch. */
 static size_t draw(uint64_t *seed, struct ah_interval *intervals, bool *moments)
 {
     size_t n = check_random(seed) % (MOST + 1);
@@ -27,7 +27,7 @@ static size_t draw(uint64_t *seed, struct ah_interval *intervals, bool *moments)
     return n;
 }
 
-/* The set has exactly these moments, and is one: in order, apart, nothing empty. */
+/* The set has exactly these moments and is well formed: sorted, disjoint, without empty intervals. */
 static void expect_set(const struct ah_interval *set, size_t n, const bool *moments)
 {
     bool covered[MOMENTS] = {false};

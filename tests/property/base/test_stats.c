@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Statistics against their definitions, computed naively, on random samples of every small size.
+ * Statistics against naive versions of their definitions, on random samples of every small size.
  */
 #include "base/stats.h"
 
@@ -91,7 +91,7 @@ static double cost(const double *x, const double *y, size_t n, double intercept,
     return sum;
 }
 
-/* No line near the fitted one, with an intercept that is not negative, is better; the function is convex. */
+/* No line near the fitted one with a non-negative intercept is better; the function is convex. */
 TEST(stats, line_is_the_best)
 {
     uint64_t seed = check_seed(23);

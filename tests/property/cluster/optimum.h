@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The time of the fastest arrangement of a small problem, found by the search, which tries all.
+ * The step time of a small problem's fastest arrangement, found by exhaustive search.
  */
 #ifndef AH_TESTS_PROPERTY_CLUSTER_OPTIMUM_H
 #define AH_TESTS_PROPERTY_CLUSTER_OPTIMUM_H
@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-/* INFINITY: nothing fits. */
+/* Returns the optimum in us; INFINITY: nothing fits. */
 static inline double find_optimum_us(const struct ah_cluster_problem *problem)
 {
     const struct ah_arrangement_search_limits limits = {.improvements = 2000, .exhaustion = 20000000};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The simulation once more, from docs/clusters.md: a list of tasks that know what they wait for, and of places that
- * they occupy; the one that can start first starts. And the best treatment of a stage's activations, by trying all.
+ * A second simulation, written from docs/clusters.md: tasks know what they wait for and which places they occupy, and
+ * the one that can start first starts. Also the best treatment of a stage's activations, by trying all.
  */
 #ifndef AH_TESTS_PROPERTY_CLUSTER_ORACLE_H
 #define AH_TESTS_PROPERTY_CLUSTER_ORACLE_H
@@ -12,7 +12,7 @@
 
 enum { ORACLE_TASKS = 4 * MOST_UNITS * 64 + 64, ORACLE_WAITS = 2 * MOST_UNITS + 2 };
 
-/* Done in `us`; starts when all of `after` are done (or passed, `lag` before their end) and its places are free. */
+/* Takes `us`; starts when all of `after` are done (or within `lag` of their end) and its places are free. */
 struct task {
     double us, lag[ORACLE_WAITS];
     size_t after[ORACLE_WAITS], n_after;
@@ -30,7 +30,7 @@ struct oracle {
     double free_us[4 * MOST_UNITS + 2 * MOST_CLASSES];
 };
 
-/* Places: the computing of stage s, its summing, the two ways of a node's NIC. */
+/* Places: stage s computing, stage s summing, the two ways of a node's NIC. */
 static inline size_t oracle_out(const struct oracle *o, size_t class)
 {
     return 2 * MOST_UNITS + 2 * o->in->classes[class].node;
@@ -43,7 +43,7 @@ static inline const struct oracle *oracle_of(const struct ah_cluster_problem *in
     return &o;
 }
 
-/* What is away of a block on the host of `s`, as it is shared. */
+/* What stage `s` has away of `block`, with its host shared by `s->sharers` units. */
 static inline const struct ah_problem_away *oracle_away(const struct ah_cluster_problem *in,
                                                         const struct ah_stage *s, size_t block)
 {
@@ -51,7 +51,7 @@ static inline const struct ah_problem_away *oracle_away(const struct ah_cluster_
     return &host->away[2 * block + (block - s->first < s->weights_away)];
 }
 
-/* Every GPU that works draws on its node's host, in the order of pipelines or not. */
+/* Every working GPU draws on its node's host, whichever pipeline it is in. */
 static inline void oracle_share(const struct ah_cluster_problem *in, struct ah_arrangement *plan)
 {
     uint64_t gpus[MOST_CLASSES] = {0};
@@ -108,24 +108,24 @@ static inline double oracle_send(const struct oracle *o, size_t a, size_t b)
     return link->latency_us + (double)o->in->boundary_bytes / slices * 1e6 / link->bytes_per_s;
 }
 
-/* The last backward of each stage, by its first task. */
+/* Tasks of each stage by number; `last`: the first task of its last backward. */
 struct oracle_names {
     size_t forward[MOST_UNITS][64], backward[MOST_UNITS][64]; /* the pass, or its send */
     size_t last[MOST_UNITS];
 };
 
-/* All passes of the stages of a pipeline, as tasks in the order of each stage. */
+/* Adds all passes of a pipeline's stages as tasks, in each stage's order. */
 static inline void oracle_pipeline(struct oracle *o, const struct ah_pipeline *p, size_t base,
                                    struct oracle_names *names)
 {
     size_t n = p->n_stages;
     uint64_t m = p->micro_batches;
     size_t at = o->n, per_stage[MOST_UNITS] = {0};
-    for (size_t i = 0; i < n; i++) { /* where each stage's tasks will be */
+    for (size_t i = 0; i < n; i++) { /* where each stage's tasks begin */
         per_stage[i] = at;
         at += 2 * m + (i + 1 < n ? m : 0) + (i > 0 ? m : 0);
     }
-    for (int round = 0; round < 2; round++) { /* the first names them, the second makes them */
+    for (int round = 0; round < 2; round++) { /* round 0 names them, round 1 makes them */
         if (round)
             o->n = per_stage[0];
         for (size_t i = 0; i < n; i++) {
@@ -170,7 +170,7 @@ static inline void oracle_pipeline(struct oracle *o, const struct ah_pipeline *p
     }
 }
 
-/* Sums blocks [first, end) (tied: the shared table) of the stages that hold them. `before` is the task that each stage
+/* Sums blocks [first, end) (tied: the shared table) over the stages that hold them. `before`: the task that each stage
  * summed last. */
 static inline void oracle_segment(struct oracle *o, const struct oracle_names *names, size_t first,
                                   size_t end, bool tied, size_t before[MOST_UNITS])
@@ -306,7 +306,7 @@ static inline double oracle_step_us(const struct ah_cluster_problem *in, const s
     return oracle_run(&o) + update;
 }
 
-/* Does the memory of GPU and host suffice for what the stage says, and the update keep its limit? */
+/* Do GPU and host memory suffice for the stage's choices, and does the update keep its limit? */
 static inline bool oracle_suffices(const struct ah_cluster_problem *in, uint64_t in_flight,
                                    const struct ah_stage *s)
 {
@@ -335,8 +335,8 @@ static inline bool oracle_suffices(const struct ah_cluster_problem *in, uint64_t
     return share && host <= share && in->update_limit_us > 0 && oracle_update(in, s) <= in->update_limit_us;
 }
 
-/* Sets what a stage recomputes and has away for the shortest passes: of equals the fewest weights away, then the fewest
- * recomputed, then states away. False: nothing fits. */
+/* Sets what a stage recomputes and has away, for the shortest passes. Ties: fewest weights away, then fewest
+ * recomputed, then fewest selective, then fewest states away. False: nothing fits. */
 static inline bool oracle_fit(const struct ah_cluster_problem *in, uint64_t in_flight, struct ah_stage *s)
 {
     const struct oracle *o = oracle_of(in);

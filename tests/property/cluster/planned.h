@@ -68,7 +68,7 @@ static inline double planned_some(uint64_t *random, double least, double most)
     return least * pow(most / least, check_uniform(random));
 }
 
-/* Devices on CPUs, with memory for what their ops pack beside. */
+/* Turns the devices into CPUs, with memory for what their ops pack. */
 static inline void planned_of_cpus(struct planned *c)
 {
     c->cluster.device = AH_DEVICE_CPU;
@@ -133,7 +133,7 @@ static inline void planned_draw(struct planned *c, uint64_t *random)
         .generator = "test"};
 }
 
-/* Plans what was drawn. False: nothing was found that fits. */
+/* Plans what was drawn; false if nothing was found that fits. */
 static inline bool planned_plan(struct planned *c)
 {
     struct ah_error err = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A replay against its rules (replay.h), from the starts and ends that it tells and the document alone: for everything
- * that starts, when it could have started, by what ended before and what took its NICs; it has to start then, not
- * before and not after. Waits inside a program are those of its rounds.
+ * Checks a replay against its rules (replay.h), using only the document and the starts and ends that the replay
+ * reports. Everything must start exactly when it could, given what ended before and what took its NICs. Waits inside a
+ * program are those of its rounds.
  *
  *     struct played played;
  *     played_open(&played, &plan);        // plays it
@@ -26,10 +26,10 @@ struct played_stage {
     const struct ah_plan *program;
     struct ah_graph graph;
     size_t n;                  /* stages of its pipeline */
-    double *start_us, *end_us; /* (steps, items); INFINITY: not told */
+    double *start_us, *end_us; /* (steps, items); INFINITY: not reported */
 };
 
-/* What takes a way of a NIC. */
+/* One use of a way of a NIC. */
 struct played_way {
     const char *node;
     bool out;
@@ -46,10 +46,10 @@ struct played {
     double *sum_start_us, *sum_end_us; /* (steps, segments) */
     double gate_us[PLAYED_STEPS];
     struct played_way *ways;
-    size_t n_ways, waited; /* how many things waited for a NIC */
+    size_t n_ways, waited; /* how many uses waited for a NIC */
 };
 
-/* ---- what was told ---- */
+/* ---- reported spans ---- */
 
 static inline void played_tell(void *context, const struct ah_cluster_replay_span *span)
 {
@@ -112,7 +112,7 @@ static inline size_t played_at(const struct played_stage *s, size_t step, uint32
     return step * s->graph.n_items + item;
 }
 
-/* The end of all tiles of such an op; negative: there is none. */
+/* End of all tiles of this op; negative: there is none. */
 static inline double played_end(const struct played_stage *s, size_t step, enum ah_plan_op_kind kind,
                                 uint64_t block, uint64_t micro_batch)
 {
@@ -154,7 +154,7 @@ static inline void played_find_gates(struct played *p)
 
 /* ---- messages ---- */
 
-/* When what the op is sent, and a place for what it sends, is there; 0: it waits for neither. */
+/* When the message for the op and the place for its own are there; 0: it waits for neither. */
 static inline double played_message_us(const struct played_stage *s, size_t step, const struct ah_plan_op *op)
 {
     const struct ah_plan_part *part = s->program->part;
@@ -181,7 +181,7 @@ static inline double played_message_us(const struct played_stage *s, size_t step
     return us;
 }
 
-/* The stage that an op sends to, where that is in another node; NULL: it does not leave. */
+/* The stage that an op sends to, if that is on another node; NULL: nothing leaves the node. */
 static inline const struct played_stage *played_target(const struct played_stage *s,
                                                        const struct ah_plan_op *op)
 {
@@ -198,7 +198,7 @@ static inline void played_take_way(struct played *p, const struct ah_cluster_pla
 {
     const struct played_way way = {stage->node, out, from_us, from_us + 1e6 * bytes / stage->nic_bytes_per_s,
                                    by};
-    for (size_t i = 0; i < p->n_ways; i++) /* its own node twice: once */
+    for (size_t i = 0; i < p->n_ways; i++) /* a node that takes part twice counts once */
         if (p->ways[i].by == by && p->ways[i].out == out && !strcmp(p->ways[i].node, way.node))
             return;
     p->ways = realloc(p->ways, (p->n_ways + 1) * sizeof *p->ways);
@@ -226,7 +226,7 @@ static inline bool played_leaves(const struct played *p, const struct ah_cluster
     return false;
 }
 
-/* The things that take NICs are numbered: items by their place in the arrays of all stages, then sums. */
+/* Users of NICs are numbered (`by`): items by their place in the arrays of all stages, then sums. */
 static inline void played_take_ways(struct played *p)
 {
     const struct ah_cluster_plan_training *t = &p->plan->training;
@@ -254,7 +254,7 @@ static inline void played_take_ways(struct played *p)
     }
 }
 
-/* The first time from `us` on at which nobody else has the ways that `by` takes. */
+/* The first time from `us` on when nobody else has the ways that `by` takes. */
 static inline double played_free_us(struct played *p, size_t by, double us)
 {
     const double ready_us = us;
@@ -287,7 +287,7 @@ static inline void played_check_ways(const struct played *p)
 
 /* ---- items ---- */
 
-/* When the places of each ring were given back, in turn. */
+/* When the slots of each ring were given back, in order. */
 struct played_rings {
     double *given_us[AH_GRAPH_RINGS];
     size_t given[AH_GRAPH_RINGS], taken[AH_GRAPH_RINGS];
@@ -312,7 +312,7 @@ static inline struct played_rings played_find_rings(struct played *p, const stru
     return rings;
 }
 
-/* When the gradients of a block are those of all pipelines. */
+/* When the gradients of a block are summed over all pipelines. */
 static inline double played_summed_us(const struct played *p, const struct played_stage *s, size_t step,
                                       uint64_t block)
 {
@@ -329,7 +329,7 @@ static inline double played_summed_us(const struct played *p, const struct playe
     return us;
 }
 
-/* When an item could start, but for its lane and its NICs. */
+/* When an item could start, apart from its lane and its NICs. */
 static inline double played_ready_us(const struct played *p, const struct played_stage *s, size_t step,
                                      uint32_t item, struct played_rings *rings)
 {
@@ -367,7 +367,7 @@ static inline void played_check_item(struct played *p, const struct played_stage
         assert_true(fabs(took_us - alone_us) <= 1e-12 * s->end_us[at]);
 }
 
-/* A lane in its order, round by round; an early item is that of the next step. */
+/* Checks a lane in order, round by round; an early item belongs to the next step. */
 static inline void played_check_lane(struct played *p, const struct played_stage *s, size_t lane,
                                      struct played_rings *rings)
 {
@@ -380,7 +380,7 @@ static inline void played_check_lane(struct played *p, const struct played_stage
                 continue;
             double ready_us = fmax(free_us, played_ready_us(p, s, step, item, rings));
             free_us = s->end_us[played_at(s, step, item)];
-            if (s->graph.items[item].wraps && isinf(free_us)) /* the last step was over before */
+            if (s->graph.items[item].wraps && isinf(free_us)) /* the last step ended earlier */
                 return;
             played_check_item(p, s, step, item, ready_us);
         }
@@ -388,8 +388,7 @@ static inline void played_check_lane(struct played *p, const struct played_stage
 
 /* ---- sums ---- */
 
-/* When all gradients of a block are final in a stage: the last micro-batch has passed it and what lies below is not
- * waited for. */
+/* When all gradients of a block are final in a stage: the last micro-batch has passed it, whatever lies below. */
 static inline double played_final_us(const struct played_stage *s, size_t step, uint64_t block)
 {
     const uint64_t last = s->program->training.micro_batches - 1;
@@ -459,7 +458,7 @@ static inline void played_check_ends(const struct played *p)
     assert_true(fabs(ends_us[2] - ends_us[1] - p->result.period_us) <= 1e-12 * ends_us[2]);
 }
 
-/* What is sent has its place: compute positions of all steps, as the check of messages wants them. */
+/* Every message has its place, checked over the compute positions of all steps, as the check of messages wants them. */
 static inline void played_check_messages(struct played *p)
 {
     struct messages_stage sent[PLAYED_STAGES];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Other systems' arrangements on random problems: whole, within memory, as fast as they say, never faster than our own;
- * and `megatron` is the best of all its grids, enumerated by itself.
+ * Other systems' arrangements on random problems: complete, within memory, as fast as they say, never faster than ours.
+ * `megatron` is the best of all its grids, enumerated here.
  */
 #include "planner/cluster/mixed.h"
 #include "planner/cluster/policies/cluster_policies.h"
@@ -48,7 +48,7 @@ static void check_pipeline(const struct ah_cluster_problem *problem, const struc
     assert_int_equal(next, problem->n_blocks);
 }
 
-/* Each unit at most once, all blocks once a pipeline, all micro-batches, and the time that was told. */
+/* Each unit at most once, all blocks in each pipeline, all micro-batches dealt, and the time as reported. */
 static void check_arrangement(const struct ah_cluster_problem *problem,
                               const struct ah_arrangement *arrangement, double told_us)
 {
@@ -158,7 +158,7 @@ TEST(cluster_policies, degrees_share_the_nodes_gpus)
 
 /* ---- megatron ---- */
 
-/* The even stage of block `b`: counted blocks are dealt out `per` by `per`. */
+/* The stage of block `b` in an even split: each stage gets `per` counted blocks. */
 static size_t even_stage(const struct ah_cluster_problem *problem, unsigned counts, size_t per, size_t b)
 {
     size_t counted = 0;
@@ -199,7 +199,7 @@ static double grid_us(const struct ah_cluster_problem *problem, struct ah_draft 
     return result.step_us;
 }
 
-/* The best grid of these units, and of all rows that begin with them. `used`: nodes in the row. */
+/* The best grid of these units and of all rows that start with them. `used`: nodes in the row. */
 static double best_grid_us(const struct ah_cluster_problem *problem, struct ah_draft *draft, size_t *units,
                            size_t n, unsigned used)
 {

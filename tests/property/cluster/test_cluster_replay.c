@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs of plans for random clusters, models and trainings, played together:
+ * Programs of plans for random clusters, models and trainings, replayed together:
  *
- * 1. Every item and sum starts when it can, not before and not after (played.h); also where lanes of some programs are
- *    a thousand times slower than others.
- * 2. The document says what the replay takes; who changes it is found out.
- * 3. With nothing away the step is the simulation's, to rounding, but for gradients that wait for a place, for plans
- *    that do not clip, whose updates wait for no gate and make a step shorter, and for the rare case that a message and
- *    a sum could take a NIC at the same instant: which of them does, rounding decides. No step is shorter than the
- *    busiest stage or the way of a micro-batch.
- * 4. Nothing is added up that nobody trains.
- * 5. The program of a rank that is alone is played as the simulator plays it.
+ * 1. Every item and sum starts exactly when it can (played.h), even where lanes of some programs are a thousand times
+ *    slower than others.
+ * 2. The document says what the replay takes; a changed claim is found out.
+ * 3. With nothing away, the step equals the simulation's, to rounding. Exceptions: gradients that wait for a place;
+ *    plans that do not clip, whose updates wait for no gate and shorten the step; and, rarely, a message and a sum that
+ *    could take a NIC at the same instant, where rounding decides. No step is shorter than the busiest stage or the way
+ *    of a micro-batch.
+ * 4. Nothing is summed that nobody trains.
+ * 5. The program of a single rank replays as in the simulator.
  */
 #include "runtime/schedule/replay.h"
 #include "tests/property/cluster/planned.h"
@@ -23,7 +23,7 @@ struct seen {
     double least, most, sum;
 };
 
-/* More micro-batches, and in one of two other ways to arrange more GPUs; slow networks more often. */
+/* Draws more micro-batches, more slow networks and some larger nodes; half of the cases may use another policy. */
 static void draw(struct planned *c, uint64_t *random)
 {
     static const uint64_t batches[] = {1, 3, 8, 12, 24};
@@ -71,11 +71,11 @@ static double compute_us(const struct ah_plan *program, bool updates, uint64_t m
     return us;
 }
 
-/* The simulation's step, with updates as programs have them: at one rate for all blocks of a stage. */
+/* The simulation's step with updates as programs have them: one rate for all blocks of a stage. */
 static double simulated_us(const struct played *p)
 {
     double update_us = 0;
-    bool shares = false; /* one table, which an arrangement counts at its embedding and at its head */
+    bool shares = false; /* one table, which an arrangement counts at both embedding and head */
     for (size_t i = 0; i < p->n; i++) {
         update_us = fmax(update_us, compute_us(p->stages[i].program, true, UINT64_MAX));
         shares = shares || (p->stages[i].program->model.tied && p->stages[i].program->part->stages == 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Cuts of small random graphs against all partitions: every part has a vertex, none is heavier than it must be, and the
- * cut is seldom larger than the least one of such partitions.
+ * cut seldom exceeds the least cut of such partitions.
  */
 #include "planner/cluster/policies/cuts.h"
 #include "tests/property/cluster/problems.h"
@@ -27,7 +27,7 @@ static void draw_graph(struct graph *g, uint64_t *random)
     }
 }
 
-/* Weight of the heaviest part, and of what is cut; false: a part is empty. */
+/* Weighs the heaviest part and the cut; false: a part is empty. */
 static bool judge(const struct graph *g, size_t k, const size_t *part, double *ret_heaviest, double *ret_cut)
 {
     double weight[MOST_VERTICES] = {0};
@@ -45,7 +45,7 @@ static bool judge(const struct graph *g, size_t k, const size_t *part, double *r
     return true;
 }
 
-/* The least cut of partitions whose heaviest part is not above `limit`. */
+/* The least cut of partitions whose heaviest part weighs at most `limit`. */
 static double least_cut(const struct graph *g, size_t k, double limit)
 {
     size_t part[MOST_VERTICES] = {0};
@@ -85,7 +85,7 @@ TEST(cuts, are_near_the_least)
     assert_true(least >= GRAPHS * 8 / 10);
 }
 
-/* Four pairs of neighbours: fast links inside parts, or, where edges weigh the inverse, across. */
+/* Four pairs of neighbours: fast links stay inside parts, or lie across them where edges weigh the inverse. */
 TEST(cuts, keep_heavy_edges)
 {
     double weights[8], edges[64], inverse[64];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Estimates beside simulations, on random arrangements: exactly its mixture where a pipeline is alone; within 15 %
- * where blocks and micro-batches are dealt as the search deals them.
+ * Estimates against simulations of random arrangements: exactly the mixture if a pipeline is alone, within 15 % if
+ * blocks and micro-batches are dealt as the search deals them.
  */
 #include "planner/cluster/sim/stage_estimate.h"
 #include "planner/cluster/sim/stage_sim.h"
@@ -26,7 +26,7 @@ static double estimate_us(const struct ah_draft *draft)
     return us;
 }
 
-/* A unit on each node, in one pipeline. */
+/* Draws one pipeline with a unit on each node. */
 static bool draw_pipeline(struct case_problem *c, uint64_t *random, struct ah_draft *draft)
 {
     for (size_t i = 0; i < c->problem.n_classes; i++)
@@ -34,7 +34,7 @@ static bool draw_pipeline(struct case_problem *c, uint64_t *random, struct ah_dr
     return draw_arrangement(&c->problem, random, true, draft) && draft->arrangement.n_pipelines == 1;
 }
 
-/* Four fifths of formula (F), a fifth of what the pipeline takes alone, and the update. */
+/* Expects four fifths of formula (F), a fifth of the pipeline's time alone, and the update. */
 static void check_alone(const struct case_problem *c, const struct ah_draft *draft)
 {
     const struct ah_pipeline *pipeline = &draft->arrangement.pipelines[0];
@@ -77,7 +77,7 @@ static void draw_large(struct case_problem *c, uint64_t *random)
     slow_down(c, draw_real(random, 1, 5));
 }
 
-/* Estimate over simulation, of random pipelines with the best splits and shares; 0: they do not fit. */
+/* Estimate divided by simulation, for random pipelines with the best splits and shares; 0: they do not fit. */
 static double ratio(struct case_problem *c, uint64_t *random)
 {
     struct ah_error err = {0};

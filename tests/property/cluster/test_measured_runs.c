@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Predictions against iterations that were measured on unequal GPUs: the Sailor project's published runs (MIT licence)
- * of OPT-350M, sequence 2048, fp32, micro-batches of 2, with its layer profile and node bandwidths. Arrangements are
- * theirs; iteration times and the sums of gradients are predicted. No constant of the model was fitted to these runs.
+ * Predictions against iterations measured on unequal GPUs: the Sailor project's published runs (MIT licence) of
+ * OPT-350M, sequence 2048, fp32, micro-batches of 2, with its layer profile and node bandwidths. Given their
+ * arrangements, we predict iteration times and gradient sums. No constant of the model was fitted to these runs.
  *
- * The profile has milliseconds of the first layer (embedding), of a block, and of the last layer (head); a stage's
- * layers count the first and the last. Neither optimizer steps nor latencies are in it: both are 0 here. Layers of 1024
- * x 4096 have 12.6 million parameters, the tables 50272 x 1024; with one pipeline no time was measured for sums, so
- * that embedding and head are taken as not tied.
+ * The profile has milliseconds of the first layer (embedding), a block, and the last layer (head); a stage's layers
+ * include the first and the last. It has neither optimizer steps nor latencies: both are 0 here. Layers of 1024 x 4096
+ * have 12.6 million parameters, the tables 50272 x 1024. With one pipeline no sums were measured, so embedding and head
+ * are taken as not tied.
  */
 #include "planner/cluster/sim/stage_sim.h"
 #include "tests/support/check.h"

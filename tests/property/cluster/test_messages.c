@@ -2,10 +2,10 @@
  *
  * Messages of programs of plans for random clusters:
  *
- * 1. They are what the ops say, found position by position, and lie in the tensors of their names.
- * 2. Stages can do their steps together exactly where a graph of all positions of three steps has no circle: of the
- *    planner's programs, and of the same with places that are free later, of which many wait for each other for ever.
- * 3. A program whose ops or tensors were changed is refused, or says what it said.
+ * 1. They match the ops, found position by position, and lie in the tensors of their names.
+ * 2. Stages can do their steps together exactly if a graph of all positions of three steps has no cycle. This holds for
+ *    the planner's programs, and for copies whose places are free later, many of which deadlock.
+ * 3. A program with a changed op or tensor is refused, or says what it said before.
  */
 #include "runtime/schedule/messages.h"
 #include "runtime/schedule/turns.h"
@@ -42,7 +42,7 @@ static bool trains(const struct ah_plan *plan)
     return ah_plan_is_head(plan, plan->n_blocks - 1);
 }
 
-/* The first position that can do nothing without the gradient, or the word, of a micro-batch. */
+/* The first position that needs the gradient, or the word, of a micro-batch. */
 static size_t first_need(const struct ah_plan *plan, uint64_t m)
 {
     const uint64_t ahead = ah_turn_ahead(plan->part->stage, plan->part->stages, plan->training.micro_batches);
@@ -97,7 +97,7 @@ static void check_program(const struct ah_messages *m)
     }
 }
 
-/* The life of a gradient that arrives ends where it is used last. */
+/* The lifetime of an arriving gradient ends at its last use. */
 static void check_last_uses(const struct ah_messages *m)
 {
     for (uint64_t i = 0; i < m->micro_batches && m->of[AH_CHANNEL_GRADIENT_IN]; i++)
@@ -108,9 +108,9 @@ static void check_last_uses(const struct ah_messages *m)
 /* ---- rule 2: a graph ---- */
 
 struct graph {
-    size_t first[STAGES + 1]; /* node of position 0 of a stage's step 0 */
+    size_t first[STAGES + 1]; /* node of position 0 in a stage's step 0 */
     size_t *from, *to, n_edges, room;
-    unsigned *left; /* by node: edges that lead to it */
+    unsigned *left; /* edges into each node */
 };
 
 static size_t node(const struct graph *g, const struct pipeline *p, size_t stage, size_t step,
@@ -132,7 +132,7 @@ static void edge(struct graph *g, size_t from, size_t to)
     g->left[to]++;
 }
 
-/* What is sent at `at` of one stage is needed at `need` of another, where its place is free from position `place` on. */
+/* What is sent at `sent->at` is needed at `expected->at`, and its place is free from `expected->from` on. */
 static void message_edges(struct graph *g, const struct pipeline *p, size_t sender,
                           const struct ah_message *sent, size_t receiver, const struct ah_message *expected)
 {
@@ -141,7 +141,7 @@ static void message_edges(struct graph *g, const struct pipeline *p, size_t send
         if (expected->at != AH_MESSAGES_NEVER)
             edge(g, at, node(g, p, receiver, step, expected->at));
         if (begin + expected->from > g->first[receiver])
-            edge(g, begin + expected->from - 1, at); /* the position before, of the step before, too */
+            edge(g, begin + expected->from - 1, at); /* the position before, also across steps */
     }
 }
 
@@ -163,7 +163,7 @@ static void build(struct graph *g, const struct pipeline *p)
         }
 }
 
-/* Takes away what nothing leads to, again and again. */
+/* Removes nodes that no edge leads to, again and again; what remains is a circle. */
 static bool has_circle(const struct pipeline *p)
 {
     struct graph g = {0};
@@ -203,7 +203,7 @@ static void open_pipeline(struct pipeline *p, const struct planned *c, size_t pi
     }
 }
 
-/* Places of one stage are free later, each by at most `most` positions; what needs them does not move. */
+/* Frees the places of one stage later, each by at most `most` positions; what needs them does not move. */
 static void delay(struct ah_messages *m, uint64_t most, uint64_t *random)
 {
     static const enum ah_channel in[] = {AH_CHANNEL_OUTPUT_IN, AH_CHANNEL_GRADIENT_IN};
@@ -259,7 +259,7 @@ TEST(messages, are_what_programs_say_and_make_no_circle)
 
 /* ---- rule 3 ---- */
 
-/* One op or tensor of a program becomes something else. */
+/* Changes one op or tensor of a program. */
 static void break_program(struct ah_plan *plan, uint64_t *random)
 {
     uint64_t *compute = plan->lanes.compute;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What more resources do to the optimum of small clusters: another unit never makes it slower, as units may idle; nor
- * does more memory. And a cluster of equal units gets at least the best symmetric grid.
+ * More resources never make the optimum of small clusters slower: another unit may idle, and more memory need not be
+ * used. A cluster of equal units is at least as fast as the best symmetric grid.
  */
 #include "planner/cluster/sim/stage_sim.h"
 #include "tests/property/cluster/optimum.h"
@@ -40,7 +40,7 @@ TEST(monotone, more_is_never_slower)
     assert_true(faster > problems() / 4);
 }
 
-/* D pipelines of P equal stages, and equal shares; INFINITY where that does not divide or fit. */
+/* Step time of D pipelines of P equal stages with equal shares; INFINITY where that does not divide or fit. */
 static double grid_us(const struct ah_cluster_problem *problem, size_t pipelines, size_t stages)
 {
     struct ah_draft draft;

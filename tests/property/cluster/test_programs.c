@@ -2,13 +2,12 @@
  *
  * Programs of plans for random clusters, models and trainings:
  *
- * 1. Each is a plan that the check of plans accepts, compiled again, and the whole document reads as it was written.
- * 2. It has the stage's blocks with the stage's configs, and takes no more memory of GPU and host than the stage says.
- *    A plan whose stage names another program is refused. It runs on the cluster's kind of device: on a CPU with its
- *    cores, and what its ops pack is reserved beside what it takes. It clips as the training does, and has a norm where
- *    it trains at all.
- * 3. Alone, with nothing away, a step takes m passes with their sends, and the update: exactly. With states or weights
- *    away, where vectors are many tiles, within 5 % of what the stage is taken to (docs/clusters.md).
+ * 1. The check of plans, which compiles each again, accepts it, and the whole document reads as it was written.
+ * 2. It has the stage's blocks and configs, and takes no more GPU and host memory than the stage says. A plan whose
+ *    stage names another program is refused. It runs on the cluster's kind of device: on a CPU with its cores, with
+ *    memory reserved for what its ops pack. It clips as the training does, and has a norm if it trains at all.
+ * 3. Alone, with nothing away, a step takes exactly m passes with their sends, and the update. With states or weights
+ *    away and vectors of many tiles, it is within 5 % of the stage's estimate (docs/clusters.md).
  */
 #include "runtime/schedule/check.h"
 #include "runtime/schedule/reserve.h"
@@ -119,7 +118,7 @@ static void check_norm(const struct planned *c, const struct ah_plan *program, s
     seen->norms += norms;
 }
 
-/* The programs of two stages, exchanged. */
+/* Exchanges the programs of two stages. */
 static void check_mistaken(const struct planned *c)
 {
     struct ah_cluster_plan_stage *stages[2] = {NULL};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Orders of stages against all orders of up to six nodes, and islands against a flood of the links that are fast
- * enough.
+ * Orders of stages against all orders of up to six nodes, and islands against a flood over links that are fast enough.
  */
 #include "planner/cluster/search/islands.h"
 #include "planner/cluster/search/route.h"
@@ -19,7 +18,7 @@ struct network {
     struct ah_problem_link links[MOST_NODES * MOST_NODES];
 };
 
-/* Nodes on islands of islands: each way out is some times slower. */
+/* Nodes on islands of islands: each level outwards is several times slower. */
 static void draw_islands(struct network *n, size_t nodes, uint64_t *random)
 {
     double slower = draw_real(random, 1.2, 12);
@@ -44,7 +43,7 @@ static void draw_islands(struct network *n, size_t nodes, uint64_t *random)
     }
 }
 
-/* The least of all orders of what stands from `at` on. */
+/* The least over all orders of the entries from `at` on. */
 static double least_us(const struct network *n, size_t *classes, size_t count, size_t at)
 {
     double least = INFINITY;
@@ -105,7 +104,7 @@ TEST(route, stays_where_links_are_alike)
     assert_int_equal(classes[4], 2);
 }
 
-/* Marks what links of `least` bytes a second reach from `from`. */
+/* Marks the nodes that links of at least `least` bytes per second connect to `from`. */
 static void flood(const struct network *n, size_t from, double least, bool *reached)
 {
     reached[from] = true;

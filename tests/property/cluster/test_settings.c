@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Settings of a cluster of four types, a degree for each: every combination that could be searched is made here, too,
- * and bounded by the relaxation of its problem. Those that were left out are no faster than what is told of them.
+ * Settings of a cluster of four types, a degree for each: the test builds every combination that could be searched,
+ * too, and bounds it by its relaxation. Those left out are no faster than reported.
  */
 #include "planner/cluster/search/settings.h"
 

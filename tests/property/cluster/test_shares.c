@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hosts that are short. One more GPU in a node never makes the plan slower, as it may idle and take nothing of its
- * host: random clusters of up to four nodes, planned whole, with and without that GPU. The optimum of shared hosts is
- * the least of the optima in which so many units have so much each, whoever works, for all numbers. And the bound of a
- * setting with hosts is never above its optimum.
+ * Short hosts. One more GPU in a node never makes the plan slower, as it may idle and take nothing from its host:
+ * random clusters of up to four nodes, planned whole, with and without it. The optimum with shared hosts is the least
+ * over all numbers of units, each with the host share of that number even if some idle. And a bound of a setting with
+ * hosts never exceeds its optimum.
  */
 #include "planner/cluster/bound/bound_raise.h"
 #include "planner/cluster/bound/grouping.h"
@@ -38,7 +38,7 @@ struct case_cluster {
     struct ah_cluster_node nodes[NODES];
 };
 
-/* At most `gpus` in `nodes` nodes, with little memory on GPUs and hosts, and slow ways to these. */
+/* At most `gpus` GPUs in `nodes` nodes, with little memory on GPUs and hosts and slow links to the hosts. */
 static void draw_cluster(const struct ah_cluster *like, uint64_t *random, size_t nodes, size_t gpus,
                          struct case_cluster *c)
 {
@@ -81,7 +81,7 @@ static struct ah_cluster_request request_of(const struct ah_model *model, const 
                                        .generator = "test"};
 }
 
-/* Time of a step; INFINITY: nothing fits. */
+/* Step time in us; INFINITY: nothing fits. */
 static double plan_us(const struct ah_model *model, const struct ah_cluster *cluster, bool *exhausted)
 {
     const struct ah_cluster_request request = request_of(model, cluster);
@@ -130,7 +130,7 @@ TEST(shares, one_more_gpu_is_never_slower)
 
 /* ---- the optimum ---- */
 
-/* So many units of each class, which have the host of so many even where some of them idle. */
+/* Optimum with `units` of each class, each with the host share of that many units even if some idle. */
 static double fixed_us(const struct ah_cluster_problem *problem, const size_t units[MOST_CLASSES])
 {
     struct ah_cluster_problem fixed = *problem;
@@ -140,7 +140,7 @@ static double fixed_us(const struct ah_cluster_problem *problem, const size_t un
     fixed.classes = classes;
     fixed.kinds = kinds;
     fixed.n_kinds = problem->n_classes;
-    for (size_t c = 0; c < problem->n_classes; c++) { /* of a kind of its own */
+    for (size_t c = 0; c < problem->n_classes; c++) { /* each class gets a kind of its own */
         kinds[c] = *ah_problem_kind_of(problem, c);
         for (size_t s = 0; s < MOST_UNITS && kinds[c].n_hosts; s++)
             hosts[c][s] = kinds[c].hosts[units[c] - 1];
@@ -155,7 +155,7 @@ static double fixed_us(const struct ah_cluster_problem *problem, const size_t un
     return find_optimum_us(&fixed);
 }
 
-/* The least of all numbers of units from class `c` on. */
+/* The least over all numbers of units from class `c` on. */
 static double least_us(const struct ah_cluster_problem *problem, size_t c, size_t units[MOST_CLASSES])
 {
     double us = INFINITY;
@@ -213,7 +213,7 @@ struct tally {
     size_t compared, above_relaxation, above_alone;
 };
 
-/* With each unit alone on its host, and as the numbers of units that share it are. */
+/* Checks the bound with each unit alone on its host, and the one raised over the numbers of sharing units. */
 static void check_bound(const struct ah_setting *setting, struct tally *tally)
 {
     struct ah_setting raised = *setting;
@@ -262,7 +262,7 @@ TEST(shares, the_bound_is_below_the_optimum)
     ah_document_release(&model);
 }
 
-/* Six GPUs in either node: more numbers of them than are bounded one by one. The plan's bound is that of units alone. */
+/* Six GPUs in each node: more numbers of units than are bounded one by one, so the bound is that of units alone. */
 TEST(shares, a_plan_has_its_bound)
 {
     struct ah_document model, document;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The split of blocks against all splits: of random sequences of units, the formula's least value, memory included; and
- * none where none fits. What is remembered of stages is what fitting them says.
+ * The split of blocks against all splits: for random sequences of units, it has the formula's least value within
+ * memory, and none is found where none fits. Remembered stages equal those fitted anew.
  */
 #include "planner/cluster/search/split.h"
 #include "tests/property/cluster/problems.h"
@@ -41,7 +41,7 @@ static double least_us(const struct ah_cluster_problem *problem, struct ah_pipel
     return least;
 }
 
-/* What is remembered of stages is what fitting them anew says, whether they were met before or not. */
+/* Remembered stages equal those fitted anew, whether they were met before or not. */
 static void check_fits(const struct ah_cluster_problem *problem, struct ah_fits *fits,
                        struct ah_pipeline *pipeline)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The simulated step, on random arrangements: equal to the oracle's; never below what must take time; memory as
- * planned.
+ * The simulated step of random arrangements: equal to the oracle's, never below what must take time, memory as planned.
  */
 #include "planner/cluster/bound/relaxation.h"
 #include "planner/cluster/sim/stage_sim.h"
@@ -22,7 +21,7 @@ static double path_us(const struct ah_cluster_problem *in, const struct ah_pipel
     return us;
 }
 
-/* As the oracle would: passes as short, the update as well. */
+/* Passes and update are as short as the oracle's. */
 static void check_treatment(const struct ah_cluster_problem *in, const struct ah_stage *stage,
                             const struct ah_stage *best)
 {
@@ -46,7 +45,7 @@ static void sort_starts(const struct ah_pipeline *pipeline, size_t stage, const 
     }
 }
 
-/* No stage does two things at once; nothing starts before what it needs has arrived; ends are those that are told. */
+/* No stage does two things at once, nothing starts before its input has arrived, and ends are as reported. */
 static void check_starts(const struct ah_cluster_problem *in, const struct ah_pipeline *pipeline,
                          const double *starts_us, double pipeline_us)
 {
@@ -156,7 +155,7 @@ TEST(stage_sim, equals_the_oracle)
     assert_true(several > problems() / 4 && recomputing && states && weights);
 }
 
-/* Told of a limit, a simulation says the same, or that it is longer; and that soon, where it is much longer. */
+/* A simulation with a limit says the same, or that it is longer; if it is much longer, it says so early. */
 static void check_limits(const struct ah_cluster_problem *in, const struct ah_arrangement *arrangement,
                          size_t *early)
 {
@@ -192,11 +191,11 @@ TEST(stage_sim, a_limit_only_hides_what_is_longer)
         ah_draft_release(&draft);
     }
     printf("%zu of %zu too long ones ended early\n", early, 2 * problems());
-    assert_true(early > problems()); /* of two each */
+    assert_true(early > problems()); /* two per problem */
 }
 
-/* NICs so slow that most transfers wait for others, and pipelines that cross them in any order: what can start first
- * does, whatever could have started before its NIC was taken. */
+/* NICs so slow that most transfers wait, and pipelines that cross them in any order: the transfer that can start first
+ * goes first, whatever could have started before its NIC was taken. */
 TEST(stage_sim, transfers_pass_in_the_order_of_their_start)
 {
     uint64_t random = 0x9e3779b97f4a7c15;
@@ -221,7 +220,7 @@ TEST(stage_sim, transfers_pass_in_the_order_of_their_start)
     }
 }
 
-/* (m + P - 1)(forward + backward) where all stages are equal and transfers are free. */
+/* The step is (m + P - 1)(forward + backward) where all stages are equal and transfers are free. */
 TEST(stage_sim, formula_of_equal_stages)
 {
     uint64_t random = 88172645463325252;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Starts where links make islands: the best one is no slower than an arrangement made by hand, at whatever place the
- * nodes of an island stand in the document.
+ * Starts where links make islands: the best one is no slower than an arrangement made by hand, wherever the nodes of an
+ * island stand in the document.
  */
 #include "planner/cluster/search/arrangement_search_internal.h"
 #include "planner/cluster/sim/stage_sim.h"
@@ -50,7 +50,7 @@ static void make(struct sites *s, size_t islands, size_t units, size_t room, siz
     }
     size_t island[NODES];
     for (size_t i = 0; i < nodes; i++) {
-        size_t node = (i * 5 + shift) % nodes; /* 5 has no factor with 4 or 6 */
+        size_t node = (i * 5 + shift) % nodes; /* 5 shares no factor with 4 or 6 */
         island[node] = i / 2;
         s->at[i / 2][i % 2] = node;
         s->classes[node] = (struct ah_problem_class){i % 2, node, units, 1e10};
@@ -60,7 +60,7 @@ static void make(struct sites *s, size_t islands, size_t units, size_t room, siz
             s->links[a * nodes + b] = (struct ah_problem_link){island[a] == island[b] ? 1e10 : 1e8, 5};
 }
 
-/* The best start of the problem, against pipelines of `classes`, each of so many stages. */
+/* Compares the best start with pipelines of `classes`, each of `stages` stages. */
 static void compare(const struct sites *s, const size_t *classes, size_t pipelines, size_t stages)
 {
     struct ah_error err = {0};
@@ -102,7 +102,7 @@ TEST(starts, keep_pipelines_on_islands)
     }
 }
 
-/* There is memory for one copy: a pipeline that crosses from one island to the other once. */
+/* There is memory for one copy: a pipeline that crosses between the islands once. */
 TEST(starts, cross_seldom)
 {
     static struct sites s;
@@ -113,7 +113,7 @@ TEST(starts, cross_seldom)
     }
 }
 
-/* Pipelines that are alike but for their nodes are split alike, and only these. */
+/* Pipelines that differ only in their nodes are split alike, and only these. */
 TEST(starts, alike_pipelines_are_split_alike)
 {
     static struct sites s;

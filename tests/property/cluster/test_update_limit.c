@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One limit on all updates against no rule at all: pipelines of one or two stages, every treatment of either stage with
- * every treatment of the other simulated by the oracle. The chosen limit is never below that, hardly ever above it, and
+ * One limit on all updates against no rule at all: for one or two stages, the oracle simulates every treatment of
+ * either with every treatment of the other. The chosen limit never beats the best of them, is rarely slower, and is
  * never slower than the same pipeline with nothing away.
  */
 #include "planner/cluster/search/update_limit.h"
@@ -17,7 +17,7 @@ struct free_choice {
     double best_us;
 };
 
-/* Every treatment of the stages from `i` on that GPU and host suffice for. */
+/* Tries every treatment of the stages from `i` on for which GPU and host memory suffice. */
 static void try_all(struct free_choice *f, size_t i)
 {
     struct ah_pipeline *pipeline = &f->plan.pipelines[0];
@@ -36,7 +36,7 @@ static void try_all(struct free_choice *f, size_t i)
                         try_all(f, i + 1);
 }
 
-/* A pipeline of the problem's first units, cut anywhere. */
+/* Draws a pipeline of the problem's first units, cut anywhere. */
 static void draw_pipeline(const struct ah_cluster_problem *in, uint64_t *random, struct ah_pipeline *pipeline)
 {
     size_t units = in->classes[0].units + (in->n_classes > 1 ? in->classes[1].units : 0);

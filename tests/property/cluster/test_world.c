@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Worlds: of a planned pipeline every rank is what its stage says; whatever is broken in the plan is refused with one
- * sentence before any rank starts: by the reader of documents, by what plays programs together, or by the world itself,
- * which refuses what it names even where nobody looked before.
+ * Worlds of planned pipelines: every rank is what its stage says. A broken plan is refused with one sentence before any
+ * rank starts: by the reader of documents, by the joint replay of programs, or by the world itself, which checks even
+ * if nobody looked before.
  */
 #include "planner/cluster/sim/cluster_replay.h"
 #include "runtime/schedule/check.h"
@@ -45,7 +45,7 @@ static void draw(uint64_t *random)
     fail_msg("no pipeline of %d stages in %d draws", LEAST_STAGES, DRAWS);
 }
 
-/* ---- a whole one ---- */
+/* ---- an intact one ---- */
 
 TEST(world, has_a_place_for_every_rank)
 {
@@ -77,7 +77,7 @@ TEST(world, has_a_place_for_every_rank)
     planned_release(&planned);
 }
 
-/* GPUs that idle are not started: those behind them are called by lower numbers. */
+/* Idle GPUs are not started; ranks behind them get lower numbers. */
 TEST(world, numbers_ranks_without_those_that_idle)
 {
     uint64_t random = check_seed(84);
@@ -108,7 +108,7 @@ TEST(world, numbers_ranks_without_those_that_idle)
 
 /* ---- several pipelines ---- */
 
-/* Pipelines of CPUs that are cut at different blocks, so that shares are of several ranks. */
+/* Pipelines of CPUs cut at different blocks, so that several ranks form a share. */
 static bool is_wanted_several(const struct ah_cluster_plan *plan)
 {
     bool wanted = plan->n_pipelines > 1 && !plan->n_idle_ranks && plan->n_segments > 1, cut = false;
@@ -138,7 +138,7 @@ static void draw_several(uint64_t *random)
     fail_msg("no pipelines with a boundary in %d draws", DRAWS);
 }
 
-/* The document's own owners of a segment: one rank of each pipeline. */
+/* Does the document say that `rank` owns the segment? One rank of each pipeline does. */
 static bool is_owner(const struct ah_cluster_plan_segment *segment, uint32_t rank)
 {
     for (size_t i = 0; i < segment->groups[0].n_ranks; i++)
@@ -256,7 +256,7 @@ static void rank_twice(struct ah_cluster_plan *plan)
 }
 static void rank_idles(struct ah_cluster_plan *plan)
 {
-    static uint64_t idle[] = {0}; /* the first stage's own */
+    static uint64_t idle[] = {0}; /* the first stage's rank */
     plan->idle_ranks = idle;
     plan->n_idle_ranks = 1;
 }
@@ -350,8 +350,8 @@ static void no_place(struct ah_cluster_plan *plan)
     find_tensor(program, ".input.0")->name = program->arena.tensors[0].name;
 }
 
-/* The place of every input of the second stage is free when it is needed only, of every gradient of the first likewise,
- * and the first does all its forwards first. */
+/* A deadlock: each stage frees the place of a message only when it needs the message, and the first stage does all its
+ * forwards first. */
 static void wait_in_a_circle(struct ah_cluster_plan *plan)
 {
     struct ah_plan *program = program_of(plan, 0);
@@ -361,7 +361,7 @@ static void wait_in_a_circle(struct ah_cluster_plan *plan)
     for (size_t i = 0; i < n; i++)
         if (program->ops[order[i]].op == AH_PLAN_SEND_OUTPUT)
             last = i;
-    /* the last output is sent behind all that needs gradients */
+    /* the last output is sent after everything that needs gradients */
     const uint64_t op = order[last];
     memmove(&order[last], &order[last + 1], (n - last - 1) * sizeof *order);
     order[n - 1] = op;
@@ -381,7 +381,7 @@ static void backward_before_its_message(struct ah_cluster_plan *plan)
 static const struct broken {
     const char *name;
     void (*breaks)(struct ah_cluster_plan *plan);
-    bool by_world; /* refuses it alone */
+    bool by_world; /* only the world refuses it */
 } broken[] = {{"no programs", no_programs, true},
               {"a rank too high", rank_too_high, true},
               {"a rank twice", rank_twice, true},
@@ -416,7 +416,7 @@ static int look_at(const struct ah_cluster_plan *plan, struct ah_error *err)
     return rc;
 }
 
-/* As 'run' does with a document. */
+/* Checks the plan as 'run' checks a document. */
 static int read_and_look_at(struct ah_cluster_plan *plan, struct ah_error *err)
 {
     const struct ah_document from = {.kind = AH_DOCUMENT_CLUSTER_PLAN, .body = {.cluster_plan = plan}};
@@ -538,7 +538,7 @@ static void expect_all_refused(void (*draw_one)(uint64_t *random), const struct 
     for (size_t i = 0; i < n; i++) {
         uint64_t random = 83;
         struct ah_error err = {0}, again = {0};
-        draw_one(&random); /* the same each time: changed in place */
+        draw_one(&random); /* drawn again each time, since it is changed in place */
         broken_ones[i].breaks(&planned.plan);
         if (broken_ones[i].by_world)
             expect_refused(broken_ones[i].name, look_at(&planned.plan, &err), &err);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Overlap of two operands with rows apart, against bytes marked one by one.
+ * Overlap of two operands with gaps between rows, against bytes marked one by one.
  *
- * With equal strides, or where one of them is a single row, the judgement is exact; with unequal strides the
- * gaps between rows count too, so an overlap may be seen where there is none, and never the reverse.
+ * The verdict is exact with equal strides, or where one operand is a single row. With unequal strides the gaps between
+ * rows count too: an overlap may be reported where there is none, but none is missed.
  */
 #include "runtime/device/op.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products of random shapes, forms, types, strides and instruction sets: every element of c is what one
- * fused multiply-add after the other gives, within the rounding of its sum, in bits where that is the kernel's
- * order; bits are equal for 1 to 4 threads; the gaps between rows stay as they are, and nothing in the operands'
- * gaps is used: they hold NaN. Operands end where their memory ends.
+ * Matrix products of random shapes, forms, types, strides and instruction sets. Every element of c equals sequential
+ * fused multiply-adds within the rounding of its sum, and bit for bit where the kernel uses that order. Bits are equal
+ * for 1 to 4 threads. Gaps between rows stay as they are, and nothing in the operands' gaps is used: they hold NaN.
+ * Operands end where their memory ends.
  */
 #include "runtime/device/cpu/matmul.h"
 
@@ -33,7 +33,7 @@ struct product {
     struct ah_matmul_shape shape;
     enum ah_tile_level level;
     struct matrix a, b, bias;
-    struct matrix before; /* of c */
+    struct matrix before; /* c before the product */
 };
 
 static float get(const struct matrix *matrix, uint64_t row, uint64_t column)
@@ -53,8 +53,8 @@ static void put(struct matrix *matrix, uint64_t row, uint64_t column, float valu
         ((uint16_t *)data)[i] = ah_bf16_from_fp32(value);
 }
 
-/* All ones is a NaN in both types. A third of the matrices are dense, a third have rows that begin with cache lines,
- * as a kernel that reads them where they lie wants them. */
+/* All ones is a NaN in both types. A third of the matrices are dense; a third have rows aligned to cache lines, as
+ * kernels that read them in place want them. */
 static struct matrix random_matrix(uint64_t *random, enum ah_dtype dtype, uint64_t rows, uint64_t width)
 {
     struct matrix matrix = {.dtype = dtype, .rows = rows, .width = width};
@@ -95,7 +95,7 @@ static struct product random_product(uint64_t *random)
     return p;
 }
 
-/* c, of `threads` threads. */
+/* Computes c with `threads` threads. */
 static struct matrix run(const struct product *p, unsigned threads)
 {
     struct ah_error err = {0};
@@ -120,7 +120,7 @@ static struct matrix run(const struct product *p, unsigned threads)
     return c;
 }
 
-/* One element: `ret_float` in the order of fma kernels, `ret_size` the sum of its terms' sizes. */
+/* One element of c: `ret_float` in the order of fma kernels, `ret_size` the sum of its terms' magnitudes. */
 static double exact(const struct product *p, uint64_t row, uint64_t column, float *ret_float,
                     double *ret_size)
 {

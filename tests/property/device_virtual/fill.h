@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Max-min fair speeds by bisection: a second way to what ah_share_fill() computes in closed form, for tests.
+ * Max-min fair speeds by bisection, to check what ah_share_fill() computes in closed form.
  */
 #ifndef AH_TESTS_PROPERTY_DEVICE_VIRTUAL_FILL_H
 #define AH_TESTS_PROPERTY_DEVICE_VIRTUAL_FILL_H
@@ -36,7 +36,7 @@ static inline void fill_at(const struct ah_share_demand *const *parts, size_t n,
             speeds[i] = fmin(1, fill_weight(parts[i]) * level);
 }
 
-/* The highest common level that fits is bisected; parts that cannot rise alone from there are fixed. */
+/* Bisects for the highest common level that fits; parts that cannot rise alone from there are fixed. */
 static inline void fill_by_bisection(const struct ah_share_demand *const *parts, size_t n,
                                      const double *capacity, size_t n_resources, double *ret_speeds)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random graphs. The spans of a run are taken as given, and what they must satisfy is recomputed from them by
- * other means than the clock's: dependencies, lanes and rules by comparing all pairs, sharing by cutting time
- * at every start and finish and filling each piece by bisection. Together these fix the schedule, so nothing
- * is simulated here.
+ * Random graphs. The test takes the spans of a run as given and checks them by other means than the clock's:
+ * dependencies, lanes and rules by comparing all pairs, sharing by cutting time at every start and finish and bisecting
+ * each piece. Together these fix the schedule, so nothing is simulated here.
  */
 #include "runtime/device/virtual/clock.h"
 #include "tests/property/device_virtual/fill.h"
@@ -156,7 +155,7 @@ static void check_dependencies(const struct ah_clock_graph *graph, const struct 
     }
 }
 
-/* Each lane holds its ops once, one after another; a frozen one starts each as soon as it can. */
+/* Each lane runs each of its ops once, one after another; a frozen lane starts each as soon as it can. */
 static void check_lanes(const struct ah_clock_graph *graph, const struct ah_clock_result *result)
 {
     bool seen[MAX_OPS] = {false};
@@ -196,9 +195,8 @@ static bool goes_first(const struct ah_clock_graph *graph, const struct ah_clock
     return a < b;
 }
 
-/* While a ready op waits, its lane is always busy, with ops that go first or had started before it was ready.
- * An op without duration can make others ready within an instant, after lanes have chosen: equal times are
- * not judged then. */
+/* While a ready op waits, its lane is always busy with ops that go first or started before it was ready. An op without
+ * duration can make others ready within an instant, after lanes have chosen: equal times are not judged then. */
 static void check_choices(const struct ah_clock_graph *graph, const struct ah_clock_result *result)
 {
     bool zeros = false;
@@ -229,7 +227,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Cuts time at every start and finish; in each piece the running ops advance at the speeds of bisection. */
+/* Cuts time at every start and finish; in each piece the running ops advance at the speeds found by bisection. */
 static void check_sharing(const struct ah_clock_graph *graph, const struct ah_clock_result *result)
 {
     double cuts[2 * MAX_OPS];
@@ -337,7 +335,7 @@ TEST(clock, frozen_replay_gives_the_same_bits)
     ah_clock_release(&clock);
 }
 
-/* Without sharing, in frozen lanes: exact, since times are made of max and + only. */
+/* Without sharing, in frozen lanes. Exact, since times are made of max and + only. */
 TEST(clock, a_faster_op_never_hurts)
 {
     uint64_t seed = check_seed(14);
@@ -361,7 +359,7 @@ TEST(clock, a_faster_op_never_hurts)
     ah_clock_release(&other);
 }
 
-/* Powers of two scale without rounding: every time scales by exactly that much. */
+/* Powers of two scale without rounding: every time scales by exactly that factor. */
 TEST(clock, times_scale_with_durations)
 {
     uint64_t seed = check_seed(15);
@@ -409,7 +407,7 @@ static bool waits_for(const struct ah_clock_graph *graph, uint32_t from, uint32_
     return false;
 }
 
-/* A random edge is added: the clock fails if and only if there is a cycle, and names an op on one. */
+/* Adds a random edge: the clock must fail if and only if there is a cycle, and name an op on one. */
 TEST(clock, finds_cycles_and_only_cycles)
 {
     uint64_t seed = check_seed(16);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Courses of several iterations against the same thing written out: a graph of all instances, run once.
+ * Courses of several iterations against the same graph written out: all instances, run once.
  */
 #include "runtime/device/virtual/clock.h"
 #include "tests/support/check.h"
@@ -33,8 +33,8 @@ struct graph {
     enum ah_clock_rule rule[LANES];
 };
 
-/* Within an iteration ops wait for lower ones; of the iteration before for any. Lane 1 may take of ring 0 and lane 2
- * give back, lane 2 take of ring 1 and lane 3 give back. */
+/* Ops wait for lower ones of their iteration and for any of the one before. Lane 1 may take from ring 0 and lane 2 give
+ * back; lane 2 may take from ring 1 and lane 3 give back. */
 static void draw(struct graph *g, uint64_t *seed)
 {
     size_t n = 2 + check_random(seed) % (MAX_OPS - 1), edges = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random graphs whose ops take and give slots of rings, against a simulator written for nothing but being obvious: at
- * every instant it looks at all ops again. Exact durations, many ties and zeros; rings that are too small are among
- * them, so that runs that stand still are compared too.
+ * Random graphs whose ops take and give back slots of rings, against a simulator written only to be obvious: at every
+ * instant it looks at all ops again. Durations are exact, with many ties and zeros. Some rings are too small, so that
+ * deadlocks are compared too.
  */
 #include "runtime/device/virtual/clock.h"
 #include "tests/support/check.h"
@@ -53,7 +53,7 @@ static void depend(struct graph *g, uint32_t op, uint32_t dependency)
     g->dependency[g->first[op + 1]++] = dependency;
 }
 
-/* An op that takes, and one after it that gives back; perhaps the second takes of another ring, as host Adam does. */
+/* An op that takes, and a later one that gives back. The second may take from another ring, as host Adam does. */
 static void add_pair(struct graph *g, uint64_t *seed)
 {
     uint8_t ring = (uint8_t)(check_random(seed) % g->of.n_rings);
@@ -148,7 +148,7 @@ static bool can_start(const struct simulation *s, size_t op)
     return s->ready[op] && !s->started[op] && place;
 }
 
-/* The op that a lane of no op takes now, or MAX_OPS. */
+/* The op that an idle lane starts now, or MAX_OPS. */
 static size_t choose(const struct simulation *s, size_t lane)
 {
     const struct graph *g = s->g;
@@ -177,7 +177,7 @@ static void finish(struct simulation *s, size_t op)
     see_ready(s);
 }
 
-/* One round over the lanes; true if an op without duration passed. */
+/* One round over the lanes; true if an op without duration ran. */
 static bool start_some(struct simulation *s)
 {
     const struct graph *g = s->g;
@@ -232,8 +232,8 @@ static bool simulate(struct simulation *s, const struct graph *g)
 
 /* ---- the properties ---- */
 
-/* The n-th taker of a ring of R places, in lane order, has the place of the n-R-th giver. Returns how many waited for
- * memory longer than for data. */
+/* The n-th taker of a ring of R slots, in lane order, has the slot of giver n - R. Returns how many waited for memory
+ * longer than for data. */
 static size_t check_places(const struct graph *g, const struct ah_clock_result *result, size_t ring)
 {
     const uint32_t *order = result->order;
@@ -257,7 +257,7 @@ static size_t check_places(const struct graph *g, const struct ah_clock_result *
     return waited;
 }
 
-/* At no time are more slots taken and not given back than there are. */
+/* No more slots are held at any time than there are. */
 static void check_never_more_than_places(const struct graph *g, const struct ah_clock_span *spans,
                                          size_t ring)
 {
@@ -329,7 +329,7 @@ TEST(clock_rings, replay_frozen_to_the_bit)
         CHECK_OK(ah_clock_reserve(&clock, &g->of, 1, &err), err);
         CHECK_OK(ah_clock_reserve(&fresh, &g->of, 1, &err), err);
         if (ah_clock_run(&clock, &g->of, &result, &err))
-            continue; /* too small a ring; seen above */
+            continue; /* the ring is too small; seen above */
         struct ah_clock_graph frozen = g->of;
         frozen.rule = NULL;
         frozen.order = result.order;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random parts and resources: the speeds must satisfy the characterisation of max-min fairness (share.c,
- * invariants 1 to 3), which fixes them uniquely, and be those found by bisection.
+ * Random parts and resources: the speeds must satisfy the characterisation of max-min fairness (share.c, invariants 1
+ * to 3), which fixes them uniquely, and equal those found by bisection.
  */
 #include "runtime/device/virtual/share.h"
 #include "tests/property/device_virtual/fill.h"
@@ -122,8 +122,8 @@ TEST(share, extreme_amounts_keep_speeds_positive)
     }
 }
 
-/* Two resources asked alike and, but for the last bits, equally large: rounding must not make the rest of the
- * second, for which one part asks next to nothing, negative. */
+/* Two resources asked alike and equally large up to the last bits: rounding must not make the rest of the second
+ * negative, of which one part asks next to nothing. */
 TEST(share, nearly_equal_resources_keep_speeds_positive)
 {
     uint64_t seed = check_seed(20240804);

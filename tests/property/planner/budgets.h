@@ -8,7 +8,7 @@
 #include "planner/knobs.h"
 #include "tests/property/planner/instances.h"
 
-/* Budgets between what the leanest and the fattest assignment takes. */
+/* Draws budgets between the needs of the leanest and the fattest assignment. */
 static void instance_budgets(const struct instance *it, uint64_t *random, struct ah_trial_limits *limits)
 {
     struct ah_schedule schedule = {0};

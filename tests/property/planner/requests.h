@@ -49,7 +49,7 @@ static inline void test_request_open(struct test_request *t, const char *model, 
         t->request.training.seq = t->request.model->max_positions;
 }
 
-/* The result's texts stay until the request is closed. */
+/* Plans the request; the result's texts stay until the request is closed. */
 static inline int test_request_plan(struct test_request *t)
 {
     t->plan = (struct ah_plan){0};
@@ -64,7 +64,7 @@ static inline void test_request_close(struct test_request *t)
     ah_document_release(&t->machine);
 }
 
-/* The plan as its document's text; the caller releases it. */
+/* The plan's document as text; the caller releases it. */
 static inline struct ah_buffer test_request_text(struct test_request *t)
 {
     const struct ah_document document = {.kind = AH_DOCUMENT_PLAN, .body = {.plan = &t->plan}};

@@ -57,7 +57,7 @@ struct worker {
     struct ah_buffer texts[REQUESTS];
 };
 
-/* All requests, each worker begins elsewhere. */
+/* Plans all requests; each worker starts with another one. */
 static void *work(void *context)
 {
     struct worker *worker = context;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Export over random plans: no target is told to keep more on the device than the plan does, where it has a setting
- * for it; and a plan is told without loss exactly where nothing in it is beyond the target.
+ * Export over random plans: a target that has a setting for it is never told to keep more on the device than the plan
+ * does. A plan is exported without loss exactly if nothing in it is beyond the target.
  */
 #include "planner/export.h"
 
@@ -27,7 +27,7 @@ static const struct ah_export_setting *find(const struct ah_export *export, cons
     return NULL;
 }
 
-/* Few or many kinds of blocks: a plan that mixes everything never meets the exact cases. */
+/* Uses few or many kinds of blocks: a plan that mixes everything never meets the exact cases. */
 static void randomize(struct ah_plan *plan, struct ah_plan_block *blocks, uint64_t *seed)
 {
     unsigned kinds = 1 + (unsigned)(check_random(seed) % 4);
@@ -66,7 +66,7 @@ static struct totals add_up(const struct ah_plan *plan)
     return totals;
 }
 
-/* Layers that the target keeps whole, as its documentation counts them. */
+/* Layers that the target keeps whole, counted as its documentation does. */
 static uint64_t kept_layers(const struct ah_export *export, const struct totals *totals)
 {
     const struct ah_export_setting *mode = find(export, "activation_checkpoint.mode");
@@ -121,7 +121,7 @@ TEST(export, never_asks_for_more_device_memory_than_the_plan)
             ah_arena_release(&arena);
         }
     }
-    assert_true(exact > 30); /* both sides were met */
+    assert_true(exact > 30); /* both outcomes occurred */
     assert_true(exact < 2 * (size_t)ROUNDS);
     ah_document_release(&document);
 }

@@ -31,7 +31,7 @@ static struct ah_knobs combine(const struct ah_job *job, enum ah_micro_order ord
     return knobs;
 }
 
-/* The best period of all, a known one included: what is slower than the best so far is not looked at closely. */
+/* The best period of all, including `known`. Anything slower than the best so far is not looked at closely. */
 static double best_of_all(const struct ah_trial_limits *limits, const struct ah_candidate *known)
 {
     const struct ah_job *job = limits->job;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bound against everything that can be asked of it: all assignments of small instances under the schedule itself,
- * all vectors of counts one by one, CBC on rows that are put together here, and pairs of instances of which one is
- * faster or larger than the other.
+ * The bound against independent answers: all assignments of small instances under the schedule itself, all vectors of
+ * counts one by one, CBC on rows assembled here, and pairs of instances of which one is faster or larger.
  */
 #include "planner/milp_solve_internal.h"
 #include "tests/property/planner/cbc.h"
@@ -12,7 +11,7 @@ enum { SMALL = 150, SCHEDULES = 60, LARGE = 40, PAIRS = 400, CELLS = INSTANCE_BL
 
 /* ---- budgets that matter ---- */
 
-/* Between what the leanest and the richest counts take, and sometimes below. */
+/* Draws budgets between the needs of the leanest and the richest counts, and sometimes below. */
 static void choose_budgets(struct ah_milp_input *input, uint64_t *random)
 {
     struct ah_config lean[INSTANCE_BLOCKS], rich[INSTANCE_BLOCKS];
@@ -65,7 +64,7 @@ static const struct ah_knobs schedule_knobs[] = {
     {.fetch_ahead = 1, .send_behind = 3, .device_state_tiles = 64},
 };
 
-/* All assignments, block by block. */
+/* Tries all assignments, block by block. */
 static void try_all(const struct ah_milp_input *input, struct ah_schedule *schedule,
                     struct ah_config *configs, size_t block, struct best_schedule *best)
 {
@@ -135,7 +134,7 @@ TEST(milp, never_beaten_by_a_schedule)
     assert_true(feasible > SCHEDULES / 8 && infeasible > 1);
 }
 
-/* ---- all vectors of counts, the plain way ---- */
+/* ---- all vectors of counts, by brute force ---- */
 
 struct plain {
     const struct ah_milp *milp;
@@ -188,7 +187,7 @@ static void plain_all(struct plain *p, size_t class, size_t column, uint32_t lef
     }
 }
 
-/* Memory as it is where no weights are kept from forward to backward, which takes least. */
+/* Checks memory as if no weights were kept from forward to backward, which takes least. */
 static void check_limits(const struct ah_milp *milp, const struct ah_milp_candidate *candidate)
 {
     for (size_t i = 0; i < milp->n_rows; i++) {
@@ -264,7 +263,7 @@ TEST(milp, is_the_least_of_all_counts)
     assert_true(feasible > SMALL / 5 && infeasible > 5);
 }
 
-/* ---- CBC on the same rows, put together another way ---- */
+/* ---- CBC on the same rows, assembled another way ---- */
 
 static double cbc_bound_us(const struct ah_milp *milp, struct ah_arena *arena, bool whole, bool *ret_feasible)
 {
@@ -339,7 +338,7 @@ TEST(milp, agrees_with_cbc)
 
 /* ---- monotone ---- */
 
-/* Some of the costs fall, by much, by little, or by one bit. */
+/* Lowers some of the costs by much, by little, or by one bit. */
 static struct ah_costs cheaper(const struct ah_costs *costs, struct ah_cost_group *groups, size_t n_groups,
                                uint64_t *random)
 {
@@ -440,7 +439,7 @@ TEST(milp, says_how_much_is_short)
         choose_budgets(&input, &random);
         input.device_bytes = (uint64_t)((double)input.device_bytes * check_uniform(&random));
         random_allowed(&it.job, &random, 2,
-                       allowed); /* not everything may be on the device: it may take both */
+                       allowed); /* without some device configs, both memories may be short */
         input.allowed = i % 2 ? allowed : NULL;
         CHECK_OK(ah_milp_solve(&input, &it.arena, &result, &err), err);
         if (!result.feasible) {

@@ -4,9 +4,9 @@
  *
  * 1. The plan's period is within 0.5 % of the best assignment's, and equal to it in at least 90 % of the instances.
  * 2. The bound is not above the best.
- * 3. Infeasible is claimed only where no assignment fits, with any of some knobs.
- * 4. The paper's family of three numbers, all of it, over a 24-block model: `optimal` is never slower, and
- *    `autohete-paper` finds its best within 0.5 %.
+ * 3. Infeasible is claimed only if no assignment fits with any of the knobs tried.
+ * 4. Over a 24-block model, the paper's whole family of three numbers: `optimal` is never slower, and `autohete-paper`
+ *    finds its best within 0.5 %.
  */
 #include "planner/knobs.h"
 #include "planner/optimize.h"
@@ -80,7 +80,7 @@ static double brute_best(const struct instance *it, const struct ah_trial_limits
     return b.best_us;
 }
 
-/* All configs with one or two layers; four of them, at random, with more. */
+/* Allows all configs with one or two layers, and four random ones with more. */
 static void draw_allowed(const struct instance *it, uint64_t *random, uint32_t *allowed)
 {
     bool few = it->job.n_blocks <= 4 ||

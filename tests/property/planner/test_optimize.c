@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is said of a choice among the micro-batch orders: its bound is the least of theirs, and nothing is infeasible
- * that one of them fits.
+ * A choice among micro-batch orders: its bound is the least of theirs, and it is not called infeasible if one of them
+ * fits.
  */
 #include "planner/optimize.h"
 #include "tests/property/planner/instances.h"

@@ -2,10 +2,10 @@
  *
  * Each policy's search against its whole family, under the same simulator.
  *
- * 1. Small models: within 0.5 % of the best setting with any order of the policy; it finds nothing only where no
- *    setting fits.
+ * 1. Small models: within 0.5 % of the best setting with any order of the policy; it finds nothing only if no setting
+ *    fits.
  * 2. 24 blocks: within 0.5 % of the best setting with the orders that the plan has.
- * 3. `optimal` is slower than none of them: the paper's family of three numbers is tried whole over 24 blocks.
+ * 3. `optimal` is never slower than any of them: the paper's family of three numbers is tried whole over 24 blocks.
  */
 #include "planner/planner_internal.h"
 #include "planner/policies.h"
@@ -67,7 +67,7 @@ static void close_family(struct family *f)
     ah_schedule_release(&f->schedule);
 }
 
-/* The best of every order, or of the given one. Returns 0 where nothing fits. */
+/* The best over all orders, or with `knobs` only. Returns 0 if nothing fits. */
 static double best_of_family(const struct ah_planning *planning, enum ah_policy policy,
                              const struct ah_knobs *knobs, size_t *ret_fitting)
 {
@@ -120,7 +120,7 @@ static void check_policy(const struct request *r, enum ah_policy policy, bool al
     if (trial->found != (best > 0))
         fail_msg("%s, %s: %s, though %zu settings fit", r->model, ah_words_policy[policy],
                  trial->found ? "a plan" : "no plan", fitting);
-    if (!trial->found) { /* and what is left of the family has none either */
+    if (!trial->found) { /* then the rest of the family has none either */
         CHECK_OK(ah_planning_exhaust(&planning, &t.err), t.err);
         assert_true(planning.exhausted && !planning.winner);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every remedy, followed: infeasible requests on the example machines, and random small ones. What a diagnosis says is
- * needed is held against planning with one byte less.
+ * Follows every remedy, for infeasible requests on the example machines and for random small ones. What a diagnosis
+ * calls needed is checked by planning with one byte less.
  */
 #include "tests/property/planner/requests.h"
 
@@ -11,7 +11,7 @@ static const char *const remedy_words[AH_REMEDIES] = {"policy",        "device m
                                                       "both memories", "micro-batches", "batch",
                                                       "sequence",      "state dtype"};
 
-/* As someone would who reads it. */
+/* Follows a remedy as its reader would. */
 static void follow(const struct test_request *t, const struct ah_remedy *remedy)
 {
     const struct ah_machine *machine = t->request.machine;
@@ -63,7 +63,7 @@ static void follow(const struct test_request *t, const struct ah_remedy *remedy)
     ah_arena_release(&arena);
 }
 
-/* With one byte less than needed of the one that is short, infeasible is still proven. */
+/* With one byte less than needed of the short memory, infeasibility is still proven. */
 static void check_needed(const struct test_request *t)
 {
     struct ah_plan_request request = t->request;
@@ -88,7 +88,7 @@ static void check_needed(const struct test_request *t)
     ah_arena_release(&arena);
 }
 
-/* Returns how many remedies there were. */
+/* Returns the number of remedies. */
 static size_t check_request(struct test_request *t, size_t followed[AH_REMEDIES])
 {
     int rc = test_request_plan(t);

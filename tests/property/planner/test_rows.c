@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every row against the schedule itself: for random choices of everything, no row says more than what the schedule
- * takes; and the work of each lane, which rows (1) to (4) sum up, is the schedule's own, to the last digits. Prices at
- * budgets that a choice just keeps are a bound of it, too.
+ * Every row against the schedule itself: for random choices of everything, no row says more than the schedule takes.
+ * The work of each lane, which rows (1) to (4) sum up, equals the schedule's to the last digits. Prices at budgets that
+ * a choice just keeps are a bound on it, too.
  */
 #include "planner/milp_internal.h"
 #include "tests/property/planner/instances.h"
@@ -40,7 +40,7 @@ static void random_configs(const struct ah_job *job, uint64_t *random, struct ah
     }
 }
 
-/* Sums of the columns' pieces, with fetches as often as possible: exact where nothing is fetched more than once. */
+/* Sums the columns' pieces, with as many fetches as possible: exact if nothing is fetched more than once. */
 static void sum_work(const struct ah_milp *milp, const struct ah_config *configs, double ret_us[4])
 {
     memset(ret_us, 0, 4 * sizeof *ret_us);
@@ -104,7 +104,7 @@ static void check_needs(const struct ah_milp_input *input, const struct ah_confi
                  (unsigned long long)(score->pinned_bytes + score->pageable_bytes));
 }
 
-/* In a budget of what this choice takes, or a bit more. */
+/* Prices the choice in a budget of what it takes, or a bit more. */
 static double priced(struct ah_milp_input input, const struct ah_config *configs,
                      const struct ah_score *score, double slack)
 {
@@ -134,7 +134,7 @@ static double priced(struct ah_milp_input input, const struct ah_config *configs
     return us;
 }
 
-/* How close the rows come, so that a row that says nothing is noticed: the least ratios are printed and asked for. */
+/* How close the rows come: the least ratios are printed and checked, so that a row that says nothing is noticed. */
 struct tightness {
     double time, device, host, priced;
     size_t n, n_priced;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Searches: what annealing alone finds against all assignments with the same knobs, and with any number of threads.
+ * Searches: what annealing alone finds, against all assignments with the same knobs, with any number of threads.
  */
 #include "planner/search.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What two lanes keep beside each other, on the virtual clock with the resources that pricing makes, against what the
- * machine document says: the example machines, profiles of a CPU, and random documents.
+ * The speed that two lanes keep beside each other on the virtual clock, with the resources that pricing makes, against
+ * the machine document: the example machines, profiles of a CPU, and random documents.
  */
 #include "planner/pricing_internal.h"
 #include "runtime/device/virtual/clock.h"
@@ -36,7 +36,7 @@ static void demand_of_part(const struct ah_plan_sharing *sharing, int part,
     }
 }
 
-/* `part` does 1 s of work while `beside` works all the time; what it keeps. */
+/* The speed that `part` keeps over 1 s of work while `beside` works all the time. */
 static double kept_on_clock(const struct ah_plan_sharing *sharing, int part, int beside)
 {
     struct ah_share_demand demands[2];
@@ -65,7 +65,7 @@ static double kept_on_clock(const struct ah_plan_sharing *sharing, int part, int
     return kept;
 }
 
-/* The largest difference between what a pair keeps here and there. */
+/* The largest difference between what a pair keeps on the clock and in the document. */
 static double worst(const struct ah_machine *machine, bool sums_only)
 {
     struct ah_arena arena = {0};
@@ -135,7 +135,7 @@ TEST(sharing, a_cpu_profile)
     assert_true(worst(&t.machine, true) < 1e-6);
 }
 
-/* Shares that no weights explain: each within two hundredths, what pairs keep together exactly. */
+/* Shares that no weights explain: each is within 0.02, and what pairs keep together is exact. */
 TEST(sharing, weights_that_disagree)
 {
     static const double kept[LANES][LANES] = {
@@ -165,7 +165,7 @@ TEST(sharing, nothing_shared)
     ah_arena_release(&arena);
 }
 
-/* Any table: what a pair keeps together is kept; where weights explain the table, each share is. */
+/* Any table: what a pair keeps together is right; where weights explain the table, each share is, too. */
 TEST(sharing, random_documents)
 {
     uint64_t random = check_seed(41);

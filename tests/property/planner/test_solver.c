@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random small programs against CBC: relaxations to the digits that it prints, integer programs with no gap.
+ * Random small programs against CBC: relaxations to the digits that it prints, integer programs without a gap.
  */
 #include "tests/property/planner/cbc.h"
 

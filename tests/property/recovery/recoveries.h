@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random clusters, plans and losses, and a recovery checked against the inventory itself: every need is met once, of
- * one step, from a place that has it, where the plan's configs keep it; nearer places first; no host is overfull; bytes
- * and time follow from the moves.
+ * Random clusters, plans and losses, and a recovery checked against the inventory itself. Every need is met once, from
+ * one step, from a place that has it, where the plan's configs keep it. Nearer places go first, no host is overfull,
+ * and bytes and time follow from the moves.
  */
 #ifndef AH_TESTS_PROPERTY_RECOVERY_RECOVERIES_H
 #define AH_TESTS_PROPERTY_RECOVERY_RECOVERIES_H
@@ -24,7 +24,7 @@ enum { NODES = 6, HOLDINGS = 512, SLICES = 2, LAST_STEP = 90 };
 /* ---- instances ---- */
 
 struct problem {
-    bool hosts; /* that blocks may be on */
+    bool hosts; /* may hold blocks */
     struct ah_document model;
     char model_sha256[AH_DOCUMENT_DIGEST_MAX];
     struct ah_cluster_gpu gpus[2];
@@ -50,7 +50,7 @@ static const char model_text[] =
 static const char *const patterns[] = {"*"};
 static const char *const ids[NODES] = {"n0", "n1", "n2", "n3", "n4", "n5"};
 
-/* Hosts that blocks may be on, and GPUs too small to do without. */
+/* Hosts that may hold blocks, and GPUs too small to do without. */
 static inline void draw_hosts(struct problem *c, size_t n_nodes, uint64_t *random)
 {
     for (size_t g = 0; g < 2; g++)
@@ -114,7 +114,7 @@ static inline void hold(struct problem *c, struct ah_inventory_holding holding)
     c->holdings[c->inventory.n_holdings++] = holding;
 }
 
-/* Every rank's shards in its GPU, on its host or its node's disk, as is drawn. */
+/* Puts every rank's shards in its GPU, on its host or on its node's disk, by `medium`. */
 static inline void hold_stages(struct problem *c, uint64_t step, enum ah_medium medium)
 {
     for (size_t p = 0; p < c->old.n_pipelines; p++)
@@ -156,7 +156,7 @@ static inline void hold_config(struct problem *c, uint64_t step, struct ah_inven
     }
 }
 
-/* Every rank's shards where the old plan keeps them. */
+/* Puts every rank's shards where the old plan keeps them. */
 static inline void hold_live(struct problem *c, uint64_t step)
 {
     for (size_t p = 0; p < c->old.n_pipelines; p++)
@@ -197,7 +197,7 @@ static inline void hold_in_storage(struct problem *c, uint64_t step)
              .medium = AH_MEDIUM_STORAGE, .gpu = AH_INVENTORY_NO_GPU, .step = step, .blocks = c->old.blocks});
 }
 
-/* The nodes of the cluster without those of a mask. */
+/* Removes the nodes of a mask from the cluster. */
 static inline void lose(struct problem *c, unsigned lost)
 {
     c->now = c->cluster;
@@ -259,7 +259,7 @@ static inline bool covers(const struct problem *c, uint64_t first, uint64_t bloc
     return shard->row == c->states.n_blocks ? ends : shard->row >= first && shard->row < first + blocks;
 }
 
-/* Is it there, in reach; `node` NULL: anywhere but storage. */
+/* Is the shard there and in reach? `node` NULL: on any node. */
 static inline bool has(const struct problem *c, const struct ah_shard *shard, uint64_t step,
                        enum ah_medium medium, const char *node, uint64_t gpu)
 {
@@ -303,7 +303,7 @@ static inline bool is_complete(const struct problem *c, uint64_t step)
     return true;
 }
 
-/* What no node has of the step, each shard once. */
+/* Bytes of the step that no node has, counting each shard once. */
 static inline uint64_t missing_bytes(const struct problem *c, uint64_t step)
 {
     uint64_t bytes = 0;
@@ -349,7 +349,7 @@ static inline const struct ah_cluster_node *node_of_rank(const struct problem *c
     return &c->now.nodes[n];
 }
 
-/* Does a rank on `node` get the shard from elsewhere, and not from one that gets it so itself? */
+/* Does a rank on `node` get the shard from elsewhere? Relayed moves count only if `inside`. */
 static inline bool receives(const struct problem *c, const struct result *r, const char *node,
                             const struct ah_shard *shard, bool inside)
 {
@@ -363,7 +363,7 @@ static inline bool receives(const struct problem *c, const struct result *r, con
     return false;
 }
 
-/* The source of a move has the shard, and no nearer place does. */
+/* The source of a move has the shard, and no nearer place has it. */
 static inline void check_source(const struct problem *c, const struct result *r, const struct ah_move *move,
                                 const char *node, const struct ah_shard *shard)
 {
@@ -389,7 +389,7 @@ static inline void check_source(const struct problem *c, const struct result *r,
         assert_string_not_equal(move->node, node);
 }
 
-/* Where the stage keeps the shard: by the config of its block; of the tied table, of the embedding's, else the head's. */
+/* Where the stage keeps the shard: by its block's config; for the tied table by the embedding's, else the head's. */
 static inline enum ah_medium lives(const struct problem *c, const struct ah_cluster_plan_stage *stage,
                                    const struct ah_shard *shard)
 {
@@ -441,7 +441,7 @@ static inline void check_rank(const struct problem *c, struct result *r,
     assert_true(on_host <= stage->host_bytes / stage->tp);
 }
 
-/* The longest of NICs, disks and storage, from the moves alone. */
+/* The longest time of NICs, disks and storage, from the moves alone. */
 static inline double busiest_s(const struct problem *c, const struct result *r)
 {
     double out[NODES] = {0}, in[NODES] = {0}, disk[NODES] = {0}, storage[NODES] = {0}, all = 0, longest = 0;
@@ -496,7 +496,7 @@ static inline void check(const struct problem *c, struct result *r)
     free(covered);
 }
 
-/* Recovers; false where no plan fits what is left. */
+/* Recovers; false if no plan fits what is left. */
 static inline bool recover(struct problem *c, struct result *r)
 {
     struct ah_error err = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recoveries of plans with states and weights on hosts: each checked by recoveries.h.
+ * Recoveries of plans with states and weights on hosts, each checked by recoveries.h.
  */
 #include "planner/recovery/adapt.h"
 #include "tests/property/recovery/recoveries.h"
@@ -24,7 +24,7 @@ static bool has_away(const struct ah_cluster_plan *plan, bool weights)
     return false;
 }
 
-/* No way to adapt makes it slower. */
+/* Adapting a plan to its own cluster, in any way, does not make it slower. */
 static void check_adapted(struct problem *c)
 {
     for (int way = 0; way < AH_ADAPT_WAYS; way++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recoveries on random clusters, whose plans keep all on GPUs: each checked by recoveries.h, and what they take from
- * where.
+ * Recoveries on random clusters whose plans keep everything on GPUs: checks each with recoveries.h, and also what comes
+ * from where.
  */
 #include "tests/property/recovery/recoveries.h"
 
@@ -79,7 +79,7 @@ TEST(recovery, moves_nothing_where_nothing_is_lost)
     assert_true(done > 0);
 }
 
-/* All live, and all in storage, of the last step: only what had one replica comes from there, and that once. */
+/* The last step is live and whole in storage: only what had one replica comes from storage, and only once. */
 TEST(recovery, takes_from_storage_what_no_node_has)
 {
     static struct problem c;
@@ -104,7 +104,7 @@ TEST(recovery, takes_from_storage_what_no_node_has)
     assert_true(replicas > 0 && parts > 0);
 }
 
-/* A node is new: with few steps to come nothing moves for it, with many the faster plan is taken. */
+/* With a new node and few steps to come, nothing moves for it; with many, the faster plan is taken. */
 TEST(recovery, weighs_speed_against_moves)
 {
     static struct problem c;

@@ -32,7 +32,7 @@ static struct ah_transfer_option through(size_t source, size_t n, size_t a, size
     return (struct ah_transfer_option){.source = source, .passes = {a, b, c}, .n_passes = n};
 }
 
-/* A disk of its own, peers' memory or disk, storage: up to SOURCES of them, at least one. */
+/* Draws options: a disk of its own, peers' memory or disk, storage; at least one and at most SOURCES. */
 static size_t draw_options(uint64_t *random, size_t node, struct ah_transfer_option *out)
 {
     size_t n = 0, most = 1 + check_draw(random, SOURCES);
@@ -113,7 +113,7 @@ static void add(struct search *s, const struct ah_transfer_option *option, doubl
         s->bytes[option->passes[i]] += bytes;
 }
 
-/* Receiver `d` of shard `i` of bundle `b`, whose leader is given, and everything after it. */
+/* Tries receiver `d` of shard `i` of bundle `b`, whose leader is given, and everything after it. */
 static void try_receiver(struct search *s, size_t b, size_t i, size_t leader, size_t d)
 {
     const struct ah_transfer_bundle *bundle = &s->problem->bundles[b];
@@ -153,7 +153,7 @@ static void go_on(struct search *s, size_t b, size_t i)
 
 /* ---- what a result says ---- */
 
-/* Every shard is in one piece, every choice is allowed, and the pieces take the time that is told. */
+/* Every shard is in one piece, every choice is allowed, and the pieces take the reported time. */
 static void check_pieces(const struct problem *c, const struct ah_transfer_result *result)
 {
     struct search s = {.problem = &c->problem};
@@ -211,7 +211,7 @@ TEST(transfer_solver, is_the_best_of_all_choices)
         greedy += piecewise.time_s > s.best * (1 + 1e-9);
         ah_arena_release(&arena);
     }
-    assert_true(greedy > 0 || instances < 600); /* else the program had nothing to do */
+    assert_true(greedy > 0 || instances < 600); /* else the program was never needed */
     printf("%zu instances; piece by piece %zu of them take longer than the least\n", instances, greedy);
 }
 
@@ -234,8 +234,8 @@ TEST(transfer_solver, is_near_its_bound_where_shards_are_many)
     assert_true(worst < 0.1);
 }
 
-/* Everyone's last option is storage, over a link of the node's own, and the one before by way of another node's, whose
- * own shards come over that; nothing is fetched once. Returns what all from storage takes. */
+/* Gives each receiver two last options: storage over its node's own link, and before it storage through another node
+ * and that node's link. Nothing is fetched just once. Returns the time of taking everything from storage. */
 static double make_plain(struct problem *c, uint64_t *random)
 {
     struct search s = {.problem = &c->problem};

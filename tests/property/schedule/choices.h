@@ -24,7 +24,7 @@ struct test_case {
     struct ah_model model;
     struct ah_model_rope rope;
     const char *patterns[TEST_PATTERNS_MAX];
-    struct ah_plan_part part; /* if the job is one */
+    struct ah_plan_part part; /* if the job is a part */
     struct ah_arena arena;
     struct ah_job job;
     struct ah_cost_group groups[TEST_GROUPS_MAX];
@@ -39,7 +39,7 @@ static inline uint64_t test_below(uint64_t *seed, uint64_t n)
     return check_random(seed) % n;
 }
 
-/* A llama of so many layers. */
+/* A llama with `layers` layers. */
 static inline void test_case_model(struct test_case *c, uint64_t layers, uint64_t width, bool tied)
 {
     *c = (struct test_case){.rope = {.theta = 10000}};
@@ -64,7 +64,7 @@ static inline void test_case_model(struct test_case *c, uint64_t layers, uint64_
                                  .tied = tied};
 }
 
-/* A stage of so many: a run of blocks that ends with the head where it is the last. */
+/* Draws a stage: a run of blocks; the last stage ends with the head. */
 static inline struct ah_plan_part test_case_stage(const struct test_case *c, uint64_t *seed)
 {
     uint64_t blocks = ah_model_blocks(&c->model), stages = 1 + test_below(seed, blocks < 5 ? blocks : 5);
@@ -89,7 +89,7 @@ static inline void test_case_job(struct test_case *c, struct ah_plan_training tr
     assert_true(c->job.n_groups <= TEST_GROUPS_MAX && c->job.n_blocks <= TEST_BLOCKS_MAX);
 }
 
-/* Costs of a machine on which every lane can be the busiest: forward of a layer takes `forward_us`, a copy of its
+/* Costs of a machine on which every lane can be the busiest: a layer's forward takes `forward_us`, a copy of its
  * weights `copy_us`, its update on the host `adam_us`. */
 static inline void test_case_costs(struct test_case *c, double forward_us, double copy_us, double adam_us)
 {
@@ -120,7 +120,7 @@ static inline void test_case_costs(struct test_case *c, double forward_us, doubl
     c->choice = (struct ah_choice){.configs = c->configs, .costs = &c->costs};
 }
 
-/* Resources that lanes use together; none in one of three. */
+/* Draws resources that lanes share; none in one of three cases. */
 static inline void test_case_sharing(struct test_case *c, uint64_t *seed)
 {
     struct ah_plan_sharing *sharing = &c->costs.sharing;
@@ -163,7 +163,7 @@ static inline void test_case_open(struct test_case *c, uint64_t *seed)
     test_case_sharing(c, seed);
 }
 
-/* The job becomes that of the part, which is set, and costs fit it. */
+/* Makes the job that of c->part, with costs that fit it. */
 static inline void test_case_cut(struct test_case *c, uint64_t micro_batches, uint64_t *seed)
 {
     struct ah_plan_training training = c->job.training;
@@ -184,7 +184,7 @@ static inline void test_case_part(struct test_case *c, uint64_t *seed)
     test_case_cut(c, micro_batches[test_below(seed, 4)], seed);
 }
 
-/* A valid config for every block; sometimes few different ones, as plans have them. */
+/* A valid config for every block; sometimes few different ones, as in plans. */
 static inline void test_case_configs(struct test_case *c, uint64_t *seed)
 {
     struct ah_config options[AH_CONFIGS_MAX];
@@ -219,7 +219,7 @@ static inline void test_case_choose(struct test_case *c, uint64_t *seed)
     test_case_knobs(c, seed);
 }
 
-/* The choice that was evaluated last, as a whole document: what planners add are stand-ins. */
+/* Emits the choice evaluated last as a whole document, with stand-ins for what planners add. */
 static inline void test_case_emit(const struct test_case *c, struct ah_schedule *schedule,
                                   struct ah_document *ret_document)
 {

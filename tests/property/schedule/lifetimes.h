@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lifetimes as plans have them, for tests and benchmarks of the layout: blocks with activations on the stack, residual
- * stream, scratch, gradients, fetched weights, over the compute positions of an iteration.
+ * Lifetimes as in plans, for tests and benchmarks of the layout: blocks with activations on the stack, residual stream,
+ * scratch, gradients, fetched weights, over the compute positions of an iteration.
  */
 #ifndef AH_TESTS_PROPERTY_SCHEDULE_LIFETIMES_H
 #define AH_TESTS_PROPERTY_SCHEDULE_LIFETIMES_H
@@ -24,9 +24,9 @@ struct lifetimes {
     bool block_major;
     enum lifetimes_gradients gradients;
     uint32_t sent_for;                                     /* positions */
-    uint32_t fetched;                                      /* blocks from below whose weights are fetched */
+    uint32_t fetched;                                      /* lowest blocks whose weights are fetched */
     uint32_t ahead;                                        /* positions before their use */
-    uint32_t recomputed;                                   /* blocks from below that keep their input only */
+    uint32_t recomputed;                                   /* lowest blocks that keep only their input */
     uint64_t activation, gradient, weight, residual, work; /* bytes */
 };
 

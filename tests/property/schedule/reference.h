@@ -2,8 +2,8 @@
  *
  * A reference for programs: every op that they use, in double precision and by its definition, on one flat memory.
  *
- * Element e of bytes [b, b + size) of an arena is memory[b / 2]: two places share an element where they share bytes.
- * Rows of tables: tokens, targets, positions and documents come from `data`, not from the memory.
+ * The element at bytes [b, b + size) of an arena is memory[b / 2]: two places share an element where they share bytes.
+ * Row numbers of tables (tokens, targets, positions, documents) come from `data`, not from the memory.
  */
 #ifndef AH_TESTS_PROPERTY_SCHEDULE_REFERENCE_H
 #define AH_TESTS_PROPERTY_SCHEDULE_REFERENCE_H
@@ -27,7 +27,7 @@ struct reference {
     uint64_t first_row; /* of the tokens it works on */
 };
 
-/* Element of an operand whose rows are `width` wide where they are dense. */
+/* Element of an operand; its rows are `width` wide if they are dense. */
 static inline double *ref_element(const struct reference *r, size_t arg, uint64_t row, uint64_t width,
                                   uint64_t col)
 {
@@ -125,7 +125,7 @@ static inline void ref_rope(const struct reference *r)
         }
 }
 
-/* Probability of query row `i` on key row `j` of head `h`, once lse is known; without, the score. */
+/* Probability of query row `i` on key row `j` of head `h`, once lse is known; the score before. */
 static inline double ref_score(const struct reference *r, size_t q, size_t k, uint64_t i, uint64_t j,
                                uint64_t h)
 {
@@ -197,7 +197,7 @@ static inline void ref_attention_backward(const struct reference *r)
                 ref_attention_backward_pair(r, i, j, h);
 }
 
-/* The activation and its derivative; gelu is by its definition, the tanh form as published. */
+/* The activation and its derivative: gelu by its definition, the tanh form as published. */
 static inline double ref_activate(uint32_t kind, double x, double *ret_slope)
 {
     const double pi = acos(-1.0);
@@ -289,7 +289,7 @@ static inline void ref_cross_entropy(const struct reference *r)
     }
 }
 
-/* Does an op of a kind that programs use; false for another kind. */
+/* Runs an op of a kind that programs use; false for another kind. */
 static inline bool reference_do(const struct reference *r)
 {
     static void (*const functions[AH_OP_KINDS])(const struct reference *) = {

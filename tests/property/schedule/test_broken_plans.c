@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans that were changed at random places: whatever the reader of documents lets pass is checked and replayed without
- * a crash, and a plan that the check lets pass replays in the time that it states.
+ * Plans changed at random places: whatever the document reader accepts is checked and replayed without a crash, and a
+ * plan that passes the check replays in the time that it states.
  */
 #include "runtime/schedule/check.h"
 #include "runtime/schedule/replay.h"
@@ -76,7 +76,7 @@ static void swap_in_order(struct ah_plan *plan, uint64_t *random)
     order[j] = op;
 }
 
-/* Two ops of one lane become each other: every list stays as long as it was. */
+/* Swaps two ops of one lane: every list keeps its length. */
 static void swap_ops(struct ah_plan *plan, uint64_t *random)
 {
     struct ah_plan_op *a = any_op(plan, random), *b = any_op(plan, random);
@@ -129,7 +129,7 @@ static void (*const changes[])(struct ah_plan *, uint64_t *) = {
 
 /* ---- what must hold ---- */
 
-/* Does what is said of it; whether the check accepted it. */
+/* Checks and replays the plan; returns whether the check accepted it. */
 static bool survives(const struct ah_plan *plan)
 {
     struct ah_error err = {0};

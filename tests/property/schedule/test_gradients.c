@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Programs train: executed in double precision on memory laid out as they say, their loss falls as their gradients
- * predict, for every parameter tried (central differences), whatever is kept or recomputed, frozen, tied, chunked.
+ * predict, for every parameter tried (central differences), whatever is kept, recomputed, frozen, tied or chunked.
  */
 #include "runtime/schedule/flat.h"
 #include "runtime/schedule/program.h"
@@ -77,8 +77,8 @@ static struct ah_model gelu(void)
     return model;
 }
 
-/* One training run: weights and gradients of blocks, the streams between them, saved tensors, scratch; all in one
- * memory of two bytes an element. */
+/* One training run: weights and gradients of blocks, the streams between them, saved tensors and scratch, in one memory
+ * with two bytes per element. */
 struct net {
     struct ah_job job;
     struct ah_arena arena;
@@ -213,14 +213,14 @@ static void run_step(struct net *net)
         run_pass(net, block, AH_PASS_BACKWARD);
 }
 
-/* `kept` is the memory that the step has left: every forward of the head writes gradients. */
+/* `kept` is the memory after the step: every forward of the head writes gradients. */
 static void check_tensor(struct net *net, size_t block, const struct ah_flat_tensor *tensor,
                          const double *kept, uint64_t *random)
 {
     uint64_t step = net->job.weight_bytes / 2;
     for (int i = 0; i < 4; i++) {
         uint64_t element = check_random(random) % tensor->elements;
-        /* A row that the batch has, of a table that is otherwise not used. */
+        /* Picks a row of the batch: the rest of the table is not used. */
         if (!strcmp(tensor->tensor.name, "embedding.weight"))
             element = net->tokens[i] * 8 + element % 8;
         if (!strcmp(tensor->tensor.name, "position.weight"))

@@ -30,7 +30,7 @@ static const char *random_pattern(const struct ah_model *model, uint64_t *random
     return text;
 }
 
-/* By the definition: of the patterns that match, the last. */
+/* By definition, the last pattern that matches decides. */
 static uint32_t expected_trained(const struct ah_job *job, size_t block, const char **patterns, size_t n)
 {
     struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
@@ -133,7 +133,7 @@ TEST(job, trains_what_patterns_choose)
     assert_true(accepted > ROUNDS / 2);
 }
 
-/* A thousand patterns, each of one layer. */
+/* A thousand patterns, one layer each. */
 TEST(job, takes_ten_thousand_blocks)
 {
     enum { LAYERS = 10000, MANY = 1000 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layouts of random and of realistic lifetimes against explicit sets of positions: what meets does not overlap, live
- * bytes are those that counting finds, nothing depends on what the memory held before.
+ * Layouts of random and realistic lifetimes against explicit sets of positions: tensors alive together do not overlap,
+ * live bytes are those found by counting, and nothing depends on what the memory held before.
  */
 #include "runtime/schedule/layout.h"
 #include "tests/property/schedule/lifetimes.h"
@@ -18,7 +18,7 @@ static uint64_t rounded(uint64_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-/* lives[i * positions + p]: tensor i lives at p; by walking from `from` to `to`. */
+/* lives[i * positions + p]: tensor i lives at p; found by walking from `from` to `to`. */
 static bool *walk_lives(const struct lifetimes_set *set)
 {
     bool *lives = calloc(set->n * set->positions + 1, sizeof *lives);
@@ -76,7 +76,7 @@ static void check_result(const struct lifetimes_set *set, const bool *lives,
     assert_true(classes == most);
 }
 
-/* The same set once more, in a layout that placed others before, and in a fresh one. */
+/* Places the set again, in a layout that placed others before and in a fresh one. */
 static void check_repeats(struct ah_layout *used, const struct lifetimes_set *set,
                           const struct ah_layout_result *result)
 {
@@ -100,7 +100,7 @@ static void check_repeats(struct ah_layout *used, const struct lifetimes_set *se
     ah_layout_release(&fresh);
 }
 
-/* Where some peak is enough, what is taken needs no more, or else what it would have been. */
+/* A peak that is within `enough_bytes` may grow up to it; any other stays as it was. */
 static void check_enough(struct ah_layout *layout, const struct lifetimes_set *set, const bool *lives,
                          const struct ah_layout_result *result)
 {
@@ -138,7 +138,7 @@ static void check_set(struct ah_layout *layout, struct lifetimes_set *set,
 
 /* ---- random lifetimes ---- */
 
-/* Anything: stacked ones that do not nest, whole circles, one position, sizes that do not divide. */
+/* Anything: stacked tensors that do not nest, whole circles, one position, sizes that do not divide. */
 static void draw_random(struct lifetimes_set *set, uint64_t *seed)
 {
     uint64_t most = check_random(seed) % 8 ? 40 : 200;

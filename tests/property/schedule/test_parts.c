@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stages of one pipeline run their plans together, whatever anything takes: each goes through its compute positions in
- * order, a pass waits for what the stage before or behind it sends, a sender waits where two gradients are waiting, and
- * a stage that trains nothing waits for word from the stage behind it as if it did. Then:
+ * Stages of one pipeline run their plans together, however long anything takes. Each goes through its compute positions
+ * in order. A pass waits for what the stage before or behind it sends, and a sender waits while two gradients are
+ * waiting. A stage that trains nothing waits for word from the stage behind it all the same. Then:
  *
  * 1. They come to an end: no stage waits for another for ever.
- * 2. What is sent has its place from the moment that sending begins, until its last reader is done.
+ * 2. What is sent has its place from the start of sending until its last reader is done.
  * 3. A stage has at most min(m, P - i) micro-batches between their forward and the end of their backward.
- * 4. No gradient of weights on the device leaves for the host before the last pass is done, unless the host adds up
- *    what each micro-batch makes; and nothing is updated.
- * 5. All stages together have the model's parameters, and each a 1/tp of them; a table that embedding and head share
- *    they have twice where these are with two ranks.
+ * 4. Before the last pass is done, nothing is updated, and gradients of weights on the device stay there, unless the
+ *    host adds up those of each micro-batch.
+ * 5. All stages together have the model's parameters, and each a 1/tp of them. They have a table that embedding and
+ *    head share twice if these are on two ranks.
  */
 #include "runtime/schedule/schedule.h"
 #include "tests/property/schedule/choices.h"
@@ -46,7 +46,7 @@ static void open_stage(struct stage *s, const struct ah_plan_part *part, uint64_
     test_case_cut(&s->c, micro_batches, seed);
     s->schedule = (struct ah_schedule){0};
     CHECK_OK(ah_schedule_init(&s->schedule, &s->c.job, &err), err);
-    int rc = AH_E_FAILED; /* rings too small for their order are drawn again */
+    int rc = AH_E_FAILED; /* draws again if rings are too small for their order */
     for (int tries = 0; rc == AH_E_FAILED && tries < 20; tries++) {
         test_case_choose(&s->c, seed);
         rc = ah_schedule_evaluate(&s->schedule, &s->c.choice, &score, &err);
@@ -114,7 +114,7 @@ static bool nothing_trained(const struct stage *s)
     return s->c.job.lowest == s->plan->n_blocks;
 }
 
-/* How many forwards its order has before the first backward. */
+/* How many forwards the stage's order has before the first backward. */
 static uint64_t ahead(const struct stage *s)
 {
     uint64_t behind = s->c.part.stages - 1 - s->c.part.stage, m = s->plan->training.micro_batches;
@@ -195,7 +195,7 @@ static void check_updates(const struct stage *s)
                          s->plan->blocks[op->block].accumulator != AH_ACCUMULATOR_HOST;
         bool next =
             s->plan->blocks[op->block].optimizer == AH_OPTIMIZER_STREAMED && !s->c.choice.knobs.step_ends;
-        if (op->op == AH_PLAN_DEVICE_ADAM && !next) /* streamed ones may stand in the step that follows */
+        if (op->op == AH_PLAN_DEVICE_ADAM && !next) /* streamed ones may belong to the next step */
             assert_true(op->position >= passes);
         else if (op->op == AH_PLAN_HOST_ADAM || (op->op == AH_PLAN_SEND_GRADIENTS && on_device))
             assert_true(op->issue_after + 1 >= passes);

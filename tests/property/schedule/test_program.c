@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Programs of every example, in both dtypes, with random sets of trained tensors, executed by a machine that only knows
- * which bytes hold what: an op may read a place only where all of it was written since, and nobody else wrote over it.
- * Every op is also what the devices accept (ah_op_check), with its operands where the program puts them.
+ * which bytes hold what: an op may read a place only if all of it was written and nothing overwrote it since. The
+ * devices must accept every op (ah_op_check), with its operands where the program puts them.
  */
 #include "runtime/schedule/flat.h"
 #include "runtime/schedule/layout.h"
@@ -14,7 +14,7 @@
 
 enum { SETS = 4, COLUMNS_MAX = 8, INSTANTS_MAX = 2 * AH_PROGRAM_STEPS_MAX };
 
-/* Columns of a place that hold its values, in bytes of a row. */
+/* Columns of a place that hold values, in bytes of a row. */
 struct columns {
     uint64_t from[COLUMNS_MAX], to[COLUMNS_MAX];
     size_t n;
@@ -24,7 +24,7 @@ struct machine {
     const struct ah_program *program;
     struct columns valid[AH_PROGRAM_PLACES_MAX];
     bool written[AH_PROGRAM_PLACES_MAX];
-    uint64_t width[AH_PROGRAM_PLACES_MAX]; /* bytes of a row of a place that is used by columns; else 0 */
+    uint64_t width[AH_PROGRAM_PLACES_MAX]; /* bytes of a row of a place used by columns; else 0 */
     uint64_t home_at[AH_HOMES];            /* where each home begins in the arena */
     uint64_t data_at[AH_PROGRAM_PLACES_MAX];
     uint64_t arena_bytes;
@@ -86,7 +86,7 @@ static void lay_homes(struct machine *m)
     }
 }
 
-/* What a pass finds. */
+/* Marks what exists when a pass begins. */
 static void fill_homes(struct machine *m, enum ah_pass pass, bool head, bool tied)
 {
     for (size_t i = 0; i < m->program->n_places; i++) {
@@ -114,7 +114,7 @@ static void clobber(struct machine *m, size_t writer)
     }
 }
 
-/* Columns of a row that an operand covers: its own, or all there are. */
+/* Columns of a row that an operand covers: its own, or all. */
 static void operand_columns(struct machine *m, const struct ah_program_op *op,
                             const struct ah_operand *operand, size_t arg, uint64_t *from, uint64_t *to)
 {
@@ -164,7 +164,7 @@ static void do_op(struct machine *m, const struct ah_program_op *op, bool first)
     m->instants++;
 }
 
-/* The op where it will be, the first and the last time. */
+/* Checks the op at its final offsets, for the first and the last time it runs. */
 static void check_placed(const struct machine *m, const struct ah_program_op *op)
 {
     const uint64_t arenas[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = m->arena_bytes};
@@ -187,7 +187,7 @@ static void check_placed(const struct machine *m, const struct ah_program_op *op
     }
 }
 
-/* Loops turn twice: what a turn leaves for the next is seen. */
+/* Loops run twice, to see what one turn leaves for the next. */
 static void run(struct machine *m)
 {
     const struct ah_program *program = m->program;
@@ -204,7 +204,7 @@ static void run(struct machine *m)
     }
 }
 
-/* Largest sum of scratch bytes that any allocator must hold at one instant. */
+/* Largest sum of scratch bytes live at one instant, which any allocator must hold. */
 static uint64_t live_bound(const struct machine *m, uint64_t *ret_highest_end)
 {
     uint64_t most = 0;
@@ -266,7 +266,7 @@ static void check_results(const struct machine *m, const struct ah_job *job, con
     assert_int_equal(loss, head && forward);
     assert_int_equal(gradients, backward ? group->trained : 0);
     assert_int_equal(table, head && job->model->tied && (job->groups[0].trained & 1));
-    /* The lowest block may update the gradient for itself; one that hands none down need not. */
+    /* A block that hands no gradient down may still update it for itself. */
     if (group->input_gradient && backward)
         assert_true(down);
     if (head)
@@ -331,7 +331,7 @@ static struct work work_of(const struct ah_job *job, const struct ah_job_group *
     return work;
 }
 
-/* keep saves most and does least; selective repeats no product. */
+/* keep saves most and does least work; selective repeats no product. */
 static void check_ways(const struct ah_job *job, const struct ah_job_group *group)
 {
     struct work keep = work_of(job, group, AH_PASS_BACKWARD, AH_ACTIVATIONS_KEEP);
@@ -418,7 +418,7 @@ TEST(program, runs_in_its_memory)
     assert_true(100 * tally.exact >= 99 * tally.programs && tally.worst < 1.2);
 }
 
-/* Sizes follow the tokens: four times the batch, four times what is saved, where nothing is rounded. */
+/* Sizes follow the tokens: four times the batch saves four times the bytes, where nothing is rounded. */
 TEST(program, sizes_follow_tokens)
 {
     for (size_t i = 0; i < TEST_MODELS; i++) {

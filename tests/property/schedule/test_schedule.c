@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random choices, evaluated and emitted; the documents are judged by what docs/planning.md says (timeline.h) and by
- * sums.
+ * Random choices, evaluated and emitted; the documents are checked against docs/planning.md (timeline.h) and by sums.
  */
 #include "runtime/schedule/replay.h"
 #include "runtime/schedule/schedule.h"
@@ -34,7 +33,7 @@ static void close_case(struct drawn *d)
     test_case_close(&d->c);
 }
 
-/* A choice that can run. Rings too small for its order are the one thing that may stop one. */
+/* Draws a choice that can run. Only rings too small for its order may stop one. */
 static void choose(struct drawn *d, uint64_t *seed)
 {
     struct ah_error err = {0};
@@ -72,7 +71,7 @@ static void check_sums(const struct drawn *d, const struct ah_replay *replay)
     (void)replay;
 }
 
-/* Does compute set the pace? Then its work and its waits are the period. */
+/* Does compute set the pace, so that its work and its waits fill the period? */
 static bool check_account(const struct drawn *d)
 {
     const struct ah_score *s = &d->score;
@@ -120,7 +119,7 @@ static void check_memory(const struct ah_plan *plan)
                      (highest + AH_LAYOUT_ALIGN - 1) / AH_LAYOUT_ALIGN * AH_LAYOUT_ALIGN);
 }
 
-/* Does a tensor of the block, whose name goes on so, live at this position? */
+/* Does a tensor named after the block and `label` live at this position? */
 static bool holds(const struct ah_plan *plan, uint64_t block, const char *label, uint64_t p)
 {
     const char *owner = plan->blocks[block].name;
@@ -141,7 +140,7 @@ static void check_held(const struct ah_plan *plan, const struct ah_plan_op *op, 
                  (unsigned long long)op->block, label, (unsigned long long)(p % plan->arena.positions));
 }
 
-/* From one position to another, going up the circle; both included. */
+/* Checks every position of the circle from `from` up to `to`, both included. */
 static void check_held_over(const struct ah_plan *plan, const struct ah_plan_op *op, const char *label,
                             uint64_t from, uint64_t to)
 {
@@ -153,13 +152,13 @@ static void check_held_over(const struct ah_plan *plan, const struct ah_plan_op 
 static void check_pass(const struct ah_plan *plan, const struct ah_plan_op *op, uint64_t p)
 {
     bool embedding = ah_plan_first_block(plan) + op->block == 0;
-    if (op->op == AH_PLAN_FORWARD || !embedding) /* backward of the embedding does not read its tables */
+    if (op->op == AH_PLAN_FORWARD || !embedding) /* the embedding's backward does not read its tables */
         check_held(plan, op, plan->blocks[op->block].weights ? "fetched" : "weights", p);
     if (!embedding)
         check_held(plan, op, "input", p);
 }
 
-/* What each op touches is there when it runs. */
+/* Everything an op touches is there when it runs. */
 static void check_lives(const struct ah_plan *plan)
 {
     uint64_t n = plan->arena.positions;
@@ -301,7 +300,7 @@ static double *durations_of(const struct ah_plan *plan)
     return us;
 }
 
-/* Gives each op a random part of `us`, which are those that the plan was made with. */
+/* Gives each op a random part of its duration in `us`, with which the plan was made. */
 static void draw_durations(struct ah_plan *plan, const double *us, double least, double most, uint64_t *seed)
 {
     for (size_t op = 0; op < plan->n_ops; op++)
@@ -329,7 +328,7 @@ TEST(schedule, orders_run_with_any_durations)
     }
 }
 
-/* Without sharing, in frozen orders, exactly. */
+/* Exact without sharing, in frozen orders. */
 TEST(schedule, faster_is_never_later)
 {
     static struct drawn d;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A replayed timeline against the rules of docs/planning.md: written from the page, with nothing of the schedule's own.
+ * Checks a replayed timeline against the rules of docs/planning.md: written from the page, with nothing of the
+ * schedule's own.
  *
  *     struct timeline t;
  *     timeline_open(&t, plan, &replay, iterations);
  *     timeline_check(&t);
  *     timeline_close(&t);
  *
- * Looked at are iterations 2 to iterations - 3: before and after, updates of gradients that were never made, and states
+ * It looks at iterations 2 to iterations - 3: near either end, updates of gradients that were never made, and states
  * that nothing uses any more, are absent.
  */
 #ifndef AH_TESTS_PROPERTY_SCHEDULE_TIMELINE_H
@@ -29,8 +30,8 @@ struct timeline {
     size_t iterations;
     uint64_t positions, head;
     size_t n;               /* tiles of all ops */
-    size_t *first;          /* by op: of its tiles */
-    uint64_t *position;     /* by tile: where it stands; of other lanes, after which position it is issued */
+    size_t *first;          /* by op: its first tile */
+    uint64_t *position;     /* by tile: its position; on other lanes, the position after which it is issued */
     double *start, *finish; /* by iteration and tile */
 };
 
@@ -50,7 +51,7 @@ static inline uint32_t timeline_find(const struct timeline *t, enum ah_plan_op_k
     return TIMELINE_NONE;
 }
 
-/* Any micro-batch. */
+/* The same for the first micro-batch that has one. */
 static inline uint32_t timeline_first(const struct timeline *t, enum ah_plan_op_kind kind, uint64_t block)
 {
     uint32_t op = TIMELINE_NONE;
@@ -138,7 +139,7 @@ static inline void timeline_tile_waits(const struct timeline *t, uint32_t v, uin
                      t->finish[(r - back) * t->n + at_u]);
 }
 
-/* All tiles of v for all of u. */
+/* All tiles of v wait for all of u. */
 static inline void timeline_all_wait(const struct timeline *t, uint32_t v, uint32_t u, const char *rule)
 {
     if (v == TIMELINE_NONE || u == TIMELINE_NONE)
@@ -148,7 +149,7 @@ static inline void timeline_all_wait(const struct timeline *t, uint32_t v, uint3
             timeline_tile_waits(t, v, tile, u, of, rule);
 }
 
-/* Tile by tile where there are as many. */
+/* Tile by tile if both have equally many. */
 static inline void timeline_waits(const struct timeline *t, uint32_t v, uint32_t u, const char *rule)
 {
     if (v == TIMELINE_NONE || u == TIMELINE_NONE)
@@ -195,7 +196,7 @@ static inline void timeline_check_positions(const struct timeline *t)
     free(tile);
 }
 
-/* Is anything? Of a stage of a pipeline maybe not. */
+/* Does the plan train anything? A stage of a pipeline may not. */
 static inline bool timeline_trains(const struct timeline *t)
 {
     for (uint64_t block = 0; block < t->plan->n_blocks; block++)
@@ -204,7 +205,7 @@ static inline bool timeline_trains(const struct timeline *t)
     return false;
 }
 
-/* Rules 3 to 5, of a block. */
+/* Rules 3 to 5, for a block. */
 static inline void timeline_check_gradients(const struct timeline *t, uint64_t block)
 {
     uint64_t n = t->plan->training.micro_batches;
@@ -233,7 +234,7 @@ static inline void timeline_check_gradients(const struct timeline *t, uint64_t b
     timeline_all_wait(t, timeline_first(t, AH_PLAN_DEVICE_ADAM, block), norm, "rule 5, device_adam");
 }
 
-/* Rule 10, of a block's gradients. */
+/* Rule 10, for a block's gradients. */
 static inline void timeline_check_arrival(const struct timeline *t, uint64_t block)
 {
     const struct ah_plan_block *it = &t->plan->blocks[block];
@@ -252,7 +253,7 @@ static inline void timeline_check_arrival(const struct timeline *t, uint64_t blo
     }
 }
 
-/* Rules 6, 7 and 9, of a block. */
+/* Rules 6, 7 and 9, for a block. */
 static inline void timeline_check_weights(const struct timeline *t, uint64_t block)
 {
     uint32_t in = timeline_first(t, AH_PLAN_STATES_IN, block);
@@ -284,7 +285,7 @@ static inline void timeline_check_weights(const struct timeline *t, uint64_t blo
     }
 }
 
-/* The rest of rule 6: in the order of use, from the head on. */
+/* The rest of rule 6: states come in the order of use, from the head on. */
 static inline void timeline_check_state_order(const struct timeline *t)
 {
     uint64_t *seen = calloc(t->plan->n_ops, sizeof *seen);
@@ -307,7 +308,7 @@ static inline void timeline_check_state_order(const struct timeline *t)
     free(seen);
 }
 
-/* Rule 8 for one ring: dates of taking and giving, in the order of the lanes. Absent ones take no time. */
+/* Rule 8 for one ring: when slots are taken and given back, in the order of the lanes. Absent ops take no time. */
 static inline void timeline_check_ring(const struct timeline *t, uint64_t slots, enum ah_plan_op_kind taker,
                                        enum ah_plan_op_kind giver, enum ah_plan_op_kind or_giver,
                                        bool device_weights)

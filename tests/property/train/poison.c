@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Implements poison.h: overwrites memory that the plan says is unused, and checks that operands lie in live tensors.
+ */
 #include "tests/property/train/poison.h"
 
 #include "tests/support/check.h"
@@ -21,7 +24,7 @@ static bool stays(const struct poison *poison, const struct ah_plan_tensor *tens
     return tensor->from == 0 && tensor->to + 1 == poison->plan->arena.positions;
 }
 
-/* Its first op writes it from compute's side. */
+/* Is the tensor born at `position`, from compute's side? */
 static bool is_born_at(const struct poison *poison, size_t tensor, uint64_t position)
 {
     const struct ah_plan_tensor *it = &poison->plan->arena.tensors[tensor];
@@ -75,7 +78,7 @@ static const struct ah_plan_op *op_of(const struct poison *poison, uint64_t tag)
     return tag == UINT64_MAX ? NULL : &poison->plan->ops[poison->graph.items[tag].op];
 }
 
-/* Two positions at which a tensor that the op uses must live; false: at all. */
+/* Two positions at which a tensor that the op uses must live; false: it must always live. */
 static bool span_of_use(const struct poison *poison, const struct hooked_op *op, uint64_t ret_at[2])
 {
     const struct ah_plan_op *it = op_of(poison, op->tag);
@@ -130,7 +133,7 @@ void poison_submit(void *context, const struct hooked_op *op)
 
 /* ---- births and deaths ---- */
 
-/* What lived at the latest position, and at those left out. */
+/* Holds what lived at the latest position and at those left out. */
 static void hold(struct poison *poison, uint64_t position)
 {
     uint64_t positions = poison->plan->arena.positions;
@@ -187,7 +190,7 @@ void poison_before(void *context, const struct hooked_op *op)
         begin_fetch(poison, it->issue_after, op);
 }
 
-/* What the item gives back when it has read it: a part of an arena; none: 0 bytes. */
+/* The part of an arena that the item gives back after reading it; none: 0 bytes. */
 struct part {
     uint32_t arena;
     uint64_t first, end;

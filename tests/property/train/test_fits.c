@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Promise 2: what a run touches is what its plan gives. Plans run while poison.h makes everything wrong that they do
- * not say is needed: losses, weights and held-out loss must stay what they are, every operand lies in a tensor of its
- * time, and the highest end of an operand is the planned peak.
+ * Promise 2: a run touches only what its plan gives it. Plans run while poison.h corrupts everything that they do not
+ * call needed: losses, weights and held-out loss must not change, every operand lies in a tensor of its time, and the
+ * highest end of an operand is the planned peak.
  */
 #include "tests/golden/train/case.h"
 #include "tests/property/train/poison.h"
@@ -29,7 +29,7 @@ static void see(const struct poison *poison)
         seen.given[i] += atomic_load(&poison->given[i]);
 }
 
-/* Every kind of tensor that comes and goes has done so. */
+/* Every kind of tensor that comes and goes has appeared. */
 static void expect_all_seen(void)
 {
     static const enum ah_tensor_label passing[] = {

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ranks say of their own steps, brought together at rank 0:
+ * What ranks report about their own steps, collected at rank 0:
  *
  * 1. Work and waits of compute do not overlap: together they are no more than the step.
  * 2. Nobody waits for a neighbour, a pipeline or a gate that is not there, and bytes are those of the documents.
- * 3. Of the steps that are recorded each position of each program is there once, in their order, and no lane does two
- *    things at a time.
- * 4. Where one rank is slow, that one works longest, and the others stand still for others longer than it does, each on
- *    the side where it is.
+ * 3. Recorded steps have each position of each program once, in order, and no lane does two things at a time.
+ * 4. A slow rank works longest. The others stand still for others longer than it does, each on the side where it is.
  */
 #include "base/threads.h"
 #include "runtime/train/measured.h"
@@ -25,7 +23,7 @@ static struct golden golden;
 static struct pipeline pipeline;
 static struct ah_measured measured[PIPELINE_STAGES];
 static struct ah_recorded recorded[PIPELINE_STAGES];
-static struct ah_arena arena; /* of what is recorded */
+static struct ah_arena arena; /* holds what is recorded */
 
 static bool on_step(void *context, const struct ah_step_record *record)
 {
@@ -46,7 +44,7 @@ static void keep_own_spans(void)
     recorded[0].spans = own;
 }
 
-/* Two stretches, between which nothing runs. */
+/* Trains two stretches of steps, each followed by an evaluation. */
 static int lead(void *context, struct ah_trainer *trainer, struct ah_batches *held_out, struct ah_error *err)
 {
     struct ah_trainer_evaluation evaluation;
@@ -61,7 +59,7 @@ static int lead(void *context, struct ah_trainer *trainer, struct ah_batches *he
     }
     rc = rc ? rc : ah_measured_collect(trainer, tally, measured, err);
     rc = rc ? rc : ah_recorded_collect(trainer, &arena, recorded, err);
-    if (!rc) /* they are the trainer's */
+    if (!rc) /* the trainer owns them */
         keep_own_spans();
     ah_tally_free(tally);
     return rc;
@@ -124,7 +122,7 @@ static uint64_t count_spans(const struct ah_recorded *of, uint64_t step, uint64_
     return n;
 }
 
-/* When the op of a position begins in a step, and with `ends` when it ends. */
+/* When the op at a position begins in a step, or with `ends` when it ends. */
 static int64_t time_of(const struct ah_recorded *of, uint64_t step, uint64_t op, bool ends)
 {
     int64_t ns = ends ? INT64_MIN : INT64_MAX;
@@ -216,7 +214,7 @@ TEST(measured_ranks, split_their_steps)
     assert_true(seen.before && seen.behind && seen.sends && seen.sums && seen.gate);
 }
 
-/* ---- one that is slow ---- */
+/* ---- one slow rank ---- */
 
 static void sleep_in_compute(void *context, const struct hooked_op *op)
 {
@@ -225,7 +223,7 @@ static void sleep_in_compute(void *context, const struct hooked_op *op)
         nanosleep(&(struct timespec){.tv_nsec = 1000L * SLOW_US}, NULL);
 }
 
-/* In time that it stands still for others, without what all do at the gate behind the slow one. */
+/* Share of the step that a rank waits for its neighbours and at the gate. */
 static double share_of_others(const struct ah_tally_rank *times)
 {
     return (times->waits_us[AH_LANE_SEND] + times->waits_us[AH_LANE_RECEIVE_BEFORE] +

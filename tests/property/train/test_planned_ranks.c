@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans as the planner of clusters makes them, of one pipeline and of several, for machines that differ: their ranks
- * give the losses, norms, moments and weights of one process that trains what ah_cluster_plan_step() says, bit for bit.
- * So do those of a plan for another cluster that keeps the first one's sums (planner/cluster/groups.h).
+ * Plans from the cluster planner, with one or several pipelines, for unequal machines: their ranks give the losses,
+ * norms, moments and weights of one process that trains what ah_cluster_plan_step() says, bit for bit. So do the ranks
+ * of a plan for another cluster that keeps the first one's sums (planner/cluster/groups.h).
  */
 #include "planner/cluster/cluster_verify.h"
 #include "planner/recovery/adapt.h"
@@ -32,7 +32,7 @@ struct result {
 };
 
 static struct planned planned;
-static struct golden golden; /* the one process; its folder is not used */
+static struct golden golden; /* for the single process; its folder is not used */
 static struct pipeline pipeline;
 static struct result alone, together;
 
@@ -47,7 +47,7 @@ static bool is_wanted(const struct ah_cluster_plan *plan, bool several)
     return wanted && ranks > 1 && ranks <= PIPELINE_STAGES;
 }
 
-/* Two kinds of machine, one thrice as fast as the other, with links that adding up is worth. */
+/* Two kinds of machine, one three times as fast as the other, with links that make summing worthwhile. */
 static void make_unequal(struct planned *c, uint64_t *random)
 {
     struct ah_cluster_gpu *slow = &c->gpus[0], *fast = &c->gpus[1];
@@ -168,7 +168,7 @@ static struct ah_trainer_options options_of(const struct ah_plan *plan, struct a
                                        .seed = 7};
 }
 
-/* All on the device, whatever the cluster's plan has where. */
+/* Trains with everything on the device, wherever the cluster's plan has it. */
 static void train_alone(const char *path)
 {
     struct ah_error err = {0};
@@ -280,7 +280,7 @@ struct pairs {
     uint64_t as_one, one_to_one, leading, several, away, refused, adapted, adapted_leading;
 };
 
-/* The same model and training. */
+/* Plans the same model and training for the other cluster. */
 static bool plan_other(struct planned *other, const struct ah_plan_training *training)
 {
     other->request = planned.request;
@@ -295,7 +295,7 @@ static bool plan_other(struct planned *other, const struct ah_plan_training *tra
     return ranks <= PIPELINE_STAGES;
 }
 
-/* On another number of GPUs. */
+/* Draws a cluster with another number of GPUs and plans for it. */
 static bool draw_other(struct planned *other, const struct ah_plan_training *training, uint64_t *random)
 {
     *other = (struct planned){0};
@@ -323,7 +323,7 @@ static void expect_same_step(const struct ah_cluster_plan *plan, const struct ah
         assert_memory_equal(other.sums, training->sums, other.n_sums * sizeof *other.sums);
 }
 
-/* The document, read again, says what `check` makes of it. */
+/* The document, read again, passes `check`. */
 static void expect_valid(const struct planned *other)
 {
     struct ah_error err = {0};
@@ -353,7 +353,7 @@ static void count_pair(const struct ah_cluster_plan *plan, const struct ah_plan_
             pairs->away += plan->programs[k].blocks[block].accumulator == AH_ACCUMULATOR_HOST;
 }
 
-/* Room for the whole model everywhere, fast links, and a GPU a node: as many pipelines as nodes. */
+/* Room for the whole model everywhere, fast links, and one GPU per node: as many pipelines as nodes. */
 static void make_roomy(struct planned *c, size_t nodes, double times_as_fast)
 {
     c->cluster.n_nodes = nodes;
@@ -371,7 +371,7 @@ static void make_roomy(struct planned *c, size_t nodes, double times_as_fast)
     planned_of_cpus(c);
 }
 
-/* A plan of a pipeline a node. */
+/* Draws a plan with one pipeline per node. */
 static void draw_roomy(uint64_t *random)
 {
     do {
@@ -399,7 +399,7 @@ static bool draw_roomy_other(struct planned *other, const struct ah_plan_trainin
     return plan_other(other, training);
 }
 
-/* The first plan, changed for the other cluster in each way that there is, goes on as well. */
+/* The first plan, adapted to the other cluster in each way, must continue with the same bits. */
 static void adapt_each_way(uint64_t pair, struct planned *other, const struct ah_plan_training *training,
                            const char *path, uint64_t *random, struct pairs *pairs)
 {

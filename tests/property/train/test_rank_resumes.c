@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checkpoints do not know how many ranks made them: a run that is stopped after an odd step and gone on with by one
- * process, by ranks, or by ranks cut otherwise ends with the bits of one that never stopped. So does a chain of worlds
- * of eight ranks, five, three, eight and one, of several pipelines or of one that adds their groups up by itself, some
- * of which die on the way, while they save, too, and are gone on with from the last checkpoint by the next. Whether
- * ranks share the folder or rank 0 alone writes, a checkpoint has the same bytes.
+ * Checkpoints do not depend on how many ranks made them. A run stopped after an odd step and resumed by one process, by
+ * ranks, or by ranks cut otherwise ends with the bits of one that never stopped. So does a chain of worlds of eight,
+ * five, three, eight and one ranks, with several pipelines or one that adds up their groups itself. Some die on the
+ * way, also while they save, and the next resumes from the last checkpoint. Whether ranks share the folder or rank 0
+ * alone writes, a checkpoint has the same bytes.
  */
 #include "runtime/train/persist.h"
 #include "tests/property/train/pipeline.h"
@@ -18,11 +18,11 @@ enum { STEPS = 7, STOP = 3, RUNS_EACH = 10 };
 static struct golden golden;
 static struct golden_result first, other;
 static struct pipeline pipeline;
-/* Micro-batches of pipelines; none: of one. */
+/* Micro-batches of each pipeline; none: one pipeline. */
 static uint64_t groups[3];
 static size_t n_groups;
-static unsigned n_together; /* checkpoints that all ranks wrote, maybe */
-static unsigned n_lost;     /* that a rank died at, while they were saved or loaded */
+static unsigned n_together; /* checkpoints that all ranks may have written */
+static unsigned n_lost;     /* checkpoints at which a rank died, while saving or loading */
 
 /* A part of a run. */
 struct leg {
@@ -39,7 +39,7 @@ static struct ah_signature signature_of(struct ah_signature_run *run)
     return signature;
 }
 
-/* What all ranks have written, and then rank 0 alone; and the other way round. */
+/* Saves with all ranks together, then with rank 0 alone; both must have the same bytes. */
 static int save_twice(const struct ah_checkpoint_job *job, const struct ah_checkpoint_position *position,
                       struct ah_trainer *trainer, const char *path, struct ah_error *err)
 {
@@ -128,7 +128,7 @@ static void run_legs(unsigned kind, const char *path, uint64_t *turn, uint64_t *
     assert_memory_equal(first.weights, other.weights, first.n_values * sizeof *first.weights);
 }
 
-/* The case is open. */
+/* Needs an open case; closes it. */
 static void run_all(const char *root, const char *name, uint64_t *seed)
 {
     static unsigned runs;
@@ -183,7 +183,7 @@ static void open_world(const struct chain *chain, uint64_t ranks, uint64_t *turn
         pipeline_open(&pipeline, &golden, ranks < blocks ? ranks : blocks, turn, seed);
 }
 
-/* What a world that died saved is whole or not there. */
+/* What a dead world saved is whole or absent. */
 static void check_death(const struct leg *leg)
 {
     struct ah_error err = {0};
@@ -200,7 +200,7 @@ static void check_death(const struct leg *leg)
     assert_int_equal(system(command), 0);
 }
 
-/* A world that may die before its leg ends: what it did is forgotten. True: it did not. */
+/* Runs a world that may die before its leg ends; then what it did is discarded. Returns whether it lived. */
 static bool run_world(const struct chain *chain, const struct leg *leg, uint64_t ranks, bool dies,
                       uint64_t *turn, uint64_t *seed)
 {
@@ -280,7 +280,7 @@ TEST_IN(rank_resumes, go_on_with_any_arrangement, root_make, root_remove)
     assert_true(n_together > 0 && n_lost > 0);
 }
 
-/* What is read goes to a rank of each pipeline. */
+/* What is read reaches a rank of each pipeline. */
 TEST_IN(rank_resumes, of_several_pipelines_have_them, root_make, root_remove)
 {
     static const struct {

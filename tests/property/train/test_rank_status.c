@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where ranks are, as they tell while they train: a rank that is held up is the one that all others wait for, directly
- * or in a chain.
+ * What ranks report about where they are while they train: all others wait for a rank that is held up, directly or in a
+ * chain.
  */
 #include "runtime/train/behind.h"
 #include "runtime/train/links.h"
@@ -18,7 +18,7 @@ enum { STEPS = 20, RANKS = 3, HELD_AT_MOST_S = 200 };
 static struct golden golden;
 static struct pipeline pipeline;
 
-/* A rank is held up until rank 0 has heard that all wait for it. */
+/* Holds up a rank until rank 0 has heard that all others wait for it. */
 struct held {
     uint32_t slow;
     atomic_uint_fast64_t ops;
@@ -40,7 +40,7 @@ static void hold_up(void *context, const struct hooked_op *op)
     sem_timedwait(&held->over, &until);
 }
 
-/* Do all others wait for it, and has each been seen to do so before? */
+/* Do all others wait for it, each already for some time? */
 static bool all_wait(const struct held *held, const struct ah_trainer_beat *beats, uint32_t ranks)
 {
     uint32_t waits_for[RANKS], root[RANKS];
@@ -109,7 +109,7 @@ TEST(rank_status, all_wait_for_the_rank_that_is_held_up)
         if (!held.seen)
             fail_msg("rank %" PRIu32 " was held up for %d s, and rank 0 never heard that all wait for it",
                      slow, HELD_AT_MOST_S);
-        for (uint32_t rank = 0; rank < RANKS; rank++) /* told once more at the end */
+        for (uint32_t rank = 0; rank < RANKS; rank++) /* reported once more at the end */
             assert_int_equal(held.last[rank].step, STEPS);
         pipeline_close(&pipeline);
     }
@@ -127,7 +127,7 @@ static void hear_alone(void *context, const struct ah_trainer_beat *beats, uint3
         sem_post(&held->over);
 }
 
-/* Nobody has patience with its device. */
+/* No stall limit is set, so its device may be held up. */
 TEST(rank_status, a_trainer_alone_tells_of_itself)
 {
     struct held held = {.slow = 0};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A pipeline gives the bits of one process: losses, gradient norms, moments after the first step and weights at the
- * end, for stages cut anywhere whose blocks go through every config, over channels whose messages come late and in
- * another order, and whose places are full of 0xFF from the moment that a receive is posted; in one world of three,
- * messages take turns. At full scale every config that a stage can have must have been had.
+ * end. Stages are cut anywhere, and their blocks go through every config. Messages come late and in another order, and
+ * their places are full of 0xFF from the moment a receive is posted. In one world of three, messages take turns. At
+ * full scale every config that a stage can have must occur.
  */
 #include "runtime/schedule/graph.h"
 #include "runtime/schedule/messages.h"
@@ -22,7 +22,7 @@ static struct golden_result first, other;
 static struct pipeline pipeline;
 static uint64_t plans;
 static bool (*wanted)(void); /* NULL: any pipeline */
-/* What comes in early meets what has not gone yet. */
+/* Messages that come in early meet those that have not left yet. */
 static const struct ah_device_throttle slow_copies = {.d2h_bytes_per_s = 2e7};
 
 struct configs {
@@ -40,7 +40,7 @@ static void see(enum ah_block_kind kind, const struct ah_config *config, bool ha
     configs->of[kind][config->activations][config->weights][config->optimizer][config->accumulator] = true;
 }
 
-/* As golden_start(), of a trainer that is open; then the held-out loss. */
+/* As golden_start(), with an open trainer; then the held-out loss. */
 static int train(void *context, struct ah_trainer *trainer, struct ah_batches *held_out, struct ah_error *err)
 {
     struct golden *g = &golden;
@@ -92,7 +92,7 @@ static void expect_as_planned(void)
     }
 }
 
-/* Micro-batches of pipelines; none: of one. */
+/* Micro-batches of each pipeline; none: one pipeline. */
 static const uint64_t *groups;
 static size_t n_groups;
 
@@ -130,7 +130,7 @@ static void run_plan(const char *name, double expected, uint64_t *turn, uint64_t
     plans++;
 }
 
-/* By one process; the case is open. */
+/* Trains in one process; the case must be open. */
 static double train_alone(void)
 {
     golden.steps = STEPS;
@@ -142,7 +142,7 @@ static double train_alone(void)
     return held_out_loss;
 }
 
-/* Opens the case, and has it done by one process. */
+/* Opens the case and trains it in one process. */
 static double run_alone(const struct signature *signature)
 {
     golden_open_as(&golden, signature->name, signature->dtype, signature->state_dtype);
@@ -190,13 +190,13 @@ TEST(ranks, have_the_bits_of_one_process)
     assert_true(seen.dtypes[0] && seen.dtypes[1] && seen.clipped[0] && seen.clipped[1]);
 }
 
-/* Updates on the device by gradients of the step before, between the first forwards. */
+/* Device updates between the first forwards of a step, with gradients of the step before. */
 static int likes_streamed(const struct ah_config *config)
 {
     return config->optimizer == AH_OPTIMIZER_STREAMED;
 }
 
-/* Some rank has such an update where a message of the next step may arrive, which there may be none of. */
+/* Does some rank have such an update where a message of the next step, if there is one, may arrive? */
 static bool has_late_update(void)
 {
     struct ah_error err = {0};
@@ -251,7 +251,7 @@ static const struct deep {
     {"8", "2", "100.0", "[\"*\", \"!layer.3.*\", \"!head.*\"]", AH_BF16, AH_FP32},
 };
 
-/* A text with the value of a key replaced. */
+/* Replaces the value of a key in a text. */
 static void replace(char *text, size_t bytes, const char *key, const char *value)
 {
     char quoted[64];
@@ -288,7 +288,7 @@ static void write_text(const char *folder, const char *name, const char *text, s
     assert_int_equal(fclose(file), 0);
 }
 
-/* A golden case with so many layers, and fresh weights. */
+/* A golden case with the layers that `deep` says, and fresh weights. */
 static void open_deep(const struct deep *deep, char *folder)
 {
     static const char *const names[] = {"config.json", "training.json", "data.bin"};
@@ -353,7 +353,7 @@ enum { GROUPS_MAX = 4, SHARED_PLANS_EACH = 8 };
 struct shared {
     struct signature signature;
     uint64_t sums[GROUPS_MAX];
-    uint64_t piece; /* elements that are added up at a time */
+    uint64_t piece; /* elements summed at a time */
 };
 
 static void run_shared(const struct shared *shared, uint64_t *seed)
@@ -365,7 +365,7 @@ static void run_shared(const struct shared *shared, uint64_t *seed)
     groups = sums;
     pipeline.share_piece = shared->piece;
     golden_open_as(&golden, shared->signature.name, shared->signature.dtype, shared->signature.state_dtype);
-    bool apart = false; /* else as one group is */
+    bool apart = false; /* if not, the groups sum as one does */
     for (size_t i = 1; i < n_groups; i++)
         apart = apart || sums[i] > 1;
     golden_regroup(&golden, micro_batches, apart ? sums : NULL, apart ? n_groups : 0);
@@ -402,8 +402,8 @@ TEST(ranks, of_several_pipelines_have_the_bits_of_one_process)
 
 /* ---- gradients of -0.0 ---- */
 
-/* On lanes of compute: what is copied or added to the sum of a block of so many elements becomes -0.0. A sum that began
- * with +0.0 would be +0.0 then, and so the moment that was -0.0. */
+/* On the compute lane, what is copied or added to the sum of a block with this many elements becomes -0.0. A sum that
+ * began with +0.0 would then be +0.0, and so would the moment that was -0.0. */
 static void make_negative_zero(void *context, const struct hooked_op *op)
 {
     const uint64_t *elements = context;
@@ -462,7 +462,7 @@ static void expect_negative(const struct zeros *zeros, const char *who)
                      (double)zeros->values[i]);
 }
 
-/* Sums that the device makes. */
+/* Sums made on the device. */
 static int likes_device_sums(const struct ah_config *config)
 {
     return config->accumulator == AH_ACCUMULATOR_DEVICE;
@@ -484,7 +484,7 @@ TEST(ranks, keep_the_sign_of_gradients_that_are_negative_zeros)
         golden_open_as(&golden, "llama-linear", AH_FP32, AH_FP32);
         golden_regroup(&golden, 4, sums, sums[2] ? 3 : 2);
         golden_plan_resident(&golden);
-        alone.block = together.block = golden.c.job.n_blocks - 1; /* the head, which no other is as long as */
+        alone.block = together.block = golden.c.job.n_blocks - 1; /* the head: no other block is as long */
         uint64_t elements = ah_job_block(&golden.c.job, alone.block)->trained_elements;
         hooked_set(&(struct hooked_hooks){.before = make_negative_zero, .context = &elements});
         golden.options.driver = hooked_driver();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Soak: worlds of every kind one after another: one pipeline or several, of any stages, in fp32 or bf16, with frozen
- * parts, masks and documents; messages that come late and overtake each other, or take turns; one in four with a rank
- * that dies somewhere. All end: with the bits of one process, or, where one died, with its name on every rank.
- * scripts/soak runs thousands.
+ * Soak: worlds of every kind, one after another. They have one pipeline or several, any stages, fp32 or bf16, frozen
+ * parts, masks and documents. Messages come late and overtake each other, or take turns; in one world of four, a rank
+ * dies somewhere. All end with the bits of one process, or with the dead rank's name on every rank. scripts/soak runs
+ * thousands.
  */
 #include "runtime/train/links.h"
 #include "tests/property/train/pipeline.h"
@@ -33,7 +33,7 @@ static const struct signature {
                   {"gpt2", AH_BF16, AH_FP32},
                   {"qwen2", AH_FP32, AH_FP32}};
 
-/* A partition of micro-batches into groups, a pipeline each; one in three: one pipeline. */
+/* Splits micro-batches into groups, one per pipeline; in one case of three, into a single group. */
 static size_t draw_groups(uint64_t micro_batches, uint64_t *seed, uint64_t *ret_sums)
 {
     const uint64_t most = micro_batches < 4 ? micro_batches : 4;
@@ -70,7 +70,7 @@ static void expect_same(void)
             fail_msg("%s, run %" PRIu64 ": weight %zu differs", golden.folder, seen.runs, i);
 }
 
-/* Whoever died says what happened to it, the others to whom. */
+/* The rank that died says what happened to it; the others name it. */
 static void expect_named(const struct ah_comm_hub_options *world)
 {
     char died[64];
@@ -122,7 +122,7 @@ static void run_world(uint64_t *seed)
     seen.dead += !did_all;
 }
 
-/* Worlds of one signature, whose bits one process gives first. */
+/* Runs worlds of one signature, whose bits one process gives first. */
 static void run_signature(const struct signature *signature, size_t worlds, uint64_t *seed)
 {
     uint64_t turn[AH_BLOCK_HEAD + 1] = {0}, sums[4];

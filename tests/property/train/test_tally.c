@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run that goes exactly as planned is told to the tally: what it measures is what the plan says. The simulator's
+ * A run that goes exactly as planned is reported to the tally, which must measure what the plan says. The simulator's
  * timelines are the run; its own account of them (`time` of the plan, made by the schedule) is the oracle.
  */
 #include "runtime/schedule/graph.h"
@@ -13,7 +13,7 @@
 
 enum { ITERATIONS = 30, STEPS = ITERATIONS - 2, PIECES_MAX = 3, LANES = AH_PLAN_LANE_HOST + 1 };
 
-/* A simulated us is told as a ms, so that rounding to ns does not matter. */
+/* Reports a simulated us as a ms, so that rounding to ns does not matter. */
 static const double NS_PER_US = 1e6;
 
 static const uint32_t device_lane[LANES] = {AH_LANE_COMPUTE, AH_LANE_H2D, AH_LANE_D2H, AH_LANE_HOST};
@@ -23,7 +23,7 @@ struct told {
     const struct ah_replay *replay;
     struct ah_graph graph;
     struct ah_tally *tally;
-    size_t next[LANES]; /* items of the replay */
+    size_t next[LANES]; /* the next item of the replay */
     double part_us[AH_RUNLOG_OPS][LANES];
 };
 
@@ -32,7 +32,7 @@ static uint64_t ns_of(double us)
     return 1000 + (uint64_t)llround(us * NS_PER_US);
 }
 
-/* The round of an instance, from 0; the opening is -1. */
+/* The round of an item, from 0; the opening is -1. */
 static int64_t round_of(const struct told *told, const struct ah_replay_item *item)
 {
     size_t i = 0;
@@ -58,7 +58,7 @@ static void tell_item(struct told *told, const struct ah_replay_item *item, int6
         told->part_us[told->plan->ops[item->op].op][item->lane] += item->finish_us - item->start_us;
 }
 
-/* Tells what was done until a round was: with ops of the next one, lane by lane. */
+/* Reports, lane by lane, everything done by the end of a round, including ops of the next one. */
 static void tell_round(struct told *told, int64_t round, uint64_t *seed)
 {
     const struct ah_replay *replay = told->replay;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run is killed at every call that changes a file: before it, and in the middle of it or right behind it. Whatever
- * the moment: the newest checkpoint that was reported is there or a newer one, it loads bit for bit, what the kill left
- * behind is gone after the next start, and the run that goes on ends with the files that one without a kill has.
+ * A run is killed at every call that changes a file: before it, in the middle of it, or right behind it. Whatever the
+ * moment, the newest checkpoint reported, or a newer one, is there and loads bit for bit. The next start removes what
+ * the kill left behind, and the resumed run ends with the same files as one without a kill.
  */
 #include "runtime/train/checkpoint/checkpoints.h"
 #include "runtime/train/checkpoint/steps_internal.h"
@@ -16,7 +16,7 @@
 
 enum { LAST = 3, KEEP = 2 };
 
-/* Goes on from `step` to LAST. Tells `report` each step that is saved. */
+/* Resumes from `step` and trains up to LAST. Writes each saved step to `report`. */
 static int go_on(struct training *run, const char *folder, uint64_t step, int report, struct ah_error *err)
 {
     struct ah_checkpoints *checkpoints = NULL;
@@ -36,7 +36,7 @@ static int go_on(struct training *run, const char *folder, uint64_t step, int re
     return rc;
 }
 
-/* In a process of its own, killed at call `at`. Returns whether it was; `ret_done` is the last step it reported. */
+/* Runs in its own process, killed at call `at`. Returns whether it was killed; `ret_done` is the last step reported. */
 static int run_and_kill(struct training *run, const char *folder, unsigned at, enum calls_then then,
                         unsigned *ret_done)
 {
@@ -62,7 +62,7 @@ static int run_and_kill(struct training *run, const char *folder, unsigned at, e
     return WIFSIGNALED(status);
 }
 
-/* The step that a resume gets, 0 where nothing was saved; its values are checked. */
+/* Returns the step that a resume finds, 0 if nothing was saved, and checks its values. */
 static uint64_t resume(struct training *run, const char *folder)
 {
     struct ah_error err = {0};
@@ -79,12 +79,12 @@ static uint64_t resume(struct training *run, const char *folder)
     return position.step;
 }
 
-/* Nothing but whole checkpoints. Returns how many. */
+/* Finds only whole checkpoints. Returns their number. */
 static unsigned count_whole(const char *folder)
 {
     unsigned n = 0;
     DIR *listing = opendir(folder);
-    if (!listing) /* nothing was saved: the empty folder went with the one who opened it */
+    if (!listing) /* nothing was saved: its opener removed the empty folder */
         return 0;
     for (struct dirent *entry; (entry = readdir(listing));) {
         struct ah_error err = {0};
@@ -149,7 +149,7 @@ TEST_IN(kills, within_every_call, root_make, root_remove)
     kill_everywhere(state, CALLS_HALF, &(struct training_options){.state_dtype = AH_BF16});
 }
 
-/* Files that several processes write: one that is killed is the whole of them here. */
+/* Files that several owners write, all in the one process that is killed. */
 TEST_IN(kills, before_every_call_of_several_owners, root_make, root_remove)
 {
     kill_everywhere(state, CALLS_KILL,

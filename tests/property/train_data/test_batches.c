@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random data sets of several files, kinds, masks and documents against rows made naively from the whole stream in
- * memory.
+ * Random data sets of several files, kinds, masks and documents, against rows built naively from the whole stream.
  */
 #include "runtime/train/data/batches.h"
 #include "runtime/train/data/permutation.h"
@@ -37,7 +36,7 @@ static size_t write_tokens(char *bytes, const uint32_t *tokens, size_t n, int ki
     return header + n * width;
 }
 
-/* One more file: kind 0 text, which is never beside the others, 1 raw, 2 and 3 shards. */
+/* Adds a file: kind 0 is text, which never mixes with the others; 1 raw, 2 and 3 shards. */
 static void add_file(struct stream *stream, const char *root, uint64_t *random, bool has_mask, bool has_docs)
 {
     static const char *const endings[] = {".txt", ".u16", ".bin", ""};
@@ -69,7 +68,7 @@ static void add_file(struct stream *stream, const char *root, uint64_t *random, 
         root_put_bytes(root, path, docs, n_docs * sizeof *docs);
 }
 
-/* Row `place` of sample `sample` from the definition; beyond the stream, or the last sample, there is padding. */
+/* Row `place` of sample `sample`, by definition: beyond the stream or the last sample, there is padding. */
 static void check_row(const struct stream *stream, size_t seq, uint64_t sample, size_t place,
                       const struct ah_batches_rows *rows, size_t row)
 {

@@ -4,8 +4,8 @@
  *
  * A round runs each part alone and then each pair at once. A share is the part's time per op alone over its time per op
  * beside the other, both from one round. The link's latency is left out, because shares are of rates. While a pair
- * runs, only the time in which both worked counts (measure_lanes.c), so neither has to outlast the other. Each pair gives both
- * of its shares.
+ * runs, only the time in which both worked counts (measure_lanes.c), so neither has to outlast the other. Each pair
+ * gives both of its shares.
  *
  * Other users of the machine take rate from one part or both. A part that stalls for want of a processor also leaves
  * the memory to the other, whose share then comes out too large. So each run is made CALM_OF times in a row: alone, the

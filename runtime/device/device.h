@@ -33,8 +33,8 @@
  * waits inside a vendor's driver cannot be called back.
  *
  * A DRIVER is a const table of functions, one per kind of device. The CPU's is linked in; CUDA's comes from a plugin
- * (device_plugin.h). It begins with two numbers: one for the meaning of functions and fields, one for the memory layout of
- * structs that cross the border. A driver whose numbers differ from this build's is refused. The functions
+ * (device_plugin.h). It begins with two numbers: one for the meaning of functions and fields, one for the memory layout
+ * of structs that cross the border. A driver whose numbers differ from this build's is refused. The functions
  * ah_device_*() check what is the same for all drivers and then call the table: a driver sees only valid submissions.
  *
  *     const struct ah_device_options options = {.memory_bytes = 3 << 29};

@@ -2,9 +2,9 @@
  *
  * The kernels of each instruction set, as tables, and their arguments.
  *
- * math_kernels_portable.c, math_kernels_avx2.c and math_kernels_avx512.c each include one x16_*.h of the host's room and the bodies
- * in kernels.inc, which define one table. norm.c, rope.c, activation.c and cross_entropy.c split an op into
- * pieces and call a kernel for each.
+ * math_kernels_portable.c, math_kernels_avx2.c and math_kernels_avx512.c each include one x16_*.h of the host's room
+ * and the bodies in kernels.inc, which define one table. norm.c, rope.c, activation.c and cross_entropy.c split an op
+ * into pieces and call a kernel for each.
  */
 #ifndef AH_RUNTIME_DEVICE_MATH_MATH_KERNELS_INTERNAL_H
 #define AH_RUNTIME_DEVICE_MATH_MATH_KERNELS_INTERNAL_H

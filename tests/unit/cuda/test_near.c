@@ -103,8 +103,7 @@ TEST_IN(near, keeps_a_core_for_the_submitter, root_make, root_remove)
     struct ah_cuda_near near = find_beside(*state, 0, 16);
     expect(&near, three, 3);
     assert_int_equal(near.submitter, 7);
-    near =
-        find_beside(*state, 4, 16); /* near cores are taken: one of the other side, no second processor */
+    near = find_beside(*state, 4, 16); /* near cores are taken: one of the other side, no second processor */
     expect(&near, four, 4);
     assert_int_equal(near.submitter, 0);
     near = find_beside(*state, 16, 16); /* at most all cores but one */

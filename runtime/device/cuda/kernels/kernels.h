@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels: what ops do on a GPU, but for matrix products (cuda_products.h). One function per kind of op enqueues all that
- * the op does on a stream and returns at once. Ops are checked before (op.h); what each computes is as on the CPU
+ * Kernels: what ops do on a GPU, but for matrix products (cuda_products.h). One function per kind of op enqueues all
+ * that the op does on a stream and returns at once. Ops are checked before (op.h); what each computes is as on the CPU
  * device, and as docs/numerics.md has it.
  *
  *     struct ah_cuda_launch launch = {.op = &op, .arg = {...}, .stream = stream, .workspace = workspace,

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A double of CUPTI: the calls that the plugin makes, as a library of the same soname, on the double of the CUDA runtime,
- * which tells it of kernels, copies and fills (double_trace()).
+ * A double of CUPTI: the calls that the plugin makes, as a library of the same soname, on the double of the CUDA
+ * runtime, which tells it of kernels, copies and fills (double_trace()).
  *
- * It is as CUPTI's manual says, and no kinder: one subscriber; records only of kinds that are enabled; the op of an activity
- * only where the call that enqueued it is recorded, too, of which it records none whose kind is not enabled (as 13.0 on an
- * H100 does, where the manual says otherwise); records go into buffers of the user's, of all streams and kinds in
- * the order in which they are ready; a buffer is handed back when it is full or flushed, and records that find none are
- * dropped and counted. What works with CUPTI by luck is misuse: enabling without a subscriber or buffers, or
+ * It is as CUPTI's manual says, and no kinder: one subscriber; records only of kinds that are enabled; the op of an
+ * activity only where the call that enqueued it is recorded, too, of which it records none whose kind is not enabled
+ * (as 13.0 on an H100 does, where the manual says otherwise); records go into buffers of the user's, of all streams and
+ * kinds in the order in which they are ready; a buffer is handed back when it is full or flushed, and records that find
+ * none are dropped and counted. What works with CUPTI by luck is misuse: enabling without a subscriber or buffers, or
  * while a stream waits for the host (it takes memory, for which the driver may wait), leaving with kinds enabled.
  *
  * Source: cupti_activity.h and cupti_callbacks.h of CUDA 13.0.

@@ -6,7 +6,7 @@
 
 #include "cli/interrupt.h"
 #include "planner/cluster/offload_costs.h"
-#include "planner/restriction.h"
+#include "planner/policies/restriction.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
 #include "cli/emit.h"
 #include "cli/outputs.h"
 #include "cli/verbs.h"
-#include "planner/export.h"
+#include "planner/export/export.h"
 #include "schemas/document.h"
 
 #include <string.h>

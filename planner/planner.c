@@ -99,12 +99,13 @@ static void fill_results(const struct ah_planning *p, struct ah_plan *plan)
 static int fill_plan(struct ah_planning *p, struct ah_plan *ret_plan, struct ah_error *err)
 {
     struct ah_split *split = (struct ah_split *)(uintptr_t)p->winner;
-    struct ah_choice choice = {
-        .configs = split->trial.best.configs, .knobs = split->trial.best.knobs, .costs = &split->costs};
+    struct ah_choice choice = {.configs = split->evaluator.best.configs,
+                               .knobs = split->evaluator.best.knobs,
+                               .costs = &split->costs};
     struct ah_score score;
-    int rc = ah_schedule_evaluate(&split->trial.schedule, &choice, &score, err);
+    int rc = ah_schedule_evaluate(&split->evaluator.schedule, &choice, &score, err);
     if (!rc)
-        rc = ah_schedule_emit(&split->trial.schedule, &choice, p->arena, ret_plan, err);
+        rc = ah_schedule_emit(&split->evaluator.schedule, &choice, p->arena, ret_plan, err);
     if (rc)
         return rc;
     fill_inputs(p, ret_plan);
@@ -283,7 +284,7 @@ static int fill_row(struct ah_planning *p, const struct ah_plan *plan, struct ah
     row->tokens_per_s = plan->tokens_per_s;
     row->device_bytes = plan->memory.device_bytes;
     row->host_bytes = plan->memory.host_bytes;
-    row->setting = describe(p->request, plan, &p->winner->trial.best.knobs, p->arena);
+    row->setting = describe(p->request, plan, &p->winner->evaluator.best.knobs, p->arena);
     row->plan = ah_arena_alloc(p->arena, sizeof *row->plan);
     if (!row->setting || !row->plan)
         return ah_error_memory(err);

@@ -16,7 +16,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "planner/restriction.h"
+#include "planner/policies/restriction.h"
 #include "schemas/machine.h"
 #include "schemas/model.h"
 #include "schemas/plan.h"

@@ -5,15 +5,15 @@
 #ifndef AH_PLANNER_PLANNER_INTERNAL_H
 #define AH_PLANNER_PLANNER_INTERNAL_H
 
-#include "planner/milp.h"
+#include "planner/bound/milp.h"
+#include "planner/cost/pricing.h"
 #include "planner/planner.h"
-#include "planner/pricing.h"
-#include "planner/trial.h"
+#include "planner/search/evaluator.h"
 
 /* One way to give cores to lanes; GPUs have one. */
 struct ah_split {
     struct ah_costs costs;
-    struct ah_trial trial;
+    struct ah_evaluator evaluator;
 };
 
 struct ah_planning {
@@ -78,7 +78,7 @@ void ah_shortage_find(const struct ah_planning *planning, struct ah_diagnosis *r
 int ah_shortage_say(const struct ah_planning *planning, const struct ah_diagnosis *diagnosis,
                     struct ah_error *err);
 
-/* Adds the changes that help, each planned. If no trial told how much memory is needed, these tell it. */
+/* Adds the changes that help, each planned. If no evaluator told how much memory is needed, these tell it. */
 int ah_remedies_find(const struct ah_planning *planning, struct ah_diagnosis *diagnosis,
                      struct ah_error *err);
 

@@ -5,8 +5,8 @@
 #include "planner/planner_internal.h"
 
 #include "base/buffer.h"
-#include "planner/optimize.h"
-#include "planner/policies.h"
+#include "planner/policies/policies.h"
+#include "planner/search/optimize.h"
 #include "runtime/schedule/reserve.h"
 
 #include <inttypes.h>
@@ -110,14 +110,14 @@ static int init_splits(struct ah_planning *p, struct ah_error *err)
         struct ah_split *split = &p->splits[i];
         rc = ah_pricing_fill(p->request->machine, &p->job, n ? &threads[i] : NULL, p->arena, &split->costs,
                              err);
-        struct ah_trial_limits limits = {.job = &p->job,
-                                         .costs = &split->costs,
-                                         .device_bytes = ah_planning_arena_bytes(p),
-                                         .host_bytes = p->host_capacity_bytes - p->process_bytes,
-                                         .restriction = p->without ? &p->restriction : NULL,
-                                         .stop = stop,
-                                         .context = p};
-        rc = rc ? rc : ah_trial_init(&split->trial, &limits, err);
+        struct ah_evaluator_limits limits = {.job = &p->job,
+                                             .costs = &split->costs,
+                                             .device_bytes = ah_planning_arena_bytes(p),
+                                             .host_bytes = p->host_capacity_bytes - p->process_bytes,
+                                             .restriction = p->without ? &p->restriction : NULL,
+                                             .stop = stop,
+                                             .context = p};
+        rc = rc ? rc : ah_evaluator_init(&split->evaluator, &limits, err);
         p->n_splits += !rc;
     }
     return rc;
@@ -188,7 +188,7 @@ int ah_planning_init(struct ah_planning *planning, const struct ah_plan_request 
 void ah_planning_release(struct ah_planning *planning)
 {
     for (size_t i = 0; i < planning->n_splits; i++)
-        ah_trial_release(&planning->splits[i].trial);
+        ah_evaluator_release(&planning->splits[i].evaluator);
     planning->n_splits = 0;
 }
 
@@ -196,8 +196,8 @@ void ah_planning_release(struct ah_planning *planning)
 
 static bool is_better(const struct ah_split *split, const struct ah_split *winner)
 {
-    return split->trial.found &&
-           (!winner || split->trial.best.score.period_us < winner->trial.best.score.period_us * (1 - 1e-9));
+    return split->evaluator.found && (!winner || split->evaluator.best.score.period_us <
+                                                     winner->evaluator.best.score.period_us * (1 - 1e-9));
 }
 
 /* The bound of a choice among several splits is the least of theirs, and only what holds for all of them is proven. The
@@ -227,7 +227,7 @@ int ah_planning_solve(struct ah_planning *p, struct ah_error *err)
     int rc = AH_OK;
     for (size_t i = 0; i < p->n_splits && !rc; i++) {
         struct ah_split *split = &p->splits[i];
-        struct ah_optimize optimize = {.trial = &split->trial,
+        struct ah_optimize optimize = {.evaluator = &split->evaluator,
                                        .reserve_bytes = p->reserve_bytes,
                                        .scheduling = p->request->scheduling,
                                        .effort = p->request->effort,
@@ -236,11 +236,11 @@ int ah_planning_solve(struct ah_planning *p, struct ah_error *err)
         bool optimal = p->request->policy == AH_POLICY_OPTIMAL;
         rc = (optimal ? ah_optimize_run : ah_optimize_bound)(&optimize, p->arena, &result, err);
         if (!rc && !optimal)
-            rc = ah_policies_search(&split->trial, p->request->policy, p->request->scheduling, err);
+            rc = ah_policies_search(&split->evaluator, p->request->policy, p->request->scheduling, err);
         if (rc)
             break;
         take_result(p, &result, !i);
-        p->evaluations += split->trial.evaluations;
+        p->evaluations += split->evaluator.evaluations;
         if (is_better(split, p->winner))
             p->winner = split;
     }
@@ -256,7 +256,8 @@ int ah_planning_exhaust(struct ah_planning *p, struct ah_error *err)
     for (size_t i = 0; i < p->n_splits && !rc; i++) {
         struct ah_split *split = &p->splits[i];
         bool exhausted;
-        rc = ah_policies_exhaust(&split->trial, p->request->policy, p->request->scheduling, &exhausted, err);
+        rc = ah_policies_exhaust(&split->evaluator, p->request->policy, p->request->scheduling, &exhausted,
+                                 err);
         p->exhausted = p->exhausted && !rc && exhausted;
         if (!rc && is_better(split, p->winner))
             p->winner = split;

@@ -46,7 +46,7 @@ static int plan_once(const struct ah_plan_request *request, double *ret_step_us,
     if (!rc) {
         rc = ah_planning_solve(&planning, err);
         if (!rc && planning.winner)
-            *ret_step_us = planning.winner->trial.best.score.period_us;
+            *ret_step_us = planning.winner->evaluator.best.score.period_us;
         ah_planning_release(&planning);
     } else if (rc == AH_E_USAGE) {
         rc = AH_OK;
@@ -275,7 +275,7 @@ static struct axis axis_of(const struct ah_planning *p, bool device, uint64_t mi
                       device ? machine->device.memory_bytes : machine->host.memory_bytes);
 }
 
-/* Begins where memory is likely to suffice: at what the best trial needed. */
+/* Begins where memory is likely to suffice: at what the best evaluator needed. */
 static uint64_t likely_steps(const struct axis *axis, const struct ah_diagnosis *diagnosis,
                              const char *resource)
 {
@@ -395,7 +395,7 @@ static uint64_t host_budget(const struct ah_planning *p, uint64_t bytes)
                : ah_planning_host_budget(machine, bytes, p->device_capacity_bytes);
 }
 
-/* If no trial told how much memory is needed, takes it from a remedy that was enough. */
+/* If no evaluator told how much memory is needed, takes it from a remedy that was enough. */
 static void take_from_remedies(const struct ah_planning *p, struct ah_diagnosis *diagnosis)
 {
     for (size_t i = 0; i < diagnosis->n_remedies && !diagnosis->needed_bytes; i++) {

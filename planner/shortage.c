@@ -43,7 +43,7 @@ static void proven_needs(const struct ah_planning *p, struct sides *sides)
         added(p->host_capacity_bytes, sides->both ? shortage->both_host_bytes : shortage->host_bytes);
 }
 
-/* A trial that needed no more than there is says nothing: only its layout did not fit. */
+/* A evaluator that needed no more than there is says nothing: only its layout did not fit. */
 static void take_tried(struct side *side, uint64_t tried_bytes, uint64_t beside_bytes)
 {
     if (tried_bytes == UINT64_MAX || tried_bytes + beside_bytes <= side->available_bytes)
@@ -55,9 +55,9 @@ static void take_tried(struct side *side, uint64_t tried_bytes, uint64_t beside_
 static void tried_needs(const struct ah_planning *p, struct sides *sides)
 {
     for (size_t i = 0; i < p->n_splits; i++) {
-        const struct ah_trial *trial = &p->splits[i].trial;
-        take_tried(&sides->device, trial->least_device_bytes, p->reserve_bytes);
-        take_tried(&sides->host, trial->least_host_bytes, p->process_bytes);
+        const struct ah_evaluator *evaluator = &p->splits[i].evaluator;
+        take_tried(&sides->device, evaluator->least_device_bytes, p->reserve_bytes);
+        take_tried(&sides->host, evaluator->least_host_bytes, p->process_bytes);
     }
 }
 

@@ -5,8 +5,8 @@
  */
 #include "planner/verify.h"
 
-#include "planner/optimize.h"
 #include "planner/planner_internal.h"
+#include "planner/search/optimize.h"
 #include "runtime/schedule/check.h"
 
 #include <inttypes.h>
@@ -179,7 +179,7 @@ static int solve_bound(struct verify *v, double *ret_bound_us)
 {
     double bound_us = 0;
     for (size_t i = 0; i < v->planning.n_splits; i++) {
-        struct ah_optimize optimize = {.trial = &v->planning.splits[i].trial,
+        struct ah_optimize optimize = {.evaluator = &v->planning.splits[i].evaluator,
                                        .reserve_bytes = v->planning.reserve_bytes,
                                        .scheduling = v->request.scheduling,
                                        .allowed = v->planning.restriction.allowed};

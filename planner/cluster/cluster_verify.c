@@ -11,7 +11,7 @@
 #include "planner/cluster/offload_costs.h"
 #include "planner/cluster/programs.h"
 #include "planner/cluster/sim/cluster_replay.h"
-#include "planner/restriction.h"
+#include "planner/policies/restriction.h"
 #include "planner/verify.h"
 #include "schemas/document.h"
 

@@ -25,7 +25,7 @@
 #define AH_PLANNER_CLUSTER_OFFLOAD_COSTS_H
 
 #include "planner/cluster/cluster_problem.h"
-#include "planner/restriction.h"
+#include "planner/policies/restriction.h"
 #include "runtime/schedule/job.h"
 #include "schemas/cluster.h"
 
@@ -43,7 +43,7 @@ extern const struct ah_offload_technique {
     enum ah_offload_without without;
 } ah_offload_techniques[AH_OFFLOAD_TECHNIQUES];
 
-/* enum ah_offload_without of `techniques`, a bit each (planner/restriction.h), less those that no cluster plan has. */
+/* enum ah_offload_without of `techniques`, a bit each (planner/policies/restriction.h), less those that no cluster plan has. */
 unsigned ah_offload_without(uint32_t techniques);
 
 /* One GPU's share of the host. */

@@ -95,7 +95,7 @@ struct ah_transfer_limits {
     size_t nodes;   /* of its search tree */
 };
 
-/* In `arena`. AH_E_MEMORY; AH_E_FAILED: as planner/solver.h. */
+/* In `arena`. AH_E_MEMORY; AH_E_FAILED: as planner/bound/solver.h. */
 int ah_transfer_solve(const struct ah_transfer_problem *problem, const struct ah_transfer_limits *limits,
                       struct ah_arena *arena, struct ah_transfer_result *ret_result, struct ah_error *err);
 

@@ -38,7 +38,7 @@ struct ah_transfers_input {
 };
 
 /* Fills `bytes`, `moves`, and in `predicted` time, bound, gap, limit, baseline and speed-up, in `arena`. AH_E_MEMORY;
- * AH_E_FAILED: as planner/solver.h. */
+ * AH_E_FAILED: as planner/bound/solver.h. */
 int ah_transfers_plan(const struct ah_transfers_input *input, struct ah_arena *arena, struct ah_moves *moves,
                       struct ah_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Costs: how long things take on one machine, for one job. Plain numbers; planner/pricing.h makes them.
+ * Costs: how long things take on one machine, for one job. Plain numbers; planner/cost/pricing.h makes them.
  *
  * Times are those of an op running alone. Ops that run at the same time share resources: while it works, each lane
  * demands a share of each resource (capacity 1), and speeds are fair by the lanes' weights (device/virtual/share.h).

@@ -34,7 +34,7 @@
  */
 #include "planner/cluster/bound/grouping.h"
 
-#include "planner/solver.h"
+#include "planner/bound/solver.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -184,7 +184,7 @@ static void check_trial(struct trial *t)
     ah_device_close(device);
 }
 
-static struct trial *new_trial(double step)
+static struct trial *new_evaluator(double step)
 {
     static struct trial trial;
     memset(&trial, 0, sizeof trial);
@@ -212,7 +212,7 @@ TEST_IN(gradients, of_products, seed, NULL)
 {
     enum { M = 9, N = 14, K = 11 };
     for (int form = AH_MATMUL_NN; form <= AH_MATMUL_TN; form++) {
-        struct trial *t = new_trial(0.5);
+        struct trial *t = new_evaluator(0.5);
         struct ah_op op = product((enum ah_matmul_form)form, M, N, K, here, here);
         op.arg[3] = here;
         op.u.matmul.epilogue = AH_EPILOGUE_BIAS;
@@ -236,7 +236,7 @@ TEST_IN(gradients, of_products, seed, NULL)
 /* Both inputs have the gradient of the sum. */
 TEST_IN(gradients, of_sums, seed, NULL)
 {
-    struct trial *t = new_trial(0.5);
+    struct trial *t = new_evaluator(0.5);
     forward(t, (struct ah_op){.kind = AH_OP_ADD, .arg = {here, here, here}, .u.elements = {.count = 100}});
     differentiate(t, 1, t->dy, -1, 1);
     differentiate(t, 2, t->dy, -1, 1);
@@ -247,7 +247,7 @@ TEST_IN(gradients, of_norms, seed, NULL)
 {
     for (int kind = AH_NORM_RMS; kind <= AH_NORM_LAYER; kind++)
         for (uint32_t heads = 1; heads <= 3; heads += 2) {
-            struct trial *t = new_trial(1e-2);
+            struct trial *t = new_evaluator(1e-2);
             const struct ah_op_norm sizes = {
                 .rows = 70, .width = 12, .heads = heads, .kind = (uint32_t)kind, .epsilon = 1e-5F};
             const struct ah_ref bias = kind == AH_NORM_LAYER ? here : (struct ah_ref){0};
@@ -281,7 +281,7 @@ static void fill_angles(struct trial *t, unsigned char *arena, uint64_t *random)
 /* In place: backward turns the gradient where it lies. */
 TEST_IN(gradients, of_rope, seed, NULL)
 {
-    struct trial *t = new_trial(0.5);
+    struct trial *t = new_evaluator(0.5);
     const struct ah_op_rope sizes = {.rows = 12, .heads = 3, .head_dim = 10, .table_rows = 6, .seq = 6};
     const struct ah_op *y =
         forward(t, (struct ah_op){.kind = AH_OP_ROPE, .arg = {here, here}, .u.rope = sizes});
@@ -312,7 +312,7 @@ TEST_IN(gradients, of_attention, seed, NULL)
         bool documents;
     } cases[] = {{4, 0, false}, {2, 0, false}, {1, 3, false}, {2, 5, true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct trial *t = new_trial(2e-2);
+        struct trial *t = new_evaluator(2e-2);
         const struct ah_ref docs = cases[i].documents ? here : (struct ah_ref){0};
         const struct ah_op_attention sizes = {.batch = 2,
                                               .seq = 13,
@@ -340,7 +340,7 @@ TEST_IN(gradients, of_attention, seed, NULL)
 TEST_IN(gradients, of_activations, seed, NULL)
 {
     for (uint32_t kind = AH_ACTIVATION_GELU_TANH; kind <= AH_ACTIVATION_SILU_GATED; kind++) {
-        struct trial *t = new_trial(1e-2);
+        struct trial *t = new_evaluator(1e-2);
         const struct ah_op_rows sizes = {.rows = 20, .width = 30, .kind = kind};
         const struct ah_ref up = kind == AH_ACTIVATION_SILU_GATED ? here : (struct ah_ref){0};
         const struct ah_op *y =
@@ -369,7 +369,7 @@ static void fill_tokens(struct trial *t, unsigned char *arena, uint64_t *random)
 /* Backward adds, so gradient tables begin as zeros, as arenas do. */
 TEST_IN(gradients, of_embeddings, seed, NULL)
 {
-    struct trial *t = new_trial(0.5);
+    struct trial *t = new_evaluator(0.5);
     const struct ah_op_embed sizes = {.rows = 24, .width = 10, .vocabulary = 15, .positions = 9, .seq = 8};
     const struct ah_op *y =
         forward(t, (struct ah_op){.kind = AH_OP_EMBED, .arg = {here, here, here, here}, .u.embed = sizes});
@@ -400,7 +400,7 @@ static void fill_targets(struct trial *t, unsigned char *arena, uint64_t *random
 /* Forward and backward in one: logits become their gradient. */
 TEST_IN(gradients, of_the_loss, seed, NULL)
 {
-    struct trial *t = new_trial(1e-2);
+    struct trial *t = new_evaluator(1e-2);
     const struct ah_op *y = forward(t, (struct ah_op){.kind = AH_OP_CROSS_ENTROPY,
                                                       .arg = {here, here, here, here, here},
                                                       .u.cross_entropy = {.rows = 20, .vocabulary = 50}});

@@ -2,7 +2,7 @@
  *
  * Fails each allocation of an export once: expects an error, no leak, and no truncated text passed off as whole.
  */
-#include "planner/export.h"
+#include "planner/export/export.h"
 
 #include "tests/support/documents.h"
 #include "tests/support/fault.h"

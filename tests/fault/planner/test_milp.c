@@ -2,8 +2,8 @@
  *
  * Fails each allocation of pricing and of the bound once.
  */
-#include "planner/milp.h"
-#include "planner/pricing.h"
+#include "planner/bound/milp.h"
+#include "planner/cost/pricing.h"
 #include "tests/property/schedule/jobs.h"
 #include "tests/support/documents.h"
 #include "tests/support/fault.h"

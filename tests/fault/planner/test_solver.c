@@ -2,7 +2,7 @@
  *
  * Makes GLPK's functions fail one way after another: the solver must return an error or the truth.
  */
-#include "planner/solver.h"
+#include "planner/bound/solver.h"
 
 #include "tests/support/check.h"
 #include "tests/support/fault.h"

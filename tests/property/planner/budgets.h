@@ -5,11 +5,11 @@
 #ifndef AH_TESTS_PROPERTY_PLANNER_BUDGETS_H
 #define AH_TESTS_PROPERTY_PLANNER_BUDGETS_H
 
-#include "planner/knobs.h"
+#include "planner/search/knobs.h"
 #include "tests/property/planner/instances.h"
 
 /* Draws budgets between the needs of the leanest and the fattest assignment. */
-static void instance_budgets(const struct instance *it, uint64_t *random, struct ah_trial_limits *limits)
+static void instance_budgets(const struct instance *it, uint64_t *random, struct ah_evaluator_limits *limits)
 {
     struct ah_schedule schedule = {0};
     struct ah_error err;

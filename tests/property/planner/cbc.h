@@ -5,7 +5,7 @@
 #ifndef AH_TESTS_PROPERTY_PLANNER_CBC_H
 #define AH_TESTS_PROPERTY_PLANNER_CBC_H
 
-#include "planner/solver.h"
+#include "planner/bound/solver.h"
 #include "tests/support/check.h"
 
 #include <stdio.h>

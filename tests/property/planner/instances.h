@@ -6,7 +6,7 @@
 #ifndef AH_TESTS_PROPERTY_PLANNER_INSTANCES_H
 #define AH_TESTS_PROPERTY_PLANNER_INSTANCES_H
 
-#include "planner/milp.h"
+#include "planner/bound/milp.h"
 #include "tests/support/check.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
  * Export over random plans: a target that has a setting for it is never told to keep more on the device than the plan
  * does. A plan is exported without loss exactly if nothing in it is beyond the target.
  */
-#include "planner/export.h"
+#include "planner/export/export.h"
 
 #include "tests/support/documents.h"
 

@@ -2,8 +2,8 @@
  *
  * Plans of three blocks against all assignments with all combinations of knobs, each knob on three rungs of its ladder.
  */
-#include "planner/assignments.h"
-#include "planner/optimize.h"
+#include "planner/search/assignments.h"
+#include "planner/search/optimize.h"
 #include "tests/property/planner/budgets.h"
 
 #include <stdlib.h>
@@ -32,27 +32,27 @@ static struct ah_knobs combine(const struct ah_job *job, enum ah_micro_order ord
 }
 
 /* The best period of all, including `known`. Anything slower than the best so far is not looked at closely. */
-static double best_of_all(const struct ah_trial_limits *limits, const struct ah_candidate *known)
+static double best_of_all(const struct ah_evaluator_limits *limits, const struct ah_candidate *known)
 {
     const struct ah_job *job = limits->job;
     const struct ah_vary vary = {.job = job};
-    struct ah_trial trial;
+    struct ah_evaluator evaluator;
     struct ah_assignments all;
     struct ah_error err;
     enum ah_verdict verdict;
     int orders = job->training.micro_batches > 1 ? AH_BLOCK_MAJOR + 1 : AH_MICRO_BATCH_MAJOR + 1;
-    CHECK_OK(ah_trial_init(&trial, limits, &err), err);
+    CHECK_OK(ah_evaluator_init(&evaluator, limits, &err), err);
     CHECK_OK(ah_assignments_init(&all, &vary, NULL, &err), err);
-    CHECK_OK(ah_trial_run(&trial, known->configs, &known->knobs, &verdict, &err), err);
+    CHECK_OK(ah_evaluator_try(&evaluator, known->configs, &known->knobs, &verdict, &err), err);
     for (int order = 0; order < orders; order++) {
         for (int i = 0; i < COMBINATIONS; i++) {
             struct ah_knobs knobs = combine(job, (enum ah_micro_order)order, i);
-            CHECK_OK(ah_assignments_try(&all, &trial, &knobs, NULL, &err), err);
+            CHECK_OK(ah_assignments_try(&all, &evaluator, &knobs, NULL, &err), err);
         }
     }
-    double period_us = trial.best.score.period_us;
+    double period_us = evaluator.best.score.period_us;
     ah_assignments_release(&all);
-    ah_trial_release(&trial);
+    ah_evaluator_release(&evaluator);
     return period_us;
 }
 
@@ -76,24 +76,24 @@ TEST(knobs, equal_enumeration)
         struct instance it;
         if (!instance_open(&it, &random, 1))
             continue;
-        struct ah_trial_limits limits = {.job = &it.job, .costs = &it.costs};
+        struct ah_evaluator_limits limits = {.job = &it.job, .costs = &it.costs};
         struct ah_optimize_result result;
         struct ah_arena arena = {0};
-        struct ah_trial trial;
+        struct ah_evaluator evaluator;
         struct ah_error err;
         instance_budgets(&it, &random, &limits);
-        CHECK_OK(ah_trial_init(&trial, &limits, &err), err);
-        const struct ah_optimize optimize = {.trial = &trial};
+        CHECK_OK(ah_evaluator_init(&evaluator, &limits, &err), err);
+        const struct ah_optimize optimize = {.evaluator = &evaluator};
         if (is_small(&it))
             CHECK_OK(ah_optimize_run(&optimize, &arena, &result, &err), err);
-        if (trial.found) {
-            double ratio = trial.best.score.period_us / best_of_all(&limits, &trial.best);
+        if (evaluator.found) {
+            double ratio = evaluator.best.score.period_us / best_of_all(&limits, &evaluator.best);
             planned++;
             equal += ratio <= 1 + 1e-9;
             worst = ratio > worst ? ratio : worst;
         }
-        i += trial.found;
-        ah_trial_release(&trial);
+        i += evaluator.found;
+        ah_evaluator_release(&evaluator);
         ah_arena_release(&arena);
         instance_close(&it);
     }

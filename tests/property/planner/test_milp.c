@@ -3,7 +3,7 @@
  * The bound against independent answers: all assignments of small instances under the schedule itself, all vectors of
  * counts one by one, CBC on rows assembled here, and pairs of instances of which one is faster or larger.
  */
-#include "planner/milp_solve_internal.h"
+#include "planner/bound/milp_solve_internal.h"
 #include "tests/property/planner/cbc.h"
 #include "tests/property/planner/instances.h"
 

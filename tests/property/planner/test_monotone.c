@@ -6,7 +6,7 @@
  * 2. With more device memory, at budgets of 256 MiB doubled again and again, no period rises.
  * 3. No period is below the work of a lane, or below the bound.
  */
-#include "planner/optimize.h"
+#include "planner/search/optimize.h"
 #include "tests/property/planner/instances.h"
 #include "tests/property/planner/requests.h"
 
@@ -24,19 +24,19 @@ static struct outcome optimize(const struct instance *it, const struct ah_costs 
 {
     struct ah_arena arena = {0};
     struct ah_error err;
-    struct ah_trial trial;
+    struct ah_evaluator evaluator;
     struct ah_optimize_result result;
-    const struct ah_trial_limits limits = {
+    const struct ah_evaluator_limits limits = {
         .job = &it->job, .costs = costs, .device_bytes = device_bytes, .host_bytes = host_bytes};
-    CHECK_OK(ah_trial_init(&trial, &limits, &err), err);
-    const struct ah_optimize o = {.trial = &trial};
+    CHECK_OK(ah_evaluator_init(&evaluator, &limits, &err), err);
+    const struct ah_optimize o = {.evaluator = &evaluator};
     CHECK_OK(ah_optimize_run(&o, &arena, &result, &err), err);
-    struct outcome outcome = {result.infeasible, trial.found, result.bound_us,
-                              trial.found ? trial.best.score.period_us : 0};
-    for (size_t lane = 0; lane < 4 && trial.found; lane++)
-        assert_true(trial.best.score.work_us[lane] <= outcome.period_us * (1 + 1e-9));
-    assert_true(!trial.found || outcome.bound_us <= outcome.period_us);
-    ah_trial_release(&trial);
+    struct outcome outcome = {result.infeasible, evaluator.found, result.bound_us,
+                              evaluator.found ? evaluator.best.score.period_us : 0};
+    for (size_t lane = 0; lane < 4 && evaluator.found; lane++)
+        assert_true(evaluator.best.score.work_us[lane] <= outcome.period_us * (1 + 1e-9));
+    assert_true(!evaluator.found || outcome.bound_us <= outcome.period_us);
+    ah_evaluator_release(&evaluator);
     ah_arena_release(&arena);
     return outcome;
 }

@@ -8,17 +8,17 @@
  * 4. Over a 24-block model, the paper's whole family of three numbers: `optimal` is never slower, and `autohete-paper`
  *    finds its best within 0.5 %.
  */
-#include "planner/knobs.h"
-#include "planner/optimize.h"
 #include "planner/planner.h"
-#include "planner/policies.h"
+#include "planner/policies/policies.h"
+#include "planner/search/knobs.h"
+#include "planner/search/optimize.h"
 #include "tests/property/planner/budgets.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 struct brute {
-    struct ah_trial trial; /* without limits of evaluations */
+    struct ah_evaluator evaluator; /* without limits of evaluations */
     const uint32_t *allowed;
     struct ah_knobs knobs;
     struct ah_config configs[INSTANCE_BLOCKS];
@@ -29,7 +29,7 @@ struct brute {
 
 static void brute_from(struct brute *b, size_t block)
 {
-    const struct ah_trial_limits *limits = &b->trial.limits;
+    const struct ah_evaluator_limits *limits = &b->evaluator.limits;
     struct ah_config all[AH_CONFIGS_MAX];
     struct ah_error err;
     if (block == limits->job->n_blocks) {
@@ -66,11 +66,11 @@ static void show(const char *what, const struct ah_config *configs, size_t n)
     printf("\n");
 }
 
-static double brute_best(const struct instance *it, const struct ah_trial_limits *limits,
+static double brute_best(const struct instance *it, const struct ah_evaluator_limits *limits,
                          const uint32_t *allowed, const struct ah_knobs *knobs, struct ah_config *ret_best)
 {
     struct ah_error err;
-    struct brute b = {.trial.limits = *limits, .allowed = allowed, .knobs = *knobs};
+    struct brute b = {.evaluator.limits = *limits, .allowed = allowed, .knobs = *knobs};
     if (!b.knobs.device_state_tiles)
         b.knobs.device_state_tiles = 4;
     CHECK_OK(ah_schedule_init(&b.schedule, &it->job, &err), err);
@@ -98,7 +98,7 @@ struct tally {
     int planned, equal, infeasible, nothing;
 };
 
-static void check_nothing_fits(const struct instance *it, const struct ah_trial_limits *limits,
+static void check_nothing_fits(const struct instance *it, const struct ah_evaluator_limits *limits,
                                const uint32_t *allowed)
 {
     struct ah_knobs knobs = ah_knobs_first(&it->job, AH_SCHEDULING_PRIORITY, AH_MICRO_BATCH_MAJOR);
@@ -117,32 +117,32 @@ static void check_nothing_fits(const struct instance *it, const struct ah_trial_
 static void check_instance(const struct instance *it, uint64_t *random, struct tally *tally)
 {
     uint32_t allowed[INSTANCE_BLOCKS];
-    struct ah_trial_limits limits = {.job = &it->job, .costs = &it->costs};
+    struct ah_evaluator_limits limits = {.job = &it->job, .costs = &it->costs};
     struct ah_optimize_result result;
     struct ah_arena arena = {0};
-    struct ah_trial trial;
+    struct ah_evaluator evaluator;
     struct ah_error err;
     draw_allowed(it, random, allowed);
     instance_budgets(it, random, &limits);
-    CHECK_OK(ah_trial_init(&trial, &limits, &err), err);
-    struct ah_optimize optimize = {.trial = &trial, .allowed = allowed};
+    CHECK_OK(ah_evaluator_init(&evaluator, &limits, &err), err);
+    struct ah_optimize optimize = {.evaluator = &evaluator, .allowed = allowed};
     CHECK_OK(ah_optimize_run(&optimize, &arena, &result, &err), err);
     if (result.infeasible) {
         tally->infeasible++;
         check_nothing_fits(it, &limits, allowed);
-    } else if (trial.found) {
-        double plan = trial.best.score.period_us;
+    } else if (evaluator.found) {
+        double plan = evaluator.best.score.period_us;
         struct ah_config configs[INSTANCE_BLOCKS];
-        double best = brute_best(it, &limits, allowed, &trial.best.knobs, configs);
+        double best = brute_best(it, &limits, allowed, &evaluator.best.knobs, configs);
         tally->planned++;
         tally->equal += plan <= best * (1 + 1e-9);
         if (getenv("AH_TEST_VERBOSE") || plan > best * 1.005)
             printf("blocks %zu micro %d clip %g plan %.9g best %.9g bound %.9g evaluations %d\n",
                    it->job.n_blocks, (int)it->job.training.micro_batches, it->job.training.clip, plan, best,
-                   result.bound_us, (int)trial.evaluations);
+                   result.bound_us, (int)evaluator.evaluations);
         assert_true(best > 0);
         if (plan > best * 1.005) {
-            show("plan", trial.best.configs, it->job.n_blocks);
+            show("plan", evaluator.best.configs, it->job.n_blocks);
             show("best", configs, it->job.n_blocks);
         }
         if (plan > best * 1.005)
@@ -150,11 +150,11 @@ static void check_instance(const struct instance *it, uint64_t *random, struct t
         if (result.bound_us > best * (1 + 1e-9) || result.bound_us > plan * (1 + 1e-9))
             fail_msg("the bound %g us is above the best %g us", result.bound_us, best);
     }
-    if (!result.infeasible && !trial.found) {
+    if (!result.infeasible && !evaluator.found) {
         tally->nothing++;
         check_nothing_fits(it, &limits, allowed);
     }
-    ah_trial_release(&trial);
+    ah_evaluator_release(&evaluator);
     ah_arena_release(&arena);
 }
 

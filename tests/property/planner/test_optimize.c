@@ -3,12 +3,12 @@
  * A choice among micro-batch orders: its bound is the least of theirs, and it is not called infeasible if one of them
  * fits.
  */
-#include "planner/optimize.h"
+#include "planner/search/optimize.h"
 #include "tests/property/planner/instances.h"
 
 enum { INSTANCES = 60 };
 
-static struct ah_milp_result order_alone(const struct ah_trial_limits *limits, enum ah_micro_order order)
+static struct ah_milp_result order_alone(const struct ah_evaluator_limits *limits, enum ah_micro_order order)
 {
     struct ah_arena arena = {0};
     struct ah_error err;
@@ -23,16 +23,16 @@ static struct ah_milp_result order_alone(const struct ah_trial_limits *limits, e
     return result;
 }
 
-static struct ah_optimize_result both_orders(const struct ah_trial_limits *limits)
+static struct ah_optimize_result both_orders(const struct ah_evaluator_limits *limits)
 {
     struct ah_arena arena = {0};
     struct ah_error err;
-    struct ah_trial trial;
+    struct ah_evaluator evaluator;
     struct ah_optimize_result result;
-    CHECK_OK(ah_trial_init(&trial, limits, &err), err);
-    const struct ah_optimize optimize = {.trial = &trial};
+    CHECK_OK(ah_evaluator_init(&evaluator, limits, &err), err);
+    const struct ah_optimize optimize = {.evaluator = &evaluator};
     CHECK_OK(ah_optimize_bound(&optimize, &arena, &result, &err), err);
-    ah_trial_release(&trial);
+    ah_evaluator_release(&evaluator);
     ah_arena_release(&arena);
     return result;
 }
@@ -51,10 +51,10 @@ TEST(optimize, the_bound_is_the_least_over_the_orders)
         }
         i++;
         uint64_t device_bytes = (uint64_t)instance_scaled(&random, 2e5, 2e7);
-        const struct ah_trial_limits limits = {.job = &it.job,
-                                               .costs = &it.costs,
-                                               .device_bytes = device_bytes,
-                                               .host_bytes = UINT64_C(1) << 40};
+        const struct ah_evaluator_limits limits = {.job = &it.job,
+                                                   .costs = &it.costs,
+                                                   .device_bytes = device_bytes,
+                                                   .host_bytes = UINT64_C(1) << 40};
         struct ah_optimize_result both = both_orders(&limits);
         struct ah_milp_result micro = order_alone(&limits, AH_MICRO_BATCH_MAJOR),
                               block = order_alone(&limits, AH_BLOCK_MAJOR);

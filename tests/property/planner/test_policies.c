@@ -8,7 +8,7 @@
  * 3. `optimal` is never slower than any of them: the paper's family of three numbers is tried whole over 24 blocks.
  */
 #include "planner/planner_internal.h"
-#include "planner/policies.h"
+#include "planner/policies/policies.h"
 #include "tests/property/planner/requests.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ struct family {
 
 static void try_setting(struct family *f, const uint32_t numbers[AH_POLICIES_NUMBERS])
 {
-    const struct ah_trial_limits *limits = &f->planning->splits[0].trial.limits;
+    const struct ah_evaluator_limits *limits = &f->planning->splits[0].evaluator.limits;
     struct ah_choice choice = {.configs = f->configs, .knobs = f->knobs, .costs = limits->costs};
     struct ah_score score;
     if (!ah_policies_configs(limits->job, f->policy, numbers, f->configs))
@@ -111,22 +111,22 @@ static void check_policy(const struct request *r, enum ah_policy policy, bool al
     open_request(&t, r, policy);
     CHECK_OK(ah_planning_init(&planning, &t.request, &t.arena, &t.err), t.err);
     CHECK_OK(ah_planning_solve(&planning, &t.err), t.err);
-    const struct ah_trial *trial = &planning.splits[0].trial;
-    double best =
-        best_of_family(&planning, policy, all_orders || !trial->found ? NULL : &trial->best.knobs, &fitting);
+    const struct ah_evaluator *evaluator = &planning.splits[0].evaluator;
+    double best = best_of_family(&planning, policy,
+                                 all_orders || !evaluator->found ? NULL : &evaluator->best.knobs, &fitting);
     if (getenv("AH_TEST_VERBOSE"))
         printf("%s %s: %zu fit, best %g, found %g, optimal %g\n", r->model, ah_words_policy[policy], fitting,
-               best, trial->found ? trial->best.score.period_us : 0, optimal_us);
-    if (trial->found != (best > 0))
+               best, evaluator->found ? evaluator->best.score.period_us : 0, optimal_us);
+    if (evaluator->found != (best > 0))
         fail_msg("%s, %s: %s, though %zu settings fit", r->model, ah_words_policy[policy],
-                 trial->found ? "a plan" : "no plan", fitting);
-    if (!trial->found) { /* then the rest of the family has none either */
+                 evaluator->found ? "a plan" : "no plan", fitting);
+    if (!evaluator->found) { /* then the rest of the family has none either */
         CHECK_OK(ah_planning_exhaust(&planning, &t.err), t.err);
         assert_true(planning.exhausted && !planning.winner);
     }
-    if (trial->found && trial->best.score.period_us > best * 1.005)
+    if (evaluator->found && evaluator->best.score.period_us > best * 1.005)
         fail_msg("%s, %s: %g us were found, %g us are there", r->model, ah_words_policy[policy],
-                 trial->best.score.period_us, best);
+                 evaluator->best.score.period_us, best);
     if (best > 0 && (optimal_us <= 0 || optimal_us > best * (1 + 1e-9)))
         fail_msg("%s: optimal takes %g us, %s %g us", r->model, optimal_us, ah_words_policy[policy], best);
     ah_planning_release(&planning);

@@ -4,7 +4,7 @@
  * The work of each lane, which rows (1) to (4) sum up, equals the schedule's to the last digits. Prices at budgets that
  * a choice just keeps are a bound on it, too.
  */
-#include "planner/milp_internal.h"
+#include "planner/bound/milp_internal.h"
 #include "tests/property/planner/instances.h"
 
 enum { INSTANCES = 1500, CHOICES = 6 };

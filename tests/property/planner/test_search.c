@@ -2,10 +2,10 @@
  *
  * Searches: what annealing alone finds, against all assignments with the same knobs, with any number of threads.
  */
-#include "planner/search.h"
+#include "planner/search/search.h"
 
-#include "planner/assignments.h"
-#include "planner/knobs.h"
+#include "planner/search/assignments.h"
+#include "planner/search/knobs.h"
 #include "tests/property/planner/instances.h"
 
 #include <stdlib.h>
@@ -19,51 +19,52 @@ struct found {
     struct ah_config configs[INSTANCE_BLOCKS];
 };
 
-static struct found search(const struct ah_trial_limits *limits, unsigned threads)
+static struct found search(const struct ah_evaluator_limits *limits, unsigned threads)
 {
     struct ah_error err;
-    struct ah_trial trial;
+    struct ah_evaluator evaluator;
     struct ah_pool *pool = NULL;
     if (threads)
         CHECK_OK(ah_pool_new(&pool, &(struct ah_pool_options){.threads = threads}, &err), err);
-    CHECK_OK(ah_trial_init(&trial, limits, &err), err);
-    const struct ah_search search = {.trial = &trial, .pool = pool, .orders = 1, .work = WORK, .runs = 8};
+    CHECK_OK(ah_evaluator_init(&evaluator, limits, &err), err);
+    const struct ah_search search = {
+        .evaluator = &evaluator, .pool = pool, .orders = 1, .work = WORK, .runs = 8};
     CHECK_OK(ah_search_run(&search, &err), err);
-    struct found found = {.found = trial.found};
-    if (trial.found) {
-        found.period_us = trial.best.score.period_us;
-        found.knobs = trial.best.knobs;
-        memcpy(found.configs, trial.best.configs, limits->job->n_blocks * sizeof *found.configs);
+    struct found found = {.found = evaluator.found};
+    if (evaluator.found) {
+        found.period_us = evaluator.best.score.period_us;
+        found.knobs = evaluator.best.knobs;
+        memcpy(found.configs, evaluator.best.configs, limits->job->n_blocks * sizeof *found.configs);
     }
-    ah_trial_release(&trial);
+    ah_evaluator_release(&evaluator);
     ah_pool_free(pool);
     return found;
 }
 
-static double best_of_all(const struct ah_trial_limits *limits, const struct ah_knobs *knobs)
+static double best_of_all(const struct ah_evaluator_limits *limits, const struct ah_knobs *knobs)
 {
     struct ah_error err;
-    struct ah_trial trial;
+    struct ah_evaluator evaluator;
     struct ah_assignments all;
     const struct ah_vary vary = {.job = limits->job};
-    CHECK_OK(ah_trial_init(&trial, limits, &err), err);
+    CHECK_OK(ah_evaluator_init(&evaluator, limits, &err), err);
     CHECK_OK(ah_assignments_init(&all, &vary, NULL, &err), err);
-    CHECK_OK(ah_assignments_try(&all, &trial, knobs, NULL, &err), err);
+    CHECK_OK(ah_assignments_try(&all, &evaluator, knobs, NULL, &err), err);
     ah_assignments_release(&all);
-    double period_us = trial.found ? trial.best.score.period_us : 0;
-    ah_trial_release(&trial);
+    double period_us = evaluator.found ? evaluator.best.score.period_us : 0;
+    ah_evaluator_release(&evaluator);
     return period_us;
 }
 
 /* An instance with few enough assignments, and a budget that not all of them fit. */
-static bool open_instance(struct instance *it, uint64_t *random, struct ah_trial_limits *ret_limits)
+static bool open_instance(struct instance *it, uint64_t *random, struct ah_evaluator_limits *ret_limits)
 {
     if (!instance_open(it, random, 1 + instance_below(random, 3)))
         return false;
-    *ret_limits = (struct ah_trial_limits){.job = &it->job,
-                                           .costs = &it->costs,
-                                           .device_bytes = UINT64_C(1) << 40,
-                                           .host_bytes = UINT64_C(1) << 40};
+    *ret_limits = (struct ah_evaluator_limits){.job = &it->job,
+                                               .costs = &it->costs,
+                                               .device_bytes = UINT64_C(1) << 40,
+                                               .host_bytes = UINT64_C(1) << 40};
     const struct ah_vary vary = {.job = &it->job};
     struct ah_knobs knobs = ah_knobs_first(&it->job, AH_SCHEDULING_PRIORITY, AH_MICRO_BATCH_MAJOR);
     struct ah_schedule schedule = {0};
@@ -98,7 +99,7 @@ TEST(search, finds_the_best_of_small_instances)
     uint64_t random = check_seed(20261121);
     for (int i = 0; i < instances;) {
         struct instance it;
-        struct ah_trial_limits limits;
+        struct ah_evaluator_limits limits;
         if (!open_instance(&it, &random, &limits))
             continue;
         i++;
@@ -120,7 +121,7 @@ TEST(search, threads_change_nothing)
     uint64_t random = check_seed(20261122);
     for (int i = 0, n = (int)check_scaled(20); i < n;) {
         struct instance it;
-        struct ah_trial_limits limits;
+        struct ah_evaluator_limits limits;
         if (!open_instance(&it, &random, &limits))
             continue;
         i++;
@@ -147,8 +148,8 @@ TEST(search, ends_when_it_is_told_to)
 {
     uint64_t random = check_seed(20261123), most = 0;
     struct instance it;
-    struct ah_trial trial;
-    struct ah_trial_limits limits;
+    struct ah_evaluator evaluator;
+    struct ah_evaluator_limits limits;
     struct ah_error err;
     struct ah_pool *pool;
     while (!open_instance(&it, &random, &limits))
@@ -157,11 +158,11 @@ TEST(search, ends_when_it_is_told_to)
     limits.stop = at_once;
     limits.context = &most;
     CHECK_OK(ah_pool_new(&pool, &(struct ah_pool_options){.threads = 2}, &err), err);
-    CHECK_OK(ah_trial_init(&trial, &limits, &err), err);
-    const struct ah_search search = {.trial = &trial, .pool = pool, .orders = 1, .work = WORK};
+    CHECK_OK(ah_evaluator_init(&evaluator, &limits, &err), err);
+    const struct ah_search search = {.evaluator = &evaluator, .pool = pool, .orders = 1, .work = WORK};
     CHECK_FAILS(ah_search_run(&search, &err), err, AH_E_INTERRUPTED, "nothing was written");
     assert_in_range(most, 101, 2000);
-    ah_trial_release(&trial);
+    ah_evaluator_release(&evaluator);
     ah_pool_free(pool);
     instance_close(&it);
 }

@@ -3,7 +3,7 @@
  * The speed that two lanes keep beside each other on the virtual clock, with the resources that pricing makes, against
  * the machine document: the example machines, profiles of a CPU, and random documents.
  */
-#include "planner/pricing_internal.h"
+#include "planner/cost/pricing_internal.h"
 #include "runtime/device/virtual/clock.h"
 #include "tests/support/documents.h"
 

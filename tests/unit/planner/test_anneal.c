@@ -2,9 +2,9 @@
  *
  * Annealing: at temperature 0 the cost only falls; at a high one it need not.
  */
-#include "planner/anneal.h"
+#include "planner/search/anneal.h"
 
-#include "tests/unit/planner/trials.h"
+#include "tests/unit/planner/evaluators.h"
 
 enum { WORK = 200000 };
 
@@ -19,10 +19,10 @@ static struct ah_height cool(const struct fixture *f, double temperature, struct
         if (i > 0 && i < BLOCKS - 1)
             slowest[i].activations = AH_ACTIVATIONS_RECOMPUTE;
     }
-    CHECK_OK(ah_anneal_init(&chain, &f->trial.limits, NULL, 7, &err), err);
+    CHECK_OK(ah_anneal_init(&chain, &f->evaluator.limits, NULL, 7, &err), err);
     CHECK_OK(ah_anneal_start(&chain, slowest, &f->knobs, &err), err);
     *ret_start = chain.height;
-    chain.trial.limits.work = chain.trial.spent + WORK;
+    chain.evaluator.limits.work = chain.evaluator.spent + WORK;
     CHECK_OK(ah_anneal_run(&chain, temperature, temperature, &err), err);
     struct ah_height end = chain.height;
     ah_anneal_release(&chain);

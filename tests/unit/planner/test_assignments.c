@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "planner/assignments.h"
+#include "planner/search/assignments.h"
 
-#include "tests/unit/planner/trials.h"
+#include "tests/unit/planner/evaluators.h"
 
 /* Every block may use its first two configs. */
 static const uint32_t two_each[BLOCKS] = {3, 3, 3, 3, 3, 3, 3, 3};
@@ -55,10 +55,10 @@ TEST(assignments, are_tried_whatever_the_work)
     const struct ah_vary vary = {.job = &f.job.job, .allowed = two_each};
     CHECK_OK(ah_shortlist_init(&list, BLOCKS, 4, &f.err), f.err);
     CHECK_OK(ah_assignments_init(&set, &vary, NULL, &f.err), f.err);
-    CHECK_OK(ah_assignments_try(&set, &f.trial, &f.knobs, &list, &f.err), f.err);
-    assert_true(f.trial.found && list.n > 0);
-    assert_true(f.trial.spent >= 256);
-    assert_int_equal(f.trial.limits.work, 1);
+    CHECK_OK(ah_assignments_try(&set, &f.evaluator, &f.knobs, &list, &f.err), f.err);
+    assert_true(f.evaluator.found && list.n > 0);
+    assert_true(f.evaluator.spent >= 256);
+    assert_int_equal(f.evaluator.limits.work, 1);
     ah_assignments_release(&set);
     ah_shortlist_release(&list);
     teardown(&f);

@@ -3,7 +3,7 @@
  * What each target is told about plans with known blocks, and which blocks each loss names. The expected settings are
  * written by hand from the targets' documentation (docs/export.md).
  */
-#include "planner/export.h"
+#include "planner/export/export.h"
 
 #include "tests/support/documents.h"
 

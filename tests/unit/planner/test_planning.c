@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/planner_internal.h"
 
-#include "planner/optimize.h"
+#include "planner/search/optimize.h"
 #include "runtime/schedule/reserve.h"
 #include "tests/property/planner/requests.h"
 
@@ -21,9 +21,9 @@ TEST(planning, takes_what_the_machine_has)
     open_with(&t, &p, 0, 0);
     assert_int_equal(p.device_capacity_bytes, t.request.machine->device.memory_bytes);
     assert_int_equal(p.host_capacity_bytes, t.request.machine->host.memory_bytes - 8 * TEST_GIB);
-    assert_int_equal(p.splits[0].trial.limits.device_bytes,
+    assert_int_equal(p.splits[0].evaluator.limits.device_bytes,
                      p.device_capacity_bytes - t.request.machine->device.reserve_bytes);
-    assert_int_equal(p.splits[0].trial.limits.host_bytes, p.host_capacity_bytes);
+    assert_int_equal(p.splits[0].evaluator.limits.host_bytes, p.host_capacity_bytes);
     ah_planning_release(&p);
     test_request_close(&t);
     open_with(&t, &p, 3 * TEST_GIB, 5 * TEST_GIB);
@@ -96,7 +96,7 @@ TEST(planning, the_process_takes_of_the_host)
     t.request.host_bytes = 5 * TEST_GIB;
     CHECK_OK(ah_planning_init(&p, &t.request, &t.arena, &t.err), t.err);
     assert_int_equal(p.host_capacity_bytes, 5 * TEST_GIB);
-    assert_int_equal(p.splits[0].trial.limits.host_bytes, 5 * TEST_GIB - PROCESS);
+    assert_int_equal(p.splits[0].evaluator.limits.host_bytes, 5 * TEST_GIB - PROCESS);
     ah_planning_release(&p);
     test_request_close(&t);
 }
@@ -110,10 +110,11 @@ TEST(planning, finds_the_fastest_split)
     assert_non_null(p.winner);
     assert_false(p.infeasible);
     for (size_t i = 0; i < p.n_splits; i++)
-        assert_true(!p.splits[i].trial.found || p.winner->trial.best.score.period_us <=
-                                                    p.splits[i].trial.best.score.period_us * (1 + 1e-9));
-    assert_true(p.bound_us > 0 && p.bound_us <= p.winner->trial.best.score.period_us);
-    assert_true(p.evaluations >= p.winner->trial.evaluations);
+        assert_true(!p.splits[i].evaluator.found ||
+                    p.winner->evaluator.best.score.period_us <=
+                        p.splits[i].evaluator.best.score.period_us * (1 + 1e-9));
+    assert_true(p.bound_us > 0 && p.bound_us <= p.winner->evaluator.best.score.period_us);
+    assert_true(p.evaluations >= p.winner->evaluator.evaluations);
     ah_planning_release(&p);
     ah_planning_release(&p); /* a second time does nothing */
     test_request_close(&t);
@@ -196,14 +197,14 @@ TEST(planning, chooses_among_splits)
             ah_reserve_find(&p.job, AH_DEVICE_CPU, p.splits[i].costs.threads.compute, &needed_bytes, &t.err),
             t.err);
         assert_true(needed_bytes && needed_bytes <= p.reserve_bytes);
-        const struct ah_optimize optimize = {.trial = &p.splits[i].trial};
+        const struct ah_optimize optimize = {.evaluator = &p.splits[i].evaluator};
         struct ah_optimize_result result;
         CHECK_OK(ah_optimize_bound(&optimize, &t.arena, &result, &t.err), t.err);
-        double us = p.splits[i].trial.found ? p.splits[i].trial.best.score.period_us : 0;
+        double us = p.splits[i].evaluator.found ? p.splits[i].evaluator.best.score.period_us : 0;
         bound_us = !bound_us || result.bound_us < bound_us ? result.bound_us : bound_us;
         least_us = us > 0 && (!least_us || us < least_us) ? us : least_us;
     }
-    assert_true(p.winner->trial.best.score.period_us == least_us);
+    assert_true(p.winner->evaluator.best.score.period_us == least_us);
     assert_true(p.bound_us == bound_us);
     ah_planning_release(&p);
     CHECK_OK(test_request_plan(&t), t.err);

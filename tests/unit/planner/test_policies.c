@@ -3,7 +3,7 @@
  * The renderings of docs/policies/README.md, row by row, one letter per block: "k s r" for activations, "d h" for
  * weights, "d h" for the optimizer.
  */
-#include "planner/policies.h"
+#include "planner/policies/policies.h"
 
 #include "tests/property/schedule/jobs.h"
 

@@ -2,7 +2,7 @@
  *
  * Costs against hand calculations from the example machines, and the messages for missing numbers.
  */
-#include "planner/pricing.h"
+#include "planner/cost/pricing.h"
 
 #include "runtime/schedule/flat.h"
 #include "runtime/schedule/program.h"

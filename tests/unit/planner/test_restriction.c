@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "planner/restriction.h"
+#include "planner/policies/restriction.h"
 #include "tests/support/check.h"
 
 #include <string.h>

@@ -2,9 +2,9 @@
  *
  * The shortlist keeps the fastest choices, each set of configs once, and climbs from them.
  */
-#include "planner/shortlist.h"
+#include "planner/search/shortlist.h"
 
-#include "tests/unit/planner/trials.h"
+#include "tests/unit/planner/evaluators.h"
 
 static void take(struct ah_shortlist *list, struct fixture *f, uint8_t activations, double period_us)
 {
@@ -49,14 +49,14 @@ TEST(shortlist, climbs_by_two_blocks)
     for (size_t block = 1; block + 1 < BLOCKS; block++)
         f.configs[block].activations = AH_ACTIVATIONS_RECOMPUTE;
     CHECK_OK(ah_shortlist_init(&list, BLOCKS, 2, &f.err), f.err);
-    CHECK_OK(ah_trial_run(&f.trial, f.configs, &f.knobs, &verdict, &f.err), f.err);
-    ah_shortlist_take(&list, f.configs, &f.knobs, f.trial.last.period_us);
-    CHECK_OK(ah_shortlist_climb(&list, &f.trial, &vary, 0, &f.err), f.err);
-    assert_int_equal(f.trial.evaluations, 1); /* no work, no climb */
-    ah_shortlist_take(&list, f.configs, &f.knobs, f.trial.best.score.period_us);
-    CHECK_OK(ah_shortlist_climb(&list, &f.trial, &vary, UINT64_MAX / 2, &f.err), f.err);
+    CHECK_OK(ah_evaluator_try(&f.evaluator, f.configs, &f.knobs, &verdict, &f.err), f.err);
+    ah_shortlist_take(&list, f.configs, &f.knobs, f.evaluator.last.period_us);
+    CHECK_OK(ah_shortlist_climb(&list, &f.evaluator, &vary, 0, &f.err), f.err);
+    assert_int_equal(f.evaluator.evaluations, 1); /* no work, no climb */
+    ah_shortlist_take(&list, f.configs, &f.knobs, f.evaluator.best.score.period_us);
+    CHECK_OK(ah_shortlist_climb(&list, &f.evaluator, &vary, UINT64_MAX / 2, &f.err), f.err);
     for (size_t block = 0; block < BLOCKS; block++)
-        assert_int_equal(f.trial.best.configs[block].activations, AH_ACTIVATIONS_KEEP);
+        assert_int_equal(f.evaluator.best.configs[block].activations, AH_ACTIVATIONS_KEEP);
     assert_int_equal(list.n, 0);
     ah_shortlist_release(&list);
     teardown(&f);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "planner/solver.h"
+#include "planner/bound/solver.h"
 
 #include "tests/support/check.h"
 

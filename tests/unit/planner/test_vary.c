@@ -2,9 +2,9 @@
  *
  * Random changes to choices: every allowed config and knob is reached, and nothing else.
  */
-#include "planner/vary.h"
+#include "planner/search/vary.h"
 
-#include "planner/knobs.h"
+#include "planner/search/knobs.h"
 #include "tests/property/planner/instances.h"
 
 /* Random instances with random restrictions, some with frozen blocks or micro-batches. */

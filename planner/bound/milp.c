@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * MILP: the rows that every schedule satisfies.
+ *
+ * SETS      classes k of b_k equal blocks; configs c of a class; lanes l; resources r (costs.h)
+ * VARIABLES n[k][c], whole: blocks of class k with config c, sum over c = b_k;  T: the period
+ * MINIMISE  T
+ *
+ * Rules 1 to 8 and positions are those of docs/planning.md. M micro-batches; F, B: forward and backward of a block (the
+ * head H does both in F); G: its gradient is finished (B of the last micro-batch; the head's F). In the steady state an
+ * iteration takes T on average, so a bound on the time between an event of one iteration and the same event
+ * of the next, whatever the iteration, bounds T. Durations at full speed are the least there are: ops slowed by
+ * sharing take longer. What a sum leaves out is not negative.
+ *
+ * TIME. LATE ops of a block lie between its G and its next iteration's F: host Adam, the upload, the first fetch of
+ * new weights, sending the (last) gradient (rules 1 to 4, 7). U: blocks updated on the host or streamed, u the
+ * highest of them.
+ *
+ *  (1) T >= compute work            a lane runs one op at a time, and each op of the iteration once in a period
+ *  (2) T >= h2d work                likewise
+ *  (3) T >= d2h work                likewise
+ *  (4) T >= host work               likewise
+ *  (5) T >= demand x work of r      shares of a resource that are used at one time add up to at most 1
+ *
+ *  (6) T >= late host work + SPAN   an iteration's late ops are all after the first G of U, which is u's (backward goes
+ *  (7) T >= late h2d work + SPAN    down), and before the last next F of U, which is u's too (forward goes up). So none
+ *  (8) T >= late d2h work + SPAN    runs from u's F to u's G: that lasts SPAN, at least all compute from F to G of the
+ *  (9) T >= demand x late work of r highest trained block below the head, or of H where H is in U; if U is empty,
+ *           + SPAN                  (1) implies these rows
+ * (10) T >= late h2d + states in    states come in after their iteration's first H and before their block's next F,
+ *           + F of u to end of H    as late ops do: h2d does neither from u's next F to the end of the first H
+ *
+ *      With clipping, norm waits for the last G of all, and every update for norm (rule 5).
+ * (11) T >= norm + late host work   late host ops are between norm's end and u's next F; from there to the last G is
+ *           + TAIL                  TAIL: the iteration's compute but F below u (of the first micro-batch, or of all
+ * (12) T >= norm + late h2d work    where the order is by block) and updates
+ *           + TAIL                  as (11): new weights wait for their update
+ * (13) T >= norm + demand x late    as (5), in the same time
+ *           host and h2d work of r + TAIL
+ * (14) T >= norm + compute work     the next iteration's first op that waits for norm is at the latest F of the lowest
+ *           - F below the trained   trained block
+ *
+ * DEVICE MEMORY, bytes live at one position (table in docs/planning.md), at most the arena. Everywhere: weights
+ * and states that stay, tokens of two micro-batches.
+ *
+ * (15) at the last H        inputs and saved tensors of blocks with a backward, residual gradient, scratch, gradient
+ *                           and fetched weights of the head; a tied table's gradient; weights kept from F to B; sums of
+ *                           gradients that earlier micro-batches have begun (by block: none yet)
+ * (16) at the last G, with  gradients that wait for norm, and what the lowest backward itself takes: at least the
+ *      clipping             its configs
+ * (17) at the last B of the as (15), less what H had for itself, and with what that block itself takes (the least)
+ *      highest layer
+ * (18) at the last B of     one row a class: what a block takes there, averaged over the blocks of the class, since an
+ *      every block          average is at most the largest
+ *
+ * (19) HOST MEMORY          states and weights there, sums; with clipping, gradients that no sum takes in are all
+ *                           there before the first update gives a place back
+ * (20) KEPT                 only so many blocks of a class are near enough to the head to keep fetched weights
+ *
+ * Constants of a row stand in the head's columns, of which exactly one is chosen. All coefficients are whole numbers
+ * (2^-10 us, rounded down; bytes) and none is negative, so T(n) = max of the time rows, and every sum, is exact,
+ * and falls or stays when a cost falls: so does its least value over any fixed set of n.
+ */
+#include "planner/bound/milp_internal.h"
+
+#include <math.h>
+
+#define TIME_MOST 0x1p50
+
+enum { FIXED_ROWS = 24, ROWS_A_RESOURCE = 3, ROWS_A_CLASS = 2 };
+
+/* What rows share: constants of the job's positions. */
+struct builder {
+    struct ah_milp *milp;
+    size_t head;             /* block */
+    size_t top;              /* highest trained block below the head; = head: there is none */
+    double span_forward_us;  /* F from `top` to below the head */
+    double span_backward_us; /* B of the same, at least */
+    int64_t always;          /* device bytes that live at all of (15) to (18) beside `stays` */
+    double together;         /* micro-batches that pass a block before the next block's turn */
+};
+
+typedef double time_piece(const struct builder *b, const struct ah_milp_column *column,
+                          const struct ah_plan_resource *resource);
+typedef int64_t memory_piece(const struct builder *b, const struct ah_milp_column *column, size_t of);
+
+static const struct ah_job_group *group_of(const struct builder *b, const struct ah_milp_column *column)
+{
+    return &b->milp->job->groups[b->milp->classes[column->of_class].group];
+}
+
+static bool is_head(const struct builder *b, const struct ah_milp_column *column)
+{
+    return group_of(b, column)->kind == AH_BLOCK_HEAD;
+}
+
+/* ---- rows ---- */
+
+static int64_t *push_row(struct builder *b, const char *name, enum ah_milp_row_kind kind, int64_t limit)
+{
+    struct ah_milp *milp = b->milp;
+    milp->rows[milp->n_rows] = (struct ah_milp_row){name, kind, limit};
+    return ah_milp_coefficients(milp, milp->n_rows++);
+}
+
+static void push_time(struct builder *b, const char *name, time_piece *piece,
+                      const struct ah_plan_resource *resource)
+{
+    int64_t *row = push_row(b, name, AH_MILP_TIME, INT64_MAX);
+    for (size_t j = 0; j < b->milp->n_columns; j++) {
+        double units = piece(b, &b->milp->columns[j], resource) * AH_MILP_UNITS_PER_US;
+        row[j] = (int64_t)floor(units < TIME_MOST ? units : TIME_MOST);
+    }
+}
+
+/* `constant` goes to the head's columns. */
+static void push_memory(struct builder *b, const char *name, memory_piece *piece, size_t of, int64_t constant)
+{
+    uint64_t most = INT64_MAX / 2;
+    uint64_t limit = b->milp->input->device_bytes;
+    int64_t *row = push_row(b, name, AH_MILP_DEVICE, (int64_t)(limit < most ? limit : most));
+    for (size_t j = 0; j < b->milp->n_columns; j++) {
+        const struct ah_milp_column *column = &b->milp->columns[j];
+        row[j] = column->pieces.stays + piece(b, column, of);
+        if (is_head(b, column))
+            row[j] += b->always + constant;
+    }
+}
+
+/* ---- (1) to (5): lanes and resources ---- */
+
+static double demand(const struct ah_plan_resource *r, const double lane_us[4])
+{
+    return r->compute * lane_us[AH_PLAN_LANE_COMPUTE] + r->h2d * lane_us[AH_PLAN_LANE_H2D] +
+           r->d2h * lane_us[AH_PLAN_LANE_D2H] + r->host * lane_us[AH_PLAN_LANE_HOST];
+}
+
+static double norm_us(const struct builder *b, const struct ah_milp_column *column)
+{
+    return b->milp->clip && is_head(b, column) ? b->milp->costs->norm_us : 0;
+}
+
+static double compute_work(const struct builder *b, const struct ah_milp_column *column,
+                           const struct ah_plan_resource *resource)
+{
+    (void)b, (void)resource;
+    return column->pieces.lane_us[AH_PLAN_LANE_COMPUTE];
+}
+
+static double h2d_work(const struct builder *b, const struct ah_milp_column *column,
+                       const struct ah_plan_resource *resource)
+{
+    (void)b, (void)resource;
+    return column->pieces.lane_us[AH_PLAN_LANE_H2D];
+}
+
+static double d2h_work(const struct builder *b, const struct ah_milp_column *column,
+                       const struct ah_plan_resource *resource)
+{
+    (void)b, (void)resource;
+    return column->pieces.lane_us[AH_PLAN_LANE_D2H];
+}
+
+static double host_work(const struct builder *b, const struct ah_milp_column *column,
+                        const struct ah_plan_resource *resource)
+{
+    (void)resource;
+    return column->pieces.lane_us[AH_PLAN_LANE_HOST] + norm_us(b, column);
+}
+
+static double resource_work(const struct builder *b, const struct ah_milp_column *column,
+                            const struct ah_plan_resource *resource)
+{
+    return demand(resource, column->pieces.lane_us) + resource->host * norm_us(b, column);
+}
+
+/* ---- (6) to (10): late ops ---- */
+
+/* SPAN: compute from F to G of the highest block that late ops belong to. */
+static double span(const struct builder *b, const struct ah_milp_column *column)
+{
+    const struct ah_milp_pieces *p = &column->pieces;
+    double m = (double)b->milp->micro_batches;
+    if (!is_head(b, column))
+        return b->milp->by_block ? 0 : (m - 1) * (p->forward_us + p->backward_us);
+    return m * p->forward_us + p->gradient_us + (p->late ? 0 : b->span_forward_us + b->span_backward_us);
+}
+
+static double late_host(const struct builder *b, const struct ah_milp_column *column,
+                        const struct ah_plan_resource *resource)
+{
+    (void)resource;
+    return column->pieces.late_us[AH_PLAN_LANE_HOST] + span(b, column);
+}
+
+static double late_h2d(const struct builder *b, const struct ah_milp_column *column,
+                       const struct ah_plan_resource *resource)
+{
+    (void)resource;
+    return column->pieces.late_us[AH_PLAN_LANE_H2D] + span(b, column);
+}
+
+static double late_d2h(const struct builder *b, const struct ah_milp_column *column,
+                       const struct ah_plan_resource *resource)
+{
+    (void)resource;
+    return column->pieces.late_us[AH_PLAN_LANE_D2H] + span(b, column);
+}
+
+static double late_resource(const struct builder *b, const struct ah_milp_column *column,
+                            const struct ah_plan_resource *resource)
+{
+    return demand(resource, column->pieces.late_us) + span(b, column);
+}
+
+static double late_states(const struct builder *b, const struct ah_milp_column *column,
+                          const struct ah_plan_resource *resource)
+{
+    const struct ah_milp_pieces *p = &column->pieces;
+    (void)resource;
+    double us = p->late_us[AH_PLAN_LANE_H2D] + p->states_in_us;
+    return is_head(b, column) ? us + p->forward_us + (p->late ? 0 : b->span_forward_us) : us;
+}
+
+/* ---- (11) to (14): clipping ---- */
+
+static double tail(const struct builder *b, const struct ah_milp_column *column)
+{
+    const struct ah_milp_pieces *p = &column->pieces;
+    double m = (double)b->milp->micro_batches;
+    if (!is_head(b, column))
+        return m * p->backward_us + p->gradient_us + (b->milp->by_block ? 0 : (m - 1) * p->forward_us);
+    return norm_us(b, column) + m * p->forward_us + p->gradient_us + (p->late ? 0 : b->span_forward_us);
+}
+
+static double clipped_host(const struct builder *b, const struct ah_milp_column *column,
+                           const struct ah_plan_resource *resource)
+{
+    (void)resource;
+    return column->pieces.late_us[AH_PLAN_LANE_HOST] + tail(b, column);
+}
+
+static double clipped_h2d(const struct builder *b, const struct ah_milp_column *column,
+                          const struct ah_plan_resource *resource)
+{
+    (void)resource;
+    return column->pieces.late_us[AH_PLAN_LANE_H2D] + tail(b, column);
+}
+
+static double clipped_resource(const struct builder *b, const struct ah_milp_column *column,
+                               const struct ah_plan_resource *resource)
+{
+    return resource->host * column->pieces.late_us[AH_PLAN_LANE_HOST] +
+           resource->h2d * column->pieces.late_us[AH_PLAN_LANE_H2D] + tail(b, column);
+}
+
+/* Blocks without a backward are those below the lowest trained one; written so that nothing is subtracted. */
+static double clipped_compute(const struct builder *b, const struct ah_milp_column *column,
+                              const struct ah_plan_resource *resource)
+{
+    const struct ah_milp_pieces *p = &column->pieces;
+    double m = (double)b->milp->micro_batches;
+    (void)resource;
+    if (!group_of(b, column)->backward && !is_head(b, column))
+        return (m - b->together) * p->forward_us;
+    return p->lane_us[AH_PLAN_LANE_COMPUTE] + norm_us(b, column);
+}
+
+static void time_rows(struct builder *b)
+{
+    const struct ah_plan_sharing *sharing = &b->milp->costs->sharing;
+    push_time(b, "compute", compute_work, NULL);
+    push_time(b, "h2d", h2d_work, NULL);
+    push_time(b, "d2h", d2h_work, NULL);
+    push_time(b, "host", host_work, NULL);
+    push_time(b, "host between backward and forward", late_host, NULL);
+    push_time(b, "h2d between backward and forward", late_h2d, NULL);
+    push_time(b, "d2h between backward and forward", late_d2h, NULL);
+    push_time(b, "h2d between head and forward", late_states, NULL);
+    if (b->milp->clip) {
+        push_time(b, "host between norm and forward", clipped_host, NULL);
+        push_time(b, "h2d between norm and forward", clipped_h2d, NULL);
+        push_time(b, "compute and norm", clipped_compute, NULL);
+    }
+    for (size_t r = 0; r < sharing->n_resources; r++) {
+        push_time(b, sharing->resources[r].name, resource_work, &sharing->resources[r]);
+        push_time(b, sharing->resources[r].name, late_resource, &sharing->resources[r]);
+        if (b->milp->clip)
+            push_time(b, sharing->resources[r].name, clipped_resource, &sharing->resources[r]);
+    }
+}
+
+/* ---- (15) to (18): device memory ---- */
+
+static bool is_tied_table(const struct builder *b, const struct ah_milp_column *column)
+{
+    return group_of(b, column)->kind == AH_BLOCK_EMBEDDING && b->milp->job->model->tied;
+}
+
+/* What blocks hold from their forward (or the head) to their backward. */
+static int64_t held(const struct builder *b, const struct ah_milp_column *column)
+{
+    const struct ah_milp_pieces *p = &column->pieces;
+    int64_t gradient = is_tied_table(b, column) ? p->gradient : b->milp->by_block ? 0 : p->sum;
+    return p->saved + p->between + gradient;
+}
+
+static int64_t at_head(const struct builder *b, const struct ah_milp_column *column, size_t of)
+{
+    const struct ah_milp_pieces *p = &column->pieces;
+    (void)of;
+    if (is_head(b, column))
+        return p->fetched + p->gradient + p->work_forward;
+    return held(b, column) + p->table;
+}
+
+/* What only the block whose op is at that position holds there. */
+static int64_t own_at_lowest(const struct builder *b, const struct ah_milp_column *column)
+{
+    const struct ah_milp_pieces *p = &column->pieces;
+    int64_t gradient = column->choice.optimizer == AH_OPTIMIZER_HOST ? p->gradient : p->gradient - p->waits;
+    (void)b;
+    return p->saved + p->work_backward + p->fetched + gradient;
+}
+
+static int64_t own_at_top(const struct builder *b, const struct ah_milp_column *column)
+{
+    const struct ah_milp_pieces *p = &column->pieces;
+    (void)b;
+    return p->work_backward + p->part + p->fetched - p->between;
+}
+
+typedef int64_t own_piece(const struct builder *b, const struct ah_milp_column *column);
+
+/* The least of a class, where it is not known which of its blocks it is; else 0, and the column has it. */
+static int64_t least_own(const struct builder *b, size_t class, own_piece *own)
+{
+    const struct ah_milp_class *it = &b->milp->classes[class];
+    int64_t least = INT64_MAX;
+    if (it->blocks == 1)
+        return 0;
+    for (size_t j = it->first_column; j < it->first_column + it->n_columns; j++) {
+        int64_t bytes = own(b, &b->milp->columns[j]);
+        least = bytes < least ? bytes : least;
+    }
+    return least;
+}
+
+static int64_t alone(const struct builder *b, const struct ah_milp_column *column, size_t of, own_piece *own)
+{
+    return column->of_class == of && b->milp->classes[of].blocks == 1 ? own(b, column) : 0;
+}
+
+static int64_t at_lowest(const struct builder *b, const struct ah_milp_column *column, size_t of)
+{
+    return column->pieces.waits + alone(b, column, of, own_at_lowest);
+}
+
+static int64_t at_top(const struct builder *b, const struct ah_milp_column *column, size_t of)
+{
+    if (is_head(b, column))
+        return column->pieces.waits;
+    return held(b, column) + alone(b, column, of, own_at_top);
+}
+
+static int64_t at_each(const struct builder *b, const struct ah_milp_column *column, size_t of)
+{
+    const struct ah_milp_pieces *p = &column->pieces;
+    if (column->of_class != of)
+        return 0;
+    return (p->saved + p->work_backward + p->gradient + p->fetched) / (int64_t)b->milp->classes[of].blocks;
+}
+
+/* Inputs of the blocks with a backward, from the lowest up to `block`. */
+static int64_t inputs_up_to(const struct builder *b, size_t block)
+{
+    const struct ah_job *job = b->milp->job;
+    int64_t sum = 0;
+    for (size_t y = job->lowest ? job->lowest : 1; y <= block; y++)
+        sum += (int64_t)ah_job_block(job, y)->input_bytes;
+    return sum * (int64_t)b->together;
+}
+
+static int64_t mean_inputs(const struct builder *b, size_t class)
+{
+    int64_t sum = 0;
+    for (size_t block = 0; block < b->head; block++)
+        if (b->milp->class_of[block] == class)
+            sum += inputs_up_to(b, block);
+    return sum / (int64_t)b->milp->classes[class].blocks;
+}
+
+static void memory_rows(struct builder *b)
+{
+    struct ah_milp *milp = b->milp;
+    size_t lowest = milp->job->lowest;
+    push_memory(b, "device memory at the head", at_head, 0, inputs_up_to(b, b->head));
+    if (milp->clip && lowest < b->head) {
+        size_t of = milp->class_of[lowest];
+        int64_t input = (int64_t)ah_job_block(milp->job, lowest)->input_bytes * (int64_t)b->together;
+        push_memory(b, "device memory at the last gradient", at_lowest, of,
+                    input + least_own(b, of, own_at_lowest));
+    }
+    if (b->head >= 2 && lowest < b->head) {
+        size_t of = milp->class_of[b->head - 1];
+        push_memory(b, "device memory at the highest backward", at_top, of,
+                    inputs_up_to(b, b->head - 1) + least_own(b, of, own_at_top));
+    }
+    for (size_t k = 0; k < milp->n_classes; k++) {
+        const struct ah_job_group *group = &milp->job->groups[milp->classes[k].group];
+        if (group->backward && group->kind != AH_BLOCK_HEAD)
+            push_memory(b, "device memory at each backward", at_each, k, mean_inputs(b, k));
+    }
+}
+
+/* ---- (19), (20) ---- */
+
+static void host_row(struct builder *b)
+{
+    uint64_t most = INT64_MAX / 2, limit = b->milp->input->host_bytes;
+    int64_t *row = push_row(b, "host memory", AH_MILP_HOST, (int64_t)(limit < most ? limit : most));
+    for (size_t j = 0; j < b->milp->n_columns; j++)
+        row[j] = b->milp->columns[j].pieces.host;
+}
+
+static void kept_rows(struct builder *b)
+{
+    for (size_t k = 0; k < b->milp->n_classes; k++) {
+        const struct ah_milp_class *class = &b->milp->classes[k];
+        if (b->milp->keepable[k] >= class->blocks)
+            continue;
+        int64_t *row = push_row(b, "kept weights", AH_MILP_CAP, (int64_t)b->milp->keepable[k]);
+        for (size_t j = class->first_column; j < class->first_column + class->n_columns; j++)
+            row[j] = b->milp->columns[j].kept;
+    }
+}
+
+/* ---- all of them ---- */
+
+static double least_backward_us(const struct ah_milp *milp, size_t block)
+{
+    const struct ah_milp_class *class = &milp->classes[milp->class_of[block]];
+    double least = INFINITY;
+    for (size_t j = class->first_column; j < class->first_column + class->n_columns; j++)
+        least = fmin(least, milp->columns[j].pieces.backward_us);
+    return least;
+}
+
+static void find_positions(struct builder *b)
+{
+    const struct ah_milp *milp = b->milp;
+    const struct ah_job *job = milp->job;
+    b->head = job->n_blocks - 1;
+    b->together = milp->by_block ? (double)milp->micro_batches : 1;
+    b->top = b->head;
+    for (size_t block = 0; block < b->head; block++)
+        if (ah_job_block(job, block)->trained_elements)
+            b->top = block;
+    for (size_t block = b->top; block < b->head; block++) {
+        b->span_forward_us += b->together * milp->costs->groups[job->group_of[block]].forward_us;
+        b->span_backward_us += b->together * least_backward_us(milp, block);
+    }
+    b->always = (int64_t)(2 * job->input_bytes) + (int64_t)job->residual_bytes * (int64_t)b->together;
+}
+
+int ah_milp_rows(struct ah_milp *milp, struct ah_arena *arena, struct ah_error *err)
+{
+    struct builder b = {.milp = milp};
+    size_t most =
+        FIXED_ROWS + ROWS_A_RESOURCE * milp->costs->sharing.n_resources + ROWS_A_CLASS * milp->n_classes;
+    milp->rows = ah_arena_array(arena, most, sizeof *milp->rows);
+    milp->coefficients = ah_arena_array(arena, most * milp->n_columns, sizeof *milp->coefficients);
+    if (!milp->rows || !milp->coefficients)
+        return ah_error_memory(err);
+    find_positions(&b);
+    time_rows(&b);
+    memory_rows(&b);
+    host_row(&b);
+    kept_rows(&b);
+    return AH_OK;
+}
+
+int ah_milp_build(struct ah_milp *ret_milp, const struct ah_milp_input *input, struct ah_arena *arena,
+                  struct ah_error *err)
+{
+    *ret_milp = (struct ah_milp){.input = input,
+                                 .job = input->job,
+                                 .costs = input->costs,
+                                 .micro_batches = input->job->training.micro_batches,
+                                 .clip = input->job->training.clip > 0,
+                                 .by_block = input->micro_order == AH_BLOCK_MAJOR};
+    int rc = ah_milp_columns(ret_milp, arena, err);
+    return rc ? rc : ah_milp_rows(ret_milp, arena, err);
+}

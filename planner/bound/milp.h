@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * MILP: how many blocks get which config, as a RELAXATION of planning. Every schedule that can be executed satisfies
+ * its rows (milp.c states and proves them). So its optimum is a bound that no plan beats, and if it has no solution,
+ * there is no plan.
+ *
+ * A CLASS is a set of blocks that it cannot tell apart: they are of one group and allowed the same configs. A count
+ * is how many blocks of a class have a config. Placement decides which block has which.
+ *
+ * THE BOUND holds for all knobs within the given limits of tiles and fetches, but for one micro-batch order (and,
+ * through the costs, one split of threads). Who may choose among several takes the least of their bounds. If whole
+ * counts are few, the bound is their exact optimum, else that of the linear relaxation; only the numbers of blocks
+ * and configs decide which. Both are computed without rounding from coefficients that are rounded down once. So a
+ * faster rate or more memory never raises the bound, not by one bit.
+ *
+ * PRICES. `base_us` plus the prices of its blocks' configs is a bound of each plan, except for rounding. The cheapest
+ * config of a class costs nothing.
+ *
+ * CANDIDATES are counts worth placing, the most promising first. They steer the search and prove nothing.
+ *
+ *     struct ah_milp_input input = {.job = &job, .costs = &costs, .device_bytes = ..., .host_bytes = ...};
+ *     struct ah_milp_result result;
+ *     rc = ah_milp_solve(&input, arena, &result, err);
+ *     if (!rc && result.feasible)
+ *         for each candidate: result.candidates[i].counts[result.class_of[block] * AH_CONFIGS_MAX + config]
+ *
+ * The same input gives the same result. Threads may solve different inputs at once.
+ */
+#ifndef AH_PLANNER_BOUND_MILP_H
+#define AH_PLANNER_BOUND_MILP_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "runtime/schedule/schedule.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ah_milp_input {
+    const struct ah_job *job;     /* borrowed during the call, as all of this */
+    const struct ah_costs *costs; /* of the job's groups */
+    uint64_t device_bytes;        /* for the arena: capacity less reserve */
+    uint64_t host_bytes;          /* for pinned and pageable memory together */
+    enum ah_micro_order micro_order;
+    uint64_t most_tile_elements; /* no plan has larger tiles; 0: they may be of any size */
+    uint32_t most_fetch_ahead;   /* no plan fetches weights further ahead; 0: as far as it likes */
+    const uint32_t *allowed;     /* (optional) by block: bit i allows the i-th of ah_configs(); NULL: all */
+};
+
+enum { AH_MILP_CANDIDATES_MAX = 12 };
+
+struct ah_milp_candidate {
+    double bound_us;  /* no plan with these counts is faster */
+    uint32_t *counts; /* by class x AH_CONFIGS_MAX + config (as ah_configs() numbers them); in the arena */
+};
+
+/* How much must be added to a budget. AH_MILP_NEVER: no amount of this memory alone is enough. */
+#define AH_MILP_NEVER UINT64_MAX
+
+struct ah_milp_shortage {
+    uint64_t device_bytes;      /* with the host's budget as it is */
+    uint64_t host_bytes;        /* with the device's budget as it is */
+    uint64_t both_device_bytes; /* if neither alone is enough: least device memory with any host memory, */
+    uint64_t both_host_bytes;   /* and the host memory that is then needed */
+};
+
+struct ah_milp_result {
+    size_t n_classes;
+    uint32_t *class_of; /* by block; classes are the groups, with the same numbers, where `allowed` is NULL */
+    bool feasible;      /* false: proven that no plan exists; bound and candidates are empty then */
+    bool exact;         /* the bound is the optimum over whole counts; else of the linear relaxation */
+    double bound_us;
+    struct ah_milp_candidate *candidates;
+    size_t n_candidates; /* may be 0 although feasible: then no whole counts were found */
+    double *prices_us;   /* by class x AH_CONFIGS_MAX + config; INFINITY: not allowed; in the arena */
+    double base_us;
+    struct ah_milp_shortage shortage; /* zero where feasible */
+};
+
+/* AH_E_USAGE: a block that is allowed no config. AH_E_FAILED: the solver gave up (never with sane numbers).
+ * `ret_result` lies in `arena`. */
+int ah_milp_solve(const struct ah_milp_input *input, struct ah_arena *arena,
+                  struct ah_milp_result *ret_result, struct ah_error *err);
+
+/* What the rows say about one choice of configs, by block: no plan with them is faster than `time_us`, or takes
+ * less memory. `limit` names the row that the time comes from ("compute", "host_phase"). */
+struct ah_milp_needs {
+    double time_us;
+    const char *limit;
+    uint64_t device_bytes;
+    uint64_t host_bytes;
+};
+
+/* Ignores budgets and `allowed`. AH_E_USAGE: a block cannot have its config. */
+int ah_milp_needs(const struct ah_milp_input *input, const struct ah_config *configs,
+                  struct ah_milp_needs *ret_needs, struct ah_error *err);
+
+#endif

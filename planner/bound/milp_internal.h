@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shared by the files of the MILP: columns with what each costs, and rows over them.
+ *
+ *     milp_columns.c   classes of blocks, columns, and the pieces of time and memory of each
+ *     milp.c           rows: sums of these pieces; their statement and proofs
+ *     milp_solve.c     bound, candidates, shortage
+ */
+#ifndef AH_PLANNER_BOUND_MILP_INTERNAL_H
+#define AH_PLANNER_BOUND_MILP_INTERNAL_H
+
+#include "planner/bound/milp.h"
+
+struct ah_milp_class {
+    uint32_t group;
+    uint32_t allowed; /* bits of configs */
+    uint32_t blocks;
+    uint32_t first_block;
+    size_t first_column, n_columns;
+};
+
+/* Pieces of one block's config, of an iteration; alone and at full speed. */
+struct ah_milp_pieces {
+    double forward_us;   /* of one micro-batch; the head's does its backward too */
+    double backward_us;  /* of one micro-batch */
+    double gradient_us;  /* sums and squares of gradients in the block's compute ops, all micro-batches */
+    double update_us;    /* device_adam */
+    double lane_us[4];   /* everything, by enum ah_plan_lane */
+    double late_us[4];   /* what happens between the block's last gradient and its next forward */
+    double states_in_us; /* states of a streamed update on their way in */
+    bool late;           /* late_us is not all zero */
+    bool states;         /* states_in_us is not zero */
+
+    int64_t stays;        /* device bytes at every position: weights, states */
+    int64_t saved;        /* from forward to backward */
+    int64_t between;      /* weights fetched once for both */
+    int64_t fetched;      /* weights fetched for the block's own op */
+    int64_t table;        /* a tied table fetched for the head */
+    int64_t gradient;     /* at the block's own gradient op, sum included */
+    int64_t part;         /* of it, one micro-batch's */
+    int64_t sum;          /* of it, the sum on the device */
+    int64_t waits;        /* gradient that waits for an update on the device, with clipping */
+    int64_t work_forward; /* scratch */
+    int64_t work_backward;
+    int64_t host; /* pinned and pageable */
+};
+
+/* A config. One with fetched weights has a second column, `kept`, for blocks near enough to the head to keep them. */
+struct ah_milp_column {
+    uint32_t of_class;
+    uint32_t config;
+    bool kept;
+    struct ah_config choice;
+    struct ah_milp_pieces pieces;
+};
+
+enum ah_milp_row_kind { AH_MILP_TIME, AH_MILP_DEVICE, AH_MILP_HOST, AH_MILP_CAP };
+
+/* Sum of coefficients x counts <= limit; of time rows: <= T. */
+struct ah_milp_row {
+    const char *name;
+    enum ah_milp_row_kind kind;
+    int64_t limit;
+};
+
+/* Time in units of 2^-10 us, memory in bytes: whole numbers, so that sums are exact. */
+#define AH_MILP_UNITS_PER_US 1024.0
+
+struct ah_milp {
+    const struct ah_milp_input *input;
+    const struct ah_job *job;
+    const struct ah_costs *costs;
+    uint64_t micro_batches;
+    bool clip, by_block;
+
+    struct ah_milp_class *classes; /* the head's is the last one */
+    size_t n_classes;
+    uint32_t *class_of; /* by block */
+    struct ah_milp_column *columns;
+    size_t n_columns;
+    uint64_t *keepable; /* by class: blocks that may have `kept` columns */
+    struct ah_milp_row *rows;
+    size_t n_rows;
+    int64_t *coefficients; /* (n_rows, n_columns) */
+};
+
+/* Builds everything, in `arena`. The other two are its parts, in turn: classes with columns and pieces; rows. */
+int ah_milp_build(struct ah_milp *ret_milp, const struct ah_milp_input *input, struct ah_arena *arena,
+                  struct ah_error *err);
+int ah_milp_columns(struct ah_milp *milp, struct ah_arena *arena, struct ah_error *err);
+int ah_milp_rows(struct ah_milp *milp, struct ah_arena *arena, struct ah_error *err);
+
+static inline int64_t *ah_milp_coefficients(const struct ah_milp *milp, size_t row)
+{
+    return milp->coefficients + row * milp->n_columns;
+}
+
+static inline const struct ah_job_group *ah_milp_group(const struct ah_milp *milp, size_t column)
+{
+    return &milp->job->groups[milp->classes[milp->columns[column].of_class].group];
+}
+
+#endif

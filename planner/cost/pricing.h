@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pricing: machine document + job -> costs, the plain numbers that schedules and plans are made with.
+ *
+ * Block times come from the document's `blocks` if it has this group's program on as many threads. Else they are
+ * estimates from measured rates: each primitive of a block (runtime/schedule/program.h) at the rate of the nearest
+ * measured product, or at the speed of memory. Links, optimizer and sharing are measured numbers.
+ * docs/planning.md ("Costs") has every formula and what it leaves out.
+ *
+ *     struct ah_plan_threads splits[AH_PRICING_SPLITS_MAX];
+ *     size_t n = ah_pricing_thread_splits(machine, splits, AH_PRICING_SPLITS_MAX);
+ *     rc = ah_pricing_fill(machine, &job, &splits[0], arena, &costs, err);
+ *
+ * Every time falls, or stays, when a rate of the document rises.
+ */
+#ifndef AH_PLANNER_COST_PRICING_H
+#define AH_PLANNER_COST_PRICING_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "runtime/schedule/costs.h"
+#include "schemas/machine.h"
+
+#include <stddef.h>
+
+enum { AH_PRICING_SPLITS_MAX = 16 };
+
+/* Ways to give the host's cores to the lanes, in a fixed order; returns how many, at most `max`. On a CPU device, they
+ * pair thread counts that the profile measured for products and for host Adam, together at most the machine's cores
+ * (one each on a single core), and perhaps all cores for compute, shared with the host lane, if blocks were measured
+ * so. On a GPU: one, {0, the count with the fastest host Adam}. 0: the document has no product or no host Adam. */
+size_t ah_pricing_thread_splits(const struct ah_machine *machine, struct ah_plan_threads *ret_splits,
+                                size_t max);
+
+/* `threads`: one of the splits; NULL: the first. AH_E_DOCUMENT: the document lacks a number that this job needs; the
+ * message names it and says how to get it. Texts and arrays of `ret_costs` are in `arena`. */
+int ah_pricing_fill(const struct ah_machine *machine, const struct ah_job *job,
+                    const struct ah_plan_threads *threads, struct ah_arena *arena, struct ah_costs *ret_costs,
+                    struct ah_error *err);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside export: what the targets' files share. A target is a function that adds settings and losses to a draft.
+ */
+#ifndef AH_PLANNER_EXPORT_EXPORT_INTERNAL_H
+#define AH_PLANNER_EXPORT_EXPORT_INTERNAL_H
+
+#include "planner/export/export.h"
+
+/* What a plan says as a whole. Layers are the transformer blocks: all but the first and the last block. */
+struct ah_export_sums {
+    size_t layers;
+    size_t layers_recompute;
+    size_t layers_selective;
+    bool saving_first;           /* the layers that do not keep everything are the first ones */
+    uint64_t trained_parameters; /* of blocks that have an optimizer */
+    uint64_t host_parameters;    /* of those, updated from the host: optimizer `host` or `streamed` */
+    bool host_first;             /* these are the first trained blocks */
+    uint64_t device_weights;     /* parameters of blocks with weights on the device */
+    uint64_t
+        largest_host_weight; /* parameters of the largest block with weights on the host; 0: there is none */
+    uint64_t largest_block;
+};
+
+struct ah_export_draft {
+    const struct ah_plan *plan;
+    struct ah_export_sums sums;
+    struct ah_export *export;
+    struct ah_arena *arena;
+    bool failed; /* out of memory, or of room: a mistake of ours */
+};
+
+typedef bool ah_export_block_test(const struct ah_plan_block *block);
+
+bool ah_export_weights_host(const struct ah_plan_block *block);
+bool ah_export_weights_device(const struct ah_plan_block *block);
+bool ah_export_optimizer_host(const struct ah_plan_block *block);   /* host or streamed */
+bool ah_export_optimizer_device(const struct ah_plan_block *block); /* device */
+bool ah_export_recomputes(const struct ah_plan_block *block);
+bool ah_export_saves_less(const struct ah_plan_block *block); /* recompute or selective */
+bool ah_export_selective(const struct ah_plan_block *block);
+
+void ah_export_add_bool(struct ah_export_draft *draft, const char *path, bool value);
+void ah_export_add_integer(struct ah_export_draft *draft, const char *path, uint64_t value);
+void ah_export_add_number(struct ah_export_draft *draft, const char *path, double value);
+void ah_export_add_text(struct ah_export_draft *draft, const char *path, const char *text);
+void ah_export_add_flag(struct ah_export_draft *draft, const char *path);
+void ah_export_add_note(struct ah_export_draft *draft, const char *note);
+
+/* Adds a loss for the blocks for which `test` holds (NULL: the plan as a whole); none if it holds for no block. */
+void ah_export_lose(struct ah_export_draft *draft, enum ah_export_effect effect, const char *field,
+                    ah_export_block_test *test, const char *plan, const char *instead);
+
+/* host_parameters / trained_parameters, rounded up to six digits, so that the target moves no fewer. */
+double ah_export_host_share(const struct ah_export_sums *sums);
+
+/* Adds what no target follows: frozen tensors, visiting states, orders, limits of memory, bf16 states. */
+void ah_export_lose_common(struct ah_export_draft *draft);
+
+void ah_export_deepspeed(struct ah_export_draft *draft);
+void ah_export_megatron(struct ah_export_draft *draft);
+void ah_export_torchtitan(struct ah_export_draft *draft);
+
+#endif

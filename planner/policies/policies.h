@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Policies: other systems as families of choices, each at its best setting. docs/policies/README.md is the table that
+ * policies.c renders; it quotes the sources.
+ *
+ *     rc = ah_policies_search(&evaluator, AH_POLICY_ZERO_OFFLOAD, AH_SCHEDULING_PRIORITY, err);
+ *     if (evaluator.found) ... evaluator.best
+ */
+#ifndef AH_PLANNER_POLICIES_POLICIES_H
+#define AH_PLANNER_POLICIES_POLICIES_H
+
+#include "planner/search/evaluator.h"
+
+/* Tries the settings of one policy (not `optimal`). `scheduling` is for autohete-paper; the others are fifo. */
+int ah_policies_search(struct ah_evaluator *evaluator, enum ah_policy policy, enum ah_scheduling scheduling,
+                       struct ah_error *err);
+
+/* For a search that found nothing: was every setting of the family tried with every order, so that the policy has no
+ * plan? Tries the settings that are left, unless there are too many. */
+int ah_policies_exhaust(struct ah_evaluator *evaluator, enum ah_policy policy, enum ah_scheduling scheduling,
+                        bool *ret_exhausted, struct ah_error *err);
+
+enum { AH_POLICIES_NUMBERS = 3 };
+
+/* The family of a policy: as many settings as the product of `ret_sizes`. Returns how many numbers it has. */
+size_t ah_policies_sizes(const struct ah_job *job, enum ah_policy policy,
+                         uint32_t ret_sizes[AH_POLICIES_NUMBERS]);
+
+/* Configs of the setting with these numbers; false: there is none. */
+bool ah_policies_configs(const struct ah_job *job, enum ah_policy policy,
+                         const uint32_t numbers[AH_POLICIES_NUMBERS], struct ah_config *ret_configs);
+
+/* The knobs of the i-th order that a policy may take; false: there are no more. */
+bool ah_policies_knobs(const struct ah_job *job, enum ah_policy policy, enum ah_scheduling scheduling,
+                       size_t i, struct ah_knobs *ret_knobs);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Restriction: techniques that a plan must do without. It serves comparisons: how much is a technique worth, and how
+ * would a system do without it?
+ *
+ *     struct ah_restriction restriction;
+ *     rc = ah_restriction_init(&restriction, &job, 1u << AH_TECHNIQUE_STREAMED, &arena, err);
+ *     limits.restriction = &restriction;      // of a evaluator (evaluator.h): no choice against it is tried
+ *
+ * Nothing is restricted that a block has no choice about: embedding and head keep their activations, and frozen blocks
+ * have no optimizer. Orders are always restricted: ah_restriction_knobs() replaces the knobs that a caller asks for.
+ */
+#ifndef AH_PLANNER_POLICIES_RESTRICTION_H
+#define AH_PLANNER_POLICIES_RESTRICTION_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "runtime/schedule/schedule.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Configs first, then orders. */
+#define AH_TECHNIQUE_WORDS(X)                                                                                \
+    X(KEEP, "keep")                                                                                          \
+    X(SELECTIVE, "selective")                                                                                \
+    X(RECOMPUTE, "recompute")                                                                                \
+    X(DEVICE_WEIGHTS, "device-weights")                                                                      \
+    X(HOST_WEIGHTS, "host-weights")                                                                          \
+    X(DEVICE_OPTIMIZER, "device-optimizer")                                                                  \
+    X(HOST_OPTIMIZER, "host-optimizer")                                                                      \
+    X(STREAMED, "streamed")                                                                                  \
+    X(BACKWARD_OVERLAP, "backward-overlap")   /* host and streamed updates beside backward */                \
+    X(ITERATION_OVERLAP, "iteration-overlap") /* anything of an iteration beside the next one */             \
+    X(TILES, "tiles")                         /* parts of a block's vector: whole ones are sent and updated */
+
+enum ah_technique {
+#define AH_TECHNIQUE_NAME(name, word) AH_TECHNIQUE_##name,
+    AH_TECHNIQUE_WORDS(AH_TECHNIQUE_NAME)
+#undef AH_TECHNIQUE_NAME
+        AH_TECHNIQUES
+};
+
+extern const char *const ah_words_technique[];
+
+/* The technique named by the first `length` characters of `name`; AH_TECHNIQUES: none. */
+enum ah_technique ah_restriction_technique(const char *name, size_t length);
+
+/* The techniques that a plan's annotation "without" names, a bit each; unknown words are skipped. */
+uint32_t ah_restriction_read(const struct ah_text_pair *annotations, size_t n);
+
+/* All zero restricts nothing. */
+struct ah_restriction {
+    const uint32_t *allowed; /* by block: bit i allows the i-th of ah_configs(); in the arena; NULL: all */
+    bool updates_after_backward, step_ends;
+    bool whole_vectors;
+};
+
+/* `without`: bit i forbids technique i. AH_E_USAGE: a block would have no config left. */
+int ah_restriction_init(struct ah_restriction *ret_restriction, const struct ah_job *job, uint32_t without,
+                        struct ah_arena *arena, struct ah_error *err);
+
+/* Are all configs allowed? `configs` by block, each one of ah_configs(). */
+bool ah_restriction_allows(const struct ah_restriction *restriction, const struct ah_job *job,
+                           const struct ah_config *configs);
+
+/* The knobs to use under the restriction instead of these. */
+struct ah_knobs ah_restriction_knobs(const struct ah_restriction *restriction, const struct ah_job *job,
+                                     const struct ah_knobs *knobs);
+
+#endif

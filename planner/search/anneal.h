@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Anneal: a chain of choices, each the one before changed at random (vary.h). A change for the worse is accepted, too,
+ * but the more it loses and the colder it is, the less often. So the chain leaves valleys, and ends in a deep one.
+ *
+ *     rc = ah_anneal_init(&chain, &limits, allowed, seed, err);
+ *     rc = ah_anneal_start(&chain, configs, &knobs, err);
+ *     chain.evaluator.limits.work = chain.evaluator.spent + 10000;
+ *     rc = ah_anneal_run(&chain, 0.005, 0.001, err);      // the best seen is chain.evaluator.best
+ *     ah_anneal_release(&chain);
+ *
+ * A chain shares nothing, so several may run at the same time. What it finds depends on its arguments alone.
+ */
+#ifndef AH_PLANNER_SEARCH_ANNEAL_H
+#define AH_PLANNER_SEARCH_ANNEAL_H
+
+#include "planner/search/evaluator.h"
+#include "planner/search/vary.h"
+
+/* How good a choice is: one that fits beats one that does not; then less is better. */
+struct ah_height {
+    uint64_t over_bytes; /* by which it does not fit */
+    double cost_us;      /* if it fits: the period, and what its bytes are worth to the evaluator */
+};
+
+/* The height of the choice that `evaluator` tried last. */
+struct ah_height ah_height_of_last(const struct ah_evaluator *evaluator);
+
+struct ah_anneal {
+    struct ah_evaluator evaluator; /* owned */
+    struct ah_vary vary;
+    uint64_t random;
+    struct ah_config *configs; /* by block; owned: where the chain is */
+    struct ah_config *changed; /* by block; owned: scratch */
+    struct ah_knobs knobs;
+    struct ah_height height;
+};
+
+/* `allowed` as in vary.h. It and what the limits point to stay borrowed. `seed` must not be 0. */
+int ah_anneal_init(struct ah_anneal *chain, const struct ah_evaluator_limits *limits, const uint32_t *allowed,
+                   uint64_t seed, struct ah_error *err);
+
+/* Puts the chain at a choice, which need not fit. */
+int ah_anneal_start(struct ah_anneal *chain, const struct ah_config *configs, const struct ah_knobs *knobs,
+                    struct ah_error *err);
+
+/* Runs until the evaluator's work is spent. A temperature is the share of the period that a change may typically lose; it
+ * falls by a steady ratio from `hot` to `cold`. */
+int ah_anneal_run(struct ah_anneal *chain, double hot, double cold, struct ah_error *err);
+
+void ah_anneal_release(struct ah_anneal *chain);
+
+#endif

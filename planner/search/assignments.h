@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Assignments: tries ways to give each block one of its configs, one after the other: all of them, or those that may
+ * beat the best so far.
+ *
+ *     struct ah_assignments set;
+ *     rc = ah_assignments_init(&set, &vary, &milp, err);           // all
+ *     set.most_us = best_us - milp.base_us;                        // that may be faster
+ *     rc = ah_assignments_try(&set, &evaluator, &knobs, &list, err);   // any number of times
+ *     ah_assignments_release(&set);
+ */
+#ifndef AH_PLANNER_SEARCH_ASSIGNMENTS_H
+#define AH_PLANNER_SEARCH_ASSIGNMENTS_H
+
+#include "planner/bound/milp.h"
+#include "planner/search/evaluator.h"
+#include "planner/search/shortlist.h"
+#include "planner/search/vary.h"
+
+/* The configs that a block may have, the cheapest first, which costs nothing. */
+struct ah_assignments_menu {
+    struct ah_config configs[AH_CONFIGS_MAX];
+    double prices_us[AH_CONFIGS_MAX];
+    size_t n;
+};
+
+struct ah_assignments {
+    size_t n_blocks;
+    struct ah_assignments_menu *menus; /* by block; owned */
+    struct ah_config *configs;         /* by block; owned; scratch of walks */
+    double most_us;                    /* the most that the configs of an assignment may cost together */
+};
+
+/* `bound` (optional) has the prices; without it nothing costs anything. */
+int ah_assignments_init(struct ah_assignments *set, const struct ah_vary *vary,
+                        const struct ah_milp_result *bound, struct ah_error *err);
+
+/* How many there are; `most` if not fewer. */
+uint64_t ah_assignments_count(const struct ah_assignments *set, uint64_t most);
+
+/* Tries all of them with these knobs, ignoring the evaluator's limit on work. The best that fit go to `list` (optional). */
+int ah_assignments_try(const struct ah_assignments *set, struct ah_evaluator *evaluator,
+                       const struct ah_knobs *knobs, struct ah_shortlist *list, struct ah_error *err);
+
+void ah_assignments_release(struct ah_assignments *set);
+
+#endif

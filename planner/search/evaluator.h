@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Evaluator: tries choices one after another and keeps the best that fits.
+ *
+ * A choice is measured first. It is evaluated only if its live bytes fit, its lanes' work alone is not slower than the
+ * best, and it was not tried before. A budget counts the work of this.
+ *
+ * The better choice has a shorter period; if equal, less host memory, then less traffic, then configs that come first.
+ *
+ *     struct ah_evaluator evaluator;
+ *     rc = ah_evaluator_init(&evaluator, &limits, err);
+ *     rc = ah_evaluator_try(&evaluator, configs, &knobs, &verdict, err);   // as often as you like
+ *     if (evaluator.found) ... evaluator.best
+ *     ah_evaluator_release(&evaluator);
+ */
+#ifndef AH_PLANNER_SEARCH_EVALUATOR_H
+#define AH_PLANNER_SEARCH_EVALUATOR_H
+
+#include "base/error.h"
+#include "planner/policies/restriction.h"
+#include "runtime/schedule/schedule.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ah_evaluator_limits {
+    const struct ah_job *job; /* borrowed, as costs */
+    const struct ah_costs *costs;
+    uint64_t device_bytes; /* for the arena */
+    uint64_t host_bytes;
+    const struct ah_restriction *restriction; /* (optional) borrowed; choices against it are worse, untried */
+    uint64_t work;                            /* the most that `spent` may reach; 0: no limit */
+
+    /* (optional) Asked now and then; true ends the evaluator with AH_E_INTERRUPTED. */
+    bool (*stop)(void *context, uint64_t evaluations);
+    void *context;
+};
+
+struct ah_candidate {
+    struct ah_config *configs; /* by block; owned by the evaluator */
+    struct ah_knobs knobs;
+    struct ah_score score;
+};
+
+enum ah_verdict {
+    AH_EVALUATOR_BETTER,   /* it is the best now */
+    AH_EVALUATOR_WORSE,    /* no better: evaluated, or shown without that */
+    AH_EVALUATOR_TOO_BIG,  /* it does not fit */
+    AH_EVALUATOR_SEEN,     /* tried before; last.period_us and last_over_bytes say what was found then */
+    AH_EVALUATOR_EXHAUSTED /* the budget is spent */
+};
+
+struct ah_evaluator_seen;
+
+struct ah_evaluator {
+    struct ah_evaluator_limits limits;
+    struct ah_schedule schedule;
+    bool found;
+    struct ah_candidate best;
+    double us_per_byte; /* what a live byte of the device is worth; 0 unless set */
+    double enough_us; /* above this, period plus the worth of bytes need not be exact; 0: the best's period */
+    uint64_t evaluations;
+    uint64_t
+        spent; /* tiles of the iterations of all choices, an eighth of them for one that was only measured:
+                       so a budget takes about the same time for any choices */
+    struct ah_score
+        last; /* of the choice that was run last, as far as known; the period may be a bound only */
+    uint64_t last_live_bytes;       /* of that choice, on the device */
+    uint64_t last_over_bytes;       /* by which it is over its budgets */
+    uint64_t least_device_bytes;    /* the least of all choices that fit the host */
+    uint64_t least_host_bytes;      /* of all choices that fit the device */
+    struct ah_evaluator_seen *seen; /* owned */
+};
+
+int ah_evaluator_init(struct ah_evaluator *evaluator, const struct ah_evaluator_limits *limits,
+                      struct ah_error *err);
+
+/* Tries one choice. Errors are AH_E_MEMORY, AH_E_INTERRUPTED and AH_E_USAGE (a config that a block cannot have). */
+int ah_evaluator_try(struct ah_evaluator *evaluator, const struct ah_config *configs,
+                     const struct ah_knobs *knobs, enum ah_verdict *ret_verdict, struct ah_error *err);
+
+/* Sets new limits, lower or higher. Earlier choices may be tried again; the best is forgotten if it does not fit. */
+void ah_evaluator_limit(struct ah_evaluator *evaluator, uint64_t device_bytes, uint64_t work);
+
+/* Does the choice that was run last, with this verdict, fit and take less than `period_us`? */
+bool ah_evaluator_is_faster(const struct ah_evaluator *evaluator, enum ah_verdict verdict, double period_us);
+
+bool ah_evaluator_is_spent(const struct ah_evaluator *evaluator);
+
+void ah_evaluator_release(struct ah_evaluator *evaluator);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Vary: changes a choice a little, at random. The result is valid: each block has a config that it may have.
+ *
+ *     const struct ah_vary vary = {.job = job, .allowed = allowed};
+ *     if (ah_vary_choice(&vary, &random, configs, &knobs)) ... something is different now
+ *
+ * The same `random` gives the same changes.
+ */
+#ifndef AH_PLANNER_SEARCH_VARY_H
+#define AH_PLANNER_SEARCH_VARY_H
+
+#include "runtime/schedule/schedule.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ah_vary {
+    const struct ah_job *job;
+    const uint32_t *allowed; /* (optional) by block: bit i allows the i-th of ah_configs(); NULL: all */
+};
+
+/* The configs that a block may have. Returns how many. */
+size_t ah_vary_options(const struct ah_vary *vary, size_t block,
+                       struct ah_config ret_options[AH_CONFIGS_MAX]);
+
+/* May the block have this config? */
+bool ah_vary_allows(const struct ah_vary *vary, size_t block, const struct ah_config *config);
+
+/* Makes one change, or now and then two. False: nothing changed, and `configs` and `knobs` are as they were. */
+bool ah_vary_choice(const struct ah_vary *vary, uint64_t *random, struct ah_config *configs,
+                    struct ah_knobs *knobs);
+
+/* The next of a series of numbers; `random` is never 0. */
+uint64_t ah_vary_next(uint64_t *random);
+
+#endif

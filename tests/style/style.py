@@ -39,7 +39,7 @@ ROOMS = {
     "runtime/train": ["base", "schemas", "runtime/schedule", "runtime/device", "runtime/model", "runtime/comm",
                       "runtime/train/data", "runtime/train/checkpoint"],
     "profiler": ["base", "schemas", "runtime/schedule", "runtime/device", "runtime/device/host", "runtime/device/cpu",
-                 "runtime/model"],
+                 "runtime/model", "runtime/comm"],
     "planner": ["base", "schemas", "runtime/schedule", "runtime/device", "runtime/device/virtual", "runtime/model"],
     "planner/cluster": ["base", "schemas", "runtime/schedule", "runtime/device", "planner"],
     "planner/recovery": ["base", "schemas", "runtime/schedule", "runtime/device", "planner", "planner/cluster"],

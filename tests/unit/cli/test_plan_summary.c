@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/plan_summary.h"
+#include "cli/inspect/plan_summary.h"
 #include "tests/support/check.h"
 
 #include <string.h>

@@ -21,7 +21,7 @@ static int fail_missing(const char *name, const char *what, struct ah_error *err
                         what);
 }
 
-/* ---- rates of so many threads ---- */
+/* ---- rates by number of threads ---- */
 
 /* Is a measurement on `threads` nearer to what is wanted than one on `best`: below it the most, else the least? */
 static bool is_nearer(uint64_t threads, uint64_t best, uint64_t wanted)

@@ -10,6 +10,7 @@
 #include "cli/frame/emit.h"
 #include "schemas/cluster_plan.h"
 
+/* Prints what differs between two cluster plans. */
 void ah_diff_cluster_plan_text(struct ah_cli *cli, const struct ah_cluster_plan *a,
                                const struct ah_cluster_plan *b);
 

@@ -9,6 +9,7 @@
 #include "cli/frame/emit.h"
 #include "schemas/plan.h"
 
+/* Prints what differs between two plans. */
 void ah_diff_plan_text(struct ah_cli *cli, const struct ah_plan *a, const struct ah_plan *b);
 
 /* Into an object that the caller opened. */

@@ -10,6 +10,7 @@
 #include "base/buffer.h"
 #include "cli/frame/cli.h"
 
+/* Appends the manual page of the program and of `verbs`, which end with NULL. */
 void ah_manual_print(const struct ah_verb *const *verbs, struct ah_buffer *out);
 
 #endif

@@ -31,8 +31,8 @@ enum ah_option_kind {
     AH_OPTION_FLAG, /* field: bool */
     AH_OPTION_TEXT, /* field: const char *, not empty */
     AH_OPTION_FILE, /* field: const char *, not empty; a file or folder that is read */
-    AH_OPTION_FILES, /* field: struct ah_option_list; files, folders or patterns that are read; may be given many times */
-    AH_OPTION_OUTPUT, /* field: const char *, not empty; a file that is written; `words`: what it replaces (outputs.h) */
+    AH_OPTION_FILES, /* field: struct ah_option_list; files, folders or patterns to read; may be given many times */
+    AH_OPTION_OUTPUT, /* field: const char *, not empty; a file to write; `words`: what it replaces (outputs.h) */
     AH_OPTION_FOLDER, /* field: const char *, not empty; a folder that is written into */
     AH_OPTION_BYTES,  /* field: struct ah_option_integer; "12GiB" */
     AH_OPTION_COUNT,  /* field: struct ah_option_integer; "8", "1.5k", or one of `words` */

@@ -19,6 +19,7 @@
 #include "schemas/signature.h"
 #include "schemas/vocabulary.h"
 
+/* Each pair shows a document of one kind: as text, and as an object for `--json`. */
 void ah_inspect_model_text(struct ah_cli *cli, const struct ah_document *document);
 void ah_inspect_model_json(struct ah_emit *emit, const struct ah_document *document);
 void ah_inspect_machine_text(struct ah_cli *cli, const struct ah_document *document);

@@ -30,7 +30,7 @@ void ah_plan_put_bottleneck(struct ah_buffer *out, double step_us, const struct 
  * updated on the host, 15 recompute their activations." */
 void ah_plan_put_cause(struct ah_buffer *out, const struct ah_plan *plan);
 
-/* How far from the best: "within 1.9 % of the best possible step (bound 4.74 s)". The percentage is of the bound; the
+/* How far from the best: "within 1.9 % of the best possible step (bound 4.74 s)". The bound is 100 %; the
  * document's `gap` is the same distance as a share of the plan's step, a smaller number. */
 void ah_plan_put_quality(struct ah_buffer *out, const struct ah_plan_solver *solver);
 

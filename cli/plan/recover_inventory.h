@@ -10,7 +10,7 @@
 #include "schemas/cluster_plan.h"
 #include "schemas/document.h"
 
-/* `ret_inventory` is released after success only. AH_E_MISMATCH: the checkpoint is of another model than the plan.
+/* `ret_inventory` is released after success only. AH_E_MISMATCH: checkpoint and plan have different models.
  * AH_E_IO, AH_E_DOCUMENT, AH_E_MEMORY. */
 int ah_recover_inventory_load(struct ah_document *ret_inventory, const char *path,
                               const struct ah_cluster_plan *plan, const struct ah_cluster *cluster,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks in a run log: its first line has what was predicted of each, its last line what each measured.
+ * Ranks in a run log: the first line predicts each, the last line has what each measured.
  */
 #ifndef AH_CLI_RUN_RUN_MEASURED_H
 #define AH_CLI_RUN_RUN_MEASURED_H

@@ -7,8 +7,8 @@
  * block's trained tensors, little-endian. A block is never split between files. So a file is written and read in one
  * go, and its blocks give its size.
  */
-#ifndef AH_RUNTIME_TRAIN_CHECKPOINT_STATES_INTERNAL_H
-#define AH_RUNTIME_TRAIN_CHECKPOINT_STATES_INTERNAL_H
+#ifndef AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_STATES_INTERNAL_H
+#define AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_STATES_INTERNAL_H
 
 #include "base/arena.h"
 #include "runtime/train/checkpoint/checkpoint_folder.h"

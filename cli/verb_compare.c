@@ -393,7 +393,7 @@ static void print_json(struct ah_cli *cli, const struct comparison *comparison)
 
 /* ---- the verb ---- */
 
-static void print(struct ah_cli *cli, const struct comparison *comparison)
+static void print_comparison(struct ah_cli *cli, const struct comparison *comparison)
 {
     if (cli->json) {
         print_json(cli, comparison);
@@ -442,8 +442,8 @@ static int check_exists(const struct ah_plan_request *request, struct ah_error *
         machine->name, device ? "device" : "host");
 }
 
-static int compare(struct ah_cli *cli, const struct compare_options *options, struct ah_request *request,
-                   struct ah_error *err)
+static int compare_policies(struct ah_cli *cli, const struct compare_options *options,
+                            struct ah_request *request, struct ah_error *err)
 {
     struct ah_compare_measurement measurement;
     struct comparison comparison = {.request = request};
@@ -459,7 +459,7 @@ static int compare(struct ah_cli *cli, const struct compare_options *options, st
     }
     if (rc)
         return rc;
-    print(cli, &comparison);
+    print_comparison(cli, &comparison);
     if (options->measured && measurement.unlike)
         return ah_error_set(err, AH_E_FAILED, "'%s' had other losses than its numeric signature allows",
                             measurement.unlike);
@@ -482,7 +482,7 @@ static int compare_run(struct ah_cli *cli, const void *given)
         rc = ah_request_init(&request, cli, &options->request, &err);
     if (rc)
         return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : ah_cli_fail(cli, &err);
-    rc = compare(cli, options, &request, &err);
+    rc = compare_policies(cli, options, &request, &err);
     ah_request_release(&request);
     return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
 }

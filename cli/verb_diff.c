@@ -150,7 +150,7 @@ static const struct ah_option diff_table[] = {
     AH_OUTPUT_FORCE_ROW(struct diff_options),
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
-static int load(struct ah_cli *cli, struct ah_document *a, struct ah_document *b, struct ah_error *err)
+static int load_both(struct ah_cli *cli, struct ah_document *a, struct ah_document *b, struct ah_error *err)
 {
     const char *const *names = cli->arguments.operands;
     if (!strcmp(names[0], "-") && !strcmp(names[1], "-"))
@@ -184,7 +184,7 @@ static int diff_run(struct ah_cli *cli, const void *given)
     struct ah_document a = {0};
     struct ah_document b = {0};
     struct ah_error err = {0};
-    int status = 0, rc = load(cli, &a, &b, &err);
+    int status = 0, rc = load_both(cli, &a, &b, &err);
     if (!rc && options->html)
         rc = write_page(cli, options->html, &a, &b, &err);
     if (rc)

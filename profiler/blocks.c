@@ -150,7 +150,7 @@ static void keep_reserve(struct ah_measure *measure, const struct ah_device *dev
 }
 
 /* One cycle to warm up, and another one that tells how many make a sample; `ret_seconds` is what that takes. */
-static int settle(struct bench *bench, double *ret_seconds, struct ah_error *err)
+static int settle_repeats(struct bench *bench, double *ret_seconds, struct ah_error *err)
 {
     const size_t n_ops = bench->cycle.n_ops;
     const uint64_t most = bench->n_ops / n_ops;
@@ -166,7 +166,7 @@ static int settle(struct bench *bench, double *ret_seconds, struct ah_error *err
     return AH_OK;
 }
 
-static void release(struct bench *bench)
+static void release_bench(struct bench *bench)
 {
     ah_device_close(bench->device);
     ah_cycle_release(&bench->cycle);
@@ -323,7 +323,7 @@ static int measure_on(struct ah_measure *measure, unsigned threads, struct ah_er
     rc = rc ? rc : open_device(measure, threads, bench, err);
     if (!rc)
         keep_reserve(measure, bench->device);
-    rc = rc ? rc : settle(bench, &sample_s, err);
+    rc = rc ? rc : settle_repeats(bench, &sample_s, err);
     double fitting = sampler.budget_s / fmax(sample_s, 1e-9);
     sampler.samples_min = fitting < sampler.samples_min ? (unsigned)fitting : sampler.samples_min;
     if (sampler.samples_min < measure->limits->block_rounds)
@@ -331,7 +331,7 @@ static int measure_on(struct ah_measure *measure, unsigned threads, struct ah_er
     rc = rc ? rc : ah_sampler_rounds(&sampler, run_sample, bench, bench->width, bench->series, err);
     for (size_t g = 0; g < bench->job->n_groups && !rc; g++)
         rc = keep_group(measure, bench, g, threads, err);
-    release(bench);
+    release_bench(bench);
     free(bench);
     return rc;
 }

@@ -316,7 +316,7 @@ static int name_profiles(struct making *making, struct ah_error *err)
     return rc;
 }
 
-static int fill(struct making *making, struct ah_error *err)
+static int fill_cluster(struct making *making, struct ah_error *err)
 {
     const struct ah_measured *measured = making->measured;
     int rc = AH_OK;
@@ -349,7 +349,7 @@ int ah_cluster_measured(const struct ah_measured *measured, struct ah_arena *are
     making.n_of = ah_arena_array(arena, n, sizeof *making.n_of);
     if (!cluster.gpus || !cluster.nodes || !making.ranks || !making.firsts || !making.n_of)
         return ah_error_memory(err);
-    int rc = fill(&making, err);
+    int rc = fill_cluster(&making, err);
     if (!rc)
         *ret_cluster = cluster;
     return rc;

@@ -171,7 +171,7 @@ static int step_index(struct walk *walk, const struct ah_field *field, const voi
 }
 
 /* Enters an object if the path continues inside it; true if it does. */
-static bool enter(struct walk *walk, const struct ah_field *field, const void *place)
+static bool enter_group(struct walk *walk, const struct ah_field *field, const void *place)
 {
     if (field->type != AH_FIELD_GROUP || *walk->at != '.')
         return false;
@@ -209,7 +209,7 @@ static int step_field(struct walk *walk, const struct ah_field *field, bool *ret
             return AH_OK;
         }
     }
-    *ret_inside = enter(walk, field, place);
+    *ret_inside = enter_group(walk, field, place);
     if (*ret_inside)
         return AH_OK;
     if (*walk->at)

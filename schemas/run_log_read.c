@@ -29,8 +29,8 @@ static bool is_cut_header(const char *text, size_t size)
     return memcmp(text, BEGINNING, size < length ? size : length) == 0;
 }
 
-static int parse(const char *path, const struct ah_buffer *bytes, struct ah_run_log_text *ret_text,
-                 struct ah_error *err)
+static int parse_text(const char *path, const struct ah_buffer *bytes, struct ah_run_log_text *ret_text,
+                      struct ah_error *err)
 {
     const char *text = bytes->data ? bytes->data : "";
     size_t whole = whole_lines(bytes);
@@ -61,7 +61,7 @@ int ah_run_log_read(const char *path, struct ah_run_log_text *ret_text, struct a
     *ret_text = (struct ah_run_log_text){0};
     int rc = ah_file_read(path, LIMIT_BYTES, &bytes, err);
     if (!rc)
-        rc = parse(path, &bytes, ret_text, err);
+        rc = parse_text(path, &bytes, ret_text, err);
     ah_buffer_release(&bytes);
     if (!rc && ret_text->begun && ret_text->document.kind != AH_DOCUMENT_RUNLOG) {
         char name[AH_DOCUMENT_NAME_MAX];

@@ -327,7 +327,7 @@ struct lines {
 };
 
 /* Adds an item of a kind; NULL: out of memory. A growing array moves, so the arena holds up to twice the items. */
-static void *grow(struct lines *lines, size_t kind)
+static void *add_item(struct lines *lines, size_t kind)
 {
     size_t bytes = line_kinds[kind].table->bytes;
     char **items = (char **)(void *)((char *)lines->runlog + line_kinds[kind].pointer_offset);
@@ -381,7 +381,7 @@ static int read_line(struct lines *lines, const struct ah_reader_path *path, con
     if (kind == LINE_KINDS)
         return line_fail(lines, path->name, "line: is not one of step, evaluation, save, end");
     bool ended = lines->n[LINE_KINDS - 1] != 0;
-    void *item = grow(lines, kind);
+    void *item = add_item(lines, kind);
     if (!item)
         return ah_error_memory(lines->reader->err);
     int rc = ah_reader_group(lines->reader, path, line_kinds[kind].table, tree, item);

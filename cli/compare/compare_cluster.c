@@ -29,7 +29,7 @@ static bool uses_hosts(const struct ah_cluster_plan *plan)
     return false;
 }
 
-static int compare(struct comparison *comparison, struct ah_arena *arena, struct ah_error *err)
+static int compare_policies(struct comparison *comparison, struct ah_arena *arena, struct ah_error *err)
 {
     struct ah_cluster_request without = comparison->request->planner;
     struct ah_cluster_shortage shortage;
@@ -227,7 +227,7 @@ int ah_compare_cluster(struct ah_cli *cli, const struct ah_request_cluster_optio
     int rc = ah_request_cluster_init(&request, cli, options, &err);
     if (rc)
         return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : ah_cli_fail(cli, &err);
-    rc = compare(&comparison, &cli->arena, &err);
+    rc = compare_policies(&comparison, &cli->arena, &err);
     ah_terminal_erase(&request.base.progress);
     if (!rc && cli->json)
         print_json(cli, &comparison);

@@ -39,7 +39,7 @@ struct measuring {
 
 /* ---- a turn ---- */
 
-static void show(struct measuring *m, uint64_t step)
+static void draw_progress(struct measuring *m, uint64_t step)
 {
     const struct ah_compare_measurement *measurement = m->measurement;
     char what[96];
@@ -74,7 +74,7 @@ static void on_step(void *context, const struct ah_step_record *record, double s
         *loss = record->loss;
     else if (memcmp(loss, &record->loss, sizeof *loss) != 0)
         differs(m, record->step);
-    show(m, record->step);
+    draw_progress(m, record->step);
 }
 
 static int note_run(struct measuring *m, const struct ah_run *run, struct ah_error *err)
@@ -93,7 +93,7 @@ static int take_turn(struct measuring *m, struct ah_error *err)
 {
     const struct ah_run_listener listener = {.step = on_step, .context = m};
     struct ah_run run;
-    show(m, 0);
+    draw_progress(m, 0);
     int rc = ah_run_open(&run, m->cli, m->entrant->row->plan, &m->options, err);
     if (!rc)
         rc = ah_run_go(&run, &listener, err);
@@ -188,7 +188,8 @@ static int read_count(const char *option, const struct ah_option_integer *given,
                         most);
 }
 
-static int enter(struct measuring *m, const struct ah_comparison rows[AH_POLICIES], struct ah_error *err)
+static int add_entrants(struct measuring *m, const struct ah_comparison rows[AH_POLICIES],
+                        struct ah_error *err)
 {
     for (size_t i = 0; i < AH_POLICIES; i++) {
         if (!rows[i].feasible)
@@ -221,7 +222,7 @@ static int make_up_data(struct measuring *m, struct ah_made_up_tokens *tokens, s
     return AH_OK;
 }
 
-static int measure(struct measuring *m, struct ah_error *err)
+static int measure_entrants(struct measuring *m, struct ah_error *err)
 {
     struct ah_made_up_tokens tokens = {0};
     struct ah_device_keep keep = {0};
@@ -257,6 +258,6 @@ int ah_compare_measured_run(struct ah_cli *cli, const struct ah_comparison rows[
                                       .device = options->device,
                                       .emulated = machine->emulates ? machine : NULL}};
     m.options.steps = (struct ah_option_integer){.given = true, .value = m.turn_steps};
-    rc = enter(&m, rows, err);
-    return rc || !m.n_entrants ? rc : measure(&m, err);
+    rc = add_entrants(&m, rows, err);
+    return rc || !m.n_entrants ? rc : measure_entrants(&m, err);
 }

@@ -34,7 +34,7 @@ static void put_text(struct ah_buffer *out, const char *text)
 }
 
 /* Writes what comes before a value: a comma and its key. */
-static struct ah_buffer *begin(struct ah_emit *emit, const char *key)
+static struct ah_buffer *begin_value(struct ah_emit *emit, const char *key)
 {
     struct ah_buffer *text = &emit->text;
     if (emit->depth && emit->filled[emit->depth - 1])
@@ -52,13 +52,13 @@ void ah_emit_open(struct ah_emit *emit, const char *key, char bracket)
 {
     if (!emit->out)
         return;
-    ah_buffer_append(begin(emit, key), &bracket, 1);
+    ah_buffer_append(begin_value(emit, key), &bracket, 1);
     emit->filled[emit->depth] = false;
     emit->ends[emit->depth] = bracket == '{' ? '}' : ']';
     emit->depth++;
 }
 
-static void finish(struct ah_emit *emit)
+static void finish_output(struct ah_emit *emit)
 {
     if (emit->text.failed) {
         emit->out->failed = true;
@@ -79,13 +79,13 @@ void ah_emit_close(struct ah_emit *emit)
     emit->depth--;
     ah_buffer_append(&emit->text, &emit->ends[emit->depth], 1);
     if (!emit->depth)
-        finish(emit);
+        finish_output(emit);
 }
 
 void ah_emit_json(struct ah_emit *emit, const char *key, const char *json)
 {
     if (emit->out)
-        ah_buffer_puts(begin(emit, key), json);
+        ah_buffer_puts(begin_value(emit, key), json);
 }
 
 void ah_emit_text(struct ah_emit *emit, const char *key, const char *text)
@@ -93,7 +93,7 @@ void ah_emit_text(struct ah_emit *emit, const char *key, const char *text)
     if (!text)
         ah_emit_json(emit, key, "null");
     else if (emit->out)
-        put_text(begin(emit, key), text);
+        put_text(begin_value(emit, key), text);
 }
 
 void ah_emit_buffer(struct ah_emit *emit, const char *key, struct ah_buffer *text)
@@ -107,7 +107,7 @@ void ah_emit_buffer(struct ah_emit *emit, const char *key, struct ah_buffer *tex
 void ah_emit_integer(struct ah_emit *emit, const char *key, uint64_t value)
 {
     if (emit->out)
-        ah_buffer_printf(begin(emit, key), "%" PRIu64, value);
+        ah_buffer_printf(begin_value(emit, key), "%" PRIu64, value);
 }
 
 void ah_emit_number(struct ah_emit *emit, const char *key, double value)
@@ -115,7 +115,7 @@ void ah_emit_number(struct ah_emit *emit, const char *key, double value)
     if (!isfinite(value))
         ah_emit_json(emit, key, "null");
     else if (emit->out)
-        ah_json_put_number(begin(emit, key), value);
+        ah_json_put_number(begin_value(emit, key), value);
 }
 
 void ah_emit_bool(struct ah_emit *emit, const char *key, bool value)

@@ -114,7 +114,7 @@ static bool narrow(struct widths *widths, const size_t *floor)
 }
 
 /* Breaks headings first, then text, then between a number and its unit; at last it cuts long words such as digests. */
-static void fit(struct widths *widths, size_t indent, size_t columns)
+static void fit_to_columns(struct widths *widths, size_t indent, size_t columns)
 {
     enum { WORD_LEAST = 16, STAGES = 4 };
     size_t floors[STAGES][AH_TABLE_COLUMNS_MAX], total = indent + 2 * (widths->n - 1);
@@ -220,7 +220,7 @@ void ah_table_print(const struct ah_table *table, struct ah_buffer *out, struct 
     for (size_t c = 0; c < widths.n; c++)
         headings[c] = heading_text(table->columns[c]);
     if (columns) {
-        fit(&widths, table->indent, columns);
+        fit_to_columns(&widths, table->indent, columns);
         tighten(table, &widths);
     }
     if (!row_is_empty(headings, widths.n)) {

@@ -39,7 +39,7 @@ struct viewer {
     uint8_t *bears;
 };
 
-static bool has(const char *folder, const char *name)
+static bool has_file(const char *folder, const char *name)
 {
     char path[PATH_MAX];
     return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path && access(path, F_OK) == 0;
@@ -69,7 +69,7 @@ bool ah_inspect_data_is(const char *word)
         return strpbrk(word, "*?[") != NULL;
     bool found = S_ISDIR(about.st_mode);
     for (size_t i = 0; i < sizeof others / sizeof *others && found; i++)
-        found = !has(word, others[i]);
+        found = !has_file(word, others[i]);
     for (size_t i = 0; i < sizeof endings / sizeof *endings && !found; i++)
         found = length > 4 && strcmp(word + length - 4, endings[i]) == 0;
     return found || (S_ISREG(about.st_mode) && is_lines_of_data(word));

@@ -32,7 +32,7 @@ static const char *print_of(char out[2 * AH_UNITS_TEXT_MAX], const struct memory
 }
 
 /* Keeps the totals and every row that takes memory; returns how many. */
-static size_t keep(const struct memory_row *all, size_t n_all, struct memory_row *ret_rows)
+static size_t keep_rows(const struct memory_row *all, size_t n_all, struct memory_row *ret_rows)
 {
     size_t n = 0;
     for (size_t i = 0; i < n_all; i++)
@@ -59,7 +59,7 @@ static size_t device_rows(const struct ah_plan_memory *memory, struct memory_row
          false},
         {"  reserve", memory->reserved_bytes, capacity, false},
     };
-    return keep(all, sizeof all / sizeof all[0], rows);
+    return keep_rows(all, sizeof all / sizeof all[0], rows);
 }
 
 static size_t host_rows(const struct ah_plan_memory *memory, struct memory_row rows[ROWS_MAX])
@@ -76,7 +76,7 @@ static size_t host_rows(const struct ah_plan_memory *memory, struct memory_row r
         {"  pageable", memory->pageable_bytes, capacity, false},
         {"  process", memory->process_bytes, capacity, false},
     };
-    return keep(all, sizeof all / sizeof all[0], rows);
+    return keep_rows(all, sizeof all / sizeof all[0], rows);
 }
 
 static void put_row(struct ah_table *table, const struct memory_row *row, size_t columns)

@@ -219,7 +219,7 @@ static void put_view(struct ah_cli *cli, const struct view *view, const char *he
     ah_inspect_table(cli, heading, &table);
 }
 
-static void add(struct view *view, const struct column *columns, size_t n)
+static void add_columns(struct view *view, const struct column *columns, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (is_shown(view->sides, &columns[i], view->is_time))
@@ -233,10 +233,10 @@ void ah_report_ranks_text(struct ah_cli *cli, const struct ah_runlog *runlog, bo
                 of_bytes = {.sides = &sides};
     if (!sides.n)
         return;
-    add(&of_times, steps, 1);
-    add(&of_times, times, TIMES);
-    add(&of_lanes, lanes, LANES);
-    add(&of_bytes, bytes, BYTES);
+    add_columns(&of_times, steps, 1);
+    add_columns(&of_times, times, TIMES);
+    add_columns(&of_lanes, lanes, LANES);
+    add_columns(&of_bytes, bytes, BYTES);
     put_view(cli, &of_times,
              sides.measured ? "a step, as compute of each rank sees it" : "a step of each rank, predicted");
     if (verbose)

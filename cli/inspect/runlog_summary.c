@@ -28,7 +28,8 @@ static bool follows_drain(const struct ah_runlog *runlog, uint64_t step, size_t 
            (next[1] < runlog->n_saves && runlog->saves[next[1]].step + 1 == step);
 }
 
-static size_t pick(const struct ah_runlog *runlog, bool drained, const struct ah_runlog_step **items)
+static size_t steps_by_drain(const struct ah_runlog *runlog, bool drained,
+                             const struct ah_runlog_step **items)
 {
     size_t next[2] = {0, 0}, n = 0;
     for (size_t i = 0; i < runlog->n_steps; i++)
@@ -44,9 +45,9 @@ static int pick_steps(const struct ah_runlog *runlog, struct ah_arena *arena, st
                           .sorted = ah_arena_array(arena, AH_RUNLOG_MEDIAN_STEPS, sizeof *steps.sorted)};
     if (!steps.items || !steps.sorted)
         return ah_error_memory(err);
-    steps.n = pick(runlog, false, steps.items);
+    steps.n = steps_by_drain(runlog, false, steps.items);
     if (!steps.n)
-        steps.n = pick(runlog, true, steps.items);
+        steps.n = steps_by_drain(runlog, true, steps.items);
     if (steps.n > AH_RUNLOG_MEDIAN_STEPS) {
         steps.items += steps.n - AH_RUNLOG_MEDIAN_STEPS;
         steps.n = AH_RUNLOG_MEDIAN_STEPS;
@@ -55,7 +56,7 @@ static int pick_steps(const struct ah_runlog *runlog, struct ah_arena *arena, st
     return AH_OK;
 }
 
-static void measure(struct ah_runlog_pair *pair, const struct steps *steps, size_t offset)
+static void measure_pair(struct ah_runlog_pair *pair, const struct steps *steps, size_t offset)
 {
     if (!steps->n)
         return;
@@ -102,12 +103,13 @@ static void measure_all(struct ah_runlog_summary *summary, const struct ah_runlo
         [AH_PLAN_LANE_D2H] = offsetof(struct ah_runlog_step, d2h_us),
         [AH_PLAN_LANE_HOST] = offsetof(struct ah_runlog_step, host_us)};
     summary->steps = steps->n;
-    measure(&summary->step_us, steps, offsetof(struct ah_runlog_step, step_us));
-    measure(&summary->tokens_per_s, steps, offsetof(struct ah_runlog_step, tokens_per_s));
-    measure(&summary->learned_tokens_per_s, steps, offsetof(struct ah_runlog_step, learned_tokens_per_s));
+    measure_pair(&summary->step_us, steps, offsetof(struct ah_runlog_step, step_us));
+    measure_pair(&summary->tokens_per_s, steps, offsetof(struct ah_runlog_step, tokens_per_s));
+    measure_pair(&summary->learned_tokens_per_s, steps,
+                 offsetof(struct ah_runlog_step, learned_tokens_per_s));
     summary->learned_tokens_per_s.is_measured = summary->learned_tokens_per_s.measured > 0; /* 0: not known */
     for (size_t lane = 0; lane < AH_RUNLOG_LANES; lane++)
-        measure(&summary->lane_us[lane], steps, lanes[lane]);
+        measure_pair(&summary->lane_us[lane], steps, lanes[lane]);
     measure_count(&summary->copied_bytes[AH_PLAN_LANE_H2D], steps,
                   offsetof(struct ah_runlog_step, h2d_bytes));
     measure_count(&summary->copied_bytes[AH_PLAN_LANE_D2H], steps,

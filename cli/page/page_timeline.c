@@ -108,7 +108,7 @@ static void collect_lane(struct timeline *t, size_t lane)
     }
 }
 
-static int collect(struct timeline *t, struct ah_error *err)
+static int collect_bars(struct timeline *t, struct ah_error *err)
 {
     const struct ah_replay *replay = &t->page->replay;
     t->bars = ah_arena_array(t->page->arena, replay->n_items + 1, sizeof *t->bars);
@@ -259,7 +259,7 @@ int page_put_timeline(struct page *page, struct ah_error *err)
 {
     struct timeline t = {.page = page};
     struct ah_emit *emit = &page->emit;
-    int rc = collect(&t, err);
+    int rc = collect_bars(&t, err);
     if (rc)
         return rc;
     ah_emit_number(emit, "period_us", page->replay.period_us);

@@ -321,7 +321,7 @@ static void put_json(const void *context, struct ah_emit *emit)
 
 /* ---- the public functions ---- */
 
-static int fail(struct ah_cli *cli, const struct diagnosis *said, const struct ah_error *err)
+static int fail_with_diagnosis(struct ah_cli *cli, const struct diagnosis *said, const struct ah_error *err)
 {
     const struct ah_cli_details details = {.text = put_text, .json = put_json, .context = said};
     struct ah_error why = *err;
@@ -338,7 +338,7 @@ int ah_diagnosis_fail(struct ah_cli *cli, const struct ah_diagnosis *diagnosis,
                              .shortage = diagnosis};
     for (size_t i = 0; i < diagnosis->n_remedies; i++)
         add_remedy(&said, &diagnosis->remedies[i], machine);
-    return fail(cli, &said, err);
+    return fail_with_diagnosis(cli, &said, err);
 }
 
 int ah_diagnosis_fail_cluster(struct ah_cli *cli, const struct ah_cluster_shortage *shortage,
@@ -350,5 +350,5 @@ int ah_diagnosis_fail_cluster(struct ah_cli *cli, const struct ah_cluster_shorta
                              .shortage = shortage};
     for (size_t i = 0; i < remedies->n; i++)
         add_cluster_remedy(&said, &remedies->items[i]);
-    return fail(cli, &said, err);
+    return fail_with_diagnosis(cli, &said, err);
 }

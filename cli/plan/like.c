@@ -35,8 +35,8 @@ static int check_options(const struct ah_request_options *given, struct ah_error
 }
 
 /* Copies into `arena` what `of` borrows from its document. */
-static int keep(struct ah_arena *arena, const struct ah_plan_training *of, struct ah_plan_training *ret_kept,
-                struct ah_error *err)
+static int copy_training(struct ah_arena *arena, const struct ah_plan_training *of,
+                         struct ah_plan_training *ret_kept, struct ah_error *err)
 {
     struct ah_plan_training kept = *of;
     const char **patterns = ah_arena_array(arena, of->n_trainable + 1, sizeof *patterns);
@@ -116,8 +116,9 @@ static int check_source(const struct target *target, const char *path, const str
     return AH_OK;
 }
 
-static int read(struct ah_cli *cli, const char *path, const struct ah_request_options *given,
-                const struct target *target, struct ah_plan_training *ret_training, struct ah_error *err)
+static int read_training(struct ah_cli *cli, const char *path, const struct ah_request_options *given,
+                         const struct target *target, struct ah_plan_training *ret_training,
+                         struct ah_error *err)
 {
     struct ah_document document;
     struct source source = {0};
@@ -127,7 +128,7 @@ static int read(struct ah_cli *cli, const char *path, const struct ah_request_op
         return rc;
     rc = read_source(&document, path, &cli->arena, &source, err);
     rc = rc ? rc : check_source(target, path, &source, err);
-    rc = rc ? rc : keep(&cli->arena, &source.training, ret_training, err);
+    rc = rc ? rc : copy_training(&cli->arena, &source.training, ret_training, err);
     ah_document_release(&document);
     return rc;
 }
@@ -138,7 +139,7 @@ int ah_like_apply(struct ah_request *request, struct ah_cli *cli, const char *pa
     const struct ah_machine *machine = request->machine.body.machine;
     const struct target target = {request->planner.model, request->model_sha256, "machine", machine->name,
                                   machine->device.kind};
-    const int rc = read(cli, path, given, &target, &request->planner.training, err);
+    const int rc = read_training(cli, path, given, &target, &request->planner.training, err);
     request->planner.any_micro_batches = false;
     request->planner.training_stays = true;
     return rc;
@@ -171,7 +172,7 @@ int ah_like_apply_cluster(struct ah_request_cluster *request, struct ah_cli *cli
                                   planner->cluster->device};
     const char *gpu;
     int rc = check_cluster_options(options, err);
-    rc = rc ? rc : read(cli, options->like, options->request, &target, &planner->training, err);
+    rc = rc ? rc : read_training(cli, options->like, options->request, &target, &planner->training, err);
     if (!rc && !ah_cluster_has(planner->cluster, planner->training.dtype, &gpu))
         rc =
             ah_error_set(err, AH_E_MISMATCH,

@@ -10,7 +10,8 @@
 
 #include <string.h>
 
-static int deliver(struct ah_cli *cli, const char *output, struct ah_cluster_plan *plan, struct ah_error *err)
+static int write_plan(struct ah_cli *cli, const char *output, struct ah_cluster_plan *plan,
+                      struct ah_error *err)
 {
     const struct ah_document document = {.kind = AH_DOCUMENT_CLUSTER_PLAN, .body = {.cluster_plan = plan}};
     if (!output || !strcmp(output, "-"))
@@ -26,8 +27,8 @@ static int deliver(struct ah_cli *cli, const char *output, struct ah_cluster_pla
 }
 
 /* Says why there is no plan, and what helps. */
-static int explain(struct ah_cli *cli, struct ah_request_cluster *request,
-                   const struct ah_cluster_shortage *shortage, const struct ah_error *why)
+static int explain_no_plan(struct ah_cli *cli, struct ah_request_cluster *request,
+                           const struct ah_cluster_shortage *shortage, const struct ah_error *why)
 {
     struct ah_cluster_remedies remedies;
     struct ah_error err = {0};
@@ -51,10 +52,10 @@ int ah_plan_cluster(struct ah_cli *cli, const struct ah_request_cluster_options 
         return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : ah_cli_fail(cli, &err);
     rc = ah_cluster_planner_plan(&request.planner, &cli->arena, &plan, &shortage, &err);
     if (rc == AH_E_INFEASIBLE || rc == AH_E_NO_PLAN)
-        status = explain(cli, &request, &shortage, &err);
+        status = explain_no_plan(cli, &request, &shortage, &err);
     ah_terminal_erase(&request.base.progress);
     if (!rc)
-        rc = deliver(cli, output, &plan, &err);
+        rc = write_plan(cli, output, &plan, &err);
     ah_request_cluster_release(&request);
     if (rc == AH_E_INTERRUPTED)
         ah_cli_nothing_written(&err);

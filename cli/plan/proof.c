@@ -80,8 +80,8 @@ static int prove(const struct ah_document *document, struct ah_error *err)
         err, rc, "%s; the plan was edited, or another version of autohete made it: plan again", own.text);
 }
 
-static int load(struct ah_document *ret_document, const char *path, const char *verb, bool clusters,
-                struct ah_error *err)
+static int load_plan(struct ah_document *ret_document, const char *path, const char *verb, bool clusters,
+                     struct ah_error *err)
 {
     char shortened[AH_DOCUMENT_NAME_MAX];
     struct ah_document document = {0};
@@ -107,11 +107,11 @@ static int load(struct ah_document *ret_document, const char *path, const char *
 
 int ah_proof_load(struct ah_document *ret_document, const char *path, const char *verb, struct ah_error *err)
 {
-    return load(ret_document, path, verb, false, err);
+    return load_plan(ret_document, path, verb, false, err);
 }
 
 int ah_proof_load_any(struct ah_document *ret_document, const char *path, const char *verb,
                       struct ah_error *err)
 {
-    return load(ret_document, path, verb, true, err);
+    return load_plan(ret_document, path, verb, true, err);
 }

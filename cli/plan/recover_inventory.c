@@ -21,8 +21,8 @@ static uint64_t slices_of(const struct ah_cluster_plan *plan)
 }
 
 /* Says that all blocks lie in storage, as after `step`. Texts are borrowed from the plan and the cluster. */
-static int describe(struct ah_document *inventory, uint64_t step, const struct ah_cluster_plan *plan,
-                    const struct ah_cluster *cluster, struct ah_error *err)
+static int fill_inventory(struct ah_document *inventory, uint64_t step, const struct ah_cluster_plan *plan,
+                          const struct ah_cluster *cluster, struct ah_error *err)
 {
     struct ah_inventory *body = ah_arena_alloc(&inventory->arena, sizeof *body);
     struct ah_inventory_node *nodes = ah_arena_array(&inventory->arena, cluster->n_nodes, sizeof *nodes);
@@ -74,7 +74,7 @@ static int take_checkpoint(struct ah_document *ret_inventory, const char *path,
     rc = ah_document_load(&manifest, name, AH_DOCUMENT_CHECKPOINT, err);
     rc = rc ? rc : check_model(manifest.body.checkpoint, found.path, plan, err);
     *ret_inventory = (struct ah_document){0};
-    rc = rc ? rc : describe(ret_inventory, manifest.body.checkpoint->step, plan, cluster, err);
+    rc = rc ? rc : fill_inventory(ret_inventory, manifest.body.checkpoint->step, plan, cluster, err);
     ah_document_release(&manifest);
     if (rc)
         ah_document_release(ret_inventory);

@@ -76,8 +76,8 @@ static int check_options(const struct ah_request_cluster_options *options, struc
     return AH_OK;
 }
 
-static int load(struct ah_request_cluster *request, struct ah_cli *cli,
-                const struct ah_request_cluster_options *options, struct ah_error *err)
+static int load_inputs(struct ah_request_cluster *request, struct ah_cli *cli,
+                       const struct ah_request_cluster_options *options, struct ah_error *err)
 {
     const char *model = cli->arguments.operands[0];
     if (!strcmp(model, "-") && !strcmp(options->cluster, "-"))
@@ -144,7 +144,7 @@ int ah_request_cluster_init(struct ah_request_cluster *ret_request, struct ah_cl
     unsigned without = 0;
     *request = (struct ah_request_cluster){.base.progress = ah_terminal_progress()};
     int rc = check_options(options, err);
-    rc = rc ? rc : load(request, cli, options, err);
+    rc = rc ? rc : load_inputs(request, cli, options, err);
     rc = rc ? rc : read_training(request, cli, options->request, err);
     rc = rc ? rc : ah_request_effort(&options->request->effort, &effort, err);
     rc = rc ? rc : read_without(options->request, &without, err);

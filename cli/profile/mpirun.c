@@ -138,8 +138,8 @@ static int wait_for(pid_t child, int fd, const struct ah_mpirun_reader *reader, 
     return reason;
 }
 
-static int run(const char *const *command, const int *pipe_ends, const struct ah_mpirun_reader *reader,
-               int *ret_status, struct ah_error *err)
+static int run_command(const char *const *command, const int *pipe_ends,
+                       const struct ah_mpirun_reader *reader, int *ret_status, struct ah_error *err)
 {
     int status = 0;
     (void)ah_interrupt_catch();
@@ -166,8 +166,8 @@ int ah_mpirun_launch(const char *const *command, const struct ah_mpirun_reader *
 {
     int pipe_ends[2];
     if (!reader)
-        return run(command, NULL, NULL, ret_status, err);
+        return run_command(command, NULL, NULL, ret_status, err);
     if (pipe(pipe_ends))
         return ah_error_set(err, AH_E_FAILED, "a pipe could not be made: %s", strerror(errno));
-    return run(command, pipe_ends, reader, ret_status, err);
+    return run_command(command, pipe_ends, reader, ret_status, err);
 }

@@ -53,7 +53,7 @@ static void tell_part(void *context, double fraction, const char *what)
     }
 }
 
-static void tell(void *context, double begin, double end, const char *what)
+static void on_progress(void *context, double begin, double end, const char *what)
 {
     struct joining *joining = context;
     joining->begin = begin;
@@ -92,7 +92,7 @@ int ah_profile_hosts_join(const struct ah_profile_hosts_measure *measure, struct
     struct ah_profile_node_options options = {.hello = &hello,
                                               .quick = measure->quick,
                                               .measure = measure_here,
-                                              .tell = tell,
+                                              .tell = on_progress,
                                               .context = &joining,
                                               .cancel = ah_interrupt_catch()};
     ah_profile_hello_fill(&hello);
@@ -137,7 +137,7 @@ static void take_lines(struct hearing *hearing)
     text->size -= at;
 }
 
-static void hear(void *context, const char *bytes, size_t n)
+static void on_output(void *context, const char *bytes, size_t n)
 {
     struct hearing *hearing = context;
     ah_buffer_append(&hearing->text, bytes, n);
@@ -244,10 +244,10 @@ static int read_report(struct profiling *p, struct hearing *hearing, int status,
                         p->hosts.entries[report->culprit].name, report->why.text);
 }
 
-static int measure(struct profiling *p, struct ah_error *err)
+static int measure_hosts(struct profiling *p, struct ah_error *err)
 {
     struct hearing hearing = {.progress = ah_terminal_progress()};
-    const struct ah_mpirun_reader reader = {hear, &hearing};
+    const struct ah_mpirun_reader reader = {on_output, &hearing};
     const struct ah_comm_driver *driver = NULL;
     const char *const *command = NULL;
     int status = 0;
@@ -265,7 +265,7 @@ static int measure(struct profiling *p, struct ah_error *err)
 
 /* ---- the document ---- */
 
-static int make(struct profiling *p, struct ah_cluster *ret_cluster, struct ah_error *err)
+static int make_cluster(struct profiling *p, struct ah_cluster *ret_cluster, struct ah_error *err)
 {
     struct ah_arena *arena = &p->cli->arena;
     const struct ah_profile_report *report = &p->report;
@@ -311,7 +311,7 @@ static void tell_doubts(const struct profiling *p)
 }
 
 /* Parses the document before it is written, as every reader would. */
-static int deliver(const struct profiling *p, struct ah_cluster *cluster, struct ah_error *err)
+static int write_cluster(const struct profiling *p, struct ah_cluster *cluster, struct ah_error *err)
 {
     const char *output = p->options->output;
     const struct ah_document document = {.kind = AH_DOCUMENT_CLUSTER, .body = {.cluster = cluster}};
@@ -345,11 +345,11 @@ int ah_profile_hosts_run(struct ah_cli *cli, const struct ah_profile_hosts_optio
     if (rc)
         return rc;
     p.machines = calloc(p.hosts.n, sizeof *p.machines);
-    rc = p.machines ? measure(&p, err) : ah_error_memory(err);
-    rc = rc ? rc : make(&p, &cluster, err);
+    rc = p.machines ? measure_hosts(&p, err) : ah_error_memory(err);
+    rc = rc ? rc : make_cluster(&p, &cluster, err);
     if (!rc)
         tell_doubts(&p);
-    rc = rc ? rc : deliver(&p, &cluster, err);
+    rc = rc ? rc : write_cluster(&p, &cluster, err);
     for (size_t i = 0; i < p.hosts.n && p.machines; i++)
         ah_document_release(&p.machines[i]);
     free(p.machines);

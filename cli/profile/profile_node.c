@@ -78,8 +78,8 @@ static struct ah_profile_way way_to(const struct ah_profile_node *node, uint32_t
     return (struct ah_profile_way){node->comm, 2 * slot, 2 * slot + 1};
 }
 
-static int put(const struct ah_profile_node *node, uint32_t peer, const void *data, uint64_t bytes,
-               struct ah_error *err)
+static int send_bytes(const struct ah_profile_node *node, uint32_t peer, const void *data, uint64_t bytes,
+                      struct ah_error *err)
 {
     union {
         const void *read;
@@ -88,8 +88,8 @@ static int put(const struct ah_profile_node *node, uint32_t peer, const void *da
     return ah_comm_move(node->comm, way_to(node, peer).out, of.data, bytes, err);
 }
 
-static int get(const struct ah_profile_node *node, uint32_t peer, void *data, uint64_t bytes,
-               struct ah_error *err)
+static int receive_bytes(const struct ah_profile_node *node, uint32_t peer, void *data, uint64_t bytes,
+                         struct ah_error *err)
 {
     return ah_comm_move(node->comm, way_to(node, peer).in, data, bytes, err);
 }
@@ -128,7 +128,7 @@ void ah_profile_node_close(struct ah_profile_node *node, int rc, const struct ah
 /* ---- measuring ---- */
 
 /* Measures; the answer says how it went. */
-static struct answer measure(const struct ah_profile_node *node, struct ah_buffer *text)
+static struct answer measure_node(const struct ah_profile_node *node, struct ah_buffer *text)
 {
     struct ah_error err = {0};
     struct answer answer = {.code = node->options.measure(node->options.context, text, &err)};
@@ -145,10 +145,10 @@ static struct answer measure(const struct ah_profile_node *node, struct ah_buffe
 static int answer_measure(const struct ah_profile_node *node, struct ah_error *err)
 {
     struct ah_buffer text = {0};
-    const struct answer answer = measure(node, &text);
-    int rc = put(node, 0, &answer, sizeof answer, err);
+    const struct answer answer = measure_node(node, &text);
+    int rc = send_bytes(node, 0, &answer, sizeof answer, err);
     if (!rc && !answer.code)
-        rc = put(node, 0, text.data, answer.bytes, err);
+        rc = send_bytes(node, 0, text.data, answer.bytes, err);
     ah_buffer_release(&text);
     return rc;
 }
@@ -158,15 +158,15 @@ static int answer_ping(const struct ah_profile_node *node, uint32_t peer, struct
     const struct ah_profile_way way = way_to(node, peer);
     struct ah_profile_points points = {0};
     int rc = ah_profile_links_ping(&way, node->options.quick, &points, err);
-    return rc ? rc : put(node, 0, &points, sizeof points, err);
+    return rc ? rc : send_bytes(node, 0, &points, sizeof points, err);
 }
 
 int ah_profile_node_follow(struct ah_profile_node *node, struct ah_error *err)
 {
     struct word word = {.kind = WORD_MEASURE};
-    int rc = put(node, 0, node->options.hello, sizeof *node->options.hello, err);
+    int rc = send_bytes(node, 0, node->options.hello, sizeof *node->options.hello, err);
     while (!rc && word.kind != WORD_END) {
-        rc = get(node, 0, &word, sizeof word, err);
+        rc = receive_bytes(node, 0, &word, sizeof word, err);
         if (rc)
             return rc;
         const struct ah_profile_way way = way_to(node, word.peer);
@@ -199,18 +199,18 @@ static void blame(struct leading *l, uint32_t culprit, int code, const char *why
     (void)ah_error_set(&l->report->why, code, "%s", why);
 }
 
-static void tell(const struct leading *l, double begin, double end, const char *what)
+static void report_progress(const struct leading *l, double begin, double end, const char *what)
 {
     if (l->node->options.tell)
         l->node->options.tell(l->node->options.context, begin, end, what);
 }
 
-static int greet(struct leading *l, struct ah_error *err)
+static int collect_hellos(struct leading *l, struct ah_error *err)
 {
     int rc = AH_OK;
     l->hellos[0] = *l->node->options.hello;
     for (uint32_t i = 1; i < l->ranks && !rc; i++)
-        rc = get(l->node, i, &l->hellos[i], sizeof l->hellos[i], err);
+        rc = receive_bytes(l->node, i, &l->hellos[i], sizeof l->hellos[i], err);
     if (rc)
         return rc;
     ah_profile_node_turns(l->hellos, l->ranks, l->turns);
@@ -236,7 +236,7 @@ static int keep_text(struct leading *l, uint32_t rank, const char *text, size_t 
 static int measure_own(struct leading *l, struct ah_error *err)
 {
     struct ah_buffer text = {0};
-    const struct answer answer = measure(l->node, &text);
+    const struct answer answer = measure_node(l->node, &text);
     int rc = AH_OK;
     if (answer.code)
         blame(l, 0, (int)answer.code, answer.why);
@@ -249,7 +249,7 @@ static int measure_own(struct leading *l, struct ah_error *err)
 static int hear_answer(struct leading *l, uint32_t rank, struct ah_error *err)
 {
     struct answer answer = {0};
-    int rc = get(l->node, rank, &answer, sizeof answer, err);
+    int rc = receive_bytes(l->node, rank, &answer, sizeof answer, err);
     answer.why[sizeof answer.why - 1] = '\0';
     if (!rc && answer.code)
         blame(l, rank, (int)answer.code, answer.why);
@@ -258,7 +258,7 @@ static int hear_answer(struct leading *l, uint32_t rank, struct ah_error *err)
     char *text = ah_arena_alloc(l->arena, answer.bytes);
     if (!text)
         return ah_error_memory(err);
-    rc = get(l->node, rank, text, answer.bytes, err);
+    rc = receive_bytes(l->node, rank, text, answer.bytes, err);
     l->report->hosts[rank].text = text;
     l->report->hosts[rank].text_bytes = answer.bytes - 1;
     return rc;
@@ -272,9 +272,10 @@ static int take_turn(struct leading *l, uint32_t turn, struct ah_error *err)
     int rc = AH_OK;
     for (uint32_t i = 1; i < l->ranks && !rc; i++)
         if (l->turns[i].turn == turn)
-            rc = put(l->node, i, &word, sizeof word, err);
+            rc = send_bytes(l->node, i, &word, sizeof word, err);
     if (!rc)
-        tell(l, begin, begin + part, l->n_turns > 1 && turn ? "hosts that share a machine" : "machines");
+        report_progress(l, begin, begin + part,
+                        l->n_turns > 1 && turn ? "hosts that share a machine" : "machines");
     if (!rc && l->turns[0].turn == turn)
         rc = measure_own(l, err);
     for (uint32_t i = 1; i < l->ranks && !rc; i++)
@@ -288,11 +289,11 @@ static int ping_pair(struct leading *l, uint32_t a, uint32_t b, struct ah_profil
 {
     const struct word ping = {WORD_PING, b}, echo = {WORD_ECHO, a};
     const struct ah_profile_way way = way_to(l->node, b);
-    int rc = put(l->node, b, &echo, sizeof echo, err);
+    int rc = send_bytes(l->node, b, &echo, sizeof echo, err);
     if (!a)
         return rc ? rc : ah_profile_links_ping(&way, l->node->options.quick, points, err);
-    rc = rc ? rc : put(l->node, a, &ping, sizeof ping, err);
-    return rc ? rc : get(l->node, a, points, sizeof *points, err);
+    rc = rc ? rc : send_bytes(l->node, a, &ping, sizeof ping, err);
+    return rc ? rc : receive_bytes(l->node, a, points, sizeof *points, err);
 }
 
 static int measure_link(struct leading *l, uint32_t a, uint32_t b, struct ah_error *err)
@@ -318,7 +319,7 @@ static int measure_links(struct leading *l, struct ah_error *err)
     for (uint32_t b = 1; b < l->ranks; b++)
         for (uint32_t a = 0; a < b && !rc && !l->report->why.code; a++) {
             const double done = base + (1 - base) * (double)l->report->n_links / pairs;
-            tell(l, done, done, "links");
+            report_progress(l, done, done, "links");
             if (cancel && atomic_load(cancel))
                 blame(l, 0, AH_E_INTERRUPTED, "interrupted");
             else
@@ -332,7 +333,7 @@ static int dismiss(struct leading *l, struct ah_error *err)
     const struct word word = {.kind = WORD_END};
     int rc = AH_OK;
     for (uint32_t i = 1; i < l->ranks && !rc; i++)
-        rc = put(l->node, i, &word, sizeof word, err);
+        rc = send_bytes(l->node, i, &word, sizeof word, err);
     return rc;
 }
 
@@ -348,7 +349,7 @@ int ah_profile_node_lead(struct ah_profile_node *node, struct ah_arena *arena,
     l.turns = ah_arena_array(arena, n, sizeof *l.turns);
     if (!report.hosts || !report.links || !l.hellos || !l.turns)
         return ah_error_memory(err);
-    int rc = greet(&l, err);
+    int rc = collect_hellos(&l, err);
     for (uint32_t turn = 0; turn < l.n_turns && !rc && !report.why.code; turn++)
         rc = take_turn(&l, turn, err);
     if (!rc && !report.why.code)

@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-static int add(struct ah_run *run, const char *key, const char *text, struct ah_error *err)
+static int add_remark(struct ah_run *run, const char *key, const char *text, struct ah_error *err)
 {
     const char *kept = ah_arena_strdup(&run->cli->arena, text);
     if (!kept)
@@ -43,7 +43,7 @@ static int remark_memory(struct ah_run *run, const struct ah_device_info *info, 
         "profile', and plan again",
         ah_units_print_bytes(beside, info->beside_bytes), ah_units_print_bytes(left, left_bytes(run)),
         ah_units_print_bytes(capacity, run->plan->memory.device_capacity_bytes));
-    return add(run, "memory", text, err);
+    return add_remark(run, "memory", text, err);
 }
 
 int ah_run_device_remark(struct ah_run *run, struct ah_error *err)
@@ -52,9 +52,9 @@ int ah_run_device_remark(struct ah_run *run, struct ah_error *err)
     char text[AH_TRYOUT_TEXT_MAX];
     const struct ah_run_ranks *ranks = run->options->ranks;
     char forms[AH_ERROR_TEXT_MAX];
-    int rc =
-        info->products.in_steps ? add(run, "products", ah_device_print_products(info, text), err) : AH_OK;
+    int rc = info->products.in_steps ? add_remark(run, "products", ah_device_print_products(info, text), err)
+                                     : AH_OK;
     if (!rc && ranks && ah_run_ranks_products(ranks, forms, sizeof forms))
-        rc = add(run, "product_form", forms, err);
+        rc = add_remark(run, "product_form", forms, err);
     return rc ? rc : remark_memory(run, info, err);
 }

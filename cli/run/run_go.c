@@ -95,7 +95,7 @@ static bool is_due(uint64_t step, uint64_t every, bool at_end)
     return at_end || (every && step % every == 0);
 }
 
-static int evaluate(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
+static int evaluate_held_out(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
 {
     struct ah_trainer_evaluation evaluation;
     if (!run->held_out)
@@ -229,7 +229,7 @@ static int between(struct ah_run *run, const struct ah_run_listener *listener, s
     int rc = AH_OK;
     if (!ah_interrupt_seen() &&
         (is_due(run->position.step, settings->valid_every, at_end) || (saves && run->options->keep_best)))
-        rc = evaluate(run, listener, err);
+        rc = evaluate_held_out(run, listener, err);
     if (rc != AH_E_NUMERIC && saves) {
         int saved = save(run, listener, at_end || ah_interrupt_seen() || rc, rc ? NULL : err);
         rc = rc ? rc : saved;
@@ -238,7 +238,7 @@ static int between(struct ah_run *run, const struct ah_run_listener *listener, s
 }
 
 /* Adds to the message of a failed run which checkpoint there still is. */
-static int fail(const struct ah_run *run, int rc, struct ah_error *err)
+static int name_last_checkpoint(const struct ah_run *run, int rc, struct ah_error *err)
 {
     size_t length = strlen(err->text);
     const char *path = run->saved_path[0] ? run->saved_path : run->found.path;
@@ -293,11 +293,11 @@ static int say_interrupted(const struct ah_run *run, struct ah_error *err)
                         "interrupted after step %" PRIu64 "; nothing was saved (--save DIR would)", step);
 }
 
-static int go(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
+static int run_steps(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
 {
     int rc = AH_OK;
     if (!run->position.step && run->held_out)
-        rc = evaluate(run, listener, err);
+        rc = evaluate_held_out(run, listener, err);
     while (!rc && run->position.step < run->settings.steps && !ah_interrupt_seen()) {
         rc = train(run, listener, err);
         if (!rc && run->stopped)
@@ -310,7 +310,7 @@ static int go(struct ah_run *run, const struct ah_run_listener *listener, struct
     if (!rc && run->position.step >= run->settings.steps)
         rc = say_diverged(run, err);
     if (rc)
-        return fail(run, rc, err);
+        return name_last_checkpoint(run, rc, err);
     return run->position.step < run->settings.steps ? say_interrupted(run, err) : AH_OK;
 }
 
@@ -318,7 +318,7 @@ int ah_run_go(struct ah_run *run, const struct ah_run_listener *listener, struct
 {
     ah_run_status_begin(run->status);
     struct ah_error own = {0};
-    int rc = go(run, listener, err);
+    int rc = run_steps(run, listener, err);
     const int measured = ah_run_measured_collect(run, &own);
     if (!rc && measured) {
         rc = measured;

@@ -58,8 +58,8 @@ static int set_aside(const struct ah_run *run, const char *path, const char *why
     return AH_OK;
 }
 
-static int keep(const struct ah_run *run, const char *path, const struct ah_run_log_text *text,
-                struct ah_run_log_kept *ret_kept, struct ah_error *err)
+static int find_kept_part(const struct ah_run *run, const char *path, const struct ah_run_log_text *text,
+                          struct ah_run_log_kept *ret_kept, struct ah_error *err)
 {
     char sha256[AH_DOCUMENT_DIGEST_MAX] = "";
     struct ah_plan plan = *run->plan;
@@ -91,7 +91,7 @@ int ah_run_log_keep(const struct ah_run *run, const char *path, struct ah_run_lo
         return AH_OK;
     int rc = ah_run_log_read(path, &text, err);
     if (!rc && text.begun)
-        rc = keep(run, path, &text, ret_kept, err);
+        rc = find_kept_part(run, path, &text, ret_kept, err);
     ah_document_release(&text.document);
     return rc;
 }

@@ -104,7 +104,7 @@ static void tell_item(struct stage *stage, const struct ah_cluster_replay_span *
     ah_tally_op(stage->tally, &record);
 }
 
-static void hear(void *context, const struct ah_cluster_replay_span *span)
+static void on_span(void *context, const struct ah_cluster_replay_span *span)
 {
     struct prediction *c = context;
     if (span->sum)
@@ -180,7 +180,7 @@ int ah_run_measured_predict(const struct ah_cluster_plan *plan, struct ah_arena 
 {
     struct prediction c = {.plan = plan};
     struct ah_runlog_rank *ranks = NULL;
-    const struct ah_cluster_replay_listener listener = {.tell = hear, .context = &c};
+    const struct ah_cluster_replay_listener listener = {.tell = on_span, .context = &c};
     struct ah_cluster_replay_result result;
     int rc = open_stages(&c, arena, &ranks, err);
     rc = rc ? rc : ah_cluster_replay(plan, &listener, &result, err);

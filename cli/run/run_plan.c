@@ -47,7 +47,7 @@ static int check_cluster_options(const struct ah_run_plan_wish *wish, uint64_t r
     return AH_OK;
 }
 
-static int take(struct ah_run_plan *p, const struct ah_run_plan_wish *wish, struct ah_error *err)
+static int take_plan(struct ah_run_plan *p, const struct ah_run_plan_wish *wish, struct ah_error *err)
 {
     const bool cluster = p->document.kind == AH_DOCUMENT_CLUSTER_PLAN;
     if (!cluster) {
@@ -83,7 +83,7 @@ int ah_run_plan_load(struct ah_run_plan *ret_plan, const char *path, const struc
     int rc = ah_proof_load_any(&loaded.document, path, "run", err);
     if (rc)
         return rc;
-    rc = take(&loaded, wish, err);
+    rc = take_plan(&loaded, wish, err);
     if (rc) {
         ah_run_plan_release(&loaded);
         return ah_error_prefix(err, rc, "%s", ah_document_short_name(path, shortened));

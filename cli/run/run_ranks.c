@@ -245,7 +245,7 @@ void ah_run_ranks_give_up(struct ah_run_ranks *ranks, int rc, const struct ah_er
 
 /* ---- ranks but 0 ---- */
 
-static int follow(struct ah_run_ranks *ranks, uint32_t rank, struct ah_error *err)
+static int run_follower(struct ah_run_ranks *ranks, uint32_t rank, struct ah_error *err)
 {
     const struct ah_follower_options options = {.place = &ranks->world.places[rank],
                                                 .program = ranks->world.programs[rank],
@@ -258,7 +258,7 @@ static int follow(struct ah_run_ranks *ranks, uint32_t rank, struct ah_error *er
 int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_device_watch watch, struct ah_error *err)
 {
     ranks->watch = watch;
-    const int rc = follow(ranks, ranks->rank, err);
+    const int rc = run_follower(ranks, ranks->rank, err);
     keep_waits(ranks, ranks->rank);
     return rc;
 }
@@ -269,7 +269,7 @@ static void follow_as_thread(void *payload)
     struct ah_trainer_rank *place = &f->ranks->world.places[f->rank];
     struct ah_error err = {0}; /* not printed: rank 0 reports the failure */
     if (!join_threads(f->ranks->hub, place, &err))
-        (void)follow(f->ranks, f->rank, &err);
+        (void)run_follower(f->ranks, f->rank, &err);
     keep_waits(f->ranks, f->rank);
     ah_comm_close(place->comm);
     place->comm = NULL;

@@ -38,8 +38,8 @@ static void take_count(struct ah_option_integer *count, uint64_t value)
         *count = (struct ah_option_integer){.given = true, .value = value};
 }
 
-static void take(struct ah_run *run, struct ah_run_options *options, const struct ah_resume *before,
-                 bool goes_on)
+static void take_missing_options(struct ah_run *run, struct ah_run_options *options,
+                                 const struct ah_resume *before, bool goes_on)
 {
     if (!options->data.n && !options->data_format)
         options->data_format = before->data_format;
@@ -95,7 +95,8 @@ int ah_run_resume_read(struct ah_run *run, struct ah_error *err)
         if (!rc)
             rc = check_format(run->resumed.body.resume, name, err);
         if (!rc)
-            take(run, options, run->resumed.body.resume, run->save && same_folder(run->save, folder));
+            take_missing_options(run, options, run->resumed.body.resume,
+                                 run->save && same_folder(run->save, folder));
     }
     if (!rc && !options->data.n)
         rc = ah_error_set(err, AH_E_USAGE,
@@ -126,7 +127,7 @@ static const char **all_absolute(struct ah_run *run, const struct ah_option_list
 }
 
 /* Describes the run as it is now; paths are made absolute only once. */
-static bool describe(struct ah_run *run)
+static bool fill_resume(struct ah_run *run)
 {
     const struct ah_run_options *options = run->options;
     struct ah_resume *resume = &run->resume;
@@ -155,7 +156,7 @@ void ah_run_resume_write(struct ah_run *run)
     struct ah_error err = {0};
     struct ah_document document = {.kind = AH_DOCUMENT_RESUME, .body.resume = &run->resume};
     snprintf(name, sizeof name, "%s/" AH_RESUME_FILE, run->save);
-    int rc = describe(run) ? ah_document_save(&document, name, &err) : ah_error_memory(&err);
+    int rc = fill_resume(run) ? ah_document_save(&document, name, &err) : ah_error_memory(&err);
     if (rc)
         ah_cli_tell(run->cli, AH_CLI_WARNING, "%s; --resume will ask for --data again", err.text);
 }

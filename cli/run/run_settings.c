@@ -94,7 +94,7 @@ static int check_warmup(const struct ah_run_settings *settings, struct ah_error 
     return AH_OK;
 }
 
-static int check(const struct ah_run_settings *settings, struct ah_error *err)
+static int check_settings(const struct ah_run_settings *settings, struct ah_error *err)
 {
     if (!settings->steps)
         return ah_error_set(err, AH_E_USAGE, "'--steps' 0 trains nothing; give at least 1");
@@ -200,7 +200,7 @@ int ah_run_settle(struct ah_run *run, struct ah_error *err)
     if (!rc)
         rc = check_counts(&run->settings, err);
     if (!rc)
-        rc = check(&run->settings, err);
+        rc = check_settings(&run->settings, err);
     if (!rc && (!before || options->warmup.given))
         rc = check_warmup(&run->settings, err);
     if (!rc)

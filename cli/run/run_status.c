@@ -63,7 +63,7 @@ static uint64_t now_us(void)
 }
 
 /* On the thread of beats. */
-static void hear(void *context, const struct ah_trainer_beat *beats, uint32_t ranks)
+static void on_beats(void *context, const struct ah_trainer_beat *beats, uint32_t ranks)
 {
     struct ah_run_status *status = context;
     pthread_mutex_lock(&status->mutex);
@@ -76,7 +76,7 @@ static void hear(void *context, const struct ah_trainer_beat *beats, uint32_t ra
 }
 
 /* On the thread of beats: `rank` is being asked; 0: the last one asked has answered. */
-static void ask(void *context, uint32_t rank)
+static void on_rank_asked(void *context, uint32_t rank)
 {
     struct ah_run_status *status = context;
     pthread_mutex_lock(&status->mutex);
@@ -249,7 +249,7 @@ static bool is_free(struct ah_run *run, const char *path)
     return !rc;
 }
 
-static void release(struct ah_run_status *status)
+static void free_status(struct ah_run_status *status)
 {
     ah_lane_free(status->writer);
     pthread_cond_destroy(&status->changed);
@@ -279,7 +279,7 @@ static struct ah_run_status *new_status(struct ah_run *run, const char *path)
         snprintf(status->host, sizeof status->host, "?");
     if (status->heard && status->shown)
         return status;
-    release(status);
+    free_status(status);
     return NULL;
 }
 
@@ -302,15 +302,15 @@ int ah_run_status_new(struct ah_run_status **ret_status, struct ah_run *run,
         return ah_error_memory(err);
     int rc = ah_lane_new(&status->writer, &thread, err);
     if (rc) {
-        release(status);
+        free_status(status);
         return rc;
     }
     const struct ah_lane_job job = {
         .run = run_writer, .payload = &status, .payload_bytes = sizeof(struct ah_run_status *)};
     (void)ah_lane_submit(status->writer, &job, NULL);
     options->tells = true;
-    options->heard = hear;
-    options->asked = ask;
+    options->heard = on_beats;
+    options->asked = on_rank_asked;
     options->heard_context = status;
     *ret_status = status;
     return AH_OK;
@@ -359,5 +359,5 @@ void ah_run_status_free(struct ah_run_status *status)
     pthread_mutex_unlock(&status->mutex);
     ah_lane_drain(status->writer);
     ah_run_status_warn(status);
-    release(status);
+    free_status(status);
 }

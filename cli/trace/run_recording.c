@@ -7,7 +7,7 @@
 
 enum { STEPS_AHEAD = 4 };
 
-static void begin(struct ah_run_recording *recording)
+static void begin_recording(struct ah_run_recording *recording)
 {
     int rc = ah_device_record(recording->device, &recording->why);
     recording->state = rc ? AH_RECORDING_OVER : AH_RECORDING_NOW;
@@ -16,7 +16,7 @@ static void begin(struct ah_run_recording *recording)
 void ah_run_recording_start(struct ah_run_recording *recording, uint64_t steps_before)
 {
     if (recording->device && steps_before + STEPS_AHEAD >= recording->first_step)
-        begin(recording);
+        begin_recording(recording);
 }
 
 void ah_run_recording_step(struct ah_run_recording *recording, uint64_t step)
@@ -24,7 +24,7 @@ void ah_run_recording_step(struct ah_run_recording *recording, uint64_t step)
     if (!recording->device)
         return;
     if (recording->state == AH_RECORDING_TO_COME && step + STEPS_AHEAD >= recording->first_step)
-        begin(recording);
+        begin_recording(recording);
     if (step >= recording->last_step)
         ah_run_recording_end(recording);
 }

@@ -203,7 +203,8 @@ void ah_run_trace_op(struct ah_run_trace *trace, const struct ah_op_record *reco
 /* ---- writing ---- */
 
 /* The slice of a compute position in a step; NULL: not heard of. */
-static const struct ah_trace_slice *find(const struct ah_run_trace *trace, uint32_t position, uint64_t step)
+static const struct ah_trace_slice *find_slice(const struct ah_run_trace *trace, uint32_t position,
+                                               uint64_t step)
 {
     const struct ah_graph_item *item = &trace->graph.items[position];
     for (size_t i = trace->n; i-- > 0;) {
@@ -217,8 +218,9 @@ static const struct ah_trace_slice *find(const struct ah_run_trace *trace, uint3
 static bool time_step(const struct ah_run_trace *trace, uint64_t step, struct ah_trace_step *ret_step)
 {
     uint32_t last = trace->graph.positions - 1;
-    const struct ah_trace_slice *before = find(trace, last, step - 1), *first = find(trace, 0, step);
-    const struct ah_trace_slice *end = find(trace, last, step);
+    const struct ah_trace_slice *before = find_slice(trace, last, step - 1),
+                                *first = find_slice(trace, 0, step);
+    const struct ah_trace_slice *end = find_slice(trace, last, step);
     if (!first || !end)
         return false;
     *ret_step = (struct ah_trace_step){step, before ? before->end_ns : first->start_ns, end->end_ns};
@@ -290,8 +292,8 @@ static int cut_activities(const struct ah_run_trace *trace, struct ah_arena *are
 }
 
 /* Takes what begins in the steps, with times from the start of the first. */
-static int cut(const struct ah_run_trace *trace, struct ah_arena *arena,
-               struct ah_trace_measured *ret_measured, struct ah_error *err)
+static int cut_to_steps(const struct ah_run_trace *trace, struct ah_arena *arena,
+                        struct ah_trace_measured *ret_measured, struct ah_error *err)
 {
     struct ah_trace_step *steps = ah_arena_array(arena, trace->steps, sizeof *steps);
     struct ah_trace_slice *slices = ah_arena_array(arena, trace->n + 1, sizeof *slices);
@@ -359,7 +361,7 @@ int ah_run_trace_write(const struct ah_run_trace *trace, struct ah_cli *cli, con
 {
     struct ah_trace_measured measured;
     struct ah_replay replay;
-    int rc = cut(trace, &cli->arena, &measured, err);
+    int rc = cut_to_steps(trace, &cli->arena, &measured, err);
     if (!rc)
         rc = ah_replay_run(trace->plan, trace->steps + ITERATIONS_MORE, &cli->arena, &replay, err);
     return rc ? rc : ah_trace_write_beside(cli, path, trace->plan, &replay, &measured, err);

@@ -172,7 +172,7 @@ static size_t most_marks(const struct trace *trace)
     return of_replay + (measured ? measured->n_slices + measured->n_activities + measured->n_steps : 0);
 }
 
-static int collect(struct trace *trace, struct ah_error *err)
+static int collect_marks(struct trace *trace, struct ah_error *err)
 {
     trace->iterations = trace->replay->first_of_lane[AH_PLAN_LANE_COMPUTE + 1] / trace->plan->arena.positions;
     trace->marks = ah_arena_array(trace->arena, most_marks(trace), sizeof *trace->marks);
@@ -192,7 +192,7 @@ int ah_trace_write_beside(struct ah_cli *cli, const char *path, const struct ah_
                           struct ah_error *err)
 {
     struct trace trace = {.plan = plan, .replay = replay, .measured = measured, .arena = &cli->arena};
-    int rc = collect(&trace, err);
+    int rc = collect_marks(&trace, err);
     if (!rc)
         rc = print_trace(&trace, err);
     if (!rc && !strcmp(path, "-"))

@@ -61,7 +61,7 @@ static void add_arrows(struct trace *trace, uint32_t to, bool *known)
     }
 }
 
-static void collect(struct trace *trace, bool *known)
+static void collect_predicted(struct trace *trace, bool *known)
 {
     const struct ah_replay *replay = trace->replay;
     bool first = true;
@@ -107,7 +107,7 @@ int ah_trace_predict(struct trace *trace, struct ah_error *err)
     for (size_t r = 0; r < trace->iterations; r++)
         trace->end_us[r] = trace->replay->items[(r + 1) * positions - 1].finish_us;
     set_window(trace);
-    collect(trace, known);
+    collect_predicted(trace, known);
     return AH_OK;
 }
 

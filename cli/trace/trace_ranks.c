@@ -103,7 +103,7 @@ static struct timeline *stage_of(struct traced *t, size_t of)
     return &t->predicted[ah_world_rank(t->plan, t->plan->pipelines[p].stages[of].ranks[0])];
 }
 
-static void hear(void *context, const struct ah_cluster_replay_span *span)
+static void on_span(void *context, const struct ah_cluster_replay_span *span)
 {
     struct traced *t = context;
     struct ah_recorded_span put = {.step = span->step,
@@ -129,7 +129,7 @@ static void hear(void *context, const struct ah_cluster_replay_span *span)
 
 static int predict(struct traced *t, struct ah_error *err)
 {
-    const struct ah_cluster_replay_listener listener = {.tell = hear, .context = t};
+    const struct ah_cluster_replay_listener listener = {.tell = on_span, .context = t};
     struct ah_cluster_replay_result result;
     int rc = AH_OK;
     for (uint32_t rank = 0; rank < t->world->ranks && !rc; rank++)
@@ -440,7 +440,7 @@ static void put_timelines(struct traced *t, const struct timeline *timelines, ui
     }
 }
 
-static int collect(struct traced *t, struct ah_error *err)
+static int collect_timelines(struct traced *t, struct ah_error *err)
 {
     const uint32_t ranks = t->world->ranks;
     struct ah_recorded *recorded = ah_arena_array(&t->arena, ranks, sizeof *recorded);
@@ -472,7 +472,7 @@ int ah_trace_ranks_write(struct ah_run *run, const char *path, struct ah_error *
                        .plan = ah_run_ranks_cluster_plan(ranks),
                        .world = ah_run_ranks_world(ranks),
                        .steps = ah_trace_ranks_steps(run)};
-    int rc = collect(&t, err);
+    int rc = collect_timelines(&t, err);
     if (!rc) {
         put_timelines(&t, t.measured, t.steps.first, t.steps.n);
         put_timelines(&t, t.predicted, FIRST_PREDICTED, AH_CLUSTER_REPLAY_STEPS - FIRST_PREDICTED);

@@ -102,7 +102,7 @@ static bool row_fits(const struct listing *l, const struct ah_role *role, const 
     return true;
 }
 
-static struct range grow(const struct listing *l, const struct ah_role *role, size_t shard)
+static struct range grow_range(const struct listing *l, const struct ah_role *role, size_t shard)
 {
     const struct ah_states *states = l->f->input->states;
     struct ah_shard at = ah_states_shard(states, shard);
@@ -160,7 +160,7 @@ static struct ah_move *new_move(struct listing *l)
     return &moves->moves[moves->n_moves++];
 }
 
-static void count(struct ah_moves_bytes *bytes, enum ah_tier tier, uint64_t moved)
+static void add_bytes(struct ah_moves_bytes *bytes, enum ah_tier tier, uint64_t moved)
 {
     uint64_t *const tiers[AH_TIERS] = {&bytes->node, &bytes->disk, &bytes->peer, &bytes->storage};
     *tiers[tier] += moved;
@@ -194,7 +194,7 @@ static bool put_move(struct listing *l, const struct ah_role *role, const struct
         if (range->kinds[k])
             kinds[move->n_kinds++] = k;
     move->bytes = empty(l, range);
-    count(&l->moves->bytes, move->tier, move->bytes);
+    add_bytes(&l->moves->bytes, move->tier, move->bytes);
     return true;
 }
 
@@ -211,7 +211,7 @@ int ah_transfers_list(struct ah_transfers *f, struct ah_moves *moves, struct ah_
         for (size_t shard = 0; shard < f->n_shards && !rc; shard++) {
             if (!l.sources[shard].there)
                 continue;
-            struct range range = grow(&l, &f->roles.items[r], shard);
+            struct range range = grow_range(&l, &f->roles.items[r], shard);
             if (!put_move(&l, &f->roles.items[r], &range))
                 rc = ah_error_memory(err);
         }

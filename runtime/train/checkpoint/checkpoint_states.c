@@ -19,7 +19,7 @@ static uint64_t block_bytes(const struct ah_checkpoint_state *state)
 }
 
 /* Places the block's vectors one behind another from `at` on. */
-static void place(struct ah_checkpoint_state *state, uint64_t at)
+static void place_vectors(struct ah_checkpoint_state *state, uint64_t at)
 {
     state->master_offset_bytes = at;
     state->m_offset_bytes = at + state->count * sizeof(float);
@@ -74,7 +74,7 @@ int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena, 
         if (states.n_files == 0 || states.files[states.n_files - 1].bytes + bytes > limit)
             states.n_files++;
         file_of[i] = states.n_files - 1;
-        place(&states.items[i], states.files[file_of[i]].bytes);
+        place_vectors(&states.items[i], states.files[file_of[i]].bytes);
         states.files[file_of[i]].bytes += bytes;
     }
     for (size_t i = 0; i < states.n_files && !rc; i++)
@@ -141,7 +141,7 @@ int ah_states_check(const struct ah_states *states, const struct ah_checkpoint *
         const struct ah_checkpoint_state *has = &manifest->states[i];
         struct ah_checkpoint_state needs = states->items[i];
         bool last = i + 1 == states->n || strcmp(has->file, manifest->states[i + 1].file) != 0;
-        place(&needs, at);
+        place_vectors(&needs, at);
         at += block_bytes(&needs);
         rc = check_state(has, &needs, i, path, err);
         if (!rc && last)

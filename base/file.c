@@ -369,7 +369,7 @@ int ah_file_write(const char *path, const void *bytes, size_t size, struct ah_er
     return replace(path, real, &about, bytes, size, err);
 }
 
-/* What writing to `path` replaces: `real`, in the folder that `ret_folder` is of; false where it replaces nothing. */
+/* The file that writing to `path` replaces: `real`, in the directory `ret_folder`; false if it replaces nothing. */
 static bool replaced(const char *path, char real[PATH_MAX], struct stat *ret_folder)
 {
     char folder[PATH_MAX];

@@ -3,14 +3,14 @@
  * autohete compare MODEL: every policy at its best setting, in one table; with --measured, each also trains.
  */
 #include "base/units.h"
-#include "cli/compare_cluster.h"
-#include "cli/compare_measured.h"
-#include "cli/devices.h"
-#include "cli/emit.h"
-#include "cli/inspect.h"
-#include "cli/plan_summary.h"
-#include "cli/request.h"
-#include "cli/run.h"
+#include "cli/compare/compare_cluster.h"
+#include "cli/compare/compare_measured.h"
+#include "cli/frame/emit.h"
+#include "cli/inspect/inspect.h"
+#include "cli/inspect/plan_summary.h"
+#include "cli/plan/request.h"
+#include "cli/run/devices.h"
+#include "cli/run/run.h"
 #include "cli/verbs.h"
 
 #include <inttypes.h>

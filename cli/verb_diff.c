@@ -3,12 +3,12 @@
  * autohete diff A B: where two documents differ. Exit status like diff(1): 0 same, 1 different, 2 or more
  * trouble.
  */
-#include "cli/diff_cluster_plan.h"
-#include "cli/diff_plan.h"
-#include "cli/emit.h"
-#include "cli/input.h"
-#include "cli/outputs.h"
-#include "cli/page.h"
+#include "cli/compare/diff_cluster_plan.h"
+#include "cli/compare/diff_plan.h"
+#include "cli/frame/emit.h"
+#include "cli/frame/input.h"
+#include "cli/frame/outputs.h"
+#include "cli/page/page.h"
 #include "cli/verbs.h"
 #include "schemas/document.h"
 

@@ -7,8 +7,8 @@
  * nothing is written.
  */
 #include "base/file.h"
-#include "cli/emit.h"
-#include "cli/outputs.h"
+#include "cli/frame/emit.h"
+#include "cli/frame/outputs.h"
 #include "cli/verbs.h"
 #include "planner/export/export.h"
 #include "schemas/document.h"

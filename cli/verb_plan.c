@@ -6,15 +6,15 @@
  * left alone.
  */
 #include "base/units.h"
-#include "cli/diagnosis.h"
-#include "cli/inspect.h"
-#include "cli/like.h"
-#include "cli/outputs.h"
-#include "cli/page.h"
-#include "cli/plan_cluster.h"
-#include "cli/plan_prospects.h"
-#include "cli/plan_summary.h"
-#include "cli/request.h"
+#include "cli/frame/outputs.h"
+#include "cli/inspect/inspect.h"
+#include "cli/inspect/plan_summary.h"
+#include "cli/page/page.h"
+#include "cli/plan/diagnosis.h"
+#include "cli/plan/like.h"
+#include "cli/plan/plan_cluster.h"
+#include "cli/plan/plan_prospects.h"
+#include "cli/plan/request.h"
 #include "cli/verbs.h"
 
 #include <string.h>

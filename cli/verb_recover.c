@@ -4,12 +4,12 @@
  *
  * The plan is written before the moves.
  */
-#include "cli/input.h"
-#include "cli/inspect.h"
-#include "cli/interrupt.h"
-#include "cli/outputs.h"
-#include "cli/recover_inventory.h"
-#include "cli/request_cluster.h"
+#include "cli/frame/input.h"
+#include "cli/frame/interrupt.h"
+#include "cli/frame/outputs.h"
+#include "cli/inspect/inspect.h"
+#include "cli/plan/recover_inventory.h"
+#include "cli/plan/request_cluster.h"
 #include "cli/verbs.h"
 #include "planner/recovery/recovery.h"
 #include "schemas/document.h"

@@ -2,7 +2,7 @@
  *
  * autohete status LOG: where a run is while it goes on, and who holds it up.
  */
-#include "cli/status_text.h"
+#include "cli/inspect/status_text.h"
 #include "cli/verbs.h"
 #include "schemas/document.h"
 

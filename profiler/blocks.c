@@ -4,7 +4,7 @@
  * activations, by threads of compute.
  *
  * They are measured in cycles (cycle_internal.h), not one by one: a pass of training begins where another one ends,
- * with its operands in memory rather than in a cache. A sample is one cycle, or so many that it takes SAMPLE_S; of it
+ * with its operands in memory rather than in a cache. A sample is one cycle, or as many as take SAMPLE_S; of it
  * each pass has its mean time over all layers that did it. The time of a pass is that from the end of the one before
  * to its own, what lies between its ops included.
  *
@@ -207,7 +207,7 @@ static double flops_per_s(const struct ah_machine *machine, enum ah_dtype dtype,
     return best;
 }
 
-/* So many layers that rounds enough fit into the budget, as far as products tell; but all ways at once where that can
+/* As many layers as let enough rounds fit into the budget, as far as products tell; but all ways at once where that can
  * be. */
 static uint64_t layers_for(const struct ah_measure *measure, unsigned threads, double budget_s)
 {
@@ -231,7 +231,7 @@ static uint64_t bytes_for(const struct ah_measure *measure)
 
 /* ---- keeping ---- */
 
-/* The entry for a program on so many threads: the one there is, or a new one. The list has room. */
+/* The entry for a program and a number of threads: the existing one, or a new one. The list has room. */
 static struct ah_machine_block *entry_for(struct ah_machine *machine, const char *program_sha256,
                                           uint64_t threads)
 {

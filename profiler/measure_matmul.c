@@ -42,7 +42,7 @@ struct ah_products {
     uint64_t places; /* for all three operands, one after another */
 };
 
-/* Bytes of the largest operand, in fp32, rounded to pages: each of the three places has so many. */
+/* Bytes of the largest operand, in fp32, rounded to pages; each of the three operands gets as much. */
 static uint64_t place_bytes(const struct ah_measure_shape *shapes, size_t n)
 {
     uint64_t most = 0;

@@ -20,7 +20,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* A ratio that is off by more is reported. */
+/* A ratio further off than this is reported. */
 #define EMULATION_ERROR 0.05
 
 enum { NOISE_SENTENCES_MAX = 64, NOISE_ROOM_MAX = 1024 /* as documents have */ };

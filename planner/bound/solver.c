@@ -6,7 +6,7 @@
  *      by longjmp. All memory belongs to the thread's environment, which glp_free_env() frees whole.
  *   2. glp_init_env() is called first, because everything else aborts if it fails.
  *   3. Return code 0 only says that a search ended; the status says what it found.
- *   4. Without GLPK's presolver an integer search starts from an optimal basis of the relaxation, which is made first.
+ *   4. Without GLPK's presolver an integer search starts from the relaxation's optimal basis, which is made first.
  *   5. glp_exact() takes whole numbers as they are and others approximately, so nothing is scaled here; scale factors
  *      are kept apart by GLPK and matter to floating-point pivots only.
  *   6. glp_error() prints whatever glp_term_out() says, so a hook swallows it.

@@ -2,8 +2,8 @@
  *
  * Loading: cheap checks come first, so that most faults are found before anything is handed out.
  */
+#include "runtime/train/checkpoint/checkpoint_states_internal.h"
 #include "runtime/train/checkpoint/manifest_internal.h"
-#include "runtime/train/checkpoint/states_internal.h"
 #include "runtime/train/checkpoint/stream_internal.h"
 
 #include <assert.h>

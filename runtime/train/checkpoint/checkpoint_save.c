@@ -5,9 +5,9 @@
  * afterwards by the writers. Weights are written out of order (weights.h), so they are read again to hash them.
  */
 #include "runtime/model/safetensors.h"
+#include "runtime/train/checkpoint/checkpoint_states_internal.h"
 #include "runtime/train/checkpoint/leftover_internal.h"
 #include "runtime/train/checkpoint/manifest_internal.h"
-#include "runtime/train/checkpoint/states_internal.h"
 #include "runtime/train/checkpoint/stream_internal.h"
 
 #include <assert.h>

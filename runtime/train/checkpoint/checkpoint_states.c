@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/train/checkpoint/states_internal.h"
+#include "runtime/train/checkpoint/checkpoint_states_internal.h"
 
 #include "runtime/schedule/flat.h"
 #include "runtime/schedule/trainable.h"

@@ -4,8 +4,8 @@
  * anything is written. Nothing is hashed on the way, since a digest needs a file from beginning to end. Afterwards the
  * hash goes from owner to owner (ah_checkpoint_hash()), over what each has in memory.
  */
+#include "runtime/train/checkpoint/checkpoint_states_internal.h"
 #include "runtime/train/checkpoint/manifest_internal.h"
-#include "runtime/train/checkpoint/states_internal.h"
 #include "runtime/train/checkpoint/stream_internal.h"
 
 #include <stdlib.h>

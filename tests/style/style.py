@@ -158,13 +158,17 @@ def comments(path):
 
 
 def check_words(_):
-    """Comments avoid private words; no comment begins with "Of": who does something comes first."""
+    """Comments and docs avoid private words; no comment begins with "Of": who does something comes first."""
     findings = []
     for path in tracked(".c", ".h", ".cu", ".cuh", ".inc"):
         for number, text in comments(path):
             for offset, line in enumerate(text.split("\n")):
                 if re.search(r"(/\*+|//|^ \*) Of ", line) or FORBIDDEN_WORDS.search(line):
                     findings.append(f"{path}:{number + offset}: {line.strip()[:80]}")
+    for path in tracked(".md"):
+        if not path.startswith(("docs/decisions/", "bench/results/")):
+            plain = re.sub(r"(?ms)^( {4}|```.*?^```)[^\n]*$|`[^`\n]*`", "", read(path))
+            findings += [f"{path}: {match.group()}" for match in FORBIDDEN_WORDS.finditer(plain)]
     return findings
 
 

@@ -70,8 +70,8 @@ static void diff_list(struct difference *diff, const struct ah_field *field, con
     size_t n_a = ah_field_items(field, a);
     size_t n_b = ah_field_items(field, b);
     size_t bytes = ah_field_item_bytes(field);
-    const char *items_a = *(const char *const *)ah_field_place(field, a);
-    const char *items_b = *(const char *const *)ah_field_place(field, b);
+    const char *items_a = *(const char *const *)ah_field_address(field, a);
+    const char *items_b = *(const char *const *)ah_field_address(field, b);
     for (size_t i = 0; i < n_a || i < n_b; i++) {
         size_t before = push_path(diff, NULL, i);
         if (field->type == AH_FIELD_GROUP && i < n_a && i < n_b)
@@ -93,8 +93,8 @@ static size_t find_key(const struct ah_text_pair *pairs, size_t n, const char *k
 
 static void diff_map(struct difference *diff, const struct ah_field *field, const void *a, const void *b)
 {
-    const struct ah_text_pair *pairs_a = *(const struct ah_text_pair *const *)ah_field_place(field, a);
-    const struct ah_text_pair *pairs_b = *(const struct ah_text_pair *const *)ah_field_place(field, b);
+    const struct ah_text_pair *pairs_a = *(const struct ah_text_pair *const *)ah_field_address(field, a);
+    const struct ah_text_pair *pairs_b = *(const struct ah_text_pair *const *)ah_field_address(field, b);
     size_t n_a = ah_field_items(field, a);
     size_t n_b = ah_field_items(field, b);
     for (size_t i = 0; i < n_a; i++) {
@@ -128,13 +128,13 @@ static void diff_field(struct difference *diff, const struct ah_field *field, co
         diff_item(diff, field, absent_a ? NULL : a, 0, absent_b ? NULL : b, 0);
         return;
     }
-    const void *place_a = ah_field_place(field, a);
-    const void *place_b = ah_field_place(field, b);
+    const void *address_a = ah_field_address(field, a);
+    const void *address_b = ah_field_address(field, b);
     if (field->flags & AH_FIELD_OPTIONAL) {
-        place_a = *(const void *const *)place_a;
-        place_b = *(const void *const *)place_b;
+        address_a = *(const void *const *)address_a;
+        address_b = *(const void *const *)address_b;
     }
-    diff_group(diff, field->table, place_a, place_b);
+    diff_group(diff, field->table, address_a, address_b);
 }
 
 static void diff_group(struct difference *diff, const struct ah_field_table *table, const void *a,

@@ -393,7 +393,7 @@ static int read_line(struct lines *lines, const struct ah_reader_path *path, con
         ((struct ah_runlog_end *)item)->at_bytes = lines->at_bytes;
     *ret_fault = AH_FAULT_MEANING;
     const struct ah_field *step = ah_field_find(line_kinds[kind].table, "step");
-    uint64_t number = *(const uint64_t *)ah_field_place(step, item);
+    uint64_t number = *(const uint64_t *)ah_field_address(step, item);
     if (ended)
         return line_fail(lines, path->name, "stands behind the end line");
     return check_step(lines, path->name, kind == 0, number);

@@ -23,7 +23,7 @@ static const double memory_off = 0.05, rate_off = 0.10, pair_rate_off = 0.10, pa
                     pair_latency_off_us = 10;
 
 struct making {
-    const struct ah_measured *measured;
+    const struct ah_cluster_measured *measured;
     struct ah_arena *arena;
     struct ah_cluster *cluster;
     struct ah_profile_rank *ranks; /* by host */
@@ -39,7 +39,7 @@ static const struct ah_machine *machine_of(const struct making *making, size_t h
 /* ---- (1) ranks ---- */
 
 /* Ranks of all hosts that are the same machine as this one. */
-static uint64_t ranks_on_machine(const struct ah_measured *measured, size_t host)
+static uint64_t ranks_on_machine(const struct ah_cluster_measured *measured, size_t host)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < measured->n_hosts; i++)
@@ -215,7 +215,7 @@ static int add_host(struct making *making, size_t host, struct ah_error *err)
 /* The best of the node's links: those between machines, or all. */
 static void fill_nic(const struct making *making, size_t host, bool between)
 {
-    const struct ah_measured *measured = making->measured;
+    const struct ah_cluster_measured *measured = making->measured;
     struct ah_cluster_node *node = &making->cluster->nodes[host];
     for (size_t i = 0; i < measured->n_links; i++) {
         const struct ah_measured_link *link = &measured->links[i];
@@ -318,7 +318,7 @@ static int name_profiles(struct making *making, struct ah_error *err)
 
 static int fill_cluster(struct making *making, struct ah_error *err)
 {
-    const struct ah_measured *measured = making->measured;
+    const struct ah_cluster_measured *measured = making->measured;
     int rc = AH_OK;
     for (size_t i = 0; i < measured->n_hosts && !rc; i++)
         rc = read_rank(making, i, err);
@@ -335,7 +335,7 @@ static int fill_cluster(struct making *making, struct ah_error *err)
     return rc ? rc : fill_sources(making, err);
 }
 
-int ah_cluster_measured(const struct ah_measured *measured, struct ah_arena *arena,
+int ah_cluster_measured(const struct ah_cluster_measured *measured, struct ah_arena *arena,
                         struct ah_cluster *ret_cluster, struct ah_error *err)
 {
     const size_t n = measured->n_hosts;

@@ -31,7 +31,7 @@ struct ah_measured_link {
     struct ah_profile_link link;
 };
 
-struct ah_measured {
+struct ah_cluster_measured {
     const struct ah_measured_host *hosts;
     size_t n_hosts;                       /* 2 and more */
     const struct ah_measured_link *links; /* one for each pair of hosts */
@@ -40,7 +40,7 @@ struct ah_measured {
 
 /* The cluster is in `arena`. AH_E_USAGE: more ranks than a machine can have; AH_E_DOCUMENT: two kinds of devices, or a
  * profile without a rate; AH_E_CAPACITY: more unequal pairs than a document can hold; AH_E_MEMORY. */
-int ah_cluster_measured(const struct ah_measured *measured, struct ah_arena *arena,
+int ah_cluster_measured(const struct ah_cluster_measured *measured, struct ah_arena *arena,
                         struct ah_cluster *ret_cluster, struct ah_error *err);
 
 #endif

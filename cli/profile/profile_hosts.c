@@ -271,7 +271,7 @@ static int make_cluster(struct profiling *p, struct ah_cluster *ret_cluster, str
     const struct ah_profile_report *report = &p->report;
     struct ah_measured_host *hosts = ah_arena_array(arena, p->hosts.n, sizeof *hosts);
     struct ah_measured_link *links = ah_arena_array(arena, report->n_links + 1, sizeof *links);
-    const struct ah_measured measured = {hosts, p->hosts.n, links, report->n_links};
+    const struct ah_cluster_measured measured = {hosts, p->hosts.n, links, report->n_links};
     int rc = hosts && links ? AH_OK : ah_error_memory(err);
     for (size_t i = 0; i < p->hosts.n && !rc; i++) {
         const struct ah_hosts_entry *entry = &p->hosts.entries[i];

@@ -25,7 +25,7 @@ struct relabelling {
 /* ---- what stays ---- */
 
 /* Bytes of the role's shards that are in `held` and belong into `holder` (-1: GPU or host). */
-static double held_bytes(const struct relabelling *l, const struct ah_role *role, const uint8_t *held,
+static double held_bytes(const struct relabelling *l, const struct ah_gpu_role *role, const uint8_t *held,
                          int holder)
 {
     const struct ah_states *states = l->states;
@@ -52,7 +52,8 @@ static void mark_held(const struct relabelling *l, size_t node, uint8_t *held)
             held[shard] |= l->holders->entries[p].holds[shard];
 }
 
-static double kept_bytes(const struct relabelling *l, const struct ah_role *role, size_t node, uint64_t gpu)
+static double kept_bytes(const struct relabelling *l, const struct ah_gpu_role *role, size_t node,
+                         uint64_t gpu)
 {
     const struct ah_holder *in_gpu = ah_holders_find(l->holders, AH_MEDIUM_GPU, node, gpu);
     const struct ah_holder *on_host = ah_holders_find(l->holders, AH_MEDIUM_HOST, node, AH_INVENTORY_NO_GPU);
@@ -77,7 +78,7 @@ static int assign_gpus(const struct relabelling *l, size_t from, size_t to, size
         return ah_error_memory(err);
     for (size_t i = 0; i < rows; i++)
         for (size_t gpu = 0; gpu < columns; gpu++) {
-            const struct ah_role *role = &l->roles.items[first + i];
+            const struct ah_gpu_role *role = &l->roles.items[first + i];
             weights[i * columns + gpu] = 2 * kept_bytes(l, role, to, gpu) + (role->gpu == gpu ? 1 : 0);
         }
     int rc = ah_assignment_solve(weights, rows, columns, ret_gpu, &sum, err);

@@ -30,7 +30,7 @@ static void view_holders(struct ah_transfers *f)
 static void view_role(struct ah_transfers *f, size_t r, uint8_t *counted)
 {
     const struct ah_states *states = f->input->states;
-    const struct ah_role *role = &f->roles.items[r];
+    const struct ah_gpu_role *role = &f->roles.items[r];
     for (size_t shard = 0; shard < f->n_shards; shard++) {
         uint64_t bytes = ah_states_bytes(states, shard);
         if (!bytes || !ah_role_needs(role, states, shard))

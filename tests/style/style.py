@@ -215,12 +215,14 @@ def check_contracts(_):
 
 
 def check_twins(_):
-    """No two files of the product have one name, so that naming one is enough."""
+    """No two files of the product have one name, and no two types in headers, so that naming one is enough."""
     seen = {}
     for path in tracked(".c", ".h"):
         if not path.startswith(("tests/", "bench/")):
             seen.setdefault(os.path.basename(path), []).append(path)
-    return [f"{paths[1]}:1: named as {paths[0]}" for paths in seen.values() if len(paths) > 1]
+            for tag in re.findall(r"(?m)^(?:struct|union|enum) (ah_\w+) ?\{", read(path) if path.endswith(".h") else ""):
+                seen.setdefault(tag, []).append(path)
+    return [f"{paths[1]}:1: {name} is in {paths[0]}, too" for name, paths in seen.items() if len(paths) > 1]
 
 
 def check_names(_):

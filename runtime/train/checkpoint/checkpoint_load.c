@@ -18,7 +18,7 @@ struct load {
     const char *folder;
     const struct ah_document *manifest;
     struct ah_arena arena; /* of the states */
-    struct ah_states states;
+    struct ah_checkpoint_states states;
     void *scratch; /* owned; SCRATCH_BYTES */
     struct ah_error *err;
 };

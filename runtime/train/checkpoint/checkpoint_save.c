@@ -28,7 +28,7 @@ struct save {
     char folder[PATH_MAX];       /* PATH.tmp */
     struct ah_document manifest; /* as far as it is known; also owns the states' names */
     struct ah_checkpoint *body;  /* of the manifest */
-    struct ah_states states;
+    struct ah_checkpoint_states states;
     struct ah_stream mark;
     void *scratch; /* owned; SCRATCH_BYTES */
     struct ah_error *err;
@@ -428,7 +428,7 @@ int ah_checkpoint_bytes(const struct ah_checkpoint_job *job, struct ah_checkpoin
         BLOCK_BYTES = 8 << 10
     }; /* for each block: its lines in the manifest, and rounding to blocks of the disk */
     struct ah_arena arena = {0};
-    struct ah_states states = {0};
+    struct ah_checkpoint_states states = {0};
     uint64_t bytes = ah_weights_bytes(job->model, job->signature->dtype) + MANIFEST_BYTES +
                      ah_model_blocks(job->model) * BLOCK_BYTES + (job->config ? strlen(job->config) : 0);
     for (size_t i = 0; job->companions && i < job->companions->n; i++)

@@ -27,8 +27,8 @@ static void place_vectors(struct ah_checkpoint_state *state, uint64_t at)
 }
 
 /* Lists blocks with something trained; places them later. */
-static int list_blocks(const struct ah_checkpoint_job *job, struct ah_arena *arena, struct ah_states *states,
-                       struct ah_error *err)
+static int list_blocks(const struct ah_checkpoint_job *job, struct ah_arena *arena,
+                       struct ah_checkpoint_states *states, struct ah_error *err)
 {
     uint64_t blocks = ah_model_blocks(job->model);
     uint32_t *trained = ah_arena_array(arena, blocks, sizeof *trained);
@@ -46,7 +46,8 @@ static int list_blocks(const struct ah_checkpoint_job *job, struct ah_arena *are
     return rc;
 }
 
-static int name_file(struct ah_states *states, size_t i, struct ah_arena *arena, struct ah_error *err)
+static int name_file(struct ah_checkpoint_states *states, size_t i, struct ah_arena *arena,
+                     struct ah_error *err)
 {
     char name[NAME_MAX_BYTES];
     if (states->n_files == 1)
@@ -57,10 +58,10 @@ static int name_file(struct ah_states *states, size_t i, struct ah_arena *arena,
     return states->files[i].name ? AH_OK : ah_error_memory(err);
 }
 
-int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena, struct ah_states *ret_states,
-                   struct ah_error *err)
+int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena,
+                   struct ah_checkpoint_states *ret_states, struct ah_error *err)
 {
-    struct ah_states states = {0};
+    struct ah_checkpoint_states states = {0};
     uint64_t limit = job->file_bytes ? job->file_bytes : file_bytes_default;
     int rc = list_blocks(job, arena, &states, err);
     if (rc)
@@ -129,8 +130,8 @@ static int check_end(const struct ah_checkpoint *manifest, const char *file, uin
     return AH_OK;
 }
 
-int ah_states_check(const struct ah_states *states, const struct ah_checkpoint *manifest, const char *path,
-                    struct ah_error *err)
+int ah_states_check(const struct ah_checkpoint_states *states, const struct ah_checkpoint *manifest,
+                    const char *path, struct ah_error *err)
 {
     uint64_t at = 0;
     int rc = AH_OK;

@@ -21,7 +21,7 @@ struct ah_states_file {
     uint64_t bytes;
 };
 
-struct ah_states {
+struct ah_checkpoint_states {
     size_t n;
     struct ah_checkpoint_state *items; /* by block */
     size_t n_files;
@@ -29,13 +29,13 @@ struct ah_states {
 };
 
 /* The states of a job and their files, in `arena`. AH_E_USAGE: the signature's patterns fit no tensor; AH_E_MEMORY. */
-int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena, struct ah_states *ret_states,
-                   struct ah_error *err);
+int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena,
+                   struct ah_checkpoint_states *ret_states, struct ah_error *err);
 
 /* Does the manifest have these vectors, laid out as above, with any names of files? AH_E_DOCUMENT names the field of
  * the manifest at `path` that differs. */
-int ah_states_check(const struct ah_states *states, const struct ah_checkpoint *manifest, const char *path,
-                    struct ah_error *err);
+int ah_states_check(const struct ah_checkpoint_states *states, const struct ah_checkpoint *manifest,
+                    const char *path, struct ah_error *err);
 
 /* Advances to the next piece of a block, in the order of its file; begins from a zeroed one. False: there is none. */
 bool ah_states_next(const struct ah_checkpoint_state *state, struct ah_checkpoint_piece *piece);

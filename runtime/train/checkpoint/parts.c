@@ -19,7 +19,7 @@ struct part {
     const struct ah_checkpoint_source *source; /* when writing or hashing; else NULL */
     const struct ah_checkpoint_sink *sink;     /* when reading; else NULL */
     struct ah_arena arena;                     /* of the states */
-    struct ah_states states;
+    struct ah_checkpoint_states states;
     void *scratch;           /* owned; SCRATCH_BYTES */
     struct ah_stream stream; /* for the file `open` */
     const char *open;        /* NULL: no file is open */

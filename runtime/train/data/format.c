@@ -401,7 +401,7 @@ static int check_width(const struct ah_format *format, const struct candidate *f
                         file->source->path, file->options->vocabulary);
 }
 
-int ah_format_find(struct ah_format *ret_format, struct ah_sources *sources, struct ah_source *source,
+int ah_format_find(struct ah_format *ret_format, struct ah_file_sources *sources, struct ah_source *source,
                    const struct ah_dataset_options *options, struct ah_error *err)
 {
     int32_t head[HEADER_INTS] = {0};

@@ -191,7 +191,7 @@ int ah_scan_init(struct ah_scanner *ret_scanner, const struct ah_dataset_options
     return ret_scanner->leaves ? AH_OK : ah_error_memory(err);
 }
 
-int ah_scan_run(struct ah_scan *scan, struct ah_sources *sources, struct ah_scanner *scanner,
+int ah_scan_run(struct ah_scan *scan, struct ah_file_sources *sources, struct ah_scanner *scanner,
                 struct ah_sha256 *hash, struct ah_error *err)
 {
     size_t leaves = (size_t)((scan->bytes + AH_SCAN_LEAF_BYTES - 1) / AH_SCAN_LEAF_BYTES);

@@ -15,7 +15,7 @@ struct scene {
     struct ah_document documents[MOST];
     struct ah_measured_host hosts[MOST];
     struct ah_measured_link links[MOST * MOST];
-    struct ah_measured measured;
+    struct ah_cluster_measured measured;
     struct ah_arena arena;
     struct ah_cluster cluster;
     struct ah_error err;
@@ -34,7 +34,7 @@ static void begin(struct scene *scene, size_t n, const char *path)
         for (size_t j = 0; j < i; j++)
             scene->links[n_links++] = (struct ah_measured_link){j, i, {1.1e9, 40, 0.1}};
     }
-    scene->measured = (struct ah_measured){scene->hosts, n, scene->links, n_links};
+    scene->measured = (struct ah_cluster_measured){scene->hosts, n, scene->links, n_links};
 }
 
 static void begin_cpus(struct scene *scene, size_t n)

@@ -2,8 +2,8 @@
  *
  * Source: a regular file that was found once and must not change, read through a few shared descriptors.
  *
- * A data set may have more files than a process may open. `struct ah_file_sources` keeps the most recently used ones open.
- * Every use compares device, inode, size and time of change, so that it is still the file that was found.
+ * A data set may have more files than a process may open. `struct ah_file_sources` keeps the most recently used ones
+ * open. Every use compares device, inode, size and time of change, so that it is still the file that was found.
  *
  *     rc = ah_source_find(&source, path, err);
  *     rc = ah_source_read(&sources, &source, offset, bytes, size, err);

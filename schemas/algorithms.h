@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Algorithms: which of a library's algorithms matrix products take on one GPU. They decide bits, so they are chosen
- * once, by measuring, and kept in the machine's document; from there they go into plans and numeric signatures. A
- * product without an entry takes the library's first choice, which depends only on product, GPU and library.
+ * Algorithms: which of a library's algorithms each matrix product uses on one GPU. Algorithms decide bits, so they are
+ * chosen once, by measuring, and kept in the machine's document; from there they go into plans and numeric signatures.
+ * A product without an entry takes the library's first choice, which depends only on product, GPU and library.
  */
 #ifndef AH_SCHEMAS_ALGORITHMS_H
 #define AH_SCHEMAS_ALGORITHMS_H
@@ -40,7 +40,7 @@ struct ah_algorithms {
     size_t n_products;
 };
 
-/* Are both of the same product? Words and times do not count. */
+/* True if both are for the same product. Words and times do not count. */
 bool ah_algorithm_same_product(const struct ah_algorithm *a, const struct ah_algorithm *b);
 
 /* The entry of a product; NULL: there is none. */

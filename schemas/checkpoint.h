@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The `checkpoint` document: the manifest that is written last into a checkpoint's folder.
+ * The `checkpoint` document: the manifest of a checkpoint's folder, written after all its other files.
  *
- * A folder without a valid manifest is no checkpoint. Files are named without a folder; each is trusted only if its
- * size and sha256 match, and the manifest has a sha256 of itself. Tensors say where the weights are; optimizer states
- * lie in flat layout, one range per block, so nothing here depends on a plan or a device.
+ * A folder without a valid manifest is no checkpoint. The manifest lists every file, without its folder, with size and
+ * sha256; a file that does not match is not used. It also has a sha256 of itself. Its tensors say where the weights
+ * are. Optimizer states lie in flat layout, one range per block, so nothing here depends on a plan or a device.
  */
 #ifndef AH_SCHEMAS_CHECKPOINT_H
 #define AH_SCHEMAS_CHECKPOINT_H

@@ -18,11 +18,11 @@
 enum ah_flops_origin { AH_FLOPS_MEASURED, AH_FLOPS_PEAK };
 
 struct ah_cluster_gpu {
-    const char *name; /* of the type, unique: "a100-80g" */
+    const char *name; /* the type's, unique: "a100-80g" */
     uint64_t memory_bytes;
     uint64_t reserved_bytes;
     double flops_per_s;      /* bf16 matrix products; 0: it has none */
-    double fp32_flops_per_s; /* fp32 ones; 0: unknown, taken to be as fast */
+    double fp32_flops_per_s; /* fp32 ones; 0: unknown, assumed to be as fast */
     enum ah_flops_origin flops_origin;
     double
         memory_bytes_per_s;   /* of the GPU's own memory; 0: unknown, ops that only move bytes cost nothing */
@@ -84,7 +84,7 @@ struct ah_cluster {
     size_t n_nodes;
     struct ah_cluster_pair *pairs;
     size_t n_pairs;
-    struct ah_cluster_time *times; /* each thing at most once */
+    struct ah_cluster_time *times; /* no pass twice */
     size_t n_times;
     struct ah_cluster_cloud *cloud; /* (optional) storage that outlives nodes */
     struct ah_text_pair *sources;
@@ -107,7 +107,7 @@ struct ah_cluster_link ah_cluster_link_of(const struct ah_cluster *cluster, size
 /* Rate of matrix products of that type; 0: it has none. */
 double ah_cluster_gpu_flops_per_s(const struct ah_cluster_gpu *gpu, enum ah_dtype dtype);
 
-/* Does every type of GPU have products of that type? If not, `ret_gpu` is one without. */
+/* True if every GPU type has matrix products of that dtype; otherwise `ret_gpu` names one without. */
 bool ah_cluster_has(const struct ah_cluster *cluster, enum ah_dtype dtype, const char **ret_gpu);
 
 /* Number of GPUs, and the sum of their rates: of bf16 products, or of fp32 ones if a type has no others. */

@@ -9,7 +9,7 @@
  * its own (`tied`).
  *
  * Usually each pipeline is one GROUP of micro-batches, whose gradients are added up separately. With `training.sums`,
- * the first pipeline has the leading groups and every other pipeline one of the last. So sums are added from the left.
+ * the first pipeline has the leading groups and every other one has one of the rest. So sums are added from the left.
  *
  * It contains no host path or time of day: equal inputs give equal bytes. Every time in it is simulated.
  */
@@ -155,9 +155,9 @@ struct ah_cluster_plan {
  * pipeline has. 0: none, because they add up like one group. */
 size_t ah_cluster_plan_first_sums(const uint64_t *sums, size_t n_sums, size_t n_pipelines);
 
-/* The training of one step by all pipelines together, as for one device. Its groups are those that the plan names; else
- * each of several pipelines is one group, in the form of ah_plan_join_sums(). Borrows from the plan and from `arena`.
- * AH_E_MEMORY. */
+/* The training of one step by all pipelines together, as for one device. Its groups are those that the plan names; if
+ * it names none, each of several pipelines is one group, in the form of ah_plan_join_sums(). Borrows from the plan and
+ * from `arena`. AH_E_MEMORY. */
 int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *arena,
                          struct ah_plan_training *ret_training, struct ah_error *err);
 

@@ -3,12 +3,12 @@
  * The `inventory` document: which training states are where, after nodes of a cluster were lost.
  *
  * A SHARD is (block, slice, kind, step). Every block's states are cut into `slices` equal parts, as many as the largest
- * degree of tensor parallelism that is to be possible: a GPU of a stage of degree t holds slices / t of them, one after
- * another, so that a change of degree cuts nothing anew. HOLDINGS are ranges of shards with the place where they lie:
- * the memory of a GPU, a node's host memory or disk, or storage that outlives the nodes. A range with block 0 or the
- * last block has the table that embedding and head of a tied model share.
+ * degree of tensor parallelism to allow. A GPU of a stage of degree t holds slices / t consecutive ones, so a change of
+ * degree never cuts a slice. HOLDINGS are ranges of shards with the place where they lie: the memory of a GPU, a node's
+ * host memory or disk, or storage that outlives the nodes. A range with block 0 or the last block has the table that
+ * embedding and head of a tied model share.
  *
- * Nodes are those that the inventory was made on. Which of them are still there is for a cluster document to say.
+ * Nodes are those on which the inventory was made. A cluster document says which of them are still there.
  */
 #ifndef AH_SCHEMAS_INVENTORY_H
 #define AH_SCHEMAS_INVENTORY_H
@@ -35,7 +35,7 @@ extern const char *const ah_words_shard_kind[];
 /* Most blocks of a model, most slices of a block. */
 enum { AH_SHARD_BLOCKS_MAX = 10002, AH_SHARD_SLICES_MAX = 1024 };
 
-/* ah_inventory_holding.gpu of what no GPU holds. */
+/* ah_inventory_holding.gpu if no GPU holds the shards. */
 enum { AH_INVENTORY_NO_GPU = 1024 };
 
 struct ah_inventory_node {
@@ -74,7 +74,7 @@ struct ah_inventory {
 uint64_t ah_inventory_slices_end(const struct ah_inventory *inventory,
                                  const struct ah_inventory_holding *holding);
 
-/* Does it hold this kind? */
+/* True if the holding has shards of this kind. */
 bool ah_inventory_holds_kind(const struct ah_inventory_holding *holding, enum ah_shard_kind kind);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The `machine` document: a profile. What a planner may believe about one machine.
+ * The `machine` document: a profile, which is all that a planner may assume about one machine.
  *
  * Every measured number is a metric: how many samples, their median and their spread. Rates are those of a
  * part working alone; `beside` says which share of that rate a part keeps while another one works, measured
@@ -42,7 +42,7 @@ struct ah_machine_host {
         process_bytes; /* what a run takes beside its arenas, libraries and a save included; 0: unknown */
 };
 
-/* The link that a device hangs on: as it is, idle links being slowed down, and the most that both ends can. */
+/* A device's PCIe link: as it is now (idle links slow down), and the most that both ends support. */
 struct ah_machine_pcie {
     uint64_t generation;
     uint64_t width; /* lanes */
@@ -148,7 +148,7 @@ struct ah_machine {
     struct ah_machine_beside *beside;
     size_t n_beside;
     struct ah_metric
-        *launch_us; /* (optional) time of an op of the compute lane at least, of many tiny ones */
+        *launch_us; /* (optional) least time of an op of the compute lane, from many tiny ones */
     struct ah_machine_block *blocks; /* no program twice with the same threads */
     size_t n_blocks;
     struct ah_algorithms *algorithms; /* (optional) of a device whose products a library does */

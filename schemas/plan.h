@@ -3,7 +3,7 @@
  * The `plan` document: everything that one rank's training step does, decided beforehand.
  *
  * COMPUTE POSITIONS number the items of the compute lane in an iteration, in their fixed order, from 0 to
- * positions - 1. Every other op has two of them. It starts after the compute op at `issue_after` is done, and its
+ * positions - 1. Every other op has two positions. It starts after the compute op at `issue_after` is done, and its
  * destination is live from the next position on; the compute op at `due_before` waits for it. Positions are circular,
  * as are lifetimes [from, to] of arena tensors: a due_before not above issue_after is in the next iteration.
  *

@@ -2,8 +2,8 @@
  *
  * Run log, read: the log may have been cut anywhere, by a kill in the middle of a line or by a loss of power.
  *
- * Every line is an object, so a cut line is never valid JSON. It is left out, and the caller tells. A line that lacks
- * only its newline is whole.
+ * Every line is an object, so a cut line is never valid JSON. It is left out, and the caller reports that. A line that
+ * lacks only its newline is whole.
  *
  *     struct ah_run_log_text text;
  *     rc = ah_run_log_read(path, &text, err);

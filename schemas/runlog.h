@@ -3,15 +3,15 @@
  * The `runlog` document: what a run did, one JSON object a line.
  *
  * The first line is the header, with the document's kind; then come lines of steps, evaluations and saves in
- * the order in which they happened, and one end line when the run ended itself. A log that stops between
+ * the order in which they happened, and one end line when a run ends by itself. A log that stops between
  * lines (killed run) is valid without its end; half a line is refused with its place (`report` and a resumed run leave
  * out a last line that is cut).
  * Lane times are measured in that run; `predicted` is what the plan said. PARTS split the time that lanes work in a
  * step by kind of op; those of `predicted` add up to its lanes.
  *
- * RANKS of a cluster plan each have what their own compute saw of a step: it works, or stands still for messages that
- * it sends, for those of the stage before or behind, for sums over pipelines, for the gate at which all ranks meet
- * before updates, or for lanes of its own device. These add up to no more than the step; the rest is nobody's.
+ * RANKS of a cluster plan each report a step as their own compute saw it. Compute works, or waits for messages that it
+ * sends, for those of the stage before or behind, for sums over pipelines, for the gate at which all ranks meet before
+ * updates, or for lanes of its own device. These add up to no more than the step; nobody is charged for the rest.
  *
  * A trainer writes lines one at a time (ah_runlog_print_header() and friends) and flushes after each.
  */
@@ -46,9 +46,9 @@ struct ah_runlog_rank {
     const char *host; /* (optional) where it ran */
     double step_us;   /* from the end of compute of the step before to its own */
     double compute_us;
-    double messages_us, before_us, behind_us, sums_us, gate_us; /* what compute stands still for */
-    double lanes_us;                                            /* the same, of h2d, d2h and host together */
-    double h2d_us, d2h_us, host_us, sums_lane_us; /* what other lanes work; of messages that is messages_us */
+    double messages_us, before_us, behind_us, sums_us, gate_us; /* waits of compute, by cause */
+    double lanes_us;                                            /* its waits for h2d, d2h and host together */
+    double h2d_us, d2h_us, host_us, sums_lane_us; /* busy time of other lanes; that of `send` is messages_us */
     uint64_t sent_bytes;                          /* to neighbours */
     uint64_t summed_bytes;                        /* to other pipelines */
     uint64_t device_bytes, host_bytes;            /* highest */
@@ -105,7 +105,7 @@ struct ah_runlog_busy {
     double exposed_us; /* of compute: 0 */
 };
 
-/* What it is known from: when lanes ran their ops, or what the device recorded of its hardware. */
+/* The source of an overlap: when lanes ran their ops, or what the device recorded of its hardware. */
 enum ah_runlog_source { AH_RUNLOG_LANES_SAY, AH_RUNLOG_HARDWARE_SAYS };
 
 extern const char *const ah_words_runlog_source[];
@@ -120,7 +120,7 @@ struct ah_runlog_overlap {
     struct ah_runlog_busy *lanes;
     size_t n_lanes;
     uint64_t records, lost; /* of the hardware; those that could not be kept */
-    double overhead_us;     /* that recording took, in all */
+    double overhead_us;     /* total cost of recording */
 };
 
 enum ah_runlog_reason { AH_RUNLOG_DONE, AH_RUNLOG_INTERRUPTED, AH_RUNLOG_FAILED };
@@ -139,10 +139,10 @@ struct ah_runlog_end {
     struct ah_runlog_part *parts;
     size_t n_parts;
     struct ah_runlog_rank *
-        ranks; /* (optional) of a cluster plan: all of them, in their order; means over the middle half of steps */
+        ranks; /* (optional) of a cluster plan: all of them, in order; means over the middle half of steps */
     size_t n_ranks;
     struct ah_runlog_overlap *overlap; /* (optional) of the steps that --trace shows */
-    uint64_t at_bytes;                 /* as that of a step */
+    uint64_t at_bytes;                 /* as in struct ah_runlog_step */
 };
 
 enum { AH_RUNLOG_MEDIAN_STEPS = 1024 };
@@ -155,7 +155,7 @@ struct ah_runlog {
     const char *policy;   /* (optional) */
     bool paced;           /* ops and messages took as long as planned: they say nothing of the machine */
     const char *emulates; /* (optional) machine whose ratios lanes were slowed to */
-    uint64_t first_step;  /* 1, or where a resumed run goes on */
+    uint64_t first_step;  /* 1, or the first one of a resumed run */
     struct ah_signature numeric_signature;
     struct ah_runlog_predicted *predicted; /* (optional) */
     struct ah_text_pair *annotations;

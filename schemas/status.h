@@ -54,7 +54,7 @@ struct ah_status_rank {
     const char *block;
     uint64_t micro_batch;
     struct ah_status_wait *waits_for; /* NULL: it works */
-    double silent_us; /* time since its last answer, from which all this comes; 0: it answers */
+    double silent_us; /* time since its last answer, which gave the fields above; 0: it answers */
 };
 
 struct ah_status {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Comm: messages between the ranks of one training. It moves bytes and adds nothing: sums are ours.
+ * Comm: messages between the ranks of one training. It only moves bytes.
  *
  * A WORLD has ranks 0 to n - 1, each with one end. A CHANNEL is directed and first in, first out. It connects one pair
- * of ranks for one purpose, a number that both ends agree on. Channels are asked for once, all together. The n-th send
- * of a channel meets its n-th receive. Their sizes must agree, or the receiver loses the world; a word has 0 bytes. A
- * send completes only once its receive is posted. So nothing is buffered: both ends use only the memory that the caller
- * names.
+ * of ranks for one purpose, a number that both ends agree on. All channels are requested once, together. The n-th send
+ * of a channel matches its n-th receive. If their sizes differ, the receiver loses the world. A message of 0 bytes is a
+ * word. A send completes only once its receive is posted. So nothing is buffered: both ends use only the memory that
+ * the caller names.
  *
- * PROGRESS. One thread of each rank, the engine, owns the driver. A caller hands its message over and sleeps until it
- * is done. With nothing to do the engine sleeps, too.
+ * PROGRESS. One thread of each rank, the engine, owns the driver. A caller hands over its message and sleeps until the
+ * message is done. The engine sleeps when it has nothing to do.
  *
- * FAILURE. A world works or is lost, for all ranks. A rank that cannot go on revokes it and says why. Every rank is
- * told the first reason, and which rank gave it. From then on all moves end with AH_E_PEER, also those in progress;
- * when they return, their memory is no longer touched. Nobody hangs.
+ * FAILURE. A world works or is lost, for all ranks. A rank that cannot continue revokes the world and says why. Every
+ * rank is told the first reason, and which rank gave it. From then on all moves end with AH_E_PEER, also those in
+ * progress; when they return, their memory is no longer touched. Nobody hangs.
  *
  *     const struct ah_comm_options options = {.driver = ah_comm_loop(), .rank = 1, .ranks = 2, .boot = hub};
  *     const struct ah_comm_channel channels[] = {{.peer = 0, .purpose = 7, .most_bytes = 4096}}; // from rank 0
@@ -36,12 +36,12 @@ struct ah_comm_driver; /* driver.h */
 
 struct ah_comm_options {
     const struct ah_comm_driver *driver;
-    uint32_t rank, ranks; /* ranks 0: as the launcher says */
+    uint32_t rank, ranks; /* ranks 0: the launcher gives both */
     void *boot;           /* for the driver; `loop`: a struct ah_comm_hub *, which outlives the end */
     double deadline_s;    /* for open and channels, which name the absent ranks after it; 0: 60 */
 };
 
-/* What a rank asks for. */
+/* A channel, as one of its two ranks requests it. */
 struct ah_comm_channel {
     uint32_t peer;
     uint32_t purpose;
@@ -86,21 +86,21 @@ int ah_comm_move_together(struct ah_comm *comm, const struct ah_comm_moved *move
 uint32_t ah_comm_rank(const struct ah_comm *comm);
 uint32_t ah_comm_ranks(const struct ah_comm *comm);
 
-/* Does a message progress whatever else this rank waits for? If not, messages of a rank may take turns in the order of
- * their calls, except those moved together. */
+/* True if a message progresses whatever else this rank waits for. If false, messages of a rank may take turns in the
+ * order of their calls, except those moved together. */
 bool ah_comm_independent(const struct ah_comm *comm);
 
 /* Loses the world. Any thread, idempotent. Returns at once; everything posted ends soon, on all ranks. */
 void ah_comm_revoke(struct ah_comm *comm, const struct ah_error *why);
 
-/* AH_E_PEER if the world is lost, with the rank that said so first, and why (both optional). Else AH_OK. Any thread. */
+/* AH_OK, or AH_E_PEER in a lost world, with the first rank to lose it and its reason (both optional). Any thread. */
 int ah_comm_fault(struct ah_comm *comm, uint32_t *ret_rank, struct ah_error *ret_why);
 
-/* Lists at most `max` messages of this rank that are under way. In a lost world: those that the loss ended, which show
- * what this rank waited for. Returns how many. Any thread. */
+/* Lists at most `max` messages of this rank that are under way. In a lost world, lists the messages that the loss
+ * ended, which show what this rank waited for. Returns how many. Any thread. */
 size_t ah_comm_under_way(struct ah_comm *comm, struct ah_comm_under_way *ret_messages, size_t max);
 
-/* Collective unless the world is lost. Moves still in progress lose it. NULL is fine. */
+/* Collective unless the world is lost. Closing while a move is in progress loses the world. NULL is fine. */
 void ah_comm_close(struct ah_comm *comm);
 
 #endif

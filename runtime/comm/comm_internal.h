@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * What callers (comm.c) and the engine's thread (engine.c) of one end share.
+ * Comm, internal: the state of one end, shared by its callers (comm.c) and its engine's thread (engine.c).
  *
  * INVARIANTS
- * 1. All fields behind `mutex` change under it; the engine calls the driver without it.
+ * 1. All fields declared after `mutex` change only while it is held. The engine releases it to call the driver.
  * 2. A slot goes FREE -> ASKED -> POSTED -> DONE -> FREE; callers take the first and the last step, the engine the
  *    others. So a channel has at most one message at a time.
  * 3. Every slot that is not FREE belongs to a caller inside a move. So all slots are FREE when no caller is inside.
@@ -22,28 +21,28 @@ struct comm_slot {
     struct ah_comm_message message;
     enum comm_slot_state state;
     int rc;
-    uint64_t moved; /* finished messages */
-    bool is_cut;    /* the loss of the world ended a message */
+    uint64_t moved; /* messages that are done */
+    bool is_cut;    /* the loss of the world ended the slot's message */
     pthread_cond_t done;
 };
 
-/* Calls of the driver that a caller waits for. */
+/* Calls of the driver that the engine makes for a waiting caller. */
 enum comm_order { ORDER_NONE, ORDER_OPEN, ORDER_CHANNELS, ORDER_CLOSE };
 
 struct ah_comm {
     struct ah_comm_options options;
-    const struct ah_comm_driver *driver; /* of the options */
+    const struct ah_comm_driver *driver; /* from the options */
     struct ah_lane *thread;              /* owned; the engine */
     struct ah_comm_end *end;             /* the driver's; NULL before open and after close */
 
     pthread_mutex_t mutex;
     pthread_cond_t work; /* the engine sleeps here if the driver cannot wait */
-    pthread_cond_t told; /* an order was carried out, a fault became known, the last caller left */
+    pthread_cond_t told; /* signalled when an order was carried out, a fault became known, or the last caller left */
 
     enum comm_order order; /* to carry out */
     int order_rc;
     struct ah_error order_err;
-    bool over; /* the engine ends */
+    bool over; /* the engine must end */
 
     struct ah_comm_channel *channels; /* owned */
     struct comm_slot *slots;          /* owned; n_channels */
@@ -53,10 +52,10 @@ struct ah_comm {
     size_t n_channels, n_asked;
     bool has_channels; /* ah_comm_channels() was called */
 
-    size_t n_posted;   /* with the driver */
+    size_t n_posted;   /* messages that the driver has */
     unsigned n_inside; /* callers in a move */
 
-    bool is_revoking, is_revoked; /* a caller asked for it (ah_comm_revoke() or close); the driver was told */
+    bool is_revoking, is_revoked; /* a caller wants the world lost (ah_comm_revoke() or close); the driver was told */
     struct ah_error why_revoke;
     bool is_lost; /* the driver says that the world is lost */
     uint32_t culprit;

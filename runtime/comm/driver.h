@@ -20,7 +20,7 @@ struct ah_comm_end {
     uint32_t rank, ranks;
     bool is_independent; /* a posted message progresses whatever else waits */
     uint32_t
-        moving; /* messages whose bytes are on their way, as far as `poll` knows; the engine polls often then */
+        moving; /* messages whose bytes were in transit at the last `poll`; if any, the engine polls often */
 };
 
 struct ah_comm_message {
@@ -40,10 +40,10 @@ struct ah_comm_driver {
     uint32_t layout; /* AH_COMM_LAYOUT */
     const char *name;
 
-    /* (optional: always there) Describes it in a line. AH_E_MISSING says what is missing and how to get it. */
+    /* (optional: always there) Describes the driver in a line. AH_E_MISSING says what is missing and how to get it. */
     int (*probe)(char *ret_text, size_t bytes, struct ah_error *err);
 
-    /* Collective. If options->ranks is 0, the launcher says rank and ranks; AH_E_USAGE: it says nothing. Else
+    /* Collective. If options->ranks is 0, the launcher gives rank and ranks; AH_E_USAGE: it does not. Otherwise
      * AH_E_MISMATCH: it disagrees. AH_E_PEER names ranks absent after options->deadline_s. `options` is valid until
      * close. */
     int (*open)(struct ah_comm_end **ret_end, const struct ah_comm_options *options, struct ah_error *err);
@@ -55,7 +55,7 @@ struct ah_comm_driver {
     /* Begins `n` messages; never blocks, allocates nothing. Sizes are at most the channel's. */
     void (*post)(struct ah_comm_end *end, const struct ah_comm_message *messages, size_t n);
 
-    /* Returns at most `max` finished messages, and how many. Never blocks. */
+    /* Fills in at most `max` finished messages and returns how many. Never blocks. */
     size_t (*poll)(struct ah_comm_end *end, struct ah_comm_done *ret_done, size_t max);
 
     /* (optional, both or none) Sleeps until `poll` or `fault` may have news, or `wake` was called since the last sleep.
@@ -63,10 +63,10 @@ struct ah_comm_driver {
     void (*wait)(struct ah_comm_end *end);
     void (*wake)(struct ah_comm_end *end);
 
-    /* AH_E_PEER if the world is lost, with the first rank that said so and why. Never blocks. */
+    /* AH_E_PEER if the world is lost, with the first rank to say so and its reason. Never blocks. */
     int (*fault)(struct ah_comm_end *end, uint32_t *ret_rank, struct ah_error *ret_why);
 
-    /* Idempotent; the world's first one counts. Need not return if it ends the process. */
+    /* Idempotent; only the first call in the world counts. May end the process instead of returning. */
     void (*revoke)(struct ah_comm_end *end, const struct ah_error *why);
 
     /* Collective unless the world is lost. Nothing is posted afterwards. */
@@ -97,19 +97,19 @@ struct ah_comm_wishes {
     size_t n;
 };
 
-/* Do the channels of all ranks fit? AH_E_MISMATCH, with the same sentence on every rank. */
+/* AH_OK if the requested channels of all ranks match; else AH_E_MISMATCH, with the same sentence on every rank. */
 int ah_comm_agree(const struct ah_comm_wishes *wishes, uint32_t ranks, struct ah_error *err);
 
-/* For a sentence about ranks that did not come in time. */
+/* For a message that names the ranks that missed a deadline. */
 struct ah_comm_absent {
     uint32_t ranks; /* of the world */
     bool (*is_absent)(const void *world, uint32_t rank);
     const void *world;
-    const char *did_not; /* "come" */
+    const char *did_not; /* what they failed to do: "come" */
     double deadline_s;
 };
 
-/* Sets AH_E_PEER with a sentence that names them. */
+/* Sets AH_E_PEER with a sentence that names the absent ranks. */
 int ah_comm_say_absent(const struct ah_comm_absent *absent, struct ah_error *err);
 
 /* Index, in the peer's wishes, of the other end of `channel` of `rank`; SIZE_MAX: none. */

@@ -3,7 +3,7 @@
  * Config: the config.json that the ecosystem needs beside weights to load them.
  *
  * Weights that came with a config.json keep it, except for the dtype that it names. Others get one made from the model.
- * Callers make it before they train, since no config may be able to express the model.
+ * Callers make it before they train, because a config cannot express every model.
  *
  *     rc = path ? ah_config_adopt(model, path, AH_FP32, &text, err) : ah_config_print(model, AH_FP32, &text, err);
  *     options.config = text.data;

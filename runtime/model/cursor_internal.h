@@ -25,22 +25,22 @@ struct ah_cursor {
 /* Goes to the next token and returns its first character; 0 at the end of the text. */
 char ah_cursor_peek(struct ah_cursor *cursor);
 
-/* Steps into the container that `open` ('{' or '[') begins. False, without moving, if the next value is another one. */
+/* Steps into the container that `open` ('{' or '[') begins. False, without moving, if the next value is not one. */
 bool ah_cursor_enter(struct ah_cursor *cursor, char open);
 
-/* Is there one more item? If so goes to it, else leaves the container. */
+/* If there is one more item, goes to it and returns true; otherwise leaves the container. */
 bool ah_cursor_next(struct ah_cursor *cursor, char close);
 
-/* Returns the string here, without its escapes, and goes behind it. Needs '"' here. NULL: out of memory. */
+/* Returns the string here, with escapes resolved, and moves past it. A '"' must be here. NULL: out of memory. */
 const char *ah_cursor_text(struct ah_cursor *cursor, struct ah_arena *arena);
 
 /* Returns the key here and goes to its value. NULL: out of memory. */
 const char *ah_cursor_key(struct ah_cursor *cursor, struct ah_arena *arena);
 
-/* Reads the whole number here and goes behind it; false if it is not one, or 2^64 or more. */
+/* Reads the whole number here and moves past it; false if the value here is not one, or is 2^64 or more. */
 bool ah_cursor_count(struct ah_cursor *cursor, uint64_t *ret_count);
 
-/* Goes behind the value here. */
+/* Moves past the value here. */
 void ah_cursor_skip(struct ah_cursor *cursor);
 
 #endif

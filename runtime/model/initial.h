@@ -19,7 +19,7 @@
 #include "base/pool.h"
 #include "runtime/model/weights.h"
 
-/* The values of a piece. Allocates nothing. Any thread. */
+/* Computes the values of a piece. Allocates nothing. Any thread. */
 void ah_initial_fill(const struct ah_model *model, uint64_t seed, const struct ah_weights_piece *piece,
                      float *ret_values);
 

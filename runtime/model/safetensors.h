@@ -6,10 +6,10 @@
  * each tensor), and the data: row-major, little-endian, packed in the order of their offsets. A model is one file, or
  * several with an index beside them that says which tensor is where (`model.safetensors.index.json`).
  *
- * The reader trusts nothing. It reads a header only if that fits its file and AH_SAFETENSORS_HEADER_MAX. The header
- * must be strict JSON, and its tensors must cover the data without overlap, gap or rest. An accepted file needs no
- * further checks; if it shrinks later, reading returns an error. Sentences begin with the file's path and name the
- * tensor.
+ * The reader trusts nothing. It reads a header only if it fits in its file and in AH_SAFETENSORS_HEADER_MAX bytes. The
+ * header must be strict JSON, and its tensors must cover the data without overlap or gap, to its end. An accepted file
+ * needs no further checks; if it shrinks later, reading returns an error. Sentences begin with the file's path and name
+ * the tensor.
  *
  *     struct ah_safetensors files = {0};
  *     rc = ah_safetensors_open(&files, "llama-2-7b", err);
@@ -88,7 +88,7 @@ struct ah_safetensors_tensor {
     uint64_t elements; /* may be 0 */
     uint64_t bytes;
     uint64_t offset_bytes; /* from the beginning of the file */
-    size_t file;           /* of `files` */
+    size_t file;           /* index into `files` */
 };
 
 struct ah_safetensors {
@@ -120,15 +120,15 @@ int ah_safetensors_read(const struct ah_safetensors *files, const struct ah_safe
  * places are the same. Errors of ah_safetensors_open(). */
 int ah_safetensors_digest(const char *path, char ret_text[AH_SHA256_HEX_MAX], struct ah_error *err);
 
-/* "BF16" */
+/* The format's word for a dtype: "BF16". */
 const char *ah_safetensors_word(enum ah_safetensors_dtype dtype);
 
-/* "[4096, 1024]" into `out`; returns it. */
+/* Prints the tensor's shape, "[4096, 1024]", into `out` and returns `out`. */
 enum { AH_SAFETENSORS_SHAPE_TEXT = 24 * AH_SAFETENSORS_DIMENSIONS_MAX };
 const char *ah_safetensors_shape_text(const uint64_t *shape, size_t n_shape,
                                       char out[AH_SAFETENSORS_SHAPE_TEXT]);
 
-/* Closes the files, frees the tables; NULL and zeroed ones too. */
+/* Closes the files and frees the tables. NULL and zeroed readers are fine. */
 void ah_safetensors_release(struct ah_safetensors *files);
 
 /* ---- writing ---- */
@@ -177,7 +177,7 @@ int ah_safetensors_write(struct ah_safetensors_writer *writer, size_t index, uin
 /* Syncs and closes the file. AH_E_FAILED: a tensor is not written whole; for a `partial` writer: one is only begun. */
 int ah_safetensors_finish(struct ah_safetensors_writer *writer, struct ah_error *err);
 
-/* Frees the writer; a file that was created and not finished is removed. NULL and zeroed ones too. */
+/* Frees the writer; a file that was created and not finished is removed. NULL and zeroed writers are fine. */
 void ah_safetensors_abandon(struct ah_safetensors_writer *writer);
 
 #endif

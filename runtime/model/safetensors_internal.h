@@ -17,7 +17,7 @@ const char *ah_safetensors_plain(const char *name, char out[AH_SAFETENSORS_NAME_
 int ah_safetensors_fail(struct ah_error *err, int code, const char *path, const char *tensor,
                         const char *format, ...) AH_PRINTF(5, 6);
 
-/* Reads the whole range. AH_E_IO if the file ends before. */
+/* Reads the whole range. AH_E_IO if the file ends earlier. */
 int ah_safetensors_pread(const struct ah_safetensors_file *file, void *bytes, uint64_t size, uint64_t offset,
                          struct ah_error *err);
 
@@ -49,7 +49,7 @@ struct ah_safetensors_index {
 /* Reads an index. `ret_index` is zeroed before; the caller releases its arena, also after a failure. */
 int ah_safetensors_index_read(struct ah_safetensors_index *ret_index, const char *path, struct ah_error *err);
 
-/* Does the index name the file of every tensor, and no other tensor? The tensors are sorted. */
+/* Checks that the index names the file of every tensor, and no other tensor. The tensors are sorted. */
 int ah_safetensors_index_check(const struct ah_safetensors_index *index, const char *path,
                                const struct ah_safetensors *files, struct ah_error *err);
 

@@ -40,8 +40,8 @@ const char *ah_names_prefix(enum ah_family family);
 /* The head's projection, which files of a tied model need not hold. */
 const char *ah_names_head(void);
 
-/* Does a tensor with that name, with or without prefix, hold nothing that was learned (masks, angles)? Older files have
- * such tensors. */
+/* True if a tensor of that name, with or without prefix, holds nothing learned (masks, angles). Older files have such
+ * tensors. */
 bool ah_names_ignorable(enum ah_family family, const char *name);
 
 #endif

@@ -45,7 +45,7 @@ typedef int ah_weights_give(void *context, const struct ah_weights_piece *piece,
 struct ah_weights_sink {
     ah_weights_take *take;
     void *context;
-    /* (optional) Does it take this block? Other blocks are neither read nor drawn. NULL: all. */
+    /* (optional) True if it takes this block. Other blocks are neither read nor initialised. NULL: it takes all. */
     bool (*wants)(const void *context, uint64_t block);
 };
 
@@ -61,7 +61,7 @@ struct ah_weights_source {
 
 /* Hands every parameter of the model in `path` (a folder, or a file: safetensors.h) to the sink, once. Before the
  * first piece every name, shape and dtype is checked. AH_E_MISMATCH names the tensor that is missing, has another
- * shape or belongs to no block; the second copy of a tied head may be there if it equals the embedding.
+ * shape or belongs to no block; a tied head's own copy may be present if it equals the embedding.
  * AH_E_NUMERIC: a value that is not finite. AH_E_DOCUMENT, AH_E_IO: as ah_safetensors_open(). */
 int ah_weights_load(const struct ah_model *model, const char *path, const struct ah_weights_sink *sink,
                     struct ah_error *err);
@@ -88,8 +88,8 @@ uint64_t ah_weights_bytes(const struct ah_model *model, enum ah_dtype dtype);
 int ah_weights_save(const struct ah_model *model, const struct ah_weights_source *source,
                     const struct ah_weights_options *options, const char *folder, struct ah_error *err);
 
-/* The same by several writers that see `folder`. One makes the files, still without values, and the files beside them.
- * Then all fill in their blocks at once, in any order. Filling syncs; files stay after a failure. */
+/* The same for several writers that all see `folder`. One creates every file, weights still without values. Then all
+ * fill in their blocks, at the same time and in any order. Filling syncs; files stay after a failure. */
 int ah_weights_make(const struct ah_model *model, const struct ah_weights_options *options,
                     const char *folder, struct ah_error *err);
 int ah_weights_fill(const struct ah_model *model, const struct ah_weights_source *source,

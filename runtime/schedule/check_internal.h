@@ -11,7 +11,7 @@
 int ah_check_arena(const struct ah_plan *plan, struct ah_error *err);
 
 /* check_rebuild.c: with this job, the configs make these ops and tensors, and take this memory. If job and costs come
- * from documents, times are compared, too; else they are taken from the plan. */
+ * from documents, times are compared, too; otherwise they are taken from the plan. */
 struct ah_check_told {
     const struct ah_job *job;
     const struct ah_costs *costs;
@@ -27,7 +27,7 @@ int ah_check_links(const struct ah_plan *plan, struct ah_error *err);
 /* check_times.c: lanes have the order that `scheduling` gives, and take the stated time. */
 int ah_check_times(const struct ah_plan *plan, struct ah_error *err);
 
-/* Times of a lane's copies, per tile and per byte. `relative`: their tolerance, as far as the plan tells them apart. */
+/* Times of a lane's copies, per tile and per byte. `relative`: their tolerance; larger if copies hardly differ. */
 struct ah_check_copies {
     double us_a_tile, us_a_byte, relative;
 };
@@ -36,7 +36,7 @@ struct ah_check_copies ah_check_copies(const struct ah_plan *plan, enum ah_plan_
 /* check_claims.c: names, rates, and the numbers of the solver and of other policies agree. */
 int ah_check_claims(const struct ah_plan *plan, struct ah_error *err);
 
-/* Are two times, or rates, equal up to rounding? */
+/* True if two times, or rates, are equal up to rounding. */
 bool ah_check_near(double a, double b);
 
 /* Compare two numbers; a difference is reported as "<place>: is <stated>; <derived> <source>". */

@@ -21,11 +21,11 @@ struct compile {
     const struct ah_costs *costs;
     const struct ah_knobs *knobs;
     const struct ah_config *configs;
-    const double *base_us; /* the choice's */
+    const double *base_us; /* from the choice */
     struct ah_compiled *out;
     size_t n_blocks, micro_batches;
     bool clip;
-    bool late_updates; /* no update before the iteration's last gradient; in a part, before its last send */
+    bool late_updates; /* updates come after the iteration's last gradient; in a part, after its last op in `base` */
 
     struct ah_plan_op *ops;
     size_t n_ops;
@@ -62,15 +62,15 @@ uint32_t ah_compile_op(struct compile *c, enum ah_plan_op_kind kind, enum ah_pla
 
 bool ah_compile_trained(const struct compile *c, size_t block);
 
-/* Does this op make a gradient of trained parameters? */
+/* True if this op makes a gradient of trained parameters. */
 bool ah_compile_gradient_here(const struct compile *c, enum ah_plan_op_kind kind, size_t block);
 
 /* A stage sends its output to the next one and its input gradient to the one before. If nothing below is trained, the
- * latter is a word without bytes, saying that it is done. */
+ * second send is an empty message (a word), which says that the stage is done. */
 bool ah_compile_sends_output(const struct compile *c);
 bool ah_compile_sends_gradient(const struct compile *c);
 
-/* Time that adding up and the norm's squares add to such an op. */
+/* Time that adding up gradients, and squaring them for the norm, adds to such an op. */
 double ah_compile_gradient_us(const struct compile *c, size_t block, size_t micro_batch);
 
 uint64_t ah_compile_tiles(const struct compile *c, uint64_t elements);
@@ -88,15 +88,15 @@ uint32_t ah_compile_gradient(const struct compile *c, size_t block, size_t micro
 /* Position of the stage's send of this kind. */
 uint32_t ah_compile_send(const struct compile *c, enum ah_plan_op_kind kind, size_t micro_batch);
 
-/* Steps up the circle of positions: from one to another (1 to n_compute), and the positions so far before or after. */
+/* Steps up the circle from one position to another (1 to n_compute); the position some steps before or after one. */
 uint32_t ah_compile_distance(const struct compile *c, uint32_t from, uint32_t to);
 uint32_t ah_compile_before(const struct compile *c, uint32_t position, uint32_t distance);
 uint32_t ah_compile_after(const struct compile *c, uint32_t position, uint32_t distance);
 
-/* Do the block's gradients stay on the device after all passes, to be added up with others' before they are used? */
+/* True if the block's gradients stay on the device after all passes and are added to others before they are used. */
 bool ah_compile_added_up_first(const struct compile *c, size_t block);
 
-/* Are the block's gradients added up in a sum that is kept there? */
+/* True if the block's gradients are added up in a sum that is kept at `where`. */
 bool ah_compile_sums_on(const struct compile *c, size_t block, enum ah_accumulator where);
 
 /* Adds a tensor of the device arena that lives from one position to another; none if `bytes` is 0. */

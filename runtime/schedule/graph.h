@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Graph: what the lanes of a plan repeat in every iteration, tile by tile, and what each tile waits for. Executors use
- * it; the simulator (replay.h) runs the same reading of the plan.
+ * it; the simulator (replay.h) reads plans in the same way.
  *
  * A ROUND goes from the first head of iteration r to that of r + 1. Each lane takes its items in the order of
  * `order[lane]`. Items that are `early` (issued before the first head) belong to iteration r + 1, all others to r.
@@ -11,8 +11,8 @@
  *     for (size_t i = 0; i < rounds.n_order[AH_PLAN_LANE_H2D]; i++)
  *         ... rounds.items[rounds.order[AH_PLAN_LANE_H2D][i]] ...
  *
- * WAITS. Item i of iteration r waits for `item` of iteration r - `back`, for each wait from waits[first_wait] to before
- * that of item i + 1. Lanes run in order, so compute items do not wait for each other.
+ * WAITS. Item i of iteration r waits for `item` of iteration r - `back`, for each wait from waits[first_wait] up to the
+ * first one of item i + 1. Lanes run in order, so compute items do not wait for each other.
  *
  * RINGS. In a ring of n slots, the k-th item to take a slot waits for the (k - n)-th to give one back, and gets that
  * slot. `taker` of an item that uses a slot is the item that took it.

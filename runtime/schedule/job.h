@@ -123,29 +123,29 @@ int ah_job_init_part(struct ah_job *ret_job, const struct ah_model *model,
                      const struct ah_plan_training *training, const struct ah_plan_part *part,
                      struct ah_arena *arena, struct ah_error *err);
 
-/* Is this the head, whose forward op does its backward, too? */
+/* True if this is the head, whose forward op does its backward, too. */
 static inline bool ah_job_is_head(const struct ah_job *job, size_t block)
 {
     return job->has_head && block + 1 == job->n_blocks;
 }
 
-/* Is anything trained here? Always true for a whole model. */
+/* True if anything is trained here. Always true for a whole model. */
 bool ah_job_trains(const struct ah_job *job);
 
-/* Are the gradients of embedding and head added up apart first, and then to each other? */
+/* True if the gradients of embedding and head are each added up first, and then to each other. */
 static inline bool ah_job_splits_table(const struct ah_job *job)
 {
     return job->training.tied == AH_TIED_SPLIT;
 }
 
-/* The same, with both on this rank alone: it adds the two gradients to each other after the step's last gradient. */
+/* The same, and this rank has both blocks: it adds the two gradients to each other after the step's last gradient. */
 static inline bool ah_job_joins_table(const struct ah_job *job)
 {
     return ah_job_splits_table(job) && !job->part.first_block && job->has_head &&
            !job->part.step_micro_batches;
 }
 
-/* Does the head use the embedding's own table? */
+/* True if the head uses the embedding's own table. */
 static inline bool ah_job_shares_table(const struct ah_job *job)
 {
     return job->model->tied && job->has_head && !job->part.first_block;

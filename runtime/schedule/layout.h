@@ -3,7 +3,7 @@
  * Layout: where each tensor of the device arena lies.
  *
  * A tensor lives over an interval [from, to] of compute positions, both included, on the circle 0 to positions - 1
- * (from > to: past the end). Two tensors whose intervals meet must not overlap in bytes. A persistent tensor lives over
+ * (from > to: past the end). Two tensors whose intervals overlap must not share bytes. A persistent tensor lives over
  * the whole circle. The layout is a pure function of the intervals and sizes.
  *
  * Saved activations nest: the last one made is the first one gone. So they form a stack, and a stack has no holes.

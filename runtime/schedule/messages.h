@@ -8,12 +8,12 @@
  *     if (messages.of[AH_CHANNEL_OUTPUT_IN])
  *         ... messages.of[AH_CHANNEL_OUTPUT_IN][micro_batch].from ...
  *
- * A CHANNEL goes one way between two neighbours, for one purpose. It has one message per micro-batch, in their order. A
+ * A CHANNEL goes one way between two neighbours, for one purpose. It has one message per micro-batch, in order. A
  * message without bytes is a *word*: the next stage has no gradient to send and only says that it is done.
  *
- * A PROGRAM HAS NO RECEIVES. An arriving message has a tensor in the receiver's arena. From the first position of its
- * life on, the tensor's memory is free and the sender may go on. So messages take no memory beside what the document
- * shows, and a send cannot end before the receiver has reached that position.
+ * A PROGRAM HAS NO RECEIVES. An arriving message has a tensor in the receiver's arena. It may arrive once the receiver
+ * reaches the first position of the tensor's life, when that memory is free; the send cannot end earlier. So messages
+ * take no memory beyond what the document shows.
  *
  * INVARIANTS of a program that was read:
  * 1. One position sends a message, or is the first to need it (AH_MESSAGES_NEVER: a word that no position needs).
@@ -64,7 +64,7 @@ struct ah_messages {
 int ah_messages_read(const struct ah_plan *program, struct ah_arena *arena, struct ah_messages *ret_messages,
                      struct ah_error *err);
 
-/* Can the stages of a pipeline, given in order, do their steps together? AH_E_DOCUMENT says why not. AH_E_MEMORY. */
+/* AH_OK if the stages of a pipeline, in order, can run steps together. AH_E_DOCUMENT says why not. AH_E_MEMORY. */
 int ah_messages_check(const struct ah_messages *const *stages, size_t n, struct ah_error *err);
 
 #endif

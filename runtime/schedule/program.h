@@ -41,7 +41,7 @@ struct ah_program_step {
     const char *name; /* "attention.qkv", "mlp_norm" */
     enum ah_step_kind kind;
     bool backward;            /* the primitive is a backward one; a forward step done again is not */
-    enum ah_matmul_form form; /* matmul: */
+    enum ah_matmul_form form; /* of a matmul, as are m, n and k */
     uint64_t m, n, k;
     uint64_t times; /* repetitions: chunks of the head */
     double
@@ -100,8 +100,8 @@ enum { AH_PROGRAM_NO_PLACE = UINT8_MAX, AH_PROGRAM_PLACES_MAX = 112 };
 
 /* A primitive op with everything but addresses. A present operand names the device arena, and its offset counts from
  * its place. The executor does the rest: it calls ah_program_drop_documents() if data has no documents; if embedding
- * rows were gathered on the host, they become the table and `tokens` count from 0; and it points the loss sum at its
- * micro-batch's. */
+ * rows were gathered on the host, they become the table and `tokens` count from 0; and it points the loss sum at that
+ * of its micro-batch. */
 struct ah_program_op {
     const char *name;
     struct ah_op op;

@@ -68,7 +68,7 @@ struct ah_choice {
     const double
         *base_us; /* (optional) times of forward, backward and sends, in compute order; replace costs */
     double
-        enough_us; /* (optional) if a dispatch takes over 1 % longer, its frozen order is not run: its period will do */
+        enough_us; /* (optional) a dispatch over 1 % longer counts with its own period; its frozen order is not run */
     uint64_t enough_bytes; /* (optional) a layout that needs no more than this is not improved */
 };
 
@@ -96,12 +96,12 @@ struct ah_schedule {
  * room than any before. AH_E_MEMORY. */
 int ah_schedule_init(struct ah_schedule *schedule, const struct ah_job *job, struct ah_error *err);
 
-/* Fills only what needs no order: live bytes, which bound the device's peak from below, without offsets; and, exact,
- * host bytes, link bytes and work of the lanes. Other times are 0. */
+/* Fills only what needs no order. Host bytes, link bytes and work of the lanes are exact; the device's live bytes are a
+ * lower bound of its peak. Other times are 0. */
 int ah_schedule_measure(struct ah_schedule *schedule, const struct ah_choice *choice,
                         struct ah_score *ret_score, struct ah_error *err);
 
-/* Fills the whole score. AH_E_FAILED: the lanes' orders deadlock, with rings too small for them; there is no plan. */
+/* Fills the whole score. AH_E_FAILED: there is no plan, because rings are so small that the lanes deadlock. */
 int ah_schedule_evaluate(struct ah_schedule *schedule, const struct ah_choice *choice,
                          struct ah_score *ret_score, struct ah_error *err);
 

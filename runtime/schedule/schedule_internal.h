@@ -114,7 +114,7 @@ struct ah_sim_run {
     const struct ah_plan_sharing *sharing;
     const double *op_us; /* by op, all tiles */
     size_t iterations;   /* at least 3 */
-    bool whole;          /* run to the end; else only as far as the functions below need */
+    bool whole;          /* run to the end; otherwise only until the functions below have what they need */
 };
 
 /* What each lane demands of the shared resources, whose capacity is 1. */
@@ -146,7 +146,7 @@ int ah_dispatch_run_steady(struct ah_dispatch_memory *memory, struct ah_sim_run 
 /* Time of an iteration: the longest time that any item takes to recur, in the last complete iteration. */
 double ah_dispatch_period(const struct ah_sim_run *run, const struct ah_clock_result *result);
 
-/* Do all items recur after the same time? */
+/* True if all items recur after the same time. */
 bool ah_dispatch_steady(const struct ah_sim_run *run, const struct ah_clock_result *result);
 
 /* How long compute waits in the last complete iteration, by the lane that it waits for. */

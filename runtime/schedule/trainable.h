@@ -23,7 +23,7 @@ enum { AH_TRAINABLE_NAME_MAX = 96 };
 size_t ah_trainable_name(const struct ah_model *model, uint64_t block, const char *tensor, char *ret_name,
                          size_t max);
 
-/* Does `pattern` (without `!`) match all of `name`? */
+/* True if `pattern` (without `!`) matches all of `name`. */
 bool ah_trainable_glob(const char *pattern, const char *name);
 
 /* For each block, sets bit i if tensor i of ah_model_tensors() is trained. AH_E_USAGE: a pattern matches no name, or

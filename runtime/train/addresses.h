@@ -12,7 +12,7 @@
  *
  * PINNED: for each block its weights on the host and streamed states (master, m, v); then gradients and new weights in
  * flight, as rings or whole vectors; then rows gathered for the device. These are the plan's `pinned_bytes`. Behind
- * them, outside the plan, is the STEP STAGING, over which numbers of a step reach the device:
+ * them, outside the plan, is the STEP STAGING, through which a step's data reach the device and its results the host:
  *
  *     headers      4 headers, for four steps (run.c says why)
  *     sums         a double for each block of the model, for the host to read
@@ -25,8 +25,8 @@
  * one double per micro-batch: job.header_bytes in all.
  *
  * INVARIANTS. 1. Host layouts are as long as the plan says; otherwise it is a plan of another model, and refused.
- * 2. Whoever asks for a tensor of the device arena names the position that uses it. The tensor lives there, and is at
- * least as large as the data put there.
+ * 2. A query for a tensor of the device arena names the position that uses it. The tensor lives at that position, and
+ *    is at least as large as the data put there.
  */
 #ifndef AH_RUNTIME_TRAIN_ADDRESSES_H
 #define AH_RUNTIME_TRAIN_ADDRESSES_H
@@ -104,7 +104,7 @@ struct ah_addresses {
 };
 
 /* Sets everything, in `arena`; plan and job stay borrowed. AH_E_MISMATCH: the plan is for another model or training,
- * since these blocks take other amounts of memory than it says. */
+ * because its blocks take other amounts of memory than it says. */
 int ah_addresses_init(struct ah_addresses *ret_addresses, const struct ah_plan *plan,
                       const struct ah_job *job, struct ah_arena *arena, struct ah_error *err);
 
@@ -112,7 +112,7 @@ int ah_addresses_init(struct ah_addresses *ret_addresses, const struct ah_plan *
 void ah_addresses_add_partials(struct ah_addresses *addresses, uint32_t others, uint64_t piece);
 
 /* Asks for the tensor of a block and label that lives at `position`; `micro_batch` is its first. It must have `bytes`
- * from `offset_bytes` on. AH_E_MISMATCH: no such tensor. */
+ * bytes at `offset_bytes`. AH_E_MISMATCH: no such tensor. */
 struct ah_addresses_query {
     enum ah_tensor_label label;
     uint64_t block;

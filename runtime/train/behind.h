@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Behind: finds the rank that holds up each other one. Every rank of a chain of waits is held up by the rank at its
- * end. Pure.
+ * Behind: finds which rank holds up each rank: in a chain of ranks that wait for each other, the last one. Pure.
  */
 #ifndef AH_RUNTIME_TRAIN_BEHIND_H
 #define AH_RUNTIME_TRAIN_BEHIND_H
@@ -10,9 +9,9 @@
 
 #define AH_BEHIND_NOBODY UINT32_MAX
 
-/* Both arrays go by rank. `waits_for` has the rank that it waits for, or AH_BEHIND_NOBODY. `ret_root` gets the end of
- * its chain: the rank itself if it waits for nobody. Ranks seen at different moments may seem to wait in a circle: then
- * the root is the lowest rank of the circle. */
+/* Both arrays are indexed by rank. `waits_for` has the rank for which each waits, or AH_BEHIND_NOBODY. `ret_root` gets
+ * the end of its chain: the rank itself if it waits for nobody. Ranks seen at different moments may seem to wait in a
+ * circle: then the root is the lowest rank of the circle. */
 void ah_behind_find(const uint32_t *waits_for, uint32_t ranks, uint32_t *ret_root);
 
 #endif

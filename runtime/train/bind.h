@@ -9,15 +9,15 @@
  *     gather               rows of the host's table, for the tokens of a micro-batch
  *     accumulate           cast (the first micro-batch) or accumulate, of a tile
  *     host_adam, device_adam
- *                          adamw, one for each run of tensors that decay or do not
+ *                          adamw, one for each run of elements that all decay or all do not
  *     norm                 clip; the copies before and after it are extras
  *
  *     send_output, send_input_gradient
  *                          the tensor, or a word, to the neighbour
  *
  * EXTRAS are ops that no plan mentions, since they take no time worth planning: a micro-batch and the header of a step
- * go to the device, sums of squares and the loss come back. A rank has more such ops behind them: what it receives
- * (messages.h), and the sums of gradients with other pipelines (bind_shares.c).
+ * go to the device, sums of squares and the loss come back. A rank of several has more of them, listed after these:
+ * what it receives (messages.h), and the sums of gradients with other pipelines (bind_shares.c).
  *
  * INVARIANTS
  *   1. Every operand lies inside its tensor of the plan, or its piece of host memory. ah_addresses_find() checks that,
@@ -60,7 +60,7 @@ struct ah_bind_options {
     const struct ah_addresses *addresses;
     bool documents; /* data have documents: positions restart */
 
-    /* For a rank; else zeros. */
+    /* For one of several ranks; otherwise zeros. */
     const struct ah_messages *messages;
     struct ah_op_message message; /* moves them; its channel is one of enum ah_channel */
     struct ah_op_call gate;       /* collects the sums of all ranks before the norm is taken */

@@ -47,7 +47,7 @@ int ah_bind_gradient_sum(const struct ah_binder *binder, uint64_t block, uint64_
 int ah_bind_group_sum(const struct ah_binder *binder, uint64_t block, uint64_t position,
                       struct ah_ref *ret_ref);
 
-/* Adds one micro-batch's gradient to its sum, wherever these lie. */
+/* Adds one micro-batch's gradient to its sum, wherever the two lie. */
 struct ah_bind_sums {
     struct ah_ref total, apart; /* `apart`: where the fold needs it */
     struct ah_ref gradient;
@@ -68,9 +68,9 @@ int ah_bind_message(struct ah_binder *binder, enum ah_channel channel, uint64_t 
 /* bind_pass.c: the ops of a forward or backward. */
 int ah_bind_pass(struct ah_binder *binder, const struct ah_graph_item *item, uint64_t position);
 
-/* bind_shares.c: the ops by which a share's gradients are added up, and their squares. */
+/* bind_shares.c: the ops that add up a share's gradients, and their squares. */
 int ah_bind_share_ops(struct ah_binder *binder, size_t share);
-/* Is a block's gradient on this rank part of a sum over ranks? Then the share's ops take its squares. */
+/* True if a block's gradient on this rank is part of a sum over ranks. Then the share's ops take its squares. */
 bool ah_bind_shares(const struct ah_binder *binder, uint64_t block);
 
 /* bind_table.c, for a head that has a copy of the embedding's table (job.h, copies_table). The part of a block's
@@ -80,7 +80,7 @@ struct ah_stretch ah_bind_counted(const struct ah_binder *binder, uint64_t block
 /* Where the table, or the copy, lies in the trained vector of its block. */
 struct ah_stretch ah_bind_table(const struct ah_binder *binder, uint64_t block);
 
-/* Is this part of a block's trained vector part of a copy? */
+/* True if this stretch of a block's trained vector is part of a copy. */
 bool ah_bind_is_copy(const struct ah_binder *binder, uint64_t block, struct ah_stretch part);
 
 /* One process alone: after the step's last gradient, adds the copy's to the table's and copies the total back. */

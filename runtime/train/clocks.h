@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Clocks: how far another host's clock is ahead of this one, from words that went there and back. It only serves to
- * draw timelines of several hosts on one clock.
+ * Clocks: how far another host's clock is ahead of this one, from messages sent there and back. It only serves to draw
+ * timelines of several hosts on one clock.
  *
  * In an exchange the other clock read `there_ns` between two readings of this one. So it is ahead by at least there -
- * back, and by at most there - sent. The result is the range that all exchanges allow, however late some were on one
- * way.
+ * back, and by at most there - sent. The result is the range that all exchanges allow, however long some of them took
+ * on one way.
  */
 #ifndef AH_RUNTIME_TRAIN_CLOCKS_H
 #define AH_RUNTIME_TRAIN_CLOCKS_H

@@ -3,7 +3,7 @@
  * Follower: any rank except 0, from the opening of the world to the end of the run. It needs no command line: rank 0
  * tells it what to train on, and how.
  *
- *     rank 0:      rc = ah_follower_lead(links, &task, err);      then ah_trainer_open(), and all that a run does
+ *     rank 0:      rc = ah_follower_lead(links, &task, err);      then ah_trainer_open(), and the rest of a run
  *     the others:  rc = ah_follower_run(&options, err);           returns when rank 0 closes its trainer
  *
  * Before anyone opens a device, ranks compare build, plan, weights and data. A rank that differs says so in one
@@ -38,19 +38,19 @@ struct ah_follower_host {
     uint64_t device_free_bytes, device_needs_bytes; /* of a GPU; else 0 */
 };
 
-/* How many forms of enum ah_product_form, from the first on, every rank has. */
+/* Returns how many forms of enum ah_product_form, starting with the first, every rank has. */
 uint32_t ah_follower_forms(const struct ah_follower_host *hosts, uint32_t ranks);
 
 /* Host names by rank, for ah_trainer_rank.hosts: in `arena`, with texts borrowed from `hosts`. NULL: no memory. */
 const char *const *ah_follower_names(const struct ah_follower_host *hosts, uint32_t ranks,
                                      struct ah_arena *arena);
 
-/* Does every rank have what the plan wants? Ranks on one host share its memory. AH_E_MISMATCH says who, where, what is
- * there and what is wanted. `nodes` (optional): by rank. */
+/* Checks that every rank has what the plan wants. Ranks on one host share its memory. AH_E_MISMATCH names the rank and
+ * host, what is there and what is wanted. `nodes` (optional): by rank. */
 int ah_follower_check_hosts(const struct ah_follower_host *hosts, uint32_t ranks, const char *const *nodes,
                             struct ah_error *err);
 
-/* For rank 0; `ret_hosts` holds all ranks. AH_E_MISMATCH, AH_E_PEER, or the error of who differs (ah_comm_fault()). */
+/* For rank 0; `ret_hosts` holds all ranks. AH_E_MISMATCH, AH_E_PEER, or a differing rank's error (ah_comm_fault()). */
 int ah_follower_lead(const struct ah_links *links, const struct ah_follower_task *task,
                      struct ah_follower_host *ret_hosts, struct ah_error *err);
 
@@ -62,7 +62,7 @@ struct ah_follower_options {
     struct ah_device_watch watch; /* for its device; the patience comes from rank 0 */
 };
 
-/* AH_OK: rank 0 ended the run. Else the error of the first rank that failed; the world is lost, and still to close. */
+/* AH_OK: rank 0 ended the run. Otherwise the first failed rank's error; the caller must close the lost world. */
 int ah_follower_run(const struct ah_follower_options *options, struct ah_error *err);
 
 #endif

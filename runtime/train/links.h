@@ -48,9 +48,9 @@ struct ah_links {
     struct ah_arena arena;
     uint32_t channel[AH_CHANNELS]; /* to and from neighbours; those that the program has */
     struct ah_links_pair *gate, *other,
-        *beat;           /* by rank if others report to this one; else the first alone */
+        *beat;           /* by rank if others report to this one; otherwise the first alone is used */
     uint32_t *sums;      /* by ah_bind_sum_channel() - AH_CHANNELS */
-    bool *trains;        /* by rank: does it train anything? */
+    bool *trains;        /* by rank: true if it trains anything */
     uint32_t gatekeeper; /* the first rank that trains; it collects the sums for the norm */
 };
 
@@ -62,7 +62,7 @@ int ah_links_open(struct ah_links *ret_links, const struct ah_trainer_rank *plac
 /* From rank 0 to all others; at most AH_LINKS_PIECE_BYTES. */
 int ah_links_share(const struct ah_links *links, void *data, uint64_t bytes, struct ah_error *err);
 
-/* Rank 0 gets the same number of bytes from each rank, in their order. `ret_all` is only used at rank 0. */
+/* Rank 0 gets the same number of bytes from each rank, in rank order. `ret_all` is only used at rank 0. */
 int ah_links_collect(const struct ah_links *links, void *mine, uint64_t bytes, void *ret_all,
                      struct ah_error *err);
 
@@ -77,7 +77,7 @@ static inline int ah_links_move(const struct ah_links *links, uint32_t channel, 
  * its rank, unless that is rank 0. */
 int ah_links_fail(const struct ah_trainer_rank *place, int rc, struct ah_error *err);
 
-/* Messages on the wire for one between neighbours. A paced run sends a word and a time before it. */
+/* Number of messages on the wire for one message between neighbours: a paced run moves a word and a time before it. */
 static inline uint64_t ah_links_each(const struct ah_trainer_rank *place)
 {
     return place->ways ? 3 : 1;

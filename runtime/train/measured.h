@@ -2,7 +2,7 @@
  *
  * Measured: what each rank saw of its own steps, collected at rank 0 when nothing runs.
  *
- *     ... ah_trainer_run(trainer, ...), its ops and steps told to a tally ...
+ *     ... ah_trainer_run(trainer, ...), its ops and steps reported to a tally ...
  *     rc = ah_measured_collect(trainer, tally, by_rank, err);
  */
 #ifndef AH_RUNTIME_TRAIN_MEASURED_H
@@ -10,7 +10,7 @@
 
 #include "runtime/train/tally.h"
 
-/* Goes between ranks as it lies in memory. */
+/* Sent between ranks as it lies in memory. */
 struct ah_measured {
     struct ah_tally_rank times;
     uint64_t sent_bytes;   /* to neighbours, in a step */
@@ -19,7 +19,7 @@ struct ah_measured {
     uint64_t host_bytes;
 };
 
-/* Rank 0 calls it with its own tally, at a drained point. `ret_measured` has room for all ranks, in their order. Errors
+/* Rank 0 calls it with its own tally, at a drained point. `ret_measured` has room for all ranks, in order. Errors
  * of messages: the world is lost then. */
 int ah_measured_collect(struct ah_trainer *trainer, struct ah_tally *tally, struct ah_measured *ret_measured,
                         struct ah_error *err);

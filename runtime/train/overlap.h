@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Overlap: where the time of some steps went. Each moment is charged to compute if it runs, else copies, else the host,
- * else idle. For each lane it also says how long it worked while compute did not. Pure.
+ * else idle. For each lane, it also gives the time that the lane worked while compute did not. Pure.
  */
 #ifndef AH_RUNTIME_TRAIN_OVERLAP_H
 #define AH_RUNTIME_TRAIN_OVERLAP_H

@@ -7,15 +7,15 @@
  * INVARIANTS, each as the replay (planner/cluster/sim/cluster_replay.h) prices it
  * 1. An item of compute, h2d, d2h or host takes the time of its op, divided by its tiles, at the speed that its lane
  *    has beside the lanes that work meanwhile. What no plan mentions, data and headers of steps, is not slowed down.
- * 2. An item begins when its waits are met, but not before the planned end of the previous item in its lane. If a lane
- *    wakes up late, the next item makes up for that, up to SLACK_NS.
+ * 2. An item begins when everything it waits for is done, but not before the planned end of the previous item in its
+ *    lane. If a lane wakes up late, the next item makes up for that, up to SLACK_NS.
  * 3. A message begins when it was sent, its receive is posted, and the ways between two nodes are free. It takes the
- *    time of its op, on both ends. First a word says that its receive is posted, then a time when it will be there.
+ *    time of its op, on both ends. A word first says that the receive is posted, then a time says when it will end.
  * 4. A sum over pipelines begins when all its owners have reached it and all their ways are free. It takes the time of
  *    its segment, on all of them.
  * 5. The gate is not slowed down.
  *
- * Messages take their time whatever the other lanes do: their speeds are those of links.
+ * Other lanes do not slow messages down, because only links set the speed of messages.
  */
 #ifndef AH_RUNTIME_TRAIN_PACE_H
 #define AH_RUNTIME_TRAIN_PACE_H
@@ -33,7 +33,7 @@ struct pace_lane {
     bool is_message; /* always at full speed */
     bool keen;       /* the thread sleeps precisely */
     double left_ns, speed;
-    uint64_t since_ns; /* when `left_ns` was true */
+    uint64_t since_ns; /* the moment for which `left_ns` holds */
     uint64_t ended_ns; /* planned end of the previous item, or its real end if that was late */
 };
 
@@ -47,7 +47,7 @@ struct pace {
     struct ah_ways_use *uses; /* room for 2 x pipelines: the ways of a share that begins */
     size_t share;             /* the next one of this rank; only the lane `sums` uses it */
     uint64_t until_ns;        /* of the share under way */
-    uint32_t asleep;          /* lanes; used atomically */
+    uint32_t asleep;          /* lanes asleep now; used atomically */
 };
 
 struct ah_trainer;

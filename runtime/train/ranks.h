@@ -3,17 +3,17 @@
  * Ranks: a trainer as one of several that train a model together, each some of its blocks (docs/distributed.md).
  *
  * Messages between neighbours are ops. A send is an op of the plan, on the lane `send`. A receive is submitted with the
- * item at whose position its tensor begins to live, since its memory is free from there on. Everything else goes
+ * item at whose position its tensor begins to live, because its memory is free from then on. Everything else goes
  * through host memory. The first rank that trains collects the sums that the norm needs (the gate). Rank 0 collects the
- * losses of each step, says whether it was the last, moves pieces of weights and moments, and orders what to do next.
+ * losses of each step, says whether this one was the last, moves pieces of weights and moments, and gives orders.
  *
  * INVARIANTS
  * 1. A receive waits for all that the item at its position waits for, and for all compute before it.
- * 2. Compute behind a send goes on when the send is done.
+ * 2. Compute behind a send waits until the send is done.
  * 3. All ranks that train get the same sums through the same gate, and so the same factor. Every rank hears which step
  *    is the last before it submits what would follow.
  * 4. In a world whose messages of data take turns, they go in the order of compute. A receive goes out when it is
- *    needed, or together with the send before it if nothing lies between. So neighbours meet in pairs (1F1B).
+ *    needed, or together with the send before it if nothing lies between. So neighbours exchange in pairs (1F1B).
  * 5. Orders come from rank 0, one by one, at drained points. A rank that fails revokes the world: nobody waits for it.
  */
 #ifndef AH_RUNTIME_TRAIN_RANKS_H
@@ -37,7 +37,7 @@ struct ranks {
     struct ah_links *links, own; /* the place's, or the trainer's own */
 
     /* Channels that receive. */
-    uint32_t *begun[AH_CHANNELS];    /* by position: how many messages of a step have their memory by then */
+    uint32_t *begun[AH_CHANNELS];    /* by position: how many of a step's messages have their memory by then */
     uint64_t *received[AH_CHANNELS]; /* by micro-batch: ticket in the latest step */
     uint64_t posted[AH_CHANNELS];    /* receives of this run */
     bool *joined[AH_CHANNELS];       /* in a world of turns, by micro-batch: a send brings it; else NULL */
@@ -48,7 +48,7 @@ struct ranks {
     uint64_t moved[AH_CHANNELS];                /* sends so far; the lane's */
     bool trains_now;                            /* otherwise no send brings a message back */
 
-    struct ah_comm_moved *together; /* owned: messages of the lane `sums` that go with the next one */
+    struct ah_comm_moved *together; /* owned: messages of the lane `sums` to move with the next one */
     size_t n_together;
     double *losses; /* owned: of a step's micro-batches, all at rank 0 */
 
@@ -79,7 +79,7 @@ static inline bool ah_ranks_several(const struct ranks *ranks)
     return ranks->options != NULL;
 }
 
-/* Rank 0 leads, whatever it trains; a trainer alone leads nobody. */
+/* True for rank 0 of several ranks, whatever it trains. */
 static inline bool ah_ranks_leads(const struct ranks *ranks)
 {
     return ranks->options && !ranks->options->rank;
@@ -94,8 +94,8 @@ uint64_t ah_ranks_first_row(const struct ah_trainer *t);
 int ah_ranks_move(void *context, const struct ah_op_moved *moved, struct ah_error *err);
 int ah_ranks_gate(void *context, struct ah_error *err);
 
-/* Brings what only some ranks know of a finished step to rank 0: from the head's ranks the loss of each micro-batch,
- * into the step's header, and from the gatekeeper the norm. */
+/* Collects at rank 0 what only some ranks know of a finished step: the loss of each micro-batch, from the head's ranks,
+ * into the step's header; and the norm, from the gatekeeper. */
 int ah_ranks_gather(struct ah_trainer *t, int64_t step, double *grad_norm, struct ah_error *err);
 /* Gives all ranks the verdict of rank 0. */
 int ah_ranks_agree(struct ah_trainer *t, struct ranks_verdict *verdict, struct ah_error *err);

@@ -16,9 +16,9 @@
 
 #define AH_RECORDED_NO_OP UINT32_MAX
 
-/* Goes between ranks as it lies in memory. */
+/* Sent between ranks as it lies in memory. */
 struct ah_recorded_span {
-    uint64_t step; /* its iteration; for an op that no plan mentions, the round that told of it */
+    uint64_t step; /* its iteration; for an op that no plan mentions, the round that reported it */
     uint32_t lane; /* enum ah_device_lane */
     uint32_t
         op; /* of the rank's program; AH_RECORDED_NO_OP: data, or on lanes of messages: an arriving one, or sums */
@@ -35,7 +35,7 @@ struct ah_recorded {
     int64_t clock_within_ns; /* how far that may be off */
 };
 
-/* Rank 0 calls it at a drained point. `ret_recorded` has room for all ranks, in their order. Errors of messages: the
+/* Rank 0 calls it at a drained point. `ret_recorded` has room for all ranks, in order. Errors of messages: the
  * world is lost then; AH_E_MEMORY. */
 int ah_recorded_collect(struct ah_trainer *trainer, struct ah_arena *arena, struct ah_recorded *ret_recorded,
                         struct ah_error *err);

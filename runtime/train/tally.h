@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tally: adds up what a run's observer hears, to say where the time of a step goes compared with the plan.
+ * Tally: adds up the records that a run's observer gets, to show where a step's time goes, compared with the plan.
  *
  *     rc = ah_tally_new(&tally, plan, err);
  *     ah_tally_begin(tally, ah_threads_now_ns());               // before each ah_trainer_run()
@@ -17,8 +17,8 @@
  * Time for which no other lane is to blame is not exposed, although compute is idle.
  *
  * A RANK also waits for others: for neighbours to take and send messages, for sums over pipelines, for the gate. Its
- * tally hears of the ops of all lanes of its device. It splits an iteration, which goes from one end of compute to the
- * next: compute works, or stands still for one of these, for a lane of the plan, or for nobody.
+ * tally is told of the ops of all lanes of its device. It splits an iteration, which lasts from one end of compute to
+ * the next, into work of compute and waits: for one of these, for a lane of the plan, or for nobody.
  *
  * One thread.
  */
@@ -52,7 +52,7 @@ int ah_tally_end(struct ah_tally *tally, struct ah_arena *arena, struct ah_runlo
                  struct ah_error *err);
 
 /* For a rank's plan: means over the middle half of the steps by time, so that parts add up to no more than the step.
- * Goes between ranks as it lies in memory. */
+ * Sent between ranks as it lies in memory. */
 enum { AH_TALLY_GATE = AH_DEVICE_LANES_ALL, AH_TALLY_WAITS };
 struct ah_tally_rank {
     uint64_t steps; /* measured; 0: none, or not a rank's plan, and zeros everywhere */

@@ -93,15 +93,15 @@ int ah_tally_others_init(struct tally_waits *waits, struct ah_arena *arena, stru
 void ah_tally_others_begin(struct tally_waits *waits);
 /* Hears of an op on a lane of messages that no plan mentions. */
 void ah_tally_others_op(struct tally_waits *waits, const struct ah_op_record *record);
-/* Both charge idle time of compute. `sent`: sends ahead of the item; returns their end. `blame`: sums and the message
- * that it needs, if they end after `after_ns`; returns where the rest ends. */
+/* Both charge idle time of compute. `sent` charges it to sends ahead of the item and returns their end. `blame` charges
+ * it to sums and to the message that the item needs, if they end after `after_ns`; returns where the rest ends. */
 uint64_t ah_tally_others_sent(const struct tally_waits *waits, uint32_t item, const struct tally_done *done,
                               double us[TALLY_WAITS]);
 uint64_t ah_tally_others_blame(const struct tally_waits *waits, uint32_t item, uint64_t iteration,
                                const uint64_t from_after_to_ns[3], double us[TALLY_WAITS]);
 bool ah_tally_others_sends(const struct tally_waits *waits, uint32_t item);
 
-/* An instance that is still known, or NULL. */
+/* An instance of an item; NULL if it is no longer kept. */
 const struct tally_done *ah_tally_waits_done(const struct tally_waits *waits, uint32_t item,
                                              uint64_t iteration);
 /* Charges the part of [began, to] after `from` to a device lane or the gate; returns where the rest ends. */

@@ -88,7 +88,7 @@ static inline uint32_t ah_trainer_share_members(const struct ah_trainer_rank *ra
     return share->tied ? 2 * rank->pipelines : rank->pipelines;
 }
 
-/* Is this member the first one with its rank? */
+/* True if this member is the first one with its rank. */
 static inline bool ah_trainer_share_is_first(const struct ah_trainer_share *share, uint32_t member)
 {
     uint32_t m = 0;
@@ -97,7 +97,7 @@ static inline bool ah_trainer_share_is_first(const struct ah_trainer_share *shar
     return m == member;
 }
 
-/* Does a rank take part in a share? */
+/* True if a rank takes part in a share. */
 bool ah_trainer_shares(const struct ah_trainer_rank *rank, const struct ah_trainer_share *share,
                        uint32_t which);
 
@@ -127,7 +127,7 @@ struct ah_trainer_options {
     const struct ah_device_driver *driver;
     struct ah_device_options device; /* `queue` and `spans` 0: as the plan needs */
     struct ah_batches *batches; /* with the plan's batch and seq; for a rank: the batch of all pipelines */
-    bool documents;             /* held-out data have documents; `batches` know it of themselves */
+    bool documents;             /* held-out data have documents; for training, `batches` knows */
     struct ah_rate rate;
     double beta1, beta2, epsilon, weight_decay;
     uint64_t seed;       /* for initial weights and for rounding */
@@ -144,7 +144,7 @@ struct ah_trainer_options {
     bool tells;
     void (*heard)(void *context, const struct ah_trainer_beat *beats, uint32_t ranks); /* (optional) */
     void (*asked)(void *context,
-                  uint32_t rank); /* (optional) on that thread: it waits for this rank until `heard` */
+                  uint32_t rank); /* (optional) on that thread: it now waits for this rank, until `heard` */
     void *heard_context;
 };
 
@@ -224,11 +224,11 @@ int ah_trainer_give(void *context, const struct ah_weights_piece *piece, float *
 
 struct ah_trainer_facts ah_trainer_facts(const struct ah_trainer *trainer);
 
-/* For timelines. Tags of spans are items; for a received message, its micro-batch after all items; else UINT64_MAX. */
+/* For timelines. Tags of spans are items; of a received message, items + its micro-batch; else UINT64_MAX. */
 struct ah_device *ah_trainer_device(struct ah_trainer *trainer);
 
 /* For ranks but 0: does what rank 0 does, until rank 0 closes its trainer. `held_out` (optional): the same as rank 0's.
- * Errors of all that; AH_E_PEER if another rank is lost, or the code that made it fail. */
+ * Errors of all these; AH_E_PEER if another rank is lost, or the code that made it fail. */
 int ah_trainer_follow(struct ah_trainer *trainer, struct ah_batches *held_out, struct ah_error *err);
 
 /* Ends what is under way and frees; NULL is fine. Rank 0 tells the others that the run is over. */

@@ -5,7 +5,7 @@
  *     trainer.c   open and close: binds, prepares and takes everything
  *     state.c     weights and moments, at drained points
  *     queue.c     ops to lanes: moves, tickets, one array at a time
- *     round.c     submits the items of a round, each behind what it waits for
+ *     round.c     submits the items of a round, each after what it waits for
  *     norm_copy.c when the squares of gradients are copied to the host, which no plan mentions
  *     shares.c    when gradients are added up over pipelines, and what waits for it
  *     ranks.c     one of several ranks: orders of rank 0, and the gate
@@ -183,7 +183,7 @@ bool ah_round_leaves_out(const struct ah_trainer *t, uint32_t item, enum round_p
 
 /* Bytes submitted from now on count for this round; bytes before the first round count for the first. */
 void ah_round_count(struct ah_trainer *t, int64_t round);
-/* Are all compute-lane dependencies of `item` submitted? Adds them to `waits`. */
+/* True if all compute-lane dependencies of `item` are submitted. Adds them to `waits`. */
 bool ah_round_computed(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits);
 void ah_round_reset(struct ah_trainer *t);
 int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, struct ah_error *err);
@@ -199,11 +199,11 @@ int ah_round_header(struct ah_trainer *t, int64_t step, const struct waits *wait
 /* norm_copy.c. Errors of ah_replay_run(). */
 int ah_norm_copy_place(const struct ah_graph *graph, const struct ah_plan *plan,
                        struct norm_copy *ret_norm_copy, struct ah_error *err);
-/* Has d2h reached the turn of the step's sums? Then advance submits them, unless compute must go on first. */
+/* True if d2h has reached the turn of the step's sums. Then advance submits them, unless compute must go on first. */
 bool ah_norm_copy_due(const struct ah_trainer *t, int64_t round, enum round_part part);
 int ah_norm_copy_advance(struct ah_trainer *t, int64_t round, bool *ret_done, struct ah_error *err);
 int ah_norm_copy_submit(struct ah_trainer *t, int64_t step, const struct waits *waits, struct ah_error *err);
-/* Called when nothing can go on. Lets d2h pass the sums by; false if it does not wait for them. */
+/* Called when no lane can continue. Lets d2h skip the sums; false if d2h is not waiting for them. */
 bool ah_norm_copy_skip(struct ah_trainer *t, int64_t round, enum round_part part);
 
 /* shares.c. Called once rounds are read. */
@@ -217,7 +217,7 @@ bool ah_shares_ready(const struct ah_trainer *t, uint32_t item, int64_t step, st
 bool ah_shares_all(const struct ah_trainer *t, int64_t step, struct waits *waits);
 void ah_shares_reset(struct ah_trainer *t);
 
-/* state.c. Does this rank have weights of a block of the model, or a copy of its table? */
+/* state.c. True if this rank has weights of a block of the model, or a copy of its table. */
 bool ah_state_wants(const struct ah_trainer *t, uint64_t block);
 
 /* A block of the model; NULL if another rank has it. */
@@ -252,7 +252,7 @@ void ah_whereabouts_read(const struct ah_trainer *t, struct ah_trainer_beat *ret
 /* run.c */
 int ah_run_stage(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
                  uint64_t *ret_bearing, struct ah_error *err);
-/* Is there an op of this kind for each micro-batch? */
+/* True if there is an op of this kind for each micro-batch. */
 bool ah_run_is_of_micro_batch(enum ah_plan_op_kind kind);
 /* Adds to `err` where in the training the device failed. Any thread. */
 void ah_run_place(const struct ah_trainer *t, struct ah_error *err);

@@ -9,7 +9,7 @@
  *                  ah_ways_free(ways);
  *
  * All ranks map one page. It is a file without a name: others open it through the process that made it, and it vanishes
- * with the last of them. The page also counts what took too long.
+ * with the last of them. The page also counts the ops that took longer than planned.
  *
  * INVARIANT. A turn takes all the ways that it needs at once, when all are free. If several turns could, the lowest one
  * goes first (replay.h: invariants 2 and 5).

@@ -4,8 +4,8 @@
  * until its end is closed. A message is one copy from the sender's memory to the receiver's, as soon as both are
  * posted: the earliest moment at which any transport may write there.
  *
- * For tests the hub makes the world as bad as it may be. It fills a posted receive with 0xFF, delays and reorders
- * copies and completions, kills a rank, or makes messages of a rank wait for each other.
+ * For tests, the hub can behave as badly as the contract allows. It can fill a posted receive with 0xFF, delay and
+ * reorder copies and completions, kill a rank, or make messages of a rank wait for each other.
  *
  *     ah_comm_hub_new(&hub, 4, &(struct ah_comm_hub_options){0}, err);
  *     ... on four threads: ah_comm_open(&comm, &(struct ah_comm_options){ah_comm_loop(), rank, 4, hub}, err) ...
@@ -18,13 +18,13 @@
 
 struct ah_comm_hub;
 
-/* Zeros: the fastest world. */
+/* All zeros: no delays, no failures. */
 struct ah_comm_hub_options {
     bool poisons; /* a receive fills its memory with 0xFF bytes when it is posted */
     uint32_t
         most_delay_us; /* half of all copies and completions are late by up to this, so channels overtake each other */
     uint64_t seed;    /* for the delays */
-    uint64_t dies_at; /* the message, counted from 1, at whose post `dying_rank` is lost; 0: none */
+    uint64_t dies_at; /* `dying_rank` is lost when it posts its message of this number, from 1; 0: never */
     uint32_t dying_rank;
 
     /* Messages of a rank progress one at a time, in the order of their posts, except those moved together: the worst
@@ -37,7 +37,7 @@ struct ah_comm_hub_options {
 int ah_comm_hub_new(struct ah_comm_hub **ret_hub, uint32_t ranks, const struct ah_comm_hub_options *options,
                     struct ah_error *err);
 
-/* Called when all ends are closed. NULL is fine. */
+/* Call it once all ends are closed. NULL is fine. */
 void ah_comm_hub_free(struct ah_comm_hub *hub);
 
 const struct ah_comm_driver *ah_comm_loop(void);

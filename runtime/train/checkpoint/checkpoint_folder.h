@@ -47,7 +47,7 @@ struct ah_checkpoint_job {
     uint64_t file_bytes; /* most data in one file, unless a single item is larger; 0: 5e9 */
 };
 
-/* How far the run is. Next comes step `step` (from 0), from sequence `cursor` on. */
+/* How far the run is. The next step is `step` (from 0), starting with sequence `cursor`. */
 struct ah_checkpoint_position {
     uint64_t step;   /* steps done */
     uint64_t cursor; /* sequences consumed (batches.h) */
@@ -77,19 +77,19 @@ typedef int ah_checkpoint_take(void *context, const struct ah_checkpoint_piece *
 
 /* What processes do together; `context` is the source's or the sink's. */
 struct ah_checkpoint_together {
-    /* Does every process that keeps a block see `folder`, empty but for a mark, and is it worth doing together? */
+    /* Do all processes that keep a block see `folder`, empty but for a mark, and is sharing the work worth it? */
     int (*meet)(void *context, const char *folder, bool *ret_together, struct ah_error *err);
-    /* Everyone, this process included, calls ah_checkpoint_fill(): values are synced when it returns. */
+    /* All processes, this one included, call ah_checkpoint_fill(). Values are synced when it returns. */
     int (*fill)(void *context, const struct ah_checkpoint_job *job, const char *folder, struct ah_error *err);
-    /* Does everyone see a checkpoint in `folder` whose manifest has this sha256? */
+    /* Do all processes see a checkpoint in `folder` whose manifest has this sha256? */
     int (*same)(void *context, const char *folder, const char *sha256, bool *ret_together,
                 struct ah_error *err);
-    /* Everyone, this process included, calls ah_checkpoint_read(). */
+    /* All processes, this one included, call ah_checkpoint_read(). */
     int (*read)(void *context, const struct ah_checkpoint_job *job, const char *folder, struct ah_error *err);
-    /* All that keep the block hash what was given, or taken (ah_checkpoint_hash()). AH_E_DOCUMENT: they differ. */
+    /* All that keep the block hash its states, given or taken (ah_checkpoint_hash()). AH_E_DOCUMENT: they differ. */
     int (*hash)(void *context, const struct ah_checkpoint_job *job, uint64_t block, struct ah_sha256 *hash,
                 struct ah_error *err);
-    /* What was read is known to be right: processes with a second copy of something get it now. */
+    /* Called once what was read has been verified: processes with a second copy of something get it now. */
     int (*spread)(void *context, struct ah_error *err);
 };
 
@@ -116,7 +116,7 @@ int ah_checkpoint_save(const struct ah_checkpoint_job *job, const struct ah_chec
                        const struct ah_checkpoint_source *source, const char *path, struct ah_error *err);
 
 /* Writes only the weights and the files beside them, as a folder that a new run can begin with. No run can resume from
- * it. Else as ah_checkpoint_save(). */
+ * it. Otherwise as ah_checkpoint_save(). */
 int ah_checkpoint_save_weights(const struct ah_checkpoint_job *job, const struct ah_checkpoint_source *source,
                                const char *path, struct ah_error *err);
 
@@ -130,13 +130,13 @@ struct ah_checkpoint_bytes {
 int ah_checkpoint_bytes(const struct ah_checkpoint_job *job, struct ah_checkpoint_bytes *ret_bytes,
                         struct ah_error *err);
 
-/* May a run with this signature resume from the checkpoint at `path`, with this manifest? AH_E_MISMATCH names the field
- * that differs, with both values if it has them. */
+/* Checks that a run with this signature may resume from the checkpoint at `path`, with this manifest. AH_E_MISMATCH
+ * names the field that differs, with both values if it has them. */
 int ah_checkpoint_check_signature(const struct ah_document *manifest, const char *path,
                                   const struct ah_signature *signature, struct ah_error *err);
 
-/* Does every file of the checkpoint at `path` have the size and sha256 of its manifest? Reads all of it. AH_E_DOCUMENT
- * names the file that differs; AH_E_IO, AH_E_MEMORY. */
+/* Checks that every file of the checkpoint at `path` has the size and sha256 of its manifest. Reads all of it.
+ * AH_E_DOCUMENT names the file that differs; AH_E_IO, AH_E_MEMORY. */
 int ah_checkpoint_verify(const char *path, struct ah_error *err);
 
 /* Reads `path` in this order: manifest, signature, presence and size of each file, checksums of files other than
@@ -158,7 +158,7 @@ int ah_checkpoint_fill(const struct ah_checkpoint_job *job, const struct ah_chec
 int ah_checkpoint_hash(const struct ah_checkpoint_job *job, const struct ah_checkpoint_source *source,
                        uint64_t block, struct ah_sha256 *hash, struct ah_error *err);
 
-/* Has `folder` a manifest of this sha256? */
+/* True if `folder` has a manifest with this sha256. */
 bool ah_checkpoint_is(const char *folder, const char *sha256);
 
 /* Hands out states and weights of the blocks that the sink of weights wants. Does not check what it reads. */

@@ -5,7 +5,7 @@
  * A file has vectors one behind another, with nothing before, between or after them. Each block with something trained,
  * in order, has its masters (fp32), then first and second moments (state dtype). Each vector is the flat vector of the
  * block's trained tensors, little-endian. A block is never split between files. So a file is written and read in one
- * go, and its blocks give its size.
+ * pass, and its blocks determine its size.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_STATES_INTERNAL_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_STATES_INTERNAL_H
@@ -32,8 +32,8 @@ struct ah_checkpoint_states {
 int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena,
                    struct ah_checkpoint_states *ret_states, struct ah_error *err);
 
-/* Does the manifest have these vectors, laid out as above, with any names of files? AH_E_DOCUMENT names the field of
- * the manifest at `path` that differs. */
+/* Checks that the manifest has these vectors, laid out as above; file names may differ. AH_E_DOCUMENT names the field
+ * of the manifest at `path` that is wrong. */
 int ah_states_check(const struct ah_checkpoint_states *states, const struct ah_checkpoint *manifest,
                     const char *path, struct ah_error *err);
 

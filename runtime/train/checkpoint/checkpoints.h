@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checkpoints: those of a run in one folder, DIR/step-00000100 and so on. Finds the newest whole one, removes old ones.
+ * Checkpoints: a run's checkpoints in a folder, as DIR/step-00000100. Finds the newest whole one, removes old ones.
  *
  *     rc = ah_checkpoints_find(dir, &found, err);                            // --resume
  *     rc = ah_checkpoints_open(&checkpoints, &job, dir, &found, err);        // --save; zeroed for a run from the start
@@ -14,7 +14,7 @@
  * 2. One run at a time saves into DIR: it is locked until it is closed, or the process ends.
  * 3. Only what this module made is removed: folders named step-N.tmp that have its mark and only files of its names,
  *    and checkpoints of the same signature that hold only the files of their manifest.
- * 4. Nothing is overwritten: DIR has no step beyond the one that the run goes on from. Later ones that were found
+ * 4. Nothing is overwritten: DIR has no step beyond the one from which the run resumes. Later ones that were found
  *    damaged are renamed to step-N.damaged and never removed.
  *
  * One thread at a time uses an object.
@@ -29,7 +29,7 @@
 
 struct ah_checkpoints;
 
-/* What a run goes on from. Zeroed: it starts from step 0. */
+/* The checkpoint from which a run resumes. Zeroed: the run starts from step 0. */
 struct ah_checkpoints_found {
     char path[PATH_MAX];     /* of the checkpoint; empty: the folder has none yet */
     char folder[PATH_MAX];   /* of checkpoints; empty if the user named `path` itself */
@@ -47,15 +47,15 @@ int ah_checkpoints_find(const char *path, struct ah_checkpoints_found *ret_found
 
 /* Loads what was found. If only loading shows damage (AH_E_DOCUMENT), it looks for an older whole checkpoint. If there
  * is one, `found` names it, `found->again` is true, and the caller starts over with it, since its step differs. A
- * checkpoint that the user named itself has no substitute. Else as ah_checkpoint_load(). */
+ * checkpoint that the user named itself has no substitute. Otherwise as ah_checkpoint_load(). */
 int ah_checkpoints_resume(const struct ah_checkpoint_job *job, const struct ah_checkpoint_sink *sink,
                           struct ah_checkpoints_found *found, struct ah_checkpoint_position *ret_position,
                           struct ah_error *err);
 
-/* Opens a folder for saving, made if it is missing (its parent exists). Locks it, removes what killed saves left, and
- * renames damaged checkpoints newer than `found`. `job` stays borrowed. AH_E_MISMATCH: it has checkpoints of another
- * signature, or of later steps. AH_E_IO: it cannot be made or written, or another run saves into it. The object is
- * *owned*. */
+/* Opens a folder for saving, made if it is missing (its parent exists). Locks it, removes leftovers of killed saves,
+ * and renames damaged checkpoints newer than `found`. `job` stays borrowed. AH_E_MISMATCH: it has checkpoints of
+ * another signature, or of later steps. AH_E_IO: it cannot be made or written, or another run saves into it. The object
+ * is *owned*. */
 int ah_checkpoints_open(struct ah_checkpoints **ret_checkpoints, const struct ah_checkpoint_job *job,
                         const char *folder, const struct ah_checkpoints_found *found, struct ah_error *err);
 
@@ -71,8 +71,8 @@ struct ah_checkpoints_saved {
     char warning[AH_ERROR_TEXT_MAX]; /* empty, or why older ones are still there */
 };
 
-/* Saves, then removes all but those to keep. The errors of ah_checkpoint_save(); older ones are
- * untouched then. Saving a step that is there already does nothing. */
+/* Saves, then removes all but those to keep. Errors of ah_checkpoint_save(); then older ones are untouched. Saving a
+ * step that is there already does nothing. */
 int ah_checkpoints_save(struct ah_checkpoints *checkpoints, const struct ah_checkpoint_position *position,
                         const struct ah_checkpoint_source *source, const struct ah_checkpoints_keep *keep,
                         struct ah_checkpoints_saved *ret_saved, struct ah_error *err);
@@ -84,7 +84,7 @@ int ah_checkpoints_save_weights(struct ah_checkpoints *checkpoints,
                                 const struct ah_checkpoint_source *source, char ret_path[PATH_MAX],
                                 struct ah_error *err);
 
-/* The step of the newest such weights in FOLDER; 0: there are none. */
+/* Returns the step of the newest weights-only folder in FOLDER; 0: there is none. */
 uint64_t ah_checkpoints_weights_alone(const char *folder, char ret_path[PATH_MAX]);
 
 /* What future saves need on disk, and what is free there. */

@@ -35,10 +35,10 @@ struct ah_companions {
  * is empty before; release it also after a failure. */
 int ah_companions_read(struct ah_companions *ret_companions, const char *folder, struct ah_error *err);
 
-/* Is one of them a tokenizer: tokenizer.json, tokenizer.model, vocab.json or vocab.txt? */
+/* True if one of them is a tokenizer: tokenizer.json, tokenizer.model, vocab.json or vocab.txt. */
 bool ah_companions_has_tokenizer(const struct ah_companions *companions);
 
-/* Is `name` the name of a companion? */
+/* True if `name` is the name of a companion. */
 bool ah_companions_has_name(const char *name);
 
 void ah_companions_release(struct ah_companions *companions);

@@ -28,7 +28,7 @@ struct ah_leftover_names {
 int ah_leftover_list(const char *folder, struct ah_arena *arena, struct ah_leftover_names *ret_names,
                      struct ah_error *err);
 
-/* Is the folder ours, as defined above? A link to a folder is not. */
+/* Finds out whether the folder is ours, as defined above. A link to a folder is not. */
 int ah_leftover_ours(const char *folder, bool *ret_ours, struct ah_error *err);
 
 /* Removes the folder if it is ours; otherwise leaves it and sets `ret_removed` to false. AH_E_IO: part of it cannot be

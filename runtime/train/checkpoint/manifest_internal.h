@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Manifest: the document that makes a folder a checkpoint, and checks with it that do not read much.
+ * Manifest: the document that makes a folder a checkpoint, and quick checks of the folder against it.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_MANIFEST_INTERNAL_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_MANIFEST_INTERNAL_H
@@ -16,8 +16,8 @@ int ah_manifest_load(struct ah_document *ret_manifest, const char *folder, struc
 int ah_manifest_check_signature(const struct ah_document *manifest, const char *folder,
                                 const struct ah_signature *signature, struct ah_error *err);
 
-/* AH_E_DOCUMENT: a file is missing or has another size, or readers would take a file of weights that is not in the
- * manifest. */
+/* AH_E_DOCUMENT: a file is missing or has another size, or the folder has a file of weights that readers would use
+ * although it is not in the manifest. */
 int ah_manifest_check_files(const struct ah_document *manifest, const char *folder, struct ah_error *err);
 
 /* The manifest's entry for the file with that name; NULL: none. */

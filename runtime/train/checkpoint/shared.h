@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Shared: finds out whether several processes, maybe on different hosts, see one folder whose files keep all their
- * writes. It tries that; it never goes by names of hosts or kinds of file systems.
+ * writes. It tests this by writing, and never judges by names of hosts or kinds of file systems.
  *
- * One process offers a file with a random token. Each other one looks for it at the same path, reads the token, and
- * writes an answer into it, at its own unaligned offset. The first checks that all answers are there, and removes it.
+ * One process offers a file with a random token. The others look for it at the same path, read the token, and write
+ * their answers into it, each at its own unaligned offset. The first process checks the answers and removes the file.
  *
  *     shared = ah_shared_offer(folder, token);                            // tells the others path and token
  *     seen = ah_shared_answer(folder, token, rank, patience_ms);          // each of them, which tells the first
- *     rc = ah_shared_check(folder, token, answered, ranks, &shared, err); // in every case: the file goes
+ *     rc = ah_shared_check(folder, token, answered, ranks, &shared, err); // always: removes the file
  *
  * Any other failure means that the folder is not shared; that is no error, since saving does not need it.
  */
@@ -31,7 +31,7 @@ enum {
 bool ah_shared_offer(const char *folder, char ret_token[AH_SHARED_TOKEN_MAX]);
 bool ah_shared_answer(const char *folder, const char *token, uint32_t rank, unsigned patience_ms);
 
-/* Are the answers there of all ranks for which `answered` (by rank) is true? AH_E_IO: the file cannot be removed. */
+/* Checks the answers of all ranks for which `answered` (by rank) is true. AH_E_IO: the file cannot be removed. */
 int ah_shared_check(const char *folder, const char *token, const bool *answered, uint32_t ranks,
                     bool *ret_shared, struct ah_error *err);
 

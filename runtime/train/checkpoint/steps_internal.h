@@ -28,11 +28,11 @@ int ah_steps_list(const char *folder, struct ah_arena *arena, struct ah_steps *r
 int ah_steps_path(const char *folder, uint64_t step, const char *ending, char ret_path[PATH_MAX],
                   struct ah_error *err);
 
-/* Is `name` the name of a step, followed by `ending` only? */
+/* True if `name` is the name of a step followed by `ending`. */
 bool ah_steps_parse(const char *name, const char *ending, uint64_t *ret_step);
 
-/* Is the checkpoint of `step` whole, by its manifest and sizes? Only then the manifest (optional) is loaded, and the
- * caller releases it. */
+/* Checks by manifest and file sizes that the checkpoint of `step` is whole. If it is, loads its manifest into
+ * `ret_manifest` (optional), which the caller releases. */
 int ah_steps_check(const char *folder, uint64_t step, struct ah_document *ret_manifest, struct ah_error *err);
 
 #endif

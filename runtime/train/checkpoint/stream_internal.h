@@ -47,7 +47,7 @@ int ah_stream_open(struct ah_stream *ret_stream, const char *folder, const char 
 
 int ah_stream_write(struct ah_stream *stream, const void *bytes, size_t size, struct ah_error *err);
 
-/* Reads exactly `size` bytes. AH_E_DOCUMENT: the file ends before. */
+/* Reads exactly `size` bytes. AH_E_DOCUMENT: the file ends earlier. */
 int ah_stream_read(struct ah_stream *stream, void *ret_bytes, size_t size, struct ah_error *err);
 
 /* Closes the file, and syncs it first if it was written. The digest covers what has passed; NULL if unhashed. */

@@ -16,7 +16,7 @@
  *     targets    the token that follows it
  *     mask       1 if predicting the target bears loss: it is not masked and no document begins with it
  *     docs       index in the sequence where the token's document begins; 0 if it began earlier
- *     positions  index - docs: positions begin again with every document
+ *     positions  index - docs: positions restart with every document
  *
  * THE LOSS of a batch is the sum over the rows with mask 1, divided by their number. Ops multiply by
  * ah_batches_loss_scale(), which is 1 / number. If no row of a batch bears loss, the scale is 0: loss and gradients are
@@ -82,8 +82,8 @@ uint64_t ah_batches_samples(const struct ah_dataset *data, uint64_t seq, bool he
 int ah_batches_init(struct ah_batches *ret_batches, const struct ah_batches_options *options,
                     struct ah_error *err);
 
-/* Fills the rows of `sequences` sequences from `cursor` on and counts those that bear loss. Equal cursors give equal
- * rows, however they are cut into calls. The errors of ah_dataset_read(). */
+/* Fills the rows of `sequences` sequences, starting at `cursor`, and counts those that bear loss. Equal cursors give
+ * equal rows, however they are cut into calls. The errors of ah_dataset_read(). */
 int ah_batches_fill(struct ah_batches *batches, uint64_t cursor, uint64_t sequences,
                     const struct ah_batches_rows *into, uint64_t *ret_bearing, struct ah_error *err);
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * What a data set is made of: its files with their companions, and the memory that reading needs.
+ * Data set, internal: its files with their companions, and the memory that reading needs.
  *
  * dataset.c opens and closes, dataset_check.c checks every element once, dataset_read.c reads.
  */

@@ -34,7 +34,7 @@ bool ah_format_is_utf16(const void *bytes, size_t size);
 bool ah_format_is_text(const void *bytes, size_t size);
 bool ah_format_is_int64(const void *bytes, size_t size);
 
-/* Does `path` end in `ending`, in upper or lower case? */
+/* True if `path` ends in `ending`, in upper or lower case. */
 bool ah_format_ends(const char *path, const char *ending);
 
 #endif

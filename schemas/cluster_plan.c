@@ -343,7 +343,7 @@ static int check_segments(const struct ah_cluster_plan *plan, struct ah_error *e
     return AH_OK;
 }
 
-/* The first pipeline has the leading groups; every other pipeline has one of the last. */
+/* The first pipeline has the leading groups; every other pipeline has one of the rest. */
 static int check_sums(const struct ah_cluster_plan *plan, struct ah_error *err)
 {
     const struct ah_cluster_plan_training *training = &plan->training;
@@ -380,7 +380,7 @@ static bool has_sums(const struct ah_cluster_plan *plan, size_t p, const struct 
            (!n || !memcmp(program->training.sums, training->sums, n * sizeof *training->sums));
 }
 
-/* What of a stage's program does not match the stage; NULL: nothing. */
+/* Names what in a stage's program does not match the stage; NULL: nothing. */
 static const char *wrong_program(const struct ah_cluster_plan *plan, size_t p, size_t i)
 {
     const struct ah_cluster_plan_pipeline *pipeline = &plan->pipelines[p];

@@ -60,7 +60,7 @@ struct ah_huggingface_family {
 /* Indexed by enum ah_family. */
 extern const struct ah_huggingface_family ah_huggingface_families[];
 
-/* ---- what a key means ---- */
+/* ---- meanings of keys ---- */
 
 enum ah_huggingface_effect {
     AH_HUGGINGFACE_COMPUTED, /* part of the model, as in transformers */

@@ -22,7 +22,7 @@ static size_t whole_lines(const struct ah_buffer *bytes)
     return size;
 }
 
-/* Is this the beginning of a first line? */
+/* True if this is the beginning of a first line. */
 static bool is_cut_header(const char *text, size_t size)
 {
     size_t length = strlen(BEGINNING);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Agree: compares the channels that ranks ask for, in the same order on all ranks, so all find the same first fault.
+ * Agree: compares the channels that ranks request. All ranks compare in one order, so all find the same first fault.
  */
 #include "runtime/comm/driver.h"
 
@@ -81,7 +81,7 @@ int ah_comm_agree(const struct ah_comm_wishes *wishes, uint32_t ranks, struct ah
     return rc;
 }
 
-/* "rank 2", "ranks 1, 3 and 4", "ranks 0, 1, 2, 3 and 12 more". */
+/* Names the absent ranks: "rank 2", "ranks 1, 3 and 4", "ranks 0, 1, 2, 3 and 12 more". */
 int ah_comm_say_absent(const struct ah_comm_absent *absent, struct ah_error *err)
 {
     enum { NAMED = 8 };

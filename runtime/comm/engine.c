@@ -2,12 +2,12 @@
  *
  * The engine: one thread for each rank, which makes all calls of the driver.
  *
- * A turn posts what was asked for, polls once, and wakes callers whose messages are done. After a turn in which nothing
- * happened it rests, in the driver's own wait if there is one. Otherwise, with nothing posted, it sleeps until somebody
- * asks, and looks for a lost world now and then. With something posted it first yields the processor for a moment, then
- * sleeps for a share of the time that it has waited. So a message is late by a small part of its wait, and a long wait
- * costs next to nothing. While bytes are on their way it sleeps as little as possible, since some transports move them
- * only inside calls.
+ * A turn posts the messages that callers handed over, polls once, and wakes callers whose messages are done. After a
+ * turn in which nothing happened, the engine rests: in the driver's own wait, if it has one. Otherwise, if nothing is
+ * posted, it sleeps until a caller wakes it, and checks for a lost world now and then. If something is posted, it first
+ * yields the processor for a moment, then sleeps for a share of the time that it has waited. So a message is late by a
+ * small part of its wait, and a long wait costs next to nothing. While bytes are on their way it sleeps as little as
+ * possible, since some transports move them only inside calls.
  */
 #include "base/threads.h"
 #include "runtime/comm/comm_internal.h"
@@ -89,7 +89,7 @@ static void complete_message(struct ah_comm *comm, const struct ah_comm_done *do
     pthread_cond_signal(&slot->done);
 }
 
-/* Posts and polls; false: nothing happened. */
+/* Posts and polls. Returns false if nothing happened. */
 static bool post_and_poll(struct ah_comm *comm)
 {
     const size_t n = comm->n_asked;

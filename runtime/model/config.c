@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Printing: writes the keys of a family in alphabetical order, as the transformers library does, and reads the text
- * back. If it differs from the model in a field, no config can express that field. So what is printed is right, or it
- * is not printed.
+ * back. If it differs from the model in a field, no config can express that field. So only a correct config is printed.
  */
 #include "runtime/model/config.h"
 
@@ -103,7 +102,7 @@ static void put_layer_types(const struct print *print)
     ah_buffer_puts(print->out, "]");
 }
 
-/* The first layer with a window: older readers only know windows from one layer on. */
+/* The first layer with a window: older readers only know windows in all layers from a given one upwards. */
 static uint64_t first_windowed(const struct ah_model *model)
 {
     uint64_t i = 0;
@@ -187,7 +186,7 @@ static void put_llama(const struct print *print)
     put_count(print, "vocab_size", model->vocabulary);
 }
 
-/* ---- is it the same model? ---- */
+/* ---- comparison with the model ---- */
 
 struct difference {
     char path[PLACE_MAX];
@@ -259,9 +258,9 @@ int ah_config_print(const struct ah_model *model, enum ah_dtype dtype, struct ah
     return rc;
 }
 
-/* ---- a config that is there ---- */
+/* ---- an existing config ---- */
 
-/* The text of the value that a key of the document has, or nothing. */
+/* The text of a key's value in the document; NULL if it lacks the key. */
 struct span {
     const char *begin, *end;
 };
@@ -287,7 +286,7 @@ static int find_value(const struct ah_buffer *text, const char *key, struct span
     return AH_OK;
 }
 
-/* Appends the text; if it has `key`, with another value for it. */
+/* Appends the text, with the value of `key`, if there is one, replaced by `value`. */
 static int replace_value(const struct ah_buffer *text, const char *key, const char *value,
                          struct ah_buffer *out, struct ah_error *err)
 {

@@ -20,7 +20,7 @@
 
 enum { DRAW_ELEMENTS = 4, CHUNK_ELEMENTS = 32768 };
 
-/* Is the tensor's output added to the residual stream? */
+/* Tensors whose output is added to the residual stream. */
 static const char *const residual[] = {"attention.output.weight", "mlp.down.weight"};
 
 static double deviation(const struct ah_model *model, const struct ah_model_tensor *tensor)
@@ -69,7 +69,7 @@ static void clear_padding(const struct ah_model *model, const struct ah_weights_
         values[i - piece->first] = 0;
 }
 
-/* Is it a norm's gain, not a bias? */
+/* True if it is a norm's gain, not a bias. */
 static bool is_gain(const struct ah_model_tensor *tensor)
 {
     const char *point = strrchr(tensor->name, '.');

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening files and reading tensors. A file is opened once and read through its descriptor. So what was checked is what
- * is read, even if another file takes its name meanwhile.
+ * Opening files and reading tensors. A file is opened once and read through its descriptor. So the file that was
+ * checked is the one that is read, even if another file takes its name meanwhile.
  */
 #include "runtime/model/safetensors.h"
 
@@ -132,7 +132,7 @@ const struct ah_safetensors_tensor *ah_safetensors_sort(struct ah_safetensors_te
 
 /* ---- opening ---- */
 
-/* Says of an open descriptor whether it is a folder, and a file's size. */
+/* Finds out whether an open descriptor is a folder, and the size of a file. */
 static int examine(int descriptor, const char *path, bool *ret_folder, uint64_t *ret_bytes,
                    struct ah_error *err)
 {
@@ -202,7 +202,7 @@ static int open_shards(struct ah_safetensors *files, struct ah_safetensors_table
     return rc;
 }
 
-/* The table, sorted, becomes the reader's. */
+/* Sorts the table and gives it to the reader. */
 static int keep_tensors(struct ah_safetensors *files, struct ah_safetensors_table *table,
                         struct ah_error *err)
 {

@@ -146,7 +146,7 @@ static int read_tensor(struct header *header, struct ah_safetensors_tensor *tens
     return place_tensor(header, tensor, offsets);
 }
 
-/* Text by text; what it says does not matter here. */
+/* Checks that every value is text, and ignores what it says. */
 static int read_metadata(struct header *header)
 {
     struct ah_cursor *cursor = &header->cursor;

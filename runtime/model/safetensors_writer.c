@@ -117,7 +117,7 @@ static int create_file(struct ah_safetensors_writer *writer, uint64_t bytes, str
                                                                         : AH_OK;
 }
 
-/* Places are those of the file, whose header is `header`; its bytes are returned. */
+/* Prints the header, sets the slots' offsets in the file, and finds the file's size. */
 static int place_tensors(struct ah_safetensors_writer *writer, const struct ah_safetensors_spec *specs,
                          struct ah_buffer *header, uint64_t *ret_bytes, struct ah_error *err)
 {

@@ -87,7 +87,7 @@ static int check_shape(const struct load *load, const struct ah_names_part *part
                                ah_safetensors_shape_text(part->shape, part->n_shape, needs));
 }
 
-/* Marks the tensors that are there. Then looks for a missing one among the others. */
+/* Marks a part's tensor as used, if it is there. A missing one may then be found among the unused. */
 static int mark_part(void *context, const struct ah_walk_step *step)
 {
     struct load *load = context;

@@ -38,7 +38,7 @@ struct save {
     struct ah_error *err;
 };
 
-/* ---- which tensor goes where ---- */
+/* ---- placement in files ---- */
 
 static int count_part(void *context, const struct ah_walk_step *step)
 {
@@ -171,7 +171,7 @@ static int save_band(void *context, const struct ah_walk_step *step)
                                 step->band.n, save->err);
 }
 
-/* ---- what stands beside them ---- */
+/* ---- config and index ---- */
 
 static int write_text(const struct save *save, const char *name, const char *text, size_t size)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Check: the parts in turn. Each may rely on what the ones before it have found, but not on numbers being small.
+ * Check: runs the parts in order. Each may rely on what earlier ones have checked, but not on numbers being small.
  */
 #include "runtime/schedule/check.h"
 
@@ -65,7 +65,7 @@ static int check_blocks(const struct ah_plan *plan, const struct ah_job *job, st
     return AH_OK;
 }
 
-/* Compiling a plan again must not take much more memory than the document, or a small one could ask for a lot. */
+/* Compiling a plan again must not take much more memory than its document, or a small document could exhaust it. */
 static int check_amounts(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
     uint64_t tiles = 0, tile = plan->staging.tile_elements;
@@ -133,7 +133,7 @@ static int read_times(const struct ah_plan *plan, const struct ah_job *job, stru
     return AH_OK;
 }
 
-/* ---- all ---- */
+/* ---- the whole check ---- */
 
 static int check_job(const struct ah_plan *plan, struct ah_error *err)
 {

@@ -5,7 +5,7 @@
  * without overlap is right (check_arena.c).
  *
  * Knobs that a plan does not state are inferred from their effect: how far ahead the earliest fetch is issued, and how
- * far behind the latest gradient is due. For the two on order (updates_after_backward, step_ends), all ways are tried.
+ * far behind the latest gradient is due. Both values of the others (updates_after_backward, step_ends) are tried.
  */
 #include "runtime/schedule/check_internal.h"
 
@@ -81,7 +81,7 @@ static void print_value(const struct op_field *field, const struct ah_plan_op *o
         snprintf(ret_text, 32, "%" PRIu64, value);
 }
 
-/* How many ops, from the first on, are as compiled. */
+/* Returns how many ops, starting with the first, are as compiled. */
 static size_t equal_ops(const struct rebuild *r)
 {
     const struct ah_iteration *it = &r->compiled.iteration;
@@ -274,7 +274,7 @@ static int compare_classes(const struct rebuild *r)
     return rc;
 }
 
-/* ---- all ---- */
+/* ---- the whole rebuild ---- */
 
 static int read_configs(struct rebuild *r)
 {

@@ -78,7 +78,7 @@ static int check_equal(const struct ah_plan *plan, const struct ah_job *job, str
     return rc;
 }
 
-/* Does rule 2 concern this op? */
+/* True if rule 2 applies to this op. */
 static bool is_rated(const struct ah_plan_op *op, const struct ah_job_group *group)
 {
     return (op->op == AH_PLAN_HOST_ADAM || op->op == AH_PLAN_DEVICE_ADAM || op->op == AH_PLAN_ACCUMULATE) &&

@@ -3,7 +3,7 @@
  * Compile: a choice becomes the ops of an iteration and the tensors of the device arena.
  *
  * positions.c orders compute; tensors.c adds what compute keeps; lanes.c adds the other lanes' ops and what passes
- * between host and device. Of all this, only the positions of streamed updates depend on durations.
+ * between host and device. Only the positions of streamed updates depend on durations.
  */
 #include "runtime/schedule/compile_internal.h"
 
@@ -76,7 +76,7 @@ double ah_compile_gradient_us(const struct compile *c, size_t block, size_t micr
     if (squares)
         us += c->costs->device_squares_us;
     us *= (double)ah_job_block(c->job, block)->trained_parameters;
-    if (ah_job_joins_table(c->job) && !block && micro_batch + 1 == c->micro_batches) { /* a sum and a copy */
+    if (ah_job_joins_table(c->job) && !block && micro_batch + 1 == c->micro_batches) { /* joint sum, and its copy */
         const double sum = ah_fold_cost(c->job->gradient_bytes) * c->costs->device_accumulate_us;
         us += 5. / 3 * sum * (double)(c->job->model->vocabulary * c->job->model->width);
         joins = 2;

@@ -54,7 +54,7 @@ struct compile {
     size_t n_tensors;
 };
 
-/* ---- compile.c: shared by all of them ---- */
+/* ---- compile.c: shared by all stages of compiling ---- */
 
 /* Appends an op of one tile, without positions. Returns its index. */
 uint32_t ah_compile_op(struct compile *c, enum ah_plan_op_kind kind, enum ah_plan_lane lane, size_t block,
@@ -103,7 +103,7 @@ bool ah_compile_sums_on(const struct compile *c, size_t block, enum ah_accumulat
 void ah_compile_tensor(struct compile *c, enum ah_tensor_label label, enum ah_layout_class layout_class,
                        size_t block, size_t micro_batch, uint64_t bytes, uint32_t from, uint32_t to);
 
-/* ---- called in turn ---- */
+/* ---- the stages, in the order in which compile.c calls them ---- */
 
 void ah_compile_positions(struct compile *c); /* positions.c */
 void ah_compile_lanes(struct compile *c); /* lanes.c: the other lanes' ops, with their tensors and staging */

@@ -45,7 +45,7 @@ static int grow_graph(struct ah_dispatch_memory *m, const struct ah_items *items
     return rc ? rc : ah_grow(&m->frozen, AH_SCHEDULE_LANES * n, sizeof(uint32_t), err);
 }
 
-/* Invariant 4. */
+/* In which iterations the item is absent (invariant 4). */
 static uint8_t absent(const struct ah_sim_run *run, uint32_t item)
 {
     const struct ah_items *items = run->items;
@@ -244,7 +244,7 @@ int ah_dispatch_run(struct ah_dispatch_memory *memory, const struct ah_sim_run *
     return ah_clock_repeat(&memory->clock, &course, ret_result, err);
 }
 
-/* ---- what a run says ---- */
+/* ---- measures of a run ---- */
 
 static double iteration_end(const struct ah_sim_run *run, const struct ah_clock_result *result,
                             size_t iteration)

@@ -64,7 +64,7 @@ static const bool once_a_block[AH_PLAN_COLLECTIVE + 1] = {
     [AH_PLAN_UPLOAD] = true, [AH_PLAN_STATES_IN] = true, [AH_PLAN_STATES_OUT] = true,
 };
 
-/* Checks what the rules take for granted. `again`: the block already has an op of this kind. */
+/* Checks what the rules assume. `again`: the block already has an op of this kind. */
 static int check_op(const struct build *b, uint32_t op, bool again)
 {
     const struct ah_plan_op *it = &b->it->ops[op];

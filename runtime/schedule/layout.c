@@ -4,10 +4,10 @@
  *
  *     persistent tensors, side by side
  *     the stack: each tensor on top of the highest one that lives when it begins
- *     the others, in gaps between each other and above the stack where they meet it (layout_fit.c)
+ *     the others, in gaps between each other and above the stack that lives with them (layout_fit.c)
  *
- * The others hang down from the height that live bytes need at least. So as activations die, gradients can grow into
- * the room that they leave.
+ * The others hang down from the height that live bytes need at least. So as activations die, gradients can use the
+ * space above the shrinking stack.
  *
  * INVARIANTS
  *   1. All offsets and sizes are whole units of AH_LAYOUT_ALIGN.
@@ -276,7 +276,7 @@ static void layout_place_stack(struct ah_layout_memory *memory, const struct ah_
     }
 }
 
-/* ---- all of it ---- */
+/* ---- the whole layout ---- */
 
 /* Places persistent tensors at the bottom and lists stacked ones. Returns the end of the persistent ones. */
 static uint64_t layout_part(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors, size_t n,

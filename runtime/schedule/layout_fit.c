@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fit: places the tensors that are neither persistent nor stacked. One after the other, each gets a gap between those
- * that it meets and that are already placed. Spans come first, in several orders and manners (a table); moments go
- * into the gaps that are left. The lowest layout is kept; the search ends with a layout that needs no more than the
- * live bytes, or no more than is enough.
+ * Fit: places the tensors that are neither persistent nor stacked. Each in turn gets a gap between the placed tensors
+ * whose lives overlap its own. Spans come first, in several orders and manners (a table); moments go into the remaining
+ * gaps. The lowest layout is kept; the search ends with a layout that needs no more than the live bytes, or no more
+ * than is enough.
  *
  * INVARIANTS
- *   1. A span is at or above `floor`, hence above every persistent or stacked tensor that it meets.
- *   2. Spans are numbered by where they begin. A span meets those that live where it begins, and those that begin while
- *      it lives: one row of `live`, and a run of numbers.
- *   3. Moments meet only spans and moments of the same position. They are placed last and move no span.
+ *   1. A span is at or above `floor`, hence above every persistent or stacked tensor whose life overlaps its own.
+ *   2. Spans are numbered by where they begin. A span overlaps those that live where it begins (a row of `live`), and
+ *      those that begin while it lives (a run of numbers).
+ *   3. Moments overlap only spans and moments at the same position. They are placed last and move no span.
  */
 #include "runtime/schedule/layout_internal.h"
 
@@ -43,7 +43,7 @@ void ah_layout_sort(uint64_t *keys, size_t n)
         }
 }
 
-/* ---- what does not depend on the way ---- */
+/* ---- common to all ways ---- */
 
 static size_t fit_words(const struct ah_layout_memory *memory)
 {
@@ -131,7 +131,7 @@ static uint64_t fit_run(size_t word, size_t first, size_t end)
     return bits;
 }
 
-/* Sets `row` to the spans that `span` meets (2). */
+/* Sets `row` to the spans that overlap `span` (2). */
 static void fit_find_meeting(const struct ah_layout_memory *memory, const struct layout_span *span,
                              uint64_t *row)
 {
@@ -326,7 +326,7 @@ static uint64_t fit_moments(struct ah_layout_memory *memory, const struct ah_lay
     return peak;
 }
 
-/* ---- the best of all ways ---- */
+/* ---- the search for the best way ---- */
 
 static void fit_keep(struct ah_layout_memory *memory)
 {

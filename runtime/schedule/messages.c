@@ -2,7 +2,7 @@
  *
  * Reading: positions tell where messages are sent or first needed; names of tensors tell where they lie.
  *
- * Checking: a stage runs its positions in order. Let each stage go on as far as the others allow, until none can move.
+ * Checking: a stage runs its positions in order. Each stage runs as far as the others allow, until none can move.
  * If some stage has not reached its end, the stages wait for each other in a circle.
  */
 #include "runtime/schedule/messages.h"
@@ -159,7 +159,7 @@ static int check_channels(const struct reading *r, struct ah_error *err)
     return rc;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole reading ---- */
 
 static int open_channel(struct ah_messages *m, enum ah_channel channel, struct ah_arena *arena,
                         struct ah_error *err)
@@ -210,7 +210,7 @@ int ah_messages_read(const struct ah_plan *program, struct ah_arena *arena, stru
     return check_channels(&r, err);
 }
 
-/* ---- together ---- */
+/* ---- stages together ---- */
 
 /* How many positions each stage has done, over all steps. */
 struct pipeline {
@@ -260,7 +260,7 @@ static int check_sizes(const struct pipeline *p, size_t stage, struct ah_error *
     return AH_OK;
 }
 
-/* Is the neighbour far enough? A receiver waits for the send; a sender waits until the message's memory is free. */
+/* True if the neighbour is far enough: a receiver waits for the send, a sender until the message's memory is free. */
 static bool is_let(const struct pipeline *p, size_t stage, enum ah_channel channel, uint64_t step,
                    uint32_t position)
 {

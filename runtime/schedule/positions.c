@@ -5,7 +5,7 @@
  * 1. Forward goes up and backward goes down, micro-batch by micro-batch or block by block; the head's op does both. A
  *    pipeline's stage runs as many forwards ahead of its backwards as stages follow it (turns.h), and sends in between.
  * 2. Updates on the device go in between. A `device` update follows the block's last gradient, or, if updates wait for
- *    the norm, the last gradient of all; then the lowest block comes first.
+ *    the norm, the last gradient of all; in that case the lowest block comes first.
  * 3. Streamed updates are spread to match the arrival of their states, which are copied one after the other over the
  *    link. A block's copies may begin with its gradient; among those, the block that is needed first goes first. Each
  *    tile is updated after the op that runs when it arrives, but before the block's weights are used (or fetched).

@@ -2,8 +2,8 @@
  *
  * Priority: of all items that could start, which one is needed first.
  *
- * 1. The item comes first that the earliest compute position waits for, through any edges; positions of later
- *    iterations count on. Ties go to the longer chain of work up to that position, then to the lower block.
+ * 1. First comes the item that the earliest compute position waits for, through any edges. Position numbers continue in
+ *    later iterations. Ties go to the longer chain of work up to that position, then to the lower block.
  * 2. Edges between items of other lanes make no cycle, even over iterations: every cycle has a compute op.
  */
 #include "runtime/schedule/schedule_internal.h"

@@ -2,8 +2,8 @@
  *
  * Memory inside an op: what a block saves, and where scratch lies.
  *
- * SAVED. keep saves every tensor that forward writes and backward reads. selective drops those that only cheap steps
- * have made from what it saves. So it never saves more than keep.
+ * SAVED. keep saves every tensor that forward writes and backward reads. selective drops those that cheap steps alone
+ * can make again from what it saves. So it never saves more than keep.
  *
  * SCRATCH. A tensor lives from the first step that touches it to the last. If it outlives a chunk and a step of the
  * loop touches it, it lives through the loop. Each tensor gets the lowest offset where it overlaps none that lives with
@@ -56,7 +56,7 @@ static void find_kept(struct ah_program_block *block, bool *kept)
     }
 }
 
-/* Can backward repeat this step? It must be cheap, and every intermediate tensor that it only reads must be kept. */
+/* True if backward can repeat this step: it is cheap, and all intermediate tensors that it only reads are kept. */
 static bool is_repeatable(const struct node *node, const bool *kept)
 {
     if (!node->rule->cheap)

@@ -16,7 +16,7 @@ static uint32_t features_of(const struct ah_job *job, bool summed)
            (model->tied ? TIED : 0u) | (job->training.dtype == AH_BF16 ? BF16 : 0u) | (summed ? SUMMED : 0u);
 }
 
-/* Can gate and up be one matrix, and their gradients, too? */
+/* PACKED if gate and up can be one matrix; PACKED_GRADIENT if their gradients can, too. */
 static uint32_t packing_of(const struct ah_flat *flat)
 {
     const size_t gate = ah_flat_find(flat, "mlp.gate.weight"), up = ah_flat_find(flat, "mlp.up.weight");
@@ -191,7 +191,7 @@ static int size_node(const struct ah_program_context *context, struct node *node
     return AH_OK;
 }
 
-/* Does an earlier node of the line write the place that this one adds to? */
+/* True if an earlier node of the line writes the place that this one adds to. */
 static bool written_before(const struct line *line, uint8_t place)
 {
     for (size_t i = 0; i < line->n; i++)
@@ -263,7 +263,7 @@ static int add_rows(struct line *line, const struct ah_program_context *context,
     return rc;
 }
 
-/* Does the node write anything needed? Removes optional outputs that are not. */
+/* True if the node writes anything needed. Removes optional outputs that are not needed. */
 static bool is_needed(struct node *node, const bool *needed)
 {
     bool any = false;
@@ -287,7 +287,7 @@ static void need_inputs(const struct node *node, bool *needed)
             needed[node->step.place[i]] = true;
 }
 
-/* The purpose of a block: what it hands on, the loss, and gradients of trained tensors. */
+/* The results of a block: what it passes to its neighbours, the loss, and gradients of trained tensors. */
 static void need_results(const struct ah_program_context *context, bool *needed)
 {
     needed[T_OUTPUT] = needed[T_LOSS_SUM] = true;

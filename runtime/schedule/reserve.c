@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products share one workspace, and so does what attention packs (device/cpu/cpu.c): each is as large as its largest
- * op needs.
+ * All products share one workspace, and all packed operands of attention share another (device/cpu/cpu.c). Each is as
+ * large as its largest op needs.
  */
 #include "runtime/schedule/reserve.h"
 

@@ -11,7 +11,7 @@
 
 /* ---- configs ---- */
 
-/* With weights on the host, gradients are sent as they are made. If ranks add theirs up, they do so on the host. */
+/* With weights on the host, gradients are sent as they are made. If ranks add up gradients, they do so on the host. */
 static bool leaves_first(const struct ah_job *job, struct ah_config config)
 {
     const bool added_up =

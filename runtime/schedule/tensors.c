@@ -5,9 +5,9 @@
  * 1. A block's input lives from the op that makes it to the last that reads it: its backward or, without one, its
  *    forward. What it saves lives from its forward to its backward. These lives nest, so they form a stack. In
  *    block-major order, the micro-batches of a block are one tensor.
- *    A message to a stage may arrive once its sender can have come that far. With w forwards ahead of the backwards
- *    (turns.h), micro-batch j's input arrives once the gradient of j - w - 2 was sent; its gradient once the output of
- *    j + w - 1 was sent and the gradient of j - 2 was used. A stage's output lives until it is sent.
+ *    A message to a stage may arrive as soon as its sender can have reached the send. With w forwards ahead of the
+ *    backwards (turns.h), micro-batch j's input arrives once the gradient of j - w - 2 was sent; its gradient once the
+ *    output of j + w - 1 was sent and the gradient of j - 2 was used. A stage's output lives until it is sent.
  * 2. Scratch lives at one position.
  * 3. On the host, what the link touches is pinned (weights, streamed states, tiles or vectors in flight). What only
  *    host Adam touches is pageable (its states, sums of gradients).
@@ -61,7 +61,7 @@ static uint32_t last_reader(const struct compile *c, size_t block, size_t micro_
     return backward == COMPILE_NONE ? ah_compile_forward(c, block, micro_batch) : backward;
 }
 
-/* Is the last tensor made the first one gone? Not if forwards run ahead of the backwards. */
+/* True if the last tensor made is the first one freed, which fails if forwards run ahead of the backwards. */
 static bool nests(const struct compile *c)
 {
     return !c->job->is_part;
@@ -95,7 +95,7 @@ static void activations(struct compile *c)
             stack_block(c, block, by_block ? (struct part){0, c->micro_batches - 1} : (struct part){p, p});
 }
 
-/* Lives from the head, or from its arrival, down to the last reader. */
+/* The residual gradient lives from the head, or from its arrival, down to its last reader. */
 static void residual_gradient(struct compile *c)
 {
     size_t top = c->n_blocks - 1, n = c->micro_batches;
@@ -194,7 +194,7 @@ static uint64_t ring(struct compile *c, uint64_t slots, uint64_t tiles, uint64_t
     return slots;
 }
 
-/* What goes through a ring in an iteration: its tiles, and the bytes if all vectors were kept whole. */
+/* What passes through a ring in an iteration: its tiles, and the bytes if all vectors were kept whole. */
 struct flow {
     uint64_t tiles, element_bytes, whole_bytes;
 };

@@ -273,7 +273,7 @@ static int describe_blocks(struct ah_addresses *addresses, struct ah_arena *aren
     return rc;
 }
 
-/* ---- what does not belong to a block ---- */
+/* ---- memory outside blocks ---- */
 
 static int place_data(struct ah_addresses *addresses, struct ah_error *err)
 {

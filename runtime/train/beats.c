@@ -6,7 +6,7 @@
  * When asked, a thread of each rank tells rank 0 how far its device has come, and hears the sum over all ranks. If the
  * sum changes, some rank makes progress. A rank whose program works outside its device, and waits for nobody, counts as
  * moving. A rank that does not answer holds up everyone's beats, so the sum stands still, too. A beat also says how far
- * the rank is (whereabouts.c), for people. A single trainer has the thread only if somebody wants to know.
+ * the rank is (whereabouts.c), for people. A single trainer has the thread only if options.tells is set.
  */
 #include "base/lane.h"
 #include "base/threads.h"
@@ -38,7 +38,7 @@ struct beat {
 
 _Static_assert(sizeof(struct beat) == AH_LINKS_BEAT_BYTES, "what the channels carry");
 
-/* Does the program wait for a report or an order? For messages between neighbours, its device waits. */
+/* True if the program waits for a report or an order. (Its device waits for messages between neighbours.) */
 static bool waits_for_word(const struct ah_trainer *t)
 {
     struct ah_comm_under_way messages[UNDER_WAY_MAX];
@@ -91,7 +91,7 @@ static bool sleep_on(struct beats *beats)
     return goes_on;
 }
 
-/* Says whom it asks first: a rank that does not answer is known as the last one asked. */
+/* First reports which rank it asks, so that the last one reported is the one that does not answer. */
 static int exchange(const struct ah_trainer *t, uint32_t rank, uint32_t channel, struct beat *beat)
 {
     if (t->options.asked)
@@ -99,7 +99,7 @@ static int exchange(const struct ah_trainer *t, uint32_t rank, uint32_t channel,
     return ah_links_move(t->ranks.links, channel, beat, sizeof *beat, NULL);
 }
 
-/* Rank 0's beat. It tells the sum of the previous beat; the first beat comes at once. */
+/* Rank 0's beat. It sends the sum of the previous beat; the first beat comes at once. */
 static int lead(struct beats *beats, struct beat *beat)
 {
     const struct ah_trainer *t = beats->t;
@@ -121,7 +121,7 @@ static int lead(struct beats *beats, struct beat *beat)
     return rc;
 }
 
-/* Another rank's beat. It waits to be asked, so that all ranks tell of the same moment. */
+/* Another rank's beat. It waits to be asked, so that all ranks report the same moment. */
 static int answer_beat(struct beats *beats, struct beat *beat)
 {
     const struct ah_links *links = beats->t->ranks.links;

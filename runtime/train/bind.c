@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what all parts use ---- */
+/* ---- shared by all parts ---- */
 
 struct ah_bound_op *ah_bind_push(struct ah_binder *binder, enum ah_op_kind kind)
 {
@@ -217,7 +217,7 @@ static int bind_received(struct ah_binder *b)
     return rc;
 }
 
-/* ---- all ---- */
+/* ---- the whole plan ---- */
 
 static int bind_items(struct ah_binder *b)
 {

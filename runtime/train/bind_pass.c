@@ -18,7 +18,7 @@ struct pass {
     const struct ah_addresses_block *block;
     uint64_t position;
     struct ah_program program;
-    struct ah_ref home[AH_HOMES]; /* arena none: not asked for yet */
+    struct ah_ref home[AH_HOMES]; /* arena none: not found yet */
 };
 
 /* ---- data by name ---- */

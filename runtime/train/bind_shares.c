@@ -2,16 +2,16 @@
  *
  * Shares: how ranks add up gradients of the same blocks, so that each gets the total.
  *
- * Each MEMBER of a share has a vector. For a run of blocks: one rank of each pipeline, block after block. For a table
- * (trainer.h): the heads of all pipelines, then the embeddings, on one rank if a pipeline has one stage.
+ * Each MEMBER of a share has a vector. For a run of blocks, members are one rank per pipeline, with block after block.
+ * For a table (trainer.h), they are all heads, then all embeddings; a pipeline of one stage has both on one rank.
  *
  * The vector is cut into pieces. Piece q belongs to member q modulo the number of members. Its rank gets that piece
  * from all others, adds them up in the order of members, and gives the total back. For a table, heads and embeddings
  * are added up separately first. So each rank sends and receives twice its vector, less the part it keeps, as in a
- * ring. Messages of a turn go together: the next pieces, and the totals of the previous turn.
+ * ring. A turn moves the next pieces and the totals of the previous turn together.
  *
- * Adding two numbers gives the same bits in either order. So a rank adds up the parts before its own elsewhere, then
- * adds that to its own part, in place.
+ * Adding two numbers gives the same bits in either order. So a rank adds up the parts before its own in other memory,
+ * then adds that sum to its own part, in place.
  */
 #include "runtime/train/bind_internal.h"
 

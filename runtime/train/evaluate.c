@@ -107,7 +107,7 @@ static int evaluate_batch(struct ah_trainer *t, struct ah_batches *held_out, uin
     return AH_OK;
 }
 
-/* All ranks hear whether rank 0 was interrupted. */
+/* Tells all ranks whether rank 0 was interrupted. */
 static int ask_to_go_on(struct ah_trainer *t, const atomic_int *cancel, struct ah_error *err)
 {
     struct ranks_verdict verdict = {.stop = cancel && atomic_load(cancel)};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks share, in this order: the build, so that all have the same structs; hosts, to rank 0, which answers who shares
- * one; the brief and its texts. Numbers go as they lie in memory.
+ * Ranks share, in this order: the build, so that all have the same structs; hosts, to rank 0, which answers which ranks
+ * share one; the brief and its texts. Numbers are sent as they lie in memory.
  */
 #include "runtime/train/follower.h"
 
@@ -92,7 +92,7 @@ const char *const *ah_follower_names(const struct ah_follower_host *hosts, uint3
     return names;
 }
 
-/* ---- what the plan wants ---- */
+/* ---- what the plan needs of hosts ---- */
 
 /* " of node 'a'" */
 static void print_node(const char *const *nodes, uint32_t rank, char *out, size_t room)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Links: the plan alone decides which channels a rank asks for, so the ends of all ranks fit.
+ * Links: the plan alone decides which channels a rank requests, so the requests of all ranks match.
  */
 #include "runtime/train/links.h"
 
@@ -157,7 +157,7 @@ void ah_links_release(struct ah_links *links)
     ah_arena_release(&links->arena);
 }
 
-/* ---- over rank 0 ---- */
+/* ---- messages through rank 0 ---- */
 
 int ah_links_share(const struct ah_links *links, void *data, uint64_t bytes, struct ah_error *err)
 {

@@ -2,11 +2,11 @@
  *
  * Norm copy: the copy of squares of gradients to the host, which the norm waits for. No plan mentions it. If it were
  * submitted at the norm's turn, it would wait behind all gradients queued on d2h by then, and so would every update. So
- * it goes earlier in that lane: before the first item that, on the virtual clock, starts after compute has made what is
- * summed.
+ * the copy goes earlier in that lane: before the first item that, on the virtual clock, starts after compute has made
+ * what is summed.
  *
- *   1. It waits for compute alone: the norm itself waits for what the host sums of sent gradients.
- *   2. It holds up nothing: if no lane can go on because of it, it goes at the norm's turn after all.
+ *   1. The copy waits for compute alone; the norm itself waits for the squares that the host sums.
+ *   2. The copy never blocks: if no lane can continue because of it, it goes at the norm's turn after all.
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -16,7 +16,7 @@
 
 enum { ITERATIONS = 5, STEADY = 2 };
 
-/* ---- its place ---- */
+/* ---- place of the copy ---- */
 
 static uint32_t find_norm(const struct ah_graph *graph, const struct ah_plan *plan)
 {
@@ -40,8 +40,8 @@ static double summed_us(const struct ah_graph *graph, uint32_t norm_item, const 
     return us;
 }
 
-/* The index of an item of the timeline in its round's d2h order. Items of later rounds count as behind all, of earlier
- * ones as before all. */
+/* The index of an item of the timeline in its round's d2h order. Items of later rounds count as behind all of it, those
+ * of earlier rounds as before all of it. */
 static size_t place_of(const struct ah_graph *graph, uint32_t norm, const struct ah_replay_item *of)
 {
     uint32_t item = graph->of_tile[graph->first_tile[of->op] + of->tile];
@@ -80,7 +80,7 @@ int ah_norm_copy_place(const struct ah_graph *graph, const struct ah_plan *plan,
     return rc;
 }
 
-/* ---- its turn ---- */
+/* ---- turn of the copy ---- */
 
 bool ah_norm_copy_due(const struct ah_trainer *t, int64_t round, enum round_part part)
 {

@@ -124,7 +124,7 @@ static double boundary_bytes(const struct ah_plan *plan)
                     ah_dtype_bytes(training->dtype));
 }
 
-/* Takes the ways between two nodes; returns at once if both are one. Lower ranks go first. */
+/* Takes the ways between two nodes; returns at once if both ranks are on one. Lower ranks go first. */
 static uint64_t take_ways(const struct ah_trainer *t, uint32_t peer)
 {
     const double bytes = boundary_bytes(t->options.plan);
@@ -210,7 +210,7 @@ static uint64_t take_all_ways(const struct ah_trainer *t, size_t share)
     return start_ns;
 }
 
-/* Sends a time to, or receives one from, each rank of the members but the first one's. */
+/* Sends a time to, or receives one from, every member's rank except the first's. */
 static int tell_all(const struct ah_trainer *t, const struct ah_trainer_share *it, bool sends, uint64_t *ns,
                     struct ah_error *err)
 {
@@ -221,7 +221,7 @@ static int tell_all(const struct ah_trainer *t, const struct ah_trainer_share *i
     return rc;
 }
 
-/* The first owner hears when all have come, and tells them when the sum will be over. */
+/* The first owner learns when all have come, and tells them when the sum will end. */
 static int lead_share(struct ah_trainer *t, size_t share, struct ah_error *err)
 {
     const struct ah_trainer_rank *place = t->options.rank;
@@ -268,7 +268,7 @@ static size_t plan_lane(uint32_t lane)
     return lanes[lane];
 }
 
-/* Does an item have a planned time? The norm has none: it mostly waits for others. */
+/* True if an item has a planned time. The norm has none, because it mostly waits for other ranks. */
 static bool has_time(const struct ah_trainer *t, uint32_t lane, uint64_t tag)
 {
     return lane < AH_DEVICE_LANES && planned_ns(t, tag) > 0;

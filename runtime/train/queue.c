@@ -39,7 +39,7 @@ static void count_bytes(struct ah_trainer *t, uint32_t lane, const struct ah_op 
         t->counted->d2h_bytes += op->u.copy.bytes;
 }
 
-/* Does the plan have a time for these ops? */
+/* True if the plan has a time for these ops. */
 static bool is_paced(const struct ah_trainer *t, const struct ops_of_item *ops)
 {
     return t->pace.ways && (ops->tag < t->graph.n_items || ops->lane == AH_LANE_SUMS);

@@ -190,7 +190,7 @@ uint64_t ah_ranks_first_row(const struct ah_trainer *t)
                 : 0;
 }
 
-/* ---- over one rank ---- */
+/* ---- messages through one rank ---- */
 
 static int move_bytes(const struct ah_trainer *t, uint32_t channel, void *data, uint64_t bytes,
                       struct ah_error *err)
@@ -291,7 +291,7 @@ int ah_ranks_read_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
     return ah_ranks_fail(t, rc, err);
 }
 
-/* Does a rank have the piece's block, or a copy of the table that the piece is part of? */
+/* True if a rank has the piece's block, or a copy of the table that the piece is part of. */
 static bool keeps(const struct ah_trainer *t, const struct ah_trainer_stage *stage,
                   const struct ah_weights_piece *piece)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1. Rounds are kept from the one before the first step on, since early ops of a step belong to the round before it.
- * 2. Every rank but 0 sends words for the clocks, then its counts, then its spans in pieces.
+ * 1. Recording starts one round before the first step, because early ops of a step belong to the round before it.
+ * 2. Every rank but 0 exchanges messages for the clocks (clocks.h), then sends its counts, then its spans in pieces.
  */
 #include "runtime/train/recorded.h"
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Round: submits items one by one, each after all that it waits for, so that every wait names a ticket that exists.
- * Lanes keep their frozen orders. Copies and the host go as far as they can before compute goes on, so nothing in a
- * lane waits for a later op of the same lane.
+ * Lanes keep their frozen orders. Copies and the host advance as far as they can before compute does, so no op waits
+ * for a later op of its own lane.
  *
  * 1. A round has the items of the step's iteration that are not early, and those of the next one that are.
- * 2. Before and opening: there are no earlier gradients to update by. Fetches for the first step that would belong to
- *    the iteration before it come first. Closing: the next iteration has only updates, no fetches.
- * 3. A micro-batch is loaded as soon as one of the two slots has no more readers: when compute goes on to the other
+ * 2. ROUND_BEFORE and ROUND_OPENING have no updates, since there are no earlier gradients, but the first step's fetches
+ *    that belong to the iteration before it. ROUND_CLOSING has updates of the next iteration, but no fetches for it.
+ * 3. A micro-batch is loaded as soon as one of the two slots has no more readers: when compute moves on to the other
  *    one.
- * 4. A step's header goes to the device behind the head of the previous step, whose updates are all done by then. It
- *    goes again when the norm has put the clipping factor into it.
- * 5. In a pipeline, sends have a lane of their own, and compute goes on when they are done. A receive goes out with the
+ * 4. A step's header goes to the device behind the head of the previous step, whose updates are all done by then. It is
+ *    copied again when the norm has put the clipping factor into it.
+ * 5. In a pipeline, sends have a lane of their own, and compute waits until they are done. A receive goes out with the
  *    item at whose position its memory is free (ranks.h).
  */
 #include "runtime/train/trainer_internal.h"
@@ -19,7 +19,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- what an instance waits for ---- */
+/* ---- waits of an instance ---- */
 
 int64_t ah_round_step(const struct ah_trainer *t, uint32_t item, int64_t round)
 {
@@ -152,7 +152,7 @@ int ah_round_header(struct ah_trainer *t, int64_t step, const struct waits *wait
     return ah_queue_ops(t, &ops, waits, &moves, ret_ticket, err);
 }
 
-/* ---- items with more to them ---- */
+/* ---- special items ---- */
 
 static const struct ah_plan_op *op_of(const struct ah_trainer *t, uint32_t item)
 {
@@ -169,7 +169,7 @@ static bool is_head(const struct ah_trainer *t, const struct ah_plan_op *op)
     return op->op == AH_PLAN_FORWARD && ah_job_is_head(&t->job, op->block);
 }
 
-/* Does the op read the scale of the loss, or the scalars of AdamW? */
+/* True if the op reads the scale of the loss, or the scalars of AdamW. */
 static bool reads_header(const struct ah_trainer *t, const struct ah_plan_op *op)
 {
     return op->op == AH_PLAN_DEVICE_ADAM || (is_pass(op) && ah_job_is_head(&t->job, op->block));
@@ -486,7 +486,7 @@ int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, st
     return rc ? rc : ah_queue_flush(t, err);
 }
 
-/* ---- the first state ---- */
+/* ---- the initial state ---- */
 
 void ah_round_reset(struct ah_trainer *t)
 {

@@ -4,7 +4,7 @@
  *
  * Round k is submitted when round k - 2 is done, so that a whole round is always queued. Before that, batch and header
  * of step k + 2 are staged, since its rows may be gathered in step k + 1. The staging has four slots: step k + 2 takes
- * that of step k - 2, whose record has been told by then.
+ * that of step k - 2, whose record has been reported by then.
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -24,7 +24,7 @@ struct run {
     struct ah_error *err;
 };
 
-/* ---- ahead ---- */
+/* ---- staging ahead ---- */
 
 struct ah_ref ah_run_header(const struct ah_trainer *t, int64_t step, uint64_t offset_bytes)
 {
@@ -53,7 +53,7 @@ static void *staged_array(const struct ah_trainer *t, int64_t step, uint64_t mic
     return ah_device_pointer(t->device, ref);
 }
 
-/* Fills this pipeline's m-th micro-batch from `cursor` on; adds its loss-bearing tokens to `bearing`. */
+/* Fills this pipeline's m-th micro-batch, starting at `cursor`; adds its loss-bearing tokens to `bearing`. */
 static int fill_micro_batch(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
                             uint64_t m, uint64_t *bearing, struct ah_error *err)
 {
@@ -116,7 +116,7 @@ static int stage(struct run *run, int64_t step)
                         run->err);
 }
 
-/* ---- behind ---- */
+/* ---- reporting behind ---- */
 
 static void tell_op(const struct run *run, uint32_t lane, const struct ah_span *span, bool later)
 {
@@ -137,7 +137,7 @@ static void tell_op(const struct run *run, uint32_t lane, const struct ah_span *
         run->observer->op(run->observer->context, &record);
 }
 
-/* Adds up how long a lane worked: in the round to be told next, whose last op has ticket `end`, and after it. */
+/* Adds up how long a lane worked: in the round to be reported next, whose last op has ticket `end`, and after it. */
 static void read_lane(struct run *run, uint32_t lane, uint64_t end)
 {
     struct ah_trainer *t = run->t;
@@ -167,7 +167,7 @@ static uint64_t read_spans(struct run *run, const uint64_t end[])
     return end_ns;
 }
 
-/* Waits for the next round, and tells the record of its step. */
+/* Waits for the next round, and reports the record of its step. */
 static int report_step(struct run *run)
 {
     struct ah_trainer *t = run->t;

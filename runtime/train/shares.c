@@ -4,7 +4,7 @@
  *
  * INVARIANTS
  * 1. All ranks add up shares in the plan's one order, on a lane of their own. So the first unfinished share can always
- *    go on: no rank that it needs waits for a later one.
+ *    continue: no rank that it needs waits for a later share.
  * 2. A share waits for the last gradients of its blocks. These wait for no total of the same step: updates come after
  *    all passes. An op that updates a block or sends its sum waits for its share; the norm waits for all.
  * 3. In a world whose messages take turns, sums come behind all passes, and what follows comes behind the sums.
@@ -28,7 +28,7 @@ static bool is_last_tile(const struct ah_trainer *t, uint32_t item)
     return t->graph.items[item].tile + 1 == op_at(t, item)->tiles;
 }
 
-/* Is a block's sum complete behind this item? */
+/* True if a block's sum is complete after this item. */
 static bool makes(const struct ah_trainer *t, uint32_t item, uint64_t block)
 {
     const struct ah_plan_op *op = op_at(t, item);
@@ -39,7 +39,7 @@ static bool makes(const struct ah_trainer *t, uint32_t item, uint64_t block)
     return op->op == (ah_job_is_head(&t->job, block) ? AH_PLAN_FORWARD : AH_PLAN_BACKWARD);
 }
 
-/* Does the item read a block's total? */
+/* True if the item reads a block's total. */
 static bool reads(const struct ah_trainer *t, uint32_t item)
 {
     const struct ah_plan_op *op = op_at(t, item);
@@ -156,7 +156,7 @@ int ah_shares_init(struct ah_trainer *t, struct ah_error *err)
     return rc;
 }
 
-/* ---- its turn ---- */
+/* ---- turn of a share ---- */
 
 static bool is_made(const struct ah_trainer *t, const struct share_state *state, int64_t step,
                     struct waits *waits)
@@ -202,7 +202,7 @@ int ah_shares_advance(struct ah_trainer *t, int64_t round, enum round_part part,
     return AH_OK;
 }
 
-/* In a world of turns: is this a compute item of the next step, which comes after the sums? */
+/* In a world of turns: true for a compute item of the next step, which comes after the sums. */
 static bool comes_behind(const struct ah_trainer *t, uint32_t item)
 {
     return !ah_comm_independent(t->options.rank->comm) && item < t->graph.positions &&

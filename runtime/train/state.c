@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * State: reads and writes weights and moments at drained points, by the elements of a tensor. Vectors on the device
- * pass through the bounce buffer; those of another rank go over the channels of rank 0.
+ * pass through the bounce buffer; those of other ranks pass through rank 0's channels.
  */
 #include "runtime/train/trainer_internal.h"
 

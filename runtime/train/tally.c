@@ -88,7 +88,7 @@ void ah_tally_free(struct ah_tally *tally)
     free(tally);
 }
 
-/* ---- hearing ---- */
+/* ---- records ---- */
 
 static void clear_sums(double *sums)
 {
@@ -125,7 +125,7 @@ static void put_column(struct window *window, const double *values)
     window->n += window->n < window->room;
 }
 
-/* Should the step be kept? Cold ones are, until there is a warm one. */
+/* True if the step is to be kept. Cold steps are kept only until there is a warm one. */
 static bool make_room(struct ah_tally *tally)
 {
     bool first = !tally->steps.n;

@@ -49,7 +49,7 @@ void ah_tally_others_begin(struct tally_waits *waits)
     others->first_step = others->n_sums = 0;
 }
 
-/* ---- hearing ---- */
+/* ---- records ---- */
 
 /* A share has very many messages. Those with a shorter gap between them count as one span of sums. */
 enum { SUMS_GAP_NS = 50000 };

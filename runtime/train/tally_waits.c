@@ -61,7 +61,7 @@ void ah_tally_waits_begin(struct tally_waits *waits)
         ah_tally_others_begin(waits);
 }
 
-/* ---- hearing ---- */
+/* ---- records ---- */
 
 static struct tally_done *done_of(const struct tally_waits *waits, uint32_t item, uint64_t iteration)
 {

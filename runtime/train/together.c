@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Together: checkpoints that ranks write and read at once, each its own blocks, if all see the folder
- * (checkpoint/checkpoint.h). Rank 0 makes files, checks and commits. It asks another rank with an order and a note; a
- * report comes back. A rank that cannot write or read reports it, and training can go on: only a lost world ends it.
+ * (checkpoint/checkpoint.h). Rank 0 makes files, checks and commits. It sends another rank an order and a note, which
+ * that rank answers with a report. If a rank reports that it cannot write or read, training can continue: only a lost
+ * world ends it.
  *
  * The first pipeline's owner of a block writes it. All ranks that have the block read it, and report the hash of what
- * they read. Rank 0 hands over the second copy of a split table once the first one is known to be right.
+ * they read. Rank 0 sends out the second copy of a split table once the first one is verified.
  */
 #include "runtime/train/checkpoint/shared.h"
 #include "runtime/train/trainer_internal.h"
@@ -16,12 +17,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Follows an order. */
+/* Sent after an order. */
 struct note {
-    char folder[PATH_MAX];        /* absolute: others work elsewhere */
+    char folder[PATH_MAX];        /* absolute, since other ranks have other working folders */
     char text[AH_SHA256_HEX_MAX]; /* a token, or the sha256 of a manifest */
     uint64_t file_bytes;
-    struct ah_sha256 hash; /* to go on with */
+    struct ah_sha256 hash; /* the hash so far, to be continued */
 };
 
 struct report {
@@ -99,7 +100,7 @@ static int hear_one(struct asking *asking, uint32_t rank, struct report *ret_rep
     return rc;
 }
 
-/* Reads all answers, even after a failure, unless the world is lost. Returns the first failure. */
+/* Reads the answers of all asked ranks, even after one failed, until the world is lost. Returns the first failure. */
 static int hear_answers(struct asking *asking, bool *ret_all, struct ah_error *err)
 {
     struct report report;
@@ -126,7 +127,7 @@ static bool tell_folder(struct note *note, const char *folder)
     return length < PATH_MAX;
 }
 
-/* Does rank 0 own all blocks? Then nobody else would write. */
+/* True if rank 0 owns all blocks, so that no other rank would write. */
 static bool owns_all(const struct ah_trainer *t)
 {
     uint32_t rank = 1;
@@ -170,7 +171,7 @@ static int meet_in_folder(void *context, const char *folder, bool *ret_together,
     return AH_OK;
 }
 
-/* Everyone works at once; all have stopped when it returns. */
+/* All ranks work at the same time; when it returns, all have stopped. */
 static int work_together(struct asking *asking, const struct ah_checkpoint_job *job, const char *folder,
                          int (*work)(struct ah_trainer *t, const struct ah_checkpoint_job *job,
                                      const char *folder, struct ah_error *err),
@@ -364,7 +365,7 @@ static int answer_order(struct ah_trainer *t, const struct ranks_order *order, s
     return AH_OK;
 }
 
-/* Reports its failure and goes on. */
+/* A failure of this rank is reported to rank 0, not returned. */
 int ah_together_obey(struct ah_trainer *t, const struct ranks_order *order, struct ah_error *err)
 {
     struct note note;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what the plan must fit ---- */
+/* ---- checks of the plan ---- */
 
 static int check_part(const struct ah_trainer *t, struct ah_error *err)
 {
@@ -86,7 +86,7 @@ static uint64_t micro_batch_at(const struct ah_trainer *t, uint32_t position)
     return t->options.plan->ops[t->graph.items[position].op].micro_batch;
 }
 
-/* For each position, the next one that reads another micro-batch; positions of the next step count on. */
+/* For each position, the next one that reads another micro-batch; positions continue into the next step. */
 static void find_next_data(struct ah_trainer *t)
 {
     uint32_t n = t->graph.positions, first = 0;
@@ -179,7 +179,7 @@ static int open_device(struct ah_trainer *t, struct ah_error *err)
     return rc ? rc : ah_device_reserve(t->device, t->addresses.arena_bytes, err);
 }
 
-/* ---- what is in the arenas at first ---- */
+/* ---- initial contents of the arenas ---- */
 
 /* Each rank fills its own blocks. */
 static bool wants_block(const void *context, uint64_t block)

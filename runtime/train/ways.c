@@ -27,7 +27,7 @@ struct page {
     uint64_t bytes;
     uint32_t turns, ways;
     uint64_t ops, late, late_ns; /* used atomically */
-    uint64_t until_ns[];         /* (ways); behind them (turns, ways): does the turn wait for the way? */
+    uint64_t until_ns[];         /* (ways); behind them (turns, ways): 1 if the turn waits for the way */
 };
 
 struct ah_ways {
@@ -149,7 +149,7 @@ static uint64_t free_ns(struct page *page, uint32_t turn)
     return ns;
 }
 
-/* Could a lower turn that waits for one of the same ways go now? */
+/* True if a lower turn that waits for one of the same ways could go now. */
 static bool is_behind(struct page *page, uint32_t turn, uint64_t now_ns)
 {
     for (uint32_t other = 0; other < turn; other++)

@@ -2,9 +2,9 @@
  *
  * Whereabouts: what a rank is doing, for people who watch a run (beats.c), read from counters during the run.
  *
- * A receive is posted as soon as its memory is free, so nobody may wait yet for a message under way. A rank waits for
- * another one if nothing of its own runs and compute waits for a message, directly or through other lanes. If compute
- * has nothing to do, the program may wait for a report or an order of another rank.
+ * A receive is posted as soon as its memory is free, so a message under way does not mean that anyone waits for it. A
+ * rank waits for another one if nothing of its own runs and compute waits for a message, directly or through other
+ * lanes. If compute has nothing to do, the program may wait for a report or an order of another rank.
  */
 #include "runtime/train/trainer_internal.h"
 

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- what cannot be run ---- */
+/* ---- plans that cannot be run ---- */
 
 static int refuse_plan(struct ah_error *err, const char *what, const char *instead)
 {
@@ -37,7 +37,7 @@ static int check_pipelines(const struct ah_cluster_plan *plan, struct ah_error *
     return rc;
 }
 
-/* Does some pipeline have its embedding and its head on two ranks? */
+/* True if some pipeline has its embedding and its head on two ranks. */
 static bool cuts_model(const struct ah_cluster_plan *plan)
 {
     size_t p = 0;
@@ -46,7 +46,7 @@ static bool cuts_model(const struct ah_cluster_plan *plan)
     return p < plan->n_pipelines;
 }
 
-/* Do embedding and head each have the table, and add up its gradients? */
+/* True if embedding and head each have the table, and add up its gradients. */
 static bool splits_table(const struct ah_cluster_plan *plan)
 {
     return plan->programs[0].training.tied == AH_TIED_SPLIT;
@@ -288,7 +288,7 @@ static double volume_of(const struct building *b, const struct ah_trainer_share 
     return leaves ? 2 * (owners - 1) / owners * bytes : 0;
 }
 
-/* Is the segment a share? A table that is not split is part of the embedding's gradient. */
+/* True if the segment is a share. A table that is not split is part of the embedding's gradient. */
 static bool is_added_up(const struct building *b, const struct ah_cluster_plan_segment *segment)
 {
     return segment->tied ? splits_table(b->plan) : b->plan->n_pipelines > 1;

@@ -40,7 +40,7 @@ struct loop_end {
     uint32_t rank;
     bool is_present, is_described, is_closed;
     bool is_woken; /* since its last sleep */
-    bool is_stuck; /* is_serial: as far as is known, its turn waits for one that never ends */
+    bool is_stuck; /* is_serial: its turn seems to wait for a turn that never ends */
     const struct loop_slot *blocks; /* is_stuck: the slot that holds the turn up */
     pthread_cond_t changed;
     struct ah_comm_wishes wishes; /* borrowed until close */
@@ -161,7 +161,7 @@ static bool has_not_described(const void *hub, uint32_t rank)
     return !((const struct ah_comm_hub *)hub)->ends[rank].is_described;
 }
 
-/* Waits until all ranks have come that far or the world is lost; loses it itself at the deadline. */
+/* Waits until all ranks have come this far or the world is lost. Loses the world at the deadline. */
 static int wait_for_ranks(struct loop_end *end, bool describes, struct ah_error *err)
 {
     struct ah_comm_hub *hub = end->hub;
@@ -207,7 +207,7 @@ static int loop_open(struct ah_comm_end **ret_end, const struct ah_comm_options 
         rc = wait_for_ranks(end, false, err);
         if (!rc)
             *ret_end = &end->base;
-        else if (hub->culprit != end->rank && hub->why.code) /* this end will not exist to be asked */
+        else if (hub->culprit != end->rank && hub->why.code) /* nobody can ask an end that never opened */
             rc = ah_error_set(err, hub->why.code, "rank %u: %s", hub->culprit, hub->why.text);
     }
     pthread_mutex_unlock(&hub->mutex);
@@ -242,7 +242,7 @@ static void judge_wishes(struct ah_comm_hub *hub)
     pthread_cond_broadcast(&hub->gathered);
 }
 
-/* If some rank has described its channels and another one has closed without, nobody waits for that one. */
+/* Loses the world if one rank has described its channels and another one has closed without doing so. */
 static void refuse_undescribed(struct ah_comm_hub *hub)
 {
     struct ah_error why = {0};
@@ -279,7 +279,7 @@ static int loop_channels(struct ah_comm_end *base, const struct ah_comm_channel 
 
 /* ---- messages ---- */
 
-/* How many nanoseconds to be late by; 0 half of the time. */
+/* Draws a delay in ns; half of all delays are 0. */
 static uint64_t draw_delay(struct ah_comm_hub *hub)
 {
     if (hub->options.most_delay_us == 0)
@@ -365,7 +365,7 @@ static uint64_t first_turn(const struct loop_end *end)
 /* ---- turns that wait for each other ---- */
 
 /* A slot of the end's current turn whose other end has to wait behind the turn of a stuck rank; NULL: none. If it is
- * both ends' turn they are not blocked, but about to meet: someone is copying just now, without the mutex. */
+ * the turn of both ends, they are not blocked: a thread is copying just now, without the mutex. */
 static const struct loop_slot *blocked_slot(const struct loop_end *end)
 {
     for (size_t i = 0; i < end->wishes.n; i++) {

@@ -9,12 +9,12 @@
  * A turn of the engine costs one call, MPI_Testsome; the receive of a notice of loss is among its requests.
  *
  * DEADLINES. Ranks meet by messages to each other, never by a collective call, so that each knows who is absent. Only
- * in MPI_Init_thread nobody knows: there the launcher waits for all, and comm.c gives up.
+ * in MPI_Init_thread is that unknown: there the launcher waits for all ranks, and comm.c gives up.
  *
  * LOSS. A rank that loses the world tells all others why, on a separate communicator where everyone has had a receive
- * posted from the beginning. Receives are cancelled then, and end when nothing can write to their memory any more;
- * sends are given up, since they only read. An orderly end is impossible, so `close` aborts MPI, the culprit's first;
- * last words come before it. If a process is killed, its launcher notices and ends the others.
+ * posted from the beginning. Then receives are cancelled, and end when nothing can write to their memory any more.
+ * Sends are given up, since they only read. An orderly end is impossible, so `close` aborts MPI. The culprit aborts
+ * first, but leaves the others time for last words. If a process is killed, its launcher notices and ends the others.
  */
 #include "runtime/comm/driver.h"
 

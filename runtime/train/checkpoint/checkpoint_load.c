@@ -83,7 +83,7 @@ static int read_block(const struct load *load, struct ah_stream *stream,
     return rc;
 }
 
-/* Reads one file with its blocks, from item `*at` on; `*at` becomes the first item of the next file. */
+/* Reads one file with its blocks, starting with item `*at`; `*at` becomes the first item of the next file. */
 static int read_states_file(const struct load *load, size_t *at)
 {
     const struct ah_checkpoint *manifest = load->manifest->body.checkpoint;

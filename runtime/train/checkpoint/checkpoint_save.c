@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Saving: mark, states, weights, companions, manifest; sync, rename, sync. A kill before the rename leaves PATH.tmp,
- * known by its mark; later, a checkpoint. States are hashed while they are written; if processes write together,
- * afterwards by the writers. Weights are written out of order (weights.h), so they are read again to hash them.
+ * known by its mark; a later kill leaves a checkpoint. States are hashed while they are written or, if processes write
+ * together, afterwards by the writers. Weights are written out of order (weights.h), so hashing reads them again.
  */
 #include "runtime/model/safetensors.h"
 #include "runtime/train/checkpoint/checkpoint_states_internal.h"
@@ -26,7 +26,7 @@ struct save {
     const struct ah_checkpoint_source *source;
     bool weights_alone;
     char folder[PATH_MAX];       /* PATH.tmp */
-    struct ah_document manifest; /* as far as it is known; also owns the states' names */
+    struct ah_document manifest; /* what is known of it so far; also owns the states' names */
     struct ah_checkpoint *body;  /* of the manifest */
     struct ah_checkpoint_states states;
     struct ah_stream mark;
@@ -78,7 +78,7 @@ static int write_block(struct save *save, struct ah_stream *stream, const struct
     return rc;
 }
 
-/* Writes one file with its blocks, from item `*at` on; `*at` becomes the first item of the next file. */
+/* Writes one file with its blocks, starting with item `*at`; `*at` becomes the first item of the next file. */
 static int write_states_file(struct save *save, const struct ah_states_file *file, size_t *at)
 {
     struct ah_stream stream;

@@ -18,7 +18,7 @@ static uint64_t block_bytes(const struct ah_checkpoint_state *state)
     return state->count * (sizeof(float) + 2 * ah_dtype_bytes(state->state_dtype));
 }
 
-/* Places the block's vectors one behind another from `at` on. */
+/* Places the block's vectors one behind another, starting at `at`. */
 static void place_vectors(struct ah_checkpoint_state *state, uint64_t at)
 {
     state->master_offset_bytes = at;
@@ -87,7 +87,7 @@ int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena,
     return rc;
 }
 
-/* ---- what a manifest says of them ---- */
+/* ---- checks of a manifest ---- */
 
 static int fail_field(const char *path, size_t i, const char *field, uint64_t has, uint64_t needs,
                       struct ah_error *err)
@@ -118,7 +118,7 @@ static int check_state(const struct ah_checkpoint_state *has, const struct ah_ch
     return AH_OK;
 }
 
-/* Does the file end at `end`, with its last vector? */
+/* Checks that the file ends at `end`, with its last vector. */
 static int check_end(const struct ah_checkpoint *manifest, const char *file, uint64_t end, const char *path,
                      struct ah_error *err)
 {

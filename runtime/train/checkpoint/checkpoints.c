@@ -77,7 +77,7 @@ static int remove_leftovers(const struct ah_checkpoints *checkpoints, const stru
     return rc;
 }
 
-/* Was step `step` found damaged? Only if `found` is about the same folder. */
+/* True if `found` is about this folder and says that step `step` is damaged. */
 static bool is_damaged(const struct ah_checkpoints *checkpoints, const struct ah_checkpoints_found *found,
                        uint64_t step)
 {
@@ -114,7 +114,7 @@ static int check_steps(const struct ah_checkpoints *checkpoints, const struct ah
     return rc;
 }
 
-/* Renames a damaged checkpoint to step-N.damaged, which no step is called; adds a number if that name is taken. */
+/* Renames a damaged checkpoint to step-N.damaged, which is no name of a step; adds a number if that name is taken. */
 static int set_aside(const struct ah_checkpoints *checkpoints, uint64_t step, struct ah_error *err)
 {
     char path[PATH_MAX], aside[PATH_MAX], ending[sizeof DAMAGED_ENDING + 16] = DAMAGED_ENDING;
@@ -194,7 +194,7 @@ void ah_checkpoints_close(struct ah_checkpoints *checkpoints)
 
 /* ---- keeping the newest ---- */
 
-/* Does the folder hold only the files of its manifest? */
+/* Checks that the folder holds only the files of its manifest. */
 static int check_only(const char *path, const struct ah_checkpoint *manifest, struct ah_error *err)
 {
     struct ah_arena arena = {0};
@@ -239,7 +239,7 @@ static bool is_also_kept(const struct ah_checkpoints_keep *keep, uint64_t step)
     return kept;
 }
 
-/* Removes whole checkpoints but the newest and those named. Goes on after a failure, and returns the last one. */
+/* Removes whole checkpoints except the newest and those named. Continues after a failure; returns the last failure. */
 static int keep_newest(const struct ah_checkpoints *checkpoints, const struct ah_checkpoints_keep *keep,
                        struct ah_error *err)
 {
@@ -281,7 +281,7 @@ int ah_checkpoints_save(struct ah_checkpoints *checkpoints, const struct ah_chec
     return AH_OK;
 }
 
-/* ---- where room is short ---- */
+/* ---- saving with little room ---- */
 
 int ah_checkpoints_save_weights(struct ah_checkpoints *checkpoints,
                                 const struct ah_checkpoint_position *position,

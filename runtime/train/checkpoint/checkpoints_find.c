@@ -101,7 +101,7 @@ static int name_older(const struct ah_checkpoints_found *found, int rc, struct a
     return rc;
 }
 
-/* For a checkpoint that the user named itself: can its manifest be read? */
+/* For a checkpoint that the user named itself: checks that its manifest can be read. */
 static int take_named(struct ah_checkpoints_found *found, struct ah_error *err)
 {
     struct ah_document manifest = {0};

@@ -96,7 +96,7 @@ static int check_names(const char *folder, const struct ah_leftover_names *names
     return AH_OK;
 }
 
-/* Is the folder ours? Also lists it. */
+/* Lists the folder and finds out whether it is ours. */
 static int examine(const char *folder, struct ah_arena *arena, struct ah_leftover_names *ret_names,
                    bool *ret_ours, struct ah_error *err)
 {

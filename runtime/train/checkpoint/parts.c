@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts: what one of several processes writes and reads of a checkpoint. The layout gives each block its offset before
- * anything is written. Nothing is hashed on the way, since a digest needs a file from beginning to end. Afterwards the
- * hash goes from owner to owner (ah_checkpoint_hash()), over what each has in memory.
+ * Parts: the part of a checkpoint that one of several processes writes and reads. The layout gives each block its
+ * offset before anything is written. Nothing is hashed on the way, since a digest needs a file from beginning to end.
+ * Afterwards the hash is passed from owner to owner (ah_checkpoint_hash()), and each adds what it has in memory.
  */
 #include "runtime/train/checkpoint/checkpoint_states_internal.h"
 #include "runtime/train/checkpoint/manifest_internal.h"

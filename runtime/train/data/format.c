@@ -247,7 +247,7 @@ static int read_own(struct ah_format *ret_format, const struct candidate *file, 
     return rc;
 }
 
-/* ---- files without ---- */
+/* ---- files without a header ---- */
 
 static int refuse_int64(const struct candidate *file, struct ah_error *err)
 {
@@ -302,7 +302,7 @@ static int refuse_others(const struct candidate *file, struct ah_error *err)
     return AH_OK;
 }
 
-/* Could everything that was read be tokens of this width? */
+/* True if everything that was read could be tokens of this width. */
 static bool fits(const struct candidate *file, unsigned width)
 {
     uint64_t vocabulary = file->options->vocabulary;

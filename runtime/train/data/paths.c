@@ -55,7 +55,7 @@ static void sort_from(struct ah_paths *paths, size_t first)
 
 /* ---- folders ---- */
 
-/* Is one of the words in the name, between characters other than letters and digits? */
+/* True if one of the words is in the name, between characters other than letters and digits. */
 static bool is_held_out(const char *path)
 {
     const char *at = strrchr(path, '/');

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
+ *
  * Comm, internal: the state of one end, shared by its callers (comm.c) and its engine's thread (engine.c).
  *
  * INVARIANTS

@@ -56,8 +56,8 @@ struct ah_layout_memory;
 struct ah_layout {
     struct ah_layout_memory *memory; /* owned; NULL before the first reserve */
 
-    /* (optional) The search ends with the first layout whose peak is no higher. 0, or if there is none: the lowest
-     * layout is taken. */
+    /* (optional) The search ends with the first layout whose peak is no higher. If this is 0, or no layout is so
+     * low, the lowest one found is taken. */
     uint64_t enough_bytes;
 };
 

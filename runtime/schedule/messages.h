@@ -20,7 +20,7 @@
  * 2. from <= at <= to: a message is needed, or sent, while its tensor lives.
  * 3. In a channel `at` ascends, and so does `from` of arriving messages.
  *
- * In programs that were checked together, each message has the size that the other side expects. Three steps of all
+ * ah_messages_check() ensures that each message has the size that the other side expects, and that three steps of all
  * stages run to their end with no buffers but these tensors (docs/clusters.md).
  */
 #ifndef AH_RUNTIME_SCHEDULE_MESSAGES_H

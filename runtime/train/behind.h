@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Behind: finds which rank holds up each rank: in a chain of ranks that wait for each other, the last one. Pure.
+ * Behind: finds, for each rank, the rank that holds it up: the one at the end of its chain of waits. Pure.
  */
 #ifndef AH_RUNTIME_TRAIN_BEHIND_H
 #define AH_RUNTIME_TRAIN_BEHIND_H

@@ -40,8 +40,7 @@ static double summed_us(const struct ah_graph *graph, uint32_t norm_item, const 
     return us;
 }
 
-/* The index of an item of the timeline in its round's d2h order. Items of later rounds count as behind all of it, those
- * of earlier rounds as before all of it. */
+/* An item's index in its round's d2h order. Items of later rounds count as behind all, of earlier rounds as before. */
 static size_t place_of(const struct ah_graph *graph, uint32_t norm, const struct ah_replay_item *of)
 {
     uint32_t item = graph->of_tile[graph->first_tile[of->op] + of->tile];

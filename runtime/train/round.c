@@ -5,10 +5,9 @@
  * for a later op of its own lane.
  *
  * 1. A round has the items of the step's iteration that are not early, and those of the next one that are.
- * 2. ROUND_BEFORE and ROUND_OPENING have no updates, since there are no earlier gradients, but the first step's fetches
+ * 2. ROUND_BEFORE and ROUND_OPENING have no updates, since no gradients exist yet. They have the first step's fetches
  *    that belong to the iteration before it. ROUND_CLOSING has updates of the next iteration, but no fetches for it.
- * 3. A micro-batch is loaded as soon as one of the two slots has no more readers: when compute moves on to the other
- *    one.
+ * 3. A micro-batch is loaded as soon as one of the two slots has no more readers: when compute enters the other one.
  * 4. A step's header goes to the device behind the head of the previous step, whose updates are all done by then. It is
  *    copied again when the norm has put the clipping factor into it.
  * 5. In a pipeline, sends have a lane of their own, and compute waits until they are done. A receive goes out with the

@@ -139,8 +139,8 @@ struct ah_trainer_options {
     struct ah_recorded_steps
         recorded; /* (optional) for ranks, alike on all: for ah_recorded_collect() (recorded.h) */
 
-    /* Tell how far ranks are, even without a watch of devices; alike on all ranks. Rank 0 hears all ranks, a single
-     * trainer itself, about once a second and at the end. A thread of its own calls back; do not hold it up. */
+    /* Report how far ranks are, even without a watch of devices; the same on all ranks. About once a second and at the
+     * end, rank 0 hears of all ranks, a single trainer of itself. One thread of its own calls back; never block it. */
     bool tells;
     void (*heard)(void *context, const struct ah_trainer_beat *beats, uint32_t ranks); /* (optional) */
     void (*asked)(void *context,

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
+ * Loop: the hub, its ends and their slots. A message is one copy between two slots.
+ *
  * INVARIANTS
  * 1. Everything in a hub changes under its mutex; bytes are copied without it, while both slots are COPYING.
  * 2. A slot goes IDLE -> POSTED -> (MET ->) COPYING -> DONE -> IDLE. MET: both are posted, but the copy is late. Both

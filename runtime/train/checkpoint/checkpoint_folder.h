@@ -77,11 +77,11 @@ typedef int ah_checkpoint_take(void *context, const struct ah_checkpoint_piece *
 
 /* What processes do together; `context` is the source's or the sink's. */
 struct ah_checkpoint_together {
-    /* Do all processes that keep a block see `folder`, empty but for a mark, and is sharing the work worth it? */
+    /* `ret_together`: all processes that keep a block see `folder`, empty but for a mark, and sharing is worth it. */
     int (*meet)(void *context, const char *folder, bool *ret_together, struct ah_error *err);
     /* All processes, this one included, call ah_checkpoint_fill(). Values are synced when it returns. */
     int (*fill)(void *context, const struct ah_checkpoint_job *job, const char *folder, struct ah_error *err);
-    /* Do all processes see a checkpoint in `folder` whose manifest has this sha256? */
+    /* `ret_together`: all processes see a checkpoint in `folder` whose manifest has this sha256. */
     int (*same)(void *context, const char *folder, const char *sha256, bool *ret_together,
                 struct ah_error *err);
     /* All processes, this one included, call ah_checkpoint_read(). */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
+ *
  * Data set, internal: its files with their companions, and the memory that reading needs.
  *
  * dataset.c opens and closes, dataset_check.c checks every element once, dataset_read.c reads.

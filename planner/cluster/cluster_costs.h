@@ -23,7 +23,7 @@ struct ah_cluster_costs_input {
     bool apart; /* a pipeline may add groups up apart, in a second vector of sums (runtime/schedule/fold.h) */
 };
 
-/* Can a unit of `tp` GPUs share this model's blocks? */
+/* True if a unit of `tp` GPUs can share this model's blocks. */
 bool ah_cluster_costs_divides(const struct ah_model *model, uint64_t tp);
 
 /* Fills a problem, in `arena`; its classes are the nodes that have a unit, in the cluster's order. `update_limit_us`

@@ -22,7 +22,7 @@
  * (2), each pipeline of an arrangement of M micro-batches costs at most worth - M more than its micro-batches. The most
  * micro-batches that a pipeline of units y can do at such a cost are cap(y), and
  *
- *     room(R) = max over y within R of cap(y) + room(R - y)                                            (4)
+ *     room(R) = max over y within R of cap(y) + room(R - y)                                                    (4)
  *
  * over the vectors R of units. If room of all units is less than M, T is too short.
  *

@@ -14,7 +14,7 @@
 
 /* Fits of one kind of unit, for one number of sharers. */
 struct ah_fits_table {
-    double *us; /* owned: (most_in_flight, blocks, blocks); negative: not asked yet; INFINITY: no room */
+    double *us; /* owned: (most_in_flight, blocks, blocks); negative: not computed yet; INFINITY: no room */
     struct ah_stage *stages; /* owned: likewise, fitted; where `us` is known and finite */
 };
 

@@ -12,13 +12,13 @@
 #include <stdint.h>
 
 struct ah_event_tree {
-    double *us; /* owned: (slots), by thing */
+    double *us; /* owned: (slots), by event */
     uint32_t
-        *winners; /* owned: (slots), of the two below: 2i and 2i + 1, the things themselves from `slots` on */
+        *winners; /* owned: (slots), by node: the first of nodes 2i and 2i + 1; from `slots` on: events */
     size_t slots; /* a power of two */
 };
 
-/* All things begin at INFINITY. AH_E_MEMORY. */
+/* All events begin at INFINITY. AH_E_MEMORY. */
 int ah_event_tree_init(struct ah_event_tree *ret_tree, size_t n, struct ah_error *err);
 void ah_event_tree_release(struct ah_event_tree *tree);
 

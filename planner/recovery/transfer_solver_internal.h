@@ -11,7 +11,7 @@
 const struct ah_transfer_option *ah_transfer_option_of(const struct ah_transfer_bundle *bundle, size_t leader,
                                                        size_t d, int choice);
 
-/* May receiver `d` take option `choice` of shards led by `leader`? */
+/* True if receiver `d` may take option `choice` of shards led by `leader`. */
 bool ah_transfer_allows(const struct ah_transfer_bundle *bundle, size_t leader, size_t d, int choice);
 
 /* A lower bound of T, from prices of a byte by resource (not scaled). `cheapest_bytes` (optional) gets the bytes

@@ -254,8 +254,7 @@ static double clipped_resource(const struct builder *b, const struct ah_milp_col
            resource->h2d * column->pieces.late_us[AH_PLAN_LANE_H2D] + tail(b, column);
 }
 
-/* (14). Leaves out the first F of blocks without a backward (those below the lowest trained one), instead of
- * subtracting. */
+/* (14). Leaves out the first F of blocks without a backward (those below the lowest trained one). */
 static double clipped_compute(const struct builder *b, const struct ah_milp_column *column,
                               const struct ah_plan_resource *resource)
 {

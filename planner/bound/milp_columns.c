@@ -59,8 +59,7 @@ static uint64_t nearest(const struct ah_milp *milp)
     return milp->input->most_fetch_ahead ? (uint64_t)milp->input->most_fetch_ahead + 1 : UINT64_MAX;
 }
 
-/* The fewest fetches of a block of the class. `ret_keepable`: the number of blocks for which fetching ahead may save
- * some. */
+/* The fewest fetches of a block of the class. `ret_keepable`: number of blocks that fetching ahead may save some. */
 static uint64_t class_fetches(const struct ah_milp *milp, size_t class, bool kept, uint64_t *ret_keepable)
 {
     uint64_t least = UINT64_MAX, keepable = 0;

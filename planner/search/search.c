@@ -152,7 +152,7 @@ static void close_chains(struct runner *r)
     atomic_store(&r->evaluations, 0);
 }
 
-/* Gathers what the chains found in the search's evaluator. */
+/* Collects the chains' results in the search's evaluator. */
 static int gather_chains(struct runner *r, struct ah_error *err)
 {
     struct ah_evaluator *evaluator = r->search->evaluator;
@@ -212,7 +212,7 @@ static int try_set(struct runner *r, const struct ah_knobs *knobs, struct ah_err
     return ah_assignments_try(set, r->search->evaluator, knobs, &r->list, err);
 }
 
-/* Tries assignments, again as long as better knobs follow from them. */
+/* Tries assignments, and repeats that as long as they lead to better knobs. */
 static int try_sets(struct runner *r, const struct ah_vary *vary, struct ah_error *err)
 {
     const struct ah_search *search = r->search;
@@ -233,7 +233,7 @@ static int try_sets(struct runner *r, const struct ah_vary *vary, struct ah_erro
     return rc;
 }
 
-/* Anneals, and climbs from what that found. */
+/* Anneals, and climbs from the results. */
 static int run_chains(struct runner *r, const struct ah_vary *vary, size_t run, struct ah_error *err)
 {
     struct ah_evaluator *evaluator = r->search->evaluator;

@@ -217,7 +217,7 @@ static void add_rung(struct ladder *ladder, uint64_t value)
     ladder->n++;
 }
 
-/* Adds eighths, quarters, halves and doubles, as far as the request allows them. */
+/* Adds the eighths, quarters, halves and doubles that the request allows. */
 static void add_multiples(struct ladder *ladder, uint64_t own, uint64_t unit, uint64_t most)
 {
     add_rung(ladder, own);

@@ -27,7 +27,7 @@ struct ah_cluster_costs_input {
 bool ah_cluster_costs_divides(const struct ah_model *model, uint64_t tp);
 
 /* Fills a problem, in `arena`; its classes are the nodes that have a unit, in the cluster's order. `update_limit_us`
- * stays 0: the caller decides whether anything may be away. `ret_estimated`: some times were not measured. AH_E_USAGE,
+ * stays 0: the caller sets it if blocks may be away. `ret_estimated`: some times were not measured. AH_E_USAGE,
  * AH_E_DOCUMENT: as ah_job_init(). AH_E_USAGE, too: a type of GPU has no matrix products of the training's dtype. */
 int ah_cluster_costs_build(const struct ah_cluster_costs_input *input, struct ah_arena *arena,
                            struct ah_cluster_problem *ret_problem, bool *ret_estimated, struct ah_error *err);

@@ -22,7 +22,7 @@ struct loading {
     double *seconds; /* by resource */
     int *ways;       /* every shard's, bundle after bundle: leader, then the choice of each receiver */
     int *best_ways;
-    int *trial; /* the way of one shard, as the next */
+    int *trial; /* the way of one shard, as is `old` */
     int *old;
     size_t *way_of; /* by bundle: where its first shard's way begins */
     size_t n_ways;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Transfers: what has to move for a cluster plan, by which ways, and how long that takes.
+ * Transfers: what has to move for a cluster plan, on what ways, and how long that takes.
  *
  * A GPU of a stage needs its slices of all kinds of the stage's blocks, in its own memory, or in the host's if the
  * plan's configs keep weights or states there. Shards that are already in that memory are kept. A shard that is

@@ -3,7 +3,7 @@
  * Search, in this order:
  *   1. starts (starts.h), one for each of CHAINS chains
  *   2. ROUNDS rounds of annealing with equal shares of the work, split among the remaining chains. After each round the
- *      better half of the chains goes on, colder
+ *      better half of the chains continues, colder
  *   3. a climb from what the chains found; with few blocks, 2 and 3 again and again
  *   4. if blocks or assignments are few: all assignments that may be faster, if these are few, with the knobs found;
  *      then a climb from the best of them; all that again if it changes the best

@@ -7,7 +7,7 @@
  *   swap      two layers change places
  *   turn      adjacent layers rotate: a piece of them moves from one end to the other
  *   ends      the embedding or the head gets another config
- *   knob      a knob goes to another rung
+ *   knob      a knob moves to another rung
  *
  * Swaps and turns keep the total that blocks take; a plan whose memory is full can change in few other ways.
  */

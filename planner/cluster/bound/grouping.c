@@ -171,8 +171,7 @@ static bool is_spent(const struct proving *p)
 }
 
 /* Checks (2) for all m, starting with *m and wrapping around, until VIOLATIONS are found. Memory and time grow with m,
- * so the cheapest pipeline for m costs no more than that for m + 1, and some m can be skipped. True: nothing violates
- * (2). */
+ * so the cheapest pipeline for m costs no more than that for m + 1: some m can be skipped. True: no violation. */
 static bool check_prices(struct proving *p, uint64_t *m)
 {
     const uint64_t all = p->g->problem->micro_batches;

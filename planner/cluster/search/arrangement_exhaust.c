@@ -3,7 +3,7 @@
  * Exhaustion: every arrangement that could beat the best one.
  *
  * A CANDIDATE is a pipeline: a sequence of classes and a split of the blocks. Its cap is the most micro-batches that it
- * can do, alone and without contention, in the best time less its update. ah_pipeline_time() never exceeds the
+ * can do, alone and without contention, before the best time minus its update. ah_pipeline_time() never exceeds the
  * simulation, so an arrangement that gives it more is not better. Candidates with cap 0 are dropped. Then
  *
  *   room(R) = the most micro-batches that candidates on the units R take together
@@ -48,7 +48,7 @@ struct place {
 struct exhausting {
     struct ah_arrangement_search *search;
     struct ah_error *err;
-    size_t radix[CLASSES_MAX + 1]; /* weight of each class in a place of the lattice */
+    size_t radix[CLASSES_MAX + 1]; /* the weight of each class in a lattice place */
     struct candidate *candidates;
     size_t n_candidates, candidate_room;
     struct place *pool;

@@ -8,7 +8,7 @@
  *   snake    back and forth over the pipelines, so that each gets a similar share of every type
  *
  * Stages of a pipeline are ordered by memory or by speed, the largest first, since early stages hold more
- * micro-batches. If nothing fits, the second goes last, since the first and the last stage hold tables. If links make
+ * micro-batches. If nothing fits, the second unit goes last, since the first and last stage hold tables. If links make
  * islands, also:
  *
  *   places   as snake, but along one route through all nodes: a similar share of every island

@@ -28,7 +28,7 @@ struct ah_fits {
     size_t *first_table; /* owned: (kinds + 1) */
     double *scratch;     /* owned: for ah_split_best() */
     size_t *from;        /* owned: for ah_split_best() */
-    size_t *alike; /* owned: (blocks): the first block from which on all are like it, on every kind of unit */
+    size_t *alike; /* owned: (blocks): first block of the run up to it that is equal on every kind of unit */
 };
 
 /* A unit and its load. Sharers matter only if blocks may be away. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Event tree: which of n events comes first while their times change, by a tree of winners. On a tie, the lower index
- * wins.
+ * Event tree: finds which of n events comes first while their times change, with a tree of winners. On a tie, the lower
+ * index wins.
  */
 #ifndef AH_PLANNER_CLUSTER_SIM_EVENT_TREE_H
 #define AH_PLANNER_CLUSTER_SIM_EVENT_TREE_H

@@ -331,7 +331,7 @@ static void enter_event(struct simulation *r, size_t thing)
         ah_event_tree_set(&r->events, thing, start_of(r, thing));
 }
 
-/* Takes the lane as far as it can go by itself. */
+/* Advances the lane as far as it can go by itself. */
 static void advance_lane(struct simulation *r, struct lane *lane)
 {
     const uint64_t passes = 2 * lane->pipeline->micro_batches;

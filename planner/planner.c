@@ -119,7 +119,7 @@ static int fill_plan(struct ah_planning *p, struct ah_plan *ret_plan, struct ah_
 
 /* ---- one policy ---- */
 
-/* `others_proven`: for all else that the request allows, too, it is proven that there is no plan. */
+/* `others_proven`: it is proven that nothing else that the request allows has a plan, either. */
 static int no_plan(struct ah_planning *p, bool others_proven, struct ah_diagnosis *ret_diagnosis,
                    struct ah_error *err)
 {
@@ -152,7 +152,7 @@ static double lack_of(const struct ah_planning *p)
     return diagnosis.needed_bytes ? growth : HUGE_VAL;
 }
 
-/* Plans with the fastest number of micro-batches. If none has a plan, the message explains the one that lacks the
+/* Plans with the fastest number of micro-batches. If no number has a plan, the message explains the one that lacks the
  * least; it is kept in one of the two `places` while the others are tried. */
 static int plan_fastest(const struct ah_plan_request *request, struct ah_arena *arena,
                         struct ah_plan *ret_plan, struct ah_diagnosis *ret_diagnosis, struct ah_error *err)
@@ -319,7 +319,7 @@ static bool is_better(const struct ah_comparison *row, const struct ah_compariso
     return row->short_bytes && (!best->short_bytes || row->short_bytes < best->short_bytes);
 }
 
-/* The fastest number of micro-batches; if none has a plan, the one that lacks the least. */
+/* The row of the fastest number of micro-batches; if no number has a plan, of the one that lacks the least. */
 static int compare_fastest(const struct ah_plan_request *request, struct ah_arena *arena,
                            struct ah_comparison *ret_row, struct ah_error *err)
 {

@@ -80,8 +80,8 @@ struct ah_remedy {
 
 /* Which memory is short. More of `resource` alone is enough, and so is more of `other_resource` alone if it is named.
  * If `both` are short at once, `other_needed_bytes` is needed together with `needed_bytes` of the first. With
- * `at_least`, these are what any plan needs (`optimal`: by the relaxation; another policy: by all its settings); else
- * what tried choices need. 0: unknown. */
+ * `at_least`, these are what any plan needs (`optimal`: by the relaxation; another policy: by all its settings);
+ * without it, what tried choices need. 0: unknown. */
 struct ah_diagnosis {
     bool proven; /* no plan of the policy exists; else none was found */
     bool at_least;
@@ -102,7 +102,7 @@ struct ah_diagnosis {
 int ah_planner_plan(const struct ah_plan_request *request, struct ah_arena *arena, struct ah_plan *ret_plan,
                     struct ah_diagnosis *ret_diagnosis, struct ah_error *err);
 
-/* Does the policy follow the request's `scheduling`? All others dispatch fifo. */
+/* True if the policy follows the request's `scheduling`. All others dispatch fifo. */
 bool ah_planner_takes_scheduling(enum ah_policy policy);
 
 struct ah_comparison {
@@ -117,12 +117,12 @@ struct ah_comparison {
     bool proven;          /* infeasible: no plan of the policy exists; else none was found */
     const char *resource; /* infeasible: what is short; static */
     uint64_t short_bytes; /* infeasible; 0: unknown */
-    bool at_least;        /* short_bytes: any plan lacks as much; else what was tried does */
+    bool at_least;        /* short_bytes: any plan lacks that much; else only what was tried does */
 };
 
 enum { AH_POLICIES = AH_POLICY_OPTIMAL + 1 };
 
-/* What a profile that emulates a machine was slowed to, in `arena`; NULL: it emulates none. AH_E_MEMORY. */
+/* The rates to which an emulating machine was slowed, in `arena`; NULL: it emulates none. AH_E_MEMORY. */
 int ah_planner_emulated(const struct ah_machine *machine, enum ah_dtype dtype, struct ah_arena *arena,
                         struct ah_plan_emulated **ret_emulated, struct ah_error *err);
 

@@ -37,7 +37,7 @@ struct ah_planning {
     struct ah_milp_shortage shortage;
 };
 
-/* For a planning without a winner: is it proven that its policy has no plan? */
+/* True if it is proven that the policy has no plan, for a planning without a winner. */
 static inline bool ah_planning_proven(const struct ah_planning *planning)
 {
     return planning->infeasible || planning->exhausted;
@@ -62,7 +62,7 @@ int ah_planning_solve(struct ah_planning *planning, struct ah_error *err);
 int ah_planning_exhaust(struct ah_planning *planning, struct ah_error *err);
 void ah_planning_release(struct ah_planning *planning);
 
-/* What plans may use of the host's memory: the rest is for the system, and for the arena of a device that is the host
+/* What plans may use of the host's memory. The rest is for the system, and for the arena of a device that is the host
  * itself. */
 uint64_t ah_planning_host_budget(const struct ah_machine *machine, uint64_t memory_bytes,
                                  uint64_t device_capacity_bytes);
@@ -74,11 +74,11 @@ extern const char ah_shortage_host[];
 /* Fills the diagnosis of a solved planning without a winner, except remedies. */
 void ah_shortage_find(const struct ah_planning *planning, struct ah_diagnosis *ret_diagnosis);
 
-/* The same as the sentence of an error, which becomes the result. */
+/* Writes the diagnosis as an error's message, and returns the error. */
 int ah_shortage_say(const struct ah_planning *planning, const struct ah_diagnosis *diagnosis,
                     struct ah_error *err);
 
-/* Adds the changes that help, each planned. If no evaluator told how much memory is needed, these tell it. */
+/* Adds the changes that help, each planned. If no trial showed how much memory is needed, these do. */
 int ah_remedies_find(const struct ah_planning *planning, struct ah_diagnosis *diagnosis,
                      struct ah_error *err);
 

@@ -13,7 +13,7 @@
 
 #define GIB (UINT64_C(1) << 30)
 
-/* ---- ready ---- */
+/* ---- preparing ---- */
 
 uint64_t ah_planning_host_budget(const struct ah_machine *machine, uint64_t memory_bytes,
                                  uint64_t device_capacity_bytes)
@@ -192,7 +192,7 @@ void ah_planning_release(struct ah_planning *planning)
     planning->n_splits = 0;
 }
 
-/* ---- solved ---- */
+/* ---- solving ---- */
 
 static bool is_better(const struct ah_split *split, const struct ah_split *winner)
 {

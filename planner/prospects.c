@@ -17,7 +17,7 @@ static const uint64_t unlimited_bytes = UINT64_C(1) << 50;
 
 /* ---- changes ---- */
 
-/* A request with its own copy of the machine. The request points into it, so it must not move. */
+/* A request with its own copy of the machine. The request points into this struct, so it must not move. */
 struct changed {
     struct ah_plan_request request;
     struct ah_machine machine;
@@ -217,7 +217,7 @@ static void add_rung(struct ladder *ladder, uint64_t value)
     ladder->n++;
 }
 
-/* Adds eighths, quarters, halves and doubles, as far as the request allows them. */
+/* Adds the eighths, quarters, halves and doubles that the request allows. */
 static void add_multiples(struct ladder *ladder, uint64_t own, uint64_t unit, uint64_t most)
 {
     add_rung(ladder, own);
@@ -238,7 +238,7 @@ static int fits(const struct ah_plan_request *request, uint64_t device_bytes, st
                              ret_row, err);
 }
 
-/* Bisects for the least device memory that a quick search fits into, to a small part of `most_bytes`. */
+/* Bisects for the least device memory that a quick search fits into, to within a small part of `most_bytes`. */
 static int find_least(const struct ah_plan_request *request, uint64_t most_bytes, uint64_t *ret_bytes,
                       struct ah_error *err)
 {

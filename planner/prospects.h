@@ -23,8 +23,8 @@ enum ah_prospect_kind {
     AH_PROSPECT_UNCHANGED,
     AH_PROSPECT_MORE_DEVICE_MEMORY, /* value: bytes, one GiB more */
     AH_PROSPECT_H2D,              /* twice the bandwidth of the link from the host to the device; value: 2 */
-    AH_PROSPECT_D2H,              /* back */
-    AH_PROSPECT_LINKS,            /* both ways */
+    AH_PROSPECT_D2H,              /* the same from the device to the host */
+    AH_PROSPECT_LINKS,            /* the same in both directions */
     AH_PROSPECT_MORE_HOST_MEMORY, /* value: bytes, twice what the request may use, or what the host has */
     AH_PROSPECTS_EXPLAINED,
     AH_PROSPECT_DEVICE_MEMORY = AH_PROSPECTS_EXPLAINED, /* value: bytes, the reserve included */
@@ -68,9 +68,9 @@ int ah_prospects_plan(const struct ah_plan_request *request, struct ah_prospect_
 int ah_prospects_explain(const struct ah_plan_request *request,
                          struct ah_prospect ret_rows[AH_PROSPECTS_EXPLAINED], struct ah_error *err);
 
-/* Values worth planning, rising, the request's own included. Device memory: from just below the least that a quick
- * search fits into, up to what a plan uses that may use all it likes. Batch, seq: from an eighth to four times the
- * request's. AH_E_NO_PLAN: nothing fits with any device memory. */
+/* Values worth planning, ascending, the request's own included. Device memory: from just below the least that a quick
+ * search fits into, up to what a plan without a limit uses. Batch, seq: from an eighth to four times the request's.
+ * AH_E_NO_PLAN: nothing fits with any device memory. */
 enum { AH_PROSPECTS_LADDER_MAX = 16 };
 int ah_prospects_ladder(const struct ah_plan_request *request, enum ah_prospect_kind kind,
                         uint64_t ret_values[AH_PROSPECTS_LADDER_MAX], size_t *ret_n, struct ah_error *err);

@@ -6,7 +6,7 @@
  * effort and, if the request leaves that open, any number of micro-batches.
  *
  * MEMORY. Budgets rise in steps from a floor that is known to be too little, by the relaxation or because the machine
- * has that. Steps double until there is a plan; then the interval from the last budget without a plan to the first
+ * has that much. Steps double until there is a plan; then the interval from the last budget without a plan to the first
  * with one is bisected. A budget above the machine's is a what-if with memory for the budget and the system's share.
  */
 #include "planner/planner_internal.h"
@@ -55,7 +55,7 @@ static int plan_once(const struct ah_plan_request *request, double *ret_step_us,
     return rc;
 }
 
-/* Is there a plan, by few evaluations? The last number of micro-batches, single sequences, is the likeliest to fit. */
+/* Looks for a plan with few evaluations. The last number of micro-batches, single sequences, is likeliest to fit. */
 static int works_quickly(const struct change *change, bool *ret_works, struct ah_error *err)
 {
     struct ah_plan_request request = change->request;
@@ -74,7 +74,7 @@ static int works_quickly(const struct change *change, bool *ret_works, struct ah
     return rc;
 }
 
-/* Is there a plan with the request's effort? Notes how long its step takes. */
+/* Looks for a plan with the request's effort, and notes how long its step takes. */
 static int works(struct change *change, bool *ret_works, struct ah_error *err)
 {
     struct ah_plan_request request = change->request;
@@ -275,7 +275,7 @@ static struct axis axis_of(const struct ah_planning *p, bool device, uint64_t mi
                       device ? machine->device.memory_bytes : machine->host.memory_bytes);
 }
 
-/* Begins where memory is likely to suffice: at what the best evaluator needed. */
+/* Begins where memory is likely to suffice: at what the best trial needed. */
 static uint64_t likely_steps(const struct axis *axis, const struct ah_diagnosis *diagnosis,
                              const char *resource)
 {
@@ -395,7 +395,7 @@ static uint64_t host_budget(const struct ah_planning *p, uint64_t bytes)
                : ah_planning_host_budget(machine, bytes, p->device_capacity_bytes);
 }
 
-/* If no evaluator told how much memory is needed, takes it from a remedy that was enough. */
+/* If no trial showed how much memory is needed, takes it from a remedy that was enough. */
 static void take_from_remedies(const struct ah_planning *p, struct ah_diagnosis *diagnosis)
 {
     for (size_t i = 0; i < diagnosis->n_remedies && !diagnosis->needed_bytes; i++) {

@@ -43,7 +43,7 @@ static void proven_needs(const struct ah_planning *p, struct sides *sides)
         added(p->host_capacity_bytes, sides->both ? shortage->both_host_bytes : shortage->host_bytes);
 }
 
-/* A evaluator that needed no more than there is says nothing: only its layout did not fit. */
+/* A trial that needed no more than there is says nothing: only its layout did not fit. */
 static void take_tried(struct side *side, uint64_t tried_bytes, uint64_t beside_bytes)
 {
     if (tried_bytes == UINT64_MAX || tried_bytes + beside_bytes <= side->available_bytes)

@@ -91,7 +91,7 @@ static int make_request(struct verify *v)
     return rc ? ah_error_memory(v->err) : check_what_if(v);
 }
 
-/* ---- what machines say ---- */
+/* ---- the machine's numbers ---- */
 
 static bool same_threads(const struct ah_costs *costs, const struct ah_plan_threads *threads)
 {

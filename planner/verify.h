@@ -23,7 +23,7 @@ struct ah_verify_inputs {
     const char *machine_sha256;
 };
 
-/* Does the sha256 of the given document match what the plan states for its input `what`? AH_E_MISMATCH: no. */
+/* Checks that a document's sha256 is what the plan states for its input `what`. AH_E_MISMATCH: it is not. */
 int ah_verify_input(const char *what, const struct ah_plan_input *stated, const char *given_sha256,
                     struct ah_error *err);
 

@@ -6,14 +6,14 @@
  * VARIABLES n[k][c], whole: blocks of class k with config c, sum over c = b_k;  T: the period
  * MINIMISE  T
  *
- * Rules 1 to 8 and positions are those of docs/planning.md. M micro-batches; F, B: forward and backward of a block (the
- * head H does both in F); G: its gradient is finished (B of the last micro-batch; the head's F). In the steady state an
- * iteration takes T on average, so a bound on the time between an event of one iteration and the same event
- * of the next, whatever the iteration, bounds T. Durations at full speed are the least there are: ops slowed by
- * sharing take longer. What a sum leaves out is not negative.
+ * Rules 1 to 8 and positions are those of docs/planning.md. M: number of micro-batches. F, B: forward and backward of a
+ * block (the head H does both in F). G: the block's gradient is finished (B of the last micro-batch; the head's F). In
+ * the steady state an iteration takes T on average. So a bound on the time between an event of an iteration and the
+ * same event of the next bounds T, if it holds for all iterations. Durations are the least, those at full speed. Rows
+ * may leave terms out, because no term is negative.
  *
- * TIME. LATE ops of a block lie between its G and its next iteration's F: host Adam, the upload, the first fetch of
- * new weights, sending the (last) gradient (rules 1 to 4, 7). U: blocks updated on the host or streamed, u the
+ * TIME. LATE ops of a block lie between its G and its F of the next iteration: host Adam, the upload, the first fetch
+ * of new weights, sending the (last) gradient (rules 1 to 4, 7). U: blocks updated on the host or streamed; u: the
  * highest of them.
  *
  *  (1) T >= compute work            a lane runs one op at a time, and each op of the iteration once in a period
@@ -22,23 +22,23 @@
  *  (4) T >= host work               likewise
  *  (5) T >= demand x work of r      shares of a resource that are used at one time add up to at most 1
  *
- *  (6) T >= late host work + SPAN   an iteration's late ops are all after the first G of U, which is u's (backward goes
- *  (7) T >= late h2d work + SPAN    down), and before the last next F of U, which is u's too (forward goes up). So none
- *  (8) T >= late d2h work + SPAN    runs from u's F to u's G: that lasts SPAN, at least all compute from F to G of the
- *  (9) T >= demand x late work of r highest trained block below the head, or of H where H is in U; if U is empty,
+ *  (6) T >= late host work + SPAN   an iteration's late ops run after u's G, the first G of U (backward goes down),
+ *  (7) T >= late h2d work + SPAN    and before u's F of the next iteration, the last F of U (forward goes up). So none
+ *  (8) T >= late d2h work + SPAN    runs from u's F to u's G, which takes at least SPAN: all compute from F to G of the
+ *  (9) T >= demand x late work of r highest trained block below the head, or of H if H is in U. If U is empty,
  *           + SPAN                  (1) implies these rows
  * (10) T >= late h2d + states in    states come in after their iteration's first H and before their block's next F,
- *           + F of u to end of H    as late ops do: h2d does neither from u's next F to the end of the first H
+ *           + F of u to end of H    so h2d runs neither them nor late ops from u's next F to the end of the first H
  *
- *      With clipping, norm waits for the last G of all, and every update for norm (rule 5).
- * (11) T >= norm + late host work   late host ops are between norm's end and u's next F; from there to the last G is
- *           + TAIL                  TAIL: the iteration's compute but F below u (of the first micro-batch, or of all
- * (12) T >= norm + late h2d work    where the order is by block) and updates
+ *      With clipping, norm waits for the last G of all blocks, and every update waits for norm (rule 5).
+ * (11) T >= norm + late host work   late host ops run between norm's end and u's next F. From then to the last G takes
+ *           + TAIL                  TAIL: the iteration's compute without updates and without F below u (of the first
+ * (12) T >= norm + late h2d work    micro-batch, or of all where the order is by block)
  *           + TAIL                  as (11): new weights wait for their update
  * (13) T >= norm + demand x late    as (5), in the same time
  *           host and h2d work of r + TAIL
- * (14) T >= norm + compute work     the next iteration's first op that waits for norm is at the latest F of the lowest
- *           - F below the trained   trained block
+ * (14) T >= norm + compute work     the next iteration's first op that waits for norm is F of the lowest trained block,
+ *           - F below the trained   or an earlier one
  *
  * DEVICE MEMORY, bytes live at one position (table in docs/planning.md), at most the arena. Everywhere: weights
  * and states that stay, tokens of two micro-batches.
@@ -46,20 +46,20 @@
  * (15) at the last H        inputs and saved tensors of blocks with a backward, residual gradient, scratch, gradient
  *                           and fetched weights of the head; a tied table's gradient; weights kept from F to B; sums of
  *                           gradients that earlier micro-batches have begun (by block: none yet)
- * (16) at the last G, with  gradients that wait for norm, and what the lowest backward itself takes: at least the
- *      clipping             its configs
- * (17) at the last B of the as (15), less what H had for itself, and with what that block itself takes (the least)
+ * (16) at the last G, with  gradients that wait for norm, and what the lowest backward itself takes (the least over
+ *      clipping             its configs)
+ * (17) at the last B of the as (15), less what H itself took, plus what that block itself takes (the least)
  *      highest layer
  * (18) at the last B of     one row a class: what a block takes there, averaged over the blocks of the class, since an
  *      every block          average is at most the largest
  *
- * (19) HOST MEMORY          states and weights there, sums; with clipping, gradients that no sum takes in are all
- *                           there before the first update gives a place back
+ * (19) HOST MEMORY          states and weights there, sums; with clipping, all gradients that no sum takes in: they
+ *                           arrive before the first update frees any of them
  * (20) KEPT                 only some blocks of a class are near enough to the head to keep fetched weights
  *
- * Constants of a row stand in the head's columns, of which exactly one is chosen. All coefficients are whole numbers
- * (2^-10 us, rounded down; bytes) and none is negative, so T(n) = max of the time rows, and every sum, is exact,
- * and falls or stays when a cost falls: so does its least value over any fixed set of n.
+ * Constants of a row are in the head's columns, because exactly one of these is chosen. All coefficients are whole
+ * numbers (2^-10 us, rounded down; bytes) and none is negative. So T(n) = max of the time rows, and every sum, is
+ * exact, and falls or stays when a cost falls. The same holds for its least value over any fixed set of n.
  */
 #include "planner/bound/milp_internal.h"
 
@@ -69,14 +69,14 @@
 
 enum { FIXED_ROWS = 24, ROWS_A_RESOURCE = 3, ROWS_A_CLASS = 2 };
 
-/* What rows share: constants of the job's positions. */
+/* Constants of the job that the rows share. */
 struct builder {
     struct ah_milp *milp;
     size_t head;             /* block */
     size_t top;              /* highest trained block below the head; = head: there is none */
     double span_forward_us;  /* F from `top` to below the head */
-    double span_backward_us; /* B of the same, at least */
-    int64_t always;          /* device bytes that live at all of (15) to (18) beside `stays` */
+    double span_backward_us; /* B of the same blocks, at least */
+    int64_t always;          /* device bytes that live in all of (15) to (18), besides `stays` */
     double together;         /* micro-batches that pass a block before the next block's turn */
 };
 
@@ -113,7 +113,7 @@ static void push_time(struct builder *b, const char *name, time_piece *piece,
     }
 }
 
-/* `constant` goes to the head's columns. */
+/* `constant` is added to the head's columns. */
 static void push_memory(struct builder *b, const char *name, memory_piece *piece, size_t of, int64_t constant)
 {
     uint64_t most = INT64_MAX / 2;
@@ -254,7 +254,7 @@ static double clipped_resource(const struct builder *b, const struct ah_milp_col
            resource->h2d * column->pieces.late_us[AH_PLAN_LANE_H2D] + tail(b, column);
 }
 
-/* Blocks without a backward are those below the lowest trained one; written so that nothing is subtracted. */
+/* (14). Leaves out the first F of blocks without a backward (those below the lowest trained one). */
 static double clipped_compute(const struct builder *b, const struct ah_milp_column *column,
                               const struct ah_plan_resource *resource)
 {
@@ -297,7 +297,7 @@ static bool is_tied_table(const struct builder *b, const struct ah_milp_column *
     return group_of(b, column)->kind == AH_BLOCK_EMBEDDING && b->milp->job->model->tied;
 }
 
-/* What blocks hold from their forward (or the head) to their backward. */
+/* Bytes that a block holds from its forward (or from the head) to its backward. */
 static int64_t held(const struct builder *b, const struct ah_milp_column *column)
 {
     const struct ah_milp_pieces *p = &column->pieces;
@@ -314,7 +314,7 @@ static int64_t at_head(const struct builder *b, const struct ah_milp_column *col
     return held(b, column) + p->table;
 }
 
-/* What only the block whose op is at that position holds there. */
+/* Bytes that only the block whose op runs at that position holds there. */
 static int64_t own_at_lowest(const struct builder *b, const struct ah_milp_column *column)
 {
     const struct ah_milp_pieces *p = &column->pieces;
@@ -332,7 +332,7 @@ static int64_t own_at_top(const struct builder *b, const struct ah_milp_column *
 
 typedef int64_t own_piece(const struct builder *b, const struct ah_milp_column *column);
 
-/* The least of a class, where it is not known which of its blocks it is; else 0, and the column has it. */
+/* The least `own` over the configs of a class. 0 if the class has one block: then alone() adds the exact value. */
 static int64_t least_own(const struct builder *b, size_t class, own_piece *own)
 {
     const struct ah_milp_class *it = &b->milp->classes[class];

@@ -4,17 +4,17 @@
  * its rows (milp.c states and proves them). So its optimum is a bound that no plan beats, and if it has no solution,
  * there is no plan.
  *
- * A CLASS is a set of blocks that it cannot tell apart: they are of one group and allowed the same configs. A count
- * is how many blocks of a class have a config. Placement decides which block has which.
+ * A CLASS is a set of blocks that the MILP cannot tell apart: they are of one group and allowed the same configs. A
+ * COUNT is the number of blocks of a class that have a config. Placement decides which block has which.
  *
- * THE BOUND holds for all knobs within the given limits of tiles and fetches, but for one micro-batch order (and,
- * through the costs, one split of threads). Who may choose among several takes the least of their bounds. If whole
- * counts are few, the bound is their exact optimum, else that of the linear relaxation; only the numbers of blocks
- * and configs decide which. Both are computed without rounding from coefficients that are rounded down once. So a
- * faster rate or more memory never raises the bound, not by one bit.
+ * THE BOUND holds for all knobs within the given limits of tiles and fetches, but only for one micro-batch order (and,
+ * through the costs, one split of threads). A caller with several to choose from takes the least of their bounds. If
+ * whole counts are few, the bound is their exact optimum, otherwise that of the linear relaxation; only the numbers of
+ * blocks and configs decide which. Both are computed without rounding, from coefficients rounded down once. So a faster
+ * rate or more memory never raises the bound, not by one bit.
  *
- * PRICES. `base_us` plus the prices of its blocks' configs is a bound of each plan, except for rounding. The cheapest
- * config of a class costs nothing.
+ * PRICES. A plan takes at least `base_us` plus the prices of its blocks' configs, except for rounding. The cheapest
+ * config of a class has price 0.
  *
  * CANDIDATES are counts worth placing, the most promising first. They steer the search and prove nothing.
  *
@@ -37,13 +37,13 @@
 #include <stdint.h>
 
 struct ah_milp_input {
-    const struct ah_job *job;     /* borrowed during the call, as all of this */
+    const struct ah_job *job;     /* borrowed during the call, like all pointers here */
     const struct ah_costs *costs; /* of the job's groups */
     uint64_t device_bytes;        /* for the arena: capacity less reserve */
     uint64_t host_bytes;          /* for pinned and pageable memory together */
     enum ah_micro_order micro_order;
-    uint64_t most_tile_elements; /* no plan has larger tiles; 0: they may be of any size */
-    uint32_t most_fetch_ahead;   /* no plan fetches weights further ahead; 0: as far as it likes */
+    uint64_t most_tile_elements; /* no plan has larger tiles; 0: no limit */
+    uint32_t most_fetch_ahead;   /* no plan fetches weights further ahead; 0: no limit */
     const uint32_t *allowed;     /* (optional) by block: bit i allows the i-th of ah_configs(); NULL: all */
 };
 
@@ -54,7 +54,7 @@ struct ah_milp_candidate {
     uint32_t *counts; /* by class x AH_CONFIGS_MAX + config (as ah_configs() numbers them); in the arena */
 };
 
-/* How much must be added to a budget. AH_MILP_NEVER: no amount of this memory alone is enough. */
+/* Bytes that a budget lacks. AH_MILP_NEVER: no amount of this memory alone is enough. */
 #define AH_MILP_NEVER UINT64_MAX
 
 struct ah_milp_shortage {
@@ -77,8 +77,8 @@ struct ah_milp_result {
     struct ah_milp_shortage shortage; /* zero where feasible */
 };
 
-/* AH_E_USAGE: a block that is allowed no config. AH_E_FAILED: the solver gave up (never with sane numbers).
- * `ret_result` lies in `arena`. */
+/* AH_E_USAGE: a block is allowed no config. AH_E_FAILED: the solver gave up (never with sane numbers). `ret_result`
+ * lies in `arena`. */
 int ah_milp_solve(const struct ah_milp_input *input, struct ah_arena *arena,
                   struct ah_milp_result *ret_result, struct ah_error *err);
 

@@ -2,10 +2,10 @@
  *
  * Candidates: whole counts near the optimum of the relaxation. They prove nothing; the best of them are tried first.
  *
- *   1. A relaxed solution is rounded, and the counts DESCEND: one block at a time changes its config, to whatever
- *      lowers what passes the limits most, and then the largest time row. Sums are whole and checked at each step.
+ *   1. A relaxed solution is rounded, and the counts DESCEND: one block at a time gets the config that most lowers the
+ *      excess over the limits, then the largest time row. Sums are whole and checked at each step.
  *   2. The incumbent of the integer program after a few nodes descends too.
- *   3. Relaxations without one of the configs that the best counts use, those with most blocks first.
+ *   3. The same from relaxations without one of the configs that the best counts use, those with most blocks first.
  */
 #include "planner/bound/milp_solve_internal.h"
 
@@ -41,7 +41,7 @@ int ah_milp_best_init(struct ah_milp_best *ret_best, const struct ah_milp *milp,
     return AH_OK;
 }
 
-/* Does item i have these counts? Columns of one config count together. */
+/* True if item i has these counts, with the columns of one config added up. */
 static bool same_counts(const struct ah_milp_best *best, size_t i, const struct ah_milp *milp,
                         const uint32_t *counts)
 {
@@ -198,7 +198,7 @@ static bool descend_once(struct finding *f, const struct ah_milp_choice *choice,
     return true;
 }
 
-/* Offers where the counts lead to, if it keeps every limit. */
+/* Descends from the counts and offers the result if it keeps every limit. */
 static void descend_and_offer(struct finding *f, const struct ah_milp_choice *choice)
 {
     for (size_t i = 0; i < f->milp->n_rows; i++) {
@@ -215,7 +215,7 @@ static void descend_and_offer(struct finding *f, const struct ah_milp_choice *ch
 
 /* ---- other starts ---- */
 
-/* Are both columns of one config? */
+/* True if both columns are of one config. */
 static bool same_config(const struct ah_milp *milp, size_t a, size_t b)
 {
     return milp->columns[a].of_class == milp->columns[b].of_class &&

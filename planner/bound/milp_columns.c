@@ -3,12 +3,12 @@
  * Columns: the configs that the blocks of each class may have, and what one such block takes of time and memory.
  *
  * The pieces follow the rules of docs/planning.md and agree with the schedule of the same config, piece by piece (tests
- * compare both). If a knob decides (tiles, how far ahead weights are fetched), they are the least.
+ * compare both). Where a piece depends on a knob (tiles, how far ahead weights are fetched), it is the least.
  *
- * KEPT. Weights that are asked for again no later than their last use stay: one fetch serves two uses. `fetch_ahead`
- * decides how near two uses must be, and compute positions are at least as far apart as if there were only forward and
- * backward ops. So a class has at most as many such blocks as are near enough then. They have columns of their own,
- * with fewer fetches and, if that is certain, with memory at the head.
+ * KEPT. If the fetch for a block's next use would begin no later than the last use, the weights stay: one fetch serves
+ * both uses. `fetch_ahead` decides how near the uses must be. Compute positions are at least as far apart as if there
+ * were only forward and backward ops; blocks near enough by that count are the most that a class can keep. They have
+ * columns of their own, with fewer fetches and, if that is certain, with memory at the head.
  */
 #include "planner/bound/milp_internal.h"
 #include "runtime/schedule/fold.h"
@@ -59,7 +59,7 @@ static uint64_t nearest(const struct ah_milp *milp)
     return milp->input->most_fetch_ahead ? (uint64_t)milp->input->most_fetch_ahead + 1 : UINT64_MAX;
 }
 
-/* The fewest fetches of a block of the class, and the number of blocks that fetching ahead may save some. */
+/* The fewest fetches of a block of the class. `ret_keepable`: number of blocks that fetching ahead may save some. */
 static uint64_t class_fetches(const struct ah_milp *milp, size_t class, bool kept, uint64_t *ret_keepable)
 {
     uint64_t least = UINT64_MAX, keepable = 0;
@@ -92,13 +92,13 @@ static bool sums_on(const struct ah_milp *milp, const struct ah_config *config, 
     return milp->micro_batches > 1 && config->accumulator == where;
 }
 
-/* What adding sums of groups to the total costs, in times of adding one gradient; without launches. */
+/* The cost of adding group sums to the total, as a multiple of adding one gradient; without launches. */
 static double folds(const struct ah_milp *milp)
 {
     return (double)ah_folds_apart(&milp->job->training) * ah_fold_cost(milp->job->gradient_bytes);
 }
 
-/* What launches add to the sums and squares of all micro-batches; the squares follow the last sum. */
+/* Launch time of the sums and squares of all micro-batches; the squares follow the last sum. */
 static double gradient_launches_us(const struct ah_milp *milp, double trained)
 {
     const struct ah_costs *costs = milp->costs;
@@ -247,7 +247,7 @@ static void host_memory(const struct ah_milp *milp, const struct ah_job_group *g
         element = job->state_bytes + (host_sums ? ah_fold_bytes(&job->training) : 0);
         if (job->training.dtype == AH_FP32 && !host_weights)
             element += sizeof(float);
-        if (milp->clip && !host_sums) /* gradients are all there before the first update */
+        if (milp->clip && !host_sums) /* all gradients are there before the first update */
             element += sums_on(milp, config, AH_ACCUMULATOR_DEVICE) ? sizeof(float) : job->gradient_bytes;
     }
     column->pieces.host = bytes(group->trained_elements * element);
@@ -302,7 +302,7 @@ static uint32_t allowed_of(const struct ah_milp *milp, size_t block)
     return milp->input->allowed ? milp->input->allowed[block] & all : all;
 }
 
-/* By first block, so that without `allowed` they are the groups. */
+/* Numbers classes by their first block, so that without `allowed` they are the groups. */
 static int make_classes(struct ah_milp *milp, struct ah_error *err)
 {
     for (size_t block = 0; block < milp->job->n_blocks; block++) {

@@ -19,7 +19,7 @@ struct ah_milp_class {
     size_t first_column, n_columns;
 };
 
-/* Pieces of one block's config, of an iteration; alone and at full speed. */
+/* What one block with one config takes in an iteration, alone and at full speed. */
 struct ah_milp_pieces {
     double forward_us;   /* of one micro-batch; the head's does its backward too */
     double backward_us;  /* of one micro-batch */
@@ -33,12 +33,12 @@ struct ah_milp_pieces {
 
     int64_t stays;        /* device bytes at every position: weights, states */
     int64_t saved;        /* from forward to backward */
-    int64_t between;      /* weights fetched once for both */
+    int64_t between;      /* weights fetched once for forward and backward */
     int64_t fetched;      /* weights fetched for the block's own op */
     int64_t table;        /* a tied table fetched for the head */
     int64_t gradient;     /* at the block's own gradient op, sum included */
-    int64_t part;         /* of it, one micro-batch's */
-    int64_t sum;          /* of it, the sum on the device */
+    int64_t part;         /* one micro-batch's part of `gradient` */
+    int64_t sum;          /* the part of `gradient` that is the sum on the device */
     int64_t waits;        /* gradient that waits for an update on the device, with clipping */
     int64_t work_forward; /* scratch */
     int64_t work_backward;
@@ -56,7 +56,7 @@ struct ah_milp_column {
 
 enum ah_milp_row_kind { AH_MILP_TIME, AH_MILP_DEVICE, AH_MILP_HOST, AH_MILP_CAP };
 
-/* Sum of coefficients x counts <= limit; of time rows: <= T. */
+/* Sum of coefficients x counts <= limit; in time rows: <= T. */
 struct ah_milp_row {
     const char *name;
     enum ah_milp_row_kind kind;
@@ -84,7 +84,7 @@ struct ah_milp {
     int64_t *coefficients; /* (n_rows, n_columns) */
 };
 
-/* Builds everything, in `arena`. The other two are its parts, in turn: classes with columns and pieces; rows. */
+/* Builds everything, in `arena`, by the two functions below: first classes with columns and pieces, then rows. */
 int ah_milp_build(struct ah_milp *ret_milp, const struct ah_milp_input *input, struct ah_arena *arena,
                   struct ah_error *err);
 int ah_milp_columns(struct ah_milp *milp, struct ah_arena *arena, struct ah_error *err);

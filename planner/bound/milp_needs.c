@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the rows say about one choice: each row summed over the configs of all blocks. If blocks may keep fetched
- * weights, each row takes the lesser of its two values, for as many blocks as may keep them.
+ * weights, each row counts its lesser value of the two for as many blocks as may keep them.
  */
 #include "planner/bound/milp_internal.h"
 
@@ -9,7 +9,7 @@
 
 struct needs {
     struct ah_milp milp;
-    uint32_t *counts; /* by column; of columns that are not `kept` */
+    uint32_t *counts; /* by column; 0 in columns that are `kept` */
 };
 
 static int find_column(const struct ah_milp *milp, size_t block, const struct ah_config *config,

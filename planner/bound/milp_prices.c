@@ -30,7 +30,7 @@ static double price_of(const struct ah_milp *milp, const double *row_us, size_t 
     return us;
 }
 
-/* Sets the prices of a class less the least, which it returns. A config with two columns has the lower price. */
+/* Sets a class's prices minus the least, and returns the least. A config with two columns has the lower price. */
 static double price_class(const struct ah_milp *milp, const struct ah_milp_class *class, const double *row_us,
                           double *ret_prices)
 {

@@ -2,12 +2,12 @@
  *
  * Solving: the bound, the candidates and, if there is no solution, the shortage.
  *
- * BOUND. If there are few vectors of counts, the best of them; else the exact optimum of the linear relaxation. Only
- * blocks and configs decide how many there are, so costs and budgets do not change which of the two it is. Both are
- * minima, over a set that stays or grows, of sums of whole coefficients: monotone to the bit. At the end a relative
- * 1e-9 is taken off, which no rounding in a simulated period reaches.
+ * BOUND. The best vector of counts if there are few; otherwise the exact optimum of the linear relaxation. Only blocks
+ * and configs decide how many there are, so costs and budgets do not change which of the two it is. Both are minima of
+ * sums of whole coefficients, and larger budgets never shrink the set of counts. So the bound is monotone to the bit.
+ * At the end a relative 1e-9 is taken off, which no rounding in a simulated period reaches.
  *
- * DOMINATED columns are left out: a column that is nowhere below another of its class can be replaced by that.
+ * DOMINATED columns are left out: a column that is nowhere below another of its class can be replaced by the other.
  */
 #include "planner/bound/milp_solve_internal.h"
 
@@ -31,7 +31,7 @@ struct solving {
 
 /* ---- what to solve ---- */
 
-/* Is column a nowhere above b, and either below somewhere or the first of two equals? */
+/* True if column a is nowhere above b, and either below b somewhere or the first of two equal columns. */
 static bool dominates(const struct ah_milp *milp, size_t a, size_t b)
 {
     bool below = a < b;
@@ -159,7 +159,7 @@ static int find_shortage(struct solving *s, struct ah_milp_shortage *shortage, s
     return rc;
 }
 
-/* ---- the two functions ---- */
+/* ---- public functions ---- */
 
 static int keep_candidates(const struct solving *s, struct ah_milp_result *result, struct ah_error *err)
 {

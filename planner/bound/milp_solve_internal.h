@@ -2,7 +2,7 @@
  *
  * Shared by the files that solve the MILP: what to solve, and a list of the best counts.
  *
- *     milp_solve.c       the order of things: bound, candidates, shortage
+ *     milp_solve.c       the steps: bound, candidates, shortage
  *     milp_enumerate.c   every vector of counts
  *     milp_program.c     the same as a linear or integer program for the solver
  *     milp_candidates.c  whole counts near the optimum of the relaxation
@@ -13,9 +13,9 @@
 
 #include "planner/bound/milp_internal.h"
 
-/* Least of the largest sum among the rows of one kind, while the rows of other kinds keep their limits. */
+/* What to minimise: the largest sum among the rows of one kind, while rows of other kinds keep their limits. */
 struct ah_milp_choice {
-    const size_t *active; /* columns that may be used, rising: those that no other one dominates */
+    const size_t *active; /* columns that may be used, ascending: no other column dominates them */
     size_t n_active;
     enum ah_milp_row_kind objective; /* AH_MILP_TIME, AH_MILP_DEVICE or AH_MILP_HOST */
     const int64_t *limits;           /* by row */
@@ -33,7 +33,7 @@ struct ah_milp_best {
 int ah_milp_best_init(struct ah_milp_best *ret_best, const struct ah_milp *milp, size_t most,
                       struct ah_arena *arena, struct ah_error *err);
 
-/* `counts` by column. Takes them unless the list is full of better ones. */
+/* Adds `counts` (by column) unless the list is full of better ones. */
 void ah_milp_best_offer(struct ah_milp_best *best, const struct ah_milp *milp, const uint32_t *counts,
                         int64_t objective);
 
@@ -45,7 +45,7 @@ int ah_milp_enumerate(const struct ah_milp *milp, const struct ah_milp_choice *c
                       struct ah_milp_best *best, struct ah_error *err);
 
 /* The exact optimum of the linear relaxation, in units of the rows (INFINITY: no solution). `ret_values`: by active
- * column, with the objective behind them. `ret_prices` (optional): by row, approximate. */
+ * column, then the objective. `ret_prices` (optional): by row, approximate. */
 int ah_milp_relax(const struct ah_milp *milp, const struct ah_milp_choice *choice, struct ah_arena *arena,
                   double *ret_objective, double *ret_values, double *ret_prices, struct ah_error *err);
 
@@ -53,7 +53,7 @@ int ah_milp_relax(const struct ah_milp *milp, const struct ah_milp_choice *choic
 int ah_milp_prices(const struct ah_milp *milp, const double *row_prices, struct ah_arena *arena,
                    struct ah_milp_result *result, struct ah_error *err);
 
-/* Whole counts near the optimum, within a number of nodes; *ret_found: there are some. Unchecked. */
+/* Whole counts near the optimum, from a search of at most `nodes` nodes; *ret_found: it found some. Unchecked. */
 int ah_milp_round(const struct ah_milp *milp, const struct ah_milp_choice *choice, size_t nodes,
                   struct ah_arena *arena, bool *ret_found, double *ret_values, struct ah_error *err);
 

@@ -5,10 +5,10 @@
  *     minimise    objective x
  *     subject to  row_lower <= coefficients x <= row_upper,  0 <= x <= upper
  *
- * ah_solver_relax() ignores which columns are integer. If all numbers are whole, it returns the exact optimum, or that
- * there is none: floating-point pivots lead to a basis, exact ones check it and go on from there, and the objective is
- * rounded once, towards zero. (GLPK replaces numbers that are not whole by fractions within 1e-10 of them.)
- * ah_solver_round() is for guidance: its caller checks what it returns, and finding nothing proves nothing.
+ * ah_solver_relax() ignores which columns are integer. If all numbers are whole, it returns the exact optimum, or
+ * reports that there is none: floating-point pivots lead to a basis, exact pivots check and improve it, and the
+ * objective is rounded once, towards zero. (GLPK replaces numbers that are not whole by fractions within 1e-10 of
+ * them.) ah_solver_round() is for guidance: its caller checks what it returns, and finding nothing proves nothing.
  *
  * It prints nothing and uses no clocks: the same problem gives the same result. A misuse of GLPK, which would end the
  * process, comes back as AH_E_FAILED. Each call makes and frees the GLPK environment of the calling thread, so nothing

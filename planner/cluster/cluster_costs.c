@@ -3,7 +3,7 @@
  * How long the steps of a block's program take on t GPUs that share it:
  *
  *     product     flops / (t x share x rate)      share: 1 of an achieved rate, 0.5 of a peak; of the weights' type
- *     attention   the same, half of that forward, 0.4 backward (planner/cost/pricing_blocks.c has the sources)
+ *     attention   as a product at 0.5 of its rate forward, 0.4 backward (planner/cost/pricing_blocks.c has the sources)
  *     the rest    bytes / (t x 0.8 x rate of the GPU's memory), if the document knows it; else 0
  *
  * A layer adds 2 all-reduces of the residual stream forward, 2 backward, and 2 more if the forward is done again; the
@@ -300,7 +300,7 @@ static struct site site_of(const struct costing *c, const struct ah_cluster_node
     if ((c->input->without & neither) != neither)
         site.host = ah_offload_share(node, 1);
     if (site.tp)
-        site.sharers = (node->gpus + site.tp - 1) / site.tp; /* rounded up: others may have another degree */
+        site.sharers = (node->gpus + site.tp - 1) / site.tp; /* rounded up: other units may have another degree */
     return site;
 }
 

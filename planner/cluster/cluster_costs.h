@@ -23,11 +23,11 @@ struct ah_cluster_costs_input {
     bool apart; /* a pipeline may add groups up apart, in a second vector of sums (runtime/schedule/fold.h) */
 };
 
-/* Can a unit of `tp` GPUs share this model's blocks? */
+/* True if a unit of `tp` GPUs can share this model's blocks. */
 bool ah_cluster_costs_divides(const struct ah_model *model, uint64_t tp);
 
 /* Fills a problem, in `arena`; its classes are the nodes that have a unit, in the cluster's order. `update_limit_us`
- * stays 0: the caller decides whether anything may be away. `ret_estimated`: some times were not measured. AH_E_USAGE,
+ * stays 0: the caller sets it if blocks may be away. `ret_estimated`: some times were not measured. AH_E_USAGE,
  * AH_E_DOCUMENT: as ah_job_init(). AH_E_USAGE, too: a type of GPU has no matrix products of the training's dtype. */
 int ah_cluster_costs_build(const struct ah_cluster_costs_input *input, struct ah_arena *arena,
                            struct ah_cluster_problem *ret_problem, bool *ret_estimated, struct ah_error *err);

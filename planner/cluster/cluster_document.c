@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Units get the ranks of their node in the order of pipelines and stages. A segment's slices are as many as its finest
- * owner has ranks; an owner with fewer ranks takes several slices each.
+ * Units get the ranks of their node in the order of pipelines and stages. A segment has as many slices as its finest
+ * owner has ranks; each rank of an owner with fewer ranks takes several slices.
  */
 #include "planner/cluster/cluster_document.h"
 
@@ -15,7 +15,7 @@ struct filling {
     const struct ah_arrangement *arrangement;
     struct ah_arena *arena;
     struct ah_cluster_plan *plan;
-    uint64_t *next_rank;                         /* by node: the first without work */
+    uint64_t *next_rank;                         /* by node: its first rank without work */
     const struct ah_cluster_plan_stage **stages; /* of all pipelines */
     double *pipeline_us, *busy_us;
     double *starts_us; /* of all passes, stage by stage */
@@ -237,7 +237,7 @@ int ah_cluster_document_fill(const struct ah_cluster *cluster, const struct ah_c
     if (!put_pipelines(&f) || !put_idle(&f))
         return ah_error_memory(err);
     plan->blocks = problem->n_blocks;
-    if (plan->training.n_sums <= arrangement->n_pipelines) /* each is one */
+    if (plan->training.n_sums <= arrangement->n_pipelines) /* each pipeline is one group */
         plan->training.n_sums = 0;
     plan->predicted = (struct ah_cluster_plan_predicted){
         .step_us = result.step_us,

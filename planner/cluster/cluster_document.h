@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cluster document: an arrangement in the words of a cluster-plan document.
+ * Cluster document: writes an arrangement as a cluster-plan document.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_DOCUMENT_H
 #define AH_PLANNER_CLUSTER_CLUSTER_DOCUMENT_H

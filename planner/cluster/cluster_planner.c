@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Settings: a degree for each type of GPU, and a number of micro-batches. All are searched quickly, the best few of
- * them thoroughly. Then, in the order of their quick results, every setting that could still be better is exhausted
- * if it is small enough. The bound is the least over the settings; one that is not exhausted has the relaxation's, or
- * that of bound_raise.h.
+ * them thoroughly. Then, in the order of their quick results, every setting that could still be better is exhausted if
+ * it is small enough. The bound is the least over the settings; a setting that is not exhausted has the relaxation's,
+ * or that of bound_raise.h.
  */
 #include "planner/cluster/cluster_planner.h"
 
@@ -25,15 +25,15 @@
 enum {
     DEGREES = 4, /* 1, 2, 4, 8 */
     THOROUGH_SETTINGS = 3,
-    AWAY_SETTINGS = 2, /* the same for settings with hosts, if something fits without */
+    AWAY_SETTINGS = 2, /* as THOROUGH_SETTINGS, for settings with hosts, if something fits without */
     EFFORT_DEFAULT = 2,
     QUICK_EVALUATIONS = 500,
     THOROUGH_EVALUATIONS = 8000,
     SHAKING_EVALUATIONS = 40000,
-    LARGE_UNITS = 32,          /* with more, the two above are for every eight units */
+    LARGE_UNITS = 32,          /* with more, the two above count for every eight units */
     EARLY_EVALUATIONS = 20000, /* of the exhaustion before the thorough search */
     EXHAUSTION_EVALUATIONS = 50000,
-    BOUND_RAISE_STEPS = 60000000, /* fewer leave a gap on twelve units; with more units than these ... */
+    BOUND_RAISE_STEPS = 60000000, /* with fewer steps, twelve units keep a gap; with more units than these ... */
     BOUND_RAISE_UNITS = 24,
     BOUND_RAISE_FACTOR = 4, /* ... this many times as many steps */
     EXHAUSTION_UNITS = 12,  /* more units make too many sets of pipelines */
@@ -41,7 +41,7 @@ enum {
 };
 
 #define SHORTER_UPDATE 0.75
-#define WORTH_MORE     (1 - 1e-3) /* a gain that is worth the same search once more */
+#define WORTH_MORE     (1 - 1e-3) /* a gain that is worth repeating the search */
 #define FAR_BEHIND     1.3
 
 const char *const ah_words_cluster_search[] = {"both", "exact", "graph", NULL};

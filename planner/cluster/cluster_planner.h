@@ -9,9 +9,9 @@
  * With a policy, the plan is what another system would make (cluster_policies.h). Our own search also considers what
  * policies find, so `optimal` is never slower than one of them.
  *
- * It tries every degree of tensor parallelism that divides the model (one for all types, or one a type) with every
- * allowed size of micro-batch, each a problem to search. The same request gives the same plan, to the byte, since
- * budgets are numbers of evaluations.
+ * It tries every degree of tensor parallelism that divides the model (one for all types, or one for each) with every
+ * allowed size of micro-batch; each pair is a problem to search. The same request gives the same plan, to the byte,
+ * since budgets are numbers of evaluations.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_PLANNER_H
 #define AH_PLANNER_CLUSTER_CLUSTER_PLANNER_H
@@ -35,7 +35,7 @@ struct ah_cluster_request {
     bool any_micro_batches;           /* the planner chooses training.micro_batches */
     bool sums_stay; /* gradients are added up as the training says (groups.h); optimal only, tp 1 */
     enum ah_tp_mode tp_mode;
-    uint64_t tp; /* the degree of all types; 0: tries every one. Symmetric only */
+    uint64_t tp; /* the degree of all types (symmetric only); 0: tries every degree */
     enum ah_cluster_search search;
     enum ah_cluster_policy policy; /* whose plan; for ah_cluster_planner_plan() */
     unsigned without;              /* enum ah_offload_without (offload_costs.h) */

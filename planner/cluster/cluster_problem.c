@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chooses what a stage recomputes and has away. Its first r blocks are recomputed, the next s are selective. Its
- * first h blocks have their states away, and the first w of those their weights, too. Passes grow with r, s and w,
- * not with h; memory falls as h grows. So for each w:
+ * Chooses what a stage recomputes and what it keeps away, on the host. Its first r blocks are recomputed, the next s
+ * are selective. Its first h blocks have their states away, and the first w of those their weights, too. Passes grow
+ * with r, s and w, not with h; memory falls as h grows. So for each w:
  *
  *   1. h is the largest that keeps the limit of the update and the host's memory, both of which grow with h;
  *   2. r and s are those of the shortest backward that fits then;
@@ -44,7 +44,7 @@ size_t ah_arrangement_stages(const struct ah_arrangement *arrangement)
     return n;
 }
 
-/* How many GPUs of a node work. */
+/* Returns how many GPUs of a node work. */
 static uint64_t working(const struct ah_cluster_problem *problem, const struct ah_arrangement *arrangement,
                         size_t node)
 {
@@ -187,8 +187,8 @@ static bool fit_selective(const struct ah_cluster_problem *problem, struct ah_st
     return true;
 }
 
-/* With fewer recomputed blocks it does not fit, even if the rest is selective and computing takes no memory. A result
- * above the number of blocks: it never fits. */
+/* A lower bound on the recomputed blocks: with fewer, the stage does not fit even if the rest is selective and
+ * computing takes no memory. Above the number of blocks: it never fits. */
 static size_t least_recompute(const struct ah_cluster_problem *problem, const struct ah_stage *stage)
 {
     const uint64_t room = ah_problem_kind_of(problem, stage->class)->capacity_bytes;
@@ -234,7 +234,7 @@ static bool fit_activations(const struct ah_cluster_problem *problem, struct ah_
 
 /* ---- the host ---- */
 
-/* Are the passes of `a` shorter, by more than rounding? */
+/* True if the passes of `a` are shorter, by more than rounding. */
 static bool is_shorter(const struct ah_stage *a, const struct ah_stage *b)
 {
     return a->forward_us + a->backward_us < (b->forward_us + b->backward_us) * (1 - 1e-12);

@@ -39,7 +39,7 @@ struct ah_problem_away {
     double update_us;               /* not less than on the device */
     uint64_t state_bytes;           /* on the device; not more than if nothing is away */
     uint64_t host_bytes;            /* of each GPU's share */
-    uint64_t staging_bytes;         /* a stage needs its blocks' largest; 0 if only states are away */
+    uint64_t staging_bytes;         /* a stage needs the largest of its blocks'; 0 if only states are away */
 };
 
 /* One block on a unit of one kind, for each way of treating its activations (enum ah_activations). */
@@ -111,7 +111,7 @@ static inline const struct ah_problem_kind *ah_problem_kind_of(const struct ah_c
     return &problem->kinds[problem->classes[class].kind];
 }
 
-/* Does the problem allow blocks to be away, and could they be from a unit of `kind` that has its host to itself? */
+/* True if the problem allows blocks to be away, and a unit of `kind` with the host to itself could have some away. */
 bool ah_problem_has_host(const struct ah_cluster_problem *problem, size_t kind);
 
 /* Time to send a micro-batch's output, or its gradient, from a unit of class `from` to one of class `to`. */
@@ -147,7 +147,7 @@ struct ah_arrangement {
 /* Stages of all pipelines. */
 size_t ah_arrangement_stages(const struct ah_arrangement *arrangement);
 
-/* Sets the sharers of all stages: ceil(g / t) for a unit of t GPUs in a node of which g GPUs work. Must come before
+/* Sets the sharers of all stages: ceil(g / t) for a unit of t GPUs in a node with g working GPUs. Must come before
  * fitting if blocks may be away. */
 void ah_arrangement_share(const struct ah_cluster_problem *problem, struct ah_arrangement *arrangement);
 

@@ -18,7 +18,7 @@ struct remedies {
     struct ah_cluster_remedies *out;
 };
 
-/* Plans `changed`. What comes of it goes into the list; a plan that does not exist is no error. */
+/* Plans `changed` and lists the remedy if that gives a plan. It is no error if there is none. */
 static int try_it(struct remedies *r, const struct ah_cluster_request *changed,
                   const struct ah_cluster_remedy *remedy, bool *ret_works, struct ah_error *err)
 {
@@ -58,7 +58,7 @@ static int try_policy(struct remedies *r, struct ah_error *err)
                : AH_OK;
 }
 
-/* With a single type of GPU there is nothing to be asymmetric in. */
+/* Tries a degree for each type of GPU, if the cluster has several types. */
 static int try_tp(struct remedies *r, struct ah_error *err)
 {
     struct ah_cluster_request changed = *r->request;

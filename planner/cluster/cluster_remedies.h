@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Remedies for a cluster that has no plan: changes of the request or the cluster. Each was planned alone and gives a
- * plan. Kinds are tried in the order of the list, at the least effort: whatever a quick search finds, a long one finds.
+ * plan. Kinds are tried in the order of the list, with a quick search: whatever it finds, a long search finds, too.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_REMEDIES_H
 #define AH_PLANNER_CLUSTER_CLUSTER_REMEDIES_H
@@ -9,11 +9,11 @@
 #include "planner/cluster/cluster_planner.h"
 
 enum ah_cluster_remedy_kind {
-    AH_CLUSTER_REMEDY_WITH,          /* without what was left out (request.without) */
+    AH_CLUSTER_REMEDY_WITH,          /* with what the request leaves out (request.without) */
     AH_CLUSTER_REMEDY_POLICY,        /* `optimal` */
     AH_CLUSTER_REMEDY_TP,            /* a degree of its own for each type of GPU */
-    AH_CLUSTER_REMEDY_MICRO_BATCHES, /* value: how many; each is smaller */
-    AH_CLUSTER_REMEDY_NODES,         /* value: how many more like `node` */
+    AH_CLUSTER_REMEDY_MICRO_BATCHES, /* value: their number; each is smaller */
+    AH_CLUSTER_REMEDY_NODES,         /* value: number of nodes to add, like `node` */
     AH_CLUSTER_REMEDY_SEQ,           /* value: tokens; changes the mathematics */
     AH_CLUSTER_REMEDY_STATE_DTYPE,   /* bf16; changes the mathematics */
     AH_CLUSTER_REMEDIES

@@ -31,13 +31,13 @@ struct verify {
     uint64_t degrees[DEGREES_MAX]; /* ascending: those of the stages */
     size_t n_degrees;
     bool mixed;   /* a type has several */
-    uint64_t *tp; /* by type of GPU; of those without work, any */
+    uint64_t *tp; /* by type of GPU; any degree for types without work */
     struct ah_cluster_problem problem;
     bool estimated;
     struct ah_arrangement arrangement;
 };
 
-/* ---- what was decided ---- */
+/* ---- decisions ---- */
 
 static void read_training(struct verify *v)
 {
@@ -55,7 +55,7 @@ static void read_training(struct verify *v)
                                             .n_sums = training->n_sums};
 }
 
-/* In ascending order, each once. */
+/* Inserts a degree in ascending order, unless it is there already. */
 static bool add_degree(struct verify *v, uint64_t tp)
 {
     size_t at = 0;
@@ -233,7 +233,7 @@ static int read_pipeline(struct verify *v, size_t p)
     return AH_OK;
 }
 
-/* Has every node as many GPUs as its stages use, and a host if they use one? */
+/* Checks that every node has as many GPUs as its stages use, and a host if they use one. */
 static int check_nodes(const struct verify *v)
 {
     const struct ah_cluster *cluster = v->inputs->cluster;
@@ -375,7 +375,7 @@ static int compare_plans(const struct verify *v, struct ah_cluster_plan *again)
     return n ? AH_E_DOCUMENT : AH_OK;
 }
 
-/* Drops what the plan may leave out, and does. */
+/* Drops from `again` what the plan may leave out and does leave out. */
 static void leave_out(const struct verify *v, struct ah_cluster_plan *again)
 {
     for (size_t p = 0; p < again->n_pipelines; p++)
@@ -402,7 +402,7 @@ static int rebuild_and_compare(struct verify *v)
                                          .problem = &v->problem,
                                          .arrangement = &v->arrangement,
                                          .estimated = v->estimated};
-    if (v->plan->n_programs) /* a plan of whole models may split its table as another one does */
+    if (v->plan->n_programs) /* the table may be split even if each stage holds the whole model */
         programs.training.tied = v->plan->programs[0].training.tied;
     if (v->plan->n_programs)
         rc = ah_programs_fill(&programs, v->arena, &again, v->err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups: which micro-batches each pipeline may have if a plan must add gradients up as another one does.
+ * Groups: which micro-batches each pipeline may have if a plan must add gradients up as another plan does.
  *
  * A step's micro-batches form groups. Each is added up by itself, then onto the groups before it (docs/numerics.md,
  * "Sums"). Pipelines are added from the first to the last. So the first one may have any number of leading groups, and
@@ -11,8 +11,8 @@
  * A tied table has one gradient, or one each for embedding and head (`tied`), which decides bits, too. If the plan has
  * one, every pipeline must be one stage; if it has two, stages are free.
  *
- * Here each micro-batch of the first group is a group of its own: they add up the same, so pipelines may share that
- * group, all but the first with one micro-batch of it. A plan that names no groups has only that one.
+ * Here each micro-batch of the first group counts as a group of its own, because the sum is the same. So pipelines may
+ * share that group; all but the first have one micro-batch of it. A plan that names no groups has only that group.
  *
  * A search changes pipelines in any order. It keeps the numbers of micro-batches of (1), and at the end
  * ah_groups_order() puts the pipelines in order.
@@ -25,8 +25,8 @@
 #include "planner/cluster/cluster_problem.h"
 #include "schemas/plan.h"
 
-/* Sets the groups of a training in `problem`, in `arena`. With `apart` it allows numbers of pipelines with which the
- * first one adds groups up apart, in a second vector of sums; else all others. `ret_any` false: there are none. */
+/* Sets the groups of a training in `problem`, in `arena`. With `apart` it allows numbers of pipelines for which the
+ * first one adds groups up apart, in a second vector of sums; otherwise all others. `ret_any` false: there are none. */
 int ah_groups_read(struct ah_cluster_problem *problem, const struct ah_plan_training *training, bool apart,
                    struct ah_arena *arena, bool *ret_any, struct ah_error *err);
 
@@ -36,10 +36,10 @@ uint64_t ah_groups_most_pipelines(const struct ah_cluster_problem *problem);
 /* Micro-batches of pipeline `p` of `n`, by (1); `n` must be an allowed number. */
 uint64_t ah_groups_share(const struct ah_cluster_problem *problem, size_t n, size_t p);
 
-/* Does every pipeline have a place in (1)? True without groups. */
+/* True if every pipeline has a place in (1), or if there are no groups. */
 bool ah_groups_allow(const struct ah_cluster_problem *problem, const struct ah_arrangement *arrangement);
 
-/* Could the first `n` pipelines have places in (1), whatever the others have? */
+/* True if the first `n` pipelines could have places in (1), whatever the others have. */
 bool ah_groups_may_begin(const struct ah_cluster_problem *problem, const struct ah_arrangement *arrangement,
                          size_t n);
 

@@ -7,7 +7,7 @@ struct mixing {
     struct ah_problem_kind *kinds;
     struct ah_problem_class *classes;
     struct ah_problem_link *links;
-    size_t *class_in_first; /* (classes): of the same node */
+    size_t *class_in_first; /* (classes): the first problem's class of the same node */
 };
 
 /* Adds the classes that all problems have for one node of the first problem. */

@@ -50,13 +50,13 @@ unsigned ah_offload_without(uint32_t techniques);
 struct ah_offload_host {
     double link_bytes_per_s;
     double memory_bytes_per_s;
-    uint64_t memory_bytes; /* 0, as are the rates, if they are not known: nothing can be away */
+    uint64_t memory_bytes; /* 0 (as are the rates) if unknown: nothing can be away */
 };
 
 /* The share of each of `gpus` GPUs of `node`. A sixteenth of the host's memory, at most 8 GiB, is set aside. */
 struct ah_offload_host ah_offload_share(const struct ah_cluster_node *node, uint64_t gpus);
 
-/* Vectors move in tiles, through rings: for states that visit the device; and on the host for gradients that arrived
+/* Vectors move in tiles, through rings: on the device for states that visit it; on the host for gradients that arrived
  * and for weights that will leave. */
 enum { AH_OFFLOAD_TILE_ELEMENTS_MAX = 1 << 20, AH_OFFLOAD_STATE_TILES = 2, AH_OFFLOAD_HOST_TILES = 4 };
 

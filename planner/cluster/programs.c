@@ -2,7 +2,7 @@
  *
  * From a stage to its program: configs of its blocks, knobs, and the costs of its GPU.
  *
- * 1. Configs are the stage's; only layers whose backward runs get another treatment than `keep`.
+ * 1. Configs are the stage's; only layers whose backward runs may get a treatment other than `keep`.
  * 2. Gradients of several micro-batches are summed on the device; on the host, if weights are away (offload_costs.h).
  * 3. Rates of links and host are the GPU's share, as in offload_costs.h: copies and host Adam draw on the host's
  *    memory.
@@ -128,7 +128,7 @@ static int choose_configs(struct program *p)
 
 /* ---- costs ---- */
 
-/* Parameters that a block's update time covers; a head's include a copy of a tied table even if it shares that. */
+/* Parameters that a block's update time covers; a head's include a copy of a tied table even if the head shares it. */
 static uint64_t updated_parameters(const struct program *p, const struct ah_job_group *group)
 {
     const bool shares = group->kind == AH_BLOCK_HEAD && ah_job_shares_table(&p->job) && p->job.table_trained;
@@ -303,7 +303,7 @@ static int fill_stage(struct filling *f, const struct ah_pipeline *pipeline, siz
     return rc;
 }
 
-/* Is a trained tied table on two ranks, in some pipeline or on request? */
+/* True if a trained tied table is on two ranks, in some pipeline or on request. */
 static bool splits_table(const struct ah_programs_input *in)
 {
     bool cut = in->training.tied == AH_TIED_SPLIT;

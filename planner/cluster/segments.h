@@ -2,10 +2,10 @@
  *
  * Segments: which stages add which gradients up.
  *
- * Pipelines cut the blocks at different places. Cut at all of these places, and each piece, a segment, has one owner
- * in every pipeline. A table that embedding and head share is a segment of its own, owned by the first and the last
- * stage of every pipeline. A segment is summed by a ring over its owners, ordered by node, so that it leaves each node
- * once: 2(n-1)/n of its bytes pass each owner, as t slices side by side.
+ * Pipelines cut the blocks at different places. Cut at all of these places, the blocks form segments. Each has one
+ * owner in every pipeline. A table that embedding and head share is a segment of its own, owned by the first and the
+ * last stage of every pipeline. A segment is summed by a ring over its owners, ordered by node, so that it leaves each
+ * node once: 2(n-1)/n of its bytes pass each owner, as t slices side by side.
  */
 #ifndef AH_PLANNER_CLUSTER_SEGMENTS_H
 #define AH_PLANNER_CLUSTER_SEGMENTS_H
@@ -25,7 +25,7 @@ struct ah_segment {
 
 struct ah_segments {
     struct ah_segment *
-        items; /* highest block first, a tied table last; of at least two owners, who train something of it */
+        items; /* highest block first, a tied table last; with at least two owners that train something of it */
     size_t n;
     uint32_t *owners; /* owned: where the items' lists live */
 };

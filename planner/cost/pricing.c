@@ -34,7 +34,7 @@ static int missing(const struct ah_machine *machine, struct ah_error *err, const
         machine->name, field, what);
 }
 
-/* Is `count` nearer to `wanted` than `best` (0: nothing yet)? */
+/* True if `count` is nearer to `wanted` than `best` (0: nothing yet). */
 static bool nearer(uint64_t count, uint64_t best, uint64_t wanted)
 {
     if (best == 0)
@@ -197,8 +197,8 @@ static uint64_t fastest_host_threads(const struct ah_machine *machine, uint64_t 
     return best ? best->threads : 0;
 }
 
-/* With a GPU, one core is kept for the thread that enqueues. If the machine document has no count below all cores, it
- * must do; a run then takes one thread less (cuda/near.h). */
+/* With a GPU, one core is kept for the thread that enqueues. If the machine document has no count below all cores, the
+ * count for all must do; a run then takes one thread less (cuda/near.h). */
 static uint64_t host_threads_beside_gpu(const struct ah_machine *machine)
 {
     const uint64_t cores = machine->host.cores;
@@ -216,7 +216,7 @@ static uint64_t compute_threads_below(const struct ah_machine *machine, uint64_t
     return best;
 }
 
-/* Were blocks measured on all cores? Then compute may have them all, and the host lane shares them. */
+/* True if blocks were measured on all cores. Then compute may have all cores, and the host lane shares them. */
 static bool may_have_all(const struct ah_machine *machine, uint64_t compute)
 {
     for (size_t i = 0; i < machine->n_blocks; i++)

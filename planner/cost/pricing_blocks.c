@@ -32,7 +32,7 @@
 #define ATTENTION_FORWARD_SHARE  0.5
 #define ATTENTION_BACKWARD_SHARE 0.4
 
-/* Was a product of this form measured? If not, those of other forms stand in. */
+/* True if a product of this form was measured. If not, those of other forms stand in. */
 static bool has_form(const struct ah_pricing_rates *rates, enum ah_matmul_form form)
 {
     for (size_t i = 0; i < rates->n_products; i++)
@@ -129,7 +129,7 @@ static double measured_us(const struct ah_machine_block *block, int activations)
     return 0;
 }
 
-/* False, and nothing is set, if the entry lacks a pass that plans may choose. */
+/* Returns false, and sets nothing, if the entry lacks a pass that plans may choose. */
 static bool take_measured(const struct ah_machine_block *block, const struct ah_job *job,
                           const struct ah_job_group *group, struct ah_cost_group *cost)
 {

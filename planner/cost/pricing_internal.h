@@ -23,7 +23,7 @@ struct ah_pricing_rates {
     double best_us_per_flop;   /* of products */
     double device_us_per_byte; /* read or written by a pass over device memory */
     double host_us_per_byte;   /* the same by the host lane */
-    double launch_us;          /* the least that an op of compute takes */
+    double launch_us;          /* the shortest time of a compute op */
 };
 
 /* Forward and backward of every group; `ret_estimated`: some were not measured. */

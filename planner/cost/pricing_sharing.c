@@ -2,22 +2,21 @@
  *
  * Sharing: from the speed that each part of a machine keeps beside another to resources that lanes share.
  *
- * The clock gives lanes that ask a resource for more than it has speeds in proportion to their weights
+ * If lanes ask a resource for more than it has, the clock gives them speeds in proportion to their weights
  * (device/virtual/share.h). Say lanes p and q keep k_p and k_q beside each other. Then:
  *
- *   1. WEIGHTS, one a lane, such that w_p / w_q is near k_p / k_q for every pair: least squares of the logarithms,
- *      pairs that lose much counting most. Where three pairs contradict each other, what a pair keeps together,
- *      k_p + k_q, is kept, and divided by the weights: s_p, s_q.
- *   2. HOST_DRAM, asked by all lanes that move host memory (compute too on a CPU device): demands a_p with
- *      a_p s_p + a_q s_q <= 1 for every pair that slows down, a_p + a_q <= 1 for one that does not. Host Adam's
- *      is its measured share of the memory's bandwidth, the others' are as large as these rows let them be. So three
- *      lanes at once meet in one resource, as they do in memory. Not on a machine that emulates another one: its lanes
- *      sleep most of their time, and slow each other down only as pairs, by the throttle.
- *   3. A RESOURCE OF A PAIR, asked 1 / (s_p + s_q) by both, if host_dram alone does not slow them that much: the
- *      "link" for both directions, others by both names.
- *
- *   4. ALL_CORES, if compute has every core of a CPU device: a lane asks for its threads' share of them, a copy for
- *      one core's. Pairs were measured with cores of their own.
+ *   1. WEIGHTS, one for each lane, such that w_p / w_q is near k_p / k_q for every pair, by least squares of the
+ *      logarithms; pairs that lose much count most. Where three pairs contradict each other, a pair keeps its total,
+ *      k_p + k_q, and divides it in the ratio of the weights: s_p, s_q.
+ *   2. HOST_DRAM, asked by all lanes that move host memory (compute too on a CPU device): demands a_p with a_p s_p +
+ *      a_q s_q <= 1 for every pair that slows down, a_p + a_q <= 1 for every other pair. Host Adam's is its measured
+ *      share of the memory's bandwidth; the others' are as large as these rows allow. So three lanes at once share one
+ *      resource, as they share memory. A machine that emulates another one lacks it: its lanes sleep most of their
+ *      time, and slow each other down only as pairs, by the throttle.
+ *   3. A RESOURCE OF A PAIR, asked 1 / (s_p + s_q) by both, if host_dram alone does not slow them that much. Its
+ *      name is "link" for the two directions of copying, and both lanes' names for other pairs.
+ *   4. ALL_CORES, if compute has every core of a CPU device: a lane asks for its threads' share of them, a copy for one
+ *      core's share. It is needed because pairs were measured with cores of their own.
  *
  * Every demand is at most 1: a lane alone runs at full speed. Two lanes that keep less than 1 together do worse than
  * taking turns. Sharing cannot express that, so they are made to keep 1 together.
@@ -84,7 +83,7 @@ static double importance(const struct pair *pair)
     return lost * lost;
 }
 
-/* The logarithm of this lane's weight that suits all its pairs best, with the other lanes' fixed. */
+/* The logarithm of this lane's weight that suits all its pairs best, while the other lanes' weights stay fixed. */
 static double best_log(const struct sharing *s, const double *log_weight, int lane)
 {
     double sum = 0, all = 0;
@@ -145,7 +144,7 @@ static double dram_load(const struct sharing *s, const struct pair *pair)
     return s->demand[pair->p] * speed_of(pair, pair->p) + s->demand[pair->q] * speed_of(pair, pair->q);
 }
 
-/* The most that a lane may ask, with the others' demands fixed. */
+/* The most that a lane may ask, while the other lanes' demands stay fixed. */
 static double room(const struct sharing *s, int lane)
 {
     double most = 1;
@@ -161,7 +160,7 @@ static double room(const struct sharing *s, int lane)
     return most;
 }
 
-/* Both directions ask for the same at first, as far as there is room for both. */
+/* Gives both directions of copying the same first demand, as large as there is room for in both. */
 static void fit_copies(struct sharing *s)
 {
     double both = 1;
@@ -208,7 +207,7 @@ static double *demand_of(struct ah_plan_resource *resource, int lane)
     return lanes[lane];
 }
 
-/* Does host_dram alone slow the pair down to its speeds? A lane that asks for nearly nothing is not slowed by it. */
+/* True if host_dram alone slows the pair down to its speeds. It does not slow a lane that asks for nearly nothing. */
 static bool memory_does(const struct sharing *s, const struct pair *pair)
 {
     bool p_asks = pair->speed_p >= 1 || s->demand[pair->p] > LITTLE;

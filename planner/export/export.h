@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Export: translates a plan for another system, and lists what that system cannot follow.
+ * Export: translates a plan into another system's settings, and lists the decisions that it cannot follow.
  *
- * A plan decides for every block; DeepSpeed, Megatron and torchtitan have one switch for all, or one share. Export
- * sets each switch so that the target needs no more device memory than the plan wherever it has such a setting,
- * and lists every decision that the target will not follow (a LOSS): which blocks, what the plan says, what
- * the target does instead, and what that changes. Losses that decide whether the export is useful come first. What
- * a plan does not hold at all (learning rate, data, the model's shape) is not a loss; notes name it. Every setting, its
- * source and the version that it was checked against: docs/export.md.
+ * A plan decides block by block; DeepSpeed, Megatron and torchtitan have one switch, or one share, for all blocks.
+ * Where a setting allows it, Export chooses a value with which the target needs no more device memory than the plan. It
+ * lists every decision that the target will not follow (a LOSS): which blocks, what the plan says, what the target does
+ * instead, and what that changes. Losses that decide whether the export is useful come first. What a plan does not hold
+ * at all (learning rate, data, the model's shape) is not a loss; notes name it. docs/export.md has every setting, its
+ * source and the version that it was checked against.
  *
  *     struct ah_export export;
  *     rc = ah_export_plan(plan, digest, AH_EXPORT_MEGATRON, arena, &export, err);
@@ -50,9 +50,9 @@ enum ah_export_kind {
 };
 
 struct ah_export_setting {
-    const char *path; /* "zero_optimization.stage"; of Megatron the argument without its dashes */
+    const char *path; /* "zero_optimization.stage"; for Megatron, the argument without its dashes */
     enum ah_export_kind kind;
-    uint64_t integer; /* of INTEGER; 0 or 1 of BOOL */
+    uint64_t integer; /* for INTEGER; 0 or 1 for BOOL */
     double number;
     const char *text;
 };

@@ -27,7 +27,7 @@ struct ah_export_draft {
     struct ah_export_sums sums;
     struct ah_export *export;
     struct ah_arena *arena;
-    bool failed; /* out of memory, or of room: a mistake of ours */
+    bool failed; /* out of memory, or out of room (a bug of ours) */
 };
 
 typedef bool ah_export_block_test(const struct ah_plan_block *block);

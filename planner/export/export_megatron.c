@@ -2,9 +2,9 @@
  *
  * Exports for Megatron: arguments of its training scripts, as a bash array.
  *
- * Layers recompute whole, from the first one on: as many as the plan has that do not keep everything, so that it fits
- * (Megatron's own selective recompute saves less than ours). The host's share of the optimizer counts from the first
- * parameters on. Source of every argument: docs/export.md.
+ * The first n layers are recomputed whole, where n layers of the plan do not keep everything, so that the export fits
+ * (Megatron's own selective recompute saves less than ours). The host's share of the optimizer begins with the first
+ * parameters. Source of every argument: docs/export.md.
  */
 #include "planner/export/export_internal.h"
 

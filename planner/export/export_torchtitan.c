@@ -23,7 +23,7 @@ static void put_training(struct ah_export_draft *draft, bool offload)
     ah_export_add_bool(draft, "training.enable_cpu_offload", offload);
 }
 
-/* Does the plan recompute exactly every n-th layer: the n-th, 2n-th, ... of them? */
+/* True if the plan recomputes exactly every n-th layer: the n-th, 2n-th, ... of them. */
 static bool every_nth(const struct ah_plan *plan, size_t n)
 {
     for (size_t i = 1; i + 1 < plan->n_blocks; i++)

@@ -319,7 +319,7 @@ static int sweep_orders(struct family *f)
     return rc;
 }
 
-/* Searches grid and steps with the first order with which anything fits; with orders apart, with each. */
+/* Searches grid and steps with the first order in which anything fits; if orders are apart, with each order. */
 static int first_orders(struct family *f, bool all)
 {
     bool apart = rules[f->policy].orders_apart;

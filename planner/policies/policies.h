@@ -15,8 +15,8 @@
 int ah_policies_search(struct ah_evaluator *evaluator, enum ah_policy policy, enum ah_scheduling scheduling,
                        struct ah_error *err);
 
-/* For a search that found nothing: was every setting of the family tried with every order, so that the policy has no
- * plan? Tries the settings that are left, unless there are too many. */
+/* For a search that found nothing: tries the settings that are left, unless there are too many. `ret_exhausted`: every
+ * setting was tried with every order, so the policy has no plan. */
 int ah_policies_exhaust(struct ah_evaluator *evaluator, enum ah_policy policy, enum ah_scheduling scheduling,
                         bool *ret_exhausted, struct ah_error *err);
 

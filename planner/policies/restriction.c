@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Restriction: techniques as values of a config's fields, and as knobs.
+ * Restriction: which values of a config's fields, and which knobs, each technique stands for.
  */
 #include "planner/policies/restriction.h"
 

@@ -5,10 +5,10 @@
  *
  *     struct ah_restriction restriction;
  *     rc = ah_restriction_init(&restriction, &job, 1u << AH_TECHNIQUE_STREAMED, &arena, err);
- *     limits.restriction = &restriction;      // of a evaluator (evaluator.h): no choice against it is tried
+ *     limits.restriction = &restriction;      // of an evaluator (evaluator.h): no choice against it is tried
  *
- * Nothing is restricted that a block has no choice about: embedding and head keep their activations, and frozen blocks
- * have no optimizer. Orders are always restricted: ah_restriction_knobs() replaces the knobs that a caller asks for.
+ * A block is never restricted where it has no choice: embedding and head keep their activations, and frozen blocks have
+ * no optimizer. Orders are always restricted: ah_restriction_knobs() replaces the knobs that a caller asks for.
  */
 #ifndef AH_PLANNER_POLICIES_RESTRICTION_H
 #define AH_PLANNER_POLICIES_RESTRICTION_H
@@ -60,7 +60,7 @@ struct ah_restriction {
 int ah_restriction_init(struct ah_restriction *ret_restriction, const struct ah_job *job, uint32_t without,
                         struct ah_arena *arena, struct ah_error *err);
 
-/* Are all configs allowed? `configs` by block, each one of ah_configs(). */
+/* True if all configs are allowed. `configs` by block, each one of ah_configs(). */
 bool ah_restriction_allows(const struct ah_restriction *restriction, const struct ah_job *job,
                            const struct ah_config *configs);
 

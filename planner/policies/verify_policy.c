@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verify policies: are the blocks of a plan a placement of its policy? The numbers of its family (policies.c) are read
- * off the blocks; those with few values are all tried. Their placement must be the plan's.
+ * Verify policies: checks that the blocks of a plan are a placement of its policy. The numbers of its family
+ * (policies.c) are read off the blocks; if a number has few values, all are tried. Their placement must be the plan's.
  */
 #include "planner/planner.h"
 #include "planner/policies/policies.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { TRIED = 3 }; /* a number with at most this many values is tried with all */
+enum { TRIED = 3 }; /* if a number has at most this many values, all are tried */
 
 struct family {
     const struct ah_plan *plan;
@@ -18,7 +18,7 @@ struct family {
     uint32_t sizes[AH_POLICIES_NUMBERS], read[AH_POLICIES_NUMBERS];
 };
 
-/* ---- off the blocks ---- */
+/* ---- numbers from blocks ---- */
 
 static void read_numbers(struct family *f)
 {

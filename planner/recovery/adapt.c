@@ -39,7 +39,7 @@ static uint64_t degree_of(const struct ah_cluster_plan *old, const char *gpu)
     return old->pipelines[0].stages[0].tp;
 }
 
-/* Does the old plan keep anything on hosts? */
+/* True if the old plan keeps anything on hosts. */
 static bool uses_hosts(const struct ah_cluster_plan *old)
 {
     for (size_t p = 0; p < old->n_pipelines; p++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Adapt: fits an old cluster plan to a new cluster, with as few changes as possible. Degrees stay, and so do stages,
- * with their blocks, whose node has a unit for them. Other stages go, in one of these ways. Micro-batches are shared
- * out anew (if sums stay, as planner/cluster/groups.h allows). If blocks then do not fit, all pipelines are split anew.
+ * Adapt: fits an old cluster plan to a new cluster, with as few changes as possible. Degrees stay. A stage stays, with
+ * its blocks, if its node has a unit for it. Otherwise one of these ways is taken. Micro-batches are shared out anew
+ * (if sums stay, as planner/cluster/groups.h allows). If blocks then do not fit, all pipelines are split anew.
  */
 #ifndef AH_PLANNER_RECOVERY_ADAPT_H
 #define AH_PLANNER_RECOVERY_ADAPT_H
@@ -14,7 +14,7 @@
 enum ah_adapt_way {
     AH_ADAPT_REPLACE, /* an idle unit takes the stage, one of the same type if possible; else as SHRINK */
     AH_ADAPT_SHRINK,  /* the rest of the pipeline takes its blocks */
-    AH_ADAPT_DROP,    /* the pipeline goes; its units become idle */
+    AH_ADAPT_DROP,    /* the pipeline is removed; its units become idle */
     AH_ADAPT_WAYS
 };
 

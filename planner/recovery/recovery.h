@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recovery: when nodes of a cluster are lost or new, chooses the plan to resume with, and how its GPUs get the training
- * states. docs/recovery.md has the model.
+ * Recovery: when nodes of a cluster are lost or added, chooses the plan to resume with, and how its GPUs get the
+ * training states. docs/recovery.md has the model.
  *
  *     struct ah_recovery_request request = {.cluster = {.model = model, ...}, .old_plan = old, .inventory = ...};
  *     rc = ah_recovery_plan(&request, &arena, &plan, &moves, &shortage, err);

@@ -3,9 +3,9 @@
  * Relabel: renames equal things in a plan, so that as many bytes as possible stay where they are.
  *
  * Two things may be renamed without changing the time of a step: the GPUs of a node; and nodes with the same GPUs and
- * rates that no pair of the cluster document names. Both are assignments of largest weight (assignment.h). First come
- * the GPUs, for each pair of nodes: bytes that a GPU or its host keeps in its memory. Then come the nodes: bytes that
- * are anywhere on the node count eight times as much as those kept ones.
+ * rates that no pair of the cluster document names. Both are assignments of largest weight (assignment.h). First GPUs
+ * are assigned, for each pair of nodes, by the bytes that a GPU or its host keeps in memory. Then nodes are assigned:
+ * bytes anywhere on the node count eight times as much as those kept.
  */
 #ifndef AH_PLANNER_RECOVERY_RELABEL_H
 #define AH_PLANNER_RECOVERY_RELABEL_H

@@ -30,7 +30,7 @@ int ah_roles_init(struct ah_roles *ret_roles, const struct ah_cluster_plan *plan
                   const struct ah_cluster *cluster, const struct ah_states *states, struct ah_arena *arena,
                   struct ah_error *err);
 
-/* Does the role need the shard, if it has bytes? */
+/* True if the role needs the shard, provided that it has bytes. */
 bool ah_role_needs(const struct ah_gpu_role *role, const struct ah_states *states, size_t shard);
 
 /* Where the role needs the shard. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1. Piece by piece, in the order of the bundles, each takes the way whose longest resource stays shortest.
- * 2. Improvement: pieces on the longest resource are taken off and put back, as long as that helps. The same begins
- *    from the plain choice, too; the better result is kept.
+ * 1. Shards are placed one by one, in the order of the bundles, each on the way whose longest resource stays shortest.
+ * 2. Improvement: shards on the longest resource are taken off and placed again, as long as that helps. The same is
+ *    done from the plain choice, too; the better result is kept.
  * 3. The program runs if it is small enough, and 1 and 2 are not proven to be the best.
  * 4. Settling: a receiver takes a nearer option if that makes nothing longer than T.
  *
- * While it works a piece is one shard; those of a bundle that go the same way are joined at the end.
+ * Shards of a bundle that take the same way are joined into pieces at the end.
  */
 #include "planner/recovery/transfer_solver_internal.h"
 
@@ -22,7 +22,7 @@ struct loading {
     double *seconds; /* by resource */
     int *ways;       /* every shard's, bundle after bundle: leader, then the choice of each receiver */
     int *best_ways;
-    int *trial; /* the way of one shard, as the next */
+    int *trial; /* the way of one shard, as is `old` */
     int *old;
     size_t *way_of; /* by bundle: where its first shard's way begins */
     size_t n_ways;
@@ -196,7 +196,7 @@ static void improve_ways(struct loading *l)
     }
 }
 
-/* Lets all receivers with a fallback take it, at first hand. */
+/* Lets all receivers that have a fallback take it, without relays. */
 static void fall_back(const struct loading *l, int *ways)
 {
     const struct ah_transfer_problem *problem = l->problem;

@@ -4,16 +4,16 @@
  * sees numbers only; transfers.h makes them from documents.
  *
  * THE MODEL. Resources (a NIC's way out and in, a disk, storage) have rates. A BUNDLE is a number of equal shards: they
- * have the same size, the same RECEIVERS, and each receiver has the same OPTIONS to get one at first hand. An option is
- * the list of resources that its bytes pass. One receiver of each shard, its leader, gets it at first hand and may
- * relay it. The others get it at first hand, or from the leader as it arrives there. All transfers run at the same
- * time, each at its bytes / T, so that
+ * have the same size, the same RECEIVERS, and each receiver has the same OPTIONS to get one directly from a source. An
+ * option is the list of resources that its bytes pass. One receiver of each shard, its leader, gets it directly and may
+ * relay it. The others get it directly, or from the leader as it arrives there. All transfers run at the same time,
+ * each at its bytes / T, so that
  *
  *     T = max over resources r of (sum of the bytes that pass r) / rate(r)                                        (T)
  *
  * is reached, and no schedule of the same choices is faster: (T) is exact for fluid transfers. Latencies are left out.
  *
- * THE PROGRAM. With integers y(l) (shards led by receiver l), f(d,s) (shards that d gets at first hand by option s) and
+ * THE PROGRAM. With integers y(l) (shards led by receiver l), f(d,s) (shards that d gets directly, by option s) and
  * r(l,d) (shards that d gets from l), for each bundle of c shards:
  *
  *     sum over l of y(l) = c                                                       (1)
@@ -22,11 +22,11 @@
  *     sum over s of f(d,s) <= y(d)     where shards are to be fetched ONCE         (4)
  *     bytes through r - rate(r) T <= 0                       for each r            (5)
  *
- * Solutions and choices for all shards correspond: d takes any r(l,d) of the y(l) shards that l leads from l, and the
- * rest at first hand; those are c - sum r(l,d) >= y(d) in all, by (2) and (1).
+ * Every solution gives choices for all shards, and vice versa: d takes any r(l,d) of the y(l) shards that l leads from
+ * l, and the rest directly. The rest is c - sum r(l,d) >= y(d) shards, by (2) and (1).
  *
  * THE PLAIN CHOICE. If every receiver of every bundle has a `fallback`, and no bundle is fetched once, the result is
- * never slower than if all receivers took it, however short the search.
+ * never slower than if all receivers took their fallbacks, however short the search.
  *
  * THE BOUND. For prices p(r) >= 0 with sum of p(r) rate(r) = 1, T = sum of p(r) rate(r) T >= sum of p(r) bytes through
  * r. That is at least the sum over all shards of their cheapest choice at these prices. It is evaluated here, wherever
@@ -63,7 +63,7 @@ struct ah_transfer_bundle {
     size_t n_receivers;
     const struct ah_transfer_option
         *relays; /* (receivers, receivers): from, to; NULL where there is one receiver */
-    bool once;   /* only its leader may get it at first hand; then all relays are allowed */
+    bool once;   /* only its leader may get it directly from a source; then all relays are allowed */
 };
 
 struct ah_transfer_problem {

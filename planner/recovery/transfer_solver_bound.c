@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Weak duality (transfer_solver.h, THE BOUND), with prices by multiplicative weights instead of the solver. A
- * resource's share of the prices grows by the factor exp(step (its time / longest time)). Its time is that of the
- * cheapest ways at these prices, and the step shrinks now and then. The best bound seen is kept; it need not reach the
+ * resource's share of the prices grows by the factor exp(step (its time / longest time)), with the times of the
+ * cheapest ways at these prices. The step shrinks now and then. The best bound seen is kept; it need not reach the
  * relaxation's.
  */
 #include "planner/recovery/transfer_solver_internal.h"

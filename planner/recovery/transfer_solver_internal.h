@@ -7,15 +7,15 @@
 
 #include "planner/recovery/transfer_solver.h"
 
-/* The option by which receiver `d` of a piece gets its shards. */
+/* The option that gives receiver `d` of a piece its shards. */
 const struct ah_transfer_option *ah_transfer_option_of(const struct ah_transfer_bundle *bundle, size_t leader,
                                                        size_t d, int choice);
 
-/* May receiver `d` take option `choice` of shards led by `leader`? */
+/* True if receiver `d` may take option `choice` of shards led by `leader`. */
 bool ah_transfer_allows(const struct ah_transfer_bundle *bundle, size_t leader, size_t d, int choice);
 
 /* A lower bound of T, from prices of a byte by resource (not scaled). `cheapest_bytes` (optional) gets the bytes
- * through each resource if every shard goes its cheapest way. */
+ * through each resource if every shard takes its cheapest way. */
 double ah_transfer_bound(const struct ah_transfer_problem *problem, const double *prices,
                          double *cheapest_bytes);
 

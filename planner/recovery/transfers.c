@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- who has and who wants what ---- */
+/* ---- sources and needs ---- */
 
 static void view_holders(struct ah_transfers *f)
 {
@@ -73,7 +73,7 @@ static int view_roles(struct ah_transfers *f, struct ah_error *err)
     return AH_OK;
 }
 
-/* ---- how it gets there ---- */
+/* ---- ways ---- */
 
 /* The source of shards that the leader relays: its node's host memory. */
 static struct ah_transfers_source relay_from(const struct ah_transfers *f,
@@ -104,7 +104,7 @@ static void apply_result(struct ah_transfers *f, const struct ah_transfer_result
     }
 }
 
-/* ---- how long that takes ---- */
+/* ---- times ---- */
 
 /* The rate into the memory of one GPU of a node, bytes a second. */
 static double port_rate(const struct ah_cluster_node *node)

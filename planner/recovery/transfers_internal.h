@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the parts of a transfers share: who has and who wants what, node by node.
+ * What the files of transfers share: which node has, and which needs, each shard.
  */
 #ifndef AH_PLANNER_RECOVERY_TRANSFERS_INTERNAL_H
 #define AH_PLANNER_RECOVERY_TRANSFERS_INTERNAL_H
@@ -10,7 +10,7 @@
 
 /* Where a shard comes from. */
 struct ah_transfers_source {
-    bool there; /* it moves */
+    bool there; /* the shard moves */
     bool relayed;
     enum ah_tier tier;
     enum ah_medium medium;
@@ -22,7 +22,7 @@ struct ah_transfers_source {
 /* A shard, seen from a node. */
 struct ah_transfers_view {
     bool wanted;     /* needed here, and not in the node's memory */
-    bool on_disk;    /* here */
+    bool on_disk;    /* on a disk of this node */
     uint32_t holder; /* in the node's memory: 1 + index of the holder; 0: none */
     uint32_t taker;  /* 1 + index of the first role here that gets it from outside; 0: none yet */
     struct ah_transfers_source by; /* how it gets here, if it is wanted */

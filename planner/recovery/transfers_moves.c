@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The list of moves: for each role, the shards that it does not keep, as ranges of blocks, slices and kinds from one
- * source. A range begins with the first shard that is in none. It takes all kinds of that block and slice with the same
- * source, then further slices, then further blocks, as long as all of these have that source.
+ * source. A range begins with the first shard that is in no range yet. It takes all kinds of that block and slice with
+ * the same source, then further slices, then further blocks, as long as all of these have that source.
  */
 #include "planner/recovery/transfers_internal.h"
 

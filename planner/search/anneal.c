@@ -67,7 +67,7 @@ static double draw_exponential(uint64_t *random)
     return tosses + (double)(bits >> 16) * 0x1p-37;
 }
 
-/* How high a change may lead. */
+/* The height up to which a change is accepted. */
 static struct ah_height threshold(struct ah_anneal *chain, double temperature)
 {
     double loss = temperature * draw_exponential(&chain->random);
@@ -111,7 +111,7 @@ static int try_change(struct ah_anneal *chain, double temperature, bool *ret_spe
 
 int ah_anneal_run(struct ah_anneal *chain, double hot, double cold, struct ah_error *err)
 {
-    enum { IDLE = 1000 }; /* seen choices cost nothing, so a chain that has seen all around it must end */
+    enum { IDLE = 1000 }; /* seen choices cost nothing, so a chain whose neighbours were all seen must end */
     struct ah_evaluator *evaluator = &chain->evaluator;
     uint64_t first = evaluator->spent, before = first;
     bool spent = false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Anneal: a chain of choices, each the one before changed at random (vary.h). A change for the worse is accepted, too,
- * but the more it loses and the colder it is, the less often. So the chain leaves valleys, and ends in a deep one.
+ * Anneal: a chain of choices, each a random change of the one before (vary.h). A change for the worse is accepted, too,
+ * but less often the more it loses and the colder it is. So the chain leaves valleys, and ends in a deep one.
  *
  *     rc = ah_anneal_init(&chain, &limits, allowed, seed, err);
  *     rc = ah_anneal_start(&chain, configs, &knobs, err);
@@ -19,7 +19,7 @@
 
 /* How good a choice is: one that fits beats one that does not; then less is better. */
 struct ah_height {
-    uint64_t over_bytes; /* by which it does not fit */
+    uint64_t over_bytes; /* excess over its budgets */
     double cost_us;      /* if it fits: the period, and what its bytes are worth to the evaluator */
 };
 
@@ -36,7 +36,7 @@ struct ah_anneal {
     struct ah_height height;
 };
 
-/* `allowed` as in vary.h. It and what the limits point to stay borrowed. `seed` must not be 0. */
+/* `allowed` as in vary.h. It stays borrowed, as does what the limits point to. `seed` must not be 0. */
 int ah_anneal_init(struct ah_anneal *chain, const struct ah_evaluator_limits *limits, const uint32_t *allowed,
                    uint64_t seed, struct ah_error *err);
 

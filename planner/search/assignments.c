@@ -82,7 +82,7 @@ struct walk {
     struct ah_error *err;
 };
 
-/* Was the choice evaluated, not only bounded? */
+/* True if the choice was evaluated, not only bounded. */
 static bool is_evaluated(const struct ah_evaluator *evaluator, enum ah_verdict verdict,
                          uint64_t evaluations_before)
 {

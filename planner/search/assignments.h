@@ -5,7 +5,7 @@
  *
  *     struct ah_assignments set;
  *     rc = ah_assignments_init(&set, &vary, &milp, err);           // all
- *     set.most_us = best_us - milp.base_us;                        // that may be faster
+ *     set.most_us = best_us - milp.base_us;                        // only those that may be faster
  *     rc = ah_assignments_try(&set, &evaluator, &knobs, &list, err);   // any number of times
  *     ah_assignments_release(&set);
  */
@@ -17,7 +17,7 @@
 #include "planner/search/shortlist.h"
 #include "planner/search/vary.h"
 
-/* The configs that a block may have, the cheapest first, which costs nothing. */
+/* The configs that a block may have, the cheapest first; its price is 0. */
 struct ah_assignments_menu {
     struct ah_config configs[AH_CONFIGS_MAX];
     double prices_us[AH_CONFIGS_MAX];
@@ -35,10 +35,10 @@ struct ah_assignments {
 int ah_assignments_init(struct ah_assignments *set, const struct ah_vary *vary,
                         const struct ah_milp_result *bound, struct ah_error *err);
 
-/* How many there are; `most` if not fewer. */
+/* How many assignments there are; `most` if not fewer. */
 uint64_t ah_assignments_count(const struct ah_assignments *set, uint64_t most);
 
-/* Tries all of them with these knobs, ignoring the evaluator's limit on work. The best that fit go to `list`
+/* Tries all assignments with these knobs, ignoring the evaluator's limit on work. The best that fit go to `list`
  * (optional). */
 int ah_assignments_try(const struct ah_assignments *set, struct ah_evaluator *evaluator,
                        const struct ah_knobs *knobs, struct ah_shortlist *list, struct ah_error *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Evaluator: measured, bounded, evaluated, compared.
+ * Evaluator: measures, bounds, evaluates and compares choices.
  *
  * The bound before an evaluation: no lane works longer than the period, and no resource is asked for more than it has.
  * Seen choices are remembered by a hash of 64 bits: a collision, one in 10^13 for a million choices, would only lose a
@@ -234,7 +234,7 @@ static double enough_us(const struct ah_evaluator *evaluator)
     return evaluator->found ? evaluator->best.score.period_us : 0;
 }
 
-/* Does the remembered result answer this request? */
+/* True if the remembered result answers this request. */
 static bool is_known(const struct seen_choice *seen, double enough_us)
 {
     return seen->period_us <= seen->known_to || (enough_us > 0 && seen->period_us > enough_us);

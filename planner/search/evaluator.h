@@ -3,7 +3,7 @@
  * Evaluator: tries choices one after another and keeps the best that fits.
  *
  * A choice is measured first. It is evaluated only if its live bytes fit, its lanes' work alone is not slower than the
- * best, and it was not tried before. A budget counts the work of this.
+ * best, and it was not tried before. A budget limits the work of measuring and evaluating.
  *
  * The better choice has a shorter period; if equal, less host memory, then less traffic, then configs that come first.
  *
@@ -31,7 +31,7 @@ struct ah_evaluator_limits {
     const struct ah_restriction *restriction; /* (optional) borrowed; choices against it are worse, untried */
     uint64_t work;                            /* the most that `spent` may reach; 0: no limit */
 
-    /* (optional) Asked now and then; true ends the evaluator with AH_E_INTERRUPTED. */
+    /* (optional) Asked now and then; true stops with AH_E_INTERRUPTED. */
     bool (*stop)(void *context, uint64_t evaluations);
     void *context;
 };
@@ -44,7 +44,7 @@ struct ah_candidate {
 
 enum ah_verdict {
     AH_EVALUATOR_BETTER,   /* it is the best now */
-    AH_EVALUATOR_WORSE,    /* no better: evaluated, or shown without that */
+    AH_EVALUATOR_WORSE,    /* no better, as an evaluation or a bound shows */
     AH_EVALUATOR_TOO_BIG,  /* it does not fit */
     AH_EVALUATOR_SEEN,     /* tried before; last.period_us and last_over_bytes say what was found then */
     AH_EVALUATOR_EXHAUSTED /* the budget is spent */
@@ -64,9 +64,9 @@ struct ah_evaluator {
         spent; /* tiles of the iterations of all choices, an eighth of them for one that was only measured:
                        so a budget takes about the same time for any choices */
     struct ah_score
-        last; /* of the choice that was run last, as far as known; the period may be a bound only */
+        last; /* what is known of the choice that was run last; its period may be only a bound */
     uint64_t last_live_bytes;       /* of that choice, on the device */
-    uint64_t last_over_bytes;       /* by which it is over its budgets */
+    uint64_t last_over_bytes;       /* excess over its budgets */
     uint64_t least_device_bytes;    /* the least of all choices that fit the host */
     uint64_t least_host_bytes;      /* of all choices that fit the device */
     struct ah_evaluator_seen *seen; /* owned */
@@ -82,7 +82,7 @@ int ah_evaluator_try(struct ah_evaluator *evaluator, const struct ah_config *con
 /* Sets new limits, lower or higher. Earlier choices may be tried again; the best is forgotten if it does not fit. */
 void ah_evaluator_limit(struct ah_evaluator *evaluator, uint64_t device_bytes, uint64_t work);
 
-/* Does the choice that was run last, with this verdict, fit and take less than `period_us`? */
+/* True if the choice that was run last, with this verdict, fits and takes less than `period_us`. */
 bool ah_evaluator_is_faster(const struct ah_evaluator *evaluator, enum ah_verdict verdict, double period_us);
 
 bool ah_evaluator_is_spent(const struct ah_evaluator *evaluator);

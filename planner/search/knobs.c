@@ -103,7 +103,7 @@ static bool set_knob(const struct ah_job *job, struct ah_knobs *knobs, enum knob
     return !ah_knobs_equal(&before, knobs);
 }
 
-/* Fine tiles take long to simulate, so chance draws coarse ones only. */
+/* Fine tiles take long to simulate, so random changes draw coarse ones only. */
 void ah_knobs_shake(const struct ah_job *job, uint64_t random, struct ah_knobs *knobs)
 {
     enum { COARSE_TILES = 4 };
@@ -113,7 +113,7 @@ void ah_knobs_shake(const struct ah_job *job, uint64_t random, struct ah_knobs *
     set_knob(job, knobs, knob, ladders[knob][first + random / KNOBS % rungs]);
 }
 
-/* Does the knob matter for these configs? */
+/* True if the knob matters for these configs. */
 static bool is_used(const struct ah_job *job, const struct ah_config *configs, enum knob knob)
 {
     bool streamed = false, fetched = false, hosted = false;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Optimize.
+ * Optimize: the ladder of budgets, and the bound.
  *
- * THE LADDER. Searches are not monotone: with more memory one may end worse. So it searches at fixed budgets
+ * THE LADDER. Searches are not monotone: with more memory one may end worse. So there are searches at fixed budgets
  * (LADDER_LEAST_BYTES, doubled again and again) up to the requested one, each from the winner of the one before. What a
  * rung finds is a candidate at every higher rung, so at rungs, more memory is never slower. If everything fits at a
- * rung, higher ones are not searched.
+ * rung, higher rungs are not searched.
  *
- * The bound of a choice among several micro-batch orders is the least of theirs.
+ * The bound of a choice among several micro-batch orders is the least of the orders' bounds.
  */
 #include "planner/search/optimize.h"
 
@@ -24,8 +24,8 @@
 enum { TIGHTER = 4 };
 static const double tighter[TIGHTER] = {1, 0.97, 0.93, 0.85};
 
-/* WORK is the work of each rung at the default effort: up to half a second of one core. Few blocks have less to try;
- * many blocks get a quarter of it, so that they take no longer. */
+/* WORK is the work of each rung at the default effort: up to half a second of one core. A model with few blocks has
+ * less to try; one with many gets a quarter of WORK, so its search takes no longer. */
 enum { WORK = 2000000, FEW_BLOCKS = 16, MANY_BLOCKS = 64, RUNS = 32 };
 
 struct effort {
@@ -135,7 +135,7 @@ static int search_paper(const struct ah_optimize *o, struct ah_arena *arena, str
     return rc;
 }
 
-/* Chains count this share of what the bound says a byte is worth: with all of it they leave memory unused. */
+/* Chains count this share of what the bound says a byte is worth, because with all of it they leave memory unused. */
 static const double worth = 0.6;
 
 /* What one more byte would save of the period, by the bounds of the budget and of its smallest feasible share. */

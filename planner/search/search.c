@@ -3,7 +3,7 @@
  * Search, in this order:
  *   1. starts (starts.h), one for each of CHAINS chains
  *   2. ROUNDS rounds of annealing with equal shares of the work, split among the remaining chains. After each round the
- *      better half of the chains goes on, colder
+ *      better half of the chains continues, colder
  *   3. a climb from what the chains found; with few blocks, 2 and 3 again and again
  *   4. if blocks or assignments are few: all assignments that may be faster, if these are few, with the knobs found;
  *      then a climb from the best of them; all that again if it changes the best
@@ -152,7 +152,7 @@ static void close_chains(struct runner *r)
     atomic_store(&r->evaluations, 0);
 }
 
-/* Gathers what the chains found in the search's evaluator. */
+/* Collects the chains' results in the search's evaluator. */
 static int gather_chains(struct runner *r, struct ah_error *err)
 {
     struct ah_evaluator *evaluator = r->search->evaluator;
@@ -212,7 +212,7 @@ static int try_set(struct runner *r, const struct ah_knobs *knobs, struct ah_err
     return ah_assignments_try(set, r->search->evaluator, knobs, &r->list, err);
 }
 
-/* Tries assignments, again as long as better knobs follow from them. */
+/* Tries assignments, and repeats that as long as they lead to better knobs. */
 static int try_sets(struct runner *r, const struct ah_vary *vary, struct ah_error *err)
 {
     const struct ah_search *search = r->search;
@@ -233,7 +233,7 @@ static int try_sets(struct runner *r, const struct ah_vary *vary, struct ah_erro
     return rc;
 }
 
-/* Anneals, and climbs from what that found. */
+/* Anneals, and climbs from the results. */
 static int run_chains(struct runner *r, const struct ah_vary *vary, size_t run, struct ah_error *err)
 {
     struct ah_evaluator *evaluator = r->search->evaluator;

@@ -26,7 +26,7 @@ struct ah_search {
     const uint32_t *allowed; /* (optional) by block: bit i allows the i-th of ah_configs(); NULL: all */
     double us_per_byte;      /* what a byte of the device is worth to chains; 0: nothing */
     enum ah_scheduling scheduling;
-    int orders;    /* how many of enum ah_micro_order may be used, from the first on */
+    int orders;    /* how many of enum ah_micro_order may be used, starting with the first */
     uint64_t work; /* that chains may spend (evaluator.h) */
     size_t runs; /* with few blocks (AH_FEW_BLOCKS): runs, each with an eighth of `work`; 0: one, with all */
     uint64_t all_below; /* with few blocks: tries all assignments that may be faster, if they are fewer */

@@ -55,7 +55,7 @@ void ah_shortlist_take(struct ah_shortlist *list, const struct ah_config *config
 struct climb {
     struct ah_evaluator *evaluator;
     const struct ah_vary *vary;
-    uint64_t spent; /* of the evaluator, at which it ends */
+    uint64_t spent; /* the evaluator's work at which the climb ends */
     struct ah_shortlisted *at;
     struct ah_error *err;
 };

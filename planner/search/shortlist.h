@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shortlist: the best choices that were tried, no two with the same configs. The best with the knobs that it was tried
- * with need not be the best with knobs of its own. So each on the list is changed as long as that helps.
+ * Shortlist: the best choices that were tried, no two with the same configs. The choice that is best with the knobs it
+ * was tried with need not be best with knobs of its own. So each on the list is changed as long as that helps.
  *
  *     struct ah_shortlist list;
  *     rc = ah_shortlist_init(&list, n_blocks, 16, err);
- *     ah_shortlist_take(&list, configs, &knobs, period_us);            // after each evaluator that fits
+ *     ah_shortlist_take(&list, configs, &knobs, period_us);            // after each trial that fits
  *     rc = ah_shortlist_climb(&list, &evaluator, &vary, work, err);        // evaluator.best follows
  *     ah_shortlist_release(&list);
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kinds of starts: the best so far; for each order of micro-batches, placed counts, and for each config, all layers
- * with it. The best of each kind is taken, over ways to place, configs of embedding and head, coarse or lean knobs.
+ * Kinds of starts: the best so far; for each order of micro-batches, placed counts and, for each config, all layers
+ * with it. The best of each kind is taken over ways to place, configs of embedding and head, and coarse or lean knobs.
  *
  * MONOTONE RULE of placement: recompute and host weights toward the first blocks, host and streamed optimizers toward
  * the last. Counts of joint configs can follow it in one field at a time: all six orders of fields are tried.

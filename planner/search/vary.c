@@ -7,7 +7,7 @@
  *   swap      two layers change places
  *   turn      adjacent layers rotate: a piece of them moves from one end to the other
  *   ends      the embedding or the head gets another config
- *   knob      a knob goes to another rung
+ *   knob      a knob moves to another rung
  *
  * Swaps and turns keep the total that blocks take; a plan whose memory is full can change in few other ways.
  */
@@ -72,7 +72,7 @@ static size_t any_layer(struct change *c)
     return 1 + below(c->random, c->layers);
 }
 
-/* Mostly few blocks, now and then up to a quarter of them. */
+/* A random length: mostly few blocks, now and then up to a quarter of them. */
 static size_t any_length(struct change *c)
 {
     size_t length = 1;
@@ -89,7 +89,7 @@ static bool set_config(struct change *c, size_t block, const struct ah_config *c
     return true;
 }
 
-/* The first border between unlike layers from a random place on. */
+/* The first border between unlike layers after a random place. */
 static size_t find_border(struct change *c)
 {
     size_t start = any_layer(c);
@@ -226,7 +226,7 @@ static bool change_once(struct change *c)
 bool ah_vary_choice(const struct ah_vary *vary, uint64_t *random, struct ah_config *configs,
                     struct ah_knobs *knobs)
 {
-    enum { TWICE = 30 }; /* of a hundred: a change that does not fit alone may fit with another */
+    enum { TWICE = 30 }; /* of a hundred: a change that does not fit alone may fit together with another */
     struct change c = {vary, random, configs, knobs, vary->job->n_blocks - 2};
     bool changed = change_once(&c);
     if (changed && below(random, 100) < TWICE)

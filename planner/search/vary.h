@@ -24,7 +24,7 @@ struct ah_vary {
 size_t ah_vary_options(const struct ah_vary *vary, size_t block,
                        struct ah_config ret_options[AH_CONFIGS_MAX]);
 
-/* May the block have this config? */
+/* True if the block may have this config. */
 bool ah_vary_allows(const struct ah_vary *vary, size_t block, const struct ah_config *config);
 
 /* Makes one change, or now and then two. False: nothing changed, and `configs` and `knobs` are as they were. */

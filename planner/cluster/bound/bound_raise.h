@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bound raise: raises the bounds of settings by grouping (grouping.h), as far as that is worth it.
+ * Bound raise: raises the bounds of settings by grouping (grouping.h), while that is worth the work.
  */
 #ifndef AH_PLANNER_CLUSTER_BOUND_BOUND_RAISE_H
 #define AH_PLANNER_CLUSTER_BOUND_BOUND_RAISE_H
@@ -9,7 +9,7 @@
 #include "planner/cluster/search/settings.h"
 
 /* Raises `bound_us` of the settings in about `steps` steps, all settings together. No bound rises above `most_us`, or
- * further than the lowest one can rise, since that is the bound of all. AH_E_MEMORY. */
+ * above what the lowest one can reach, because the lowest is the bound of all. AH_E_MEMORY. */
 int ah_bound_raise(struct ah_setting *settings, size_t n, double most_us, uint64_t steps,
                    struct ah_error *err);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Can the pipelines of an arrangement be done within T? Let each pipeline (y, m) take y(k) units of kind k and m
- * micro-batches, N(k) units be there, and M micro-batches to do:
+ * Can the pipelines of an arrangement be done within T? A pipeline (y, m) takes y(k) units of kind k and m
+ * micro-batches. There are N(k) units of kind k, M micro-batches to do, and at most D pipelines:
  *
  *     maximise sum of m x(y, m)  subject to  sum of y(k) x(y, m) <= N(k) for each k,   sum of x <= D           (1)
  *
- * over all (y, m) that can be done in time. If that is less than M, T is too short. Prices w(k), v >= 0 prove it: if
- * every such pipeline costs no less than its micro-batches,
+ * over all (y, m) that can be done in time. If the maximum is less than M, T is too short. Prices w(k), v >= 0 prove
+ * it: if every such pipeline costs no less than its micro-batches,
  *
  *     v + sum of y(k) w(k) >= m                                                                                (2)
  *
@@ -18,19 +18,19 @@
  * every m, pipeline_pricing.c is asked for a pipeline that violates (2), which becomes one more column. So neither GLPK
  * nor rounded prices can make a proof wrong. New prices are averaged with the old, since few columns give extreme ones.
  *
- * WHOLE pipelines: if (1) with fractions of pipelines reaches M and little more, prices are raised to that. By (2),
- * each pipeline of an arrangement of M micro-batches costs at most worth - M more than its micro-batches. Among
- * pricing that cheap, the most micro-batches that one can do are its cap, and
+ * WHOLE pipelines: if (1) with fractions of pipelines reaches M but little more, prices are raised to that value. By
+ * (2), each pipeline of an arrangement of M micro-batches costs at most worth - M more than its micro-batches. The most
+ * micro-batches that a pipeline of units y can do at such a cost are cap(y), and
  *
- *     room(R) = max over pricing y within R of cap(y) + room(R - y)                                       (4)
+ *     room(R) = max over y within R of cap(y) + room(R - y)                                                    (4)
  *
  * over the vectors R of units. If room of all units is less than M, T is too short.
  *
  * CASES. What pipelines have in common decides how gradients are added up. All owners of a block can be inside one node
- * of kind k only if every pipeline has units there, and then a node has at least as many units as there are pipelines.
- * A case is proven, or split: into 2 or 3 pipelines, where each byte of gradients passes an owner at least once, and
- * more, where at least 1.5 bytes do. Then, kind by kind: either owners may be together in its nodes and every pipeline
- * has units of it, or sums leave its nodes. One pipeline alone is a case of its own: m = M, and there are no sums.
+ * of kind k only if every pipeline has units in it; then the node has at least as many units as there are pipelines. A
+ * case is proven or split, first by the number of pipelines: with 2 or 3, each byte of gradients passes an owner at
+ * least once; with more, at least 1.5 times. Then kind by kind: either owners may be together in its nodes and every
+ * pipeline has units of it, or sums leave its nodes. One pipeline alone is a case with m = M and no sums.
  */
 #include "planner/cluster/bound/grouping.h"
 
@@ -49,7 +49,7 @@ enum {
     LATTICE_MAX = 1 << 12
 };
 
-#define AHEAD      1.03       /* x m: pipelines of m that cost more all count as this expensive */
+#define AHEAD      1.03       /* x m: pipelines of m micro-batches that cost more all count as this expensive */
 #define ALMOST     (1 - 1e-9) /* x M: the worth that prices are raised to */
 #define WHOLE_MOST 1.01       /* x M: up to this value of (1), whole pipelines are tried */
 
@@ -170,8 +170,8 @@ static bool is_spent(const struct proving *p)
     return p->g->pricing.steps > p->last_step || p->g->n_columns + VIOLATIONS > COLUMNS_MAX;
 }
 
-/* Checks (2) for all m, from *m on and around, until VIOLATIONS are found. Memory and time grow with m, so the cheapest
- * pipeline for m costs no more than that for m + 1, and some m can be skipped. True: nothing violates (2). */
+/* Checks (2) for all m, starting with *m and wrapping around, until VIOLATIONS are found. Memory and time grow with m,
+ * so the cheapest pipeline for m costs no more than that for m + 1: some m can be skipped. True: no violation. */
 static bool check_prices(struct proving *p, uint64_t *m)
 {
     const uint64_t all = p->g->problem->micro_batches;
@@ -354,7 +354,7 @@ static int prove_case(struct proving *p, bool *ret_does, struct ah_error *err)
     return AH_OK;
 }
 
-/* The two halves of a case at `level`; false: that half cannot be. */
+/* Makes one half of a case that is split at `level`. False: no pipelines can be in that half. */
 static bool halve(const struct ah_grouping *g, const struct situation *from, size_t level, int half,
                   struct situation *ret_half)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Grouping: a bound on the step that knows that units form pipelines of whole blocks that fit, and that gradients are
- * added up. It is tighter than the relaxation (relaxation.h), and much more work.
+ * Grouping: a bound on the step that takes into account that units form pipelines of whole blocks that fit, and that
+ * gradients are added up. It is tighter than the relaxation (relaxation.h), and much more work.
  *
  *     bool can;
  *     ah_grouping_init(&grouping, problem, &can, err);
  *     if (can)
- *         ah_grouping_proves(&grouping, step_us, &steps, &does, err);      as often as one likes
+ *         ah_grouping_proves(&grouping, step_us, &steps, &does, err);      any number of times
  *     ah_grouping_release(&grouping);
  */
 #ifndef AH_PLANNER_CLUSTER_BOUND_GROUPING_H
@@ -29,7 +29,7 @@ struct ah_grouping {
     size_t n_columns;
     double units[AH_PIPELINE_PRICING_KINDS]; /* by kind: how many there are */
     double prices
-        [AH_PIPELINE_PRICING_KINDS]; /* of a unit, in micro-batches; the next question begins with them */
+        [AH_PIPELINE_PRICING_KINDS]; /* of a unit, in micro-batches; the next proof begins with them */
     double base;                     /* price of a pipeline */
 };
 
@@ -39,8 +39,8 @@ int ah_grouping_init(struct ah_grouping *ret_grouping, const struct ah_cluster_p
                      bool *ret_can, struct ah_error *err);
 void ah_grouping_release(struct ah_grouping *grouping);
 
-/* Does every arrangement's simulation take `step_us` or more? `ret_does` false: not proven in about `*steps` steps,
- * which fall by the work done. AH_E_MEMORY. */
+/* Tries to prove that every arrangement's simulation takes `step_us` or more. `ret_does` false: not proven in about
+ * `*steps` steps; the work done is subtracted from them. AH_E_MEMORY. */
 int ah_grouping_proves(struct ah_grouping *grouping, double step_us, uint64_t *steps, bool *ret_does,
                        struct ah_error *err);
 

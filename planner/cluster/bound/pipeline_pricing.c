@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Let s(i) = f + g + q be the passes and sends of stage i for one micro-batch, A(i) the sum of s before it, R(i) behind
- * it, and n = min(m, P - i). Stage i begins when the first micro-batch has come through the stages before it, and its
- * last gradient still has their backwards to go through, so a pipeline takes
+ * Let s(i) = f + g + q be forward, backward and sends of stage i for one micro-batch, A(i) the sum of s over the stages
+ * before it, R(i) over those behind it, and n = min(m, P - i). Stage i begins when the first micro-batch has come
+ * through the stages before it, and its last gradient must still pass their backwards, so a pipeline takes
  *
  *     T  >=  A(i) + m s(i) + what i waits in between                                                           (1)
  *
- * Between a micro-batch's forward and its backward at stage i, it spends R(i) in the stages behind. Meanwhile stage i
+ * Each micro-batch spends R(i) in the stages behind, between its forward and its backward at stage i. Meanwhile stage i
  * does n - 1 other forwards for the first micro-batch, and n - 1 other backwards for the last one. If f and g include
  * the send that follows, the stage waits at least
  *
  *     max(0, R(i) - (n - 1) f)  and  max(0, R(i) - (n - 1) g)                                                  (2)
  *
- * both if m > n, since the last forward then comes after the first backward; else the longer one. If blocks may be
- * away, only a lower bound of f + g is known. m (f + g) grows faster than the sum of (2) falls, so that is at least
+ * It waits both if m > n, because the last forward then comes after the first backward; otherwise the longer one. If
+ * blocks may be away, only a lower bound of f + g is known. It may be used in (1) if the waits are the following,
+ * because m (f + g) grows faster than they fall:
  *
  *     max(0, 2 R(i) - (n - 1) (f + g))                                                                         (3)
  *
@@ -28,13 +29,13 @@
  *
  *     T  >=  E(last of kind k) + bytes on kind k x time of a byte through all NICs of kind k                   (5)
  *
- * Nothing here assumes that nobody else uses the network.
+ * All this holds even if others use the network.
  *
- * SEARCH. Pipelines are built from the last stage on, since a stage's memory depends on how many are behind it. A LABEL
- * stands for j stages that hold the blocks from x on. It has their price, R, the ends by (5), and the SLACK: the most
- * that s of all stages before may add up to, by (1) of its stages. Labels are compared by these. If there are too many,
- * two are merged into one that is as good as both (6), which can only make a pipeline look cheaper. The least cost of
- * the blocks before x drops labels early: time on the fastest kind, and price of stages that just keep the pace.
+ * SEARCH. Pipelines are built backwards from the last stage, since a stage's memory depends on how many are behind it.
+ * A LABEL stands for j stages that hold the blocks from x on. It has their price, R, the ends by (5), and the SLACK:
+ * the most that s of all stages before may add up to, by (1) of its stages. Labels are compared by these. If there are
+ * too many, two are merged into one that is as good as both (6), which can only make a pipeline look cheaper. The least
+ * cost of the blocks before x (time on the fastest kind; price of stages that just keep the pace) drops labels early.
  */
 #include "planner/cluster/bound/pipeline_pricing.h"
 
@@ -74,7 +75,7 @@ struct ah_pipeline_pricing_label {
     uint8_t units[AH_PIPELINE_PRICING_KINDS];
 };
 
-/* ---- what is known of kinds and blocks ---- */
+/* ---- kinds and blocks ---- */
 
 static void look_at_links(const struct ah_cluster_problem *problem, size_t a,
                           struct ah_pipeline_pricing_kind *kind)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Pipeline pricing: given a price for a unit of each kind, finds the cheapest pipeline that could do m micro-batches in
- * a given time. The bound by grouping asks for it (grouping.h).
+ * a given time. The bound by grouping uses it (grouping.h).
  *
- * A pipeline counts only what every simulation of it takes, whatever else goes on. So no pipeline that can end in time
- * is missed, but some that are found cannot.
+ * It counts only the time that every simulation of a pipeline takes, whatever else happens. So it misses no pipeline
+ * that can end in time, but some that it finds cannot.
  */
 #ifndef AH_PLANNER_CLUSTER_BOUND_PIPELINE_PRICING_H
 #define AH_PLANNER_CLUSTER_BOUND_PIPELINE_PRICING_H
@@ -14,7 +14,7 @@
 
 enum { AH_PIPELINE_PRICING_KINDS = 8 };
 
-/* What is known of a kind in any arrangement; `units` is 0 if the problem has none of it. */
+/* What holds for a kind in any arrangement; `units` is 0 if the problem has no unit of it. */
 struct ah_pipeline_pricing_kind {
     size_t units;
     size_t class;         /* one of its classes that has units */
@@ -45,7 +45,7 @@ struct ah_pipeline_pricing {
     uint64_t steps; /* done so far: a measure of work */
 };
 
-/* How the arrangements in question add gradients up. Kinds are bits. */
+/* How the arrangements to bound add gradients up. Each bit stands for a kind. */
 struct ah_pipeline_pricing_sums {
     double volume;     /* least bytes that pass an owner for each byte; 0: there is one pipeline */
     uint32_t together; /* kinds whose blocks may have all their owners inside one node */

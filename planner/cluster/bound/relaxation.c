@@ -5,14 +5,14 @@
  *
  *     minimise T  subject to  (1) sum over k of x(k, b) = M for each b   (2) sum over b of t(k, b) x(k, b) <= N(k) T
  *
- * Every arrangement gives such x with T = the time until its pipelines end, as a unit works no longer than that. For
- * any weights w(k) >= 0 with sum of N(k) w(k) = 1, adding the rows (2) up with them gives
+ * Every arrangement gives such x with T = the time until its pipelines end, because a unit works no longer than that.
+ * For any weights w(k) >= 0 with sum of N(k) w(k) = 1, multiplying the rows (2) by w(k) and adding them up gives
  *
  *     T >= sum over b of M min over k of w(k) t(k, b)                                                          (3)
  *
- * whatever the weights, so a search for good ones cannot make the bound wrong. If all types keep the same ratio of
- * speeds on every block, weights in proportion to speed are best; the search begins there. Besides, each micro-batch
- * passes every block in turn (4), and the stage with the block of the longest update updates at the end (5).
+ * for any weights, so a search for good ones cannot make the bound wrong. If all types keep the same ratio of speeds on
+ * every block, weights in proportion to speed are best; the search begins there. Besides, each micro-batch passes every
+ * block in turn (4), and the stage with the block of the longest update updates at the end (5).
  */
 #include "planner/cluster/bound/relaxation.h"
 

@@ -9,7 +9,7 @@
  *
  * A problem fixes degrees of tensor parallelism and micro-batches; the caller loops over problems.
  *
- * Invariants of what a policy finds, which tests hold:
+ * Invariants of what a policy finds, which tests check:
  * 1. No GPU is in two stages, and no stage exceeds its memory.
  * 2. ah_stage_sim_run() gives its time, as in our own search: no policy has a clock of its own.
  * 3. The same input gives the same arrangement.
@@ -29,7 +29,7 @@ struct ah_cluster_policy_input {
     uint64_t sequences; /* of a micro-batch */
 };
 
-/* Does the policy need problems in which all units have the same degree? */
+/* True if the policy needs problems in which all units have the same degree. */
 bool ah_cluster_policies_symmetric(enum ah_cluster_policy policy);
 
 /* Writes the best arrangement of `policy` (any but `optimal`) into `best`, which was made for the problem. `ret_us`:

@@ -30,10 +30,10 @@ double ah_cluster_policies_flops(const struct ah_policy_search *search, size_t c
 double ah_cluster_policies_pipeline_flops(const struct ah_policy_search *search,
                                           const struct ah_pipeline *pipeline);
 
-/* Relative work of a block (the unit does not matter), as planners weigh it that know operations but no GPUs. */
+/* Relative work of a block (the unit does not matter), as weighed by planners that know operations but no GPUs. */
 double ah_cluster_policies_work(const struct ah_policy_search *search, size_t block);
 
-/* Do units of these classes together have memory for the states of `d` copies of the model? */
+/* True if units of these classes together have memory for the states of `d` copies of the model. */
 bool ah_cluster_policies_can_hold(const struct ah_cluster_problem *problem, const size_t *classes, size_t n,
                                   size_t d);
 

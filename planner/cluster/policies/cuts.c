@@ -118,7 +118,7 @@ static void move_vertex(struct cutting *c, size_t v, size_t to)
     c->part[v] = to;
 }
 
-/* After `more_in_q` moves from p to q: is the heavier part within the limit, or at least no heavier than before? */
+/* True if, after `more_in_q` moves from p to q, the heavier part is within the limit or no heavier than before. */
 static bool balanced(const struct cutting *c, size_t p, size_t q, double more_in_q)
 {
     double before = fmax(c->weight[p], c->weight[q]);
@@ -184,7 +184,7 @@ static void deal_rows(struct cutting *c)
     }
 }
 
-/* Each vertex, the heaviest first, to the lightest part; sets `weight`, too. */
+/* Puts each vertex, the heaviest first, into the lightest part; sets `weight`, too. */
 static void deal_by_weight(struct cutting *c)
 {
     size_t n = c->graph->n;
@@ -214,7 +214,7 @@ static void refine_parts(struct cutting *c)
     }
 }
 
-/* Balance first, then the smaller cut. */
+/* True if the partition is better: balance counts first, then the cut. */
 static bool better(const struct cutting *c, double cut, double best_heaviest, double best_cut)
 {
     bool within = heaviest_part(c) <= c->limit, best_within = best_heaviest <= c->limit;

@@ -27,7 +27,7 @@ static bool same_link(const struct ah_problem_link *a, const struct ah_problem_l
     return memcmp(a, b, sizeof *a) == 0;
 }
 
-/* Do plans that swap the two nodes take the same time? */
+/* True if plans that swap the two nodes take the same time. */
 static bool alike(const struct ah_cluster_problem *problem, size_t a, size_t b)
 {
     const struct ah_problem_class *p = &problem->classes[a], *q = &problem->classes[b];
@@ -150,7 +150,7 @@ static int visit_choice(struct visiting *v)
     return rc;
 }
 
-/* Chooses all nodes first: good results found early make later choices not worth a visit. */
+/* Begins with all nodes, because good results found early make later choices not worth a visit. */
 static int choose_nodes(struct visiting *v, size_t set)
 {
     int rc = AH_OK;

@@ -3,7 +3,7 @@
  * Grids: the units of some nodes in a row, cut into d pipelines of p stages, as launchers number ranks.
  *
  * It visits all choices of nodes in all orders; swapping equal nodes gives no new order. If there are more than
- * AH_GRIDS_ORDERS, nodes of equal units stay together, and either all of them work or none. Then at most
+ * AH_GRIDS_ORDERS orders, nodes of equal units stay together: all of them work or none. Then at most
  * AH_GRIDS_ORDERS_TOGETHER orders of each choice are visited, which is all 4! orders of four kinds.
  */
 #ifndef AH_PLANNER_CLUSTER_POLICIES_GRIDS_H
@@ -29,7 +29,7 @@ struct ah_grids_visitor {
     void *context;
     bool together; /* nodes of equal units stay together even if there are few orders */
     bool uncut;    /* one visit for each choice of nodes, as one pipeline of any length */
-    /* (optional) Is any order of these units worth a visit? `classes` are in no order that matters. */
+    /* (optional) True if some order of these units is worth a visit; the order of `classes` does not matter. */
     bool (*worth)(void *context, const struct ah_grid *grid);
     int (*visit)(void *context, const struct ah_grid *grid, struct ah_error *err);
 };

@@ -116,7 +116,7 @@ static void balance_groups(struct autohet *a)
     }
 }
 
-/* Can every group hold the states of the model? */
+/* True if every group can hold the states of the model. */
 static bool can_hold(const struct autohet *a, size_t d)
 {
     for (size_t g = 0; g < d; g++) {
@@ -132,7 +132,7 @@ static bool can_hold(const struct autohet *a, size_t d)
 
 /* ---- 2: mapping and balancing ---- */
 
-/* Orders of types: ranks, by which a group's units are sorted. */
+/* Makes the orders of types, as ranks to sort a group's units by. */
 static void make_orders(struct autohet *a)
 {
     size_t types = a->n_types, of[MOST_PERMUTED] = {0};
@@ -146,7 +146,7 @@ static void make_orders(struct autohet *a)
     }
 }
 
-/* Does unit u stand before unit v in a pipeline? `order` = n_orders: more memory first; n_orders + 1: faster first. */
+/* True if unit u stands before v in a pipeline. `order` = n_orders: more memory first; n_orders + 1: faster first. */
 static bool before(const struct autohet *a, size_t order, size_t u, size_t v)
 {
     const struct ah_cluster_problem *problem = a->search->problem;
@@ -256,7 +256,7 @@ static int try_orders(struct autohet *a, size_t d, struct ah_error *err)
     return rc;
 }
 
-/* Could d groups be the fastest? At best all stages are equal, and micro-batches and bubble run at full power. */
+/* True if d groups could be the fastest, with equal stages, and micro-batches and bubble at full power. */
 static bool worth(const struct autohet *a, size_t d)
 {
     double power = 0, m = (double)a->search->problem->micro_batches;

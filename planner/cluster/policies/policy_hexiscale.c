@@ -7,7 +7,7 @@
  * 2. Each pipeline is cut again, edges weighing bandwidth, into 1 + Binomial(2, 0.2) parts.
  * 3. Parts are put in order; the GPUs of a part and a machine become stages by a table, whichever costs least.
  * 4. Layers are dealt in proportion to the memory of stages; if one does not fit, the pipelines are dropped.
- * 5. All that 40 times, d going up or down by one at random; the plan is what costs least by its own model.
+ * 5. Steps 1 to 4 are done 40 times, d going up or down by one at random; the plan is the cheapest by its own model.
  *
  * Users choose the first d, and whether to use degrees above 1. The plan of each such choice is simulated.
  */
@@ -403,7 +403,7 @@ static int run_iteration(struct hexiscale *h, size_t d)
     return AH_OK;
 }
 
-/* Simulates its choice, with even shares of micro-batches, and with shares that let pipelines end together. */
+/* Simulates HexiScale's choice, with even shares of micro-batches, and with shares that let pipelines end together. */
 static int simulate(struct hexiscale *h)
 {
     struct ah_policy_search *search = h->search;
@@ -423,7 +423,7 @@ static int simulate(struct hexiscale *h)
     return AH_OK;
 }
 
-/* One run of its script. */
+/* One run of HexiScale's script. */
 static int run_script(struct hexiscale *h, size_t first_d, bool use_tp)
 {
     size_t n = h->model.n_gpus, most = n / 5 ? n / 5 : 1, least = n / h->model.layers + 1, d = first_d;

@@ -39,7 +39,7 @@ static bool deal_evenly(struct ah_policy_search *search, unsigned counts)
     return true;
 }
 
-/* The time of the stage that is least work for a unit of `class`, if layers are even; INFINITY: they do not divide. */
+/* The time of the stage with the least work for a unit of `class`, if layers divide evenly; INFINITY: they do not. */
 static double least_stage_us(struct ah_policy_search *search, const struct ah_grid *grid, unsigned counts,
                              size_t class)
 {
@@ -57,7 +57,7 @@ static double least_stage_us(struct ah_policy_search *search, const struct ah_gr
     return least_us;
 }
 
-/* Could any order of these units be the fastest? The slowest units hold some stage in each order. */
+/* True if some order of these units could be the fastest. In each order, the slowest units hold some stage. */
 static bool worth(void *context, const struct ah_grid *grid)
 {
     struct ah_policy_search *search = context;

@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-enum { MANY_UNITS = 64 }; /* of more, numbers of parts grow in steps */
+enum { MANY_UNITS = 64 }; /* with more units, numbers of parts grow in steps */
 
 struct metis {
     struct ah_policy_search *search;

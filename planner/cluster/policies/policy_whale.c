@@ -106,7 +106,7 @@ static bool shift_by_memory(const struct ah_cluster_problem *problem, struct ah_
     return false;
 }
 
-/* Would these units be the fastest if blocks were spread over them perfectly by speed, and can they hold the model? */
+/* True if these units can hold the model, and would be the fastest with blocks spread over them perfectly by speed. */
 static bool worth(void *context, const struct ah_grid *grid)
 {
     const struct whale *w = context;

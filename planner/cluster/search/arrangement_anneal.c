@@ -2,8 +2,8 @@
  *
  * Shaking: simulated annealing, for what no series of improvements reaches. Each step makes a random change of units,
  * blocks or micro-batches. A slower arrangement is accepted with a probability that falls as the search cools. Every
- * other round begins at the best result so far, the others at the best with other numbers of pipelines, in turn. Each
- * round ends with an improvement.
+ * other round begins with the best result so far; each round between begins with the best result for another number of
+ * pipelines, in turn. Each round ends with an improvement.
  *
  * "Random" is a fixed sequence: the same problem and budget give the same arrangement.
  */
@@ -33,7 +33,7 @@ static size_t draw_below(struct shaking *s, size_t below)
     return (size_t)((s->random >> 11) % below);
 }
 
-/* ---- changes of the trial; a pipeline whose blocks must be split anew no longer covers all blocks ---- */
+/* ---- changes of the trial. A pipeline that no longer covers all blocks is split anew afterwards. ---- */
 
 /* Puts a unit somewhere: a stage of some pipeline, or a pipeline of its own. */
 static void put_unit(struct shaking *s, size_t class)
@@ -74,7 +74,7 @@ static void replace_unit(struct shaking *s, size_t class)
     stage->end = 0;
 }
 
-/* The stages from some stage on become a pipeline of their own. */
+/* The stages of a pipeline, starting with some stage, become a pipeline of their own. */
 static void split_row(struct shaking *s)
 {
     struct ah_draft *draft = &s->trial;
@@ -162,7 +162,7 @@ static void change_units(struct shaking *s)
         swap(s);
 }
 
-/* Moves the end of a stage, as far as the next one has blocks. */
+/* Moves the end of a stage; that stage and the next one keep at least one block each. */
 static void change_blocks(struct shaking *s)
 {
     struct ah_pipeline *p = &s->trial.arrangement.pipelines[draw_below(s, s->trial.arrangement.n_pipelines)];
@@ -181,7 +181,7 @@ static void change_share(struct shaking *s)
     ah_draft_pass_on(&s->trial, from, to);
 }
 
-/* Splits the pipelines that need it, for the average or a random share, and shares micro-batches anew. */
+/* Splits the pipelines that need it, for the average or a random share of micro-batches; shares these out anew. */
 static bool split_and_share(struct shaking *s)
 {
     struct ah_draft *draft = &s->trial;

@@ -3,8 +3,8 @@
  * Exhaustion: every arrangement that could beat the best one.
  *
  * A CANDIDATE is a pipeline: a sequence of classes and a split of the blocks. Its cap is the most micro-batches that it
- * can do, alone and without contention, before the best time less its update. ah_pipeline_time() never exceeds the
- * simulation, so no arrangement is better that gives it more. Candidates with cap 0 are dropped. Then
+ * can do, alone and without contention, before the best time minus its update. ah_pipeline_time() never exceeds the
+ * simulation, so an arrangement that gives it more is not better. Candidates with cap 0 are dropped. Then
  *
  *   room(R) = the most micro-batches that candidates on the units R take together
  *           = max over candidates c within R of cap(c) + room(R - units(c))                                       (1)
@@ -13,11 +13,11 @@
  * the room of the remaining units reach all micro-batches (2). Sets grow in the order of candidates, so none is seen
  * twice. For each set, every share of the micro-batches within the caps is simulated.
  *
- * If blocks may be away, each of these is simulated with every limit on the update that matters (update_limit.h). A
- * stage's passes together are shortest under the largest limit, but forward or backward alone may not be. So for the
+ * If blocks may be away, each of these is simulated with every limit on the update that matters (update_limit.h).
+ * Forward and backward of a stage together are shortest under the largest limit, but each alone may not be. So for the
  * caps such a stage is as fast as if everything fitted, and the pipeline takes at least as long as its busiest stage,
- * and as one micro-batch's path, with the shortest passes (3). These are the shortest for any number of sharers that
- * its hosts could have (4); the set decides which number they have.
+ * and as one micro-batch's path, with the shortest passes (3). The passes are the shortest for any number of sharers
+ * that the hosts could have (4), because only the set decides that number.
  */
 #include "planner/cluster/groups.h"
 #include "planner/cluster/search/arrangement_search_internal.h"
@@ -48,7 +48,7 @@ struct place {
 struct exhausting {
     struct ah_arrangement_search *search;
     struct ah_error *err;
-    size_t radix[CLASSES_MAX + 1]; /* weight of each class in a place of the lattice */
+    size_t radix[CLASSES_MAX + 1]; /* the weight of each class in a lattice place */
     struct candidate *candidates;
     size_t n_candidates, candidate_room;
     struct place *pool;
@@ -214,8 +214,8 @@ static int add_candidate(struct exhausting *x, size_t n_stages)
     return AH_OK;
 }
 
-/* The most blocks that fit a stage of a class, with one micro-batch in flight. If blocks up to `end` fit from one block
- * on, they fit from the next. */
+/* The most blocks that fit a stage of a class, with one micro-batch in flight. If blocks [first, end) fit, so do blocks
+ * [first + 1, end). */
 static size_t longest_of(struct exhausting *x, size_t class)
 {
     const size_t n = x->search->problem->n_blocks;

@@ -28,7 +28,7 @@ static bool must_stop(const struct improving *m)
     return m->better || m->search->evaluations >= m->budget;
 }
 
-/* Times the trial if it fits; goes back to `at` unless it is faster. */
+/* Times the trial if it fits; restores `at` unless the trial is faster. */
 static int judge_trial(struct improving *m, bool fits)
 {
     double us = INFINITY, limit_us = m->at->us * (1 - 1e-9);
@@ -49,7 +49,7 @@ static int judge_anew(struct improving *m)
     return judge_trial(m, ah_draft_mend(&m->trial, &m->search->fits));
 }
 
-/* Do two pipelines consist of the same stages? */
+/* True if two pipelines consist of the same stages. */
 static bool alike(const struct ah_pipeline *p, const struct ah_pipeline *q)
 {
     bool same = p->n_stages == q->n_stages;
@@ -104,7 +104,7 @@ static int move_micro_batches(struct improving *m)
     return rc;
 }
 
-/* Tries an idle unit before global stage `at`, behind it if it is its pipeline's last stage, and in its place. */
+/* Tries an idle unit before global stage `at`, in its place and, at the end of a pipeline, behind it. */
 static int use_unit(struct improving *m, size_t at, size_t class)
 {
     size_t p, i;

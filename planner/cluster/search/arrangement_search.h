@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arrangement search: searches a problem for its best arrangement, and says what is proven of it.
+ * Arrangement search: searches a problem for its best arrangement, and reports what is proven about it.
  *
  * 1. Starts (arrangement_starts.c): for every number of pipelines, units dealt out in a few ways, blocks split exactly,
  *    micro-batches shared.
  * 2. Improvement (arrangement_improve.c): from the best starts, one change at a time for as long as the simulation gets
  *    faster.
- * 3. Shaking (arrangement_anneal.c): simulated annealing from the ends of 2, for what single improvements do not reach.
+ * 3. Shaking (arrangement_anneal.c): simulated annealing from the results of 2, to reach what single changes do not.
  * 4. Exhaustion (arrangement_exhaust.c), where the problem is small: every arrangement that could be faster than the
  *    best one so far is simulated. The result is then the optimum of the simulated time over all partitions of the
  *    units, orders, splits and shares of micro-batches.
@@ -33,8 +33,8 @@ struct ah_arrangement_search_result {
     uint64_t evaluations;
 };
 
-/* Writes the best arrangement into `best`, which was made for `problem`. Arrangements of `none_above_us` or more are
- * ignored (INFINITY: none is); if an exhausted search finds no other, that is its `bound_us`. AH_E_MEMORY. */
+/* Writes the best arrangement into `best`, which was made for `problem`. Arrangements that take `none_above_us` or more
+ * are ignored (INFINITY: none). If an exhausted search finds no other, `bound_us` is that time. AH_E_MEMORY. */
 int ah_arrangement_search_run(const struct ah_cluster_problem *problem,
                               const struct ah_arrangement_search_limits *limits, double none_above_us,
                               struct ah_draft *best, struct ah_arrangement_search_result *ret_result,

@@ -42,13 +42,13 @@ int ah_arrangement_search_time(struct ah_arrangement_search *search, struct ah_d
 void ah_arrangement_search_keep(struct ah_arrangement_search *search, const struct ah_draft *draft,
                                 double us);
 
-/* Puts an arrangement among `starts` if it is the fastest with its number of pipelines, and they are not full of faster
- * ones. */
+/* Puts an arrangement among `starts` if it is the fastest with its number of pipelines, and `starts` is not full of
+ * faster ones. */
 void ah_arrangement_search_add_start(struct ah_arrangement_search *search, const struct ah_draft *draft,
                                      double us);
 /* Fills `starts`, whose drafts the caller made. */
 int ah_arrangement_search_starts(struct ah_arrangement_search *search, struct ah_error *err);
-/* One change at a time for as long as that is faster, or until the search's evaluations reach `budget`. */
+/* Makes one change at a time while that saves time, until the search's evaluations reach `budget`. */
 int ah_arrangement_search_improve(struct ah_arrangement_search *search,
                                   struct ah_arrangement_search_start *start, uint64_t budget,
                                   struct ah_error *err);

@@ -8,7 +8,7 @@
  *   snake    back and forth over the pipelines, so that each gets a similar share of every type
  *
  * Stages of a pipeline are ordered by memory or by speed, the largest first, since early stages hold more
- * micro-batches. If nothing fits, the second goes last, since the first and the last stage hold tables. If links make
+ * micro-batches. If nothing fits, the second unit goes last, since the first and last stage hold tables. If links make
  * islands, also:
  *
  *   places   as snake, but along one route through all nodes: a similar share of every island
@@ -140,7 +140,7 @@ struct order {
 
 enum { ORDERS = 4, LINKED_ORDERS = 6, AWAY_ORDERS = 2 };
 
-/* The last AWAY_ORDERS of each are for blocks that may be away. */
+/* The last AWAY_ORDERS of each list are for problems in which blocks may be away. */
 static const struct order orders[ORDERS] = {
     {by_memory, false, false}, {by_speed, false, false}, {by_copies, false, false}, {by_host, false, true}};
 static const struct order linked_orders[LINKED_ORDERS] = {
@@ -246,7 +246,7 @@ static void release_dealing(struct dealing *d)
     ah_islands_release(&d->links);
 }
 
-/* Finds one route through all classes, from the one with the most memory on. */
+/* Finds one route through all classes, starting with the one with the most memory. */
 static void find_places(struct dealing *d)
 {
     size_t n = 0;
@@ -294,7 +294,7 @@ static void weigh_units(struct dealing *d)
         d->speed += d->units[i].speed;
         measure_memory(d, &d->units[i]);
         d->units[i].turn = 0;
-        for (size_t j = 0; j < d->n_units; j++) /* ties: in their order */
+        for (size_t j = 0; j < d->n_units; j++) /* on a tie, units keep their order */
             d->units[i].turn += by_place(&d->units[j], &d->units[i]) < (j < i);
     }
 }
@@ -331,7 +331,7 @@ static int init_dealing(const struct ah_cluster_problem *problem, struct dealing
     return rc;
 }
 
-/* May all units from `n` on idle? */
+/* True if all units from `n` on may idle. */
 static bool may_end(const struct dealing *d, size_t n)
 {
     const struct ah_problem_class *classes = d->problem->classes;
@@ -340,7 +340,7 @@ static bool may_end(const struct dealing *d, size_t n)
     return classes[d->all[n - 1].class].kind != classes[d->all[n].class].kind;
 }
 
-/* Is it worth trying `n` pipelines? With many units, only if n is units / s, rounded, for some number of stages s. */
+/* True if `n` pipelines are worth trying. With many units: if n is units / s, rounded, for some number of stages s. */
 static bool interests(size_t units, size_t n, size_t n_blocks)
 {
     size_t stages = (units + n - 1) / n;

@@ -191,7 +191,7 @@ static uint64_t give_micro_batch(const struct ah_draft *draft, size_t p, struct 
 
 /* ---- groups ---- */
 
-/* Among pipelines without micro-batches, gives these to the one that ends first with them. False: none has room. */
+/* Gives `micro_batches` to the pipeline that ends first with them, among those without any. False: none has room. */
 static bool give_share(const struct ah_draft *draft, uint64_t micro_batches, struct ah_fits *fits)
 {
     const struct ah_arrangement *arrangement = &draft->arrangement;
@@ -329,7 +329,7 @@ bool ah_draft_mend(struct ah_draft *draft, struct ah_fits *fits)
     return ah_draft_share(draft, fits);
 }
 
-/* Is a split of one pipeline valid for the other? It is if stages have the same kinds, sharers and sends. */
+/* True if a split of one pipeline is valid for the other: stages have the same kinds, sharers and sends. */
 static bool splits_alike(const struct ah_cluster_problem *problem, const struct ah_pipeline *p,
                          const struct ah_pipeline *q)
 {

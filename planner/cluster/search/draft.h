@@ -50,7 +50,7 @@ size_t ah_draft_idle(const struct ah_draft *draft, size_t class);
 void ah_draft_find(const struct ah_draft *draft, size_t at, size_t *ret_pipeline, size_t *ret_stage);
 
 /* Orders the pipelines by their stages (class, then end; a prefix first), then by micro-batches, at last by groups.
- * Time depends on the order: of transfers that could start at once, the lower pipeline's does. */
+ * Time depends on the order: if two transfers could start at once, the lower pipeline's does. */
 void ah_draft_sort(struct ah_draft *draft);
 
 /* Splits the blocks of pipeline `p` for `micro_batches`, or for one if these do not fit. False: neither fits. */
@@ -60,7 +60,7 @@ bool ah_draft_split(struct ah_draft *draft, size_t p, uint64_t micro_batches, st
  * or there are more pipelines than micro-batches or more stages than blocks. */
 bool ah_draft_finish(struct ah_draft *draft, struct ah_fits *fits);
 
-/* Do the stages of pipeline `p` hold all blocks, one after another? */
+/* True if the stages of pipeline `p` hold all blocks, one after another. */
 bool ah_draft_covers(const struct ah_draft *draft, size_t p);
 
 /* As ah_draft_finish(), but keeps the split of pipelines that still cover all blocks and share hosts with as many units

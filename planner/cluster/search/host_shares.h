@@ -14,8 +14,8 @@ enum { AH_HOST_SHARES_FEW = 27 };
 /* Number of ways to pick how many units of each node use the host; AH_HOST_SHARES_FEW + 1 means too many. */
 size_t ah_host_shares_ways(const struct ah_cluster_problem *problem);
 
-/* Steps `units`, by class, which begins with all of them (nodes without a host keep all). If there are few ways, it
- * goes through all of them; else it caps each number at half the largest one. False: there are no more. */
+/* Steps `units` (by class) to the next way; begin with all units. Nodes without a host keep all. If there are few ways,
+ * it visits all of them; otherwise it halves the largest number, as a cap on all. False: there are no more. */
 bool ah_host_shares_next(const struct ah_cluster_problem *problem, size_t *units);
 
 /* A problem with these units of each class; that many share its host even if some of them idle. */

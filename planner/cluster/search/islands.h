@@ -10,7 +10,7 @@
 
 struct ah_islands {
     size_t n_classes;
-    size_t *order; /* owned: classes; those of an island stand side by side at every level */
+    size_t *order; /* owned: classes; at every level, those of an island are adjacent */
     double *
         links; /* owned: of each class in `order`, the fastest to any before it, bytes a second; the first one: 0 */
     double *levels; /* owned: the slowest link inside islands; from the coarsest islands to the finest */

@@ -40,7 +40,7 @@ static void reverse_part(struct route *r, size_t i, size_t j)
     }
 }
 
-/* May a piece begin at `i`: does another class end before it? */
+/* True if a piece may begin at `i`, because another class ends before it. */
 static bool is_seam(const struct route *r, size_t i)
 {
     return i == 0 || i == r->n || r->classes[i - 1] != r->classes[i];

@@ -6,7 +6,7 @@
  * With one degree for all types, every degree is a setting. With a degree for each type (asym), only the combinations
  * with the lowest bounds are searched; the others are counted, with the least of their bounds.
  *
- * If sums stay as another plan has them (groups.h), each has up to two problems: with one vector of sums, or two.
+ * If sums stay as another plan has them (groups.h), a setting has up to two problems: with one vector of sums, or two.
  */
 #ifndef AH_PLANNER_CLUSTER_SEARCH_SETTINGS_H
 #define AH_PLANNER_CLUSTER_SEARCH_SETTINGS_H
@@ -39,10 +39,10 @@ struct ah_settings {
 int ah_settings_make(const struct ah_cluster_request *request, struct ah_arena *arena,
                      struct ah_settings *ret_settings, struct ah_error *err);
 
-/* Has every type the same degree? */
+/* True if every type has the same degree. */
 bool ah_setting_is_symmetric(const struct ah_cluster_request *request, const struct ah_setting *setting);
 
-/* Has any of its units a host for states or weights? */
+/* True if some of its units have a host for states or weights. */
 bool ah_setting_has_hosts(const struct ah_setting *setting);
 
 #endif

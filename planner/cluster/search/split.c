@@ -80,7 +80,7 @@ static void make_table(const struct ah_fits *fits, struct ah_fits_table *table)
 {
     size_t n = fits->problem->n_blocks, cells = fits->most_in_flight * n * n;
     table->us = malloc(cells * sizeof *table->us);
-    table->stages = malloc(cells * sizeof *table->stages); /* where it is not used it costs nothing */
+    table->stages = malloc(cells * sizeof *table->stages); /* memory that is not used costs nothing */
     if (!table->us || !table->stages) {
         free(table->us);
         free(table->stages);

@@ -14,7 +14,7 @@
 
 /* Fits of one kind of unit, for one number of sharers. */
 struct ah_fits_table {
-    double *us; /* owned: (most_in_flight, blocks, blocks); negative: not asked yet; INFINITY: no room */
+    double *us; /* owned: (most_in_flight, blocks, blocks); negative: not computed yet; INFINITY: no room */
     struct ah_stage *stages; /* owned: likewise, fitted; where `us` is known and finite */
 };
 
@@ -28,7 +28,7 @@ struct ah_fits {
     size_t *first_table; /* owned: (kinds + 1) */
     double *scratch;     /* owned: for ah_split_best() */
     size_t *from;        /* owned: for ah_split_best() */
-    size_t *alike; /* owned: (blocks): the first block from which on all are like it, on every kind of unit */
+    size_t *alike; /* owned: (blocks): first block of the run up to it that is equal on every kind of unit */
 };
 
 /* A unit and its load. Sharers matter only if blocks may be away. */

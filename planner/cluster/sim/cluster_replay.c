@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One events over everything that may happen next. Ends have the lower numbers, so at one instant they come before
+ * One event tree over everything that may happen next. Ends have the lower numbers, so at one instant they come before
  * starts. A start is checked again whenever something that it waits for has ended.
  */
 #include "planner/cluster/sim/cluster_replay_internal.h"

@@ -3,10 +3,10 @@
  * Cluster replay: the programs of all ranks of a cluster plan on one clock, tile by tile, in their frozen orders.
  *
  * The search times whole stages (stage_sim.h). The replay plays the work of each rank, from the document alone: items
- * and waits as the simulator and executors read them (graph.h), and what no program has, messages between stages and
- * sums over pipelines. It plays several steps, one behind the other.
+ * and waits as the simulator and executors read them (graph.h), plus what no program has: messages between stages and
+ * sums over pipelines. It plays several steps, one after another.
  *
- * INVARIANTS, which property.cluster.cluster_replay checks on the starts and ends that the listener is told:
+ * INVARIANTS, which property.cluster.cluster_replay checks on the starts and ends reported to the listener:
  * 1. A lane does one item at a time, in its order. An item starts only when it has what it waits for: the waits of its
  *    program, a slot of its ring, its message, room for what it sends, and its gate. At most two gradients wait at a
  *    stage, and a stage is sent nothing of a step before it is done with the step before.
@@ -22,7 +22,7 @@
  *    stages before sums, sums from the highest block down.
  * 6. The step ends with its last item; what is fetched for the next step does not count.
  *
- * With nothing away this gives what the simulation gives, except that the simulation has no limit on waiting gradients.
+ * With nothing away this agrees with the simulation, except that the simulation has no limit on waiting gradients.
  */
 #ifndef AH_PLANNER_CLUSTER_SIM_CLUSTER_REPLAY_H
 #define AH_PLANNER_CLUSTER_SIM_CLUSTER_REPLAY_H
@@ -60,7 +60,7 @@ int ah_cluster_replay(const struct ah_cluster_plan *plan, const struct ah_cluste
 /* Plays a plan and writes the result into `predicted`; a plan without programs stays as it is. The same errors. */
 int ah_cluster_replay_predict(struct ah_cluster_plan *plan, struct ah_error *err);
 
-/* Checks what the plan predicts of its replay: 0 without programs. AH_E_DOCUMENT: it is wrong; the same errors. */
+/* Checks what the plan predicts about its replay (0 without programs). AH_E_DOCUMENT: it is wrong; the same errors. */
 int ah_cluster_replay_check(const struct ah_cluster_plan *plan, struct ah_error *err);
 
 #endif

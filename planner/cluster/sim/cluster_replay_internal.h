@@ -20,14 +20,14 @@ enum { REPLAY_SETS = 1 << AH_GRAPH_LANES, REPLAY_WAITING = 2, REPLAY_NONE = UINT
 enum {
     MARK_INPUT = 1,        /* waits for the output of the stage before */
     MARK_GRADIENT = 2,     /* waits for the gradient, or the word, of the stage behind */
-    MARK_SENDS_OUTPUT = 4, /* which has arrived when it ends */
+    MARK_SENDS_OUTPUT = 4, /* the output has arrived when the item ends */
     MARK_SENDS_GRADIENT = 8,
     MARK_SLOT = 16,        /* waits for a place at the stage before */
     MARK_FREES_SLOT = 32,  /* the last use of the gradient that was sent here */
     MARK_BEFORE_GATE = 64, /* the gate waits for it */
     MARK_BEHIND_GATE = 128,
     MARK_ENDS_STEP = 256, /* the last of the compute lane: then the next step's inputs may arrive */
-    MARK_NEXT_STEP = 512  /* for the step after its own */
+    MARK_NEXT_STEP = 512  /* work for the next step */
 };
 
 struct rank_marks {
@@ -59,7 +59,7 @@ struct replay_lane {
 struct stage_state {
     const struct rank_marks *rank;
     const struct ah_cluster_plan_stage *stage;
-    size_t node; /* counted by their first stage */
+    size_t node; /* numbered by its first stage */
     struct replay_lane lanes[AH_GRAPH_LANES];
     uint32_t *ended; /* by item: how often it has ended */
     uint64_t taken[AH_GRAPH_RINGS], given[AH_GRAPH_RINGS];
@@ -79,7 +79,7 @@ struct sum {
     double start_us, end_us;
 };
 
-/* The events numbers its things in this order: ends of stages, ends of sums, starts of stages, starts of sums. */
+/* Events are numbered in this order: ends of stages, ends of sums, starts of stages, starts of sums. */
 struct cluster_replay {
     const struct ah_cluster_plan *plan;
     const struct ah_cluster_replay_listener *listener;

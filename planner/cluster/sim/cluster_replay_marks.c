@@ -3,7 +3,7 @@
  * A program as others see it: which of its items they wait for, and which wait for them.
  *
  * 1. A block's gradients are final when the last micro-batch's are made; those summed on the host, when the last tile
- *    is added (of one micro-batch: arrives). A frozen block's are when backward has passed it, or stopped above it.
+ *    is added (with one micro-batch: arrives). A frozen block's are when backward has passed it, or stopped above it.
  * 2. Before the gate are passes, their sends, and gradients that go to the host while passes go on. Behind it are the
  *    norm of a program that clips, updates, and gradients that leave for updates.
  */

@@ -20,7 +20,7 @@ static bool sends(const struct stage_state *p, uint32_t item)
     return p->rank->marks[item] & (MARK_SENDS_OUTPUT | MARK_SENDS_GRADIENT);
 }
 
-/* The stage that it sends to. */
+/* The stage that the item sends to. */
 static const struct stage_state *target_of(const struct stage_state *p, uint32_t item)
 {
     return p->rank->marks[item] & MARK_SENDS_OUTPUT ? p + 1 : p - 1;
@@ -59,7 +59,7 @@ int ah_cluster_replay_begin(struct cluster_replay *c, size_t state, struct ah_er
 
 /* ---- what an item waits for ---- */
 
-/* Have all items of its own stage ended that the lane's item waits for? If not, the lane remembers one that has not. */
+/* True if all items of its own stage that the lane's item waits for have ended. If not, the lane remembers one. */
 static bool is_let(const struct stage_state *p, struct replay_lane *l)
 {
     const struct ah_graph *graph = &p->rank->graph;
@@ -85,7 +85,7 @@ static bool has_slot(const struct stage_state *p, uint32_t item)
     return true;
 }
 
-/* Has the next stage begun this step? Before that, its memory for the output is still in use. */
+/* True if the next stage has begun this step. Before that, its memory for the output is still in use. */
 static bool is_expected(const struct stage_state *p, const struct replay_lane *l)
 {
     return p[1].ended[p[1].rank->graph.positions - 1] >= l->step;
@@ -97,7 +97,7 @@ static uint64_t number_of(const struct stage_state *p, const struct replay_lane 
     return l->step * p->rank->micro_batches + p->rank->messages.number[channel][l->item];
 }
 
-/* Has the item's message arrived, and is there room for what it sends? Beside that, one gradient at most may wait. */
+/* True if the item's message has arrived, and there is room for what it sends: at most one other gradient may wait. */
 static bool has_messages(const struct stage_state *p, struct replay_lane *l)
 {
     unsigned marks = p->rank->marks[l->item];
@@ -116,7 +116,7 @@ static bool is_summed(const struct cluster_replay *c, uint32_t sum, uint32_t ste
     return sum == REPLAY_NONE || c->sums[sum].step > step;
 }
 
-/* Is the gate open or, without clipping, is the block's gradient added up over all pipelines? */
+/* True if the gate is open or, without clipping, the block's gradient is added up over all pipelines. */
 static bool may_update(const struct cluster_replay *c, const struct stage_state *p,
                        const struct replay_lane *l)
 {

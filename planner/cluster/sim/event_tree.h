@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Event tree: which of n events comes first while their times change, by a tree of winners. On a tie, the lower index
- * wins.
+ * Event tree: finds which of n events comes first while their times change, with a tree of winners. On a tie, the lower
+ * index wins.
  */
 #ifndef AH_PLANNER_CLUSTER_SIM_EVENT_TREE_H
 #define AH_PLANNER_CLUSTER_SIM_EVENT_TREE_H
@@ -12,13 +12,13 @@
 #include <stdint.h>
 
 struct ah_event_tree {
-    double *us; /* owned: (slots), by thing */
+    double *us; /* owned: (slots), by event */
     uint32_t
-        *winners; /* owned: (slots), of the two below: 2i and 2i + 1, the things themselves from `slots` on */
+        *winners; /* owned: (slots), by node: the first of nodes 2i and 2i + 1; from `slots` on: events */
     size_t slots; /* a power of two */
 };
 
-/* All things begin at INFINITY. AH_E_MEMORY. */
+/* All events begin at INFINITY. AH_E_MEMORY. */
 int ah_event_tree_init(struct ah_event_tree *ret_tree, size_t n, struct ah_error *err);
 void ah_event_tree_release(struct ah_event_tree *tree);
 

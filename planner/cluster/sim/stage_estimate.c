@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  *   pipeline p ends at     max( alone, what its nodes' NICs carry for all pipelines )                           (1)
- *   stage i of it is done  that, less the last backwards of the stages before i and what they are sent          (2)
+ *   stage i of it is done  (1), less the last backwards of the stages before i and the sends to them            (2)
  *   segments               in their order, each when its owners are done and their NICs are free                (3)
  *
  *   even                   when all would end if micro-batches could be shared in fractions, by the formula         (4)
  *
- * The estimate lies between (1) with (3), and the same with (4) for the end of the pipelines. If one of many equal
- * pipelines gets faster, only (4) shows it; (1) falls only when all of them did, one after another.
+ * The estimate lies between (1) with (3), and the same with (4) as the end of the pipelines. If one of many equal
+ * pipelines gets faster, only (4) shows it; (1) falls only once all of them are faster.
  *
  * (2) is too late if earlier stages have a backlog. (3) leaves out that transfers of passes and sums wait for each
  * other.

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Apart from NICs, what a stage does depends on its inputs alone. So each stage goes on by itself until it lacks an
- * input or needs a NIC. In the events are each stage's send to another node, and the segments that all their owners
- * have come to. The one that can start earliest does; on a tie, the lower stage, and stages before segments.
+ * Apart from NICs, what a stage does depends on its inputs alone. So each stage continues by itself until it lacks an
+ * input or needs a NIC. The events are each stage's send to another node, and the segments that all their owners have
+ * reached. The event that can start earliest starts; on a tie, the lower stage, and stages before segments.
  *
  * Invariants:
- * 1. When something in the events starts, every stage has gone as far as it can. So starts never go back in time, and
- *    transfers pass a NIC in the order of their start.
+ * 1. When an event starts, every stage has gone as far as it can. So starts never go back in time, and transfers pass a
+ *    NIC in the order of their start.
  * 2. The segments of a stage wait in its queue in the order of all segments, so that no two stages wait for each other.
  * 3. From the start of a pass on, the step takes at least the rest: the stage's own passes and sends, the way of the
  *    last gradient through the stages before, the sums of the first blocks (every pipeline has an owner of them, and
@@ -242,7 +242,7 @@ static void compute_pass(struct simulation *r, struct lane *lane, struct ah_turn
         lane->in_flight--;
 }
 
-/* What the last pass made. */
+/* Sends what the last pass made. */
 static void send_result(struct simulation *r, struct lane *lane, struct lane *to, double start)
 {
     double us = lane->sends_us[lane->made.backward];
@@ -317,7 +317,7 @@ static void sum(struct simulation *r, size_t s, double start)
 
 /* ---- the loop ---- */
 
-/* When a thing of the events can start: a lane's send or, numbered after the lanes, a segment. */
+/* When an event can start: a lane's send or, numbered after the lanes, a segment. */
 static double start_of(const struct simulation *r, size_t thing)
 {
     if (thing < r->n_lanes)
@@ -331,7 +331,7 @@ static void enter_event(struct simulation *r, size_t thing)
         ah_event_tree_set(&r->events, thing, start_of(r, thing));
 }
 
-/* Takes the lane as far as it can go by itself. */
+/* Advances the lane as far as it can go by itself. */
 static void advance_lane(struct simulation *r, struct lane *lane)
 {
     const uint64_t passes = 2 * lane->pipeline->micro_batches;

@@ -9,7 +9,7 @@
  * all owners of a segment has passed it, its gradients are added up, highest segment first, beside everything else but
  * through the same NICs. Then all stages update (the gradient's norm is known only then).
  *
- * Invariants, which tests hold:
+ * Invariants, which tests check:
  * 1. A stage has at most min(m, P-i) micro-batches between their forward and the end of their backward.
  * 2. No pipeline ends before ah_pipeline_time(), its time without contention. That is at least the path of one
  *    micro-batch through all stages, and at least what the busiest stage takes for its m.

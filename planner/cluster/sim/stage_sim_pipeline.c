@@ -12,8 +12,8 @@ struct alone {
     double *down_us; /* (stages): a send to the next stage */
     double *free_us; /* (stages) */
     uint64_t *next;  /* (stages): which of 2m passes */
-    double *outputs; /* (stages, m): when it arrived behind; negative: not yet */
-    double *inputs;  /* (stages, m): when the gradient arrived in front of the stage */
+    double *outputs; /* (stages, m): when the output arrived behind; negative: not yet */
+    double *inputs;  /* (stages, m): when the gradient arrived in front */
 };
 
 /* When a pass may start, or a negative number: not known yet. */

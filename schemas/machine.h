@@ -147,8 +147,7 @@ struct ah_machine {
     size_t n_adam;
     struct ah_machine_beside *beside;
     size_t n_beside;
-    struct ah_metric
-        *launch_us; /* (optional) least time of an op of the compute lane, from many tiny ones */
+    struct ah_metric *launch_us; /* (optional) least time of an op of the compute lane, from many tiny ones */
     struct ah_machine_block *blocks; /* no program twice with the same threads */
     size_t n_blocks;
     struct ah_algorithms *algorithms; /* (optional) of a device whose products a library does */

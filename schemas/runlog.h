@@ -48,10 +48,11 @@ struct ah_runlog_rank {
     double compute_us;
     double messages_us, before_us, behind_us, sums_us, gate_us; /* waits of compute, by cause */
     double lanes_us;                                            /* its waits for h2d, d2h and host together */
-    double h2d_us, d2h_us, host_us, sums_lane_us; /* busy time of other lanes; that of `send` is messages_us */
-    uint64_t sent_bytes;                          /* to neighbours */
-    uint64_t summed_bytes;                        /* to other pipelines */
-    uint64_t device_bytes, host_bytes;            /* highest */
+    double h2d_us, d2h_us, host_us,
+        sums_lane_us;                  /* busy time of other lanes; that of `send` is messages_us */
+    uint64_t sent_bytes;               /* to neighbours */
+    uint64_t summed_bytes;             /* to other pipelines */
+    uint64_t device_bytes, host_bytes; /* highest */
 };
 
 struct ah_runlog_predicted {
@@ -138,8 +139,8 @@ struct ah_runlog_end {
     struct ah_plan_exposed *exposed_us;
     struct ah_runlog_part *parts;
     size_t n_parts;
-    struct ah_runlog_rank *
-        ranks; /* (optional) of a cluster plan: all of them, in order; means over the middle half of steps */
+    struct ah_runlog_rank
+        *ranks; /* (optional) of a cluster plan: all of them, in order; means over the middle half of steps */
     size_t n_ranks;
     struct ah_runlog_overlap *overlap; /* (optional) of the steps that --trace shows */
     uint64_t at_bytes;                 /* as in struct ah_runlog_step */

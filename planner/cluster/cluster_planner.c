@@ -33,7 +33,8 @@ enum {
     LARGE_UNITS = 32,          /* with more, the two above count for every eight units */
     EARLY_EVALUATIONS = 20000, /* of the exhaustion before the thorough search */
     EXHAUSTION_EVALUATIONS = 50000,
-    BOUND_RAISE_STEPS = 60000000, /* with fewer steps, twelve units keep a gap; with more units than these ... */
+    BOUND_RAISE_STEPS =
+        60000000, /* with fewer steps, twelve units keep a gap; with more units than these ... */
     BOUND_RAISE_UNITS = 24,
     BOUND_RAISE_FACTOR = 4, /* ... this many times as many steps */
     EXHAUSTION_UNITS = 12,  /* more units make too many sets of pipelines */

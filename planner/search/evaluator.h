@@ -63,8 +63,7 @@ struct ah_evaluator {
     uint64_t
         spent; /* tiles of the iterations of all choices, an eighth of them for one that was only measured:
                        so a budget takes about the same time for any choices */
-    struct ah_score
-        last; /* what is known of the choice that was run last; its period may be only a bound */
+    struct ah_score last; /* what is known of the choice that was run last; its period may be only a bound */
     uint64_t last_live_bytes;       /* of that choice, on the device */
     uint64_t last_over_bytes;       /* excess over its budgets */
     uint64_t least_device_bytes;    /* the least of all choices that fit the host */

@@ -38,7 +38,8 @@ struct ah_comm {
 
     pthread_mutex_t mutex;
     pthread_cond_t work; /* the engine sleeps here if the driver cannot wait */
-    pthread_cond_t told; /* signalled when an order was carried out, a fault became known, or the last caller left */
+    pthread_cond_t
+        told; /* signalled when an order was carried out, a fault became known, or the last caller left */
 
     enum comm_order order; /* to carry out */
     int order_rc;
@@ -56,7 +57,8 @@ struct ah_comm {
     size_t n_posted;   /* messages that the driver has */
     unsigned n_inside; /* callers in a move */
 
-    bool is_revoking, is_revoked; /* a caller wants the world lost (ah_comm_revoke() or close); the driver was told */
+    bool is_revoking,
+        is_revoked; /* a caller wants the world lost (ah_comm_revoke() or close); the driver was told */
     struct ah_error why_revoke;
     bool is_lost; /* the driver says that the world is lost */
     uint32_t culprit;

@@ -76,7 +76,8 @@ double ah_compile_gradient_us(const struct compile *c, size_t block, size_t micr
     if (squares)
         us += c->costs->device_squares_us;
     us *= (double)ah_job_block(c->job, block)->trained_parameters;
-    if (ah_job_joins_table(c->job) && !block && micro_batch + 1 == c->micro_batches) { /* joint sum, and its copy */
+    if (ah_job_joins_table(c->job) && !block &&
+        micro_batch + 1 == c->micro_batches) { /* joint sum, and its copy */
         const double sum = ah_fold_cost(c->job->gradient_bytes) * c->costs->device_accumulate_us;
         us += 5. / 3 * sum * (double)(c->job->model->vocabulary * c->job->model->width);
         joins = 2;

@@ -25,7 +25,8 @@ struct compile {
     struct ah_compiled *out;
     size_t n_blocks, micro_batches;
     bool clip;
-    bool late_updates; /* updates come after the iteration's last gradient; in a part, after its last op in `base` */
+    bool
+        late_updates; /* updates come after the iteration's last gradient; in a part, after its last op in `base` */
 
     struct ah_plan_op *ops;
     size_t n_ops;

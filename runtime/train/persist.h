@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Persist: a trainer's weights and states as a checkpoint's source and sink (checkpoint/checkpoint.h). They move in
- * pieces of flat vectors, at drained points, without a second copy of anything.
+ * Persist: a trainer's weights and states as a checkpoint's source and sink (checkpoint/checkpoint_folder.h). They move
+ * in pieces of flat vectors, at drained points, without a second copy of anything.
  *
  * Weights of trained tensors are saved from their masters. Files of weights are rounded to the model's dtype, so
  * loading takes only frozen tensors from them, and masters from the states.

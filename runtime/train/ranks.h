@@ -37,7 +37,7 @@ struct ranks {
     struct ah_links *links, own; /* the place's, or the trainer's own */
 
     /* Channels that receive. */
-    uint32_t *begun[AH_CHANNELS];    /* by position: how many of a step's messages have their memory by then */
+    uint32_t *begun[AH_CHANNELS]; /* by position: how many of a step's messages have their memory by then */
     uint64_t *received[AH_CHANNELS]; /* by micro-batch: ticket in the latest step */
     uint64_t posted[AH_CHANNELS];    /* receives of this run */
     bool *joined[AH_CHANNELS];       /* in a world of turns, by micro-batch: a send brings it; else NULL */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Together: checkpoints that ranks write and read at once, each its own blocks, if all see the folder
- * (checkpoint/checkpoint.h). Rank 0 makes files, checks and commits. It sends other ranks an order and a note, which
- * they answer with a report. A rank that fails reports it, and training continues unless the world is lost.
+ * (checkpoint/checkpoint_folder.h). Rank 0 makes files, checks and commits. It sends other ranks an order and a note,
+ * which they answer with a report. A rank that fails reports it, and training continues unless the world is lost.
  *
  * The first pipeline's owner of a block writes it. All ranks that have the block read it, and report the hash of what
  * they read. Rank 0 sends out the second copy of a split table once the first one is verified.

@@ -49,7 +49,7 @@ enum {
     LATTICE_MAX = 1 << 12
 };
 
-#define AHEAD      1.03       /* x m: pipelines of m micro-batches that cost more all count as this expensive */
+#define AHEAD      1.03 /* x m: pipelines of m micro-batches that cost more all count as this expensive */
 #define ALMOST     (1 - 1e-9) /* x M: the worth that prices are raised to */
 #define WHOLE_MOST 1.01       /* x M: up to this value of (1), whole pipelines are tried */
 

@@ -28,9 +28,9 @@ struct ah_grouping {
     struct ah_grouping_column *columns; /* owned: pipelines that were found in the last case */
     size_t n_columns;
     double units[AH_PIPELINE_PRICING_KINDS]; /* by kind: how many there are */
-    double prices
-        [AH_PIPELINE_PRICING_KINDS]; /* of a unit, in micro-batches; the next proof begins with them */
-    double base;                     /* price of a pipeline */
+    double
+        prices[AH_PIPELINE_PRICING_KINDS]; /* of a unit, in micro-batches; the next proof begins with them */
+    double base;                           /* price of a pipeline */
 };
 
 /* `ret_can` false: the problem has no units, too many kinds or blocks, or two classes in a node; nothing was made.

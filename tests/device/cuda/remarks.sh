@@ -45,7 +45,7 @@ grep -qE "^warning: .*$taken" said.txt || fail "no word of memory: $(cat said.tx
 head -n 1 log.ndjson | grep -qE "\"memory\": ?\".*$taken" || fail "no memory in the log: $(head -n 1 log.ndjson)"
 
 said=$(AUTOHETE_CUDA_DOUBLE=plain=1 "$program" doctor | tr '\n' ' ' | tr -s ' ')
-grep -qE "device cuda ok .*; [0-9.]+ MiB of its memory are taken beside an arena; cuBLASLt [0-9.]+ $lacks.* -> .*cuBLAS" <<<"$said" ||
+grep -qE "device cuda ok .*; [0-9.]+ MiB of its memory is used outside the arena; cuBLASLt [0-9.]+ $lacks.* -> .*cuBLAS" <<<"$said" ||
     fail "doctor says: $said"
 
 # 14 turns, of which seven are a plan's first.

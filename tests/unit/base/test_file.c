@@ -174,8 +174,8 @@ TEST_IN(file, write_failures_name_the_path, enter_folder, leave_folder)
     mkdir("d", 0777);
     put("plain", "x");
     CHECK_FAILS(ah_file_write("d", "x", 1, &err), err, AH_E_IO, "folder");
-    CHECK_FAILS(ah_file_write("d/", "x", 1, &err), err, AH_E_IO, "d/: names no file");
-    CHECK_FAILS(ah_file_write("", "x", 1, &err), err, AH_E_IO, "'': names no file");
+    CHECK_FAILS(ah_file_write("d/", "x", 1, &err), err, AH_E_IO, "d/: does not name a file");
+    CHECK_FAILS(ah_file_write("", "x", 1, &err), err, AH_E_IO, "'': does not name a file");
     CHECK_FAILS(ah_file_write("-", "x", 1, &err), err, AH_E_USAGE, "'-'");
     CHECK_FAILS(ah_file_write("none/a", "x", 1, &err), err, AH_E_IO, "the folder 'none' does not exist");
     CHECK_FAILS(ah_file_write("plain/a", "x", 1, &err), err, AH_E_IO, "plain/a: ");

@@ -207,7 +207,7 @@ TEST(options, refuses_bad_values)
 TEST(options, counts_operands)
 {
     refused(&two_files, WORDS("a"), "FILE is missing");
-    refused(&two_files, WORDS("a", "b", "c"), "'c' is one argument too many");
+    refused(&two_files, WORDS("a", "b", "c"), "'c' is an extra argument");
     refused(&one_kind, WORDS("modle"), "KIND: 'modle' is not one of model, plan; did you mean 'model'?");
     struct parsed parsed = parse(&one_kind, WORDS("plan"));
     assert_int_equal(parsed.rc, 0);

@@ -12,7 +12,7 @@
 /* clang-format off */
 #define AH_STALL_OPTION(offset)                                                                              \
     {"stall-after", 0, AH_OPTION_REAL, "SECONDS", NULL, offset,                                              \
-     "end with exit status 7 when the program waits and the device completes nothing for this long " \
+     "end with exit status 7 when the program waits and the device completes nothing for this long "         \
      "(default 60; 0: wait forever)"}
 /* clang-format on */
 

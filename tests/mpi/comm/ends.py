@@ -82,7 +82,7 @@ def check_weights(runs):
 
     shutil.copytree(runs.path("saved", "step-00000001"), runs.path("weights"))
     runs.expect("weights of which one has others", 6,
-                [r"^error: rank 1 on host '[^']+': the weights are others than those of rank 0 on host '[^']+': \w{16}, not \w{16}"],
+                [r"^error: rank 1 on host '[^']+': the weights differ from those of rank 0 on host '[^']+': \w{16}, not \w{16}"],
                 "--weights", "weights", other=runs.elsewhere(copy_later))
 
 

@@ -131,7 +131,7 @@ TEST(comm, sizes_that_differ_lose_the_world)
     open_pair(&world, NULL, NULL);
     moving_begin(&send, world.rank[0].comm, 1, from, 16);
     CHECK_FAILS(ah_comm_move(world.rank[1].comm, 1, to, 24, &err), err, AH_E_PEER,
-                "rank 0 sends rank 1 16 bytes for purpose 11 where it waits for 24");
+                "rank 0 sends rank 1 16 bytes for purpose 11, but the receiver expects 24");
     assert_int_equal(moving_end(&send), AH_E_PEER);
     assert_string_equal(send.err.text, err.text);
     assert_int_equal(ah_comm_fault(world.rank[0].comm, NULL, &err), AH_E_PEER);

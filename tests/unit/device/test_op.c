@@ -284,7 +284,7 @@ TEST(op, counts_positions_or_is_given_them)
     CHECK_FAILS(ah_op_check(&embed, arenas, &err), err, AH_E_USAGE, "the rows of the table");
     rope = spread(row_of(AH_OP_ROPE));
     rope.u.rope.seq = 3;
-    CHECK_FAILS(ah_op_check(&rope, arenas, &err), err, AH_E_USAGE, "seq is given beside positions");
+    CHECK_FAILS(ah_op_check(&rope, arenas, &err), err, AH_E_USAGE, "seq and positions are both given");
     embed = without(spread(row_of(AH_OP_EMBED)), 2);
     embed.u.embed.positions = 0;
     CHECK_FAILS(ah_op_check(&embed, arenas, &err), err, AH_E_USAGE, "'positions' is given, but not used");
@@ -302,7 +302,7 @@ TEST(op, adamw_keeps_to_the_random_numbers_names)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'adamw': first_element + count is more");
     op.u.adamw.first_element = 0;
     op.u.adamw.block = 65536;
-    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'adamw': block is not below 2^16");
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'adamw': block is 2^16 or more");
 }
 
 /* By hand: inputs count once, outputs once, both twice; tables only the rows used, packed rows no gaps. */
@@ -431,7 +431,7 @@ TEST(op, refuses_dtypes)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "product of fp32");
     op = spread(row_of(AH_OP_MATMUL) + 1);
     op.arg[0].dtype = AH_BF16;
-    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "accumulating needs c in fp32");
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "accumulation needs c in fp32");
     op = spread(row_of(AH_OP_FILL));
     op.arg[0].dtype = 7;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "dtype");

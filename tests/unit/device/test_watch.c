@@ -176,7 +176,7 @@ TEST(watch, tells_what_every_lane_is_at)
                                        "waits for op 0 of lane 'compute'; rank 1 waits for no other; "
                                        "compute: 3 of 5 done, op 4 'attention' of 'forward' of block "
                                        "'layer.3' waits for op 2 of h2d and op 1 of "
-                                       "host; h2d: 1 of 2 done, op 2 'copy' has begun and does not end; d2h: "
+                                       "host; h2d: 1 of 2 done, op 2 'copy' has started but not finished; d2h: "
                                        "4 of 4 done; host: 0 of 1 done, "
                                        "nobody knows");
 }

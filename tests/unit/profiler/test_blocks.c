@@ -158,10 +158,10 @@ TEST(blocks, belong_to_this_machine)
     struct ah_machine *machine = c.document.body.machine;
     const struct ah_machine right = *machine;
     machine->host.cpu_model = "another";
-    CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_MISMATCH, "its processor is another one");
+    CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_MISMATCH, "its processor differs");
     *machine = right;
     machine->device.name = "another";
-    CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_MISMATCH, "its device is another one");
+    CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_MISMATCH, "its device differs");
     *machine = right;
     machine->host.threads++;
     CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_MISMATCH, "number of threads");

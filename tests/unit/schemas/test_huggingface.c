@@ -183,7 +183,7 @@ TEST(huggingface, refuses_by_name_what_changes_the_model)
         {",\"num_experts\":4", "num_experts"},
         {",\"final_logit_softcapping\":30", "final_logit_softcapping"},
         {",\"add_cross_attention\":true", "add_cross_attention"},
-        {",\"hidden_act\":\"gelu\"", "hidden_act: \"gelu\" is not supported; silu is"},
+        {",\"hidden_act\":\"gelu\"", "hidden_act: \"gelu\" is not supported; use silu"},
         {",\"num_key_value_heads\":3", "num_key_value_heads: 3 does not divide the 4 heads"},
         {",\"num_key_value_heads\":0", "num_key_value_heads: 0 is not an integer from 1"},
         {",\"head_dim\":\"64\"", "head_dim: \"64\" is not an integer"},
@@ -211,7 +211,7 @@ TEST(huggingface, refuses_by_name_what_changes_the_model)
          "factor\":1,\"original_max_position_embeddings\":64}",
          "rope_parameters.low_freq_factor: 4 must be below"},
         {",\"architectures\":[\"LlamaForSequenceClassification\"]",
-         "architectures: \"LlamaForSequenceClassification\" is not supported; LlamaForCausalLM is"},
+         "architectures: \"LlamaForSequenceClassification\" is not supported; use LlamaForCausalLM"},
         {",\"architectures\":[\"LlamaForCausalLM\",\"Other\"]", "architectures: \"Other\""},
         {",\"architectures\":\"LlamaForCausalLM\"", "architectures: is not a list"},
         {",\"architectures\":[7]", "architectures: is not supported"},
@@ -348,7 +348,7 @@ TEST(huggingface, mistral_takes_layer_types)
 
 TEST(huggingface, refuses_a_window_of_nothing)
 {
-    static const char what[] = "sliding_window: 0 leaves no token to attend to; null is no window";
+    static const char what[] = "sliding_window: 0 leaves no token to attend to; null means no window";
     check_refused(MISTRAL(",\"sliding_window\":0"), what);
     check_refused(FAMILY("qwen2",
                          ",\"num_key_value_heads\":2,\"use_sliding_window\":true,\"sliding_window\":0,"
@@ -503,7 +503,7 @@ TEST(huggingface, warns_once_of_each_key_without_effect)
         "\"use_cache\":false,\"quantization_config\":null,\"pretraining_tp\":2,\"attention_dropout\":0.25"));
     assert_int_equal(document.body.model->window, 0);
     assert_int_equal(document.n_warnings, 3);
-    assert_string_equal(document.warnings[0], "my_key: is not known and was ignored");
+    assert_string_equal(document.warnings[0], "my_key: is unknown and was ignored");
     assert_string_equal(document.warnings[1], "sliding_window: has no effect in this family");
     check_text_has(document.warnings[2], "dropout");
     check_near(document.body.model->dropout, 0.25, 0);

@@ -51,7 +51,7 @@ TEST(runlog, reads_what_was_written_line_by_line)
     ah_document_release(&again);
     struct ah_runlog_step step = {.step = 8, .loss = 3};
     CHECK_OK(ah_runlog_print_step(&step, &text, &err), err);
-    CHECK_FAILS(parse(&again, &text, &err), err, AH_E_DOCUMENT, "log: line 6: stands behind the end line");
+    CHECK_FAILS(parse(&again, &text, &err), err, AH_E_DOCUMENT, "log: line 6: follows the end line");
     assert_int_equal(again.fault, AH_FAULT_MEANING);
     ah_buffer_release(&text);
     ah_document_release(&document);
@@ -103,13 +103,13 @@ TEST(runlog, names_the_line_that_is_wrong)
     static const struct {
         const char *before, *inside, *part;
     } rows[] = {
-        {"", "\n", "log: line 5: is blank; a run log is one JSON object a line"},
+        {"", "\n", "log: line 5: is blank; a run log has one JSON object per line"},
         {"", " \t\r\n", "log: line 5: is blank"},
         {"\n\n", "", "log: line 1: is blank"},
         {"", "{\"line\":\"evaluation\",\"step\":9,\"loss\":2,\"tokens\":5}\n",
-         "log: line 5: step: 9 was not done, the last one was 6"},
+         "log: line 5: step: 9 was not done; the last one was 6"},
         {"", "{\"line\":\"save\",\"step\":5,\"us\":2,\"bytes\":5}\n",
-         "log: line 5: step: goes back to 5, the last one was 6"},
+         "log: line 5: step: goes back to 5, but the last one was 6"},
         {"", "{\"line\":\"end\",\"step\":7,\"reason\":\"done\"}\n", "log: line 5: step: 7 was not done"},
         {"", "{\n\"line\":7}\n", "log:5:2: "},
     };

@@ -51,7 +51,7 @@ TEST(follower, a_gpu_has_memory_of_its_own)
     struct ah_follower_host hosts[] = {cpu("a", 4 * GIB, GIB), cpu("a", 4 * GIB, GIB),
                                        cpu("a", 4 * GIB, GIB)};
     hosts[2].planned = AH_DEVICE_CUDA;
-    expect(hosts, "rank 2 on host 'a' has a cpu device, and the plan wants a cuda device of node 'three'");
+    expect(hosts, "rank 2 on host 'a' has a cpu device, but the plan needs a cuda device of node 'three'");
     hosts[2].device = AH_DEVICE_CUDA;
     hosts[2].device_free_bytes = hosts[2].device_needs_bytes = 24 * GIB;
     expect(hosts, NULL);

@@ -235,7 +235,7 @@ TEST_IN(checkpoint, with_files_cut_missing_or_swapped_is_refused_by_file, root_m
         CHECK_FAILS(load(&run, *state, &err), err, AH_E_DOCUMENT, "is missing");
         check_text_has(err.text, names[i]);
         assert_int_equal(mkfifo(in(*state, names[i]), 0600), 0);
-        CHECK_FAILS(load(&run, *state, &err), err, AH_E_DOCUMENT, "is no regular file");
+        CHECK_FAILS(load(&run, *state, &err), err, AH_E_DOCUMENT, "is not a regular file");
         assert_int_equal(unlink(in(*state, names[i])), 0);
         run_command("cp '%s' '%s'", aside, in(*state, names[i]));
     }
@@ -277,7 +277,7 @@ TEST_IN(checkpoint, hostile_manifests_are_refused, root_make, root_remove)
     static const struct {
         const char *edit, *says;
     } cases[] = {
-        {"s/\"block\": 2/\"block\": 1/", "states[2].block: is 1 where this model's states need 2"},
+        {"s/\"block\": 2/\"block\": 1/", "states[2].block: is 1 but this model's states need 2"},
         {"s/\"count\": 128,/\"count\": 256,/", "v_offset_bytes"},
         {"s/\"master_offset_bytes\": 0,/\"master_offset_bytes\": 512,/", "states[0].master_offset_bytes"},
         {"0,/\"m_offset_bytes\": [0-9]*/s//\"m_offset_bytes\": 0/", "states[0].m_offset_bytes"},

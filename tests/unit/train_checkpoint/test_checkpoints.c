@@ -303,7 +303,7 @@ TEST_IN(checkpoints, with_other_files_in_them_are_kept, root_make, root_remove)
     save(&scene, 1, 1);
     root_put(scene.folder, "step-00000001/notes.txt", "the best one");
     save(&scene, 2, 1);
-    check_text_has(scene.saved.warning, "step-00000001: is kept, as it holds other files too");
+    check_text_has(scene.saved.warning, "step-00000001: is kept because it also holds other files");
     save(&scene, 3, 1);
     assert_true(there(&scene, "step-00000001/notes.txt") && there(&scene, "step-00000001/states.bin"));
     assert_false(there(&scene, "step-00000002"));

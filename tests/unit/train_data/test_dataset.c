@@ -218,7 +218,7 @@ TEST_IN(dataset, text_and_widths_are_not_guessed, root_make, root_remove)
         {"own.bin", AH_DATASET_AUTO, 151936, NULL},
         {"bytes.bin", AH_DATASET_AUTO, 50257, "its tokens are bytes (vocabulary 256)"},
         {"bytes.bin", AH_DATASET_HEADED, 50257, NULL},
-        {"array", AH_DATASET_AUTO, 50257, "is a NumPy array by its first bytes; write it with 'array.astype"},
+        {"array", AH_DATASET_AUTO, 50257, "is a NumPy array by its first bytes; convert it with 'array.astype"},
         {"table", AH_DATASET_AUTO, 50257, "is a Parquet table by its first bytes"},
         {"packed", AH_DATASET_AUTO, 50257, "is compressed (gzip) by its first bytes; unpack it"},
         {"mixed", AH_DATASET_AUTO, 50257, "a.u16', a token file, and '"},

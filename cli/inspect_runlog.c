@@ -28,7 +28,7 @@ void ah_inspect_runlog_facts(struct ah_cli *cli, const struct ah_runlog *runlog,
     ah_table_cell(&facts, "%s on %s", runlog->model, runlog->device);
     if (runlog->paced) {
         ah_table_cell(&facts, "paced");
-        ah_table_cell(&facts, "ops and messages were paced to their planned times");
+        ah_table_cell(&facts, "ops and messages were held to their planned times");
     }
     if (runlog->emulates) {
         ah_table_cell(&facts, "emulates");

@@ -88,7 +88,7 @@ static int load(struct ah_document *ret_document, const char *path, const char *
     if (names_model(path))
         return ah_error_set(
             err, AH_E_DOCUMENT,
-            "'%s' is a model, and '%s' takes a plan; make one first: autohete plan %s -o plan.json", name,
+            "'%s' is a model, but '%s' takes a plan; make one first: autohete plan %s -o plan.json", name,
             verb, name);
     int rc = ah_document_load(&document, path, AH_DOCUMENT_ANY, err);
     if (rc)

@@ -521,8 +521,7 @@ static void warn_of_damage(struct ah_run *run)
     uint64_t lost = found->newest_step - run->resumed_step;
     snprintf(text, sizeof text,
              "%.500s; resuming from '%s', the newest complete one: %" PRIu64 " step%s must be trained again",
-             found->damaged.text, ah_document_short_name(found->path, shown), lost,
-             lost == 1 ? " is" : "s are");
+             found->damaged.text, ah_document_short_name(found->path, shown), lost, lost == 1 ? "" : "s");
     const char *kept = ah_arena_strdup(&run->cli->arena, text);
     if (kept)
         run->remarks[run->n_remarks++] = (struct ah_text_pair){"warning", kept};

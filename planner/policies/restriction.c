@@ -109,8 +109,7 @@ int ah_restriction_init(struct ah_restriction *ret_restriction, const struct ah_
                 continue;
             ah_name_block(ah_names_of_job(job), block, name);
             return ah_error_set(err, AH_E_USAGE,
-                                "without these techniques, '%s' has no way left to plan; exclude fewer",
-                                name);
+                                "without these techniques, '%s' has no config left; exclude fewer", name);
         }
         restriction.allowed = allowed;
     }

@@ -27,7 +27,7 @@ from small_runs import Runs, text  # noqa: E402
 BF16 = ["--dtype", "bf16", "--micro-batches", 2]
 RESIDENT, STREAM = ["--policy", "resident"], ["--policy", "stream"]
 FOREVER = 1000000
-BUSY = "meanwhile other programs"  # on a busy machine alone
+BUSY = "other programs or the hypervisor"  # on a busy machine alone
 FLIPS = scaled(3)  # of each part of a file
 
 
@@ -62,7 +62,7 @@ def test_signals__once(runs, _):
         status, err, log = stopped(runs, [number], ["--save", out])
         step = max(runs.steps(log))
         require(status == 130, f"{number}: ended with {status}")
-        require(err == f"note: interrupted after step {step}; saved: the same command with --resume '{out}' goes on\n", err)
+        require(err == f"note: interrupted after step {step}; saved: run the same command with --resume '{out}' to continue\n", err)
         require([path.name for path in runs.checkpoints(out)] == [f"step-{step:08d}"], "saved something else")
         end = runs.log(log)[-1]
         require((end["line"], end["reason"], end["step"]) == ("end", "interrupted", step), end)
@@ -204,7 +204,7 @@ def test_data__change_while_they_are_used(runs, _):
         runs.write("text.txt", before)
         require(process.returncode == 6, f"{name}: exit {process.returncode}, {err!r}")
         require(re.fullmatch(r"error: text\.txt: changed after it was checked.*; the checkpoint "
-                             rf"'{out}/{newest.name}' is as it was\n", err), err)
+                             rf"'{out}/{newest.name}' is unchanged\n", err), err)
         require(not runs.broken(newest) and runs.log(log)[-1]["reason"] == "failed", f"{name}: lost something")
         runs.run(runs.plan(STREAM, BF16), ["--resume", out, "--save", out, "--steps", int(newest.name[5:]) + 1])
 

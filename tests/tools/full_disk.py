@@ -88,7 +88,7 @@ def test_weights_alone(disk):
     disk.has(f"{LARGE} 1")
     _, err = disk.run("--resume", "full", "--steps", 8, status=1)
     require(re.search(r"^error: full/step-00000008\.tmp/states\.bin: cannot be written: No space left on device; the weights of "
-                      r"step 8 alone are saved in 'full/weights-only-00000008': a new run can begin with them, with "
+                      r"step 8 alone were saved in 'full/weights-only-00000008'; a new run can begin with them: "
                       r"'--weights'; the checkpoint 'full/step-00000004' is unchanged\n", err, re.M), err)
     names = sorted(path.name for path in (disk.runs.folder / "full").iterdir())
     require(names == ["resume.json", "step-00000004", "weights-only-00000008"], names)
@@ -100,10 +100,10 @@ def test_weights_alone(disk):
     disk.has(LARGE)
     disk.run("--weights", "full/weights-only-00000008", "--steps", 2, "--no-save")
     _, err = disk.run("--resume", "full/weights-only-00000008", status=1)
-    require("has weights alone, without the optimizer's states" in err and "--weights full/weights-only-00000008" in err, err)
+    require("has only weights, without the optimizer's states" in err and "--weights full/weights-only-00000008" in err, err)
     _, err = disk.run("--resume", "full", "--steps", 8)
     require("note: 'full/weights-only-00000008' has the weights of step 8 alone; this run resumes from step 4, the newest "
-            "whole checkpoint\n" in err, err)
+            "complete checkpoint\n" in err, err)
     require(disk.runs.digests(disk.runs.folder / "full/step-00000008") == disk.runs.digests(whole), "other bits")
     (disk.runs.folder / "only").mkdir()
     alone.rename(disk.runs.folder / "only/weights-only-00000008")

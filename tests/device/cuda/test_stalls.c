@@ -104,8 +104,9 @@ TEST(stalls, of_a_kernel)
 /* The event is never recorded on the GPU, so its op never seems to end. */
 TEST(stalls, of_an_event)
 {
-    expect_chain_stalls("cudaEventRecord", 0,
-                        (const char *[]){"; h2d: 0 of 1 done, op 1 'copy' has started but not finished", NULL});
+    expect_chain_stalls(
+        "cudaEventRecord", 0,
+        (const char *[]){"; h2d: 0 of 1 done, op 1 'copy' has started but not finished", NULL});
 }
 
 /* The stream never notices that what it waits for has happened: all its waits are met. */
@@ -165,7 +166,7 @@ TEST(stalls, of_a_full_channel)
     expect_told(&told,
                 (const char *[]){"while the program submits 1 op;",
                                  "; h2d: 0 of 2 done, op 1 'copy' has started but not finished: the driver "
-                                 "holds the thread that enqueues the next op;",
+                                 "blocks the thread that enqueues the next op;",
                                  NULL});
     ah_device_close(device);
     expect_nothing_left();
@@ -182,9 +183,10 @@ TEST(stalls, of_a_full_queue)
     for (int i = 0; i < 9; i++)
         submit_op(device, AH_LANE_H2D, &up, none);
     CHECK_OK(ah_device_drain(device, &err), err);
-    expect_told(&told, (const char *[]){
-                           "while the program submits 1 op; ",
-                           "; h2d: 0 of 8 done, op 1 'copy' has started but not finished; d2h: 0 of 0", NULL});
+    expect_told(&told,
+                (const char *[]){"while the program submits 1 op; ",
+                                 "; h2d: 0 of 8 done, op 1 'copy' has started but not finished; d2h: 0 of 0",
+                                 NULL});
     ah_device_close(device);
     expect_nothing_left();
 }
@@ -199,8 +201,9 @@ TEST(stalls, of_a_question)
     submit_op(device, AH_LANE_H2D, &up, none);
     hang_next("cudaEventQuery", 0);
     CHECK_OK(ah_device_wait(device, AH_LANE_H2D, 1, &err), err);
-    expect_told(&told, (const char *[]){
-                           "; h2d: 0 of 1 done, the driver blocks the thread that polls for finished ops;", NULL});
+    expect_told(&told,
+                (const char *[]){
+                    "; h2d: 0 of 1 done, the driver blocks the thread that polls for finished ops;", NULL});
     ah_device_close(device);
     expect_nothing_left();
 }
@@ -237,8 +240,9 @@ TEST(stalls, of_the_host_lane)
     submit_op(device, AH_LANE_HOST, &call, none);
     submit_op(device, AH_LANE_H2D, &up, (struct ah_wait){AH_LANE_HOST, 1});
     CHECK_OK(ah_device_drain(device, &err), err);
-    expect_told(&told, (const char *[]){"; h2d: 0 of 1 done, op 1 'copy' waits for op 1 of host",
-                                        "; host: 0 of 1 done, op 1 'call' has started but not finished", NULL});
+    expect_told(&told,
+                (const char *[]){"; h2d: 0 of 1 done, op 1 'copy' waits for op 1 of host",
+                                 "; host: 0 of 1 done, op 1 'call' has started but not finished", NULL});
     ah_device_close(device);
     expect_nothing_left();
 }

@@ -93,7 +93,7 @@ TEST_IN(file, read_failures_name_the_path, enter_folder, leave_folder)
     CHECK_FAILS(ah_file_read("none", 10, &bytes, &err), err, AH_E_IO, "none: cannot be read");
     CHECK_FAILS(ah_file_read(".", 10, &bytes, &err), err, AH_E_IO, "folder");
     CHECK_FAILS(ah_file_read("long", 9, &bytes, &err), err, AH_E_DOCUMENT,
-                "long: is larger than the 9 bytes");
+                "long: is larger than the limit of 9 bytes");
     CHECK_FAILS(ah_file_read("/dev/zero", 100000, &bytes, &err), err, AH_E_DOCUMENT, "/dev/zero: is larger");
     CHECK_FAILS(ah_file_read("", 9, &bytes, &err), err, AH_E_IO, "'': cannot be read");
     assert_string_equal(bytes.data, "kept");

@@ -60,7 +60,7 @@ TEST(plan_summary, says_where_no_lane_is_the_bottleneck)
     says((struct ah_plan_lane_times){{60, 10, 9, 42}, {0, 0, 0, 0}},
          "No single lane is the bottleneck; lanes wait for each other: compute is busy 60 % of the step and "
          "waits 40 "
-         "% for memory to become free or its turn in the order.");
+         "% for free memory or its turn in the order.");
 }
 
 TEST(plan_summary, a_step_of_no_time_says_nothing_wrong)

@@ -130,7 +130,7 @@ TEST_IN(safetensors, refuses_lies_about_places, root_make, root_remove)
     check_refused(root, "{" T("a", "F32", "[2]", "[0,4]") "}", 4,
                   "'a': its data have 4 bytes, but its shape [2] in F32 needs 8");
     check_refused(root, "{" T("a", "F32", "[1]", "[0,8]") "}", 8,
-                  "'a': its place has 8 bytes, its shape [1]");
+                  "'a': its data have 8 bytes, but its shape [1]");
     check_refused(root, "{" T("a", "F32", "[1]", "[18446744073709551612,18446744073709551615]") "}", 4,
                   "is the file cut");
     check_refused(root, "{" T("a", "F32", "[1]", "[0,18446744073709551616]") "}", 4,
@@ -154,7 +154,7 @@ TEST_IN(safetensors, refuses_lies_about_shapes, root_make, root_remove)
     check_refused(root, "{" T("a", "F32", "[1]", "[0]") "}", 4, "'a': its data_offsets are not two numbers");
     check_refused(root, "{" T("a", "F32", "[1]", "[0,4,4]") "}", 4, "'a': its data_offsets has more than 2");
     check_refused(root, "{" T("a", "F33", "[1]", "[0,4]") "}", 4, "'a': the dtype 'F33' is unknown");
-    check_refused(root, "{" T("a", "", "[1]", "[0,4]") "}", 4, "'a': the dtype '' is not known");
+    check_refused(root, "{" T("a", "", "[1]", "[0,4]") "}", 4, "'a': the dtype '' is unknown");
 }
 
 TEST_IN(safetensors, refuses_headers_that_are_none, root_make, root_remove)
@@ -304,7 +304,7 @@ TEST_IN(safetensors, reads_only_what_is_there, root_make, root_remove)
     CHECK_FAILS(ah_safetensors_read(&files, a, 3, 2, values, &err), err, AH_E_FAILED, "'a': has 4 elements");
     CHECK_FAILS(ah_safetensors_read(&files, a, UINT64_MAX, 2, values, &err), err, AH_E_FAILED, "'a'");
     CHECK_FAILS(ah_safetensors_read(&files, ah_safetensors_find(&files, "i"), 0, 1, values, &err), err,
-                AH_E_DOCUMENT, "'i': is I32; F32, BF16 and F16 are read");
+                AH_E_DOCUMENT, "'i': is I32, but only F32, BF16 and F16 can be read");
     assert_int_equal(truncate(path, 8), 0);
     CHECK_FAILS(ah_safetensors_read(&files, a, 0, 4, values, &err), err, AH_E_IO, "it became shorter");
     ah_safetensors_release(&files);
@@ -378,7 +378,7 @@ TEST_IN(safetensors, refuses_indexes_that_lie, root_make, root_remove)
     root_put(root, AH_SAFETENSORS_INDEX, MAP(A "," C ",\"b\":\"two.safetensors\""));
     struct ah_safetensors files;
     struct ah_error err = {0};
-    CHECK_FAILS(ah_safetensors_open(&files, root, &err), err, AH_E_DOCUMENT, "'a': is in '");
+    CHECK_FAILS(ah_safetensors_open(&files, root, &err), err, AH_E_DOCUMENT, "'a': is also in '");
 }
 
 TEST_IN(safetensors, refuses_too_many_files, root_make, root_remove)

@@ -180,7 +180,7 @@ TEST(blocks, must_fit)
     training.batch = 1 << 16;
     training.seq = 512;
     open_case(&c, "tiny", training);
-    CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_CAPACITY, "blocks of 'tiny': one of each kind takes");
+    CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_CAPACITY, "blocks of 'tiny': one of each kind needs");
     assert_int_equal(c.document.body.machine->n_blocks, 0);
     profile_case_close(&c);
 }

@@ -223,7 +223,7 @@ TEST(check, equal_work_takes_equal_time)
     refused(hurry_the_embeddings_update, "; at the rate of others, ");
     refused(slow_the_layers_updates, "; at the rate of others, ");
     refused(launch_the_embeddings_update, "time.step_us: is ");
-    refused(slow_the_heads_fetches, "; as fast as other copies, ");
+    refused(slow_the_heads_fetches, "; at the rate of other copies, ");
 }
 
 /* ---- what is compiled again ---- */

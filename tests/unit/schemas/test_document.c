@@ -95,7 +95,7 @@ static const struct refusal refusals[] = {
      "training.batch: 9007199254740992 is not"},
     {"plan.json", "\"micro_batches\": 2", "\"micro_batches\": 3", AH_FAULT_MEANING,
      "file.json: training.micro_batches: 3 does not divide batch 8"},
-    {"plan.json", "\"seq\": 1024", "\"seq\": 512", AH_FAULT_MEANING, "numeric_signature.seq: is not what"},
+    {"plan.json", "\"seq\": 1024", "\"seq\": 512", AH_FAULT_MEANING, "numeric_signature.seq: differs from"},
     {"plan.json", "\"device_bytes\": 268435456", "\"device_bytes\": 536870912", AH_FAULT_MEANING,
      "file.json: memory.device_bytes: 536870912"},
     {"plan.json", "\"bound_us\": 1900", "\"bound_us\": 2001", AH_FAULT_MEANING,
@@ -210,7 +210,8 @@ TEST(document, refuses_what_is_no_document)
     check_text("", AH_DOCUMENT_ANY, AH_FAULT_SYNTAX, "f: is empty");
     check_text("", AH_DOCUMENT_RUNLOG, AH_FAULT_SYNTAX, "f: is empty");
     check_text("[1]", AH_DOCUMENT_ANY, AH_FAULT_SHAPE,
-               "f: the document is not a JSON object; if this is data, convert it to token files with 'autohete-tokenize'");
+               "f: the document is not a JSON object; if this is data, convert it to token files with "
+               "'autohete-tokenize'");
     check_text("{}", AH_DOCUMENT_ANY, AH_FAULT_SHAPE, "f: kind: is missing");
     check_text("{\"kind\":7}", AH_DOCUMENT_ANY, AH_FAULT_SHAPE, "f: kind: 7 is not one of");
     check_text("{\"kind\":\"plan\"}", AH_DOCUMENT_MODEL, AH_FAULT_SHAPE,

@@ -56,7 +56,7 @@ TEST(huggingface, gpt2_takes_its_defaults)
     assert_true(model->tied && model->qkv_bias && model->attention_output_bias && model->mlp_bias);
     check_near(model->dropout, 0.1, 0);
     assert_int_equal(document.n_warnings, 1);
-    check_text_has(document.warnings[0], "dropout: training is without dropout");
+    check_text_has(document.warnings[0], "dropout: autohete trains without dropout");
     ah_document_release(&document);
 }
 
@@ -169,7 +169,8 @@ TEST(huggingface, refuses_by_name_what_changes_the_model)
     static const struct {
         const char *more, *part;
     } rows[] = {
-        {",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4}", "rope_scaling: \"yarn\" is a kind of rope"},
+        {",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4}", "rope_scaling: \"yarn\" is not a supported "
+                                                               "kind of rope"},
         {",\"rope_parameters\":{\"rope_type\":\"longrope\",\"long_factor\":[1,2]}",
          "rope_parameters: \"longrope\""},
         {",\"rope_scaling\":{\"rope_type\":\"dynamic\",\"factor\":2}", "\"dynamic\""},
@@ -196,10 +197,10 @@ TEST(huggingface, refuses_by_name_what_changes_the_model)
         {",\"rope_scaling\":{\"factor\":2}", "rope_scaling: rope_type is missing"},
         {",\"rope_parameters\":{\"factor\":2}", "rope_parameters: rope_type is missing"},
         {",\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\"}}",
-         "rope_parameters: \"full_attention\" is a rope of its own"},
+         "rope_parameters: \"full_attention\" gives some layers their own rope"},
         {",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},\"rope_parameters\":{\"rope_type\":\"linear\","
          "\"factor\":4}",
-         "rope_scaling: and rope_parameters mean different ropes"},
+         "rope_scaling: and rope_parameters describe different ropes"},
         {",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},\"rope_parameters\":{\"rope_theta\":5e5}",
          "mean different ropes"},
         {",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},\"rope_parameters\":{\"rope_type\":\"yarn\"}",
@@ -224,8 +225,7 @@ TEST(huggingface, refuses_by_name_what_changes_the_model)
         snprintf(text, sizeof text, LLAMA("%s"), rows[i].more);
         check_refused(text, rows[i].part);
     }
-    check_refused("{\"model_type\":\"gemma2\"}",
-                  "model_type: \"gemma2\" is not supported; supported are gpt2");
+    check_refused("{\"model_type\":\"gemma2\"}", "model_type: \"gemma2\" is not supported; use gpt2");
     check_refused("{\"model_type\":\"mixtral\"," SIZES "}", "model_type: \"mixtral\"");
     check_refused("{\"model_type\":7}", "model_type: is not text");
     check_refused("{\"model_type\":\"llama\",\"hidden_size\":64}", "num_hidden_layers: is missing");

@@ -138,7 +138,7 @@ TEST(runlog, is_not_one_object_over_many_lines)
     struct ah_document document;
     struct ah_error err = {0};
     CHECK_FAILS(ah_document_parse(&document, "log", text, strlen(text), AH_DOCUMENT_ANY, &err), err,
-                AH_E_DOCUMENT, "log: a run log is one JSON object a line");
+                AH_E_DOCUMENT, "log: a run log has one JSON object per line");
 }
 
 static void check_differs(const struct ah_signature *a, const struct ah_signature *b, const char *expected)

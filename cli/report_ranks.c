@@ -135,7 +135,7 @@ void ah_report_ranks_put_sentence(struct ah_cli *cli, const struct ah_runlog *ru
     if (sides.predicted)
         ah_buffer_printf(out, ", predicted %s",
                          ah_units_print_time(predicted, sides.predicted[holder - sides.measured].compute_us));
-    ah_buffer_printf(out, ", and it stands still for others %.0f %% of it; %s ", share_of_waits(holder),
+    ah_buffer_printf(out, ", and it waits for others %.0f %% of the time; %s ", share_of_waits(holder),
                      sides.n > 2 ? "the others" : "the other one");
     put_others(out, &sides, holder);
     ah_buffer_puts(out, ".");

@@ -70,7 +70,7 @@ extern const char *const ah_run_words_format[];
     {"data-format", 0, AH_OPTION_WORD, "FORMAT", ah_run_words_format, AH_RUN_FIELD(data_format),             \
      "format of the files (default auto: detected from content and name)"},                                  \
     {"device", 0, AH_OPTION_TEXT, "DEVICE", ah_devices_words, AH_RUN_FIELD(device),                          \
-     "the device to train on, with an index where there are several (cuda:1); default the plan's kind"},     \
+     "the device to train on, with an index if there are several (cuda:1); default the plan's kind"},     \
     {"emulate", 0, AH_OPTION_FILE, "MACHINE", NULL, AH_RUN_FIELD(emulate),                                   \
      "slow the copy and host lanes to the ratios of this machine document, or to the exact rates of a "      \
      "profile that emulates one"},                                                                           \

@@ -199,7 +199,7 @@ static int save(struct ah_run *run, const struct ah_run_listener *listener, bool
         run->best = best ? &run->best_place : NULL;
     }
     if (rc == AH_E_IO && !last) {
-        ah_cli_tell(run->cli, AH_CLI_WARNING, "%s; training goes on, and the next save tries again",
+        ah_cli_tell(run->cli, AH_CLI_WARNING, "%s; training continues, and the next save tries again",
                     own.text);
         return AH_OK;
     }

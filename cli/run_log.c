@@ -66,7 +66,7 @@ static void write_line(struct ah_run_log *log, int rc, const struct ah_error *er
         if (is_open(log, outlet) && (log->begun || !outlet->goes_on))
             write_outlet(log, outlet);
         if (!failed && outlet->failure.code && log->begun)
-            ah_cli_tell(log->run->cli, AH_CLI_WARNING, "%s; training goes on without it",
+            ah_cli_tell(log->run->cli, AH_CLI_WARNING, "%s; training continues without it",
                         outlet->failure.text);
     }
     ah_buffer_clear(&log->line);

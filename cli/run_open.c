@@ -119,8 +119,8 @@ static int find_device(struct ah_run *run, struct ah_error *err)
     if (rc || !strcmp(run->driver->name, planned) || run->options->other_device)
         return rc;
     return ah_error_set(err, AH_E_MISMATCH,
-                        "the plan is for a %s device, not for '%s'; plan for this machine, or run it all the "
-                        "same with --other-device",
+                        "the plan is for a %s device, not for '%s'; plan for this machine, or run it anyway "
+                        "with --other-device",
                         planned, name);
 }
 
@@ -335,9 +335,9 @@ static int say_what_differs(const struct ah_run *run, struct ah_error *err)
     if (!strcmp(field, "run.steps") && before->run->steps)
         return ah_error_set(
             err, AH_E_MISMATCH,
-            "%s: is of a run of %" PRIu64 " steps, which set its learning-rate schedule, and cannot become a "
-            "run of %" PRIu64 "; leave out --steps and --epochs, or begin a new run from its weights: "
-            "--weights %s",
+            "%s: belongs to a run of %" PRIu64 " steps, which set its learning-rate schedule, and cannot "
+            "become a run of %" PRIu64 "; leave out --steps and --epochs, or begin a new run from its "
+            "weights: --weights %s",
             path, before->run->steps, run->settings.steps, path);
     return AH_E_MISMATCH;
 }

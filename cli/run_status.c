@@ -337,7 +337,7 @@ void ah_run_status_warn(struct ah_run_status *status)
     pthread_mutex_unlock(&status->mutex);
     status->warned = failure.code;
     if (failure.code)
-        ah_cli_tell(status->run->cli, AH_CLI_WARNING, "%s; training goes on without its status",
+        ah_cli_tell(status->run->cli, AH_CLI_WARNING, "%s; training continues without its status",
                     failure.text);
 }
 

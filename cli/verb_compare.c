@@ -44,7 +44,7 @@ static const struct ah_option compare_table[] = {
     {"steps", 0, AH_OPTION_COUNT, "N", NULL, FIELD(measuring.steps),
      "steps per turn that count (default 5); the three before them and the one after do not"},
     {"device", 0, AH_OPTION_TEXT, "DEVICE", ah_devices_words, FIELD(measuring.device),
-     "the device to train on, with an index where there are several (cuda:1); default the plan's kind"},
+     "the device to train on, with an index if there are several (cuda:1); default the plan's kind"},
     {"seed", 0, AH_OPTION_COUNT, "N", NULL, FIELD(measuring.seed),
      "seed of initial weights and data order (default 0)"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};

@@ -47,7 +47,7 @@ static const struct ah_option profile_table[] = {
      "replaced"},
     AH_OUTPUT_FORCE_ROW(struct profile_options),
     {"device", 0, AH_OPTION_TEXT, "DEVICE", ah_devices_words, offsetof(struct profile_options, device),
-     "the device to measure (default cpu), with an index where there are several (cuda:1)"},
+     "the device to measure (default cpu), with an index if there are several (cuda:1)"},
     {"emulate", 0, AH_OPTION_FILE, "MACHINE", ah_input_machines, offsetof(struct profile_options, emulate),
      "slow the copy and host lanes to the ratios of this machine: a document, or built in"},
     {"quick", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct profile_options, quick),

@@ -270,7 +270,7 @@ static const struct ah_field predicted_fields[] = {
      AH_BOOL_AT(ah_cluster_plan_predicted, estimated),
      .about = "Some costs were not measured."},
     {0}};
-AH_TABLE(predicted, ah_cluster_plan_predicted, "predicted", "What the simulation says.", NULL);
+AH_TABLE(predicted, ah_cluster_plan_predicted, "predicted", "What the simulation predicts.", NULL);
 
 static const struct ah_field solver_fields[] = {
     AH_ROW_WORD(ah_plan_solver, status, ah_words_plan_status, "What is proven."),
@@ -457,7 +457,7 @@ static const struct ah_field plan_fields[] = {
     {.name = "model",
      AH_GROUP_AT(ah_cluster_plan, model, &ah_model_table),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "The model, whole."},
+     .about = "The whole model."},
     AH_ROW_COUNT(ah_cluster_plan, blocks, 3, BLOCKS_MAX, "Blocks of the model: embedding, layers, head."),
     AH_ROW_GROUP(ah_cluster_plan, training, &training_table, "What is trained, and in which portions."),
     AH_ROW_WORD(ah_cluster_plan, tp_mode, ah_words_tp_mode, "Have all types of GPU the same degree?"),
@@ -478,7 +478,7 @@ static const struct ah_field plan_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .max_items = STAGES_MAX,
      .about = "The plan of one rank each; times are those of the rank alone."},
-    AH_ROW_GROUP(ah_cluster_plan, predicted, &predicted_table, "What the simulation says."),
+    AH_ROW_GROUP(ah_cluster_plan, predicted, &predicted_table, "What the simulation predicts."),
     AH_ROW_GROUP(ah_cluster_plan, solver, &solver_table, "How good it is."),
     AH_FIELD_ANNOTATIONS(ah_cluster_plan),
     {0}};

@@ -155,7 +155,7 @@ static int beside_check(const void *group, struct ah_error *err)
 static const struct ah_field beside_fields[] = {
     AH_ROW_WORD(ah_machine_beside, part, ah_words_part, "The part whose rate is measured."),
     AH_ROW_WORD(ah_machine_beside, beside, ah_words_part, "The part that works all the time."),
-    AH_ROW_GROUP(ah_machine_beside, kept, &ah_metric_table, "Share of its rate alone that it keeps."),
+    AH_ROW_GROUP(ah_machine_beside, kept, &ah_metric_table, "Share that it keeps of its rate when alone."),
     {0}};
 AH_TABLE(beside, ah_machine_beside, "beside", "While one part works, what another keeps of its rate.",
          beside_check);

@@ -337,7 +337,7 @@ static const struct ah_field plan_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .max_items = AH_WHAT_IFS,
      .about = "For a plan that assumes more than the machine in inputs has; such a plan does not run."},
-    AH_ROW_GROUP(ah_plan, model, &ah_model_table, "The model, whole."),
+    AH_ROW_GROUP(ah_plan, model, &ah_model_table, "The whole model."),
     AH_ROW_GROUP(ah_plan, training, &training_table, "What is trained."),
     {.name = "part",
      AH_GROUP_AT(ah_plan, part, &part_table),

@@ -372,7 +372,7 @@ static int check_step(struct lines *lines, const char *place, bool is_step, uint
         snprintf(what, sizeof what, "step: goes back to %" PRIu64 ", but the last one was %" PRIu64, number,
                  lines->last_step);
     else if (is_step)
-        snprintf(what, sizeof what, "step: %" PRIu64 " stands where %" PRIu64 " is expected", number,
+        snprintf(what, sizeof what, "step: %" PRIu64 " appears where %" PRIu64 " is expected", number,
                  expected);
     else
         snprintf(what, sizeof what, "step: %" PRIu64 " was not done; the last one was %" PRIu64, number,

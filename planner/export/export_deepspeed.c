@@ -49,7 +49,7 @@ static void put_optimizers(struct ah_export_draft *draft)
     if (!sums->host_first)
         ah_export_lose(draft, AH_EXPORT_SPEED, "blocks.optimizer", ah_export_optimizer_host,
                        "optimizer on the host",
-                       "DeepSpeed offloads the same share of the parameters, but starting from the first");
+                       "DeepSpeed offloads the same share of the parameters, but always the first ones");
 }
 
 static void put_zero(struct ah_export_draft *draft)

@@ -58,7 +58,7 @@ static void put_optimizer(struct ah_export_draft *draft)
     if (!sums->host_first)
         ah_export_lose(draft, AH_EXPORT_SPEED, "blocks.optimizer", ah_export_optimizer_host,
                        "optimizer on the host",
-                       "Megatron offloads the same share of the parameters, but starting from the first");
+                       "Megatron offloads the same share of the parameters, but always the first ones");
 }
 
 static bool sums_on_host(const struct ah_plan_block *block)

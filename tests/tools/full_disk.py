@@ -116,7 +116,7 @@ def test_a_save_before_the_last(disk):
     """Costs no training: it is said, and the next one tries again."""
     disk.has(f"{LARGE} 3")  # states and weights of the first save, then the states of the second
     _, err = disk.run("--steps", 8, "--save", "later", "--save-every", 2, "--keep", 0)
-    require(err == "warning: later/step-00000004.tmp/states.bin: cannot be written: No space left on device; training goes on, "
+    require(err == "warning: later/step-00000004.tmp/states.bin: cannot be written: No space left on device; training continues, "
             "and the next save tries again\n", err)
     require([path.name[-1] for path in disk.runs.checkpoints("later")] == ["2", "6", "8"], "other checkpoints")
     # what was not saved is not the best that is kept: held-out losses are 3.64 after step 2, 3.47 after 4, 4.08 after 6

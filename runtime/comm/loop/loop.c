@@ -188,7 +188,7 @@ static int check_place(const struct ah_comm_hub *hub, const struct ah_comm_optio
         return ah_error_set(err, AH_E_MISMATCH, "rank %u expects %u ranks, but its world has %u",
                             options->rank, options->ranks, hub->ranks);
     if (hub->ends[options->rank].is_present)
-        return ah_error_set(err, AH_E_USAGE, "rank %u is there already", options->rank);
+        return ah_error_set(err, AH_E_USAGE, "rank %u has already joined", options->rank);
     return AH_OK;
 }
 

@@ -476,7 +476,7 @@ TEST_IN(safetensors, leaves_no_half_file, root_make, root_remove)
     CHECK_FAILS(ah_safetensors_create(&second, path, AH_FP32, specs, 3, &err), err, AH_E_IO, "File exists");
     ah_safetensors_abandon(&second);
     assert_int_equal(access(path, F_OK), 0);
-    CHECK_FAILS(ah_safetensors_finish(&writer, &err), err, AH_E_FAILED, "'z': was not written whole");
+    CHECK_FAILS(ah_safetensors_finish(&writer, &err), err, AH_E_FAILED, "'z': was not written completely");
     ah_safetensors_abandon(&writer);
     assert_int_not_equal(access(path, F_OK), 0);
     snprintf(path, sizeof path, "%s/no/where", (char *)*state);

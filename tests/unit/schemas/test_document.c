@@ -178,7 +178,7 @@ static const struct refusal refusals[] = {
     {"runlog.ndjson", "{\"line\":\"end\"", "{\"line\":\"end\"}\n{\"line\":\"end\"", AH_FAULT_SHAPE,
      "line 8.step: is missing"},
     {"runlog.ndjson", "\"step\":5,\"loss\":", "\"step\":6,\"loss\":", AH_FAULT_MEANING,
-     "line 3: step: 6 stands where 5 is expected"},
+     "line 3: step: 6 appears where 5 is expected"},
     {"runlog.ndjson", "\"step\":5,\"loss\":", "\"step\":5,\"loss\"", AH_FAULT_SYNTAX,
      "file.json:3:31: '4' where ':'"},
     {"runlog.ndjson", "\n{\"line\":\"save\"", "\n\n{\"line\":\"save\"", AH_FAULT_SYNTAX, "line 6: is blank"},

@@ -92,7 +92,7 @@ TEST(runlog, steps_do_not_go_back)
     CHECK_OK(ah_runlog_print_step(&document.body.runlog->steps[1], &text, &err), err);
     CHECK_OK(ah_runlog_print_step(&document.body.runlog->steps[0], &text, &err), err);
     CHECK_FAILS(parse(&again, &text, &err), err, AH_E_DOCUMENT,
-                "log: line 2: step: 6 stands where 5 is expected");
+                "log: line 2: step: 6 appears where 5 is expected");
     ah_buffer_release(&text);
     ah_document_release(&document);
 }

@@ -5,7 +5,7 @@
  * skipped. Formats: the kernel's admin-guide/cgroup-v2.rst, admin-guide/cgroup-v1/memory.rst and
  * scheduler/sched-bwc.rst.
  *
- * A group has left its limit, less what it uses, plus those file pages among that which nobody touched for a while: the
+ * A group has left its limit, less what it uses, plus the file pages in use that nobody touched for a while: the
  * kernel gives those back before it refuses anything. It may give back others, too, but at the cost of whoever reads
  * those files, so they do not count.
  */

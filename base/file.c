@@ -54,7 +54,7 @@ const char *ah_file_reason(const char *path, int reason, char out[AH_FILE_REASON
     return out;
 }
 
-static int fail(struct ah_error *err, const char *done, const char *path)
+static int fail_with_errno(struct ah_error *err, const char *done, const char *path)
 {
     char why[AH_FILE_REASON_MAX];
     return ah_error_set(err, AH_E_IO, "%s: cannot be %s: %s", shown(path), done,
@@ -77,10 +77,10 @@ static int open_read(const char *path, size_t limit_bytes, int *ret_fd, struct a
     int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
                                : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
     if (fd < 0)
-        return fail(err, "read", path);
+        return fail_with_errno(err, "read", path);
     int rc = AH_OK;
     if (fstat(fd, &about))
-        rc = fail(err, "read", path);
+        rc = fail_with_errno(err, "read", path);
     else if (S_ISDIR(about.st_mode))
         rc = ah_error_set(err, AH_E_IO, "%s: is a folder; name a file in it", path);
     else if (S_ISREG(about.st_mode) && about.st_size > 0 && (uintmax_t)about.st_size > limit_bytes)
@@ -114,7 +114,7 @@ static int read_all(int fd, const char *path, size_t limit_bytes, struct ah_buff
         if (got < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (got < 0)
-            return fail(err, "read", path);
+            return fail_with_errno(err, "read", path);
         if (got == 0 && in_vain)
             return ah_error_set(
                 err, AH_E_IO, "%s: is a pipe that nothing writes to; start its writer, or name a file", path);
@@ -191,10 +191,10 @@ static int close_reporting(int fd)
 static int write_in_place(int fd, const char *path, const void *bytes, size_t size, struct ah_error *err)
 {
     if (fd < 0)
-        return fail(err, "written", path);
-    int rc = write_all(fd, bytes, size) ? fail(err, "written", path) : AH_OK;
+        return fail_with_errno(err, "written", path);
+    int rc = write_all(fd, bytes, size) ? fail_with_errno(err, "written", path) : AH_OK;
     if (close_reporting(fd) && !rc)
-        rc = fail(err, "written", path);
+        rc = fail_with_errno(err, "written", path);
     return rc;
 }
 
@@ -314,13 +314,13 @@ static int fill_temporary(int fd, const struct stat *old, const void *bytes, siz
 }
 
 /* `real` is `path` with its links followed; `old` (optional) is the file that is there. */
-static int replace(const char *path, const char *real, const struct stat *old, const void *bytes, size_t size,
-                   struct ah_error *err)
+static int replace_file(const char *path, const char *real, const struct stat *old, const void *bytes,
+                        size_t size, struct ah_error *err)
 {
     char folder[PATH_MAX], temporary[PATH_MAX];
     folder_of(real, folder);
     if (old && faccessat(AT_FDCWD, real, W_OK, AT_EACCESS))
-        return fail(err, "written", path);
+        return fail_with_errno(err, "written", path);
     int fd = open_temporary(folder, temporary);
     int reason =
         errno == ENOENT ? EPERM : errno; /* of a folder that is there: it takes no files, as /proc does */
@@ -331,7 +331,7 @@ static int replace(const char *path, const char *real, const struct stat *old, c
         return ah_error_set(err, AH_E_IO, "%s: cannot create a file in the folder '%s': %s; choose another",
                             path, folder, strerror(reason));
     if (fill_temporary(fd, old, bytes, size) || rename(temporary, real)) {
-        int rc = fail(err, "written", path);
+        int rc = fail_with_errno(err, "written", path);
         unlink(temporary);
         return rc;
     }
@@ -356,19 +356,20 @@ int ah_file_write(const char *path, const void *bytes, size_t size, struct ah_er
         return ah_error_set(err, AH_E_IO, "%.64s...: the name is too long", path);
     memcpy(real, path, length + 1);
     if (resolve(real, &fd))
-        return fail(err, "written", path);
+        return fail_with_errno(err, "written", path);
     if (fd >= 0)
         return write_in_place(fd, path, bytes, size, err);
     if (stat(real, &about))
-        return errno == ENOENT ? replace(path, real, NULL, bytes, size, err) : fail(err, "written", path);
+        return errno == ENOENT ? replace_file(path, real, NULL, bytes, size, err)
+                               : fail_with_errno(err, "written", path);
     if (S_ISDIR(about.st_mode))
         return ah_error_set(err, AH_E_IO, "%s: is a folder; name a file in it", path);
     if (!S_ISREG(about.st_mode))
         return write_in_place(open(real, O_WRONLY | O_CLOEXEC), path, bytes, size, err);
-    return replace(path, real, &about, bytes, size, err);
+    return replace_file(path, real, &about, bytes, size, err);
 }
 
-/* What writing to `path` replaces: `real`, in the folder that `ret_folder` is of; false where it replaces nothing. */
+/* The file that writing to `path` replaces: `real`, in the directory `ret_folder`; false if it replaces nothing. */
 static bool replaced(const char *path, char real[PATH_MAX], struct stat *ret_folder)
 {
     char folder[PATH_MAX];

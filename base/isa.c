@@ -29,7 +29,7 @@ static struct cpuid cpuid(unsigned leaf, unsigned subleaf)
     return answer;
 }
 
-static bool has(uint32_t word, uint32_t bits)
+static bool has_bits(uint32_t word, uint32_t bits)
 {
     return (word & bits) == bits;
 }
@@ -37,26 +37,26 @@ static bool has(uint32_t word, uint32_t bits)
 /* Does the operating system save all of these register states? */
 static bool system_saves(uint32_t states)
 {
-    if (!has(cpuid(1, 0).ecx, bit_OSXSAVE))
+    if (!has_bits(cpuid(1, 0).ecx, bit_OSXSAVE))
         return false;
     uint32_t low, high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    return has(low, states);
+    return has_bits(low, states);
 }
 
 enum ah_isa ah_isa_detect(void)
 {
     struct cpuid leaf1 = cpuid(1, 0), leaf7 = cpuid(7, 0);
-    if (!has(leaf1.ecx, bit_AVX | bit_FMA | bit_F16C) || !has(leaf7.ebx, bit_AVX2) ||
+    if (!has_bits(leaf1.ecx, bit_AVX | bit_FMA | bit_F16C) || !has_bits(leaf7.ebx, bit_AVX2) ||
         !system_saves(XSAVE_YMM))
         return AH_ISA_PORTABLE;
     uint32_t avx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
-    return has(leaf7.ebx, avx512) && system_saves(XSAVE_ZMM) ? AH_ISA_AVX512 : AH_ISA_AVX2;
+    return has_bits(leaf7.ebx, avx512) && system_saves(XSAVE_ZMM) ? AH_ISA_AVX512 : AH_ISA_AVX2;
 }
 
 bool ah_isa_has_avx512_bf16(void)
 {
-    return ah_isa_detect() == AH_ISA_AVX512 && has(cpuid(7, 1).eax, bit_AVX512BF16);
+    return ah_isa_detect() == AH_ISA_AVX512 && has_bits(cpuid(7, 1).eax, bit_AVX512BF16);
 }
 
 bool ah_isa_has_fast_avx512_bf16(void)
@@ -70,12 +70,12 @@ bool ah_isa_has_fast_avx512_bf16(void)
 bool ah_isa_has_amx_bf16(void)
 {
     enum { BIT_AMX_BF16 = 1 << 22, BIT_AMX_TILE = 1 << 24 }; /* leaf 7, EDX */
-    return has(cpuid(7, 0).edx, BIT_AMX_BF16 | BIT_AMX_TILE) && system_saves(XSAVE_AMX);
+    return has_bits(cpuid(7, 0).edx, BIT_AMX_BF16 | BIT_AMX_TILE) && system_saves(XSAVE_AMX);
 }
 
 bool ah_isa_has_sha256(void)
 {
-    return has(cpuid(7, 0).ebx, bit_SHA) && has(cpuid(1, 0).ecx, bit_SSSE3 | bit_SSE4_1);
+    return has_bits(cpuid(7, 0).ebx, bit_SHA) && has_bits(cpuid(1, 0).ecx, bit_SSSE3 | bit_SSE4_1);
 }
 
 #else

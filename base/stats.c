@@ -4,7 +4,7 @@
 #include <math.h>
 
 /* Shell sort: the C library's qsort() allocates. */
-static void sort(double *x, size_t n)
+static void sort_values(double *x, size_t n)
 {
     size_t gap = 1;
     while (gap < n / 3)
@@ -50,7 +50,7 @@ struct ah_stats ah_stats_of(double *samples, size_t n)
 {
     if (n == 0)
         return (struct ah_stats){0};
-    sort(samples, n);
+    sort_values(samples, n);
     double median = median_of(samples, n);
     return (struct ah_stats){
         .n = n,
@@ -73,7 +73,7 @@ double ah_stats_percentile(const double *sorted, size_t n, double p)
 }
 
 /* Weighted means first, then sums of the centred products: well conditioned for sizes from KiB to GiB. */
-static void fit(const double *x, const double *y, size_t n, double *ret_intercept, double *ret_slope)
+static void fit_line(const double *x, const double *y, size_t n, double *ret_intercept, double *ret_slope)
 {
     double w_sum = 0, x_mean = 0, y_mean = 0;
     for (size_t i = 0; i < n; i++) {
@@ -112,7 +112,7 @@ int ah_stats_fit_line(const double *x, const double *y, size_t n, double *ret_in
     if (!distinct)
         return -1;
     double intercept, slope, worst = 0;
-    fit(x, y, n, &intercept, &slope);
+    fit_line(x, y, n, &intercept, &slope);
     if (!isfinite(intercept) || !isfinite(slope))
         return -1;
     for (size_t i = 0; i < n; i++)

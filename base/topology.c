@@ -74,7 +74,7 @@ static void source_release(struct source *source)
 }
 
 /* Objects of `type` with a usable processor; at least 1, since hwloc may not know the type here. */
-static unsigned count(const struct source *source, hwloc_obj_type_t type)
+static unsigned count_objects(const struct source *source, hwloc_obj_type_t type)
 {
     unsigned n = 0;
     for (hwloc_obj_t object = hwloc_get_next_obj_by_type(source->hwloc, type, NULL); object;
@@ -215,9 +215,9 @@ int ah_topology_init(struct ah_topology *ret_topology, const struct ah_topology_
     }
     measure_quota(&source, &topology);
     name_cpu(&source, &topology);
-    topology.sockets = count(&source, HWLOC_OBJ_PACKAGE);
-    topology.numa_nodes = count(&source, HWLOC_OBJ_NUMANODE);
-    topology.cores = count(&source, core_type(&source));
+    topology.sockets = count_objects(&source, HWLOC_OBJ_PACKAGE);
+    topology.numa_nodes = count_objects(&source, HWLOC_OBJ_NUMANODE);
+    topology.cores = count_objects(&source, core_type(&source));
     source_release(&source);
     *ret_topology = topology;
     return AH_OK;

@@ -233,7 +233,7 @@ static double seconds_of(const struct bench *bench, what_fn *what, bool is_raw)
     return (double)(ah_threads_now_ns() - begin_ns) * 1e-9 / (double)bench->repeats;
 }
 
-/* Raw and channels in turns; the ratio is of raw's seconds to the channels'. */
+/* Raw and channels in turns. The ratio: raw's seconds over the channels'. */
 static void compare(struct bench *bench, what_fn *raw_what, what_fn *what, uint64_t bytes,
                     struct ah_stats ret[3])
 {

@@ -21,5 +21,5 @@ foreach(kind model machine cluster)
   endforeach()
   string(APPEND lists "const char *const ah_input_${kind}s[] = {${names}NULL};\n")
 endforeach()
-file(WRITE ${OUTPUT} "#include \"cli/input.h\"\n#include \"cli/input_internal.h\"\n"
+file(WRITE ${OUTPUT} "#include \"cli/frame/input.h\"\n#include \"cli/frame/input_internal.h\"\n"
   "${arrays}${lists}const struct ah_input_builtin ah_input_builtins[] = {\n${rows}    {0}};\n")

@@ -2,7 +2,7 @@
  *
  * autohete: the table of verbs, in the order in which help shows them.
  */
-#include "cli/cli.h"
+#include "cli/frame/cli.h"
 #include "cli/verbs.h"
 
 /* clang-format off */

@@ -5,17 +5,17 @@
  * Every file is checked. The exit status is that of the most fundamental trouble found: an invalid document (3) comes
  * before a failed assertion (8).
  */
-#include "cli/assertion.h"
-#include "cli/emit.h"
-#include "cli/input.h"
-#include "cli/inspect.h"
-#include "cli/plan_summary.h"
-#include "cli/proof.h"
+#include "cli/frame/emit.h"
+#include "cli/frame/input.h"
+#include "cli/inspect/inspect.h"
+#include "cli/inspect/plan_summary.h"
+#include "cli/plan/proof.h"
 #include "cli/verbs.h"
 #include "planner/cluster/cluster_verify.h"
 #include "planner/cluster/sim/cluster_replay.h"
 #include "planner/verify.h"
 #include "runtime/schedule/check.h"
+#include "schemas/assertion.h"
 #include "schemas/cluster_plan.h"
 #include "schemas/document.h"
 

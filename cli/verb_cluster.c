@@ -8,11 +8,11 @@
  */
 #include "base/file.h"
 #include "base/units.h"
-#include "cli/input.h"
-#include "cli/inspect.h"
-#include "cli/outputs.h"
-#include "cli/profile_rank.h"
+#include "cli/frame/input.h"
+#include "cli/frame/outputs.h"
+#include "cli/inspect/inspect.h"
 #include "cli/verbs.h"
+#include "profiler/profile_rank.h"
 #include "schemas/cluster.h"
 #include "schemas/field.h"
 #include "schemas/machine.h"
@@ -151,7 +151,8 @@ static int read_link(const char *text, double *ret_bytes_per_s, bool *ret_line, 
 
 /* ---- what profiles say ---- */
 
-static int load(struct group *group, const struct ah_profile_rank_options *options, struct ah_error *err)
+static int load_group(struct group *group, const struct ah_profile_rank_options *options,
+                      struct ah_error *err)
 {
     char name[AH_DOCUMENT_NAME_MAX];
     int rc = ah_input_load(&group->machine, group->path, AH_DOCUMENT_MACHINE, err);
@@ -381,14 +382,14 @@ static int name_cluster(struct making *making, const char *given, struct ah_erro
     return making->cluster.name ? AH_OK : ah_error_memory(err);
 }
 
-static int make(struct making *making, struct ah_error *err)
+static int make_cluster(struct making *making, struct ah_error *err)
 {
     struct ah_arena *arena = &making->cli->arena;
     struct ah_cluster *cluster = &making->cluster;
     uint64_t nodes = 0;
     int rc = AH_OK;
     for (size_t i = 0; i < making->n_groups && !rc; i++) {
-        rc = load(&making->groups[i], &making->options, err);
+        rc = load_group(&making->groups[i], &making->options, err);
         if (!rc && making->apart)
             making->groups[i].count *= making->groups[i].rank.ranks;
         nodes += making->groups[i].count;
@@ -413,7 +414,8 @@ static int make(struct making *making, struct ah_error *err)
 /* ---- the verb ---- */
 
 /* Parses the text before it is written, as every reader would: no document gets out that 'check' refuses. */
-static int deliver(struct ah_cli *cli, const char *output, struct ah_cluster *cluster, struct ah_error *err)
+static int write_cluster(struct ah_cli *cli, const char *output, struct ah_cluster *cluster,
+                         struct ah_error *err)
 {
     const struct ah_document document = {.kind = AH_DOCUMENT_CLUSTER, .body = {.cluster = cluster}};
     struct ah_document read = {0};
@@ -481,10 +483,10 @@ static int cluster_run(struct ah_cli *cli, const void *given)
                               "'--output' '%s' would overwrite a machine that is read; give "
                               "another name",
                               options->output);
-    rc = rc ? rc : make(&making, &err);
+    rc = rc ? rc : make_cluster(&making, &err);
     rc = rc ? rc : name_cluster(&making, options->name, &err);
     rc = rc ? rc : fill_sources(&making, line, options->latency.given, &err);
-    rc = rc ? rc : deliver(cli, options->output, &making.cluster, &err);
+    rc = rc ? rc : write_cluster(cli, options->output, &making.cluster, &err);
     for (size_t i = 0; i < making.n_groups && making.groups; i++)
         ah_document_release(&making.groups[i].machine);
     return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;

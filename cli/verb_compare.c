@@ -3,14 +3,14 @@
  * autohete compare MODEL: every policy at its best setting, in one table; with --measured, each also trains.
  */
 #include "base/units.h"
-#include "cli/compare_cluster.h"
-#include "cli/compare_measured.h"
-#include "cli/devices.h"
-#include "cli/emit.h"
-#include "cli/inspect.h"
-#include "cli/plan_summary.h"
-#include "cli/request.h"
-#include "cli/run.h"
+#include "cli/compare/compare_cluster.h"
+#include "cli/compare/compare_measured.h"
+#include "cli/frame/emit.h"
+#include "cli/inspect/inspect.h"
+#include "cli/inspect/plan_summary.h"
+#include "cli/plan/request.h"
+#include "cli/run/devices.h"
+#include "cli/run/run.h"
 #include "cli/verbs.h"
 
 #include <inttypes.h>
@@ -390,7 +390,7 @@ static void print_json(struct ah_cli *cli, const struct comparison *comparison)
 
 /* ---- the verb ---- */
 
-static void print(struct ah_cli *cli, const struct comparison *comparison)
+static void print_comparison(struct ah_cli *cli, const struct comparison *comparison)
 {
     if (cli->json) {
         print_json(cli, comparison);
@@ -438,8 +438,8 @@ static int check_exists(const struct ah_plan_request *request, struct ah_error *
         machine->name, device ? "device" : "host");
 }
 
-static int compare(struct ah_cli *cli, const struct compare_options *options, struct ah_request *request,
-                   struct ah_error *err)
+static int compare_policies(struct ah_cli *cli, const struct compare_options *options,
+                            struct ah_request *request, struct ah_error *err)
 {
     struct ah_compare_measurement measurement;
     struct comparison comparison = {.request = request};
@@ -455,7 +455,7 @@ static int compare(struct ah_cli *cli, const struct compare_options *options, st
     }
     if (rc)
         return rc;
-    print(cli, &comparison);
+    print_comparison(cli, &comparison);
     if (options->measured && measurement.unlike)
         return ah_error_set(err, AH_E_FAILED, "'%s' had losses that its numeric signature does not allow",
                             measurement.unlike);
@@ -478,7 +478,7 @@ static int compare_run(struct ah_cli *cli, const void *given)
         rc = ah_request_init(&request, cli, &options->request, &err);
     if (rc)
         return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : ah_cli_fail(cli, &err);
-    rc = compare(cli, options, &request, &err);
+    rc = compare_policies(cli, options, &request, &err);
     ah_request_release(&request);
     return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
 }

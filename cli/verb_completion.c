@@ -5,7 +5,7 @@
  * bash: a function over COMP_WORDS; the word before the cursor's decides between an option's value, an option and an
  * operand. zsh: one _arguments specification per verb. fish: one `complete` line per option.
  */
-#include "cli/emit.h"
+#include "cli/frame/emit.h"
 #include "cli/verbs.h"
 
 #include <string.h>

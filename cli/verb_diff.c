@@ -3,12 +3,12 @@
  * autohete diff A B: where two documents differ. Exit status like diff(1): 0 same, 1 different, 2 or more
  * trouble.
  */
-#include "cli/diff_cluster_plan.h"
-#include "cli/diff_plan.h"
-#include "cli/emit.h"
-#include "cli/input.h"
-#include "cli/outputs.h"
-#include "cli/page.h"
+#include "cli/compare/diff_cluster_plan.h"
+#include "cli/compare/diff_plan.h"
+#include "cli/frame/emit.h"
+#include "cli/frame/input.h"
+#include "cli/frame/outputs.h"
+#include "cli/page/page.h"
 #include "cli/verbs.h"
 #include "schemas/document.h"
 
@@ -150,7 +150,7 @@ static const struct ah_option diff_table[] = {
     AH_OUTPUT_FORCE_ROW(struct diff_options),
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
-static int load(struct ah_cli *cli, struct ah_document *a, struct ah_document *b, struct ah_error *err)
+static int load_both(struct ah_cli *cli, struct ah_document *a, struct ah_document *b, struct ah_error *err)
 {
     const char *const *names = cli->arguments.operands;
     if (!strcmp(names[0], "-") && !strcmp(names[1], "-"))
@@ -184,7 +184,7 @@ static int diff_run(struct ah_cli *cli, const void *given)
     struct ah_document a = {0};
     struct ah_document b = {0};
     struct ah_error err = {0};
-    int status = 0, rc = load(cli, &a, &b, &err);
+    int status = 0, rc = load_both(cli, &a, &b, &err);
     if (!rc && options->html)
         rc = write_page(cli, options->html, &a, &b, &err);
     if (rc)

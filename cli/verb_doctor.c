@@ -8,10 +8,10 @@
 #include "base/host_memory.h"
 #include "base/topology.h"
 #include "base/units.h"
-#include "cli/cache.h"
-#include "cli/emit.h"
-#include "cli/libraries.h"
-#include "cli/table.h"
+#include "cli/frame/cache.h"
+#include "cli/frame/emit.h"
+#include "cli/frame/table.h"
+#include "cli/run/libraries.h"
 #include "cli/verbs.h"
 #include "profiler/processor_load.h"
 #include "runtime/comm/driver.h"
@@ -51,9 +51,9 @@ struct doctor {
     struct ah_arena *arena;
 };
 
-static void say(char out[DETAIL_MAX], const char *format, ...) AH_PRINTF(2, 3);
+static void print_detail(char out[DETAIL_MAX], const char *format, ...) AH_PRINTF(2, 3);
 
-static void say(char out[DETAIL_MAX], const char *format, ...)
+static void print_detail(char out[DETAIL_MAX], const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -66,16 +66,16 @@ static void check_processor(const struct doctor *doctor, struct finding *ret)
     const struct ah_topology *topology = doctor->topology;
     if (!topology) {
         ret->state = STATE_MISSING;
-        say(ret->detail, "%s", doctor->topology_error->text);
+        print_detail(ret->detail, "%s", doctor->topology_error->text);
         return;
     }
-    say(ret->detail, "%s, %u core%s, %u thread%s, %s%s%s", topology->cpu_model, topology->cores,
-        topology->cores == 1 ? "" : "s", topology->threads, topology->threads == 1 ? "" : "s",
-        ah_isa_name(topology->isa), topology->avx512_bf16 ? ", avx512_bf16" : "",
-        topology->amx_bf16 ? ", amx_bf16" : "");
+    print_detail(ret->detail, "%s, %u core%s, %u thread%s, %s%s%s", topology->cpu_model, topology->cores,
+                 topology->cores == 1 ? "" : "s", topology->threads, topology->threads == 1 ? "" : "s",
+                 ah_isa_name(topology->isa), topology->avx512_bf16 ? ", avx512_bf16" : "",
+                 topology->amx_bf16 ? ", amx_bf16" : "");
     if (topology->isa == AH_ISA_PORTABLE) {
         ret->state = STATE_NOTE;
-        say(ret->fix, "without AVX2 and FMA the optimizer on the host is several times slower");
+        print_detail(ret->fix, "without AVX2 and FMA the optimizer on the host is several times slower");
     }
 }
 
@@ -87,15 +87,16 @@ static void check_memory(const struct doctor *doctor, struct finding *ret)
     char available[AH_UNITS_TEXT_MAX];
     if (ah_host_memory_read(&memory, NULL, &err)) {
         ret->state = STATE_NOTE;
-        say(ret->detail, "%s", err.text);
+        print_detail(ret->detail, "%s", err.text);
         return;
     }
-    say(ret->detail, "%s usable%s, %s available now", ah_units_print_bytes(usable, memory.usable_bytes),
-        memory.limit_bytes < memory.total_bytes ? " (limited by a control group)" : "",
-        ah_units_print_bytes(available, memory.available_bytes));
+    print_detail(ret->detail, "%s usable%s, %s available now",
+                 ah_units_print_bytes(usable, memory.usable_bytes),
+                 memory.limit_bytes < memory.total_bytes ? " (limited by a control group)" : "",
+                 ah_units_print_bytes(available, memory.available_bytes));
     if (doctor->topology && doctor->topology->note[0]) {
         ret->state = STATE_NOTE;
-        say(ret->fix, "%s", doctor->topology->note);
+        print_detail(ret->fix, "%s", doctor->topology->note);
     }
 }
 
@@ -106,12 +107,13 @@ static void check_memlock(const struct doctor *doctor, struct finding *ret)
         return;
     uint64_t limit_bytes = doctor->topology->memlock_bytes;
     char text[AH_UNITS_TEXT_MAX];
-    say(ret->detail, "%s may be locked", ah_units_print_bytes(text, limit_bytes));
+    print_detail(ret->detail, "%s may be locked", ah_units_print_bytes(text, limit_bytes));
     if (limit_bytes >= doctor->topology->memory_bytes / 2)
         return;
     ret->state = STATE_NOTE;
-    say(ret->fix, "for training on a GPU: 'ulimit -l unlimited', or the line '* - memlock unlimited' in "
-                  "/etc/security/limits.conf and a new login");
+    print_detail(ret->fix,
+                 "for training on a GPU: 'ulimit -l unlimited', or the line '* - memlock unlimited' in "
+                 "/etc/security/limits.conf and a new login");
 }
 
 static void check_huge_pages(const struct doctor *doctor, struct finding *ret)
@@ -124,7 +126,7 @@ static void check_huge_pages(const struct doctor *doctor, struct finding *ret)
     if (file)
         fclose(file);
     setting[strcspn(setting, "\n")] = '\0';
-    say(ret->detail, "%s", setting);
+    print_detail(ret->detail, "%s", setting);
     if (strstr(setting, "[always]") || strstr(setting, "[madvise]"))
         return;
     ret->state = STATE_NOTE;
@@ -146,11 +148,11 @@ static void check_cpu_device(const struct doctor *doctor, struct finding *ret)
     if (ah_device_open(&device, ah_device_cpu(), &options, &err) ||
         ah_device_reserve(device, arena_bytes, &err)) {
         ret->state = STATE_MISSING;
-        say(ret->detail, "%s", err.text);
+        print_detail(ret->detail, "%s", err.text);
         ah_device_close(device);
         return;
     }
-    say(ret->detail, "%s, fp32%s", device->info.name, device->info.bf16 ? " and bf16" : "");
+    print_detail(ret->detail, "%s, fp32%s", device->info.name, device->info.bf16 ? " and bf16" : "");
     ah_device_close(device);
 }
 
@@ -161,11 +163,11 @@ static void check_driver(const struct doctor *doctor, struct finding *ret)
     FILE *file = fopen("/proc/driver/nvidia/version", "re");
     if (file && fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = '\0';
-        say(ret->detail, "%s", line);
+        print_detail(ret->detail, "%s", line);
     } else {
         ret->state = STATE_ABSENT;
-        say(ret->detail, "not loaded; needed for NVIDIA GPUs only");
-        say(ret->fix, "with a GPU: apt-get install nvidia-driver (Debian's non-free)");
+        print_detail(ret->detail, "not loaded; needed for NVIDIA GPUs only");
+        print_detail(ret->fix, "with a GPU: apt-get install nvidia-driver (Debian's non-free)");
     }
     if (file)
         fclose(file);
@@ -193,7 +195,7 @@ static int try_products(struct ah_device *device, struct finding *ret, struct ah
              ah_units_print_bytes(bytes, device->info.beside_bytes),
              ah_device_print_products(&device->info, text));
     if (device->info.products.in_steps)
-        say(ret->fix, "for the products: install the cuBLAS of CUDA 13 or later");
+        print_detail(ret->fix, "for the products: install the cuBLAS of CUDA 13 or later");
     return AH_OK;
 }
 
@@ -218,7 +220,7 @@ static void try_gpu(const struct ah_device_driver *driver, struct finding *ret)
     const struct ah_device_options options = {.queue = 1, .host_threads = 1};
     if (ah_device_open(&device, driver, &options, &err) || try_products(device, ret, &err)) {
         ret->state = STATE_NOTE;
-        say(ret->detail, "interface %d; cuda:0 cannot be used: %s", AH_DEVICE_ABI, err.text);
+        print_detail(ret->detail, "interface %d; cuda:0 cannot be used: %s", AH_DEVICE_ABI, err.text);
     } else {
         try_recorder(device, ret);
     }
@@ -234,13 +236,15 @@ static void check_cuda_plugin(const struct doctor *doctor, struct finding *ret)
     size_t n = 0;
     if (ah_plugin_load("cuda", &driver, &err)) {
         ret->state = STATE_ABSENT;
-        say(ret->detail, "%s", err.text);
-        say(ret->fix,
-            "with a GPU: apt-get install nvidia-cuda-toolkit (Debian's non-free), then build again");
+        print_detail(ret->detail, "%s", err.text);
+        print_detail(ret->fix,
+                     "with a GPU: apt-get install nvidia-cuda-toolkit (Debian's non-free), then build again");
     } else if (driver->probe(infos, DEVICES_MAX, &n, &err)) {
         ret->state = STATE_ABSENT;
-        say(ret->detail, "no GPU can be used, although the CUDA plugin is installed (interface %d): %s",
-            AH_DEVICE_ABI, err.text);
+        print_detail(ret->detail,
+                     "no GPU can be used, although the CUDA plugin is installed (interface %d): "
+                     "%s",
+                     AH_DEVICE_ABI, err.text);
     } else {
         print_gpus(infos, n < DEVICES_MAX ? n : DEVICES_MAX, ret);
         try_gpu(driver, ret);
@@ -251,14 +255,15 @@ static void say_noise(const char *path, const struct ah_machine *machine, struct
 {
     double taken;
     unsigned processors;
-    say(ret->detail, "%s, %zu remark%s on noise", path, machine->n_noise, machine->n_noise == 1 ? "" : "s");
+    print_detail(ret->detail, "%s, %zu remark%s on noise", path, machine->n_noise,
+                 machine->n_noise == 1 ? "" : "s");
     if (!ah_load_disturbed(machine->noise, machine->n_noise, &taken, &processors))
         return;
     const size_t used = strlen(ret->detail);
     snprintf(ret->detail + used, DETAIL_MAX - used,
              "; other programs or the hypervisor took up to %.1f of %u processors while it was measured",
              taken, processors);
-    say(ret->fix, "close other programs, then autohete profile");
+    print_detail(ret->fix, "close other programs, then autohete profile");
 }
 
 /* Checks the profile kept for this machine: present, valid, how noisy. */
@@ -269,15 +274,15 @@ static void check_profile(const struct doctor *doctor, struct finding *ret)
     struct ah_document profile = {0};
     if (ah_cache_path(NULL, doctor->arena, &path, &err)) {
         ret->state = STATE_NOTE;
-        say(ret->detail, "%s", err.text);
+        print_detail(ret->detail, "%s", err.text);
     } else if (access(path, F_OK) != 0) {
         ret->state = STATE_ABSENT;
-        say(ret->detail, "this machine has not been measured yet");
-        say(ret->fix, "autohete profile");
+        print_detail(ret->detail, "this machine has not been measured yet");
+        print_detail(ret->fix, "autohete profile");
     } else if (ah_document_load(&profile, path, AH_DOCUMENT_MACHINE, &err)) {
         ret->state = STATE_NOTE;
-        say(ret->detail, "%s", err.text);
-        say(ret->fix, "autohete profile");
+        print_detail(ret->detail, "%s", err.text);
+        print_detail(ret->fix, "autohete profile");
     } else {
         say_noise(path, profile.body.machine, ret);
     }
@@ -319,14 +324,16 @@ static void check_tokenizer(const struct doctor *doctor, struct finding *ret)
     const char *pythons[] = {own, "python3"};
     for (size_t i = 0; i < 2; i++)
         if (runs(pythons[i], "-c", look)) {
-            say(ret->detail, "%s has tokenizers, transformers and jinja2, for autohete-tokenize", pythons[i]);
+            print_detail(ret->detail, "%s has tokenizers, transformers and jinja2, for autohete-tokenize",
+                         pythons[i]);
             return;
         }
     ret->state = STATE_ABSENT;
-    say(ret->detail,
+    print_detail(
+        ret->detail,
         "the Python packages of autohete-tokenize are not installed; existing token files and byte models do "
         "not need them");
-    say(ret->fix, "autohete-tokenize --setup");
+    print_detail(ret->fix, "autohete-tokenize --setup");
 }
 
 /* Checks the plugin, its library, and what starts ranks. */
@@ -342,19 +349,21 @@ static void check_mpi(const struct doctor *doctor, struct finding *ret)
     rc = rc || !driver->probe ? rc : driver->probe(library, sizeof library, &err);
     if (rc) {
         ret->state = STATE_ABSENT;
-        say(ret->detail, "ranks run as threads of one process only: %s", err.text);
-        say(ret->fix, "for several machines: apt-get install libopenmpi-dev openmpi-bin, then build again");
+        print_detail(ret->detail, "ranks run as threads of one process only: %s", err.text);
+        print_detail(ret->fix,
+                     "for several machines: apt-get install libopenmpi-dev openmpi-bin, then build again");
         return;
     }
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0] && !launcher; i++)
         launcher = runs(launchers[i], "--version", NULL) ? launchers[i] : NULL;
     if (launcher) {
-        say(ret->detail, "%s (interface %d), started by %s", library, AH_COMM_ABI, launcher);
+        print_detail(ret->detail, "%s (interface %d), started by %s", library, AH_COMM_ABI, launcher);
         return;
     }
     ret->state = STATE_ABSENT;
-    say(ret->detail, "%s (interface %d), but neither mpirun nor srun to start ranks", library, AH_COMM_ABI);
-    say(ret->fix, "apt-get install openmpi-bin");
+    print_detail(ret->detail, "%s (interface %d), but neither mpirun nor srun to start ranks", library,
+                 AH_COMM_ABI);
+    print_detail(ret->fix, "apt-get install openmpi-bin");
 }
 
 static const struct {
@@ -375,12 +384,12 @@ static void check_library(const struct ah_libraries_row *row, struct finding *re
     char version[AH_LIBRARIES_TEXT_MAX];
     ret->what = row->name;
     if (ah_libraries_version(row, version)) {
-        say(ret->detail, "%s; %s", version, row->purpose);
+        print_detail(ret->detail, "%s; %s", version, row->purpose);
         return;
     }
     ret->state = STATE_ABSENT;
-    say(ret->detail, "not installed; %s", row->purpose);
-    say(ret->fix, "apt-get install %s", row->package);
+    print_detail(ret->detail, "not installed; %s", row->purpose);
+    print_detail(ret->fix, "apt-get install %s", row->package);
 }
 
 static size_t examine(const struct doctor *doctor, struct finding findings[FINDINGS_MAX])

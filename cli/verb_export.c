@@ -7,8 +7,8 @@
  * nothing is written.
  */
 #include "base/file.h"
-#include "cli/emit.h"
-#include "cli/outputs.h"
+#include "cli/frame/emit.h"
+#include "cli/frame/outputs.h"
 #include "cli/verbs.h"
 #include "planner/export/export.h"
 #include "schemas/document.h"
@@ -84,24 +84,24 @@ static int emit_all(struct ah_buffer *out, const struct ah_export *export, struc
 }
 
 /* Prints the line as a note and releases it. */
-static void tell(struct ah_cli *cli, struct ah_buffer *line)
+static void print_note(struct ah_cli *cli, struct ah_buffer *line)
 {
     if (!line->failed)
         ah_cli_tell(cli, AH_CLI_NOTE, "%s", line->data);
     ah_buffer_release(line);
 }
 
-static void report(struct ah_cli *cli, const struct ah_export *export)
+static void print_export_notes(struct ah_cli *cli, const struct ah_export *export)
 {
     struct ah_buffer line = {0};
     for (size_t i = 0; i < export->n_losses; i++) {
         ah_export_print_loss(&export->losses[i], &line);
-        tell(cli, &line);
+        print_note(cli, &line);
     }
     for (size_t i = 0; i < export->n_notes; i++)
         ah_cli_tell(cli, AH_CLI_NOTE, "%s", export->notes[i]);
     ah_export_print_origin(export, &line);
-    tell(cli, &line);
+    print_note(cli, &line);
 }
 
 /* Writes to the given file, else to standard output. */
@@ -133,7 +133,7 @@ static int export_plan(struct ah_cli *cli, const struct export_options *options,
     rc = rc ? rc : ah_export_plan(document->body.plan, digest, target, &cli->arena, &export, err);
     if (rc)
         return rc;
-    report(cli, &export);
+    print_export_notes(cli, &export);
     if (options->strict && export.n_losses)
         return ah_error_set(err, AH_E_FAILED,
                             "%zu %s of the plan cannot be expressed for '%s'; without '--strict' the rest is "

@@ -2,9 +2,9 @@
  *
  * autohete help [VERB] [--man]
  */
-#include "cli/emit.h"
-#include "cli/help.h"
-#include "cli/manual.h"
+#include "cli/frame/emit.h"
+#include "cli/frame/help.h"
+#include "cli/frame/manual.h"
 #include "cli/verbs.h"
 
 struct help_options {

@@ -2,12 +2,12 @@
  *
  * autohete inspect FILE: shows any document, or data: for people, as a summary for programs, or as it is.
  */
-#include "cli/input.h"
-#include "cli/inspect.h"
-#include "cli/inspect_data.h"
-#include "cli/outputs.h"
-#include "cli/page.h"
-#include "cli/run.h"
+#include "cli/frame/input.h"
+#include "cli/frame/outputs.h"
+#include "cli/inspect/inspect.h"
+#include "cli/inspect/inspect_data.h"
+#include "cli/page/page.h"
+#include "cli/run/run.h"
 #include "cli/verbs.h"
 #include "runtime/schedule/names.h"
 

@@ -6,15 +6,15 @@
  * left alone.
  */
 #include "base/units.h"
-#include "cli/diagnosis.h"
-#include "cli/inspect.h"
-#include "cli/like.h"
-#include "cli/outputs.h"
-#include "cli/page.h"
-#include "cli/plan_cluster.h"
-#include "cli/plan_prospects.h"
-#include "cli/plan_summary.h"
-#include "cli/request.h"
+#include "cli/frame/outputs.h"
+#include "cli/inspect/inspect.h"
+#include "cli/inspect/plan_summary.h"
+#include "cli/page/page.h"
+#include "cli/plan/diagnosis.h"
+#include "cli/plan/like.h"
+#include "cli/plan/plan_cluster.h"
+#include "cli/plan/plan_prospects.h"
+#include "cli/plan/request.h"
 #include "cli/verbs.h"
 
 #include <string.h>
@@ -166,8 +166,9 @@ static int print_plan(struct ah_cli *cli, const struct plan_options *options, st
     return AH_OK;
 }
 
-static int deliver(struct ah_cli *cli, const struct plan_options *options, const struct ah_request *request,
-                   const struct ah_plan_prospects *prospects, struct ah_plan *plan, struct ah_error *err)
+static int write_plan(struct ah_cli *cli, const struct plan_options *options,
+                      const struct ah_request *request, const struct ah_plan_prospects *prospects,
+                      struct ah_plan *plan, struct ah_error *err)
 {
     const struct ah_document document = {.kind = AH_DOCUMENT_PLAN, .body = {.plan = plan}};
     int rc = to_file(options) ? ah_document_save(&document, options->output, err) : AH_OK;
@@ -185,9 +186,9 @@ static int deliver(struct ah_cli *cli, const struct plan_options *options, const
 }
 
 /* There is no plan: prints what a sweep found on the way, if there was one; then why, and what helps. */
-static int fail(struct ah_cli *cli, const struct ah_request *request,
-                const struct ah_plan_prospects *prospects, const struct ah_diagnosis *diagnosis,
-                const struct ah_error *err)
+static int fail_without_plan(struct ah_cli *cli, const struct ah_request *request,
+                             const struct ah_plan_prospects *prospects, const struct ah_diagnosis *diagnosis,
+                             const struct ah_error *err)
 {
     if (prospects->n_points)
         print_found(cli, request, NULL, prospects);
@@ -209,9 +210,9 @@ static int plan_request(struct ah_cli *cli, const struct plan_options *options, 
         rc = ah_plan_prospects_find(prospects, &request->planner, none ? NULL : &plan, &err);
     ah_terminal_erase(&request->progress);
     if (!rc && none)
-        return fail(cli, request, prospects, &diagnosis, &why);
+        return fail_without_plan(cli, request, prospects, &diagnosis, &why);
     if (!rc)
-        rc = deliver(cli, options, request, prospects, &plan, &err);
+        rc = write_plan(cli, options, request, prospects, &plan, &err);
     if (rc == AH_E_INTERRUPTED)
         ah_cli_nothing_written(&err);
     return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;

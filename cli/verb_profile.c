@@ -8,15 +8,15 @@
  *
  * `--model` adds blocks to a profile: that of `--onto`, that of the cache if it would be written there, else a new one.
  */
-#include "cli/cache.h"
-#include "cli/devices.h"
-#include "cli/input.h"
-#include "cli/inspect.h"
-#include "cli/interrupt.h"
-#include "cli/outputs.h"
-#include "cli/profile_hosts.h"
-#include "cli/request.h"
-#include "cli/stall.h"
+#include "cli/frame/cache.h"
+#include "cli/frame/input.h"
+#include "cli/frame/interrupt.h"
+#include "cli/frame/outputs.h"
+#include "cli/inspect/inspect.h"
+#include "cli/plan/request.h"
+#include "cli/profile/profile_hosts.h"
+#include "cli/run/devices.h"
+#include "cli/run/stall.h"
 #include "cli/verbs.h"
 #include "profiler/processor_load.h"
 #include "profiler/profiler.h"
@@ -166,7 +166,7 @@ static int read_job(struct profile *profile, struct ah_error *err)
                             &profile->cli->arena, err);
 }
 
-static int measure(struct profile *profile, struct ah_error *err)
+static int measure_machine(struct profile *profile, struct ah_error *err)
 {
     struct ah_progress progress = ah_terminal_progress();
     struct ah_profiler_options options = {
@@ -200,7 +200,7 @@ static int measure_node(void *context, ah_profiler_progress *progress, void *pro
     int rc = ah_devices_find(options->device, &profile->driver, &profile->index, err);
     if (!rc && options->emulate)
         rc = ah_input_load(&profile->emulated, options->emulate, AH_DOCUMENT_MACHINE, err);
-    rc = rc ? rc : measure(profile, err);
+    rc = rc ? rc : measure_machine(profile, err);
     return rc ? rc : ah_document_print(&profile->measured, out, err);
 }
 
@@ -226,7 +226,7 @@ static int run_hosts(struct profile *profile, struct ah_error *err)
 
 /* ---- this machine ---- */
 
-static int run(struct profile *profile, struct ah_error *err)
+static int make_profile(struct profile *profile, struct ah_error *err)
 {
     const struct profile_options *options = profile->options;
     int rc = check_options(options, err);
@@ -238,7 +238,7 @@ static int run(struct profile *profile, struct ah_error *err)
     if (!rc)
         rc = choose_path(profile, err);
     if (!rc)
-        rc = measure(profile, err);
+        rc = measure_machine(profile, err);
     if (!rc && profile->path)
         rc = ah_document_save(&profile->measured, profile->path, err);
     return rc;
@@ -257,7 +257,7 @@ static void warn_of_load(struct ah_cli *cli, const struct ah_machine *machine)
                     taken, processors);
 }
 
-static int show(struct profile *profile, struct ah_error *err)
+static int show_profile(struct profile *profile, struct ah_error *err)
 {
     struct ah_cli *cli = profile->cli;
     if (cli->json || to_stdout(profile->options))
@@ -281,11 +281,11 @@ static int profile_run(struct ah_cli *cli, const void *options)
     struct profile profile = {.cli = cli, .options = options};
     struct ah_error err = {0};
     const bool alone = !profile.options->hosts && !profile.options->node;
-    int rc = alone                   ? run(&profile, &err)
+    int rc = alone                   ? make_profile(&profile, &err)
              : profile.options->node ? run_node(&profile, &err)
                                      : run_hosts(&profile, &err);
     if (!rc && alone)
-        rc = show(&profile, &err);
+        rc = show_profile(&profile, &err);
     if (rc == AH_E_INTERRUPTED)
         ah_cli_nothing_written(&err);
     int status = rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;

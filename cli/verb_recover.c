@@ -4,12 +4,12 @@
  *
  * The plan is written before the moves.
  */
-#include "cli/input.h"
-#include "cli/inspect.h"
-#include "cli/interrupt.h"
-#include "cli/outputs.h"
-#include "cli/recover_inventory.h"
-#include "cli/request_cluster.h"
+#include "cli/frame/input.h"
+#include "cli/frame/interrupt.h"
+#include "cli/frame/outputs.h"
+#include "cli/inspect/inspect.h"
+#include "cli/plan/recover_inventory.h"
+#include "cli/plan/request_cluster.h"
 #include "cli/verbs.h"
 #include "planner/recovery/recovery.h"
 #include "schemas/document.h"
@@ -114,8 +114,8 @@ static int load_model(struct recovery *r, struct ah_cli *cli, const struct recov
     return rc ? rc : ah_document_digest(&r->model, r->model_sha256, err);
 }
 
-static int load(struct recovery *r, struct ah_cli *cli, const struct recover_options *options,
-                struct ah_error *err)
+static int load_inputs(struct recovery *r, struct ah_cli *cli, const struct recover_options *options,
+                       struct ah_error *err)
 {
     int rc = ah_document_load(&r->plan, options->plan, AH_DOCUMENT_CLUSTER_PLAN, err);
     rc = rc ? rc : ah_input_load(&r->cluster, options->cluster, AH_DOCUMENT_CLUSTER, err);
@@ -185,11 +185,11 @@ static int keep_sums(struct recovery *r, struct ah_cli *cli, const struct recove
     return AH_OK;
 }
 
-static int prepare(struct recovery *r, struct ah_cli *cli, const struct recover_options *options,
-                   struct ah_error *err)
+static int prepare_request(struct recovery *r, struct ah_cli *cli, const struct recover_options *options,
+                           struct ah_error *err)
 {
     int rc = check_options(options, err);
-    rc = rc ? rc : load(r, cli, options, err);
+    rc = rc ? rc : load_inputs(r, cli, options, err);
     if (rc)
         return rc;
     const struct ah_cluster_plan *old = r->plan.body.cluster_plan;
@@ -220,7 +220,8 @@ static int prepare(struct recovery *r, struct ah_cli *cli, const struct recover_
     return rc || !options->like ? rc : keep_sums(r, cli, options, err);
 }
 
-static int put(struct ah_cli *cli, const struct ah_document *document, const char *path, struct ah_error *err)
+static int write_document(struct ah_cli *cli, const struct ah_document *document, const char *path,
+                          struct ah_error *err)
 {
     return strcmp(path, "-") ? ah_document_save(document, path, err)
                              : ah_document_print(document, &cli->out, err);
@@ -245,8 +246,8 @@ static int say_bits(struct ah_cli *cli, const struct recovery *r, const struct a
     return rc;
 }
 
-static int deliver(struct ah_cli *cli, const struct recover_options *options, struct recovery *r,
-                   struct ah_cluster_plan *plan, struct ah_moves *moves, struct ah_error *err)
+static int write_plan_and_moves(struct ah_cli *cli, const struct recover_options *options, struct recovery *r,
+                                struct ah_cluster_plan *plan, struct ah_moves *moves, struct ah_error *err)
 {
     const struct ah_document new_plan = {.kind = AH_DOCUMENT_CLUSTER_PLAN, .body = {.cluster_plan = plan}};
     const struct ah_document list = {.kind = AH_DOCUMENT_MOVES, .body = {.moves = moves}};
@@ -255,8 +256,8 @@ static int deliver(struct ah_cli *cli, const struct recover_options *options, st
     moves->inputs.old_plan_sha256 = r->old_sha256;
     moves->inputs.inventory_sha256 = r->inventory_sha256;
     moves->inputs.plan_sha256 = r->new_sha256;
-    rc = rc ? rc : put(cli, &new_plan, options->output, err);
-    if (!rc && (rc = put(cli, &list, options->moves, err)) && strcmp(options->output, "-"))
+    rc = rc ? rc : write_document(cli, &new_plan, options->output, err);
+    if (!rc && (rc = write_document(cli, &list, options->moves, err)) && strcmp(options->output, "-"))
         ah_error_prefix(err, rc, "the new plan is in %s, but its moves could not be written",
                         options->output);
     if (!rc && cli->json && !to_stdout)
@@ -280,7 +281,7 @@ static int recover_run(struct ah_cli *cli, const void *given)
     struct ah_moves moves;
     struct ah_cluster_shortage shortage;
     struct ah_error err = {0};
-    int rc = prepare(&r, cli, options, &err);
+    int rc = prepare_request(&r, cli, options, &err);
     if (!rc) {
         rc = ah_recovery_plan(&r.request, &cli->arena, &plan, &moves, &shortage, &err);
         ah_terminal_erase(&r.progress);
@@ -288,7 +289,7 @@ static int recover_run(struct ah_cli *cli, const void *given)
             ah_error_prefix(&err, rc, "%s", options->inventory);
     }
     if (!rc)
-        rc = deliver(cli, options, &r, &plan, &moves, &err);
+        rc = write_plan_and_moves(cli, options, &r, &plan, &moves, &err);
     if (rc == AH_E_INTERRUPTED)
         ah_cli_nothing_written(&err);
     ah_document_release(&r.plan);

@@ -3,11 +3,11 @@
  * autohete report RUNLOG: a run's measurements beside its plan's predictions.
  */
 #include "base/units.h"
-#include "cli/inspect.h"
-#include "cli/plan_summary.h"
-#include "cli/report_ranks.h"
-#include "cli/run_log_read.h"
+#include "cli/inspect/inspect.h"
+#include "cli/inspect/plan_summary.h"
+#include "cli/inspect/report_ranks.h"
 #include "cli/verbs.h"
+#include "schemas/run_log_read.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -7,16 +7,16 @@
  */
 #include "base/stats.h"
 #include "base/units.h"
-#include "cli/devices.h"
-#include "cli/interrupt.h"
-#include "cli/outputs.h"
-#include "cli/plan_summary.h"
-#include "cli/run_hosts.h"
-#include "cli/run_log.h"
-#include "cli/run_plan.h"
-#include "cli/run_trace.h"
-#include "cli/stall.h"
-#include "cli/trace_ranks.h"
+#include "cli/frame/interrupt.h"
+#include "cli/frame/outputs.h"
+#include "cli/inspect/plan_summary.h"
+#include "cli/run/devices.h"
+#include "cli/run/run_hosts.h"
+#include "cli/run/run_log.h"
+#include "cli/run/run_plan.h"
+#include "cli/run/stall.h"
+#include "cli/trace/run_trace.h"
+#include "cli/trace/trace_ranks.h"
 #include "cli/verbs.h"
 #include "profiler/processor_load.h"
 
@@ -160,7 +160,7 @@ static void say_widths(struct running *running, const struct ah_dataset *data)
     }
 }
 
-static void begin(struct running *running)
+static void print_heading(struct running *running)
 {
     struct ah_cli *cli = running->cli;
     const struct ah_run *run = &running->run;
@@ -360,14 +360,14 @@ static void tell_of_saving(const struct running *running)
             "one");
 }
 
-static int go(struct running *running, struct ah_error *err)
+static int run_steps(struct running *running, struct ah_error *err)
 {
     const struct ah_run_listener listener = {.step = on_step,
                                              .op = running->trace ? on_op : NULL,
                                              .evaluated = on_evaluated,
                                              .saved = on_saved,
                                              .context = running};
-    begin(running);
+    print_heading(running);
     tell_of_saving(running);
     running->progress = ah_terminal_progress();
     ah_load_read(&running->load);
@@ -489,7 +489,7 @@ static int train(struct running *running, struct ah_error *err)
         ah_cli_tell(running->cli, AH_CLI_NOTE, "all %" PRIu64 " step%s done already%s", settings->steps,
                     settings->steps == 1 ? " is" : "s are",
                     settings->rate.schedule == AH_RATE_CONSTANT ? "; give more with --steps" : "");
-    int trained = go(running, err);
+    int trained = run_steps(running, err);
     int rc = close_log(running, trained, err);
     /* the trace is written even if the log cannot be, or if the run diverged */
     if (!trained || trained == AH_E_INTERRUPTED || running->run.diverged) {
@@ -508,7 +508,7 @@ static int train(struct running *running, struct ah_error *err)
 }
 
 /* A process other than rank 0. It reports its own failures; those of other ranks are reported there. */
-static int follow(struct running *running)
+static int follow_rank_0(struct running *running)
 {
     struct ah_cli *cli = running->cli;
     struct ah_error err = {0};
@@ -546,7 +546,7 @@ static int run_run(struct ah_cli *cli, const void *given)
     *running = (struct running){.cli = cli, .options = given};
     int rc = open_running(running, &err);
     if (!rc && ah_run_plan_follows(&running->loaded))
-        return follow(running);
+        return follow_rank_0(running);
     if (!rc && running->loaded.launches)
         return launch(running);
     if (!rc)

@@ -2,7 +2,7 @@
  *
  * autohete schema [KIND]: the JSON Schema of a kind of document, or the list of kinds.
  */
-#include "cli/emit.h"
+#include "cli/frame/emit.h"
 #include "cli/verbs.h"
 #include "schemas/document.h"
 

@@ -6,12 +6,12 @@
  * An item's wait is counted for the kind of op that held it up, in the iteration that the clock calls steady.
  */
 #include "base/units.h"
-#include "cli/emit.h"
-#include "cli/inspect.h"
-#include "cli/outputs.h"
-#include "cli/plan_summary.h"
-#include "cli/proof.h"
-#include "cli/trace.h"
+#include "cli/frame/emit.h"
+#include "cli/frame/outputs.h"
+#include "cli/inspect/inspect.h"
+#include "cli/inspect/plan_summary.h"
+#include "cli/plan/proof.h"
+#include "cli/trace/trace.h"
 #include "cli/verbs.h"
 #include "runtime/schedule/replay.h"
 

@@ -2,7 +2,7 @@
  *
  * autohete status LOG: where a run is while it goes on, and who holds it up.
  */
-#include "cli/status_text.h"
+#include "cli/inspect/status_text.h"
 #include "cli/verbs.h"
 #include "schemas/document.h"
 
@@ -30,7 +30,7 @@ static const char *find_path(const char *given, char out[PATH_MAX])
     return out;
 }
 
-static int load(struct ah_document *ret_document, const char *given, struct ah_error *err)
+static int load_status(struct ah_document *ret_document, const char *given, struct ah_error *err)
 {
     char room[PATH_MAX], shown[AH_DOCUMENT_NAME_MAX];
     const char *path = find_path(given, room);
@@ -48,7 +48,7 @@ static int status_run(struct ah_cli *cli, const void *options)
     struct ah_document document = {0};
     struct ah_error err = {0};
     (void)options;
-    int rc = load(&document, cli->arguments.operands[0], &err);
+    int rc = load_status(&document, cli->arguments.operands[0], &err);
     if (!rc && cli->json)
         rc = ah_document_print(&document, &cli->out, &err);
     else if (!rc)

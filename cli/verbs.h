@@ -5,7 +5,7 @@
 #ifndef AH_CLI_VERBS_H
 #define AH_CLI_VERBS_H
 
-#include "cli/cli.h"
+#include "cli/frame/cli.h"
 
 extern const struct ah_verb ah_verb_profile;
 extern const struct ah_verb ah_verb_plan;

@@ -238,8 +238,8 @@ int ah_planner_plan(const struct ah_plan_request *request, struct ah_arena *aren
 
 /* ---- all policies ---- */
 
-static char *describe(const struct ah_plan_request *request, const struct ah_plan *plan,
-                      const struct ah_knobs *knobs, struct ah_arena *arena)
+static char *describe_plan(const struct ah_plan_request *request, const struct ah_plan *plan,
+                           const struct ah_knobs *knobs, struct ah_arena *arena)
 {
     size_t recompute = 0, selective = 0, weights = 0, host = 0, streamed = 0;
     char text[200];
@@ -284,7 +284,7 @@ static int fill_row(struct ah_planning *p, const struct ah_plan *plan, struct ah
     row->tokens_per_s = plan->tokens_per_s;
     row->device_bytes = plan->memory.device_bytes;
     row->host_bytes = plan->memory.host_bytes;
-    row->setting = describe(p->request, plan, &p->winner->evaluator.best.knobs, p->arena);
+    row->setting = describe_plan(p->request, plan, &p->winner->evaluator.best.knobs, p->arena);
     row->plan = ah_arena_alloc(p->arena, sizeof *row->plan);
     if (!row->setting || !row->plan)
         return ah_error_memory(err);

@@ -73,7 +73,7 @@ static int init_budgets(struct ah_planning *p, struct ah_error *err)
     return AH_OK;
 }
 
-static bool stop(void *context, uint64_t evaluations)
+static bool must_stop(void *context, uint64_t evaluations)
 {
     const struct ah_planning *p = context;
     if (!p->request->progress || evaluations % 16)
@@ -115,7 +115,7 @@ static int init_splits(struct ah_planning *p, struct ah_error *err)
                                              .device_bytes = ah_planning_arena_bytes(p),
                                              .host_bytes = p->host_capacity_bytes - p->process_bytes,
                                              .restriction = p->without ? &p->restriction : NULL,
-                                             .stop = stop,
+                                             .stop = must_stop,
                                              .context = p};
         rc = rc ? rc : ah_evaluator_init(&split->evaluator, &limits, err);
         p->n_splits += !rc;

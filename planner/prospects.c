@@ -73,7 +73,7 @@ static int set_seq(struct changed *changed, uint64_t seq, struct ah_error *err)
     return AH_OK;
 }
 
-static int apply(struct changed *changed, struct ah_prospect_change change, struct ah_error *err)
+static int apply_change(struct changed *changed, struct ah_prospect_change change, struct ah_error *err)
 {
     switch (change.kind) {
     case AH_PROSPECT_MORE_DEVICE_MEMORY:
@@ -166,7 +166,7 @@ int ah_prospects_plan(const struct ah_plan_request *request, struct ah_prospect_
     changed.request.machine = &changed.machine;
     changed.request.alternatives = false;
     changed.request.no_remedies = true;
-    int rc = apply(&changed, change, err);
+    int rc = apply_change(&changed, change, err);
     row.beyond_machine = changed.request.device_bytes > request->machine->device.memory_bytes ||
                          changed.request.host_bytes > request->machine->host.memory_bytes ||
                          changed.machine.links != request->machine->links;
@@ -203,7 +203,7 @@ struct ladder {
 };
 
 /* Adds a value; values stay rising, each once. */
-static void add(struct ladder *ladder, uint64_t value)
+static void add_rung(struct ladder *ladder, uint64_t value)
 {
     size_t at = ladder->n;
     for (size_t i = 0; i < ladder->n; i++)
@@ -220,13 +220,13 @@ static void add(struct ladder *ladder, uint64_t value)
 /* Adds eighths, quarters, halves and doubles, as far as the request allows them. */
 static void add_multiples(struct ladder *ladder, uint64_t own, uint64_t unit, uint64_t most)
 {
-    add(ladder, own);
+    add_rung(ladder, own);
     for (uint64_t part = 2; part <= RANGE_BELOW; part *= 2)
         if (own % (part * unit) == 0)
-            add(ladder, own / part);
+            add_rung(ladder, own / part);
     for (uint64_t times = 2; times <= RANGE_ABOVE; times *= 2)
         if (own <= most / times)
-            add(ladder, own * times);
+            add_rung(ladder, own * times);
 }
 
 static int fits(const struct ah_plan_request *request, uint64_t device_bytes, struct ah_prospect *ret_row,
@@ -273,11 +273,11 @@ static int device_memory_ladder(const struct ah_plan_request *request, struct la
         step *= 2;
     uint64_t fine = step / FINE < MIB ? MIB : step / FINE, below = least / fine * fine;
     if (below > request->machine->device.reserve_bytes)
-        add(ladder, below);
-    add(ladder, below + fine);
+        add_rung(ladder, below);
+    add_rung(ladder, below + fine);
     for (uint64_t bytes = (below / step + 1) * step; bytes < all.device_bytes + step; bytes += step)
-        add(ladder, bytes);
-    add(ladder, device_capacity(request));
+        add_rung(ladder, bytes);
+    add_rung(ladder, device_capacity(request));
     return AH_OK;
 }
 

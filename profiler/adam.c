@@ -94,7 +94,7 @@ static double share_of(const struct adam *adam, unsigned kind)
     return ah_sampler_metric(&shares, 1).median;
 }
 
-static void keep(struct ah_measure *measure, const struct adam *adam)
+static void store_rates(struct ah_measure *measure, const struct adam *adam)
 {
     for (unsigned i = 0; i < adam->n; i++) {
         const struct ah_optimizer_types *types = &ah_optimizer_kinds[i];
@@ -141,7 +141,7 @@ static int measure_side(struct ah_measure *measure, enum ah_side side, unsigned 
     if (rc == AH_OK)
         rc = ah_sampler_measure(&sampler, adam->works, 1 + adam->n, adam->series, err);
     if (rc == AH_OK)
-        keep(measure, adam);
+        store_rates(measure, adam);
     if (bandwidth)
         ah_bandwidth_rest(bandwidth);
     ah_device_close(device);

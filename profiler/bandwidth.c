@@ -64,7 +64,7 @@ static void run_slice(void *context, size_t chunk, unsigned worker)
 }
 
 /* Holds its participant until all have come, or for GATHER_NS. */
-static void gather(void *context, size_t chunk, unsigned worker)
+static void wait_for_all(void *context, size_t chunk, unsigned worker)
 {
     struct ah_bandwidth *bandwidth = context;
     uint64_t begin_ns = ah_threads_now_ns();
@@ -143,7 +143,7 @@ int ah_bandwidth_run(struct ah_bandwidth *bandwidth, enum ah_memory_pattern patt
         return ah_error_set(err, AH_E_FAILED, "a pass over %llu slices", (unsigned long long)slices);
     /* on a busy processor, waking a worker may take longer than a pass */
     atomic_store(&bandwidth->gathered, 0);
-    ah_pool_run(bandwidth->pool, gather, bandwidth, ah_pool_threads(bandwidth->pool));
+    ah_pool_run(bandwidth->pool, wait_for_all, bandwidth, ah_pool_threads(bandwidth->pool));
     uint64_t begin_ns = ah_threads_now_ns();
     ah_pool_run(bandwidth->pool, run_slice, &pass, (size_t)slices);
     *ret_seconds = (double)(ah_threads_now_ns() - begin_ns) * 1e-9;

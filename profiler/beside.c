@@ -56,7 +56,7 @@ struct stand {
     struct ah_sampler_series series[SHARES];
 };
 
-static struct ah_ref take(struct stand *stand, enum ah_arena_kind arena, uint64_t bytes)
+static struct ah_ref alloc_place(struct stand *stand, enum ah_arena_kind arena, uint64_t bytes)
 {
     struct ah_ref ref = {(uint32_t)arena, AH_BF16, stand->arena_bytes[arena], 0};
     stand->arena_bytes[arena] += (bytes + 4095) / 4096 * 4096;
@@ -77,17 +77,17 @@ static void lay_out(const struct ah_measure *measure, struct stand *stand)
     for (int i = 0; i < AH_ARENA_KINDS; i++)
         stand->arena_bytes[i] = stand->layout.arena_bytes[i];
     stand->place_bytes = (4 * largest + 4095) / 4096 * 4096;
-    stand->operands = take(stand, AH_ARENA_DEVICE, 3 * stand->place_bytes);
+    stand->operands = alloc_place(stand, AH_ARENA_DEVICE, 3 * stand->place_bytes);
     stand->region_bytes = ah_measure_fit(measure, measure->limits->link_bytes);
     for (int direction = 0; direction < 2; direction++) {
         enum ah_arena_kind to = direction == AH_H2D ? AH_ARENA_DEVICE : AH_ARENA_PINNED;
         enum ah_arena_kind from = direction == AH_H2D ? AH_ARENA_PINNED : AH_ARENA_DEVICE;
-        stand->regions[direction][0] = take(stand, to, stand->region_bytes);
-        stand->regions[direction][1] = take(stand, from, stand->region_bytes);
+        stand->regions[direction][0] = alloc_place(stand, to, stand->region_bytes);
+        stand->regions[direction][1] = alloc_place(stand, from, stand->region_bytes);
     }
 }
 
-static int fill(struct stand *stand, struct ah_error *err)
+static int fill_memory(struct stand *stand, struct ah_error *err)
 {
     struct ah_ref stage = stand->layout.stage;
     int rc = ah_optimizer_fill(stand->device, &stand->layout, err);
@@ -166,7 +166,7 @@ static int reserve(const struct ah_measure *measure, struct stand *stand, struct
     return rc ? rc : ah_device_reserve(stand->device, stand->arena_bytes, err);
 }
 
-static int build(const struct ah_measure *measure, struct stand *stand, struct ah_error *err)
+static int build_lanes(const struct ah_measure *measure, struct stand *stand, struct ah_error *err)
 {
     double block_s = measure->limits->block_s;
     uint64_t units;
@@ -197,8 +197,8 @@ static double affordable_s(const struct ah_measure *measure)
 
 /* Sets each part's ops so that all run about as long: as long as the slowest part needs for BLOCKS ops, or for
  * BLOCKS_LEAST if that takes too long. */
-static int settle(const struct ah_measure *measure, const struct ah_sampler *sampler, struct stand *stand,
-                  struct ah_error *err)
+static int settle_repeats(const struct ah_measure *measure, const struct ah_sampler *sampler,
+                          struct stand *stand, struct ah_error *err)
 {
     struct ah_sampler longer = *sampler;
     double each_s[PARTS];
@@ -292,7 +292,7 @@ static int round_of_shares(void *context, double *ret_shares, struct ah_error *e
     return rc;
 }
 
-static int keep(struct ah_measure *measure, const struct stand *stand, struct ah_error *err)
+static int store_shares(struct ah_measure *measure, const struct stand *stand, struct ah_error *err)
 {
     struct ah_machine *machine = measure->machine;
     size_t n = 0;
@@ -325,15 +325,15 @@ int ah_beside_measure(struct ah_measure *measure, struct ah_error *err)
     if (rc == AH_OK)
         rc = reserve(measure, stand, err);
     if (rc == AH_OK)
-        rc = fill(stand, err);
+        rc = fill_memory(stand, err);
     if (rc == AH_OK)
-        rc = build(measure, stand, err);
+        rc = build_lanes(measure, stand, err);
     if (rc == AH_OK)
-        rc = settle(measure, &sampler, stand, err);
+        rc = settle_repeats(measure, &sampler, stand, err);
     if (rc == AH_OK)
         rc = ah_sampler_rounds(&sampler, round_of_shares, stand, SHARES, stand->series, err);
     if (rc == AH_OK)
-        rc = keep(measure, stand, err);
+        rc = store_shares(measure, stand, err);
     ah_device_close(stand->device);
     free(stand);
     return rc;

@@ -4,7 +4,7 @@
  * activations, by threads of compute.
  *
  * They are measured in cycles (cycle_internal.h), not one by one: a pass of training begins where another one ends,
- * with its operands in memory rather than in a cache. A sample is one cycle, or so many that it takes SAMPLE_S; of it
+ * with its operands in memory rather than in a cache. A sample is one cycle, or as many as take SAMPLE_S; of it
  * each pass has its mean time over all layers that did it. The time of a pass is that from the end of the one before
  * to its own, what lies between its ops included.
  *
@@ -150,7 +150,7 @@ static void keep_reserve(struct ah_measure *measure, const struct ah_device *dev
 }
 
 /* One cycle to warm up, and another one that tells how many make a sample; `ret_seconds` is what that takes. */
-static int settle(struct bench *bench, double *ret_seconds, struct ah_error *err)
+static int settle_repeats(struct bench *bench, double *ret_seconds, struct ah_error *err)
 {
     const size_t n_ops = bench->cycle.n_ops;
     const uint64_t most = bench->n_ops / n_ops;
@@ -166,7 +166,7 @@ static int settle(struct bench *bench, double *ret_seconds, struct ah_error *err
     return AH_OK;
 }
 
-static void release(struct bench *bench)
+static void release_bench(struct bench *bench)
 {
     ah_device_close(bench->device);
     ah_cycle_release(&bench->cycle);
@@ -207,7 +207,7 @@ static double flops_per_s(const struct ah_machine *machine, enum ah_dtype dtype,
     return best;
 }
 
-/* So many layers that rounds enough fit into the budget, as far as products tell; but all ways at once where that can
+/* As many layers as let enough rounds fit into the budget, as far as products tell; but all ways at once where that can
  * be. */
 static uint64_t layers_for(const struct ah_measure *measure, unsigned threads, double budget_s)
 {
@@ -231,7 +231,7 @@ static uint64_t bytes_for(const struct ah_measure *measure)
 
 /* ---- keeping ---- */
 
-/* The entry for a program on so many threads: the one there is, or a new one. The list has room. */
+/* The entry for a program and a number of threads: the existing one, or a new one. The list has room. */
 static struct ah_machine_block *entry_for(struct ah_machine *machine, const char *program_sha256,
                                           uint64_t threads)
 {
@@ -323,7 +323,7 @@ static int measure_on(struct ah_measure *measure, unsigned threads, struct ah_er
     rc = rc ? rc : open_device(measure, threads, bench, err);
     if (!rc)
         keep_reserve(measure, bench->device);
-    rc = rc ? rc : settle(bench, &sample_s, err);
+    rc = rc ? rc : settle_repeats(bench, &sample_s, err);
     double fitting = sampler.budget_s / fmax(sample_s, 1e-9);
     sampler.samples_min = fitting < sampler.samples_min ? (unsigned)fitting : sampler.samples_min;
     if (sampler.samples_min < measure->limits->block_rounds)
@@ -331,7 +331,7 @@ static int measure_on(struct ah_measure *measure, unsigned threads, struct ah_er
     rc = rc ? rc : ah_sampler_rounds(&sampler, run_sample, bench, bench->width, bench->series, err);
     for (size_t g = 0; g < bench->job->n_groups && !rc; g++)
         rc = keep_group(measure, bench, g, threads, err);
-    release(bench);
+    release_bench(bench);
     free(bench);
     return rc;
 }

@@ -43,7 +43,7 @@ static size_t data_named(const char *name)
 
 /* ---- blocks and places ---- */
 
-static struct ah_ref take(struct ah_cycle *cycle, enum ah_arena_kind arena, uint64_t bytes)
+static struct ah_ref alloc_place(struct ah_cycle *cycle, enum ah_arena_kind arena, uint64_t bytes)
 {
     struct ah_ref ref = {.arena = (uint32_t)arena, .offset_bytes = cycle->arena_bytes[arena]};
     cycle->arena_bytes[arena] += (bytes + AH_LAYOUT_ALIGN - 1) / AH_LAYOUT_ALIGN * AH_LAYOUT_ALIGN;
@@ -66,10 +66,10 @@ static void place_block(struct ah_cycle *cycle, const struct ah_job_group *group
     cycle->blocks[cycle->n_blocks++] = (struct ah_cycle_block){
         .group = group,
         .number = number,
-        .weights = take(cycle, AH_ARENA_DEVICE, group->flat_elements * job->weight_bytes),
-        .gradients = take(cycle, AH_ARENA_DEVICE, group->trained_elements * job->gradient_bytes),
-        .saved = take(cycle, AH_ARENA_DEVICE, group->saved_bytes[AH_ACTIVATIONS_KEEP]),
-        .input = take(cycle, AH_ARENA_DEVICE, group->input_bytes),
+        .weights = alloc_place(cycle, AH_ARENA_DEVICE, group->flat_elements * job->weight_bytes),
+        .gradients = alloc_place(cycle, AH_ARENA_DEVICE, group->trained_elements * job->gradient_bytes),
+        .saved = alloc_place(cycle, AH_ARENA_DEVICE, group->saved_bytes[AH_ACTIVATIONS_KEEP]),
+        .input = alloc_place(cycle, AH_ARENA_DEVICE, group->input_bytes),
     };
 }
 
@@ -83,19 +83,19 @@ static uint64_t scratch_bytes(const struct ah_job *job)
     return most;
 }
 
-static void place(struct ah_cycle *cycle, uint64_t layers)
+static void lay_out_layers(struct ah_cycle *cycle, uint64_t layers)
 {
     const struct ah_job *job = cycle->job;
     cycle->n_blocks = 0;
     memset(cycle->arena_bytes, 0, sizeof cycle->arena_bytes);
-    cycle->stage = take(cycle, AH_ARENA_PINNED, AH_LANES_STAGE_BYTES);
+    cycle->stage = alloc_place(cycle, AH_ARENA_PINNED, AH_LANES_STAGE_BYTES);
     for (size_t data = 0; data < AH_CYCLE_DATA; data++)
-        cycle->data[data] = take(cycle, AH_ARENA_DEVICE, data_bytes(job, data));
+        cycle->data[data] = alloc_place(cycle, AH_ARENA_DEVICE, data_bytes(job, data));
     for (size_t g = 0; g < job->n_groups; g++)
         for (uint64_t i = 0; i < blocks_of(&job->groups[g], layers); i++)
             place_block(cycle, &job->groups[g], i);
-    cycle->residual_gradient = take(cycle, AH_ARENA_DEVICE, job->residual_bytes);
-    cycle->scratch = take(cycle, AH_ARENA_DEVICE, scratch_bytes(job));
+    cycle->residual_gradient = alloc_place(cycle, AH_ARENA_DEVICE, job->residual_bytes);
+    cycle->scratch = alloc_place(cycle, AH_ARENA_DEVICE, scratch_bytes(job));
 }
 
 /* ---- ops ---- */
@@ -135,7 +135,7 @@ static struct ah_op bind_op(const struct ah_cycle *cycle, const struct ah_progra
 }
 
 /* Makes room for one more item, by doubling `room`. */
-static int grow(void **items, size_t n, size_t *room, size_t bytes, struct ah_error *err)
+static int grow_items(void **items, size_t n, size_t *room, size_t bytes, struct ah_error *err)
 {
     size_t wanted = *room ? 2 * *room : 64;
     if (n < *room)
@@ -151,7 +151,7 @@ static int grow(void **items, size_t n, size_t *room, size_t bytes, struct ah_er
 static int push_op(struct ah_cycle *cycle, const struct ah_op *op, struct ah_error *err)
 {
     void *ops = cycle->ops;
-    int rc = grow(&ops, cycle->n_ops, &cycle->ops_room, sizeof *cycle->ops, err);
+    int rc = grow_items(&ops, cycle->n_ops, &cycle->ops_room, sizeof *cycle->ops, err);
     cycle->ops = ops;
     if (!rc)
         cycle->ops[cycle->n_ops++] = *op;
@@ -190,7 +190,7 @@ static int bind_pass(struct ah_cycle *cycle, size_t block, enum ah_pass pass, un
     struct ah_program program;
     enum ah_activations way = (enum ah_activations)((it->number + turn) % ways_of(it->group));
     void *passes = cycle->passes;
-    int rc = grow(&passes, cycle->n_passes, &cycle->passes_room, sizeof *cycle->passes, err);
+    int rc = grow_items(&passes, cycle->n_passes, &cycle->passes_room, sizeof *cycle->passes, err);
     cycle->passes = passes;
     rc = rc ? rc : ah_program_build(cycle->job, it->group, pass, way, &program, err);
     rc = rc ? rc : bind_program(cycle, block, &program, err);
@@ -240,9 +240,9 @@ int ah_cycle_init(struct ah_cycle *ret_cycle, const struct ah_job *job, const st
     uint64_t layers = AH_CYCLE_BLOCKS_MAX / job->n_groups;
     layers = limits->layers < layers ? limits->layers : layers;
     layers += !layers;
-    place(&cycle, layers);
+    lay_out_layers(&cycle, layers);
     while (layers > 1 && cycle.arena_bytes[AH_ARENA_DEVICE] > limits->bytes)
-        place(&cycle, --layers);
+        lay_out_layers(&cycle, --layers);
     if (cycle.arena_bytes[AH_ARENA_DEVICE] > limits->bytes)
         return ah_error_set(err, AH_E_CAPACITY,
                             "blocks of '%s': one of each kind needs %llu bytes on the device, but only %llu "

@@ -30,7 +30,7 @@ static uint32_t next(struct filler *filler)
 }
 
 /* Copies the stage to `bytes` at `ref`, again and again. */
-static int send(struct filler *filler, struct ah_ref ref, uint64_t bytes)
+static int send_stage(struct filler *filler, struct ah_ref ref, uint64_t bytes)
 {
     int rc = AH_OK;
     for (uint64_t done = 0; done < bytes && !rc; done += AH_LANES_STAGE_BYTES) {
@@ -82,7 +82,7 @@ static int send_weights(struct filler *filler, bool matrices)
             ref.offset_bytes += tensor->first * job->weight_bytes;
             bool bias = strstr(tensor->tensor.name, ".bias") != NULL;
             if (tensor->tensor.matrix == matrices && !bias)
-                rc = send(filler, ref, tensor->elements * job->weight_bytes);
+                rc = send_stage(filler, ref, tensor->elements * job->weight_bytes);
         }
     }
     return rc;
@@ -96,7 +96,7 @@ static int send_indices(struct filler *filler, enum ah_cycle_datum datum)
         uint32_t index = next(filler) % (uint32_t)job->model->vocabulary;
         memcpy(filler->stage + i * sizeof index, &index, sizeof index);
     }
-    return send(filler, filler->cycle->data[datum], job->tokens * sizeof(uint32_t));
+    return send_stage(filler, filler->cycle->data[datum], job->tokens * sizeof(uint32_t));
 }
 
 static int send_data(struct filler *filler)
@@ -106,13 +106,13 @@ static int send_data(struct filler *filler)
     int rc = send_indices(filler, AH_CYCLE_TOKENS);
     rc = rc ? rc : send_indices(filler, AH_CYCLE_TARGETS);
     memset(filler->stage, 1, AH_LANES_STAGE_BYTES);
-    rc = rc ? rc : send(filler, cycle->data[AH_CYCLE_MASK], job->tokens);
+    rc = rc ? rc : send_stage(filler, cycle->data[AH_CYCLE_MASK], job->tokens);
     stage_floats(filler, AH_FP32, ANGLE);
     rc = rc ? rc
-            : send(filler, cycle->data[AH_CYCLE_ROPE_TABLE],
-                   job->training.seq * job->model->head_dim * sizeof(float));
+            : send_stage(filler, cycle->data[AH_CYCLE_ROPE_TABLE],
+                         job->training.seq * job->model->head_dim * sizeof(float));
     stage_floats(filler, AH_FP32, 1 / (float)job->tokens);
-    return rc ? rc : send(filler, cycle->data[AH_CYCLE_LOSS_SCALE], sizeof(float));
+    return rc ? rc : send_stage(filler, cycle->data[AH_CYCLE_LOSS_SCALE], sizeof(float));
 }
 
 int ah_cycle_fill(const struct ah_cycle *cycle, struct ah_device *device, struct ah_error *err)

@@ -20,7 +20,7 @@ void ah_measure_sets(struct ah_measure *measure, unsigned sets)
     measure->sets_done = 0;
 }
 
-static void tell(struct ah_measure *measure, double fraction)
+static void report_progress(struct ah_measure *measure, double fraction)
 {
     const struct ah_profiler_options *options = measure->options;
     measure->told = fmin(fmax(measure->told, fraction), 1.0);
@@ -33,7 +33,8 @@ static void tick(void *context, double done)
 {
     struct ah_measure *measure = context;
     double set = fmin(measure->sets_done - 1 + done, measure->sets);
-    tell(measure, (measure->parts_done_s + measure->part_s * set / measure->sets) / measure->parts_s);
+    report_progress(measure,
+                    (measure->parts_done_s + measure->part_s * set / measure->sets) / measure->parts_s);
 }
 
 struct ah_sampler ah_measure_sampler(struct ah_measure *measure, const char *what, ...)

@@ -51,7 +51,7 @@ struct choosing {
 /* ---- what there is to choose ---- */
 
 /* Collects the job's products that have no algorithm. */
-static int collect(struct choosing *choosing, struct ah_error *err)
+static int collect_products(struct choosing *choosing, struct ah_error *err)
 {
     struct ah_measure *measure = choosing->measure;
     struct ah_algorithm *products = NULL;
@@ -64,7 +64,7 @@ static int collect(struct choosing *choosing, struct ah_error *err)
 }
 
 /* Gives each operand a place as large as the largest of all. */
-static int place(struct choosing *choosing, struct ah_error *err)
+static int place_operands(struct choosing *choosing, struct ah_error *err)
 {
     for (size_t i = 0; i < choosing->n; i++) {
         struct ah_operand operands[AH_OP_ARGS];
@@ -196,7 +196,7 @@ static int keep_one(struct ah_arena *arena, const struct candidate *item, struct
 }
 
 /* Keeps the old entries, then the new ones. */
-static int keep(struct choosing *choosing, struct ah_error *err)
+static int store_entries(struct choosing *choosing, struct ah_error *err)
 {
     struct ah_arena *arena = &choosing->measure->document->arena;
     struct ah_algorithms *algorithms = choosing->measure->machine->algorithms;
@@ -243,16 +243,16 @@ int ah_algorithms_adopt(struct ah_measure *measure, const struct ah_device *devi
     return device->info.library[0] ? find_table(measure, device->info.library, err) : AH_OK;
 }
 
-static int choose(struct choosing *choosing, struct ah_error *err)
+static int choose_algorithms(struct choosing *choosing, struct ah_error *err)
 {
-    int rc = place(choosing, err);
+    int rc = place_operands(choosing, err);
     rc = rc ? rc : list_offers(choosing, err);
     ah_device_close(choosing->device);
     choosing->device = NULL;
     ah_measure_sets(choosing->measure, (unsigned)choosing->ranks + 1);
     for (size_t rank = 0; rank < choosing->ranks && !rc; rank++)
         rc = measure_rank(choosing, rank, err);
-    return rc ? rc : keep(choosing, err);
+    return rc ? rc : store_entries(choosing, err);
 }
 
 int ah_algorithms_measure(struct ah_measure *measure, struct ah_error *err)
@@ -266,9 +266,9 @@ int ah_algorithms_measure(struct ah_measure *measure, struct ah_error *err)
         return rc;
     }
     choosing.items = calloc(AH_SAMPLER_WIDTH_MAX, sizeof *choosing.items);
-    rc = choosing.items ? collect(&choosing, err) : ah_error_memory(err);
+    rc = choosing.items ? collect_products(&choosing, err) : ah_error_memory(err);
     if (!rc && choosing.n > 0)
-        rc = choose(&choosing, err);
+        rc = choose_algorithms(&choosing, err);
     ah_device_close(choosing.device);
     free(choosing.items);
     return rc;

@@ -83,7 +83,8 @@ double ah_lanes_done_between(const struct ah_span *spans, size_t n, uint64_t beg
 
 /* Runs one op of each lane before the measurement: the second lane's waits for the first's, and the first lane's next
  * op (by `ret_wait`) waits for the second's. So neither starts before both are awake. */
-static int meet(struct ah_lanes_work *const works[2], struct ah_wait *ret_wait, struct ah_error *err)
+static int start_together(struct ah_lanes_work *const works[2], struct ah_wait *ret_wait,
+                          struct ah_error *err)
 {
     struct ah_wait first = {.lane = works[0]->lane};
     ret_wait->lane = works[1]->lane;
@@ -97,7 +98,7 @@ static int submit_both(struct ah_lanes_work *const works[2], const uint64_t repe
     uint64_t most = repeats[0] > repeats[1] ? repeats[0] : repeats[1];
     uint64_t submitted[2] = {0, 0};
     struct ah_wait met;
-    int rc = meet(works, &met, err);
+    int rc = start_together(works, &met, err);
     for (uint64_t i = 1; i <= most; i++)
         for (int lane = 0; lane < 2; lane++)
             while (rc == AH_OK && submitted[lane] * most < i * repeats[lane]) { /* evenly */
@@ -146,7 +147,7 @@ int ah_lanes_run_both(struct ah_lanes_work *const works[2], const uint64_t repea
     for (int lane = 0; lane < 2 && rc == AH_OK; lane++)
         rc = ah_device_wait(works[lane]->device, works[lane]->lane, tickets[lane], err);
     for (int lane = 0; lane < 2 && rc == AH_OK; lane++)
-        rc = read_spans(works[lane], repeats[lane], spans[lane], err); /* without those of meet() */
+        rc = read_spans(works[lane], repeats[lane], spans[lane], err); /* without those of start_together() */
     if (rc == AH_OK)
         rc = judge_both(spans, repeats, ret_seconds_each, err);
     free(all);

@@ -91,7 +91,7 @@ static struct ah_metric fitted_metric(const struct ah_sampler_series *largest, u
 }
 
 /* Fits the line of `link`; returns its slope in us per byte, 0 if a copy seems to take no time. */
-static double fit(struct ah_measure *measure, struct ah_machine_link *link)
+static double fit_link(struct ah_measure *measure, struct ah_machine_link *link)
 {
     double bytes[SIZES_MAX];
     double us[SIZES_MAX];
@@ -117,8 +117,8 @@ static double fit(struct ah_measure *measure, struct ah_machine_link *link)
     return slope;
 }
 
-static int keep(struct ah_measure *measure, enum ah_direction direction, const struct sweep *sweep,
-                struct ah_error *err)
+static int store_link(struct ah_measure *measure, enum ah_direction direction, const struct sweep *sweep,
+                      struct ah_error *err)
 {
     struct ah_machine_link link = {.direction = direction, .n_points = sweep->n};
     link.points = ah_arena_array(&measure->document->arena, sweep->n, sizeof *link.points);
@@ -130,7 +130,7 @@ static int keep(struct ah_measure *measure, enum ah_direction direction, const s
         ah_measure_judge(measure, &sweep->series[i], "%s of %llu KiB", ah_words_direction[direction],
                          (unsigned long long)(sweep->bytes[i] >> 10));
     }
-    double slope = fit(measure, &link);
+    double slope = fit_link(measure, &link);
     if (!(slope > 0)) {
         ah_measure_note(measure, "%s: a copy seems to take no time; the link was left out",
                         ah_words_direction[direction]);
@@ -154,7 +154,7 @@ static int measure_direction(struct ah_measure *measure, struct ah_device *devic
     if (rc == AH_OK)
         rc = ah_sampler_measure(&sampler, sweep->works, sweep->n, sweep->series, err);
     if (rc == AH_OK)
-        rc = keep(measure, direction, sweep, err);
+        rc = store_link(measure, direction, sweep, err);
     free(sweep);
     return rc;
 }

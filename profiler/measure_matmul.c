@@ -42,7 +42,7 @@ struct ah_products {
     uint64_t places; /* for all three operands, one after another */
 };
 
-/* Bytes of the largest operand, in fp32, rounded to pages: each of the three places has so many. */
+/* Bytes of the largest operand, in fp32, rounded to pages; each of the three operands gets as much. */
 static uint64_t place_bytes(const struct ah_measure_shape *shapes, size_t n)
 {
     uint64_t most = 0;
@@ -153,7 +153,7 @@ static int add_products(struct ah_measure *measure, struct ah_device *device, un
     return AH_OK;
 }
 
-static int keep(struct ah_measure *measure, const struct ah_products *products, struct ah_error *err)
+static int store_matmul(struct ah_measure *measure, const struct ah_products *products, struct ah_error *err)
 {
     struct ah_machine *machine = measure->machine;
     machine->matmul = ah_arena_array(&measure->document->arena, products->n, sizeof *machine->matmul);
@@ -222,7 +222,7 @@ static int make_rounds(struct ah_measure *measure, struct ah_error *err)
     int rc = ah_sampler_go_on(&sampler, &products->set, products->series, err);
     if (rc || ++products->goes_done < goes)
         return rc;
-    rc = keep(measure, products, err);
+    rc = store_matmul(measure, products, err);
     if (rc == AH_OK && measure->options->emulate)
         rc = emulate(measure, err);
     return rc;

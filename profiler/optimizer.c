@@ -22,8 +22,8 @@ const struct ah_optimizer_types ah_optimizer_kinds[AH_OPTIMIZER_KINDS] = {
 #define SECOND_MOMENT_BITS 0x38d138d1u /* 1e-4 */
 
 /* Takes `bytes` of an arena; each array begins a little further into its pages than the one before. */
-static struct ah_ref take(struct ah_optimizer_layout *layout, enum ah_arena_kind arena, enum ah_dtype dtype,
-                          uint64_t bytes)
+static struct ah_ref alloc_array(struct ah_optimizer_layout *layout, enum ah_arena_kind arena,
+                                 enum ah_dtype dtype, uint64_t bytes)
 {
     struct ah_ref ref = {(uint32_t)arena, (uint32_t)dtype, layout->arena_bytes[arena], 0};
     layout->arena_bytes[arena] += (bytes + PAGE - 1) / PAGE * PAGE + SKEW;
@@ -35,15 +35,15 @@ struct ah_optimizer_layout ah_optimizer_plan(enum ah_side side, uint64_t params)
     struct ah_optimizer_layout layout = {.side = side, .params = params};
     enum ah_arena_kind states = side == AH_HOST ? AH_ARENA_PAGEABLE : AH_ARENA_DEVICE;
     enum ah_arena_kind tiles = side == AH_HOST ? AH_ARENA_PINNED : AH_ARENA_DEVICE;
-    layout.stage = take(&layout, AH_ARENA_PINNED, AH_BF16, AH_LANES_STAGE_BYTES);
-    layout.master = take(&layout, states, AH_FP32, 4 * params);
-    layout.m[AH_FP32] = take(&layout, states, AH_FP32, 4 * params);
-    layout.v[AH_FP32] = take(&layout, states, AH_FP32, 4 * params);
-    layout.m[AH_BF16] = take(&layout, states, AH_BF16, 2 * params);
-    layout.v[AH_BF16] = take(&layout, states, AH_BF16, 2 * params);
-    layout.gradient = take(&layout, tiles, AH_FP32, 4 * params);
-    layout.weight = take(&layout, tiles, AH_BF16, 2 * params);
-    layout.scalars = take(&layout, tiles, AH_FP32, sizeof(struct ah_adamw_scalars));
+    layout.stage = alloc_array(&layout, AH_ARENA_PINNED, AH_BF16, AH_LANES_STAGE_BYTES);
+    layout.master = alloc_array(&layout, states, AH_FP32, 4 * params);
+    layout.m[AH_FP32] = alloc_array(&layout, states, AH_FP32, 4 * params);
+    layout.v[AH_FP32] = alloc_array(&layout, states, AH_FP32, 4 * params);
+    layout.m[AH_BF16] = alloc_array(&layout, states, AH_BF16, 2 * params);
+    layout.v[AH_BF16] = alloc_array(&layout, states, AH_BF16, 2 * params);
+    layout.gradient = alloc_array(&layout, tiles, AH_FP32, 4 * params);
+    layout.weight = alloc_array(&layout, tiles, AH_BF16, 2 * params);
+    layout.scalars = alloc_array(&layout, tiles, AH_FP32, sizeof(struct ah_adamw_scalars));
     return layout;
 }
 
@@ -115,7 +115,7 @@ int ah_optimizer_fill(struct ah_device *device, const struct ah_optimizer_layout
     return rc ? rc : fill_scalars(device, layout, err);
 }
 
-static struct ah_ref at(struct ah_ref array, enum ah_dtype dtype, uint64_t element)
+static struct ah_ref ref_of_element(struct ah_ref array, enum ah_dtype dtype, uint64_t element)
 {
     uint64_t offset = array.offset_bytes + element * ah_dtype_bytes(dtype);
     return (struct ah_ref){array.arena, (uint32_t)dtype, offset, 0};
@@ -126,13 +126,14 @@ static struct ah_op step_op(const struct ah_optimizer_layout *layout, const stru
 {
     struct ah_op op = {
         .kind = AH_OP_ADAMW,
-        .arg = {at(layout->master, AH_FP32, first), at(layout->m[types->state], types->state, first),
-                at(layout->v[types->state], types->state, first),
-                at(layout->gradient, types->gradient, first)},
+        .arg = {ref_of_element(layout->master, AH_FP32, first),
+                ref_of_element(layout->m[types->state], types->state, first),
+                ref_of_element(layout->v[types->state], types->state, first),
+                ref_of_element(layout->gradient, types->gradient, first)},
         .u.adamw = {.count = count, .first_element = first, .decay = true},
     };
     if (types->weight == AH_BF16)
-        op.arg[4] = at(layout->weight, AH_BF16, first);
+        op.arg[4] = ref_of_element(layout->weight, AH_BF16, first);
     op.arg[5] = layout->scalars;
     return op;
 }

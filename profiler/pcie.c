@@ -35,7 +35,7 @@ static uint64_t generation_of(double gigatransfers)
 }
 
 /* The lower of both ends; if one does not say, the other's. */
-static uint64_t lower(uint64_t device, uint64_t port)
+static uint64_t lower_of(uint64_t device, uint64_t port)
 {
     return port && port < device ? port : device;
 }
@@ -45,10 +45,10 @@ bool ah_pcie_read(const char *folder, struct ah_machine_pcie *ret_pcie)
     struct ah_machine_pcie pcie = {
         .generation = generation_of(read_number(folder, "current_link_speed")),
         .width = (uint64_t)read_number(folder, "current_link_width"),
-        .max_generation = lower(generation_of(read_number(folder, "max_link_speed")),
-                                generation_of(read_number(folder, "../max_link_speed"))),
-        .max_width = lower((uint64_t)read_number(folder, "max_link_width"),
-                           (uint64_t)read_number(folder, "../max_link_width")),
+        .max_generation = lower_of(generation_of(read_number(folder, "max_link_speed")),
+                                   generation_of(read_number(folder, "../max_link_speed"))),
+        .max_width = lower_of((uint64_t)read_number(folder, "max_link_width"),
+                              (uint64_t)read_number(folder, "../max_link_width")),
     };
     if (!pcie.generation || !pcie.width || !pcie.max_generation || !pcie.max_width)
         return false;

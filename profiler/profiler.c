@@ -20,7 +20,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* A ratio that is off by more is reported. */
+/* A ratio further off than this is reported. */
 #define EMULATION_ERROR 0.05
 
 enum { NOISE_SENTENCES_MAX = 64, NOISE_ROOM_MAX = 1024 /* as documents have */ };
@@ -229,7 +229,7 @@ static int make_noise_room(struct ah_measure *measure, struct ah_error *err)
 }
 
 /* Begins an empty document. */
-static int begin(struct ah_measure *measure, struct ah_error *err)
+static int begin_document(struct ah_measure *measure, struct ah_error *err)
 {
     struct ah_arena *arena = &measure->document->arena;
     struct ah_machine *machine = ah_arena_alloc(arena, sizeof *machine);
@@ -265,7 +265,7 @@ static int survey(struct ah_measure *measure, struct ah_error *err)
     return rc;
 }
 
-static int describe(struct ah_measure *measure, struct ah_error *err)
+static int describe_machine(struct ah_measure *measure, struct ah_error *err)
 {
     if (measure->topology.note[0])
         ah_measure_note(measure, "topology: %s", measure->topology.note);
@@ -333,9 +333,9 @@ int ah_profiler_run_within(struct ah_document *ret_document, const struct ah_pro
 {
     struct ah_document document = {0};
     struct ah_measure measure = measure_of(&document, options, limits);
-    int rc = begin(&measure, err);
+    int rc = begin_document(&measure, err);
     rc = rc ? rc : survey(&measure, err);
-    rc = rc ? rc : describe(&measure, err);
+    rc = rc ? rc : describe_machine(&measure, err);
     rc = rc ? rc : run_parts(&measure, err);
     ah_matmul_release(&measure);
     ah_bandwidth_free(measure.bandwidth);

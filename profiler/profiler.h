@@ -33,7 +33,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The measurements, in the order in which they run: bit, word, what it is for people. The last one is of a model's
+/* The measurements, in the order in which they run: bit, word, what people call it. The last one measures a model's
  * blocks, and is added to a profile. */
 /* clang-format off */
 #define AH_PROFILER_PARTS(X)                                                                                 \

@@ -22,7 +22,7 @@ struct difference {
 static void diff_group(struct difference *diff, const struct ah_field_table *table, const void *a,
                        const void *b);
 
-static size_t push(struct difference *diff, const char *name, size_t index)
+static size_t push_path(struct difference *diff, const char *name, size_t index)
 {
     size_t before = diff->path.size;
     if (name)
@@ -32,7 +32,7 @@ static size_t push(struct difference *diff, const char *name, size_t index)
     return before;
 }
 
-static void pop(struct difference *diff, size_t before)
+static void pop_path(struct difference *diff, size_t before)
 {
     if (diff->path.failed)
         return;
@@ -70,15 +70,15 @@ static void diff_list(struct difference *diff, const struct ah_field *field, con
     size_t n_a = ah_field_items(field, a);
     size_t n_b = ah_field_items(field, b);
     size_t bytes = ah_field_item_bytes(field);
-    const char *items_a = *(const char *const *)ah_field_place(field, a);
-    const char *items_b = *(const char *const *)ah_field_place(field, b);
+    const char *items_a = *(const char *const *)ah_field_address(field, a);
+    const char *items_b = *(const char *const *)ah_field_address(field, b);
     for (size_t i = 0; i < n_a || i < n_b; i++) {
-        size_t before = push(diff, NULL, i);
+        size_t before = push_path(diff, NULL, i);
         if (field->type == AH_FIELD_GROUP && i < n_a && i < n_b)
             diff_group(diff, field->table, items_a + i * bytes, items_b + i * bytes);
         else
             diff_item(diff, field, i < n_a ? a : NULL, i, i < n_b ? b : NULL, i);
-        pop(diff, before);
+        pop_path(diff, before);
     }
 }
 
@@ -93,22 +93,22 @@ static size_t find_key(const struct ah_text_pair *pairs, size_t n, const char *k
 
 static void diff_map(struct difference *diff, const struct ah_field *field, const void *a, const void *b)
 {
-    const struct ah_text_pair *pairs_a = *(const struct ah_text_pair *const *)ah_field_place(field, a);
-    const struct ah_text_pair *pairs_b = *(const struct ah_text_pair *const *)ah_field_place(field, b);
+    const struct ah_text_pair *pairs_a = *(const struct ah_text_pair *const *)ah_field_address(field, a);
+    const struct ah_text_pair *pairs_b = *(const struct ah_text_pair *const *)ah_field_address(field, b);
     size_t n_a = ah_field_items(field, a);
     size_t n_b = ah_field_items(field, b);
     for (size_t i = 0; i < n_a; i++) {
         size_t j = find_key(pairs_b, n_b, pairs_a[i].key);
-        size_t before = push(diff, pairs_a[i].key, 0);
+        size_t before = push_path(diff, pairs_a[i].key, 0);
         diff_item(diff, field, a, i, j < n_b ? b : NULL, j);
-        pop(diff, before);
+        pop_path(diff, before);
     }
     for (size_t j = 0; j < n_b; j++) {
         if (find_key(pairs_a, n_a, pairs_b[j].key) < n_a)
             continue;
-        size_t before = push(diff, pairs_b[j].key, 0);
+        size_t before = push_path(diff, pairs_b[j].key, 0);
         diff_item(diff, field, NULL, 0, b, j);
-        pop(diff, before);
+        pop_path(diff, before);
     }
 }
 
@@ -128,13 +128,13 @@ static void diff_field(struct difference *diff, const struct ah_field *field, co
         diff_item(diff, field, absent_a ? NULL : a, 0, absent_b ? NULL : b, 0);
         return;
     }
-    const void *place_a = ah_field_place(field, a);
-    const void *place_b = ah_field_place(field, b);
+    const void *address_a = ah_field_address(field, a);
+    const void *address_b = ah_field_address(field, b);
     if (field->flags & AH_FIELD_OPTIONAL) {
-        place_a = *(const void *const *)place_a;
-        place_b = *(const void *const *)place_b;
+        address_a = *(const void *const *)address_a;
+        address_b = *(const void *const *)address_b;
     }
-    diff_group(diff, field->table, place_a, place_b);
+    diff_group(diff, field->table, address_a, address_b);
 }
 
 static void diff_group(struct difference *diff, const struct ah_field_table *table, const void *a,
@@ -143,9 +143,9 @@ static void diff_group(struct difference *diff, const struct ah_field_table *tab
     for (const struct ah_field *field = table->fields; field->name; field++) {
         if (field->flags & AH_FIELD_ASIDE)
             continue;
-        size_t before = push(diff, field->name, 0);
+        size_t before = push_path(diff, field->name, 0);
         diff_field(diff, field, a, b);
-        pop(diff, before);
+        pop_path(diff, before);
     }
 }
 

@@ -94,28 +94,28 @@ static int fail_name(const struct walk *walk, const char *name, int length)
     return rc;
 }
 
-static int store_scalar(const struct ah_field *field, const void *place, struct ah_value *ret_value)
+static int store_scalar(const struct ah_field *field, const void *address, struct ah_value *ret_value)
 {
     struct ah_value value = {.kind = AH_VALUE_NUMBER};
     switch (field->type) {
     case AH_FIELD_BOOL:
         value.kind = AH_VALUE_BOOL;
-        value.number = *(const bool *)place ? 1.0 : 0.0;
+        value.number = *(const bool *)address ? 1.0 : 0.0;
         break;
     case AH_FIELD_COUNT:
-        value.number = (double)*(const uint64_t *)place;
+        value.number = (double)*(const uint64_t *)address;
         break;
     case AH_FIELD_NUMBER:
-        value.number = *(const double *)place;
+        value.number = *(const double *)address;
         break;
     case AH_FIELD_CONST:
         value.text = field->words[0];
         break;
     case AH_FIELD_TEXT:
-        value.text = *(const char *const *)place;
+        value.text = *(const char *const *)address;
         break;
     case AH_FIELD_WORD:
-        value.text = field->words[*(const unsigned *)place];
+        value.text = field->words[*(const unsigned *)address];
         break;
     case AH_FIELD_GROUP:
     case AH_FIELD_MAP:
@@ -142,7 +142,7 @@ static int fail_inside(const struct walk *walk)
 static int lookup_map(const struct walk *walk, const struct ah_field *field, struct ah_value *ret_value)
 {
     const struct ah_text_pair *pairs =
-        *(const struct ah_text_pair *const *)ah_field_place(field, walk->group);
+        *(const struct ah_text_pair *const *)ah_field_address(field, walk->group);
     *ret_value = (struct ah_value){.kind = AH_VALUE_ABSENT};
     for (size_t i = 0; i < ah_field_items(field, walk->group); i++)
         if (strcmp(pairs[i].key, walk->at) == 0)
@@ -151,7 +151,7 @@ static int lookup_map(const struct walk *walk, const struct ah_field *field, str
 }
 
 /* Steps over "[3]" at `at` to the item's place. AH_E_USAGE if there is no such item. */
-static int step_index(struct walk *walk, const struct ah_field *field, const void **ret_place)
+static int step_index(struct walk *walk, const struct ah_field *field, const void **ret_address)
 {
     char *end;
     size_t n = ah_field_items(field, walk->group);
@@ -164,19 +164,19 @@ static int step_index(struct walk *walk, const struct ah_field *field, const voi
     if (index >= n)
         return ah_error_set(walk->err, AH_E_USAGE, "'%s': '%s' has %zu item%s, [0] to [%zu]", walk->path,
                             field->name, n, n == 1 ? "" : "s", n - 1);
-    const char *items = *(const char *const *)ah_field_place(field, walk->group);
-    *ret_place = items + index * ah_field_item_bytes(field);
+    const char *items = *(const char *const *)ah_field_address(field, walk->group);
+    *ret_address = items + index * ah_field_item_bytes(field);
     walk->at = end + 1;
     return AH_OK;
 }
 
 /* Enters an object if the path continues inside it; true if it does. */
-static bool enter(struct walk *walk, const struct ah_field *field, const void *place)
+static bool enter_group(struct walk *walk, const struct ah_field *field, const void *address)
 {
     if (field->type != AH_FIELD_GROUP || *walk->at != '.')
         return false;
     walk->table = field->table;
-    walk->group = place;
+    walk->group = address;
     walk->at++;
     return true;
 }
@@ -185,7 +185,7 @@ static bool enter(struct walk *walk, const struct ah_field *field, const void *p
 static int step_field(struct walk *walk, const struct ah_field *field, bool *ret_inside,
                       struct ah_value *ret_value)
 {
-    const void *place = ah_field_place(field, walk->group);
+    const void *address = ah_field_address(field, walk->group);
     bool end = *walk->at == '\0';
     *ret_inside = false;
     if (field->type == AH_FIELD_MAP && *walk->at == '.') {
@@ -199,17 +199,17 @@ static int step_field(struct walk *walk, const struct ah_field *field, bool *ret
     if (field->list && *walk->at != '[')
         return fail_list(walk, field);
     if (field->list) {
-        int rc = step_index(walk, field, &place);
+        int rc = step_index(walk, field, &address);
         if (rc)
             return rc;
     } else if (field->type == AH_FIELD_GROUP && field->flags & AH_FIELD_OPTIONAL) {
-        place = *(const void *const *)place;
-        if (!place) {
+        address = *(const void *const *)address;
+        if (!address) {
             *ret_value = (struct ah_value){.kind = AH_VALUE_ABSENT};
             return AH_OK;
         }
     }
-    *ret_inside = enter(walk, field, place);
+    *ret_inside = enter_group(walk, field, address);
     if (*ret_inside)
         return AH_OK;
     if (*walk->at)
@@ -222,7 +222,7 @@ static int step_field(struct walk *walk, const struct ah_field *field, bool *ret
         *ret_value = (struct ah_value){.kind = AH_VALUE_ABSENT};
         return AH_OK;
     }
-    return store_scalar(field, place, ret_value);
+    return store_scalar(field, address, ret_value);
 }
 
 int ah_document_lookup(const struct ah_document *document, const char *path, struct ah_value *ret_value,

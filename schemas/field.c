@@ -49,7 +49,7 @@ const struct ah_field *ah_field_nearest(const struct ah_field_table *table, cons
     return near ? ah_field_find(table, near) : NULL;
 }
 
-void *ah_field_place(const struct ah_field *field, const void *group)
+void *ah_field_address(const struct ah_field *field, const void *group)
 {
     return (char *)(uintptr_t)group + field->offset;
 }
@@ -85,21 +85,21 @@ bool ah_field_absent(const struct ah_field *field, const void *group)
 {
     if (!(field->flags & AH_FIELD_OPTIONAL))
         return false;
-    const void *place = ah_field_place(field, group);
+    const void *address = ah_field_address(field, group);
     if (field->type == AH_FIELD_MAP || field->list)
         return ah_field_items(field, group) == 0;
     switch (field->type) {
     case AH_FIELD_BOOL:
-        return *(const bool *)place == (field->fallback != 0.0);
+        return *(const bool *)address == (field->fallback != 0.0);
     case AH_FIELD_COUNT:
-        return (double)*(const uint64_t *)place == field->fallback;
+        return (double)*(const uint64_t *)address == field->fallback;
     case AH_FIELD_NUMBER:
-        return *(const double *)place == field->fallback;
+        return *(const double *)address == field->fallback;
     case AH_FIELD_WORD:
-        return (double)*(const unsigned *)place == field->fallback;
+        return (double)*(const unsigned *)address == field->fallback;
     case AH_FIELD_TEXT:
     case AH_FIELD_GROUP:
-        return *(const void *const *)place == NULL;
+        return *(const void *const *)address == NULL;
     case AH_FIELD_CONST:
     case AH_FIELD_MAP:
         break;

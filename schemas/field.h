@@ -106,14 +106,14 @@ struct ah_field_table {
 /* Places of values. The compiler checks that the struct's member has the type that the field needs. */
 #define AH_PLACE(tag, member, type_)                                                                         \
     (offsetof(struct tag, member) + 0 * sizeof((type_ *)0 == &((struct tag *)0)->member))
-#define AH_LIST_PLACE(tag, member, type_)                                                                    \
+#define AH_LIST_OFFSETS(tag, member, type_)                                                                  \
     .list = true, .offset = AH_PLACE(tag, member, type_), .count_offset = AH_PLACE(tag, n_##member, size_t)
 #define AH_BOOL_AT(tag, member)   .type = AH_FIELD_BOOL, .offset = AH_PLACE(tag, member, bool)
 #define AH_COUNT_AT(tag, member)  .type = AH_FIELD_COUNT, .offset = AH_PLACE(tag, member, uint64_t)
-#define AH_COUNTS_AT(tag, member) .type = AH_FIELD_COUNT, AH_LIST_PLACE(tag, member, uint64_t *)
+#define AH_COUNTS_AT(tag, member) .type = AH_FIELD_COUNT, AH_LIST_OFFSETS(tag, member, uint64_t *)
 #define AH_NUMBER_AT(tag, member) .type = AH_FIELD_NUMBER, .offset = AH_PLACE(tag, member, double)
 #define AH_TEXT_AT(tag, member)   .type = AH_FIELD_TEXT, .offset = AH_PLACE(tag, member, const char *)
-#define AH_TEXTS_AT(tag, member)  .type = AH_FIELD_TEXT, AH_LIST_PLACE(tag, member, const char **)
+#define AH_TEXTS_AT(tag, member)  .type = AH_FIELD_TEXT, AH_LIST_OFFSETS(tag, member, const char **)
 #define AH_WORD_AT(tag, member, list)                                                                        \
     .type = AH_FIELD_WORD, .offset = offsetof(struct tag, member), .words = (list)
 #define AH_GROUP_AT(tag, member, of)                                                                         \
@@ -152,7 +152,7 @@ const struct ah_field *ah_field_find(const struct ah_field_table *table, const c
 const struct ah_field *ah_field_nearest(const struct ah_field_table *table, const char *name);
 
 /* The value's address in `group` (a list: of the pointer to its items); items of a list or map; bytes of an item. */
-void *ah_field_place(const struct ah_field *field, const void *group);
+void *ah_field_address(const struct ah_field *field, const void *group);
 size_t ah_field_items(const struct ah_field *field, const void *group);
 size_t ah_field_item_bytes(const struct ah_field *field);
 

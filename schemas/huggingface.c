@@ -48,12 +48,12 @@ static int refuse_text(const struct conversion *conversion, const char *key, con
     return rc;
 }
 
-static int refuse(const struct conversion *conversion, const char *key, const char *what)
+static int refuse_key(const struct conversion *conversion, const char *key, const char *what)
 {
     return refuse_text(conversion, key, NULL, what);
 }
 
-static int warn(struct conversion *conversion, const char *key, const char *what)
+static int add_warning(struct conversion *conversion, const char *key, const char *what)
 {
     struct ah_buffer sentence = {0};
     if (conversion->n_warnings == conversion->max_warnings)
@@ -73,7 +73,7 @@ static int check_architectures(const struct conversion *conversion, const cJSON 
 {
     const char *known = ah_huggingface_families[conversion->family].architecture;
     if (!cJSON_IsArray(list) && !cJSON_IsNull(list))
-        return refuse(conversion, list->string, "is not a list");
+        return refuse_key(conversion, list->string, "is not a list");
     const cJSON *item;
     cJSON_ArrayForEach(item, list)
     {
@@ -92,11 +92,11 @@ static int meet_other_key(void *context, const struct cJSON *member)
     const struct ah_huggingface_key *key = ah_huggingface_key_find(member->string);
     int effect = key ? ah_huggingface_key_effect(key, conversion->family) : AH_HUGGINGFACE_COMPUTED;
     if (effect == AH_HUGGINGFACE_COMPUTED || effect == AH_HUGGINGFACE_DROPOUT)
-        return warn(conversion, member->string, "is unknown and was ignored");
+        return add_warning(conversion, member->string, "is unknown and was ignored");
     if (effect == AH_HUGGINGFACE_CLASS)
         return check_architectures(conversion, member);
     if (ah_huggingface_key_refused(effect, member))
-        return refuse(
+        return refuse_key(
             conversion, member->string,
             effect == AH_HUGGINGFACE_QUANTISED
                 ? "the weights are quantised, but autohete trains in bf16 or fp32; use the model from before "
@@ -124,7 +124,7 @@ static int find_family(struct conversion *conversion)
 {
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(conversion->tree, "model_type");
     if (!cJSON_IsString(type))
-        return refuse(conversion, "model_type", "is not text");
+        return refuse_key(conversion, "model_type", "is not text");
     for (unsigned i = 0; ah_words_family[i]; i++)
         if (strcmp(ah_words_family[i], type->valuestring) == 0) {
             conversion->family = (enum ah_family)i;
@@ -161,9 +161,9 @@ static int check_keys(struct conversion *conversion)
             continue;
         if (cJSON_IsNull(child) && key->families & family & ~key->nullable) {
             snprintf(what, sizeof what, "null has no meaning in %s", ah_words_family[conversion->family]);
-            rc = refuse(conversion, child->string, what);
+            rc = refuse_key(conversion, child->string, what);
         } else if (!cJSON_IsNull(child) && effect_of(conversion, child->string) == AH_HUGGINGFACE_TOLD)
-            rc = warn(conversion, child->string, "has no effect in this family");
+            rc = add_warning(conversion, child->string, "has no effect in this family");
     }
     return rc;
 }
@@ -200,14 +200,14 @@ static int convert_rope_kind(struct conversion *conversion, const char *key,
 {
     const char *type = from->rope_type ? from->rope_type : from->type ? from->type : "default";
     if (fabs(from->partial_rotary_factor - 1) > 0)
-        return refuse(conversion, key, "partial_rotary_factor other than 1 is not supported");
+        return refuse_key(conversion, key, "partial_rotary_factor other than 1 is not supported");
     if (strcmp(type, "default") == 0)
         return AH_OK;
     if (strcmp(type, "linear") != 0 && strcmp(type, "llama3") != 0)
         return refuse_text(conversion, key, type,
                            "is not a supported kind of rope; use default, linear or llama3");
     if (!(from->factor > 0))
-        return refuse(conversion, key, "factor is missing or zero");
+        return refuse_key(conversion, key, "factor is missing or zero");
     rope->factor = from->factor;
     rope->kind = AH_ROPE_LINEAR;
     if (strcmp(type, "linear") == 0)
@@ -215,9 +215,9 @@ static int convert_rope_kind(struct conversion *conversion, const char *key,
     rope->kind = AH_ROPE_LLAMA3;
     if (!(from->low_freq_factor > 0) || !(from->high_freq_factor > 0) ||
         !from->original_max_position_embeddings)
-        return refuse(conversion, key,
-                      "llama3 needs low_freq_factor, high_freq_factor and "
-                      "original_max_position_embeddings");
+        return refuse_key(conversion, key,
+                          "llama3 needs low_freq_factor, high_freq_factor and "
+                          "original_max_position_embeddings");
     rope->low_freq_factor = from->low_freq_factor;
     rope->high_freq_factor = from->high_freq_factor;
     rope->original_positions = from->original_max_position_embeddings;
@@ -243,7 +243,7 @@ static int convert_rope_object(struct conversion *conversion, const char *key,
     }
     /* Without its kind, some versions reject rope_scaling and others ignore it. */
     if (!from->rope_type && !from->type && (strcmp(key, "rope_scaling") == 0 || from->factor > 0))
-        return refuse(conversion, key, "rope_type is missing; it names the kind of rope");
+        return refuse_key(conversion, key, "rope_type is missing; it names the kind of rope");
     *rope = (struct ah_model_rope){.theta = rope->theta};
     if (from->rope_theta > 0)
         rope->theta = from->rope_theta;
@@ -272,9 +272,9 @@ static int convert_rope_settings(struct conversion *conversion, struct ah_model_
     if (!rc && older)
         rc = convert_rope_object(conversion, "rope_scaling", config->rope_scaling, rope);
     if (!rc && newer && older && !same_rope(rope, &parameters))
-        rc = refuse(conversion, "rope_scaling",
-                    "and rope_parameters describe different ropes; leave one "
-                    "out");
+        rc = refuse_key(conversion, "rope_scaling",
+                        "and rope_parameters describe different ropes; leave one "
+                        "out");
     if (!rc && newer)
         *rope = parameters;
     return rc;
@@ -315,7 +315,7 @@ static int list_window_layers(const struct conversion *conversion, uint64_t *ret
     bool listed = has_key(conversion, "layer_types") && !is_null(conversion, "layer_types");
     size_t n = 0;
     if (listed && config->n_layer_types != config->layers)
-        return refuse(conversion, "layer_types", "does not have one entry for each layer");
+        return refuse_key(conversion, "layer_types", "does not have one entry for each layer");
     for (uint64_t i = 0; i < config->layers; i++) {
         bool sliding =
             listed ? strcmp(config->layer_types[i], "sliding_attention") == 0 : is_windowed(conversion, i);
@@ -326,7 +326,7 @@ static int list_window_layers(const struct conversion *conversion, uint64_t *ret
             ret_layers[n++] = i;
     }
     if (n && !has_window(conversion))
-        return refuse(conversion, "layer_types", "has sliding_attention without a window");
+        return refuse_key(conversion, "layer_types", "has sliding_attention without a window");
     *ret_n = n;
     return AH_OK;
 }
@@ -337,9 +337,9 @@ static int check_ministral(const struct conversion *conversion)
     if (conversion->family != AH_FAMILY_MISTRAL || !has_key(conversion, "layer_types"))
         return AH_OK;
     if (!conversion->config.head_dim)
-        return refuse(conversion, "head_dim", "is missing; mistral with layer_types needs it");
+        return refuse_key(conversion, "head_dim", "is missing; mistral with layer_types needs it");
     if (!has_window(conversion))
-        return refuse(conversion, "sliding_window", "null has no meaning in mistral with layer_types");
+        return refuse_key(conversion, "sliding_window", "null has no meaning in mistral with layer_types");
     return AH_OK;
 }
 
@@ -357,7 +357,9 @@ static int convert_window(struct conversion *conversion)
     model->window =
         has_key(conversion, "sliding_window") ? conversion->config.sliding_window : DEFAULT_WINDOW;
     if (!model->window)
-        return refuse(conversion, "sliding_window", "0 leaves no token to attend to; null means no window");
+        return refuse_key(conversion, "sliding_window",
+                          "0 leaves no token to attend to; null means no "
+                          "window");
     if (n < model->layers) {
         model->window_layers = layers;
         model->n_window_layers = n;
@@ -373,7 +375,7 @@ static int convert_padding(struct conversion *conversion)
         conversion->family == AH_FAMILY_GPT2)
         return AH_OK;
     if (token >= vocabulary || token < -vocabulary || fabs(token - floor(token)) > 0)
-        return refuse(conversion, "pad_token_id", "is not a token of the vocabulary");
+        return refuse_key(conversion, "pad_token_id", "is not a token of the vocabulary");
     conversion->model->padding_token = (uint64_t)(token < 0 ? token + vocabulary : token);
     return AH_OK;
 }
@@ -389,8 +391,8 @@ static int convert_heads(struct conversion *conversion)
     model->heads = config->heads;
     model->kv_heads = config->kv_heads ? config->kv_heads : kv_default;
     if (kv_absent && config->heads % kv_default)
-        return refuse(conversion, "num_key_value_heads",
-                      "is missing, and the family's default does not divide num_attention_heads");
+        return refuse_key(conversion, "num_key_value_heads",
+                          "is missing, and the family's default does not divide num_attention_heads");
     model->head_dim = config->head_dim;
     if (model->head_dim && (conversion->family != AH_FAMILY_LLAMA || config->width % config->heads == 0))
         return AH_OK;
@@ -399,9 +401,9 @@ static int convert_heads(struct conversion *conversion)
         return AH_OK;
     }
     if (config->width % config->heads)
-        return refuse(conversion, conversion->family == AH_FAMILY_GPT2 ? "n_head" : "num_attention_heads",
-                      model->head_dim ? "does not divide the width, which llama needs"
-                                      : "does not divide the width, and there is no head_dim");
+        return refuse_key(conversion, conversion->family == AH_FAMILY_GPT2 ? "n_head" : "num_attention_heads",
+                          model->head_dim ? "does not divide the width, which llama needs"
+                                          : "does not divide the width, and there is no head_dim");
     model->head_dim = config->width / config->heads;
     return AH_OK;
 }
@@ -460,7 +462,7 @@ static int convert_dropout(struct conversion *conversion)
 {
     if (!(conversion->model->dropout > 0))
         return AH_OK;
-    return warn(conversion, "dropout", "autohete trains without dropout; the rate is only recorded");
+    return add_warning(conversion, "dropout", "autohete trains without dropout; the rate is only recorded");
 }
 
 /* The config's names for fields of a model whose relations are checked. */

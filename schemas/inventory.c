@@ -64,7 +64,7 @@ static const struct ah_field holding_fields[] = {
      .about = "Number of slices; absent: all from the lowest up."},
     {.name = "kinds",
      .type = AH_FIELD_WORD,
-     AH_LIST_PLACE(ah_inventory_holding, kinds, unsigned *),
+     AH_LIST_OFFSETS(ah_inventory_holding, kinds, unsigned *),
      .words = ah_words_shard_kind,
      .flags = AH_FIELD_OPTIONAL | AH_FIELD_UNIQUE,
      .max_items = AH_SHARD_KINDS,

@@ -16,29 +16,29 @@
 enum { FEW_KEYS = 16, PATH_MAX_BYTES = 256, BRIEF_BYTES = 56 };
 
 /* The path of a value in the tree, for messages. */
-struct place {
-    const struct place *parent;
+struct json_path {
+    const struct json_path *parent;
     const char *name; /* NULL: an element */
     size_t index;
 };
 
-static void put_place(const struct place *place, struct ah_buffer *out)
+static void put_json_path(const struct json_path *at, struct ah_buffer *out)
 {
-    if (!place)
+    if (!at)
         return;
-    put_place(place->parent, out);
-    if (place->name) {
-        ah_buffer_puts(out, place->parent ? "." : "");
-        ah_json_put_plain(out, place->name);
+    put_json_path(at->parent, out);
+    if (at->name) {
+        ah_buffer_puts(out, at->parent ? "." : "");
+        ah_json_put_plain(out, at->name);
     } else
-        ah_buffer_printf(out, "[%zu]", place->index);
+        ah_buffer_printf(out, "[%zu]", at->index);
 }
 
-static int place_fail(const struct ah_json_source *source, const struct place *place, const char *what,
-                      struct ah_error *err)
+static int fail_at(const struct ah_json_source *source, const struct json_path *at, const char *what,
+                   struct ah_error *err)
 {
     struct ah_buffer path = {0};
-    put_place(place, &path);
+    put_json_path(at, &path);
     int rc = path.failed ? ah_error_memory(err)
                          : ah_error_set(err, AH_E_DOCUMENT, "%s: %s: %s", source->name,
                                         path.data ? path.data : "document", what);
@@ -77,22 +77,22 @@ static const char *repeated_key(const cJSON *object, bool *ret_memory)
     return found;
 }
 
-static int check_tree(const struct ah_json_source *source, const cJSON *value, const struct place *place,
+static int check_tree(const struct ah_json_source *source, const cJSON *value, const struct json_path *at,
                       struct ah_error *err)
 {
     if (cJSON_IsNumber(value) && !isfinite(value->valuedouble))
-        return place_fail(source, place, "the number is too large for a double", err);
+        return fail_at(source, at, "the number is too large for a double", err);
     if (cJSON_IsObject(value)) {
         bool memory = false;
         const char *key = repeated_key(value, &memory);
         if (memory)
             return ah_error_memory(err);
         if (key)
-            return place_fail(source, &(struct place){place, key, 0}, "appears twice", err);
+            return fail_at(source, &(struct json_path){at, key, 0}, "appears twice", err);
     }
     size_t index = 0;
     for (const cJSON *child = value->child; child; child = child->next, index++) {
-        int rc = check_tree(source, child, &(struct place){place, child->string, index}, err);
+        int rc = check_tree(source, child, &(struct json_path){at, child->string, index}, err);
         if (rc)
             return rc;
     }

@@ -59,11 +59,11 @@ static int check_group(struct meaning *meaning, const struct ah_field_table *tab
     for (const struct ah_field *field = table->fields; field->name && !rc; field++) {
         if (field->type != AH_FIELD_GROUP || ah_field_absent(field, group))
             continue;
-        const char *place = ah_field_place(field, group);
+        const char *address = ah_field_address(field, group);
         size_t n = field->list ? ah_field_items(field, group) : 1;
         size_t before = meaning->length;
         if (field->list || field->flags & AH_FIELD_OPTIONAL)
-            place = *(const char *const *)(const void *)place;
+            address = *(const char *const *)(const void *)address;
         for (size_t i = 0; i < n && !rc; i++) {
             char index[32] = "";
             if (field->list)
@@ -72,7 +72,7 @@ static int check_group(struct meaning *meaning, const struct ah_field_table *tab
                                  field->name, index);
             size_t room = PATH_BYTES - before - 1;
             meaning->length = before + ((size_t)added < room ? (size_t)added : room);
-            rc = check_group(meaning, field->table, place + i * field->table->bytes);
+            rc = check_group(meaning, field->table, address + i * field->table->bytes);
         }
         meaning->length = before;
         meaning->path[before] = '\0';

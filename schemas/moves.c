@@ -104,7 +104,7 @@ static const struct ah_field move_fields[] = {
     AH_ROW_COUNT(ah_move, slices, 1, AH_SHARD_SLICES_MAX, "Number of blocks."),
     {.name = "kinds",
      .type = AH_FIELD_WORD,
-     AH_LIST_PLACE(ah_move, kinds, unsigned *),
+     AH_LIST_OFFSETS(ah_move, kinds, unsigned *),
      .words = ah_words_shard_kind,
      .flags = AH_FIELD_UNIQUE,
      .min_items = 1,

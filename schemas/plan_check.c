@@ -122,9 +122,9 @@ static int check_signature(const struct ah_plan *plan, struct ah_error *err)
         return rc;
     if (!ah_signature_differs(&told, &plan->numeric_signature, path))
         return AH_OK;
-    char place[AH_SIGNATURE_PATH_MAX + 32];
-    snprintf(place, sizeof place, "numeric_signature.%s", path);
-    return ah_meaning_fail(err, place, "differs from training and inputs");
+    char field[AH_SIGNATURE_PATH_MAX + 32];
+    snprintf(field, sizeof field, "numeric_signature.%s", path);
+    return ah_meaning_fail(err, field, "differs from training and inputs");
 }
 
 static int check_position(const struct ah_plan *plan, size_t op, const char *field, uint64_t position,

@@ -137,7 +137,7 @@ static int read_map(struct ah_reader *reader, const struct ah_reader_path *path,
     }
     if (n)
         qsort(pairs, n, sizeof *pairs, compare_pairs);
-    *(struct ah_text_pair **)ah_field_place(field, group) = n ? pairs : NULL;
+    *(struct ah_text_pair **)ah_field_address(field, group) = n ? pairs : NULL;
     memcpy((char *)group + field->count_offset, &n, sizeof n);
     return AH_OK;
 }
@@ -211,7 +211,7 @@ static int read_list(struct ah_reader *reader, const struct ah_reader_path *path
         if (rc)
             return rc;
     }
-    *(void **)ah_field_place(field, group) = n ? items : NULL;
+    *(void **)ah_field_address(field, group) = n ? items : NULL;
     memcpy((char *)group + field->count_offset, &n, sizeof n);
     return field->flags & AH_FIELD_UNIQUE ? check_unique(reader, path, field, items, n) : AH_OK;
 }
@@ -219,7 +219,7 @@ static int read_list(struct ah_reader *reader, const struct ah_reader_path *path
 static int read_field(struct ah_reader *reader, const struct ah_reader_path *path,
                       const struct ah_field *field, const cJSON *value, void *group)
 {
-    void *place = ah_field_place(field, group);
+    void *place = ah_field_address(field, group);
     if (cJSON_IsNull(value) && field->flags & AH_FIELD_NULLABLE)
         return AH_OK;
     if (field->type == AH_FIELD_MAP)
@@ -239,7 +239,7 @@ static int read_field(struct ah_reader *reader, const struct ah_reader_path *pat
 
 static void store_fallback(const struct ah_field *field, void *group)
 {
-    void *place = ah_field_place(field, group);
+    void *place = ah_field_address(field, group);
     if (field->list || !(field->flags & AH_FIELD_OPTIONAL))
         return;
     if (field->type == AH_FIELD_BOOL)

@@ -338,7 +338,7 @@ struct lines {
 };
 
 /* Adds an item of a kind; NULL: out of memory. A growing array moves, so the arena holds up to twice the items. */
-static void *grow(struct lines *lines, size_t kind)
+static void *add_item(struct lines *lines, size_t kind)
 {
     size_t bytes = line_kinds[kind].table->bytes;
     char **items = (char **)(void *)((char *)lines->runlog + line_kinds[kind].pointer_offset);
@@ -392,7 +392,7 @@ static int read_line(struct lines *lines, const struct ah_reader_path *path, con
     if (kind == LINE_KINDS)
         return line_fail(lines, path->name, "line: is not one of step, evaluation, save, end");
     bool ended = lines->n[LINE_KINDS - 1] != 0;
-    void *item = grow(lines, kind);
+    void *item = add_item(lines, kind);
     if (!item)
         return ah_error_memory(lines->reader->err);
     int rc = ah_reader_group(lines->reader, path, line_kinds[kind].table, tree, item);
@@ -404,7 +404,7 @@ static int read_line(struct lines *lines, const struct ah_reader_path *path, con
         ((struct ah_runlog_end *)item)->at_bytes = lines->at_bytes;
     *ret_fault = AH_FAULT_MEANING;
     const struct ah_field *step = ah_field_find(line_kinds[kind].table, "step");
-    uint64_t number = *(const uint64_t *)ah_field_place(step, item);
+    uint64_t number = *(const uint64_t *)ah_field_address(step, item);
     if (ended)
         return line_fail(lines, path->name, "follows the end line");
     return check_step(lines, path->name, kind == 0, number);

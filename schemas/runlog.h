@@ -110,8 +110,8 @@ enum ah_runlog_source { AH_RUNLOG_LANES_SAY, AH_RUNLOG_HARDWARE_SAYS };
 
 extern const char *const ah_words_runlog_source[];
 
-/* Where the time of some steps went: a moment is of compute where it works, else of copies, else of the host, else of
- * nobody. The four add up to `total_us`. */
+/* Where the time of some steps went: each moment is charged to compute if it runs, else to copies, else to the host,
+ * else to nobody. The four add up to `total_us`. */
 struct ah_runlog_overlap {
     enum ah_runlog_source source;
     uint64_t first_step, steps;
@@ -130,8 +130,8 @@ struct ah_runlog_end {
     enum ah_runlog_reason reason;
     const char *error; /* (optional) the sentence, when it failed */
 
-    /* Medians over the steps of the run, at most the last AH_RUNLOG_MEDIAN_STEPS, without its first one where there are others.
-     * Zeros and none where no step was done. */
+    /* Medians over the run's steps, at most the last AH_RUNLOG_MEDIAN_STEPS, without the first if there are others.
+     * Zeros and none if no step was done. */
     double median_step_us;
     double predicted_step_us;
     double step_error; /* median_step_us / predicted_step_us - 1 */

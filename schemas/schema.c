@@ -16,7 +16,7 @@ struct tables {
     size_t n;
 };
 
-static void collect(struct tables *tables, const struct ah_field_table *table)
+static void collect_tables(struct tables *tables, const struct ah_field_table *table)
 {
     for (const struct ah_field *field = table->fields; field->name; field++) {
         bool known = field->type != AH_FIELD_GROUP;
@@ -25,7 +25,7 @@ static void collect(struct tables *tables, const struct ah_field_table *table)
         if (known || tables->n == TABLES_MAX)
             continue;
         tables->table[tables->n++] = field->table;
-        collect(tables, field->table);
+        collect_tables(tables, field->table);
     }
 }
 
@@ -210,7 +210,7 @@ void ah_schema_put(const char *kind, const struct ah_field_table *const *alterna
     for (size_t i = 0; alternatives[i] && alternatives[1]; i++)
         tables.table[tables.n++] = alternatives[i];
     for (size_t i = 0; alternatives[i]; i++)
-        collect(&tables, alternatives[i]);
+        collect_tables(&tables, alternatives[i]);
     if (!alternatives[1])
         put_object(out, alternatives[0]);
     else {

@@ -71,8 +71,8 @@ static bool same_counts(const uint64_t *a, size_t n_a, const uint64_t *b, size_t
 
 static bool same_value(const struct ah_field *field, const void *a, const void *b)
 {
-    const char *place_a = ah_field_place(field, a);
-    const char *place_b = ah_field_place(field, b);
+    const char *place_a = ah_field_address(field, a);
+    const char *place_b = ah_field_address(field, b);
     if (field->list && field->type == AH_FIELD_COUNT)
         return same_counts(*(const uint64_t *const *)(const void *)place_a, ah_field_items(field, a),
                            *(const uint64_t *const *)(const void *)place_b, ah_field_items(field, b));

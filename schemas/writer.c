@@ -126,7 +126,7 @@ static int write_map(const struct ah_field *field, const struct ah_text_pair *pa
 int ah_writer_item(const struct ah_field *field, const void *group, size_t index, struct ah_buffer *out,
                    struct ah_error *err)
 {
-    const void *place = ah_field_place(field, group);
+    const void *place = ah_field_address(field, group);
     if (field->type == AH_FIELD_MAP) {
         const struct ah_text_pair *pairs = *(const struct ah_text_pair *const *)place;
         return ah_json_put_text(out, pairs[index].value) ? AH_OK : fail_field(field, "a pair", err);
@@ -142,7 +142,7 @@ int ah_writer_field(const struct ah_field *field, const void *group, struct ah_b
                     struct ah_error *err)
 {
     if (field->type == AH_FIELD_MAP)
-        return write_map(field, *(const struct ah_text_pair *const *)ah_field_place(field, group),
+        return write_map(field, *(const struct ah_text_pair *const *)ah_field_address(field, group),
                          ah_field_items(field, group), out, err);
     if (!(field->list))
         return ah_writer_item(field, group, 0, out, err);

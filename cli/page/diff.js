@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page of two plans: numbers, blocks and memory, before and after. Data: cli/page_changes.c.
+// The page of two plans: numbers, blocks and memory, before and after. Data: cli/page/page_changes.c.
 
 const SIDES = [["a", "before"], ["b", "after"]];
 const BLOCK_FIELDS = ["name", "group", "parameters", "activations", "weights", "optimizer", "accumulator"];

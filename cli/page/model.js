@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data of the page (cli/page_facts.c, cli/page_timeline.c) as objects: bars with absolute times in µs, steps of
+// The data of the page (cli/page/page_facts.c, cli/page/page_timeline.c) as objects: bars with absolute times in µs, steps of
 // memory over time, and what a bar says about itself.
 
 const MEMORY_PARTS = ["weights", "optimizer", "gradients", "activations", "staging", "workspace", "other", "gaps"];

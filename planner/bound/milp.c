@@ -55,7 +55,7 @@
  *
  * (19) HOST MEMORY          states and weights there, sums; with clipping, gradients that no sum takes in are all
  *                           there before the first update gives a place back
- * (20) KEPT                 only so many blocks of a class are near enough to the head to keep fetched weights
+ * (20) KEPT                 only some blocks of a class are near enough to the head to keep fetched weights
  *
  * Constants of a row stand in the head's columns, of which exactly one is chosen. All coefficients are whole numbers
  * (2^-10 us, rounded down; bytes) and none is negative, so T(n) = max of the time rows, and every sum, is exact,

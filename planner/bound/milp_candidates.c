@@ -147,7 +147,7 @@ struct height {
     double all;    /* sum of the time rows: others may fall while the largest stays */
 };
 
-static bool lower(const struct height *a, const struct height *b)
+static bool is_lower(const struct height *a, const struct height *b)
 {
     if (a->passed < b->passed || a->passed > b->passed)
         return a->passed < b->passed;
@@ -155,7 +155,7 @@ static bool lower(const struct height *a, const struct height *b)
 }
 
 /* The height after one block moves from column `from` to column `to`; if they are the same, the height now. */
-static struct height measure(const struct finding *f, size_t from, size_t to)
+static struct height height_after(const struct finding *f, size_t from, size_t to)
 {
     struct height height = {0};
     for (size_t i = 0; i < f->milp->n_rows; i++) {
@@ -179,8 +179,8 @@ static bool descend_once(struct finding *f, const struct ah_milp_choice *choice,
             size_t to = choice->active[b];
             if (to == from || f->milp->columns[to].of_class != f->milp->columns[from].of_class)
                 continue;
-            struct height next = measure(f, from, to);
-            if (!lower(&next, height))
+            struct height next = height_after(f, from, to);
+            if (!is_lower(&next, height))
                 continue;
             *height = next;
             best_from = from;
@@ -199,14 +199,14 @@ static bool descend_once(struct finding *f, const struct ah_milp_choice *choice,
 }
 
 /* Offers where the counts lead to, if it keeps every limit. */
-static void descend(struct finding *f, const struct ah_milp_choice *choice)
+static void descend_and_offer(struct finding *f, const struct ah_milp_choice *choice)
 {
     for (size_t i = 0; i < f->milp->n_rows; i++) {
         f->sums[i] = 0;
         for (size_t j = 0; j < f->milp->n_columns; j++)
             f->sums[i] += f->counts[j] * ah_milp_coefficients(f->milp, i)[j];
     }
-    struct height height = measure(f, choice->active[0], choice->active[0]);
+    struct height height = height_after(f, choice->active[0], choice->active[0]);
     for (int step = 0; step < STEPS_MOST && descend_once(f, choice, &height); step++)
         ;
     if (height.passed <= 0)
@@ -279,7 +279,7 @@ static int exclude_used(struct finding *f, struct ah_error *err)
         if (isinf(objective))
             continue;
         round_values(f, &choice);
-        descend(f, &choice);
+        descend_and_offer(f, &choice);
     }
     return AH_OK;
 }
@@ -298,13 +298,13 @@ int ah_milp_candidates(const struct ah_milp *milp, const struct ah_milp_choice *
         return ah_error_memory(err);
     memcpy(f.values, values, (choice->n_active + 1) * sizeof *values);
     round_values(&f, choice);
-    descend(&f, choice);
+    descend_and_offer(&f, choice);
     int rc = ah_milp_round(milp, choice, NODES, arena, &found, f.values, err);
     if (rc)
         return rc;
     if (found) {
         round_values(&f, choice);
-        descend(&f, choice);
+        descend_and_offer(&f, choice);
     }
     return best->n ? exclude_used(&f, err) : AH_OK;
 }

@@ -28,7 +28,7 @@ uint64_t ah_milp_vectors(const struct ah_milp *milp, uint64_t most)
 }
 
 /* Adds `count` of a column; false: a limit is exceeded, or the objective is not below the worst one kept. */
-static bool add(const struct walk *w, size_t active, uint32_t count)
+static bool add_column(const struct walk *w, size_t active, uint32_t count)
 {
     size_t column = w->choice->active[active];
     const int64_t *from = w->sums + active * w->n_rows;
@@ -52,7 +52,7 @@ static int64_t objective(const struct walk *w, size_t active)
     return most;
 }
 
-static void step(const struct walk *w, size_t active, uint32_t left)
+static void enumerate_counts(const struct walk *w, size_t active, uint32_t left)
 {
     const struct ah_milp_choice *choice = w->choice;
     if (active == choice->n_active) {
@@ -66,9 +66,9 @@ static void step(const struct walk *w, size_t active, uint32_t left)
                         ? w->milp->classes[w->milp->columns[choice->active[active + 1]].of_class].blocks
                         : 0;
     for (uint32_t count = last ? left : 0; count <= left; count++) {
-        if (!add(w, active, count))
+        if (!add_column(w, active, count))
             break;
-        step(w, active + 1, last ? next : left - count);
+        enumerate_counts(w, active + 1, last ? next : left - count);
     }
     w->counts[choice->active[active]] = 0;
 }
@@ -81,6 +81,6 @@ int ah_milp_enumerate(const struct ah_milp *milp, const struct ah_milp_choice *c
     w.counts = ah_arena_array(arena, milp->n_columns, sizeof *w.counts);
     if (!w.sums || !w.counts)
         return ah_error_memory(err);
-    step(&w, 0, milp->classes[milp->columns[choice->active[0]].of_class].blocks);
+    enumerate_counts(&w, 0, milp->classes[milp->columns[choice->active[0]].of_class].blocks);
     return AH_OK;
 }

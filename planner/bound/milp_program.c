@@ -71,8 +71,8 @@ static void add_limit(struct program *p, const struct ah_milp *milp, const struc
         values[choice->n_active] = -1;
 }
 
-static void fill(struct program *p, const struct ah_milp *milp, const struct ah_milp_choice *choice,
-                 bool whole)
+static void fill_program(struct program *p, const struct ah_milp *milp, const struct ah_milp_choice *choice,
+                         bool whole)
 {
     for (size_t j = 0; j < choice->n_active; j++) {
         p->upper[j] = milp->classes[milp->columns[choice->active[j]].of_class].blocks;
@@ -109,7 +109,7 @@ int ah_milp_relax(const struct ah_milp *milp, const struct ah_milp_choice *choic
         rc = ah_error_memory(err);
     if (rc)
         return rc;
-    fill(&p, milp, choice, false);
+    fill_program(&p, milp, choice, false);
     rc = ah_solver_relax(&p.problem, &result, err);
     if (rc)
         return rc;
@@ -128,7 +128,7 @@ int ah_milp_round(const struct ah_milp *milp, const struct ah_milp_choice *choic
     int rc = allocate(&p, milp, choice, arena, err);
     if (rc)
         return rc;
-    fill(&p, milp, choice, true);
+    fill_program(&p, milp, choice, true);
     rc = ah_solver_round(&p.problem, &limits, &result, err);
     if (rc)
         return rc;

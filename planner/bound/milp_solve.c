@@ -57,7 +57,7 @@ static void find_active(struct solving *s)
     }
 }
 
-static int begin(struct solving *s, const struct ah_milp_input *input, struct ah_error *err)
+static int begin_solving(struct solving *s, const struct ah_milp_input *input, struct ah_error *err)
 {
     struct ah_milp *milp = &s->milp;
     int rc = ah_milp_build(milp, input, s->arena, err);
@@ -178,7 +178,7 @@ int ah_milp_solve(const struct ah_milp_input *input, struct ah_arena *arena,
 {
     struct solving s = {.arena = arena};
     double units = INFINITY;
-    int rc = begin(&s, input, err);
+    int rc = begin_solving(&s, input, err);
     if (rc)
         return rc;
     struct ah_milp_result result = {

@@ -6,7 +6,7 @@
  *      by longjmp. All memory belongs to the thread's environment, which glp_free_env() frees whole.
  *   2. glp_init_env() is called first, because everything else aborts if it fails.
  *   3. Return code 0 only says that a search ended; the status says what it found.
- *   4. Without GLPK's presolver an integer search starts from an optimal basis of the relaxation, which is made first.
+ *   4. Without GLPK's presolver an integer search starts from the relaxation's optimal basis, which is made first.
  *   5. glp_exact() takes whole numbers as they are and others approximately, so nothing is scaled here; scale factors
  *      are kept apart by GLPK and matter to floating-point pivots only.
  *   6. glp_error() prints whatever glp_term_out() says, so a hook swallows it.
@@ -90,7 +90,7 @@ static void load_rows(struct session *s)
     glp_free(value);
 }
 
-static void load(struct session *s)
+static void load_problem(struct session *s)
 {
     s->glpk = glp_create_prob();
     glp_set_obj_dir(s->glpk, GLP_MIN);
@@ -128,7 +128,7 @@ static int relax(struct session *s)
     glp_smcp parameters;
     glp_init_smcp(&parameters);
     parameters.msg_lev = GLP_MSG_OFF;
-    load(s);
+    load_problem(s);
     simplex(s); /* a start; if it fails, the exact one has more to do */
     int code = glp_exact(s->glpk, &parameters);
     if (code == GLP_EBADB || code == GLP_ESING) { /* the basis is no start */
@@ -164,7 +164,7 @@ static int round_up_and_down(struct session *s)
     parameters.mip_gap = s->limits->gap;
     parameters.cb_func = count_nodes;
     parameters.cb_info = s;
-    load(s);
+    load_problem(s);
     s->result->status = AH_SOLVER_INFEASIBLE;
     if (simplex(s) || glp_get_status(s->glpk) != GLP_OPT)
         return 0;
@@ -182,13 +182,13 @@ static int round_up_and_down(struct session *s)
 
 static int write_problem(struct session *s)
 {
-    load(s);
+    load_problem(s);
     return glp_write_lp(s->glpk, NULL, s->path);
 }
 
 /* ---- around each call ---- */
 
-static int run(struct session *s, int (*work)(struct session *s), struct ah_error *err)
+static int run_guarded(struct session *s, int (*work)(struct session *s), struct ah_error *err)
 {
     int there = glp_init_env();
     if (there != INIT_ENV_FRESH && there != INIT_ENV_THERE)
@@ -216,19 +216,19 @@ int ah_solver_relax(const struct ah_solver_problem *problem, struct ah_solver_re
                     struct ah_error *err)
 {
     struct session s = {.problem = problem, .result = result};
-    return run(&s, relax, err);
+    return run_guarded(&s, relax, err);
 }
 
 int ah_solver_round(const struct ah_solver_problem *problem, const struct ah_solver_limits *limits,
                     struct ah_solver_result *result, struct ah_error *err)
 {
     struct session s = {.problem = problem, .limits = limits, .result = result};
-    return run(&s, round_up_and_down, err);
+    return run_guarded(&s, round_up_and_down, err);
 }
 
 int ah_solver_write(const struct ah_solver_problem *problem, const char *path, struct ah_error *err)
 {
     struct session s = {.problem = problem, .path = path};
-    int rc = run(&s, write_problem, err);
+    int rc = run_guarded(&s, write_problem, err);
     return rc ? ah_error_set(err, AH_E_IO, "'%s' could not be written: choose another folder", path) : AH_OK;
 }

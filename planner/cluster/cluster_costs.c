@@ -135,7 +135,7 @@ static void time_group(struct costing *c, const struct site *site, const struct 
 /* ---- sizes of a block ---- */
 
 /* A rank's aligned share of a tensor of `bytes`. */
-static uint64_t part(uint64_t bytes, uint64_t tp)
+static uint64_t rank_part_bytes(uint64_t bytes, uint64_t tp)
 {
     uint64_t each = (bytes + tp - 1) / tp;
     return (each + AH_LAYOUT_ALIGN - 1) / AH_LAYOUT_ALIGN * AH_LAYOUT_ALIGN;
@@ -161,9 +161,9 @@ static uint64_t work_bytes(const struct costing *c, const struct site *site, uin
                            uint64_t gradient)
 {
     const struct ah_job *job = &c->job;
-    return part(scratch, site->tp) + part(gradient, site->tp) +
-           (1 + BOUNDARY_BUFFERS) * part(job->residual_bytes, site->tp) +
-           part(2 * job->input_bytes + job->constant_bytes, 1) + ring_bytes(c, site);
+    return rank_part_bytes(scratch, site->tp) + rank_part_bytes(gradient, site->tp) +
+           (1 + BOUNDARY_BUFFERS) * rank_part_bytes(job->residual_bytes, site->tp) +
+           rank_part_bytes(2 * job->input_bytes + job->constant_bytes, 1) + ring_bytes(c, site);
 }
 
 /* With several micro-batches, a gradient is a vector of its own before it is added to the sum. The head's forward does
@@ -175,16 +175,17 @@ static void size_group(const struct costing *c, const struct site *site, const s
     uint64_t table = group_table(c, group);
     uint64_t trained = group->trained_elements + table;
     uint64_t one = c->adds_up ? trained * job->gradient_bytes : 0;
-    block->state_bytes = part((group->flat_elements + table) * job->weight_bytes, site->tp) +
-                         part(trained * c->held_bytes, site->tp) + part(trained * job->state_bytes, site->tp);
+    block->state_bytes = rank_part_bytes((group->flat_elements + table) * job->weight_bytes, site->tp) +
+                         rank_part_bytes(trained * c->held_bytes, site->tp) +
+                         rank_part_bytes(trained * job->state_bytes, site->tp);
     block->update_us =
         memory_us(site, (double)(trained * (2 * job->state_bytes + c->gradient_bytes + job->weight_bytes)));
     for (int way = 0; way < AH_PROBLEM_WAYS; way++) {
         uint64_t forward = work_bytes(c, site, group->forward_work_bytes[way],
                                       group->kind == AH_BLOCK_HEAD ? one : 0),
                  backward = work_bytes(c, site, group->backward_work_bytes[way], one);
-        block->saved_bytes[way] =
-            part(group->input_bytes, site->tp) + part(group->saved_bytes[way], site->tp);
+        block->saved_bytes[way] = rank_part_bytes(group->input_bytes, site->tp) +
+                                  rank_part_bytes(group->saved_bytes[way], site->tp);
         block->work_bytes[way] = forward > backward ? forward : backward;
     }
 }

@@ -49,9 +49,9 @@ const char *const ah_words_cluster_search[] = {"both", "exact", "graph", NULL};
 /* ---- keeping the best ---- */
 
 /* Makes a copy of this draft, in the arena, the best of `policy`. */
-static int keep(struct ah_cluster_planning *p, enum ah_cluster_policy policy,
-                const struct ah_setting *setting, const struct ah_draft *draft, double us,
-                struct ah_error *err)
+static int keep_draft(struct ah_cluster_planning *p, enum ah_cluster_policy policy,
+                      const struct ah_setting *setting, const struct ah_draft *draft, double us,
+                      struct ah_error *err)
 {
     struct ah_stage *stages = ah_arena_array(p->arena, draft->n_stages, sizeof *stages);
     struct ah_pipeline *pipelines =
@@ -126,9 +126,9 @@ static int search_within(struct ah_cluster_planning *p, const struct ah_setting 
     return rc;
 }
 
-static int search(struct ah_cluster_planning *p, struct ah_setting *setting,
-                  const struct ah_arrangement_search_limits *limits, double none_above_us,
-                  struct ah_arrangement_search_result *ret_result, struct ah_error *err)
+static int search_setting(struct ah_cluster_planning *p, struct ah_setting *setting,
+                          const struct ah_arrangement_search_limits *limits, double none_above_us,
+                          struct ah_arrangement_search_result *ret_result, struct ah_error *err)
 {
     struct ah_arrangement_search_limits started = *limits;
     struct ah_draft draft = {0};
@@ -143,7 +143,7 @@ static int search(struct ah_cluster_planning *p, struct ah_setting *setting,
     if (!rc && setting->away && limits->shaking && !isinf(ret_result->step_us))
         rc = search_within(p, setting, &started, &draft, &ret_result->step_us, err);
     if (!rc && ret_result->step_us < p->best[AH_CLUSTER_POLICY_OPTIMAL].us)
-        rc = keep(p, AH_CLUSTER_POLICY_OPTIMAL, setting, &draft, ret_result->step_us, err);
+        rc = keep_draft(p, AH_CLUSTER_POLICY_OPTIMAL, setting, &draft, ret_result->step_us, err);
     ah_draft_release(&draft);
     return rc;
 }
@@ -186,7 +186,7 @@ static int search_quickly(struct ah_cluster_planning *p, struct ah_error *err)
         struct ah_arrangement_search_result result;
         if (p->settings[i].bound_us >= p->best[AH_CLUSTER_POLICY_OPTIMAL].us)
             continue;
-        rc = search(p, &p->settings[i], &limits, INFINITY, &result, err);
+        rc = search_setting(p, &p->settings[i], &limits, INFINITY, &result, err);
         if (!rc)
             p->settings[i].quick_us = result.step_us;
     }
@@ -216,7 +216,7 @@ static int use_hosts(struct ah_cluster_planning *p, const struct ah_cluster_foun
     ah_draft_take(&draft, &found->arrangement);
     rc = ah_update_limit_choose(&setting->problem, &draft.arrangement, &us, &p->evaluations, err);
     if (!rc && us < p->best[AH_CLUSTER_POLICY_OPTIMAL].us)
-        rc = keep(p, AH_CLUSTER_POLICY_OPTIMAL, setting, &draft, us, err);
+        rc = keep_draft(p, AH_CLUSTER_POLICY_OPTIMAL, setting, &draft, us, err);
     ah_draft_release(&draft);
     return rc;
 }
@@ -253,7 +253,7 @@ static int ask_policy(struct ah_cluster_planning *p, enum ah_cluster_policy poli
     int rc = ah_draft_init(&draft, problem, err);
     rc = rc ? rc : ah_cluster_policies_search(&input, policy, p->best[policy].us, &draft, &us, err);
     if (!rc && us < p->best[policy].us)
-        rc = keep(p, policy, setting, &draft, us, err);
+        rc = keep_draft(p, policy, setting, &draft, us, err);
     if (!rc && !isinf(us) && (!setting->start.n_pipelines || us < setting->start_us)) {
         setting->start = p->best[policy].arrangement;
         setting->start_us = us;
@@ -344,7 +344,7 @@ static int search_best(struct ah_cluster_planning *p, bool away, size_t most, st
         const struct ah_arrangement_search_limits limits = {
             .improvements = parts * (THOROUGH_EVALUATIONS / 4) << effort,
             .shaking = parts * (SHAKING_EVALUATIONS / 4) << effort};
-        rc = search(p, setting, &limits, INFINITY, &result, err);
+        rc = search_setting(p, setting, &limits, INFINITY, &result, err);
     }
     return rc;
 }
@@ -373,7 +373,7 @@ static int exhaust(struct ah_cluster_planning *p, uint64_t budget, struct ah_err
                                                           setting->exhausted || setting->bound_us >= best_us};
         if (budget && !result.exhausted && ah_problem_units(&setting->problem) <= EXHAUSTION_UNITS) {
             const struct ah_arrangement_search_limits limits = {.improvements = 1, .exhaustion = budget};
-            rc = search(p, setting, &limits, best_us, &result, err);
+            rc = search_setting(p, setting, &limits, best_us, &result, err);
             if (!rc && result.exhausted)
                 setting->bound_us = result.bound_us;
         }

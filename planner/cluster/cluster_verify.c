@@ -119,7 +119,7 @@ static int read_degrees(struct verify *v)
 
 /* ---- the problem ---- */
 
-static int build(struct verify *v, const uint64_t *tp, struct ah_cluster_problem *ret_problem)
+static int build_costs(struct verify *v, const uint64_t *tp, struct ah_cluster_problem *ret_problem)
 {
     const struct ah_cluster_costs_input input = {
         .model = v->inputs->model,
@@ -149,7 +149,7 @@ static int build_mixed(struct verify *v)
     for (size_t d = 0; d < v->n_degrees; d++) {
         for (size_t g = 0; g < v->inputs->cluster->n_gpus; g++)
             tp[g] = v->degrees[d];
-        int rc = build(v, tp, &problems[d]);
+        int rc = build_costs(v, tp, &problems[d]);
         if (rc)
             return rc;
         all[d] = &problems[d];
@@ -159,7 +159,7 @@ static int build_mixed(struct verify *v)
 
 static int build_problem(struct verify *v)
 {
-    return v->mixed ? build_mixed(v) : build(v, v->tp, &v->problem);
+    return v->mixed ? build_mixed(v) : build_costs(v, v->tp, &v->problem);
 }
 
 /* ---- the arrangement ---- */
@@ -262,7 +262,7 @@ static int check_nodes(const struct verify *v)
     return AH_OK;
 }
 
-static int price(struct verify *v)
+static int price_stages(struct verify *v)
 {
     for (size_t p = 0; p < v->arrangement.n_pipelines; p++)
         for (size_t i = 0; i < v->arrangement.pipelines[p].n_stages; i++) {
@@ -289,7 +289,7 @@ static int arrange(struct verify *v)
     if (rc)
         return rc;
     ah_arrangement_share(&v->problem, &v->arrangement);
-    return price(v);
+    return price_stages(v);
 }
 
 /* ---- ranks ---- */
@@ -355,7 +355,7 @@ struct comparison {
     bool differ;
 };
 
-static void report(void *context, const char *path, const char *a, const char *b)
+static void on_difference(void *context, const char *path, const char *a, const char *b)
 {
     struct comparison *comparison = context;
     if (!comparison->differ)
@@ -364,13 +364,13 @@ static void report(void *context, const char *path, const char *a, const char *b
     comparison->differ = true;
 }
 
-static int compare(const struct verify *v, struct ah_cluster_plan *again)
+static int compare_plans(const struct verify *v, struct ah_cluster_plan *again)
 {
     struct ah_cluster_plan stated = *v->plan;
     const struct ah_document a = {.kind = AH_DOCUMENT_CLUSTER_PLAN, .body.cluster_plan = &stated};
     const struct ah_document b = {.kind = AH_DOCUMENT_CLUSTER_PLAN, .body.cluster_plan = again};
     struct comparison comparison = {.err = v->err};
-    size_t n = ah_document_diff(&a, &b, report, &comparison);
+    size_t n = ah_document_diff(&a, &b, on_difference, &comparison);
     if (n == SIZE_MAX)
         return ah_error_memory(v->err);
     return n ? AH_E_DOCUMENT : AH_OK;
@@ -387,7 +387,7 @@ static void leave_out(const struct verify *v, struct ah_cluster_plan *again)
         }
 }
 
-static int describe(struct verify *v)
+static int rebuild_and_compare(struct verify *v)
 {
     struct ah_cluster_plan again = *v->plan;
     again.n_idle_ranks = 0;
@@ -412,7 +412,7 @@ static int describe(struct verify *v)
     if (rc)
         return rc;
     leave_out(v, &again);
-    return compare(v, &again);
+    return compare_plans(v, &again);
 }
 
 int ah_cluster_verify(const struct ah_cluster_plan *plan, const struct ah_cluster_verify_inputs *inputs,
@@ -432,7 +432,7 @@ int ah_cluster_verify(const struct ah_cluster_plan *plan, const struct ah_cluste
     if (!rc)
         rc = arrange(&v);
     if (!rc)
-        rc = describe(&v);
+        rc = rebuild_and_compare(&v);
     ah_arena_release(&arena);
     return rc;
 }

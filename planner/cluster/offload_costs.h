@@ -43,7 +43,7 @@ extern const struct ah_offload_technique {
     enum ah_offload_without without;
 } ah_offload_techniques[AH_OFFLOAD_TECHNIQUES];
 
-/* enum ah_offload_without of `techniques`, a bit each (planner/policies/restriction.h), less those that no cluster plan has. */
+/* enum ah_offload_without of `techniques` (bits, planner/policies/restriction.h), less those no cluster plan has. */
 unsigned ah_offload_without(uint32_t techniques);
 
 /* One GPU's share of the host. */

@@ -106,7 +106,7 @@ static struct ah_config config_of(const struct program *p, size_t block)
     return config;
 }
 
-static int choose(struct program *p)
+static int choose_configs(struct program *p)
 {
     p->configs = ah_arena_array(p->f->arena, p->job.n_blocks, sizeof *p->configs);
     if (!p->configs)
@@ -176,7 +176,7 @@ static int price_host(struct program *p)
     return share_host(p, &host);
 }
 
-static int price(struct program *p)
+static int fill_costs(struct program *p)
 {
     const struct ah_problem_block *blocks = p->f->in->problem->kinds[p->role.kind].blocks;
     const struct ah_cluster_gpu *gpu = ah_cluster_gpu_of(p->f->in->cluster, p->node);
@@ -243,7 +243,7 @@ static int check_room(const struct program *p, const struct ah_plan *plan)
     return rc;
 }
 
-static int evaluate(const struct program *p, struct ah_plan *ret_plan)
+static int schedule_and_emit(const struct program *p, struct ah_plan *ret_plan)
 {
     const struct ah_choice choice = {.configs = p->configs, .knobs = p->knobs, .costs = &p->costs};
     struct ah_schedule schedule = {0};
@@ -269,9 +269,9 @@ static int make_program(struct program *p, struct ah_plan *ret_plan)
     p->training.tied = f->tied;
     p->training.n_sums = p->role.sums;
     int rc = ah_job_init_part(&p->job, f->in->model, &p->training, &p->role.part, f->arena, f->err);
-    rc = rc ? rc : choose(p);
-    rc = rc ? rc : price(p);
-    rc = rc ? rc : evaluate(p, ret_plan);
+    rc = rc ? rc : choose_configs(p);
+    rc = rc ? rc : fill_costs(p);
+    rc = rc ? rc : schedule_and_emit(p, ret_plan);
     if (rc)
         return rc;
     fill_plan(p, ah_cluster_gpu_of(f->in->cluster, p->node), part, ret_plan);

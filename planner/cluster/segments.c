@@ -47,8 +47,8 @@ static size_t find_owners(const struct ah_arrangement *arrangement, size_t block
 }
 
 /* The ring's slowest edge decides. */
-static void price(const struct ah_cluster_problem *problem, const struct owner *owners,
-                  struct ah_segment *segment)
+static void price_ring(const struct ah_cluster_problem *problem, const struct owner *owners,
+                       struct ah_segment *segment)
 {
     size_t n = segment->n_owners;
     double volume = ah_segment_volume(n, segment->bytes);
@@ -76,13 +76,13 @@ struct building {
     size_t used;
 };
 
-static void add(struct building *b, const struct ah_segment *given, size_t other)
+static void add_segment(struct building *b, const struct ah_segment *given, size_t other)
 {
     struct ah_segment segment = *given;
     segment.n_owners = find_owners(b->arrangement, segment.first, other, b->owners);
     if (segment.n_owners < 2 || !segment.bytes)
         return;
-    price(b->problem, b->owners, &segment);
+    price_ring(b->problem, b->owners, &segment);
     segment.owners = b->segments.owners + b->used;
     for (size_t i = 0; i < segment.n_owners; i++)
         segment.owners[i] = b->owners[i].stage;
@@ -118,12 +118,12 @@ int ah_segments_init(struct ah_segments *ret_segments, const struct ah_cluster_p
         struct ah_segment segment = {.first = at, .end = end};
         for (size_t i = at; i < end; i++)
             segment.bytes += problem->gradient_bytes[i];
-        add(&b, &segment, at);
+        add_segment(&b, &segment, at);
         end = at;
     }
     if (problem->tied_bytes)
-        add(&b, &(struct ah_segment){.end = 1, .tied = true, .bytes = problem->tied_bytes},
-            problem->n_blocks - 1);
+        add_segment(&b, &(struct ah_segment){.end = 1, .tied = true, .bytes = problem->tied_bytes},
+                    problem->n_blocks - 1);
     free(b.owners);
     *ret_segments = b.segments;
     return AH_OK;

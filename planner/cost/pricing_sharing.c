@@ -140,7 +140,7 @@ static double speed_of(const struct pair *pair, int lane)
 }
 
 /* What a pair asks of host_dram at its intended speeds. */
-static double load(const struct sharing *s, const struct pair *pair)
+static double dram_load(const struct sharing *s, const struct pair *pair)
 {
     return s->demand[pair->p] * speed_of(pair, pair->p) + s->demand[pair->q] * speed_of(pair, pair->q);
 }
@@ -213,7 +213,7 @@ static bool memory_does(const struct sharing *s, const struct pair *pair)
 {
     bool p_asks = pair->speed_p >= 1 || s->demand[pair->p] > LITTLE;
     bool q_asks = pair->speed_q >= 1 || s->demand[pair->q] > LITTLE;
-    return pair_in_memory(s, pair) && p_asks && q_asks && load(s, pair) >= 1 - TIGHT;
+    return pair_in_memory(s, pair) && p_asks && q_asks && dram_load(s, pair) >= 1 - TIGHT;
 }
 
 static void add_pair(const struct sharing *s, const struct pair *pair, struct ah_plan_sharing *sharing)

@@ -72,7 +72,7 @@ static bool streamed(const struct ah_plan_block *block)
     return block->optimizer == AH_OPTIMIZER_STREAMED;
 }
 
-static void add(struct ah_export_draft *draft, struct ah_export_setting setting)
+static void add_setting(struct ah_export_draft *draft, struct ah_export_setting setting)
 {
     struct ah_export *export = draft->export;
     if (export->n_settings == AH_EXPORT_SETTINGS_MAX)
@@ -83,27 +83,27 @@ static void add(struct ah_export_draft *draft, struct ah_export_setting setting)
 
 void ah_export_add_bool(struct ah_export_draft *draft, const char *path, bool value)
 {
-    add(draft, (struct ah_export_setting){.path = path, .kind = AH_EXPORT_BOOL, .integer = value});
+    add_setting(draft, (struct ah_export_setting){.path = path, .kind = AH_EXPORT_BOOL, .integer = value});
 }
 
 void ah_export_add_integer(struct ah_export_draft *draft, const char *path, uint64_t value)
 {
-    add(draft, (struct ah_export_setting){.path = path, .kind = AH_EXPORT_INTEGER, .integer = value});
+    add_setting(draft, (struct ah_export_setting){.path = path, .kind = AH_EXPORT_INTEGER, .integer = value});
 }
 
 void ah_export_add_number(struct ah_export_draft *draft, const char *path, double value)
 {
-    add(draft, (struct ah_export_setting){.path = path, .kind = AH_EXPORT_NUMBER, .number = value});
+    add_setting(draft, (struct ah_export_setting){.path = path, .kind = AH_EXPORT_NUMBER, .number = value});
 }
 
 void ah_export_add_text(struct ah_export_draft *draft, const char *path, const char *text)
 {
-    add(draft, (struct ah_export_setting){.path = path, .kind = AH_EXPORT_TEXT, .text = text});
+    add_setting(draft, (struct ah_export_setting){.path = path, .kind = AH_EXPORT_TEXT, .text = text});
 }
 
 void ah_export_add_flag(struct ah_export_draft *draft, const char *path)
 {
-    add(draft, (struct ah_export_setting){.path = path, .kind = AH_EXPORT_FLAG});
+    add_setting(draft, (struct ah_export_setting){.path = path, .kind = AH_EXPORT_FLAG});
 }
 
 void ah_export_add_note(struct ah_export_draft *draft, const char *note)
@@ -116,7 +116,7 @@ void ah_export_add_note(struct ah_export_draft *draft, const char *note)
 }
 
 /* Keeps the text of `out` in the arena; NULL (and failed) when out of memory. */
-static const char *keep(struct ah_export_draft *draft, struct ah_buffer *out)
+static const char *keep_text(struct ah_export_draft *draft, struct ah_buffer *out)
 {
     const char *text = out->failed ? NULL : ah_arena_strdup(draft->arena, out->data ? out->data : "");
     ah_buffer_release(out);
@@ -137,7 +137,7 @@ static const char *name_blocks(struct ah_export_draft *draft, ah_export_block_te
         ah_buffer_puts(&out, out.size ? ", " : "");
         ah_name_range(ah_names_of_plan(plan), i, end, &out);
     }
-    return keep(draft, &out);
+    return keep_text(draft, &out);
 }
 
 /* Adds a loss after all those that change as much or more. */
@@ -165,7 +165,7 @@ static void lose(struct ah_export_draft *draft, enum ah_export_effect effect, co
 {
     struct ah_buffer out = {0};
     ah_buffer_printf(&out, "%s %s", targets[draft->export->target].name, instead);
-    const char *text = keep(draft, &out);
+    const char *text = keep_text(draft, &out);
     if (text)
         ah_export_lose(draft, effect, field, test, plan, text);
 }
@@ -187,7 +187,7 @@ static void lose_frozen(struct ah_export_draft *draft)
     ah_buffer_puts(&out, "trains only the tensors that match");
     for (size_t i = 0; i < training->n_trainable; i++)
         ah_buffer_printf(&out, "%s '%s'", i ? "," : "", training->trainable[i]);
-    const char *text = keep(draft, &out);
+    const char *text = keep_text(draft, &out);
     if (text)
         lose(draft, AH_EXPORT_MEMORY, "training.trainable", NULL, text,
              "trains every tensor, with gradients and states for each, unless the model's code sets "
@@ -203,7 +203,7 @@ static void lose_memory(struct ah_export_draft *draft)
     ah_units_print_bytes(device, memory->device_bytes + memory->reserved_bytes);
     ah_units_print_bytes(host, memory->host_bytes);
     ah_buffer_printf(&out, "uses at most %s of the device and %s of the host", device, host);
-    const char *text = keep(draft, &out);
+    const char *text = keep_text(draft, &out);
     if (text)
         lose(draft, AH_EXPORT_LIMIT, "memory", NULL, text, "allocates as it goes, without a limit");
 }
@@ -219,7 +219,7 @@ static void lose_sums(struct ah_export_draft *draft)
     for (size_t i = 0; i < training->n_sums; i++)
         ah_buffer_printf(&out, "%s%" PRIu64, i ? ", " : "", training->sums[i]);
     ah_buffer_puts(&out, " micro-batches");
-    const char *text = keep(draft, &out);
+    const char *text = keep_text(draft, &out);
     if (text)
         lose(draft, AH_EXPORT_RESULT, "training.sums", NULL, text,
              "adds up all micro-batches one after another");

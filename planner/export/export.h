@@ -5,7 +5,7 @@
  * A plan decides for every block; DeepSpeed, Megatron and torchtitan have one switch for all, or one share. Export
  * sets each switch so that the target needs no more device memory than the plan wherever it has such a setting,
  * and lists every decision that the target will not follow (a LOSS): which blocks, what the plan says, what
- * the target does instead, and what that changes. The losses that decide whether the export is of use come first. What
+ * the target does instead, and what that changes. Losses that decide whether the export is useful come first. What
  * a plan does not hold at all (learning rate, data, the model's shape) is not a loss; notes name it. Every setting, its
  * source and the version that it was checked against: docs/export.md.
  *

@@ -55,7 +55,7 @@ size_t ah_policies_sizes(const struct ah_job *job, enum ah_policy policy,
     return numbers;
 }
 
-static struct ah_config place(enum ah_activations activations, bool host_weights, bool host_optimizer)
+static struct ah_config config_of(enum ah_activations activations, bool host_weights, bool host_optimizer)
 {
     return (struct ah_config){.activations = (uint8_t)activations,
                               .weights = host_weights ? AH_WEIGHTS_HOST : AH_WEIGHTS_DEVICE,
@@ -73,21 +73,21 @@ static struct ah_config policy_config(const struct ah_job *job, enum ah_policy p
     bool stays = end || block <= k[1];
     switch (policy) {
     case AH_POLICY_RESIDENT:
-        return place(k[0], false, false);
+        return config_of(k[0], false, false);
     case AH_POLICY_ZERO_OFFLOAD:
-        return place(keep_or_recompute[k[0]], false, block < k[1]);
+        return config_of(keep_or_recompute[k[0]], false, block < k[1]);
     case AH_POLICY_PATRICKSTAR:
-        return place(keep_or_recompute[k[0]], block < k[1], block < n - k[2]);
+        return config_of(keep_or_recompute[k[0]], block < k[1], block < n - k[2]);
     case AH_POLICY_STRONGHOLD:
-        return place(keep_or_recompute[k[0]], !stays, !stays || k[2]);
+        return config_of(keep_or_recompute[k[0]], !stays, !stays || k[2]);
     case AH_POLICY_STREAM:
-        return place(keep_or_recompute[1 - k[0]], !(end && k[1]), true);
+        return config_of(keep_or_recompute[1 - k[0]], !(end && k[1]), true);
     case AH_POLICY_AUTOHETE_PAPER:
     case AH_POLICY_OPTIMAL:
         break;
     }
-    return place(block <= k[0] ? AH_ACTIVATIONS_RECOMPUTE : AH_ACTIVATIONS_KEEP, k[1] > n && block < k[1] - n,
-                 block >= n - o);
+    return config_of(block <= k[0] ? AH_ACTIVATIONS_RECOMPUTE : AH_ACTIVATIONS_KEEP,
+                     k[1] > n && block < k[1] - n, block >= n - o);
 }
 
 /* Puts sums on the host, beside the update, if the block may have that. */
@@ -268,7 +268,7 @@ static int grid(struct family *f, size_t number, struct point *point, bool all)
 }
 
 /* Tries every neighbour of a point, a step away in any of the numbers. Moves to the best, or else halves the step. */
-static int walk(struct family *f, struct point from)
+static int walk_from(struct family *f, struct point from)
 {
     int rc = AH_OK;
     for (uint32_t step = GRID; step > 0 && !rc;) {
@@ -294,14 +294,14 @@ static int walk(struct family *f, struct point from)
     return rc;
 }
 
-static int refine(struct family *f)
+static int refine_best(struct family *f)
 {
     struct point few[BEST_FEW];
     size_t n = f->n_few;
     int rc = AH_OK;
     memcpy(few, f->few, sizeof few);
     for (size_t i = 0; i < n && !rc; i++)
-        rc = walk(f, few[i]);
+        rc = walk_from(f, few[i]);
     return rc;
 }
 
@@ -330,7 +330,7 @@ static int first_orders(struct family *f, bool all)
         f->n_few = 0;
         rc = grid(f, 0, &(struct point){{0}, 0}, all);
         if (!rc && !all)
-            rc = refine(f);
+            rc = refine_best(f);
     }
     return rc;
 }
@@ -361,8 +361,8 @@ int ah_policies_search(struct ah_evaluator *evaluator, enum ah_policy policy, en
         rc = sweep_orders(&f);
         f.n_few = 0;
         rc = rc ? rc : grid(&f, 0, &(struct point){{0}, 0}, all);
-        rc = rc || all ? rc : walk(&f, f.best);
-        rc = rc || all ? rc : refine(&f);
+        rc = rc || all ? rc : walk_from(&f, f.best);
+        rc = rc || all ? rc : refine_best(&f);
         rc = rc ? rc : sweep_orders(&f);
     }
     free(f.configs);

@@ -54,7 +54,7 @@ static bool uses_hosts(const struct ah_cluster_plan *old)
     return false;
 }
 
-static int build(struct adapting *a, struct ah_error *err)
+static int build_problem(struct adapting *a, struct ah_error *err)
 {
     const struct ah_cluster_costs_input input = {.model = a->request->model,
                                                  .model_sha256 = a->request->model_sha256,
@@ -70,7 +70,7 @@ static int build(struct adapting *a, struct ah_error *err)
     return rc;
 }
 
-static int begin(struct adapting *a, struct ah_error *err)
+static int begin_adapting(struct adapting *a, struct ah_error *err)
 {
     const struct ah_cluster *cluster = a->request->cluster;
     a->tp = ah_arena_array(a->arena, cluster->n_gpus, sizeof *a->tp);
@@ -78,7 +78,7 @@ static int begin(struct adapting *a, struct ah_error *err)
         return ah_error_memory(err);
     for (size_t i = 0; i < cluster->n_gpus; i++)
         a->tp[i] = degree_of(a->old, cluster->gpus[i].name);
-    int rc = build(a, err);
+    int rc = build_problem(a, err);
     if (rc)
         return rc;
     a->left = ah_arena_array(a->arena, a->problem.n_classes + 1, sizeof *a->left);
@@ -165,7 +165,7 @@ static void add_pipeline(struct adapting *a, const struct ah_cluster_plan_pipeli
 }
 
 /* Splits what changed, shares micro-batches out and fits. */
-static bool settle(struct adapting *a)
+static bool split_and_share(struct adapting *a)
 {
     struct ah_arrangement *arrangement = &a->draft.arrangement;
     uint64_t total = a->problem.micro_batches, n = arrangement->n_pipelines;
@@ -189,7 +189,7 @@ static int settle_within(struct adapting *a, double limit_us, const struct ah_dr
     ah_fits_release(&a->fits);
     a->problem.update_limit_us = limit_us;
     int rc = ah_fits_init(&a->fits, &a->problem, err);
-    if (rc || !settle(a))
+    if (rc || !split_and_share(a))
         return rc;
     a->problem.update_limit_us = limit_us > 0 ? INFINITY : 0;
     rc = ah_update_limit_choose(&a->problem, &a->draft.arrangement, &us, &evaluations, err);
@@ -242,8 +242,8 @@ static int arrange(struct adapting *a, bool *ret_fits, struct ah_error *err)
     return rc;
 }
 
-static int describe(const struct adapting *a, struct ah_arena *arena, struct ah_cluster_plan *ret_plan,
-                    struct ah_error *err)
+static int fill_plan(const struct adapting *a, struct ah_arena *arena, struct ah_cluster_plan *ret_plan,
+                     struct ah_error *err)
 {
     const struct ah_cluster_request *request = a->request;
     const struct ah_plan_training *training = &request->training;
@@ -270,14 +270,14 @@ static int describe(const struct adapting *a, struct ah_arena *arena, struct ah_
 static int adapt(struct adapting *a, struct ah_arena *arena, struct ah_cluster_plan *ret_plan, bool *ret_fits,
                  struct ah_error *err)
 {
-    int rc = begin(a, err);
+    int rc = begin_adapting(a, err);
     *ret_fits = false;
     if (rc || !a->any || !ah_problem_units(&a->problem))
         return rc;
     rc = ah_draft_init(&a->draft, &a->problem, err);
     rc = rc ? rc : arrange(a, ret_fits, err);
     if (!rc && *ret_fits)
-        rc = describe(a, arena, ret_plan, err);
+        rc = fill_plan(a, arena, ret_plan, err);
     ah_draft_release(&a->draft);
     ah_fits_release(&a->fits);
     return rc;

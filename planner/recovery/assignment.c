@@ -20,7 +20,7 @@ struct matching {
 };
 
 /* Adds column `at` to those seen; returns the one that is then reached with the least slack. */
-static size_t step(struct matching *m, size_t at)
+static size_t see_column(struct matching *m, size_t at)
 {
     size_t row = m->row_of[at], next = 0;
     double least = INFINITY;
@@ -49,7 +49,7 @@ static size_t step(struct matching *m, size_t at)
     return next;
 }
 
-static void place(struct matching *m, size_t row)
+static void match_row(struct matching *m, size_t row)
 {
     size_t at = 0;
     m->row_of[0] = row;
@@ -57,7 +57,7 @@ static void place(struct matching *m, size_t row)
     for (size_t j = 0; j <= m->columns; j++)
         m->slack[j] = INFINITY;
     do
-        at = step(m, at);
+        at = see_column(m, at);
     while (m->row_of[at]);
     for (; at; at = m->from[at])
         m->row_of[at] = m->row_of[m->from[at]];
@@ -80,7 +80,7 @@ int ah_assignment_solve(const double *weights, size_t rows, size_t columns, size
         goto out;
     }
     for (size_t row = 1; row <= rows; row++)
-        place(&m, row);
+        match_row(&m, row);
     for (size_t j = 1; j <= columns; j++)
         if (m.row_of[j]) {
             ret_column[m.row_of[j] - 1] = j - 1;

@@ -28,7 +28,7 @@ static size_t find_node(const struct ah_cluster *cluster, const char *id)
     return SIZE_MAX;
 }
 
-static size_t reach(const struct gathering *g, const struct ah_inventory_holding *holding)
+static size_t node_of_holding(const struct gathering *g, const struct ah_inventory_holding *holding)
 {
     if (holding->medium == AH_MEDIUM_STORAGE)
         return g->cluster->cloud ? g->cluster->n_nodes : SIZE_MAX;
@@ -47,7 +47,7 @@ static int newest_first(const void *a, const void *b)
     return (p < q) - (p > q);
 }
 
-static int gather(struct gathering *g, struct ah_arena *arena, struct ah_error *err)
+static int gather_holdings(struct gathering *g, struct ah_arena *arena, struct ah_error *err)
 {
     const struct ah_inventory *inventory = g->inventory;
     size_t n = 0;
@@ -57,7 +57,7 @@ static int gather(struct gathering *g, struct ah_arena *arena, struct ah_error *
     if (!g->node_of || !g->steps || !g->covered)
         return ah_error_memory(err);
     for (size_t i = 0; i < inventory->n_holdings; i++) {
-        g->node_of[i] = reach(g, &inventory->holdings[i]);
+        g->node_of[i] = node_of_holding(g, &inventory->holdings[i]);
         if (g->node_of[i] != SIZE_MAX)
             g->steps[n++] = inventory->holdings[i].step;
     }
@@ -82,7 +82,7 @@ static void mark_row(const struct gathering *g, const struct ah_inventory_holdin
         }
 }
 
-static void mark(const struct gathering *g, const struct ah_inventory_holding *holding, uint8_t *holds)
+static void mark_shards(const struct gathering *g, const struct ah_inventory_holding *holding, uint8_t *holds)
 {
     const struct ah_states *states = g->states;
     for (uint64_t b = holding->first_block; b < holding->first_block + holding->blocks; b++)
@@ -98,7 +98,7 @@ static size_t first_missing(const struct gathering *g, uint64_t step)
     memset(g->covered, 0, n);
     for (size_t i = 0; i < g->inventory->n_holdings; i++)
         if (g->node_of[i] != SIZE_MAX && g->inventory->holdings[i].step == step)
-            mark(g, &g->inventory->holdings[i], g->covered);
+            mark_shards(g, &g->inventory->holdings[i], g->covered);
     while (shard < n && (g->covered[shard] || !ah_states_bytes(g->states, shard)))
         shard++;
     return shard;
@@ -125,7 +125,7 @@ static const struct ah_inventory_holding *who_had(const struct gathering *g, str
     return NULL;
 }
 
-static int fail(const struct gathering *g, struct ah_error *err)
+static int fail_missing(const struct gathering *g, struct ah_error *err)
 {
     const char *cluster = g->cluster->name;
     if (!g->n_steps)
@@ -161,7 +161,7 @@ static int choose_step(struct gathering *g, uint64_t *ret_step, struct ah_error 
             *ret_step = g->steps[i];
             return AH_OK;
         }
-    return fail(g, err);
+    return fail_missing(g, err);
 }
 
 /* ---- holders ---- */
@@ -197,7 +197,7 @@ int ah_holders_init(struct ah_holders *ret_holders, const struct ah_inventory *i
 {
     struct gathering g = {.inventory = inventory, .cluster = cluster, .states = states};
     struct ah_holders holders = {0};
-    int rc = gather(&g, arena, err);
+    int rc = gather_holdings(&g, arena, err);
     rc = rc ? rc : choose_step(&g, &holders.step, err);
     if (rc)
         return rc;
@@ -212,7 +212,7 @@ int ah_holders_init(struct ah_holders *ret_holders, const struct ah_inventory *i
         struct ah_holder *holder = holder_of(&holders, &g, i, arena);
         if (!holder)
             return ah_error_memory(err);
-        mark(&g, &inventory->holdings[i], holder->holds);
+        mark_shards(&g, &inventory->holdings[i], holder->holds);
     }
     qsort(holders.entries, holders.n_entries, sizeof *holders.entries, by_holder);
     *ret_holders = holders;

@@ -137,7 +137,7 @@ static int consider_new(struct recovering *r, struct ah_cluster_shortage *ret_sh
 
 /* ---- the result ---- */
 
-static void describe(struct recovering *r)
+static void fill_moves(struct recovering *r)
 {
     const struct ah_recovery_request *request = r->request;
     const struct ah_cluster_request *cluster = &request->cluster;
@@ -171,7 +171,7 @@ int ah_recovery_plan(const struct ah_recovery_request *request, struct ah_arena 
                             "no plan was found whose degrees divide the %zu slices of the inventory; cut "
                             "states into more slices",
                             r.states.slices);
-    describe(&r);
+    fill_moves(&r);
     *ret_plan = r.plan;
     *ret_moves = r.moves;
     return AH_OK;

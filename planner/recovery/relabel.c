@@ -25,7 +25,7 @@ struct relabelling {
 /* ---- what stays ---- */
 
 /* Bytes of the role's shards that are in `held` and belong into `holder` (-1: GPU or host). */
-static double held_bytes(const struct relabelling *l, const struct ah_role *role, const uint8_t *held,
+static double held_bytes(const struct relabelling *l, const struct ah_gpu_role *role, const uint8_t *held,
                          int holder)
 {
     const struct ah_states *states = l->states;
@@ -43,7 +43,7 @@ static double held_bytes(const struct relabelling *l, const struct ah_role *role
 }
 
 /* Marks in `held` all shards that are anywhere on `node`. */
-static void unite(const struct relabelling *l, size_t node, uint8_t *held)
+static void mark_held(const struct relabelling *l, size_t node, uint8_t *held)
 {
     size_t n = ah_states_shards(l->states);
     memset(held, 0, n);
@@ -52,7 +52,8 @@ static void unite(const struct relabelling *l, size_t node, uint8_t *held)
             held[shard] |= l->holders->entries[p].holds[shard];
 }
 
-static double kept_bytes(const struct relabelling *l, const struct ah_role *role, size_t node, uint64_t gpu)
+static double kept_bytes(const struct relabelling *l, const struct ah_gpu_role *role, size_t node,
+                         uint64_t gpu)
 {
     const struct ah_holder *in_gpu = ah_holders_find(l->holders, AH_MEDIUM_GPU, node, gpu);
     const struct ah_holder *on_host = ah_holders_find(l->holders, AH_MEDIUM_HOST, node, AH_INVENTORY_NO_GPU);
@@ -77,7 +78,7 @@ static int assign_gpus(const struct relabelling *l, size_t from, size_t to, size
         return ah_error_memory(err);
     for (size_t i = 0; i < rows; i++)
         for (size_t gpu = 0; gpu < columns; gpu++) {
-            const struct ah_role *role = &l->roles.items[first + i];
+            const struct ah_gpu_role *role = &l->roles.items[first + i];
             weights[i * columns + gpu] = 2 * kept_bytes(l, role, to, gpu) + (role->gpu == gpu ? 1 : 0);
         }
     int rc = ah_assignment_solve(weights, rows, columns, ret_gpu, &sum, err);
@@ -127,7 +128,7 @@ static int weigh_nodes(const struct relabelling *l, const size_t *members, size_
     size_t *gpus = calloc(l->roles.n + 1, sizeof *gpus);
     int rc = held && gpus ? AH_OK : ah_error_memory(err);
     for (size_t j = 0; j < n && !rc; j++) {
-        unite(l, members[j], held);
+        mark_held(l, members[j], held);
         for (size_t i = 0; i < n && !rc; i++) {
             double kept = 0, there = 0;
             rc = assign_gpus(l, members[i], members[j], gpus, &kept, err);
@@ -188,7 +189,7 @@ static int assign_all(struct relabelling *l, struct ah_error *err)
 
 /* ---- the plan ---- */
 
-static int begin(struct relabelling *l, const struct ah_cluster_plan *plan, struct ah_error *err)
+static int begin_relabelling(struct relabelling *l, const struct ah_cluster_plan *plan, struct ah_error *err)
 {
     size_t n_nodes = l->cluster->n_nodes, r = 0;
     int rc = ah_roles_init(&l->roles, plan, l->cluster, l->states, l->arena, err);
@@ -250,7 +251,7 @@ int ah_relabel_plan(const struct ah_cluster *cluster, const struct ah_states *st
                     struct ah_error *err)
 {
     struct relabelling l = {.cluster = cluster, .states = states, .holders = holders, .arena = arena};
-    int rc = begin(&l, plan, err);
+    int rc = begin_relabelling(&l, plan, err);
     rc = rc ? rc : assign_all(&l, err);
     rc = rc ? rc : rename_idle(&l, plan, err);
     if (rc)

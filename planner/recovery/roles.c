@@ -7,12 +7,12 @@
 
 static int by_rank(const void *a, const void *b)
 {
-    const struct ah_role *p = a, *q = b;
+    const struct ah_gpu_role *p = a, *q = b;
     return (p->rank > q->rank) - (p->rank < q->rank);
 }
 
 /* Finds the node of a rank, and which GPU of that node it is. */
-static bool find_rank(const struct ah_cluster *cluster, uint64_t rank, struct ah_role *role)
+static bool find_rank(const struct ah_cluster *cluster, uint64_t rank, struct ah_gpu_role *role)
 {
     uint64_t first = 0;
     for (size_t n = 0; n < cluster->n_nodes; n++) {
@@ -36,7 +36,7 @@ static int add_stage(struct ah_roles *roles, const struct ah_cluster_plan_stage 
                             stage->node, stage->tp, states->slices);
     size_t share = states->slices / stage->tp;
     for (size_t r = 0; r < stage->tp; r++) {
-        struct ah_role role = {
+        struct ah_gpu_role role = {
             .rank = stage->ranks[r], .stage = stage, .first_slice = r * share, .end_slice = (r + 1) * share};
         if (!find_rank(cluster, role.rank, &role) || strcmp(cluster->nodes[role.node].id, stage->node) != 0)
             return ah_error_set(err, AH_E_MISMATCH, "rank %" PRIu64 " is not on node '%s' of cluster '%s'",
@@ -69,7 +69,7 @@ int ah_roles_init(struct ah_roles *ret_roles, const struct ah_cluster_plan *plan
     return AH_OK;
 }
 
-bool ah_role_needs(const struct ah_role *role, const struct ah_states *states, size_t shard)
+bool ah_role_needs(const struct ah_gpu_role *role, const struct ah_states *states, size_t shard)
 {
     struct ah_shard s = ah_states_shard(states, shard);
     return s.slice >= role->first_slice && s.slice < role->end_slice &&
@@ -87,7 +87,7 @@ static const struct ah_cluster_plan_config *config_of(const struct ah_cluster_pl
     return &stage->configs[stage->n_configs - 1];
 }
 
-enum ah_destination ah_role_destination(const struct ah_role *role, const struct ah_states *states,
+enum ah_destination ah_role_destination(const struct ah_gpu_role *role, const struct ah_states *states,
                                         size_t shard)
 {
     struct ah_shard s = ah_states_shard(states, shard);
@@ -98,7 +98,7 @@ enum ah_destination ah_role_destination(const struct ah_role *role, const struct
     return host ? AH_DESTINATION_HOST : AH_DESTINATION_GPU;
 }
 
-const struct ah_holder *ah_role_kept(const struct ah_role *role, const struct ah_states *states,
+const struct ah_holder *ah_role_kept(const struct ah_gpu_role *role, const struct ah_states *states,
                                      const struct ah_holders *holders, size_t shard)
 {
     bool host = ah_role_destination(role, states, shard) == AH_DESTINATION_HOST;

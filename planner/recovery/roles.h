@@ -11,7 +11,7 @@
 #include "schemas/cluster_plan.h"
 #include "schemas/moves.h"
 
-struct ah_role {
+struct ah_gpu_role {
     uint64_t rank;
     size_t node;                               /* of the cluster */
     uint64_t gpu;                              /* of the node */
@@ -20,7 +20,7 @@ struct ah_role {
 };
 
 struct ah_roles {
-    struct ah_role *items; /* by rank */
+    struct ah_gpu_role *items; /* by rank */
     size_t n;
 };
 
@@ -31,14 +31,14 @@ int ah_roles_init(struct ah_roles *ret_roles, const struct ah_cluster_plan *plan
                   struct ah_error *err);
 
 /* Does the role need the shard, if it has bytes? */
-bool ah_role_needs(const struct ah_role *role, const struct ah_states *states, size_t shard);
+bool ah_role_needs(const struct ah_gpu_role *role, const struct ah_states *states, size_t shard);
 
 /* Where the role needs the shard. */
-enum ah_destination ah_role_destination(const struct ah_role *role, const struct ah_states *states,
+enum ah_destination ah_role_destination(const struct ah_gpu_role *role, const struct ah_states *states,
                                         size_t shard);
 
 /* The holder that already has the shard where the role needs it; NULL: none. */
-const struct ah_holder *ah_role_kept(const struct ah_role *role, const struct ah_states *states,
+const struct ah_holder *ah_role_kept(const struct ah_gpu_role *role, const struct ah_states *states,
                                      const struct ah_holders *holders, size_t shard);
 
 #endif

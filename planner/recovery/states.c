@@ -59,7 +59,7 @@ struct ah_shard ah_states_shard(const struct ah_states *states, size_t index)
 }
 
 /* s bytes / n without overflow. */
-static uint64_t cut(uint64_t bytes, uint64_t s, uint64_t n)
+static uint64_t slice_start(uint64_t bytes, uint64_t s, uint64_t n)
 {
     return bytes / n * s + bytes % n * s / n;
 }
@@ -68,7 +68,8 @@ uint64_t ah_states_bytes(const struct ah_states *states, size_t index)
 {
     struct ah_shard shard = ah_states_shard(states, index);
     uint64_t bytes = states->bytes[shard.row][shard.kind];
-    return cut(bytes, shard.slice + 1, states->slices) - cut(bytes, shard.slice, states->slices);
+    return slice_start(bytes, shard.slice + 1, states->slices) -
+           slice_start(bytes, shard.slice, states->slices);
 }
 
 bool ah_states_covers(const struct ah_states *states, uint64_t first_block, uint64_t blocks, size_t row)

@@ -45,7 +45,8 @@ bool ah_transfer_allows(const struct ah_transfer_bundle *bundle, size_t leader, 
 /* ---- one shard ---- */
 
 /* Adds `sign` times the shard to the resources of an option; returns the longest of them. */
-static double pass(struct loading *l, const struct ah_transfer_option *option, uint64_t bytes, double sign)
+static double load_option(struct loading *l, const struct ah_transfer_option *option, uint64_t bytes,
+                          double sign)
 {
     double longest = 0;
     for (size_t i = 0; i < option->n_passes; i++) {
@@ -56,10 +57,10 @@ static double pass(struct loading *l, const struct ah_transfer_option *option, u
     return longest;
 }
 
-static void load(struct loading *l, const struct ah_transfer_bundle *bundle, const int *way, double sign)
+static void load_way(struct loading *l, const struct ah_transfer_bundle *bundle, const int *way, double sign)
 {
     for (size_t d = 0; d < bundle->n_receivers; d++)
-        pass(l, ah_transfer_option_of(bundle, (size_t)way[0], d, way[1 + d]), bundle->bytes, sign);
+        load_option(l, ah_transfer_option_of(bundle, (size_t)way[0], d, way[1 + d]), bundle->bytes, sign);
 }
 
 /* The longest resource on a way. */
@@ -76,7 +77,7 @@ static double longest_on(const struct loading *l, const struct ah_transfer_bundl
 }
 
 /* The option of receiver `d` whose longest resource stays shortest; on a tie, the nearest. */
-static int choose(struct loading *l, const struct ah_transfer_bundle *bundle, size_t leader, size_t d)
+static int choose_option(struct loading *l, const struct ah_transfer_bundle *bundle, size_t leader, size_t d)
 {
     int best = AH_TRANSFER_RELAYED;
     double shortest = INFINITY;
@@ -85,8 +86,8 @@ static int choose(struct loading *l, const struct ah_transfer_bundle *bundle, si
         if (!ah_transfer_allows(bundle, leader, d, choice))
             continue;
         const struct ah_transfer_option *option = ah_transfer_option_of(bundle, leader, d, choice);
-        double longest = pass(l, option, bundle->bytes, 1);
-        pass(l, option, bundle->bytes, -1);
+        double longest = load_option(l, option, bundle->bytes, 1);
+        load_option(l, option, bundle->bytes, -1);
         if (longest < shortest * (1 - CLOSE)) {
             shortest = longest;
             best = choice;
@@ -96,24 +97,24 @@ static int choose(struct loading *l, const struct ah_transfer_bundle *bundle, si
 }
 
 /* Loads the shard on the best way found, and writes that into `way`. */
-static void put(struct loading *l, const struct ah_transfer_bundle *bundle, int *way)
+static void route_shard(struct loading *l, const struct ah_transfer_bundle *bundle, int *way)
 {
     double shortest = INFINITY;
     for (size_t leader = 0; leader < bundle->n_receivers; leader++) {
         int *trial = l->trial;
         trial[0] = (int)leader;
         for (size_t d = 0; d < bundle->n_receivers; d++) {
-            trial[1 + d] = choose(l, bundle, leader, d);
-            pass(l, ah_transfer_option_of(bundle, leader, d, trial[1 + d]), bundle->bytes, 1);
+            trial[1 + d] = choose_option(l, bundle, leader, d);
+            load_option(l, ah_transfer_option_of(bundle, leader, d, trial[1 + d]), bundle->bytes, 1);
         }
         double longest = longest_on(l, bundle, trial);
-        load(l, bundle, trial, -1);
+        load_way(l, bundle, trial, -1);
         if (longest < shortest * (1 - CLOSE)) {
             shortest = longest;
             memcpy(way, trial, (1 + bundle->n_receivers) * sizeof *way);
         }
     }
-    load(l, bundle, way, 1);
+    load_way(l, bundle, way, 1);
 }
 
 static int *way_at(const struct loading *l, int *ways, size_t b, size_t shard)
@@ -138,17 +139,17 @@ static double time_of(struct loading *l, int *ways)
     memset(l->seconds, 0, problem->n_resources * sizeof *l->seconds);
     for (size_t b = 0; b < problem->n_bundles; b++)
         for (size_t i = 0; i < problem->bundles[b].count; i++)
-            load(l, &problem->bundles[b], way_at(l, ways, b, i), 1);
+            load_way(l, &problem->bundles[b], way_at(l, ways, b, i), 1);
     size_t r = longest_resource(l);
     return r < problem->n_resources ? l->seconds[r] : 0;
 }
 
-static void fill(struct loading *l)
+static void route_all_shards(struct loading *l)
 {
     const struct ah_transfer_problem *problem = l->problem;
     for (size_t b = 0; b < problem->n_bundles; b++)
         for (size_t i = 0; i < problem->bundles[b].count; i++)
-            put(l, &problem->bundles[b], way_at(l, l->ways, b, i));
+            route_shard(l, &problem->bundles[b], way_at(l, l->ways, b, i));
 }
 
 static bool is_on(const struct ah_transfer_bundle *bundle, const int *way, size_t resource)
@@ -164,22 +165,22 @@ static bool is_on(const struct ah_transfer_bundle *bundle, const int *way, size_
 }
 
 /* Takes the shard off and puts it back if that shortens the longest resource on its way. */
-static bool reroute(struct loading *l, const struct ah_transfer_bundle *bundle, int *way)
+static bool reroute_shard(struct loading *l, const struct ah_transfer_bundle *bundle, int *way)
 {
     double before = longest_on(l, bundle, way);
     int *old = l->old;
     memcpy(old, way, (1 + bundle->n_receivers) * sizeof *old);
-    load(l, bundle, way, -1);
-    put(l, bundle, way);
+    load_way(l, bundle, way, -1);
+    route_shard(l, bundle, way);
     if (fmax(longest_on(l, bundle, way), longest_on(l, bundle, old)) < before * (1 - CLOSE))
         return true;
-    load(l, bundle, way, -1);
+    load_way(l, bundle, way, -1);
     memcpy(way, old, (1 + bundle->n_receivers) * sizeof *old);
-    load(l, bundle, way, 1);
+    load_way(l, bundle, way, 1);
     return false;
 }
 
-static void improve(struct loading *l)
+static void improve_ways(struct loading *l)
 {
     const struct ah_transfer_problem *problem = l->problem;
     bool better = true;
@@ -190,7 +191,7 @@ static void improve(struct loading *l)
             for (size_t i = 0; i < problem->bundles[b].count; i++) {
                 int *way = way_at(l, l->ways, b, i);
                 if (is_on(&problem->bundles[b], way, longest))
-                    better |= reroute(l, &problem->bundles[b], way);
+                    better |= reroute_shard(l, &problem->bundles[b], way);
             }
     }
 }
@@ -212,13 +213,13 @@ static void fall_back(const struct loading *l, int *ways)
 static double improve_both(struct loading *l)
 {
     int *first = l->ways;
-    improve(l);
+    improve_ways(l);
     double first_s = time_of(l, first);
     memcpy(l->best_ways, first, l->n_ways * sizeof *first);
     fall_back(l, l->best_ways);
     l->ways = l->best_ways;
     time_of(l, l->ways);
-    improve(l);
+    improve_ways(l);
     double second_s = time_of(l, l->ways);
     if (second_s < first_s * (1 - CLOSE)) {
         l->best_ways = first;
@@ -230,7 +231,7 @@ static double improve_both(struct loading *l)
 }
 
 /* Takes nearer options as long as no resource takes longer than `time_s`. */
-static void settle(struct loading *l, double time_s)
+static void take_nearer(struct loading *l, double time_s)
 {
     const struct ah_transfer_problem *problem = l->problem;
     for (size_t b = 0; b < problem->n_bundles; b++) {
@@ -239,17 +240,18 @@ static void settle(struct loading *l, double time_s)
             int *way = way_at(l, l->ways, b, i);
             for (size_t d = 0; d < bundle->n_receivers; d++) {
                 int was = way[1 + d], last = was == AH_TRANSFER_RELAYED ? 0 : was;
-                pass(l, ah_transfer_option_of(bundle, (size_t)way[0], d, was), bundle->bytes, -1);
+                load_option(l, ah_transfer_option_of(bundle, (size_t)way[0], d, was), bundle->bytes, -1);
                 for (int choice = 0; choice < last; choice++) {
                     const struct ah_transfer_option *option = &bundle->receivers[d].options[choice];
-                    double longest = pass(l, option, bundle->bytes, 1);
-                    pass(l, option, bundle->bytes, -1);
+                    double longest = load_option(l, option, bundle->bytes, 1);
+                    load_option(l, option, bundle->bytes, -1);
                     if (longest <= time_s) {
                         way[1 + d] = choice;
                         break;
                     }
                 }
-                pass(l, ah_transfer_option_of(bundle, (size_t)way[0], d, way[1 + d]), bundle->bytes, 1);
+                load_option(l, ah_transfer_option_of(bundle, (size_t)way[0], d, way[1 + d]), bundle->bytes,
+                            1);
             }
         }
     }
@@ -277,8 +279,8 @@ static bool same_way(const struct loading *l, size_t b, size_t i)
     return memcmp(way_at(l, l->ways, b, i), way_at(l, l->ways, b, i - 1), bytes) == 0;
 }
 
-static int join(struct loading *l, struct ah_arena *arena, struct ah_transfer_result *result,
-                struct ah_error *err)
+static int join_pieces(struct loading *l, struct ah_arena *arena, struct ah_transfer_result *result,
+                       struct ah_error *err)
 {
     const struct ah_transfer_problem *problem = l->problem;
     size_t n = 0;
@@ -331,7 +333,7 @@ static int reserve(struct loading *l, struct ah_error *err)
     return AH_OK;
 }
 
-static void release(struct loading *l)
+static void release_loading(struct loading *l)
 {
     free(l->seconds);
     free(l->ways);
@@ -341,8 +343,8 @@ static void release(struct loading *l)
 }
 
 /* Replaces our choices by the program's if they take less time. */
-static int refine(struct loading *l, const struct ah_transfer_limits *limits, double *time_s, double *bound_s,
-                  struct ah_error *err)
+static int try_program(struct loading *l, const struct ah_transfer_limits *limits, double *time_s,
+                       double *bound_s, struct ah_error *err)
 {
     const struct ah_transfer_problem *problem = l->problem;
     bool found = false;
@@ -370,21 +372,21 @@ int ah_transfer_solve(const struct ah_transfer_problem *problem, const struct ah
     int rc = reserve(&l, err);
     if (rc)
         goto out;
-    fill(&l);
+    route_all_shards(&l);
     result.time_s = improve_both(&l);
-    rc = refine(&l, limits, &result.time_s, &result.bound_s, err);
+    rc = try_program(&l, limits, &result.time_s, &result.bound_s, err);
     if (rc)
         goto out;
     time_of(&l, l.ways);
-    settle(&l, result.time_s);
+    take_nearer(&l, result.time_s);
     sort_ways(&l);
     result.time_s = time_of(&l, l.ways);
     result.bound_s = fmin(result.bound_s, result.time_s);
     result.limit = longest_resource(&l);
-    rc = join(&l, arena, &result, err);
+    rc = join_pieces(&l, arena, &result, err);
     if (!rc)
         *ret_result = result;
 out:
-    release(&l);
+    release_loading(&l);
     return rc;
 }

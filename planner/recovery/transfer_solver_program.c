@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The program of transfer_solver.h for planner/bound/solver.h. Its columns are T in seconds, then for each bundle y(l), then
- * for each receiver d f(d,s), and r(l,d) for all l that may relay to it. A bundle with one receiver has no y and no r.
- * Its rows are (1) to (4) by bundle, then (5) by resource. The relaxation's prices of rows (5) give the bound, which is
- * evaluated anew; the integer search gives counts, which are dealt out to shards.
+ * The program of transfer_solver.h for planner/bound/solver.h. Its columns are T in seconds, then for each bundle y(l),
+ * then for each receiver d f(d,s), and r(l,d) for all l that may relay to it. A bundle with one receiver has no y and
+ * no r. Its rows are (1) to (4) by bundle, then (5) by resource. The relaxation's prices of rows (5) give the bound,
+ * which is evaluated anew; the integer search gives counts, which are dealt out to shards.
  */
 #include "planner/recovery/transfer_solver_internal.h"
 
@@ -94,7 +94,7 @@ static int reserve(struct program *p, struct ah_error *err)
     return AH_OK;
 }
 
-static void release(struct program *p)
+static void release_program(struct program *p)
 {
     free(p->column_of);
     free(p->integer);
@@ -177,7 +177,7 @@ static void put_resources(struct program *p)
     }
 }
 
-static void build(struct program *p)
+static void build_program(struct program *p)
 {
     const struct ah_transfer_problem *transfers = p->transfers;
     size_t column = 1;
@@ -202,7 +202,7 @@ static void build(struct program *p)
 /* ---- its solution ---- */
 
 /* Takes one from what is left of a column's count. */
-static bool take(struct program *p, size_t column)
+static bool take_one(struct program *p, size_t column)
 {
     if (p->values[column] < 0.5)
         return false;
@@ -214,25 +214,25 @@ static int take_option(struct program *p, size_t b, size_t d)
 {
     const struct ah_transfer_receiver *receiver = &p->transfers->bundles[b].receivers[d];
     for (size_t s = 0; s < receiver->n_options; s++)
-        if (take(p, column_f(p, b, d, s)))
+        if (take_one(p, column_f(p, b, d, s)))
             return (int)s;
     return AH_TRANSFER_RELAYED;
 }
 
 /* Gives every shard of a bundle a leader and every receiver its way. False: the counts do not add up. */
-static bool deal(struct program *p, size_t b, int *ways)
+static bool deal_ways(struct program *p, size_t b, int *ways)
 {
     const struct ah_transfer_bundle *bundle = &p->transfers->bundles[b];
     size_t n = bundle->n_receivers, leader = 0;
     bool relays = has_relays(bundle);
     for (size_t i = 0; i < bundle->count; i++, ways += 1 + n) {
-        while (relays && leader < n && !take(p, column_y(p, b, leader)))
+        while (relays && leader < n && !take_one(p, column_y(p, b, leader)))
             leader++;
         if (leader == n)
             return false;
         ways[0] = (int)leader;
         for (size_t d = 0; d < n; d++) {
-            bool relayed = relays && d != leader && take(p, column_r(p, b, leader, d));
+            bool relayed = relays && d != leader && take_one(p, column_r(p, b, leader, d));
             ways[1 + d] = relayed ? AH_TRANSFER_RELAYED : take_option(p, b, d);
             if (!relayed && ways[1 + d] == AH_TRANSFER_RELAYED)
                 return false;
@@ -244,7 +244,7 @@ static bool deal(struct program *p, size_t b, int *ways)
 static bool deal_all(struct program *p, int *ways)
 {
     for (size_t b = 0; b < p->transfers->n_bundles; b++) {
-        if (!deal(p, b, ways))
+        if (!deal_ways(p, b, ways))
             return false;
         ways += p->transfers->bundles[b].count * (1 + p->transfers->bundles[b].n_receivers);
     }
@@ -269,7 +269,7 @@ int ah_transfer_program(const struct ah_transfer_problem *transfers, size_t node
     int rc = reserve(&p, err);
     if (rc)
         goto out;
-    build(&p);
+    build_program(&p);
     relaxed.values = whole.values = p.values;
     relaxed.prices = p.prices;
     rc = ah_solver_relax(&p.problem, &relaxed, err);
@@ -283,6 +283,6 @@ int ah_transfer_program(const struct ah_transfer_problem *transfers, size_t node
     if (!rc && (whole.status == AH_SOLVER_OPTIMAL || whole.status == AH_SOLVER_FEASIBLE))
         *ret_found = deal_all(&p, ret_ways);
 out:
-    release(&p);
+    release_program(&p);
     return rc;
 }

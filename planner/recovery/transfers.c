@@ -30,7 +30,7 @@ static void view_holders(struct ah_transfers *f)
 static void view_role(struct ah_transfers *f, size_t r, uint8_t *counted)
 {
     const struct ah_states *states = f->input->states;
-    const struct ah_role *role = &f->roles.items[r];
+    const struct ah_gpu_role *role = &f->roles.items[r];
     for (size_t shard = 0; shard < f->n_shards; shard++) {
         uint64_t bytes = ah_states_bytes(states, shard);
         if (!bytes || !ah_role_needs(role, states, shard))
@@ -52,7 +52,7 @@ static void view_role(struct ah_transfers *f, size_t r, uint8_t *counted)
     }
 }
 
-static int look(struct ah_transfers *f, struct ah_error *err)
+static int view_roles(struct ah_transfers *f, struct ah_error *err)
 {
     const struct ah_transfers_input *input = f->input;
     size_t n_nodes = input->cluster->n_nodes;
@@ -87,7 +87,7 @@ static struct ah_transfers_source relay_from(const struct ah_transfers *f,
                                         .gpu = AH_INVENTORY_NO_GPU};
 }
 
-static void deliver(struct ah_transfers *f, const struct ah_transfer_result *result)
+static void apply_result(struct ah_transfers *f, const struct ah_transfer_result *result)
 {
     for (size_t i = 0; i < result->n_pieces; i++) {
         const struct ah_transfer_piece *piece = &result->pieces[i];
@@ -171,12 +171,12 @@ int ah_transfers_plan(const struct ah_transfers_input *input, struct ah_arena *a
 {
     struct ah_transfers f = {.input = input, .arena = arena};
     struct ah_transfer_result result = {0};
-    int rc = look(&f, err);
+    int rc = view_roles(&f, err);
     rc = rc ? rc : ah_transfers_bundle(&f, err);
     rc = rc ? rc : ah_transfer_solve(&f.problem, &input->limits, arena, &result, err);
     if (rc)
         return rc;
-    deliver(&f, &result);
+    apply_result(&f, &result);
     rc = predict(&f, &result, &moves->predicted, err);
     rc = rc ? rc : ah_transfers_list(&f, moves, err);
     moves->bytes.needed = f.needed;

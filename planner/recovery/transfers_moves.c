@@ -23,7 +23,7 @@ static bool same_source(const struct ah_transfers_source *a, const struct ah_tra
 }
 
 /* A source inside the role's node: another GPU, or the host. */
-static struct ah_transfers_source inside(const struct ah_role *role, enum ah_medium medium, uint64_t gpu,
+static struct ah_transfers_source inside(const struct ah_gpu_role *role, enum ah_medium medium, uint64_t gpu,
                                          bool relayed)
 {
     return (struct ah_transfers_source){.there = true,
@@ -38,14 +38,14 @@ static struct ah_transfers_source inside(const struct ah_role *role, enum ah_med
 static struct ah_transfers_source source_of(struct listing *l, size_t r, size_t shard)
 {
     const struct ah_transfers *f = l->f;
-    const struct ah_role *role = &f->roles.items[r];
+    const struct ah_gpu_role *role = &f->roles.items[r];
     struct ah_transfers_view *view = ah_transfers_view(f, role->node, shard);
     if (view->holder) {
         const struct ah_holder *holder = &f->input->holders->entries[view->holder - 1];
         return inside(role, holder->medium, holder->gpu, false);
     }
     if (view->taker) {
-        const struct ah_role *taker = &f->roles.items[view->taker - 1];
+        const struct ah_gpu_role *taker = &f->roles.items[view->taker - 1];
         bool gpu = ah_role_destination(taker, f->input->states, shard) == AH_DESTINATION_GPU;
         return inside(role, gpu ? AH_MEDIUM_GPU : AH_MEDIUM_HOST, taker->gpu, true);
     }
@@ -58,7 +58,7 @@ static struct ah_transfers_source source_of(struct listing *l, size_t r, size_t 
 static void find_sources(struct listing *l, size_t r)
 {
     const struct ah_transfers *f = l->f;
-    const struct ah_role *role = &f->roles.items[r];
+    const struct ah_gpu_role *role = &f->roles.items[r];
     const struct ah_states *states = f->input->states;
     memset(l->sources, 0, f->n_shards * sizeof *l->sources);
     for (size_t shard = 0; shard < f->n_shards; shard++)
@@ -76,13 +76,14 @@ struct range {
     struct ah_transfers_source source;
 };
 
-static bool fits(const struct listing *l, const struct ah_role *role, const struct range *range, size_t shard)
+static bool fits(const struct listing *l, const struct ah_gpu_role *role, const struct range *range,
+                 size_t shard)
 {
     return same_source(&l->sources[shard], &range->source) &&
            ah_role_destination(role, l->f->input->states, shard) == range->place;
 }
 
-static bool slice_fits(const struct listing *l, const struct ah_role *role, const struct range *range,
+static bool slice_fits(const struct listing *l, const struct ah_gpu_role *role, const struct range *range,
                        size_t row, size_t slice)
 {
     for (unsigned k = 0; k < AH_SHARD_KINDS; k++) {
@@ -93,7 +94,7 @@ static bool slice_fits(const struct listing *l, const struct ah_role *role, cons
     return true;
 }
 
-static bool row_fits(const struct listing *l, const struct ah_role *role, const struct range *range,
+static bool row_fits(const struct listing *l, const struct ah_gpu_role *role, const struct range *range,
                      size_t row)
 {
     for (size_t slice = range->first_slice; slice < range->end_slice; slice++)
@@ -102,7 +103,7 @@ static bool row_fits(const struct listing *l, const struct ah_role *role, const 
     return true;
 }
 
-static struct range grow(const struct listing *l, const struct ah_role *role, size_t shard)
+static struct range grow_range(const struct listing *l, const struct ah_gpu_role *role, size_t shard)
 {
     const struct ah_states *states = l->f->input->states;
     struct ah_shard at = ah_states_shard(states, shard);
@@ -160,13 +161,13 @@ static struct ah_move *new_move(struct listing *l)
     return &moves->moves[moves->n_moves++];
 }
 
-static void count(struct ah_moves_bytes *bytes, enum ah_tier tier, uint64_t moved)
+static void add_bytes(struct ah_moves_bytes *bytes, enum ah_tier tier, uint64_t moved)
 {
     uint64_t *const tiers[AH_TIERS] = {&bytes->node, &bytes->disk, &bytes->peer, &bytes->storage};
     *tiers[tier] += moved;
 }
 
-static bool put_move(struct listing *l, const struct ah_role *role, const struct range *range)
+static bool put_move(struct listing *l, const struct ah_gpu_role *role, const struct range *range)
 {
     const struct ah_transfers_input *input = l->f->input;
     const struct ah_transfers_source *source = &range->source;
@@ -194,7 +195,7 @@ static bool put_move(struct listing *l, const struct ah_role *role, const struct
         if (range->kinds[k])
             kinds[move->n_kinds++] = k;
     move->bytes = empty(l, range);
-    count(&l->moves->bytes, move->tier, move->bytes);
+    add_bytes(&l->moves->bytes, move->tier, move->bytes);
     return true;
 }
 
@@ -211,7 +212,7 @@ int ah_transfers_list(struct ah_transfers *f, struct ah_moves *moves, struct ah_
         for (size_t shard = 0; shard < f->n_shards && !rc; shard++) {
             if (!l.sources[shard].there)
                 continue;
-            struct range range = grow(&l, &f->roles.items[r], shard);
+            struct range range = grow_range(&l, &f->roles.items[r], shard);
             if (!put_move(&l, &f->roles.items[r], &range))
                 rc = ah_error_memory(err);
         }

@@ -58,7 +58,7 @@ int ah_anneal_start(struct ah_anneal *chain, const struct ah_config *configs, co
     return rc;
 }
 
-static double draw(uint64_t *random)
+static double draw_exponential(uint64_t *random)
 {
     uint64_t bits = ah_vary_next(random);
     int tosses = 0;
@@ -70,7 +70,7 @@ static double draw(uint64_t *random)
 /* How high a change may lead. */
 static struct ah_height threshold(struct ah_anneal *chain, double temperature)
 {
-    double loss = temperature * draw(&chain->random);
+    double loss = temperature * draw_exponential(&chain->random);
     struct ah_height height = chain->height;
     if (!height.over_bytes)
         height.cost_us *= 1 + loss;
@@ -84,7 +84,7 @@ static bool is_below(const struct ah_height *height, const struct ah_height *thr
     return height->cost_us <= threshold->cost_us;
 }
 
-static int step(struct ah_anneal *chain, double temperature, bool *ret_spent, struct ah_error *err)
+static int try_change(struct ah_anneal *chain, double temperature, bool *ret_spent, struct ah_error *err)
 {
     struct ah_evaluator *evaluator = &chain->evaluator;
     struct ah_knobs knobs = chain->knobs;
@@ -119,7 +119,7 @@ int ah_anneal_run(struct ah_anneal *chain, double hot, double cold, struct ah_er
     for (int idle = 0; idle < IDLE && !spent && !rc; idle = evaluator->spent == before ? idle + 1 : 0) {
         double done = (double)(evaluator->spent - first) / (double)(evaluator->limits.work - first);
         before = evaluator->spent;
-        rc = step(chain, hot + (cold - hot) * (done < 1 ? done : 1), &spent, err);
+        rc = try_change(chain, hot + (cold - hot) * (done < 1 ? done : 1), &spent, err);
     }
     return rc;
 }

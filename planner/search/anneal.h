@@ -44,8 +44,8 @@ int ah_anneal_init(struct ah_anneal *chain, const struct ah_evaluator_limits *li
 int ah_anneal_start(struct ah_anneal *chain, const struct ah_config *configs, const struct ah_knobs *knobs,
                     struct ah_error *err);
 
-/* Runs until the evaluator's work is spent. A temperature is the share of the period that a change may typically lose; it
- * falls by a steady ratio from `hot` to `cold`. */
+/* Runs until the evaluator's work is spent. A temperature is the share of the period that a change may typically lose;
+ * it falls by a steady ratio from `hot` to `cold`. */
 int ah_anneal_run(struct ah_anneal *chain, double hot, double cold, struct ah_error *err);
 
 void ah_anneal_release(struct ah_anneal *chain);

@@ -38,7 +38,8 @@ int ah_assignments_init(struct ah_assignments *set, const struct ah_vary *vary,
 /* How many there are; `most` if not fewer. */
 uint64_t ah_assignments_count(const struct ah_assignments *set, uint64_t most);
 
-/* Tries all of them with these knobs, ignoring the evaluator's limit on work. The best that fit go to `list` (optional). */
+/* Tries all of them with these knobs, ignoring the evaluator's limit on work. The best that fit go to `list`
+ * (optional). */
 int ah_assignments_try(const struct ah_assignments *set, struct ah_evaluator *evaluator,
                        const struct ah_knobs *knobs, struct ah_shortlist *list, struct ah_error *err);
 

@@ -171,8 +171,8 @@ int ah_evaluator_init(struct ah_evaluator *evaluator, const struct ah_evaluator_
     return ah_error_memory(err);
 }
 
-static int evaluate(struct ah_evaluator *evaluator, const struct ah_choice *choice, enum ah_verdict *verdict,
-                    struct ah_error *err)
+static int evaluate_choice(struct ah_evaluator *evaluator, const struct ah_choice *choice,
+                           enum ah_verdict *verdict, struct ah_error *err)
 {
     evaluator->evaluations++;
     if (evaluator->limits.stop && evaluator->limits.stop(evaluator->limits.context, evaluator->evaluations))
@@ -224,7 +224,7 @@ static int try_new(struct ah_evaluator *evaluator, struct ah_choice *choice, enu
     if (choice->enough_us > 0 && evaluator->last.period_us > choice->enough_us)
         return AH_OK;
     evaluator->spent += tiles;
-    return evaluate(evaluator, choice, verdict, err);
+    return evaluate_choice(evaluator, choice, verdict, err);
 }
 
 static double enough_us(const struct ah_evaluator *evaluator)

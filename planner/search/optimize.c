@@ -83,7 +83,7 @@ static void take_shortage(struct ah_milp_shortage *least, const struct ah_milp_s
 }
 
 /* Bound and feasibility over all orders. */
-static void take(struct ah_optimize_result *result, const struct ah_milp_result *milp, int order)
+static void take_bound(struct ah_optimize_result *result, const struct ah_milp_result *milp, int order)
 {
     if (!milp->feasible) {
         result->infeasible = !order || result->infeasible;
@@ -107,7 +107,7 @@ int ah_optimize_bound(const struct ah_optimize *optimize, struct ah_arena *arena
         struct ah_milp_result milp;
         rc = solve(optimize, optimize->evaluator->limits.device_bytes, order, arena, &milp, err);
         if (!rc)
-            take(&result, &milp, order);
+            take_bound(&result, &milp, order);
     }
     if (!rc)
         *ret_result = result;
@@ -183,8 +183,9 @@ static int find_roomy(struct climb *climb, struct ah_error *err)
 }
 
 /* Solves for the counts of one budget, for all orders, and for somewhat less memory, too. */
-static int count(const struct climb *climb, uint64_t device_bytes, struct ah_search *search,
-                 struct ah_milp_result *counts, struct ah_optimize_result *result, struct ah_error *err)
+static int solve_counts(const struct climb *climb, uint64_t device_bytes, struct ah_search *search,
+                        struct ah_milp_result *counts, struct ah_optimize_result *result,
+                        struct ah_error *err)
 {
     const struct ah_optimize *o = climb->optimize;
     int rc = AH_OK;
@@ -193,7 +194,7 @@ static int count(const struct climb *climb, uint64_t device_bytes, struct ah_sea
         for (size_t i = 0; i < TIGHTER && !rc && (!i || first->feasible); i++)
             rc = solve(o, (uint64_t)((double)device_bytes * tighter[i]), order, climb->arena, &first[i], err);
         if (!rc)
-            take(result, first, order);
+            take_bound(result, first, order);
         if (rc || !first->feasible)
             continue;
         search->n_counts += TIGHTER;
@@ -203,8 +204,8 @@ static int count(const struct climb *climb, uint64_t device_bytes, struct ah_sea
 }
 
 /* Searches one budget with all orders. */
-static int search(struct climb *climb, uint64_t device_bytes, struct ah_optimize_result *result,
-                  struct ah_error *err)
+static int search_budget(struct climb *climb, uint64_t device_bytes, struct ah_optimize_result *result,
+                         struct ah_error *err)
 {
     const struct ah_optimize *o = climb->optimize;
     struct effort effort = effort_of(o);
@@ -218,7 +219,7 @@ static int search(struct climb *climb, uint64_t device_bytes, struct ah_optimize
                                .work = effort.work,
                                .runs = effort.runs,
                                .all_below = effort.all_below};
-    int rc = count(climb, device_bytes, &search, counts, result, err);
+    int rc = solve_counts(climb, device_bytes, &search, counts, result, err);
     if (rc || !search.n_counts)
         return rc;
     search.us_per_byte = us_per_byte(counts, device_bytes);
@@ -232,7 +233,7 @@ static int search(struct climb *climb, uint64_t device_bytes, struct ah_optimize
 }
 
 /* Searches the budgets of the ladder, then the requested one. */
-static int run(struct climb *climb, struct ah_optimize_result *ret_result, struct ah_error *err)
+static int climb_ladder(struct climb *climb, struct ah_optimize_result *ret_result, struct ah_error *err)
 {
     const struct ah_optimize *o = climb->optimize;
     uint64_t top = o->evaluator->limits.device_bytes, reserve = o->reserve_bytes;
@@ -240,9 +241,9 @@ static int run(struct climb *climb, struct ah_optimize_result *ret_result, struc
     int rc = find_roomy(climb, err);
     for (uint64_t rung = LADDER_LEAST_BYTES; effort_of(o).ladder && rung < top + reserve && !rc; rung *= 2)
         if (rung > reserve)
-            rc = search(climb, rung - reserve, &result, err);
+            rc = search_budget(climb, rung - reserve, &result, err);
     *ret_result = (struct ah_optimize_result){0};
-    return rc ? rc : search(climb, top, ret_result, err);
+    return rc ? rc : search_budget(climb, top, ret_result, err);
 }
 
 int ah_optimize_run(const struct ah_optimize *optimize, struct ah_arena *arena,
@@ -253,7 +254,7 @@ int ah_optimize_run(const struct ah_optimize *optimize, struct ah_arena *arena,
     if (rc && rc != AH_E_FAILED)
         return rc;
     struct climb climb = {.optimize = optimize, .pool = pool, .arena = arena};
-    rc = run(&climb, ret_result, err); /* without threads, one after the other */
+    rc = climb_ladder(&climb, ret_result, err); /* without threads, one after the other */
     ah_pool_free(pool);
     return rc;
 }

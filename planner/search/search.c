@@ -53,7 +53,7 @@ struct runner {
 };
 
 /* Only the calling thread invokes the progress callback. */
-static bool stop(void *context, uint64_t evaluations)
+static bool must_stop(void *context, uint64_t evaluations)
 {
     struct chain *chain = context;
     struct runner *r = chain->runner;
@@ -131,7 +131,7 @@ static int open_chains(struct runner *r, size_t run, struct ah_error *err)
         chain->runner = r;
         chain->on_caller = true;
         limits.work = 0;
-        limits.stop = stop;
+        limits.stop = must_stop;
         limits.context = chain;
         rc = ah_anneal_init(&chain->anneal, &limits, search->allowed, run * CHAINS + i + 1, err);
         r->n += !rc;
@@ -153,7 +153,7 @@ static void close_chains(struct runner *r)
 }
 
 /* Gathers what the chains found in the search's evaluator. */
-static int gather(struct runner *r, struct ah_error *err)
+static int gather_chains(struct runner *r, struct ah_error *err)
 {
     struct ah_evaluator *evaluator = r->search->evaluator;
     int rc = AH_OK;
@@ -239,7 +239,7 @@ static int run_chains(struct runner *r, const struct ah_vary *vary, size_t run, 
     struct ah_evaluator *evaluator = r->search->evaluator;
     int rc = open_chains(r, run, err);
     rc = rc ? rc : run_rounds(r, err);
-    rc = rc ? rc : gather(r, err);
+    rc = rc ? rc : gather_chains(r, err);
     close_chains(r);
     if (!rc && evaluator->found)
         ah_shortlist_take(&r->list, evaluator->best.configs, &evaluator->best.knobs,

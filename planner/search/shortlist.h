@@ -33,8 +33,8 @@ int ah_shortlist_init(struct ah_shortlist *list, size_t n_blocks, size_t most, s
 void ah_shortlist_take(struct ah_shortlist *list, const struct ah_config *configs,
                        const struct ah_knobs *knobs, double period_us);
 
-/* Climbs from each entry, the fastest first, until the evaluator has spent `work` more. It tries other knobs one after the
- * other, other configs of two blocks, and of one block with another knob, until none helps. Empties the list. */
+/* Climbs from each entry, the fastest first, until the evaluator has spent `work` more. It tries other knobs one after
+ * the other, other configs of two blocks, and of one block with another knob, until none helps. Empties the list. */
 int ah_shortlist_climb(struct ah_shortlist *list, struct ah_evaluator *evaluator, const struct ah_vary *vary,
                        uint64_t work, struct ah_error *err);
 

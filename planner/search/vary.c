@@ -81,7 +81,7 @@ static size_t any_length(struct change *c)
     return length;
 }
 
-static bool set(struct change *c, size_t block, const struct ah_config *config)
+static bool set_config(struct change *c, size_t block, const struct ah_config *config)
 {
     if (same(&c->configs[block], config) || !ah_vary_allows(c->vary, block, config))
         return false;
@@ -109,9 +109,9 @@ static bool change_border(struct change *c)
         return false;
     for (size_t i = 0; i < length; i++) {
         if (up && border + 1 + i <= c->layers)
-            changed |= set(c, border + 1 + i, &c->configs[border]);
+            changed |= set_config(c, border + 1 + i, &c->configs[border]);
         else if (!up && border > i)
-            changed |= set(c, border - i, &c->configs[border + 1]);
+            changed |= set_config(c, border - i, &c->configs[border + 1]);
     }
     return changed;
 }
@@ -145,7 +145,7 @@ static bool change_stretch(struct change *c)
     bool changed = false;
     for (size_t block = first; block < first + length && block <= c->layers; block++) {
         struct ah_config config = mixed(c->configs[block], &other, field);
-        changed |= set(c, block, &config);
+        changed |= set_config(c, block, &config);
     }
     return changed;
 }
@@ -170,7 +170,7 @@ static void reverse(struct ah_config *configs, size_t n)
     }
 }
 
-static void turn(struct ah_config *configs, size_t n, size_t by)
+static void rotate_configs(struct ah_config *configs, size_t n, size_t by)
 {
     reverse(configs, by);
     reverse(configs + by, n - by);
@@ -185,12 +185,12 @@ static bool change_turn(struct change *c)
         return false;
     if (below(c->random, 2))
         by = length - by;
-    turn(c->configs + first, length, by);
+    rotate_configs(c->configs + first, length, by);
     bool valid = true;
     for (size_t block = first; block < first + length && valid; block++)
         valid = ah_vary_allows(c->vary, block, &c->configs[block]);
     if (!valid)
-        turn(c->configs + first, length, length - by);
+        rotate_configs(c->configs + first, length, length - by);
     return valid;
 }
 
@@ -199,7 +199,7 @@ static bool change_ends(struct change *c)
     struct ah_config all[AH_CONFIGS_MAX];
     size_t block = below(c->random, 2) ? c->layers + 1 : 0;
     size_t n = ah_vary_options(c->vary, block, all);
-    return set(c, block, &all[below(c->random, n)]);
+    return set_config(c, block, &all[below(c->random, n)]);
 }
 
 static bool change_knob(struct change *c)

@@ -22,7 +22,8 @@ int ah_comm_check_driver(const struct ah_comm_driver *driver, const char *origin
     return AH_OK;
 }
 
-static size_t find(const struct ah_comm_wishes *wishes, size_t from, const struct ah_comm_channel *wanted)
+static size_t find_channel(const struct ah_comm_wishes *wishes, size_t from,
+                           const struct ah_comm_channel *wanted)
 {
     for (size_t i = from; i < wishes->n; i++) {
         const struct ah_comm_channel *channel = &wishes->channels[i];
@@ -38,7 +39,7 @@ size_t ah_comm_other_end(const struct ah_comm_wishes *peer, uint32_t rank,
 {
     const struct ah_comm_channel other = {
         .peer = rank, .purpose = channel->purpose, .sends = !channel->sends};
-    return find(peer, 0, &other);
+    return find_channel(peer, 0, &other);
 }
 
 static int check_one(const struct ah_comm_wishes *wishes, uint32_t ranks, uint32_t rank, size_t i,
@@ -51,7 +52,7 @@ static int check_one(const struct ah_comm_wishes *wishes, uint32_t ranks, uint32
         return ah_error_set(err, AH_E_MISMATCH,
                             "rank %u %s rank %u for purpose %u; its peers are the other ranks from 0 to %u",
                             rank, does, peer, channel->purpose, ranks - 1);
-    if (find(&wishes[rank], i + 1, channel) != SIZE_MAX)
+    if (find_channel(&wishes[rank], i + 1, channel) != SIZE_MAX)
         return ah_error_set(err, AH_E_MISMATCH,
                             "rank %u %s rank %u for purpose %u twice; a pair has one channel per purpose and "
                             "direction",

@@ -63,7 +63,7 @@ static int open_in_time(struct ah_comm *comm, bool *ret_is_stuck, struct ah_erro
     return comm->order_rc ? ah_error_set(err, comm->order_rc, "%s", comm->order_err.text) : AH_OK;
 }
 
-static void release(struct ah_comm *comm)
+static void free_comm(struct ah_comm *comm)
 {
     ah_lane_free(comm->thread);
     for (size_t i = 0; comm->slots && i < comm->n_channels; i++)
@@ -108,7 +108,7 @@ int ah_comm_open(struct ah_comm **ret_comm, const struct ah_comm_options *option
         return ah_error_memory(err);
     rc = ah_lane_new(&comm->thread, &thread, err);
     if (rc) {
-        release(comm);
+        free_comm(comm);
         return rc;
     }
     const struct ah_lane_job job = {
@@ -198,7 +198,7 @@ void ah_comm_close(struct ah_comm *comm)
         pthread_cond_wait(&comm->told, &comm->mutex);
     (void)give_order(comm, ORDER_CLOSE, NULL);
     pthread_mutex_unlock(&comm->mutex);
-    release(comm);
+    free_comm(comm);
 }
 
 uint32_t ah_comm_rank(const struct ah_comm *comm)
@@ -244,7 +244,7 @@ static int check_move(const struct ah_comm *comm, const struct ah_comm_moved *mo
     return AH_OK;
 }
 
-static void ask(struct ah_comm *comm, const struct ah_comm_moved *moved, bool more)
+static void queue_message(struct ah_comm *comm, const struct ah_comm_moved *moved, bool more)
 {
     struct comm_slot *slot = &comm->slots[moved->channel];
     assert(comm->n_asked < comm->n_channels); /* at most one for each channel */
@@ -253,7 +253,7 @@ static void ask(struct ah_comm *comm, const struct ah_comm_moved *moved, bool mo
     comm->asked[comm->n_asked++] = slot->message;
 }
 
-static int finish(struct ah_comm *comm, uint32_t channel)
+static int wait_until_done(struct ah_comm *comm, uint32_t channel)
 {
     struct comm_slot *slot = &comm->slots[channel];
     while (slot->state != SLOT_DONE)
@@ -270,7 +270,7 @@ static int ask_all(struct ah_comm *comm, const struct ah_comm_moved *moved, size
     for (; asked < n && !rc; asked++) {
         rc = check_move(comm, &moved[asked], err);
         if (!rc)
-            ask(comm, &moved[asked], asked + 1 < n);
+            queue_message(comm, &moved[asked], asked + 1 < n);
     }
     if (!rc)
         return AH_OK;
@@ -290,7 +290,7 @@ int ah_comm_move_together(struct ah_comm *comm, const struct ah_comm_moved *move
         comm->n_inside++;
         ah_comm_engine_wake(comm);
         for (size_t i = 0; i < n; i++) {
-            int one = finish(comm, moved[i].channel);
+            int one = wait_until_done(comm, moved[i].channel);
             worst = worst ? worst : one;
         }
         if (--comm->n_inside == 0)

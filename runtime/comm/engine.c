@@ -78,7 +78,7 @@ static void carry_out(struct ah_comm *comm)
     pthread_cond_broadcast(&comm->told);
 }
 
-static void complete(struct ah_comm *comm, const struct ah_comm_done *done)
+static void complete_message(struct ah_comm *comm, const struct ah_comm_done *done)
 {
     struct comm_slot *slot = &comm->slots[done->channel];
     slot->rc = done->rc;
@@ -90,7 +90,7 @@ static void complete(struct ah_comm *comm, const struct ah_comm_done *done)
 }
 
 /* Posts and polls; false: nothing happened. */
-static bool turn(struct ah_comm *comm)
+static bool post_and_poll(struct ah_comm *comm)
 {
     const size_t n = comm->n_asked;
     if (n)
@@ -110,7 +110,7 @@ static bool turn(struct ah_comm *comm)
     if (!comm->is_lost)
         fetch_fault(comm); /* before waking callers, who ask for it */
     for (size_t i = 0; i < n_done; i++)
-        complete(comm, &comm->done[i]);
+        complete_message(comm, &comm->done[i]);
     const bool begins = comm->end->moving > comm->moving;
     comm->moving = comm->end->moving;
     return n > 0 || n_done > 0 || begins || has_copied;
@@ -174,7 +174,7 @@ void ah_comm_engine_run(void *payload)
         }
         if (comm->is_revoking && !comm->is_revoked)
             revoke(comm);
-        if (turn(comm))
+        if (post_and_poll(comm))
             comm->moved_ns = ah_threads_now_ns();
         else if (!has_work(comm))
             rest(comm);

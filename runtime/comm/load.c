@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loads a plugin for messages, and checks that it belongs to this build (driver.h).
+ */
 #include "base/plugin.h"
 #include "runtime/comm/driver.h"
 

@@ -19,7 +19,7 @@ static const struct {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-static struct ah_ref place(unsigned i, enum ah_dtype dtype)
+static struct ah_ref ref_of_place(unsigned i, enum ah_dtype dtype)
 {
     return (struct ah_ref){AH_ARENA_DEVICE, dtype, (uint64_t)i * PLACE_BYTES, 0};
 }
@@ -27,19 +27,19 @@ static struct ah_ref place(unsigned i, enum ah_dtype dtype)
 static struct ah_op product(size_t kind, enum ah_dtype dtype)
 {
     const bool has_bias = kinds[kind].epilogue != AH_EPILOGUE_NONE;
-    struct ah_op op = {
-        .kind = AH_OP_MATMUL,
-        .arg = {place(0, kinds[kind].accumulates ? AH_FP32 : dtype), place(1, dtype), place(2, dtype)},
-        .u.matmul = {.form = kinds[kind].form,
-                     .epilogue = kinds[kind].epilogue,
-                     .m = SIDE,
-                     .n = SIDE,
-                     .k = SIDE,
-                     .accumulate = kinds[kind].accumulates}};
+    struct ah_op op = {.kind = AH_OP_MATMUL,
+                       .arg = {ref_of_place(0, kinds[kind].accumulates ? AH_FP32 : dtype),
+                               ref_of_place(1, dtype), ref_of_place(2, dtype)},
+                       .u.matmul = {.form = kinds[kind].form,
+                                    .epilogue = kinds[kind].epilogue,
+                                    .m = SIDE,
+                                    .n = SIDE,
+                                    .k = SIDE,
+                                    .accumulate = kinds[kind].accumulates}};
     if (has_bias)
-        op.arg[3] = place(3, dtype);
+        op.arg[3] = ref_of_place(3, dtype);
     if (kinds[kind].epilogue == AH_EPILOGUE_BIAS_GELU)
-        op.arg[4] = place(4, dtype);
+        op.arg[4] = ref_of_place(4, dtype);
     return op;
 }
 

@@ -210,7 +210,7 @@ static void run_watch(void *payload)
     watcher->watch.stalled(watcher->watch.context, &why);
 }
 
-static void release(struct ah_device_watcher *watcher)
+static void free_watcher(struct ah_device_watcher *watcher)
 {
     ah_lane_free(watcher->thread);
     pthread_cond_destroy(&watcher->stop);
@@ -255,7 +255,7 @@ int ah_device_watcher_new(struct ah_device *device, const struct ah_device_watch
         return ah_error_memory(err);
     int rc = ah_lane_new(&watcher->thread, &thread, err);
     if (rc) {
-        release(watcher);
+        free_watcher(watcher);
         return rc;
     }
     const struct ah_lane_job job = {.run = run_watch, .payload = &watcher, .payload_bytes = sizeof(void *)};
@@ -274,5 +274,5 @@ void ah_device_watcher_free(struct ah_device *device)
     pthread_cond_signal(&watcher->stop);
     pthread_mutex_unlock(&watcher->mutex);
     device->watcher = NULL;
-    release(watcher);
+    free_watcher(watcher);
 }

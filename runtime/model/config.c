@@ -205,8 +205,8 @@ static void keep_first(void *context, const char *path, const char *a, const cha
 }
 
 /* The first field in which the config differs from the model; its path is "" if they are the same. */
-static int compare(const struct ah_model *model, const char *name, const struct ah_buffer *text,
-                   struct difference *ret_first, struct ah_error *err)
+static int first_difference(const struct ah_model *model, const char *name, const struct ah_buffer *text,
+                            struct difference *ret_first, struct ah_error *err)
 {
     struct ah_model copy = *model;
     struct ah_document ours = {.kind = AH_DOCUMENT_MODEL, .body = {.model = &copy}}, config = {0};
@@ -220,7 +220,7 @@ static int compare(const struct ah_model *model, const char *name, const struct 
     return rc;
 }
 
-static void append(struct ah_buffer *out, const struct ah_buffer *text)
+static void append_text(struct ah_buffer *out, const struct ah_buffer *text)
 {
     if (text->failed)
         out->failed = true;
@@ -243,7 +243,7 @@ int ah_config_print(const struct ah_model *model, enum ah_dtype dtype, struct ah
     if (!compact.failed)
         ah_json_layout(&text, compact.data);
     int rc = compact.failed || text.failed ? ah_error_memory(err)
-                                           : compare(model, "config.json", &text, &first, err);
+                                           : first_difference(model, "config.json", &text, &first, err);
     if (!rc && first.path[0])
         rc = ah_error_set(
             err, AH_E_UNSUPPORTED,
@@ -251,7 +251,7 @@ int ah_config_print(const struct ah_model *model, enum ah_dtype dtype, struct ah
             "or save without a config.json",
             first.path, first.a, ah_words_family[model->family], first.b);
     if (!rc) {
-        append(out, &text);
+        append_text(out, &text);
         rc = out->failed ? ah_error_memory(err) : AH_OK;
     }
     ah_buffer_release(&compact);
@@ -288,8 +288,8 @@ static int find_value(const struct ah_buffer *text, const char *key, struct span
 }
 
 /* Appends the text; if it has `key`, with another value for it. */
-static int replace(const struct ah_buffer *text, const char *key, const char *value, struct ah_buffer *out,
-                   struct ah_error *err)
+static int replace_value(const struct ah_buffer *text, const char *key, const char *value,
+                         struct ah_buffer *out, struct ah_error *err)
 {
     struct span old;
     if (find_value(text, key, &old))
@@ -309,7 +309,7 @@ static int check_config(const struct ah_model *model, const char *path, const st
     char shown[AH_DOCUMENT_NAME_MAX];
     struct difference first;
     struct span kind;
-    int rc = compare(model, path, text, &first, err);
+    int rc = first_difference(model, path, text, &first, err);
     if (rc)
         return rc;
     path = ah_document_short_name(path, shown);
@@ -335,11 +335,11 @@ int ah_config_adopt(const struct ah_model *model, const char *path, enum ah_dtyp
     if (!rc)
         rc = check_config(model, path, &text, err);
     if (!rc)
-        rc = replace(&text, "torch_dtype", value, &first, err);
+        rc = replace_value(&text, "torch_dtype", value, &first, err);
     if (!rc)
-        rc = replace(&first, "dtype", value, &second, err);
+        rc = replace_value(&first, "dtype", value, &second, err);
     if (!rc) {
-        append(out, &second);
+        append_text(out, &second);
         rc = out->failed ? ah_error_memory(err) : AH_OK;
     }
     ah_buffer_release(&text);

@@ -183,7 +183,7 @@ static int reserve_files(struct ah_safetensors *files, size_t n, struct ah_error
 }
 
 /* "folder/name" in arena. */
-static const char *join(struct ah_arena *arena, const char *folder, const char *name)
+static const char *join_path(struct ah_arena *arena, const char *folder, const char *name)
 {
     size_t length = strlen(folder);
     char *path = ah_arena_alloc(arena, length + strlen(name) + 2);
@@ -198,7 +198,7 @@ static int open_shards(struct ah_safetensors *files, struct ah_safetensors_table
 {
     int rc = reserve_files(files, index->n_files, err);
     for (size_t i = 0; i < index->n_files && !rc; i++) {
-        const char *path = join(&files->arena, folder, index->files[i]);
+        const char *path = join_path(&files->arena, folder, index->files[i]);
         rc = path ? open_file(files, table, path, NULL, err) : ah_error_memory(err);
     }
     return rc;
@@ -262,8 +262,8 @@ const char *ah_safetensors_other_folder(const char *folder)
 static int open_folder(struct ah_safetensors *files, struct ah_safetensors_table *table, const char *folder,
                        struct ah_error *err)
 {
-    const char *single = join(&files->arena, folder, AH_SAFETENSORS_FILE);
-    const char *index = join(&files->arena, folder, AH_SAFETENSORS_INDEX);
+    const char *single = join_path(&files->arena, folder, AH_SAFETENSORS_FILE);
+    const char *index = join_path(&files->arena, folder, AH_SAFETENSORS_INDEX);
     if (!single || !index)
         return ah_error_memory(err);
     if (faccessat(AT_FDCWD, single, F_OK, AT_SYMLINK_NOFOLLOW) == 0)

@@ -84,7 +84,8 @@ static int count_bytes(struct header *header, struct ah_safetensors_tensor *tens
 }
 
 /* Checks (1) and (2). */
-static int place(struct header *header, struct ah_safetensors_tensor *tensor, const uint64_t offsets[2])
+static int place_tensor(struct header *header, struct ah_safetensors_tensor *tensor,
+                        const uint64_t offsets[2])
 {
     char shape[AH_SAFETENSORS_SHAPE_TEXT];
     int rc = count_bytes(header, tensor);
@@ -142,7 +143,7 @@ static int read_tensor(struct header *header, struct ah_safetensors_tensor *tens
             return REFUSE(header, tensor->name, "has no %s", keys[i]);
     if (n_offsets != 2)
         return REFUSE(header, tensor->name, "its data_offsets are not two numbers");
-    return place(header, tensor, offsets);
+    return place_tensor(header, tensor, offsets);
 }
 
 /* Text by text; what it says does not matter here. */
@@ -161,7 +162,7 @@ static int read_metadata(struct header *header)
     return AH_OK;
 }
 
-static int append(struct header *header, const struct ah_safetensors_tensor *tensor)
+static int append_tensor(struct header *header, const struct ah_safetensors_tensor *tensor)
 {
     struct ah_safetensors_table *table = header->table;
     if (table->n == table->capacity) {
@@ -193,7 +194,7 @@ static int read_members(struct header *header)
         }
         rc = read_tensor(header, &tensor);
         if (!rc)
-            rc = append(header, &tensor);
+            rc = append_tensor(header, &tensor);
     }
     return rc;
 }
@@ -231,7 +232,7 @@ static int check_places(const struct header *header, struct ah_safetensors_tenso
 }
 
 /* Parses the header's text into tensors. */
-static int parse(struct header *header, const char *text, size_t size)
+static int parse_tensors(struct header *header, const char *text, size_t size)
 {
     char name[AH_DOCUMENT_NAME_MAX + 16], shown[AH_DOCUMENT_NAME_MAX];
     snprintf(name, sizeof name, "%s: header", ah_document_short_name(header->file->path, shown));
@@ -290,7 +291,7 @@ int ah_safetensors_header(const struct ah_safetensors_file *file, size_t index, 
     if (!rc && (length == 0 || text[0] != '{'))
         rc = REFUSE(&header, NULL, "its header does not begin with '{'; is it a safetensors file?");
     if (!rc)
-        rc = parse(&header, text, length);
+        rc = parse_tensors(&header, text, length);
     free(text);
     return rc;
 }

@@ -27,7 +27,7 @@ struct ah_safetensors_slot {
     atomic_uint_fast64_t written; /* elements */
 };
 
-static int fail(struct ah_error *err, const char *path)
+static int fail_write(struct ah_error *err, const char *path)
 {
     return ah_safetensors_fail(err, AH_E_IO, path, NULL, "cannot be written: %s", strerror(errno));
 }
@@ -81,8 +81,8 @@ static uint64_t lay_out(struct ah_safetensors_writer *writer, const struct ah_sa
     return at;
 }
 
-static int put(const struct ah_safetensors_writer *writer, const void *bytes, size_t size, uint64_t offset,
-               struct ah_error *err)
+static int write_bytes(const struct ah_safetensors_writer *writer, const void *bytes, size_t size,
+                       uint64_t offset, struct ah_error *err)
 {
     const char *at = bytes;
     while (size) {
@@ -90,7 +90,7 @@ static int put(const struct ah_safetensors_writer *writer, const void *bytes, si
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
-            return fail(err, writer->path);
+            return fail_write(err, writer->path);
         at += done;
         offset += (uint64_t)done;
         size -= (size_t)done;
@@ -101,7 +101,7 @@ static int put(const struct ah_safetensors_writer *writer, const void *bytes, si
 static int open_file(struct ah_safetensors_writer *writer, int flags, struct ah_error *err)
 {
     writer->descriptor = open(writer->path, O_WRONLY | O_CLOEXEC | flags, 0666);
-    return writer->descriptor < 0 ? fail(err, writer->path) : AH_OK;
+    return writer->descriptor < 0 ? fail_write(err, writer->path) : AH_OK;
 }
 
 /* Creates the file; reserves room for all of it if the file system can, so that a full disk shows now. */
@@ -113,12 +113,13 @@ static int create_file(struct ah_safetensors_writer *writer, uint64_t bytes, str
     do
         rc = fallocate(writer->descriptor, 0, 0, (off_t)bytes);
     while (rc && errno == EINTR);
-    return rc && (errno == ENOSPC || errno == EFBIG || errno == EDQUOT) ? fail(err, writer->path) : AH_OK;
+    return rc && (errno == ENOSPC || errno == EFBIG || errno == EDQUOT) ? fail_write(err, writer->path)
+                                                                        : AH_OK;
 }
 
 /* Places are those of the file, whose header is `header`; its bytes are returned. */
-static int place(struct ah_safetensors_writer *writer, const struct ah_safetensors_spec *specs,
-                 struct ah_buffer *header, uint64_t *ret_bytes, struct ah_error *err)
+static int place_tensors(struct ah_safetensors_writer *writer, const struct ah_safetensors_spec *specs,
+                         struct ah_buffer *header, uint64_t *ret_bytes, struct ah_error *err)
 {
     const struct ah_safetensors_spec **order = malloc((writer->n + 1) * sizeof *order);
     if (!order)
@@ -138,7 +139,7 @@ static int create(struct ah_safetensors_writer *writer, const struct ah_safetens
                   struct ah_buffer *header, struct ah_error *err)
 {
     uint64_t bytes = 0;
-    int rc = place(writer, specs, header, &bytes, err);
+    int rc = place_tensors(writer, specs, header, &bytes, err);
     if (rc)
         return rc;
     if (writer->partial)
@@ -146,9 +147,9 @@ static int create(struct ah_safetensors_writer *writer, const struct ah_safetens
     const uint64_t length = header->size; /* little-endian, as the host */
     rc = create_file(writer, bytes, err);
     if (!rc)
-        rc = put(writer, &length, sizeof length, 0, err);
+        rc = write_bytes(writer, &length, sizeof length, 0, err);
     if (!rc)
-        rc = put(writer, header->data, header->size, sizeof length, err);
+        rc = write_bytes(writer, header->data, header->size, sizeof length, err);
     return rc;
 }
 
@@ -191,13 +192,14 @@ int ah_safetensors_write(struct ah_safetensors_writer *writer, size_t index, uin
     int rc = AH_OK;
     assert(index < writer->n && first <= slot->elements && n <= slot->elements - first);
     if (writer->dtype == AH_FP32)
-        rc = put(writer, values, n * sizeof *values, slot->offset_bytes + first * sizeof *values, err);
+        rc =
+            write_bytes(writer, values, n * sizeof *values, slot->offset_bytes + first * sizeof *values, err);
     for (uint64_t at = 0; at < n && !rc && writer->dtype == AH_BF16; at += STEP_ELEMENTS) {
         size_t step = n - at < STEP_ELEMENTS ? n - at : STEP_ELEMENTS;
         for (size_t i = 0; i < step; i++)
             rounded[i] = ah_bf16_from_fp32(values[at + i]);
-        rc = put(writer, rounded, step * sizeof *rounded, slot->offset_bytes + (first + at) * sizeof *rounded,
-                 err);
+        rc = write_bytes(writer, rounded, step * sizeof *rounded,
+                         slot->offset_bytes + (first + at) * sizeof *rounded, err);
     }
     if (!rc)
         atomic_fetch_add(&slot->written, n);
@@ -218,8 +220,8 @@ int ah_safetensors_finish(struct ah_safetensors_writer *writer, struct ah_error 
         rc = fsync(writer->descriptor);
     while (rc && errno == EINTR);
     if (rc && errno != EINVAL && errno != EROFS) /* these two: this kind of file cannot be synced */
-        return fail(err, writer->path);
-    rc = close(writer->descriptor) && errno != EINTR ? fail(err, writer->path) : AH_OK;
+        return fail_write(err, writer->path);
+    rc = close(writer->descriptor) && errno != EINTR ? fail_write(err, writer->path) : AH_OK;
     writer->descriptor = -1;
     if (rc && !writer->partial)
         unlink(writer->path);

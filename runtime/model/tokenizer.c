@@ -78,7 +78,7 @@ static void decode(const struct loading *loading, char *piece)
 }
 
 /* `piece` lies in the arena. An id out of range is left out. */
-static void put(struct loading *loading, uint64_t id, const char *piece)
+static void set_piece_text(struct loading *loading, uint64_t id, const char *piece)
 {
     struct ah_tokenizer *tokenizer = loading->tokenizer;
     loading->failed = loading->failed || !piece;
@@ -93,7 +93,7 @@ static void put_piece(struct loading *loading, uint64_t id, const char *piece)
     char *copy = piece ? ah_arena_strdup(&loading->tokenizer->arena, piece) : NULL;
     if (copy)
         decode(loading, copy);
-    put(loading, id, copy);
+    set_piece_text(loading, id, copy);
 }
 
 static void read_vocabulary(struct loading *loading, struct ah_cursor *cursor)
@@ -162,7 +162,7 @@ static void read_added(struct loading *loading, struct ah_cursor *cursor)
                 ah_cursor_skip(cursor);
         }
         if (content)
-            put(loading, id, content);
+            set_piece_text(loading, id, content);
     }
 }
 
@@ -185,8 +185,8 @@ static void read_all(struct loading *loading, const struct ah_buffer *text)
     }
 }
 
-static int parse(struct ah_tokenizer *tokenizer, const char *path, const struct ah_buffer *text,
-                 struct ah_error *err)
+static int parse_vocabulary(struct ah_tokenizer *tokenizer, const char *path, const struct ah_buffer *text,
+                            struct ah_error *err)
 {
     char shown[AH_DOCUMENT_NAME_MAX];
     const char *name = ah_document_short_name(path, shown);
@@ -220,7 +220,7 @@ int ah_tokenizer_load(struct ah_tokenizer *ret_tokenizer, const char *path, stru
     }
     int rc = ah_file_check_regular(path, err);
     rc = rc ? rc : ah_file_read(path, FILE_MAX_BYTES, &text, err);
-    rc = rc ? rc : parse(ret_tokenizer, path, &text, err);
+    rc = rc ? rc : parse_vocabulary(ret_tokenizer, path, &text, err);
     ah_buffer_release(&text);
     if (rc)
         ah_tokenizer_release(ret_tokenizer);

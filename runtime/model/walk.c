@@ -44,7 +44,7 @@ static int walk_part(struct ah_walk_step *step, uint64_t first, visit_step *visi
     return AH_OK;
 }
 
-static int walk(const struct ah_model *model, bool bands, visit_step *visit, void *context)
+static int walk_steps(const struct ah_model *model, bool bands, visit_step *visit, void *context)
 {
     struct ah_names_part parts[AH_NAMES_PARTS_MAX];
     struct ah_walk_step step = {0};
@@ -64,10 +64,10 @@ static int walk(const struct ah_model *model, bool bands, visit_step *visit, voi
 
 int ah_walk_bands(const struct ah_model *model, visit_step *visit, void *context)
 {
-    return walk(model, true, visit, context);
+    return walk_steps(model, true, visit, context);
 }
 
 int ah_walk_parts(const struct ah_model *model, visit_step *visit, void *context)
 {
-    return walk(model, false, visit, context);
+    return walk_steps(model, false, visit, context);
 }

@@ -30,7 +30,8 @@ static const char *name_of(const struct load *load, const struct ah_names_part *
     return strcmp(part->name, ah_names_head()) ? part->name + load->skipped : part->name;
 }
 
-static const struct ah_safetensors_tensor *find(const struct load *load, const struct ah_names_part *part)
+static const struct ah_safetensors_tensor *find_tensor(const struct load *load,
+                                                       const struct ah_names_part *part)
 {
     return ah_safetensors_find(&load->files, name_of(load, part));
 }
@@ -89,7 +90,7 @@ static int check_shape(const struct load *load, const struct ah_names_part *part
 static int mark_part(void *context, const struct ah_walk_step *step)
 {
     struct load *load = context;
-    const struct ah_safetensors_tensor *tensor = find(load, step->part);
+    const struct ah_safetensors_tensor *tensor = find_tensor(load, step->part);
     if (tensor)
         load->used[tensor - load->files.tensors] = true;
     return AH_OK;
@@ -98,14 +99,14 @@ static int mark_part(void *context, const struct ah_walk_step *step)
 static int report_missing(void *context, const struct ah_walk_step *step)
 {
     const struct load *load = context;
-    return find(load, step->part) ? AH_OK : fail_missing(load, name_of(load, step->part));
+    return find_tensor(load, step->part) ? AH_OK : fail_missing(load, name_of(load, step->part));
 }
 
 /* Checks shape and dtype of a part that is there. */
 static int check_part(void *context, const struct ah_walk_step *step)
 {
     const struct load *load = context;
-    const struct ah_safetensors_tensor *tensor = find(load, step->part);
+    const struct ah_safetensors_tensor *tensor = find_tensor(load, step->part);
     int rc = check_shape(load, step->part, tensor);
     return rc ? rc
               : ah_safetensors_read(&load->files, tensor, 0, 0, load->values, load->err); /* checks dtype */
@@ -114,7 +115,7 @@ static int check_part(void *context, const struct ah_walk_step *step)
 /* A tied model's second copy of its table must have the same numbers; otherwise it is another model. */
 static int check_copy(const struct load *load, const struct ah_names_part *embedding)
 {
-    const struct ah_safetensors_tensor *table = find(load, embedding);
+    const struct ah_safetensors_tensor *table = find_tensor(load, embedding);
     const struct ah_safetensors_tensor *head = ah_safetensors_find(&load->files, ah_names_head());
     if (!head || !table)
         return AH_OK;
@@ -153,12 +154,12 @@ static int check_rest(const struct load *load)
                                ah_words_family[load->model->family], load->model->layers, others);
 }
 
-static int check(struct load *load)
+static int check_files(struct load *load)
 {
     struct ah_names_part parts[AH_NAMES_PARTS_MAX];
     size_t prefix = strlen(ah_names_prefix(load->model->family));
     ah_names_parts(load->model, 0, parts);
-    bool bare = !find(load, &parts[0]) && ah_safetensors_find(&load->files, parts[0].name + prefix);
+    bool bare = !find_tensor(load, &parts[0]) && ah_safetensors_find(&load->files, parts[0].name + prefix);
     load->skipped = bare ? prefix : 0;
     ah_walk_parts(load->model, mark_part, load);
     int rc = ah_walk_parts(load->model, report_missing, load);
@@ -220,7 +221,7 @@ static int load_band(void *context, const struct ah_walk_step *step)
     struct load *load = context;
     if (!ah_weights_wanted(load->sink, step->band.block))
         return AH_OK;
-    const struct ah_safetensors_tensor *tensor = find(load, step->part);
+    const struct ah_safetensors_tensor *tensor = find_tensor(load, step->part);
     int rc = step->part->transposed
                  ? read_transposed(load, step, tensor)
                  : ah_safetensors_read(&load->files, tensor, step->row * step->part->cols + step->col,
@@ -244,7 +245,7 @@ int ah_weights_load(const struct ah_model *model, const char *path, const struct
     load.used = calloc(load.files.n_tensors + 1, sizeof *load.used);
     load.values = malloc(AH_WALK_BAND_MAX * sizeof *load.values);
     load.lines = malloc(AH_WEIGHTS_PIECE_MAX * sizeof *load.lines);
-    rc = load.used && load.values && load.lines ? check(&load) : ah_error_memory(err);
+    rc = load.used && load.values && load.lines ? check_files(&load) : ah_error_memory(err);
     if (!rc)
         rc = ah_walk_bands(model, load_band, &load);
     free(load.used);

@@ -62,7 +62,7 @@ static void drop_dead(struct sweep *sweep, uint64_t position)
     sweep->n_live = kept;
 }
 
-/* Index in the list at which a tensor of this offset belongs. */
+/* Index in the list where a tensor with this offset belongs. */
 static size_t place_of(const struct sweep *sweep, uint64_t offset_bytes)
 {
     size_t low = 0;

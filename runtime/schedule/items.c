@@ -447,7 +447,7 @@ static void collect_edges(struct build *b)
 
 /* ---- rings (rule 8) ---- */
 
-static void mark(const struct build *b, uint8_t *rings, uint32_t op, enum ah_ring ring)
+static void mark_tiles(const struct build *b, uint8_t *rings, uint32_t op, enum ah_ring ring)
 {
     for (uint64_t tile = 0; op != ITEMS_NONE && tile < b->it->ops[op].tiles; tile++)
         rings[tile_item(b, op, tile)] = (uint8_t)ring;
@@ -461,17 +461,17 @@ static void ring_of_block(const struct build *b, uint64_t block)
     if (b->it->slots[AH_RING_HOST_GRADIENTS]) {
         for (uint32_t op = first_op(b, AH_PLAN_SEND_GRADIENTS, block); op != ITEMS_NONE; op = b->next[op]) {
             uint32_t sum = find_op(b, AH_PLAN_ACCUMULATE, block, b->it->ops[op].micro_batch);
-            mark(b, takes, op, AH_RING_HOST_GRADIENTS);
-            mark(b, gives, sum != ITEMS_NONE ? sum : adam, AH_RING_HOST_GRADIENTS);
+            mark_tiles(b, takes, op, AH_RING_HOST_GRADIENTS);
+            mark_tiles(b, gives, sum != ITEMS_NONE ? sum : adam, AH_RING_HOST_GRADIENTS);
         }
     }
     if (b->it->slots[AH_RING_HOST_WEIGHTS] && upload != ITEMS_NONE) {
-        mark(b, takes, adam, AH_RING_HOST_WEIGHTS);
-        mark(b, gives, upload, AH_RING_HOST_WEIGHTS);
+        mark_tiles(b, takes, adam, AH_RING_HOST_WEIGHTS);
+        mark_tiles(b, gives, upload, AH_RING_HOST_WEIGHTS);
     }
     if (b->it->slots[AH_RING_DEVICE_STATES]) {
-        mark(b, takes, first_op(b, AH_PLAN_STATES_IN, block), AH_RING_DEVICE_STATES);
-        mark(b, gives, first_op(b, AH_PLAN_STATES_OUT, block), AH_RING_DEVICE_STATES);
+        mark_tiles(b, takes, first_op(b, AH_PLAN_STATES_IN, block), AH_RING_DEVICE_STATES);
+        mark_tiles(b, gives, first_op(b, AH_PLAN_STATES_OUT, block), AH_RING_DEVICE_STATES);
     }
 }
 

@@ -329,7 +329,7 @@ done:
 
 /* ---- ranks that share blocks ---- */
 
-static void share(const struct ah_job *job, uint64_t *amount)
+static void divide_by_tp(const struct ah_job *job, uint64_t *amount)
 {
     *amount = *amount / job->part.tp + (*amount % job->part.tp != 0);
 }
@@ -337,18 +337,18 @@ static void share(const struct ah_job *job, uint64_t *amount)
 /* Reduces everything that was sized whole to the share of one of `tp` ranks. */
 static void share_job(struct ah_job *job)
 {
-    share(job, &job->residual_bytes);
+    divide_by_tp(job, &job->residual_bytes);
     for (size_t i = 0; i < job->n_groups; i++) {
         struct ah_job_group *group = &job->groups[i];
         uint64_t *const amounts[] = {&group->parameters,    &group->trained_parameters,
                                      &group->flat_elements, &group->trained_elements,
                                      &group->input_bytes,   &group->gathered_bytes};
         for (size_t k = 0; k < sizeof amounts / sizeof *amounts; k++)
-            share(job, amounts[k]);
+            divide_by_tp(job, amounts[k]);
         for (int way = 0; way < AH_ACTIVATIONS_WAYS; way++) {
-            share(job, &group->saved_bytes[way]);
-            share(job, &group->forward_work_bytes[way]);
-            share(job, &group->backward_work_bytes[way]);
+            divide_by_tp(job, &group->saved_bytes[way]);
+            divide_by_tp(job, &group->forward_work_bytes[way]);
+            divide_by_tp(job, &group->backward_work_bytes[way]);
         }
     }
 }

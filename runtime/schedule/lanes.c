@@ -187,8 +187,8 @@ static uint32_t gradient_begins(const struct compile *c, size_t block, size_t mi
                 : ah_compile_gradient(c, block, micro_batch);
 }
 
-static void send(struct compile *c, size_t block, size_t micro_batch, uint64_t element_bytes,
-                 enum ah_tensor_label label, uint32_t from)
+static void send_gradients(struct compile *c, size_t block, size_t micro_batch, uint64_t element_bytes,
+                           enum ah_tensor_label label, uint32_t from)
 {
     const struct ah_job_group *group = ah_job_block(c->job, block);
     uint64_t bytes = group->trained_elements * element_bytes;
@@ -248,11 +248,11 @@ static void gradients(struct compile *c, size_t block)
         return;
     }
     if (!ah_compile_sums_on(c, block, AH_ACCUMULATOR_HOST)) {
-        send(c, block, last, element_bytes, label, gradient_begins(c, block, 0));
+        send_gradients(c, block, last, element_bytes, label, gradient_begins(c, block, 0));
         return;
     }
     for (size_t m = 0; m <= last; m++) {
-        send(c, block, m, element_bytes, label, gradient_begins(c, block, m));
+        send_gradients(c, block, m, element_bytes, label, gradient_begins(c, block, m));
         accumulate(c, block, m);
     }
 }

@@ -43,24 +43,24 @@ static const struct ah_plan_op *op_at(const struct ah_plan *program, uint32_t po
 
 /* ---- positions ---- */
 
-static int fail(const struct reading *r, enum ah_channel channel, uint64_t micro_batch, const char *why,
-                struct ah_error *err)
+static int fail_message(const struct reading *r, enum ah_channel channel, uint64_t micro_batch,
+                        const char *why, struct ah_error *err)
 {
     return ah_error_set(err, AH_E_DOCUMENT, "stage %" PRIu64 ": %s of micro-batch %" PRIu64 " %s",
                         r->part->stage, channels[channel].word, micro_batch, why);
 }
 
-static int note(const struct reading *r, enum ah_channel channel, uint64_t micro_batch, uint32_t position,
-                struct ah_error *err)
+static int note_message(const struct reading *r, enum ah_channel channel, uint64_t micro_batch,
+                        uint32_t position, struct ah_error *err)
 {
     struct ah_messages *m = r->messages;
     if (!m->of[channel])
-        return fail(r, channel, micro_batch, "has no stage to go to", err);
+        return fail_message(r, channel, micro_batch, "has no stage to go to", err);
     if (micro_batch >= m->micro_batches)
-        return fail(r, channel, micro_batch, "belongs to none of the step's micro-batches", err);
+        return fail_message(r, channel, micro_batch, "belongs to none of the step's micro-batches", err);
     struct ah_message *message = &m->of[channel][micro_batch];
     if (message->at != AH_MESSAGES_NEVER)
-        return channels[channel].sends ? fail(r, channel, micro_batch, "is sent twice", err) : AH_OK;
+        return channels[channel].sends ? fail_message(r, channel, micro_batch, "is sent twice", err) : AH_OK;
     message->at = position;
     m->number[channel][position] = (uint32_t)micro_batch;
     return AH_OK;
@@ -76,15 +76,15 @@ static int note_position(const struct reading *r, uint32_t position, struct ah_e
     const bool top = op->op == AH_PLAN_BACKWARD && op->block + 1 == r->program->n_blocks;
     int rc = AH_OK;
     if (forward && before)
-        rc = note(r, AH_CHANNEL_OUTPUT_IN, op->micro_batch, position, err);
+        rc = note_message(r, AH_CHANNEL_OUTPUT_IN, op->micro_batch, position, err);
     if (!rc && forward && behind && !r->trains && op->micro_batch > r->ahead)
-        rc = note(r, AH_CHANNEL_GRADIENT_IN, op->micro_batch - r->ahead - 1, position, err);
+        rc = note_message(r, AH_CHANNEL_GRADIENT_IN, op->micro_batch - r->ahead - 1, position, err);
     if (!rc && behind && (top || op->op == AH_PLAN_SEND_INPUT_GRADIENT))
-        rc = note(r, AH_CHANNEL_GRADIENT_IN, op->micro_batch, position, err);
+        rc = note_message(r, AH_CHANNEL_GRADIENT_IN, op->micro_batch, position, err);
     if (!rc && op->op == AH_PLAN_SEND_OUTPUT)
-        rc = note(r, AH_CHANNEL_OUTPUT_OUT, op->micro_batch, position, err);
+        rc = note_message(r, AH_CHANNEL_OUTPUT_OUT, op->micro_batch, position, err);
     if (!rc && op->op == AH_PLAN_SEND_INPUT_GRADIENT)
-        rc = note(r, AH_CHANNEL_GRADIENT_OUT, op->micro_batch, position, err);
+        rc = note_message(r, AH_CHANNEL_GRADIENT_OUT, op->micro_batch, position, err);
     return rc;
 }
 
@@ -135,18 +135,18 @@ static int check_message(const struct reading *r, enum ah_channel channel, uint6
     const struct ah_message *message = &r->messages->of[channel][micro_batch], *last = message - 1;
     const bool word = message->tensor == SIZE_MAX, never = message->at == AH_MESSAGES_NEVER;
     if (never && (channels[channel].sends || !word || r->trains))
-        return fail(r, channel, micro_batch, channels[channel].sends ? "is never sent" : "is never used",
-                    err);
+        return fail_message(r, channel, micro_batch,
+                            channels[channel].sends ? "is never sent" : "is never used", err);
     if (word && (channel == AH_CHANNEL_OUTPUT_IN || channel == AH_CHANNEL_OUTPUT_OUT))
-        return fail(r, channel, micro_batch, "has no tensor", err);
+        return fail_message(r, channel, micro_batch, "has no tensor", err);
     if (channels[channel].sends && message->bytes != op_at(r->program, message->at)->bytes)
-        return fail(r, channel, micro_batch, "differs in size from its tensor", err);
+        return fail_message(r, channel, micro_batch, "differs in size from its tensor", err);
     if (!never && (message->at < message->from || message->at > message->to))
-        return fail(r, channel, micro_batch, "is outside the life of its tensor", err);
+        return fail_message(r, channel, micro_batch, "is outside the life of its tensor", err);
     if (micro_batch && !never && last->at >= message->at)
-        return fail(r, channel, micro_batch, "comes before the previous one", err);
+        return fail_message(r, channel, micro_batch, "comes before the previous one", err);
     if (micro_batch && !channels[channel].sends && !word && last->from > message->from)
-        return fail(r, channel, micro_batch, "has its tensor before that of the previous one", err);
+        return fail_message(r, channel, micro_batch, "has its tensor before that of the previous one", err);
     return AH_OK;
 }
 

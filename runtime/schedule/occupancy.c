@@ -108,7 +108,8 @@ static size_t unmarked(size_t *next, size_t position)
     return root;
 }
 
-static void mark(struct ah_occupancy *occupancy, size_t *next, size_t from, size_t to, uint64_t bytes)
+static void mark_positions(struct ah_occupancy *occupancy, size_t *next, size_t from, size_t to,
+                           uint64_t bytes)
 {
     for (size_t p = unmarked(next, from); p <= to; p = unmarked(next, p)) {
         occupancy->top_bytes[p] = bytes;
@@ -128,9 +129,10 @@ static void mark_tops(const struct ah_plan_arena *plan, struct end *ends, size_t
     qsort(ends, plan->n_tensors, sizeof *ends, by_falling_end);
     for (size_t i = 0; i < plan->n_tensors; i++) {
         bool around = ends[i].from > ends[i].to;
-        mark(occupancy, next, ends[i].from, around ? occupancy->positions - 1 : ends[i].to, ends[i].bytes);
+        mark_positions(occupancy, next, ends[i].from, around ? occupancy->positions - 1 : ends[i].to,
+                       ends[i].bytes);
         if (around)
-            mark(occupancy, next, 0, ends[i].to, ends[i].bytes);
+            mark_positions(occupancy, next, 0, ends[i].to, ends[i].bytes);
     }
 }
 

@@ -11,7 +11,7 @@ struct list {
     size_t n, room;
 };
 
-static void add(struct list *list, const struct ah_algorithm *product)
+static void add_product(struct list *list, const struct ah_algorithm *product)
 {
     for (size_t i = 0; i < list->n; i++)
         if (ah_algorithm_same_product(&list->items[i], product))
@@ -26,10 +26,10 @@ static void add_step(struct list *list, const struct ah_program_op *step)
     struct ah_algorithm product;
     if (!ah_device_algorithm_entry(&step->op, &product))
         return;
-    add(list, &product);
+    add_product(list, &product);
     if (step->first_writes) {
         product.accumulate = false;
-        add(list, &product);
+        add_product(list, &product);
     }
 }
 

@@ -97,7 +97,7 @@ struct emission {
     bool repeated[NODES_MAX]; /* forward steps that backward has repeated */
 };
 
-static void emit(struct emission *emission, const struct node *node, bool recomputed)
+static void emit_op(struct emission *emission, const struct node *node, bool recomputed)
 {
     struct ah_program *program = emission->program;
     struct ah_program_op *op = &program->ops[program->n_ops++];
@@ -141,7 +141,7 @@ static void provide(struct emission *emission, const struct node *node)
                 continue;
             emission->repeated[i] = true;
             provide(emission, maker);
-            emit(emission, maker, true);
+            emit_op(emission, maker, true);
         }
     }
 }
@@ -158,7 +158,7 @@ void ah_program_block_pass(const struct ah_program_block *block, enum ah_pass pa
     for (size_t i = 0; i < line->n; i++) {
         if (pass == AH_PASS_BACKWARD)
             provide(&emission, &line->nodes[i]);
-        emit(&emission, &line->nodes[i], false);
+        emit_op(&emission, &line->nodes[i], false);
     }
     drop_untouched(ret_program);
     ah_program_memory_place(ret_program);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static void add(struct ah_sha256 *hash, uint64_t number)
+static void add_number(struct ah_sha256 *hash, uint64_t number)
 {
     unsigned char bytes[8];
     for (unsigned i = 0; i < sizeof bytes; i++)
@@ -18,7 +18,7 @@ static void add(struct ah_sha256 *hash, uint64_t number)
 static void add_all(struct ah_sha256 *hash, const uint64_t *numbers, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        add(hash, numbers[i]);
+        add_number(hash, numbers[i]);
 }
 
 enum { SIZES = 6 };
@@ -70,7 +70,7 @@ static int add_op(struct ah_sha256 *hash, const struct ah_program_op *step, stru
     if (rc)
         return rc;
     ah_sha256_update(hash, name, strlen(name) + 1);
-    add(hash, step->times);
+    add_number(hash, step->times);
     if (sizes_of[step->op.kind])
         sizes_of[step->op.kind](&step->op, sizes);
     add_all(hash, sizes, SIZES);
@@ -97,7 +97,7 @@ int ah_program_digest(const struct ah_job *job, const struct ah_job_group *group
             rc = ah_program_build(job, group, (enum ah_pass)pass, (enum ah_activations)way, &program, err);
             for (size_t i = 0; !rc && i < program.n_ops; i++)
                 rc = add_op(&hash, &program.ops[i], err);
-            add(&hash, AH_OP_KINDS); /* marks the end of a pass */
+            add_number(&hash, AH_OP_KINDS); /* marks the end of a pass */
         }
     if (rc)
         return rc;

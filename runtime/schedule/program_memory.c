@@ -166,7 +166,7 @@ static bool piece_of(const struct ah_program *program, struct loop loop, size_t 
     return touched && program->places[place].home == AH_HOME_SCRATCH;
 }
 
-static bool meet(const struct piece *a, const struct piece *b)
+static bool lives_overlap(const struct piece *a, const struct piece *b)
 {
     return a->from <= b->to && b->from <= a->to;
 }
@@ -181,7 +181,7 @@ static uint64_t lowest_offset(const struct pieces *pieces, const struct piece *p
         for (size_t i = 0; i < pieces->n; i++) {
             const struct piece *other = &pieces->of[i];
             bool apart = offset + piece->bytes <= other->offset || other->offset + other->bytes <= offset;
-            if (!other->placed || apart || !meet(piece, other))
+            if (!other->placed || apart || !lives_overlap(piece, other))
                 continue;
             offset = other->offset + other->bytes;
             moved = true;
@@ -203,7 +203,7 @@ static bool larger(const struct piece *a, const struct piece *b)
 }
 
 /* Insertion sort: there are only a few dozen. */
-static void sort(struct pieces *pieces, before_fn *before)
+static void sort_pieces(struct pieces *pieces, before_fn *before)
 {
     for (size_t i = 1; i < pieces->n; i++) {
         struct piece piece = pieces->of[i];
@@ -217,7 +217,7 @@ static void sort(struct pieces *pieces, before_fn *before)
 static uint64_t fit_first(struct pieces *pieces, before_fn *before)
 {
     uint64_t peak = 0;
-    sort(pieces, before);
+    sort_pieces(pieces, before);
     for (size_t i = 0; i < pieces->n; i++)
         pieces->of[i].placed = false;
     for (size_t i = 0; i < pieces->n; i++) {

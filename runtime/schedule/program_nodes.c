@@ -171,7 +171,7 @@ static bool take_operands(const struct ah_program_context *context, struct span 
 }
 
 /* Sets sizes and roles from the operands that are present. */
-static int fit(const struct ah_program_context *context, struct node *node, struct ah_error *err)
+static int size_node(const struct ah_program_context *context, struct node *node, struct ah_error *err)
 {
     struct ah_operand operands[AH_OP_ARGS];
     ah_program_ops_size(context, node);
@@ -218,7 +218,7 @@ static int add_node(struct line *line, const struct ah_program_context *context,
     if (adds)
         node->step.op.u.matmul.accumulate = true;
     node->step.first_writes = adds && !before;
-    int rc = fit(context, node, err);
+    int rc = size_node(context, node, err);
     line->n += !rc;
     return rc;
 }
@@ -307,7 +307,7 @@ static int drop_unneeded(struct line *line, const struct ah_program_context *con
         keep[i] = is_needed(&line->nodes[i], needed);
         if (!keep[i])
             continue;
-        int rc = fit(context, &line->nodes[i], err);
+        int rc = size_node(context, &line->nodes[i], err);
         if (rc)
             return rc;
         need_inputs(&line->nodes[i], needed);

@@ -8,7 +8,7 @@
 
 typedef void size_fn(const struct ah_program_context *context, struct node *node);
 
-static bool has(const struct node *node, size_t i)
+static bool has_operand(const struct node *node, size_t i)
 {
     return node->step.op.arg[i].arena != AH_ARENA_NONE;
 }
@@ -31,7 +31,7 @@ static void size_matmul(const struct ah_program_context *context, struct node *n
     (void)context;
     struct ah_op_matmul *matmul = &node->step.op.u.matmul;
     matmul->form = node->rule->form;
-    matmul->epilogue = has(node, 3) ? AH_EPILOGUE_BIAS : AH_EPILOGUE_NONE;
+    matmul->epilogue = has_operand(node, 3) ? AH_EPILOGUE_BIAS : AH_EPILOGUE_NONE;
     matmul->m = node->shape[0].rows;
     matmul->n = node->shape[0].cols;
     matmul->k = matmul->form == AH_MATMUL_TN ? node->shape[1].rows : node->shape[1].cols;
@@ -64,7 +64,7 @@ static void size_norm(const struct ah_program_context *context, struct node *nod
 static void size_norm_backward(const struct ah_program_context *context, struct node *node)
 {
     size_norm_of(context, node, 4, 5);
-    go_with(node, 7, has(node, 1) || has(node, 2));
+    go_with(node, 7, has_operand(node, 1) || has_operand(node, 2));
 }
 
 static void size_rope(const struct ah_program_context *context, struct node *node)
@@ -110,17 +110,17 @@ static struct ah_op_embed embed_sizes(const struct ah_program_context *context, 
 
 static void size_embed(const struct ah_program_context *context, struct node *node)
 {
-    go_with(node, 4, has(node, 2));
-    node->step.op.u.embed = embed_sizes(context, has(node, 2));
+    go_with(node, 4, has_operand(node, 2));
+    node->step.op.u.embed = embed_sizes(context, has_operand(node, 2));
 }
 
 static void size_embed_backward(const struct ah_program_context *context, struct node *node)
 {
-    go_with(node, 3, has(node, 0));
-    go_with(node, 4, has(node, 1));
-    go_with(node, 5, has(node, 0));
-    node->step.op.u.embed = embed_sizes(context, has(node, 1));
-    if (has(node, 0) && context->job->model->padding_token != AH_MODEL_NO_PADDING)
+    go_with(node, 3, has_operand(node, 0));
+    go_with(node, 4, has_operand(node, 1));
+    go_with(node, 5, has_operand(node, 0));
+    node->step.op.u.embed = embed_sizes(context, has_operand(node, 1));
+    if (has_operand(node, 0) && context->job->model->padding_token != AH_MODEL_NO_PADDING)
         node->step.op.u.embed.padding = 1 + context->job->model->padding_token;
 }
 

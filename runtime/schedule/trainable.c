@@ -77,7 +77,8 @@ static bool apply_to_block(const struct ah_model *model, uint64_t block, const c
     return matched != 0;
 }
 
-static int apply(const struct ah_model *model, const char *pattern, uint32_t *trained, struct ah_error *err)
+static int apply_pattern(const struct ah_model *model, const char *pattern, uint32_t *trained,
+                         struct ah_error *err)
 {
     bool includes = *pattern != '!';
     const char *names = includes ? pattern : pattern + 1;
@@ -99,7 +100,7 @@ int ah_trainable_match(const struct ah_model *model, const char *const *patterns
     uint64_t n = ah_model_blocks(model);
     memset(ret_trained, 0, n * sizeof *ret_trained);
     for (size_t i = 0; i < n_patterns; i++) {
-        int rc = apply(model, patterns[i], ret_trained, err);
+        int rc = apply_pattern(model, patterns[i], ret_trained, err);
         if (rc)
             return rc;
     }

@@ -101,7 +101,7 @@ struct cutter {
     uint64_t end_bytes;
 };
 
-static struct ah_ref cut(struct cutter *cutter, enum ah_dtype dtype, uint64_t bytes)
+static struct ah_ref cut_ref(struct cutter *cutter, enum ah_dtype dtype, uint64_t bytes)
 {
     struct ah_ref ref = ref_at(cutter->arena, dtype, cutter->end_bytes);
     cutter->end_bytes += bytes;
@@ -110,7 +110,7 @@ static struct ah_ref cut(struct cutter *cutter, enum ah_dtype dtype, uint64_t by
 
 static struct ah_vector vector_of(struct cutter *cutter, enum ah_dtype dtype, uint64_t elements)
 {
-    return (struct ah_vector){.ref = cut(cutter, dtype, elements * ah_dtype_bytes(dtype))};
+    return (struct ah_vector){.ref = cut_ref(cutter, dtype, elements * ah_dtype_bytes(dtype))};
 }
 
 /* Master (bf16 only), m and v side by side. */
@@ -240,7 +240,7 @@ static int place_blocks(struct ah_addresses *addresses, struct ah_error *err)
     struct ah_addresses_block *embedding = &addresses->blocks[0];
     if (embedding->group->kind == AH_BLOCK_EMBEDDING && embedding->plan->weights == AH_WEIGHTS_HOST)
         embedding->gathered.ref =
-            cut(&pinned, addresses->plan->training.dtype, embedding->group->gathered_bytes);
+            cut_ref(&pinned, addresses->plan->training.dtype, embedding->group->gathered_bytes);
     rc = check_bytes("memory.pinned_bytes", memory->pinned_bytes, pinned.end_bytes, err);
     if (!rc)
         rc = check_bytes("memory.pageable_bytes", memory->pageable_bytes, pageable.end_bytes, err);
@@ -290,10 +290,10 @@ static int place_data(struct ah_addresses *addresses, struct ah_error *err)
         job->constant_bytes - 2 * job->header_bytes - (uint64_t)job->n_blocks * sizeof(double);
     addresses->stride[AH_OFFSET_WORDS] = job->input_bytes;
     addresses->stride[AH_OFFSET_HEADER] = addresses->stride[AH_OFFSET_STAGING_HEADER] = job->header_bytes;
-    addresses->device_headers = cut(&cutter, AH_FP32, 2 * job->header_bytes);
-    addresses->device_sums = cut(&cutter, AH_FP32, job->n_blocks * sizeof(double));
-    addresses->angles = cut(&cutter, AH_FP32, angle_bytes);
-    addresses->words = cut(&cutter, AH_FP32, 2 * addresses->stride[AH_OFFSET_WORDS]);
+    addresses->device_headers = cut_ref(&cutter, AH_FP32, 2 * job->header_bytes);
+    addresses->device_sums = cut_ref(&cutter, AH_FP32, job->n_blocks * sizeof(double));
+    addresses->angles = cut_ref(&cutter, AH_FP32, angle_bytes);
+    addresses->words = cut_ref(&cutter, AH_FP32, 2 * addresses->stride[AH_OFFSET_WORDS]);
     return AH_OK;
 }
 
@@ -304,11 +304,13 @@ static void place_step_staging(struct ah_addresses *addresses)
                                   round_up(addresses->arena_bytes[AH_ARENA_PINNED], AH_LAYOUT_ALIGN)};
     addresses->staged_micro_bytes = round_up(job->input_bytes, 64);
     addresses->stride[AH_OFFSET_STAGING] = addresses->staged_micro_bytes;
-    addresses->headers = cut(&step_staging, AH_FP32, AH_STEPS_STAGED * job->header_bytes);
-    addresses->sums = cut(&step_staging, AH_FP32, round_up(ah_model_blocks(job->model) * sizeof(double), 64));
-    addresses->staging = cut(&step_staging, AH_FP32,
-                             AH_STEPS_STAGED * job->training.micro_batches * addresses->staged_micro_bytes);
-    addresses->bounce_buffer = cut(&step_staging, AH_FP32, AH_BOUNCE_BYTES);
+    addresses->headers = cut_ref(&step_staging, AH_FP32, AH_STEPS_STAGED * job->header_bytes);
+    addresses->sums =
+        cut_ref(&step_staging, AH_FP32, round_up(ah_model_blocks(job->model) * sizeof(double), 64));
+    addresses->staging =
+        cut_ref(&step_staging, AH_FP32,
+                AH_STEPS_STAGED * job->training.micro_batches * addresses->staged_micro_bytes);
+    addresses->bounce_buffer = cut_ref(&step_staging, AH_FP32, AH_BOUNCE_BYTES);
     addresses->arena_bytes[AH_ARENA_PINNED] = step_staging.end_bytes;
 }
 
@@ -356,7 +358,7 @@ void ah_addresses_add_partials(struct ah_addresses *addresses, uint32_t others, 
 {
     struct cutter step_staging = {AH_ARENA_PINNED,
                                   round_up(addresses->arena_bytes[AH_ARENA_PINNED], AH_LAYOUT_ALIGN)};
-    addresses->partials = cut(&step_staging, AH_FP32, others * piece * sizeof(float));
+    addresses->partials = cut_ref(&step_staging, AH_FP32, others * piece * sizeof(float));
     addresses->share_piece = piece;
     addresses->arena_bytes[AH_ARENA_PINNED] = step_staging.end_bytes;
 }

@@ -26,7 +26,7 @@
  *
  * INVARIANTS. 1. Host layouts are as long as the plan says; otherwise it is a plan of another model, and refused.
  * 2. Whoever asks for a tensor of the device arena names the position that uses it. The tensor lives there, and is at
- * least as large as what is put into it.
+ * least as large as the data put there.
  */
 #ifndef AH_RUNTIME_TRAIN_ADDRESSES_H
 #define AH_RUNTIME_TRAIN_ADDRESSES_H

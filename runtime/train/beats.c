@@ -122,7 +122,7 @@ static int lead(struct beats *beats, struct beat *beat)
 }
 
 /* Another rank's beat. It waits to be asked, so that all ranks tell of the same moment. */
-static int follow(struct beats *beats, struct beat *beat)
+static int answer_beat(struct beats *beats, struct beat *beat)
 {
     const struct ah_links *links = beats->t->ranks.links;
     int rc = ah_links_move(links, links->beat[0].down, beat, sizeof *beat, NULL);
@@ -139,11 +139,11 @@ static void run_beats(void *payload)
 {
     struct beats *beats = *(struct beats **)payload;
     struct beat beat = {0};
-    while (!beat.over && !(leads(beats->t) ? lead(beats, &beat) : follow(beats, &beat)))
+    while (!beat.over && !(leads(beats->t) ? lead(beats, &beat) : answer_beat(beats, &beat)))
         __atomic_store_n(&beats->t->ranks.heard, beat.pulse, __ATOMIC_RELAXED);
 }
 
-static void release(struct beats *beats)
+static void free_beats(struct beats *beats)
 {
     ah_lane_free(beats->lane);
     pthread_cond_destroy(&beats->stop);
@@ -185,7 +185,7 @@ int ah_beats_start(struct ah_trainer *t, struct ah_error *err)
         return ah_error_memory(err);
     int rc = ah_lane_new(&beats->lane, &options, err);
     if (rc) {
-        release(beats);
+        free_beats(beats);
         return rc;
     }
     const struct ah_lane_job job = {.run = run_beats, .payload = &beats, .payload_bytes = sizeof(void *)};
@@ -203,6 +203,6 @@ void ah_beats_stop(struct ah_trainer *t)
     beats->stopping = true;
     pthread_cond_signal(&beats->stop);
     pthread_mutex_unlock(&beats->mutex);
-    release(beats);
+    free_beats(beats);
     t->ranks.beats = NULL;
 }

@@ -54,8 +54,8 @@ static void place_data(const struct pass *pass, const char *name, struct ah_boun
 
 /* ---- homes ---- */
 
-static int find(const struct pass *pass, enum ah_tensor_label label, uint64_t block, uint64_t bytes,
-                struct ah_ref *ret_ref)
+static int find_tensor(const struct pass *pass, enum ah_tensor_label label, uint64_t block, uint64_t bytes,
+                       struct ah_ref *ret_ref)
 {
     const struct ah_binder *binder = pass->binder;
     bool by_block = binder->plan->micro_batch_order == AH_BLOCK_MAJOR;
@@ -101,15 +101,16 @@ static int find_home(const struct pass *pass, enum ah_program_home home, struct 
     case AH_HOME_SCRATCH:
         return find_scratch(pass, ret_ref);
     case AH_HOME_SAVED:
-        return find(pass, AH_TENSOR_SAVED, block, pass->program.saved_bytes, ret_ref);
+        return find_tensor(pass, AH_TENSOR_SAVED, block, pass->program.saved_bytes, ret_ref);
     case AH_HOME_INPUT:
-        return find(pass, AH_TENSOR_INPUT, block, job->residual_bytes, ret_ref);
+        return find_tensor(pass, AH_TENSOR_INPUT, block, job->residual_bytes, ret_ref);
     case AH_HOME_OUTPUT: /* a stage sends what its last block makes */
         return block + 1 < job->n_blocks
-                   ? find(pass, AH_TENSOR_INPUT, block + 1, job->residual_bytes, ret_ref)
-                   : find(pass, AH_TENSOR_OUTPUT, block, job->residual_bytes, ret_ref);
+                   ? find_tensor(pass, AH_TENSOR_INPUT, block + 1, job->residual_bytes, ret_ref)
+                   : find_tensor(pass, AH_TENSOR_OUTPUT, block, job->residual_bytes, ret_ref);
     case AH_HOME_RESIDUAL_GRADIENT:
-        return find(pass, AH_TENSOR_RESIDUAL_GRADIENT, job->n_blocks - 1, job->residual_bytes, ret_ref);
+        return find_tensor(pass, AH_TENSOR_RESIDUAL_GRADIENT, job->n_blocks - 1, job->residual_bytes,
+                           ret_ref);
     case AH_HOME_WEIGHTS:
         return find_weights(pass, block, ret_ref);
     case AH_HOME_TABLE:

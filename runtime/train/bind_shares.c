@@ -42,7 +42,7 @@ static struct ah_stretch piece_of(const struct share *s, uint64_t turn, uint32_t
     return (struct ah_stretch){first, end < s->elements ? end : s->elements};
 }
 
-static struct ah_ref at(struct ah_ref vector, uint64_t element)
+static struct ah_ref element_at(struct ah_ref vector, uint64_t element)
 {
     vector.offset_bytes += element * sizeof(float);
     return vector;
@@ -53,11 +53,11 @@ static struct ah_ref part_of(const struct share *s, uint32_t owner, uint32_t mem
 {
     uint64_t place = 0;
     if (s->members[member].is_ours)
-        return at(s->members[member].vector, piece_of(s, turn, owner).first);
+        return element_at(s->members[member].vector, piece_of(s, turn, owner).first);
     for (uint32_t o = 0; o <= owner; o++)
         for (uint32_t m = 0; m < (o < owner ? s->n : member); m++)
             place += s->members[o].is_ours && !s->members[m].is_ours;
-    return at(s->binder->addresses->partials, place * s->binder->addresses->share_piece);
+    return element_at(s->binder->addresses->partials, place * s->binder->addresses->share_piece);
 }
 
 /* ---- messages ---- */
@@ -90,8 +90,8 @@ static int move_part(struct share *s, uint64_t turn, uint32_t owner, uint32_t me
         return AH_OK;
     if (from->is_ours)
         return message(s, to->rank, totals ? AH_SUM_TOTAL_IN : AH_SUM_PARTIAL_OUT,
-                       at(from->vector, piece.first), n);
-    return totals ? message(s, from->rank, AH_SUM_TOTAL_OUT, at(to->vector, piece.first), n)
+                       element_at(from->vector, piece.first), n);
+    return totals ? message(s, from->rank, AH_SUM_TOTAL_OUT, element_at(to->vector, piece.first), n)
                   : message(s, from->rank, AH_SUM_PARTIAL_IN, part_of(s, owner, member, turn), n);
 }
 
@@ -117,7 +117,7 @@ static int move_turn(struct share *s, uint64_t turn, bool totals, uint32_t go)
 
 /* ---- sums ---- */
 
-static int add(struct share *s, struct ah_ref to, struct ah_ref what, uint64_t n)
+static int add_elements(struct share *s, struct ah_ref to, struct ah_ref what, uint64_t n)
 {
     return ah_bind_elements(s->binder, AH_OP_ACCUMULATE, to, what, AH_OFFSET_NONE, n);
 }
@@ -134,8 +134,8 @@ static int fold(struct share *s, uint64_t turn, uint32_t owner, uint32_t first, 
     for (uint32_t m = first + 1; m < end && !rc; m++) {
         const bool to_own = has_own && m == owner;
         const struct ah_ref part = part_of(s, owner, m, turn);
-        rc = to_own ? add(s, part, begun, piece.end - piece.first)
-                    : add(s, *ret_sum, part, piece.end - piece.first);
+        rc = to_own ? add_elements(s, part, begun, piece.end - piece.first)
+                    : add_elements(s, *ret_sum, part, piece.end - piece.first);
         *ret_sum = to_own ? part : *ret_sum;
     }
     return rc;
@@ -152,12 +152,14 @@ static int add_piece(struct share *s, uint64_t turn, uint32_t owner)
     int rc = fold(s, turn, owner, 0, half, &of_heads);
     if (!rc && s->it->tied) {
         rc = fold(s, turn, owner, half, s->n, &of_all);
-        rc = rc ? rc : owner < half ? add(s, of_heads, of_all, n) : add(s, of_all, of_heads, n);
+        rc = rc             ? rc
+             : owner < half ? add_elements(s, of_heads, of_all, n)
+                            : add_elements(s, of_all, of_heads, n);
     }
     for (uint32_t m = 0; m < s->n && !rc; m++)
         if (m != owner && s->members[m].is_ours)
-            rc = ah_bind_elements(s->binder, AH_OP_CAST, at(s->members[m].vector, piece.first),
-                                  at(s->members[owner].vector, piece.first), AH_OFFSET_NONE, n);
+            rc = ah_bind_elements(s->binder, AH_OP_CAST, element_at(s->members[m].vector, piece.first),
+                                  element_at(s->members[owner].vector, piece.first), AH_OFFSET_NONE, n);
     return rc;
 }
 
@@ -243,7 +245,7 @@ static int bind_blocks(struct share *s)
         if (!s->elements)
             continue;
         rc = find_sum(b, block, &s->members[own].vector);
-        s->members[own].vector = at(s->members[own].vector, part.first);
+        s->members[own].vector = element_at(s->members[own].vector, part.first);
         rc = rc ? rc : bind_vectors(s);
         if (!rc && !part.first)
             rc = square(b, block);
@@ -264,7 +266,7 @@ static int bind_table(struct share *s)
             continue;
         const struct ah_stretch table = ah_bind_table(b, block);
         rc = find_sum(b, block, &member->vector);
-        member->vector = at(member->vector, table.first);
+        member->vector = element_at(member->vector, table.first);
         s->elements = table.end - table.first;
     }
     rc = rc ? rc : bind_vectors(s);

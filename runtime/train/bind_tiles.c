@@ -33,7 +33,8 @@ static struct ah_stretch tile_part(const struct ah_binder *binder, uint64_t elem
 }
 
 /* The common part of a run and a tile; false if there is none. */
-static bool meet(const struct ah_run_of_elements *run, struct ah_stretch part, struct ah_stretch *ret_part)
+static bool common_part(const struct ah_run_of_elements *run, struct ah_stretch part,
+                        struct ah_stretch *ret_part)
 {
     *ret_part = (struct ah_stretch){run->first > part.first ? run->first : part.first,
                                     run->end < part.end ? run->end : part.end};
@@ -70,7 +71,7 @@ static int copy_vectors(const struct tile *tile, const struct ah_vector *dst, co
     struct ah_stretch part;
     for (size_t i = 0; i < tile->block->n_runs && !rc;) {
         const struct ah_run_of_elements run = join_runs(tile->block, &i);
-        if (meet(&run, tile->part, &part))
+        if (common_part(&run, tile->part, &part))
             rc = ah_bind_copy(tile->binder, ah_bind_at(dst, &run, part.first), dst->move,
                               ah_bind_at(src, &run, part.first), src->move,
                               (part.end - part.first) * ah_dtype_bytes(src->ref.dtype));
@@ -181,7 +182,7 @@ static int bind_update(const struct tile *tile, struct update *update)
         update->weight = (struct ah_vector){0};
     }
     for (size_t i = 0; i < tile->block->n_runs && !rc; i++)
-        if (meet(&tile->block->runs[i], tile->part, &part))
+        if (common_part(&tile->block->runs[i], tile->part, &part))
             rc = bind_adamw(tile, update, &tile->block->runs[i], part);
     return rc;
 }

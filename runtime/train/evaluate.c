@@ -33,8 +33,8 @@ static int submit_extra(struct ah_trainer *t, enum ah_bind_extra extra, uint32_t
 }
 
 /* Submits what is due at this position, gathered rows first. */
-static int bring(struct ah_trainer *t, uint32_t position, const struct move_indices *moves,
-                 struct ah_error *err)
+static int submit_due(struct ah_trainer *t, uint32_t position, const struct move_indices *moves,
+                      struct ah_error *err)
 {
     static const struct {
         enum ah_plan_op_kind kind;
@@ -66,7 +66,7 @@ static int evaluate_position(struct ah_trainer *t, int64_t step, uint32_t positi
     struct move_indices moves = {{0}};
     moves.of[AH_OFFSET_STAGING] = staged;
     moves.of[AH_OFFSET_STAGING_HEADER] = (uint64_t)step % AH_STEPS_STAGED;
-    int rc = bring(t, position, &moves, err);
+    int rc = submit_due(t, position, &moves, err);
     if (!rc && op->op == AH_PLAN_SEND_OUTPUT)
         return submit_now(t, position, AH_LANE_SEND, &moves, err);
     if (rc || op->op != AH_PLAN_FORWARD)

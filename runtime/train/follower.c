@@ -262,7 +262,7 @@ static const char **take_paths(struct follower *f, const char **text, uint64_t n
 }
 
 /* Comes before anything whose layout depends on the build. */
-static int greet(const struct ah_links *links, struct ah_error *err)
+static int check_build(const struct ah_links *links, struct ah_error *err)
 {
     const struct hello here = own_hello();
     struct hello there;
@@ -275,11 +275,11 @@ static int greet(const struct ah_links *links, struct ah_error *err)
         here.host, here.build, there.host, there.build);
 }
 
-static int hear(struct follower *f, const struct ah_links *links, struct ah_error *err)
+static int receive_brief(struct follower *f, const struct ah_links *links, struct ah_error *err)
 {
     const struct ah_trainer_rank *place = links->place;
     struct ah_follower_host own;
-    int rc = greet(links, err);
+    int rc = check_build(links, err);
     rc = rc ? rc : describe_host(f->options->driver, f->options->program, &own, err);
     f->hosts = ah_arena_array(&f->arena, place->ranks, sizeof *f->hosts);
     rc = rc || f->hosts ? rc : ah_error_memory(err);
@@ -398,9 +398,9 @@ static int join_ways(const struct follower *f, struct ah_error *err)
     return ah_ways_join(&place->ways, f->brief.ways, err);
 }
 
-static int prepare(struct follower *f, const struct ah_links *links, struct ah_error *err)
+static int prepare_rank(struct follower *f, const struct ah_links *links, struct ah_error *err)
 {
-    int rc = hear(f, links, err);
+    int rc = receive_brief(f, links, err);
     rc = rc ? rc : differ(f, "the cluster plan's bytes", f->options->plan_sha256, f->brief.plan_sha256, err);
     rc = rc ? rc : check_weights(f, err);
     rc = rc ? rc : join_ways(f, err);
@@ -414,7 +414,7 @@ int ah_follower_run(const struct ah_follower_options *options, struct ah_error *
     struct ah_links links = {0};
     int rc = ah_links_open(&links, place, options->program, err);
     place->links = rc ? NULL : &links;
-    rc = rc ? rc : prepare(&f, &links, err);
+    rc = rc ? rc : prepare_rank(&f, &links, err);
     if (rc)
         rc = ah_links_fail(place, rc, err);
     rc = rc ? rc : open_trainer(&f, err);

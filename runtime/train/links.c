@@ -28,8 +28,8 @@ struct asking {
     uint32_t n;
 };
 
-static uint32_t ask(struct asking *asking, uint32_t peer, enum ah_links_purpose purpose, bool sends,
-                    uint64_t most_bytes)
+static uint32_t ask_channel(struct asking *asking, uint32_t peer, enum ah_links_purpose purpose, bool sends,
+                            uint64_t most_bytes)
 {
     asking->channels[asking->n] =
         (struct ah_comm_channel){.peer = peer, .purpose = purpose, .sends = sends, .most_bytes = most_bytes};
@@ -40,8 +40,8 @@ static struct ah_links_pair ask_pair(struct asking *asking, uint32_t peer, enum 
                                      bool receives_up, uint64_t most_bytes)
 {
     const enum ah_links_purpose down = up + 1;
-    const uint32_t channel = ask(asking, peer, up, !receives_up, most_bytes);
-    return (struct ah_links_pair){channel, ask(asking, peer, down, receives_up, most_bytes)};
+    const uint32_t channel = ask_channel(asking, peer, up, !receives_up, most_bytes);
+    return (struct ah_links_pair){channel, ask_channel(asking, peer, down, receives_up, most_bytes)};
 }
 
 /* Asks for this rank's pairs: `centre` has one with each other rank for which `has` is true (NULL: all). */
@@ -94,8 +94,8 @@ static void ask_neighbours(struct ah_links *links, const struct ah_plan *program
     for (enum ah_channel c = 0; c < AH_CHANNELS; c++)
         if (of_pipeline[c].behind ? part->stage + 1 < part->stages : part->stage > 0)
             links->channel[c] =
-                ask(asking, of_pipeline[c].behind ? links->place->behind : links->place->before,
-                    of_pipeline[c].purpose, of_pipeline[c].sends, most_bytes);
+                ask_channel(asking, of_pipeline[c].behind ? links->place->behind : links->place->before,
+                            of_pipeline[c].purpose, of_pipeline[c].sends, most_bytes);
 }
 
 /* Asks for channels to the ranks that add up something with this one. */
@@ -117,7 +117,7 @@ static void ask_sums(struct ah_links *links, struct asking *asking)
                                 ah_trainer_shares(place, &place->shares[s], rank));
         for (enum ah_bind_sum sum = 0; sum < AH_SUM_CHANNELS && shares; sum++)
             links->sums[ah_bind_sum_channel(rank, sum) - AH_CHANNELS] =
-                ask(asking, rank, ends[sum].purpose, ends[sum].sends, piece * sizeof(float));
+                ask_channel(asking, rank, ends[sum].purpose, ends[sum].sends, piece * sizeof(float));
     }
 }
 

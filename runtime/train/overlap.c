@@ -34,7 +34,7 @@ static int take_lane(const struct ah_overlap_work *work, size_t n, enum ah_plan_
 }
 
 /* Adds the moments of one set to another, which has room for both. */
-static void add(struct set *to, const struct set *from)
+static void add_intervals(struct set *to, const struct set *from)
 {
     if (from->n)
         memcpy(to->intervals + to->n, from->intervals, from->n * sizeof *from->intervals);
@@ -52,15 +52,15 @@ static double us_of(int64_t ns)
 }
 
 /* `sum` is empty, and has room for all. */
-static void split(const struct set sets[OVERLAP_LANES], struct ah_interval window, struct set *sum,
-                  struct ah_runlog_overlap *overlap)
+static void split_window(const struct set sets[OVERLAP_LANES], struct ah_interval window, struct set *sum,
+                         struct ah_runlog_overlap *overlap)
 {
-    add(sum, &sets[AH_PLAN_LANE_COMPUTE]);
+    add_intervals(sum, &sets[AH_PLAN_LANE_COMPUTE]);
     int64_t compute_ns = length(sum);
-    add(sum, &sets[AH_PLAN_LANE_H2D]);
-    add(sum, &sets[AH_PLAN_LANE_D2H]);
+    add_intervals(sum, &sets[AH_PLAN_LANE_H2D]);
+    add_intervals(sum, &sets[AH_PLAN_LANE_D2H]);
     int64_t device_ns = length(sum);
-    add(sum, &sets[AH_PLAN_LANE_HOST]);
+    add_intervals(sum, &sets[AH_PLAN_LANE_HOST]);
     int64_t all_ns = length(sum), total_ns = window.end - window.start;
     overlap->total_us = us_of(total_ns);
     overlap->compute_us = us_of(compute_ns);
@@ -88,7 +88,7 @@ int ah_overlap_measure(const struct ah_overlap_work *work, size_t n, struct ah_i
                                               us_of(length(&sets[lane]) - length(&both))};
     }
     both.n = 0;
-    split(sets, window, &both, ret_overlap);
+    split_window(sets, window, &both, ret_overlap);
     ret_overlap->lanes = lanes;
     ret_overlap->n_lanes = OVERLAP_LANES;
     return AH_OK;

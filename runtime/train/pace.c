@@ -55,7 +55,7 @@ static uint64_t end_ns(const struct pace_lane *lane)
     return lane->since_ns + (uint64_t)(int64_t)(lane->left_ns / lane->speed);
 }
 
-static void begin(struct pace *pace, size_t lane, double duration_ns, uint64_t start_ns, bool is_message)
+static void begin_item(struct pace *pace, size_t lane, double duration_ns, uint64_t start_ns, bool is_message)
 {
     struct pace_lane *l = &pace->lanes[lane];
     sleep_precisely(l);
@@ -76,7 +76,7 @@ static struct timespec moment(uint64_t ns)
 }
 
 /* Sleeps for what is left of the item. If nothing is left, it was late. */
-static void end(struct pace *pace, size_t lane)
+static void end_item(struct pace *pace, size_t lane)
 {
     struct pace_lane *l = &pace->lanes[lane];
     pthread_mutex_lock(&pace->lock);
@@ -138,8 +138,8 @@ static uint64_t take_ways(const struct ah_trainer *t, uint32_t peer)
     return start_ns;
 }
 
-static int send(struct ah_trainer *t, uint32_t channel, uint32_t peer, const struct ah_op_moved *moved,
-                struct ah_error *err)
+static int send_paced(struct ah_trainer *t, uint32_t channel, uint32_t peer, const struct ah_op_moved *moved,
+                      struct ah_error *err)
 {
     struct pace *pace = &t->pace;
     int rc = ah_links_move(t->ranks.links, channel, NULL, 0, err);
@@ -148,10 +148,10 @@ static int send(struct ah_trainer *t, uint32_t channel, uint32_t peer, const str
     const double duration_ns = planned_ns(t, pace->sending);
     const uint64_t start_ns = take_ways(t, peer);
     uint64_t until_ns = start_ns + (uint64_t)duration_ns;
-    begin(pace, AH_PLAN_LANE_COMPUTE, duration_ns, start_ns, true);
+    begin_item(pace, AH_PLAN_LANE_COMPUTE, duration_ns, start_ns, true);
     rc = ah_links_move(t->ranks.links, channel, &until_ns, sizeof until_ns, err);
     rc = rc ? rc : ah_links_move(t->ranks.links, channel, moved->data, moved->bytes, err);
-    end(pace, AH_PLAN_LANE_COMPUTE);
+    end_item(pace, AH_PLAN_LANE_COMPUTE);
     return rc;
 }
 
@@ -172,9 +172,9 @@ int ah_pace_move(struct ah_trainer *t, const struct ah_op_moved *moved, struct a
     const uint32_t channel = t->ranks.links->channel[moved->channel];
     switch ((enum ah_channel)moved->channel) {
     case AH_CHANNEL_OUTPUT_OUT:
-        return send(t, channel, t->options.rank->behind, moved, err);
+        return send_paced(t, channel, t->options.rank->behind, moved, err);
     case AH_CHANNEL_GRADIENT_OUT:
-        return send(t, channel, t->options.rank->before, moved, err);
+        return send_paced(t, channel, t->options.rank->before, moved, err);
     case AH_CHANNEL_OUTPUT_IN:
     case AH_CHANNEL_GRADIENT_IN:
     case AH_CHANNELS:
@@ -185,7 +185,8 @@ int ah_pace_move(struct ah_trainer *t, const struct ah_op_moved *moved, struct a
 
 /* ---- sums over pipelines ---- */
 
-static int tell(const struct ah_trainer *t, uint32_t peer, bool sends, uint64_t *ns, struct ah_error *err)
+static int move_time(const struct ah_trainer *t, uint32_t peer, bool sends, uint64_t *ns,
+                     struct ah_error *err)
 {
     const enum ah_bind_sum sum = sends ? AH_SUM_PARTIAL_OUT : AH_SUM_PARTIAL_IN;
     return ah_links_move(t->ranks.links, t->ranks.links->sums[ah_bind_sum_channel(peer, sum) - AH_CHANNELS],
@@ -216,7 +217,7 @@ static int tell_all(const struct ah_trainer *t, const struct ah_trainer_share *i
     int rc = AH_OK;
     for (uint32_t m = 1; m < ah_trainer_share_members(t->options.rank, it) && !rc; m++)
         if (ah_trainer_share_is_first(it, m))
-            rc = tell(t, it->ranks[m], sends, ns, err);
+            rc = move_time(t, it->ranks[m], sends, ns, err);
     return rc;
 }
 
@@ -245,8 +246,8 @@ static int begin_share(struct ah_trainer *t, struct ah_error *err)
     if (first == place->rank)
         return lead_share(t, share, err);
     uint64_t ns = 0;
-    int rc = tell(t, first, true, &ns, err);
-    return rc ? rc : tell(t, first, false, &pace->until_ns, err);
+    int rc = move_time(t, first, true, &ns, err);
+    return rc ? rc : move_time(t, first, false, &pace->until_ns, err);
 }
 
 static void end_share(struct pace *pace)
@@ -281,7 +282,7 @@ static int on_begin(void *context, uint32_t lane, uint64_t tag, struct ah_error 
     if (lane == AH_LANE_SEND)
         t->pace.sending = tag;
     else if (has_time(t, lane, tag))
-        begin(&t->pace, plan_lane(lane), planned_ns(t, tag), ah_threads_now_ns(), false);
+        begin_item(&t->pace, plan_lane(lane), planned_ns(t, tag), ah_threads_now_ns(), false);
     return AH_OK;
 }
 
@@ -291,7 +292,7 @@ static void on_end(void *context, uint32_t lane, uint64_t tag)
     if (lane == AH_LANE_SUMS)
         end_share(&t->pace);
     else if (has_time(t, lane, tag))
-        end(&t->pace, plan_lane(lane));
+        end_item(&t->pace, plan_lane(lane));
 }
 
 struct ah_device_pace ah_pace_hooks(struct ah_trainer *t)

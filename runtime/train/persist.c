@@ -64,8 +64,8 @@ static int give_narrow(struct ah_trainer *t, enum ah_trainer_vector vector, stru
     return AH_OK;
 }
 
-static int give(void *context, const struct ah_checkpoint_piece *piece, void *ret_values,
-                struct ah_error *err)
+static int read_piece(void *context, const struct ah_checkpoint_piece *piece, void *ret_values,
+                      struct ah_error *err)
 {
     struct ah_trainer *t = context;
     const struct ah_flat *flat = flat_of(t, piece);
@@ -122,8 +122,8 @@ static int take_by(struct ah_trainer *t, write_piece *write, const struct ah_che
     return rc;
 }
 
-static int take(void *context, const struct ah_checkpoint_piece *piece, const void *values,
-                struct ah_error *err)
+static int store_piece(void *context, const struct ah_checkpoint_piece *piece, const void *values,
+                       struct ah_error *err)
 {
     return take_by(context, ah_trainer_write, piece, values, err);
 }
@@ -161,7 +161,7 @@ static bool wants_own(const void *context, uint64_t block)
 
 struct ah_checkpoint_source ah_persist_own_source(struct ah_trainer *t)
 {
-    return (struct ah_checkpoint_source){.weights = {ah_trainer_give, t}, .give = give, .context = t};
+    return (struct ah_checkpoint_source){.weights = {ah_trainer_give, t}, .give = read_piece, .context = t};
 }
 
 struct ah_checkpoint_sink ah_persist_own_sink(struct ah_trainer *t)
@@ -181,7 +181,7 @@ struct ah_checkpoint_source ah_persist_source(struct ah_trainer *trainer)
 struct ah_checkpoint_sink ah_persist_sink(struct ah_trainer *trainer)
 {
     return (struct ah_checkpoint_sink){.weights = {.take = take_frozen, .context = trainer},
-                                       .take = take,
+                                       .take = store_piece,
                                        .context = trainer,
                                        .together = ah_together_loading(trainer)};
 }

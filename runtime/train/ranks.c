@@ -192,8 +192,8 @@ uint64_t ah_ranks_first_row(const struct ah_trainer *t)
 
 /* ---- over one rank ---- */
 
-static int move(const struct ah_trainer *t, uint32_t channel, void *data, uint64_t bytes,
-                struct ah_error *err)
+static int move_bytes(const struct ah_trainer *t, uint32_t channel, void *data, uint64_t bytes,
+                      struct ah_error *err)
 {
     return ah_links_move(t->ranks.links, channel, data, bytes, err);
 }
@@ -208,11 +208,12 @@ static int keep_gate(struct ah_trainer *t, double *sums, uint64_t blocks, struct
         for (end = block; end < blocks && options->owner[end] == owner;)
             end++;
         if (owner != options->rank && t->ranks.links->trains[owner])
-            rc = move(t, t->ranks.links->gate[owner].up, sums + block, (end - block) * sizeof *sums, err);
+            rc = move_bytes(t, t->ranks.links->gate[owner].up, sums + block, (end - block) * sizeof *sums,
+                            err);
     }
     for (uint32_t rank = 0; rank < options->ranks && !rc; rank++)
         if (rank != options->rank && t->ranks.links->trains[rank])
-            rc = move(t, t->ranks.links->gate[rank].down, sums, blocks * sizeof *sums, err);
+            rc = move_bytes(t, t->ranks.links->gate[rank].down, sums, blocks * sizeof *sums, err);
     return rc;
 }
 
@@ -225,18 +226,19 @@ int ah_ranks_gate(void *context, struct ah_error *err)
     const uint64_t blocks = ah_model_blocks(t->job.model), first = t->job.part.first_block;
     if (place->rank == t->ranks.links->gatekeeper)
         return keep_gate(t, sums, blocks, err);
-    int rc = place->owner[first] == place->rank
-                 ? move(t, t->ranks.links->gate[0].up, sums + first, t->job.n_blocks * sizeof *sums, err)
-                 : AH_OK;
-    return rc ? rc : move(t, t->ranks.links->gate[0].down, sums, blocks * sizeof *sums, err);
+    int rc = place->owner[first] == place->rank ? move_bytes(t, t->ranks.links->gate[0].up, sums + first,
+                                                             t->job.n_blocks * sizeof *sums, err)
+                                                : AH_OK;
+    return rc ? rc : move_bytes(t, t->ranks.links->gate[0].down, sums, blocks * sizeof *sums, err);
 }
 
 /* Brings numbers to rank 0 from the rank that knows them. */
-static int bring(struct ah_trainer *t, uint32_t from, double *values, uint64_t n, struct ah_error *err)
+static int bring_numbers(struct ah_trainer *t, uint32_t from, double *values, uint64_t n,
+                         struct ah_error *err)
 {
     const uint32_t rank = t->options.rank->rank;
     return from && (!rank || rank == from)
-               ? move(t, t->ranks.links->other[rank ? 0 : from].up, values, n * sizeof *values, err)
+               ? move_bytes(t, t->ranks.links->other[rank ? 0 : from].up, values, n * sizeof *values, err)
                : AH_OK;
 }
 
@@ -253,9 +255,9 @@ int ah_ranks_gather(struct ah_trainer *t, int64_t step, double *grad_norm, struc
             continue;
         if (rank == place->rank)
             memcpy(losses, own, stage->micro_batches * sizeof *losses);
-        rc = bring(t, rank, losses, stage->micro_batches, err);
+        rc = bring_numbers(t, rank, losses, stage->micro_batches, err);
     }
-    return rc ? rc : bring(t, t->ranks.links->gatekeeper, grad_norm, 1, err);
+    return rc ? rc : bring_numbers(t, t->ranks.links->gatekeeper, grad_norm, 1, err);
 }
 
 int ah_ranks_agree(struct ah_trainer *t, struct ranks_verdict *verdict, struct ah_error *err)
@@ -276,7 +278,7 @@ static int order_piece(struct ah_trainer *t, uint32_t rank, enum ranks_order_kin
                        struct ah_error *err)
 {
     struct ranks_order order = {.kind = kind, .vector = vector, .piece = *piece};
-    return move(t, t->ranks.links->other[rank].down, &order, sizeof order, err);
+    return move_bytes(t, t->ranks.links->other[rank].down, &order, sizeof order, err);
 }
 
 int ah_ranks_read_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
@@ -284,7 +286,8 @@ int ah_ranks_read_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
 {
     const uint32_t owner = t->options.rank->owner[piece->block];
     int rc = order_piece(t, owner, RANKS_READ, vector, piece, err);
-    rc = rc ? rc : move(t, t->ranks.links->other[owner].up, ret_values, piece->n * sizeof *ret_values, err);
+    rc = rc ? rc
+            : move_bytes(t, t->ranks.links->other[owner].up, ret_values, piece->n * sizeof *ret_values, err);
     return ah_ranks_fail(t, rc, err);
 }
 
@@ -311,7 +314,8 @@ int ah_ranks_write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
         if (!keeps(t, &place->stages[rank], piece))
             continue;
         rc = order_piece(t, rank, RANKS_WRITE, vector, piece, err);
-        rc = rc ? rc : move(t, t->ranks.links->other[rank].down, from.sent, piece->n * sizeof *values, err);
+        rc = rc ? rc
+                : move_bytes(t, t->ranks.links->other[rank].down, from.sent, piece->n * sizeof *values, err);
     }
     return ah_ranks_fail(t, rc, err);
 }
@@ -321,12 +325,12 @@ static int do_piece(struct ah_trainer *t, const struct ranks_order *order, struc
     const bool writes = order->kind == RANKS_WRITE;
     float *values = t->ranks.piece;
     const uint64_t bytes = order->piece.n * sizeof *values;
-    int rc = writes ? move(t, t->ranks.links->other[0].down, values, bytes, err)
+    int rc = writes ? move_bytes(t, t->ranks.links->other[0].down, values, bytes, err)
                     : ah_trainer_read(t, order->vector, &order->piece, values, err);
     if (rc)
         return rc;
     return writes ? ah_state_write(t, order->vector, &order->piece, values, err)
-                  : move(t, t->ranks.links->other[0].up, values, bytes, err);
+                  : move_bytes(t, t->ranks.links->other[0].up, values, bytes, err);
 }
 
 static int obey(struct ah_trainer *t, const struct ranks_order *order, struct ah_batches *held_out,
@@ -365,7 +369,7 @@ int ah_trainer_follow(struct ah_trainer *t, struct ah_batches *held_out, struct 
     struct ranks_order order = {.kind = RANKS_RUN};
     int rc = ah_tally_new(&t->ranks.tally, t->options.plan, err);
     while (!rc && order.kind != RANKS_END) {
-        rc = move(t, t->ranks.links->other[0].down, &order, sizeof order, err);
+        rc = move_bytes(t, t->ranks.links->other[0].down, &order, sizeof order, err);
         rc = rc ? rc : obey(t, &order, held_out, err);
     }
     return rc ? ah_ranks_fail(t, rc, err) : AH_OK;

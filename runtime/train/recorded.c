@@ -117,8 +117,8 @@ static int ask_clock(const struct ah_trainer *t, uint32_t rank, struct ah_record
     return rc;
 }
 
-static int hear(struct ah_trainer *t, uint32_t rank, struct ah_arena *arena, struct ah_recorded *ret_recorded,
-                struct ah_error *err)
+static int receive_recorded(struct ah_trainer *t, uint32_t rank, struct ah_arena *arena,
+                            struct ah_recorded *ret_recorded, struct ah_error *err)
 {
     const struct ah_links *links = t->ranks.links;
     struct counts counts = {0, 0};
@@ -151,7 +151,7 @@ int ah_recorded_collect(struct ah_trainer *t, struct ah_arena *arena, struct ah_
     int rc = ah_ranks_order(t, &(struct ranks_order){.kind = RANKS_RECORDED}, err);
     for (uint32_t rank = 1; rank < t->options.rank->ranks && !rc; rank++) {
         ret_recorded[rank] = (struct ah_recorded){.spans = NULL};
-        rc = hear(t, rank, arena, &ret_recorded[rank], err);
+        rc = receive_recorded(t, rank, arena, &ret_recorded[rank], err);
     }
     return ah_ranks_fail(t, rc, err);
 }

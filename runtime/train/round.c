@@ -26,7 +26,7 @@ int64_t ah_round_step(const struct ah_trainer *t, uint32_t item, int64_t round)
     return round + (t->graph.items[item].early ? 1 : 0);
 }
 
-static void mark(struct ah_trainer *t, uint32_t item, int64_t step, uint32_t lane, uint64_t ticket)
+static void mark_item(struct ah_trainer *t, uint32_t item, int64_t step, uint32_t lane, uint64_t ticket)
 {
     t->items[item].step[(uint64_t)step % STEPS_MARKED] = step;
     t->items[item].ticket[(uint64_t)step % STEPS_MARKED] = ticket;
@@ -432,8 +432,8 @@ void ah_round_count(struct ah_trainer *t, int64_t round)
 }
 
 /* Submits the next item of a lane if it can go; `ret_done` says whether it went. */
-static int advance(struct ah_trainer *t, size_t lane, int64_t round, enum round_part part, bool *ret_done,
-                   struct ah_error *err)
+static int advance_lane(struct ah_trainer *t, size_t lane, int64_t round, enum round_part part,
+                        bool *ret_done, struct ah_error *err)
 {
     struct waits waits = {{0}};
     *ret_done = false;
@@ -455,7 +455,7 @@ static int advance(struct ah_trainer *t, size_t lane, int64_t round, enum round_
     int rc = out ? AH_OK : submit_item(t, item, step, &waits, &ticket, err);
     if (rc)
         return rc;
-    mark(t, item, step, of_ticket, ticket);
+    mark_item(t, item, step, of_ticket, ticket);
     return out ? AH_OK : after_item(t, item, step, ticket, err);
 }
 
@@ -473,7 +473,7 @@ int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, st
         bool done;
         rc = ah_shares_advance(t, step, part, &done, err);
         if (!rc && !done)
-            rc = advance(t, lanes[lane], step, part, &done, err);
+            rc = advance_lane(t, lanes[lane], step, part, &done, err);
         lane = done ? 0 : lane + 1;
         if (lane == AH_GRAPH_LANES && ah_norm_copy_skip(t, step, part))
             lane = 0;

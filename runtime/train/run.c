@@ -168,7 +168,7 @@ static uint64_t read_spans(struct run *run, const uint64_t end[])
 }
 
 /* Waits for the next round, and tells the record of its step. */
-static int tell(struct run *run)
+static int report_step(struct run *run)
 {
     struct ah_trainer *t = run->t;
     int64_t step = (int64_t)run->told;
@@ -306,13 +306,13 @@ int ah_trainer_run(struct ah_trainer *t, uint64_t steps, const struct ah_observe
     rc = rc ? rc : open_run(&run);
     for (; !last && !rc; done++) {
         if (done >= 2)
-            rc = tell(&run);
+            rc = report_step(&run);
         last = done + 1 == steps || run.stop;
         if (!rc)
             rc = submit_round(&run, (int64_t)done, last);
     }
     while (run.told < done && !rc)
-        rc = tell(&run);
+        rc = report_step(&run);
     rc = place_failure(&run, rc);
     rc = ah_ranks_fail(t, rc, err); /* before the drain: lanes may wait for other ranks */
     int drained = ah_device_drain(t->device, rc ? NULL : err);

@@ -149,8 +149,9 @@ int ah_trainer_read(struct ah_trainer *t, enum ah_trainer_vector vector, const s
     return read_numbers(t, ref_in(from, tensor, piece->first), piece->n, ret_values, err);
 }
 
-static int store(struct ah_trainer *t, const struct ah_vector *vector, const struct ah_flat_tensor *tensor,
-                 const struct ah_weights_piece *piece, const float *values, struct ah_error *err)
+static int store_piece(struct ah_trainer *t, const struct ah_vector *vector,
+                       const struct ah_flat_tensor *tensor, const struct ah_weights_piece *piece,
+                       const float *values, struct ah_error *err)
 {
     return write_numbers(t, ref_in(vector, tensor, piece->first), piece->n, values, err);
 }
@@ -168,9 +169,9 @@ static int write_block(struct ah_trainer *t, enum ah_trainer_vector vector,
                        const struct ah_weights_piece *piece, const float *values, struct ah_error *err)
 {
     if (vector != AH_TRAINER_WEIGHTS)
-        return store(t, moments(block, vector), tensor, piece, values, err);
-    int rc = has_master(block, tensor) ? store(t, &block->master, tensor, piece, values, err) : AH_OK;
-    return rc ? rc : store(t, &block->weights, tensor, piece, values, err);
+        return store_piece(t, moments(block, vector), tensor, piece, values, err);
+    int rc = has_master(block, tensor) ? store_piece(t, &block->master, tensor, piece, values, err) : AH_OK;
+    return rc ? rc : store_piece(t, &block->weights, tensor, piece, values, err);
 }
 
 bool ah_state_wants(const struct ah_trainer *t, uint64_t block)

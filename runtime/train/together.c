@@ -77,7 +77,7 @@ struct asking {
     bool (*of)(const struct ah_trainer *t, uint32_t rank);
 };
 
-static int ask(struct asking *asking, struct ah_error *err)
+static int ask_ranks(struct asking *asking, struct ah_error *err)
 {
     const uint32_t ranks = asking->t->options.rank->ranks;
     int rc = AH_OK;
@@ -100,7 +100,7 @@ static int hear_one(struct asking *asking, uint32_t rank, struct report *ret_rep
 }
 
 /* Reads all answers, even after a failure, unless the world is lost. Returns the first failure. */
-static int hear(struct asking *asking, bool *ret_all, struct ah_error *err)
+static int hear_answers(struct asking *asking, bool *ret_all, struct ah_error *err)
 {
     struct report report;
     int first = AH_OK;
@@ -145,9 +145,9 @@ static int find_shared(struct asking *asking, bool *ret_shared, struct ah_error 
     for (uint32_t rank = 0; rank < ranks; rank++)
         answered[rank] = !rank || owns_any(t, rank);
     const bool offered = ah_shared_offer(asking->note.folder, asking->note.text);
-    int rc = offered ? ask(asking, err) : AH_OK;
+    int rc = offered ? ask_ranks(asking, err) : AH_OK;
     if (!rc && offered)
-        rc = hear(asking, &all, err);
+        rc = hear_answers(asking, &all, err);
     const int removed =
         ah_shared_check(asking->note.folder, asking->note.text, answered, ranks, ret_shared, rc ? NULL : err);
     *ret_shared = *ret_shared && all;
@@ -155,7 +155,7 @@ static int find_shared(struct asking *asking, bool *ret_shared, struct ah_error 
     return rc ? rc : removed;
 }
 
-static int meet(void *context, const char *folder, bool *ret_together, struct ah_error *err)
+static int meet_in_folder(void *context, const char *folder, bool *ret_together, struct ah_error *err)
 {
     struct ah_trainer *t = context;
     struct asking asking = {.t = t, .order.kind = RANKS_MEET, .of = owns_any};
@@ -180,11 +180,11 @@ static int work_together(struct asking *asking, const struct ah_checkpoint_job *
     if (!tell_folder(&asking->note, folder))
         return ah_error_set(err, AH_E_IO, "%.300s: the name is too long; choose a shorter one", folder);
     asking->note.file_bytes = job->file_bytes;
-    int rc = ask(asking, err);
+    int rc = ask_ranks(asking, err);
     if (rc)
         return rc;
     rc = work(asking->t, job, folder, err);
-    const int theirs = hear(asking, &all, rc ? NULL : err);
+    const int theirs = hear_answers(asking, &all, rc ? NULL : err);
     return rc ? rc : theirs;
 }
 
@@ -204,7 +204,8 @@ static int read_own(struct ah_trainer *t, const struct ah_checkpoint_job *job, c
 }
 
 /* If a rank cannot write, the next save asks again whether all see the folder. */
-static int fill(void *context, const struct ah_checkpoint_job *job, const char *folder, struct ah_error *err)
+static int fill_together(void *context, const struct ah_checkpoint_job *job, const char *folder,
+                         struct ah_error *err)
 {
     struct ah_trainer *t = context;
     struct asking asking = {.t = t, .order.kind = RANKS_FILL, .of = owns_any};
@@ -222,8 +223,8 @@ static int same(void *context, const char *folder, const char *sha256, bool *ret
     snprintf(asking.note.text, sizeof asking.note.text, "%s", sha256);
     int rc = AH_OK;
     if (tell_folder(&asking.note, folder)) {
-        rc = ask(&asking, err);
-        rc = rc ? rc : hear(&asking, &all, err);
+        rc = ask_ranks(&asking, err);
+        rc = rc ? rc : hear_answers(&asking, &all, err);
     }
     *ret_together = all;
     return rc;
@@ -331,7 +332,7 @@ static int spread_vector(struct ah_trainer *t, enum ah_trainer_vector vector, st
 }
 
 /* Copies the table to heads that keep one of their own. */
-static int spread(void *context, struct ah_error *err)
+static int spread_table(void *context, struct ah_error *err)
 {
     struct ah_trainer *t = context;
     const struct ah_trainer_rank *place = t->options.rank;
@@ -346,8 +347,8 @@ static int spread(void *context, struct ah_error *err)
 
 /* ---- another rank answers ---- */
 
-static int answer(struct ah_trainer *t, const struct ranks_order *order, struct note *note,
-                  struct report *report, struct ah_error *err)
+static int answer_order(struct ah_trainer *t, const struct ranks_order *order, struct note *note,
+                        struct report *report, struct ah_error *err)
 {
     const struct ah_checkpoint_job job = {.model = t->options.model,
                                           .signature = &t->options.plan->numeric_signature,
@@ -374,7 +375,7 @@ int ah_together_obey(struct ah_trainer *t, const struct ranks_order *order, stru
     int rc = move_down(t, 0, &note, sizeof note, err);
     if (rc)
         return rc;
-    report.rc = answer(t, order, &note, &report, &own);
+    report.rc = answer_order(t, order, &note, &report, &own);
     snprintf(report.text, sizeof report.text, "%s", own.text);
     return move_up(t, 0, &report, sizeof report, err);
 }
@@ -386,13 +387,14 @@ static bool may(const struct ah_trainer *t)
 
 const struct ah_checkpoint_together *ah_together_saving(const struct ah_trainer *t)
 {
-    static const struct ah_checkpoint_together saving = {.meet = meet, .fill = fill, .hash = hash_saved};
+    static const struct ah_checkpoint_together saving = {
+        .meet = meet_in_folder, .fill = fill_together, .hash = hash_saved};
     return may(t) ? &saving : NULL;
 }
 
 const struct ah_checkpoint_together *ah_together_loading(const struct ah_trainer *t)
 {
     static const struct ah_checkpoint_together loading = {
-        .same = same, .read = read_all, .hash = hash_loaded, .spread = spread};
+        .same = same, .read = read_all, .hash = hash_loaded, .spread = spread_table};
     return may(t) ? &loading : NULL;
 }

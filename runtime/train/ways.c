@@ -163,7 +163,7 @@ static bool is_behind(struct page *page, uint32_t turn, uint64_t now_ns)
     return false;
 }
 
-static void take(struct page *page, const struct ah_ways_use *uses, size_t n, uint64_t start_ns)
+static void take_ways(struct page *page, const struct ah_ways_use *uses, size_t n, uint64_t start_ns)
 {
     for (size_t i = 0; i < n; i++) {
         if (uses[i].out_ns)
@@ -186,7 +186,7 @@ void ah_ways_take(struct ah_ways *ways, uint32_t turn, const struct ah_ways_use 
         if (freed_ns <= now_ns && !behind) {
             const uint64_t start_ns = freed_ns > came_ns && now_ns - freed_ns <= SLACK_NS ? freed_ns : now_ns;
             want(page, turn, uses, n, false);
-            take(page, uses, n, start_ns);
+            take_ways(page, uses, n, start_ns);
             *ret_start_ns = start_ns;
             break;
         }

@@ -50,7 +50,7 @@ static const struct ah_comm_under_way *find_message(const struct view *view, uns
 
 /* What holds up a lane. Own work counts before messages, since it ends by itself. Waits lead to ops submitted earlier,
  * so the search ends; `depth` only matters if counters changed while they were read. */
-static struct found look(const struct view *view, uint32_t lane, unsigned depth)
+static struct found cause_of_wait(const struct view *view, uint32_t lane, unsigned depth)
 {
     const struct ah_device_head *head = &view->heads[lane];
     struct found found = {CAUSE_NONE, NULL};
@@ -62,7 +62,7 @@ static struct found look(const struct view *view, uint32_t lane, unsigned depth)
         if (view->heads[wait->lane].done >= wait->ticket)
             continue;
         waits = true;
-        const struct found one = look(view, wait->lane, depth - 1);
+        const struct found one = cause_of_wait(view, wait->lane, depth - 1);
         found = one.cause > found.cause ? one : found;
     }
     if (waits)
@@ -81,7 +81,7 @@ static struct found look_beside(const struct view *view)
         find_message(view, 1u << AH_LINKS_UP | 1u << AH_LINKS_DOWN, true, true);
     struct found found = {CAUSE_NONE, NULL};
     for (uint32_t lane = 0; lane < view->device->lanes && found.cause != CAUSE_OWN_WORK; lane++) {
-        const struct found one = look(view, lane, AH_DEVICE_LANES_ALL);
+        const struct found one = cause_of_wait(view, lane, AH_DEVICE_LANES_ALL);
         found = one.cause == CAUSE_OWN_WORK ? one : found;
     }
     if (found.cause == CAUSE_OWN_WORK)
@@ -90,7 +90,7 @@ static struct found look_beside(const struct view *view)
          i++) {
         if (word && lanes[i] != AH_LANE_HOST)
             break;
-        found = look(view, lanes[i], AH_DEVICE_LANES_ALL);
+        found = cause_of_wait(view, lanes[i], AH_DEVICE_LANES_ALL);
     }
     return found.message || !word ? found : (struct found){CAUSE_MESSAGE, word};
 }
@@ -134,7 +134,7 @@ void ah_whereabouts_read(const struct ah_trainer *t, struct ah_trainer_beat *ret
     read_view(t, &view);
     *ret_beat = (struct ah_trainer_beat){.step = __atomic_load_n(&t->told, __ATOMIC_RELAXED)};
     const struct ah_device_head *compute = &view.heads[AH_LANE_COMPUTE];
-    struct found found = look(&view, AH_LANE_COMPUTE, AH_DEVICE_LANES_ALL);
+    struct found found = cause_of_wait(&view, AH_LANE_COMPUTE, AH_DEVICE_LANES_ALL);
     if (found.cause == CAUSE_NONE) /* compute is idle, or its next op is not submitted yet */
         found = look_beside(&view);
     if (compute->any)

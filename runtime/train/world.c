@@ -9,7 +9,7 @@
 
 /* ---- what cannot be run ---- */
 
-static int refuse(struct ah_error *err, const char *what, const char *instead)
+static int refuse_plan(struct ah_error *err, const char *what, const char *instead)
 {
     return ah_error_set(err, AH_E_UNSUPPORTED, "the plan has %s, which cannot run yet; plan %s", what,
                         instead);
@@ -19,12 +19,12 @@ static int check_stage(const struct ah_cluster_plan *plan, const struct ah_clust
                        struct ah_error *err)
 {
     if (stage->tp > 1 || stage->n_ranks > 1)
-        return refuse(err, "stages that several ranks share (tensor parallelism)", "with '--tp 1'");
+        return refuse_plan(err, "stages that several ranks share (tensor parallelism)", "with '--tp 1'");
     if (stage->program >= plan->n_programs)
         return ah_error_set(err, AH_E_DOCUMENT, "stage of node '%s': program %" PRIu64 " is not in the plan",
                             stage->node, stage->program);
     if (plan->programs[stage->program].numeric_signature.device != AH_DEVICE_CPU)
-        return refuse(err, "ranks with GPUs", "for a cluster of CPU machines");
+        return refuse_plan(err, "ranks with GPUs", "for a cluster of CPU machines");
     return AH_OK;
 }
 
@@ -326,7 +326,7 @@ static void add_table(struct building *b, size_t n, const struct ah_cluster_plan
         }
 }
 
-static int share(struct building *b)
+static int build_shares(struct building *b)
 {
     const struct ah_cluster_plan *plan = b->plan;
     size_t n = 0;
@@ -384,7 +384,7 @@ int ah_world_init(struct ah_world *ret_world, const struct ah_cluster_plan *plan
     if (!b.owner || !b.stages || !world.programs || !world.places || !world.nodes)
         return ah_error_memory(err);
     rc = place_pipelines(&b);
-    rc = rc ? rc : share(&b);
+    rc = rc ? rc : build_shares(&b);
     for (size_t p = 0; p < plan->n_pipelines && !rc; p++)
         rc = check_messages(&plan->pipelines[p], plan, err);
     if (!rc)

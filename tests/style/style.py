@@ -39,7 +39,7 @@ ROOMS = {
     "runtime/train": ["base", "schemas", "runtime/schedule", "runtime/device", "runtime/model", "runtime/comm",
                       "runtime/train/data", "runtime/train/checkpoint"],
     "profiler": ["base", "schemas", "runtime/schedule", "runtime/device", "runtime/device/host", "runtime/device/cpu",
-                 "runtime/model"],
+                 "runtime/model", "runtime/comm"],
     "planner": ["base", "schemas", "runtime/schedule", "runtime/device", "runtime/device/virtual", "runtime/model"],
     "planner/cluster": ["base", "schemas", "runtime/schedule", "runtime/device", "planner"],
     "planner/recovery": ["base", "schemas", "runtime/schedule", "runtime/device", "planner", "planner/cluster"],
@@ -143,14 +143,86 @@ def check_finished(_):
     return findings
 
 
+# Words that this tree had for itself, and habits of a translation; docs/glossary.md has the words to use.
+FORBIDDEN_WORDS = re.compile(r"concert|rehears|freight|\bhunt|\bshelf\b|\bdesk\b|so many|so much\b|\bas what\b|\bis of\b|that which|gone on with"
+                             r"|\bhardly\b|one to all", re.IGNORECASE)
+COMMENT = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|(/\*.*?\*/|//[^\n]*)", re.DOTALL)
+
+
+def comments(path):
+    """(first line, text) of each."""
+    text = read(path)
+    for match in COMMENT.finditer(text):
+        if match.group(1):
+            yield text.count("\n", 0, match.start()) + 1, match.group(1)
+
+
 def check_words(_):
-    """No comment begins with "Of": who does something comes first."""
+    """Comments and docs avoid private words; no comment begins with "Of": who does something comes first."""
     findings = []
     for path in tracked(".c", ".h", ".cu", ".cuh", ".inc"):
-        for number, line in enumerate(read(path).split("\n"), 1):
-            if re.search(r"(/\*+|//|^ \*) Of ", line):
-                findings.append(f"{path}:{number}: {line.strip()[:80]}")
+        for number, text in comments(path):
+            for offset, line in enumerate(text.split("\n")):
+                if re.search(r"(/\*+|//|^ \*) Of ", line) or FORBIDDEN_WORDS.search(line):
+                    findings.append(f"{path}:{number + offset}: {line.strip()[:80]}")
+    for path in tracked(".md"):
+        if not path.startswith(("docs/decisions/", "bench/results/")):
+            plain = re.sub(r"(?ms)^( {4}|```.*?^```)[^\n]*$|`[^`\n]*`", "", read(path))
+            findings += [f"{path}: {match.group()}" for match in FORBIDDEN_WORDS.finditer(plain)]
     return findings
+
+
+def check_columns(_):
+    """Comments end before column 121. clang-format sees to code, and leaves comments alone."""
+    findings = []
+    for path in tracked(".c", ".h", ".cu", ".cuh", ".inc"):
+        lines = read(path).split("\n")
+        for number, text in comments(path):
+            findings += [f"{path}:{at}: {len(lines[at - 1])} columns" for at in range(number, number + text.count("\n") + 1)
+                         if len(lines[at - 1]) > 120]
+    return findings
+
+
+def has_head(path):
+    return read(path).split("\n", 3)[2:3] not in ([], [""]) and read(path).split("\n", 3)[2].startswith(" * ")
+
+
+def check_heads(_):
+    """Each file of the product says what it is for, itself or in its header."""
+    product = [path for path in tracked(".c", ".h", ".cu", ".cuh") if not path.startswith(("tests/", "bench/"))]
+    return [f"{path}:3: no purpose after the licence, and no header of its own" for path in product
+            if not has_head(path) and not any(os.path.exists(os.path.join(ROOT, re.sub(r"\.\w+$", end, path)))
+                                              for end in (".h", "_internal.h"))]
+
+
+def check_contracts(_):
+    """Each function in a header stands under a comment that says what it does, alone or with its neighbours; whoever
+    releases memory, or is written out right there, needs none."""
+    findings = []
+    for path in tracked(".h"):
+        if path.startswith(("tests/", "bench/")):
+            continue
+        line, below_comment = 1, False
+        for paragraph in re.split(r"(\n\n+)", read(path)):
+            declares = re.search(r"(?m)^(?!typedef|static inline)[a-z][\w \*]*\b(ah_\w+(?<!_release)(?<!_free))\(", paragraph)
+            has_comment = "/*" in paragraph
+            if declares and not has_comment and not below_comment:
+                findings.append(f"{path}:{line}: {declares.group(1)}() has no contract")
+            if paragraph.strip():
+                below_comment = has_comment
+            line += paragraph.count("\n")
+    return findings
+
+
+def check_twins(_):
+    """No two files of the product have one name, and no two types in headers, so that naming one is enough."""
+    seen = {}
+    for path in tracked(".c", ".h"):
+        if not path.startswith(("tests/", "bench/")):
+            seen.setdefault(os.path.basename(path), []).append(path)
+            for tag in re.findall(r"(?m)^(?:struct|union|enum) (ah_\w+) ?\{", read(path) if path.endswith(".h") else ""):
+                seen.setdefault(tag, []).append(path)
+    return [f"{paths[1]}:1: {name} is in {paths[0]}, too" for name, paths in seen.items() if len(paths) > 1]
 
 
 def check_names(_):
@@ -276,6 +348,7 @@ CHECKS = {
     "direction": check_direction, "headers": check_headers, "licence": check_licence, "finished": check_finished,
     "names": check_names, "length": check_length, "format": check_format, "scripts": check_scripts,
     "symbols": check_symbols, "globals": check_globals, "links": check_links, "words": check_words,
+    "columns": check_columns, "heads": check_heads, "contracts": check_contracts, "twins": check_twins,
 }
 
 

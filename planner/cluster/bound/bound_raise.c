@@ -30,7 +30,7 @@ struct proof {
     size_t n_fixed, n;
 };
 
-static void release(struct proof *proof)
+static void release_proof(struct proof *proof)
 {
     for (size_t i = 0; i < proof->n; i++)
         ah_grouping_release(&proof->groupings[i]);
@@ -39,8 +39,8 @@ static void release(struct proof *proof)
     proof->n = proof->n_fixed = 0;
 }
 
-static int add(struct proof *proof, const struct ah_cluster_problem *problem, bool *ret_can,
-               struct ah_error *err)
+static int add_grouping(struct proof *proof, const struct ah_cluster_problem *problem, bool *ret_can,
+                        struct ah_error *err)
 {
     int rc = ah_grouping_init(&proof->groupings[proof->n], problem, ret_can, err);
     proof->n += !rc && *ret_can;
@@ -60,14 +60,14 @@ static int add_all(struct proof *proof, const struct ah_cluster_problem *problem
         struct ah_host_shares_fixed *fixed = &proof->fixed[proof->n_fixed];
         rc = ah_host_shares_fix(fixed, problem, units, err);
         proof->n_fixed += !rc;
-        rc = rc ? rc : add(proof, &fixed->problem, ret_can, err);
+        rc = rc ? rc : add_grouping(proof, &fixed->problem, ret_can, err);
     }
     free(units);
     return rc;
 }
 
-static int init(struct proof *proof, const struct ah_cluster_problem *problem, bool *ret_can,
-                struct ah_error *err)
+static int init_proof(struct proof *proof, const struct ah_cluster_problem *problem, bool *ret_can,
+                      struct ah_error *err)
 {
     const size_t ways = ah_host_shares_ways(problem);
     int rc = AH_OK;
@@ -76,8 +76,8 @@ static int init(struct proof *proof, const struct ah_cluster_problem *problem, b
         rc = add_all(proof, problem, ret_can, err);
     if (rc || *ret_can)
         return rc;
-    release(proof);
-    return add(proof, problem, ret_can, err);
+    release_proof(proof);
+    return add_grouping(proof, problem, ret_can, err);
 }
 
 static int prove(struct proof *proof, double step_us, uint64_t *steps, bool *ret_does, struct ah_error *err)
@@ -94,7 +94,7 @@ static int raise_one(struct ah_setting *setting, double most_us, int halves, uin
 {
     struct proof *proof = calloc(1, sizeof *proof);
     bool can = false, does = false;
-    int rc = proof ? init(proof, &setting->problem, &can, err) : ah_error_memory(err);
+    int rc = proof ? init_proof(proof, &setting->problem, &can, err) : ah_error_memory(err);
     if (!rc && can)
         rc = prove(proof, most_us, steps, &does, err);
     double low = does ? most_us : setting->bound_us, high = most_us;
@@ -105,7 +105,7 @@ static int raise_one(struct ah_setting *setting, double most_us, int halves, uin
         *(half ? &low : &high) = middle;
     }
     if (proof)
-        release(proof);
+        release_proof(proof);
     free(proof);
     if (!rc)
         setting->bound_us = low;

@@ -154,7 +154,7 @@ static void raise_prices(struct proving *p, double target)
     p->worth = target;
 }
 
-static void find(struct proving *p, uint64_t m, double below, struct ah_pipeline_price *ret_found)
+static void find_cheapest(struct proving *p, uint64_t m, double below, struct ah_pipeline_price *ret_found)
 {
     const struct ah_pipeline_pricing_query query = {.within_us = p->within_us,
                                                     .micro_batches = m,
@@ -181,7 +181,7 @@ static bool check_prices(struct proving *p, uint64_t *m)
         struct ah_pipeline_price found;
         uint64_t from = *m;
         double below = fmax((double)*m, floor((double)*m * AHEAD));
-        find(p, *m, below, &found);
+        find_cheapest(p, *m, below, &found);
         if (found.price < (double)*m) {
             struct ah_grouping_column *column = &p->g->columns[p->g->n_columns++];
             column->micro_batches = (double)*m;

@@ -317,7 +317,7 @@ static bool is_whole(const struct pricing *p, const struct ah_pipeline_pricing_l
     return true;
 }
 
-static void take(const struct pricing *p, const struct ah_pipeline_pricing_label *label)
+static void offer_label(const struct pricing *p, const struct ah_pipeline_pricing_label *label)
 {
     if (!is_whole(p, label))
         return;
@@ -329,7 +329,8 @@ static void take(const struct pricing *p, const struct ah_pipeline_pricing_label
     }
 }
 
-static void prepend(struct pricing *p, const struct ah_pipeline_pricing_label *from, const struct step *s)
+static void prepend_stage(struct pricing *p, const struct ah_pipeline_pricing_label *from,
+                          const struct step *s)
 {
     const struct ah_pipeline_pricing *c = p->c;
     const struct ah_pipeline_pricing_query *query = p->query;
@@ -355,7 +356,7 @@ static void prepend(struct pricing *p, const struct ah_pipeline_pricing_label *f
     if (s->first)
         insert(p, s->first, &next);
     else
-        take(p, &next);
+        offer_label(p, &next);
 }
 
 /* Puts every stage that ends at `end` before the labels there. */
@@ -377,7 +378,7 @@ static void prepend_all(struct pricing *p, size_t end, double pace_us)
                 break;
             c->steps += c->n_labels[at];
             for (size_t l = 0; l < c->n_labels[at]; l++)
-                prepend(p, &c->labels[at * LABELS_MAX + l], &s);
+                prepend_stage(p, &c->labels[at * LABELS_MAX + l], &s);
         }
     }
     c->n_labels[at] = 0;

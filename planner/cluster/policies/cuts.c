@@ -39,7 +39,7 @@ static int reserve(struct cutting *ret_cutting, const struct ah_cut_graph *graph
     return c.part && c.count && c.weight && c.conn ? AH_OK : ah_error_memory(err);
 }
 
-static void release(struct cutting *c)
+static void release_cutting(struct cutting *c)
 {
     free(c->part);
     free(c->count);
@@ -102,7 +102,7 @@ static double gain(const struct cutting *c, size_t v, size_t to)
     return c->conn[v * c->k + to] - c->conn[v * c->k + c->part[v]];
 }
 
-static void move(struct cutting *c, size_t v, size_t to)
+static void move_vertex(struct cutting *c, size_t v, size_t to)
 {
     size_t from = c->part[v];
     for (size_t u = 0; u < c->graph->n; u++) {
@@ -135,7 +135,7 @@ static bool move_vertices(struct cutting *c)
             if (p == q || c->count[p] == 1 || gain(c, v, q) <= 1e-9 * fabs(c->conn[v * c->k + p]) ||
                 !balanced(c, p, q, c->graph->weights[v]))
                 continue;
-            move(c, v, q);
+            move_vertex(c, v, q);
             moved = true;
         }
     return moved;
@@ -153,8 +153,8 @@ static bool exchange_vertices(struct cutting *c)
             if (better <= 1e-9 * (c->conn[v * c->k + p] + c->conn[u * c->k + q]) ||
                 !balanced(c, p, q, c->graph->weights[v] - c->graph->weights[u]))
                 continue;
-            move(c, v, q);
-            move(c, u, p);
+            move_vertex(c, v, q);
+            move_vertex(c, u, p);
             moved = true;
         }
     return moved;
@@ -204,7 +204,7 @@ static void deal_by_weight(struct cutting *c)
     }
 }
 
-static void refine(struct cutting *c)
+static void refine_parts(struct cutting *c)
 {
     count_parts(c);
     for (int pass = 0; pass < PASSES; pass++) {
@@ -223,7 +223,7 @@ static bool better(const struct cutting *c, double cut, double best_heaviest, do
     return within ? cut < best_cut : heaviest_part(c) < best_heaviest;
 }
 
-static void find(struct cutting *c, size_t *ret_part)
+static void find_best_cut(struct cutting *c, size_t *ret_part)
 {
     void (*const starts[])(struct cutting *) = {deal_by_weight, deal_rows};
     double best_cut = INFINITY, best_heaviest = INFINITY;
@@ -232,7 +232,7 @@ static void find(struct cutting *c, size_t *ret_part)
     c->limit = fmax(c->limit, heaviest_part(c));
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
         starts[i](c);
-        refine(c);
+        refine_parts(c);
         double cut = cut_of(c);
         if (i && !better(c, cut, best_heaviest, best_cut))
             continue;
@@ -248,8 +248,8 @@ int ah_cuts_find(const struct ah_cut_graph *graph, size_t k, size_t *ret_part, s
     int rc = reserve(&c, graph, k, err);
     if (!rc) {
         c.limit = BALANCE * mean_weight(&c);
-        find(&c, ret_part);
+        find_best_cut(&c, ret_part);
     }
-    release(&c);
+    release_cutting(&c);
     return rc;
 }

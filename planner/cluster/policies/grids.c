@@ -86,7 +86,7 @@ static size_t class_of(const struct visiting *v, size_t set, size_t n)
 }
 
 /* Puts nodes [from, to) of a set behind the first `units` of the row. Returns how many units the row has then. */
-static size_t put(struct visiting *v, size_t set, size_t from, size_t to, size_t units)
+static size_t put_nodes(struct visiting *v, size_t set, size_t from, size_t to, size_t units)
 {
     for (size_t n = from; n < to; n++) {
         size_t class = class_of(v, set, n);
@@ -109,7 +109,7 @@ static int visit_both(struct visiting *v, struct ah_grid grid)
 }
 
 /* Visits every order of the chosen nodes that are left. */
-static int order(struct visiting *v, size_t units, const struct ah_grid *grid)
+static int visit_orders(struct visiting *v, size_t units, const struct ah_grid *grid)
 {
     bool any = false;
     size_t most = v->coarse ? AH_GRIDS_ORDERS_TOGETHER : AH_GRIDS_ORDERS;
@@ -119,9 +119,9 @@ static int order(struct visiting *v, size_t units, const struct ah_grid *grid)
             continue;
         any = true;
         size_t more = v->coarse ? v->left[s] : 1, from = v->chosen[s] - v->left[s];
-        size_t behind = put(v, s, from, from + more, units);
+        size_t behind = put_nodes(v, s, from, from + more, units);
         v->left[s] -= more;
-        rc = order(v, behind, grid);
+        rc = visit_orders(v, behind, grid);
         v->left[s] += more;
     }
     return any ? rc : visit_both(v, *grid);
@@ -132,7 +132,7 @@ static int visit_choice(struct visiting *v)
     size_t units = 0;
     int rc = AH_OK;
     for (size_t s = 0; s < v->n_sets; s++)
-        units = put(v, s, 0, v->chosen[s], units);
+        units = put_nodes(v, s, 0, v->chosen[s], units);
     if (v->visitor->uncut)
         return units ? v->visitor->visit(v->visitor->context, &(struct ah_grid){v->classes, 1, units, true},
                                          v->err)
@@ -145,13 +145,13 @@ static int visit_choice(struct visiting *v)
             continue;
         v->orders = 0;
         memcpy(v->left, v->chosen, v->n_sets * sizeof *v->left);
-        rc = order(v, 0, &grid);
+        rc = visit_orders(v, 0, &grid);
     }
     return rc;
 }
 
 /* Chooses all nodes first: good results found early make later choices not worth a visit. */
-static int choose(struct visiting *v, size_t set)
+static int choose_nodes(struct visiting *v, size_t set)
 {
     int rc = AH_OK;
     if (set == v->n_sets)
@@ -160,7 +160,7 @@ static int choose(struct visiting *v, size_t set)
         if (v->coarse && k && k < v->size[set])
             continue;
         v->chosen[set] = k;
-        rc = choose(v, set + 1);
+        rc = choose_nodes(v, set + 1);
     }
     return rc;
 }
@@ -183,7 +183,7 @@ int ah_grids_visit(const struct ah_cluster_problem *problem, uint64_t most_pipel
     v.coarse = visitor->together || count_orders(&v, 0, 0, AH_GRIDS_ORDERS) > AH_GRIDS_ORDERS;
     if (v.coarse)
         make_sets(&v);
-    int rc = choose(&v, 0);
+    int rc = choose_nodes(&v, 0);
     free(numbers);
     return rc;
 }

@@ -72,7 +72,7 @@ static size_t next_unit(const struct autohet *a, size_t node)
     return best;
 }
 
-static void deal(struct autohet *a, size_t d, bool near)
+static void deal_units(struct autohet *a, size_t d, bool near)
 {
     memset(a->power, 0, d * sizeof *a->power);
     for (size_t u = 0; u < a->n; u++)
@@ -92,7 +92,7 @@ static void deal(struct autohet *a, size_t d, bool near)
 }
 
 /* Swaps u and v if the slower of their groups gets faster. */
-static bool improve(struct autohet *a, size_t u, size_t v)
+static bool swap_if_better(struct autohet *a, size_t u, size_t v)
 {
     size_t p = a->group[u], q = a->group[v];
     double change = unit_speed(a, u) - unit_speed(a, v);
@@ -106,13 +106,13 @@ static bool improve(struct autohet *a, size_t u, size_t v)
     return true;
 }
 
-static void balance(struct autohet *a)
+static void balance_groups(struct autohet *a)
 {
     for (bool better = true; better;) {
         better = false;
         for (size_t u = 0; u < a->n; u++)
             for (size_t v = 0; v < a->n; v++)
-                better |= improve(a, u, v);
+                better |= swap_if_better(a, u, v);
     }
 }
 
@@ -199,7 +199,7 @@ static bool same_links(const struct ah_cluster_problem *problem, const struct ah
 }
 
 /* Splits each pipeline exactly; copies the split of an earlier one like it. */
-static bool split(struct autohet *a)
+static bool split_pipelines(struct autohet *a)
 {
     struct ah_arrangement *arrangement = &a->search->trial.arrangement;
     uint64_t total = a->search->problem->micro_batches, n = arrangement->n_pipelines;
@@ -239,7 +239,7 @@ static int try_orders(struct autohet *a, size_t d, struct ah_error *err)
         if (order < a->n_orders && a->n > MANY_UNITS)
             continue;
         map(a, d, order);
-        expected_us[order] = split(a) ? estimate_us(a) : (double)INFINITY;
+        expected_us[order] = split_pipelines(a) ? estimate_us(a) : (double)INFINITY;
     }
     for (size_t i = 0; i < (a->n > MANY_UNITS ? SIMULATED_OF_MANY : SIMULATED) && !rc; i++) {
         size_t best = 0;
@@ -250,7 +250,7 @@ static int try_orders(struct autohet *a, size_t d, struct ah_error *err)
             break;
         expected_us[best] = INFINITY;
         map(a, d, best);
-        if (split(a))
+        if (split_pipelines(a))
             rc = ah_cluster_policies_try(a->search, err);
     }
     return rc;
@@ -265,7 +265,7 @@ static bool worth(const struct autohet *a, size_t d)
     return (m + (double)a->n - (double)d) / power < a->search->best_us;
 }
 
-static int visit(void *context, const struct ah_grid *grid, struct ah_error *err)
+static int visit_grid(void *context, const struct ah_grid *grid, struct ah_error *err)
 {
     struct autohet *a = context;
     int rc = AH_OK;
@@ -274,8 +274,8 @@ static int visit(void *context, const struct ah_grid *grid, struct ah_error *err
     for (size_t d = 1; d <= a->n && d <= a->search->problem->micro_batches && !rc;
          d += a->n > MANY_UNITS ? 1 + d / 8 : 1)
         for (int near = 0; near < 2 && !rc && worth(a, d); near++) {
-            deal(a, d, near);
-            balance(a);
+            deal_units(a, d, near);
+            balance_groups(a);
             if (can_hold(a, d))
                 rc = try_orders(a, d, err);
         }
@@ -288,7 +288,8 @@ int ah_policy_autohet(struct ah_policy_search *search, struct ah_error *err)
     size_t *numbers = calloc(4 * n + kinds, sizeof *numbers);
     double *speeds = calloc(n + kinds, sizeof *speeds);
     struct autohet a = {.search = search};
-    const struct ah_grids_visitor visitor = {.context = &a, .together = true, .uncut = true, .visit = visit};
+    const struct ah_grids_visitor visitor = {
+        .context = &a, .together = true, .uncut = true, .visit = visit_grid};
     int rc = numbers && speeds ? AH_OK : ah_error_memory(err);
     if (!rc) {
         a.group = numbers;

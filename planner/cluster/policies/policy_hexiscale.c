@@ -58,7 +58,7 @@ struct hexiscale {
 
 /* ---- chance ---- */
 
-static uint64_t draw(struct hexiscale *h)
+static uint64_t draw_random(struct hexiscale *h)
 {
     uint64_t z = h->random += UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -70,7 +70,7 @@ static size_t draw_parts(struct hexiscale *h)
 {
     size_t parts = 1;
     for (int i = 0; i < 2; i++)
-        parts += draw(h) % 10 < 2;
+        parts += draw_random(h) % 10 < 2;
     return parts;
 }
 
@@ -381,7 +381,7 @@ static void copy_set(struct set *to, const struct set *from, size_t gpus)
     }
 }
 
-static int iterate(struct hexiscale *h, size_t d)
+static int run_iteration(struct hexiscale *h, size_t d)
 {
     const size_t *part;
     size_t used = 0;
@@ -424,7 +424,7 @@ static int simulate(struct hexiscale *h)
 }
 
 /* One run of its script. */
-static int run(struct hexiscale *h, size_t first_d, bool use_tp)
+static int run_script(struct hexiscale *h, size_t first_d, bool use_tp)
 {
     size_t n = h->model.n_gpus, most = n / 5 ? n / 5 : 1, least = n / h->model.layers + 1, d = first_d;
     int rc = AH_OK;
@@ -435,8 +435,8 @@ static int run(struct hexiscale *h, size_t first_d, bool use_tp)
     h->best_s = INFINITY;
     d = d < most ? d : most;
     for (int i = 0; i < ITERATIONS && !rc; i++) {
-        rc = iterate(h, d);
-        if (draw(h) % 2)
+        rc = run_iteration(h, d);
+        if (draw_random(h) % 2)
             d = d < most ? d + 1 : most;
         else
             d = d > least ? d - 1 : least < most ? least : most;
@@ -489,7 +489,7 @@ int ah_policy_hexiscale(struct ah_policy_search *search, struct ah_error *err)
     }
     for (size_t first = 1; first <= 4 && !rc; first *= 2)
         for (int use_tp = 0; use_tp < 2 && !rc; use_tp++)
-            rc = run(&h, first, use_tp);
+            rc = run_script(&h, first, use_tp);
     free(h.flops);
     free(h.node);
     free(h.now.pipelines);

@@ -74,7 +74,7 @@ static bool worth(void *context, const struct ah_grid *grid)
     return (double)(search->problem->micro_batches / grid->pipelines) * least_us < search->best_us;
 }
 
-static int visit(void *context, const struct ah_grid *grid, struct ah_error *err)
+static int visit_grid(void *context, const struct ah_grid *grid, struct ah_error *err)
 {
     struct ah_policy_search *search = context;
     int rc = AH_OK;
@@ -88,6 +88,6 @@ static int visit(void *context, const struct ah_grid *grid, struct ah_error *err
 
 int ah_policy_megatron(struct ah_policy_search *search, struct ah_error *err)
 {
-    const struct ah_grids_visitor visitor = {.context = search, .worth = worth, .visit = visit};
+    const struct ah_grids_visitor visitor = {.context = search, .worth = worth, .visit = visit_grid};
     return ah_grids_visit(search->problem, search->problem->micro_batches, &visitor, err);
 }

@@ -19,7 +19,7 @@ struct metis {
     double *shares;          /* (pipelines): 1 */
 };
 
-static void weigh(const struct metis *m, const struct ah_grid *grid, size_t n)
+static void fill_graph(const struct metis *m, const struct ah_grid *grid, size_t n)
 {
     const struct ah_cluster_problem *problem = m->search->problem;
     for (size_t u = 0; u < n; u++) {
@@ -47,12 +47,12 @@ static bool split_evenly(const struct ah_cluster_problem *problem, struct ah_pip
     return true;
 }
 
-static int visit(void *context, const struct ah_grid *grid, struct ah_error *err)
+static int visit_grid(void *context, const struct ah_grid *grid, struct ah_error *err)
 {
     const struct metis *m = context;
     struct ah_draft *trial = &m->search->trial;
     size_t n = grid->pipelines * grid->stages;
-    weigh(m, grid, n);
+    fill_graph(m, grid, n);
     for (size_t d = 1; d <= n && d <= m->search->problem->micro_batches;
          d += n > MANY_UNITS ? 1 + d / 8 : 1) {
         if (!ah_cluster_policies_can_hold(m->search->problem, grid->classes, n, d))
@@ -83,7 +83,8 @@ int ah_policy_metis(struct ah_policy_search *search, struct ah_error *err)
     size_t n = search->trial.room;
     double *numbers = calloc(n * (n + 2), sizeof *numbers);
     struct metis m = {.search = search, .part = calloc(n, sizeof *m.part)};
-    const struct ah_grids_visitor visitor = {.context = &m, .together = true, .uncut = true, .visit = visit};
+    const struct ah_grids_visitor visitor = {
+        .context = &m, .together = true, .uncut = true, .visit = visit_grid};
     int rc = numbers && m.part ? AH_OK : ah_error_memory(err);
     if (!rc) {
         m.weights = numbers;

@@ -57,7 +57,8 @@ static void split_by_speed(const struct ah_policy_search *search, struct ah_pipe
 }
 
 /* How full a stage is at least: its memory with all blocks recomputed, as a share of its capacity. */
-static double fill(const struct ah_cluster_problem *problem, const struct ah_pipeline *pipeline, size_t i)
+static double least_fill(const struct ah_cluster_problem *problem, const struct ah_pipeline *pipeline,
+                         size_t i)
 {
     const struct ah_stage *stage = &pipeline->stages[i];
     const struct ah_problem_kind *kind = ah_problem_kind_of(problem, stage->class);
@@ -77,7 +78,7 @@ static double find_peak(const struct ah_cluster_problem *problem, const struct a
 {
     double most = -INFINITY, least = INFINITY;
     for (size_t i = 0; i < pipeline->n_stages; i++) {
-        double full = fill(problem, pipeline, i);
+        double full = least_fill(problem, pipeline, i);
         if (full > most)
             *ret_peak = i;
         if (full < least)
@@ -124,7 +125,7 @@ static bool worth(void *context, const struct ah_grid *grid)
     return (double)problem->micro_batches / per_us < w->search->best_us;
 }
 
-static int visit(void *context, const struct ah_grid *grid, struct ah_error *err)
+static int visit_grid(void *context, const struct ah_grid *grid, struct ah_error *err)
 {
     const struct whale *w = context;
     struct ah_policy_search *search = w->search;
@@ -146,7 +147,8 @@ static int visit(void *context, const struct ah_grid *grid, struct ah_error *err
 int ah_policy_whale(struct ah_policy_search *search, struct ah_error *err)
 {
     struct whale w = {search, calloc(search->trial.room, sizeof *w.weights)};
-    const struct ah_grids_visitor visitor = {.context = &w, .together = true, .worth = worth, .visit = visit};
+    const struct ah_grids_visitor visitor = {
+        .context = &w, .together = true, .worth = worth, .visit = visit_grid};
     int rc = w.weights ? ah_grids_visit(search->problem, search->problem->micro_batches, &visitor, err)
                        : ah_error_memory(err);
     free(w.weights);

@@ -25,7 +25,7 @@ struct shaking {
     struct ah_error *err;
 };
 
-static size_t draw(struct shaking *s, size_t below)
+static size_t draw_below(struct shaking *s, size_t below)
 {
     s->random ^= s->random << 13;
     s->random ^= s->random >> 7;
@@ -36,21 +36,21 @@ static size_t draw(struct shaking *s, size_t below)
 /* ---- changes of the trial; a pipeline whose blocks must be split anew no longer covers all blocks ---- */
 
 /* Puts a unit somewhere: a stage of some pipeline, or a pipeline of its own. */
-static void put(struct shaking *s, size_t class)
+static void put_unit(struct shaking *s, size_t class)
 {
     struct ah_draft *draft = &s->trial;
-    size_t p = draw(s, draft->arrangement.n_pipelines + 1);
+    size_t p = draw_below(s, draft->arrangement.n_pipelines + 1);
     if (p < draft->arrangement.n_pipelines) {
-        ah_draft_insert(draft, p, draw(s, draft->arrangement.pipelines[p].n_stages + 1), class);
+        ah_draft_insert(draft, p, draw_below(s, draft->arrangement.pipelines[p].n_stages + 1), class);
     } else {
         ah_draft_open(draft);
         ah_draft_add(draft, class);
     }
 }
 
-static size_t take(struct shaking *s)
+static size_t take_unit(struct shaking *s)
 {
-    size_t p, i, at = draw(s, s->trial.n_stages), class = s->trial.stages[at].class;
+    size_t p, i, at = draw_below(s, s->trial.n_stages), class = s->trial.stages[at].class;
     ah_draft_find(&s->trial, at, &p, &i);
     ah_draft_remove(&s->trial, p, i);
     return class;
@@ -58,8 +58,8 @@ static size_t take(struct shaking *s)
 
 static void swap(struct shaking *s)
 {
-    struct ah_stage *a = &s->trial.stages[draw(s, s->trial.n_stages)];
-    struct ah_stage *b = &s->trial.stages[draw(s, s->trial.n_stages)];
+    struct ah_stage *a = &s->trial.stages[draw_below(s, s->trial.n_stages)];
+    struct ah_stage *b = &s->trial.stages[draw_below(s, s->trial.n_stages)];
     size_t class = a->class;
     a->class = b->class;
     b->class = class;
@@ -67,9 +67,9 @@ static void swap(struct shaking *s)
 }
 
 /* An idle unit takes the place of a working one. */
-static void replace(struct shaking *s, size_t class)
+static void replace_unit(struct shaking *s, size_t class)
 {
-    struct ah_stage *stage = &s->trial.stages[draw(s, s->trial.n_stages)];
+    struct ah_stage *stage = &s->trial.stages[draw_below(s, s->trial.n_stages)];
     stage->class = class;
     stage->end = 0;
 }
@@ -78,7 +78,7 @@ static void replace(struct shaking *s, size_t class)
 static void split_row(struct shaking *s)
 {
     struct ah_draft *draft = &s->trial;
-    size_t p, i, at = draw(s, draft->n_stages);
+    size_t p, i, at = draw_below(s, draft->n_stages);
     ah_draft_find(draft, at, &p, &i);
     size_t n = draft->arrangement.pipelines[p].n_stages - i;
     if (i == 0)
@@ -95,7 +95,8 @@ static void split_row(struct shaking *s)
 static void join_rows(struct shaking *s)
 {
     struct ah_draft *draft = &s->trial;
-    size_t p = draw(s, draft->arrangement.n_pipelines), to = draw(s, draft->arrangement.n_pipelines);
+    size_t p = draw_below(s, draft->arrangement.n_pipelines),
+           to = draw_below(s, draft->arrangement.n_pipelines);
     if (p == to)
         return;
     for (size_t left = draft->arrangement.pipelines[p].n_stages; left; left--) {
@@ -107,7 +108,7 @@ static void join_rows(struct shaking *s)
 }
 
 /* Units of `class` in a pipeline. */
-static size_t count(const struct ah_pipeline *pipeline, size_t class)
+static size_t count_units(const struct ah_pipeline *pipeline, size_t class)
 {
     size_t n = 0;
     for (size_t i = 0; i < pipeline->n_stages; i++)
@@ -120,7 +121,8 @@ static void imitate(struct shaking *s, size_t p, size_t q)
 {
     struct ah_pipeline *pipelines = s->trial.arrangement.pipelines;
     for (size_t class = 0; class < s->search->problem->n_classes; class ++)
-        if (count(&pipelines[p], class) > count(&pipelines[q], class) + ah_draft_idle(&s->trial, class))
+        if (count_units(&pipelines[p], class) >
+            count_units(&pipelines[q], class) + ah_draft_idle(&s->trial, class))
             return;
     while (pipelines[q].n_stages > pipelines[p].n_stages)
         ah_draft_remove(&s->trial, q, 0);
@@ -133,8 +135,8 @@ static void imitate(struct shaking *s, size_t p, size_t q)
 /* One pipeline, or all of them, become like another if they can. */
 static void imitate_some(struct shaking *s)
 {
-    size_t n = s->trial.arrangement.n_pipelines, p = draw(s, n), one = draw(s, n);
-    bool all = draw(s, 2);
+    size_t n = s->trial.arrangement.n_pipelines, p = draw_below(s, n), one = draw_below(s, n);
+    bool all = draw_below(s, 2);
     for (size_t q = 0; q < n; q++)
         if (q != p && (all || q == one))
             imitate(s, p, q);
@@ -142,20 +144,20 @@ static void imitate_some(struct shaking *s)
 
 static void change_units(struct shaking *s)
 {
-    size_t way = draw(s, WAYS), class = draw(s, s->search->problem->n_classes);
+    size_t way = draw_below(s, WAYS), class = draw_below(s, s->search->problem->n_classes);
     bool idle = ah_draft_idle(&s->trial, class) > 0;
     if (way < 2)
-        put(s, take(s));
-    else if (way == 2 && draw(s, 2))
+        put_unit(s, take_unit(s));
+    else if (way == 2 && draw_below(s, 2))
         split_row(s);
     else if (way == 2)
         join_rows(s);
     else if (way == 3 && idle)
-        put(s, class);
+        put_unit(s, class);
     else if (way == 4 && idle)
-        replace(s, class);
+        replace_unit(s, class);
     else if (way == 5 && s->trial.n_stages > 1)
-        take(s);
+        take_unit(s);
     else
         swap(s);
 }
@@ -163,24 +165,24 @@ static void change_units(struct shaking *s)
 /* Moves the end of a stage, as far as the next one has blocks. */
 static void change_blocks(struct shaking *s)
 {
-    struct ah_pipeline *p = &s->trial.arrangement.pipelines[draw(s, s->trial.arrangement.n_pipelines)];
+    struct ah_pipeline *p = &s->trial.arrangement.pipelines[draw_below(s, s->trial.arrangement.n_pipelines)];
     if (p->n_stages < 2)
         return;
-    struct ah_stage *stage = &p->stages[draw(s, p->n_stages - 1)];
+    struct ah_stage *stage = &p->stages[draw_below(s, p->n_stages - 1)];
     size_t both = stage[1].end - stage->first;
-    stage->end = stage[1].first = stage->first + 1 + draw(s, both - 1);
+    stage->end = stage[1].first = stage->first + 1 + draw_below(s, both - 1);
 }
 
 static void change_share(struct shaking *s)
 {
     struct ah_arrangement *arrangement = &s->trial.arrangement;
-    struct ah_pipeline *from = &arrangement->pipelines[draw(s, arrangement->n_pipelines)];
-    struct ah_pipeline *to = &arrangement->pipelines[draw(s, arrangement->n_pipelines)];
+    struct ah_pipeline *from = &arrangement->pipelines[draw_below(s, arrangement->n_pipelines)];
+    struct ah_pipeline *to = &arrangement->pipelines[draw_below(s, arrangement->n_pipelines)];
     ah_draft_pass_on(&s->trial, from, to);
 }
 
 /* Splits the pipelines that need it, for the average or a random share, and shares micro-batches anew. */
-static bool finish(struct shaking *s)
+static bool split_and_share(struct shaking *s)
 {
     struct ah_draft *draft = &s->trial;
     size_t n = draft->arrangement.n_pipelines;
@@ -189,7 +191,7 @@ static bool finish(struct shaking *s)
         return false;
     ah_draft_change_shared(draft);
     for (size_t p = 0; p < n; p++) {
-        uint64_t share = draw(s, 2) ? (total + n - 1) / n : 1 + draw(s, total - n + 1);
+        uint64_t share = draw_below(s, 2) ? (total + n - 1) / n : 1 + draw_below(s, total - n + 1);
         if (!ah_draft_covers(draft, p) && !ah_draft_split(draft, p, share, &s->search->fits))
             return false;
     }
@@ -198,19 +200,19 @@ static bool finish(struct shaking *s)
 
 static bool change(struct shaking *s)
 {
-    size_t way = draw(s, 6);
+    size_t way = draw_below(s, 6);
     if (way < 3) {
-        for (size_t changes = draw(s, CHANGES_MOST) + 1; changes; changes--)
+        for (size_t changes = draw_below(s, CHANGES_MOST) + 1; changes; changes--)
             change_units(s);
-        if (!draw(s, 3))
+        if (!draw_below(s, 3))
             imitate_some(s);
-        return finish(s);
+        return split_and_share(s);
     }
     if (way == 3) {
         change_share(s);
     } else {
         change_blocks(s);
-        if (!draw(s, 3))
+        if (!draw_below(s, 3))
             imitate_some(s);
         ah_draft_count_sharers(&s->trial);
         if (way == 4)
@@ -225,9 +227,9 @@ static bool change(struct shaking *s)
 /* ---- rounds ---- */
 
 /* Makes one change and keeps it if it is fast enough. `warmth`: how much slower it may be on average. */
-static int step(struct shaking *s, double warmth)
+static int try_change(struct shaking *s, double warmth)
 {
-    double us, share = (double)(1 + draw(s, 1000000)) / 1e6;
+    double us, share = (double)(1 + draw_below(s, 1000000)) / 1e6;
     double limit_us = s->at.us * (1 - warmth * log(share));
     ah_draft_copy(&s->trial, &s->at.draft);
     s->search->evaluations++;
@@ -254,7 +256,7 @@ static int go_round(struct shaking *s, const struct ah_arrangement_search_start 
     ah_draft_copy(&s->at.draft, &from->draft);
     s->at.us = from->us;
     while (search->evaluations < end && !rc)
-        rc = step(s, warmth * pow(cold / hot, (double)(search->evaluations - begin) / (double)length));
+        rc = try_change(s, warmth * pow(cold / hot, (double)(search->evaluations - begin) / (double)length));
     rc = rc ? rc : ah_arrangement_search_improve(search, &s->at, search->budget, s->err);
     if (!rc)
         ah_arrangement_search_add_start(search, &s->at.draft, s->at.us);

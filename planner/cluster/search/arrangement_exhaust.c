@@ -233,7 +233,7 @@ static size_t longest_of(struct exhausting *x, size_t class)
 }
 
 /* The most blocks that stages from `i` on can hold together. */
-static size_t reach(const struct exhausting *x, size_t i, size_t n_stages)
+static size_t most_blocks(const struct exhausting *x, size_t i, size_t n_stages)
 {
     size_t blocks = 0;
     for (; i < n_stages; i++)
@@ -245,7 +245,7 @@ static size_t reach(const struct exhausting *x, size_t i, size_t n_stages)
 static int split_from(struct exhausting *x, size_t i, size_t n_stages)
 {
     const size_t n = x->search->problem->n_blocks, first = i ? x->stages[i - 1].end : 0,
-                 before = x->n_candidates, behind = reach(x, i + 1, n_stages);
+                 before = x->n_candidates, behind = most_blocks(x, i + 1, n_stages);
     size_t end = i + 1 == n_stages ? n : first + 1;
     int rc = AH_OK;
     end = end + behind < n ? n - behind : end;
@@ -385,7 +385,7 @@ static int simulate_set(struct exhausting *x)
 }
 
 /* Adds every candidate from `from` on that fits the units `left`, where (2) holds. */
-static int extend(struct exhausting *x, size_t from, size_t left, uint64_t caps)
+static int extend_set(struct exhausting *x, size_t from, size_t left, uint64_t caps)
 {
     const uint64_t all = x->search->problem->micro_batches;
     int rc = AH_OK;
@@ -402,7 +402,7 @@ static int extend(struct exhausting *x, size_t from, size_t left, uint64_t caps)
             continue;
         }
         x->chosen[x->n_chosen++] = candidate;
-        rc = extend(x, i, left - candidate->units, caps + candidate->cap);
+        rc = extend_set(x, i, left - candidate->units, caps + candidate->cap);
         x->n_chosen--;
     }
     return rc;
@@ -441,7 +441,7 @@ int ah_arrangement_search_exhaust(struct ah_arrangement_search *search, bool *re
     if (!rc && lattice && !x->gave_up)
         rc = fill_lattice(x, lattice);
     if (!rc && lattice && !x->gave_up)
-        rc = extend(x, 0, lattice - 1, 0);
+        rc = extend_set(x, 0, lattice - 1, 0);
     *ret_done = !rc && lattice && !x->gave_up;
     ah_draft_release(&x->trial);
     ah_draft_release(&x->timed);

@@ -23,13 +23,13 @@ struct improving {
 
 enum { NEIGHBOUR_PLACES = 4 }; /* how far along a pipeline a unit that moves is tried */
 
-static bool stop(const struct improving *m)
+static bool must_stop(const struct improving *m)
 {
     return m->better || m->search->evaluations >= m->budget;
 }
 
 /* Times the trial if it fits; goes back to `at` unless it is faster. */
-static int judge(struct improving *m, bool fits)
+static int judge_trial(struct improving *m, bool fits)
 {
     double us = INFINITY, limit_us = m->at->us * (1 - 1e-9);
     m->search->evaluations++;
@@ -46,7 +46,7 @@ static int judge(struct improving *m, bool fits)
 
 static int judge_anew(struct improving *m)
 {
-    return judge(m, ah_draft_mend(&m->trial, &m->search->fits));
+    return judge_trial(m, ah_draft_mend(&m->trial, &m->search->fits));
 }
 
 /* Do two pipelines consist of the same stages? */
@@ -72,14 +72,15 @@ static int shift_block(struct improving *m, size_t p, size_t i, bool back, bool 
         pipeline->stages[i + 1].first = pipeline->stages[i].end;
         fits = ah_fits_pipeline(&m->search->fits, pipeline);
     }
-    return judge(m, fits);
+    return judge_trial(m, fits);
 }
 
 static int shift_blocks(struct improving *m)
 {
     int rc = AH_OK;
     for (size_t p = 0; p < m->trial.arrangement.n_pipelines; p++)
-        for (size_t i = 0; i < 4 * (m->trial.arrangement.pipelines[p].n_stages - 1) && !stop(m) && !rc; i++) {
+        for (size_t i = 0; i < 4 * (m->trial.arrangement.pipelines[p].n_stages - 1) && !must_stop(m) && !rc;
+             i++) {
             const struct ah_stage *stage = &m->trial.arrangement.pipelines[p].stages[i / 4];
             bool back = i % 2 == 0;
             if ((back ? stage->end - stage->first : stage[1].end - stage[1].first) >= 2)
@@ -92,29 +93,30 @@ static int move_micro_batches(struct improving *m)
 {
     size_t n = m->trial.arrangement.n_pipelines;
     int rc = AH_OK;
-    for (size_t i = 0; i < n * n && !stop(m) && !rc; i++) {
+    for (size_t i = 0; i < n * n && !must_stop(m) && !rc; i++) {
         struct ah_pipeline *from = &m->trial.arrangement.pipelines[i / n];
         struct ah_pipeline *to = &m->trial.arrangement.pipelines[i % n];
         if (from == to || !ah_draft_pass_on(&m->trial, from, to))
             continue;
-        rc = judge(m, ah_fits_pipeline(&m->search->fits, from) && ah_fits_pipeline(&m->search->fits, to));
+        rc = judge_trial(m,
+                         ah_fits_pipeline(&m->search->fits, from) && ah_fits_pipeline(&m->search->fits, to));
     }
     return rc;
 }
 
 /* Tries an idle unit before global stage `at`, behind it if it is its pipeline's last stage, and in its place. */
-static int use(struct improving *m, size_t at, size_t class)
+static int use_unit(struct improving *m, size_t at, size_t class)
 {
     size_t p, i;
     ah_draft_find(&m->trial, at, &p, &i);
     bool last = i + 1 == m->trial.arrangement.pipelines[p].n_stages;
     ah_draft_insert(&m->trial, p, i, class);
     int rc = judge_anew(m);
-    if (!rc && !stop(m) && last) {
+    if (!rc && !must_stop(m) && last) {
         ah_draft_insert(&m->trial, p, i + 1, class);
         rc = judge_anew(m);
     }
-    if (!rc && !stop(m)) {
+    if (!rc && !must_stop(m)) {
         m->trial.stages[at].class = class;
         m->trial.stages[at].end = 0;
         rc = judge_anew(m);
@@ -127,10 +129,10 @@ static int use_or_drop(struct improving *m)
     size_t p, i;
     int rc = AH_OK;
     for (size_t class = 0; class < m->search->problem->n_classes; class ++)
-        for (size_t at = 0; at < m->trial.n_stages && ah_draft_idle(&m->trial, class) && !stop(m) && !rc;
+        for (size_t at = 0; at < m->trial.n_stages && ah_draft_idle(&m->trial, class) && !must_stop(m) && !rc;
              at++)
-            rc = use(m, at, class);
-    for (size_t at = 0; at < m->trial.n_stages && m->trial.n_stages > 1 && !stop(m) && !rc; at++) {
+            rc = use_unit(m, at, class);
+    for (size_t at = 0; at < m->trial.n_stages && m->trial.n_stages > 1 && !must_stop(m) && !rc; at++) {
         ah_draft_find(&m->trial, at, &p, &i);
         ah_draft_remove(&m->trial, p, i);
         rc = judge_anew(m);
@@ -142,7 +144,7 @@ static int swap_units(struct improving *m)
 {
     int rc = AH_OK;
     for (size_t i = 0; i < m->trial.n_stages; i++)
-        for (size_t j = i + 1; j < m->trial.n_stages && !stop(m) && !rc; j++) {
+        for (size_t j = i + 1; j < m->trial.n_stages && !must_stop(m) && !rc; j++) {
             struct ah_stage *a = &m->trial.stages[i], *b = &m->trial.stages[j];
             size_t class = a->class;
             if (class == b->class)
@@ -160,7 +162,7 @@ static int move_units(struct improving *m)
     int rc = AH_OK;
     for (size_t at = 0; at < m->trial.n_stages; at++)
         for (size_t q = 0; q < m->trial.arrangement.n_pipelines; q++)
-            for (size_t place = 0; place < NEIGHBOUR_PLACES && !stop(m) && !rc; place++) {
+            for (size_t place = 0; place < NEIGHBOUR_PLACES && !must_stop(m) && !rc; place++) {
                 size_t p, i, class = m->trial.stages[at].class, n = m->trial.arrangement.n_pipelines;
                 ah_draft_find(&m->trial, at, &p, &i);
                 ah_draft_remove(&m->trial, p, i);
@@ -176,7 +178,7 @@ static int move_units(struct improving *m)
     return rc;
 }
 
-static int improve(struct improving *m)
+static int improve_draft(struct improving *m)
 {
     int (*const changes[])(struct improving *) = {shift_blocks, move_micro_batches, use_or_drop, swap_units,
                                                   move_units};
@@ -184,7 +186,7 @@ static int improve(struct improving *m)
     ah_draft_copy(&m->trial, &m->at->draft);
     for (m->better = true; m->better && m->search->evaluations < m->budget && !rc;) {
         m->better = false;
-        for (size_t i = 0; i < sizeof changes / sizeof *changes && !stop(m) && !rc; i++)
+        for (size_t i = 0; i < sizeof changes / sizeof *changes && !must_stop(m) && !rc; i++)
             rc = changes[i](m);
     }
     return rc;
@@ -197,7 +199,7 @@ int ah_arrangement_search_improve(struct ah_arrangement_search *search,
     struct improving m = {.search = search, .at = start, .budget = budget, .err = err};
     int rc = ah_draft_init(&m.trial, search->problem, err);
     if (!rc)
-        rc = improve(&m);
+        rc = improve_draft(&m);
     ah_draft_release(&m.trial);
     return rc;
 }

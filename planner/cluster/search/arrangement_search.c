@@ -111,7 +111,7 @@ static int improve_starts(struct ah_arrangement_search *search, struct ah_error 
 }
 
 /* Simulates the best estimated starts, and improves the fastest of them by simulation. */
-static int confirm(struct ah_arrangement_search *search, uint64_t polish, struct ah_error *err)
+static int confirm_starts(struct ah_arrangement_search *search, uint64_t polish, struct ah_error *err)
 {
     int rc = AH_OK;
     search->rough = false;
@@ -168,7 +168,7 @@ static int make_and_improve(struct ah_arrangement_search *search,
     if (!rc && search->n_starts)
         rc = ah_arrangement_search_anneal(search, err);
     if (!rc && rough)
-        rc = confirm(search, limits->shaking / 2, err);
+        rc = confirm_starts(search, limits->shaking / 2, err);
     if (!rc && search->problem->update_limit_us > 0)
         rc = choose_limits(search, err);
     if (!rc && search->n_starts && search->starts[0].us < search->best_us)
@@ -176,7 +176,7 @@ static int make_and_improve(struct ah_arrangement_search *search,
     return rc;
 }
 
-static void release(struct ah_arrangement_search *search)
+static void release_search(struct ah_arrangement_search *search)
 {
     for (size_t i = 0; i < AH_ARRANGEMENT_SEARCH_STARTS; i++)
         ah_draft_release(&search->starts[i].draft);
@@ -210,6 +210,6 @@ int ah_arrangement_search_run(const struct ah_cluster_problem *problem,
                                                   .bound_us = exhausted ? search.best_us : relaxed_us,
                                                   .exhausted = exhausted,
                                                   .evaluations = search.evaluations};
-    release(&search);
+    release_search(&search);
     return rc;
 }

@@ -155,7 +155,8 @@ static void put_second_last(struct unit *row, size_t n)
     row[n - 1] = n > 1 ? second : row[n - 1];
 }
 
-static void deal(const struct dealing *d, size_t n, const struct order *order, struct ah_draft *draft)
+static void draft_from_parts(const struct dealing *d, size_t n, const struct order *order,
+                             struct ah_draft *draft)
 {
     ah_draft_begin(draft);
     for (size_t p = 0; p < n; p++) {
@@ -220,7 +221,7 @@ static int try_orders(struct ah_arrangement_search *search, struct dealing *d, s
     const size_t all = linked ? LINKED_ORDERS : ORDERS, n_orders = away ? all : all - AWAY_ORDERS;
     int rc = AH_OK;
     for (size_t i = 0; i < n_orders && !rc; i++) {
-        deal(d, n, &tried[i], draft);
+        draft_from_parts(d, n, &tried[i], draft);
         rc = try_start(search, draft, err);
     }
     return rc;
@@ -238,7 +239,7 @@ static int try_ways(struct ah_arrangement_search *search, struct dealing *d, siz
     return rc;
 }
 
-static void release(struct dealing *d)
+static void release_dealing(struct dealing *d)
 {
     free(d->all);
     free(d->part);
@@ -286,7 +287,7 @@ static void measure_memory(const struct dealing *d, struct unit *unit)
 }
 
 /* Sets memory and turns of the units that work, and their total speed. */
-static void weigh(struct dealing *d)
+static void weigh_units(struct dealing *d)
 {
     d->speed = 0;
     for (size_t i = 0; i < d->n_units; i++) {
@@ -298,14 +299,15 @@ static void weigh(struct dealing *d)
     }
 }
 
-static int fill(const struct ah_cluster_problem *problem, struct dealing *ret_dealing, struct ah_error *err)
+static int init_dealing(const struct ah_cluster_problem *problem, struct dealing *ret_dealing,
+                        struct ah_error *err)
 {
     size_t n = ah_problem_units(problem);
     struct dealing d = {.problem = problem};
     d.all = calloc(3 * n, sizeof *d.all);
     d.part = calloc(2 * n + problem->n_classes, sizeof *d.part);
     if (!d.all || !d.part) {
-        release(&d);
+        release_dealing(&d);
         return ah_error_memory(err);
     }
     d.units = d.all + n;
@@ -322,7 +324,7 @@ static int fill(const struct ah_cluster_problem *problem, struct dealing *ret_de
     qsort(d.all, d.n_all, sizeof *d.all, by_speed);
     int rc = ah_islands_init(&d.links, problem, err);
     if (rc)
-        release(&d);
+        release_dealing(&d);
     else if (d.links.n_levels)
         find_places(&d);
     *ret_dealing = d;
@@ -352,7 +354,7 @@ static int try_set(struct ah_arrangement_search *search, struct dealing *d, stru
                    struct ah_error *err)
 {
     int rc = AH_OK;
-    weigh(d);
+    weigh_units(d);
     for (size_t n = 1; n <= d->n_units && n <= ah_groups_most_pipelines(d->problem) && !rc; n++)
         if (interests(d->n_units, n, d->problem->n_blocks))
             rc = try_ways(search, d, n, draft, err);
@@ -442,7 +444,7 @@ int ah_arrangement_search_starts(struct ah_arrangement_search *search, struct ah
 {
     struct dealing d = {0};
     struct ah_draft draft = {0};
-    int rc = fill(search->problem, &d, err);
+    int rc = init_dealing(search->problem, &d, err);
     if (rc)
         return rc;
     rc = ah_draft_init(&draft, search->problem, err);
@@ -450,7 +452,7 @@ int ah_arrangement_search_starts(struct ah_arrangement_search *search, struct ah
     d.at_last = !search->n_starts;
     if (!rc && d.at_last)
         rc = try_sets(search, &d, &draft, err);
-    release(&d);
+    release_dealing(&d);
     ah_draft_release(&draft);
     return rc;
 }

@@ -37,7 +37,7 @@ void ah_draft_release(struct ah_draft *draft)
 }
 
 /* Where the stages of each pipeline begin, after their numbers changed. */
-static void place(struct ah_draft *draft)
+static void place_stages(struct ah_draft *draft)
 {
     struct ah_stage *at = draft->stages;
     for (size_t p = 0; p < draft->arrangement.n_pipelines; p++) {
@@ -53,7 +53,7 @@ void ah_draft_copy(struct ah_draft *to, const struct ah_draft *from)
            from->arrangement.n_pipelines * sizeof *to->arrangement.pipelines);
     to->n_stages = from->n_stages;
     to->arrangement.n_pipelines = from->arrangement.n_pipelines;
-    place(to);
+    place_stages(to);
 }
 
 void ah_draft_take(struct ah_draft *draft, const struct ah_arrangement *arrangement)
@@ -96,7 +96,7 @@ void ah_draft_insert(struct ah_draft *draft, size_t p, size_t i, size_t class)
     draft->stages[at] = (struct ah_stage){.class = class};
     draft->n_stages++;
     pipeline->n_stages++;
-    place(draft);
+    place_stages(draft);
 }
 
 void ah_draft_remove(struct ah_draft *draft, size_t p, size_t i)
@@ -109,7 +109,7 @@ void ah_draft_remove(struct ah_draft *draft, size_t p, size_t i)
         draft->arrangement.n_pipelines--;
         memmove(pipelines + p, pipelines + p + 1, (draft->arrangement.n_pipelines - p) * sizeof *pipelines);
     }
-    place(draft);
+    place_stages(draft);
 }
 
 size_t ah_draft_idle(const struct ah_draft *draft, size_t class)
@@ -158,11 +158,11 @@ void ah_draft_sort(struct ah_draft *draft)
         at += arrangement->pipelines[p].n_stages;
     }
     memcpy(draft->stages, draft->scratch, at * sizeof *draft->stages);
-    place(draft);
+    place_stages(draft);
 }
 
 /* Sets what the next micro-batch costs a pipeline whose stages are fitted. */
-static void weigh(const struct ah_draft *draft, size_t p)
+static void price_micro_batch(const struct ah_draft *draft, size_t p)
 {
     struct ah_pipeline next = draft->arrangement.pipelines[p];
     double now_us = ah_split_formula_us(draft->problem, &next);
@@ -173,14 +173,14 @@ static void weigh(const struct ah_draft *draft, size_t p)
 
 /* Gives a pipeline one more micro-batch. Up to its number of stages, each also adds one in flight; once these do not
  * fit, it gets no more. Returns how many it took. */
-static uint64_t give(const struct ah_draft *draft, size_t p, struct ah_fits *fits)
+static uint64_t give_micro_batch(const struct ah_draft *draft, size_t p, struct ah_fits *fits)
 {
     struct ah_pipeline *pipeline = &draft->arrangement.pipelines[p];
     draft->shares[p].next_us += draft->shares[p].more_us;
     if (pipeline->micro_batches++ >= pipeline->n_stages)
         return 1;
     if (ah_fits_pipeline(fits, pipeline)) {
-        weigh(draft, p);
+        price_micro_batch(draft, p);
         return 1;
     }
     pipeline->micro_batches--;
@@ -254,7 +254,7 @@ bool ah_draft_share(struct ah_draft *draft, struct ah_fits *fits)
         arrangement->pipelines[p].micro_batches = 1;
         if (!ah_fits_pipeline(fits, &arrangement->pipelines[p]))
             return false;
-        weigh(draft, p);
+        price_micro_batch(draft, p);
     }
     for (uint64_t left = draft->problem->micro_batches - arrangement->n_pipelines; left;) {
         size_t first = 0;
@@ -263,7 +263,7 @@ bool ah_draft_share(struct ah_draft *draft, struct ah_fits *fits)
                 first = p;
         if (isinf(draft->shares[first].next_us))
             return false;
-        left -= give(draft, first, fits);
+        left -= give_micro_batch(draft, first, fits);
     }
     return true;
 }

@@ -12,7 +12,7 @@
 static const double gap = 4;
 
 /* Visits all classes from the first one: `links` is by place in the order, `near` by class. */
-static void visit(struct ah_islands *islands, const struct ah_cluster_problem *problem, double *near)
+static void visit_classes(struct ah_islands *islands, const struct ah_cluster_problem *problem, double *near)
 {
     const size_t n = islands->n_classes;
     for (size_t c = 0; c < n; c++)
@@ -59,7 +59,7 @@ int ah_islands_init(struct ah_islands *ret_islands, const struct ah_cluster_prob
     islands.levels = calloc(islands.n_classes, sizeof *islands.levels);
     bool done = near && islands.order && islands.links && islands.levels;
     if (done) {
-        visit(&islands, problem, near);
+        visit_classes(&islands, problem, near);
         find_levels(&islands);
         *ret_islands = islands;
     } else {

@@ -31,7 +31,7 @@ double ah_route_us(const struct ah_cluster_problem *problem, const size_t *class
     return us;
 }
 
-static void turn(struct route *r, size_t i, size_t j)
+static void reverse_part(struct route *r, size_t i, size_t j)
 {
     for (; i < j; i++, j--) {
         size_t class = r->classes[i];
@@ -57,7 +57,7 @@ static bool try_turn(struct route *r, size_t i, size_t j)
     double now_us = link_us(r, i - 1, j) + link_us(r, i, j + 1);
     if (!is_less(now_us, before_us))
         return false;
-    turn(r, i, j);
+    reverse_part(r, i, j);
     return true;
 }
 
@@ -70,10 +70,10 @@ static bool try_move(struct route *r, size_t i, size_t j, size_t k)
     if (!straight && !is_less(between_us + link_us(r, k, j) + link_us(r, i, k + 1), before_us))
         return false;
     size_t length = j - i + 1;
-    turn(r, i, k);
-    turn(r, i, k - length);
+    reverse_part(r, i, k);
+    reverse_part(r, i, k - length);
     if (straight)
-        turn(r, k - length + 1, k);
+        reverse_part(r, k - length + 1, k);
     return true;
 }
 

@@ -89,7 +89,7 @@ static int add_one(struct making *m, uint32_t degrees, uint32_t size, bool apart
     return rc;
 }
 
-static int add(struct making *m, uint32_t degrees, uint32_t size)
+static int add_setting(struct making *m, uint32_t degrees, uint32_t size)
 {
     int rc = m->request->sums_stay ? add_one(m, degrees, size, true) : AH_OK;
     return rc ? rc : add_one(m, degrees, size, false);
@@ -110,7 +110,7 @@ static int add_symmetric(struct making *m)
         for (uint32_t size = 0; size < SIZES && usable(m->request, all_of(degree)) && !rc; size++) {
             if (!micro_batches_of(m->request, size))
                 continue;
-            rc = add(m, all_of(degree), size);
+            rc = add_setting(m, all_of(degree), size);
             m->symmetric[degree][size] = m->settings.n;
         }
     return rc;
@@ -160,7 +160,7 @@ static size_t weights_at(size_t type, uint32_t degree, uint32_t size)
     return (type * DEGREES + degree) * SIZES + size;
 }
 
-static int weigh(struct making *m, struct weights *ret_weights)
+static int fill_weights(struct making *m, struct weights *ret_weights)
 {
     const struct ah_cluster *cluster = m->request->cluster;
     size_t n_blocks = m->settings.items[0].problem.n_blocks, cells = cluster->n_gpus * DEGREES * SIZES;
@@ -237,12 +237,12 @@ static int add_asymmetric(struct making *m)
     size_t types = m->request->cluster->n_gpus, bits = types < TYPES_MOST ? types : TYPES_MOST;
     struct weights weights = {0};
     struct combination *items = malloc((SIZES * sizeof *items) << 2 * bits);
-    int rc = items ? weigh(m, &weights) : ah_error_memory(m->err);
+    int rc = items ? fill_weights(m, &weights) : ah_error_memory(m->err);
     size_t n = rc ? 0 : combine(m, &weights, items);
     if (n)
         qsort(items, n, sizeof *items, by_bound);
     for (size_t i = 0; i < n && i < ASYM_MOST && !rc; i++)
-        rc = add(m, items[i].degrees, items[i].size);
+        rc = add_setting(m, items[i].degrees, items[i].size);
     if (n > ASYM_MOST) {
         m->settings.left_out = n - ASYM_MOST;
         m->settings.left_out_bound_us = items[ASYM_MOST].bound_us;

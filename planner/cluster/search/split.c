@@ -252,7 +252,7 @@ static bool least_sum(struct splitting *s)
     return !isinf(s->sum_us);
 }
 
-static void take(const struct splitting *s, struct ah_pipeline *pipeline)
+static void set_stage_bounds(const struct splitting *s, struct ah_pipeline *pipeline)
 {
     size_t n = s->fits->problem->n_blocks, end = n;
     for (size_t i = pipeline->n_stages; i-- > 0;) {
@@ -293,12 +293,12 @@ bool ah_split_best(struct ah_fits *fits, struct ah_pipeline *pipeline)
     if (pipeline->n_stages > fits->problem->n_blocks || !least_sum(&s))
         return false;
     double least_us = s.sum_us;
-    take(&s, pipeline);
+    set_stage_bounds(&s, pipeline);
     s.limit_us = least_limit(&s);
     while (!isinf(s.limit_us) && more * s.limit_us + least_us < best_us && least_sum(&s)) {
         if (more * s.limit_us + s.sum_us < best_us) {
             best_us = more * s.limit_us + s.sum_us;
-            take(&s, pipeline);
+            set_stage_bounds(&s, pipeline);
         }
         s.limit_us = s.next_us;
     }

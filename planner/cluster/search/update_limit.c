@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-static bool fit(const struct ah_cluster_problem *problem, struct ah_arrangement *arrangement)
+static bool fit_pipelines(const struct ah_cluster_problem *problem, struct ah_arrangement *arrangement)
 {
     for (size_t p = 0; p < arrangement->n_pipelines; p++)
         if (!ah_pipeline_fit(problem, &arrangement->pipelines[p]))
@@ -14,7 +14,7 @@ static bool fit(const struct ah_cluster_problem *problem, struct ah_arrangement 
 }
 
 /* Fits again for a lower limit. A stage that already keeps it stays: its fit for the higher limit is still its best. */
-static bool lower(const struct ah_cluster_problem *problem, struct ah_arrangement *arrangement)
+static bool fit_lower_limit(const struct ah_cluster_problem *problem, struct ah_arrangement *arrangement)
 {
     for (size_t p = 0; p < arrangement->n_pipelines; p++)
         for (size_t i = 0; i < arrangement->pipelines[p].n_stages; i++) {
@@ -43,7 +43,8 @@ int ah_update_limit_choose(const struct ah_cluster_problem *problem, struct ah_a
     struct ah_cluster_problem limited = *problem;
     double best_us = INFINITY, best_limit_us = 0;
     ah_arrangement_share(problem, arrangement);
-    for (bool more = fit(&limited, arrangement); more; more = more && lower(&limited, arrangement)) {
+    for (bool more = fit_pipelines(&limited, arrangement); more;
+         more = more && fit_lower_limit(&limited, arrangement)) {
         struct ah_stage_sim_result result = {0};
         int rc = ah_stage_sim_run(&limited, arrangement, &result, err);
         if (rc)
@@ -59,7 +60,7 @@ int ah_update_limit_choose(const struct ah_cluster_problem *problem, struct ah_a
     }
     limited.update_limit_us = best_limit_us;
     if (!isinf(best_us))
-        fit(&limited, arrangement);
+        fit_pipelines(&limited, arrangement);
     *ret_us = best_us;
     return AH_OK;
 }

@@ -260,7 +260,7 @@ static double boundary_bytes(const struct ah_cluster_plan *plan)
     return tokens * (double)plan->programs[0].model.width * (training->dtype == AH_BF16 ? 2 : 4);
 }
 
-static int prepare(struct cluster_replay *c, struct ah_error *err)
+static int prepare_replay(struct cluster_replay *c, struct ah_error *err)
 {
     if (!c->plan->n_programs)
         return ah_error_set(err, AH_E_DOCUMENT, "programs: there are none to simulate");
@@ -275,7 +275,7 @@ static int prepare(struct cluster_replay *c, struct ah_error *err)
 
 /* ---- the loop ---- */
 
-static void go(struct cluster_replay *c, size_t thing)
+static void run_event(struct cluster_replay *c, size_t thing)
 {
     const size_t things[] = {c->n_stages, c->n_sums, c->n_stages, c->n_sums};
     static void (*const does[])(struct cluster_replay *, size_t) = {ah_cluster_replay_end_items, end_sum,
@@ -286,7 +286,7 @@ static void go(struct cluster_replay *c, size_t thing)
     does[i](c, thing);
 }
 
-static int play(struct cluster_replay *c, struct ah_error *err)
+static int play_events(struct cluster_replay *c, struct ah_error *err)
 {
     for (size_t i = 0; i < c->n_stages; i++)
         ah_cluster_replay_wake(c, i);
@@ -296,7 +296,7 @@ static int play(struct cluster_replay *c, struct ah_error *err)
             return ah_error_set(err, AH_E_DOCUMENT,
                                 "programs: they wait for each other and cannot run together; plan again");
         c->now_us = c->events.us[first];
-        go(c, first);
+        run_event(c, first);
     }
     return AH_OK;
 }
@@ -306,8 +306,8 @@ int ah_cluster_replay(const struct ah_cluster_plan *plan, const struct ah_cluste
 {
     struct ah_arena arena = {0};
     struct cluster_replay c = {.plan = plan, .listener = listener, .arena = &arena};
-    int rc = prepare(&c, err);
-    rc = rc ? rc : play(&c, err);
+    int rc = prepare_replay(&c, err);
+    rc = rc ? rc : play_events(&c, err);
     if (!rc)
         *ret_result = (struct ah_cluster_replay_result){.step_us = c.ends_us[0],
                                                         .period_us = c.ends_us[AH_CLUSTER_REPLAY_STEPS - 1] -

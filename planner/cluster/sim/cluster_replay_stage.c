@@ -29,7 +29,7 @@ static const struct stage_state *target_of(const struct stage_state *p, uint32_t
 /* ---- orders ---- */
 
 /* Moves to the first item from `at` on that is played: round 0 has only early items, the last round only the others. */
-static void settle(struct stage_state *p, size_t lane)
+static void move_to_next_item(struct stage_state *p, size_t lane)
 {
     const struct ah_graph *graph = &p->rank->graph;
     struct replay_lane *l = &p->lanes[lane];
@@ -53,7 +53,7 @@ int ah_cluster_replay_begin(struct cluster_replay *c, size_t state, struct ah_er
     if (!p->ended)
         return ah_error_memory(err);
     for (size_t lane = 0; lane < AH_GRAPH_LANES; lane++)
-        settle(p, lane);
+        move_to_next_item(p, lane);
     return AH_OK;
 }
 
@@ -166,7 +166,7 @@ static double set_speeds(const struct cluster_replay *c, struct stage_state *p)
     return first_us;
 }
 
-static void start(struct cluster_replay *c, struct stage_state *p, struct replay_lane *l)
+static void start_item(struct cluster_replay *c, struct stage_state *p, struct replay_lane *l)
 {
     const struct ah_graph_item *item = item_of(p, l->item);
     double duration_us = p->rank->duration_us[l->item];
@@ -193,7 +193,7 @@ void ah_cluster_replay_start_items(struct cluster_replay *c, size_t state)
     for (size_t lane = 0; lane < AH_GRAPH_LANES; lane++) {
         double us = start_us(c, p, &p->lanes[lane]);
         if (us <= c->now_us)
-            start(c, p, &p->lanes[lane]);
+            start_item(c, p, &p->lanes[lane]);
         else
             again_us = fmin(again_us, us);
     }
@@ -220,7 +220,7 @@ static void tell_others(struct cluster_replay *c, size_t state, const struct rep
         ah_cluster_replay_is_before_gate(c, l->step);
 }
 
-static void end(struct cluster_replay *c, size_t state, size_t lane)
+static void end_item(struct cluster_replay *c, size_t state, size_t lane)
 {
     struct stage_state *p = &c->stages[state];
     struct replay_lane *l = &p->lanes[lane];
@@ -240,7 +240,7 @@ static void end(struct cluster_replay *c, size_t state, size_t lane)
     l->works = false;
     l->times = 0;
     l->at++;
-    settle(p, lane);
+    move_to_next_item(p, lane);
 }
 
 void ah_cluster_replay_end_items(struct cluster_replay *c, size_t state)
@@ -248,7 +248,7 @@ void ah_cluster_replay_end_items(struct cluster_replay *c, size_t state)
     struct stage_state *p = &c->stages[state];
     for (size_t lane = 0; lane < AH_GRAPH_LANES; lane++)
         if (p->lanes[lane].works && p->lanes[lane].end_us <= c->now_us)
-            end(c, state, lane);
+            end_item(c, state, lane);
     ah_event_tree_set(&c->events, state, set_speeds(c, p));
     ah_cluster_replay_wake(c, state);
 }

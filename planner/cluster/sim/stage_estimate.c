@@ -39,7 +39,7 @@ static size_t node_of(const struct estimate *e, const struct ah_stage *stage)
     return e->problem->classes[stage->class].node;
 }
 
-static int init(struct estimate *e, struct ah_error *err)
+static int init_estimate(struct estimate *e, struct ah_error *err)
 {
     size_t nodes = 1, stages = 0;
     for (size_t c = 0; c < e->problem->n_classes; c++)
@@ -57,7 +57,7 @@ static int init(struct estimate *e, struct ah_error *err)
 }
 
 /* Adds what one pair of neighbours sends each other in a step. */
-static void load(struct estimate *e, const struct ah_pipeline *pipeline, size_t i)
+static void add_nic_load(struct estimate *e, const struct ah_pipeline *pipeline, size_t i)
 {
     size_t a = node_of(e, &pipeline->stages[i]), b = node_of(e, &pipeline->stages[i + 1]);
     double bytes = 1e6 * (double)pipeline->micro_batches * (double)e->problem->boundary_bytes;
@@ -80,7 +80,8 @@ static bool alike(const struct ah_pipeline *p, const struct ah_pipeline *q)
 }
 
 /* (1) and (2). */
-static void place(struct estimate *e, const struct ah_pipeline *pipeline, double alone_us, size_t stage)
+static void place_pipeline(struct estimate *e, const struct ah_pipeline *pipeline, double alone_us,
+                           size_t stage)
 {
     double end_us = alone_us;
     for (size_t i = 0; i < pipeline->n_stages; i++) {
@@ -137,7 +138,7 @@ static int time_pipelines(struct estimate *e, uint64_t *ret_passes, struct ah_er
     double alone_us = 0;
     for (size_t p = 0; p < arrangement->n_pipelines; p++)
         for (size_t i = 0; i + 1 < arrangement->pipelines[p].n_stages; i++)
-            load(e, &arrangement->pipelines[p], i);
+            add_nic_load(e, &arrangement->pipelines[p], i);
     for (size_t p = 0; p < arrangement->n_pipelines; p++) {
         const struct ah_pipeline *pipeline = &arrangement->pipelines[p];
         int rc = AH_OK;
@@ -147,7 +148,7 @@ static int time_pipelines(struct estimate *e, uint64_t *ret_passes, struct ah_er
         }
         if (rc)
             return rc;
-        place(e, pipeline, alone_us, stage);
+        place_pipeline(e, pipeline, alone_us, stage);
         stage += pipeline->n_stages;
     }
     return AH_OK;
@@ -175,7 +176,7 @@ int ah_estimate_time(const struct ah_cluster_problem *problem, const struct ah_a
     struct estimate e = {.problem = problem, .arrangement = arrangement};
     struct ah_segments segments = {0};
     *ret_passes = 0;
-    int rc = init(&e, err);
+    int rc = init_estimate(&e, err);
     rc = rc ? rc : time_pipelines(&e, ret_passes, err);
     if (!rc) {
         rc = ah_segments_init(&segments, problem, arrangement, err);

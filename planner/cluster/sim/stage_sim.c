@@ -79,7 +79,8 @@ static size_t count_nodes(const struct ah_cluster_problem *problem)
     return n;
 }
 
-static void count(const struct ah_arrangement *arrangement, size_t *ret_lanes, size_t *ret_cells)
+static void count_lanes_and_cells(const struct ah_arrangement *arrangement, size_t *ret_lanes,
+                                  size_t *ret_cells)
 {
     *ret_lanes = *ret_cells = 0;
     for (size_t p = 0; p < arrangement->n_pipelines; p++) {
@@ -165,7 +166,7 @@ static void set_lanes(struct simulation *r, size_t n_cells)
     set_rests(r);
 }
 
-static void release(struct simulation *r)
+static void release_simulation(struct simulation *r)
 {
     ah_segments_release(&r->segments);
     free(r->lanes);
@@ -176,10 +177,10 @@ static void release(struct simulation *r)
     ah_event_tree_release(&r->events);
 }
 
-static int init(struct simulation *r, struct ah_error *err)
+static int init_simulation(struct simulation *r, struct ah_error *err)
 {
     size_t lanes, cells, nodes = count_nodes(r->problem);
-    count(r->arrangement, &lanes, &cells);
+    count_lanes_and_cells(r->arrangement, &lanes, &cells);
     int rc = ah_segments_init(&r->segments, r->problem, r->arrangement, err);
     if (rc)
         return rc;
@@ -192,7 +193,7 @@ static int init(struct simulation *r, struct ah_error *err)
     rc = rc ? rc : ah_nics_init(&r->nics, nodes, err);
     rc = rc ? rc : ah_event_tree_init(&r->events, lanes + r->segments.n, err);
     if (rc)
-        release(r);
+        release_simulation(r);
     else
         set_lanes(r, cells);
     return rc;
@@ -216,14 +217,14 @@ static double arrived_us(const struct lane *lane, struct ah_turn turn)
     return lane->index > 0 ? lane[-1].outputs[turn.micro_batch] : 0;
 }
 
-static void call(struct simulation *r, struct lane *lane)
+static void call_lane(struct simulation *r, struct lane *lane)
 {
     if (!lane->called)
         r->called[r->n_called++] = (uint32_t)(lane - r->lanes);
     lane->called = true;
 }
 
-static void compute(struct simulation *r, struct lane *lane, struct ah_turn turn, double start)
+static void compute_pass(struct simulation *r, struct lane *lane, struct ah_turn turn, double start)
 {
     double us = turn.backward ? lane->stage->backward_us : lane->stage->forward_us;
     r->late |= start + lane->rest_us > r->limit_us;
@@ -242,13 +243,13 @@ static void compute(struct simulation *r, struct lane *lane, struct ah_turn turn
 }
 
 /* What the last pass made. */
-static void send(struct simulation *r, struct lane *lane, struct lane *to, double start)
+static void send_result(struct simulation *r, struct lane *lane, struct lane *to, double start)
 {
     double us = lane->sends_us[lane->made.backward];
     lane->free_us = start + us;
     lane->busy_us += us;
     (lane->made.backward ? lane->gradients : lane->outputs)[lane->made.micro_batch] = lane->free_us;
-    call(r, to);
+    call_lane(r, to);
 }
 
 /* When a send to another node can start. */
@@ -262,8 +263,8 @@ static void send_away(struct simulation *r, struct lane *lane, double start)
     struct lane *to = lane->to;
     ah_nics_take(&r->nics, lane->node, start + lane->nic_us, to->node, start + to->nic_us);
     lane->to = NULL;
-    send(r, lane, to, start);
-    call(r, lane);
+    send_result(r, lane, to, start);
+    call_lane(r, lane);
 }
 
 /* ---- segments ---- */
@@ -324,14 +325,14 @@ static double start_of(const struct simulation *r, size_t thing)
     return r->summed[thing - r->n_lanes] ? (double)INFINITY : segment_start(r, thing - r->n_lanes);
 }
 
-static void enter(struct simulation *r, size_t thing)
+static void enter_event(struct simulation *r, size_t thing)
 {
     if (thing < r->n_lanes + r->segments.n)
         ah_event_tree_set(&r->events, thing, start_of(r, thing));
 }
 
 /* Takes the lane as far as it can go by itself. */
-static void advance(struct simulation *r, struct lane *lane)
+static void advance_lane(struct simulation *r, struct lane *lane)
 {
     const uint64_t passes = 2 * lane->pipeline->micro_batches;
     while (lane->next < passes && !lane->to) {
@@ -342,16 +343,16 @@ static void advance(struct simulation *r, struct lane *lane)
             return;
         double start = later(lane->free_us, arrived);
         struct lane *to = target(lane, turn);
-        compute(r, lane, turn, start);
+        compute_pass(r, lane, turn, start);
         if (lane->next == passes) {
             lane->last_us = start;
-            enter(r, r->n_lanes + lane->front);
+            enter_event(r, r->n_lanes + lane->front);
         }
         if (to && to->node != lane->node) {
             lane->to = to;
-            enter(r, (size_t)(lane - r->lanes));
+            enter_event(r, (size_t)(lane - r->lanes));
         } else if (to) {
-            send(r, lane, to, lane->free_us);
+            send_result(r, lane, to, lane->free_us);
         }
     }
 }
@@ -362,7 +363,7 @@ static void advance_all(struct simulation *r)
     while (r->n_called && !r->late) {
         struct lane *lane = &r->lanes[r->called[--r->n_called]];
         lane->called = false;
-        advance(r, lane);
+        advance_lane(r, lane);
     }
 }
 
@@ -370,15 +371,15 @@ static void go_segment(struct simulation *r, size_t s, double start)
 {
     const struct ah_segment *segment = &r->segments.items[s];
     sum(r, s, start);
-    enter(r, r->n_lanes + s);
+    enter_event(r, r->n_lanes + s);
     for (size_t i = 0; i < segment->n_owners; i++)
-        enter(r, r->n_lanes + r->lanes[segment->owners[i]].front);
+        enter_event(r, r->n_lanes + r->lanes[segment->owners[i]].front);
 }
 
-static void go(struct simulation *r)
+static void run_events(struct simulation *r)
 {
     for (size_t i = r->n_lanes; i-- > 0;)
-        call(r, &r->lanes[i]);
+        call_lane(r, &r->lanes[i]);
     advance_all(r);
     for (;;) {
         size_t first = ah_event_tree_first(&r->events);
@@ -395,11 +396,11 @@ static void go(struct simulation *r)
         }
         send_away(r, &r->lanes[first], start);
         advance_all(r);
-        enter(r, first);
+        enter_event(r, first);
     }
 }
 
-static void tell(const struct simulation *r, struct ah_stage_sim_result *result)
+static void fill_result(const struct simulation *r, struct ah_stage_sim_result *result)
 {
     double busy_us = 0, most_us = -1;
     size_t lane = 0;
@@ -435,11 +436,11 @@ int ah_stage_sim_run(const struct ah_cluster_problem *problem, const struct ah_a
 {
     struct simulation r = {.problem = problem, .arrangement = arrangement, .result = result};
     r.limit_us = result->limit_us > 0 ? result->limit_us * (1 + LIMIT_MARGIN) : (double)INFINITY;
-    int rc = init(&r, err);
+    int rc = init_simulation(&r, err);
     if (rc)
         return rc;
-    go(&r);
-    tell(&r, result);
-    release(&r);
+    run_events(&r);
+    fill_result(&r, result);
+    release_simulation(&r);
     return AH_OK;
 }

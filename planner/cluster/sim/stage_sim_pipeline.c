@@ -31,7 +31,7 @@ static double ready_us(const struct alone *a, size_t i, struct ah_turn turn)
 }
 
 /* Runs passes of a stage as long as their inputs are known. Returns how many it ran. */
-static uint64_t advance(struct alone *a, size_t i)
+static uint64_t run_passes(struct alone *a, size_t i)
 {
     const struct ah_stage *stage = &a->pipeline->stages[i];
     uint64_t m = a->pipeline->micro_batches, done = 0;
@@ -70,7 +70,7 @@ int ah_pipeline_time(const struct ah_cluster_problem *problem, const struct ah_p
         a.down_us[i] = ah_problem_send_us(problem, pipeline->stages[i].class, pipeline->stages[i + 1].class);
     for (uint64_t left = 2 * cells; left;)
         for (size_t i = 0; i < n; i++)
-            left -= advance(&a, i);
+            left -= run_passes(&a, i);
     *ret_us = a.free_us[0]; /* the first stage's last backward is the last of all */
     free(numbers);
     free(next);

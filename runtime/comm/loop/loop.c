@@ -162,7 +162,7 @@ static bool has_not_described(const void *hub, uint32_t rank)
 }
 
 /* Waits until all ranks have come that far or the world is lost; loses it itself at the deadline. */
-static int gather(struct loop_end *end, bool describes, struct ah_error *err)
+static int wait_for_ranks(struct loop_end *end, bool describes, struct ah_error *err)
 {
     struct ah_comm_hub *hub = end->hub;
     const uint64_t until_ns = ah_threads_now_ns() + (uint64_t)(end->deadline_s * 1e9);
@@ -204,7 +204,7 @@ static int loop_open(struct ah_comm_end **ret_end, const struct ah_comm_options 
         end->deadline_s = options->deadline_s;
         if (++hub->n_present == hub->ranks)
             pthread_cond_broadcast(&hub->gathered);
-        rc = gather(end, false, err);
+        rc = wait_for_ranks(end, false, err);
         if (!rc)
             *ret_end = &end->base;
         else if (hub->culprit != end->rank && hub->why.code) /* this end will not exist to be asked */
@@ -228,7 +228,7 @@ static void join_slots(struct ah_comm_hub *hub)
     }
 }
 
-static void judge(struct ah_comm_hub *hub)
+static void judge_wishes(struct ah_comm_hub *hub)
 {
     struct ah_comm_wishes *wishes = calloc(hub->ranks, sizeof *wishes);
     for (uint32_t i = 0; wishes && i < hub->ranks; i++)
@@ -267,9 +267,9 @@ static int loop_channels(struct ah_comm_end *base, const struct ah_comm_channel 
         end->wishes = (struct ah_comm_wishes){channels, n};
         end->is_described = true;
         if (++hub->n_described == hub->ranks)
-            judge(hub);
+            judge_wishes(hub);
         refuse_undescribed(hub);
-        rc = hub->is_agreed ? AH_OK : gather(end, true, err);
+        rc = hub->is_agreed ? AH_OK : wait_for_ranks(end, true, err);
         if (hub->is_agreed)
             rc = hub->verdict ? ah_error_set(err, hub->verdict, "%s", hub->verdict_err.text) : AH_OK;
     }
@@ -290,7 +290,8 @@ static uint64_t draw_delay(struct ah_comm_hub *hub)
 }
 
 /* Copies the bytes between two slots now. The mutex is not held during the copy. */
-static void copy(struct ah_comm_hub *hub, struct loop_slot *send, struct loop_slot *receive, uint64_t now_ns)
+static void copy_bytes(struct ah_comm_hub *hub, struct loop_slot *send, struct loop_slot *receive,
+                       uint64_t now_ns)
 {
     send->state = receive->state = SLOT_COPYING;
     if (send->bytes) {
@@ -330,7 +331,7 @@ static bool progresses(const struct loop_slot *slot, const struct loop_end *owne
 }
 
 /* Begins a message if both its ends are posted and it is their turn. */
-static void meet(struct loop_slot *slot, uint64_t now_ns)
+static void begin_message(struct loop_slot *slot, uint64_t now_ns)
 {
     struct loop_slot *other = slot->other;
     struct loop_slot *send = slot->channel->sends ? slot : other;
@@ -344,7 +345,7 @@ static void meet(struct loop_slot *slot, uint64_t now_ns)
     }
     const uint64_t late_ns = draw_delay(hub);
     if (late_ns == 0) {
-        copy(hub, send, receive, now_ns);
+        copy_bytes(hub, send, receive, now_ns);
         return;
     }
     send->state = receive->state = SLOT_MET;
@@ -453,7 +454,7 @@ static void loop_post(struct ah_comm_end *base, const struct ah_comm_message *me
     for (size_t i = 0; i < n; i++)
         post_one(end, &messages[i], i == 0 || !messages[i - 1].more);
     for (size_t i = 0; i < n; i++)
-        meet(&end->slots[messages[i].channel], now_ns);
+        begin_message(&end->slots[messages[i].channel], now_ns);
     if (hub->options.is_serial && !atomic_load(&hub->is_lost))
         refuse_deadlock(hub);
     pthread_mutex_unlock(&hub->mutex);
@@ -468,7 +469,7 @@ static void take_turn(struct loop_end *end, uint64_t now_ns)
     end->turn = turn;
     for (size_t i = 0; i < end->wishes.n; i++)
         if (progresses(&end->slots[i], end))
-            meet(&end->slots[i], now_ns);
+            begin_message(&end->slots[i], now_ns);
     if (!atomic_load(&end->hub->is_lost))
         refuse_deadlock(end->hub);
 }
@@ -491,7 +492,7 @@ static size_t loop_poll(struct ah_comm_end *base, struct ah_comm_done *ret_done,
         struct loop_slot *slot = &end->slots[i];
         if (slot->state == SLOT_MET && !slot->channel->sends && slot->copy_ns <= now_ns &&
             !atomic_load(&hub->is_lost))
-            copy(hub, slot->other, slot, now_ns);
+            copy_bytes(hub, slot->other, slot, now_ns);
     }
     const bool is_lost = atomic_load(&hub->is_lost);
     for (size_t i = 0; i < end->wishes.n && end->n_busy && n < max; i++) {

@@ -98,7 +98,7 @@ static void lose(struct mpi_end *end, uint32_t culprit, int code, const char *te
 }
 
 /* Loses the world for this rank's own reason, and tells all others. */
-static void tell(struct mpi_end *end, int code, const char *text)
+static void lose_and_tell(struct mpi_end *end, int code, const char *text)
 {
     if (end->is_lost)
         return;
@@ -119,11 +119,11 @@ static void tell_failure(struct mpi_end *end, const char *call, int failure)
     int length = 0;
     MPI_Error_string(failure, reason, &length);
     (void)ah_error_set(&why, AH_E_PEER, "%s failed: %s", call, reason);
-    tell(end, why.code, why.text);
+    lose_and_tell(end, why.code, why.text);
 }
 
 /* A notice has come. */
-static void hear(struct mpi_end *end)
+static void take_notice(struct mpi_end *end)
 {
     end->heard.text[sizeof end->heard.text - 1] = '\0';
     lose(end, end->heard.culprit, end->heard.code, end->heard.text);
@@ -139,7 +139,7 @@ static void listen(struct mpi_end *end)
     if (failure)
         tell_failure(end, "MPI_Test", failure);
     else if (flag)
-        hear(end);
+        take_notice(end);
 }
 
 static int mpi_fault(struct ah_comm_end *base, uint32_t *ret_rank, struct ah_error *ret_why)
@@ -159,7 +159,7 @@ static void mpi_revoke(struct ah_comm_end *base, const struct ah_error *why)
 {
     struct mpi_end *end = end_of(base);
     listen(end); /* another rank may have been first */
-    tell(end, why->code, why->text);
+    lose_and_tell(end, why->code, why->text);
 }
 
 /* ---- meetings ---- */
@@ -210,8 +210,8 @@ static bool is_met(struct mpi_end *end)
     return pending == 0;
 }
 
-static int meet(struct mpi_end *end, enum meeting what, const struct ah_comm_channel *channels,
-                struct ah_error *err)
+static int meet_ranks(struct mpi_end *end, enum meeting what, const struct ah_comm_channel *channels,
+                      struct ah_error *err)
 {
     const struct ah_comm_absent absent = {
         end->base.ranks, is_absent, end, what == MEETING_HELLO ? "come" : "set up channels", end->deadline_s};
@@ -251,7 +251,8 @@ static int mpi_probe(char *ret_text, size_t bytes, struct ah_error *err)
     return AH_OK;
 }
 
-static int init(const struct ah_comm_options *options, int *ret_rank, int *ret_ranks, struct ah_error *err)
+static int init_mpi(const struct ah_comm_options *options, int *ret_rank, int *ret_ranks,
+                    struct ah_error *err)
 {
     int was = 0, provided = 0;
     MPI_Initialized(&was);
@@ -297,7 +298,7 @@ static struct mpi_end *new_end(uint32_t rank, uint32_t ranks)
 static int mpi_open(struct ah_comm_end **ret_end, const struct ah_comm_options *options, struct ah_error *err)
 {
     int rank = 0, ranks = 0;
-    int rc = init(options, &rank, &ranks, err);
+    int rc = init_mpi(options, &rank, &ranks, err);
     if (rc)
         return rc;
     struct mpi_end *end = new_end((uint32_t)rank, (uint32_t)ranks);
@@ -307,7 +308,7 @@ static int mpi_open(struct ah_comm_end **ret_end, const struct ah_comm_options *
     }
     end->deadline_s = options->deadline_s;
     end->notices = MPI_COMM_WORLD;
-    rc = meet(end, MEETING_HELLO, NULL, err);
+    rc = meet_ranks(end, MEETING_HELLO, NULL, err);
     if (rc)
         return rc; /* the end is not freed, since MPI may still write there */
     MPI_Comm_dup(MPI_COMM_WORLD, &end->data);
@@ -395,13 +396,13 @@ static int exchange(struct mpi_end *end, const struct ah_comm_channel *channels,
 {
     size_t total = 0;
     end->n_own = n;
-    int rc = meet(end, MEETING_COUNTS, NULL, err);
+    int rc = meet_ranks(end, MEETING_COUNTS, NULL, err);
     for (uint32_t i = 0; i < end->base.ranks && !rc; i++)
         total += end->n_wishes[i];
     end->all_wishes = rc ? NULL : calloc(total + 1, sizeof *end->all_wishes);
     if (!rc && !end->all_wishes)
         return ah_error_memory(err);
-    rc = rc ? rc : meet(end, MEETING_WISHES, channels, err);
+    rc = rc ? rc : meet_ranks(end, MEETING_WISHES, channels, err);
     total = 0;
     for (uint32_t i = 0; i < end->base.ranks && !rc; i++) {
         wishes[i] = (struct ah_comm_wishes){end->all_wishes + total, end->n_wishes[i]};
@@ -489,7 +490,7 @@ static void refuse_size(struct mpi_end *end, const struct mpi_slot *slot, const 
                        "rank %u sends rank %u %s%" PRIu64 " bytes for purpose %u, but the receiver expects "
                        "%" PRIu64,
                        slot->channel->peer, end->base.rank, more, bytes, slot->channel->purpose, slot->bytes);
-    tell(end, why.code, why.text);
+    lose_and_tell(end, why.code, why.text);
 }
 
 /* Checks that a piece which arrived is as long as expected. */
@@ -534,7 +535,7 @@ static void take_pieces(struct mpi_end *end)
     for (int i = 0; i < n && n != MPI_UNDEFINED; i++) {
         const size_t request = (size_t)end->indices[i];
         if (request == 0) {
-            hear(end);
+            take_notice(end);
             continue;
         }
         struct mpi_slot *slot = &end->slots[end->slot_of[request]];

@@ -39,8 +39,8 @@ static enum ah_tile_level choose_level(uint32_t forms)
     return forms && forms <= (uint32_t)form_of(level) ? most[forms - 1] : level;
 }
 
-static void describe(struct ah_device_info *ret_info, const struct ah_topology *topology,
-                     const struct ah_host_memory *memory)
+static void fill_info(struct ah_device_info *ret_info, const struct ah_topology *topology,
+                      const struct ah_host_memory *memory)
 {
     *ret_info = (struct ah_device_info){.kind = AH_DEVICE_CPU};
     memcpy(ret_info->name, topology->cpu_model, sizeof ret_info->name - 1);
@@ -60,7 +60,7 @@ static int cpu_probe(struct ah_device_info *ret_infos, size_t max, size_t *ret_n
     if (!rc)
         rc = ah_host_memory_read(&memory, NULL, err);
     if (!rc && max > 0)
-        describe(&ret_infos[0], &topology, &memory);
+        fill_info(&ret_infos[0], &topology, &memory);
     if (!rc)
         *ret_n = 1;
     ah_topology_release(&topology);
@@ -232,7 +232,7 @@ static int open_parts(struct ah_cpu_device *cpu, const struct ah_device_options 
         ah_placement_choose(&cpu->placement, &topology, options->compute_threads, options->host_threads);
         if (options->shared)
             ah_placement_untie(&cpu->placement);
-        describe(&cpu->common.info, &topology, &memory);
+        fill_info(&cpu->common.info, &topology, &memory);
         rc = open_lanes(cpu, options, err);
     }
     ah_topology_release(&topology);

@@ -241,7 +241,7 @@ int ah_cuda_algorithms(struct ah_device *device, const struct ah_op *product,
 }
 
 /* Waits until nothing runs, even on lost streams. */
-static void drain(struct ah_cuda_device *cuda)
+static void drain_device(struct ah_cuda_device *cuda)
 {
     if (cuda->host_lane)
         ah_lane_drain(cuda->host_lane);
@@ -262,7 +262,7 @@ int ah_cuda_record(struct ah_device *device, struct ah_error *err)
     for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
         streams[lane] = cuda->streams[lane].stream;
     (void)cudaSetDevice(cuda->index);
-    drain(cuda); /* CUPTI allocates; the driver may then wait for streams that wait for the host */
+    drain_device(cuda); /* CUPTI allocates; the driver may then wait for streams that wait for the host */
     (void)cudaGetLastError(); /* whoever waits for the ops gets the error */
     int rc = ah_cuda_recorder_new(&cuda->recorder, streams, AH_CUDA_STREAMS, err);
     return rc ? ah_error_prefix(err, rc, "recording kernels and copies") : AH_OK;
@@ -275,7 +275,7 @@ int ah_cuda_recorded(struct ah_device *device, struct ah_device_recording *ret_r
     if (!cuda->recorder)
         return ah_error_set(err, AH_E_USAGE, "device 'cuda' is not recording; begin a recording first");
     (void)cudaSetDevice(cuda->index);
-    drain(cuda);
+    drain_device(cuda);
     (void)cudaGetLastError(); /* whoever waits for the ops gets the error */
     ah_cuda_recorder_free(cuda->recorded);
     cuda->recorded = cuda->recorder;
@@ -290,7 +290,7 @@ void ah_cuda_drain(struct ah_device *device)
 {
     struct ah_cuda_device *cuda = ah_cuda_of(device);
     (void)cudaSetDevice(cuda->index);
-    drain(cuda);
+    drain_device(cuda);
     (void)cudaGetLastError();
 }
 
@@ -298,7 +298,7 @@ void ah_cuda_close(struct ah_device *device)
 {
     struct ah_cuda_device *cuda = ah_cuda_of(device);
     (void)cudaSetDevice(cuda->index);
-    drain(cuda);
+    drain_device(cuda);
     ah_cuda_near_leave(&cuda->unpinned);
     ah_cuda_recorder_free(cuda->recorder);
     ah_cuda_recorder_free(cuda->recorded);

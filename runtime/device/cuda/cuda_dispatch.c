@@ -35,7 +35,7 @@ bool ah_cuda_supports(enum ah_op_kind kind)
     return kernels[kind] || kind == AH_OP_MATMUL || kind == AH_OP_CALL;
 }
 
-static void *place(const struct ah_cuda_device *cuda, struct ah_ref ref)
+static void *address_of(const struct ah_cuda_device *cuda, struct ah_ref ref)
 {
     unsigned char *arena = ref.arena == AH_ARENA_DEVICE ? cuda->device_arena : cuda->arenas[ref.arena].data;
     return ref.arena == AH_ARENA_NONE ? NULL : arena + ref.offset_bytes;
@@ -58,7 +58,8 @@ static int copy_over_link(const struct ah_cuda_device *cuda, uint32_t lane, cons
     for (uint64_t left = op->u.copy.bytes, bytes; left > 0 && rc == cudaSuccess; left -= bytes) {
         uint64_t rest = piece_rest(cuda, host, op->u.copy.bytes - left);
         bytes = left < rest ? left : rest;
-        rc = cudaMemcpyAsync(place(cuda, to), place(cuda, from), bytes, way, cuda->streams[lane].stream);
+        rc = cudaMemcpyAsync(address_of(cuda, to), address_of(cuda, from), bytes, way,
+                             cuda->streams[lane].stream);
         to.offset_bytes += bytes;
         from.offset_bytes += bytes;
     }
@@ -74,7 +75,7 @@ int ah_cuda_dispatch(struct ah_cuda_device *cuda, uint32_t lane, const struct ah
                                     .workspace = cuda->workspace,
                                     .processors = cuda->processors};
     for (size_t i = 0; i < AH_OP_ARGS; i++)
-        launch.arg[i] = place(cuda, op->arg[i]);
+        launch.arg[i] = address_of(cuda, op->arg[i]);
     if (op->kind == AH_OP_MATMUL)
         return ah_cuda_products_run(cuda->products, &launch, err);
     return ah_cuda_check(err, kernels[op->kind](&launch), "the launch of its kernel");

@@ -65,8 +65,8 @@ int ah_cuda_products_new(struct ah_cuda_products **ret_products, const struct ah
     return AH_OK;
 }
 
-static struct ah_cuda_product *find(const struct ah_cuda_products *products,
-                                    const struct ah_cuda_product_key *key)
+static struct ah_cuda_product *find_product(const struct ah_cuda_products *products,
+                                            const struct ah_cuda_product_key *key)
 {
     for (size_t i = 0; i < products->n; i++)
         if (memcmp(&products->list[i].key, key, sizeof *key) == 0)
@@ -77,11 +77,12 @@ static struct ah_cuda_product *find(const struct ah_cuda_products *products,
 bool ah_cuda_products_has(const struct ah_cuda_products *products, const struct ah_op *op)
 {
     const struct ah_cuda_product_key key = ah_cuda_product_key(op);
-    return find(products, &key) != NULL;
+    return find_product(products, &key) != NULL;
 }
 
 /* Makes `*place` at least `bytes` long. What it held is lost. */
-static int grow(void **place, uint64_t *held_bytes, uint64_t bytes, const char *what, struct ah_error *err)
+static int grow_place(void **place, uint64_t *held_bytes, uint64_t bytes, const char *what,
+                      struct ah_error *err)
 {
     if (bytes <= *held_bytes)
         return AH_OK;
@@ -113,10 +114,10 @@ static struct ah_cuda_product *new_slot(struct ah_cuda_products *products)
     return &products->list[products->n];
 }
 
-static int add(struct ah_cuda_products *products, const struct ah_cuda_product_key *key, bool asked,
-               struct ah_error *err)
+static int add_product(struct ah_cuda_products *products, const struct ah_cuda_product_key *key, bool asked,
+                       struct ah_error *err)
 {
-    struct ah_cuda_product *product = find(products, key);
+    struct ah_cuda_product *product = find_product(products, key);
     if (product) {
         product->asked = product->asked || asked;
         return AH_OK;
@@ -128,10 +129,11 @@ static int add(struct ah_cuda_products *products, const struct ah_cuda_product_k
     if (rc)
         return rc;
     product->asked = asked;
-    rc = grow(&products->workspace, &products->workspace_bytes, AH_CUDA_PRODUCT_WORKSPACE_BYTES, "workspace",
-              err);
+    rc = grow_place(&products->workspace, &products->workspace_bytes, AH_CUDA_PRODUCT_WORKSPACE_BYTES,
+                    "workspace", err);
     rc = rc ? rc
-            : grow(&products->stage, &products->stage_bytes, product->stage_bytes, "intermediate sums", err);
+            : grow_place(&products->stage, &products->stage_bytes, product->stage_bytes, "intermediate sums",
+                         err);
     if (rc)
         ah_cuda_product_release(product, &products->maker);
     else
@@ -291,7 +293,7 @@ int ah_cuda_products_run(struct ah_cuda_products *products, const struct ah_cuda
                          struct ah_error *err)
 {
     const struct ah_cuda_product_key key = ah_cuda_product_key(launch->op);
-    const struct ah_cuda_product *product = find(products, &key);
+    const struct ah_cuda_product *product = find_product(products, &key);
     if (!product)
         return ah_error_set(err, AH_E_USAGE, "a matrix product was submitted without being prepared");
     return run_product(products, product, launch->op->u.matmul.alpha, launch->arg, launch->stream, err);
@@ -312,7 +314,7 @@ static uint64_t largest_bytes(const struct ah_cuda_product_key *key)
 
 /* Runs the products from `first` on, on arbitrary data; the results are not used. Inputs share one place, outputs have
  * two others, so no thread writes what another one reads. */
-static int warm(struct ah_cuda_products *products, size_t first, struct ah_error *err)
+static int warm_products(struct ah_cuda_products *products, size_t first, struct ah_error *err)
 {
     uint64_t bytes = 0;
     void *place = NULL;
@@ -344,13 +346,13 @@ int ah_cuda_products_prepare(struct ah_cuda_products *products, const struct ah_
         if (ops[i].kind != AH_OP_MATMUL)
             continue;
         struct ah_cuda_product_key key = ah_cuda_product_key(&ops[i]);
-        int rc = add(products, &key, true, err);
+        int rc = add_product(products, &key, true, err);
         key.aligned = true;
-        rc = rc ? rc : add(products, &key, false, err);
+        rc = rc ? rc : add_product(products, &key, false, err);
         if (rc)
             return rc;
     }
-    return warm(products, before, err);
+    return warm_products(products, before, err);
 }
 
 struct ah_device_products ah_cuda_products_count(const struct ah_cuda_products *products)

@@ -67,7 +67,7 @@ static unsigned rank_in_core(const struct candidate *candidates, unsigned n, con
 }
 
 /* Near before far, first of a core before second. */
-static int compare(const void *left, const void *right)
+static int by_nearness(const void *left, const void *right)
 {
     const struct candidate *a = left, *b = right;
     if (a->is_far != b->is_far)
@@ -94,7 +94,7 @@ static unsigned find_candidates(struct candidate *candidates, const struct ah_cu
         candidates[i].is_far = cpus[i] >= AH_CUDA_NEAR_MAX || !local.has[cpus[i]];
         candidates[i].rank = rank_in_core(candidates, i, root);
     }
-    qsort(candidates, n, sizeof *candidates, compare);
+    qsort(candidates, n, sizeof *candidates, by_nearness);
     return n;
 }
 

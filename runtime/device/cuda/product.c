@@ -297,9 +297,9 @@ static int take_entry(const struct ah_cuda_product_maker *maker, const struct ah
 }
 
 /* Chooses `part`'s algorithm: the table's `entry`, or if NULL the heuristic's first. `ret_found`: there is one. */
-static int choose(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_key *key,
-                  const struct ah_device_algorithm *entry, struct ah_cuda_product_part *part, bool *ret_found,
-                  struct ah_error *err)
+static int choose_algorithm(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_key *key,
+                            const struct ah_device_algorithm *entry, struct ah_cuda_product_part *part,
+                            bool *ret_found, struct ah_error *err)
 {
     *ret_found = true;
     if (entry)
@@ -320,11 +320,11 @@ static int build_whole(struct ah_cuda_product *product, const struct ah_cuda_pro
     product->n_parts = 1;
     product->parts[0] = (struct ah_cuda_product_part){.m = key->m, .n = key->n, .k = key->k};
     int rc = make_part(maker, key, false, &product->parts[0], err);
-    return rc ? rc : choose(maker, key, find_entry(maker, key), &product->parts[0], ret_found, err);
+    return rc ? rc : choose_algorithm(maker, key, find_entry(maker, key), &product->parts[0], ret_found, err);
 }
 
 /* Splits `size` into the largest multiple of 8 and the rest. False if either is 0. */
-static bool cut(uint64_t size, uint64_t *ret_even, uint64_t *ret_rest)
+static bool split_even(uint64_t size, uint64_t *ret_even, uint64_t *ret_rest)
 {
     if (size % AH_CUDA_PRODUCT_EVEN == 0 || size < AH_CUDA_PRODUCT_EVEN)
         return false;
@@ -345,8 +345,8 @@ static bool find_cut(const struct ah_cuda_product_key *key, struct ah_cuda_produ
     if (key->in != AH_BF16 || key->epilogue != AH_EPILOGUE_NONE || !key->aligned ||
         pitches % AH_CUDA_PRODUCT_EVEN != 0)
         return false;
-    return (key->form == AH_MATMUL_TN && cut(key->m, &parts[0].m, &parts[1].m)) +
-               cut(key->n, &parts[0].n, &parts[1].n) + cut(key->k, &parts[0].k, &parts[1].k) ==
+    return (key->form == AH_MATMUL_TN && split_even(key->m, &parts[0].m, &parts[1].m)) +
+               split_even(key->n, &parts[0].n, &parts[1].n) + split_even(key->k, &parts[0].k, &parts[1].k) ==
            1;
 }
 
@@ -362,8 +362,8 @@ static int build_cut(struct ah_cuda_product *product, const struct ah_cuda_produ
     for (size_t i = 0; i < 2 && !rc && *ret_found; i++) {
         rc = make_part(maker, &product->key, false, &product->parts[i], err);
         rc = rc ? rc
-                : choose(maker, &product->key, i ? NULL : find_entry(maker, &product->key),
-                         &product->parts[i], ret_found, err);
+                : choose_algorithm(maker, &product->key, i ? NULL : find_entry(maker, &product->key),
+                                   &product->parts[i], ret_found, err);
     }
     return rc;
 }
@@ -391,13 +391,13 @@ static int build_staged(struct ah_cuda_product *product, const struct ah_cuda_pr
     int rc = AH_OK;
     for (size_t i = 0; i < product->n_parts && !rc && *ret_found; i++) {
         rc = make_part(maker, &product->key, true, &product->parts[i], err);
-        rc = rc ? rc : choose(maker, &product->key, NULL, &product->parts[i], ret_found, err);
+        rc = rc ? rc : choose_algorithm(maker, &product->key, NULL, &product->parts[i], ret_found, err);
     }
     return rc;
 }
 
 /* Drops a failed attempt. */
-static void forget(struct ah_cuda_product *product, const struct ah_cuda_product_maker *maker)
+static void drop_attempt(struct ah_cuda_product *product, const struct ah_cuda_product_maker *maker)
 {
     ah_cuda_product_release(product, maker);
     product->way = AH_CUDA_PRODUCT_WHOLE;
@@ -412,11 +412,11 @@ int ah_cuda_product_init(struct ah_cuda_product *product, const struct ah_cuda_p
     *product = (struct ah_cuda_product){.key = *key};
     rc = build_cut(product, maker, &found, err);
     if (!rc && !found && library_has_epilogue(key)) {
-        forget(product, maker);
+        drop_attempt(product, maker);
         rc = build_whole(product, maker, &found, err);
     }
     if (!rc && !found && key->epilogue != AH_EPILOGUE_NONE) {
-        forget(product, maker);
+        drop_attempt(product, maker);
         rc = build_staged(product, maker, &found, err);
     }
     if (!rc && !found)

@@ -112,7 +112,7 @@ static void CUPTIAPI ignore_call(void *context, CUpti_CallbackDomain domain, CUp
 
 /* ---- beginning ---- */
 
-static int claim(struct ah_cuda_recorder *recorder, struct ah_error *err)
+static int claim_recording(struct ah_cuda_recorder *recorder, struct ah_error *err)
 {
     pthread_mutex_lock(&recording.lock);
     recorder->claimed = !recording.current;
@@ -211,7 +211,7 @@ int ah_cuda_recorder_new(struct ah_cuda_recorder **ret_recorder, const cudaStrea
     struct ah_cuda_recorder *recorder = calloc(1, sizeof *recorder);
     if (!recorder)
         return ah_error_memory(err);
-    int rc = claim(recorder, err);
+    int rc = claim_recording(recorder, err);
     if (!rc)
         rc = ah_cupti_load(&recorder->calls, err);
     if (!rc)
@@ -251,7 +251,7 @@ void ah_cuda_recorder_end(struct ah_cuda_recorder *recorder)
 /* ---- the end ---- */
 
 /* The second flush brings what CUPTI still held when its kinds were disabled. */
-static int flush(struct ah_cuda_recorder *recorder, struct ah_error *err)
+static int flush_activities(struct ah_cuda_recorder *recorder, struct ah_error *err)
 {
     const struct ah_cupti *calls = &recorder->calls;
     size_t dropped = 0;
@@ -265,11 +265,11 @@ static int flush(struct ah_cuda_recorder *recorder, struct ah_error *err)
 }
 
 /* From here on CUPTI finds no recorder, so buffers stay as they are. */
-static int stop(struct ah_cuda_recorder *recorder, struct ah_error *err)
+static int stop_recording(struct ah_cuda_recorder *recorder, struct ah_error *err)
 {
     int rc = AH_OK;
     if (recorder->n_enabled)
-        rc = flush(recorder, err);
+        rc = flush_activities(recorder, err);
     pthread_mutex_lock(&recording.lock);
     if (recorder->claimed)
         recording.current = NULL;
@@ -302,7 +302,7 @@ static int read_buffers(struct ah_cuda_recorder *recorder, struct ah_error *err)
 int ah_cuda_recorder_stop(struct ah_cuda_recorder *recorder, struct ah_device_recording *ret_recording,
                           struct ah_error *err)
 {
-    int rc = stop(recorder, err);
+    int rc = stop_recording(recorder, err);
     if (!rc && recorder->subscribed)
         rc = read_buffers(recorder, err);
     unsubscribe(recorder);

@@ -60,7 +60,7 @@ const char *ah_cuda_records_name(struct ah_arena *arena, const char *name)
 /* ---- reading ---- */
 
 /* Room for one more item; NULL: out of memory. */
-static void *grow(void *items, size_t n, size_t *room, size_t bytes)
+static void *grow_items(void *items, size_t n, size_t *room, size_t bytes)
 {
     if (n < *room)
         return items;
@@ -71,14 +71,14 @@ static void *grow(void *items, size_t n, size_t *room, size_t bytes)
     return grown;
 }
 
-static int add(struct ah_cuda_records *records, const struct ah_cuda_record *record)
+static int add_record(struct ah_cuda_records *records, const struct ah_cuda_record *record)
 {
     const struct ah_device_activity *activity = &record->activity;
     if (!activity->start_ns || activity->end_ns < activity->start_ns) {
         records->untimed++;
         return AH_OK;
     }
-    void *grown = grow(records->found, records->n_found, &records->found_room, sizeof *records->found);
+    void *grown = grow_items(records->found, records->n_found, &records->found_room, sizeof *records->found);
     if (!grown)
         return AH_E_MEMORY;
     records->found = grown;
@@ -95,36 +95,36 @@ static int read_kernel(struct ah_cuda_records *records, const void *place)
     }
     if (!records->last_text)
         return AH_E_MEMORY;
-    return add(records, &(struct ah_cuda_record){.activity = {.kind = AH_ACTIVITY_KERNEL,
-                                                              .start_ns = kernel->start,
-                                                              .end_ns = kernel->end,
-                                                              .name = records->last_text},
-                                                 .correlation = kernel->correlationId,
-                                                 .stream = kernel->streamId});
+    return add_record(records, &(struct ah_cuda_record){.activity = {.kind = AH_ACTIVITY_KERNEL,
+                                                                     .start_ns = kernel->start,
+                                                                     .end_ns = kernel->end,
+                                                                     .name = records->last_text},
+                                                        .correlation = kernel->correlationId,
+                                                        .stream = kernel->streamId});
 }
 
 static int read_copy(struct ah_cuda_records *records, const void *place)
 {
     const CUpti_ActivityMemcpy6 *copy = place;
-    return add(records, &(struct ah_cuda_record){.activity = {.kind = AH_ACTIVITY_COPY,
-                                                              .bytes = copy->bytes,
-                                                              .start_ns = copy->start,
-                                                              .end_ns = copy->end,
-                                                              .name = ""},
-                                                 .correlation = copy->correlationId,
-                                                 .stream = copy->streamId});
+    return add_record(records, &(struct ah_cuda_record){.activity = {.kind = AH_ACTIVITY_COPY,
+                                                                     .bytes = copy->bytes,
+                                                                     .start_ns = copy->start,
+                                                                     .end_ns = copy->end,
+                                                                     .name = ""},
+                                                        .correlation = copy->correlationId,
+                                                        .stream = copy->streamId});
 }
 
 static int read_fill(struct ah_cuda_records *records, const void *place)
 {
     const CUpti_ActivityMemset4 *fill = place;
-    return add(records, &(struct ah_cuda_record){.activity = {.kind = AH_ACTIVITY_FILL,
-                                                              .bytes = fill->bytes,
-                                                              .start_ns = fill->start,
-                                                              .end_ns = fill->end,
-                                                              .name = ""},
-                                                 .correlation = fill->correlationId,
-                                                 .stream = fill->streamId});
+    return add_record(records, &(struct ah_cuda_record){.activity = {.kind = AH_ACTIVITY_FILL,
+                                                                     .bytes = fill->bytes,
+                                                                     .start_ns = fill->start,
+                                                                     .end_ns = fill->end,
+                                                                     .name = ""},
+                                                        .correlation = fill->correlationId,
+                                                        .stream = fill->streamId});
 }
 
 static int read_op(struct ah_cuda_records *records, const void *place)
@@ -132,7 +132,7 @@ static int read_op(struct ah_cuda_records *records, const void *place)
     const CUpti_ActivityExternalCorrelation *op = place;
     if (op->externalKind != CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0)
         return AH_OK;
-    void *grown = grow(records->ops, records->n_ops, &records->ops_room, sizeof *records->ops);
+    void *grown = grow_items(records->ops, records->n_ops, &records->ops_room, sizeof *records->ops);
     if (!grown)
         return AH_E_MEMORY;
     records->ops = grown;

@@ -134,7 +134,7 @@ static void lose_streams(struct ah_cuda_device *cuda, uint32_t seen, cudaError_t
 }
 
 /* Under the lock: brings `done` up to date. Lost work counts as done. */
-static void look(struct ah_cuda_device *cuda, uint32_t lane)
+static void update_done(struct ah_cuda_device *cuda, uint32_t lane)
 {
     struct ah_cuda_stream *stream = &cuda->streams[lane];
     for (uint64_t end; (end = next_end(stream)) != 0;) {
@@ -156,14 +156,14 @@ static void look_at_all(struct ah_cuda_device *cuda)
 {
     pthread_mutex_lock(&cuda->lock);
     for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
-        look(cuda, lane);
+        update_done(cuda, lane);
     pthread_mutex_unlock(&cuda->lock);
 }
 
 uint64_t ah_cuda_stream_done(struct ah_cuda_device *cuda, uint32_t lane)
 {
     pthread_mutex_lock(&cuda->lock);
-    look(cuda, lane);
+    update_done(cuda, lane);
     uint64_t done = cuda->streams[lane].done;
     pthread_mutex_unlock(&cuda->lock);
     return done;
@@ -241,7 +241,7 @@ size_t ah_cuda_stream_spans(struct ah_cuda_device *cuda, uint32_t lane, uint64_t
     struct ah_cuda_stream *stream = &cuda->streams[lane];
     (void)cudaSetDevice(cuda->index);
     pthread_mutex_lock(&cuda->lock);
-    look(cuda, lane);
+    update_done(cuda, lane);
     while (stream->timed < stream->done)
         time_next(cuda, stream);
     adjust_clock(cuda);

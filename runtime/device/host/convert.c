@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static void *at(struct ah_convert_out out, uint64_t i)
+static void *element_at(struct ah_convert_out out, uint64_t i)
 {
     return (char *)out.data + i * ah_dtype_bytes(out.dtype);
 }
@@ -23,7 +23,7 @@ void ah_convert_cast(enum ah_isa isa, struct ah_convert_out dst, struct ah_conve
                      uint64_t end)
 {
     if (begin < end)
-        ah_kernels_of(isa)->cast[dst.dtype][src.dtype](at(dst, begin), from(src, begin), end - begin);
+        ah_kernels_of(isa)->cast[dst.dtype][src.dtype](element_at(dst, begin), from(src, begin), end - begin);
 }
 
 void ah_convert_stream_bf16(enum ah_isa isa, uint16_t *dst, const float *src, uint64_t begin, uint64_t end)
@@ -36,8 +36,8 @@ void ah_convert_add(enum ah_isa isa, struct ah_convert_out dst, struct ah_conver
                     struct ah_convert_in b, uint64_t begin, uint64_t end)
 {
     if (begin < end)
-        ah_kernels_of(isa)->add[dst.dtype][a.dtype][b.dtype](at(dst, begin), from(a, begin), from(b, begin),
-                                                             end - begin);
+        ah_kernels_of(isa)->add[dst.dtype][a.dtype][b.dtype](element_at(dst, begin), from(a, begin),
+                                                             from(b, begin), end - begin);
 }
 
 void ah_convert_scale(enum ah_isa isa, float *data, float factor, uint64_t begin, uint64_t end)
@@ -67,7 +67,7 @@ void ah_convert_column_sum(enum ah_isa isa, struct ah_convert_out dst, const str
     for (uint64_t c = begin; c < end; c += AH_KERNELS_STRIP) {
         uint64_t stop = end - c < AH_KERNELS_STRIP ? end : c + AH_KERNELS_STRIP;
         ah_kernels_of(isa)->columns[matrix->src.dtype](sums, matrix, c, stop);
-        ah_convert_cast(isa, (struct ah_convert_out){at(dst, c), dst.dtype},
+        ah_convert_cast(isa, (struct ah_convert_out){element_at(dst, c), dst.dtype},
                         (struct ah_convert_in){sums, AH_FP32}, 0, stop - c);
     }
 }

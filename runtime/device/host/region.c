@@ -67,7 +67,7 @@ static void touch_piece(void *context, size_t piece, unsigned worker)
     ah_region_touch(context, piece);
 }
 
-static void fill(void *payload)
+static void touch_region(void *payload)
 {
     const struct filling *filling = payload;
     ah_pool_run(filling->pool, touch_piece, filling->region, ah_region_pieces(filling->region));
@@ -78,7 +78,8 @@ int ah_region_fill(struct ah_region *region, struct ah_pool *pool, int processor
     struct ah_lane *lane;
     const struct ah_lane_options options = {.name = "fill", .cpu = processor, .queue = 1, .spans = 1};
     struct filling filling = {region, pool};
-    const struct ah_lane_job job = {.run = fill, .payload = &filling, .payload_bytes = sizeof filling};
+    const struct ah_lane_job job = {
+        .run = touch_region, .payload = &filling, .payload_bytes = sizeof filling};
     if (region->bytes == 0)
         return AH_OK;
     int rc = ah_lane_new(&lane, &options, err);

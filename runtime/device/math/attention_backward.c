@@ -87,7 +87,7 @@ static void place_queries(struct queries *queries, struct ah_attention_room *roo
     }
 }
 
-static void place(struct unit *unit, struct ah_attention_room *room, const struct ah_attention *shape)
+static void place_unit(struct unit *unit, struct ah_attention_room *room, const struct ah_attention *shape)
 {
     const uint64_t keys_bytes = shape->steps_per_head * AH_ATTENTION_BLOCK_TILES * AH_ATTENTION_A_BYTES;
     const uint64_t sums_bytes = sizeof(float) * shape->strips * shape->panels * AH_TILE_SUMS;
@@ -112,7 +112,7 @@ uint64_t ah_attention_backward_bytes(const struct ah_attention *shape)
 {
     struct unit unit;
     struct ah_attention_room room = {0};
-    place(&unit, &room, shape);
+    place_unit(&unit, &room, shape);
     return room.used;
 }
 
@@ -357,7 +357,7 @@ static void run_unit(void *context, size_t number, unsigned worker)
         .sequence = number / attention->sizes.kv_heads,
         .kv_head = number % attention->sizes.kv_heads,
     };
-    place(&unit, &room, attention);
+    place_unit(&unit, &room, attention);
     ah_attention_kernel_begin(attention);
     for (uint64_t i = 0; i < attention->group; i++) {
         unit.head = unit.kv_head * attention->group + i;

@@ -53,7 +53,7 @@ struct unit {
     uint64_t last_tile;
 };
 
-static void place(struct unit *unit, struct ah_attention_room *room, const struct ah_attention *shape)
+static void place_unit(struct unit *unit, struct ah_attention_room *room, const struct ah_attention *shape)
 {
     unit->key =
         ah_attention_take(room, shape->steps_per_head * AH_ATTENTION_BLOCK_TILES * AH_ATTENTION_A_BYTES);
@@ -71,7 +71,7 @@ uint64_t ah_attention_forward_bytes(const struct ah_attention *shape)
 {
     struct unit unit;
     struct ah_attention_room room = {0};
-    place(&unit, &room, shape);
+    place_unit(&unit, &room, shape);
     return room.used;
 }
 
@@ -162,8 +162,8 @@ static void pack_block(const struct unit *unit, uint64_t block)
 }
 
 /* Computes the scores of tiles [`first`, `end`), scaled and masked, and the item's new largest scores in `ret_max`. */
-static void score(const struct unit *unit, const struct item *item, uint64_t block, uint64_t first,
-                  uint64_t end, float *ret_max)
+static void score_tiles(const struct unit *unit, const struct item *item, uint64_t block, uint64_t first,
+                        uint64_t end, float *ret_max)
 {
     const struct ah_attention *attention = unit->attention;
     struct ah_attention_limits limits;
@@ -178,8 +178,8 @@ static void score(const struct unit *unit, const struct item *item, uint64_t blo
 }
 
 /* Rescales the sums to new largest scores; before the first block there are no sums. */
-static void move(const struct ah_attention *attention, const struct item *item, const float *max,
-                 bool is_first)
+static void rescale_sums(const struct ah_attention *attention, const struct item *item, const float *max,
+                         bool is_first)
 {
     float factor[LANES];
     if (!is_first && memcmp(item->max, max, sizeof factor) != 0) {
@@ -191,7 +191,7 @@ static void move(const struct ah_attention *attention, const struct item *item, 
 }
 
 /* Adds to an item what it sees of a block. */
-static void attend(const struct unit *unit, const struct item *item, uint64_t block)
+static void attend_block(const struct unit *unit, const struct item *item, uint64_t block)
 {
     const struct ah_attention *attention = unit->attention;
     const uint64_t first = block > item->sight.first_tile ? block : item->sight.first_tile;
@@ -199,9 +199,9 @@ static void attend(const struct unit *unit, const struct item *item, uint64_t bl
     float max[LANES];
     if (first >= end)
         return;
-    score(unit, item, block, first, end, max);
+    score_tiles(unit, item, block, first, end, max);
     const bool is_first = first == item->sight.first_tile;
-    move(attention, item, max, is_first);
+    rescale_sums(attention, item, max, is_first);
     attention->steps->weigh(unit->scores, (end - first) * AH_ATTENTION_TILE, item->max, item->sum);
     const uint64_t before = ah_attention_words(attention, (first - block) * AH_ATTENTION_TILE);
     struct ah_tile_operands operands = {
@@ -233,14 +233,14 @@ static void run_unit(void *context, size_t number, unsigned worker)
     const struct cut cut = cut_of(attention);
     struct ah_attention_room room = {attention->workspace + worker * attention->workspace_bytes, 0};
     struct unit unit = {.attention = attention};
-    place(&unit, &room, attention);
+    place_unit(&unit, &room, attention);
     ah_attention_kernel_begin(attention);
     begin_unit(&unit, &cut, number);
     for (uint64_t tile = unit.first_tile / AH_ATTENTION_BLOCK_TILES * AH_ATTENTION_BLOCK_TILES;
          tile <= unit.last_tile; tile += AH_ATTENTION_BLOCK_TILES) {
         pack_block(&unit, tile);
         for (uint64_t i = 0; i < unit.n; i++)
-            attend(&unit, &unit.items[i], tile);
+            attend_block(&unit, &unit.items[i], tile);
     }
     for (uint64_t i = 0; i < unit.n; i++)
         end_item(&unit, &unit.items[i]);

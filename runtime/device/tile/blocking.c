@@ -116,7 +116,7 @@ struct ah_matmul_shape ah_blocking_shape(const struct ah_op *op)
 /* ---- memory ---- */
 
 /* `bytes` more at `*end`, on whole pages; returns where. */
-static size_t place(size_t *end, size_t bytes)
+static size_t place_pages(size_t *end, size_t bytes)
 {
     size_t at = *end;
     *end += (bytes + 4095) / 4096 * 4096;
@@ -135,9 +135,9 @@ struct ah_blocking_memory ah_blocking_memory_of(const struct ah_matmul_shape *sh
     const uint64_t words = ah_pack_words(kernel, blocking->chunk_k);
     const uint64_t rows = ah_blocking_keeps_sums(shape, blocking) ? blocking->unit_m : AH_TILE_ROWS;
     struct ah_blocking_memory memory = {0};
-    memory.a = place(&memory.end, sizeof(uint32_t) * AH_TILE_ROWS * AH_TILE_WORDS);
-    memory.b = place(&memory.end, sizeof(uint32_t) * blocking->unit_n * words);
-    memory.sums = place(&memory.end, sizeof(float) * blocking->unit_n * rows);
+    memory.a = place_pages(&memory.end, sizeof(uint32_t) * AH_TILE_ROWS * AH_TILE_WORDS);
+    memory.b = place_pages(&memory.end, sizeof(uint32_t) * blocking->unit_n * words);
+    memory.sums = place_pages(&memory.end, sizeof(float) * blocking->unit_n * rows);
     return memory;
 }
 

@@ -63,7 +63,7 @@ static uint32_t edge_word(const struct packing *packing, uint64_t word, uint64_t
     return packing->word == AH_PACK_PAIRS ? (uint32_t)halves[1] << 16 | halves[0] : (uint32_t)halves[0] << 16;
 }
 
-static unsigned char *place(const struct packing *packing, uint64_t row, uint64_t column)
+static unsigned char *place_of(const struct packing *packing, uint64_t row, uint64_t column)
 {
     return packing->to + row * packing->row_bytes + column / (2 * PIECE) * packing->pair_bytes +
            column % (2 * PIECE) * WORD_BYTES;
@@ -74,7 +74,7 @@ static void pack_edge(const struct packing *packing, uint64_t row, uint64_t begi
 {
     for (uint64_t i = begin; i < end; i++) {
         uint32_t word = packing->k_in_rows ? edge_word(packing, row, i) : edge_word(packing, i, row);
-        memcpy(place(packing, row, i), &word, sizeof word);
+        memcpy(place_of(packing, row, i), &word, sizeof word);
     }
 }
 
@@ -97,7 +97,7 @@ static void pack_block(const struct packing *packing, uint64_t row, uint64_t col
         pieces == (turns ? 1 : 2)) {
         const struct ah_pack_source source =
             packing->k_in_rows ? source_at(packing, row, column) : source_at(packing, column, row);
-        unsigned char *to = place(packing, row, column);
+        unsigned char *to = place_of(packing, row, column);
         (turns ? packing->blocks->turn : packing->blocks->copy)(to, packing->row_bytes, &source);
         return;
     }
@@ -111,7 +111,7 @@ static void pack_rows(const struct packing *packing)
     const uint64_t pieces = packing->matrix->k / packing->per_word / PIECE;
     for (uint64_t row = 0; row < packing->rows; row++) {
         const struct ah_pack_source source = source_at(packing, 0, row);
-        packing->blocks->copy_row(place(packing, row, 0), &source, pieces);
+        packing->blocks->copy_row(place_of(packing, row, 0), &source, pieces);
         pack_edge(packing, row, pieces * PIECE, packing->width);
     }
 }
@@ -132,7 +132,7 @@ static void pack_turned(const struct packing *packing)
             pack_block(packing, row, column, 1);
 }
 
-static void pack(struct packing *packing, const struct ah_tile_kernel *kernel)
+static void pack_matrix(struct packing *packing, const struct ah_tile_kernel *kernel)
 {
     const bool pairs = kernel->words == AH_BF16;
     packing->blocks = blocks_of[kernel->isa];
@@ -160,7 +160,7 @@ void ah_pack_b(void *dst, const struct ah_tile_kernel *kernel, const struct ah_p
         .rows = words,
         .width = (b->other + AH_TILE_COLUMNS - 1) / AH_TILE_COLUMNS * AH_TILE_COLUMNS,
     };
-    pack(&packing, kernel);
+    pack_matrix(&packing, kernel);
 }
 
 void ah_pack_a(void *dst, const struct ah_tile_kernel *kernel, const struct ah_pack_matrix *a)
@@ -173,7 +173,7 @@ void ah_pack_a(void *dst, const struct ah_tile_kernel *kernel, const struct ah_p
         .rows = a->other,
         .width = ah_pack_words(kernel, a->k),
     };
-    pack(&packing, kernel);
+    pack_matrix(&packing, kernel);
 }
 
 void ah_pack_prefetch(const struct ah_pack_matrix *matrix, uint64_t part, uint64_t parts)

@@ -10,7 +10,7 @@
 
 /* ---- memory ---- */
 
-static size_t take(size_t *used_bytes, size_t count, size_t size)
+static size_t alloc_array(size_t *used_bytes, size_t count, size_t size)
 {
     size_t offset = *used_bytes;
     *used_bytes += (count * size + 63) & ~(size_t)63;
@@ -23,17 +23,17 @@ static struct ah_clock_memory *make_memory(size_t n_ops, size_t n_dependencies, 
     struct ah_clock_memory m = {
         .max_ops = n_ops, .max_dependencies = n_dependencies, .max_instances = n_instances};
     size_t bytes = 0;
-    (void)take(&bytes, 1, sizeof m);
-    size_t ops = take(&bytes, n_ops + 1, sizeof *m.ops);
-    size_t needs = take(&bytes, n_ops, sizeof *m.needs);
-    size_t needs_first = take(&bytes, n_ops, sizeof *m.needs_first);
-    size_t early = take(&bytes, n_ops, sizeof *m.early);
-    size_t followers = take(&bytes, n_dependencies, sizeof *m.followers);
-    size_t spans = take(&bytes, n_instances, sizeof *m.spans);
-    size_t ready = take(&bytes, n_instances, sizeof *m.ready);
-    size_t order = take(&bytes, n_instances, sizeof *m.order);
-    size_t given = take(&bytes, n_instances, sizeof *m.given);
-    size_t waiting = take(&bytes, n_instances, sizeof *m.waiting);
+    (void)alloc_array(&bytes, 1, sizeof m);
+    size_t ops = alloc_array(&bytes, n_ops + 1, sizeof *m.ops);
+    size_t needs = alloc_array(&bytes, n_ops, sizeof *m.needs);
+    size_t needs_first = alloc_array(&bytes, n_ops, sizeof *m.needs_first);
+    size_t early = alloc_array(&bytes, n_ops, sizeof *m.early);
+    size_t followers = alloc_array(&bytes, n_dependencies, sizeof *m.followers);
+    size_t spans = alloc_array(&bytes, n_instances, sizeof *m.spans);
+    size_t ready = alloc_array(&bytes, n_instances, sizeof *m.ready);
+    size_t order = alloc_array(&bytes, n_instances, sizeof *m.order);
+    size_t given = alloc_array(&bytes, n_instances, sizeof *m.given);
+    size_t waiting = alloc_array(&bytes, n_instances, sizeof *m.waiting);
     char *base = malloc(bytes);
     if (!base)
         return NULL;

@@ -2,8 +2,8 @@
  *
  * Loading: cheap checks come first, so that most faults are found before anything is handed out.
  */
+#include "runtime/train/checkpoint/checkpoint_states_internal.h"
 #include "runtime/train/checkpoint/manifest_internal.h"
-#include "runtime/train/checkpoint/states_internal.h"
 #include "runtime/train/checkpoint/stream_internal.h"
 
 #include <assert.h>
@@ -18,7 +18,7 @@ struct load {
     const char *folder;
     const struct ah_document *manifest;
     struct ah_arena arena; /* of the states */
-    struct ah_states states;
+    struct ah_checkpoint_states states;
     void *scratch; /* owned; SCRATCH_BYTES */
     struct ah_error *err;
 };

@@ -5,9 +5,9 @@
  * afterwards by the writers. Weights are written out of order (weights.h), so they are read again to hash them.
  */
 #include "runtime/model/safetensors.h"
+#include "runtime/train/checkpoint/checkpoint_states_internal.h"
 #include "runtime/train/checkpoint/leftover_internal.h"
 #include "runtime/train/checkpoint/manifest_internal.h"
-#include "runtime/train/checkpoint/states_internal.h"
 #include "runtime/train/checkpoint/stream_internal.h"
 
 #include <assert.h>
@@ -28,7 +28,7 @@ struct save {
     char folder[PATH_MAX];       /* PATH.tmp */
     struct ah_document manifest; /* as far as it is known; also owns the states' names */
     struct ah_checkpoint *body;  /* of the manifest */
-    struct ah_states states;
+    struct ah_checkpoint_states states;
     struct ah_stream mark;
     void *scratch; /* owned; SCRATCH_BYTES */
     struct ah_error *err;
@@ -427,7 +427,7 @@ int ah_checkpoint_bytes(const struct ah_checkpoint_job *job, struct ah_checkpoin
         BLOCK_BYTES = 8 << 10
     }; /* for each block: its lines in the manifest, and rounding to blocks of the disk */
     struct ah_arena arena = {0};
-    struct ah_states states = {0};
+    struct ah_checkpoint_states states = {0};
     uint64_t bytes = ah_weights_bytes(job->model, job->signature->dtype) + MANIFEST_BYTES +
                      ah_model_blocks(job->model) * BLOCK_BYTES + (job->config ? strlen(job->config) : 0);
     for (size_t i = 0; job->companions && i < job->companions->n; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/train/checkpoint/states_internal.h"
+#include "runtime/train/checkpoint/checkpoint_states_internal.h"
 
 #include "runtime/schedule/flat.h"
 #include "runtime/schedule/trainable.h"
@@ -19,7 +19,7 @@ static uint64_t block_bytes(const struct ah_checkpoint_state *state)
 }
 
 /* Places the block's vectors one behind another from `at` on. */
-static void place(struct ah_checkpoint_state *state, uint64_t at)
+static void place_vectors(struct ah_checkpoint_state *state, uint64_t at)
 {
     state->master_offset_bytes = at;
     state->m_offset_bytes = at + state->count * sizeof(float);
@@ -27,8 +27,8 @@ static void place(struct ah_checkpoint_state *state, uint64_t at)
 }
 
 /* Lists blocks with something trained; places them later. */
-static int list_blocks(const struct ah_checkpoint_job *job, struct ah_arena *arena, struct ah_states *states,
-                       struct ah_error *err)
+static int list_blocks(const struct ah_checkpoint_job *job, struct ah_arena *arena,
+                       struct ah_checkpoint_states *states, struct ah_error *err)
 {
     uint64_t blocks = ah_model_blocks(job->model);
     uint32_t *trained = ah_arena_array(arena, blocks, sizeof *trained);
@@ -46,7 +46,8 @@ static int list_blocks(const struct ah_checkpoint_job *job, struct ah_arena *are
     return rc;
 }
 
-static int name_file(struct ah_states *states, size_t i, struct ah_arena *arena, struct ah_error *err)
+static int name_file(struct ah_checkpoint_states *states, size_t i, struct ah_arena *arena,
+                     struct ah_error *err)
 {
     char name[NAME_MAX_BYTES];
     if (states->n_files == 1)
@@ -57,10 +58,10 @@ static int name_file(struct ah_states *states, size_t i, struct ah_arena *arena,
     return states->files[i].name ? AH_OK : ah_error_memory(err);
 }
 
-int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena, struct ah_states *ret_states,
-                   struct ah_error *err)
+int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena,
+                   struct ah_checkpoint_states *ret_states, struct ah_error *err)
 {
-    struct ah_states states = {0};
+    struct ah_checkpoint_states states = {0};
     uint64_t limit = job->file_bytes ? job->file_bytes : file_bytes_default;
     int rc = list_blocks(job, arena, &states, err);
     if (rc)
@@ -74,7 +75,7 @@ int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena, 
         if (states.n_files == 0 || states.files[states.n_files - 1].bytes + bytes > limit)
             states.n_files++;
         file_of[i] = states.n_files - 1;
-        place(&states.items[i], states.files[file_of[i]].bytes);
+        place_vectors(&states.items[i], states.files[file_of[i]].bytes);
         states.files[file_of[i]].bytes += bytes;
     }
     for (size_t i = 0; i < states.n_files && !rc; i++)
@@ -129,8 +130,8 @@ static int check_end(const struct ah_checkpoint *manifest, const char *file, uin
     return AH_OK;
 }
 
-int ah_states_check(const struct ah_states *states, const struct ah_checkpoint *manifest, const char *path,
-                    struct ah_error *err)
+int ah_states_check(const struct ah_checkpoint_states *states, const struct ah_checkpoint *manifest,
+                    const char *path, struct ah_error *err)
 {
     uint64_t at = 0;
     int rc = AH_OK;
@@ -141,7 +142,7 @@ int ah_states_check(const struct ah_states *states, const struct ah_checkpoint *
         const struct ah_checkpoint_state *has = &manifest->states[i];
         struct ah_checkpoint_state needs = states->items[i];
         bool last = i + 1 == states->n || strcmp(has->file, manifest->states[i + 1].file) != 0;
-        place(&needs, at);
+        place_vectors(&needs, at);
         at += block_bytes(&needs);
         rc = check_state(has, &needs, i, path, err);
         if (!rc && last)

@@ -54,7 +54,8 @@ static bool take_older(struct ah_checkpoints_found *found, const struct ah_steps
 
 /* Replaces the newest, damaged checkpoint; `damaged` says what is wrong with it. If none replaces it, returns that
  * code. */
-static int replace(struct ah_checkpoints_found *found, const struct ah_error *damaged, struct ah_error *err)
+static int replace_damaged(struct ah_checkpoints_found *found, const struct ah_error *damaged,
+                           struct ah_error *err)
 {
     struct ah_arena arena = {0};
     struct ah_steps steps = {0};
@@ -77,7 +78,7 @@ static int find_newest(struct ah_checkpoints_found *found, struct ah_error *err)
         if (!rc)
             rc = ah_steps_path(found->folder, steps.items[0], "", found->path, err);
         else if (rc == AH_E_DOCUMENT)
-            rc = replace(found, &damaged, err);
+            rc = replace_damaged(found, &damaged, err);
         else {
             ah_error_set(err, rc, "%s", damaged.text);
             rc = rc == AH_E_MEMORY ? rc : add_older(found->folder, steps.items[0], rc, err);
@@ -143,7 +144,8 @@ int ah_checkpoints_resume(const struct ah_checkpoint_job *job, const struct ah_c
     struct ah_error own = {0};
     found->again = false;
     int rc = ah_checkpoint_load(job, sink, found->path, ret_position, &own);
-    if (rc == AH_E_DOCUMENT && found->folder[0] && !found->damaged.code && !replace(found, &own, NULL))
+    if (rc == AH_E_DOCUMENT && found->folder[0] && !found->damaged.code &&
+        !replace_damaged(found, &own, NULL))
         found->again = true;
     if (rc)
         ah_error_set(err, rc, "%s", own.text);

@@ -4,8 +4,8 @@
  * anything is written. Nothing is hashed on the way, since a digest needs a file from beginning to end. Afterwards the
  * hash goes from owner to owner (ah_checkpoint_hash()), over what each has in memory.
  */
+#include "runtime/train/checkpoint/checkpoint_states_internal.h"
 #include "runtime/train/checkpoint/manifest_internal.h"
-#include "runtime/train/checkpoint/states_internal.h"
 #include "runtime/train/checkpoint/stream_internal.h"
 
 #include <stdlib.h>
@@ -19,14 +19,14 @@ struct part {
     const struct ah_checkpoint_source *source; /* when writing or hashing; else NULL */
     const struct ah_checkpoint_sink *sink;     /* when reading; else NULL */
     struct ah_arena arena;                     /* of the states */
-    struct ah_states states;
+    struct ah_checkpoint_states states;
     void *scratch;           /* owned; SCRATCH_BYTES */
     struct ah_stream stream; /* for the file `open` */
     const char *open;        /* NULL: no file is open */
     struct ah_error *err;
 };
 
-static int begin(struct part *part)
+static int begin_part(struct part *part)
 {
     part->stream.descriptor = -1;
     part->scratch = malloc(SCRATCH_BYTES);
@@ -34,7 +34,7 @@ static int begin(struct part *part)
                          : ah_error_memory(part->err);
 }
 
-static void release(struct part *part)
+static void release_part(struct part *part)
 {
     ah_stream_abandon(&part->stream);
     free(part->scratch);
@@ -91,12 +91,12 @@ int ah_checkpoint_fill(const struct ah_checkpoint_job *job, const struct ah_chec
     const struct ah_weights_options options = {.dtype = job->signature->dtype,
                                                .shard_bytes = job->file_bytes};
     struct part part = {.job = job, .folder = folder, .source = source, .err = err};
-    int rc = begin(&part);
+    int rc = begin_part(&part);
     for (size_t i = 0; i < part.states.n && !rc; i++)
         if (kept->keeps(kept->context, part.states.items[i].block))
             rc = pass_block(&part, &part.states.items[i], part.states.items[i].file);
     rc = rc ? rc : finish_file(&part);
-    release(&part);
+    release_part(&part);
     return rc ? rc : ah_weights_fill(job->model, &source->weights, &options, kept, folder, err);
 }
 
@@ -104,7 +104,7 @@ int ah_checkpoint_hash(const struct ah_checkpoint_job *job, const struct ah_chec
                        uint64_t block, struct ah_sha256 *hash, struct ah_error *err)
 {
     struct part part = {.job = job, .source = source, .err = err};
-    int rc = begin(&part);
+    int rc = begin_part(&part);
     for (size_t i = 0; i < part.states.n && !rc; i++) {
         struct ah_checkpoint_piece piece = {0};
         while (!rc && part.states.items[i].block == block && ah_states_next(&part.states.items[i], &piece)) {
@@ -113,7 +113,7 @@ int ah_checkpoint_hash(const struct ah_checkpoint_job *job, const struct ah_chec
                 ah_sha256_update(hash, part.scratch, ah_states_piece_bytes(&piece));
         }
     }
-    release(&part);
+    release_part(&part);
     return rc;
 }
 
@@ -148,9 +148,9 @@ int ah_checkpoint_read(const struct ah_checkpoint_job *job, const struct ah_chec
     int rc = ah_manifest_load(&manifest, folder, err);
     if (rc)
         return rc;
-    rc = begin(&part);
+    rc = begin_part(&part);
     rc = rc ? rc : read_states(&part, manifest.body.checkpoint);
-    release(&part);
+    release_part(&part);
     ah_document_release(&manifest);
     return rc ? rc : ah_weights_load(job->model, folder, &sink->weights, err);
 }

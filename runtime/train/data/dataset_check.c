@@ -44,8 +44,8 @@ static struct ah_scan scan_of(const struct ah_dataset *data, struct ah_dataset_e
 }
 
 /* Sets the sentence for element `scan->bad`, which has `value`. */
-static int refuse(const struct ah_dataset *data, const struct ah_dataset_entry *entry,
-                  const struct ah_scan *scan, uint64_t value, struct ah_error *err)
+static int refuse_element(const struct ah_dataset *data, const struct ah_dataset_entry *entry,
+                          const struct ah_scan *scan, uint64_t value, struct ah_error *err)
 {
     const char *path = scan->source->path;
     if (scan->rule == AH_SCAN_TEXT && !value)
@@ -84,7 +84,7 @@ static int check_part(struct ah_dataset *data, struct ah_dataset_entry *entry, e
         uint64_t value = 0;
         rc = ah_source_read(&data->sources, scan.source, scan.offset_bytes + scan.bad * scan.element_bytes,
                             &value, scan.element_bytes, err);
-        rc = rc ? rc : refuse(data, entry, &scan, value, err);
+        rc = rc ? rc : refuse_element(data, entry, &scan, value, err);
     }
     data->facts.unmasked += scan.ones;
     return rc;

@@ -33,7 +33,7 @@ struct ah_dataset {
     struct ah_dataset_facts facts;
     uint64_t vocabulary;
     struct ah_dataset_entry *entries; /* facts.files; in the arena */
-    struct ah_sources sources;
+    struct ah_file_sources sources;
     uint64_t raw[AH_DATASET_RAW_WORDS]; /* elements that are being converted */
 };
 

@@ -72,7 +72,7 @@ static int read_mask(struct ah_dataset *data, const struct stretch *stretch, str
 
 /* ---- documents ---- */
 
-static void mark(const struct stretch *stretch, uint64_t token)
+static void mark_begin(const struct stretch *stretch, uint64_t token)
 {
     size_t at = (size_t)(token - stretch->first);
     if (stretch->into.begins)
@@ -107,7 +107,7 @@ static int read_docs(struct ah_dataset *data, const struct stretch *stretch, str
     uint64_t index = 0;
     int fd = -1;
     if (entry->begins && !stretch->first)
-        mark(stretch, 0);
+        mark_begin(stretch, 0);
     if (!entry->n_docs)
         return AH_OK;
     int rc = ah_source_use(&data->sources, source, &fd, err);
@@ -125,7 +125,7 @@ static int read_docs(struct ah_dataset *data, const struct stretch *stretch, str
                 return AH_OK;
             if (data->raw[i] < stretch->first)
                 return ah_source_changed(source, err);
-            mark(stretch, data->raw[i]);
+            mark_begin(stretch, data->raw[i]);
         }
         index += count;
     }

@@ -368,7 +368,7 @@ static int take_text(struct ah_format *ret_format, const struct candidate *file,
     return rc;
 }
 
-static int guess(struct ah_format *ret_format, const struct candidate *file, struct ah_error *err)
+static int guess_format(struct ah_format *ret_format, const struct candidate *file, struct ah_error *err)
 {
     const char *path = file->source->path;
     if (begins(file, OWN_MAGIC, strlen(OWN_MAGIC)))
@@ -398,7 +398,7 @@ static int check_width(const struct ah_format *format, const struct candidate *f
                         file->source->path, file->options->vocabulary);
 }
 
-int ah_format_find(struct ah_format *ret_format, struct ah_sources *sources, struct ah_source *source,
+int ah_format_find(struct ah_format *ret_format, struct ah_file_sources *sources, struct ah_source *source,
                    const struct ah_dataset_options *options, struct ah_error *err)
 {
     int32_t head[HEADER_INTS] = {0};
@@ -411,7 +411,7 @@ int ah_format_find(struct ah_format *ret_format, struct ah_sources *sources, str
     int rc = ah_source_read(sources, source, 0, head, file.size, err);
     if (rc)
         return rc;
-    rc = wanted == AH_DATASET_AUTO     ? guess(&format, &file, err)
+    rc = wanted == AH_DATASET_AUTO     ? guess_format(&format, &file, err)
          : wanted == AH_DATASET_HEADED ? read_own(&format, &file, err)
          : wanted == AH_DATASET_LLMC   ? read_shard(&format, &file, err)
                                        : take_raw(&format, &file, wanted, err);

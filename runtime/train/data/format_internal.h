@@ -26,7 +26,7 @@ struct ah_format {
 
 /* Takes options->format as it is if it is not AH_DATASET_AUTO, and only checks it. AH_E_DOCUMENT; the errors of
  * ah_source_read(). */
-int ah_format_find(struct ah_format *ret_format, struct ah_sources *sources, struct ah_source *source,
+int ah_format_find(struct ah_format *ret_format, struct ah_file_sources *sources, struct ah_source *source,
                    const struct ah_dataset_options *options, struct ah_error *err);
 
 /* What the first bytes of a file look like. */

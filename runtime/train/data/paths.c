@@ -22,7 +22,7 @@ static const char *const token_endings[] = {".bin", ".u16", ".u32", NULL};
 static const char *const text_endings[] = {".txt", NULL};
 
 /* Appends `folder`/`name`, or `name` alone. */
-static int append(struct ah_paths *paths, const char *folder, const char *name, struct ah_error *err)
+static int append_path(struct ah_paths *paths, const char *folder, const char *name, struct ah_error *err)
 {
     if (paths->count == paths->capacity) {
         size_t capacity = paths->capacity ? 2 * paths->capacity : 16;
@@ -104,7 +104,7 @@ static int append_endings(struct ah_paths *paths, DIR *open, const char *folder,
     rewinddir(open);
     for (struct dirent *entry = readdir(open); entry && !rc; entry = readdir(open))
         if (entry->d_name[0] != '.' && ends_in(entry->d_name, endings))
-            rc = append(paths, folder, entry->d_name, err);
+            rc = append_path(paths, folder, entry->d_name, err);
     return rc;
 }
 
@@ -148,7 +148,7 @@ static int find_matches(struct ah_paths *paths, const char *pattern, struct ah_e
     int rc = AH_OK;
     for (size_t i = 0; !status && !rc && i < found.gl_pathc; i++)
         if (!ah_format_ends(found.gl_pathv[i], ".mask") && !ah_format_ends(found.gl_pathv[i], ".docs"))
-            rc = append(paths, NULL, found.gl_pathv[i], err);
+            rc = append_path(paths, NULL, found.gl_pathv[i], err);
     if (!status)
         globfree(&found);
     if (!rc && paths->count == first)
@@ -165,7 +165,8 @@ int ah_paths_find(struct ah_paths *paths, const char *path, struct ah_error *err
                             "'-' is a stream, but data are read in random order; name a "
                             "file");
     if (!stat(path, &about))
-        return S_ISDIR(about.st_mode) ? find_in_folder(paths, path, err) : append(paths, NULL, path, err);
+        return S_ISDIR(about.st_mode) ? find_in_folder(paths, path, err)
+                                      : append_path(paths, NULL, path, err);
     if (errno == ENOENT && strpbrk(path, "*?["))
         return find_matches(paths, path, err);
     char why[AH_FILE_REASON_MAX];

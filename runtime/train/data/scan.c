@@ -145,7 +145,7 @@ static void hash_leaf(const unsigned char *elements, size_t bytes, unsigned char
 }
 
 /* Participant 0 is the thread that called. */
-static bool tell(struct ah_scanner *scanner, size_t bytes, unsigned worker)
+static bool report_progress(struct ah_scanner *scanner, size_t bytes, unsigned worker)
 {
     uint64_t done = atomic_fetch_add(&scanner->done_bytes, bytes) + bytes;
     return worker || !scanner->progress || scanner->progress(scanner->context, done, scanner->total_bytes);
@@ -174,7 +174,7 @@ static void scan_leaf(void *context, size_t chunk, unsigned worker)
     else if (scan->rule == AH_SCAN_MASK)
         atomic_fetch_add(&pass->ones, count_ones(&leaf));
     hash_leaf(elements, bytes, pass->digests + chunk * AH_SHA256_BYTES);
-    if (!tell(pass->scanner, bytes, worker))
+    if (!report_progress(pass->scanner, bytes, worker))
         atomic_store(&pass->stopped, true);
 }
 
@@ -191,7 +191,7 @@ int ah_scan_init(struct ah_scanner *ret_scanner, const struct ah_dataset_options
     return ret_scanner->leaves ? AH_OK : ah_error_memory(err);
 }
 
-int ah_scan_run(struct ah_scan *scan, struct ah_sources *sources, struct ah_scanner *scanner,
+int ah_scan_run(struct ah_scan *scan, struct ah_file_sources *sources, struct ah_scanner *scanner,
                 struct ah_sha256 *hash, struct ah_error *err)
 {
     size_t leaves = (size_t)((scan->bytes + AH_SCAN_LEAF_BYTES - 1) / AH_SCAN_LEAF_BYTES);

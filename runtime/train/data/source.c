@@ -56,7 +56,7 @@ static void close_slot(struct ah_source_slot *slot)
 }
 
 /* Opens the source in the least recently used slot. Non-blocking, since the file may have become a pipe. */
-static int open_slot(struct ah_sources *sources, struct ah_source *source, struct ah_error *err)
+static int open_slot(struct ah_file_sources *sources, struct ah_source *source, struct ah_error *err)
 {
     size_t oldest = 0;
     for (size_t i = 0; i < AH_DATASET_OPEN_FILES && sources->slots[oldest].source; i++)
@@ -72,7 +72,8 @@ static int open_slot(struct ah_sources *sources, struct ah_source *source, struc
     return AH_OK;
 }
 
-int ah_source_use(struct ah_sources *sources, struct ah_source *source, int *ret_fd, struct ah_error *err)
+int ah_source_use(struct ah_file_sources *sources, struct ah_source *source, int *ret_fd,
+                  struct ah_error *err)
 {
     int rc = AH_OK;
     if (sources->slots[source->slot].source != source)
@@ -112,8 +113,8 @@ int ah_source_fail(const struct ah_source *source, int reason, struct ah_error *
     return ah_error_set(err, AH_E_IO, "%s: cannot be read: %s", source->path, strerror(reason));
 }
 
-int ah_source_read(struct ah_sources *sources, struct ah_source *source, uint64_t offset, void *ret_bytes,
-                   size_t size, struct ah_error *err)
+int ah_source_read(struct ah_file_sources *sources, struct ah_source *source, uint64_t offset,
+                   void *ret_bytes, size_t size, struct ah_error *err)
 {
     int fd = -1;
     int rc = ah_source_use(sources, source, &fd, err);
@@ -121,7 +122,7 @@ int ah_source_read(struct ah_sources *sources, struct ah_source *source, uint64_
     return reason ? ah_source_fail(source, reason, err) : rc;
 }
 
-void ah_source_close_all(struct ah_sources *sources)
+void ah_source_close_all(struct ah_file_sources *sources)
 {
     for (size_t i = 0; i < AH_DATASET_OPEN_FILES; i++)
         close_slot(&sources->slots[i]);

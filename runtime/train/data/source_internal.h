@@ -2,8 +2,8 @@
  *
  * Source: a regular file that was found once and must not change, read through a few shared descriptors.
  *
- * A data set may have more files than a process may open. `struct ah_sources` keeps the most recently used ones open.
- * Every use compares device, inode, size and time of change, so that it is still the file that was found.
+ * A data set may have more files than a process may open. `struct ah_file_sources` keeps the most recently used ones
+ * open. Every use compares device, inode, size and time of change, so that it is still the file that was found.
  *
  *     rc = ah_source_find(&source, path, err);
  *     rc = ah_source_read(&sources, &source, offset, bytes, size, err);
@@ -34,7 +34,7 @@ struct ah_source_slot {
     uint64_t used;                  /* number of its last use */
 };
 
-struct ah_sources {
+struct ah_file_sources {
     struct ah_source_slot slots[AH_DATASET_OPEN_FILES];
     uint64_t uses;
 };
@@ -43,11 +43,12 @@ struct ah_sources {
 int ah_source_find(struct ah_source *ret_source, const char *path, struct ah_error *err);
 
 /* Gives a descriptor, valid until another source is used. AH_E_IO; AH_E_MISMATCH: not the file that was found. */
-int ah_source_use(struct ah_sources *sources, struct ah_source *source, int *ret_fd, struct ah_error *err);
+int ah_source_use(struct ah_file_sources *sources, struct ah_source *source, int *ret_fd,
+                  struct ah_error *err);
 
 /* Reads exactly these bytes. The errors of ah_source_use(); AH_E_MISMATCH also if the file is shorter. */
-int ah_source_read(struct ah_sources *sources, struct ah_source *source, uint64_t offset, void *ret_bytes,
-                   size_t size, struct ah_error *err);
+int ah_source_read(struct ah_file_sources *sources, struct ah_source *source, uint64_t offset,
+                   void *ret_bytes, size_t size, struct ah_error *err);
 
 /* The same from a descriptor, for several threads at once. Returns 0, errno, or -1 if the file ends before. */
 int ah_source_pread(int fd, uint64_t offset, void *ret_bytes, size_t size);
@@ -58,6 +59,6 @@ int ah_source_fail(const struct ah_source *source, int reason, struct ah_error *
 /* AH_E_MISMATCH, with a sentence. */
 int ah_source_changed(const struct ah_source *source, struct ah_error *err);
 
-void ah_source_close_all(struct ah_sources *sources);
+void ah_source_close_all(struct ah_file_sources *sources);
 
 #endif

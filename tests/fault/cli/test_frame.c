@@ -2,10 +2,10 @@
  *
  * Fails each allocation of the CLI frame once: options, tables, JSON, help, the manual page, completion.
  */
-#include "cli/emit.h"
-#include "cli/help.h"
-#include "cli/manual.h"
-#include "cli/table.h"
+#include "cli/frame/emit.h"
+#include "cli/frame/help.h"
+#include "cli/frame/manual.h"
+#include "cli/frame/table.h"
 #include "cli/verbs.h"
 #include "tests/support/check.h"
 #include "tests/support/fault.h"

@@ -2,9 +2,9 @@
  *
  * Fails each allocation once in printing plans, plan differences and diagnoses, and in checking a plan.
  */
-#include "cli/diagnosis.h"
-#include "cli/diff_plan.h"
-#include "cli/inspect.h"
+#include "cli/compare/diff_plan.h"
+#include "cli/inspect/inspect.h"
+#include "cli/plan/diagnosis.h"
 #include "cli/verbs.h"
 #include "runtime/schedule/check.h"
 #include "tests/support/fault.h"

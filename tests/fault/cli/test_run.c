@@ -2,7 +2,7 @@
  *
  * Fails each allocation of opening a run once, from the start and from a checkpoint, which must stay unchanged.
  */
-#include "cli/run.h"
+#include "cli/run/run.h"
 #include "cli/verbs.h"
 #include "tests/support/documents.h"
 #include "tests/support/fault.h"

@@ -2,9 +2,9 @@
  *
  * Fails each allocation of a trace, a run's trace and a page once: expects an error, no leak, nothing written.
  */
-#include "cli/page.h"
-#include "cli/run_trace.h"
-#include "cli/trace.h"
+#include "cli/page/page.h"
+#include "cli/trace/run_trace.h"
+#include "cli/trace/trace.h"
 #include "tests/support/fault.h"
 #include "tests/support/tiny_plan.h"
 

@@ -56,7 +56,7 @@ struct pipeline {
     /* (optional) Told of every rank's trainer when nothing runs any more, on that rank's thread. */
     void (*done)(void *context, const struct pipeline_stage *stage, struct ah_trainer *trainer);
     void *context;
-    /* (optional) Takes the last config of a block for which this is not less than for those before it, instead of the next. */
+    /* (optional) Instead of its next config, a block takes the last one that nothing before it exceeds. */
     int (*likes)(const struct ah_config *config);
     /* (optional) Told of the configs that a block has, and might have had. */
     void (*chosen)(enum ah_block_kind kind, const struct ah_config *config, bool had);

@@ -11,7 +11,7 @@
  *
  * BIRTH. Before the compute op at position p, all tensors that begin at p; before the first copy of a fetch, its
  * tensor, which the copy may reach while compute is still at the position before. DEATH. Before the compute op at p,
- * every byte of the arena that is of no tensor that lives at p. A place of a ring, and gradients and weights in flight
+ * every byte of the arena outside the tensors that live at p. A place of a ring, and gradients and weights in flight
  * on the host, when the op that gives them back has read them.
  *
  * A tensor that is sent is dead when the op behind its last position begins, which waits for that. Where a run leaves

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/cache.h"
+#include "cli/frame/cache.h"
 #include "tests/support/check.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/units.h"
-#include "cli/diagnosis.h"
+#include "cli/plan/diagnosis.h"
 #include "tests/support/check.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/emit.h"
+#include "cli/frame/emit.h"
 #include "tests/support/check.h"
 
 #include <math.h>

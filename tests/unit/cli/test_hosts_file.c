@@ -2,7 +2,7 @@
  *
  * Reading a hosts file: one host per line.
  */
-#include "cli/hosts_file.h"
+#include "runtime/comm/hosts_file.h"
 
 #include "tests/support/check.h"
 #include "tests/support/root.h"

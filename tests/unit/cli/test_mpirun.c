@@ -2,7 +2,7 @@
  *
  * Tests mpirun's command line, and reading a child's output.
  */
-#include "cli/mpirun.h"
+#include "cli/profile/mpirun.h"
 
 #include "base/buffer.h"
 #include "tests/support/check.h"

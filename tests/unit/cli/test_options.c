@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/options.h"
+#include "cli/frame/options.h"
 #include "schemas/nearest.h"
 #include "tests/support/check.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/outputs.h"
+#include "cli/frame/outputs.h"
 #include "tests/support/check.h"
 #include "tests/support/root.h"
 

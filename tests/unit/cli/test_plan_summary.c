@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/plan_summary.h"
+#include "cli/inspect/plan_summary.h"
 #include "tests/support/check.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ TEST(plan_summary, names_what_limits_the_speed)
          "Adam, 2 % for the link to the device (busy 40 %).");
 }
 
-/* A lane can be saturated although compute hardly waits for it. */
+/* A lane can be saturated although compute rarely waits for it. */
 TEST(plan_summary, names_a_lane_that_nobody_waits_for)
 {
     says((struct ah_plan_lane_times){{90, 99, 10, 9}, {0, 0, 0, 10}},

@@ -2,7 +2,7 @@
  *
  * Ranks, here threads, take turns to measure a shared machine, and then measure their links.
  */
-#include "cli/profile_node.h"
+#include "cli/profile/profile_node.h"
 
 #include "base/threads.h"
 #include "runtime/comm/loop/loop.h"

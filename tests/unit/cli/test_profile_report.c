@@ -2,7 +2,7 @@
  *
  * A report survives a pipe unchanged, and a truncated one is noticed.
  */
-#include "cli/profile_report.h"
+#include "cli/profile/profile_report.h"
 
 #include "tests/support/check.h"
 

@@ -2,7 +2,7 @@
  *
  * Assigning the ranks of a plan to hosts.
  */
-#include "cli/run_hosts.h"
+#include "cli/run/run_hosts.h"
 
 #include "tests/support/check.h"
 

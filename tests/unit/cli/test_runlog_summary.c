@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/runlog_summary.h"
+#include "cli/inspect/runlog_summary.h"
 #include "tests/support/check.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * Prints a status for people, at any age.
  */
-#include "cli/status_text.h"
+#include "cli/inspect/status_text.h"
 
 #include "tests/support/check.h"
 

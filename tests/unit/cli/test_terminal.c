@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/table.h"
-#include "cli/terminal.h"
+#include "cli/frame/table.h"
+#include "cli/frame/terminal.h"
 #include "tests/support/check.h"
 
 #include <string.h>

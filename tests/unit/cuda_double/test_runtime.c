@@ -299,7 +299,7 @@ TEST_IN(runtime, refuses_events_and_streams_that_are_none, set_up, tear_down)
     assert_int_equal(cudaStreamSynchronize(stream), cudaErrorInvalidResourceHandle);
 }
 
-/* A launch is of the device that is current, an event of the one where it was made. */
+/* A launch goes to the current device; an event belongs to the device where it was made. */
 TEST_IN(runtime, refuses_streams_of_another_device, set_up, tear_down)
 {
     struct scene *s = *state;

@@ -202,7 +202,7 @@ TEST(huggingface, refuses_by_name_what_changes_the_model)
          "\"factor\":4}",
          "rope_scaling: and rope_parameters describe different ropes"},
         {",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},\"rope_parameters\":{\"rope_theta\":5e5}",
-         "mean different ropes"},
+         "describe different ropes"},
         {",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},\"rope_parameters\":{\"rope_type\":\"yarn\"}",
          "rope_parameters: \"yarn\""},
         {",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,\"high_freq_factor\":1,"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention's common half: an op as kernels see it, what queries see of keys, and tiles of bf16 in shared memory with
- * their products. The tensor-core kernels are attention_forward.cu, attention_backward.cu; attention_plain.cu does every
- * op that they do not.
+ * their products. The tensor-core kernels are attention_forward.cu, attention_backward.cu; attention_plain.cu does
+ * every op that they do not.
  *
  * HELD AND PASSING. A block holds some rows (queries, or keys) and lets tiles of the other kind pass. Each warp has
  * 16 * M of the held rows to itself, from their scores to their sums, so that nothing is added across warps:
@@ -15,8 +15,8 @@
  * shared memory, in dk and dv because the scores are made turned.
  *
  * TILES. A row of a tile is D elements, in chunks of 16 bytes. Chunk c of row r lies at chunk c ^ (r % 8) where D is a
- * multiple of 64, else (of 32) at c ^ (r / 2 % 4): eight rows at one chunk, which is what a load or a store of a quarter
- * warp touches, lie in different banks. Rows beyond the sequence and columns beyond head_dim are zero.
+ * multiple of 64, else (of 32) at c ^ (r / 2 % 4): eight rows at one chunk, which is what a load or a store of a
+ * quarter warp touches, lie in different banks. Rows beyond the sequence and columns beyond head_dim are zero.
  *
  * head_dim is any multiple of 8 up to D: the next larger D of a table is taken.
  */
@@ -62,8 +62,8 @@ cudaError_t ah_attention_plain_backward(const struct ah_attention *attention, cu
 void ah_attention_of(struct ah_attention *ret_attention, const struct ah_cuda_launch *launch);
 bool ah_attention_suits(const struct ah_attention *attention);
 
-/* Blocks of a kernel whose blocks have `rows` rows of one of `heads` heads; cudaErrorInvalidConfiguration where no grid
- * has so many. */
+/* Number of blocks, each with `rows` rows of one of `heads` heads; cudaErrorInvalidConfiguration if no grid can have
+ * that many. */
 cudaError_t ah_attention_blocks(uint32_t *ret_blocks, const struct ah_attention *attention, uint32_t heads,
                                 uint32_t rows);
 
@@ -166,8 +166,8 @@ AH_ATTENTION_DEVICE struct ah_attention_sight ah_attention_look(const struct ah_
     return sight;
 }
 
-/* The last query that sees a key up to `key`, for all threads of the block; there is one, as `key` or the sequence's last
- * token sees itself. `last` (shared) has a word for each warp and belongs to this until the next barrier. */
+/* The last query that sees a key up to `key`, for all threads of the block; there is one, as `key` or the sequence's
+ * last token sees itself. `last` (shared) has a word for each warp and belongs to this until the next barrier. */
 AH_ATTENTION_DEVICE uint32_t ah_attention_last(const struct ah_attention &attention, uint32_t *last,
                                                uint32_t sequence, uint32_t key)
 {
@@ -341,7 +341,7 @@ AH_ATTENTION_DEVICE uint32_t ah_attention_lane_column(uint32_t n, uint32_t odd)
 }
 
 /* Scores of queries in rows from `query` on, keys in columns from `key` on: what is not seen becomes -infinity. `first`
- * (shared) is of the first row. */
+ * (shared) belongs to the first row. */
 template <uint32_t M, uint32_t N>
 AH_ATTENTION_DEVICE void ah_attention_mask(float (&s)[M][N / 8][4], const struct ah_attention &attention,
                                            const uint32_t *first, uint32_t query, uint32_t key)

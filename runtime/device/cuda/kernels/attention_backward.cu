@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention, backward, on tensor cores: dq, dk, dv from dout, q, k, v, out and lse. Scores are made again, tile by tile:
+ * Attention, backward, on tensor cores: dq, dk, dv from dout, q, k, v, out, lse. Scores are made again, tile by tile:
  *
  *     p = 2^(s - lse)      s = scale q k^T, lse: both in powers of two
  *     d = p (dout v^T - delta)      delta = the sum of dout * out of each query, kept in the op's scratch
  *     dq = scale d k       dk = scale d^T q       dv = p^T dout
  *
- * in three kernels: delta; dq, whose blocks hold queries and let keys pass; dk and dv, whose blocks hold keys and let the
- * queries of all heads that share them pass (attention.cuh). No sum is shared between blocks, so bits are the same
+ * in three kernels: delta; dq, whose blocks hold queries and let keys pass; dk and dv, whose blocks hold keys and let
+ * the queries of all heads that share them pass (attention.cuh). No sum is shared between blocks, so bits are the same
  * in every run.
  *
  * WHAT THIS COSTS. Seven products where five would do: s and dout v^T are made in both passes. With five, a block that
- * holds keys has a part of dq, and parts of all blocks must be added. FlashAttention-2 adds them by atomics, in an order
- * that differs from run to run; its deterministic mode keeps a copy of dq in fp32 for each of several sets of blocks
- * and adds the copies afterwards, and others let blocks wait for each other's turn. Both need dq in fp32, of 4 bytes where
- * the gradient has 2: memory outside the arena that no plan knows of. Seven products need none, neither do they wait.
+ * holds keys has a part of dq, and parts of all blocks must be added. FlashAttention-2 adds them by atomics, in an
+ * order that differs from run to run; its deterministic mode keeps a copy of dq in fp32 for each of several sets of
+ * blocks and adds the copies afterwards, and others let blocks wait for each other's turn. Both need dq in fp32, of 4
+ * bytes where the gradient has 2: memory outside the arena that no plan knows of. Seven products need none, neither do
+ * they wait.
  *
  * dq: as forward (attention_forward.cu), with dout beside q. Three products a tile, in the order dout v^T, s, d k: v is
  * free after the first and k is needed from the second on, so that with one tile of each every fetch has products to
  * hide behind. Of what a thread has, dq takes D M / 2 registers, scores N M; two blocks on each multiprocessor.
  *
  * dk and dv: their sums take D M registers, so M is 1 from D = 96 on, and 8 warps are one block. Two sets of tiles of q
- * and dout, one passing while the other is fetched: one barrier a tile. With D above 128 two warps share 16 keys and have
- * half of the columns of dk and dv each; both make the scores, nine products in all. Where a GPU has too little shared
- * memory for a shape (99 KiB on 8.6, 8.9 and 12.0), its next row of `key_shapes` has shorter tiles: the same sums in the
- * same order.
+ * and dout, one passing while the other is fetched: one barrier a tile. With D above 128 two warps share 16 keys and
+ * have half of the columns of dk and dv each; both make the scores, nine products in all. Where a GPU has too little
+ * shared memory for a shape (99 KiB on 8.6, 8.9 and 12.0), its next row of `key_shapes` has shorter tiles: the same
+ * sums in the same order.
  *
  *     dq:   D     M   N   registers   shared      dk, dv:   D     M   N    registers   shared
  *           32    2   64     32 + 128   24 KiB              32    2   32     64 + 64    24 KiB + 1

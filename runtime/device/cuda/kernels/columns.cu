@@ -58,7 +58,7 @@ template <int D> __global__ void __launch_bounds__(THREADS_MAX) columns(struct t
                 sums[j * n + threadIdx.x] += sums[j * n + threadIdx.x + half];
     }
     if (threadIdx.x < t.lanes && column < t.width) {
-        struct ah_place<AH_ANY> to = {
+        struct ah_address<AH_ANY> to = {
             t.dst.data, t.dst.dtype
         };
         for (unsigned j = 0; j < 8; j++)

@@ -105,40 +105,40 @@ static __device__ inline void ah_element_set(void *data, uint32_t dtype, uint64_
 }
 
 /* Where elements of a row begin. */
-template <int D> struct ah_place {
+template <int D> struct ah_address {
     unsigned char *data;
 };
 
-template <> struct ah_place<AH_ANY> {
+template <> struct ah_address<AH_ANY> {
     unsigned char *data;
     uint32_t dtype;
 };
 
-static __device__ inline void ah_place_at(struct ah_place<AH_BF16> *ret_place, const struct ah_rows *rows,
+static __device__ inline void ah_address_at(struct ah_address<AH_BF16> *ret_address, const struct ah_rows *rows,
                                           uint64_t at)
 {
-    ret_place->data = rows->data + 2 * at;
+    ret_address->data = rows->data + 2 * at;
 }
 
-static __device__ inline void ah_place_at(struct ah_place<AH_FP32> *ret_place, const struct ah_rows *rows,
+static __device__ inline void ah_address_at(struct ah_address<AH_FP32> *ret_address, const struct ah_rows *rows,
                                           uint64_t at)
 {
-    ret_place->data = rows->data + 4 * at;
+    ret_address->data = rows->data + 4 * at;
 }
 
-static __device__ inline void ah_place_at(struct ah_place<AH_ANY> *ret_place, const struct ah_rows *rows,
+static __device__ inline void ah_address_at(struct ah_address<AH_ANY> *ret_address, const struct ah_rows *rows,
                                           uint64_t at)
 {
-    ret_place->data = rows->data + (rows->dtype == AH_BF16 ? 2 : 4) * at;
-    ret_place->dtype = rows->dtype;
+    ret_address->data = rows->data + (rows->dtype == AH_BF16 ? 2 : 4) * at;
+    ret_address->dtype = rows->dtype;
 }
 
 /* Row `row` of operand `rows`, from element `column` on. */
 template <int D>
-__device__ inline struct ah_place<D> ah_row(const struct ah_rows &rows, uint64_t row, uint64_t column) {
-    struct ah_place<D> place;
-    ah_place_at(&place, &rows, row *rows.stride + column);
-    return place;
+__device__ inline struct ah_address<D> ah_row(const struct ah_rows &rows, uint64_t row, uint64_t column) {
+    struct ah_address<D> address;
+    ah_address_at(&address, &rows, row *rows.stride + column);
+    return address;
 }
 
 /* Eight elements as they lie in memory. */
@@ -158,20 +158,20 @@ template <> struct ah_eight<AH_ANY> {
 };
 
 /* Elements [i, i + 8) of a row, of which the first n exist: the others are +0. */
-static __device__ inline void ah_load(struct ah_eight<AH_BF16> *ret_eight, struct ah_place<AH_BF16> from,
+static __device__ inline void ah_load(struct ah_eight<AH_BF16> *ret_eight, struct ah_address<AH_BF16> from,
                                       uint64_t i, uint64_t)
 {
     ret_eight->bits = reinterpret_cast<const uint4 *>(from.data)[i / 8];
 }
 
-static __device__ inline void ah_load(struct ah_eight<AH_FP32> *ret_eight, struct ah_place<AH_FP32> from,
+static __device__ inline void ah_load(struct ah_eight<AH_FP32> *ret_eight, struct ah_address<AH_FP32> from,
                                       uint64_t i, uint64_t)
 {
     ret_eight->low = reinterpret_cast<const float4 *>(from.data)[i / 4];
     ret_eight->high = reinterpret_cast<const float4 *>(from.data)[i / 4 + 1];
 }
 
-static __device__ inline void ah_load(struct ah_eight<AH_ANY> *ret_eight, struct ah_place<AH_ANY> from,
+static __device__ inline void ah_load(struct ah_eight<AH_ANY> *ret_eight, struct ah_address<AH_ANY> from,
                                       uint64_t i, uint64_t n)
 {
     for (unsigned j = 0; j < 8; j++)
@@ -202,7 +202,7 @@ static __device__ inline void ah_floats(const struct ah_eight<AH_ANY> &eight, fl
 }
 
 /* The first n of eight values as elements [i, i + n), each rounded once. */
-static __device__ inline void ah_store(struct ah_place<AH_BF16> to, uint64_t i, uint64_t,
+static __device__ inline void ah_store(struct ah_address<AH_BF16> to, uint64_t i, uint64_t,
                                        const float values[8])
 {
     reinterpret_cast<uint4 *>(to.data)[i / 8] =
@@ -210,14 +210,14 @@ static __device__ inline void ah_store(struct ah_place<AH_BF16> to, uint64_t i, 
                    ah_bf16_pair(values[4], values[5]), ah_bf16_pair(values[6], values[7]));
 }
 
-static __device__ inline void ah_store(struct ah_place<AH_FP32> to, uint64_t i, uint64_t,
+static __device__ inline void ah_store(struct ah_address<AH_FP32> to, uint64_t i, uint64_t,
                                        const float values[8])
 {
     reinterpret_cast<float4 *>(to.data)[i / 4] = make_float4(values[0], values[1], values[2], values[3]);
     reinterpret_cast<float4 *>(to.data)[i / 4 + 1] = make_float4(values[4], values[5], values[6], values[7]);
 }
 
-static __device__ inline void ah_store(struct ah_place<AH_ANY> to, uint64_t i, uint64_t n,
+static __device__ inline void ah_store(struct ah_address<AH_ANY> to, uint64_t i, uint64_t n,
                                        const float values[8])
 {
     for (unsigned j = 0; j < 8; j++)

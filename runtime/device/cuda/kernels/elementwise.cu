@@ -203,20 +203,20 @@ static __device__ inline unsigned pair_exact(float low, float high)
     return pair;
 }
 
-static __device__ inline void store_exact(struct ah_place<AH_FP32> to, uint64_t i, uint64_t n,
+static __device__ inline void store_exact(struct ah_address<AH_FP32> to, uint64_t i, uint64_t n,
                                           const float v[ITEM])
 {
     ah_store(to, i, n, v);
 }
 
-static __device__ inline void store_exact(struct ah_place<AH_BF16> to, uint64_t i, uint64_t,
+static __device__ inline void store_exact(struct ah_address<AH_BF16> to, uint64_t i, uint64_t,
                                           const float v[ITEM])
 {
     reinterpret_cast<uint4 *>(to.data)[i / ITEM] = make_uint4(pair_exact(v[0], v[1]), pair_exact(v[2], v[3]),
                                                               pair_exact(v[4], v[5]), pair_exact(v[6], v[7]));
 }
 
-static __device__ inline void store_exact(struct ah_place<AH_ANY> to, uint64_t i, uint64_t n,
+static __device__ inline void store_exact(struct ah_address<AH_ANY> to, uint64_t i, uint64_t n,
                                           const float v[ITEM])
 {
     for (unsigned j = 0; j < ITEM && j < n; j++)

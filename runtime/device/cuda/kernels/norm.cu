@@ -48,7 +48,7 @@ template <> struct kept<AH_ANY> {
 
 /* A thread's part of one vector. */
 template <int D> struct part {
-    struct ah_place<D> x;
+    struct ah_address<D> x;
     struct ah_eight<D> held[kept<D>::EIGHTS];
 };
 

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Compare, measured: every policy's plan trains on the device, in turns, so that drift affects all alike.
+ *
+ * In each round, every plan is opened, does its steps and is closed, one at a time, so memory for one is enough. The
+ * first steps of a turn, which fill the lanes, and the last one, which empties them, are not counted. A sample is the
+ * mean step of a turn; ratios are formed within a round. Each round begins with another policy.
+ *
+ *     rc = ah_compare_measured_run(cli, rows, machine, &options, &measurement, err);
+ */
+#ifndef AH_CLI_COMPARE_COMPARE_MEASURED_H
+#define AH_CLI_COMPARE_COMPARE_MEASURED_H
+
+#include "base/stats.h"
+#include "cli/frame/cli.h"
+#include "planner/planner.h"
+#include "schemas/machine.h"
+
+struct ah_compare_measured_options {
+    struct ah_option_list data; /* none: made-up tokens */
+    const char *data_format;
+    struct ah_option_integer steps;
+    struct ah_option_integer rounds;
+    struct ah_option_integer seed;
+    const char *device;
+};
+
+/* What was measured of one policy. */
+struct ah_compare_measured {
+    struct ah_stats step_us;    /* over turns; n 0: it has no plan */
+    struct ah_stats to_optimal; /* n 0: optimal has no plan */
+    uint64_t device_peak_bytes; /* the highest byte that an op touched, and the device's reserve */
+    uint64_t host_peak_bytes;
+};
+
+/* Texts are in cli->arena. */
+struct ah_compare_measurement {
+    struct ah_compare_measured policies[AH_POLICIES];
+    uint64_t rounds;
+    uint64_t steps; /* counted in a turn */
+    const char *device;
+    bool made_up_data;
+    size_t signatures; /* how many different ones the plans have */
+    const char *
+        unlike; /* a policy whose losses differ from another's of equal signature, or from its own before, or NULL */
+    uint64_t unlike_step; /* the first such */
+};
+
+/* AH_E_USAGE names the option. Errors of ah_run_open() and ah_run_go(); AH_E_INTERRUPTED. The plans are for `machine`:
+ * if it emulates another one, lanes are slowed to its rates. */
+int ah_compare_measured_run(struct ah_cli *cli, const struct ah_comparison rows[AH_POLICIES],
+                            const struct ah_machine *machine,
+                            const struct ah_compare_measured_options *options,
+                            struct ah_compare_measurement *ret_measurement, struct ah_error *err);
+
+#endif

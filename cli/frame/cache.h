@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Cache: where the profiles of this machine are kept, so that verbs find them without an option.
+ *
+ * Each device has a file ${XDG_CACHE_HOME:-~/.cache}/autohete/machine-<device>.json, with the device as in `--device`
+ * but `-` for `:`. An XDG_CACHE_HOME that is not an absolute path is ignored, as its specification demands.
+ */
+#ifndef AH_CLI_FRAME_CACHE_H
+#define AH_CLI_FRAME_CACHE_H
+
+#include "base/arena.h"
+#include "base/error.h"
+
+/* The path is in `arena`; nothing is created. `device` NULL means cpu. AH_E_FAILED: there is no home folder. */
+int ah_cache_path(const char *device, struct ah_arena *arena, const char **ret_path, struct ah_error *err);
+
+/* The path of the kept profile: the GPU's if there is one, else the CPU's. AH_E_USAGE: there is none; the text says how
+ * to make one. */
+int ah_cache_find(struct ah_arena *arena, const char **ret_path, struct ah_error *err);
+
+/* Makes the folders above `path`, for this user only. */
+int ah_cache_make_folder(const char *path, struct ah_error *err);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Input: what a word of the command line means if it names a model, a machine or a cluster.
+ *
+ *     -                 standard input
+ *     folder            the config.json in it: a model as Hugging Face saves it
+ *     file              a document
+ *     rtx4090-64g       a built-in document: the files of examples/models, machines and clusters are part of the
+ *                       program, each under its name without `.json`
+ *
+ * A file or folder of that name has precedence over a built-in document; a word with a slash is never built in.
+ */
+#ifndef AH_CLI_FRAME_INPUT_H
+#define AH_CLI_FRAME_INPUT_H
+
+#include "schemas/document.h"
+
+/* The names that are built in, NULL-terminated. */
+extern const char *const ah_input_models[];
+extern const char *const ah_input_machines[];
+extern const char *const ah_input_clusters[];
+
+/* Reads the document that `word` names, as ah_document_load() does. With AH_DOCUMENT_ANY a folder may also be a
+ * checkpoint, whose manifest is then read. AH_E_IO: there is no such file; the text lists built-in names. */
+int ah_input_load(struct ah_document *ret_document, const char *word, enum ah_document_kind expected,
+                  struct ah_error *err);
+
+/* If `word` is no file but looks like a model on the Hugging Face hub (ORGANISATION/MODEL), adds to the message how to
+ * fetch it. */
+void ah_input_add_hub(const char *word, struct ah_error *err);
+
+#endif

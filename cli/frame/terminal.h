@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Terminal: output for a person's screen: colours, a progress line, safe text.
+ *
+ * Colours are used only if the stream is a terminal, TERM is not `dumb`, and NO_COLOR (no-color.org) is unset or empty.
+ * The progress line is drawn only if standard error is a terminal.
+ */
+#ifndef AH_CLI_FRAME_TERMINAL_H
+#define AH_CLI_FRAME_TERMINAL_H
+
+#include "base/buffer.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Sequences to print around text; all empty if there are no colours. */
+struct ah_style {
+    const char *bold;
+    const char *dim;
+    const char *red;
+    const char *yellow;
+    const char *green;
+    const char *reset;
+};
+
+struct ah_style ah_terminal_style(int fd);
+
+/* `when`: "always" or "never"; any other text: as ah_terminal_style(). */
+struct ah_style ah_terminal_style_when(int fd, const char *when);
+
+/* Replaces, in place, what could steer a terminal by '?': control characters, C1 controls in UTF-8, direction marks. */
+void ah_terminal_clean(char *text);
+
+/* Columns that `text` takes: the number of its code points. */
+size_t ah_terminal_width(const char *text);
+
+/* Columns of the terminal at `fd`, 40 to 160; 80 if it is no terminal. */
+size_t ah_terminal_columns(int fd);
+
+/* The same for tables: 0 if it is no terminal, so that programs read each row as one line. */
+size_t ah_terminal_table_columns(int fd);
+
+/* Appends `text` and a newline, broken between words before `columns`; the first line is at column `indent` already. */
+void ah_terminal_wrap(struct ah_buffer *out, const char *text, size_t indent, size_t columns);
+
+/* "####......" of `columns` characters, or "####" if not `points`. `out` has room for columns + 1. Returns `out`. */
+const char *ah_terminal_bar(char *out, double fraction, size_t columns, bool points);
+
+/* One line on standard error that is redrawn: what is being done, a bar, per cent, time left. */
+struct ah_progress {
+    bool shown;        /* standard error is a terminal */
+    uint64_t start_ns; /* of the whole work */
+    uint64_t drawn_ns; /* when last drawn */
+    double whole_s;    /* smoothed estimate of the whole time; 0: not known yet */
+    double judged_s;   /* when it was last updated, from the start */
+};
+
+struct ah_progress ah_terminal_progress(void);
+
+/* From now on this process shows no progress line. */
+void ah_terminal_no_progress(void);
+
+/* `fraction` of the work is done; below 0: the amount of work is unknown, so elapsed time is shown. Draws at most ten
+ * times a second. */
+void ah_terminal_draw(struct ah_progress *progress, double fraction, const char *what);
+
+/* Seconds left after `elapsed_s`, by the share done; below 0 while too little is done to tell. Parts of the work
+ * differ in speed, so earlier estimates count, too, and the number does not jump. */
+double ah_terminal_left_s(struct ah_progress *progress, double elapsed_s, double fraction);
+
+/* Removes the line; the next ah_terminal_draw() draws it again. */
+void ah_terminal_erase(struct ah_progress *progress);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inspect: each kind of document at a glance, for people, and as a summary for programs.
+ *
+ * One pair of functions a kind; verb_inspect.c is the table of them. The text goes to cli->out, the summary into
+ * an object that the caller opened and closes.
+ */
+#ifndef AH_CLI_INSPECT_INSPECT_H
+#define AH_CLI_INSPECT_INSPECT_H
+
+#include "cli/frame/cli.h"
+#include "cli/frame/emit.h"
+#include "cli/frame/table.h"
+#include "cli/inspect/runlog_summary.h"
+#include "schemas/cluster_plan.h"
+#include "schemas/document.h"
+#include "schemas/moves.h"
+#include "schemas/plan.h"
+#include "schemas/signature.h"
+#include "schemas/vocabulary.h"
+
+/* Each pair shows a document of one kind: as text, and as an object for `--json`. */
+void ah_inspect_model_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_model_json(struct ah_emit *emit, const struct ah_document *document);
+void ah_inspect_machine_text(struct ah_cli *cli, const struct ah_document *document);
+
+/* The machine, its best rates, and its measured blocks, on one screen. */
+void ah_inspect_machine_summary(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_machine_json(struct ah_emit *emit, const struct ah_document *document);
+void ah_inspect_cluster_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_cluster_json(struct ah_emit *emit, const struct ah_document *document);
+void ah_inspect_plan_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_plan_json(struct ah_emit *emit, const struct ah_document *document);
+void ah_inspect_cluster_plan_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_cluster_plan_json(struct ah_emit *emit, const struct ah_document *document);
+void ah_inspect_inventory_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_inventory_json(struct ah_emit *emit, const struct ah_document *document);
+void ah_inspect_moves_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_moves_json(struct ah_emit *emit, const struct ah_document *document);
+void ah_inspect_runlog_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_runlog_json(struct ah_emit *emit, const struct ah_document *document);
+void ah_inspect_checkpoint_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_checkpoint_json(struct ah_emit *emit, const struct ah_document *document);
+void ah_inspect_resume_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_resume_json(struct ah_emit *emit, const struct ah_document *document);
+void ah_inspect_status_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_status_json(struct ah_emit *emit, const struct ah_document *document);
+
+/* Shared with report: what ran, how it went and ended; the last evaluations. As JSON, into an object that the caller
+ * opened: the first fields, and the times of one side. */
+void ah_inspect_runlog_facts(struct ah_cli *cli, const struct ah_runlog *runlog,
+                             const struct ah_runlog_summary *summary);
+void ah_inspect_runlog_evaluations(struct ah_cli *cli, const struct ah_runlog *runlog);
+void ah_inspect_runlog_head(struct ah_emit *emit, const struct ah_runlog *runlog);
+void ah_inspect_runlog_times(struct ah_emit *emit, const struct ah_runlog_summary *summary, bool measured);
+
+/* The first lines of a plan: assumptions of a what-if, speed, policy, quality, and what is trained. */
+void ah_inspect_plan_headline(struct ah_cli *cli, const struct ah_plan *plan);
+
+/* "what_if": [...], if the plan is for a machine with more memory than the one it names; else nothing. */
+void ah_inspect_plan_what_if_json(struct ah_emit *emit, const struct ah_plan *plan);
+
+/* The first lines of a cluster plan: speed, quality, and where the time goes. */
+void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster_plan *plan);
+
+/* The first lines of moves: for which step, how long they take, how much comes from where. */
+void ah_inspect_moves_summary(struct ah_cli *cli, const struct ah_moves *moves);
+
+void ah_inspect_signature_text(struct ah_cli *cli, const struct ah_signature *signature);
+void ah_inspect_signature_json(struct ah_emit *emit, const struct ah_signature *signature);
+
+/* "\n<heading>\n" in bold. */
+void ah_inspect_heading(struct ah_cli *cli, const char *heading);
+
+/* A table of names and values, to be filled with pairs of cells. */
+struct ah_table ah_inspect_facts(struct ah_cli *cli);
+
+/* A cell "embedding, layer.0-8": blocks of a model with `of_model` blocks, named as in plans for one machine. */
+void ah_inspect_cell_blocks(struct ah_table *table, uint64_t of_model, uint64_t first, uint64_t blocks);
+
+/* A table below its heading; nothing if it has no rows. */
+void ah_inspect_table(struct ah_cli *cli, const char *heading, struct ah_table *table);
+
+/* "key: value" lines below a heading; nothing if there are none. */
+void ah_inspect_pairs(struct ah_cli *cli, const char *heading, const struct ah_text_pair *pairs, size_t n);
+
+/* One text per line below a heading; nothing if there are none. */
+void ah_inspect_list(struct ah_cli *cli, const char *heading, const char *const *texts, size_t n);
+
+#endif

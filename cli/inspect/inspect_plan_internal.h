@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of the view of a plan.
+ */
+#ifndef AH_CLI_INSPECT_INSPECT_PLAN_INTERNAL_H
+#define AH_CLI_INSPECT_INSPECT_PLAN_INTERNAL_H
+
+#include "cli/inspect/inspect.h"
+#include "schemas/plan.h"
+
+/* The plan's memory by class, and its blocks. */
+void ah_inspect_plan_memory(struct ah_cli *cli, const struct ah_plan *plan);
+void ah_inspect_plan_blocks(struct ah_cli *cli, const struct ah_plan *plan);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Report ranks: for a run of a cluster plan, each rank's measurements and prediction, and who holds up the others.
+ */
+#ifndef AH_CLI_INSPECT_REPORT_RANKS_H
+#define AH_CLI_INSPECT_REPORT_RANKS_H
+
+#include "cli/frame/cli.h"
+#include "cli/frame/emit.h"
+#include "schemas/runlog.h"
+
+/* Does the log have ranks, measured or predicted? */
+bool ah_report_ranks_any(const struct ah_runlog *runlog);
+
+/* The rank whose compute works longest, if by at least AH_REPORT_RANKS_MORE longer than any other: all others wait for
+ * it. NULL: there is none. */
+#define AH_REPORT_RANKS_MORE 0.05
+const struct ah_runlog_rank *ah_report_ranks_holder(const struct ah_runlog_rank *ranks, size_t n);
+
+/* A sentence about it; nothing if nothing was measured, or for a single rank. */
+void ah_report_ranks_put_sentence(struct ah_cli *cli, const struct ah_runlog *runlog, struct ah_buffer *out);
+
+/* A table of times, with `verbose` another one of the other lanes, and a table of what ranks send and hold. */
+void ah_report_ranks_text(struct ah_cli *cli, const struct ah_runlog *runlog, bool verbose);
+
+/* `ranks` and `holds_up`; nothing if there are none. */
+void ah_report_ranks_json(struct ah_emit *emit, const struct ah_runlog *runlog);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Status text: a status for people: how far the run is, how old the status is, who is behind, and a line for each rank.
+ */
+#ifndef AH_CLI_INSPECT_STATUS_TEXT_H
+#define AH_CLI_INSPECT_STATUS_TEXT_H
+
+#include "cli/frame/cli.h"
+#include "schemas/status.h"
+
+/* If a running run's status is older than this, nobody knows whether it still runs. */
+#define AH_STATUS_STALE_US UINT64_C(10000000)
+
+/* `now_us` counts as `updated_us` does; 0: leaves out the age and what follows from it. */
+void ah_status_put(struct ah_cli *cli, const struct ah_status *status, uint64_t now_us);
+
+/* Who does not answer (that one comes first), or holds up others (by how many, then the lower one). */
+struct ah_status_behind {
+    uint32_t rank;
+    uint32_t others;  /* how many wait for it, directly or through others */
+    double us;        /* the longest of these waits so far */
+    bool in_circle;   /* it waits for one of them */
+    double silent_us; /* 0: it answers */
+};
+
+/* In `arena`; NULL and 0: nobody. AH_E_MEMORY. */
+int ah_status_find_behind(const struct ah_status *status, struct ah_arena *arena,
+                          struct ah_status_behind **ret_behind, size_t *ret_n, struct ah_error *err);
+
+/* "under 1 s", "12 s", "2 min", "5 h", "3 days" */
+enum { AH_STATUS_AGE_MAX = 32 };
+const char *ah_status_print_age(char out[AH_STATUS_AGE_MAX], double us);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Page: a plan or a cluster plan as one self-contained HTML page, which needs no network.
+ *
+ * A page is a constant (cli/page/, joined and embedded at build time by page/embed.cmake) with a hole for data, as
+ * JSON. For a plan, that is its numbers, two steady iterations of its replay, and what the device arena holds; for a
+ * cluster plan, the document; for two plans, what each says and what differs. The page's own script draws everything.
+ * Every number that comes from the clock is marked as simulated.
+ *
+ *     rc = ah_page_write(cli, "plan.html", &document, NULL, &err);
+ */
+#ifndef AH_CLI_PAGE_PAGE_H
+#define AH_CLI_PAGE_PAGE_H
+
+#include "cli/frame/cli.h"
+#include "cli/plan/plan_prospects.h"
+#include "schemas/document.h"
+
+/* Writes the page of the operand's document to `path` (`-`: standard output, through cli->out), with what `prospects`
+ * (optional) found about a plan. AH_E_USAGE: it is no plan. AH_E_DOCUMENT: the plan cannot run. AH_E_IO names the path,
+ * and the file is unchanged. */
+int ah_page_write(struct ah_cli *cli, const char *path, const struct ah_document *document,
+                  const struct ah_plan_prospects *prospects, struct ah_error *err);
+
+/* Writes the page of what differs between the two plans that are the operands. Errors as above. */
+int ah_page_write_diff(struct ah_cli *cli, const char *path, const struct ah_plan *a, const struct ah_plan *b,
+                       struct ah_error *err);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of pages: fixed texts, and the data that goes into them.
+ */
+#ifndef AH_CLI_PAGE_PAGE_INTERNAL_H
+#define AH_CLI_PAGE_PAGE_INTERNAL_H
+
+#include "cli/frame/emit.h"
+#include "cli/plan/plan_prospects.h"
+#include "runtime/schedule/occupancy.h"
+#include "runtime/schedule/replay.h"
+
+/* The pages without their data; made by page/embed.cmake. */
+extern const unsigned char page_plan[], page_cluster[], page_diff[];
+extern const size_t page_plan_bytes, page_cluster_bytes, page_diff_bytes;
+
+/* Writes the page `text` with its data to a file or to standard output (`-`). */
+int page_write_text(struct ah_cli *cli, const char *path, const unsigned char *text, size_t bytes,
+                    const struct ah_buffer *json, struct ah_error *err);
+
+struct page {
+    const struct ah_plan *plan;
+    const struct ah_plan_prospects *prospects; /* (optional) */
+    struct ah_replay replay;
+    size_t iterations; /* in the replay */
+    struct ah_occupancy occupancy;
+    struct ah_arena *arena;
+    struct ah_emit emit;
+};
+
+/* The plan's own statements: inputs, training, times, memory, blocks. */
+void page_put_plan(struct ah_emit *emit, const struct ah_plan *plan);
+
+/* "classes": device bytes at the peak, by class, with the gaps between tensors and the reserve. */
+void page_put_classes(struct ah_emit *emit, const struct ah_plan_memory *memory);
+
+/* "lanes": [lane, time that it works, time that compute waits for it] */
+void page_put_lanes(struct ah_emit *emit, const struct ah_plan *plan);
+
+/* "facts": everything but the timeline. */
+void page_put_facts(struct page *page);
+
+/* "timeline": bars of two steady iterations, and bars of neighbouring ones within that time. */
+int page_put_timeline(struct page *page, struct ah_error *err);
+
+#endif

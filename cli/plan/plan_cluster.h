@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * autohete plan MODEL --cluster FILE: a cluster plan instead of a plan.
+ */
+#ifndef AH_CLI_PLAN_PLAN_CLUSTER_H
+#define AH_CLI_PLAN_PLAN_CLUSTER_H
+
+#include "cli/plan/request_cluster.h"
+
+/* Plans, and writes or shows the result. `output`: NULL or "-" is standard output. Returns the exit status. */
+int ah_plan_cluster(struct ah_cli *cli, const struct ah_request_cluster_options *options, const char *output);
+
+#endif

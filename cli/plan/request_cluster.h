@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Request for a cluster: turns the command line of `plan --cluster` or `compare --cluster` into a request.
+ *
+ *     struct ah_request_cluster request;
+ *     rc = ah_request_cluster_init(&request, cli, &options, err);   // reads the documents, checks the numbers
+ *     rc = ah_cluster_planner_plan(&request.planner, ...);
+ *     ah_request_cluster_release(&request);
+ */
+#ifndef AH_CLI_PLAN_REQUEST_CLUSTER_H
+#define AH_CLI_PLAN_REQUEST_CLUSTER_H
+
+#include "cli/plan/request.h"
+#include "planner/cluster/cluster_planner.h"
+
+struct ah_request_cluster_options {
+    const struct ah_request_options *request;
+    const char *cluster; /* file */
+    const char *tp;      /* of ah_request_words_tp; NULL: symmetric */
+    const char *policy;  /* NULL: optimal */
+    const char *search;  /* NULL: both */
+    const char *like;    /* (optional) file; ah_like_apply_cluster() */
+};
+
+struct ah_request_cluster {
+    struct ah_request base; /* model, training, progress; its machine represents the cluster's GPUs */
+    struct ah_machine gpu;
+    struct ah_document cluster;
+    char cluster_sha256[AH_DOCUMENT_DIGEST_MAX];
+    struct ah_cluster_request planner; /* borrows the documents */
+};
+
+/* All policies, for one machine and for clusters. */
+extern const char *const ah_request_words_any_policy[];
+
+/* The modes, then degrees. */
+extern const char *const ah_request_words_tp[];
+
+/* The model is the first operand. AH_E_USAGE names the option, AH_E_IO and AH_E_DOCUMENT the file. After a failure
+ * there is nothing to release. Planning with it shows progress and stops at an interrupt. The request must not move. */
+int ah_request_cluster_init(struct ah_request_cluster *ret_request, struct ah_cli *cli,
+                            const struct ah_request_cluster_options *options, struct ah_error *err);
+
+void ah_request_cluster_release(struct ah_request_cluster *request);
+
+/* Progress callback for searches: draws a struct ah_progress. True: interrupted. */
+bool ah_request_cluster_searched(void *progress, uint64_t done, uint64_t planned);
+
+/* Is `policy` one for a single machine? AH_E_USAGE: it is for clusters only. */
+int ah_request_cluster_check_machine(const char *policy, struct ah_error *err);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Node: a rank of 'profile --hosts'; mpirun starts one on each host. When rank 0 says so, all ranks measure their
+ * machines at the same time; only ranks on one machine take turns. Then pairs of ranks measure their links, one pair at
+ * a time, so that no two pairs share a network card.
+ *
+ * A rank that cannot measure tells rank 0, whose report names it; the other ranks stay connected.
+ *
+ *     rc = ah_profile_node_open(&node, &options, err);     // joins the others
+ *     if (!ah_comm_rank(node.comm))
+ *         rc = ah_profile_node_lead(&node, &report, err);  // rank 0
+ *     else
+ *         rc = ah_profile_node_follow(&node, err);
+ *     ah_profile_node_close(&node, rc, err);
+ */
+#ifndef AH_CLI_PROFILE_PROFILE_NODE_H
+#define AH_CLI_PROFILE_PROFILE_NODE_H
+
+#include "base/build_id.h"
+#include "cli/profile/profile_report.h"
+
+#include <stdatomic.h>
+
+enum { AH_PROFILE_HOST_MAX = 256, AH_PROFILE_BOOT_MAX = 64 };
+
+/* Who a rank is. The boot id is the kernel's, so it identifies the machine; empty: unknown. */
+struct ah_profile_hello {
+    char host[AH_PROFILE_HOST_MAX];
+    char boot[AH_PROFILE_BOOT_MAX];
+    char build[AH_BUILD_ID_TEXT_MAX];
+};
+
+void ah_profile_hello_fill(struct ah_profile_hello *ret_hello);
+
+/* In which turn each rank measures, from 0 on: ranks on one machine do so one after another. `first`: the first rank on
+ * the same machine with the same host name; containers on a machine have their own names, and limits. */
+struct ah_profile_turn {
+    uint32_t turn, first;
+};
+void ah_profile_node_turns(const struct ah_profile_hello *hellos, uint32_t n,
+                           struct ah_profile_turn *ret_turns);
+
+struct ah_profile_node_options {
+    struct ah_comm_options comm;
+    const struct ah_profile_hello *hello;
+    bool quick;
+    /* Measures this machine and appends the document. */
+    int (*measure)(void *context, struct ah_buffer *out, struct ah_error *err);
+    void *context;
+    /* (optional) For rank 0: `measure` reports its progress, which is the part from `begin` to `end` of it all. */
+    void (*tell)(void *context, double begin, double end, const char *what);
+    const atomic_int *cancel; /* (optional) set: stop before the next link */
+};
+
+struct ah_profile_node {
+    struct ah_profile_node_options options;
+    struct ah_comm *comm; /* owned */
+};
+
+int ah_profile_node_open(struct ah_profile_node *node, const struct ah_profile_node_options *options,
+                         struct ah_error *err);
+
+/* The report is in `arena` and includes failures of single ranks. AH_E_PEER: the world is lost. */
+int ah_profile_node_lead(struct ah_profile_node *node, struct ah_arena *arena,
+                         struct ah_profile_report *ret_report, struct ah_error *err);
+int ah_profile_node_follow(struct ah_profile_node *node, struct ah_error *err);
+
+/* If `rc` is not AH_OK, the others are told why and end. */
+void ah_profile_node_close(struct ah_profile_node *node, int rc, const struct ah_error *why);
+
+#endif

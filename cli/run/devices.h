@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Devices: the device that `--device NAME` means: `cpu`, `cuda`, `cuda:1`.
+ */
+#ifndef AH_CLI_RUN_DEVICES_H
+#define AH_CLI_RUN_DEVICES_H
+
+#include "base/error.h"
+#include "runtime/device/device.h"
+
+#include <stdint.h>
+
+/* NULL-terminated: the names without an index, the default first. */
+extern const char *const ah_devices_words[];
+
+/* NULL means the default. Loads the device's plugin if it has one. AH_E_USAGE: `name` is no device; AH_E_MISSING and
+ * AH_E_MISMATCH from ah_plugin_load(). */
+int ah_devices_find(const char *name, const struct ah_device_driver **ret_driver, uint32_t *ret_index,
+                    struct ah_error *err);
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Libraries: which of the libraries that we use are installed, and their versions.
+ *
+ * The dynamic loader finds each library's version function, so that no library's header is needed outside the room that
+ * uses it.
+ */
+#ifndef AH_CLI_RUN_LIBRARIES_H
+#define AH_CLI_RUN_LIBRARIES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { AH_LIBRARIES_TEXT_MAX = 64 };
+
+struct ah_libraries_row {
+    const char *name;
+    const char *purpose; /* a clause */
+    const char *package; /* Debian's */
+    const char *soname;
+    const char *symbol;                       /* of the version function */
+    void (*print)(char *out, void *function); /* its answer as text, AH_LIBRARIES_TEXT_MAX bytes */
+};
+
+extern const struct ah_libraries_row ah_libraries_rows[];
+extern const size_t ah_libraries_count;
+
+/* False: the library is not installed. */
+bool ah_libraries_version(const struct ah_libraries_row *row, char ret_text[AH_LIBRARIES_TEXT_MAX]);
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Run: trains by a plan; shared by the verbs `run` and `compare --measured`.
+ *
+ *     struct ah_run run;
+ *     rc = ah_run_open(&run, cli, plan, &options, err);    // data, device, weights or a checkpoint: all checks
+ *     rc = ah_run_go(&run, &listener, err);                // steps, evaluations, saves
+ *     ah_run_close(&run);                                  // in every case
+ *
+ * A run is cut into stretches. Between two of them the trainer is drained, held-out loss is measured and checkpoints
+ * are saved. After an interrupt, the stretch ends with the steps that are under way; then the run saves.
+ */
+#ifndef AH_CLI_RUN_RUN_H
+#define AH_CLI_RUN_RUN_H
+
+#include "cli/frame/cli.h"
+#include "runtime/train/checkpoint/checkpoints.h"
+#include "runtime/train/divergence.h"
+#include "runtime/train/tally.h"
+#include "runtime/train/trainer.h"
+#include "schemas/document.h"
+#include "schemas/plan.h"
+#include "schemas/resume.h"
+
+struct ah_run_options {
+    struct ah_option_list data;
+    struct ah_option_list valid;
+    const char *data_format;
+    struct ah_option_integer steps;
+    struct ah_option_real epochs; /* in place of steps */
+    struct ah_option_real lr;
+    const char *schedule;
+    struct ah_option_integer warmup;
+    const char *betas;
+    struct ah_option_real epsilon;
+    struct ah_option_real weight_decay;
+    struct ah_option_integer seed;
+    const char *weights;
+    const char *tokenizer;
+    const char *save;
+    bool no_save, keep_best;
+    const char *log;
+    const char *on_divergence;
+    struct ah_option_integer save_every;
+    struct ah_option_integer valid_every;
+    struct ah_option_integer keep;
+    const char *resume;
+    const char *device;
+    const char *emulate;
+    const struct ah_machine *emulated; /* (optional) a profile that emulates, instead of the file `emulate` */
+    bool other_device;
+    bool traces; /* ranks keep what they do in some steps (trace_ranks.h) */
+    struct ah_option_real stall_after;
+    struct ah_device_keep *keep_pinned; /* (optional) shared by consecutive runs; borrowed */
+    struct ah_run_ranks
+        *ranks; /* (optional) for a cluster plan: this run is its rank 0 (run_ranks.h); borrowed */
+};
+
+extern const char *const ah_run_words_schedule[];
+extern const char *const ah_run_words_divergence[];
+extern const char *const ah_run_words_format[];
+
+#define AH_RUN_FIELD(name) offsetof(struct ah_run_options, name)
+
+/* Rows for an options struct that begins with a struct ah_run_options: data and device. */
+/* clang-format off */
+#define AH_RUN_DATA_OPTIONS                                                                                  \
+    {"data", 0, AH_OPTION_FILES, "PATH", NULL, AH_RUN_FIELD(data),                                           \
+     "train on this: a token file, a folder of them, or a pattern; can be given several times"},             \
+    {"data-format", 0, AH_OPTION_WORD, "FORMAT", ah_run_words_format, AH_RUN_FIELD(data_format),             \
+     "format of the files (default auto: detected from content and name)"},                                  \
+    {"device", 0, AH_OPTION_TEXT, "DEVICE", ah_devices_words, AH_RUN_FIELD(device),                          \
+     "the device to train on, with an index if there are several (cuda:1); default the plan's kind"},     \
+    {"emulate", 0, AH_OPTION_FILE, "MACHINE", NULL, AH_RUN_FIELD(emulate),                                   \
+     "slow the copy and host lanes to the ratios of this machine document, or to the exact rates of a "      \
+     "profile that emulates one"},                                                                           \
+    {"seed", 0, AH_OPTION_COUNT, "N", NULL, AH_RUN_FIELD(seed),                                              \
+     "seed of everything random: initial weights, data order, rounding (default 0)"}
+/* clang-format on */
+
+/* The settings of a run, with all defaults filled in. */
+struct ah_run_settings {
+    uint64_t steps; /* of the whole run, including those before a resume */
+    struct ah_rate rate;
+    double beta1, beta2, epsilon, weight_decay;
+    uint64_t seed;
+    uint64_t save_every, valid_every; /* 0: only at the end */
+    uint64_t keep;
+};
+
+/* Callbacks for what happens in a run; NULL ones are skipped. */
+struct ah_run_listener {
+    void (*step)(void *context, const struct ah_step_record *record, double step_us);
+    void (*op)(void *context, const struct ah_op_record *record);
+    void (*evaluated)(void *context, uint64_t step, double loss, uint64_t tokens);
+    void (*saved)(void *context, uint64_t step, double us, const struct ah_checkpoints_saved *saved);
+    void *context;
+};
+
+struct ah_run {
+    struct ah_cli *cli;
+    const struct ah_run_options *options;
+    const struct ah_plan *plan;   /* borrowed */
+    struct ah_plan_training step; /* the plan's training, or that of all ranks together; borrowed */
+    struct ah_run_settings settings;
+    const char *save; /* folder of checkpoints; NULL: nothing is saved */
+    struct ah_signature signature;
+    struct ah_signature_run signature_run;
+    struct ah_document from;     /* manifest of the checkpoint that the run resumes from */
+    struct ah_document resumed;  /* what else it resumes with (run_resume.h) */
+    struct ah_resume resume;     /* the same for a run that resumes this one */
+    struct ah_resume_best *best; /* best checkpoint by held-out loss; NULL: none yet */
+    struct ah_divergence divergence;
+    bool diverged, stopped;  /* divergence was reported; it ended the run */
+    uint64_t kept_step;      /* of the last checkpoint before it diverged; 0: none */
+    uint64_t evaluated_step; /* UINT64_MAX: never in this run */
+    double evaluated_loss;
+    struct ah_resume_best best_place;
+    struct ah_document emulated;
+    struct ah_device_throttle throttle;
+    const struct ah_device_driver *driver;
+    uint32_t device_index;
+    struct ah_dataset *data, *held_out;
+    struct ah_batches batches, held_out_batches;
+    struct ah_trainer *trainer;
+    struct ah_tally *tally;       /* of all steps */
+    struct ah_runlog_rank *ranks; /* each rank's measurements, once the run has ended; in cli->arena */
+    size_t n_ranks;
+    struct ah_run_status *status;    /* NULL: none is written */
+    struct ah_buffer config;         /* config.json beside saved weights */
+    struct ah_companions companions; /* other files beside saved weights */
+    struct ah_checkpoint_job job;
+    struct ah_checkpoints *checkpoints; /* NULL: nothing is saved */
+    struct ah_checkpoints_room room;    /* what checkpoints will take */
+    struct ah_checkpoint_position position;
+    struct ah_checkpoints_found found; /* what the run resumes from; zeroed: it starts afresh */
+    struct ah_text_pair remarks[4]; /* on a damaged checkpoint, on the device; for the log; in cli->arena */
+    size_t n_remarks;
+    uint64_t resumed_step; /* 0: started afresh */
+    uint64_t saved_step;   /* UINT64_MAX: none in this run */
+    char saved_path[PATH_MAX];
+};
+
+/* Opens everything that the options name. `plan` is proven (proof.h), or was made in this process. Texts live in
+ * cli->arena. AH_E_MISMATCH: plan, data, device and checkpoint do not fit. Close `ret_run` after failures, too; it must
+ * not move. */
+int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan *plan,
+                const struct ah_run_options *options, struct ah_error *err);
+
+/* Trains to the last step. AH_E_INTERRUPTED: it was asked to stop, and has saved if it saves at all. */
+int ah_run_go(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err);
+
+void ah_run_close(struct ah_run *run);
+
+/* Opens data as the options say; shows progress on a terminal, unless `quiet`. */
+int ah_run_open_data(const struct ah_run *run, const struct ah_option_list *paths, bool quiet,
+                     struct ah_dataset **ret_data, struct ah_error *err);
+
+/* run_settings.c: fills in settings and signature from the options, else from the checkpoint, else with defaults. The
+ * data is open already. */
+int ah_run_settle(struct ah_run *run, struct ah_error *err);
+
+#endif

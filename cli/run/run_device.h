@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Remarks on the device of an open run: products that its library lacks, or more memory in use beside the arena than
+ * the plan expects. They are warnings, and are kept in the run log.
+ */
+#ifndef AH_CLI_RUN_RUN_DEVICE_H
+#define AH_CLI_RUN_RUN_DEVICE_H
+
+#include "cli/run/run.h"
+
+/* Fills run->remarks, in cli->arena, and prints them. */
+int ah_run_device_remark(struct ah_run *run, struct ah_error *err);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Hosts of a run: starts mpirun, which starts a process for each rank of a cluster plan.
+ *
+ *     rc = ah_run_hosts_launch(cli, "hosts.txt", cluster_plan, &status, err);
+ *
+ * If the plan's nodes are hosts in the file (hosts_file.h), as after 'profile --hosts', each rank runs on its node's
+ * host, and hosts that the plan does not use get no rank. Else slots are filled in order; the file is refused if the
+ * ranks of one node would not be on one host.
+ */
+#ifndef AH_CLI_RUN_RUN_HOSTS_H
+#define AH_CLI_RUN_RUN_HOSTS_H
+
+#include "cli/frame/cli.h"
+#include "runtime/comm/hosts_file.h"
+#include "schemas/cluster_plan.h"
+
+/* Finds each slot's host for the ranks. `path` names the file in messages. AH_E_MISMATCH: hosts do not fit the plan. */
+int ah_run_hosts_place(const struct ah_hosts *given, const struct ah_cluster_plan *plan, const char *path,
+                       struct ah_arena *arena, struct ah_hosts *ret_hosts, struct ah_error *err);
+
+/* `plan` can be run (ah_run_ranks_check()). Runs this command line on all hosts, without '--hosts', and waits for it;
+ * an interrupt makes all ranks save and end. AH_E_USAGE: a line is no host; AH_E_MISMATCH; AH_E_MISSING: no mpirun. */
+int ah_run_hosts_launch(struct ah_cli *cli, const char *path, const struct ah_cluster_plan *plan,
+                        int *ret_status, struct ah_error *err);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Run log: the lines of a run, written as it goes: to a file, to standard output, or to both. After each line the file
+ * is valid, whatever happens next. If one of the two cannot be written any more, the other goes on.
+ *
+ *     rc = ah_run_log_check(path, err);                 // for a resumed run, before it is opened
+ *     rc = ah_run_log_open(&log, &run, path, shown, err);   // the header is written at once
+ *     ah_run_log_step(&log, &record, step_us); ...
+ *     rc = ah_run_log_close(&log, &end, err);           // also reports that an earlier line could not be written
+ */
+#ifndef AH_CLI_RUN_RUN_LOG_H
+#define AH_CLI_RUN_RUN_LOG_H
+
+#include "cli/run/run.h"
+#include "runtime/train/trainer.h"
+#include "schemas/runlog.h"
+
+#include <sys/types.h>
+
+struct ah_run_log_outlet {
+    const char *path;        /* borrowed; "-": standard output */
+    int descriptor;          /* -1: closed */
+    off_t whole_bytes;       /* before the line that is being written */
+    bool goes_on;            /* it continues an earlier run's log and has its header */
+    struct ah_error failure; /* the first one */
+};
+
+struct ah_run_log {
+    struct ah_run *run;
+    struct ah_run_log_outlet outlets[2];
+    size_t n_outlets;      /* 0: no log */
+    bool begun;            /* its header is written */
+    struct ah_buffer line; /* the one that is being written */
+    struct ah_trainer_facts facts;
+};
+
+/* Can a resumed run continue the existing file, even a cut one? AH_E_USAGE: the file is no run log. AH_E_IO. */
+int ah_run_log_check(const char *path, struct ah_error *err);
+
+/* `path` (optional) is borrowed until the log is closed; "-": standard output. `shown`: also on standard output. A
+ * resumed run continues an existing log (run_log_keep.h). AH_E_MISMATCH: it is the log of another run. AH_E_IO. */
+int ah_run_log_open(struct ah_run_log *ret_log, struct ah_run *run, const char *path, bool shown,
+                    struct ah_error *err);
+
+void ah_run_log_step(struct ah_run_log *log, const struct ah_step_record *record, double step_us);
+void ah_run_log_evaluation(struct ah_run_log *log, uint64_t step, double loss, uint64_t tokens);
+void ah_run_log_save(struct ah_run_log *log, uint64_t step, double us, const char *path);
+
+/* Writes `end` (optional) and closes. Returns the first error of any line. A zeroed or closed log is fine. */
+int ah_run_log_close(struct ah_run_log *log, const struct ah_runlog_end *end, struct ah_error *err);
+
+#endif

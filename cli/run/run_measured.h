@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks in a run log: the first line predicts each, the last line has what each measured.
+ */
+#ifndef AH_CLI_RUN_RUN_MEASURED_H
+#define AH_CLI_RUN_RUN_MEASURED_H
+
+#include "cli/run/run.h"
+#include "schemas/cluster_plan.h"
+
+/* A steady step of each rank, as the replay plays it (planner/cluster/sim/cluster_replay.h), tallied like a measured
+ * one. In `arena`. Errors of the replay; AH_E_MEMORY. */
+int ah_run_measured_predict(const struct ah_cluster_plan *plan, struct ah_arena *arena,
+                            struct ah_runlog_rank **ret_ranks, size_t *ret_n, struct ah_error *err);
+
+/* Rank 0, with nothing under way: asks all ranks and keeps their answers in `run`. Does nothing if one rank trains all
+ * or no step was done. */
+int ah_run_measured_collect(struct ah_run *run, struct ah_error *err);
+
+#endif

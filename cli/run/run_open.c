@@ -1,0 +1,583 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening a run: cheap checks come first, so that errors show before weights are made or a long file is read.
+ */
+#include "base/file.h"
+#include "base/topology.h"
+#include "base/units.h"
+#include "cli/frame/input.h"
+#include "cli/frame/interrupt.h"
+#include "cli/inspect/plan_summary.h"
+#include "cli/plan/request.h"
+#include "cli/run/devices.h"
+#include "cli/run/run.h"
+#include "cli/run/run_device.h"
+#include "cli/run/run_ranks.h"
+#include "cli/run/run_resume.h"
+#include "cli/run/run_status.h"
+#include "cli/run/stall.h"
+#include "cli/trace/trace_ranks.h"
+#include "planner/planner.h"
+#include "profiler/profiler.h"
+#include "runtime/device/algorithm.h"
+#include "runtime/device/emulate.h"
+#include "runtime/model/config.h"
+#include "runtime/train/persist.h"
+#include "schemas/checkpoint.h"
+#include "schemas/machine.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CONFIG_BYTES_MAX = 1 << 24 };
+
+/* A what-if plan is for a machine that does not exist: it answers a question and cannot be run. */
+static int check_what_if(const struct ah_plan *plan, struct ah_error *err)
+{
+    static const char *const options[AH_WHAT_IFS] = {"'--device-memory'", "'--host-memory'"};
+    struct ah_buffer text = {0};
+    if (!plan->n_what_if)
+        return AH_OK;
+    ah_plan_put_what_if(&text, plan);
+    int rc =
+        text.failed
+            ? ah_error_memory(err)
+            : ah_error_set(err, AH_E_MISMATCH,
+                           "the plan answers '%s' and cannot run; plan again without %s%s%s for the machine "
+                           "as it is, or with '--machine' for one that has that much",
+                           text.data, options[plan->what_if[0].field], plan->n_what_if > 1 ? " and " : "",
+                           plan->n_what_if > 1 ? options[plan->what_if[1].field] : "");
+    ah_buffer_release(&text);
+    return rc;
+}
+
+static int check_words(const struct ah_run_options *options, struct ah_error *err)
+{
+    if (!options->data.n && !options->resume)
+        return ah_error_set(err, AH_E_USAGE, "'--data' is missing: a file of tokens to train on");
+    if (options->weights && options->resume)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--weights' and '--resume' both set what to begin with; leave one out");
+    if (options->steps.given && options->epochs.given)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--steps' and '--epochs' both set the length of the run; leave one out");
+    if (options->save && options->no_save)
+        return ah_error_set(err, AH_E_USAGE, "'--save' and '--no-save' contradict each other; leave one out");
+    if (options->weights && !options->save && !options->no_save)
+        return ah_error_set(
+            err, AH_E_USAGE,
+            "a run with '--weights' must say where its result goes: give '--save' DIR, or '--no-save' to "
+            "keep nothing");
+    if (!options->save && (!options->resume || options->no_save) &&
+        (options->save_every.given || options->keep.given || options->keep_best || options->tokenizer))
+        return ah_error_set(err, AH_E_USAGE, "'--%s' needs '--save' DIR, where checkpoints go",
+                            options->save_every.given ? "save-every"
+                            : options->keep.given     ? "keep"
+                            : options->keep_best      ? "keep-best"
+                                                      : "tokenizer");
+    if (!options->valid.n && !options->resume && (options->valid_every.given || options->keep_best))
+        return ah_error_set(err, AH_E_USAGE, "'--%s' needs '--valid' FILE, the data held out",
+                            options->keep_best ? "keep-best" : "valid-every");
+    return AH_OK;
+}
+
+/* Checks '--weights': for a folder of checkpoints, says which one to give; for a name on the hub, how to fetch it. */
+static int check_weights(struct ah_run *run, struct ah_error *err)
+{
+    const char *folder = run->options->weights;
+    struct ah_checkpoints_found found;
+    struct stat about;
+    char shown[AH_DOCUMENT_NAME_MAX];
+    if (!folder)
+        return AH_OK;
+    if (stat(folder, &about)) {
+        int rc = ah_error_set(err, AH_E_IO, "%s: cannot be read: %s", ah_document_short_name(folder, shown),
+                              strerror(errno));
+        ah_input_add_hub(folder, err);
+        return rc;
+    }
+    if (!S_ISDIR(about.st_mode) || ah_checkpoints_find(folder, &found, NULL) || !found.folder[0] ||
+        !found.path[0])
+        return AH_OK;
+    return ah_error_set(err, AH_E_IO, "%s: is a folder of checkpoints; name one of them, such as '%s'",
+                        ah_document_short_name(folder, shown), found.path);
+}
+
+/* ---- the device ---- */
+
+static int find_device(struct ah_run *run, struct ah_error *err)
+{
+    const char *planned = ah_words_device_kind[run->plan->numeric_signature.device];
+    const char *name = run->options->device         ? run->options->device
+                       : run->options->other_device ? NULL
+                                                    : planned;
+    int rc = ah_devices_find(name, &run->driver, &run->device_index, err);
+    if (rc || !strcmp(run->driver->name, planned) || run->options->other_device)
+        return rc;
+    return ah_error_set(err, AH_E_MISMATCH,
+                        "the plan is for a %s device, not for '%s'; plan for this machine, or run it anyway "
+                        "with --other-device",
+                        planned, name);
+}
+
+static void set_rates(struct ah_run *run, const struct ah_plan_emulated *emulated)
+{
+    run->throttle = (struct ah_device_throttle){.h2d_bytes_per_s = emulated->h2d_bytes_per_s,
+                                                .d2h_bytes_per_s = emulated->d2h_bytes_per_s,
+                                                .copy_latency_us = emulated->copy_latency_us,
+                                                .both_kept = emulated->both_kept,
+                                                .host_adam_params_per_s = emulated->host_adam_params_per_s,
+                                                .host_bytes_per_s = 28 * emulated->host_adam_params_per_s};
+}
+
+/* A profile that emulates states the rates to which it was slowed. */
+static int take_rates(struct ah_run *run, const struct ah_machine *machine, struct ah_error *err)
+{
+    struct ah_plan_emulated *emulated = NULL;
+    int rc = ah_planner_emulated(machine, run->plan->training.dtype, &run->cli->arena, &emulated, err);
+    if (!rc && emulated)
+        set_rates(run, emulated);
+    return rc;
+}
+
+/* Takes the ratios of another machine, relative to what this one's products reach now. */
+static int measure_ratios(struct ah_run *run, const struct ah_machine *machine, struct ah_error *err)
+{
+    struct ah_document here = {0};
+    enum ah_dtype dtype;
+    const struct ah_profiler_options options = {.driver = run->driver,
+                                                .device_index = run->device_index,
+                                                .quick = true,
+                                                .parts = 1u << AH_PROFILER_MATMUL,
+                                                .watch = ah_stall_watch(run->cli, &run->options->stall_after),
+                                                .cancel = ah_interrupt_catch()};
+    int rc = ah_profiler_run(&here, &options, err);
+    if (!rc)
+        rc = ah_emulate_dtype(machine, here.body.machine->device.bf16, &dtype, err);
+    if (!rc)
+        rc = ah_emulate_throttle(machine, dtype, ah_machine_matmul_flops_per_s(here.body.machine, dtype),
+                                 &run->throttle, err);
+    ah_document_release(&here);
+    return rc;
+}
+
+static int read_emulated(struct ah_run *run, struct ah_error *err)
+{
+    const char *path = run->options->emulate;
+    const struct ah_plan_emulated *planned = run->plan->inputs.emulated;
+    if (run->options->emulated)
+        return take_rates(run, run->options->emulated, err);
+    if (!path && planned)
+        ah_cli_tell(
+            run->cli, AH_CLI_WARNING,
+            "the plan is for a machine that emulates '%s'; without '--emulate %s' lanes run at full speed "
+            "and the prediction does not apply",
+            planned->name, planned->name);
+    if (!path)
+        return AH_OK;
+    int rc = ah_input_load(&run->emulated, path, AH_DOCUMENT_MACHINE, err);
+    if (rc)
+        return rc;
+    const struct ah_machine *machine = run->emulated.body.machine;
+    if (machine->emulates)
+        return take_rates(run, machine, err);
+    if (planned && !strcmp(planned->name, machine->name)) {
+        set_rates(run, planned);
+        return AH_OK;
+    }
+    ah_cli_tell(
+        run->cli, AH_CLI_WARNING,
+        "'--emulate' %s: the plan is for %s%s%s, so its prediction does not apply; plan with a profile made "
+        "by 'autohete profile --emulate %s -o FILE'",
+        path, planned ? "a machine that emulates '" : "a machine that emulates none",
+        planned ? planned->name : "", planned ? "'" : "", path);
+    return measure_ratios(run, machine, err);
+}
+
+/* ---- data ---- */
+
+static bool show_data(void *context, uint64_t done_bytes, uint64_t total_bytes)
+{
+    struct ah_progress *progress = context;
+    ah_terminal_draw(progress, total_bytes ? (double)done_bytes / (double)total_bytes : 1, "checking data");
+    return !ah_interrupt_seen();
+}
+
+int ah_run_open_data(const struct ah_run *run, const struct ah_option_list *paths, bool quiet,
+                     struct ah_dataset **ret_data, struct ah_error *err)
+{
+    struct ah_progress progress = ah_terminal_progress();
+    const char *format = run->options->data_format;
+    const struct ah_dataset_options options = {.paths = paths->items,
+                                               .n_paths = paths->n,
+                                               .format =
+                                                   format ? ah_dataset_format_of(format) : AH_DATASET_AUTO,
+                                               .vocabulary = run->plan->model.vocabulary,
+                                               .progress = quiet ? NULL : show_data,
+                                               .context = &progress};
+    int rc = ah_dataset_open(ret_data, &options, err);
+    if (!quiet)
+        ah_terminal_erase(&progress);
+    return rc;
+}
+
+static int open_batches(struct ah_run *run, struct ah_error *err)
+{
+    struct ah_batches_options options = {.data = run->data,
+                                         .seq = run->plan->training.seq,
+                                         .batch = run->step.batch,
+                                         .seed = run->settings.seed};
+    int rc = ah_batches_init(&run->batches, &options, err);
+    if (rc || !run->held_out)
+        return rc;
+    options.data = run->held_out;
+    options.held_out = true;
+    return ah_batches_init(&run->held_out_batches, &options, err);
+}
+
+/* If a path was not given now but is kept from an earlier run, the message says so. */
+static int open_kept_data(struct ah_run *run, bool kept, const char *option,
+                          const struct ah_option_list *paths, struct ah_dataset **ret_data,
+                          struct ah_error *err)
+{
+    int rc = ah_run_open_data(run, paths, false, ret_data, err);
+    if (rc != AH_E_IO || !kept)
+        return rc;
+    const struct ah_error why = *err;
+    return ah_error_set(err, rc, "%.700s; the run used it before: give '--%s' again", why.text, option);
+}
+
+static int open_all_data(struct ah_run *run, struct ah_error *err)
+{
+    const struct ah_run_options *options = run->options;
+    const struct ah_resume *before = run->resumed.body.resume;
+    int rc = open_kept_data(run, before && options->data.items == before->data, "data", &options->data,
+                            &run->data, err);
+    if (!rc && options->valid.n)
+        rc = open_kept_data(run, before && options->valid.items == before->valid, "valid", &options->valid,
+                            &run->held_out, err);
+    return rc;
+}
+
+/* ---- checkpoints ---- */
+
+/* A run cannot resume from weights alone, saved when there was no room for a checkpoint; the message names them. */
+static int say_no_checkpoint(const char *folder, struct ah_error *err)
+{
+    char path[PATH_MAX], shown[AH_DOCUMENT_NAME_MAX];
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    if (!access(path, F_OK))
+        return ah_error_set(
+            err, AH_E_IO,
+            "'%s' has only weights, without the optimizer's states needed to resume; begin a new run from "
+            "them with '--weights %s'",
+            folder, folder);
+    const uint64_t step = ah_checkpoints_weights_alone(folder, path);
+    if (!step)
+        return ah_error_set(err, AH_E_IO, "'%s' has no checkpoint yet; leave out --resume to begin", folder);
+    return ah_error_set(err, AH_E_IO,
+                        "'%s' has no checkpoint, only the weights of step %" PRIu64
+                        "; begin a new run from them with '--weights %s'",
+                        folder, step, ah_document_short_name(path, shown));
+}
+
+static void tell_of_weights_alone(const struct ah_run *run)
+{
+    const struct ah_checkpoints_found *found = &run->found;
+    char path[PATH_MAX], shown[AH_DOCUMENT_NAME_MAX];
+    const uint64_t step = found->folder[0] ? ah_checkpoints_weights_alone(found->folder, path) : 0;
+    if (step > found->step)
+        ah_cli_tell(run->cli, AH_CLI_NOTE,
+                    "'%s' has the weights of step %" PRIu64 " alone; this run resumes from step %" PRIu64 ", "
+                    "the newest complete checkpoint",
+                    ah_document_short_name(path, shown), step, found->step);
+}
+
+/* Reads the settings of the run that is resumed. If the checkpoint is known already, it is not looked for again. */
+static int read_manifest(struct ah_run *run, struct ah_error *err)
+{
+    struct ah_checkpoints_found *found = &run->found;
+    char *manifest = NULL;
+    struct ah_buffer name = {0};
+    if (!run->options->resume)
+        return AH_OK;
+    int rc = found->path[0] ? AH_OK : ah_checkpoints_find(run->options->resume, found, err);
+    if (!rc && !found->path[0])
+        rc = say_no_checkpoint(run->options->resume, err);
+    if (rc)
+        return rc;
+    tell_of_weights_alone(run);
+    ah_buffer_printf(&name, "%s/" AH_CHECKPOINT_MANIFEST, found->path);
+    manifest = name.failed ? NULL : ah_arena_strdup(&run->cli->arena, name.data);
+    ah_buffer_release(&name);
+    return manifest ? ah_document_load(&run->from, manifest, AH_DOCUMENT_CHECKPOINT, err)
+                    : ah_error_memory(err);
+}
+
+/* For the most common differences, says in terms of the command line what to do; else `err` keeps its text. */
+static int say_what_differs(const struct ah_run *run, struct ah_error *err)
+{
+    const struct ah_signature *before = &run->from.body.checkpoint->numeric_signature;
+    char field[AH_SIGNATURE_PATH_MAX], shown[AH_DOCUMENT_NAME_MAX];
+    const char *path = ah_document_short_name(run->found.path, shown);
+    if (!ah_signature_differs(before, &run->signature, field))
+        return AH_E_MISMATCH;
+    if (!strcmp(field, "run.data_sha256"))
+        return ah_error_set(
+            err, AH_E_MISMATCH,
+            "%s: was not trained on '%s'; name its data with --data, or begin a new run from its weights: "
+            "--weights %s",
+            path, run->options->data.items[0], path);
+    if (!strcmp(field, "run.steps") && before->run->steps)
+        return ah_error_set(
+            err, AH_E_MISMATCH,
+            "%s: belongs to a run of %" PRIu64 " steps, which set its learning-rate schedule, and cannot "
+            "become a run of %" PRIu64 "; leave out --steps and --epochs, or begin a new run from its "
+            "weights: --weights %s",
+            path, before->run->steps, run->settings.steps, path);
+    return AH_E_MISMATCH;
+}
+
+static int check_resumed(struct ah_run *run, struct ah_error *err)
+{
+    if (!run->from.body.checkpoint)
+        return AH_OK;
+    run->resumed_step = run->from.body.checkpoint->step;
+    int rc = ah_checkpoint_check_signature(&run->from, run->found.path, &run->signature, err);
+    return rc == AH_E_MISMATCH ? say_what_differs(run, err) : rc;
+}
+
+/* Makes the config.json beside saved weights: that of given weights, with the plan's dtype; or a checkpoint's, copied
+ * unread, as ah_checkpoints_resume() looks for damage; or else one made from the model. */
+static int make_config(struct ah_run *run, struct ah_error *err)
+{
+    const struct ah_model *model = &run->plan->model;
+    const enum ah_dtype dtype = run->plan->training.dtype;
+    const char *folder = run->options->weights ? run->options->weights : run->found.path;
+    struct ah_buffer path = {0};
+    int rc = AH_OK;
+    ah_buffer_printf(&path, "%s/config.json", folder);
+    if (path.failed)
+        rc = ah_error_memory(err);
+    else if (!folder[0] || access(path.data, R_OK) != 0)
+        rc = ah_config_print(model, dtype, &run->config, err);
+    else if (run->options->weights)
+        rc = ah_config_adopt(model, path.data, dtype, &run->config, err);
+    else if (!(rc = ah_file_check_regular(path.data, err)))
+        rc = ah_file_read(path.data, CONFIG_BYTES_MAX, &run->config, err);
+    ah_buffer_release(&path);
+    return rc;
+}
+
+/* Reads the files that each saved folder gets beside weights: from the folder of --tokenizer, else of the weights, else
+ * from the checkpoint resumed, so that an interrupted run leaves the same files as an uninterrupted one. */
+static int read_beside(struct ah_run *run, struct ah_error *err)
+{
+    const struct ah_run_options *options = run->options;
+    const char *folder = options->tokenizer ? options->tokenizer
+                         : options->weights ? options->weights
+                         : options->resume  ? run->found.path
+                                            : NULL;
+    if (!run->save)
+        return AH_OK;
+    int rc = make_config(run, err);
+    if (!rc && folder)
+        rc = ah_companions_read(&run->companions, folder, err);
+    if (!rc && options->tokenizer && !ah_companions_has_tokenizer(&run->companions))
+        rc = ah_error_set(err, AH_E_IO,
+                          "'--tokenizer' '%s' has no tokenizer; name a folder with a tokenizer.json", folder);
+    return rc;
+}
+
+static uint64_t saves_to_come(const struct ah_run *run)
+{
+    const uint64_t every = run->settings.save_every, end = run->settings.steps, begin = run->resumed_step;
+    if (begin >= end)
+        return 0;
+    return every ? end / every - begin / every + (end % every != 0) : 1;
+}
+
+/* Notices a disk that is too small for the checkpoints now, and not after the last step. */
+static int check_room(struct ah_run *run, struct ah_error *err)
+{
+    const uint64_t keep = run->settings.keep;
+    struct ah_checkpoints_room *room = &run->room;
+    char shown[AH_DOCUMENT_NAME_MAX], at_once[64] = "", needed[AH_UNITS_TEXT_MAX], one[AH_UNITS_TEXT_MAX],
+                                      available[AH_UNITS_TEXT_MAX];
+    if (!run->checkpoints)
+        return AH_OK;
+    const bool best = run->options->keep_best && keep;
+    int rc = ah_checkpoints_find_room(run->checkpoints, keep + best, saves_to_come(run), room, err);
+    if (rc || room->needed_bytes <= room->free_bytes)
+        return rc;
+    if (room->checkpoints > 1)
+        snprintf(at_once, sizeof at_once, ", %" PRIu64 " at once of %s", room->checkpoints,
+                 ah_units_print_bytes(one, room->one_bytes));
+    return ah_error_set(
+        err, AH_E_IO,
+        "%s: checkpoints will take %s%s, and %s are free there; %smake room, or name a folder on "
+        "another disk with '--save'",
+        ah_document_short_name(run->save, shown), ah_units_print_bytes(needed, room->needed_bytes), at_once,
+        ah_units_print_bytes(available, room->free_bytes),
+        room->checkpoints < 2 ? ""
+        : keep == 1           ? "save less often, "
+                              : "give '--keep 1', ");
+}
+
+static int open_checkpoints(struct ah_run *run, struct ah_error *err)
+{
+    run->job = (struct ah_checkpoint_job){.model = &run->plan->model,
+                                          .signature = &run->signature,
+                                          .config = run->config.data,
+                                          .companions = &run->companions};
+    run->saved_step = run->evaluated_step = UINT64_MAX;
+    if (!run->save)
+        return AH_OK;
+    run->found.step = run->resumed_step;
+    return ah_checkpoints_open(&run->checkpoints, &run->job, run->save, &run->found, err);
+}
+
+/* ---- the trainer ---- */
+
+/* The plan's algorithms apply only to its own kind of device. */
+static int device_options(struct ah_run *run, struct ah_device_options *ret_options, struct ah_error *err)
+{
+    const struct ah_plan *plan = run->plan;
+    bool planned = run->signature.device == plan->numeric_signature.device;
+    *ret_options =
+        (struct ah_device_options){.index = run->device_index,
+                                   .memory_bytes = plan->memory.device_capacity_bytes,
+                                   .compute_threads = plan->threads ? (uint32_t)plan->threads->compute : 0,
+                                   .host_threads = plan->threads ? (uint32_t)plan->threads->host : 0,
+                                   .throttle = run->throttle,
+                                   .keep = run->options->keep_pinned,
+                                   .watch = ah_stall_watch(run->cli, &run->options->stall_after)};
+    return ah_device_algorithm_table(planned ? plan->algorithms : NULL, &run->cli->arena, ret_options, err);
+}
+
+static int open_trainer(struct ah_run *run, struct ah_error *err)
+{
+    const struct ah_plan *plan = run->plan;
+    const struct ah_run_settings *settings = &run->settings;
+    struct ah_pool *pool = NULL;
+    struct ah_trainer_options options = {.model = &plan->model,
+                                         .plan = plan,
+                                         .driver = run->driver,
+                                         .batches = &run->batches,
+                                         .documents =
+                                             run->held_out && ah_dataset_facts(run->held_out)->has_docs,
+                                         .rate = settings->rate,
+                                         .beta1 = settings->beta1,
+                                         .beta2 = settings->beta2,
+                                         .epsilon = settings->epsilon,
+                                         .weight_decay = settings->weight_decay,
+                                         .seed = settings->seed,
+                                         .weights = run->options->weights,
+                                         .steps_before = run->resumed_step,
+                                         .recorded = ah_trace_ranks_steps(run)};
+    int rc = device_options(run, &options.device, err);
+    rc = rc ? rc : ah_pool_new(&pool, &(struct ah_pool_options){0}, err);
+    if (rc)
+        return rc;
+    options.pool = pool;
+    rc = ah_run_status_new(&run->status, run, &options, err);
+    if (!rc && run->options->ranks)
+        rc = ah_run_ranks_start(run->options->ranks, run, &options, err);
+    rc = rc ? rc : ah_trainer_open(&run->trainer, &options, err);
+    ah_pool_free(pool);
+    if (rc == AH_E_CAPACITY) /* the plan is for another machine's memory and threads, or was edited */
+        rc = ah_error_prefix(err, AH_E_MISMATCH, "the plan does not fit this device; plan again here");
+    return rc;
+}
+
+static int open_tally(struct ah_run *run, struct ah_error *err)
+{
+    return ah_tally_new(&run->tally, run->plan, err);
+}
+
+static int resume(struct ah_run *run, struct ah_error *err)
+{
+    if (!run->options->resume)
+        return AH_OK;
+    const struct ah_checkpoint_sink sink = ah_persist_sink(run->trainer);
+    int rc = ah_checkpoints_resume(&run->job, &sink, &run->found, &run->position, err);
+    if (!rc && run->position.step != run->resumed_step)
+        rc = ah_error_set(err, AH_E_MISMATCH,
+                          "'%s' was replaced by another checkpoint in the meantime; run "
+                          "again",
+                          run->found.path);
+    return rc;
+}
+
+/* Tells the person, and the log, that steps are lost. */
+static void warn_of_damage(struct ah_run *run)
+{
+    const struct ah_checkpoints_found *found = &run->found;
+    char shown[AH_DOCUMENT_NAME_MAX], text[AH_ERROR_TEXT_MAX];
+    uint64_t lost = found->newest_step - run->resumed_step;
+    snprintf(text, sizeof text,
+             "%.500s; resuming from '%s', the newest complete one: %" PRIu64 " step%s must be trained again",
+             found->damaged.text, ah_document_short_name(found->path, shown), lost, lost == 1 ? "" : "s");
+    const char *kept = ah_arena_strdup(&run->cli->arena, text);
+    if (kept)
+        run->remarks[run->n_remarks++] = (struct ah_text_pair){"warning", kept};
+    ah_cli_tell(run->cli, AH_CLI_WARNING, "%s", text);
+}
+
+static int open_parts(struct ah_run *run, struct ah_error *err)
+{
+    static int (*const parts[])(struct ah_run *, struct ah_error *) = {
+        check_weights, find_device,   read_manifest, ah_run_resume_read, open_all_data,    ah_run_settle,
+        open_batches,  check_resumed, read_beside,   read_emulated,      open_checkpoints, check_room,
+        open_trainer,  resume,        open_tally};
+    int rc = AH_OK;
+    run->step = run->options->ranks ? *ah_run_ranks_step(run->options->ranks) : run->plan->training;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
+        rc = ah_interrupt_seen() ? ah_error_set(err, AH_E_INTERRUPTED, "interrupted; nothing was trained")
+                                 : parts[i](run, err);
+    return rc;
+}
+
+int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan *plan,
+                const struct ah_run_options *options, struct ah_error *err)
+{
+    *ret_run = (struct ah_run){.cli = cli, .options = options, .plan = plan, .save = options->save};
+    ah_interrupt_catch();
+    int rc = check_what_if(plan, err);
+    rc = rc ? rc : check_words(options, err);
+    if (!rc)
+        rc = open_parts(ret_run, err);
+    if (rc == AH_E_DOCUMENT &&
+        ret_run->found.again) { /* an older checkpoint is at another step: open everything again */
+        const struct ah_checkpoints_found found = ret_run->found;
+        ah_run_close(ret_run);
+        *ret_run = (struct ah_run){
+            .cli = cli, .options = options, .plan = plan, .found = found, .save = options->save};
+        rc = open_parts(ret_run, err);
+    }
+    if (!rc && ret_run->found.damaged.code)
+        warn_of_damage(ret_run);
+    return rc ? rc : ah_run_device_remark(ret_run, err);
+}
+
+void ah_run_close(struct ah_run *run)
+{
+    ah_tally_free(run->tally);
+    ah_trainer_close(run->trainer);
+    ah_run_status_free(run->status);
+    ah_run_ranks_end(run->options ? run->options->ranks : NULL);
+    ah_checkpoints_close(run->checkpoints);
+    ah_batches_release(&run->held_out_batches);
+    ah_batches_release(&run->batches);
+    ah_dataset_close(run->held_out);
+    ah_dataset_close(run->data);
+    ah_buffer_release(&run->config);
+    ah_companions_release(&run->companions);
+    ah_document_release(&run->emulated);
+    ah_document_release(&run->from);
+    ah_document_release(&run->resumed);
+}

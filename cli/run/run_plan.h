@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The plan that `run` executes: for one machine, or for a cluster; then it also brings the ranks together.
+ *
+ *     rc = ah_run_plan_load(&loaded, path, &wish, err);
+ *     if (!rc && ah_run_plan_follows(&loaded))
+ *         ... ah_run_ranks_follow(loaded.ranks, err) ...
+ *     ... ah_run_open(&run, cli, loaded.plan, ...) with options.ranks = loaded.ranks ...
+ *     ah_run_plan_release(&loaded);                     // after ah_run_close() and the last word about a failure
+ */
+#ifndef AH_CLI_RUN_RUN_PLAN_H
+#define AH_CLI_RUN_RUN_PLAN_H
+
+#include "cli/run/run_ranks.h"
+
+struct ah_run_plan {
+    struct ah_document document;
+    const struct ah_plan *plan; /* the document's, or that of this process's rank */
+    bool launches;              /* the command line names hosts that shall run it */
+    struct ah_run_ranks *ranks; /* owned; NULL: a plan for one machine */
+};
+
+/* The command line's choices. */
+struct ah_run_plan_wish {
+    bool local, emulates, paces;
+    const char *hosts; /* (optional) file of hosts to start ranks on: the plan is then only checked */
+};
+
+/* Loads and proves a plan (proof.h). Errors of that, with the file's name; AH_E_USAGE: options do not fit the plan;
+ * AH_E_UNSUPPORTED: the plan cannot be run yet; errors of ah_run_ranks_new(). */
+int ah_run_plan_load(struct ah_run_plan *ret_plan, const char *path, const struct ah_run_plan_wish *wish,
+                     struct ah_error *err);
+
+/* Is this process a rank other than 0? */
+bool ah_run_plan_follows(const struct ah_run_plan *plan);
+
+/* A zeroed one is fine. */
+void ah_run_plan_release(struct ah_run_plan *plan);
+
+#endif

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * As threads, each rank but the first is a job of a lane of its own.
+ */
+#include "cli/run/run_ranks.h"
+
+#include "base/lane.h"
+#include "base/units.h"
+#include "cli/frame/cli.h"
+#include "runtime/comm/driver.h"
+#include "runtime/comm/loop/loop.h"
+#include "runtime/schedule/names.h"
+#include "runtime/train/follower.h"
+#include "runtime/train/ways.h"
+#include "runtime/train/world.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct follower {
+    struct ah_lane *lane; /* owned; NULL: not started */
+    struct ah_run_ranks *ranks;
+    uint32_t rank;
+};
+
+struct ah_run_ranks {
+    const struct ah_cluster_plan *plan;
+    struct ah_arena arena;
+    struct ah_world world;
+    struct ah_plan_training step;
+    uint32_t rank; /* of this process */
+    struct ah_plan lead;
+    char sha256[AH_DOCUMENT_DIGEST_MAX];
+    struct ah_comm_hub *hub;    /* owned; NULL: ranks are processes */
+    struct follower *followers; /* by rank, of threads; the first is not used */
+    struct ah_links links;
+    bool linked, paces;
+    struct ah_device_watch watch;   /* of the devices of ranks that follow */
+    struct ah_buffer *waits;        /* by rank of this process: what it waited for when the world was lost */
+    struct ah_follower_host *hosts; /* by rank, once rank 0 has heard from them */
+};
+
+static struct ah_trainer_rank *place_of(const struct ah_run_ranks *ranks)
+{
+    return &ranks->world.places[ranks->rank];
+}
+
+bool ah_run_ranks_launched(const char **ret_variable)
+{
+    static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        if (getenv(variables[i])) {
+            *ret_variable = variables[i];
+            return true;
+        }
+    return false;
+}
+
+/* ---- the world ---- */
+
+static int join_threads(struct ah_comm_hub *hub, struct ah_trainer_rank *place, struct ah_error *err)
+{
+    const struct ah_comm_options options = {
+        .driver = ah_comm_loop(), .rank = place->rank, .ranks = place->ranks, .boot = hub};
+    return ah_comm_open(&place->comm, &options, err);
+}
+
+static int join_processes(struct ah_run_ranks *ranks, struct ah_error *err)
+{
+    struct ah_comm_options options = {0};
+    struct ah_comm *comm = NULL;
+    int rc = ah_comm_load("mpi", &options.driver, err);
+    rc = rc ? rc : ah_comm_open(&comm, &options, err);
+    if (rc)
+        return rc;
+    const uint32_t started = ah_comm_ranks(comm);
+    if (started != ranks->world.ranks) {
+        rc = ah_error_set(err, AH_E_MISMATCH,
+                          "the plan is for %" PRIu32 " ranks, but %" PRIu32 " were started: mpirun -n "
+                          "%" PRIu32,
+                          ranks->world.ranks, started, ranks->world.ranks);
+        ah_comm_close(comm);
+        return rc;
+    }
+    ranks->rank = ah_comm_rank(comm);
+    place_of(ranks)->comm = comm;
+    return AH_OK;
+}
+
+void ah_run_ranks_pace(struct ah_run_ranks *ranks)
+{
+    ranks->paces = true;
+}
+
+bool ah_run_ranks_paced(const struct ah_run_ranks *ranks)
+{
+    return ranks && ranks->paces;
+}
+
+void ah_run_ranks_tell_pace(const struct ah_run_ranks *ranks, struct ah_cli *cli)
+{
+    char by[AH_UNITS_TEXT_MAX];
+    if (!ranks || !place_of(ranks)->ways)
+        return;
+    const struct ah_ways_totals totals = ah_ways_totals(place_of(ranks)->ways);
+    if (totals.late)
+        ah_cli_tell(cli, AH_CLI_NOTE,
+                    "paced: %" PRIu64 " of %" PRIu64
+                    " ops and messages took longer than planned, by %s in all",
+                    totals.late, totals.ops, ah_units_print_time(by, (double)totals.late_ns * 1e-3));
+    else
+        ah_cli_tell(cli, AH_CLI_NOTE, "paced: none of %" PRIu64 " ops and messages took longer than planned",
+                    totals.ops);
+}
+
+const struct ah_plan_training *ah_run_ranks_step(const struct ah_run_ranks *ranks)
+{
+    return &ranks->step;
+}
+
+uint32_t ah_run_ranks_n(const struct ah_run_ranks *ranks)
+{
+    return ranks->world.ranks;
+}
+
+const char *ah_run_ranks_host(const struct ah_run_ranks *ranks, uint32_t rank)
+{
+    return ranks->hosts[rank].name;
+}
+
+const char *ah_run_ranks_node(const struct ah_run_ranks *ranks, uint32_t rank)
+{
+    return ranks->world.nodes[rank];
+}
+
+const struct ah_cluster_plan *ah_run_ranks_cluster_plan(const struct ah_run_ranks *ranks)
+{
+    return ranks->plan;
+}
+
+const struct ah_world *ah_run_ranks_world(const struct ah_run_ranks *ranks)
+{
+    return &ranks->world;
+}
+
+/* Rank 0's program states the step time: that of all programs together, when steps follow each other. */
+static void choose_program(struct ah_run_ranks *ranks)
+{
+    const struct ah_cluster_plan *plan = ranks->plan;
+    const double period_us = plan->predicted.programs_period_us;
+    ranks->lead = *ranks->world.programs[ranks->rank];
+    ranks->lead.time.step_us = period_us > 0 ? period_us : plan->predicted.step_us;
+    ranks->lead.tokens_per_s =
+        1e6 * (double)(plan->training.batch * plan->training.seq) / ranks->lead.time.step_us;
+}
+
+static int digest(struct ah_run_ranks *ranks, struct ah_error *err)
+{
+    struct ah_cluster_plan plan = *ranks->plan;
+    const struct ah_document document = {.kind = AH_DOCUMENT_CLUSTER_PLAN, .body = {.cluster_plan = &plan}};
+    return ah_document_digest(&document, ranks->sha256, err);
+}
+
+int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_plan *plan, bool local,
+                     struct ah_error *err)
+{
+    struct ah_run_ranks *ranks = calloc(1, sizeof *ranks);
+    if (!ranks)
+        return ah_error_memory(err);
+    ranks->plan = plan;
+    int rc = ah_world_init(&ranks->world, plan, &ranks->arena, err);
+    rc = rc ? rc : digest(ranks, err);
+    rc = rc ? rc : ah_cluster_plan_step(plan, &ranks->arena, &ranks->step, err);
+    if (!rc) {
+        ranks->followers = ah_arena_array(&ranks->arena, ranks->world.ranks, sizeof *ranks->followers);
+        ranks->hosts = ah_arena_array(&ranks->arena, ranks->world.ranks, sizeof *ranks->hosts);
+        ranks->waits = ah_arena_array(&ranks->arena, ranks->world.ranks, sizeof *ranks->waits);
+        rc = ranks->followers && ranks->hosts && ranks->waits ? AH_OK : ah_error_memory(err);
+    }
+    if (!rc)
+        rc = local ? ah_comm_hub_new(&ranks->hub, ranks->world.ranks, NULL, err) : join_processes(ranks, err);
+    if (rc) {
+        ah_run_ranks_free(ranks);
+        return rc;
+    }
+    choose_program(ranks);
+    *ret_ranks = ranks;
+    return AH_OK;
+}
+
+uint64_t ah_run_ranks_of_plan(const struct ah_cluster_plan *plan)
+{
+    uint64_t n = 0;
+    for (size_t p = 0; p < plan->n_pipelines; p++)
+        for (size_t s = 0; s < plan->pipelines[p].n_stages; s++)
+            n += plan->pipelines[p].stages[s].n_ranks;
+    return n;
+}
+
+int ah_run_ranks_check(const struct ah_cluster_plan *plan, struct ah_error *err)
+{
+    struct ah_arena arena = {0};
+    struct ah_world world;
+    int rc = ah_world_init(&world, plan, &arena, err);
+    ah_arena_release(&arena);
+    return rc;
+}
+
+bool ah_run_ranks_leads(const struct ah_run_ranks *ranks)
+{
+    return !ranks->rank;
+}
+
+const struct ah_plan *ah_run_ranks_plan(const struct ah_run_ranks *ranks)
+{
+    return &ranks->lead;
+}
+
+/* ---- a lost world ---- */
+
+/* Notes what a rank waits for if the world is lost; its comm must still be open. */
+static void keep_waits(struct ah_run_ranks *ranks, uint32_t rank)
+{
+    struct ah_comm *comm = ranks->waits ? ranks->world.places[rank].comm : NULL;
+    uint32_t culprit;
+    if (comm && !ranks->waits[rank].size && ah_comm_fault(comm, &culprit, NULL) && culprit != rank)
+        ah_links_waits(comm, ranks->lead.training.micro_batches, ranks->paces ? 3 : 1, &ranks->waits[rank]);
+}
+
+void ah_run_ranks_tell_waits(const struct ah_run_ranks *ranks, struct ah_cli *cli)
+{
+    for (uint32_t rank = 0; ranks && rank < ranks->world.ranks; rank++)
+        if (ranks->waits[rank].size && !ranks->waits[rank].failed)
+            ah_cli_tell(cli, AH_CLI_NOTE, "rank %" PRIu32 " waited for %s meanwhile", rank,
+                        ranks->waits[rank].data);
+}
+
+void ah_run_ranks_give_up(struct ah_run_ranks *ranks, int rc, const struct ah_error *why)
+{
+    if (rc && ranks && !ranks->linked && place_of(ranks)->comm)
+        ah_comm_revoke(place_of(ranks)->comm, why);
+}
+
+/* ---- ranks but 0 ---- */
+
+static int run_follower(struct ah_run_ranks *ranks, uint32_t rank, struct ah_error *err)
+{
+    const struct ah_follower_options options = {.place = &ranks->world.places[rank],
+                                                .program = ranks->world.programs[rank],
+                                                .driver = ah_device_cpu(),
+                                                .plan_sha256 = ranks->sha256,
+                                                .watch = ranks->watch};
+    return ah_follower_run(&options, err);
+}
+
+int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_device_watch watch, struct ah_error *err)
+{
+    ranks->watch = watch;
+    const int rc = run_follower(ranks, ranks->rank, err);
+    keep_waits(ranks, ranks->rank);
+    return rc;
+}
+
+static void follow_as_thread(void *payload)
+{
+    const struct follower *f = *(struct follower **)payload;
+    struct ah_trainer_rank *place = &f->ranks->world.places[f->rank];
+    struct ah_error err = {0}; /* not printed: rank 0 reports the failure */
+    if (!join_threads(f->ranks->hub, place, &err))
+        (void)run_follower(f->ranks, f->rank, &err);
+    keep_waits(f->ranks, f->rank);
+    ah_comm_close(place->comm);
+    place->comm = NULL;
+}
+
+static int start_thread(struct ah_run_ranks *ranks, uint32_t rank, struct ah_error *err)
+{
+    struct follower *f = &ranks->followers[rank];
+    char name[24];
+    *f = (struct follower){.ranks = ranks, .rank = rank};
+    snprintf(name, sizeof name, "rank %" PRIu32, rank);
+    const struct ah_lane_options options = {.name = name, .cpu = -1, .queue = 1, .spans = 1};
+    const struct ah_lane_job job = {.run = follow_as_thread, .payload = &f, .payload_bytes = sizeof f};
+    int rc = ah_lane_new(&f->lane, &options, err);
+    return rc ? rc : ah_lane_submit(f->lane, &job, NULL);
+}
+
+/* ---- rank 0 ---- */
+
+static int start_threads(struct ah_run_ranks *ranks, struct ah_error *err)
+{
+    int rc = AH_OK;
+    for (uint32_t rank = 1; rank < ranks->world.ranks && !rc; rank++)
+        rc = start_thread(ranks, rank, err);
+    return rc ? rc : join_threads(ranks->hub, place_of(ranks), err);
+}
+
+/* Ranks send in turn, then sums; nodes are called by a rank of theirs. */
+static int open_ways(struct ah_run_ranks *ranks, struct ah_error *err)
+{
+    struct ah_trainer_rank *place = place_of(ranks);
+    return ah_ways_new(&place->ways, place->ranks + (uint32_t)place->n_shares, place->ranks, err);
+}
+
+int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
+                       struct ah_trainer_options *options, struct ah_error *err)
+{
+    struct ah_trainer_rank *place = place_of(ranks);
+    const struct ah_run_options *given = run->options;
+    char ways[AH_WAYS_NAME_MAX];
+    struct ah_follower_task task = {.trainer = options,
+                                    .held_out = run->held_out ? &run->held_out_batches : NULL,
+                                    .data = given->data.items,
+                                    .n_data = given->data.n,
+                                    .valid = given->valid.items,
+                                    .n_valid = given->valid.n,
+                                    .format = given->data_format,
+                                    .plan_sha256 = ranks->sha256,
+                                    .nodes = ranks->world.nodes};
+    ranks->watch = options->device.watch;
+    int rc = ranks->hub ? start_threads(ranks, err) : AH_OK;
+    if (!rc && ranks->paces)
+        rc = open_ways(ranks, err);
+    if (rc)
+        return rc;
+    if (ranks->paces) {
+        ah_ways_name(place->ways, ways);
+        task.ways = ways;
+    }
+    place->hosts = ah_follower_names(ranks->hosts, ranks->world.ranks, &ranks->arena);
+    rc = ah_links_open(&ranks->links, place, ranks->world.programs[0], err);
+    ranks->linked = !rc;
+    rc = rc ? rc : ah_follower_lead(&ranks->links, &task, ranks->hosts, err);
+    if (rc)
+        return ah_links_fail(place, rc, err);
+    place->links = &ranks->links;
+    options->rank = place;
+    options->device.shared = ranks->hosts[0].crowded;
+    options->device.product_forms = ah_follower_forms(ranks->hosts, ranks->world.ranks);
+    return AH_OK;
+}
+
+/* Threads end by themselves: rank 0 has closed its trainer, the world is lost, or closing the comm here loses it. */
+void ah_run_ranks_end(struct ah_run_ranks *ranks)
+{
+    if (!ranks || ranks->rank)
+        return;
+    keep_waits(ranks, 0);
+    if (!ranks->hub)
+        return;
+    ah_comm_close(place_of(ranks)->comm);
+    place_of(ranks)->comm = NULL;
+    for (uint32_t rank = 1; rank < ranks->world.ranks; rank++) {
+        ah_lane_free(ranks->followers[rank].lane);
+        ranks->followers[rank].lane = NULL;
+    }
+}
+
+bool ah_run_ranks_failed_elsewhere(const struct ah_run_ranks *ranks)
+{
+    struct ah_comm *comm = ranks ? place_of(ranks)->comm : NULL;
+    uint32_t culprit;
+    return comm && ah_comm_fault(comm, &culprit, NULL) && culprit != ranks->rank;
+}
+
+/* Prints which micro-batches are a rank's, unless all are. */
+static void print_share(const struct ah_trainer_rank *place, struct ah_buffer *out)
+{
+    const struct ah_trainer_stage *stage = &place->stages[place->rank];
+    const uint64_t last = stage->first_micro_batch + stage->micro_batches - 1;
+    if (place->pipelines < 2)
+        return;
+    ah_buffer_printf(out, "; pipeline %" PRIu32 ", micro-batch", stage->pipeline);
+    if (stage->micro_batches > 1)
+        ah_buffer_printf(out, "es %" PRIu64 " to", stage->first_micro_batch);
+    ah_buffer_printf(out, " %" PRIu64, last);
+}
+
+void ah_run_ranks_print(const struct ah_run_ranks *ranks, struct ah_cli *cli, struct ah_buffer *out)
+{
+    if (ranks->hub)
+        ah_buffer_printf(out, "%" PRIu32 " rank%s of this process", ranks->world.ranks,
+                         ranks->world.ranks == 1 ? ", a thread" : "s, threads");
+    else
+        ah_buffer_printf(out, "%" PRIu32 " ranks; 'kill -USR1 %ld' on host '%s' saves and ends all of them",
+                         ranks->world.ranks, (long)getpid(), ah_cli_clean(cli, ranks->hosts[0].name));
+    if (ranks->paces)
+        ah_buffer_printf(out, "\n  paced: every op and message takes as long as planned");
+    for (uint32_t rank = 0; rank < ranks->world.ranks; rank++) {
+        const struct ah_plan *program = ranks->world.programs[rank];
+        struct ah_buffer blocks = {0};
+        ah_name_range(ah_names_of_plan(program), 0, program->n_blocks, &blocks);
+        ah_buffer_printf(out, "\n  rank %" PRIu32, rank);
+        if (!ranks->hub)
+            ah_buffer_printf(out, " on %s", ah_cli_clean(cli, ranks->hosts[rank].name));
+        ah_buffer_printf(out, ", as node %s: %s", ah_cli_clean(cli, ranks->world.nodes[rank]),
+                         blocks.failed ? "?" : ah_cli_clean(cli, blocks.data));
+        print_share(&ranks->world.places[rank], out);
+        ah_buffer_release(&blocks);
+    }
+    if (ranks->plan->n_idle_ranks)
+        ah_buffer_printf(out, "\n  %zu GPU%s of the plan idle%s and %s not started",
+                         ranks->plan->n_idle_ranks, ranks->plan->n_idle_ranks == 1 ? "" : "s",
+                         ranks->plan->n_idle_ranks == 1 ? "s" : "",
+                         ranks->plan->n_idle_ranks == 1 ? "is" : "are");
+    ah_buffer_printf(out, "\n");
+}
+
+bool ah_run_ranks_products(const struct ah_run_ranks *ranks, char *ret_text, size_t bytes)
+{
+    const uint32_t last = ah_follower_forms(ranks->hosts, ranks->world.ranks) - 1;
+    uint32_t rank = 0;
+    if (ranks->lead.training.dtype != AH_BF16)
+        return false;
+    while (rank < ranks->world.ranks && ranks->hosts[rank].product_form == last)
+        rank++;
+    if (rank == ranks->world.ranks)
+        return false;
+    snprintf(ret_text, bytes,
+             "bf16 products are added up in the form '%s', which all ranks have; rank %" PRIu32 " could use "
+             "'%s', whose bits differ",
+             ah_words_product_form[last], rank, ah_words_product_form[ranks->hosts[rank].product_form]);
+    return true;
+}
+
+void ah_run_ranks_free(struct ah_run_ranks *ranks)
+{
+    if (!ranks)
+        return;
+    ah_run_ranks_end(ranks);
+    if (ranks->linked)
+        ah_links_release(&ranks->links);
+    if (ranks->world.places)
+        ah_comm_close(place_of(ranks)->comm);
+    if (ranks->world.places && !ranks->rank)
+        ah_ways_free(place_of(ranks)->ways);
+    ah_comm_hub_free(ranks->hub);
+    for (uint32_t rank = 0; ranks->waits && rank < ranks->world.ranks; rank++)
+        ah_buffer_release(&ranks->waits[rank]);
+    ah_arena_release(&ranks->arena);
+    free(ranks);
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks of a run: executes a cluster plan, by threads of this process or by processes that a launcher started. The run
+ * itself is rank 0: it reads, saves, logs and prints; the others follow it (runtime/train/follower.h).
+ *
+ *     rc = ah_run_ranks_new(&ranks, cluster_plan, local, err);
+ *     if (!rc && !ah_run_ranks_leads(ranks))
+ *         rc = ah_run_ranks_follow(ranks, err);                                // to the end of the run
+ *     options.ranks = ranks;
+ *     rc = ah_run_open(&run, cli, ah_run_ranks_plan(ranks), &options, err);   // brings the others along
+ *     ...
+ *     ah_run_close(&run);                                                     // and ends them
+ *     ah_run_ranks_free(ranks);                                               // after the last word about a failure
+ */
+#ifndef AH_CLI_RUN_RUN_RANKS_H
+#define AH_CLI_RUN_RUN_RANKS_H
+
+#include "cli/run/run.h"
+#include "schemas/cluster_plan.h"
+
+struct ah_run_ranks;
+struct ah_world;
+
+/* Rows for an options struct with `local`, `pace` and `hosts`: how to run a cluster plan. */
+/* clang-format off */
+#define AH_RUN_RANKS_ROWS(options)                                                                           \
+    {"local", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(options, local),                                       \
+     "for a cluster plan: run all ranks on this machine, as threads"},                                       \
+    {"pace", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(options, pace),                                         \
+     "for a cluster plan with all ranks on one machine: make every op and message take its planned time, "   \
+     "to check the planned step"},                                                                           \
+    {"hosts", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(options, hosts),                                     \
+     "for a cluster plan: start a process for each rank with mpirun on these hosts, one a line: name slots=N"}
+/* clang-format on */
+
+/* Did a launcher (mpirun, srun) start this process? `ret_variable` is the variable that tells. */
+bool ah_run_ranks_launched(const char **ret_variable);
+
+/* How many of the plan's ranks have work. */
+uint64_t ah_run_ranks_of_plan(const struct ah_cluster_plan *plan);
+
+/* Can the plan be run at all? Errors of ah_world_init(). */
+int ah_run_ranks_check(const struct ah_cluster_plan *plan, struct ah_error *err);
+
+/* `plan` is proven (proof.h) and stays borrowed. `local`: all ranks are threads; else this process joins the world of
+ * its launcher. Errors of ah_world_init(), ah_comm_open(); AH_E_MISMATCH: the world's size; AH_E_MISSING: no MPI. */
+int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_plan *plan, bool local,
+                     struct ah_error *err);
+
+/* Before the start: paces the run, so that ops and messages take as long as planned (runtime/train/pace.h). */
+void ah_run_ranks_pace(struct ah_run_ranks *ranks);
+bool ah_run_ranks_paced(const struct ah_run_ranks *ranks);
+
+/* Rank 0, after the last step: tells how much took longer than planned, if the run is paced. NULL is fine. */
+void ah_run_ranks_tell_pace(const struct ah_run_ranks *ranks, struct ah_cli *cli);
+
+/* Is this process rank 0? */
+bool ah_run_ranks_leads(const struct ah_run_ranks *ranks);
+
+/* The program of this process's rank. Rank 0's states the cluster's step time as its own. */
+const struct ah_plan *ah_run_ranks_plan(const struct ah_run_ranks *ranks);
+
+/* The training of a whole step, over all pipelines. */
+const struct ah_plan_training *ah_run_ranks_step(const struct ah_run_ranks *ranks);
+
+/* Once ranks know each other: a rank's host, and its node in the plan. `rank` is below ah_run_ranks_n(). */
+uint32_t ah_run_ranks_n(const struct ah_run_ranks *ranks);
+const char *ah_run_ranks_host(const struct ah_run_ranks *ranks, uint32_t rank);
+const char *ah_run_ranks_node(const struct ah_run_ranks *ranks, uint32_t rank);
+
+/* The plan, and which rank has what of it. */
+const struct ah_cluster_plan *ah_run_ranks_cluster_plan(const struct ah_run_ranks *ranks);
+const struct ah_world *ah_run_ranks_world(const struct ah_run_ranks *ranks);
+
+/* Everything that a rank other than 0 does. `watch` says what to do when its device stalls. Errors of
+ * ah_follower_run(). */
+int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_device_watch watch, struct ah_error *err);
+
+/* Rank 0, once its data is open: makes the others start, too, and turns `options` into those of a rank. */
+int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
+                       struct ah_trainer_options *options, struct ah_error *err);
+
+/* Rank 0 has ended, or failed before it had a trainer: releases the others. After ah_trainer_close(). NULL is fine. */
+void ah_run_ranks_end(struct ah_run_ranks *ranks);
+
+/* Rank 0 failed, unless `rc` is AH_OK. Tells ranks that have not heard of a run yet why there is none. NULL is fine. */
+void ah_run_ranks_give_up(struct ah_run_ranks *ranks, int rc, const struct ah_error *why);
+
+/* If the world was lost: a note for each rank of this process on what it was waiting for. Call it after
+ * ah_run_ranks_end() or ah_run_ranks_follow(). NULL is fine. */
+void ah_run_ranks_tell_waits(const struct ah_run_ranks *ranks, struct ah_cli *cli);
+
+/* Did another rank's failure end the run? That rank's process reports it, so this one need not. */
+bool ah_run_ranks_failed_elsewhere(const struct ah_run_ranks *ranks);
+
+/* Appends a line for people: which rank has which blocks, and where. */
+void ah_run_ranks_print(const struct ah_run_ranks *ranks, struct ah_cli *cli, struct ah_buffer *out);
+
+/* Do ranks differ in their best form of bf16 products? If so, `ret_text` says which form is used. */
+bool ah_run_ranks_products(const struct ah_run_ranks *ranks, char *ret_text, size_t bytes);
+
+/* Leaves the world; if it was lost, this may end the process. */
+void ah_run_ranks_free(struct ah_run_ranks *ranks);
+
+#endif

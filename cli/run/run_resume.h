@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run needs to resume, beside its checkpoints (schemas/resume.h). --resume reads it for options that are not
+ * given anew; a run writes it before its first save and after each.
+ */
+#ifndef AH_CLI_RUN_RUN_RESUME_H
+#define AH_CLI_RUN_RUN_RESUME_H
+
+#include "cli/run/run.h"
+
+/* Completes run->options from the folder in which the run's checkpoint was found. AH_E_USAGE: the data is neither given
+ * nor stored there. AH_E_DOCUMENT, AH_E_IO. */
+int ah_run_resume_read(struct ah_run *run, struct ah_error *err);
+
+/* Writes it into the folder of checkpoints. A failure loses only this file, and a message says so. */
+void ah_run_resume_write(struct ah_run *run);
+
+#endif

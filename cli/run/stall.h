@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Stall: if a device stops making progress (runtime/device/watch.h), the program says so and ends.
+ */
+#ifndef AH_CLI_RUN_STALL_H
+#define AH_CLI_RUN_STALL_H
+
+#include "cli/frame/cli.h"
+#include "runtime/device/device.h"
+
+/* The row for verbs that work on a device; `offset` is that of a struct ah_option_real. */
+/* clang-format off */
+#define AH_STALL_OPTION(offset)                                                                              \
+    {"stall-after", 0, AH_OPTION_REAL, "SECONDS", NULL, offset,                                              \
+     "end with exit status 7 when the program waits and the device completes nothing for this long "         \
+     "(default 60; 0: wait forever)"}
+/* clang-format on */
+
+/* For the options of a device. `after` NULL or not given: 60 s. If the device stalls, the error is printed and the
+ * process ends at once with AH_E_STALLED's status: the waiting thread may be inside a driver and never return. `cli` is
+ * borrowed until the device is closed. */
+struct ah_device_watch ah_stall_watch(struct ah_cli *cli, const struct ah_option_real *after);
+
+#endif

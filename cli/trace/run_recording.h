@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Run recording: lets a run's device record what its hardware does (runtime/device/device.h), just while the steps of a
+ * trace run. A failure to record never ends a run; it is kept in `why`.
+ *
+ *     struct ah_run_recording recording = {.device = device, .first_step = 5, .last_step = 8};
+ *     ah_run_recording_start(&recording, steps_before);      // before the run
+ *     ... observer's step: ah_run_recording_step(&recording, step);
+ *     ah_run_recording_end(&recording);                      // after the run; the device is still open
+ *     ... recording.recorded, recording.why
+ *
+ * Call everything on the submitter's thread.
+ */
+#ifndef AH_CLI_TRACE_RUN_RECORDING_H
+#define AH_CLI_TRACE_RUN_RECORDING_H
+
+#include "runtime/device/device.h"
+
+enum ah_run_recording_state { AH_RECORDING_TO_COME, AH_RECORDING_NOW, AH_RECORDING_OVER };
+
+struct ah_run_recording {
+    struct ah_device *device; /* borrowed; NULL: nothing is recorded */
+    uint64_t first_step, last_step;
+    enum ah_run_recording_state state;
+    struct ah_device_recording recorded; /* zeros: nothing */
+    struct ah_error why;                 /* code 0: nothing went wrong */
+};
+
+/* Begins at once if the first step is near. `steps_before`: steps done before this run. */
+void ah_run_recording_start(struct ah_run_recording *recording, uint64_t steps_before);
+
+/* Step `step` is done; up to two steps after it are submitted already. */
+void ah_run_recording_step(struct ah_run_recording *recording, uint64_t step);
+
+/* Ends recording if it is still going on. */
+void ah_run_recording_end(struct ah_run_recording *recording);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Trace of ranks: what all ranks of a run did in a few steps, and what was predicted, as Chrome trace events (trace.h).
+ *
+ * A rank is two processes, for its measured and its predicted timeline; each lane of its device is a track. Arrows
+ * follow measured messages from send to arrival. Measured times are on rank 0's clock (runtime/train/clocks.h); 0 is
+ * where the first shown step begins on any rank. The prediction is the replay, with sends in the lanes where
+ * executors have them; 0 is where its second step begins, which is steady.
+ */
+#ifndef AH_CLI_TRACE_TRACE_RANKS_H
+#define AH_CLI_TRACE_TRACE_RANKS_H
+
+#include "cli/run/run.h"
+
+/* The steps that ranks shall record; none if one rank trains all, or no trace is wanted. */
+struct ah_recorded_steps ah_trace_ranks_steps(const struct ah_run *run);
+
+/* Rank 0, with nothing under way: asks all ranks and writes to `path` (`-`: standard output, through cli->out).
+ * Errors of messages and of the replay; AH_E_IO names the path, and the file is unchanged. */
+int ah_trace_ranks_write(struct ah_run *run, const char *path, struct ah_error *err);
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Freeze: translates patterns of Hugging Face's parameter names into patterns of ours (trainable.h), which plans keep.
+ *
+ * A pattern names parameters, or a module and thus everything in it: "model.layers.3", "model.layers.*.self_attn",
+ * "transformer.h.3.mlp.*", "lm_head". The common prefix ("model.") may be left out. If a tensor of ours is several of
+ * theirs, such as q, k and v in one, a pattern must name all of them or none.
+ */
+#ifndef AH_RUNTIME_MODEL_FREEZE_H
+#define AH_RUNTIME_MODEL_FREEZE_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "schemas/model.h"
+
+#include <stddef.h>
+
+struct ah_freeze_names {
+    const char **items; /* in arena */
+    size_t n;
+};
+
+/* Appends the fewest patterns of ours that name the same; none if the pattern names no parameter of the model.
+ * AH_E_USAGE: it names a part of a tensor, or the head of a tied model, which is the embedding. AH_E_MEMORY. */
+int ah_freeze_translate(const struct ah_model *model, const char *pattern, struct ah_arena *arena,
+                        struct ah_freeze_names *names, struct ah_error *err);
+
+/* Appends one pattern; false: out of memory. */
+bool ah_freeze_add(struct ah_freeze_names *names, struct ah_arena *arena, const char *pattern);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Run log, read: the log may have been cut anywhere, by a kill in the middle of a line or by a loss of power.
+ *
+ * Every line is an object, so a cut line is never valid JSON. It is left out, and the caller tells. A line that lacks
+ * only its newline is whole.
+ *
+ *     struct ah_run_log_text text;
+ *     rc = ah_run_log_read(path, &text, err);
+ *     ... text.document.body.runlog, text.cut_bytes ...
+ *     ah_document_release(&text.document);
+ */
+#ifndef AH_SCHEMAS_RUN_LOG_READ_H
+#define AH_SCHEMAS_RUN_LOG_READ_H
+
+#include "schemas/document.h"
+#include "schemas/runlog.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ah_run_log_text {
+    struct ah_document document; /* of the whole lines; released by the caller */
+    uint64_t whole_bytes;        /* of the whole lines */
+    uint64_t cut_bytes;          /* of the cut line after them; 0: none */
+    bool lacks_newline;          /* the last whole line has none */
+    bool begun;                  /* false: not even the first line is whole, and there is no document */
+};
+
+/* Reads all of `path` ("-": standard input). AH_E_IO: it cannot be read. AH_E_DOCUMENT: it is no run log, or it is
+ * wrong elsewhere than at its end. A log that is empty, or whose first line is cut, is no error here. AH_E_MEMORY. */
+int ah_run_log_read(const char *path, struct ah_run_log_text *ret_text, struct ah_error *err);
+
+/* Sets and returns AH_E_DOCUMENT, with the text for a log that was not begun. */
+int ah_run_log_not_begun(const char *path, struct ah_error *err);
+
+/* Bytes up to the last line of step `step`, including its evaluation and save: a run that resumes after it writes its
+ * next line there. Requires `text->begun`, and that the log has that step or begins right after it. */
+uint64_t ah_run_log_bytes_to(const struct ah_run_log_text *text, uint64_t step);
+
+#endif

@@ -51,7 +51,7 @@ TEST_IN(device, refuses_by_name, be_plain, NULL)
     settings = cuda_double_default();
     snprintf(settings.missing[0], sizeof settings.missing[0], "cuStreamWaitValue64");
     cuda_double_set(&settings);
-    expect_refused(&plain, AH_E_MISSING, "no 'cuStreamWaitValue64' of CUDA 11.7; upgrade");
+    expect_refused(&plain, AH_E_MISSING, "lacks 'cuStreamWaitValue64' of CUDA 11.7; upgrade");
     settings = cuda_double_default();
     settings.count_error = cudaErrorInsufficientDriver;
     settings.driver_version = 11040;

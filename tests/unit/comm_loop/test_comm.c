@@ -366,7 +366,7 @@ TEST(comm, channels_that_differ_are_refused_on_all_ranks)
     check_disagree(&send, 0, &receive, 1,
                    "rank 1 receives from rank 0 for purpose 7, but rank 0 does not expect it");
     other = receive, other.sends = true;
-    check_disagree(&send, 1, &other, 1, "rank 1 knows nothing of it");
+    check_disagree(&send, 1, &other, 1, "rank 1 does not expect it");
     other = receive, other.peer = 2;
     check_disagree(&send, 0, &other, 1, "rank 1 receives from rank 2");
     other.peer = 1;

@@ -36,7 +36,7 @@ TEST(plugin, says_what_is_wrong)
         {"no_driver", AH_E_MISSING, "provides no driver"},
         {"garbage", AH_E_MISSING, "cannot be loaded: "},
         {"absent", AH_E_MISSING, "libautohete_absent.so'; build or install it"},
-        {"../good", AH_E_USAGE, "'../good' is no name"},
+        {"../good", AH_E_USAGE, "'../good' is not a valid name"},
         {"", AH_E_USAGE, "is no name"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -255,7 +255,8 @@ TEST(cpu, refuses_memory_that_is_not_there)
     uint64_t arena_bytes[AH_ARENA_KINDS] = {0, MIB, 0, UINT64_C(1) << 50};
     CHECK_FAILS(ah_device_open(&device, ah_device_cpu(), &options, &err), err, AH_E_MISSING, "number 1");
     options = (struct ah_device_options){.algorithms = &algorithm, .n_algorithms = 1};
-    CHECK_FAILS(ah_device_open(&device, ah_device_cpu(), &options, &err), err, AH_E_USAGE, "no use for a table");
+    CHECK_FAILS(ah_device_open(&device, ah_device_cpu(), &options, &err), err, AH_E_USAGE,
+                "no use for a table");
     assert_null(device);
     options = (struct ah_device_options){0};
     CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);

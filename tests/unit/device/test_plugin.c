@@ -37,7 +37,7 @@ TEST(plugin, says_what_is_wrong)
         {"garbage", AH_E_MISSING, "cannot be loaded: "},
         {"absent", AH_E_MISSING, "libautohete_absent.so'; build or install it"},
         {"../good", AH_E_USAGE, "'../good' is not a valid name"},
-        {"", AH_E_USAGE, "is no name"},
+        {"", AH_E_USAGE, "is not a valid name"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ah_error err = {0};

@@ -21,8 +21,8 @@
     X(AH_E_USAGE, -4, 2, "usage", "the command line is wrong")                                               \
     X(AH_E_DOCUMENT, -5, 3, "invalid_document", "a document is not valid")                                   \
     X(AH_E_INFEASIBLE, -6, 4, "infeasible", "no plan exists, proven")                                        \
-    X(AH_E_NO_PLAN, -7, 5, "no_plan", "no plan was found, none is proven impossible")                        \
-    X(AH_E_MISMATCH, -8, 6, "mismatch", "an input is stale or belongs to something else")                    \
+    X(AH_E_NO_PLAN, -7, 5, "no_plan", "no plan was found; one may still exist")                              \
+    X(AH_E_MISMATCH, -8, 6, "mismatch", "an input is stale or belongs to another document")                  \
     X(AH_E_MISSING, -9, 7, "missing", "a device or a library is missing")                                    \
     X(AH_E_ASSERTION, -10, 8, "assertion_failed", "an assertion given by the user failed")                   \
     X(AH_E_NUMERIC, -11, 9, "numeric_fault", "a number is not finite")                                       \

@@ -64,7 +64,7 @@ static int fail_with_errno(struct ah_error *err, const char *done, const char *p
 static int too_large(struct ah_error *err, const char *path, size_t limit_bytes)
 {
     return ah_error_set(err, AH_E_DOCUMENT,
-                        "%s: is larger than the %zu bytes that are read here; is it the right file?", path,
+                        "%s: is larger than the limit of %zu bytes; is it the right file?", path,
                         limit_bytes);
 }
 
@@ -139,7 +139,7 @@ int ah_file_check_regular(const char *path, struct ah_error *err)
     struct stat about;
     if (stat(path, &about) || S_ISREG(about.st_mode) || S_ISDIR(about.st_mode))
         return AH_OK;
-    return ah_error_set(err, AH_E_IO, "%s: is no regular file; put a file in its place", path);
+    return ah_error_set(err, AH_E_IO, "%s: is not a regular file; put a file in its place", path);
 }
 
 int ah_file_read(const char *path, size_t limit_bytes, struct ah_buffer *ret_bytes, struct ah_error *err)
@@ -328,7 +328,7 @@ static int replace_file(const char *path, const char *real, const struct stat *o
         return ah_error_set(err, AH_E_IO, "%s: the folder '%s' does not exist; create it first", path,
                             folder);
     if (fd < 0)
-        return ah_error_set(err, AH_E_IO, "%s: no file can be made in the folder '%s': %s; choose another",
+        return ah_error_set(err, AH_E_IO, "%s: cannot create a file in the folder '%s': %s; choose another",
                             path, folder, strerror(reason));
     if (fill_temporary(fd, old, bytes, size) || rename(temporary, real)) {
         int rc = fail_with_errno(err, "written", path);
@@ -336,10 +336,9 @@ static int replace_file(const char *path, const char *real, const struct stat *o
         return rc;
     }
     if (sync_folder(folder))
-        return ah_error_set(
-            err, AH_E_IO,
-            "%s: is written, but may be lost if the machine stops now: cannot sync its folder: %s", path,
-            strerror(errno));
+        return ah_error_set(err, AH_E_IO,
+                            "%s: was written, but a crash now may lose it: cannot sync its folder: %s", path,
+                            strerror(errno));
     return AH_OK;
 }
 
@@ -352,7 +351,7 @@ int ah_file_write(const char *path, const void *bytes, size_t size, struct ah_er
     if (!strcmp(path, "-"))
         return ah_error_set(err, AH_E_USAGE, "'-' is standard output, not a file; name a file");
     if (length == 0 || path[length - 1] == '/')
-        return ah_error_set(err, AH_E_IO, "%s: names no file", shown(path));
+        return ah_error_set(err, AH_E_IO, "%s: does not name a file", shown(path));
     if (length >= PATH_MAX)
         return ah_error_set(err, AH_E_IO, "%.64s...: the name is too long", path);
     memcpy(real, path, length + 1);

@@ -59,7 +59,9 @@ int ah_plugin_open(const struct ah_plugin *plugin, void **ret_symbol, char *ret_
     void *symbol = dlsym(library, plugin->symbol);
     if (!symbol) {
         dlclose(library);
-        return ah_error_set(err, AH_E_MISMATCH, "plugin '%s' is no plugin of autohete: it has no symbol '%s'",
+        return ah_error_set(err, AH_E_MISMATCH,
+                            "plugin '%s' is not an autohete plugin: it has no symbol "
+                            "'%s'",
                             ret_path, plugin->symbol);
     }
     *ret_symbol = symbol;

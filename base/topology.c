@@ -57,7 +57,9 @@ static int source_restrict(struct source *source, struct ah_error *err)
             hwloc_bitmap_set(mask, numbers[i]);
         hwloc_bitmap_and(source->usable, source->usable, mask);
         if (hwloc_bitmap_iszero(source->usable))
-            rc = ah_error_set(err, AH_E_FAILED, "hwloc knows none of the processors this process may use");
+            rc = ah_error_set(err, AH_E_FAILED,
+                              "hwloc lists none of the processors that this process may "
+                              "use");
     }
     hwloc_bitmap_free(mask);
     free(numbers);
@@ -120,7 +122,7 @@ static int list_cpus(const struct source *source, struct ah_topology *topology, 
             cores += cpu_of_core(source, core, 0) >= 0;
         }
         if (listed == before)
-            return ah_error_set(err, AH_E_FAILED, "hwloc names %u processors, but no core for all of them",
+            return ah_error_set(err, AH_E_FAILED, "hwloc lists %u processors, but not a core for each",
                                 topology->threads);
     }
     return AH_OK;
@@ -161,7 +163,7 @@ static void measure_quota(const struct source *source, struct ah_topology *topol
     if (group.processors <= 0 || group.processors >= topology->threads)
         return;
     topology->busy_threads = (unsigned)ceil(group.processors);
-    add_note(topology, "a control group allows the work of %.3g of the %u processors", group.processors,
+    add_note(topology, "a control group limits this process to %.3g of the %u processors", group.processors,
              topology->threads);
 }
 

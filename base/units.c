@@ -107,7 +107,7 @@ static int refuse_ambiguous(const char *text, const char *suffix, size_t length,
         digits--;
     return ah_error_set(
         err, AH_E_USAGE,
-        "'%s' may mean two things: write '%.*s%ciB%s' (powers of 1024) or '%.*s%cB%s' (powers of 1000)", text,
+        "'%s' is ambiguous: write '%.*s%ciB%s' (powers of 1024) or '%.*s%cB%s' (powers of 1000)", text,
         digits, text, upper, per, digits, text, upper == 'K' ? 'k' : upper, per);
 }
 
@@ -123,8 +123,8 @@ int ah_units_parse_bytes(const char *text, uint64_t *ret_bytes, struct ah_error 
     uint64_t scale = unit_scale(byte_units, number.end, length);
     if (!scale)
         return ah_error_set(err, AH_E_USAGE,
-                            "'%s' is not a size: unit '%s' is not one of B, KiB, MiB, GiB, TiB, kB, "
-                            "MB, GB, TB; write one " SIZES_ACCEPTED,
+                            "'%s' is not a size: '%s' is not one of the units B, KiB, MiB, GiB, TiB, kB, MB, "
+                            "GB, TB; write one " SIZES_ACCEPTED,
                             text, number.end);
     if (!number_scaled(&number, scale, ret_bytes))
         return ah_error_set(err, AH_E_USAGE, "'%s' is more than 2^64 - 1 bytes; write a smaller size", text);
@@ -146,8 +146,7 @@ int ah_units_parse_rate(const char *text, double *ret_bytes_per_s, struct ah_err
     if (!per_second || !length || !scale)
         return ah_error_set(
             err, AH_E_USAGE,
-            "'%s' is not a rate: a unit of bytes and '/s' follow the number; write one " RATES_ACCEPTED,
-            text);
+            "'%s' is not a rate: the number needs a unit of bytes and '/s'; write one " RATES_ACCEPTED, text);
     *ret_bytes_per_s = ((double)number.whole + number.fraction) * (double)scale;
     return AH_OK;
 }
@@ -161,7 +160,7 @@ int ah_units_parse_time(const char *text, double *ret_us, struct ah_error *err)
     if (!scale)
         return ah_error_set(
             err, AH_E_USAGE,
-            "'%s' is not a time: a number and one of us, ms, s, min, h; write one such as '250ms'", text);
+            "'%s' is not a time: write a number and one of us, ms, s, min, h, such as '250ms'", text);
     *ret_us = ((double)number.whole + number.fraction) * (double)scale;
     return AH_OK;
 }

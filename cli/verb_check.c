@@ -235,7 +235,7 @@ static int read_inputs(const struct check_options *options, struct check_inputs 
 {
     const bool on_something = options->machine || options->cluster;
     if (!options->model != !on_something)
-        return ah_error_set(err, AH_E_USAGE, "'--%s' says half of what a plan was made from; give %s, too",
+        return ah_error_set(err, AH_E_USAGE, "'--%s' gives half of what a plan was made from; give %s, too",
                             options->model     ? "model"
                             : options->machine ? "machine"
                                                : "cluster",
@@ -280,37 +280,31 @@ const struct ah_verb ah_verb_check = {
     .name = "check",
     .summary = "check that documents are valid and that assertions hold",
     .description =
-        "Reads every file as strictly as any other verb would. Of a valid one it prints the kind; of others "
-        "it "
-        "says what is wrong, with file and path, a line each on standard error, as for every warning and "
-        "every "
-        "assertion that fails. A model may also be a Hugging Face config.json, or the "
-        "folder it lies in.\n\n"
-        "Of a plan everything is made again that follows from the rest of it: ops and tensors of its blocks, "
-        "memory, orders, times, and what is said of them. With --model and --machine, what it was made from, "
-        "sizes, times and bound are made from those. What even then nobody can say without planning again "
-        "is listed as not verified. Of a cluster plan every rank's program is checked as such a plan, and "
-        "all "
-        "are played together; with --model and --cluster all but the search itself is made again: memory, "
-        "times, sums, programs.\n\n"
-        "An assertion is a path as diff and errors print it (layers, time.step_us, blocks[3].optimizer; for "
-        "a "
-        "Hugging Face config, the names of the model document), one of < <= > >= == !=, and a number, true, "
-        "false or a word; bytes, times and rates may have a unit (12GiB, 250ms, 22GB/s). A field that the "
-        "document leaves out is its "
-        "default; where it has none, no assertion about it holds. It may be given many times.\n\n"
-        "Exit status: 0 all is well, else the smallest that applies: 1 a file is missing or cannot be read, "
-        "2 an assertion makes no sense for a document, 3 a document is not valid, 6 a plan was made from "
-        "another model, machine or cluster, 8 an assertion failed.",
+        "Reads every file as strictly as any other verb would. It prints the kind of each valid file; "
+        "everything else, errors, warnings and failed assertions, is a line on standard error with file and "
+        "path. A model may also be a Hugging Face config.json, or the folder it lies in.\n\nFor a plan, "
+        "everything that follows from the rest of it is recomputed: the ops and tensors of its blocks, "
+        "memory, orders, times. With the --model and --machine that it was made from, sizes, times and bound "
+        "are recomputed from those. What only planning again could confirm is listed as not verified. For a "
+        "cluster plan, every rank's program is checked as such a plan, and all are simulated together; with "
+        "--model and --cluster everything but the search itself is recomputed: memory, times, sums, "
+        "programs.\n\nAn assertion is a path as diff and errors print it (layers, time.step_us, "
+        "blocks[3].optimizer; for a Hugging Face config, the names of the model document), one of < <= > >= "
+        "== !=, and a number, true, false or a word; bytes, times and rates may have a unit (12GiB, 250ms, "
+        "22GB/s). A field that the document leaves out has its default; if there is none, every assertion "
+        "about it fails. --assert can be given several times.\n\nExit status: 0 all is well, else the "
+        "smallest that applies: 1 a file is missing or cannot be read, 2 an assertion makes no sense for a "
+        "document, 3 a document is not valid, 6 a plan was made from another model, machine or cluster, 8 an "
+        "assertion failed.",
     .syntax = {.options = check_table, .operands = {AH_OPERAND_FILE, "FILE", 1, UINT32_MAX, NULL}},
     .options_bytes = sizeof(struct check_options),
     .examples = {{"check plan.json --assert 'time.step_us<=250ms'",
                   "a step is predicted to take at most 0.25 s"},
                  {"check plan.json --assert 'memory.device_bytes<=22GiB'", "the plan fits a 24 GB card"},
                  {"check plan.json --model model.json --machine machine.json",
-                  "everything that planning it from these would say again"},
+                  "check everything that can be recomputed from these"},
                  {"check cluster-plan.json --model model.json --cluster cluster.json",
-                  "the same of a plan for a cluster"},
+                  "the same for a cluster plan"},
                  {"check examples/*/*.json", "everything in a folder"}},
     .run = check_run,
 };

@@ -43,27 +43,23 @@ static const char *const replaced_clusters[] = {"cluster", NULL};
 #define CLUSTER_FIELD(name) offsetof(struct cluster_options, name)
 static const struct ah_option cluster_table[] = {
     {"link", 0, AH_OPTION_TEXT, "RATE", NULL, CLUSTER_FIELD(link),
-     "the network of every node: a line rate (10Gbit, of which 94 % are taken as reached) or what was "
-     "measured "
-     "(1.1GB/s)"},
+     "the network of every node: a line rate (10Gbit, of which 94 % are assumed reachable) or a measured "
+     "rate (1.1GB/s)"},
     {"latency", 0, AH_OPTION_REAL, "US", NULL, CLUSTER_FIELD(latency),
-     "microseconds of a message between two nodes (default 50, assumed of TCP over Ethernet)"},
+     "latency of a message between two nodes in microseconds (default 50, assumed for TCP over Ethernet)"},
     {"name", 0, AH_OPTION_TEXT, "NAME", NULL, CLUSTER_FIELD(name),
-     "of the cluster (default the names of all its machines)"},
+     "name of the cluster (default the names of all its machines)"},
     {"ranks", 0, AH_OPTION_COUNT, "N", NULL, CLUSTER_FIELD(ranks),
-     "ranks on every machine, where machines are CPUs: each has an equal share of cores and memory (default "
-     "1)"},
+     "for CPU machines: ranks on every machine, each with an equal share of cores and memory (default 1)"},
     {"apart", 0, AH_OPTION_FLAG, NULL, NULL, CLUSTER_FIELD(apart),
-     "with --ranks: each rank is a node of its own, with --link between them, as if it were a machine that "
-     "has "
-     "this share of cores and memory"},
+     "with --ranks: make each rank a node of its own, with --link between them, as if its share of cores and "
+     "memory were a machine"},
     {"device-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, CLUSTER_FIELD(device_memory),
-     "memory of the device of each rank, where machines are CPUs; the rest is the host's (default what the "
-     "profile "
-     "says; nothing is kept on hosts where that is all)"},
+     "for CPU machines: device memory of each rank; the rest is host memory (default from the profile; with "
+     "all of it on the device, nothing is kept on hosts)"},
     {"output", 'o', AH_OPTION_OUTPUT, "FILE", replaced_clusters, CLUSTER_FIELD(output),
-     "write the document to this file and show it ('-': the document to standard output); a cluster "
-     "that is there is replaced"},
+     "write the document to this file and show it ('-': the document to standard output); an existing "
+     "cluster is replaced"},
     AH_OUTPUT_FORCE_ROW(struct cluster_options),
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
@@ -113,7 +109,7 @@ static int read_operand(struct ah_cli *cli, const char *text, struct group *ret_
         node[equals - text] = '\0';
         if (!ah_field_fits_text(AH_TEXT_NAME, node))
             return ah_error_set(err, AH_E_USAGE,
-                                "'%s': '%s' is no name of a node; take letters, digits and . _ + -", text,
+                                "'%s': '%s' is not a valid node name; use letters, digits and . _ + -", text,
                                 node);
         group.node = node;
         group.path = equals + 1;
@@ -121,7 +117,7 @@ static int read_operand(struct ah_cli *cli, const char *text, struct group *ret_
     if (!is_there(group.path))
         group.path += read_count(group.path, &group.count);
     if (!group.count)
-        return ah_error_set(err, AH_E_USAGE, "'%s': 0 nodes are none; leave it out", text);
+        return ah_error_set(err, AH_E_USAGE, "'%s': 0 nodes of a machine; leave the machine out", text);
     *ret_group = group;
     return AH_OK;
 }
@@ -134,7 +130,11 @@ static int read_link(const char *text, double *ret_bytes_per_s, bool *ret_line, 
     const char *unit = strstr(text, "bit"), *end = unit ? unit + strlen("bit") : NULL;
     *ret_line = unit != NULL;
     if (!unit && ah_units_parse_rate(text, ret_bytes_per_s, err) == AH_OK)
-        return *ret_bytes_per_s > 0 ? AH_OK : ah_error_set(err, AH_E_USAGE, "'--link' %s is no link", text);
+        return *ret_bytes_per_s > 0 ? AH_OK
+                                    : ah_error_set(err, AH_E_USAGE,
+                                                   "'--link' %s is not a usable "
+                                                   "rate",
+                                                   text);
     if (unit && (size_t)(unit - text) < sizeof number &&
         (!*end || !strcmp(end, "/s") || !strcmp(end, "ps"))) {
         snprintf(number, sizeof number, "%.*s", (int)(unit - text), text);
@@ -144,8 +144,8 @@ static int read_link(const char *text, double *ret_bytes_per_s, bool *ret_line, 
         }
     }
     return ah_error_set(err, AH_E_USAGE,
-                        "'--link' %s is not a rate; give the network's line rate as '10Gbit', or what was "
-                        "measured as '1.1GB/s'",
+                        "'--link' %s is not a rate; give the network's line rate as '10Gbit', or a measured "
+                        "rate as '1.1GB/s'",
                         text);
 }
 
@@ -173,8 +173,8 @@ static int check_kinds(const struct group *groups, size_t n, struct ah_error *er
         return AH_OK;
     return ah_error_set(
         err, AH_E_DOCUMENT,
-        "%s is the profile of a CPU, %s that of a GPU; the devices of a cluster are of one kind: "
-        "profile all machines with the same '--device'",
+        "%s is the profile of a CPU, %s that of a GPU; a cluster needs one kind of device: profile all "
+        "machines with the same '--device'",
         ah_document_short_name(of[AH_DEVICE_CPU]->path, cpu),
         ah_document_short_name(of[AH_DEVICE_CUDA]->path, gpu));
 }
@@ -217,8 +217,7 @@ static int add_gpu(struct making *making, struct group *group, struct ah_error *
             return AH_OK;
         }
     if (cluster->n_gpus == TYPES_MAX)
-        return ah_error_set(err, AH_E_USAGE, "more than %d different machines; a cluster has at most that",
-                            TYPES_MAX);
+        return ah_error_set(err, AH_E_USAGE, "a cluster can have at most %d different machines", TYPES_MAX);
     const char *name = machine->name;
     for (uint64_t i = 2; name && gpu_is_named(cluster, name); i++)
         name = number_name(&making->cli->arena, machine->name, i);
@@ -314,19 +313,19 @@ static int fill_sources(struct making *making, bool line, bool latency_given, st
     const struct ah_text_pair pairs[] = {
         {"gpus", profiles},
         {"gpus.memory_bytes_per_s",
-         cpu ? "derived: what AdamW moves on the device, which is taken to be 80 % of it"
-             : "derived: what AdamW moves on the GPU, which is taken to be 80 % of it"},
+         cpu ? "derived from what AdamW moves on the device, taken as 80 % of this rate"
+             : "derived from what AdamW moves on the GPU, taken as 80 % of this rate"},
         {"gpus.threads", cpu ? "an equal share of the cores for each rank" : NULL},
         {"nodes", making->apart ? "'--apart': every rank of a machine, with its share of it" : NULL},
         {"nodes.host_link_bytes_per_s", cpu ? "the profiles' links, the slower direction, shared by the "
-                                              "ranks; none where devices have all memory"
+                                              "ranks; none if devices have all memory"
                                             : "the profiles' links, the slower direction"},
-        {"nodes.host_memory_bytes", cpu ? "what the devices of the ranks leave of the profiles'" : NULL},
+        {"nodes.host_memory_bytes", cpu ? "the profiles' memory less that of the ranks' devices" : NULL},
         {"nodes.host_memory_bytes_per_s", "the profiles' AdamW on the host"},
         {"nodes.intra_bytes_per_s",
-         making->apart ? "the profiles' links; each node has one rank, so that plans do not use it"
+         making->apart ? "the profiles' links; each node has one rank, so plans do not use it"
          : cpu ? "the profiles' links, the slower direction: ranks of a machine copy from memory to memory"
-               : "the link to the host; each node has one GPU, so that plans do not use it"},
+               : "the link to the host; each node has one GPU, so plans do not use it"},
         {"nodes.nic_bytes_per_s", line ? "'--link', a line rate: 94 % of it" : "'--link', as it was given"},
         {"nodes.nic_latency_us", latency_given ? "'--latency'" : "assumed: TCP over Ethernet"}};
     struct ah_text_pair *copy = ah_arena_alloc(&making->cli->arena, sizeof pairs);
@@ -368,7 +367,7 @@ static int name_cluster(struct making *making, const char *given, struct ah_erro
     const struct ah_cluster *cluster = &making->cluster;
     struct ah_buffer text = {0};
     if (given && !ah_field_fits_text(AH_TEXT_NAME, given))
-        return ah_error_set(err, AH_E_USAGE, "'--name' %s: take letters, digits and . _ + -, at most 128",
+        return ah_error_set(err, AH_E_USAGE, "'--name' %s: use letters, digits and . _ + -, at most 128",
                             given);
     put_name(&text, cluster, cluster->n_gpus);
     for (size_t n = cluster->n_gpus; text.size > NAME_MOST && n > 1 && !text.failed; n--) {
@@ -444,14 +443,14 @@ static int read_options(struct making *making, const struct cluster_options *opt
     int rc = AH_OK;
     if (!options->link)
         return ah_error_set(err, AH_E_USAGE,
-                            "'--link' RATE is missing: how fast the network between the nodes is, such as "
-                            "'--link 10Gbit'");
+                            "'--link' RATE is missing: give the rate of the network between the nodes, such "
+                            "as '--link 10Gbit'");
     if (options->ranks.given && (!options->ranks.value || options->ranks.value > RANKS_MAX))
         return ah_error_set(err, AH_E_USAGE, "'--ranks' %" PRIu64 " is out of range; give 1 to %d",
                             options->ranks.value, RANKS_MAX);
     if (options->apart && options->ranks.value < 2)
         return ah_error_set(err, AH_E_USAGE,
-                            "'--apart' is of several ranks on one machine; give '--ranks' N, too");
+                            "'--apart' needs several ranks on one machine; give '--ranks' N, too");
     if (options->device_memory.given && !options->device_memory.value)
         return ah_error_set(err, AH_E_USAGE, "'--device-memory' 0 is out of range; give more");
     making->options = (struct ah_profile_rank_options){options->ranks.value, options->device_memory.value};
@@ -499,25 +498,19 @@ const struct ah_verb ah_verb_cluster = {
     .description =
         "Writes the cluster document that plan --cluster needs: a node with one GPU for every MACHINE, which "
         "is a machine document that 'autohete profile' wrote on that machine, or the name of a built-in "
-        "machine. Memory, reserve, bf16 products, AdamW on the host and the link between host and GPU are "
-        "what "
-        "the profile says; sources in the document names where each number comes from, and which profiles "
-        "are "
-        "estimates.\n\n"
-        "Where the profiles are of CPUs, the ranks of a node compute on its cores: one rank, or as many as "
-        "--ranks says, each with an equal share of cores and memory. Plans for them are in bf16 or fp32 "
-        "(plan "
-        "--dtype fp32), in fp32 where a machine has no bf16. CPUs and GPUs are not mixed. With --apart "
-        "the ranks are nodes of their own: one machine stands for several, each with its share of cores and "
-        "memory and --link between them, and 'run --local' trains what was planned for them.\n\n"
-        "MACHINE is [NODE=][Nx]MACHINE: 2xdesktop.json is two nodes of that machine, 2xrtx4090-64g two of a "
-        "built-in one, left=desktop.json calls its node 'left'. Nodes go by the machine's name unless told, "
-        "and are numbered where several have the "
-        "same.\n\n"
-        "--link is the network of every node, out of it and into it. 'profile --hosts' measures machines and "
-        "links instead. Nodes with several GPUs, networks that "
-        "differ, "
-        "zones and measured times of blocks are written into the document by hand (autohete schema cluster).",
+        "machine. Memory, reserve, bf16 products, AdamW on the host and the link between host and GPU come "
+        "from the profile; sources in the document names where each number comes from, and which profiles "
+        "are estimates.\n\nIf the profiles are of CPUs, the ranks of a node compute on its cores: one rank, "
+        "or the number that --ranks gives, each with an equal share of cores and memory. Plans for them are "
+        "in bf16 or fp32 (plan --dtype fp32), in fp32 if a machine has no bf16. CPUs and GPUs are not mixed. "
+        "With --apart each rank is a node of its own: one machine stands in for several, each with its share "
+        "of cores and memory and --link between them, and 'run --local' runs the plans made for "
+        "them.\n\nMACHINE is [NODE=][Nx]MACHINE: 2xdesktop.json is two nodes of that machine, 2xrtx4090-64g "
+        "two of a built-in one, left=desktop.json calls its node 'left'. Nodes take the machine's name "
+        "unless NODE is given, and are numbered if several share a name.\n\n--link is the rate of every "
+        "node's network, out and in. 'profile --hosts' measures machines and links instead. Nodes with "
+        "several GPUs, networks that differ, zones and measured times of blocks are written into the "
+        "document by hand (autohete schema cluster).",
     .syntax = {.options = cluster_table, .operands = {AH_OPERAND_FILE, "MACHINE", 1, UINT32_MAX, NULL}},
     .options_bytes = sizeof(struct cluster_options),
     .examples = {{"cluster desktop-a.json desktop-b.json --link 10Gbit -o cluster.json",
@@ -525,8 +518,8 @@ const struct ah_verb ah_verb_cluster = {
                  {"cluster m.json --ranks 2 --link 1GB/s -o cluster.json",
                   "two ranks on the CPU of one machine"},
                  {"cluster m.json --ranks 2 --apart --link 1Gbit -o cluster.json",
-                  "one machine in place of two, half of it each, on a cable"},
-                 {"cluster 2xrtx4090-64g rtx3090-64g --link 10Gbit", "of built-in machines, from estimates"},
+                  "one machine in place of two, with half of it each and a cable between"},
+                 {"cluster 2xrtx4090-64g rtx3090-64g --link 10Gbit", "built-in machines, from estimates"},
                  {"cluster big=a100.json 3xdesktop.json --link 1.1GB/s --latency 30 -o cluster.json",
                   "a server and three desktops, the network as measured"}},
     .run = cluster_run,

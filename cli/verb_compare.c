@@ -32,21 +32,21 @@ static const struct ah_option compare_table[] = {
     {"cluster", 0, AH_OPTION_FILE, "CLUSTER", ah_input_clusters, FIELD(cluster),
      "compare plans for the unequal GPUs of this cluster instead of one machine: a document, or built in"},
     {"tp", 0, AH_OPTION_WORD, "MODE", ah_words_tp_mode, FIELD(tp),
-     "with --cluster: degrees of tensor parallelism of optimal, as in plan (default asym, as hexiscale has them)"},
+     "with --cluster: tensor parallelism of optimal, as in plan (default asym, like hexiscale's)"},
     AH_REQUEST_OPTIONS,
     {"measured", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(measured),
-     "train with every plan on this machine, in turns, and show what a step took"},
+     "train with every plan on this machine, in turns, and show the measured steps"},
     {"data", 0, AH_OPTION_FILES, "PATH", NULL, FIELD(measuring.data),
-     "train on this, as run does (default made-up tokens)"},
+     "train on this, as in run (default made-up tokens)"},
     {"data-format", 0, AH_OPTION_WORD, "FORMAT", ah_run_words_format, FIELD(measuring.data_format),
-     "what the files are (default auto: each tells by its content and name)"},
+     "format of the files (default auto: detected from content and name)"},
     {"rounds", 0, AH_OPTION_COUNT, "N", NULL, FIELD(measuring.rounds), "turns of each policy (default 5)"},
     {"steps", 0, AH_OPTION_COUNT, "N", NULL, FIELD(measuring.steps),
-     "steps of a turn that count (default 5); three before them and one after do not"},
+     "steps per turn that count (default 5); the three before them and the one after do not"},
     {"device", 0, AH_OPTION_TEXT, "DEVICE", ah_devices_words, FIELD(measuring.device),
-     "the device to train on, with an index where there are several (cuda:1); default the plan's kind"},
+     "the device to train on, with an index if there are several (cuda:1); default the plan's kind"},
     {"seed", 0, AH_OPTION_COUNT, "N", NULL, FIELD(measuring.seed),
-     "key of initial weights and of the order of data (default 0)"},
+     "seed of initial weights and data order (default 0)"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 /* clang-format on */
 
@@ -122,11 +122,10 @@ static bool any_estimated(const struct ah_comparison *rows)
 static void put_legend(struct ah_cli *cli)
 {
     static const char legend[] =
-        "Numbers of blocks: whose activations are recomputed, wholly or selectively; whose weights or "
-        "optimizers are "
-        "on the host; whose states are streamed to the device for the update. ahead: so many blocks early "
-        "are weights "
-        "fetched; behind: the gradients of so many blocks may still be on their way to the host.";
+        "Columns count the blocks whose activations are recomputed, fully or selectively; whose weights or "
+        "optimizers are on the host; whose states are streamed to the device for the update. ahead: how many "
+        "blocks early weights are fetched; behind: how many blocks' gradients may still be on their way to "
+        "the host.";
     ah_buffer_printf(&cli->out, "  %s", cli->out_style.dim);
     ah_terminal_wrap(&cli->out, legend, 2, cli->columns);
     ah_buffer_puts(&cli->out, cli->out_style.reset);
@@ -185,10 +184,10 @@ static void put_reserve(struct ah_cli *cli, const struct ah_comparison *rows,
         if (rows[i].feasible && rows[i].plan->memory.reserved_bytes > most)
             most = rows[i].plan->memory.reserved_bytes;
     if (most)
-        ah_buffer_printf(&cli->out, "  %sdevice: with the reserve of %s that the device keeps%s\n",
+        ah_buffer_printf(&cli->out, "  %sdevice: includes the %s that the device reserves%s\n",
                          cli->out_style.dim, ah_units_print_bytes(text, most), cli->out_style.reset);
     if (machine->host.process_bytes)
-        ah_buffer_printf(&cli->out, "  %shost: with the %s that the process takes for itself%s\n",
+        ah_buffer_printf(&cli->out, "  %shost: includes the %s that the process itself takes%s\n",
                          cli->out_style.dim, ah_units_print_bytes(text, machine->host.process_bytes),
                          cli->out_style.reset);
 }
@@ -242,15 +241,14 @@ static void put_equality(struct ah_cli *cli, const struct ah_compare_measurement
     struct ah_buffer text = {0};
     if (measurement->unlike)
         ah_buffer_printf(&text,
-                         "LOSSES DIFFER: of step %" PRIu64
-                         " those of %s are other than those of another plan with "
-                         "the same numeric signature. This is a fault of autohete's; please report it.",
+                         "LOSSES DIFFER: at step %" PRIu64 " those of %s differ from another plan with the "
+                         "same numeric signature. This is a bug in autohete; please report it.",
                          measurement->unlike_step, measurement->unlike);
     else if (measurement->signatures > 1)
         ah_buffer_printf(
             &text,
-            "Losses are equal, bit for bit, among plans of equal numeric signature; there are %zu "
-            "signatures, as the numbers of micro-batches differ.",
+            "Losses are equal, bit for bit, among plans of equal numeric signature; there are %zu signatures "
+            "because the numbers of micro-batches differ.",
             measurement->signatures);
     else
         ah_buffer_puts(&text, "All losses are equal, bit for bit.");
@@ -262,10 +260,9 @@ static void put_method(struct ah_cli *cli, const struct ah_compare_measurement *
     struct ah_buffer text = {0};
     ah_buffer_printf(
         &text,
-        "Measured on %s%s: %" PRIu64 " round%s in turns of %" PRIu64
-        " step%s; step: median of turns; spread: their median absolute deviation; to optimal: within "
-        "rounds; off: the prediction against the measurement; device: the highest byte touched, with "
-        "the device's reserve.",
+        "Measured on %s%s: %" PRIu64 " round%s in turns of %" PRIu64 " step%s; step: median of turns; "
+        "spread: their median absolute deviation; to optimal: within rounds; off: prediction against "
+        "measurement; device: highest byte touched, plus the device's reserve.",
         ah_cli_clean(cli, measurement->device), measurement->made_up_data ? ", with made-up tokens" : "",
         measurement->rounds, measurement->rounds == 1 ? "" : "s", measurement->steps,
         measurement->steps == 1 ? "" : "s");
@@ -417,14 +414,14 @@ static int check_options(const struct compare_options *options, struct ah_error 
                         {"device", measuring->device != NULL}, {"seed", measuring->seed.given}};
     for (size_t i = 0; i < sizeof of_measuring / sizeof *of_measuring && !options->measured; i++)
         if (of_measuring[i].given)
-            return ah_error_set(err, AH_E_USAGE, "'--%s' is for training; give '--measured' too",
+            return ah_error_set(err, AH_E_USAGE, "'--%s' works only with '--measured'; give that, too",
                                 of_measuring[i].name);
     if (options->cluster && options->measured)
         return ah_error_set(err, AH_E_USAGE,
-                            "'--measured' trains on one machine and not on '--cluster'; leave one out");
+                            "'--measured' trains on one machine, not on a cluster; leave '--measured' or "
+                            "'--cluster' out");
     if (options->tp && !options->cluster)
-        return ah_error_set(err, AH_E_USAGE,
-                            "'--tp' is of plans for a cluster; give the cluster with '--cluster'");
+        return ah_error_set(err, AH_E_USAGE, "'--tp' works only for a cluster; name it with '--cluster'");
     return AH_OK;
 }
 
@@ -437,8 +434,7 @@ static int check_exists(const struct ah_plan_request *request, struct ah_error *
         return AH_OK;
     return ah_error_set(
         err, AH_E_USAGE,
-        "'--measured' trains on '%s' as it is, which has less memory than '--%s-memory' says; "
-        "leave one of the two out",
+        "'--measured' trains on '%s', which has less memory than '--%s-memory' asks for; leave one out",
         machine->name, device ? "device" : "host");
 }
 
@@ -461,7 +457,7 @@ static int compare_policies(struct ah_cli *cli, const struct compare_options *op
         return rc;
     print_comparison(cli, &comparison);
     if (options->measured && measurement.unlike)
-        return ah_error_set(err, AH_E_FAILED, "'%s' had other losses than its numeric signature allows",
+        return ah_error_set(err, AH_E_FAILED, "'%s' had losses that its numeric signature does not allow",
                             measurement.unlike);
     return AH_OK;
 }
@@ -491,30 +487,23 @@ const struct ah_verb ah_verb_compare = {
     .name = "compare",
     .summary = "compare all policies for a model on a machine",
     .description =
-        "Plans the model with every policy, each at its best setting over all knobs that the real system "
-        "has, and "
+        "Plans the model with every policy, each at its best setting over all knobs of the real system, and "
         "shows them side by side: predicted step, tokens per second, step time divided by that of optimal, "
-        "memory, "
-        "the setting, or what is short. A policy renders another system's strategy with our kernels and "
-        "costs; "
-        "docs/policies says where that is kinder or harsher than the real one. Every number is simulated.\n\n"
-        "With --measured every plan trains for real on this machine, a few steps in turn, for several "
-        "rounds, so that "
-        "what drifts hits all alike; predictions stand beside what was measured, and losses are compared bit "
-        "for bit. "
-        "Where the machine's document is a profile that emulates another machine, lanes are slowed to its "
-        "rates.\n\n"
-        "With --cluster the policies are those of plans for clusters, and optimal is at least as fast as "
-        "each "
-        "of them; with --tp symmetric as each but hexiscale, which gives stages degrees of their own.\n\n"
-        "The options are those of plan, with the same defaults but for --tp. Exit status 0, whichever "
-        "policies fit.",
+        "memory, the setting, or which memory is short. A policy plays another system's strategy with our "
+        "kernels and costs; docs/policies says where that is kinder or harsher than the real one. Every "
+        "number is simulated.\n\nWith --measured every plan trains for real on this machine, a few steps in "
+        "turn, for several rounds, so that drift affects all alike; it shows predictions beside measurements "
+        "and compares losses bit for bit. If the machine's document is a profile that emulates another "
+        "machine, lanes are slowed to its rates.\n\nWith --cluster the policies are those for clusters, and "
+        "optimal is at least as fast as each of them; with --tp symmetric, as each except hexiscale, which "
+        "gives each stage its own degree.\n\nThe options are those of plan, with the same defaults but for "
+        "--tp. The exit status is 0 even if some policies do not fit.",
     .syntax = {.options = compare_table, .operands = {AH_OPERAND_FILE, "MODEL", 1, 1, NULL}},
     .options_bytes = sizeof(struct compare_options),
     .examples = {{"compare model.json", "what offloading gains here"},
                  {"compare llama-2-7b --machine a100-40g-epyc7713 --json", "the same numbers for a program"},
                  {"compare model.json --cluster cluster.json --batch 256",
-                  "what a plan gains on a cluster of unequal GPUs"},
-                 {"compare model.json --measured --rounds 11", "whether it comes true"}},
+                  "what planning gains on a cluster of unequal GPUs"},
+                 {"compare model.json --measured --rounds 11", "check the predictions against measurements"}},
     .run = compare_run,
 };

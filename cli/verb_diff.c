@@ -144,7 +144,7 @@ static const char *const replaced_pages[] = {AH_OUTPUT_PAGE, NULL};
 
 static const struct ah_option diff_table[] = {
     {"fields", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct diff_options, fields),
-     "of plans also list the fields that differ, after what the change means"},
+     "for plans, also list the fields that differ, after what the change means"},
     {"html", 0, AH_OPTION_OUTPUT, "FILE", replaced_pages, offsetof(struct diff_options, html),
      "write what changed between two plans as one page with blocks, memory and times, instead of text"},
     AH_OUTPUT_FORCE_ROW(struct diff_options),
@@ -203,13 +203,12 @@ const struct ah_verb ah_verb_diff = {
     .summary = "show where two documents of one kind differ",
     .description =
         "Compares two documents of one kind field by field and prints 'path: old -> new' for every "
-        "difference; which program wrote them (generator) and annotations do not count. For plans it says "
-        "what the change means instead: step, tokens per second, memory, which blocks do what instead, which "
-        "lanes' orders changed; of cluster plans which GPUs do what instead; and how many fields differ. "
-        "--fields lists those, too, but of ops, orders and tensors only the number; --json lists all.\n\n"
-        "With --html the change of two plans is one page that needs no network: numbers, blocks, memory by "
-        "class and lanes, before and after; no text is printed.\n\n"
-        "Exit status: 0 the same, 1 different, 2 or more trouble.",
+        "difference; the program that wrote them (generator) and annotations do not count. For plans it says "
+        "what the change means instead: step, tokens per second, memory, which blocks changed, which lanes' "
+        "orders changed; for cluster plans which GPUs changed; and how many fields differ. --fields lists "
+        "those, too, but only counts ops, orders and tensors; --json lists all.\n\nWith --html the changes "
+        "between two plans are one page that works offline: numbers, blocks, memory by class and lanes, "
+        "before and after; no text is printed.\n\nExit status: 0 the same, 1 different, 2 or more trouble.",
     .syntax = {.options = diff_table, .operands = {AH_OPERAND_FILE, "FILE", 2, 2, NULL}},
     .options_bytes = sizeof(struct diff_options),
     .least_trouble = 2,

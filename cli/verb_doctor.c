@@ -132,7 +132,8 @@ static void check_huge_pages(const struct doctor *doctor, struct finding *ret)
     ret->state = STATE_NOTE;
     snprintf(
         ret->fix, DETAIL_MAX,
-        "host memory is slower without; 'echo madvise >/sys/kernel/mm/transparent_hugepage/enabled' as root");
+        "host memory is slower without it; 'echo madvise >/sys/kernel/mm/transparent_hugepage/enabled' as "
+        "root");
 }
 
 /* Opens the device with small arenas, which a run would do first. */
@@ -190,7 +191,7 @@ static int try_products(struct ah_device *device, struct finding *ret, struct ah
     int rc = ah_device_tryout(device, err);
     if (rc)
         return rc;
-    snprintf(ret->detail + used, DETAIL_MAX - used, "; %s of its memory are taken beside an arena; %s",
+    snprintf(ret->detail + used, DETAIL_MAX - used, "; %s of its memory is used outside the arena; %s",
              ah_units_print_bytes(bytes, device->info.beside_bytes),
              ah_device_print_products(&device->info, text));
     if (device->info.products.in_steps)
@@ -207,7 +208,7 @@ static void try_recorder(struct ah_device *device, struct finding *ret)
         snprintf(ret->detail + used, DETAIL_MAX - used, "; recorded by %s", recording.recorder);
         return;
     }
-    snprintf(ret->detail + used, DETAIL_MAX - used, "; 'run --trace' would lack the GPU's own records");
+    snprintf(ret->detail + used, DETAIL_MAX - used, "; 'run --trace' will lack the GPU's own records");
     snprintf(ret->fix + fixed, DETAIL_MAX - fixed, "%s%s", fixed ? "; " : "", err.text);
 }
 
@@ -240,7 +241,9 @@ static void check_cuda_plugin(const struct doctor *doctor, struct finding *ret)
                      "with a GPU: apt-get install nvidia-cuda-toolkit (Debian's non-free), then build again");
     } else if (driver->probe(infos, DEVICES_MAX, &n, &err)) {
         ret->state = STATE_ABSENT;
-        print_detail(ret->detail, "no GPU can be used, though the plugin for them is here (interface %d): %s",
+        print_detail(ret->detail,
+                     "no GPU can be used, although the CUDA plugin is installed (interface %d): "
+                     "%s",
                      AH_DEVICE_ABI, err.text);
     } else {
         print_gpus(infos, n < DEVICES_MAX ? n : DEVICES_MAX, ret);
@@ -274,7 +277,7 @@ static void check_profile(const struct doctor *doctor, struct finding *ret)
         print_detail(ret->detail, "%s", err.text);
     } else if (access(path, F_OK) != 0) {
         ret->state = STATE_ABSENT;
-        print_detail(ret->detail, "this machine was not measured yet");
+        print_detail(ret->detail, "this machine has not been measured yet");
         print_detail(ret->fix, "autohete profile");
     } else if (ah_document_load(&profile, path, AH_DOCUMENT_MACHINE, &err)) {
         ret->state = STATE_NOTE;
@@ -328,8 +331,8 @@ static void check_tokenizer(const struct doctor *doctor, struct finding *ret)
     ret->state = STATE_ABSENT;
     print_detail(
         ret->detail,
-        "the Python packages of autohete-tokenize are not installed; token files and models of bytes "
-        "need none");
+        "the Python packages of autohete-tokenize are not installed; existing token files and byte models do "
+        "not need them");
     print_detail(ret->fix, "autohete-tokenize --setup");
 }
 
@@ -469,10 +472,9 @@ static int doctor_run(struct ah_cli *cli, const void *options)
 const struct ah_verb ah_verb_doctor = {
     .name = "doctor",
     .summary = "say what is installed, which devices work, and what is missing",
-    .description = "Looks at processor, memory, limits, libraries, devices, MPI and the profile kept for "
-                   "this machine, and "
-                   "says of everything that is missing which command brings it.\n\n"
-                   "Exit status: 0 the CPU device can run, 7 it cannot.",
+    .description = "Checks processor, memory, limits, libraries, devices, MPI and the profile kept for this "
+                   "machine, and gives the command that adds each missing piece.\n\nExit status: 0 the CPU "
+                   "device can run, 7 it cannot.",
     .examples = {{"doctor", "is this machine ready"}},
     .run = doctor_run,
 };

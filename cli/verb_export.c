@@ -26,11 +26,11 @@ static const char *const replaced_exports[] = {AH_OUTPUT_EXPORT, NULL};
 
 static const struct ah_option export_table[] = {
     {"to", 0, AH_OPTION_WORD, "TARGET", ah_words_export_target, offsetof(struct export_options, to),
-     "whose configuration to write"},
+     "the system whose configuration to write"},
     {"strict", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct export_options, strict),
-     "fail (exit 1) and write nothing if the target cannot do all that the plan says"},
+     "fail (exit 1) and write nothing if the target cannot follow the whole plan"},
     {"output", 'o', AH_OPTION_OUTPUT, "FILE", replaced_exports, offsetof(struct export_options, output),
-     "write the configuration to this file ('-': to standard output); an exported one is replaced"},
+     "write the configuration to this file ('-': to standard output); an earlier export is replaced"},
     AH_OUTPUT_FORCE_ROW(struct export_options),
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
@@ -38,7 +38,8 @@ static int find_target(const char *word, enum ah_export_target *ret_target, stru
 {
     if (!word)
         return ah_error_set(err, AH_E_USAGE,
-                            "say whose configuration to write: '--to' deepspeed, megatron or torchtitan");
+                            "name the system whose configuration to write: '--to' deepspeed, megatron or "
+                            "torchtitan");
     for (size_t i = 0; ah_words_export_target[i]; i++)
         if (!strcmp(word, ah_words_export_target[i]))
             *ret_target = (enum ah_export_target)i;
@@ -135,8 +136,8 @@ static int export_plan(struct ah_cli *cli, const struct export_options *options,
     print_export_notes(cli, &export);
     if (options->strict && export.n_losses)
         return ah_error_set(err, AH_E_FAILED,
-                            "%zu %s of the plan cannot be said to '%s'; without '--strict' "
-                            "the rest is written",
+                            "%zu %s of the plan cannot be expressed for '%s'; without '--strict' the rest is "
+                            "written",
                             export.n_losses, export.n_losses == 1 ? "decision" : "decisions",
                             ah_words_export_target[target]);
     return write_config(cli, &export, options->output, err);
@@ -163,17 +164,16 @@ const struct ah_verb ah_verb_export = {
     .name = "export",
     .summary = "write a plan as the configuration of another system",
     .description =
-        "Writes what DeepSpeed (JSON), Megatron (a bash array of arguments) or torchtitan (TOML) can be told "
-        "of a "
-        "plan. They have one switch or one share where a plan decides for every block, so most of a plan is "
-        "rounded: to what needs no more device memory, where the target has such a setting.\n\n"
-        "Every decision that the target will not follow is a line on standard error, with its blocks, with "
-        "what the target does instead and what that changes, and a comment in the configuration where that "
-        "has comments. First come the losses that decide whether the configuration is of use: it may not fit "
-        "(the target needs more memory than the plan); then other results, other speed, and that nothing "
-        "limits its memory. What a plan does not hold (learning rate, data, the model's shape) is a note, "
-        "and so are the target's version that the settings were checked against, and the plan's digest.\n\n"
-        "Exit status: 0 written, 1 with --strict and a loss, 3 not a valid plan.",
+        "Writes as much of a plan as DeepSpeed (JSON), Megatron (a bash array of arguments) or torchtitan "
+        "(TOML) can express. They have one switch or one share where a plan decides for every block, so most "
+        "of a plan is rounded, to a setting that needs no more device memory if the target has one.\n\nEvery "
+        "decision that the target will not follow is a line on standard error, with its blocks, what the "
+        "target does instead and what that changes; it is also a comment in the configuration if the format "
+        "has comments. The losses that decide whether the configuration is useful come first: it may not fit "
+        "(the target needs more memory than the plan); then different results, different speed, and no "
+        "memory limit. Notes name what a plan does not hold (learning rate, data, the model's shape), the "
+        "target's version that the settings were checked against, and the plan's digest.\n\nExit status: 0 "
+        "written, 1 with --strict and a loss, 3 not a valid plan.",
     .syntax = {.options = export_table, .operands = {AH_OPERAND_FILE, "PLAN", 1, 1, NULL}},
     .options_bytes = sizeof(struct export_options),
     .examples = {{"export plan.json --to deepspeed -o ds_config.json", "train with DeepSpeed"},

@@ -57,8 +57,8 @@ const struct ah_verb ah_verb_help = {
     .name = "help",
     .summary = "explain autohete or one of its verbs",
     .description =
-        "Explains a verb: what it does, its options, examples. Without a verb, lists all verbs. With "
-        "--json the same for programs: every verb with its options.",
+        "Explains a verb: what it does, its options, examples. Without a verb, lists all verbs. --json gives "
+        "programs every verb with its options.",
     .syntax = {.options = help_table, .operands = {AH_OPERAND_VERB, "VERB", 0, 1, NULL}},
     .options_bytes = sizeof(struct help_options),
     .examples = {{"help check", "what check can do"}, {"help --man | man -l -", "read the manual page"}},

@@ -23,17 +23,18 @@ static const char *const replaced_pages[] = {AH_OUTPUT_PAGE, NULL};
 
 static const struct ah_option inspect_table[] = {
     {"html", 0, AH_OPTION_OUTPUT, "FILE", replaced_pages, offsetof(struct inspect_options, html),
-     "of a plan, write a page for a browser to this file ('-': to standard output); such a page is replaced"},
+     "for a plan, write a page for a browser to this file ('-': to standard output); an earlier page is "
+     "replaced"},
     AH_OUTPUT_FORCE_ROW(struct inspect_options),
     {"data-format", 0, AH_OPTION_WORD, "FORMAT", ah_run_words_format,
      offsetof(struct inspect_options, data_format),
-     "the file is data of this kind (default: by name and content)"},
+     "read the file as data of this format (default: by name and content)"},
     {"tokenizer", 0, AH_OPTION_FILE, "DIR", NULL, offsetof(struct inspect_options, tokenizer),
-     "of data, show tokens as the text they have in this folder's tokenizer.json"},
+     "for data, decode tokens to text with this folder's tokenizer.json"},
     {"document", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct inspect_options, document),
      "print the document itself, in canonical form; --json does that for machines and clusters"},
     {"summary", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct inspect_options, summary),
-     "with --json, a summary of a machine or cluster, too, instead of its document"},
+     "with --json, print a summary of a machine or cluster instead of its document"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
 struct inspector {
@@ -158,7 +159,7 @@ static int check_options(const struct ah_cli *cli, const struct inspect_options 
         return ah_error_set(err, AH_E_USAGE,
                             "'--summary' and '--document' contradict each other; leave one out");
     return options->summary && !cli->json
-               ? ah_error_set(err, AH_E_USAGE, "'--summary' says what '--json' prints; give both")
+               ? ah_error_set(err, AH_E_USAGE, "'--summary' works only with '--json'; give both")
                : AH_OK;
 }
 
@@ -199,26 +200,21 @@ static int inspect_run(struct ah_cli *cli, const void *given)
 
 const struct ah_verb ah_verb_inspect = {
     .name = "inspect",
-    .summary = "show a document, or data, to people",
+    .summary = "show a document, or data, in readable form",
     .description =
-        "Shows what a document says at a glance: of a model its exact parameter count, layers and the size "
-        "of every group of blocks; of a machine its rates with their spread and what was noisy; of a plan "
-        "how fast "
-        "a step will be and how far that is from the bound, what limits it, what each block does and where "
-        "memory "
-        "goes; and likewise clusters, run logs and checkpoints. A model may also be a Hugging Face "
-        "config.json, the folder it lies in, or a built-in name; a checkpoint may be its folder.\n\n"
-        "Of data to train on (a token file, a text, a folder or a pattern of them) it shows how many tokens "
-        "and documents there are, and two samples: what is learned and what is not, as text where tokens are "
-        "bytes or --tokenizer says what they mean, else as ids.\n\n"
-        "With --json, for programs: of a machine or cluster the whole document, built in or not; of other "
-        "kinds "
-        "a summary, such as parameters (exact), layers and groups of a model. --document prints the document "
-        "of "
-        "any kind, and --json --summary a summary of any kind.\n\n"
-        "With --html, a plan becomes one page that needs no network: the simulated timeline of two "
-        "iterations, memory over time, what each block does, and how other policies compare; and so does a "
-        "cluster plan: who owns what, the simulated step of every stage, and the memory of each GPU.",
+        "Summarises a document: for a model its exact parameter count, layers and the size of every group of "
+        "blocks; for a machine its rates with their spread and what was noisy; for a plan how fast a step "
+        "will be, how far that is from the bound, what limits it, what each block does and where memory "
+        "goes; and likewise for clusters, run logs and checkpoints. A model may also be a Hugging Face "
+        "config.json, the folder it lies in, or a built-in name; a checkpoint may be its folder.\n\nFor "
+        "training data (a token file, a text, a folder or a pattern of them) it shows how many tokens and "
+        "documents there are, and two samples of what is learned and what is not: as text if tokens are "
+        "bytes or --tokenizer decodes them, else as ids.\n\n--json gives programs the whole document of a "
+        "machine or cluster, built in or not, and a summary of other kinds, such as parameters (exact), "
+        "layers and groups of a model. --document prints the document of any kind, and --json --summary a "
+        "summary of any kind.\n\nWith --html, a plan becomes one page that works offline: the simulated "
+        "timeline of two iterations, memory over time, what each block does, and how other policies compare; "
+        "for a cluster plan: who owns what, the simulated step of every stage, and the memory of each GPU.",
     .syntax = {.options = inspect_table, .operands = {AH_OPERAND_FILE, "FILE", 1, 1, NULL}},
     .options_bytes = sizeof(struct inspect_options),
     .examples = {{"inspect Qwen2.5-0.5B/", "how large is this model, and where"},

@@ -38,8 +38,8 @@ static const char *const replaced_pages[] = {AH_OUTPUT_PAGE, NULL};
 
 static const struct ah_option plan_table[] = {
     {"output", 'o', AH_OPTION_OUTPUT, "FILE", replaced_plans, offsetof(struct plan_options, output),
-     "write the plan to this file and show a summary ('-': the plan to standard output); a plan that is "
-     "there is replaced"},
+     "write the plan to this file and show a summary ('-': the plan to standard output); an existing plan is "
+     "replaced"},
     AH_OUTPUT_FORCE_ROW(struct plan_options),
     {"policy", 0, AH_OPTION_WORD, "POLICY", ah_request_words_any_policy,
      offsetof(struct plan_options, policy), "plan as this system would (default optimal)"},
@@ -47,17 +47,17 @@ static const struct ah_option plan_table[] = {
      "plan for the unequal GPUs of this cluster instead of one machine: a document, or built in"},
     {"tp", 0, AH_OPTION_WORD, "MODE", ah_request_words_tp, offsetof(struct plan_options, tp),
      "with --cluster: one degree of tensor parallelism for all types of GPU (symmetric, default), one for "
-     "each "
-     "type (asym), or this one"},
+     "each type (asym), or this degree"},
     {"search", 0, AH_OPTION_WORD, "HOW", ah_words_cluster_search, offsetof(struct plan_options, search),
-     "with --cluster: change good arrangements (graph), look at all of few GPUs (exact), or both (default)"},
+     "with --cluster: improve good arrangements (graph), enumerate all of them for few GPUs (exact), or both "
+     "(default)"},
     {"like", 0, AH_OPTION_FILE, "PLAN", NULL, offsetof(struct plan_options, like),
-     "train as this plan or cluster plan does, with its batch, sequence, numbers and sums: a run of either "
-     "gives the same bits, and goes on with what the other saved"},
+     "train as this plan or cluster plan does, with its batch, sequence, number formats and sums: runs of "
+     "both give the same bits, and each can resume what the other saved"},
     AH_REQUEST_OPTIONS,
     {"explain", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct plan_options, explain),
      "say what limits the plan, and plan again with more memory and with faster links to show what each "
-     "brings"},
+     "gains"},
     {"sweep", 0, AH_OPTION_TEXT, "WHAT[=LIST]", ah_plan_prospects_words, offsetof(struct plan_options, sweep),
      "plan for a ladder of device-memory, batch or seq, or for the values of a list (batch=1,2,4), and show "
      "a "
@@ -227,8 +227,8 @@ static int check_scheduling(const struct ah_plan_request *request, const struct 
         return AH_OK;
     return ah_error_set(
         err, AH_E_USAGE,
-        "'--scheduling' %s: policy '%s' has an order of its own, fifo; leave the option out, or take "
-        "'--policy' optimal or autohete-paper",
+        "'--scheduling' %s: policy '%s' always uses fifo; leave the option out, or choose '--policy' optimal "
+        "or autohete-paper",
         options->request.scheduling, options->policy);
 }
 
@@ -242,13 +242,14 @@ static int check_options(const struct plan_options *options, struct ah_error *er
     bool found = options->explain || options->sweep;
     for (size_t i = 0; i < sizeof of_machines / sizeof *of_machines && options->cluster; i++)
         if (of_machines[i].given)
-            return ah_error_set(err, AH_E_USAGE, "'--%s' is for plans of one machine%s", of_machines[i].name,
+            return ah_error_set(err, AH_E_USAGE, "'--%s' works only for plans of one machine%s",
+                                of_machines[i].name,
                                 options->html ? "; 'autohete inspect PLAN --html FILE' makes the page of a "
                                                 "cluster plan"
                                               : "; leave it or '--cluster' out");
     if (options->html && !strcmp(options->html, "-"))
         return ah_error_set(err, AH_E_USAGE,
-                            "'--html -': standard output is the plan's or its summary's; give a file");
+                            "'--html -': standard output is needed for the plan or its summary; give a file");
     if (found && options->output && !to_file(options))
         return ah_error_set(err, AH_E_USAGE,
                             "'--output -' and '--%s' both want standard output; give '--output' a file",
@@ -297,8 +298,7 @@ static int plan_run(struct ah_cli *cli, const void *given)
                                options->output);
     rc = rc ? rc : ah_request_cluster_check_machine(options->policy, &err);
     if (!rc && (options->tp || options->search))
-        rc = ah_error_set(&err, AH_E_USAGE,
-                          "'--%s' is of plans for a cluster; give the cluster with '--cluster'",
+        rc = ah_error_set(&err, AH_E_USAGE, "'--%s' works only for a cluster; name it with '--cluster'",
                           options->tp ? "tp" : "search");
     if (rc)
         return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : ah_cli_fail(cli, &err);
@@ -311,59 +311,37 @@ const struct ah_verb ah_verb_plan = {
     .name = "plan",
     .summary = "find the best plan for a model on a machine",
     .description =
-        "Decides for every block of the model what happens to its activations, weights and optimizer state, "
-        "in "
-        "which order everything is copied, computed and updated, and where in memory it lies; says how fast "
-        "a "
-        "step will be, how much faster any plan could be at most, and writes all of it as a plan document. "
-        "The "
-        "same inputs give the same bytes.\n\n"
-        "MODEL is the folder of a Hugging Face model, its config.json, a model document, or the name of a "
-        "built-in model (llama-2-7b, qwen2.5-0.5b, gpt2-124m, ...). The machine is a document that 'autohete "
-        "profile' wrote, or the name of a built-in one, whose times are estimates; without --machine, the "
-        "profile of this machine (of its GPU, else of its CPU). A file or folder is taken before a built-in "
-        "document of that name; a name that does not exist is answered with those that do.\n\n"
-        "With --explain it says what limits the plan, and what one GiB more device memory, twice the "
-        "bandwidth "
-        "of the link to the device, of that to the host, and of both, and twice the host memory would bring: "
-        "each "
-        "is planned as the request is, with that one change of the machine. With --sweep it plans for "
-        "several "
-        "device "
-        "memories, batches or sequences, of its own choice or of a list, each as the request is, and shows a "
-        "table; "
-        "what does not fit says which resource is short. Device memories may be more than the machine has. "
-        "With "
-        "either, standard output has the tables (with --json one object), and the plan goes to -o only. "
-        "--html "
-        "writes the page that inspect --html makes, with these tables on it.\n\n"
-        "With --cluster the plan is a cluster-plan document: pipelines of stages, the blocks that each stage "
-        "holds and "
-        "what it recomputes, the micro-batches that each pipeline takes, and who adds up which gradients, "
-        "simulated to "
-        "be as fast as possible; 'run' trains plans for machines without a GPU. "
-        "Micro-batches are chosen unless told; "
-        "--machine and memory budgets do not "
-        "apply; other systems' policies have degrees of their own, which --tp does not change. --search "
-        "exact "
-        "looks at every arrangement of clusters of up to 12 units of GPUs that could be faster, and proves "
-        "the "
-        "plan "
-        "optimal where it comes to an end; --search graph only improves arrangements.\n\n"
-        "Unless told otherwise a step is 8 sequences of 1024 tokens (fewer where the model has fewer "
-        "positions) in "
-        "one micro-batch, in bf16 where the device has it, with fp32 states and gradients clipped to norm 1. "
-        "--micro-batches auto may change how sums of gradients are rounded; batch, sequence, dtypes, "
-        "clipping "
-        "and what is trained never change unless told. With --effort quick the other policies are not "
-        "planned for "
-        "comparison.\n\n"
-        "Where no plan exists (exit 4, proven) or none was found (exit 5), the resource that is short is "
-        "named, "
-        "with what is available and what is needed (at least so much where proven), and below it changes of "
-        "the command line that were planned and "
-        "work, "
-        "each alone; nothing is written. With --json these stand in the error's object.",
+        "Decides what happens to the activations, weights and optimizer state of every block, in which order "
+        "everything is copied, computed and updated, and where it lies in memory; predicts the step time, "
+        "bounds how much faster any plan could be, and writes all of it as a plan document. The same inputs "
+        "give the same bytes.\n\nMODEL is the folder of a Hugging Face model, its config.json, a model "
+        "document, or the name of a built-in model (llama-2-7b, qwen2.5-0.5b, gpt2-124m, ...). The machine "
+        "is a document that 'autohete profile' wrote, or the name of a built-in one, whose times are "
+        "estimates; without --machine, the profile of this machine (of its GPU, else of its CPU). A file or "
+        "folder takes precedence over a built-in document of the same name; an unknown name is answered with "
+        "the built-in ones.\n\nWith --explain it says what limits the plan, and what each of these would "
+        "gain: one GiB more device memory, twice the bandwidth of the link to the device, of the link to the "
+        "host, and of both, and twice the host memory. Each is planned like the request, with that one "
+        "change of the machine. With --sweep it plans the request for several device memories, batches or "
+        "sequences, of its own choice or from a list, and shows a table; rows that do not fit name the "
+        "resource that is short. Device memories may be more than the machine has. With either, standard "
+        "output has the tables (with --json one object), and the plan goes to -o only. --html writes the "
+        "page that inspect --html makes, with these tables on it.\n\nWith --cluster the plan is a "
+        "cluster-plan document: pipelines of stages, the blocks that each stage holds and what it "
+        "recomputes, the micro-batches that each pipeline takes, and who adds up which gradients, simulated "
+        "to be as fast as possible; 'run' trains plans for machines without a GPU. The planner chooses "
+        "micro-batches unless they are given; --machine and memory budgets do not apply; other systems' "
+        "policies set their own degrees, which --tp does not change. --search exact examines every "
+        "arrangement that could be faster, for clusters of up to 12 units of GPUs, and proves the plan "
+        "optimal if it finishes; --search graph only improves arrangements.\n\nBy default a step is 8 "
+        "sequences of 1024 tokens (fewer if the model has fewer positions) in one micro-batch, in bf16 if "
+        "the device has it, with fp32 states and gradients clipped to norm 1. --micro-batches auto may "
+        "change how sums of gradients are rounded; batch, sequence, dtypes, clipping and what is trained "
+        "change only on request. With --effort quick the other policies are not planned for "
+        "comparison.\n\nIf no plan exists (exit 4, proven) or none was found (exit 5), nothing is written. "
+        "The error names the resource that is short, with what is available and what is needed (a lower "
+        "limit if proven), followed by changes to the command line that were planned and work, each on its "
+        "own. With --json these are in the error object.",
     .syntax = {.options = plan_table, .operands = {AH_OPERAND_FILE, "MODEL", 1, 1, NULL}},
     .options_bytes = sizeof(struct plan_options),
     .examples = {{"plan Qwen2.5-0.5B/ -o plan.json",

@@ -43,34 +43,33 @@ static const char *const replaced_machines[] = {"machine", "cluster", NULL};
 
 static const struct ah_option profile_table[] = {
     {"output", 'o', AH_OPTION_OUTPUT, "FILE", replaced_machines, offsetof(struct profile_options, output),
-     "write the document here, not into the cache ('-': to standard output); a profile that is there is "
+     "write the document here, not into the cache ('-': to standard output); an existing profile is "
      "replaced"},
     AH_OUTPUT_FORCE_ROW(struct profile_options),
     {"device", 0, AH_OPTION_TEXT, "DEVICE", ah_devices_words, offsetof(struct profile_options, device),
-     "the device to measure (default cpu), with an index where there are several (cuda:1)"},
+     "the device to measure (default cpu), with an index if there are several (cuda:1)"},
     {"emulate", 0, AH_OPTION_FILE, "MACHINE", ah_input_machines, offsetof(struct profile_options, emulate),
-     "slow the copy lanes and the host lane to the ratios of this machine: a document, or built in"},
+     "slow the copy and host lanes to the ratios of this machine: a document, or built in"},
     {"quick", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct profile_options, quick),
      "fewer shapes and samples: under 20 seconds instead of under 3 minutes"},
     {"verbose", 'v', AH_OPTION_FLAG, NULL, NULL, offsetof(struct profile_options, verbose),
      "show every measurement, as 'inspect' does"},
     {"model", 0, AH_OPTION_FILE, "MODEL", NULL, offsetof(struct profile_options, model),
-     "measure the blocks of this model, too, as steps of training have them, and add them to the profile "
-     "that is kept"},
+     "also measure the blocks of this model as training steps run them, and add them to the kept profile"},
     {"onto", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct profile_options, onto),
-     "add the blocks to this profile of this machine"},
-    {"batch", 0, AH_OPTION_COUNT, "N", NULL, AH_REQUEST_FIELD(batch), "with --model: as of 'plan'"},
+     "with --model: add the blocks to this profile of this machine instead"},
+    {"batch", 0, AH_OPTION_COUNT, "N", NULL, AH_REQUEST_FIELD(batch), "with --model: as in 'plan'"},
     {"micro-batches", 0, AH_OPTION_COUNT, "N", NULL, AH_REQUEST_FIELD(micro_batches),
-     "with --model: as of 'plan'"},
-    {"seq", 0, AH_OPTION_COUNT, "N", NULL, AH_REQUEST_FIELD(seq), "with --model: as of 'plan'"},
+     "with --model: as in 'plan'"},
+    {"seq", 0, AH_OPTION_COUNT, "N", NULL, AH_REQUEST_FIELD(seq), "with --model: as in 'plan'"},
     {"dtype", 0, AH_OPTION_WORD, "DTYPE", ah_words_dtype, AH_REQUEST_FIELD(dtype),
-     "with --model: as of 'plan'"},
-    {"freeze", 0, AH_OPTION_TEXTS, "PATTERNS", NULL, AH_REQUEST_FIELD(freeze), "with --model: as of 'plan'"},
+     "with --model: as in 'plan'"},
+    {"freeze", 0, AH_OPTION_TEXTS, "PATTERNS", NULL, AH_REQUEST_FIELD(freeze), "with --model: as in 'plan'"},
     {"hosts", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct profile_options, hosts),
-     "measure these machines and the links between them, a line each: name slots=N; writes a cluster "
+     "measure these machines (one a line: name slots=N) and the links between them; writes a cluster "
      "document"},
     {"node", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct profile_options, node),
-     "what '--hosts' starts on each of them, by mpirun; not for people"},
+     "internal: what '--hosts' starts on each host through mpirun"},
     AH_STALL_OPTION(offsetof(struct profile_options, stall_after)),
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
@@ -102,20 +101,18 @@ static int check_options(const struct profile_options *options, struct ah_error 
     if (!options->model && of_training)
         return ah_error_set(
             err, AH_E_USAGE,
-            "'--onto', '--batch', '--micro-batches', '--seq', '--dtype' and '--freeze' are about "
-            "blocks of a model: name it with '--model'");
+            "'--onto', '--batch', '--micro-batches', '--seq', '--dtype' and '--freeze' apply to the blocks "
+            "of a model: name it with '--model'");
     if ((options->hosts || options->node) && (options->model || options->verbose))
         return ah_error_set(err, AH_E_USAGE,
-                            "'--hosts' writes a cluster document, which has no blocks and no single "
+                            "'--hosts' writes a cluster document, which holds no blocks or single "
                             "measurements; leave '--%s' out",
                             options->model ? "model" : "verbose");
     if (options->node && (options->hosts || options->output))
-        return ah_error_set(err, AH_E_USAGE, "'--node' is what '--hosts' starts; leave it out");
+        return ah_error_set(err, AH_E_USAGE, "'--node' is used by '--hosts' internally; leave it out");
     if (options->onto && options->emulate)
-        return ah_error_set(
-            err, AH_E_USAGE,
-            "'--onto' with '--emulate': blocks are added to a profile as it is; leave '--emulate' "
-            "out");
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--onto' cannot be combined with '--emulate'; leave '--emulate' out");
     return AH_OK;
 }
 
@@ -254,9 +251,9 @@ static void warn_of_load(struct ah_cli *cli, const struct ah_machine *machine)
     unsigned processors;
     if (ah_load_disturbed(machine->noise, machine->n_noise, &taken, &processors))
         ah_cli_tell(cli, AH_CLI_WARNING,
-                    "other programs or the hypervisor took up to %.1f of %u processors while this was "
-                    "measured, so plans made from it "
-                    "expect steps to be slower than they are; profile again without them",
+                    "other programs or the hypervisor took up to %.1f of %u processors during the "
+                    "measurement, so plans made from it will predict slower steps than real ones; profile "
+                    "again without them",
                     taken, processors);
 }
 
@@ -272,7 +269,9 @@ static int show_profile(struct profile *profile, struct ah_error *err)
     if (profile->path)
         ah_cli_tell(cli, AH_CLI_WROTE, "%s", profile->path);
     else
-        ah_cli_tell(cli, AH_CLI_NOTE, "not kept, since it emulates another machine; -o FILE keeps it");
+        ah_cli_tell(cli, AH_CLI_NOTE,
+                    "the profile is not kept because it emulates another machine; -o FILE "
+                    "keeps it");
     warn_of_load(cli, profile->measured.body.machine);
     return AH_OK;
 }
@@ -300,37 +299,28 @@ const struct ah_verb ah_verb_profile = {
     .name = "profile",
     .summary = "measure this machine and write a machine document",
     .description =
-        "Measures matrix products, host memory, copies each way, AdamW on the host, all of these beside each "
-        "other, launches of small ops, and the disk, and writes a machine document: what plans are computed "
-        "from. Every number is a "
-        "median with its spread; what was noisy is said. Close other programs first: what they take of the "
-        "processors lowers every "
-        "rate, and is warned of.\n\n"
-        "Without -o the document is kept in ~/.cache/autohete, where other verbs find it. With --json the "
-        "document "
-        "is printed too, instead of tables.\n\n"
-        "With --model the blocks of that model are measured, too: forward and backward of each group, with "
-        "every "
-        "way to keep activations, in iterations like those of a run. Plans of the same micro-batches, "
-        "sequences "
-        "and types then have measured times in place of estimates. The blocks are added to the profile that "
-        "is "
-        "kept, or to that of --onto, which are not measured again; with -o alone, to a new one.\n\n"
-        "With --hosts several machines are measured, at the same time, and then the links between them, one "
-        "after another: mpirun starts one process on each host of the file, a line each, 'name slots=N', and "
-        "a "
-        "cluster document is written to -o, or to standard output: a node for each host, with a rank for "
-        "each "
-        "slot. Hosts that are one machine take turns and share it. Then 'plan --cluster' plans and 'run "
-        "--hosts' "
-        "trains with the same file. Nothing is written if a host fails.",
+        "Measures matrix products, host memory, copies each way, AdamW on the host, all of these at the same "
+        "time, launches of small ops, and the disk, and writes a machine document, from which plans are "
+        "computed. Every number is a median with its spread; noisy numbers are reported. Close other "
+        "programs first: their processor time lowers every rate, and causes a warning.\n\nWithout -o the "
+        "document is kept in ~/.cache/autohete, where other verbs find it. With --json the document is "
+        "printed too, instead of tables.\n\nWith --model the blocks of that model are measured, too: forward "
+        "and backward of each group, with every way to keep activations, in iterations like those of a run. "
+        "Plans with the same micro-batches, sequences and types then use measured times instead of "
+        "estimates. The blocks are added to the kept profile, or to that of --onto, without measuring it "
+        "again; with -o alone, to a new one.\n\nWith --hosts several machines are measured, at the same "
+        "time, and then the links between them, one after another: mpirun starts one process on each host of "
+        "the file, a line each, 'name slots=N', and a cluster document is written to -o, or to standard "
+        "output: a node for each host, with a rank for each slot. Hosts on one machine take turns and share "
+        "it. 'plan --cluster' then plans for that document, and 'run --hosts' trains with the same hosts "
+        "file. Nothing is written if a host fails.",
     .syntax = {.options = profile_table},
     .options_bytes = sizeof(struct profile_options),
     .examples = {{"profile", "measure, keep, show"},
                  {"profile --quick -o machine.json", "a rough profile into a file"},
                  {"profile --hosts hosts.txt -o cluster.json", "measure several machines and their links"},
-                 {"profile --emulate a100-40g-epyc7713 -o slow.json", "behave like an A100 node in small"},
+                 {"profile --emulate a100-40g-epyc7713 -o slow.json", "behave like a scaled-down A100 node"},
                  {"profile --model tiny --batch 8 --seq 256",
-                  "add the blocks of a model to the profile that is kept"}},
+                  "add the blocks of a model to the kept profile"}},
     .run = profile_run,
 };

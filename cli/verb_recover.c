@@ -32,25 +32,25 @@ static const char *const replaced_moves[] = {"moves", NULL};
 
 #define RECOVER_FIELD(name) offsetof(struct recover_options, name)
 static const struct ah_option recover_table[] = {
-    {"plan", 0, AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(plan), "the cluster plan that was trained with"},
+    {"plan", 0, AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(plan), "the cluster plan of the training so far"},
     {"cluster", 0, AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(cluster), "the cluster as it is now"},
     {"inventory", 0, AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(inventory),
-     "which states are where; a folder of checkpoints: storage has its newest, and no node has states"},
+     "where the states are; for a folder of checkpoints, storage has the newest one and nodes have nothing"},
     {"model", 0, AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(model),
-     "the model that the plan was made for, where the plan does not hold it"},
+     "the model that the plan was made for, if the plan does not hold it"},
     {"output", 'o', AH_OPTION_OUTPUT, "FILE", replaced_plans, RECOVER_FIELD(output),
-     "write the new plan to this file; a cluster plan that is there is replaced"},
+     "write the new plan to this file; an existing cluster plan is replaced"},
     {"moves", 0, AH_OPTION_OUTPUT, "FILE", replaced_moves, RECOVER_FIELD(moves),
-     "write the moves to this file; moves that are there are replaced"},
+     "write the moves to this file; existing moves are replaced"},
     AH_OUTPUT_FORCE_ROW(struct recover_options),
     {"sources", 0, AH_OPTION_WORD, "WORD", ah_words_sources, RECOVER_FIELD(sources),
-     "near: no byte comes from farther than it must (default); fast: from wherever it takes least time"},
+     "near: each byte comes from the nearest source (default); fast: from wherever takes the least time"},
     {"horizon", 0, AH_OPTION_COUNT, "N", NULL, RECOVER_FIELD(horizon),
-     "steps that a plan's speed is weighed over against its moves (default 1000)"},
+     "number of steps over which a plan's speed is weighed against its moves (default 1000)"},
     {"micro-batches", 0, AH_OPTION_COUNT, "N|auto", ah_request_words_auto, RECOVER_FIELD(micro_batches),
-     "of the new plan (default the old plan's); auto: the planner chooses"},
+     "micro-batches of the new plan (default the old plan's); auto: the planner chooses"},
     {"like", 0, AH_OPTION_FLAG, NULL, NULL, RECOVER_FIELD(like),
-     "keep the sums of the old plan, so that the new one goes on with its bits"},
+     "keep the sums of the old plan, so that the new one continues with the same bits"},
     {"effort", 0, AH_OPTION_COUNT, "N|quick", ah_request_words_quick, RECOVER_FIELD(effort),
      "how long to search, 1 (quick) to 5 (default 2)"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
@@ -136,7 +136,7 @@ static int read_numbers(struct recovery *r, const struct recover_options *option
     if (rc)
         return rc;
     if (options->horizon.given && !options->horizon.value)
-        return ah_error_set(err, AH_E_USAGE, "'--horizon' 0: at least one step has to follow");
+        return ah_error_set(err, AH_E_USAGE, "'--horizon' 0 is out of range; give 1 or more");
     if (options->horizon.given && (double)options->horizon.value > AH_FIELD_COUNT_MAX)
         return ah_error_set(err, AH_E_USAGE, "'--horizon' %" PRIu64 " is out of range; give less than 2^53",
                             options->horizon.value);
@@ -165,14 +165,14 @@ static int keep_sums(struct recovery *r, struct ah_cli *cli, const struct recove
     struct ah_plan_training step;
     if (options->micro_batches.given || options->micro_batches.word)
         return ah_error_set(err, AH_E_USAGE,
-                            "'--micro-batches': '--like' keeps those of the old plan; leave one out");
+                            "'--micro-batches': '--like' keeps the old plan's; leave one out");
     for (size_t p = 0; p < old->n_pipelines; p++)
         for (size_t i = 0; i < old->pipelines[p].n_stages; i++)
             if (old->pipelines[p].stages[i].tp > 1)
                 return ah_error_set(
                     err, AH_E_MISMATCH,
-                    "'--like': '%s' has stages that several ranks share (tensor parallelism), "
-                    "whose bits no other plan is promised to have; leave '--like' out",
+                    "'--like': '%s' uses tensor parallelism, whose bits other plans do not reproduce; leave "
+                    "'--like' out",
                     options->plan);
     const int rc = ah_cluster_plan_step(old, &cli->arena, &step, err);
     if (rc)
@@ -237,11 +237,11 @@ static int say_bits(struct ah_cli *cli, const struct recovery *r, const struct a
     const size_t mark = cli->out.size;
     if (!rc && differs)
         ah_buffer_printf(&cli->out,
-                         "not the training of the old plan: '%s' differs, and '--resume' of what it saved is "
-                         "refused%s\n",
+                         "not the training of the old plan: '%s' differs, so '--resume' will refuse what the "
+                         "old plan saved%s\n",
                          path, r->request.cluster.sums_stay ? "" : "; '--like' keeps it");
     else if (!rc)
-        ah_buffer_puts(&cli->out, "goes on with the bits of the old plan\n");
+        ah_buffer_puts(&cli->out, "continues with the bits of the old plan\n");
     ah_cli_fit(cli, mark, 0);
     return rc;
 }
@@ -258,7 +258,8 @@ static int write_plan_and_moves(struct ah_cli *cli, const struct recover_options
     moves->inputs.plan_sha256 = r->new_sha256;
     rc = rc ? rc : write_document(cli, &new_plan, options->output, err);
     if (!rc && (rc = write_document(cli, &list, options->moves, err)) && strcmp(options->output, "-"))
-        ah_error_prefix(err, rc, "the new plan is in %s, but its moves are not written", options->output);
+        ah_error_prefix(err, rc, "the new plan is in %s, but its moves could not be written",
+                        options->output);
     if (!rc && cli->json && !to_stdout)
         rc = ah_document_print(&list, &cli->out, err);
     else if (!rc && !to_stdout && !cli->arguments.quiet) {
@@ -300,32 +301,23 @@ static int recover_run(struct ah_cli *cli, const void *given)
 
 const struct ah_verb ah_verb_recover = {
     .name = "recover",
-    .summary = "go on after nodes of a cluster were lost or added",
+    .summary = "continue after nodes of a cluster were lost or added",
     .description =
-        "Plans how training goes on with other nodes: which cluster plan, and how each of its GPUs gets the "
-        "training states that it needs. The inventory says which states are where; of it, what is on nodes "
-        "of "
-        "the new cluster and in storage can be reached. All states are of one step, the newest of which "
-        "every "
-        "part is left: steps after it are to be done again.\n\n"
-        "Candidates are the old plan with as few changes as the new cluster allows, and the best plan for "
-        "the "
-        "new cluster. Nodes and GPUs that are alike change their places in it so that states stay where they "
-        "are; then the plan with the least time of --horizon steps and the moves before them is taken.\n\n"
-        "What a GPU has already stays. Everything else comes from its node's memory, else its disk, else "
-        "another "
-        "node, else, once, from storage, so that the busiest network card, disk or storage link is done as "
-        "early as possible. With --like the new plan keeps the groups of micro-batches in which the old one "
-        "adds "
-        "gradients up: a run of the new plan then goes on with what the old one saved, with the same bits; "
-        "without, it "
-        "is said whether it does. With --sources fast nearer places are not preferred. All times are "
-        "predicted; "
-        "the "
-        "moves document says what the bound is, and how long it would take to get everything from "
-        "storage.\n\n"
-        "Exit status: 0 written, 3 a document is not valid, 4 no step is complete, or no plan fits the new "
-        "cluster, 5 no plan was found, 6 the inventory, the plan and the model do not belong together.",
+        "Plans how training continues on different nodes: with which cluster plan, and how each of its GPUs "
+        "gets the training states that it needs. The inventory says where the states are; those on nodes of "
+        "the new cluster and in storage can be reached. All states come from one step, the newest that is "
+        "still complete; later steps must be done again.\n\nCandidates are the old plan with as few changes "
+        "as the new cluster allows, and the best plan for the new cluster. Equal nodes and GPUs swap places "
+        "in it so that states stay where they are. The plan with the shortest total time of its moves and "
+        "--horizon steps is chosen.\n\nStates that a GPU already has stay there. Everything else comes from "
+        "its node's memory, else its disk, else another node, else, once, from storage, so that the busiest "
+        "network card, disk or storage link finishes as early as possible. With --like the new plan keeps "
+        "the groups of micro-batches in which the old one adds gradients up: a run of the new plan then "
+        "resumes what the old one saved, with the same bits; without --like, the output says whether it "
+        "does. With --sources fast nearer sources are not preferred. All times are predicted; the moves "
+        "document gives the bound, and the time to read everything from storage.\n\nExit status: 0 written, "
+        "3 a document is not valid, 4 no step is complete, or no plan fits the new cluster, 5 no plan was "
+        "found, 6 the inventory, the plan and the model do not belong together.",
     .syntax = {.options = recover_table, .operands = {AH_OPERAND_NONE, NULL, 0, 0, NULL}},
     .options_bytes = sizeof(struct recover_options),
     .examples = {{"recover --plan a.json --cluster c.json --inventory i.json -o b.json --moves m.json",

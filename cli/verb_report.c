@@ -36,7 +36,7 @@ static void put_headline(struct ah_cli *cli, const struct ah_runlog *runlog,
         ah_buffer_printf(&cli->out, " (%s)", ah_runlog_summary_print_error(text, step));
     ah_buffer_printf(&cli->out, "%s\n", cli->out_style.reset);
     if (runlog->paced)
-        ah_buffer_puts(&cli->out, "paced: ops and messages were made to take as long as planned\n");
+        ah_buffer_puts(&cli->out, "paced: ops and messages were held to their planned times\n");
     struct ah_buffer sentence = {0};
     if (ah_report_ranks_any(runlog)) /* with ranks, rank 0's lanes explain nothing */
         ah_report_ranks_put_sentence(cli, runlog, &sentence);
@@ -85,7 +85,7 @@ static void put_step(struct ah_cli *cli, const struct ah_runlog_summary *summary
         put_time(&table, summary, what, &summary->waits_us[lane]);
     }
     put_time(&table, summary, split ? "  compute idle otherwise" : "  compute idle", idle);
-    ah_inspect_table(cli, "a step, as compute sees it", &table);
+    ah_inspect_table(cli, "a step, seen from the compute lane", &table);
 }
 
 static void put_lanes(struct ah_cli *cli, const struct ah_runlog_summary *summary)
@@ -100,7 +100,7 @@ static void put_lanes(struct ah_cli *cli, const struct ah_runlog_summary *summar
             put_time(&table, summary, what, &summary->parts[part].us);
         }
     }
-    ah_inspect_table(cli, "what lanes work in a step", &table);
+    ah_inspect_table(cli, "work of each lane in a step", &table);
 }
 
 /* Explains the mark, below the tables that may have it. */
@@ -142,8 +142,7 @@ static void put_amounts(struct ah_cli *cli, const struct ah_runlog_summary *summ
     }
     ah_inspect_table(cli, of_ranks ? "speed" : "speed and memory", &table);
     if (summary->tokens_share < 1)
-        ah_buffer_printf(&cli->out,
-                         "  %slearned are tokens with a loss: %.0f %% of all in the median step%s\n",
+        ah_buffer_printf(&cli->out, "  %slearned: tokens with a loss, %.0f %% of all in the median step%s\n",
                          cli->out_style.dim, 100 * summary->tokens_share, cli->out_style.reset);
 }
 
@@ -188,7 +187,7 @@ static void put_overlap(struct ah_cli *cli, const struct ah_runlog_overlap *over
         ah_table_cell(&table, "%s", ah_units_print_time(text, lane->exposed_us));
         ah_table_cell(&table, "%.1f %%", lane->busy_us > 0 ? 100 * lane->exposed_us / lane->busy_us : 0);
     }
-    ah_inspect_table(cli, "what other lanes work in these steps", &table);
+    ah_inspect_table(cli, "work of other lanes in these steps", &table);
     if (overlap->source == AH_RUNLOG_HARDWARE_SAYS || overlap->lost)
         ah_buffer_printf(&cli->out, "  %s%" PRIu64 " records, %" PRIu64 " lost; recording took %s%s\n",
                          cli->out_style.dim, overlap->records, overlap->lost,
@@ -397,7 +396,7 @@ struct report_options {
 
 static const struct ah_option report_table[] = {
     {"verbose", 'v', AH_OPTION_FLAG, NULL, NULL, offsetof(struct report_options, verbose),
-     "what every lane worked, op by op, and where the time of traced steps went, too"},
+     "also show each lane's work, op by op, and where the time of traced steps went"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
 static int report_run(struct ah_cli *cli, const void *options)
@@ -414,7 +413,7 @@ static int report_run(struct ah_cli *cli, const void *options)
     if (!rc)
         rc = ah_runlog_summary_init(&summary, text.document.body.runlog, &cli->arena, &err);
     if (!rc && text.cut_bytes)
-        ah_cli_tell(cli, AH_CLI_NOTE, "%s: its last line is cut after %" PRIu64 " bytes and is left out",
+        ah_cli_tell(cli, AH_CLI_NOTE, "%s: its last line is cut after %" PRIu64 " bytes and was ignored",
                     ah_document_short_name(path, name), text.cut_bytes);
     if (!rc && cli->json)
         print_json(cli, &text, &summary);
@@ -430,20 +429,16 @@ const struct ah_verb ah_verb_report = {
     .description =
         "Reads the log of a run (run --log) and shows where the time of a step went, beside what the plan "
         "predicted: the step, how long compute worked and waited for each lane; what is more than 5 % off, "
-        "and "
-        "where most of the step's difference comes from; tokens per second, memory, losses on held-out data, "
-        "and how the run ended. With --verbose also what every lane worked for each kind of op.\n\n"
-        "Of a cluster plan it shows each rank: how long its compute works, stands still for messages that it "
-        "sends, waits for the stage before and behind, for sums and at the gate where all ranks meet; what "
-        "it sends and holds; and the rank that holds up the others.\n\n"
-        "With --verbose the log of a run with --trace also says where the time of the steps that are shown "
-        "there went: what "
-        "worked at each moment, and how much copies and the host worked while compute did not.\n\n"
-        "Times are medians over the steps, at most the last 1024, without those that follow a start, an "
-        "evaluation or "
-        "a save. A log of a run that was cut off, or still goes on, says what it can; a last line that is "
-        "cut is "
-        "left out, and said so.",
+        "and where most of the step's difference comes from; tokens per second, memory, losses on held-out "
+        "data, and how the run ended. With --verbose it also shows each lane's work by kind of op.\n\nFor a "
+        "cluster plan it shows each rank: how long its compute works, stands still for messages that it "
+        "sends, waits for the stages before and after it, for sums and at the gate where all ranks meet; "
+        "what it sends and holds; and the rank that holds up the others.\n\nWith --verbose the log of a run "
+        "with --trace also shows where the time of the traced steps went: what worked at each moment, and "
+        "how long copies and the host worked while compute did not.\n\nTimes are medians over the steps, at "
+        "most the last 1024, without those that follow a start, an evaluation or a save. The log of a run "
+        "that was cut off or is still running is shown as far as it goes; an incomplete last line is ignored "
+        "with a warning.",
     .syntax = {.options = report_table, .operands = {AH_OPERAND_FILE, "RUNLOG", 1, 1, NULL}},
     .options_bytes = sizeof(struct report_options),
     .examples = {{"report run.ndjson", "did the prediction come true, and if not, where"},

@@ -40,43 +40,48 @@ static const char *const replaced_traces[] = {AH_OUTPUT_TRACE, NULL};
 /* clang-format off */
 static const struct ah_option run_table[] = {
     AH_RUN_DATA_OPTIONS,
-    {"valid", 0, AH_OPTION_FILES, "PATH", NULL, FIELD(run.valid), "measure the loss on this too, held out"},
+    {"valid", 0, AH_OPTION_FILES, "PATH", NULL, FIELD(run.valid), "also measure the loss on these held-out "
+                                                                  "data"},
     {"valid-every", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.valid_every),
-     "every so many steps, too (default: before the first step and at the end)"},
+     "also measure it every this many steps (default: before the first step and at the end)"},
     {"steps", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.steps),
-     "steps of the whole run, those before --resume included (default 100)"},
+     "steps of the whole run, including those before --resume (default 100)"},
     {"epochs", 0, AH_OPTION_REAL, "X", NULL, FIELD(run.epochs),
-     "times that the whole run goes through the data, in place of --steps; 0.5 is half of them"},
+     "passes of the whole run through the data, instead of --steps; 0.5 is half a pass"},
     {"lr", 0, AH_OPTION_REAL, "X", NULL, FIELD(run.lr), "highest learning rate (default 3e-4; with --weights 1e-5)"},
     {"schedule", 0, AH_OPTION_WORD, "WORD", ah_run_words_schedule, FIELD(run.schedule),
-     "of the learning rate after the warm-up (default cosine, which ends at a tenth)"},
+     "learning rate after the warm-up (default cosine, which falls to a tenth)"},
     {"warmup", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.warmup),
-     "steps in which the rate rises (default a tenth of all, at most 100; with --weights 3 %)"},
-    {"betas", 0, AH_OPTION_TEXT, "B1,B2", NULL, FIELD(run.betas), "decays of AdamW's moments (default 0.9,0.95)"},
-    {"epsilon", 0, AH_OPTION_REAL, "X", NULL, FIELD(run.epsilon), "of AdamW (default 1e-8)"},
+     "steps during which the learning rate rises (default a tenth of all, at most 100; with --weights 3 %)"},
+    {"betas", 0, AH_OPTION_TEXT, "B1,B2", NULL, FIELD(run.betas), "decay rates of AdamW's moments (default "
+                                                                  "0.9,0.95)"},
+    {"epsilon", 0, AH_OPTION_REAL, "X", NULL, FIELD(run.epsilon), "epsilon of AdamW (default 1e-8)"},
     {"weight-decay", 0, AH_OPTION_REAL, "X", NULL, FIELD(run.weight_decay),
-     "of matrices, never of biases and norms (default 0.1; with --weights 0)"},
+     "weight decay of matrices, never of biases and norms (default 0.1; with --weights 0)"},
     {"weights", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.weights),
-     "begin with these: safetensors as Hugging Face names them; without, with fresh ones"},
+     "begin with these safetensors, named as by Hugging Face (default: fresh weights)"},
     {"tokenizer", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.tokenizer),
      "save this folder's tokenizer in each checkpoint (default: that of --weights, or of the checkpoint resumed)"},
     {"save", 0, AH_OPTION_FOLDER, "DIR", NULL, FIELD(run.save),
      "save checkpoints into this folder: at the end, when interrupted, and as --save-every says (default: with "
      "--resume, where it was saved)"},
     {"no-save", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.no_save), "keep nothing of this run"},
-    {"save-every", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.save_every), "save every so many steps, too"},
+    {"save-every", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.save_every), "also save every this many steps"},
     {"keep", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.keep),
-     "keep so many of the newest checkpoints (default 2; 0: all)"},
+     "keep this many of the newest checkpoints (default 2; 0: all)"},
     {"keep-best", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.keep_best),
-     "keep the checkpoint with the lowest held-out loss in addition"},
+     "also keep the checkpoint with the lowest held-out loss"},
     {"on-divergence", 0, AH_OPTION_WORD, "WORD", ah_run_words_divergence, FIELD(run.on_divergence),
-     "when the loss rises by a fifth: go on and end with status 9 if it is still so, or end at once (default warn)"},
+     "when the loss rises by a fifth: warn, and exit with 9 if it is still so at the end; or stop at once "
+     "(default warn)"},
     {"resume", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.resume),
-     "go on from the newest whole checkpoint in this folder, or from this one; what is not given is as before"},
+     "continue from this checkpoint, or the newest complete one in this folder; options not given stay as "
+     "before"},
     {"log", 0, AH_OPTION_OUTPUT, "FILE", replaced_logs, FIELD(run.log),
-     "write the run log here, a line a step ('-': standard output); with --resume, go on with the one that is there"},
+     "write the run log here, a line per step ('-': standard output); with --resume, continue the existing "
+     "one"},
     {"trace", 0, AH_OPTION_OUTPUT, "FILE", replaced_traces, FIELD(trace),
-     "write the measured timeline of a few steps, of all ranks, beside the predicted one, for Perfetto or "
+     "write the measured timeline of a few steps of all ranks beside the predicted one, for Perfetto or "
      "chrome://tracing"},
     AH_OUTPUT_FORCE_ROW(struct run_options),
     AH_RUN_RANKS_ROWS(struct run_options),
@@ -147,8 +152,8 @@ static void say_widths(struct running *running, const struct ah_dataset *data)
             continue;
         ah_buffer_printf(
             &running->cli->out,
-            "%s: taken as %u-bit tokens, the only width that fits the vocabulary ('--data-format "
-            "%s' says so)\n",
+            "%s: read as %u-bit tokens, the only width that fits the vocabulary ('--data-format %s' confirms "
+            "it)\n",
             ah_cli_clean(running->cli, file->path), 8 * file->token_bytes,
             ah_dataset_format_word(file->format));
         return;
@@ -174,7 +179,7 @@ static void print_heading(struct running *running)
     ah_buffer_printf(&cli->out, "%" PRIu64 " step%s an epoch; ", ah_batches_steps(&run->batches),
                      ah_batches_steps(&run->batches) == 1 ? "" : "s");
     if (run->resumed_step)
-        ah_buffer_printf(&cli->out, "goes on after step %" PRIu64 "\n", run->resumed_step);
+        ah_buffer_printf(&cli->out, "continues after step %" PRIu64 "\n", run->resumed_step);
     else
         ah_buffer_printf(&cli->out, "%s\n",
                          run->options->weights ? "begins with given weights" : "begins with fresh weights");
@@ -346,12 +351,13 @@ static void tell_of_saving(const struct running *running)
                     "without --save DIR nothing is kept: the trained weights are lost at the end");
     if (run->save && !running->options->run.save)
         ah_cli_tell(running->cli, AH_CLI_NOTE,
-                    "saves into '%s', where it goes on from; --no-save keeps nothing", run->save);
+                    "saves into '%s', from which it resumes; --no-save keeps nothing", run->save);
     if (run->save && run->plan->model.vocabulary != AH_DATASET_BYTE_VOCABULARY &&
         !ah_companions_has_tokenizer(&run->companions))
         ah_cli_tell(
             running->cli, AH_CLI_NOTE,
-            "checkpoints get no tokenizer, which other programs need to use them; --tokenizer DIR adds one");
+            "checkpoints will lack a tokenizer, which other programs need to use them; --tokenizer DIR adds "
+            "one");
 }
 
 static int run_steps(struct running *running, struct ah_error *err)
@@ -398,8 +404,8 @@ static void summarize_load(struct running *running)
         return;
     ah_buffer_printf(
         &running->cli->out,
-        "meanwhile other programs or the hypervisor took %.1f of %u processors, so steps were slower than "
-        "they are alone\n",
+        "other programs or the hypervisor took %.1f of %u processors during the run, which slowed its "
+        "steps\n",
         taken, processors);
     ah_cli_fit(running->cli, 0, 2);
     put_line(running);
@@ -430,11 +436,11 @@ static int end_trace(struct running *running, struct ah_runlog_end *end, struct 
         return AH_OK;
     const struct ah_error *why = ah_run_trace_end(running->trace);
     if (why->code && why->code != AH_E_UNSUPPORTED)
-        ah_cli_tell(running->cli, AH_CLI_WARNING, "the trace has no kernels and copies: %s", why->text);
+        ah_cli_tell(running->cli, AH_CLI_WARNING, "the trace lacks kernels and copies: %s", why->text);
     int rc = ah_run_trace_overlap(running->trace, &running->cli->arena, &end->overlap, err);
     if (!rc && end->overlap && end->overlap->lost)
         ah_cli_tell(running->cli, AH_CLI_WARNING,
-                    "%" PRIu64 " records of what worked were lost; the trace's shares are too low",
+                    "%" PRIu64 " records of work were lost, so the shares in the trace are too low",
                     end->overlap->lost);
     return rc;
 }
@@ -565,33 +571,29 @@ static int run_run(struct ah_cli *cli, const void *given)
 
 const struct ah_verb ah_verb_run = {
     .name = "run",
-    .summary = "train, as a plan says",
+    .summary = "train with a plan",
     .description =
-        "Trains the plan's model on the plan's device: takes exactly the memory that the plan gives, and "
-        "overlaps compute, copies and the host's updates in the plan's orders. Losses and weights depend on "
-        "model, training, data and seed only, bit for bit, whatever the plan offloads or recomputes.\n\n"
-        "Data are token files as autohete-tokenize, llm.c and nanoGPT write them; text only for a model "
-        "whose "
-        "vocabulary is 256, where bytes are tokens. Weights come from a Hugging Face folder or are fresh; "
-        "checkpoints have them under the same names.\n\n"
-        "A cluster plan is run by all its ranks together: '--local' has them as threads of this process, "
-        "'--hosts FILE' starts a process for each, and so does 'mpirun -n N autohete run ...'. Losses and "
-        "weights are those of one process.\n\n"
-        "An interrupt (Ctrl-C; also SIGTERM, SIGHUP and SIGUSR1) finishes the steps under way, saves where "
-        "--save says, and exits with 130; a second one ends at once, and the checkpoint before is valid. "
-        "With "
-        "--resume the run goes on to the same final weights, under this or any other plan of the same "
-        "numeric "
-        "signature. If the newest checkpoint is damaged, the newest one whose files all have their sha256 is "
-        "taken, with a warning.",
+        "Trains the plan's model on the plan's device: uses exactly the memory that the plan gives, and "
+        "overlaps compute, copies and the host's updates in the plan's order. Losses and weights depend only "
+        "on model, training, data and seed, bit for bit, whatever the plan offloads or recomputes.\n\nData "
+        "are token files as written by autohete-tokenize, llm.c or nanoGPT; plain text works only for a "
+        "model with a vocabulary of 256, where bytes are tokens. Weights come from a Hugging Face folder or "
+        "are fresh; checkpoints use the same names.\n\nAll ranks of a cluster plan run together: '--local' "
+        "runs them as threads of this process, '--hosts FILE' starts a process for each, and so does 'mpirun "
+        "-n N autohete run ...'. Losses and weights are the same as with one process.\n\nAn interrupt "
+        "(Ctrl-C; also SIGTERM, SIGHUP and SIGUSR1) finishes the steps under way, saves to the --save "
+        "folder, and exits with 130; a second one ends at once and leaves the previous checkpoint valid. "
+        "With --resume the run continues to the same final weights, under this or any other plan of the same "
+        "numeric signature. If the newest checkpoint is damaged, the newest one whose files all match their "
+        "sha256 is used, with a warning.",
     .syntax = {.options = run_table, .operands = {AH_OPERAND_FILE, "PLAN", 1, 1, NULL}},
     .options_bytes = sizeof(struct run_options),
     .examples = {{"run plan.json --data corpus.txt --steps 200",
                   "train a model of bytes (vocabulary 256) on text"},
                  {"run plan.json --data train.bin --valid val.bin --weights llama-2-7b --epochs 2 --save out",
                   "fine-tune and save"},
-                 {"run plan.json --resume out", "go on where it stopped"},
+                 {"run plan.json --resume out", "continue where it stopped"},
                  {"run cluster-plan.json --local --data corpus.txt", "all ranks of a cluster plan, here"},
-                 {"run plan.json --data train.bin --json | jq '.loss // empty'", "losses, as they come"}},
+                 {"run plan.json --data train.bin --json | jq '.loss // empty'", "losses as they arrive"}},
     .run = run_run,
 };

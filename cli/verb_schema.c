@@ -48,8 +48,8 @@ const struct ah_verb ah_verb_schema = {
     .name = "schema",
     .summary = "print the JSON Schema of a kind of document",
     .description =
-        "Prints the JSON Schema (2020-12) of one kind of document. Without a kind, prints which kinds "
-        "there are, one a line.",
+        "Prints the JSON Schema (2020-12) of one kind of document. Without a kind, lists all kinds, one per "
+        "line.",
     .syntax = {.operands = {AH_OPERAND_WORD, "KIND", 0, 1, kind_words}},
     .examples = {{"schema plan", "what a plan may contain"}},
     .run = schema_run,

@@ -120,7 +120,7 @@ static void put_first_step(struct ah_cli *cli, const struct ah_replay *replay)
     if (fabs(more) < alike)
         ah_buffer_puts(&cli->out, "; the first step takes as long\n");
     else
-        ah_buffer_printf(&cli->out, "; the first step takes %s, as no step before it %s\n",
+        ah_buffer_printf(&cli->out, "; the first step takes %s, because no earlier step %s\n",
                          ah_units_print_time(text, replay->first_us),
                          more < 0 ? "left updates to do" : "copied anything ahead for it");
 }
@@ -140,7 +140,7 @@ static void put_steps(struct ah_cli *cli, const struct simulation *simulation)
     ah_buffer_printf(&cli->out, "%s%s\n", plan->time.estimated ? " (from estimates)" : "",
                      cli->out_style.reset);
     if (agrees(simulation))
-        ah_buffer_puts(&cli->out, "as the plan says");
+        ah_buffer_puts(&cli->out, "as planned");
     else
         ah_buffer_printf(&cli->out, "%sthe plan says %s, %+.2g %% off%s", cli->out_style.yellow,
                          ah_units_print_time(text, stated_us), 100 * off, cli->out_style.reset);
@@ -325,13 +325,11 @@ const struct ah_verb ah_verb_simulate = {
     .summary = "run a plan on a virtual clock",
     .description =
         "Runs the plan's own orders with its own times on a virtual clock: no device is needed and nothing "
-        "is "
-        "computed. Shows how long a step takes beside what the plan says, how long the first one takes, how "
-        "busy "
-        "every lane is, what it waits for (data that is not there yet, or memory that is not free yet), "
-        "which shared "
-        "resource slows it down, and how long compute waits for each lane. Every number is simulated.\n\n"
-        "With --trace the timeline is written too; with '--trace -' nothing else goes to standard output.",
+        "is computed. Shows the simulated step beside the planned one, how long the first step takes, how "
+        "busy every lane is, what it waits for (data that has not arrived, or memory that is not free yet), "
+        "which shared resource slows it down, and how long compute waits for each lane. Every number is "
+        "simulated.\n\nWith --trace the timeline is written too; with '--trace -' nothing else goes to "
+        "standard output.",
     .syntax = {.options = simulate_table, .operands = {AH_OPERAND_FILE, "PLAN", 1, 1, NULL}},
     .options_bytes = sizeof(struct simulate_options),
     .examples = {{"simulate plan.json", "where a step's time goes"},

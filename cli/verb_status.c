@@ -35,10 +35,11 @@ static int load_status(struct ah_document *ret_document, const char *given, stru
     char room[PATH_MAX], shown[AH_DOCUMENT_NAME_MAX];
     const char *path = find_path(given, room);
     if (strcmp(path, "-") != 0 && access(path, F_OK) && errno == ENOENT)
-        return ah_error_set(err, AH_E_IO,
-                            "%s: is not there; 'autohete run' with '--log FILE' writes FILE" AH_STATUS_SUFFIX
-                            " while it runs",
-                            ah_document_short_name(path, shown));
+        return ah_error_set(
+            err, AH_E_IO,
+            "%s: does not exist; 'autohete run' with '--log FILE' writes FILE" AH_STATUS_SUFFIX
+            " while it runs",
+            ah_document_short_name(path, shown));
     return ah_document_load(ret_document, path, AH_DOCUMENT_STATUS, err);
 }
 
@@ -58,15 +59,13 @@ static int status_run(struct ah_cli *cli, const void *options)
 
 const struct ah_verb ah_verb_status = {
     .name = "status",
-    .summary = "show where a run is while it goes on, and who is slow",
-    .description = "A run with '--log LOG' replaces the file LOG.status about once a second: the last step "
-                   "that is done, and of each rank "
-                   "what its device is at and what it waits for. This shows it with its age, and names the "
-                   "ranks that the others wait for, "
-                   "directly or over others. Any machine that sees the file can.\n\n"
-                   "Waits of less than a few seconds are how pipelines work. A status older than 10 seconds "
-                   "is of a run that has died, or "
-                   "of a machine whose file system is late; one that ended says how.",
+    .summary = "show the progress of a run, and which ranks are slow",
+    .description = "A run with '--log LOG' rewrites the file LOG.status about once a second: the last "
+                   "finished step, and for each rank what its device is doing and what it waits for. This "
+                   "verb shows it with its age, and names the ranks that others wait for, directly or "
+                   "indirectly. It works on any machine that sees the file.\n\nWaits of a few seconds are "
+                   "normal in pipelines. A status older than 10 seconds means that the run has died, or that "
+                   "the file system lags; a run that has ended says how.",
     .syntax = {.operands = {AH_OPERAND_FILE, "LOG", 1, 1, NULL}},
     .examples = {{"status run.ndjson", "who is slow"},
                  {"status run.ndjson --json | jq '.ranks[] | select(.waits_for) | .rank'",

@@ -58,8 +58,8 @@ static int init_budgets(struct ah_planning *p, struct ah_error *err)
     add_what_if(p, AH_WHAT_IF_HOST_MEMORY, machine->host.memory_bytes, host);
     if (p->device_capacity_bytes <= machine->device.reserve_bytes)
         return ah_error_set(err, AH_E_USAGE,
-                            "'--device-memory' %" PRIu64 " is not more than the %" PRIu64
-                            " bytes that the device keeps for itself; give more",
+                            "'--device-memory' %" PRIu64 " is no more than the %" PRIu64 " bytes that the "
+                            "device reserves for itself; give more",
                             p->device_capacity_bytes, machine->device.reserve_bytes);
     p->host_capacity_bytes = asked && asked <= machine->host.memory_bytes
                                  ? asked
@@ -136,8 +136,8 @@ static int check_micro_batches(const struct ah_planning *p, struct ah_error *err
     if (p->training.micro_batches <= most)
         return AH_OK;
     return ah_error_set(err, AH_E_USAGE,
-                        "'--micro-batches' %" PRIu64
-                        " is more than can be planned for the blocks of '%s'; take at most %" PRIu64,
+                        "'--micro-batches' %" PRIu64 " is more than can be planned for the blocks of '%s'; "
+                        "give at most %" PRIu64,
                         p->training.micro_batches, p->request->model->name, most);
 }
 

@@ -54,8 +54,8 @@ static int set_batch(struct changed *changed, uint64_t batch, struct ah_error *e
     uint64_t parts = changed->request.any_micro_batches ? 1 : changed->request.training.micro_batches;
     if (!batch || batch % parts)
         return ah_error_set(err, AH_E_USAGE,
-                            "batch %" PRIu64 " cannot be cut into %" PRIu64
-                            " equal micro-batches; take multiples, or '--micro-batches auto'",
+                            "batch %" PRIu64 " cannot be cut into %" PRIu64 " equal micro-batches; give "
+                            "multiples, or '--micro-batches auto'",
                             batch, parts);
     changed->request.training.batch = batch;
     return AH_OK;
@@ -66,8 +66,8 @@ static int set_seq(struct changed *changed, uint64_t seq, struct ah_error *err)
     const struct ah_model *model = changed->request.model;
     if (!seq || (model->position == AH_POSITION_LEARNED && seq > model->max_positions))
         return ah_error_set(err, AH_E_USAGE,
-                            "sequence %" PRIu64 ": the model '%s' has %" PRIu64
-                            " learned positions; take 1 to that",
+                            "sequence %" PRIu64 ": the model '%s' has %" PRIu64 " learned positions; give at "
+                            "most that many",
                             seq, model->name, model->max_positions);
     changed->request.training.seq = seq;
     return AH_OK;
@@ -263,7 +263,7 @@ static int device_memory_ladder(const struct ah_plan_request *request, struct la
     int rc = fits(request, unlimited_bytes, &all, err);
     if (!rc && !all.feasible)
         return ah_error_set(err, AH_E_NO_PLAN,
-                            "'--sweep device-memory': however much device memory there is, %s is short; plan "
+                            "'--sweep device-memory': %s is short with any amount of device memory; plan "
                             "without '--sweep' to see what helps",
                             all.resource);
     rc = rc ? rc : find_least(request, all.device_bytes, &least, err);

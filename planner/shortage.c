@@ -106,7 +106,7 @@ static void print_side(char *out, size_t max, const struct side *side, bool at_l
         snprintf(out, max, "%s is short by at least %s: at least %s needed, %s available", side->name,
                  lacking, needed, available);
     else if (missing(side))
-        snprintf(out, max, "%s is short by %s: the least that was tried needs %s, %s available", side->name,
+        snprintf(out, max, "%s is short by %s: the smallest plan tried needs %s, %s available", side->name,
                  lacking, needed, available);
     else
         snprintf(out, max, "%s is short: %s available", side->name, available);
@@ -125,8 +125,7 @@ int ah_shortage_say(const struct ah_planning *p, const struct ah_diagnosis *diag
                         "'%s' with policy %s%s%s on '%s': %s; %s%s%s", p->request->model->name,
                         ah_words_policy[p->request->policy], p->without ? " without " : "",
                         p->without ? p->without : "", p->request->machine->name,
-                        diagnosis->proven ? "no plan exists"
-                                          : "no plan was found, though none is proven impossible",
+                        diagnosis->proven ? "no plan exists" : "no plan was found, but one may still exist",
                         texts[0],
                         !other.name       ? ""
                         : diagnosis->both ? "; and "

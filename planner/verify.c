@@ -29,8 +29,8 @@ int ah_verify_input(const char *what, const struct ah_plan_input *stated, const 
     if (!strcmp(stated->sha256, given_sha256))
         return AH_OK;
     return ah_error_set(err, AH_E_MISMATCH,
-                        "inputs.%s.sha256: is %s; the %s that was given has %s; give the one that the plan "
-                        "was made from, or plan again",
+                        "inputs.%s.sha256: is %s, but the %s given has %s; give the one that the plan was "
+                        "made from, or plan again",
                         what, stated->sha256, what, given_sha256);
 }
 
@@ -56,10 +56,12 @@ static int check_what_if(const struct verify *v)
                plan->what_if[i].planned_bytes == given->what_if[i].planned_bytes;
     if (!same)
         return ah_error_set(v->err, AH_E_DOCUMENT,
-                            "what_if: is not what the plan's capacities are above this machine's");
+                            "what_if: does not match the difference between the plan's capacities and this "
+                            "machine's");
     if (plan->memory.host_capacity_bytes != given->host_capacity_bytes)
         return ah_error_set(v->err, AH_E_DOCUMENT,
-                            "memory.host_capacity_bytes: is %" PRIu64 "; a host with so much leaves %" PRIu64,
+                            "memory.host_capacity_bytes: is %" PRIu64 "; a host with that much leaves "
+                            "%" PRIu64,
                             plan->memory.host_capacity_bytes, given->host_capacity_bytes);
     return AH_OK;
 }
@@ -86,7 +88,7 @@ static int make_request(struct verify *v)
     struct ah_error cause = {0};
     rc = ah_planning_init(&v->planning, &v->request, &v->arena, &cause);
     if (rc && rc != AH_E_MEMORY)
-        return ah_error_set(v->err, AH_E_DOCUMENT, "training, memory: no plan is made for that: %s",
+        return ah_error_set(v->err, AH_E_DOCUMENT, "training, memory: autohete does not plan for this: %s",
                             cause.text);
     return rc ? ah_error_memory(v->err) : check_what_if(v);
 }
@@ -106,7 +108,7 @@ static int find_costs(struct verify *v)
             v->costs = &v->planning.splits[i].costs;
     return v->costs ? AH_OK
                     : ah_error_set(v->err, AH_E_DOCUMENT,
-                                   "threads: the machine was not measured with such a division of its cores");
+                                   "threads: the machine was not measured with this division of its cores");
 }
 
 static bool same_sharing(const struct ah_plan_sharing *a, const struct ah_plan_sharing *b)
@@ -138,7 +140,7 @@ static int check_emulated(struct verify *v)
                stated->host_adam_params_per_s == given->host_adam_params_per_s;
     return same ? AH_OK
                 : ah_error_set(v->err, AH_E_DOCUMENT,
-                               "inputs.emulated: is not what the machine's document says it emulates");
+                               "inputs.emulated: differs from what the machine's document says it emulates");
 }
 
 static int check_machine(struct verify *v)
@@ -154,17 +156,19 @@ static int check_machine(struct verify *v)
                             ah_words_device_kind[machine->device.kind]);
     if (plan->memory.reserved_bytes != v->planning.reserve_bytes)
         return ah_error_set(v->err, AH_E_DOCUMENT,
-                            "memory.reserved_bytes: is %" PRIu64 "; the machine's device keeps %" PRIu64,
+                            "memory.reserved_bytes: is %" PRIu64 "; the machine's device reserves %" PRIu64,
                             plan->memory.reserved_bytes, v->planning.reserve_bytes);
     if (plan->memory.process_bytes != machine->host.process_bytes)
         return ah_error_set(v->err, AH_E_DOCUMENT,
                             "memory.process_bytes: is %" PRIu64 "; a run on this machine takes %" PRIu64,
                             plan->memory.process_bytes, machine->host.process_bytes);
     if (plan->time.estimated != v->costs->estimated)
-        return ah_error_set(v->err, AH_E_DOCUMENT, "time.estimated: is %s; of this machine it is %s",
+        return ah_error_set(v->err, AH_E_DOCUMENT, "time.estimated: is %s; for this machine it is %s",
                             plan->time.estimated ? "true" : "false", v->costs->estimated ? "true" : "false");
     if (!same_sharing(&plan->sharing, &v->costs->sharing))
-        return ah_error_set(v->err, AH_E_DOCUMENT, "sharing: is not what the machine's measurements say");
+        return ah_error_set(v->err, AH_E_DOCUMENT,
+                            "sharing: does not follow from the machine's "
+                            "measurements");
     return check_emulated(v);
 }
 
@@ -200,7 +204,7 @@ static int check_bound(struct verify *v)
     int rc = solve_bound(v, &bound_us);
     if (rc || fabs(stated_us - bound_us) <= 1e-9 * bound_us)
         return rc;
-    return ah_error_set(v->err, AH_E_DOCUMENT, "solver.bound_us: is %.17g; of these inputs it is %.17g",
+    return ah_error_set(v->err, AH_E_DOCUMENT, "solver.bound_us: is %.17g; for these inputs it is %.17g",
                         stated_us, bound_us);
 }
 

@@ -58,7 +58,7 @@ static int submit(struct bench *bench, size_t n, struct ah_error *err)
         return rc;
     struct ah_span_reader reader = ah_device_newest(bench->device, AH_LANE_COMPUTE, n);
     if (ah_device_spans(bench->device, &reader, bench->spans, n) != n)
-        return ah_error_set(err, AH_E_FAILED, "the compute lane does not remember %zu ops", n);
+        return ah_error_set(err, AH_E_FAILED, "the compute lane cannot record %zu ops", n);
     return AH_OK;
 }
 

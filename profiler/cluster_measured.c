@@ -54,21 +54,20 @@ static int read_rank(struct making *making, size_t host, struct ah_error *err)
     const uint64_t ranks = ranks_on_machine(making->measured, host);
     struct ah_profile_rank_options options = {.ranks = ranks};
     if (machine->device.kind != machine_of(making, 0)->device.kind)
-        return ah_error_set(
-            err, AH_E_DOCUMENT,
-            "hosts '%s' and '%s' have devices of two kinds; the devices of a cluster are of one",
-            making->measured->hosts[0].name, given->name);
+        return ah_error_set(err, AH_E_DOCUMENT,
+                            "hosts '%s' and '%s' have different kinds of device; a cluster needs one kind",
+                            making->measured->hosts[0].name, given->name);
     if (machine->device.kind == AH_DEVICE_CPU && ranks > machine->host.threads)
         return ah_error_set(err, AH_E_USAGE,
-                            "host '%s' has %" PRIu64 " threads for %" PRIu64
-                            " slots; give it at most that many",
+                            "host '%s' has %" PRIu64 " threads for %" PRIu64 " slots; give it at most one "
+                            "slot per thread",
                             given->name, machine->host.threads, ranks);
     if (machine->device.kind != AH_DEVICE_CPU) {
         options.ranks = 0;
         if (ranks > 1)
             return ah_error_set(err, AH_E_USAGE,
-                                "host '%s' has %" PRIu64
-                                " slots, and one GPU of it is measured; write 'slots=1'",
+                                "host '%s' has %" PRIu64 " slots, but only one of its GPUs is measured; "
+                                "write 'slots=1'",
                                 given->name, ranks);
     }
     return ah_profile_rank_read(machine, given->name, &options, &making->ranks[host], err);
@@ -255,8 +254,8 @@ static int add_pairs(struct making *making, struct ah_error *err)
     return n <= PAIRS_MAX
                ? AH_OK
                : ah_error_set(err, AH_E_CAPACITY,
-                              "%zu pairs of hosts differ from what their cards reach, and a cluster "
-                              "document has at most %d; measure fewer hosts at once",
+                              "%zu pairs of hosts have links unlike their cards' rates, but a cluster "
+                              "document holds at most %d; measure fewer hosts at once",
                               n, PAIRS_MAX);
 }
 
@@ -282,15 +281,15 @@ static int name_cluster(struct making *making, struct ah_error *err)
 static int fill_sources(struct making *making, struct ah_error *err)
 {
     static const struct ah_text_pair said[] = {
-        {"gpus", "measured on each host; of equal ones the least memory and the mean of rates"},
+        {"gpus", "measured on each host; hosts alike: their least memory, their mean rates"},
         {"gpus.memory_bytes_per_s",
-         "derived: what AdamW moves on the device, which is taken to be 80 % of it"},
+         "derived from what AdamW moves on the device, taken as 80 % of this rate"},
         {"nodes", "'profile --hosts': a node for each host, a rank for each slot"},
         {"nodes.host_memory_bytes_per_s", "AdamW on the host, measured"},
         {"nodes.intra_bytes_per_s", "the profiles' links, the slower direction"},
         {"nodes.nic_bytes_per_s", "measured: the best of the node's links, by ping-pong over MPI"},
         {"nodes.nic_latency_us", "the same"},
-        {"pairs", "measured: those that are 10 % slower, or 25 % and 10 us later, than the nodes say"}};
+        {"pairs", "measured: only pairs 10 % slower, or 25 % and 10 us later, than their nodes' numbers"}};
     struct ah_text_pair *copy = ah_arena_alloc(making->arena, sizeof said);
     if (!copy)
         return ah_error_memory(err);

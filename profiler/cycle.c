@@ -245,9 +245,8 @@ int ah_cycle_init(struct ah_cycle *ret_cycle, const struct ah_job *job, const st
         lay_out_layers(&cycle, --layers);
     if (cycle.arena_bytes[AH_ARENA_DEVICE] > limits->bytes)
         return ah_error_set(err, AH_E_CAPACITY,
-                            "blocks of '%s': one of each kind takes %llu bytes on the device, of which %llu "
-                            "are free; measure smaller "
-                            "micro-batches or sequences",
+                            "blocks of '%s': one of each kind needs %llu bytes on the device, but only %llu "
+                            "are free; measure smaller micro-batches or sequences",
                             job->model->name, (unsigned long long)cycle.arena_bytes[AH_ARENA_DEVICE],
                             (unsigned long long)limits->bytes);
     int rc = AH_OK;

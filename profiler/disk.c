@@ -139,7 +139,7 @@ static int size_chunks(struct ah_measure *measure, const char *folder, struct di
     double seconds;
     most = most < CHUNK_MAX ? most : CHUNK_MAX;
     if (most < UNIT)
-        return ah_error_set(err, AH_E_IO, "folder '%s': too little is free", folder);
+        return ah_error_set(err, AH_E_IO, "folder '%s': too little space is free", folder);
     disk->bytes = aligned_alloc(ALIGN, most / UNIT * UNIT);
     if (!disk->bytes)
         return ah_error_memory(err);

@@ -32,7 +32,7 @@ static int run_passes(void *context, uint64_t repeats, double *ret_seconds, stru
     struct ah_span_reader reader = ah_device_newest(launches->device, AH_LANE_COMPUTE, repeats * PASS_OPS);
     size_t n = ah_device_spans(launches->device, &reader, launches->spans, AH_LANES_REPEATS_MAX);
     if (!n)
-        return ah_error_set(err, AH_E_FAILED, "lane 'compute' does not remember its ops");
+        return ah_error_set(err, AH_E_FAILED, "lane 'compute' does not record its ops");
     *ret_seconds = (double)(launches->spans[n - 1].end_ns - launches->spans[0].start_ns) * 1e-9;
     return AH_OK;
 }

@@ -106,7 +106,7 @@ void ah_measure_conclude(struct ah_measure *measure)
 {
     static const char *const verbs[] = {
         [AH_SAMPLER_SPREADS] = "spread by more than 3 % (MAD / median)",
-        [AH_SAMPLER_DRIFTS] = "drifted by more than 5 % while it was measured",
+        [AH_SAMPLER_DRIFTS] = "drifted by more than 5 % while being measured",
     };
     for (int noise = AH_SAMPLER_SPREADS; noise <= AH_SAMPLER_DRIFTS; noise++) {
         const struct ah_measure_findings *findings = &measure->findings[noise];

@@ -230,7 +230,10 @@ static int find_table(struct ah_measure *measure, const char *library, struct ah
     if (!algorithms || !(algorithms->library = ah_arena_strdup(arena, library)))
         return ah_error_memory(err);
     if (there)
-        ah_measure_note(measure, "algorithms: those of '%s' are gone, here is '%s'", there->library, library);
+        ah_measure_note(measure,
+                        "algorithms: those chosen with '%s' were dropped, because this machine now "
+                        "has '%s'",
+                        there->library, library);
     measure->machine->algorithms = algorithms;
     return AH_OK;
 }

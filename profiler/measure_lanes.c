@@ -28,7 +28,7 @@ static int read_spans(struct ah_lanes_work *work, uint64_t repeats, struct ah_sp
     struct ah_span_reader reader = ah_device_newest(work->device, work->lane, repeats);
     size_t n = ah_device_spans(work->device, &reader, ret_spans, (size_t)repeats);
     if (n != repeats)
-        return ah_error_set(err, AH_E_FAILED, "lane '%s' remembers %zu of %llu ops",
+        return ah_error_set(err, AH_E_FAILED, "lane '%s' recorded %zu of %llu ops",
                             ah_device_lane_name(work->lane), n, (unsigned long long)repeats);
     return AH_OK;
 }
@@ -37,7 +37,8 @@ static int check_repeats(uint64_t repeats, struct ah_error *err)
 {
     if (repeats >= 1 && repeats <= AH_LANES_REPEATS_MAX)
         return AH_OK;
-    return ah_error_set(err, AH_E_FAILED, "%llu ops at once on a lane", (unsigned long long)repeats);
+    return ah_error_set(err, AH_E_FAILED, "%llu ops at once are too many for a lane",
+                        (unsigned long long)repeats);
 }
 
 int ah_lanes_run(void *context, uint64_t repeats, double *ret_seconds, struct ah_error *err)
@@ -123,7 +124,7 @@ static int judge_both(struct ah_span *const spans[2], const uint64_t repeats[2],
     for (int lane = 0; lane < 2; lane++) {
         double done = ah_lanes_done_between(spans[lane], (size_t)repeats[lane], begin_ns, end_ns);
         if (!(done > 0))
-            return ah_error_set(err, AH_E_FAILED, "two lanes never worked at the same time");
+            return ah_error_set(err, AH_E_FAILED, "the two lanes never worked at the same time");
         ret_seconds_each[lane] = (double)(end_ns - begin_ns) * 1e-9 / done;
     }
     return AH_OK;

@@ -105,7 +105,9 @@ static double fit_link(struct ah_measure *measure, struct ah_machine_link *link)
     }
     if (ah_stats_fit_line(bytes, us, n, &link->latency_us, &slope, &link->fit_error) == 0 && slope > 0)
         return slope;
-    ah_measure_note(measure, "%s: no line fits the copy times, the rate is that of copies of %llu KiB",
+    ah_measure_note(measure,
+                    "%s: no straight line fits the copy times; the rate comes from copies of %llu "
+                    "KiB",
                     ah_words_direction[link->direction],
                     (unsigned long long)(link->points[n - 1].bytes >> 10));
     slope = us[n - 1] / bytes[n - 1];
@@ -130,7 +132,7 @@ static int store_link(struct ah_measure *measure, enum ah_direction direction, c
     }
     double slope = fit_link(measure, &link);
     if (!(slope > 0)) {
-        ah_measure_note(measure, "%s: a copy seems to take no time, the link is left out",
+        ah_measure_note(measure, "%s: a copy seems to take no time; the link was left out",
                         ah_words_direction[direction]);
         return AH_OK;
     }
@@ -171,7 +173,7 @@ static int keep_pcie(struct ah_measure *measure, const struct ah_device *device,
     *kept = pcie;
     measure->machine->device.pcie = kept;
     if (pcie.generation < pcie.max_generation || pcie.width < pcie.max_width)
-        ah_measure_note(measure, "links: PCIe runs at generation %llu x%llu, and %llu x%llu is possible",
+        ah_measure_note(measure, "links: PCIe runs at generation %llu x%llu, but %llu x%llu is possible",
                         (unsigned long long)pcie.generation, (unsigned long long)pcie.width,
                         (unsigned long long)pcie.max_generation, (unsigned long long)pcie.max_width);
     return AH_OK;

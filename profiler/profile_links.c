@@ -107,7 +107,7 @@ int ah_profile_links_fit(const struct ah_profile_points *points, struct ah_profi
             return ah_error_set(err, AH_E_FAILED, "a message of %.0f bytes seems to take no time", bytes[i]);
     }
     if (n < POINTS_LEAST)
-        return ah_error_set(err, AH_E_FAILED, "messages of %zu sizes are no link", n);
+        return ah_error_set(err, AH_E_FAILED, "%zu message sizes are too few to fit a link", n);
     if (ah_stats_fit_line(bytes, points->us, n, &link.latency_us, &slope, &link.fit_error) || !(slope > 0)) {
         slope = points->us[n - 1] / bytes[n - 1];
         link.latency_us = points->us[0];

@@ -87,7 +87,7 @@ static int read_gpu(const struct ah_machine *machine, const char *name,
 {
     if (options->ranks || options->device_bytes)
         return ah_error_set(err, AH_E_USAGE,
-                            "'--%s' is of machines without a GPU, and %s is the profile of one; leave it out",
+                            "'--%s' works only for machines without a GPU, but %s profiles one; leave it out",
                             options->ranks ? "ranks" : "device-memory", name);
     rank->ranks = 1;
     rank->memory_bytes = machine->device.memory_bytes;
@@ -97,7 +97,7 @@ static int read_gpu(const struct ah_machine *machine, const char *name,
     rank->host_bytes_per_s = adam_bytes_per_s(machine, AH_HOST, 0);
     rank->host_link_bytes_per_s = rank->host_bytes_per_s > 0 ? rank->link_bytes_per_s : 0;
     if (!(rank->bf16_flops_per_s > 0))
-        return fail_missing(name, "matmul: there is no bf16 product, and GPUs of clusters train in bf16",
+        return fail_missing(name, "matmul: no bf16 product was measured, but GPUs of clusters train in bf16",
                             err);
     return AH_OK;
 }
@@ -117,12 +117,13 @@ static int share_memory(const struct ah_machine *machine, const char *name,
     rank->memory_bytes = options->device_bytes ? options->device_bytes : measured < most ? measured : most;
     if (rank->memory_bytes > most)
         return ah_error_set(
-            err, AH_E_USAGE, "'--device-memory' %s: %s has %s for each rank; give at most that",
+            err, AH_E_USAGE, "'--device-memory' %s: %s has only %s for each rank; give at most that",
             ah_units_print_bytes(asked, options->device_bytes), name, ah_units_print_bytes(there, most));
     if (rank->memory_bytes <= rank->reserved_bytes)
         return ah_error_set(err, AH_E_USAGE,
-                            "%s: a device of %s is not more than the %s that it keeps for itself", name,
-                            ah_units_print_bytes(asked, rank->memory_bytes),
+                            "%s: a device memory of %s is no more than the %s that the device reserves for "
+                            "itself",
+                            name, ah_units_print_bytes(asked, rank->memory_bytes),
                             ah_units_print_bytes(there, rank->reserved_bytes));
     rank->host_memory_bytes = memory - rank->ranks * rank->memory_bytes;
     *ret_alone = rank->memory_bytes == most;
@@ -156,7 +157,8 @@ static int read_share(const struct ah_machine *machine, const char *name,
     rank->host_bytes_per_s = adam_bytes_per_s(machine, AH_HOST, rank->host_threads * rank->ranks);
     if (!alone && rank->host_bytes_per_s > 0)
         rank->host_link_bytes_per_s = rank->link_bytes_per_s / (double)rank->ranks;
-    return rank->fp32_flops_per_s > 0 ? AH_OK : fail_missing(name, "matmul: there is no fp32 product", err);
+    return rank->fp32_flops_per_s > 0 ? AH_OK
+                                      : fail_missing(name, "matmul: no fp32 product was measured", err);
 }
 
 int ah_profile_rank_read(const struct ah_machine *machine, const char *name,

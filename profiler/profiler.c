@@ -291,8 +291,9 @@ static void check_emulation(struct ah_measure *measure)
     };
     for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++)
         if (rates[i].found > 0 && fabs(rates[i].found / rates[i].wanted - 1) > EMULATION_ERROR)
-            ah_measure_note(measure, "emulate: %s reach %.2f of the ratio to compute of '%s'", rates[i].what,
-                            rates[i].found / rates[i].wanted, target->name ? target->name : "?");
+            ah_measure_note(measure, "emulate: %s reach only %.2f of the ratio to compute on '%s'",
+                            rates[i].what, rates[i].found / rates[i].wanted,
+                            target->name ? target->name : "?");
 }
 
 static int run_parts(struct ah_measure *measure, struct ah_error *err)
@@ -354,18 +355,18 @@ static int check_machine(const struct ah_measure *measure, struct ah_error *err)
     if (machine->origin != AH_MACHINE_MEASURED)
         differs = "it was not measured at all";
     else if (strcmp(machine->host.cpu_model, measure->topology.cpu_model) != 0)
-        differs = "its processor is another one";
+        differs = "its processor differs";
     else if (machine->host.threads != measure->topology.threads)
-        differs = "it has another number of threads";
+        differs = "its number of threads differs";
     else if (machine->device.kind != measure->info.kind ||
              strcmp(machine->device.name, measure->info.name) != 0)
-        differs = "its device is another one";
-    return differs
-               ? ah_error_set(
-                     err, AH_E_MISMATCH,
-                     "the profile '%s' is not of this machine, %s: measure again, with 'autohete profile'",
-                     machine->name, differs)
-               : AH_OK;
+        differs = "its device differs";
+    return differs ? ah_error_set(
+                         err, AH_E_MISMATCH,
+                         "the profile '%s' does not belong to this machine, %s: measure again with 'autohete "
+                         "profile'",
+                         machine->name, differs)
+                   : AH_OK;
 }
 
 int ah_profiler_extend_within(struct ah_document *document, const struct ah_profiler_options *options,

@@ -26,23 +26,23 @@ static int algorithm_check(const void *group, struct ah_error *err)
     const struct ah_algorithm *algorithm = group;
     if (strlen(algorithm->words) != AH_ALGORITHM_DIGITS ||
         strspn(algorithm->words, "0123456789abcdef") != AH_ALGORITHM_DIGITS)
-        return ah_meaning_fail(err, "words", "is no 128 hexadecimal digits");
+        return ah_meaning_fail(err, "words", "is not 128 hexadecimal digits");
     return AH_OK;
 }
 
 static const struct ah_field algorithm_fields[] = {
-    AH_ROW_WORD(ah_algorithm, form, ah_words_matmul_form, "Which operand lies turned."),
+    AH_ROW_WORD(ah_algorithm, form, ah_words_matmul_form, "Which operand is transposed."),
     SIZE(m, "Rows of c."),
     SIZE(n, "Columns of c."),
     SIZE(k, "Length of the sums."),
-    AH_ROW_WORD(ah_algorithm, dtype, ah_words_dtype, "Of a and b."),
-    AH_ROW_WORD(ah_algorithm, c_dtype, ah_words_dtype, "Of c, and of the bias."),
-    SIZE(a_stride, "Elements from row to row of a."),
-    SIZE(b_stride, "Elements from row to row of b."),
-    SIZE(c_stride, "Elements from row to row of c."),
+    AH_ROW_WORD(ah_algorithm, dtype, ah_words_dtype, "Type of a and b."),
+    AH_ROW_WORD(ah_algorithm, c_dtype, ah_words_dtype, "Type of c and the bias."),
+    SIZE(a_stride, "Row stride of a, in elements."),
+    SIZE(b_stride, "Row stride of b, in elements."),
+    SIZE(c_stride, "Row stride of c, in elements."),
     {.name = "bias", AH_BOOL_AT(ah_algorithm, bias), .about = "Is a bias added?"},
-    {.name = "accumulate", AH_BOOL_AT(ah_algorithm, accumulate), .about = "Is it added to what c holds?"},
-    AH_ROW_NAME(ah_algorithm, words, "The library's own: eight numbers of 64 bits, in hexadecimal."),
+    {.name = "accumulate", AH_BOOL_AT(ah_algorithm, accumulate), .about = "Is the product added to c?"},
+    AH_ROW_NAME(ah_algorithm, words, "The library's own description: eight 64-bit numbers in hexadecimal."),
     TIME(us, "Its time."),
     TIME(first_us, "The time of the library's first choice."),
     {0}};
@@ -63,11 +63,11 @@ static const struct ah_field algorithms_fields[] = {
      AH_GROUPS_AT(ah_algorithms, products, &algorithm_table),
      .flags = AH_FIELD_OPTIONAL,
      .max_items = AH_ALGORITHMS_MAX,
-     .about = "Products for which one was chosen by measuring; others take the library's first choice."},
+     .about = "Products whose algorithm was chosen by measuring; others use the library's first choice."},
     {0}};
 const struct ah_field_table ah_algorithms_table = {
     .name = "algorithms",
-    .about = "Which of a library's algorithms matrix products take: they decide bits.",
+    .about = "The library algorithms that matrix products use; they decide the bits.",
     .bytes = sizeof(struct ah_algorithms),
     .fields = algorithms_fields,
     .check = algorithms_check};

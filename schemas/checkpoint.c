@@ -17,7 +17,7 @@ static const struct ah_field file_fields[] = {
      .form = AH_TEXT_FILE,
      .about = "Its name in the checkpoint's folder."},
     AH_ROW_COUNT(ah_checkpoint_file, bytes, 0, BYTES_MAX, "Its size."),
-    AH_ROW_SHA256(ah_checkpoint_file, sha256, "Of its content."),
+    AH_ROW_SHA256(ah_checkpoint_file, sha256, "Digest of its content."),
     {0}};
 AH_TABLE(file, ah_checkpoint_file, "file", "A file of the checkpoint.", NULL);
 
@@ -34,7 +34,7 @@ static const struct ah_field tensor_fields[] = {
      .max = BYTES_MAX,
      .min_items = 1,
      .max_items = 8,
-     .about = "Its extents, row-major."},
+     .about = "Its shape, row-major."},
     {0}};
 AH_TABLE(tensor, ah_checkpoint_tensor, "tensor", "A weight.", NULL);
 
@@ -81,7 +81,7 @@ static int check_state(const struct ah_checkpoint *checkpoint, size_t i, struct 
         return ah_meaning_fail_item(err, "states", i, "file", "'%s' is not in files", state->file);
     for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++)
         if (!inside(file, parts[k].offset_bytes, state->count, parts[k].element_bytes))
-            return ah_meaning_fail_item(err, "states", i, parts[k].field, "reaches beyond the end of '%s'",
+            return ah_meaning_fail_item(err, "states", i, parts[k].field, "extends beyond the end of '%s'",
                                         state->file);
     return AH_OK;
 }
@@ -96,19 +96,20 @@ static int check_digest(const struct ah_checkpoint *checkpoint, struct ah_error 
     int rc = ah_document_digest(&document, digest, err);
     if (rc || !strcmp(digest, checkpoint->sha256))
         return rc;
-    return ah_meaning_fail(err, "sha256", "is not that of this document, which was damaged or edited");
+    return ah_meaning_fail(err, "sha256", "does not match this document, which was damaged or edited");
 }
 
 static int checkpoint_check(const void *group, struct ah_error *err)
 {
     const struct ah_checkpoint *checkpoint = group;
-    int rc = checkpoint->numeric_signature.run
-                 ? AH_OK
-                 : ah_meaning_fail(err, "numeric_signature.run", "is missing; a checkpoint knows its run");
+    int rc = checkpoint->numeric_signature.run ? AH_OK
+                                               : ah_meaning_fail(err, "numeric_signature.run",
+                                                                 "is missing; a checkpoint must record its "
+                                                                 "run");
     for (size_t i = 0; i < checkpoint->n_files && !rc; i++)
         if (find_file(checkpoint, checkpoint->files[i].name) != &checkpoint->files[i])
-            rc =
-                ah_meaning_fail_item(err, "files", i, "name", "'%s' stands twice", checkpoint->files[i].name);
+            rc = ah_meaning_fail_item(err, "files", i, "name", "'%s' appears twice",
+                                      checkpoint->files[i].name);
     for (size_t i = 0; i < checkpoint->n_tensors && !rc; i++)
         if (!find_file(checkpoint, checkpoint->tensors[i].file))
             rc = ah_meaning_fail_item(err, "tensors", i, "file", "'%s' is not in files",
@@ -124,7 +125,7 @@ static const struct ah_field checkpoint_fields[] = {
      AH_TEXT_AT(ah_checkpoint, sha256),
      .form = AH_TEXT_SHA256,
      .flags = AH_FIELD_OPTIONAL | AH_FIELD_ASIDE,
-     .about = "Of what this document says without it."},
+     .about = "Digest of this document without this field."},
     AH_ROW_COUNT(ah_checkpoint, step, 0, BYTES_MAX, "Steps done."),
     AH_ROW_COUNT(ah_checkpoint, cursor, 0, BYTES_MAX, "Sequences of the data set consumed."),
     AH_ROW_COUNT(ah_checkpoint, tokens, 0, BYTES_MAX, "Loss-bearing tokens so far."),
@@ -133,7 +134,7 @@ static const struct ah_field checkpoint_fields[] = {
      AH_GROUPS_AT(ah_checkpoint, files, &file_table),
      .min_items = 1,
      .max_items = 4096,
-     .about = "Every file of the checkpoint but this one."},
+     .about = "All other files of the checkpoint."},
     {.name = "tensors",
      AH_GROUPS_AT(ah_checkpoint, tensors, &tensor_table),
      .min_items = 1,
@@ -147,7 +148,8 @@ static const struct ah_field checkpoint_fields[] = {
     AH_FIELD_ANNOTATIONS(ah_checkpoint),
     {0}};
 AH_TABLE(checkpoint, ah_checkpoint, "checkpoint",
-         "The manifest of a checkpoint: written last, so that a folder with it is whole.", checkpoint_check);
+         "The manifest of a checkpoint: written last, so a folder that has it is complete.",
+         checkpoint_check);
 
 const struct ah_kind ah_kind_checkpoint = {
     .table = &checkpoint_table,

@@ -16,10 +16,12 @@ static int gpu_check(const void *group, struct ah_error *err)
 {
     const struct ah_cluster_gpu *gpu = group;
     if (gpu->flops_per_s <= 0 && gpu->fp32_flops_per_s <= 0)
-        return ah_meaning_fail(err, "flops_per_s", "is missing, and so is fp32_flops_per_s; one is needed");
+        return ah_meaning_fail(err, "flops_per_s",
+                               "is missing, and so is fp32_flops_per_s; give at least "
+                               "one");
     if ((gpu->compute_threads > 0) != (gpu->host_threads > 0))
         return ah_meaning_fail(err, gpu->host_threads ? "compute_threads" : "host_threads",
-                               "is missing; both are told or none");
+                               "is missing; give both or neither");
     return gpu->reserved_bytes < gpu->memory_bytes
                ? AH_OK
                : ah_meaning_fail(err, "reserved_bytes", "leaves nothing of memory_bytes");
@@ -33,33 +35,33 @@ static const struct ah_field gpu_fields[] = {
      AH_NUMBER_AT(ah_cluster_gpu, flops_per_s),
      .flags = AH_FIELD_OPTIONAL | AH_FIELD_ABOVE | AH_FIELD_NO_DEFAULT,
      .max = RATE_MAX,
-     .about = "bf16 matrix products; absent: it has none."},
+     .about = "Rate of bf16 matrix products; absent: none."},
     {.name = "fp32_flops_per_s",
      AH_NUMBER_AT(ah_cluster_gpu, fp32_flops_per_s),
      .flags = AH_FIELD_OPTIONAL | AH_FIELD_ABOVE | AH_FIELD_NO_DEFAULT,
      .max = RATE_MAX,
-     .about = "fp32 matrix products; absent: taken to be as fast as bf16 ones."},
+     .about = "Rate of fp32 matrix products; absent: assumed equal to that of bf16."},
     AH_ROW_WORD(ah_cluster_gpu, flops_origin, origin_words, "Measured, or the peak of a data sheet."),
     {.name = "memory_bytes_per_s",
      AH_NUMBER_AT(ah_cluster_gpu, memory_bytes_per_s),
      .flags = AH_FIELD_OPTIONAL,
      .max = RATE_MAX,
-     .about = "Of the GPU's own memory; 0: unknown."},
+     .about = "Rate of the GPU's own memory; 0: unknown."},
     {.name = "compute_threads",
      AH_COUNT_AT(ah_cluster_gpu, compute_threads),
      .flags = AH_FIELD_OPTIONAL,
      .max = THREADS_MAX,
-     .about = "Where the device is the CPU: cores of its compute lane."},
+     .about = "For CPU devices: cores of the compute lane."},
     {.name = "host_threads",
      AH_COUNT_AT(ah_cluster_gpu, host_threads),
      .flags = AH_FIELD_OPTIONAL,
      .max = THREADS_MAX,
-     .about = "Likewise: cores of its host lane."},
+     .about = "For CPU devices: cores of the host lane."},
     {.name = "machine_sha256",
      AH_TEXT_AT(ah_cluster_gpu, machine_sha256),
      .form = AH_TEXT_SHA256,
      .flags = AH_FIELD_OPTIONAL,
-     .about = "Of the machine document that profiled it."},
+     .about = "Digest of the machine document that profiled it."},
     {0}};
 AH_TABLE(gpu, ah_cluster_gpu, "gpu", "A type of GPU.", gpu_check);
 
@@ -71,39 +73,39 @@ static const struct ah_field node_fields[] = {
      AH_NUMBER_AT(ah_cluster_node, intra_bytes_per_s),
      .flags = AH_FIELD_ABOVE,
      .max = RATE_MAX,
-     .about = "Between two GPUs of the node."},
-    AH_ROW_NUMBER(ah_cluster_node, intra_latency_us, 1e9, "Of such a transfer."),
+     .about = "Rate between two GPUs of the node."},
+    AH_ROW_NUMBER(ah_cluster_node, intra_latency_us, 1e9, "Latency of such a transfer."),
     {.name = "nic_bytes_per_s",
      AH_NUMBER_AT(ah_cluster_node, nic_bytes_per_s),
      .flags = AH_FIELD_ABOVE,
      .max = RATE_MAX,
-     .about = "Out of the node, and into it."},
-    AH_ROW_NUMBER(ah_cluster_node, nic_latency_us, 1e9, "Of such a transfer."),
+     .about = "Rate out of the node, and into it."},
+    AH_ROW_NUMBER(ah_cluster_node, nic_latency_us, 1e9, "Latency of such a transfer."),
     AH_ROW_COUNT(ah_cluster_node, host_memory_bytes, 1, AH_FIELD_COUNT_MAX, "Memory of the host."),
     {.name = "host_memory_bytes_per_s",
      AH_NUMBER_AT(ah_cluster_node, host_memory_bytes_per_s),
      .flags = AH_FIELD_OPTIONAL,
      .max = RATE_MAX,
-     .about = "Of that memory, as AdamW on all cores reaches it; 0: unknown, nothing is kept there."},
+     .about = "Rate of that memory that AdamW on all cores reaches; 0: unknown, nothing is kept there."},
     {.name = "host_link_bytes_per_s",
      AH_NUMBER_AT(ah_cluster_node, host_link_bytes_per_s),
      .flags = AH_FIELD_OPTIONAL,
      .max = RATE_MAX,
-     .about = "Between the host and each GPU, each way; 0: unknown, nothing is kept there."},
+     .about = "Rate between the host and each GPU, each way; 0: unknown, nothing is kept there."},
     {.name = "disk_bytes_per_s",
      AH_NUMBER_AT(ah_cluster_node, disk_bytes_per_s),
      .flags = AH_FIELD_OPTIONAL,
      .max = RATE_MAX,
-     .about = "Reading the local disk; 0: there is none."},
+     .about = "Read rate of the local disk; 0: none."},
     {.name = "zone",
      AH_TEXT_AT(ah_cluster_node, zone),
      .form = AH_TEXT_NAME,
      .flags = AH_FIELD_OPTIONAL,
-     .about = "What fails together."},
+     .about = "Nodes with the same zone fail together."},
     {.name = "spot",
      AH_BOOL_AT(ah_cluster_node, spot),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "May it be taken away?"},
+     .about = "Can the node be taken away (spot)?"},
     {0}};
 AH_TABLE(node, ah_cluster_node, "node", "A host and its GPUs, all of one type.", NULL);
 
@@ -114,23 +116,23 @@ static const struct ah_field pair_fields[] = {
      AH_NUMBER_AT(ah_cluster_pair, bytes_per_s),
      .flags = AH_FIELD_ABOVE,
      .max = RATE_MAX,
-     .about = "Between them, each way."},
-    AH_ROW_NUMBER(ah_cluster_pair, latency_us, 1e9, "Of such a transfer."),
+     .about = "Rate between them, each way."},
+    AH_ROW_NUMBER(ah_cluster_pair, latency_us, 1e9, "Latency of such a transfer."),
     {0}};
 AH_TABLE(pair, ah_cluster_pair, "pair", "Two nodes not connected at the lower of their NIC rates.", NULL);
 
 static const struct ah_field time_fields[] = {
-    AH_ROW_SHA256(ah_cluster_time, model_sha256, "Of the model."),
+    AH_ROW_SHA256(ah_cluster_time, model_sha256, "Digest of the model."),
     AH_ROW_NAME(ah_cluster_time, group, "Group of its blocks."),
     AH_ROW_NAME(ah_cluster_time, gpu, "Type of GPU."),
     AH_ROW_COUNT(ah_cluster_time, tp, 1, 1024, "GPUs that share it."),
     AH_ROW_COUNT(ah_cluster_time, sequences, 1, 16777216, "Sequences of the micro-batch."),
     AH_ROW_COUNT(ah_cluster_time, seq, 1, 268435456, "Tokens of a sequence."),
     AH_ROW_WORD(ah_cluster_time, dtype, ah_words_dtype, "Of weights."),
-    AH_ROW_WORD(ah_cluster_time, activations, ah_words_activations, "What backward makes again."),
-    AH_ROW_NUMBER(ah_cluster_time, forward_us, 1e15, "Forward, with what the GPUs tell each other."),
+    AH_ROW_WORD(ah_cluster_time, activations, ah_words_activations, "What backward recomputes."),
+    AH_ROW_NUMBER(ah_cluster_time, forward_us, 1e15, "Forward, including messages between the GPUs."),
     AH_ROW_NUMBER(ah_cluster_time, backward_us, 1e15,
-                  "Backward, the same; of the head: 0 where forward has both."),
+                  "Backward, likewise; for the head 0 if forward includes it."),
     {0}};
 AH_TABLE(time, ah_cluster_time, "time", "Measured passes of a block over a micro-batch.", NULL);
 
@@ -170,7 +172,7 @@ static int check_threads(const struct ah_cluster *cluster, struct ah_error *err)
         if ((cluster->gpus[i].compute_threads > 0) != cpu)
             return ah_meaning_fail_item(err, "gpus", i, "compute_threads",
                                         cpu ? "is missing; device 'cpu' computes on cores"
-                                            : "is of device 'cpu'; this cluster's is a GPU");
+                                            : "belongs to device 'cpu', but this cluster's device is a GPU");
     return AH_OK;
 }
 
@@ -178,14 +180,14 @@ static int check_nodes(const struct ah_cluster *cluster, struct ah_error *err)
 {
     for (size_t i = 0; i < cluster->n_gpus; i++)
         if (find_gpu(cluster, cluster->gpus[i].name) != &cluster->gpus[i])
-            return ah_meaning_fail_item(err, "gpus", i, "name", "'%s' stands twice", cluster->gpus[i].name);
+            return ah_meaning_fail_item(err, "gpus", i, "name", "'%s' appears twice", cluster->gpus[i].name);
     for (size_t i = 0; i < cluster->n_nodes; i++) {
         const struct ah_cluster_node *node = &cluster->nodes[i];
         if (!find_gpu(cluster, node->gpu))
             return ah_meaning_fail_item(err, "nodes", i, "gpu", "'%s' is not the name of any of gpus",
                                         node->gpu);
         if (find_node(cluster, node->id) != node)
-            return ah_meaning_fail_item(err, "nodes", i, "id", "'%s' stands twice", node->id);
+            return ah_meaning_fail_item(err, "nodes", i, "id", "'%s' appears twice", node->id);
     }
     return AH_OK;
 }
@@ -234,55 +236,54 @@ static int cluster_check(const void *group, struct ah_error *err)
             rc = ah_meaning_fail_item(err, "pairs", i, NULL, "'%s' is paired with itself", pair->a);
         for (size_t j = 0; j < i && !rc; j++)
             if (same_pair(pair, &cluster->pairs[j]))
-                rc = ah_meaning_fail_item(err, "pairs", i, NULL, "'%s' to '%s' stands twice", pair->a,
+                rc = ah_meaning_fail_item(err, "pairs", i, NULL, "'%s' to '%s' appears twice", pair->a,
                                           pair->b);
     }
     return rc;
 }
 
-static const struct ah_field cluster_fields[] = {AH_FIELD_HEAD(ah_cluster, kind_words),
-                                                 {.name = "name",
-                                                  AH_TEXT_AT(ah_cluster, name),
-                                                  .flags = AH_FIELD_LABEL,
-                                                  .form = AH_TEXT_NAME,
-                                                  .about = "Short name of the cluster."},
-                                                 {.name = "device",
-                                                  AH_WORD_AT(ah_cluster, device, ah_words_device_kind),
-                                                  .flags = AH_FIELD_OPTIONAL,
-                                                  .fallback = AH_DEVICE_CUDA,
-                                                  .about =
-                                                      "What all ranks compute on; cpu: gpus are shares of "
-                                                      "hosts."},
-                                                 {.name = "gpus",
-                                                  AH_GROUPS_AT(ah_cluster, gpus, &gpu_table),
-                                                  .min_items = 1,
-                                                  .max_items = 64,
-                                                  .about = "Types of GPU."},
-                                                 {.name = "nodes",
-                                                  AH_GROUPS_AT(ah_cluster, nodes, &node_table),
-                                                  .min_items = 1,
-                                                  .max_items = 4096,
-                                                  .about = "The nodes."},
-                                                 {.name = "pairs",
-                                                  AH_GROUPS_AT(ah_cluster, pairs, &pair_table),
-                                                  .flags = AH_FIELD_OPTIONAL,
-                                                  .max_items = 4096,
-                                                  .about = "Links that differ from what the nodes say."},
-                                                 {.name = "times",
-                                                  AH_GROUPS_AT(ah_cluster, times, &time_table),
-                                                  .flags = AH_FIELD_OPTIONAL,
-                                                  .max_items = 4096,
-                                                  .about = "Measured passes of blocks."},
-                                                 {.name = "cloud",
-                                                  AH_GROUP_AT(ah_cluster, cloud, &cloud_table),
-                                                  .flags = AH_FIELD_OPTIONAL,
-                                                  .about = "Storage that outlives the nodes."},
-                                                 {.name = "sources",
-                                                  AH_MAP_AT(ah_cluster, sources),
-                                                  .flags = AH_FIELD_OPTIONAL,
-                                                  .about = "Where numbers come from."},
-                                                 AH_FIELD_ANNOTATIONS(ah_cluster),
-                                                 {0}};
+static const struct ah_field cluster_fields[] = {
+    AH_FIELD_HEAD(ah_cluster, kind_words),
+    {.name = "name",
+     AH_TEXT_AT(ah_cluster, name),
+     .flags = AH_FIELD_LABEL,
+     .form = AH_TEXT_NAME,
+     .about = "Short name of the cluster."},
+    {.name = "device",
+     AH_WORD_AT(ah_cluster, device, ah_words_device_kind),
+     .flags = AH_FIELD_OPTIONAL,
+     .fallback = AH_DEVICE_CUDA,
+     .about = "Device of all ranks; cpu: gpus are shares of hosts."},
+    {.name = "gpus",
+     AH_GROUPS_AT(ah_cluster, gpus, &gpu_table),
+     .min_items = 1,
+     .max_items = 64,
+     .about = "Types of GPU."},
+    {.name = "nodes",
+     AH_GROUPS_AT(ah_cluster, nodes, &node_table),
+     .min_items = 1,
+     .max_items = 4096,
+     .about = "The nodes."},
+    {.name = "pairs",
+     AH_GROUPS_AT(ah_cluster, pairs, &pair_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .max_items = 4096,
+     .about = "Links that differ from the nodes' own rates."},
+    {.name = "times",
+     AH_GROUPS_AT(ah_cluster, times, &time_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .max_items = 4096,
+     .about = "Measured passes of blocks."},
+    {.name = "cloud",
+     AH_GROUP_AT(ah_cluster, cloud, &cloud_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Storage that outlives the nodes."},
+    {.name = "sources",
+     AH_MAP_AT(ah_cluster, sources),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Where numbers come from."},
+    AH_FIELD_ANNOTATIONS(ah_cluster),
+    {0}};
 AH_TABLE(cluster, ah_cluster, "cluster", "Nodes with GPUs of unequal kinds, and the network between them.",
          cluster_check);
 

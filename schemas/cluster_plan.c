@@ -38,7 +38,9 @@ enum { BLOCKS_MAX = 10002, RANKS_MAX = 4194304, STAGES_MAX = 65536, PASSES_MAX =
     }
 
 static const struct ah_field input_fields[] = {AH_ROW_NAME(ah_plan_input, name, "The document's name."),
-                                               AH_ROW_SHA256(ah_plan_input, sha256, "Of its canonical text."),
+                                               AH_ROW_SHA256(ah_plan_input, sha256,
+                                                             "Digest of its canonical "
+                                                             "text."),
                                                {0}};
 AH_TABLE(input, ah_plan_input, "cluster_input", "A document that the plan was made from.", NULL);
 
@@ -59,11 +61,10 @@ static int training_check(const void *group, struct ah_error *err)
 
 static const struct ah_field training_fields[] = {
     AH_ROW_COUNT(ah_cluster_plan_training, batch, 1, AH_BATCH_MAX, "Sequences of a step."),
-    AH_ROW_COUNT(ah_cluster_plan_training, micro_batches, 1, AH_BATCH_MAX,
-                 "Parts that the batch is computed in."),
+    AH_ROW_COUNT(ah_cluster_plan_training, micro_batches, 1, AH_BATCH_MAX, "Micro-batches of a step."),
     AH_ROW_COUNT(ah_cluster_plan_training, seq, 1, AH_SEQ_MAX, "Tokens of a sequence."),
-    AH_ROW_WORD(ah_cluster_plan_training, dtype, ah_words_dtype, "Of weights and activations."),
-    AH_ROW_WORD(ah_cluster_plan_training, state_dtype, ah_words_dtype, "Of the optimizer's moments."),
+    AH_ROW_WORD(ah_cluster_plan_training, dtype, ah_words_dtype, "Type of weights and activations."),
+    AH_ROW_WORD(ah_cluster_plan_training, state_dtype, ah_words_dtype, "Type of the optimizer's moments."),
     {.name = "clip",
      AH_NUMBER_AT(ah_cluster_plan_training, clip),
      .flags = AH_FIELD_OPTIONAL,
@@ -81,19 +82,18 @@ static const struct ah_field training_fields[] = {
      .max_items = 65536,
      .min = 1,
      .max = AH_BATCH_MAX,
-     .about = "Micro-batches of each group that is added up by itself, where the first pipeline has all but "
-              "the last "
-              "ones, and every other one of these; absent: each pipeline is a group."},
+     .about = "Micro-batches of each group whose gradients are added up separately. The first pipeline has "
+              "the first groups, and each other pipeline one of the last; absent: each pipeline is a group."},
     {0}};
 AH_TABLE(training, ah_cluster_plan_training, "cluster_training", "What is trained, and in which portions.",
          training_check);
 
 static const struct ah_field config_fields[] = {
     AH_ROW_COUNT(ah_cluster_plan_config, first_block, 0, BLOCKS_MAX - 1, "The lowest block."),
-    AH_ROW_COUNT(ah_cluster_plan_config, blocks, 1, BLOCKS_MAX, "How many."),
+    AH_ROW_COUNT(ah_cluster_plan_config, blocks, 1, BLOCKS_MAX, "Number of blocks."),
     AH_ROW_WORD(ah_cluster_plan_config, activations, ah_words_activations, "What is kept for backward."),
     AH_ROW_WORD(ah_cluster_plan_config, weights, ah_words_weights, "Where weights live."),
-    AH_ROW_WORD(ah_cluster_plan_config, optimizer, ah_words_optimizer, "Where the optimizer works."),
+    AH_ROW_WORD(ah_cluster_plan_config, optimizer, ah_words_optimizer, "Where the optimizer runs."),
     {0}};
 static const struct ah_rule config_rules[] = {
     {.when = "weights",
@@ -117,7 +117,7 @@ static int check_host(const struct ah_cluster_plan_stage *stage, struct ah_error
                 stage->configs[i].optimizer == AH_OPTIMIZER_STREAMED;
     if (away != (stage->host_bytes > 0))
         return ah_meaning_fail(err, "host_bytes",
-                               "is %" PRIu64 " where %s of the configs has its optimizer there",
+                               "is %" PRIu64 " but %s of the configs has its optimizer there",
                                stage->host_bytes, away ? "one" : "none");
     return AH_OK;
 }
@@ -127,7 +127,7 @@ static int stage_check(const void *group, struct ah_error *err)
     const struct ah_cluster_plan_stage *stage = group;
     uint64_t next = stage->first_block, end = stage->first_block + stage->blocks;
     if (stage->n_ranks != stage->tp)
-        return ah_meaning_fail(err, "ranks", "are %zu where tp is %" PRIu64, stage->n_ranks, stage->tp);
+        return ah_meaning_fail(err, "ranks", "are %zu, but tp is %" PRIu64, stage->n_ranks, stage->tp);
     if (stage->memory_bytes > stage->capacity_bytes)
         return ah_meaning_fail(err, "memory_bytes", "%" PRIu64 " exceeds capacity_bytes %" PRIu64,
                                stage->memory_bytes, stage->capacity_bytes);
@@ -152,26 +152,26 @@ static const struct ah_field stage_fields[] = {
      AH_GROUPS_AT(ah_cluster_plan_stage, configs, &config_table),
      .min_items = 1,
      .max_items = BLOCKS_MAX,
-     .about = "What happens to them, run by run."},
+     .about = "What happens to each range of its blocks."},
     AH_ROW_COUNT(ah_cluster_plan_stage, in_flight, 1, 16777216,
                  "Micro-batches whose activations it holds at most."),
-    AH_ROW_BYTES(ah_cluster_plan_stage, memory_bytes, "Of each GPU, reserve included."),
-    AH_ROW_BYTES(ah_cluster_plan_stage, capacity_bytes, "Of each GPU."),
+    AH_ROW_BYTES(ah_cluster_plan_stage, memory_bytes, "Memory that each GPU needs, including its reserve."),
+    AH_ROW_BYTES(ah_cluster_plan_stage, capacity_bytes, "Memory that each GPU has."),
     {.name = "host_bytes",
      AH_COUNT_AT(ah_cluster_plan_stage, host_bytes),
      .flags = AH_FIELD_OPTIONAL,
      .max = AH_FIELD_COUNT_MAX,
-     .about = "Of the node's host, for all its GPUs."},
-    AH_ROW_NUMBER(ah_cluster_plan_stage, forward_us, US_MAX, "Of a micro-batch."),
-    AH_ROW_NUMBER(ah_cluster_plan_stage, backward_us, US_MAX, "Of a micro-batch."),
+     .about = "Memory on the node's host, for all its GPUs."},
+    AH_ROW_NUMBER(ah_cluster_plan_stage, forward_us, US_MAX, "Time per micro-batch."),
+    AH_ROW_NUMBER(ah_cluster_plan_stage, backward_us, US_MAX, "Time per micro-batch."),
     AH_ROW_NUMBER(ah_cluster_plan_stage, send_us, US_MAX,
-                  "Output and gradient of the input, of a micro-batch."),
+                  "Time to send output and input gradient of a micro-batch."),
     {.name = "update_us",
      AH_NUMBER_AT(ah_cluster_plan_stage, update_us),
      .flags = AH_FIELD_OPTIONAL,
      .max = 1e15,
      .about = "Its own update."},
-    AH_ROW_NUMBER(ah_cluster_plan_stage, busy_us, US_MAX, "Computing and sending, of a step."),
+    AH_ROW_NUMBER(ah_cluster_plan_stage, busy_us, US_MAX, "Time of computing and sending in a step."),
     {.name = "starts_us",
      AH_COUNTS_AT(ah_cluster_plan_stage, starts_us),
      .flags = AH_FIELD_OPTIONAL,
@@ -183,12 +183,12 @@ static const struct ah_field stage_fields[] = {
      AH_COUNT_AT(ah_cluster_plan_stage, program),
      .flags = AH_FIELD_OPTIONAL,
      .max = STAGES_MAX,
-     .about = "What each of its ranks does: an index into programs."},
+     .about = "The program of each of its ranks: an index into programs."},
     {.name = "nic_bytes_per_s",
      AH_NUMBER_AT(ah_cluster_plan_stage, nic_bytes_per_s),
      .flags = AH_FIELD_OPTIONAL,
      .max = 1e18,
-     .about = "Of its node's network interface, each way."},
+     .about = "Rate of its node's network interface, each way."},
     {0}};
 AH_TABLE(stage, ah_cluster_plan_stage, "stage", "GPUs that share a run of blocks.", stage_check);
 
@@ -200,18 +200,18 @@ static int pipeline_check(const void *group, struct ah_error *err)
         const struct ah_cluster_plan_stage *stage = &pipeline->stages[i];
         if (stage->n_starts_us && stage->n_starts_us != 2 * pipeline->micro_batches)
             return ah_meaning_fail_item(err, "stages", i, "starts_us",
-                                        "has %zu passes of %" PRIu64 " micro-batches; two each are needed",
+                                        "has %zu passes for %" PRIu64 " micro-batches; each needs two",
                                         stage->n_starts_us, pipeline->micro_batches);
         for (size_t k = 1; k < stage->n_starts_us; k++)
             if (stage->starts_us[k] < stage->starts_us[k - 1])
-                return ah_meaning_fail_item(err, "stages", i, "starts_us", "goes back at item %zu", k);
+                return ah_meaning_fail_item(err, "stages", i, "starts_us", "decreases at item %zu", k);
     }
     return AH_OK;
 }
 
 static const struct ah_field pipeline_fields[] = {
-    AH_ROW_COUNT(ah_cluster_plan_pipeline, micro_batches, 1, 16777216, "That pass through it."),
-    AH_ROW_NUMBER(ah_cluster_plan_pipeline, time_us, US_MAX, "Until its last backward."),
+    AH_ROW_COUNT(ah_cluster_plan_pipeline, micro_batches, 1, 16777216, "Micro-batches that pass through it."),
+    AH_ROW_NUMBER(ah_cluster_plan_pipeline, time_us, US_MAX, "Time until its last backward ends."),
     {.name = "stages",
      AH_GROUPS_AT(ah_cluster_plan_pipeline, stages, &stage_table),
      .min_items = 1,
@@ -222,8 +222,8 @@ AH_TABLE(pipeline, ah_cluster_plan_pipeline, "pipeline", "A copy of the model, a
          pipeline_check);
 
 static const struct ah_field group_fields[] = {
-    RANKS(ah_cluster_plan_group, ranks, 2, "That hold the same slice."), {0}};
-AH_TABLE(group, ah_cluster_plan_group, "group", "Ranks that add a slice of their gradients up.", NULL);
+    RANKS(ah_cluster_plan_group, ranks, 2, "Ranks that hold the same slice."), {0}};
+AH_TABLE(group, ah_cluster_plan_group, "group", "Ranks that add up one slice of their gradients.", NULL);
 
 static const struct ah_field segment_fields[] = {
     AH_ROW_COUNT(ah_cluster_plan_segment, first_block, 0, BLOCKS_MAX - 1, "Its lowest block."),
@@ -232,9 +232,9 @@ static const struct ah_field segment_fields[] = {
      AH_BOOL_AT(ah_cluster_plan_segment, tied),
      .flags = AH_FIELD_OPTIONAL,
      .about = "It is the table that embedding and head share."},
-    AH_ROW_BYTES(ah_cluster_plan_segment, bytes, "Of its gradients, all slices."),
+    AH_ROW_BYTES(ah_cluster_plan_segment, bytes, "Size of its gradients, all slices."),
     AH_ROW_NUMBER(ah_cluster_plan_segment, start_us, US_MAX, "When adding up begins."),
-    AH_ROW_NUMBER(ah_cluster_plan_segment, time_us, US_MAX, "Alone on the network."),
+    AH_ROW_NUMBER(ah_cluster_plan_segment, time_us, US_MAX, "Time of adding up when alone on the network."),
     {.name = "groups",
      AH_GROUPS_AT(ah_cluster_plan_segment, groups, &group_table),
      .min_items = 1,
@@ -244,36 +244,38 @@ static const struct ah_field segment_fields[] = {
 AH_TABLE(segment, ah_cluster_plan_segment, "segment", "Blocks whose gradients the same ranks add up.", NULL);
 
 static const struct ah_field predicted_fields[] = {
-    AH_ROW_NUMBER(ah_cluster_plan_predicted, step_us, US_MAX, "Of a step, simulated."),
+    AH_ROW_NUMBER(ah_cluster_plan_predicted, step_us, US_MAX, "Simulated time of a step."),
     AH_ROW_NUMBER(ah_cluster_plan_predicted, pipelines_us, US_MAX,
-                  "Until the last backward of the slowest pipeline."),
-    AH_ROW_NUMBER(ah_cluster_plan_predicted, exposed_sync_us, US_MAX, "Adding gradients up after that."),
-    AH_ROW_NUMBER(ah_cluster_plan_predicted, update_us, US_MAX, "The slowest stage's update."),
+                  "Time until the last backward of the slowest pipeline."),
+    AH_ROW_NUMBER(ah_cluster_plan_predicted, exposed_sync_us, US_MAX, "Time to add up gradients after that."),
+    AH_ROW_NUMBER(ah_cluster_plan_predicted, update_us, US_MAX, "Time of the slowest stage's update."),
     {.name = "programs_us",
      AH_NUMBER_AT(ah_cluster_plan_predicted, programs_us),
      .flags = AH_FIELD_OPTIONAL,
      .max = US_MAX,
-     .about = "Of a step of all programs, played together."},
+     .about = "Time of a first step, with all programs simulated together."},
     {.name = "programs_period_us",
      AH_NUMBER_AT(ah_cluster_plan_predicted, programs_period_us),
      .flags = AH_FIELD_OPTIONAL,
      .max = US_MAX,
-     .about = "Of a step behind others, likewise."},
+     .about = "Time of a step that follows others, simulated likewise."},
     AH_ROW_NUMBER(ah_cluster_plan_predicted, bubble, 1,
                   "Share of the pipelines' time in which their GPUs wait."),
     AH_ROW_NUMBER(ah_cluster_plan_predicted, tokens_per_s, 1e15, "Simulated rate."),
-    AH_ROW_COUNT(ah_cluster_plan_predicted, bottleneck_pipeline, 0, 65535, "Whose stage is busy longest."),
-    AH_ROW_COUNT(ah_cluster_plan_predicted, bottleneck_stage, 0, BLOCKS_MAX, "That stage."),
+    AH_ROW_COUNT(ah_cluster_plan_predicted, bottleneck_pipeline, 0, 65535,
+                 "The pipeline of the busiest "
+                 "stage."),
+    AH_ROW_COUNT(ah_cluster_plan_predicted, bottleneck_stage, 0, BLOCKS_MAX, "The busiest stage."),
     {.name = "estimated",
      AH_BOOL_AT(ah_cluster_plan_predicted, estimated),
      .about = "Some costs were not measured."},
     {0}};
-AH_TABLE(predicted, ah_cluster_plan_predicted, "predicted", "What the simulation says.", NULL);
+AH_TABLE(predicted, ah_cluster_plan_predicted, "predicted", "What the simulation predicts.", NULL);
 
 static const struct ah_field solver_fields[] = {
     AH_ROW_WORD(ah_plan_solver, status, ah_words_plan_status, "What is proven."),
-    AH_ROW_NUMBER(ah_plan_solver, objective_us, US_MAX, "The step."),
-    AH_ROW_NUMBER(ah_plan_solver, bound_us, US_MAX, "No plan is faster; 0: no bound."),
+    AH_ROW_NUMBER(ah_plan_solver, objective_us, US_MAX, "Time of the step."),
+    AH_ROW_NUMBER(ah_plan_solver, bound_us, US_MAX, "No plan can be faster than this; 0: no bound."),
     AH_ROW_NUMBER(ah_plan_solver, gap, 1, "(objective - bound) / objective."),
     AH_ROW_COUNT(ah_plan_solver, evaluations, 0, AH_FIELD_COUNT_MAX, "Pipelines and plans that were timed."),
     {0}};
@@ -360,7 +362,7 @@ static int check_sums(const struct ah_cluster_plan *plan, struct ah_error *err)
     if (n && n <= plan->n_pipelines)
         return ah_meaning_fail(
             err, "training.sums",
-            "are %zu groups of %zu pipelines; they are named where the first pipeline has several", n,
+            "are %zu groups for %zu pipelines; give them only if the first pipeline has several", n,
             plan->n_pipelines);
     for (size_t p = 1; p < plan->n_pipelines && n; p++)
         if (plan->pipelines[p].micro_batches != training->sums[n - 1 - behind + p])
@@ -389,20 +391,20 @@ static const char *wrong_program(const struct ah_cluster_plan *plan, size_t p, s
     const struct ah_plan_part *part = program->part;
     const uint64_t sequences = plan->training.batch / plan->training.micro_batches;
     if (strcmp(program->inputs.model.sha256, plan->inputs.model.sha256) != 0)
-        return "is of another model";
+        return "is made for another model";
     if (!part || part->first_block != stage->first_block || part->blocks != stage->blocks)
         return "has other blocks";
     if (part->tp != stage->tp || part->stage != i || part->stages != pipeline->n_stages)
-        return "has another place";
+        return "has another place in the pipelines";
     if (program->training.micro_batches != pipeline->micro_batches ||
         program->training.batch != sequences * pipeline->micro_batches ||
         program->training.seq != plan->training.seq || program->training.dtype != plan->training.dtype ||
         program->training.state_dtype != plan->training.state_dtype)
-        return "trains something else";
+        return "has other training settings";
     if (!has_sums(plan, p, program))
         return "adds up other groups of micro-batches";
     if (memcmp(&program->training.clip, &plan->training.clip, sizeof plan->training.clip) != 0)
-        return "clips at another norm";
+        return "clips to another norm";
     if (program->numeric_signature.device != plan->programs[0].numeric_signature.device)
         return "runs on another kind of device than program 0";
     if (program->memory.device_bytes + program->memory.reserved_bytes > stage->memory_bytes)
@@ -455,7 +457,7 @@ static const struct ah_field plan_fields[] = {
     {.name = "model",
      AH_GROUP_AT(ah_cluster_plan, model, &ah_model_table),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "The model, whole."},
+     .about = "The whole model."},
     AH_ROW_COUNT(ah_cluster_plan, blocks, 3, BLOCKS_MAX, "Blocks of the model: embedding, layers, head."),
     AH_ROW_GROUP(ah_cluster_plan, training, &training_table, "What is trained, and in which portions."),
     AH_ROW_WORD(ah_cluster_plan, tp_mode, ah_words_tp_mode, "Have all types of GPU the same degree?"),
@@ -476,7 +478,7 @@ static const struct ah_field plan_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .max_items = STAGES_MAX,
      .about = "The plan of one rank each; times are those of the rank alone."},
-    AH_ROW_GROUP(ah_cluster_plan, predicted, &predicted_table, "What the simulation says."),
+    AH_ROW_GROUP(ah_cluster_plan, predicted, &predicted_table, "What the simulation predicts."),
     AH_ROW_GROUP(ah_cluster_plan, solver, &solver_table, "How good it is."),
     AH_FIELD_ANNOTATIONS(ah_cluster_plan),
     {0}};

@@ -95,13 +95,13 @@ static int check_version(struct reading *reading, const cJSON *tree)
 static int find_kind(struct reading *reading, const cJSON *tree, enum ah_document_kind *ret_kind)
 {
     if (!cJSON_IsObject(tree))
-        return shape_fail(reading, "the document is not an object; of data, 'autohete-tokenize' makes token "
-                                   "files");
+        return shape_fail(reading, "the document is not a JSON object; if this is data, convert it to token "
+                                   "files with 'autohete-tokenize'");
     const cJSON *word = cJSON_GetObjectItemCaseSensitive(tree, "kind");
     if (!word)
         return shape_fail(reading,
-                          "kind: is missing; a document begins with its kind, a Hugging Face config has "
-                          "model_type; of data, 'autohete-tokenize' makes token files");
+                          "kind: is missing; a document needs its kind, a Hugging Face config its "
+                          "model_type; if this is data, convert it to token files with 'autohete-tokenize'");
     enum ah_document_kind kind =
         cJSON_IsString(word) ? ah_document_kind_of(word->valuestring) : AH_DOCUMENT_ANY;
     if (kind == AH_DOCUMENT_ANY)
@@ -146,8 +146,8 @@ static int read_tree(struct reading *reading, const cJSON *tree)
                    ah_huggingface_recognises(tree);
     int rc = foreign ? AH_OK : find_kind(reading, tree, &kind);
     if (!rc && kind == AH_DOCUMENT_RUNLOG)
-        rc =
-            shape_fail(reading, "a run log is one JSON object a line; this is one object over several lines");
+        rc = shape_fail(reading, "a run log has one JSON object per line; this is one object over several "
+                                 "lines");
     if (!rc && !foreign)
         rc = check_version(reading, tree);
     if (!rc)
@@ -249,7 +249,7 @@ static void say_no_json(const char *text, size_t size, struct ah_error *err)
     if (!err || at >= size || strchr("{[\"-0123456789", text[at]))
         return;
     const size_t used = strlen(err->text);
-    snprintf(err->text + used, sizeof err->text - used, "; this is no JSON document");
+    snprintf(err->text + used, sizeof err->text - used, "; this is not a JSON document");
 }
 
 int ah_document_parse(struct ah_document *ret_document, const char *name, const char *text, size_t size,
@@ -339,7 +339,7 @@ int ah_document_check_model(const struct ah_model *model, const char *stated_sha
     if (rc || !strcmp(digest, stated_sha256))
         return rc;
     return ah_error_set(err, AH_E_MISMATCH,
-                        "model: its sha256 is %s, inputs.model.sha256 says %s; it was edited: plan again",
+                        "model: its sha256 is %s, but inputs.model.sha256 says %s; it was edited: plan again",
                         digest, stated_sha256);
 }
 
@@ -347,7 +347,7 @@ int ah_document_schema(enum ah_document_kind kind, struct ah_buffer *out, struct
 {
     const struct ah_kind *row = ah_document_kind(kind);
     if (!row)
-        return ah_error_set(err, AH_E_USAGE, "a schema is of one kind of document");
+        return ah_error_set(err, AH_E_USAGE, "a schema needs one kind of document");
     struct ah_buffer compact = {0};
     ah_schema_put(ah_document_word(kind), row->alternatives, &compact);
     if (!compact.failed)

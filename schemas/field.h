@@ -127,7 +127,7 @@ struct ah_field_table {
 
 /* The fields that begin every document, and the one that ends it. */
 #define AH_FIELD_HEAD(tag, word_list)                                                                        \
-    {.name = "kind", .type = AH_FIELD_CONST, .words = (word_list), .about = "What this document is."},       \
+    {.name = "kind", .type = AH_FIELD_CONST, .words = (word_list), .about = "The kind of document."},        \
         {.name = "format_version",                                                                           \
          .type = AH_FIELD_CONST,                                                                             \
          .words = ah_field_version,                                                                          \

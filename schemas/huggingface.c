@@ -78,7 +78,7 @@ static int check_architectures(const struct conversion *conversion, const cJSON 
     cJSON_ArrayForEach(item, list)
     {
         char what[64];
-        snprintf(what, sizeof what, "is not supported; %s is", known);
+        snprintf(what, sizeof what, "is not supported; use %s", known);
         if (!cJSON_IsString(item) || strcmp(item->valuestring, known) != 0)
             return refuse_text(conversion, list->string, cJSON_GetStringValue(item), what);
     }
@@ -92,15 +92,15 @@ static int meet_other_key(void *context, const struct cJSON *member)
     const struct ah_huggingface_key *key = ah_huggingface_key_find(member->string);
     int effect = key ? ah_huggingface_key_effect(key, conversion->family) : AH_HUGGINGFACE_COMPUTED;
     if (effect == AH_HUGGINGFACE_COMPUTED || effect == AH_HUGGINGFACE_DROPOUT)
-        return add_warning(conversion, member->string, "is not known and was ignored");
+        return add_warning(conversion, member->string, "is unknown and was ignored");
     if (effect == AH_HUGGINGFACE_CLASS)
         return check_architectures(conversion, member);
     if (ah_huggingface_key_refused(effect, member))
         return refuse_key(
             conversion, member->string,
             effect == AH_HUGGINGFACE_QUANTISED
-                ? "the weights are quantised, and are trained in bf16 or fp32 here; take the model as it "
-                  "was before it was quantised"
+                ? "the weights are quantised, but autohete trains in bf16 or fp32; use the model from before "
+                  "quantisation"
                 : "this setting changes the model and is not supported");
     return AH_OK;
 }
@@ -131,7 +131,7 @@ static int find_family(struct conversion *conversion)
             return AH_OK;
         }
     return refuse_text(conversion, "model_type", type->valuestring,
-                       "is not supported; supported are gpt2, llama, mistral, qwen2, qwen3");
+                       "is not supported; use gpt2, llama, mistral, qwen2 or qwen3");
 }
 
 static int read_config(struct conversion *conversion)
@@ -191,8 +191,8 @@ static int convert_activation(struct conversion *conversion)
             return AH_OK;
         }
     return refuse_text(conversion, gated ? "hidden_act" : "activation_function", name,
-                       gated ? "is not supported; silu is"
-                             : "is not supported; gelu_new, gelu_pytorch_tanh, gelu are");
+                       gated ? "is not supported; use silu"
+                             : "is not supported; use gelu_new, gelu_pytorch_tanh or gelu");
 }
 
 static int convert_rope_kind(struct conversion *conversion, const char *key,
@@ -205,8 +205,7 @@ static int convert_rope_kind(struct conversion *conversion, const char *key,
         return AH_OK;
     if (strcmp(type, "linear") != 0 && strcmp(type, "llama3") != 0)
         return refuse_text(conversion, key, type,
-                           "is a kind of rope that is not supported; default, linear and "
-                           "llama3 are");
+                           "is not a supported kind of rope; use default, linear or llama3");
     if (!(from->factor > 0))
         return refuse_key(conversion, key, "factor is missing or zero");
     rope->factor = from->factor;
@@ -240,11 +239,11 @@ static int convert_rope_object(struct conversion *conversion, const char *key,
     {
         if (cJSON_IsObject(child))
             return refuse_text(conversion, key, child->string,
-                               "is a rope of its own for some layers, which is not supported");
+                               "gives some layers their own rope, which is not supported");
     }
     /* Without its kind, some versions reject rope_scaling and others ignore it. */
     if (!from->rope_type && !from->type && (strcmp(key, "rope_scaling") == 0 || from->factor > 0))
-        return refuse_key(conversion, key, "rope_type is missing; without it the kind of rope is not known");
+        return refuse_key(conversion, key, "rope_type is missing; it names the kind of rope");
     *rope = (struct ah_model_rope){.theta = rope->theta};
     if (from->rope_theta > 0)
         rope->theta = from->rope_theta;
@@ -273,8 +272,9 @@ static int convert_rope_settings(struct conversion *conversion, struct ah_model_
     if (!rc && older)
         rc = convert_rope_object(conversion, "rope_scaling", config->rope_scaling, rope);
     if (!rc && newer && older && !same_rope(rope, &parameters))
-        rc =
-            refuse_key(conversion, "rope_scaling", "and rope_parameters mean different ropes; leave one out");
+        rc = refuse_key(conversion, "rope_scaling",
+                        "and rope_parameters describe different ropes; leave one "
+                        "out");
     if (!rc && newer)
         *rope = parameters;
     return rc;
@@ -321,7 +321,7 @@ static int list_window_layers(const struct conversion *conversion, uint64_t *ret
             listed ? strcmp(config->layer_types[i], "sliding_attention") == 0 : is_windowed(conversion, i);
         if (listed && !sliding && strcmp(config->layer_types[i], "full_attention") != 0)
             return refuse_text(conversion, "layer_types", config->layer_types[i],
-                               "is not supported; full_attention and sliding_attention are");
+                               "is not supported; use full_attention or sliding_attention");
         if (sliding)
             ret_layers[n++] = i;
     }
@@ -357,7 +357,9 @@ static int convert_window(struct conversion *conversion)
     model->window =
         has_key(conversion, "sliding_window") ? conversion->config.sliding_window : DEFAULT_WINDOW;
     if (!model->window)
-        return refuse_key(conversion, "sliding_window", "0 leaves no token to attend to; null is no window");
+        return refuse_key(conversion, "sliding_window",
+                          "0 leaves no token to attend to; null means no "
+                          "window");
     if (n < model->layers) {
         model->window_layers = layers;
         model->n_window_layers = n;
@@ -460,7 +462,7 @@ static int convert_dropout(struct conversion *conversion)
 {
     if (!(conversion->model->dropout > 0))
         return AH_OK;
-    return add_warning(conversion, "dropout", "training is without dropout; the rate is recorded only");
+    return add_warning(conversion, "dropout", "autohete trains without dropout; the rate is only recorded");
 }
 
 /* The config's names for fields of a model whose relations are checked. */

@@ -22,7 +22,9 @@ static const char *const kind_words[] = {"inventory", NULL};
 #define STEP_MAX AH_FIELD_COUNT_MAX
 
 static const struct ah_field model_fields[] = {AH_ROW_NAME(ah_plan_input, name, "Its name."),
-                                               AH_ROW_SHA256(ah_plan_input, sha256, "Of its canonical text."),
+                                               AH_ROW_SHA256(ah_plan_input, sha256,
+                                                             "Digest of its canonical "
+                                                             "text."),
                                                {0}};
 AH_TABLE(model, ah_plan_input, "input", "The model that is trained.", NULL);
 
@@ -45,10 +47,10 @@ static const struct ah_field holding_fields[] = {
      .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT,
      .max = AH_INVENTORY_NO_GPU - 1,
      .fallback = AH_INVENTORY_NO_GPU,
-     .about = "Of a GPU's memory: which of the node's, from 0."},
-    AH_ROW_COUNT(ah_inventory_holding, step, 0, STEP_MAX, "After which the states were so."),
+     .about = "For a GPU's memory: index of the GPU in the node, from 0."},
+    AH_ROW_COUNT(ah_inventory_holding, step, 0, STEP_MAX, "The step whose states these are."),
     AH_ROW_COUNT(ah_inventory_holding, first_block, 0, AH_SHARD_BLOCKS_MAX - 1, "The lowest block."),
-    AH_ROW_COUNT(ah_inventory_holding, blocks, 1, AH_SHARD_BLOCKS_MAX, "How many."),
+    AH_ROW_COUNT(ah_inventory_holding, blocks, 1, AH_SHARD_BLOCKS_MAX, "Number of blocks."),
     {.name = "first_slice",
      AH_COUNT_AT(ah_inventory_holding, first_slice),
      .flags = AH_FIELD_OPTIONAL,
@@ -59,7 +61,7 @@ static const struct ah_field holding_fields[] = {
      .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT,
      .min = 1,
      .max = AH_SHARD_SLICES_MAX,
-     .about = "How many; absent: all from the lowest on."},
+     .about = "Number of slices; absent: all from the lowest up."},
     {.name = "kinds",
      .type = AH_FIELD_WORD,
      AH_LIST_OFFSETS(ah_inventory_holding, kinds, unsigned *),
@@ -69,17 +71,17 @@ static const struct ah_field holding_fields[] = {
      .about = "Weights, master copies, first and second moments; absent: all of them."},
     {0}};
 static const struct ah_rule holding_rules[] = {
-    {"medium", "gpu", AH_RULE_REQUIRES, "gpu", NULL, "a GPU's memory is of a GPU"},
-    {"medium", "host", AH_RULE_FORBIDS, "gpu", NULL, "host memory is a node's"},
-    {"medium", "disk", AH_RULE_FORBIDS, "gpu", NULL, "a disk is a node's"},
-    {"medium", "storage", AH_RULE_FORBIDS, "gpu", NULL, "storage is no GPU's"},
-    {"medium", "gpu", AH_RULE_REQUIRES, "node", NULL, "a GPU is a node's"},
-    {"medium", "host", AH_RULE_REQUIRES, "node", NULL, "host memory is a node's"},
-    {"medium", "disk", AH_RULE_REQUIRES, "node", NULL, "a disk is a node's"},
-    {"medium", "storage", AH_RULE_FORBIDS, "node", NULL, "storage is no node's"},
+    {"medium", "gpu", AH_RULE_REQUIRES, "gpu", NULL, "is missing; a GPU's memory needs it"},
+    {"medium", "host", AH_RULE_FORBIDS, "gpu", NULL, "does not go with host memory"},
+    {"medium", "disk", AH_RULE_FORBIDS, "gpu", NULL, "does not go with a disk"},
+    {"medium", "storage", AH_RULE_FORBIDS, "gpu", NULL, "does not go with storage"},
+    {"medium", "gpu", AH_RULE_REQUIRES, "node", NULL, "is missing; a GPU's memory needs it"},
+    {"medium", "host", AH_RULE_REQUIRES, "node", NULL, "is missing; host memory needs it"},
+    {"medium", "disk", AH_RULE_REQUIRES, "node", NULL, "is missing; a disk needs it"},
+    {"medium", "storage", AH_RULE_FORBIDS, "node", NULL, "does not go with storage"},
     {0}};
 static const struct ah_field_table holding_table = {.name = "holding",
-                                                    .about = "Shards, and the place where they lie.",
+                                                    .about = "Shards, and where they are.",
                                                     .bytes = sizeof(struct ah_inventory_holding),
                                                     .fields = holding_fields,
                                                     .rules = holding_rules};
@@ -131,7 +133,7 @@ static int check_range(const struct ah_inventory *inventory, size_t i, struct ah
     if (holding->first_slice >= inventory->slices ||
         ah_inventory_slices_end(inventory, holding) > inventory->slices)
         return ah_meaning_fail_item(err, "holdings", i, holding->slices ? "slices" : "first_slice",
-                                    "goes beyond the %" PRIu64 " that blocks are cut into",
+                                    "goes beyond the %" PRIu64 " into which blocks are cut",
                                     inventory->slices);
     if (holding->step > inventory->step)
         return ah_meaning_fail_item(err, "holdings", i, "step", "%" PRIu64 " is after the last one, %" PRIu64,
@@ -145,7 +147,7 @@ static int inventory_check(const void *group, struct ah_error *err)
     int rc = AH_OK;
     for (size_t i = 0; i < inventory->n_nodes && !rc; i++)
         if (find_node(inventory, inventory->nodes[i].id) != &inventory->nodes[i])
-            rc = ah_meaning_fail_item(err, "nodes", i, "id", "'%s' stands twice", inventory->nodes[i].id);
+            rc = ah_meaning_fail_item(err, "nodes", i, "id", "'%s' appears twice", inventory->nodes[i].id);
     for (size_t i = 0; i < inventory->n_holdings && !rc; i++) {
         rc = check_place(inventory, i, err);
         rc = rc ? rc : check_range(inventory, i, err);
@@ -156,20 +158,22 @@ static int inventory_check(const void *group, struct ah_error *err)
 static const struct ah_field inventory_fields[] = {
     AH_FIELD_HEAD(ah_inventory, kind_words),
     AH_ROW_GROUP(ah_inventory, model, &model_table, "The model that is trained."),
-    AH_ROW_COUNT(ah_inventory, blocks, 3, AH_SHARD_BLOCKS_MAX, "Of the model: embedding, layers, head."),
+    AH_ROW_COUNT(ah_inventory, blocks, 3, AH_SHARD_BLOCKS_MAX,
+                 "Blocks of the model: embedding, layers, "
+                 "head."),
     AH_ROW_COUNT(ah_inventory, slices, 1, AH_SHARD_SLICES_MAX,
-                 "Equal parts that the states of a block are cut in."),
-    AH_ROW_COUNT(ah_inventory, step, 0, STEP_MAX, "The last one that training finished."),
+                 "Equal parts into which the states of a block are cut."),
+    AH_ROW_COUNT(ah_inventory, step, 0, STEP_MAX, "The last step that training finished."),
     {.name = "nodes",
      AH_GROUPS_AT(ah_inventory, nodes, &node_table),
      .min_items = 1,
      .max_items = 4096,
-     .about = "That the inventory was made on, lost ones among them."},
+     .about = "Nodes on which the inventory was made, including lost ones."},
     {.name = "holdings",
      AH_GROUPS_AT(ah_inventory, holdings, &holding_table),
      .min_items = 1,
      .max_items = 65536,
-     .about = "What is where."},
+     .about = "The states that exist, and where."},
     AH_FIELD_ANNOTATIONS(ah_inventory),
     {0}};
 AH_TABLE(inventory, ah_inventory, "inventory",

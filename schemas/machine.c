@@ -50,7 +50,7 @@ static const struct ah_field host_fields[] = {
     AH_ROW_COUNT(ah_machine_host, memory_bytes, 1, BYTES_MAX,
                  "The kernel's total, or what a control group allows."),
     AH_ROW_COUNT(ah_machine_host, memlock_bytes, 0, BYTES_MAX,
-                 "How much memory may be locked; all of it where that is unlimited."),
+                 "Memory that may be locked; all memory if unlimited."),
     {.name = "process_bytes",
      AH_COUNT_AT(ah_machine_host, process_bytes),
      .flags = AH_FIELD_OPTIONAL,
@@ -62,8 +62,8 @@ AH_TABLE(host, ah_machine_host, "host", "The host: processors and memory.", NULL
 static const struct ah_field pcie_fields[] = {
     AH_ROW_COUNT(ah_machine_pcie, generation, 1, 64, "Generation that it runs at."),
     AH_ROW_COUNT(ah_machine_pcie, width, 1, 1024, "Lanes that it uses."),
-    AH_ROW_COUNT(ah_machine_pcie, max_generation, 1, 64, "Highest generation of both ends."),
-    AH_ROW_COUNT(ah_machine_pcie, max_width, 1, 1024, "Most lanes of both ends."),
+    AH_ROW_COUNT(ah_machine_pcie, max_generation, 1, 64, "Highest generation that both ends support."),
+    AH_ROW_COUNT(ah_machine_pcie, max_width, 1, 1024, "Most lanes that both ends support."),
     {0}};
 AH_TABLE(pcie, ah_machine_pcie, "pcie", "The device's link to the host, while copies ran.", NULL);
 
@@ -87,14 +87,14 @@ static const struct ah_field device_fields[] = {
     {.name = "pcie",
      AH_GROUP_AT(ah_machine_device, pcie, &pcie_table),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "The link that it hangs on."},
+     .about = "Its PCIe link."},
     {0}};
 AH_TABLE(device, ah_machine_device, "device", "The accelerator, or the CPU standing in for one.",
          device_check);
 
 static const struct ah_field memory_fields[] = {
     AH_ROW_WORD(ah_machine_memory, pattern, ah_words_memory_pattern, "What was done to memory."),
-    AH_ROW_COUNT(ah_machine_memory, threads, 1, 1048576, "By how many threads."),
+    AH_ROW_COUNT(ah_machine_memory, threads, 1, 1048576, "Number of threads."),
     AH_ROW_GROUP(ah_machine_memory, bytes_per_s, &ah_metric_table, "Bytes read and written, both counted."),
     {0}};
 AH_TABLE(memory, ah_machine_memory, "memory", "Bandwidth of host memory.", NULL);
@@ -109,12 +109,12 @@ static const struct ah_field link_fields[] = {
     AH_ROW_WORD(ah_machine_link, direction, ah_words_direction, "h2d: host to device; d2h: device to host."),
     AH_ROW_NUMBER(ah_machine_link, latency_us, 1e9, "Fitted: time = latency + bytes / rate."),
     AH_ROW_GROUP(ah_machine_link, bytes_per_s, &ah_metric_table,
-                 "Median: fitted; spread: of the largest size."),
+                 "Median: fitted; spread: at the largest size."),
     AH_ROW_NUMBER(ah_machine_link, fit_error, RATE_MAX, "Worst relative residual of the fit."),
     {.name = "points",
      AH_GROUPS_AT(ah_machine_link, points, &point_table),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "What was fitted."},
+     .about = "The measurements behind the fit."},
     {0}};
 AH_TABLE(link, ah_machine_link, "link", "Copies between host and device, one way alone.", NULL);
 
@@ -132,9 +132,11 @@ AH_TABLE(matmul, ah_machine_matmul, "matmul", "Matrix products of one shape.", N
 static const struct ah_field adam_fields[] = {
     AH_ROW_WORD(ah_machine_adam, side, ah_words_side, "Where the update runs."),
     AH_ROW_COUNT(ah_machine_adam, threads, 0, 1048576, "Threads of the host; 0 on a GPU."),
-    AH_ROW_WORD(ah_machine_adam, state_dtype, ah_words_dtype, "Of the moments."),
-    AH_ROW_WORD(ah_machine_adam, gradient_dtype, ah_words_dtype, "Of the gradient."),
-    AH_ROW_WORD(ah_machine_adam, weight_dtype, ah_words_dtype, "Of the weight written in the same pass."),
+    AH_ROW_WORD(ah_machine_adam, state_dtype, ah_words_dtype, "Type of the moments."),
+    AH_ROW_WORD(ah_machine_adam, gradient_dtype, ah_words_dtype, "Type of the gradient."),
+    AH_ROW_WORD(ah_machine_adam, weight_dtype, ah_words_dtype,
+                "Type of the weight written in the same "
+                "pass."),
     AH_ROW_GROUP(ah_machine_adam, params_per_s, &ah_metric_table, "Parameters updated."),
     AH_ROW_NUMBER(
         ah_machine_adam, bandwidth_share, 100,
@@ -146,14 +148,14 @@ static int beside_check(const void *group, struct ah_error *err)
 {
     const struct ah_machine_beside *beside = group;
     if (beside->part == beside->beside)
-        return ah_meaning_fail(err, "beside", "a part does not work beside itself");
+        return ah_meaning_fail(err, "beside", "a part cannot work beside itself");
     return AH_OK;
 }
 
 static const struct ah_field beside_fields[] = {
     AH_ROW_WORD(ah_machine_beside, part, ah_words_part, "The part whose rate is measured."),
     AH_ROW_WORD(ah_machine_beside, beside, ah_words_part, "The part that works all the time."),
-    AH_ROW_GROUP(ah_machine_beside, kept, &ah_metric_table, "Share of its solo rate that it keeps."),
+    AH_ROW_GROUP(ah_machine_beside, kept, &ah_metric_table, "Share that it keeps of its rate when alone."),
     {0}};
 AH_TABLE(beside, ah_machine_beside, "beside", "While one part works, what another keeps of its rate.",
          beside_check);
@@ -171,7 +173,7 @@ static int block_check(const void *group, struct ah_error *err)
     for (size_t i = 0; i < block->n_backward; i++)
         for (size_t j = 0; j < i; j++)
             if (block->backward[i].activations == block->backward[j].activations)
-                return ah_meaning_fail_item(err, "backward", i, "activations", "%s stands twice",
+                return ah_meaning_fail_item(err, "backward", i, "activations", "%s appears twice",
                                             ah_words_activations[block->backward[i].activations]);
     return AH_OK;
 }
@@ -181,8 +183,8 @@ static const struct ah_field block_fields[] = {
     AH_ROW_SHA256(
         ah_machine_block, program_sha256,
         "Digest of all that the block computes, sizes and types included; not of the model's name."),
-    AH_ROW_WORD(ah_machine_block, dtype, ah_words_dtype, "Of its weights."),
-    AH_ROW_COUNT(ah_machine_block, sequences, 1, UINT32_MAX, "Of a micro-batch."),
+    AH_ROW_WORD(ah_machine_block, dtype, ah_words_dtype, "Type of its weights."),
+    AH_ROW_COUNT(ah_machine_block, sequences, 1, UINT32_MAX, "Sequences of a micro-batch."),
     AH_ROW_COUNT(ah_machine_block, seq, 1, UINT32_MAX, "Tokens of a sequence."),
     AH_ROW_COUNT(ah_machine_block, threads, 0, 1048576, "Threads of the compute lane; 0 on a GPU."),
     AH_ROW_GROUP(ah_machine_block, forward_us, &ah_metric_table,
@@ -197,8 +199,10 @@ AH_TABLE(block, ah_machine_block, "block",
          "Passes of a model's blocks over a micro-batch, as a training step has them.", block_check);
 
 static const struct ah_field disk_fields[] = {
-    AH_ROW_GROUP(ah_machine_disk, read_bytes_per_s, &ah_metric_table, "Reading one large file."),
-    AH_ROW_GROUP(ah_machine_disk, write_bytes_per_s, &ah_metric_table, "Writing one, synced."),
+    AH_ROW_GROUP(ah_machine_disk, read_bytes_per_s, &ah_metric_table, "Rate of reading one large file."),
+    AH_ROW_GROUP(ah_machine_disk, write_bytes_per_s, &ah_metric_table,
+                 "Rate of writing one, including the "
+                 "sync."),
     {0}};
 AH_TABLE(disk, ah_machine_disk, "disk", "The disk that checkpoints go to.", NULL);
 
@@ -208,20 +212,20 @@ static int machine_check(const void *group, struct ah_error *err)
     for (size_t i = 0; i < machine->n_links; i++)
         for (size_t j = 0; j < i; j++)
             if (machine->links[i].direction == machine->links[j].direction)
-                return ah_meaning_fail_item(err, "links", i, "direction", "%s stands twice",
+                return ah_meaning_fail_item(err, "links", i, "direction", "%s appears twice",
                                             ah_words_direction[machine->links[i].direction]);
     for (size_t i = 0; i < machine->n_beside; i++)
         for (size_t j = 0; j < i; j++)
             if (machine->beside[i].part == machine->beside[j].part &&
                 machine->beside[i].beside == machine->beside[j].beside)
-                return ah_meaning_fail_item(err, "beside", i, NULL, "%s beside %s stands twice",
+                return ah_meaning_fail_item(err, "beside", i, NULL, "%s beside %s appears twice",
                                             ah_words_part[machine->beside[i].part],
                                             ah_words_part[machine->beside[i].beside]);
     for (size_t i = 0; i < machine->n_blocks; i++)
         if (ah_machine_find_block(machine, machine->blocks[i].program_sha256, machine->blocks[i].threads) !=
             &machine->blocks[i])
             return ah_meaning_fail_item(err, "blocks", i, "program_sha256",
-                                        "stands twice with as many threads");
+                                        "appears twice with the same threads");
     return AH_OK;
 }
 
@@ -233,7 +237,7 @@ static const struct ah_field machine_fields[] = {
      .form = AH_TEXT_NAME,
      .about = "Short name of the machine."},
     AH_ROW_WORD(ah_machine, origin, origin_words,
-                "measured on the machine, or synthetic: put together from the sources named."),
+                "measured on the machine, or synthetic: assembled from the named sources."),
     {.name = "emulates",
      AH_TEXT_AT(ah_machine, emulates),
      .form = AH_TEXT_NAME,
@@ -269,7 +273,7 @@ static const struct ah_field machine_fields[] = {
     {.name = "launch_us",
      AH_GROUP_AT(ah_machine, launch_us, &ah_metric_table),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "Time that an op of the compute lane takes at least, of many tiny ones."},
+     .about = "Least time of an op of the compute lane, from many tiny ones."},
     {.name = "blocks",
      AH_GROUPS_AT(ah_machine, blocks, &block_table),
      .flags = AH_FIELD_OPTIONAL,
@@ -278,7 +282,7 @@ static const struct ah_field machine_fields[] = {
     {.name = "algorithms",
      AH_GROUP_AT(ah_machine, algorithms, &ah_algorithms_table),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "Of the device's matrix products, where a library does them."},
+     .about = "Algorithms of the device's matrix products, if a library computes them."},
     {.name = "disk",
      AH_GROUP_AT(ah_machine, disk, &disk_table),
      .flags = AH_FIELD_OPTIONAL,
@@ -287,16 +291,16 @@ static const struct ah_field machine_fields[] = {
      AH_TEXTS_AT(ah_machine, noise),
      .flags = AH_FIELD_OPTIONAL,
      .max_items = 1024,
-     .about = "What was noisy, a sentence each."},
+     .about = "Noisy measurements, one sentence each."},
     {.name = "sources",
      AH_MAP_AT(ah_machine, sources),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "Where a number comes from that was not measured."},
+     .about = "Sources of numbers that were not measured."},
     AH_FIELD_ANNOTATIONS(ah_machine),
     {0}};
 static const struct ah_rule machine_rules[] = {
     {"origin", "synthetic", AH_RULE_REQUIRES, "sources", NULL,
-     "is missing; a synthetic machine says where its numbers come from"},
+     "is missing; a synthetic machine must give the sources of its numbers"},
     {0}};
 static const struct ah_field_table machine_table = {
     .name = "machine",

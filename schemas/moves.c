@@ -26,43 +26,47 @@ static const char *const kind_words[] = {"moves", NULL};
 enum { RANKS_MAX = 4194304, MOVES_MAX = 1048576, RANK_MOVES_MAX = 16384 };
 
 static const struct ah_field input_fields[] = {AH_ROW_NAME(ah_plan_input, name, "The document's name."),
-                                               AH_ROW_SHA256(ah_plan_input, sha256, "Of its canonical text."),
+                                               AH_ROW_SHA256(ah_plan_input, sha256,
+                                                             "Digest of its canonical "
+                                                             "text."),
                                                {0}};
 AH_TABLE(input, ah_plan_input, "input", "A document that the moves were made from.", NULL);
 
 static const struct ah_field inputs_fields[] = {
     AH_ROW_GROUP(ah_moves_inputs, model, &input_table, "The model."),
     AH_ROW_GROUP(ah_moves_inputs, cluster, &input_table, "The new cluster."),
-    AH_ROW_SHA256(ah_moves_inputs, old_plan_sha256, "Of the old cluster plan."),
-    AH_ROW_SHA256(ah_moves_inputs, inventory_sha256, "Of the inventory."),
-    AH_ROW_SHA256(ah_moves_inputs, plan_sha256, "Of the new cluster plan."),
+    AH_ROW_SHA256(ah_moves_inputs, old_plan_sha256, "Digest of the old cluster plan."),
+    AH_ROW_SHA256(ah_moves_inputs, inventory_sha256, "Digest of the inventory."),
+    AH_ROW_SHA256(ah_moves_inputs, plan_sha256, "Digest of the new cluster plan."),
     {0}};
-AH_TABLE(inputs, ah_moves_inputs, "inputs", "What the moves were made from, and for.", NULL);
+AH_TABLE(inputs, ah_moves_inputs, "inputs", "The documents that the moves were made from and for.", NULL);
 
 static const struct ah_field bytes_fields[] = {
-    AH_ROW_BYTES(ah_moves_bytes, needed, "By all GPUs together: the sum of the others."),
-    AH_ROW_BYTES(ah_moves_bytes, kept, "They have it already."),
+    AH_ROW_BYTES(ah_moves_bytes, needed, "Needed by all GPUs: the sum of the others."),
+    AH_ROW_BYTES(ah_moves_bytes, kept, "Already on the GPUs."),
     AH_ROW_BYTES(ah_moves_bytes, node, "From host memory or a GPU of the same node."),
     AH_ROW_BYTES(ah_moves_bytes, disk, "From the node's own disk."),
     AH_ROW_BYTES(ah_moves_bytes, peer, "From other nodes."),
     AH_ROW_BYTES(ah_moves_bytes, storage, "From storage."),
     {0}};
-AH_TABLE(bytes, ah_moves_bytes, "bytes", "How much gets there how.", NULL);
+AH_TABLE(bytes, ah_moves_bytes, "bytes", "Bytes by the way they arrive.", NULL);
 
 static const struct ah_field predicted_fields[] = {
-    AH_ROW_NUMBER(ah_moves_predicted, time_us, US_MAX, "Until everything is where it is needed."),
-    AH_ROW_NUMBER(ah_moves_predicted, bound_us, US_MAX, "No choice of sources takes less."),
+    AH_ROW_NUMBER(ah_moves_predicted, time_us, US_MAX, "Time until everything is in place."),
+    AH_ROW_NUMBER(ah_moves_predicted, bound_us, US_MAX, "No choice of sources can take less."),
     AH_ROW_NUMBER(ah_moves_predicted, gap, 1, "(time - bound) / time; 0 where nothing moves."),
     {.name = "limit",
      AH_TEXT_AT(ah_moves_predicted, limit),
      .form = AH_TEXT_LINE,
      .flags = AH_FIELD_OPTIONAL,
-     .about = "What is busy all that time."},
-    AH_ROW_NUMBER(ah_moves_predicted, baseline_us, US_MAX, "If all came from storage; 0: there is none."),
+     .about = "The resources that limit the time."},
+    AH_ROW_NUMBER(ah_moves_predicted, baseline_us, US_MAX,
+                  "Time if everything came from storage; 0: there "
+                  "is no storage."),
     AH_ROW_NUMBER(ah_moves_predicted, speed_up, 1e18,
                   "baseline / time; 0: there is no storage, or nothing moves."),
-    AH_ROW_NUMBER(ah_moves_predicted, step_us, US_MAX, "Of the new plan."),
-    AH_ROW_COUNT(ah_moves_predicted, lost_steps, 0, AH_FIELD_COUNT_MAX, "To be done again."),
+    AH_ROW_NUMBER(ah_moves_predicted, step_us, US_MAX, "Time of a step of the new plan."),
+    AH_ROW_COUNT(ah_moves_predicted, lost_steps, 0, AH_FIELD_COUNT_MAX, "Steps that must be done again."),
     {0}};
 
 static bool close_to(double value, double expected)
@@ -83,7 +87,7 @@ static int predicted_check(const void *group, struct ah_error *err)
     return AH_OK;
 }
 
-AH_TABLE(predicted, ah_moves_predicted, "predicted", "What the model of links and disks says.",
+AH_TABLE(predicted, ah_moves_predicted, "predicted", "What the model of links and disks predicts.",
          predicted_check);
 
 static const struct ah_field move_fields[] = {
@@ -91,13 +95,13 @@ static const struct ah_field move_fields[] = {
     AH_ROW_WORD(ah_move, place, ah_words_destination,
                 "Needed in its own memory, or in its node's host memory."),
     AH_ROW_COUNT(ah_move, first_block, 0, AH_SHARD_BLOCKS_MAX - 1, "The lowest block."),
-    AH_ROW_COUNT(ah_move, blocks, 1, AH_SHARD_BLOCKS_MAX, "How many."),
+    AH_ROW_COUNT(ah_move, blocks, 1, AH_SHARD_BLOCKS_MAX, "Number of blocks."),
     {.name = "tied",
      AH_BOOL_AT(ah_move, tied),
      .flags = AH_FIELD_OPTIONAL,
      .about = "It is the table that embedding and head share."},
     AH_ROW_COUNT(ah_move, first_slice, 0, AH_SHARD_SLICES_MAX - 1, "The lowest slice."),
-    AH_ROW_COUNT(ah_move, slices, 1, AH_SHARD_SLICES_MAX, "How many."),
+    AH_ROW_COUNT(ah_move, slices, 1, AH_SHARD_SLICES_MAX, "Number of blocks."),
     {.name = "kinds",
      .type = AH_FIELD_WORD,
      AH_LIST_OFFSETS(ah_move, kinds, unsigned *),
@@ -107,34 +111,34 @@ static const struct ah_field move_fields[] = {
      .max_items = AH_SHARD_KINDS,
      .about = "Weights, master copies, first and second moments."},
     AH_ROW_WORD(ah_move, tier, ah_words_tier, "The same node's memory, its disk, another node, or storage."),
-    AH_ROW_WORD(ah_move, medium, ah_words_medium, "That it is read from."),
+    AH_ROW_WORD(ah_move, medium, ah_words_medium, "Kind of memory it is read from."),
     {.name = "node",
      AH_TEXT_AT(ah_move, node),
      .form = AH_TEXT_NAME,
      .flags = AH_FIELD_OPTIONAL,
-     .about = "That it is read from; storage has none."},
+     .about = "Node it is read from; storage has none."},
     {.name = "gpu",
      AH_COUNT_AT(ah_move, gpu),
      .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT,
      .max = AH_INVENTORY_NO_GPU - 1,
      .fallback = AH_INVENTORY_NO_GPU,
-     .about = "Of that node, from 0, where it is read from a GPU's memory."},
+     .about = "If it is read from a GPU's memory: index of the GPU in the node, from 0."},
     {.name = "via",
      AH_TEXT_AT(ah_move, via),
      .form = AH_TEXT_NAME,
      .flags = AH_FIELD_OPTIONAL,
-     .about = "Of storage: another node that fetches it and passes it on."},
+     .about = "For storage: another node that fetches it and passes it on."},
     {.name = "relayed",
      AH_BOOL_AT(ah_move, relayed),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "The source receives it itself."},
-    AH_ROW_COUNT(ah_move, bytes, 1, AH_FIELD_COUNT_MAX, "All of it."),
+     .about = "The source receives it in another move first."},
+    AH_ROW_COUNT(ah_move, bytes, 1, AH_FIELD_COUNT_MAX, "Size of the shards."),
     {0}};
 static const struct ah_rule move_rules[] = {
-    {"tier", "storage", AH_RULE_IS, "medium", "storage", "must be storage where the tier is"},
-    {"medium", "storage", AH_RULE_FORBIDS, "node", NULL, "storage is no node's"},
-    {"via", NULL, AH_RULE_IS, "tier", "storage", "must be storage where another node fetches it from there"},
-    {"medium", "gpu", AH_RULE_REQUIRES, "gpu", NULL, "a GPU's memory is of a GPU"},
+    {"tier", "storage", AH_RULE_IS, "medium", "storage", "must be storage if the tier is"},
+    {"medium", "storage", AH_RULE_FORBIDS, "node", NULL, "does not go with storage"},
+    {"via", NULL, AH_RULE_IS, "tier", "storage", "must be storage if 'via' names a node"},
+    {"medium", "gpu", AH_RULE_REQUIRES, "gpu", NULL, "is missing; a GPU's memory needs it"},
     {0}};
 static const struct ah_field_table move_table = {.name = "move",
                                                  .about = "Shards that a GPU gets from one place.",
@@ -174,12 +178,12 @@ static int check_move(const struct ah_moves *moves, size_t i, struct ah_error *e
         return ah_meaning_fail_item(err, "moves", i, "slices", "goes beyond the %" PRIu64 " of a block",
                                     moves->slices);
     if (i && move->rank < moves->moves[i - 1].rank)
-        return ah_meaning_fail_item(err, "moves", i, "rank", "is below that of the move before");
+        return ah_meaning_fail_item(err, "moves", i, "rank", "is below that of the previous move");
     if (i >= RANK_MOVES_MAX && moves->moves[i - RANK_MOVES_MAX].rank == move->rank)
         return ah_meaning_fail_item(err, "moves", i, "rank", "has more than %d moves", RANK_MOVES_MAX);
     for (size_t j = i; j > 0 && moves->moves[j - 1].rank == move->rank; j--)
         if (same_shard(move, &moves->moves[j - 1]))
-            return ah_meaning_fail_item(err, "moves", i, NULL, "brings what moves[%zu] brings", j - 1);
+            return ah_meaning_fail_item(err, "moves", i, NULL, "moves the same states as moves[%zu]", j - 1);
     return AH_OK;
 }
 
@@ -215,22 +219,22 @@ static int moves_check(const void *group, struct ah_error *err)
 
 static const struct ah_field moves_fields[] = {
     AH_FIELD_HEAD(ah_moves, kind_words),
-    AH_ROW_GROUP(ah_moves, inputs, &inputs_table, "What the moves were made from, and for."),
-    AH_ROW_COUNT(ah_moves, blocks, 3, AH_SHARD_BLOCKS_MAX, "Of the model: embedding, layers, head."),
+    AH_ROW_GROUP(ah_moves, inputs, &inputs_table, "The documents that the moves were made from and for."),
+    AH_ROW_COUNT(ah_moves, blocks, 3, AH_SHARD_BLOCKS_MAX, "Blocks of the model: embedding, layers, head."),
     AH_ROW_COUNT(ah_moves, slices, 1, AH_SHARD_SLICES_MAX,
-                 "Equal parts that the states of a block are cut in."),
-    AH_ROW_COUNT(ah_moves, step, 0, AH_FIELD_COUNT_MAX, "That all states are of."),
+                 "Equal parts into which the states of a block are cut."),
+    AH_ROW_COUNT(ah_moves, step, 0, AH_FIELD_COUNT_MAX, "The step of all states."),
     AH_ROW_WORD(ah_moves, sources, ah_words_sources,
-                "No byte comes from farther than it must, or all sources are free and the time is least."),
+                "near: each byte comes from the nearest source; fast: from wherever the time is least."),
     AH_ROW_COUNT(ah_moves, horizon_steps, 0, AH_FIELD_COUNT_MAX,
-                 "Steps that the plan's speed was weighed over."),
-    AH_ROW_GROUP(ah_moves, bytes, &bytes_table, "How much gets there how."),
-    AH_ROW_GROUP(ah_moves, predicted, &predicted_table, "What the model of links and disks says."),
+                 "Steps over which the plan's speed was weighed against the moves."),
+    AH_ROW_GROUP(ah_moves, bytes, &bytes_table, "Bytes by the way they arrive."),
+    AH_ROW_GROUP(ah_moves, predicted, &predicted_table, "What the model of links and disks predicts."),
     {.name = "moves",
      AH_GROUPS_AT(ah_moves, moves, &move_table),
      .flags = AH_FIELD_OPTIONAL,
      .max_items = MOVES_MAX,
-     .about = "Who gets what from where."},
+     .about = "The moves: who gets what from where."},
     AH_FIELD_ANNOTATIONS(ah_moves),
     {0}};
 AH_TABLE(moves, ah_moves, "moves", "How training states get to where a new cluster plan needs them.",

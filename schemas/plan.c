@@ -39,20 +39,22 @@ enum { OPS_MAX = 1000000 };
     }
 
 static const struct ah_field input_fields[] = {AH_ROW_NAME(ah_plan_input, name, "The document's name."),
-                                               AH_ROW_SHA256(ah_plan_input, sha256, "Of its canonical text."),
+                                               AH_ROW_SHA256(ah_plan_input, sha256,
+                                                             "Digest of its canonical "
+                                                             "text."),
                                                {0}};
 AH_TABLE(input, ah_plan_input, "input", "A document that the plan was made from.", NULL);
 
 static const struct ah_field emulated_fields[] = {
     AH_ROW_NAME(ah_plan_emulated, name, "The machine that was emulated."),
-    AH_ROW_NUMBER(ah_plan_emulated, h2d_bytes_per_s, 1e15, "Copies to the device."),
-    AH_ROW_NUMBER(ah_plan_emulated, d2h_bytes_per_s, 1e15, "Copies from the device."),
-    AH_ROW_NUMBER(ah_plan_emulated, copy_latency_us, US_MAX, "Of a copy."),
+    AH_ROW_NUMBER(ah_plan_emulated, h2d_bytes_per_s, 1e15, "Rate of copies to the device."),
+    AH_ROW_NUMBER(ah_plan_emulated, d2h_bytes_per_s, 1e15, "Rate of copies from the device."),
+    AH_ROW_NUMBER(ah_plan_emulated, copy_latency_us, US_MAX, "Latency of a copy."),
     AH_ROW_NUMBER(ah_plan_emulated, both_kept, 1,
-                  "Share of its rate that a copy keeps beside one the other way."),
-    AH_ROW_NUMBER(ah_plan_emulated, host_adam_params_per_s, 1e15, "The host's AdamW."),
+                  "Share of its rate that a copy keeps while another goes the other way."),
+    AH_ROW_NUMBER(ah_plan_emulated, host_adam_params_per_s, 1e15, "Rate of the host's AdamW."),
     {0}};
-AH_TABLE(emulated, ah_plan_emulated, "emulated", "What lanes were slowed to.", NULL);
+AH_TABLE(emulated, ah_plan_emulated, "emulated", "The rates to which lanes were slowed.", NULL);
 
 static const struct ah_field inputs_fields[] = {
     AH_ROW_GROUP(ah_plan_inputs, model, &input_table, "The model."),
@@ -60,23 +62,26 @@ static const struct ah_field inputs_fields[] = {
     {.name = "emulated",
      AH_GROUP_AT(ah_plan_inputs, emulated, &emulated_table),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "Of a machine's profile that emulates another: what its lanes were slowed to."},
+     .about = "For a profile that emulates another machine: the rates to which its lanes were slowed."},
     {0}};
 AH_TABLE(inputs, ah_plan_inputs, "inputs", "What the plan was made from.", NULL);
 
 static const struct ah_field what_if_fields[] = {
-    AH_ROW_WORD(ah_plan_what_if, field, ah_words_what_if, "Of the machine's document."),
+    AH_ROW_WORD(ah_plan_what_if, field, ah_words_what_if, "The field of the machine document."),
     AH_ROW_BYTES(ah_plan_what_if, machine_bytes, "What the machine has."),
-    AH_ROW_BYTES(ah_plan_what_if, planned_bytes, "What was planned with: more."),
+    AH_ROW_BYTES(ah_plan_what_if, planned_bytes, "What the plan assumes: more."),
     {0}};
-AH_TABLE(what_if, ah_plan_what_if, "what_if", "More of something than the machine has.", NULL);
+AH_TABLE(what_if, ah_plan_what_if, "what_if",
+         "A resource that the plan assumes larger than the "
+         "machine's.",
+         NULL);
 
 static const struct ah_field training_fields[] = {
     AH_ROW_COUNT(ah_plan_training, batch, 1, AH_BATCH_MAX, "Sequences of a step."),
-    AH_ROW_COUNT(ah_plan_training, micro_batches, 1, AH_BATCH_MAX, "Parts that a batch is computed in."),
+    AH_ROW_COUNT(ah_plan_training, micro_batches, 1, AH_BATCH_MAX, "Micro-batches of a step."),
     AH_ROW_COUNT(ah_plan_training, seq, 1, AH_SEQ_MAX, "Tokens of a sequence."),
-    AH_ROW_WORD(ah_plan_training, dtype, ah_words_dtype, "Of weights and activations."),
-    AH_ROW_WORD(ah_plan_training, state_dtype, ah_words_dtype, "Of the optimizer's moments."),
+    AH_ROW_WORD(ah_plan_training, dtype, ah_words_dtype, "Type of weights and activations."),
+    AH_ROW_WORD(ah_plan_training, state_dtype, ah_words_dtype, "Type of the optimizer's moments."),
     AH_ROW_NUMBER(ah_plan_training, clip, AH_CLIP_MAX, "Largest norm of the gradient; 0: not clipped."),
     AH_ROW_SUMS(ah_plan_training),
     AH_ROW_TIED(ah_plan_training),
@@ -89,15 +94,15 @@ static const struct ah_field training_fields[] = {
 AH_TABLE(training, ah_plan_training, "training", "What is trained, and in which portions.", NULL);
 
 static const struct ah_field part_fields[] = {
-    AH_ROW_COUNT(ah_plan_part, first_block, 0, 10001, "The model's block that is block 0 here."),
-    AH_ROW_COUNT(ah_plan_part, blocks, 1, 10002, "How many blocks."),
+    AH_ROW_COUNT(ah_plan_part, first_block, 0, 10001, "Index in the model of this part's block 0."),
+    AH_ROW_COUNT(ah_plan_part, blocks, 1, 10002, "Number of blocks."),
     AH_ROW_COUNT(ah_plan_part, tp, 1, 1024, "Ranks that share each block."),
     AH_ROW_COUNT(ah_plan_part, stage, 0, 10001, "Its place in the pipeline."),
     AH_ROW_COUNT(ah_plan_part, stages, 1, 10002, "Stages of the pipeline."),
     OPTIONAL_COUNT(ah_plan_part, step_micro_batches, AH_BATCH_MAX,
-                   "Of all pipelines; 0: it is the only one."),
+                   "Micro-batches of all pipelines; 0: this is the only pipeline."),
     {0}};
-AH_TABLE(part, ah_plan_part, "part", "What of the model a rank of a pipeline has.", NULL);
+AH_TABLE(part, ah_plan_part, "part", "The part of the model that a rank of a pipeline holds.", NULL);
 
 static const struct ah_field threads_fields[] = {
     AH_ROW_COUNT(ah_plan_threads, compute, 0, 1048576, "Cores of the compute lane; 0 on a GPU."),
@@ -109,10 +114,12 @@ static const struct ah_field staging_fields[] = {
     AH_ROW_COUNT(ah_plan_staging, tile_elements, AH_PLAN_TILE_UNIT, COUNT_MAX,
                  "Elements of a tile of a flat vector; a multiple of 4096."),
     AH_ROW_COUNT(ah_plan_staging, host_gradient_tiles, 0, 65536,
-                 "Gradients that arrived, to be consumed; 0: whole."),
+                 "Slots for arrived gradients; 0: whole vectors."),
     AH_ROW_COUNT(ah_plan_staging, host_weight_tiles, 0, 65536,
-                 "Weights that host Adam wrote; 0: whole vectors."),
-    AH_ROW_COUNT(ah_plan_staging, device_state_tiles, 0, 65536, "Optimizer states visiting the device."),
+                 "Slots for weights that host Adam wrote; 0: whole vectors."),
+    AH_ROW_COUNT(ah_plan_staging, device_state_tiles, 0, 65536,
+                 "Slots for optimizer states that visit the "
+                 "device."),
     {0}};
 AH_TABLE(staging, ah_plan_staging, "staging", "Tiles, and rings of them between host and device.", NULL);
 
@@ -122,36 +129,40 @@ AH_TABLE(staging, ah_plan_staging, "staging", "Tiles, and rings of them between 
     }
 static const struct ah_field resource_fields[] = {
     AH_ROW_NAME(ah_plan_resource, name, "Its name."),
-    SHARE(ah_plan_resource, compute, 0, "Asked by the compute lane."),
-    SHARE(ah_plan_resource, h2d, 0, "Asked by copies to the device."),
-    SHARE(ah_plan_resource, d2h, 0, "Asked by copies from it."),
-    SHARE(ah_plan_resource, host, 0, "Asked by the host lane."),
+    SHARE(ah_plan_resource, compute, 0, "Demand of the compute lane."),
+    SHARE(ah_plan_resource, h2d, 0, "Demand of copies to the device."),
+    SHARE(ah_plan_resource, d2h, 0, "Demand of copies from it."),
+    SHARE(ah_plan_resource, host, 0, "Demand of the host lane."),
     {0}};
-AH_TABLE(resource, ah_plan_resource, "resource", "What lanes ask of a resource, as shares of its capacity.",
+AH_TABLE(resource, ah_plan_resource, "resource",
+         "Demand of each lane on a resource, as a share of its "
+         "capacity.",
          NULL);
 
 static const struct ah_field lane_weights_fields[] = {
-    SHARE(ah_plan_lane_weights, compute, 1e-6, "Of the compute lane."),
-    SHARE(ah_plan_lane_weights, h2d, 1e-6, "Of copies to the device."),
-    SHARE(ah_plan_lane_weights, d2h, 1e-6, "Of copies from it."),
-    SHARE(ah_plan_lane_weights, host, 1e-6, "Of the host lane."),
+    SHARE(ah_plan_lane_weights, compute, 1e-6, "Weight of the compute lane."),
+    SHARE(ah_plan_lane_weights, h2d, 1e-6, "Weight of copies to the device."),
+    SHARE(ah_plan_lane_weights, d2h, 1e-6, "Weight of copies from it."),
+    SHARE(ah_plan_lane_weights, host, 1e-6, "Weight of the host lane."),
     {0}};
-AH_TABLE(lane_weights, ah_plan_lane_weights, "lane_weights", "Speeds at a contended resource are as these.",
+AH_TABLE(lane_weights, ah_plan_lane_weights, "lane_weights",
+         "Lanes get speeds in proportion to these at a "
+         "contended resource.",
          NULL);
 
 static const struct ah_field sharing_fields[] = {
-    AH_ROW_GROUP(ah_plan_sharing, weights, &lane_weights_table, "Which lane gives way more."),
+    AH_ROW_GROUP(ah_plan_sharing, weights, &lane_weights_table, "How contending lanes share a resource."),
     {.name = "resources",
      AH_GROUPS_AT(ah_plan_sharing, resources, &resource_table),
      .flags = AH_FIELD_OPTIONAL,
      .max_items = 16,
-     .about = "What lanes share."},
+     .about = "The resources that lanes share."},
     {0}};
-AH_TABLE(sharing, ah_plan_sharing, "sharing", "What lanes slow each other down by.", NULL);
+AH_TABLE(sharing, ah_plan_sharing, "sharing", "How lanes slow each other down.", NULL);
 
 static const struct ah_field block_fields[] = {
     AH_ROW_COUNT(ah_plan_block, index, 0, 10001,
-                 "Its place: of a whole model 0 is the embedding, the last one the head."),
+                 "Its index: in a whole model, 0 is the embedding and the last one the head."),
     AH_ROW_NAME(ah_plan_block, name, "Its name."),
     AH_ROW_NAME(ah_plan_block, group, "Blocks of one group cost the same."),
     AH_ROW_COUNT(ah_plan_block, parameters, 0, COUNT_MAX, "Parameters that it owns."),
@@ -186,16 +197,16 @@ static const struct ah_field by_class_fields[] = {
 AH_TABLE(by_class, ah_plan_by_class, "by_class", "What fills the device arena at its peak.", NULL);
 
 static const struct ah_field memory_fields[] = {
-    AH_ROW_BYTES(ah_plan_memory, device_bytes, "Highest offset of the device arena."),
-    AH_ROW_BYTES(ah_plan_memory, device_capacity_bytes, "What arena and reserve may fill together."),
+    AH_ROW_BYTES(ah_plan_memory, device_bytes, "Highest byte used in the device arena."),
+    AH_ROW_BYTES(ah_plan_memory, device_capacity_bytes, "Limit for arena and reserve together."),
     AH_ROW_BYTES(ah_plan_memory, reserved_bytes, "Beside the arena: context and library workspace."),
     AH_ROW_BYTES(ah_plan_memory, host_bytes, "Pinned and pageable together."),
-    AH_ROW_BYTES(ah_plan_memory, host_capacity_bytes, "What they and the process may fill together."),
+    AH_ROW_BYTES(ah_plan_memory, host_capacity_bytes, "Limit for them and the process together."),
     {.name = "process_bytes",
      AH_COUNT_AT(ah_plan_memory, process_bytes),
      .flags = AH_FIELD_OPTIONAL,
      .max = AH_FIELD_COUNT_MAX,
-     .about = "On the host beside them: code, libraries, the driver, a save."},
+     .about = "What the process itself takes: code, libraries, the driver, a save."},
     AH_ROW_BYTES(ah_plan_memory, pinned_bytes, "Locked: tiles in flight, weights on the host."),
     AH_ROW_BYTES(ah_plan_memory, pageable_bytes, "Masters and moments on the host."),
     AH_ROW_GROUP(ah_plan_memory, by_class, &by_class_table, "What fills the device arena."),
@@ -203,9 +214,9 @@ static const struct ah_field memory_fields[] = {
 AH_TABLE(memory, ah_plan_memory, "memory", "Memory that the plan needs.", ah_plan_check_memory);
 
 static const struct ah_field exposed_fields[] = {
-    AH_ROW_NUMBER(ah_plan_exposed, h2d, US_MAX, "For copies to the device."),
-    AH_ROW_NUMBER(ah_plan_exposed, d2h, US_MAX, "For copies from it."),
-    AH_ROW_NUMBER(ah_plan_exposed, host, US_MAX, "For the host."),
+    AH_ROW_NUMBER(ah_plan_exposed, h2d, US_MAX, "Waiting for copies to the device."),
+    AH_ROW_NUMBER(ah_plan_exposed, d2h, US_MAX, "Waiting for copies from it."),
+    AH_ROW_NUMBER(ah_plan_exposed, host, US_MAX, "Waiting for the host."),
     {0}};
 AH_TABLE(exposed, ah_plan_exposed, "exposed_us", "Time that compute waits for each lane.", NULL);
 
@@ -226,7 +237,7 @@ AH_TABLE(time, ah_plan_time, "time", "What the plan predicts.", NULL);
 static const struct ah_field solver_fields[] = {
     AH_ROW_WORD(ah_plan_solver, status, ah_words_plan_status, "What is proven of the plan."),
     AH_ROW_NUMBER(ah_plan_solver, objective_us, US_MAX, "Period of the plan."),
-    AH_ROW_NUMBER(ah_plan_solver, bound_us, US_MAX, "No plan is faster; 0: no bound."),
+    AH_ROW_NUMBER(ah_plan_solver, bound_us, US_MAX, "No plan can be faster than this; 0: no bound."),
     AH_ROW_NUMBER(ah_plan_solver, gap, 1, "(objective - bound) / objective."),
     AH_ROW_COUNT(ah_plan_solver, evaluations, 0, COUNT_MAX, "Candidates that were laid out and scored."),
     {0}};
@@ -242,8 +253,8 @@ static const struct ah_field alternative_fields[] = {
      .about = "Its period."},
     {0}};
 static const struct ah_rule alternative_rules[] = {
-    {"feasible", "true", AH_RULE_REQUIRES, "step_us", NULL, "is missing; the policy is feasible"},
-    {"feasible", "false", AH_RULE_FORBIDS, "step_us", NULL, "stands beside a policy that is not feasible"},
+    {"feasible", "true", AH_RULE_REQUIRES, "step_us", NULL, "is missing; a feasible policy needs it"},
+    {"feasible", "false", AH_RULE_FORBIDS, "step_us", NULL, "does not go with an infeasible policy"},
     {0}};
 static const struct ah_field_table alternative_table = {.name = "alternative",
                                                         .about = "Another policy at its best setting.",
@@ -254,8 +265,8 @@ static const struct ah_field_table alternative_table = {.name = "alternative",
 static const struct ah_field op_fields[] = {
     AH_ROW_WORD(ah_plan_op, op, ah_words_plan_op, "What is done."),
     AH_ROW_WORD(ah_plan_op, lane, ah_words_plan_lane, "Which lane does it."),
-    AH_ROW_COUNT(ah_plan_op, block, 0, 10001, "For which block."),
-    OPTIONAL_COUNT(ah_plan_op, micro_batch, 16777216, "For which micro-batch."),
+    AH_ROW_COUNT(ah_plan_op, block, 0, 10001, "Its block."),
+    OPTIONAL_COUNT(ah_plan_op, micro_batch, 16777216, "Its micro-batch."),
     POSITION(ah_plan_op, position, "Compute position of an op of the compute lane, of its first tile."),
     POSITION(ah_plan_op, issue_after, "It starts after this compute position is done."),
     POSITION(ah_plan_op, due_before, "Compute position that waits for it."),
@@ -265,18 +276,18 @@ static const struct ah_field op_fields[] = {
      .min = 1,
      .max = 65536,
      .fallback = 1,
-     .about = "Equal parts that it is done in."},
+     .about = "Equal parts in which it is done."},
     OPTIONAL_COUNT(ah_plan_op, bytes, COUNT_MAX, "Bytes over the link, all tiles."),
     AH_ROW_NUMBER(ah_plan_op, us, US_MAX, "Predicted time, all tiles."),
     {0}};
 #define OTHER_LANE(name)                                                                                     \
-    {"lane", name, AH_RULE_FORBIDS, "position", NULL, "belongs to ops of the compute lane"},                 \
-        {"lane", name, AH_RULE_REQUIRES, "issue_after", NULL, "is missing; ops beside compute have it"},     \
+    {"lane", name, AH_RULE_FORBIDS, "position", NULL, "belongs only to ops of the compute lane"},            \
+        {"lane", name, AH_RULE_REQUIRES, "issue_after", NULL, "is missing; ops of this lane need it"},       \
     {                                                                                                        \
-        "lane", name, AH_RULE_REQUIRES, "due_before", NULL, "is missing; ops beside compute have it"         \
+        "lane", name, AH_RULE_REQUIRES, "due_before", NULL, "is missing; ops of this lane need it"           \
     }
 static const struct ah_rule op_rules[] = {
-    {"lane", "compute", AH_RULE_REQUIRES, "position", NULL, "is missing; ops of the compute lane have it"},
+    {"lane", "compute", AH_RULE_REQUIRES, "position", NULL, "is missing; ops of the compute lane need it"},
     {"lane", "compute", AH_RULE_FORBIDS, "issue_after", NULL, "does not belong to ops of the compute lane"},
     {"lane", "compute", AH_RULE_FORBIDS, "due_before", NULL, "does not belong to ops of the compute lane"},
     OTHER_LANE("h2d"),
@@ -302,9 +313,11 @@ static const struct ah_field tensor_fields[] = {
     AH_ROW_BYTES(ah_plan_tensor, offset_bytes, "Where it begins in the arena."),
     AH_ROW_COUNT(ah_plan_tensor, bytes, 1, COUNT_MAX, "Its size."),
     AH_ROW_COUNT(ah_plan_tensor, from, 0, COUNT_MAX, "First compute position at which it is live."),
-    AH_ROW_COUNT(ah_plan_tensor, to, 0, COUNT_MAX, "Last one; below from: in the next iteration."),
+    AH_ROW_COUNT(ah_plan_tensor, to, 0, COUNT_MAX,
+                 "Last such position; below 'from': in the next "
+                 "iteration."),
     {0}};
-AH_TABLE(tensor, ah_plan_tensor, "tensor", "A place in the device arena.", NULL);
+AH_TABLE(tensor, ah_plan_tensor, "tensor", "A tensor in the device arena.", NULL);
 
 static const struct ah_field arena_fields[] = {
     AH_ROW_COUNT(ah_plan_arena, positions, 1, OPS_MAX, "Compute positions of an iteration."),
@@ -323,19 +336,19 @@ static const struct ah_field plan_fields[] = {
      AH_GROUPS_AT(ah_plan, what_if, &what_if_table),
      .flags = AH_FIELD_OPTIONAL,
      .max_items = AH_WHAT_IFS,
-     .about = "Of a plan for a machine that has more than the one in inputs; it is not run."},
-    AH_ROW_GROUP(ah_plan, model, &ah_model_table, "The model, whole."),
+     .about = "For a plan that assumes more than the machine in inputs has; such a plan does not run."},
+    AH_ROW_GROUP(ah_plan, model, &ah_model_table, "The whole model."),
     AH_ROW_GROUP(ah_plan, training, &training_table, "What is trained."),
     {.name = "part",
      AH_GROUP_AT(ah_plan, part, &part_table),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "Of a rank that has some of it."},
+     .about = "For a rank: the part of the model that it holds."},
     AH_ROW_GROUP(ah_plan, numeric_signature, &ah_signature_table,
-                 "What a plan knows of what decides the run's bits."),
+                 "The settings in the plan that decide the run's bits."),
     {.name = "algorithms",
      AH_GROUP_AT(ah_plan, algorithms, &ah_algorithms_table),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "Of the model's matrix products, from the machine."},
+     .about = "Algorithms of the model's matrix products, from the machine."},
     AH_ROW_WORD(ah_plan, policy, ah_words_policy, "How the configs were chosen."),
     AH_ROW_WORD(ah_plan, scheduling, ah_words_scheduling, "How lanes order their ops."),
     AH_ROW_WORD(ah_plan, micro_batch_order, ah_words_micro_order, "Which loop is the outer one."),
@@ -344,7 +357,7 @@ static const struct ah_field plan_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .about = "Cores of the lanes."},
     AH_ROW_GROUP(ah_plan, staging, &staging_table, "Rings of tiles."),
-    AH_ROW_GROUP(ah_plan, sharing, &sharing_table, "What lanes share."),
+    AH_ROW_GROUP(ah_plan, sharing, &sharing_table, "The resources that lanes share."),
     {.name = "blocks",
      AH_GROUPS_AT(ah_plan, blocks, &block_table),
      .min_items = 1,
@@ -370,7 +383,7 @@ static const struct ah_field plan_fields[] = {
     {0}};
 const struct ah_field_table ah_plan_table = {
     .name = "plan",
-    .about = "Everything that one rank's training step does, decided beforehand.",
+    .about = "Everything that one rank does in a training step, decided in advance.",
     .bytes = sizeof(struct ah_plan),
     .fields = plan_fields,
     .check = ah_plan_check};

@@ -60,11 +60,11 @@ static int check_algorithms(const struct ah_plan *plan, struct ah_error *err)
     char digest[AH_SHA256_HEX_MAX];
     if (!plan->algorithms)
         return told ? ah_meaning_fail(err, "numeric_signature.matmul_sha256",
-                                      "is of algorithms, which are missing")
+                                      "is the digest of algorithms, but that field is missing")
                     : AH_OK;
     ah_algorithms_digest(plan->algorithms, digest);
     if (!told || strcmp(told, digest) != 0)
-        return ah_meaning_fail(err, "numeric_signature.matmul_sha256", "is not that of algorithms, %s",
+        return ah_meaning_fail(err, "numeric_signature.matmul_sha256", "is not the digest of algorithms, %s",
                                digest);
     return AH_OK;
 }
@@ -84,11 +84,11 @@ int ah_plan_check_sums(const uint64_t *sums, size_t n, struct ah_error *err)
     uint64_t first;
     const size_t joined = count_joined(sums, n, &first);
     if (n && joined == n)
-        return ah_meaning_fail(err, "training.sums", "add up as one group does; leave them out");
+        return ah_meaning_fail(err, "training.sums", "add up like a single group; leave them out");
     if (joined > 1)
         return ah_meaning_fail(err, "training.sums",
-                               "have single micro-batches right behind the first group, which add up as its "
-                               "own do; begin with %" PRIu64 ", %" PRIu64,
+                               "have single micro-batches directly after the first group, which add up as "
+                               "part of it; begin with %" PRIu64 ", %" PRIu64,
                                first, sums[joined]);
     return AH_OK;
 }
@@ -103,8 +103,8 @@ static int check_sums(const struct ah_plan_training *training, struct ah_error *
         return rc;
     if (training->n_sums && micro_batches != training->micro_batches)
         return ah_meaning_fail(err, "training.sums",
-                               "are %zu groups of %" PRIu64 " micro-batches; give two or more of all %" PRIu64
-                               ", or none",
+                               "are %zu groups of %" PRIu64 " micro-batches; give two or more groups of all "
+                               "%" PRIu64 ", or none",
                                training->n_sums, micro_batches, training->micro_batches);
     return AH_OK;
 }
@@ -124,7 +124,7 @@ static int check_signature(const struct ah_plan *plan, struct ah_error *err)
         return AH_OK;
     char field[AH_SIGNATURE_PATH_MAX + 32];
     snprintf(field, sizeof field, "numeric_signature.%s", path);
-    return ah_meaning_fail(err, field, "is not what training and inputs say");
+    return ah_meaning_fail(err, field, "differs from training and inputs");
 }
 
 static int check_position(const struct ah_plan *plan, size_t op, const char *field, uint64_t position,
@@ -227,7 +227,7 @@ static int check_part(const struct ah_plan *plan, struct ah_error *err)
                                " of a model of %" PRIu64,
                                part->stage, part->stages, part->first_block, end - 1, blocks);
     if (plan->micro_batch_order != AH_MICRO_BATCH_MAJOR)
-        return ah_meaning_fail(err, "micro_batch_order", "is not micro_batch_major, as parts need it");
+        return ah_meaning_fail(err, "micro_batch_order", "must be micro_batch_major for a part");
     return AH_OK;
 }
 
@@ -275,7 +275,7 @@ static int check_mentions(const struct ah_plan *plan, uint64_t *mentions, struct
     for (size_t i = 0; i < plan->n_ops && !rc; i++)
         if (mentions[i] != plan->ops[i].tiles)
             rc = ah_meaning_fail_item(err, "ops", i, "tiles",
-                                      "is %" PRIu64 "; lanes mention the op %" PRIu64 " times",
+                                      "is %" PRIu64 "; lanes list the op %" PRIu64 " times",
                                       plan->ops[i].tiles, mentions[i]);
     return rc;
 }
@@ -303,7 +303,7 @@ static int check_arena(const struct ah_plan *plan, struct ah_error *err)
                                         tensor->name);
         if (tensor->from >= plan->arena.positions || tensor->to >= plan->arena.positions)
             return ah_meaning_fail_item(err, "arena.tensors", i, NULL,
-                                        "'%s' lives at a position that does not exist", tensor->name);
+                                        "'%s' is live at a position that does not exist", tensor->name);
     }
     return AH_OK;
 }
@@ -317,13 +317,13 @@ static int check_what_if(const struct ah_plan *plan, struct ah_error *err)
         char path[48];
         snprintf(path, sizeof path, "what_if[%zu].planned_bytes", i);
         if (i && row->field <= plan->what_if[i - 1].field)
-            return ah_meaning_fail(err, "what_if", "does not name each field once, in their order");
+            return ah_meaning_fail(err, "what_if", "must name each field once, in their order");
         if (row->planned_bytes <= row->machine_bytes)
             return ah_meaning_fail(err, path, "%" PRIu64 " is not more than machine_bytes %" PRIu64,
                                    row->planned_bytes, row->machine_bytes);
         if (device ? row->planned_bytes != memory->device_capacity_bytes
                    : row->planned_bytes < memory->host_capacity_bytes)
-            return ah_meaning_fail(err, path, "%" PRIu64 " does not go with memory.%s_capacity_bytes",
+            return ah_meaning_fail(err, path, "%" PRIu64 " does not match memory.%s_capacity_bytes",
                                    row->planned_bytes, device ? "device" : "host");
     }
     return AH_OK;

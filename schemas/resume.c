@@ -10,7 +10,7 @@
 static const char *const kind_words[] = {"resume", NULL};
 
 static const struct ah_field best_fields[] = {
-    AH_ROW_COUNT(ah_resume_best, step, 0, AH_FIELD_COUNT_MAX, "Steps that it has done."),
+    AH_ROW_COUNT(ah_resume_best, step, 0, AH_FIELD_COUNT_MAX, "Steps done when it was saved."),
     AH_ROW_NUMBER(ah_resume_best, loss, AH_FIELD_NUMBER_MAX, "Its held-out loss."),
     {0}};
 AH_TABLE(best, ah_resume_best, "best", "The checkpoint with the lowest held-out loss.", NULL);
@@ -21,45 +21,46 @@ static const struct ah_field resume_fields[] = {
      AH_TEXTS_AT(ah_resume, data),
      .min_items = 1,
      .max_items = 4096,
-     .about = "What is trained on: absolute paths and patterns."},
+     .about = "Training data: absolute paths and patterns."},
     {.name = "data_format",
      AH_TEXT_AT(ah_resume, data_format),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "What its files are; without it, each tells."},
+     .about = "Format of the data files; absent: detected for each file."},
     {.name = "valid",
      AH_TEXTS_AT(ah_resume, valid),
      .flags = AH_FIELD_OPTIONAL,
      .max_items = 4096,
-     .about = "What is held out."},
+     .about = "Held-out data."},
     {.name = "valid_every",
      AH_COUNT_AT(ah_resume, valid_every),
      .flags = AH_FIELD_OPTIONAL,
      .max = AH_FIELD_COUNT_MAX,
-     .about = "Steps between held-out losses; 0: at the end alone."},
+     .about = "Steps between held-out losses; 0: only at the end."},
     {.name = "save_every",
      AH_COUNT_AT(ah_resume, save_every),
      .flags = AH_FIELD_OPTIONAL,
      .max = AH_FIELD_COUNT_MAX,
-     .about = "Steps between saves; 0: at the end alone."},
-    AH_ROW_COUNT(ah_resume, keep, 0, AH_FIELD_COUNT_MAX, "How many of the newest checkpoints stay; 0: all."),
+     .about = "Steps between saves; 0: only at the end."},
+    AH_ROW_COUNT(ah_resume, keep, 0, AH_FIELD_COUNT_MAX, "Number of newest checkpoints to keep; 0: all."),
     {.name = "log", AH_TEXT_AT(ah_resume, log), .flags = AH_FIELD_OPTIONAL, .about = "The run log."},
     {.name = "first_loss",
      AH_NUMBER_AT(ah_resume, first_loss),
      .flags = AH_FIELD_OPTIONAL,
      .max = AH_FIELD_NUMBER_MAX,
-     .about = "Median loss of the run's first 8 steps, which later ones are compared with."},
+     .about = "Median loss of the run's first 8 steps, the reference for divergence."},
     {.name = "keeps_best",
      AH_BOOL_AT(ah_resume, keeps_best),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "Is the checkpoint with the lowest held-out loss kept in addition?"},
+     .about = "Is the checkpoint with the lowest held-out loss also kept?"},
     {.name = "best",
      AH_GROUP_AT(ah_resume, best, &best_table),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "Which one that is."},
+     .about = "That checkpoint."},
     AH_FIELD_ANNOTATIONS(ah_resume),
     {0}};
 AH_TABLE(resume, ah_resume, "resume",
-         "What a run goes on with where it is not given anew, beside its checkpoints.", NULL);
+         "Options that a resumed run keeps unless they are given again, stored beside its checkpoints.",
+         NULL);
 
 const struct ah_kind ah_kind_resume = {
     .table = &resume_table, .alternatives = (const struct ah_field_table *const[]){&resume_table, NULL}};

@@ -49,7 +49,7 @@
     {                                                                                                        \
         .name = "sums", AH_COUNTS_AT(tag, sums), .flags = AH_FIELD_OPTIONAL, .min_items = 2,                 \
         .max_items = 65536, .min = 1, .max = AH_BATCH_MAX,                                                   \
-        .about = "Micro-batches of each group that is added up by itself; absent: all are one group."        \
+        .about = "Micro-batches of each group that is summed separately; absent: all are one group."         \
     }
 
 /* The same: where the gradients of a table that embedding and head share are added up. */

@@ -75,8 +75,7 @@ int ah_run_log_read(const char *path, struct ah_run_log_text *ret_text, struct a
 int ah_run_log_not_begun(const char *path, struct ah_error *err)
 {
     char name[AH_DOCUMENT_NAME_MAX];
-    return ah_error_set(err, AH_E_DOCUMENT,
-                        "%s: its run ended before the first line was written whole; there is nothing in it",
+    return ah_error_set(err, AH_E_DOCUMENT, "%s: is empty: its run ended before the first line was complete",
                         ah_document_short_name(path, name));
 }
 

@@ -42,50 +42,58 @@ _Static_assert(sizeof ah_words_runlog_op / sizeof *ah_words_runlog_op == AH_RUNL
     }
 
 static const struct ah_field exposed_fields[] = {
-    AH_ROW_NUMBER(ah_plan_exposed, h2d, US_MAX, "For copies to the device."),
-    AH_ROW_NUMBER(ah_plan_exposed, d2h, US_MAX, "For copies from it."),
-    AH_ROW_NUMBER(ah_plan_exposed, host, US_MAX, "For the host."),
+    AH_ROW_NUMBER(ah_plan_exposed, h2d, US_MAX, "Waiting for copies to the device."),
+    AH_ROW_NUMBER(ah_plan_exposed, d2h, US_MAX, "Waiting for copies from it."),
+    AH_ROW_NUMBER(ah_plan_exposed, host, US_MAX, "Waiting for the host."),
     {0}};
 AH_TABLE(exposed, ah_plan_exposed, "exposed_us", "Time that compute waits for each lane.", NULL);
 
 static const struct ah_field part_fields[] = {
     AH_ROW_WORD(ah_runlog_part, op, ah_words_runlog_op,
-                "Kind of op; data: what no plan mentions, batches and headers of steps."),
-    AH_ROW_WORD(ah_runlog_part, lane, ah_words_plan_lane, "Where it works."),
+                "Kind of op; data: batches and headers of steps, which are not in plans."),
+    AH_ROW_WORD(ah_runlog_part, lane, ah_words_plan_lane, "Its lane."),
     AH_ROW_NUMBER(ah_runlog_part, us, US_MAX, "Time of all its ops in a step."),
     {0}};
-AH_TABLE(part, ah_runlog_part, "part", "What ops of a kind take in a step.", NULL);
+AH_TABLE(part, ah_runlog_part, "part", "Time of the ops of one kind in a step.", NULL);
 
 enum { RANKS_MAX = 65536 };
 
 static const struct ah_field rank_fields[] = {
     AH_ROW_COUNT(ah_runlog_rank, rank, 0, RANKS_MAX - 1, "Its number."),
-    AH_ROW_COUNT(ah_runlog_rank, pipeline, 0, RANKS_MAX - 1, "The pipeline that it is of."),
+    AH_ROW_COUNT(ah_runlog_rank, pipeline, 0, RANKS_MAX - 1, "Its pipeline."),
     AH_ROW_COUNT(ah_runlog_rank, stage, 0, RANKS_MAX - 1, "Its stage there."),
     {.name = "node", AH_TEXT_AT(ah_runlog_rank, node), .about = "Its node in the cluster plan."},
     {.name = "host",
      AH_TEXT_AT(ah_runlog_rank, host),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "Name of its host, where it ran."},
-    AH_ROW_NUMBER(ah_runlog_rank, step_us, US_MAX, "From the end of compute of the step before to its own."),
-    AH_ROW_NUMBER(ah_runlog_rank, compute_us, US_MAX, "Compute works, without messages."),
-    AH_ROW_NUMBER(ah_runlog_rank, messages_us, US_MAX, "It stands still until what it sends is taken."),
-    AH_ROW_NUMBER(ah_runlog_rank, before_us, US_MAX, "It waits for the stage before."),
-    AH_ROW_NUMBER(ah_runlog_rank, behind_us, US_MAX, "It waits for the stage behind."),
-    AH_ROW_NUMBER(ah_runlog_rank, sums_us, US_MAX, "It waits for sums of gradients over pipelines."),
-    AH_ROW_NUMBER(ah_runlog_rank, gate_us, US_MAX, "It waits for all ranks, whose norm updates need."),
-    AH_ROW_NUMBER(ah_runlog_rank, lanes_us, US_MAX, "It waits for other lanes of its own device."),
-    AH_ROW_NUMBER(ah_runlog_rank, h2d_us, US_MAX, "The lane to the device works."),
-    AH_ROW_NUMBER(ah_runlog_rank, d2h_us, US_MAX, "The lane from the device works."),
-    AH_ROW_NUMBER(ah_runlog_rank, host_us, US_MAX, "The host lane works, the gate included."),
+     .about = "Name of the host on which it ran."},
+    AH_ROW_NUMBER(ah_runlog_rank, step_us, US_MAX,
+                  "Time from the end of compute in the previous step to its "
+                  "end in this one."),
+    AH_ROW_NUMBER(ah_runlog_rank, compute_us, US_MAX, "Time that compute works, without messages."),
+    AH_ROW_NUMBER(ah_runlog_rank, messages_us, US_MAX,
+                  "Time that compute stands still until its messages "
+                  "are taken."),
+    AH_ROW_NUMBER(ah_runlog_rank, before_us, US_MAX, "Time that it waits for the stage before."),
+    AH_ROW_NUMBER(ah_runlog_rank, behind_us, US_MAX, "Time that it waits for the stage after."),
+    AH_ROW_NUMBER(ah_runlog_rank, sums_us, US_MAX,
+                  "Time that it waits for sums of gradients over "
+                  "pipelines."),
+    AH_ROW_NUMBER(ah_runlog_rank, gate_us, US_MAX,
+                  "Time that it waits at the gate, where all ranks form the "
+                  "norm."),
+    AH_ROW_NUMBER(ah_runlog_rank, lanes_us, US_MAX, "Time that it waits for other lanes of its own device."),
+    AH_ROW_NUMBER(ah_runlog_rank, h2d_us, US_MAX, "Time that the lane to the device works."),
+    AH_ROW_NUMBER(ah_runlog_rank, d2h_us, US_MAX, "Time that the lane from the device works."),
+    AH_ROW_NUMBER(ah_runlog_rank, host_us, US_MAX, "Time that the host lane works, including the gate."),
     AH_ROW_NUMBER(ah_runlog_rank, sums_lane_us, US_MAX,
-                  "The lane of sums works, or waits for other pipelines."),
-    AH_ROW_BYTES(ah_runlog_rank, sent_bytes, "Sent to neighbours."),
-    AH_ROW_BYTES(ah_runlog_rank, summed_bytes, "Sent to other pipelines for sums."),
-    AH_ROW_BYTES(ah_runlog_rank, device_bytes, "Highest offset of its device arena."),
-    AH_ROW_BYTES(ah_runlog_rank, host_bytes, "Highest host memory."),
+                  "Time that the lane of sums works or waits for other pipelines."),
+    AH_ROW_BYTES(ah_runlog_rank, sent_bytes, "Bytes sent to neighbours."),
+    AH_ROW_BYTES(ah_runlog_rank, summed_bytes, "Bytes sent to other pipelines for sums."),
+    AH_ROW_BYTES(ah_runlog_rank, device_bytes, "Highest byte used in its device arena."),
+    AH_ROW_BYTES(ah_runlog_rank, host_bytes, "Peak host memory."),
     {0}};
-AH_TABLE(rank, ah_runlog_rank, "rank", "Where the time of a step of a rank goes.", NULL);
+AH_TABLE(rank, ah_runlog_rank, "rank", "Where the time of a rank's step goes.", NULL);
 
 #define RANKS(tag, sentence)                                                                                 \
     {                                                                                                        \
@@ -105,28 +113,28 @@ AH_TABLE(rank, ah_runlog_rank, "rank", "Where the time of a step of a rank goes.
 
 static const struct ah_field predicted_fields[] = {
     AH_ROW_NUMBER(ah_runlog_predicted, step_us, US_MAX, "Time of a step."),
-    AH_ROW_NUMBER(ah_runlog_predicted, compute_us, US_MAX, "Of the compute lane."),
-    AH_ROW_NUMBER(ah_runlog_predicted, h2d_us, US_MAX, "Of the lane to the device."),
-    AH_ROW_NUMBER(ah_runlog_predicted, d2h_us, US_MAX, "Of the lane from the device."),
-    AH_ROW_NUMBER(ah_runlog_predicted, host_us, US_MAX, "Of the host lane."),
+    AH_ROW_NUMBER(ah_runlog_predicted, compute_us, US_MAX, "Work of the compute lane."),
+    AH_ROW_NUMBER(ah_runlog_predicted, h2d_us, US_MAX, "Work of the lane to the device."),
+    AH_ROW_NUMBER(ah_runlog_predicted, d2h_us, US_MAX, "Work of the lane from the device."),
+    AH_ROW_NUMBER(ah_runlog_predicted, host_us, US_MAX, "Work of the host lane."),
     AH_ROW_NUMBER(ah_runlog_predicted, tokens_per_s, 1e15, "Tokens trained per second."),
-    AH_ROW_BYTES(ah_runlog_predicted, device_bytes, "Highest offset of the device arena."),
+    AH_ROW_BYTES(ah_runlog_predicted, device_bytes, "Highest byte used in the device arena."),
     AH_ROW_BYTES(ah_runlog_predicted, host_bytes, "Host memory."),
     {.name = "estimated",
      AH_BOOL_AT(ah_runlog_predicted, estimated),
      .flags = AH_FIELD_OPTIONAL,
      .about = "Some costs were not measured on the machine."},
     EXPOSED_AND_PARTS(ah_runlog_predicted),
-    RANKS(ah_runlog_predicted, "Of a cluster plan: a step of each rank, in their order."),
+    RANKS(ah_runlog_predicted, "For a cluster plan: a step of each rank, in rank order."),
     {0}};
-AH_TABLE(predicted, ah_runlog_predicted, "predicted", "What the plan said.", NULL);
+AH_TABLE(predicted, ah_runlog_predicted, "predicted", "What the plan predicted.", NULL);
 
 #define HEADER_FIELDS                                                                                        \
     AH_FIELD_HEAD(ah_runlog, kind_words),                                                                    \
         {.name = "plan_sha256",                                                                              \
          AH_TEXT_AT(ah_runlog, plan_sha256),                                                                 \
          .form = AH_TEXT_SHA256,                                                                             \
-         .about = "Of the plan that ran."},                                                                  \
+         .about = "Digest of the plan that ran."},                                                           \
         AH_ROW_NAME(ah_runlog, model, "The model's name."),                                                  \
         {.name = "device", AH_TEXT_AT(ah_runlog, device), .about = "The device's own name."},                \
         {.name = "policy",                                                                                   \
@@ -137,26 +145,26 @@ AH_TABLE(predicted, ah_runlog_predicted, "predicted", "What the plan said.", NUL
         {.name = "paced",                                                                                    \
          AH_BOOL_AT(ah_runlog, paced),                                                                       \
          .flags = AH_FIELD_OPTIONAL,                                                                         \
-         .about = "Ops and messages were made to take as long as planned."},                                 \
+         .about = "Were ops and messages held to their planned times?"},                                     \
         {.name = "emulates",                                                                                 \
          AH_TEXT_AT(ah_runlog, emulates),                                                                    \
          .form = AH_TEXT_NAME,                                                                               \
          .flags = AH_FIELD_OPTIONAL,                                                                         \
-         .about = "The machine whose ratios lanes were slowed to."},                                         \
+         .about = "The machine to whose ratios lanes were slowed."},                                         \
         {.name = "first_step",                                                                               \
          AH_COUNT_AT(ah_runlog, first_step),                                                                 \
          .flags = AH_FIELD_OPTIONAL,                                                                         \
          .min = 1,                                                                                           \
          .max = STEP_MAX,                                                                                    \
          .fallback = 1,                                                                                      \
-         .about = "Where a resumed run goes on."},                                                           \
+         .about = "First step of a resumed run."},                                                           \
         {.name = "numeric_signature",                                                                        \
          AH_GROUP_AT(ah_runlog, numeric_signature, &ah_signature_table),                                     \
          .about = "What the run's bits depend on."},                                                         \
         {.name = "predicted",                                                                                \
          AH_GROUP_AT(ah_runlog, predicted, &predicted_table),                                                \
          .flags = AH_FIELD_OPTIONAL,                                                                         \
-         .about = "What the plan said."},                                                                    \
+         .about = "What the plan predicted."},                                                               \
         AH_FIELD_ANNOTATIONS(ah_runlog)
 
 static const struct ah_field header_fields[] = {HEADER_FIELDS, {0}};
@@ -195,10 +203,10 @@ static const struct ah_field step_fields[] = {
     AH_ROW_NUMBER(ah_runlog_step, h2d_us, US_MAX, "Time that the lane to the device worked."),
     AH_ROW_NUMBER(ah_runlog_step, d2h_us, US_MAX, "Time that the lane from the device worked."),
     AH_ROW_NUMBER(ah_runlog_step, host_us, US_MAX, "Time that the host lane worked."),
-    COPIED(h2d_bytes, "Copied to the device."),
-    COPIED(d2h_bytes, "Copied from the device."),
-    AH_ROW_BYTES(ah_runlog_step, device_peak_bytes, "Highest offset touched in the device arena."),
-    AH_ROW_BYTES(ah_runlog_step, host_peak_bytes, "Highest host memory in use."),
+    COPIED(h2d_bytes, "Bytes copied to the device."),
+    COPIED(d2h_bytes, "Bytes copied from the device."),
+    AH_ROW_BYTES(ah_runlog_step, device_peak_bytes, "Highest byte touched in the device arena."),
+    AH_ROW_BYTES(ah_runlog_step, host_peak_bytes, "Peak host memory in use."),
     {0}};
 AH_TABLE(step, ah_runlog_step, "step", "A step that was done.", NULL);
 
@@ -228,9 +236,11 @@ AH_TABLE(save, ah_runlog_save, "save", "A checkpoint that was written.", NULL);
     }
 
 static const struct ah_field busy_fields[] = {
-    AH_ROW_WORD(ah_runlog_busy, lane, ah_words_plan_lane, "Which."),
-    AH_ROW_NUMBER(ah_runlog_busy, busy_us, US_MAX, "Time in which it worked."),
-    AH_ROW_NUMBER(ah_runlog_busy, exposed_us, US_MAX, "Of that, while compute did not work; of compute 0."),
+    AH_ROW_WORD(ah_runlog_busy, lane, ah_words_plan_lane, "The lane."),
+    AH_ROW_NUMBER(ah_runlog_busy, busy_us, US_MAX, "Time that it worked."),
+    AH_ROW_NUMBER(ah_runlog_busy, exposed_us, US_MAX,
+                  "Part of that during which compute did not work; 0 for "
+                  "compute."),
     {0}};
 AH_TABLE(busy, ah_runlog_busy, "busy", "How long a lane worked.", NULL);
 
@@ -238,18 +248,18 @@ const char *const ah_words_runlog_source[] = {"lanes", "hardware", NULL};
 
 static const struct ah_field overlap_fields[] = {
     AH_ROW_WORD(ah_runlog_overlap, source, ah_words_runlog_source,
-                "What says so: when lanes ran their ops, or kernels and copies as the device recorded them."),
+                "The source: when lanes ran their ops, or kernels and copies as recorded by the device."),
     AH_ROW_COUNT(ah_runlog_overlap, first_step, 1, STEP_MAX, "The first of the steps."),
-    AH_ROW_COUNT(ah_runlog_overlap, steps, 1, STEP_MAX, "How many."),
-    AH_ROW_NUMBER(ah_runlog_overlap, total_us, US_MAX, "Their time."),
-    AH_ROW_NUMBER(ah_runlog_overlap, compute_us, US_MAX, "In which compute worked."),
-    AH_ROW_NUMBER(ah_runlog_overlap, copy_us, US_MAX, "In which compute did not work, and copies did."),
-    AH_ROW_NUMBER(ah_runlog_overlap, host_us, US_MAX, "In which the host alone worked."),
-    AH_ROW_NUMBER(ah_runlog_overlap, idle_us, US_MAX, "In which nothing worked."),
+    AH_ROW_COUNT(ah_runlog_overlap, steps, 1, STEP_MAX, "Number of steps."),
+    AH_ROW_NUMBER(ah_runlog_overlap, total_us, US_MAX, "Total time of the steps."),
+    AH_ROW_NUMBER(ah_runlog_overlap, compute_us, US_MAX, "Time that compute worked."),
+    AH_ROW_NUMBER(ah_runlog_overlap, copy_us, US_MAX, "Time that copies worked but compute did not."),
+    AH_ROW_NUMBER(ah_runlog_overlap, host_us, US_MAX, "Time that only the host worked."),
+    AH_ROW_NUMBER(ah_runlog_overlap, idle_us, US_MAX, "Time that nothing worked."),
     {.name = "lanes", AH_GROUPS_AT(ah_runlog_overlap, lanes, &busy_table), .about = "Each lane's share."},
     AH_ROW_BYTES(ah_runlog_overlap, records, "Kernels and copies that the device recorded."),
-    AH_ROW_BYTES(ah_runlog_overlap, lost, "Records beside these that could not be kept: shares are too low."),
-    AH_ROW_NUMBER(ah_runlog_overlap, overhead_us, US_MAX, "Time that recording took, as far as it says."),
+    AH_ROW_BYTES(ah_runlog_overlap, lost, "Records that were lost, so shares are too low."),
+    AH_ROW_NUMBER(ah_runlog_overlap, overhead_us, US_MAX, "Time that recording took, as far as is known."),
     {0}};
 AH_TABLE(overlap, ah_runlog_overlap, "overlap", "Where the time of some steps went.", NULL);
 
@@ -261,20 +271,21 @@ static const struct ah_field end_fields[] = {
      AH_TEXT_AT(ah_runlog_end, error),
      .flags = AH_FIELD_OPTIONAL,
      .form = AH_TEXT_ANY,
-     .about = "The sentence, when it failed."},
+     .about = "The error message, if it failed."},
     MEDIAN(median_step_us, 0, US_MAX, "Median time of a step."),
-    MEDIAN(predicted_step_us, 0, US_MAX, "What the plan said of it."),
-    MEDIAN(step_error, -1, AH_FIELD_NUMBER_MAX, "Median over prediction, less 1."),
+    MEDIAN(predicted_step_us, 0, US_MAX, "The step that the plan predicted."),
+    MEDIAN(step_error, -1, AH_FIELD_NUMBER_MAX, "Median divided by prediction, minus 1."),
     EXPOSED_AND_PARTS(ah_runlog_end),
     RANKS(ah_runlog_end,
-          "Of a cluster plan: a step of each rank, means over the middle half of steps by their time."),
+          "For a cluster plan: a step of each rank, means over the middle half of steps by time."),
     {.name = "overlap",
      AH_GROUP_AT(ah_runlog_end, overlap, &overlap_table),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "Of the steps that a trace shows: where their time went."},
+     .about = "Where the time of the traced steps went."},
     {0}};
 static const struct ah_rule end_rules[] = {
-    {"reason", "failed", AH_RULE_REQUIRES, "error", NULL, "is missing; a run that failed says why"}, {0}};
+    {"reason", "failed", AH_RULE_REQUIRES, "error", NULL, "is missing; a failed run must give the reason"},
+    {0}};
 static const struct ah_field_table end_table = {.name = "end",
                                                 .about = "The last line.",
                                                 .bytes = sizeof(struct ah_runlog_end),
@@ -358,13 +369,13 @@ static int check_step(struct lines *lines, const char *place, bool is_step, uint
         return AH_OK;
     }
     if (number <= lines->last_step)
-        snprintf(what, sizeof what, "step: goes back to %" PRIu64 ", the last one was %" PRIu64, number,
+        snprintf(what, sizeof what, "step: goes back to %" PRIu64 ", but the last one was %" PRIu64, number,
                  lines->last_step);
     else if (is_step)
-        snprintf(what, sizeof what, "step: %" PRIu64 " stands where %" PRIu64 " is expected", number,
+        snprintf(what, sizeof what, "step: %" PRIu64 " appears where %" PRIu64 " is expected", number,
                  expected);
     else
-        snprintf(what, sizeof what, "step: %" PRIu64 " was not done, the last one was %" PRIu64, number,
+        snprintf(what, sizeof what, "step: %" PRIu64 " was not done; the last one was %" PRIu64, number,
                  expected);
     return line_fail(lines, place, what);
 }
@@ -395,7 +406,7 @@ static int read_line(struct lines *lines, const struct ah_reader_path *path, con
     const struct ah_field *step = ah_field_find(line_kinds[kind].table, "step");
     uint64_t number = *(const uint64_t *)ah_field_address(step, item);
     if (ended)
-        return line_fail(lines, path->name, "stands behind the end line");
+        return line_fail(lines, path->name, "follows the end line");
     return check_step(lines, path->name, kind == 0, number);
 }
 
@@ -416,7 +427,7 @@ static int read_one(struct lines *lines, const struct ah_json_source *line, bool
     struct ah_reader_path path = {NULL, name, 0};
     *ret_fault = AH_FAULT_SYNTAX;
     if (is_blank(line))
-        return line_fail(lines, name, "is blank; a run log is one JSON object a line");
+        return line_fail(lines, name, "is blank; a run log has one JSON object per line");
     int rc = ah_json_parse(line, &tree, ret_fault, lines->reader->err);
     if (rc)
         return rc;

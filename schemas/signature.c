@@ -11,7 +11,7 @@
 #include <string.h>
 
 static const struct ah_field run_fields[] = {
-    AH_ROW_COUNT(ah_signature_run, seed, 0, AH_FIELD_COUNT_MAX, "Key of all randomness."),
+    AH_ROW_COUNT(ah_signature_run, seed, 0, AH_FIELD_COUNT_MAX, "Seed of everything random."),
     AH_ROW_SHA256(ah_signature_run, data_sha256, "Identity of the data set."),
     AH_ROW_NAME(ah_signature_run, schedule, "Shape of the learning rate over steps."),
     AH_ROW_NUMBER(ah_signature_run, lr, 1e3, "Highest learning rate."),
@@ -22,19 +22,19 @@ static const struct ah_field run_fields[] = {
     AH_ROW_COUNT(ah_signature_run, warmup_steps, 0, AH_FIELD_COUNT_MAX, "Steps of rising rate."),
     AH_ROW_COUNT(ah_signature_run, steps, 0, AH_FIELD_COUNT_MAX, "Steps that the schedule spans."),
     {0}};
-AH_TABLE(run, ah_signature_run, "signature_run", "What is chosen when a run begins.", NULL);
+AH_TABLE(run, ah_signature_run, "signature_run", "Settings chosen when a run begins.", NULL);
 
 static const struct ah_field signature_fields[] = {
-    AH_ROW_SHA256(ah_signature, model_sha256, "Of the model's canonical document."),
+    AH_ROW_SHA256(ah_signature, model_sha256, "Digest of the model's canonical document."),
     {.name = "trainable",
      AH_TEXTS_AT(ah_signature, trainable),
      .min_items = 1,
      .max_items = 1024,
      .about = "Patterns of trained tensors; ! excludes, the last match counts."},
-    AH_ROW_WORD(ah_signature, dtype, ah_words_dtype, "Of weights and activations."),
-    AH_ROW_WORD(ah_signature, state_dtype, ah_words_dtype, "Of the optimizer's moments."),
+    AH_ROW_WORD(ah_signature, dtype, ah_words_dtype, "Type of weights and activations."),
+    AH_ROW_WORD(ah_signature, state_dtype, ah_words_dtype, "Type of the optimizer's moments."),
     AH_ROW_COUNT(ah_signature, batch, 1, AH_BATCH_MAX, "Sequences of a step."),
-    AH_ROW_COUNT(ah_signature, micro_batches, 1, AH_BATCH_MAX, "Parts that a batch is computed in."),
+    AH_ROW_COUNT(ah_signature, micro_batches, 1, AH_BATCH_MAX, "Micro-batches of a step."),
     AH_ROW_COUNT(ah_signature, seq, 1, AH_SEQ_MAX, "Tokens of a sequence."),
     AH_ROW_NUMBER(ah_signature, clip, AH_CLIP_MAX, "Largest norm of the gradient; 0: not clipped."),
     AH_ROW_SUMS(ah_signature),
@@ -44,11 +44,11 @@ static const struct ah_field signature_fields[] = {
      AH_TEXT_AT(ah_signature, matmul_sha256),
      .form = AH_TEXT_SHA256,
      .flags = AH_FIELD_OPTIONAL,
-     .about = "Of the device's table of matrix algorithms."},
+     .about = "Digest of the device's table of matrix algorithms."},
     {.name = "run",
      AH_GROUP_AT(ah_signature, run, &run_table),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "What a plan does not know."},
+     .about = "Settings that a plan does not contain."},
     {0}};
 const struct ah_field_table ah_signature_table = {
     .name = "numeric_signature",

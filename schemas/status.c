@@ -30,14 +30,14 @@ enum { RANKS_MAX = 65536 };
     }
 
 static const struct ah_field wait_fields[] = {
-    AH_ROW_COUNT(ah_status_wait, rank, 0, RANKS_MAX - 1, "For this rank."),
-    AH_ROW_WORD(ah_status_wait, message, ah_words_status_message, "The message that is not there yet."),
+    AH_ROW_COUNT(ah_status_wait, rank, 0, RANKS_MAX - 1, "The rank that it waits for."),
+    AH_ROW_WORD(ah_status_wait, message, ah_words_status_message, "The message that it waits for."),
     {.name = "sends",
      AH_BOOL_AT(ah_status_wait, sends),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "Is the other rank to take the message? Else it is to send it."},
-    MICRO_BATCH(ah_status_wait, "Of an output or gradient: which micro-batch of the pipeline."),
-    AH_ROW_NUMBER(ah_status_wait, us, 1e18, "For how long so far, seen about once a second."),
+     .about = "Must the other rank take the message? Otherwise it must send it."},
+    MICRO_BATCH(ah_status_wait, "For an output or gradient: its micro-batch in the pipeline."),
+    AH_ROW_NUMBER(ah_status_wait, us, 1e18, "Length of the wait so far, checked about once a second."),
     {0}};
 AH_TABLE(wait, ah_status_wait, "wait", "What a rank waits for.", NULL);
 
@@ -48,26 +48,26 @@ static const struct ah_field rank_fields[] = {
      AH_TEXT_AT(ah_status_rank, node),
      .flags = AH_FIELD_OPTIONAL,
      .about = "Its node in the cluster plan."},
-    AH_ROW_COUNT(ah_status_rank, step, 0, AH_FIELD_COUNT_MAX, "The last step that it knows to be done."),
+    AH_ROW_COUNT(ah_status_rank, step, 0, AH_FIELD_COUNT_MAX, "The last step known to be done."),
     {.name = "op",
      AH_WORD_AT(ah_status_rank, op, op_words),
      .flags = AH_FIELD_OPTIONAL,
      .fallback = AH_STATUS_NO_OP,
-     .about = "Kind of the op of its plan that is under way, or next, on the lane compute."},
+     .about = "Kind of its plan's op that is running, or next, on the compute lane."},
     {.name = "block",
      AH_TEXT_AT(ah_status_rank, block),
      .flags = AH_FIELD_OPTIONAL,
      .about = "The op's block."},
-    MICRO_BATCH(ah_status_rank, "The op's micro-batch of the pipeline."),
+    MICRO_BATCH(ah_status_rank, "The op's micro-batch in the pipeline."),
     {.name = "waits_for",
      AH_GROUP_AT(ah_status_rank, waits_for, &wait_table),
      .flags = AH_FIELD_OPTIONAL,
-     .about = "What keeps it from going on; absent: it works."},
+     .about = "What it waits for; absent: it works."},
     {.name = "silent_us",
      AH_NUMBER_AT(ah_status_rank, silent_us),
      .flags = AH_FIELD_OPTIONAL,
      .max = 1e18,
-     .about = "It has not answered for so long, and what stands here is what it said last."},
+     .about = "Time since its last report; absent: up to date."},
     {0}};
 AH_TABLE(rank, ah_status_rank, "rank", "Where a rank is.", NULL);
 
@@ -77,7 +77,7 @@ static const struct ah_field status_fields[] = {
     AH_ROW_COUNT(ah_status, step, 0, AH_FIELD_COUNT_MAX, "Steps done, those before a resume included."),
     AH_ROW_COUNT(ah_status, steps, 0, AH_FIELD_COUNT_MAX, "Steps of the whole run."),
     AH_ROW_COUNT(ah_status, updated_us, 0, AH_FIELD_COUNT_MAX,
-                 "When this was so: microseconds since 1970, UTC."),
+                 "Time of this status: microseconds since 1970, UTC."),
     {.name = "ended",
      AH_WORD_AT(ah_status, ended, ah_words_status_ended),
      .flags = AH_FIELD_OPTIONAL,
@@ -87,7 +87,7 @@ static const struct ah_field status_fields[] = {
      AH_GROUPS_AT(ah_status, ranks, &rank_table),
      .min_items = 1,
      .max_items = RANKS_MAX,
-     .about = "All of them, in their order."},
+     .about = "All ranks, in order."},
     AH_FIELD_ANNOTATIONS(ah_status),
     {0}};
 
@@ -100,12 +100,13 @@ static int status_check(const void *group, struct ah_error *err)
             return ah_meaning_fail_item(err, "ranks", i, "rank",
                                         "%" PRIu64 " is not %zu, its place in the list", rank->rank, i);
         if (rank->waits_for && (rank->waits_for->rank >= status->n_ranks || rank->waits_for->rank == i))
-            return ah_meaning_fail_item(err, "ranks", i, "waits_for.rank", "%" PRIu64 " is no other rank",
+            return ah_meaning_fail_item(err, "ranks", i, "waits_for.rank", "%" PRIu64 " is not another rank",
                                         rank->waits_for->rank);
     }
     return AH_OK;
 }
-AH_TABLE(status, ah_status, "status", "Where each rank of a run is, as the run last knew it.", status_check);
+AH_TABLE(status, ah_status, "status", "Where each rank of a run is, according to its last report.",
+         status_check);
 
 const struct ah_kind ah_kind_status = {
     .table = &status_table, .alternatives = (const struct ah_field_table *const[]){&status_table, NULL}};

@@ -139,11 +139,11 @@ static void print_text(struct ah_cli *cli, const struct comparison *comparison)
                                          ">tp", ">micro", ">idle", ">waits"},
                              .indent = 2};
     static const char legend[] =
-        "pipes: pipelines, of so many stages each; tp: GPUs that share a stage's blocks; micro: "
-        "micro-batches of the step; idle: GPUs without work; waits: share of the pipelines' time in which "
-        "GPUs wait. A policy's numbers are of its best setting; docs/policies says what it may not do.";
+        "pipes: pipelines x stages of each; tp: GPUs that share a stage's blocks; micro: micro-batches per "
+        "step; idle: GPUs without work; waits: share of the pipelines' time in which GPUs wait. Each policy "
+        "is shown at its best setting; docs/policies lists its restrictions.";
     static const char hosts_legend[] =
-        "Only optimal keeps states or weights on hosts; no hosts: its best plan without.";
+        "Only optimal keeps states or weights on hosts; no hosts: its best plan that does not.";
     struct ah_buffer line = {0};
     ah_buffer_printf(&line, "%s%s on %s: ", cli->out_style.bold, ah_cli_clean(cli, planner->model->name),
                      ah_cli_clean(cli, planner->cluster->name));

@@ -152,7 +152,7 @@ static size_t count_changed(const struct roles *roles)
 static void put_ranks(struct ah_cli *cli, const struct roles *roles)
 {
     struct ah_table table = {.arena = &cli->arena, .columns = {"", "", "", ""}, .indent = 2};
-    ah_buffer_printf(&cli->out, "GPUs: %zu of %zu do something else\n", count_changed(roles), roles->n);
+    ah_buffer_printf(&cli->out, "GPUs: %zu of %zu changed\n", count_changed(roles), roles->n);
     for (size_t first = 0, end; next_change(roles, &first, &end); first = end) {
         if (end > first + 1)
             ah_table_cell(&table, "ranks %zu-%zu", first, end - 1);
@@ -185,7 +185,8 @@ static void put_training(struct ah_cli *cli, const struct ah_cluster_plan *a, co
                          cli->out_style.yellow, other, cli->out_style.reset);
     else
         ah_buffer_puts(&cli->out,
-                       "the same training: a run of either goes on with the other, with the same bits\n");
+                       "the same training: a run of either plan can resume with the other, with the same "
+                       "bits\n");
 }
 
 void ah_diff_cluster_plan_text(struct ah_cli *cli, const struct ah_cluster_plan *a,

@@ -96,7 +96,7 @@ static void change_cell(struct ah_table *table, const struct ah_plan_block *to,
 static void put_blocks(struct ah_cli *cli, const struct ah_plan *a, const struct ah_plan *b)
 {
     size_t changed = count_changed(a, b);
-    ah_buffer_printf(&cli->out, "blocks: %zu of %zu do something else\n", changed, common_blocks(a, b));
+    ah_buffer_printf(&cli->out, "blocks: %zu of %zu changed\n", changed, common_blocks(a, b));
     if (a->n_blocks != b->n_blocks)
         ah_buffer_printf(&cli->out, "  the plans have %zu and %zu blocks\n", a->n_blocks, b->n_blocks);
     struct ah_table table = {.arena = &cli->arena, .columns = {"", "", "", ""}, .indent = 2};

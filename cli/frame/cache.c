@@ -18,7 +18,7 @@ int ah_cache_path(const char *device, struct ah_arena *arena, const char **ret_p
     if (!given && (!home || *home != '/'))
         return ah_error_set(
             err, AH_E_FAILED,
-            "neither XDG_CACHE_HOME nor HOME names a folder to keep the profile in; use '-o FILE'");
+            "neither XDG_CACHE_HOME nor HOME is set, so there is no folder for the profile; use '-o FILE'");
     struct ah_buffer path = {0};
     ah_buffer_printf(&path, "%s%s/autohete/machine-%s.json", given ? cache : home, given ? "" : "/.cache",
                      device ? device : "cpu");
@@ -45,7 +45,8 @@ int ah_cache_find(struct ah_arena *arena, const char **ret_path, struct ah_error
     }
     return ah_error_set(err, AH_E_USAGE,
                         "no profile found for this machine; run 'autohete profile' once (3 minutes, with "
-                        "'--quick' 20 seconds), or plan from estimates for another: '--machine rtx4090-64g'");
+                        "'--quick' 20 seconds), or plan another machine from estimates: '--machine "
+                        "rtx4090-64g'");
 }
 
 int ah_cache_make_folder(const char *path, struct ah_error *err)
@@ -57,7 +58,7 @@ int ah_cache_make_folder(const char *path, struct ah_error *err)
     for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         if (mkdir(folder, 0700) && errno != EEXIST && errno != EISDIR)
-            return ah_error_set(err, AH_E_IO, "the folder '%s' cannot be made: %s; use '-o FILE'", folder,
+            return ah_error_set(err, AH_E_IO, "the folder '%s' cannot be created: %s; use '-o FILE'", folder,
                                 strerror(errno));
         *slash = '/';
     }

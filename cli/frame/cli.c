@@ -37,16 +37,16 @@ static const struct {
     {" finetune fine-tune sft ", "plan with 'autohete plan FOLDER -o plan.json', then 'autohete run "
                                  "plan.json --data FILE --weights FOLDER'"},
     {" generate chat infer serve predict sample ",
-     "no text is generated here; a checkpoint is a Hugging Face folder: load it with transformers, vLLM or "
-     "llama.cpp"},
+     "autohete does not generate text; a checkpoint is a Hugging Face folder: load it with transformers, "
+     "vLLM or llama.cpp"},
     {" eval evaluate validate test ",
      "'autohete run' measures the loss on held-out data with '--valid FILE'"},
     {" tokenize tokenise prepare preprocess ",
-     "that is a program of its own: autohete-tokenize INPUT... -o FOLDER --tokenizer TOKENIZER"},
+     "use the separate program: autohete-tokenize INPUT... -o FOLDER --tokenizer TOKENIZER"},
     {" convert merge ", "checkpoints need no conversion: they are Hugging Face folders"},
-    {" resume ", "'autohete run plan.json --resume DIR' goes on from the newest checkpoint in DIR"},
+    {" resume ", "'autohete run plan.json --resume DIR' continues from the newest checkpoint in DIR"},
     {" bench benchmark measure ", "'autohete profile' measures a machine, 'autohete compare MODEL "
-                                  "--measured' other policies beside a plan"},
+                                  "--measured' a plan against other policies"},
 };
 
 int ah_cli_unknown(struct ah_cli *cli, const char *name, struct ah_error *err)

@@ -167,10 +167,9 @@ static void help_all_text(struct ah_cli *cli)
     size_t mark = cli->out.size;
     ah_buffer_puts(
         &cli->out,
-        "usage: autohete VERB [options]\n\n"
-        "Trains transformers that do not fit the accelerator's memory: measures the machine,\n"
-        "plans what happens to every block, proves how good the plan is, trains by it, and shows,\n"
-        "simulates, compares and checks plans.\n\n");
+        "usage: autohete VERB [options]\n\nTrains transformers that do not fit the accelerator's memory: "
+        "measures the machine,\nplans what happens to every block, proves how good the plan is, trains with "
+        "it, and shows,\nsimulates, compares and checks plans.\n\n");
     ah_cli_fit(cli, mark, 0);
     put_heading(cli, "Verbs");
     for (const struct ah_verb *const *verb = cli->verbs; *verb; verb++)

@@ -133,9 +133,8 @@ void ah_input_add_hub(const char *word, struct ah_error *err)
         return;
     const size_t used = strlen(err->text);
     snprintf(err->text + used, sizeof err->text - used,
-             "; nothing is fetched from the Hugging Face hub: hf download %s --local-dir %s brings the "
-             "model, then "
-             "name '%s'",
+             "; autohete downloads nothing: get the model with 'hf download %s --local-dir %s', then name "
+             "'%s'",
              word, slash + 1, slash + 1);
 }
 

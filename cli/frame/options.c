@@ -23,11 +23,11 @@ const struct ah_option ah_options_common[] = {
     {"json", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct ah_arguments, json),
      "print JSON, errors included, for other programs"},
     {"quiet", 'q', AH_OPTION_FLAG, NULL, NULL, offsetof(struct ah_arguments, quiet),
-     "print only what was asked for, warnings and errors: no progress, no summary of what was written"},
+     "print only results, warnings and errors: no progress, no summary of what was written"},
     {"color", 0, AH_OPTION_WORD, "WHEN", color_words, offsetof(struct ah_arguments, color),
      "colours (default auto: on a terminal, unless NO_COLOR is set)"},
     {"no-progress", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct ah_arguments, no_progress),
-     "no line that moves on a terminal"},
+     "show no progress line on a terminal"},
     {"help", 'h', AH_OPTION_FLAG, NULL, NULL, offsetof(struct ah_arguments, help), "explain this verb"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
@@ -152,9 +152,9 @@ static int store_real(struct option_reader *reader, const struct option_found *f
         return AH_OK;
     if (too_small)
         return ah_error_set(reader->err, AH_E_USAGE,
-                            "'%s': '%s' is too small to be told from 0; write a larger number",
+                            "'%s': '%s' is too small and would be rounded to 0; write a larger number",
                             found->spelling, text);
-    ah_error_set(reader->err, AH_E_USAGE, "'%s' is not a number of at least 0; write one like '0.5'", text);
+    ah_error_set(reader->err, AH_E_USAGE, "'%s' is not a number, 0 or above; write one like '0.5'", text);
     return number_refused(reader, found);
 }
 
@@ -255,41 +255,45 @@ static bool option_find(const struct option_reader *reader, const char *name, si
 static const struct {
     const char *names, *instead;
 } elsewhere[] = {
-    {" learning-rate ", "the learning rate is '--lr' X of 'run'"},
+    {" learning-rate ", "set the learning rate with '--lr' X of 'run'"},
     {" lr-scheduler lr-scheduler-type ",
-     "the learning rate falls as '--schedule' of 'run' says: cosine or constant"},
-    {" warmup-steps warmup-ratio warmup-iters ", "the warm-up is '--warmup' N of 'run', in steps"},
-    {" max-steps num-steps iters max-iters ", "the number of steps is '--steps' N of 'run'"},
-    {" epoch num-epochs num-train-epochs ", "'--epochs' X of 'run' says how often the data are gone through"},
-    {" train-file train-data dataset data-path data-dir ", "the data are '--data' FILE of 'run'"},
-    {" eval-data eval-file val validation val-data ", "held-out data are '--valid' FILE of 'run'"},
-    {" output-dir out-dir save-dir checkpoint-dir ", "checkpoints go where '--save' DIR of 'run' says"},
-    {" save-steps ", "'--save-every' N of 'run' saves between, too"},
+     "'--schedule' of 'run' sets how the learning rate falls: cosine or constant"},
+    {" warmup-steps warmup-ratio warmup-iters ", "set the warm-up with '--warmup' N of 'run', in steps"},
+    {" max-steps num-steps iters max-iters ", "set the number of steps with '--steps' N of 'run'"},
+    {" epoch num-epochs num-train-epochs ", "'--epochs' X of 'run' sets how often a run goes through the "
+                                            "data"},
+    {" train-file train-data dataset data-path data-dir ", "name the data with '--data' FILE of 'run'"},
+    {" eval-data eval-file val validation val-data ", "name held-out data with '--valid' FILE of 'run'"},
+    {" output-dir out-dir save-dir checkpoint-dir ", "name the folder for checkpoints with '--save' DIR of "
+                                                     "'run'"},
+    {" save-steps ", "'--save-every' N of 'run' also saves during the run"},
     {" init-from pretrained checkpoint ckpt ",
-     "'--weights' DIR of 'run' begins with given weights, '--resume' DIR goes on with a run"},
-    {" adam-beta1 adam-beta2 beta1 beta2 ", "both are '--betas' B1,B2 of 'run'"},
+     "'--weights' DIR of 'run' begins with given weights, '--resume' DIR continues a run"},
+    {" adam-beta1 adam-beta2 beta1 beta2 ", "set both with '--betas' B1,B2 of 'run'"},
     {" optim optimizer ", "the optimizer is AdamW: '--betas', '--epsilon' and '--weight-decay' of 'run'"},
     {" model model-name-or-path ", "a plan holds its model: 'autohete plan MODEL' makes one"},
     {" batch batch-size micro-batch-size per-device-train-batch-size ",
-     "the batch belongs to the plan: '--batch' N of 'plan'"},
+     "the plan fixes the batch: '--batch' N of 'plan'"},
     {" micro-batches accumulate gradient-accumulation-steps ",
      "'--micro-batches' N of 'plan' cuts a batch into parts whose gradients are added"},
     {" seq seq-len seq-length block-size context-length max-seq-length max-length ",
-     "the sequence length belongs to the plan: '--seq' N of 'plan'"},
+     "the plan fixes the sequence length: '--seq' N of 'plan'"},
     {" dtype bf16 fp16 fp32 precision mixed-precision torch-dtype ",
-     "the number format belongs to the plan: '--dtype' bf16 or fp32 of 'plan'; there is no fp16"},
-    {" clip grad-clip max-grad-norm clip-grad-norm ", "clipping belongs to the plan: '--clip' X of 'plan'"},
-    {" freeze trainable ", "what is trained belongs to the plan: '--freeze' PATTERNS of 'plan'"},
+     "the plan fixes the number format: '--dtype' bf16 or fp32 of 'plan'; there is no fp16"},
+    {" clip grad-clip max-grad-norm clip-grad-norm ", "the plan fixes clipping: '--clip' X of 'plan'"},
+    {" freeze trainable ", "the plan fixes what is trained: '--freeze' PATTERNS of 'plan'"},
     {" lora lora-r lora-rank lora-alpha lora-dropout qlora peft adapter use-peft ",
-     "there are no adapters; all weights are trained, or those that '--freeze' PATTERNS of 'plan' leaves"},
+     "adapters are not supported; all weights are trained except those that '--freeze' PATTERNS of 'plan' "
+     "names"},
     {" load-in-4bit load-in-8bit quantize quantization ",
      "weights are trained in bf16 or fp32 ('--dtype' of 'plan'), never quantised"},
     {" gradient-checkpointing activation-checkpointing recompute offload cpu-offload deepspeed fsdp zero "
      "zero-stage ",
-     "'plan' decides what is recomputed and what lies on the host; its '--policy' plans as another system "
+     "'plan' decides what is recomputed and what stays on the host; its '--policy' plans as another system "
      "would"},
     {" machine device-memory host-memory state-dtype policy scheduling ", "it is an option of 'plan'"},
-    {" gpus num-gpus nproc-per-node world-size ", "GPUs of several nodes are '--cluster' FILE of 'plan'"},
+    {" gpus num-gpus nproc-per-node world-size ", "for GPUs of several nodes, use '--cluster' FILE of "
+                                                  "'plan'"},
 };
 
 bool ah_options_lists(const char *names, const char *name)
@@ -370,7 +374,7 @@ static int check_operands(struct option_reader *reader)
     const struct ah_arguments *arguments = reader->arguments;
     if (arguments->n_operands > operands->max)
         return ah_error_set(
-            reader->err, AH_E_USAGE, "'%s' is one argument too many%s", arguments->operands[operands->max],
+            reader->err, AH_E_USAGE, "'%s' is an extra argument%s", arguments->operands[operands->max],
             takes_patterns(reader->syntax->options) ? "; a pattern needs quotes, as in --data 'train-*'"
                                                     : "");
     if (arguments->n_operands < operands->min)

@@ -116,12 +116,12 @@ static int check_there(const struct output *output, bool force, struct ah_error 
     if (!is_replaceable(output->path, output->row))
         return ah_error_set(
             err, AH_E_USAGE,
-            "'--%s' '%s' is there and holds no %s; give another name, or replace it with '--force'", name,
+            "'--%s' '%s' exists but holds no %s; give another name, or replace it with '--force'", name,
             output->path, output->row->words[0]);
     if (!is_measured(output->row))
         return AH_OK;
     return ah_error_set(err, AH_E_USAGE,
-                        "'--%s' '%s' is there from an earlier run; give another name, or replace it with "
+                        "'--%s' '%s' exists from an earlier run; give another name, or replace it with "
                         "'--force'",
                         name, output->path);
 }
@@ -229,7 +229,9 @@ static int check_apart(const struct output *output, const struct ah_option *row,
     const char *path = path_of(row, options);
     if (!path || is_stream(path) || !ah_file_same(output->path, path))
         return AH_OK;
-    return ah_error_set(err, AH_E_USAGE, "'--%s' and '--%s' are the same file, '%s'; give two",
+    return ah_error_set(err, AH_E_USAGE,
+                        "'--%s' and '--%s' name the same file, '%s'; give two different "
+                        "ones",
                         output->row->name, row->name, path);
 }
 
@@ -300,6 +302,6 @@ int ah_outputs_check_writable(const char *path, struct ah_error *err)
             return AH_OK; /* a device or a pipe is written in place */
     }
     if (access(folder, W_OK | X_OK) != 0)
-        return ah_error_set(err, AH_E_IO, "%s: no file can be made there: %s", path, strerror(errno));
+        return ah_error_set(err, AH_E_IO, "%s: cannot create a file there: %s", path, strerror(errno));
     return AH_OK;
 }

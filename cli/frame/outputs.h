@@ -26,7 +26,7 @@
 #define AH_OUTPUT_FORCE_ROW(type)                                                                            \
     {                                                                                                        \
         "force", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(type, force),                                       \
-            "replace a file that is there, whatever it holds; never one that is read"                        \
+            "replace an existing file, whatever it holds, except one that this command reads"                \
     }
 
 /* `options`, `arguments`: as read by `syntax`. AH_E_USAGE names both files; AH_E_IO: cannot be made. AH_E_MEMORY. */

@@ -244,7 +244,7 @@ static void put_replay(struct ah_buffer *line, const struct ah_cluster_plan_pred
     if (told->programs_us <= 0 ||
         (!differ(told->programs_us, told->step_us) && !differ(told->programs_period_us, told->step_us)))
         return;
-    ah_buffer_printf(line, "; programs of all ranks, played together, take %s, and %s behind other steps",
+    ah_buffer_printf(line, "; simulated rank by rank: first step %s, later steps %s",
                      ah_units_print_time(step, told->programs_us),
                      ah_units_print_time(period, told->programs_period_us));
 }
@@ -257,15 +257,15 @@ void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster
     put_headline(cli, plan);
     ah_buffer_printf(
         &line,
-        "%zu pipeline%s: %s, then %s of adding gradients up and %s of update; GPUs wait %.0f %% of "
-        "the pipelines' time; busiest is stage %" PRIu64 " of pipeline %" PRIu64,
+        "%zu pipeline%s: %s, then %s to add up gradients and %s to update; GPUs wait %.0f %% of the "
+        "pipelines' time; the busiest is stage %" PRIu64 " of pipeline %" PRIu64,
         plan->n_pipelines, plan->n_pipelines == 1 ? "" : "s",
         ah_units_print_time(pipelines, told->pipelines_us), ah_units_print_time(sync, told->exposed_sync_us),
         ah_units_print_time(update, told->update_us), 100 * told->bubble, told->bottleneck_stage,
         told->bottleneck_pipeline);
     put_replay(&line, told);
     if (plan->n_idle_ranks) {
-        ah_buffer_printf(&line, "; without work: rank%s ", plan->n_idle_ranks == 1 ? "" : "s");
+        ah_buffer_printf(&line, "; idle: rank%s ", plan->n_idle_ranks == 1 ? "" : "s");
         put_ranks(&line, plan->idle_ranks, plan->n_idle_ranks);
     }
     ah_cli_put_wrapped(cli, &line, 0);

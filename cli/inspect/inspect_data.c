@@ -236,7 +236,7 @@ static void put_facts(struct viewer *viewer)
     ah_table_cell(&table, "documents");
     ah_table_cell(&table, "%" PRIu64, facts->documents);
     ah_table_cell(&table, "unmasked");
-    ah_table_cell(&table, "%" PRIu64 ", %.1f %%; of them the first token of a document is not learned",
+    ah_table_cell(&table, "%" PRIu64 ", %.1f %%; not learned: the first token of each document",
                   facts->unmasked, 100 * (double)facts->unmasked / (double)facts->tokens);
     if (facts->align) {
         ah_table_cell(&table, "aligned");

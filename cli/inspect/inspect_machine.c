@@ -43,7 +43,7 @@ static void put_facts(struct ah_cli *cli, const struct ah_machine *machine)
     ah_table_cell(&facts, "%s (%s)", machine->name, origins[machine->origin]);
     if (machine->emulates) {
         ah_table_cell(&facts, "emulates");
-        ah_table_cell(&facts, "%s: lanes were slowed to its ratios", machine->emulates);
+        ah_table_cell(&facts, "%s: lanes were slowed to match its ratios", machine->emulates);
     }
     ah_table_cell(&facts, "host");
     ah_table_cell(&facts, "%s, %llu core%s, %llu thread%s, %llu NUMA node%s, %s", host->cpu_model,
@@ -296,7 +296,9 @@ void ah_inspect_machine_summary(struct ah_cli *cli, const struct ah_document *do
     if (machine->n_blocks)
         put_blocks(cli, machine);
     if (machine->n_noise)
-        ah_buffer_printf(&cli->out, "\n%zu remark%s on noise and every measurement: profile -v, or inspect\n",
+        ah_buffer_printf(&cli->out,
+                         "\n%zu remark%s on noise; 'profile -v' or 'inspect' shows every "
+                         "measurement\n",
                          machine->n_noise, machine->n_noise == 1 ? "" : "s");
 }
 

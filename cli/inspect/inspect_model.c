@@ -72,7 +72,7 @@ static void put_extras(struct ah_table *facts, const struct ah_model *model)
     }
     if (model->padding_token != AH_MODEL_NO_PADDING) {
         ah_table_cell(facts, "padding");
-        ah_table_cell(facts, "token %" PRIu64 ", whose row of the embedding gets no gradient",
+        ah_table_cell(facts, "token %" PRIu64 ", which gets no gradient in the embedding",
                       model->padding_token);
     }
 }
@@ -140,8 +140,8 @@ static void put_training(struct ah_cli *cli, uint64_t parameters)
     char fp32[AH_UNITS_TEXT_MAX];
     size_t mark = cli->out.size;
     ah_buffer_printf(&cli->out,
-                     "\nTraining keeps %s in bf16 (weight, fp32 master, m, v), %s in fp32 (weight, m, v),\n"
-                     "and besides these gradients and activations.\n",
+                     "\nTraining keeps %s in bf16 (weight, fp32 master, m, v), %s in fp32 (weight, m, "
+                     "v),\nplus gradients and activations.\n",
                      ah_units_print_bytes(bf16, parameters * (BF16_BYTES + FP32_BYTES + MOMENTS_BYTES)),
                      ah_units_print_bytes(fp32, parameters * (FP32_BYTES + MOMENTS_BYTES)));
     ah_cli_fit(cli, mark, 0);

@@ -18,17 +18,18 @@ static void put_times(struct ah_cli *cli, const struct ah_moves *moves)
     char time[AH_UNITS_TEXT_MAX], bound[AH_UNITS_TEXT_MAX], baseline[AH_UNITS_TEXT_MAX];
     struct ah_buffer line = {0};
     if (told->time_us > 0)
-        ah_buffer_printf(&line, "%s (predicted; no choice of sources takes less than %s), limited by: %s",
+        ah_buffer_printf(&line, "%s (predicted; bound %s over all choices of sources), limited by: %s",
                          ah_units_print_time(time, told->time_us), ah_units_print_time(bound, told->bound_us),
                          told->limit ? ah_cli_clean(cli, told->limit) : "");
     else
         ah_buffer_puts(&line, "nothing has to move");
     if (told->speed_up > 0)
-        ah_buffer_printf(&line, "; all from storage would take %s, %.2f times that",
+        ah_buffer_printf(&line, "; reading everything from storage would take %s, %.2f times as long",
                          ah_units_print_time(baseline, told->baseline_us), told->speed_up);
     if (told->speed_up > 0 && told->speed_up < 1 && moves->sources == AH_SOURCES_NEAR)
         ah_buffer_puts(
-            &line, ": nearer places come first, however slow; '--sources fast' takes no longer than that");
+            &line, ": the nearest source is used even when it is slow; '--sources fast' takes no longer than "
+                   "that");
     ah_cli_put_wrapped(cli, &line, 0);
 }
 
@@ -46,8 +47,8 @@ void ah_inspect_moves_summary(struct ah_cli *cli, const struct ah_moves *moves)
     ah_buffer_puts(&cli->out, "\n");
     put_times(cli, moves);
     ah_buffer_printf(&line,
-                     "of %s that the GPUs need, %s stay where they are, %s come from their node's memory, %s "
-                     "from its disk, %s from other nodes, %s from storage",
+                     "the GPUs need %s: %s stay in place, %s come from their node's memory, %s from its "
+                     "disk, %s from other nodes, %s from storage",
                      ah_units_print_bytes(a, bytes->needed), ah_units_print_bytes(b, bytes->kept),
                      ah_units_print_bytes(c, bytes->node), ah_units_print_bytes(d, bytes->disk),
                      ah_units_print_bytes(e, bytes->peer), ah_units_print_bytes(f, bytes->storage));

@@ -28,11 +28,11 @@ void ah_inspect_runlog_facts(struct ah_cli *cli, const struct ah_runlog *runlog,
     ah_table_cell(&facts, "%s on %s", runlog->model, runlog->device);
     if (runlog->paced) {
         ah_table_cell(&facts, "paced");
-        ah_table_cell(&facts, "ops and messages were made to take as long as planned");
+        ah_table_cell(&facts, "ops and messages were held to their planned times");
     }
     if (runlog->emulates) {
         ah_table_cell(&facts, "emulates");
-        ah_table_cell(&facts, "%s: lanes were slowed to its ratios", runlog->emulates);
+        ah_table_cell(&facts, "%s: lanes were slowed to match its ratios", runlog->emulates);
     }
     ah_table_cell(&facts, "steps");
     ah_table_cell(&facts, "%zu from %" PRIu64 "; %s", runlog->n_steps, runlog->first_step, end_of(runlog));

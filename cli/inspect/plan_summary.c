@@ -130,7 +130,7 @@ static void put_waits(struct ah_buffer *out, const struct shares *shares, const 
         before = ", ";
     }
     if (shares->unexplained >= noticed)
-        ah_buffer_printf(out, "%s%.0f %% for memory to become free or its turn in the order", before,
+        ah_buffer_printf(out, "%s%.0f %% for free memory or its turn in the order", before,
                          100 * shares->unexplained);
     ah_buffer_puts(out, ".");
 }
@@ -150,7 +150,9 @@ void ah_plan_put_bottleneck(struct ah_buffer *out, double step_us, const struct 
         only_compute = shares.busiest == AH_PLAN_LANE_COMPUTE;
     } else {
         ah_buffer_printf(
-            out, "No lane is the bottleneck, they wait for each other: compute is busy %.0f %% of the step",
+            out,
+            "No single lane is the bottleneck; lanes wait for each other: compute is busy %.0f %% of "
+            "the step",
             100 * shares.busy[AH_PLAN_LANE_COMPUTE]);
     }
     put_waits(out, &shares, only_compute ? " and waits " : "; of the step compute waits ", shares.named);
@@ -202,7 +204,7 @@ void ah_plan_put_quality(struct ah_buffer *out, const struct ah_plan_solver *sol
         ah_buffer_printf(out, "within %.1f %% of the best possible step (bound %s)", fmax(100 * excess, 0.1),
                          ah_units_print_time(text, solver->bound_us));
     } else {
-        ah_buffer_puts(out, "how close to the best is not known: there is no bound");
+        ah_buffer_puts(out, "distance from the best possible step unknown: there is no bound");
     }
 }
 

@@ -123,19 +123,19 @@ void ah_report_ranks_put_sentence(struct ah_cli *cli, const struct ah_runlog *ru
         return;
     const struct ah_runlog_rank *holder = ah_report_ranks_holder(sides.measured, sides.n);
     if (!holder) {
-        ah_buffer_puts(out, "No rank holds up the others alone: those that work longest work about as long; "
-                            "ranks stand still for each other ");
+        ah_buffer_puts(out, "No single rank holds up the others: the busiest ones work about equally long; "
+                            "ranks wait for each other ");
         put_others(out, &sides, NULL);
         ah_buffer_puts(out, " of a step.");
         return;
     }
-    ah_buffer_printf(out, "Rank %" PRIu64 ", node '%s', holds up the others: its compute works %s of a step",
+    ah_buffer_printf(out, "Rank %" PRIu64 ", node '%s', holds up the others: its compute works %s per step",
                      holder->rank, ah_cli_clean(cli, holder->node),
                      ah_units_print_time(works, holder->compute_us));
     if (sides.predicted)
         ah_buffer_printf(out, ", predicted %s",
                          ah_units_print_time(predicted, sides.predicted[holder - sides.measured].compute_us));
-    ah_buffer_printf(out, ", and it stands still for others %.0f %% of it; %s ", share_of_waits(holder),
+    ah_buffer_printf(out, ", and it waits for others %.0f %% of the time; %s ", share_of_waits(holder),
                      sides.n > 2 ? "the others" : "the other one");
     put_others(out, &sides, holder);
     ah_buffer_puts(out, ".");
@@ -238,10 +238,11 @@ void ah_report_ranks_text(struct ah_cli *cli, const struct ah_runlog *runlog, bo
     add_columns(&of_lanes, lanes, LANES);
     add_columns(&of_bytes, bytes, BYTES);
     put_view(cli, &of_times,
-             sides.measured ? "a step, as compute of each rank sees it" : "a step of each rank, predicted");
+             sides.measured ? "a step, seen from each rank's compute lane"
+                            : "a step of each rank, predicted");
     if (verbose)
         put_view(cli, &of_lanes, "other lanes of each rank, in a step");
-    put_view(cli, &of_bytes, "what each rank sends in a step, and the most that it holds");
+    put_view(cli, &of_bytes, "what each rank sends per step, and its peak memory");
 }
 
 /* ---- for programs ---- */

@@ -331,7 +331,7 @@ static void put_source(struct ah_buffer *out, const struct ah_runlog_summary *su
     const struct ah_runlog_pair_of_part *part = cause->part;
     if (cause->is_idle) {
         ah_buffer_puts(out, summary->waits_us[AH_PLAN_LANE_H2D].is_measured
-                                ? "compute idle for no other lane's sake: "
+                                ? "compute idle without waiting for a lane: "
                                 : "compute idle: ");
         put_pair(out, &summary->waits_us[AH_PLAN_LANE_COMPUTE]);
         return;

@@ -99,10 +99,10 @@ static void put_behind(struct ah_cli *cli, const struct ah_status *status, const
     ah_buffer_printf(out, "rank %" PRIu32 "%s ", one->rank,
                      print_place(cli, &status->ranks[one->rank], place));
     if (one->silent_us > 0)
-        ah_buffer_printf(out, "has not answered for %s; what stands here is what it said last",
+        ah_buffer_printf(out, "has not answered for %s; this is its last report",
                          ah_status_print_age(age, one->silent_us));
     else if (one->in_circle)
-        ah_buffer_puts(out, "is in a circle of ranks that wait for each other, as far as can be seen");
+        ah_buffer_puts(out, "seems to be in a circle of ranks that wait for each other");
     else
         ah_buffer_puts(out, "is behind");
     ah_status_print_age(age, one->us);
@@ -146,7 +146,7 @@ static void put_headline(struct ah_cli *cli, const struct ah_status *status, uin
                      status->ended ? ah_words_status_ended[status->ended] : "", status->ended ? " " : "",
                      status->step, status->steps);
     if (now_us && !status->ended && old_us > AH_STATUS_STALE_US)
-        ah_buffer_printf(&cli->out, "; no word for %s: the run may have died", age);
+        ah_buffer_printf(&cli->out, "; no update for %s: the run may have died", age);
     else if (now_us)
         ah_buffer_printf(&cli->out, ", %s ago", age);
     ah_buffer_puts(&cli->out, "\n");

@@ -79,13 +79,13 @@ function drawChanges(data) {
   const { a, b, diff } = data;
   const all = Math.max(a.blocks.length, b.blocks.length);
   const changed = Array.from({ length: all }).filter((_, i) => differs(a.blocks[i], b.blocks[i])).length;
-  byId("blocks-title").textContent = `${changed} of ${plural(all, "block")} do something else`;
+  byId("blocks-title").textContent = `${changed} of ${plural(all, "block")} changed`;
   drawStrips(data);
   const names = ({ first, last }) => a.blocks[first].name + (last > first ? ` to ${a.blocks[last].name}` : "");
   byId("change-table")
     .replaceChildren(
       ...(diff.blocks.length ? [table(["blocks", "before", "after"],
-            diff.blocks.map((range) => [names(range), range.a, range.b]), "Blocks that do something else")] :
+            diff.blocks.map((range) => [names(range), range.a, range.b]), "Blocks that changed")] :
                                []));
 }
 

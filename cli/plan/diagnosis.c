@@ -179,7 +179,7 @@ static void put_remark(struct ah_table *table, const struct row *row)
     else if (row->beyond)
         ah_table_cell(table, "%s", row->lacking);
     else
-        ah_table_cell(table, "%s", row->moves_rounding ? "rounds sums of gradients in other places" : "");
+        ah_table_cell(table, "%s", row->moves_rounding ? "rounds gradient sums differently" : "");
 }
 
 /* Appends the word, quoted for a shell if necessary. */
@@ -245,12 +245,12 @@ static void put_text(const struct ah_cli *cli, const void *context, struct ah_bu
         put_remark(&table, &said->rows[i]);
     }
     if (!said->n)
-        ah_buffer_printf(out, "No single change of %s, batch or sequence that was tried gives a plan.\n",
+        ah_buffer_printf(out, "No single change to %s, batch or sequence that was tried gives a plan.\n",
                          said->tried);
     else if (said->n == 1)
-        ah_buffer_puts(out, "This was planned and works:\n");
+        ah_buffer_puts(out, "This change was planned and works:\n");
     else
-        ah_buffer_puts(out, "Each of these, alone, was planned and works:\n");
+        ah_buffer_puts(out, "Each of these changes was planned and works on its own:\n");
     ah_table_print(&table, out, cli->err_style, ah_terminal_table_columns(STDERR_FILENO));
     if (said->n)
         put_command(cli, said->rows[0].change, said->n > 1, out);

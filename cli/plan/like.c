@@ -29,7 +29,9 @@ static int check_options(const struct ah_request_options *given, struct ah_error
                    {"freeze", given->freeze.n > 0}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (options[i].given)
-            return ah_error_set(err, AH_E_USAGE, "'--%s': '--like' takes that from its plan; leave one out",
+            return ah_error_set(err, AH_E_USAGE,
+                                "'--%s': '--like' already takes this from its plan; leave "
+                                "one out",
                                 options[i].name);
     return AH_OK;
 }
@@ -63,8 +65,8 @@ static int check_degrees(const struct ah_cluster_plan *plan, const char *path, s
             if (plan->pipelines[p].stages[i].tp > 1)
                 return ah_error_set(
                     err, AH_E_MISMATCH,
-                    "'--like': '%s' has stages that several ranks share (tensor parallelism), "
-                    "which gives other bits; give a plan that was made with '--tp 1'",
+                    "'--like': '%s' uses tensor parallelism, which changes the bits; give a plan made with "
+                    "'--tp 1'",
                     path);
     return AH_OK;
 }
@@ -104,13 +106,13 @@ static int check_source(const struct target *target, const char *path, const str
 {
     if (strcmp(source->model.sha256, target->model_sha256) != 0)
         return ah_error_set(err, AH_E_MISMATCH,
-                            "'--like': '%s' is of the model '%s', not of '%s' as it is here", path,
+                            "'--like': '%s' trains the model '%s', which is not the '%s' given here", path,
                             source->model.name, target->model->name);
     if (source->device != target->device)
         return ah_error_set(
             err, AH_E_MISMATCH,
-            "'--like': '%s' is for devices of kind '%s' and '%s' is '%s', which gives other bits; "
-            "give a %s of its kind, or the options of its training",
+            "'--like': '%s' is for devices of kind '%s' but '%s' is '%s', which changes the bits; give a %s "
+            "of its kind, or give its training options instead of '--like'",
             path, ah_words_device_kind[source->device], target->name, ah_words_device_kind[target->device],
             target->what);
     return AH_OK;
@@ -152,14 +154,12 @@ static int check_cluster_options(const struct ah_request_cluster_options *option
     if (options->tp && strcmp(options->tp, "1") != 0)
         return ah_error_set(
             err, AH_E_USAGE,
-            "'--tp' %s: '--like' keeps bits, and stages that several ranks share have others; "
-            "leave one out",
+            "'--tp' %s: '--like' keeps the bits, which tensor parallelism changes; leave one out",
             options->tp);
     if (options->policy && strcmp(options->policy, ah_words_cluster_policy[AH_CLUSTER_POLICY_OPTIMAL]) != 0)
         return ah_error_set(
             err, AH_E_USAGE,
-            "'--policy' %s: it groups micro-batches in its own way, and '--like' as its plan does; "
-            "leave one out",
+            "'--policy' %s: the policy and '--like' both decide how micro-batches are grouped; leave one out",
             options->policy);
     return AH_OK;
 }
@@ -176,7 +176,8 @@ int ah_like_apply_cluster(struct ah_request_cluster *request, struct ah_cli *cli
     if (!rc && !ah_cluster_has(planner->cluster, planner->training.dtype, &gpu))
         rc =
             ah_error_set(err, AH_E_MISMATCH,
-                         "'--like': '%s' trains in %s, of which type '%s' of cluster '%s' has no products",
+                         "'--like': '%s' trains in %s, but type '%s' of cluster '%s' has no matrix products "
+                         "in it",
                          options->like, ah_words_dtype[planner->training.dtype], gpu, planner->cluster->name);
     planner->any_micro_batches = false;
     planner->sums_stay = true;

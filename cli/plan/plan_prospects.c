@@ -34,7 +34,7 @@ static int parse_values(struct ah_plan_prospects *prospects, const char *text, s
         snprintf(one, sizeof one, "%.*s", (int)(length < sizeof one ? length : sizeof one), at);
         rc = memory ? ah_units_parse_bytes(one, &value, err) : ah_units_parse_count(one, &value, err);
         if (!rc && !value)
-            rc = ah_error_set(err, AH_E_USAGE, "'--sweep': '%s' is nothing to plan for", one);
+            rc = ah_error_set(err, AH_E_USAGE, "'--sweep': '%s' is not a value to plan for", one);
         prospects->values[prospects->n_values++] = value;
         at = at[length] ? at + length + 1 : NULL;
     }
@@ -71,7 +71,7 @@ static int find_point(const struct ah_plan_request *request, struct ah_prospect_
     if (rc == AH_E_USAGE && change.kind == AH_PROSPECT_DEVICE_MEMORY) {
         char text[AH_UNITS_TEXT_MAX];
         return ah_error_set(err, AH_E_USAGE,
-                            "'--sweep': %s is not more than what the device '%s' keeps for itself; give more",
+                            "'--sweep': %s is no more than the device '%s' reserves for itself; give more",
                             ah_units_print_bytes(text, change.value), request->machine->device.name);
     }
     return rc;
@@ -225,7 +225,7 @@ static void put_explanation(struct ah_cli *cli, const struct ah_plan_prospects *
     }
     ah_inspect_table(cli, "what would change it", &table);
     put_note(cli,
-             "Each row was planned, with that one change of the machine; gain: how many times faster. none: "
+             "Each row is a plan for the machine with that one change; gain: how many times faster. none: "
              "less than 0.5 %.");
 }
 
@@ -259,9 +259,9 @@ static void put_sweep(struct ah_cli *cli, const struct ah_plan_prospects *prospe
     ah_inspect_table(cli, heading, &table);
     put_note(
         cli,
-        "*: as asked. blocks: how many recompute their activations, wholly + selectively; how many keep "
-        "their weights + optimizers on the host; how many stream their states to the device. Each row was "
-        "planned.");
+        "*: as requested. blocks: number that recompute their activations, fully + selectively; that keep "
+        "their weights + optimizers on the host; that stream their states to the device. Each row is a "
+        "plan.");
 }
 
 void ah_plan_prospects_put(struct ah_cli *cli, const struct ah_plan_prospects *prospects)

@@ -46,9 +46,8 @@ static int refuse_kind(enum ah_document_kind kind, const char *verb, struct ah_e
     if (kind == AH_DOCUMENT_CLUSTER_PLAN)
         return ah_error_set(
             err, AH_E_DOCUMENT,
-            "is a plan for a cluster, and '%s' takes plans for one machine. 'inspect' shows its simulated "
-            "step, 'check', 'diff', 'recover' and 'run' take it, too; for one machine, plan with '--machine' "
-            "instead of '--cluster'",
+            "is a plan for a cluster, but '%s' takes plans for one machine. 'inspect', 'check', 'diff', "
+            "'recover' and 'run' take it; to plan for one machine, use '--machine' instead of '--cluster'",
             verb);
     return ah_error_set(err, AH_E_DOCUMENT, "kind: \"%s\" where a plan is expected%s", ah_document_word(kind),
                         kind == AH_DOCUMENT_MODEL ? "; 'autohete plan' makes one from it" : "");
@@ -76,8 +75,8 @@ static int prove(const struct ah_document *document, struct ah_error *err)
                                                 : ah_proof_cluster_plan(document->body.cluster_plan, &own);
     if (!rc || rc == AH_E_MEMORY || strstr(own.text, "plan again"))
         return rc ? ah_error_set(err, rc, "%s", own.text) : AH_OK;
-    return ah_error_set(
-        err, rc, "%s; the plan was edited, or another version of autohete made it: plan again", own.text);
+    return ah_error_set(err, rc, "%s; the plan was edited or made by another version of autohete: plan again",
+                        own.text);
 }
 
 static int load_plan(struct ah_document *ret_document, const char *path, const char *verb, bool clusters,
@@ -89,7 +88,7 @@ static int load_plan(struct ah_document *ret_document, const char *path, const c
     if (names_model(path))
         return ah_error_set(
             err, AH_E_DOCUMENT,
-            "'%s' is a model, and '%s' takes a plan; make one first: autohete plan %s -o plan.json", name,
+            "'%s' is a model, but '%s' takes a plan; make one first: autohete plan %s -o plan.json", name,
             verb, name);
     int rc = ah_document_load(&document, path, AH_DOCUMENT_ANY, err);
     if (rc)

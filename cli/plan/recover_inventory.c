@@ -53,7 +53,7 @@ static int check_model(const struct ah_checkpoint *checkpoint, const char *path,
     char shown[AH_DOCUMENT_NAME_MAX];
     if (!strcmp(checkpoint->numeric_signature.model_sha256, plan->inputs.model.sha256))
         return AH_OK;
-    return ah_error_set(err, AH_E_MISMATCH, "%s: is a checkpoint of another model than the plan's, '%s'",
+    return ah_error_set(err, AH_E_MISMATCH, "%s: is a checkpoint of a different model from the plan's, '%s'",
                         ah_document_short_name(path, shown), plan->inputs.model.name);
 }
 

@@ -86,8 +86,8 @@ static int check_division(const struct ah_plan_training *training, struct ah_err
     if (training->batch % training->micro_batches == 0)
         return AH_OK;
     return ah_error_set(err, AH_E_USAGE,
-                        "'--batch' %" PRIu64 " cannot be cut into %" PRIu64
-                        " equal parts; choose '--micro-batches' so that it divides the batch",
+                        "'--batch' %" PRIu64 " cannot be cut into %" PRIu64 " equal parts; choose "
+                        "'--micro-batches' that divides the batch",
                         training->batch, training->micro_batches);
 }
 
@@ -110,8 +110,8 @@ static int read_sizes(struct ah_request *request, struct ah_cli *cli,
         rc = read_count(&micro_batches, &options->micro_batches, &training->micro_batches, err);
     if (!rc && model->position == AH_POSITION_LEARNED && training->seq > model->max_positions)
         rc = ah_error_set(err, AH_E_USAGE,
-                          "'--seq' %" PRIu64 ": the model '%s' has %" PRIu64
-                          " learned positions; give at most that",
+                          "'--seq' %" PRIu64 ": the model '%s' has %" PRIu64 " learned positions; give at "
+                          "most that many",
                           training->seq, model->name, model->max_positions);
     if (!rc)
         rc = check_division(training, err);
@@ -190,8 +190,8 @@ static int check_brought_back(const struct ah_model *model, const struct trainab
         return AH_OK;
     return ah_error_set(
         err, AH_E_USAGE,
-        "'--freeze': '!%s' changes nothing: '!' trains again what a pattern before it froze, and "
-        "none did; without '!' it freezes",
+        "'--freeze': '!%s' changes nothing: '!' exempts what an earlier pattern froze, and none did; leave "
+        "out '!' to freeze it",
         pattern);
 }
 
@@ -262,8 +262,8 @@ int ah_request_training(struct ah_request *request, struct ah_cli *cli,
 static int fail_unit(const char *what, uint64_t value, struct ah_error *err)
 {
     return ah_error_set(err, AH_E_USAGE,
-                        "'--%s-memory' %" PRIu64 " is %" PRIu64
-                        " byte%s, in which nothing fits; did you mean '%" PRIu64 "GiB'?",
+                        "'--%s-memory' %" PRIu64 " is %" PRIu64 " byte%s, too little for anything; did you "
+                        "mean '%" PRIu64 "GiB'?",
                         what, value, value, value == 1 ? "" : "s", value);
 }
 
@@ -275,7 +275,9 @@ static int read_budget(const char *what, const struct ah_option_integer *given, 
     char asked[AH_UNITS_TEXT_MAX], limit[AH_UNITS_TEXT_MAX];
     *ret_bytes = given->value;
     if (given->given && !given->value)
-        return ah_error_set(err, AH_E_USAGE, "'--%s-memory' 0 is no budget; leave it out to use all there is",
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--%s-memory' 0 leaves no memory; leave the option out to use "
+                            "all of it",
                             what);
     if (given->given && given->value < unit_forgotten)
         return fail_unit(what, given->value, err);
@@ -292,8 +294,7 @@ static int check_reserve(const struct ah_machine *machine, uint64_t device_bytes
         return AH_OK;
     return ah_error_set(
         err, AH_E_USAGE,
-        "'--device-memory' %s is not more than the reserve of %s that '%s' keeps for itself; give "
-        "more",
+        "'--device-memory' %s is no more than the %s that '%s' reserves for itself; give more",
         ah_units_print_bytes(asked, device_bytes), ah_units_print_bytes(kept, machine->device.reserve_bytes),
         machine->name);
 }

@@ -43,30 +43,30 @@ extern const char *const ah_request_words_quick[];
 /* Rows for an options struct that begins with a struct ah_request_options. */
 /* clang-format off */
 #define AH_REQUEST_OPTIONS                                                                                   \
-    {"machine", 0, AH_OPTION_FILE, "MACHINE", ah_input_machines, AH_REQUEST_FIELD(machine),                      \
-     "the machine to plan for (default this one, as 'autohete profile' measured it): a document, or built in"},  \
-    {"batch", 0, AH_OPTION_COUNT, "N", NULL, AH_REQUEST_FIELD(batch), "sequences of a step (default 8)"},     \
+    {"machine", 0, AH_OPTION_FILE, "MACHINE", ah_input_machines, AH_REQUEST_FIELD(machine),                  \
+     "the machine to plan for (default this one, as 'autohete profile' measured it): a document, or built in"},\
+    {"batch", 0, AH_OPTION_COUNT, "N", NULL, AH_REQUEST_FIELD(batch), "sequences per step (default 8)"},     \
     {"micro-batches", 0, AH_OPTION_COUNT, "N|auto", ah_request_words_auto, AH_REQUEST_FIELD(micro_batches),  \
-     "equal parts that the batch is computed in, one after another (default 1); auto: the planner chooses"},  \
+     "equal parts of the batch, computed one after another (default 1); auto: the planner chooses"},         \
     {"seq", 0, AH_OPTION_COUNT, "N", NULL, AH_REQUEST_FIELD(seq),                                            \
-     "tokens of a sequence (default 1024, or all positions of a model that has fewer)"},                      \
+     "tokens per sequence (default 1024, or all positions of a model with fewer)"},                          \
     {"dtype", 0, AH_OPTION_WORD, "DTYPE", ah_words_dtype, AH_REQUEST_FIELD(dtype),                           \
-     "numbers of weights and activations (default bf16 where the device has it)"},                            \
+     "number format of weights and activations (default bf16 if the device has it)"},                        \
     {"state-dtype", 0, AH_OPTION_WORD, "DTYPE", ah_words_dtype, AH_REQUEST_FIELD(state_dtype),               \
-     "numbers of the optimizer's moments (default fp32); bf16 takes less memory and changes the numerical results"},         \
+     "number format of the optimizer's moments (default fp32); bf16 takes less memory but changes results"}, \
     {"clip", 0, AH_OPTION_REAL, "X|none", ah_request_words_none, AH_REQUEST_FIELD(clip),                     \
-     "limit of the norm of all gradients (default 1); none: no clipping, which is faster"},            \
+     "clip the norm of all gradients to this (default 1); none: no clipping, which is faster"},              \
     {"freeze", 0, AH_OPTION_TEXTS, "PATTERNS", NULL, AH_REQUEST_FIELD(freeze),                               \
-     "tensors that are not trained, patterns with commas between: 'embedding.*,layer.0.*', or by the names " \
-     "of Hugging Face: 'model.layers.0'; '!' before one trains what it names after all"},                   \
+     "do not train these tensors: patterns separated by commas: 'embedding.*,layer.0.*', or by Hugging "     \
+     "Face's names: 'model.layers.0'; '!' before a pattern exempts what it names"},                          \
     {"device-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, AH_REQUEST_FIELD(device_memory),                     \
-     "use no more of the device's memory (default all); above it, plan for a machine with so much: a what-if"},\
+     "use at most this much device memory (default all); above what the machine has, plan a what-if"},       \
     {"host-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, AH_REQUEST_FIELD(host_memory),                         \
-     "use no more of the host's memory (default all but what the system needs); above it, plan a what-if"},   \
+     "use at most this much host memory (default all that the system can spare); above it, plan a what-if"}, \
     {"scheduling", 0, AH_OPTION_WORD, "WORD", ah_words_scheduling, AH_REQUEST_FIELD(scheduling),             \
-     "which op a free lane takes first (default priority; of policies but optimal and autohete-paper fifo only)"},                                                 \
+     "which op a free lane takes first (default priority; of policies but optimal and autohete-paper, only fifo)"}, \
     {"without", 0, AH_OPTION_TEXTS, "LIST", ah_words_technique, AH_REQUEST_FIELD(without),                   \
-     "do without these techniques, with commas between; a plan's annotations say which"},                     \
+     "do not use these techniques (separated by commas); the plan's annotations list them"},                 \
     {"effort", 0, AH_OPTION_COUNT, "N|quick", ah_request_words_quick, AH_REQUEST_FIELD(effort),              \
      "how long to search, 1 (quick) to 5 (default 2)"}
 /* clang-format on */

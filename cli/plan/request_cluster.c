@@ -32,7 +32,7 @@ static int refuse_policy(const char *policy, const char *const *words, const cha
     struct ah_buffer list = {0};
     ah_options_join(&list, words);
     int rc = list.failed ? ah_error_memory(err)
-                         : ah_error_set(err, AH_E_USAGE, "'--policy' %s is of plans for %s; take one of %s",
+                         : ah_error_set(err, AH_E_USAGE, "'--policy' %s works only for %s; choose one of %s",
                                         policy, why, list.data);
     ah_buffer_release(&list);
     return rc;
@@ -42,8 +42,7 @@ int ah_request_cluster_check_machine(const char *policy, struct ah_error *err)
 {
     return !policy || is_word(ah_words_policy, policy)
                ? AH_OK
-               : refuse_policy(policy, ah_words_policy,
-                               "a cluster, which '--cluster' names, and not for one machine", err);
+               : refuse_policy(policy, ah_words_policy, "clusters ('--cluster'), not for one machine", err);
 }
 
 /* What belongs to plans for one machine. */
@@ -60,17 +59,17 @@ static int check_options(const struct ah_request_cluster_options *options, struc
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (others[i].given)
             return ah_error_set(err, AH_E_USAGE,
-                                "'--%s' is of plans for one machine and not for '--cluster'; leave it out",
+                                "'--%s' works only for one machine, not with '--cluster'; leave it out",
                                 others[i].name);
     if (options->policy && !is_word(ah_words_cluster_policy, options->policy))
-        return refuse_policy(options->policy, ah_words_cluster_policy, "one machine and not for '--cluster'",
+        return refuse_policy(options->policy, ah_words_cluster_policy, "one machine, not with '--cluster'",
                              err);
     const bool degree = options->tp && !is_word(ah_words_tp_mode, options->tp);
     if (degree && options->policy &&
         !strcmp(options->policy, ah_words_cluster_policy[AH_CLUSTER_POLICY_HEXISCALE]))
         return ah_error_set(
             err, AH_E_USAGE,
-            "'--tp' %s is one degree for all stages, and '--policy' hexiscale gives each its own; "
+            "'--tp' %s sets one degree for all stages, but '--policy' hexiscale chooses each stage's own; "
             "leave one out",
             options->tp);
     return AH_OK;
@@ -117,8 +116,8 @@ static int read_without(const struct ah_request_options *options, unsigned *ret_
         if (techniques >> i & 1 && !ah_offload_without(UINT32_C(1) << i))
             rc = ah_error_set(
                 err, AH_E_USAGE,
-                "'--without' %s is of plans for one machine and not for '--cluster', which can do "
-                "without host-weights, host-optimizer and streamed",
+                "'--without' %s works only for one machine; with '--cluster', choose from host-weights, "
+                "host-optimizer and streamed",
                 ah_words_technique[i]);
     return rc;
 }

@@ -156,7 +156,7 @@ static int run_command(const char *const *command, const int *pipe_ends,
     if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_FOUND)
         return ah_error_set(
             err, AH_E_MISSING,
-            "'--hosts' needs mpirun, and there is none; install Open MPI (Debian: openmpi-bin)");
+            "'--hosts' needs mpirun, which is not installed; install Open MPI (Debian: openmpi-bin)");
     *ret_status = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
     return AH_OK;
 }
@@ -168,6 +168,6 @@ int ah_mpirun_launch(const char *const *command, const struct ah_mpirun_reader *
     if (!reader)
         return run_command(command, NULL, NULL, ret_status, err);
     if (pipe(pipe_ends))
-        return ah_error_set(err, AH_E_FAILED, "a pipe could not be made: %s", strerror(errno));
+        return ah_error_set(err, AH_E_FAILED, "a pipe could not be created: %s", strerror(errno));
     return run_command(command, pipe_ends, reader, ret_status, err);
 }

@@ -161,14 +161,14 @@ static int check_hosts(const struct profiling *p, struct ah_error *err)
     if (p->hosts.n < HOSTS_LEAST || p->hosts.n > HOSTS_MOST)
         return ah_error_set(
             err, AH_E_USAGE,
-            "%s: has %zu host%s, and links are between two; give %d to %d, or profile the one "
-            "and use 'autohete cluster'",
+            "%s: has %zu host%s, but a link needs two; give %d to %d, or profile a single host and use "
+            "'autohete cluster'",
             p->options->hosts, p->hosts.n, p->hosts.n == 1 ? "" : "s", HOSTS_LEAST, HOSTS_MOST);
     for (size_t i = 0; i < p->hosts.n; i++)
         if (p->hosts.entries[i].slots > 1 && device && strncmp(device, "cpu", 3) != 0)
             return ah_error_set(
                 err, AH_E_USAGE,
-                "%s: host '%s' has %" PRIu64 " slots, and one '%s' of it is measured; write 'slots=1'",
+                "%s: host '%s' has %" PRIu64 " slots, but only one '%s' of it is measured; write 'slots=1'",
                 p->options->hosts, p->hosts.entries[i].name, p->hosts.entries[i].slots, device);
     return AH_OK;
 }
@@ -220,8 +220,8 @@ static int fail_launch(const struct profiling *p, int status, struct ah_error *e
     }
     return ah_error_set(
         err, AH_E_FAILED,
-        "mpirun ended with status %d before all hosts of %s were measured; what it and they say "
-        "stands above; nothing was written",
+        "mpirun ended with status %d before all hosts of %s were measured; see the messages above; nothing "
+        "was written",
         status, p->options->hosts);
 }
 
@@ -295,16 +295,16 @@ static void tell_doubts(const struct profiling *p)
         unsigned processors;
         if (ah_load_disturbed(machine->noise, machine->n_noise, &taken, &processors))
             ah_cli_tell(p->cli, AH_CLI_WARNING,
-                        "host '%s': other programs or the hypervisor took up to %.1f of %u processors while "
-                        "it was measured, so plans made from it expect steps to be slower than they are",
+                        "host '%s': other programs or the hypervisor took up to %.1f of %u processors during "
+                        "the measurement, so plans made from it will predict slower steps than real ones",
                         ah_cli_clean(p->cli, p->hosts.entries[i].name), taken, processors);
     }
     for (size_t i = 0; i < report->n_links; i++)
         if (report->links[i].link.fit_error > poor_fit)
             ah_cli_tell(
                 p->cli, AH_CLI_NOTE,
-                "link of '%s' and '%s': some messages took up to %.0f %% more or less than latency and "
-                "rate say",
+                "link of '%s' and '%s': some messages differ by up to %.0f %% from the fitted latency and "
+                "rate",
                 ah_cli_clean(p->cli, p->hosts.entries[report->links[i].a].name),
                 ah_cli_clean(p->cli, p->hosts.entries[report->links[i].b].name),
                 report->links[i].link.fit_error * 100);

@@ -135,8 +135,8 @@ static struct answer measure_node(const struct ah_profile_node *node, struct ah_
     if (!answer.code && text->failed)
         answer.code = ah_error_memory(&err);
     else if (!answer.code && text->size >= AH_PROFILE_LINK_BYTES)
-        answer.code =
-            ah_error_set(&err, AH_E_CAPACITY, "the profile has %zu bytes, more than a message", text->size);
+        answer.code = ah_error_set(&err, AH_E_CAPACITY,
+                                   "the profile has %zu bytes, more than a message can hold", text->size);
     answer.bytes = text->size + 1;
     snprintf(answer.why, sizeof answer.why, "%s", err.text);
     return answer;
@@ -220,7 +220,7 @@ static int collect_hellos(struct leading *l, struct ah_error *err)
         l->report->hosts[i].name = l->hellos[i].host;
         if (strcmp(l->hellos[i].build, l->hellos[0].build) != 0)
             blame(l, i, AH_E_MISMATCH,
-                  "has another build of autohete than the first host; install the same on all");
+                  "has a different build of autohete from the first host; install the same build on all");
     }
     return AH_OK;
 }

@@ -153,7 +153,7 @@ int ah_profile_report_parse(const char *text, size_t bytes, struct ah_arena *are
     while (!reader.ended && !reader.failed && reader.at < reader.end)
         read_line(&reader);
     if (!reader.ended)
-        return ah_error_set(err, AH_E_FAILED, "what the hosts measured came in part only");
+        return ah_error_set(err, AH_E_FAILED, "only part of the hosts' measurements arrived");
     *ret_report = report;
     return AH_OK;
 }

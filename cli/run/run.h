@@ -65,17 +65,17 @@ extern const char *const ah_run_words_format[];
 /* Rows for an options struct that begins with a struct ah_run_options: data and device. */
 /* clang-format off */
 #define AH_RUN_DATA_OPTIONS                                                                                  \
-    {"data", 0, AH_OPTION_FILES, "PATH", NULL, AH_RUN_FIELD(data),                                            \
-     "train on this: a file of tokens, a folder of them, or a pattern; may be given many times"},    \
-    {"data-format", 0, AH_OPTION_WORD, "FORMAT", ah_run_words_format, AH_RUN_FIELD(data_format),              \
-     "what the files are (default auto: each tells by its content and name)"},                               \
-    {"device", 0, AH_OPTION_TEXT, "DEVICE", ah_devices_words, AH_RUN_FIELD(device),                           \
-     "the device to train on, with an index where there are several (cuda:1); default the plan's kind"},     \
-    {"emulate", 0, AH_OPTION_FILE, "MACHINE", NULL, AH_RUN_FIELD(emulate),                                    \
-     "slow the copy lanes and the host lane to the ratios of this machine document, or to the very rates of " \
-     "a profile that emulates one"},                                                                         \
-    {"seed", 0, AH_OPTION_COUNT, "N", NULL, AH_RUN_FIELD(seed),                                               \
-     "key of all that is random: initial weights, the order of data, rounding (default 0)"}
+    {"data", 0, AH_OPTION_FILES, "PATH", NULL, AH_RUN_FIELD(data),                                           \
+     "train on this: a token file, a folder of them, or a pattern; can be given several times"},             \
+    {"data-format", 0, AH_OPTION_WORD, "FORMAT", ah_run_words_format, AH_RUN_FIELD(data_format),             \
+     "format of the files (default auto: detected from content and name)"},                                  \
+    {"device", 0, AH_OPTION_TEXT, "DEVICE", ah_devices_words, AH_RUN_FIELD(device),                          \
+     "the device to train on, with an index if there are several (cuda:1); default the plan's kind"},     \
+    {"emulate", 0, AH_OPTION_FILE, "MACHINE", NULL, AH_RUN_FIELD(emulate),                                   \
+     "slow the copy and host lanes to the ratios of this machine document, or to the exact rates of a "      \
+     "profile that emulates one"},                                                                           \
+    {"seed", 0, AH_OPTION_COUNT, "N", NULL, AH_RUN_FIELD(seed),                                              \
+     "seed of everything random: initial weights, data order, rounding (default 0)"}
 /* clang-format on */
 
 /* The settings of a run, with all defaults filled in. */

@@ -37,10 +37,9 @@ static int remark_memory(struct ah_run *run, const struct ah_device_info *info, 
         return AH_OK;
     snprintf(
         text, sizeof text,
-        "beside the arena %s of the GPU's memory are taken (context, code, workspace, page tables), and the "
-        "plan "
-        "leaves %s of its %s: with just that memory the run would not fit; measure again, with 'autohete "
-        "profile', and plan again",
+        "the GPU needs %s outside the arena (context, code, workspace, page tables), but the plan leaves "
+        "only %s of its %s: on a GPU with exactly that memory the run would not fit; measure again with "
+        "'autohete profile', then plan again",
         ah_units_print_bytes(beside, info->beside_bytes), ah_units_print_bytes(left, left_bytes(run)),
         ah_units_print_bytes(capacity, run->plan->memory.device_capacity_bytes));
     return add_remark(run, "memory", text, err);

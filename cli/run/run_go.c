@@ -39,9 +39,9 @@ static void watch_loss(struct ah_run *run, double loss)
     run->kept_step = run->saved_step == UINT64_MAX ? run->resumed_step : run->saved_step;
     if (!run->stopped)
         ah_cli_tell(run->cli, AH_CLI_WARNING,
-                    "the run diverges: after step %" PRIu64
-                    " the median loss of the last %d steps is %.4f, and that of the "
-                    "first %d was %.4f; a lower --lr may help, and --on-divergence stop ends such a run",
+                    "the run is diverging: after step %" PRIu64 " the last %d steps have a median loss of "
+                    "%.4f, the first %d had %.4f; a lower --lr may help; --on-divergence stop ends such a "
+                    "run",
                     run->position.step, AH_DIVERGENCE_LAST, last, AH_DIVERGENCE_FIRST, run->divergence.first);
 }
 
@@ -150,9 +150,8 @@ static bool wait_for_room(const struct ah_run *run)
             return waited_s > 0; /* if 0, the save did not fail for lack of room */
         if (!waited_s)
             ah_cli_tell(run->cli, AH_CLI_WARNING,
-                        "'%s' has %s free, and the checkpoint of step %" PRIu64
-                        " takes %s: make room within %d "
-                        "minutes, and it is saved; an interrupt gives it up",
+                        "'%s' has %s free, and the checkpoint of step %" PRIu64 " needs %s: free some space "
+                        "within %d minutes and it will be saved; an interrupt gives up the save",
                         run->save, ah_units_print_bytes(available, room.free_bytes), run->position.step,
                         ah_units_print_bytes(needed, room.needed_bytes), PATIENCE_S / 60);
         (void)sleep(1);
@@ -171,9 +170,8 @@ static int rescue(struct ah_run *run, const struct ah_checkpoint_source *source,
     const struct ah_error why = *err;
     if (!ah_checkpoints_save_weights(run->checkpoints, &run->position, source, path, &own))
         return ah_error_set(err, why.code,
-                            "%.500s; the weights of step %" PRIu64
-                            " alone are saved in '%.300s': a new run can "
-                            "begin with them, with '--weights'",
+                            "%.500s; the weights of step %" PRIu64 " alone were saved in '%.300s'; a new run "
+                            "can begin with them: '--weights'",
                             why.text, run->position.step, path);
     if (!wait_for_room(run))
         return why.code;
@@ -201,7 +199,7 @@ static int save(struct ah_run *run, const struct ah_run_listener *listener, bool
         run->best = best ? &run->best_place : NULL;
     }
     if (rc == AH_E_IO && !last) {
-        ah_cli_tell(run->cli, AH_CLI_WARNING, "%s; training goes on, and the next save tries again",
+        ah_cli_tell(run->cli, AH_CLI_WARNING, "%s; training continues, and the next save tries again",
                     own.text);
         return AH_OK;
     }
@@ -244,15 +242,15 @@ static int name_last_checkpoint(const struct ah_run *run, int rc, struct ah_erro
     const char *path = run->saved_path[0] ? run->saved_path : run->found.path;
     double last;
     if (rc == AH_E_NUMERIC)
-        length += (size_t)snprintf(err->text + length, sizeof err->text - length,
-                                   "; begin again with a lower --lr");
+        length +=
+            (size_t)snprintf(err->text + length, sizeof err->text - length, "; start over with a lower --lr");
     if (rc == AH_E_NUMERIC && ah_divergence_is(&run->divergence, &last)) {
         if (run->save && run->kept_step)
             snprintf(err->text + length, sizeof err->text - length,
-                     "; the checkpoint of step %" PRIu64 " in '%.500s' is from before", run->kept_step,
+                     "; the checkpoint of step %" PRIu64 " in '%.500s' predates it", run->kept_step,
                      run->save);
     } else if (rc != AH_E_INTERRUPTED && path[0] && length < sizeof err->text)
-        snprintf(err->text + length, sizeof err->text - length, "; the checkpoint '%.500s' is as it was",
+        snprintf(err->text + length, sizeof err->text - length, "; the checkpoint '%.500s' is unchanged",
                  path);
     return rc;
 }
@@ -265,8 +263,8 @@ static int say_diverged(const struct ah_run *run, struct ah_error *err)
         return AH_OK;
     return ah_error_set(
         err, AH_E_NUMERIC,
-        "the run diverged: after step %" PRIu64 " the median loss of the last %d steps is %.4f, and that of "
-        "the first %d was %.4f",
+        "the run diverged: after step %" PRIu64 " the last %d steps have a median loss of %.4f, the first %d "
+        "had %.4f",
         run->position.step, AH_DIVERGENCE_LAST, last, AH_DIVERGENCE_FIRST, run->divergence.first);
 }
 
@@ -276,12 +274,12 @@ static int say_interrupted(const struct ah_run *run, struct ah_error *err)
     const struct ah_run_options *options = run->options;
     if (run->saved_path[0] && options->resume && !strcmp(options->resume, run->save))
         return ah_error_set(err, AH_E_INTERRUPTED,
-                            "interrupted after step %" PRIu64 "; saved: the same command goes on", step);
+                            "interrupted after step %" PRIu64 "; saved: run the same command to continue",
+                            step);
     if (run->saved_path[0])
         return ah_error_set(err, AH_E_INTERRUPTED,
-                            "interrupted after step %" PRIu64
-                            "; saved: the same command with --resume '%s'%s%s%s "
-                            "goes on",
+                            "interrupted after step %" PRIu64 "; saved: run the same command with --resume "
+                            "'%s'%s%s%s to continue",
                             step, run->save, options->weights || options->resume ? " in place of --" : "",
                             options->weights  ? "weights"
                             : options->resume ? "resume "

@@ -90,8 +90,8 @@ static int check_node(const struct slots *slots, uint64_t rank, const char *path
     if (!strcmp(slots->host[first], slots->host[rank]))
         return AH_OK;
     return ah_error_set(err, AH_E_MISMATCH,
-                        "%s: ranks %" PRIu64 " and %" PRIu64 " are of node '%s' of the plan, and would run "
-                        "on hosts '%s' and '%s'; order hosts as the plan orders its nodes",
+                        "%s: ranks %" PRIu64 " and %" PRIu64 " belong to node '%s' of the plan, but would "
+                        "run on hosts '%s' and '%s'; list the hosts in the order of the plan's nodes",
                         path, first, rank, slots->node[rank], slots->host[first], slots->host[rank]);
 }
 
@@ -100,9 +100,8 @@ static int check_hosts(const struct slots *slots, const char *path, struct ah_er
     int rc = AH_OK;
     if (slots->n != slots->ranks)
         return ah_error_set(err, AH_E_MISMATCH,
-                            "%s: has %" PRIu64 " slot%s, and the plan %" PRIu64
-                            " ranks; give each host as many slots "
-                            "as its node has ranks",
+                            "%s: has %" PRIu64 " slot%s, but the plan has %" PRIu64 " ranks; give each host "
+                            "as many slots as its node has ranks",
                             path, slots->n, slots->n == 1 ? "" : "s", slots->ranks);
     for (uint64_t rank = 0; rank < slots->ranks && !rc; rank++)
         rc = check_node(slots, rank, path, err);

@@ -66,7 +66,7 @@ static void write_line(struct ah_run_log *log, int rc, const struct ah_error *er
         if (is_open(log, outlet) && (log->begun || !outlet->goes_on))
             write_outlet(log, outlet);
         if (!failed && outlet->failure.code && log->begun)
-            ah_cli_tell(log->run->cli, AH_CLI_WARNING, "%s; training goes on without it",
+            ah_cli_tell(log->run->cli, AH_CLI_WARNING, "%s; training continues without it",
                         outlet->failure.text);
     }
     ah_buffer_clear(&log->line);
@@ -154,7 +154,9 @@ int ah_run_log_check(const char *path, struct ah_error *err)
                    ? rc
                    : ah_error_set(
                          err, AH_E_USAGE,
-                         "'--log' '%s' is there and is no run log that could go on; give another name", path);
+                         "'--log' '%s' exists but is not a run log that can be continued; give another "
+                         "name",
+                         path);
     ah_document_release(&text.document);
     return access(path, W_OK)
                ? ah_error_set(err, AH_E_IO, "the run log '%s' cannot be written: %s", path, strerror(errno))

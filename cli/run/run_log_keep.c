@@ -30,12 +30,12 @@ static const char *obstacle(const struct ah_run *run, const struct ah_runlog *ru
 {
     const char *device = ah_trainer_device(run->trainer)->info.name;
     if (runlog->first_step > run->resumed_step + 1)
-        return "begins after the step that this run goes on after";
+        return "begins after the step from which this run resumes";
     if (runlog->first_step + runlog->n_steps <= run->resumed_step)
-        return "ends before the step that this run goes on after";
+        return "ends before the step from which this run resumes";
     if (strcmp(runlog->plan_sha256, plan_sha256) != 0)
-        return "is of another plan";
-    return strcmp(runlog->device, device) != 0 ? "is of another device" : NULL;
+        return "belongs to another plan";
+    return strcmp(runlog->device, device) != 0 ? "belongs to another device" : NULL;
 }
 
 /* Renames the file to the first free one of PATH.1, PATH.2 and so on. */

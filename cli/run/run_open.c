@@ -47,8 +47,8 @@ static int check_what_if(const struct ah_plan *plan, struct ah_error *err)
         text.failed
             ? ah_error_memory(err)
             : ah_error_set(err, AH_E_MISMATCH,
-                           "the plan answers '%s' and is not run; plan again without %s%s%s for the machine "
-                           "as it is, or with '--machine' for one that has so much",
+                           "the plan answers '%s' and cannot run; plan again without %s%s%s for the machine "
+                           "as it is, or with '--machine' for one that has that much",
                            text.data, options[plan->what_if[0].field], plan->n_what_if > 1 ? " and " : "",
                            plan->n_what_if > 1 ? options[plan->what_if[1].field] : "");
     ah_buffer_release(&text);
@@ -61,17 +61,17 @@ static int check_words(const struct ah_run_options *options, struct ah_error *er
         return ah_error_set(err, AH_E_USAGE, "'--data' is missing: a file of tokens to train on");
     if (options->weights && options->resume)
         return ah_error_set(err, AH_E_USAGE,
-                            "'--weights' and '--resume' both say what to begin with; leave one out");
+                            "'--weights' and '--resume' both set what to begin with; leave one out");
     if (options->steps.given && options->epochs.given)
         return ah_error_set(err, AH_E_USAGE,
-                            "'--steps' and '--epochs' both say how long the run is; leave one out");
+                            "'--steps' and '--epochs' both set the length of the run; leave one out");
     if (options->save && options->no_save)
         return ah_error_set(err, AH_E_USAGE, "'--save' and '--no-save' contradict each other; leave one out");
     if (options->weights && !options->save && !options->no_save)
         return ah_error_set(
             err, AH_E_USAGE,
-            "a run with '--weights' says where its result goes: give '--save' DIR, or '--no-save' "
-            "to keep nothing");
+            "a run with '--weights' must say where its result goes: give '--save' DIR, or '--no-save' to "
+            "keep nothing");
     if (!options->save && (!options->resume || options->no_save) &&
         (options->save_every.given || options->keep.given || options->keep_best || options->tokenizer))
         return ah_error_set(err, AH_E_USAGE, "'--%s' needs '--save' DIR, where checkpoints go",
@@ -103,10 +103,8 @@ static int check_weights(struct ah_run *run, struct ah_error *err)
     if (!S_ISDIR(about.st_mode) || ah_checkpoints_find(folder, &found, NULL) || !found.folder[0] ||
         !found.path[0])
         return AH_OK;
-    return ah_error_set(
-        err, AH_E_IO,
-        "%s: is a folder of checkpoints, each of which is a model's folder; name one, such as '%s'",
-        ah_document_short_name(folder, shown), found.path);
+    return ah_error_set(err, AH_E_IO, "%s: is a folder of checkpoints; name one of them, such as '%s'",
+                        ah_document_short_name(folder, shown), found.path);
 }
 
 /* ---- the device ---- */
@@ -121,8 +119,8 @@ static int find_device(struct ah_run *run, struct ah_error *err)
     if (rc || !strcmp(run->driver->name, planned) || run->options->other_device)
         return rc;
     return ah_error_set(err, AH_E_MISMATCH,
-                        "the plan is for a %s device, not for '%s'; plan for this machine, or run it all the "
-                        "same with --other-device",
+                        "the plan is for a %s device, not for '%s'; plan for this machine, or run it anyway "
+                        "with --other-device",
                         planned, name);
 }
 
@@ -176,8 +174,8 @@ static int read_emulated(struct ah_run *run, struct ah_error *err)
     if (!path && planned)
         ah_cli_tell(
             run->cli, AH_CLI_WARNING,
-            "the plan is for a machine that emulates '%s'; without '--emulate %s' lanes are not slowed, and "
-            "its prediction does not hold",
+            "the plan is for a machine that emulates '%s'; without '--emulate %s' lanes run at full speed "
+            "and the prediction does not apply",
             planned->name, planned->name);
     if (!path)
         return AH_OK;
@@ -193,8 +191,8 @@ static int read_emulated(struct ah_run *run, struct ah_error *err)
     }
     ah_cli_tell(
         run->cli, AH_CLI_WARNING,
-        "'--emulate' %s: the plan is for %s%s%s, so its prediction does not hold; plan with a profile that "
-        "'autohete profile --emulate %s -o FILE' wrote",
+        "'--emulate' %s: the plan is for %s%s%s, so its prediction does not apply; plan with a profile made "
+        "by 'autohete profile --emulate %s -o FILE'",
         path, planned ? "a machine that emulates '" : "a machine that emulates none",
         planned ? planned->name : "", planned ? "'" : "", path);
     return measure_ratios(run, machine, err);
@@ -250,7 +248,7 @@ static int open_kept_data(struct ah_run *run, bool kept, const char *option,
     if (rc != AH_E_IO || !kept)
         return rc;
     const struct ah_error why = *err;
-    return ah_error_set(err, rc, "%.700s; the run was told so before: give '--%s' anew", why.text, option);
+    return ah_error_set(err, rc, "%.700s; the run used it before: give '--%s' again", why.text, option);
 }
 
 static int open_all_data(struct ah_run *run, struct ah_error *err)
@@ -275,8 +273,8 @@ static int say_no_checkpoint(const char *folder, struct ah_error *err)
     if (!access(path, F_OK))
         return ah_error_set(
             err, AH_E_IO,
-            "'%s' has weights alone, without the optimizer's states that a run goes on with; begin a "
-            "new run from them with '--weights %s'",
+            "'%s' has only weights, without the optimizer's states needed to resume; begin a new run from "
+            "them with '--weights %s'",
             folder, folder);
     const uint64_t step = ah_checkpoints_weights_alone(folder, path);
     if (!step)
@@ -294,8 +292,8 @@ static void tell_of_weights_alone(const struct ah_run *run)
     const uint64_t step = found->folder[0] ? ah_checkpoints_weights_alone(found->folder, path) : 0;
     if (step > found->step)
         ah_cli_tell(run->cli, AH_CLI_NOTE,
-                    "'%s' has the weights of step %" PRIu64 " alone; this run goes on from step %" PRIu64
-                    ", the newest whole checkpoint",
+                    "'%s' has the weights of step %" PRIu64 " alone; this run resumes from step %" PRIu64 ", "
+                    "the newest complete checkpoint",
                     ah_document_short_name(path, shown), step, found->step);
 }
 
@@ -331,14 +329,14 @@ static int say_what_differs(const struct ah_run *run, struct ah_error *err)
     if (!strcmp(field, "run.data_sha256"))
         return ah_error_set(
             err, AH_E_MISMATCH,
-            "%s: was trained on other data than '%s'; name its data with --data, or begin a new "
-            "run from its weights: --weights %s",
+            "%s: was not trained on '%s'; name its data with --data, or begin a new run from its weights: "
+            "--weights %s",
             path, run->options->data.items[0], path);
     if (!strcmp(field, "run.steps") && before->run->steps)
         return ah_error_set(
             err, AH_E_MISMATCH,
-            "%s: is of a run of %" PRIu64 " steps, over which its learning rate falls, and cannot "
-            "become one of %" PRIu64 "; leave out --steps and --epochs, or begin a new run from its "
+            "%s: belongs to a run of %" PRIu64 " steps, which set its learning-rate schedule, and cannot "
+            "become a run of %" PRIu64 "; leave out --steps and --epochs, or begin a new run from its "
             "weights: --weights %s",
             path, before->run->steps, run->settings.steps, path);
     return AH_E_MISMATCH;
@@ -508,7 +506,9 @@ static int resume(struct ah_run *run, struct ah_error *err)
     const struct ah_checkpoint_sink sink = ah_persist_sink(run->trainer);
     int rc = ah_checkpoints_resume(&run->job, &sink, &run->found, &run->position, err);
     if (!rc && run->position.step != run->resumed_step)
-        rc = ah_error_set(err, AH_E_MISMATCH, "'%s' became another checkpoint meanwhile; run again",
+        rc = ah_error_set(err, AH_E_MISMATCH,
+                          "'%s' was replaced by another checkpoint in the meantime; run "
+                          "again",
                           run->found.path);
     return rc;
 }
@@ -519,10 +519,9 @@ static void warn_of_damage(struct ah_run *run)
     const struct ah_checkpoints_found *found = &run->found;
     char shown[AH_DOCUMENT_NAME_MAX], text[AH_ERROR_TEXT_MAX];
     uint64_t lost = found->newest_step - run->resumed_step;
-    snprintf(
-        text, sizeof text,
-        "%.500s; goes on from '%s', the newest that is whole: %" PRIu64 " step%s lost, to be trained again",
-        found->damaged.text, ah_document_short_name(found->path, shown), lost, lost == 1 ? " is" : "s are");
+    snprintf(text, sizeof text,
+             "%.500s; resuming from '%s', the newest complete one: %" PRIu64 " step%s must be trained again",
+             found->damaged.text, ah_document_short_name(found->path, shown), lost, lost == 1 ? "" : "s");
     const char *kept = ah_arena_strdup(&run->cli->arena, text);
     if (kept)
         run->remarks[run->n_remarks++] = (struct ah_text_pair){"warning", kept};

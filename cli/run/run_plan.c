@@ -14,8 +14,8 @@ static int check_whole(const struct ah_plan *plan, struct ah_error *err)
     if (!plan->part)
         return AH_OK;
     return ah_error_set(err, AH_E_UNSUPPORTED,
-                        "is the part of one rank, stage %" PRIu64 " of %" PRIu64
-                        " of a cluster plan, and does nothing alone; run the cluster plan",
+                        "is the part of one rank, stage %" PRIu64 " of %" PRIu64 " of a cluster plan, and "
+                        "cannot run alone; run the cluster plan",
                         plan->part->stage, plan->part->stages);
 }
 
@@ -26,14 +26,14 @@ static int check_cluster_options(const struct ah_run_plan_wish *wish, uint64_t r
     const bool launched = ah_run_ranks_launched(&variable);
     if (wish->hosts && (wish->local || launched))
         return ah_error_set(err, AH_E_USAGE, "'--hosts' starts a process for each rank%s%s%s; leave one out",
-                            wish->local ? ", and '--local' has them all in this one"
-                                        : ", and a launcher started this one ('",
+                            wish->local ? ", but '--local' runs all of them in this one"
+                                        : ", but a launcher started this one ('",
                             wish->local ? "" : variable, wish->local ? "" : "' is set)");
     if (wish->local && launched)
         return ah_error_set(
             err, AH_E_USAGE,
-            "'--local' runs all ranks in one process, and a launcher started this one ('%s' is set); "
-            "leave one out",
+            "'--local' runs all ranks in one process, but a launcher started this one ('%s' is set); leave "
+            "one out",
             variable);
     if (!wish->local && !launched && !wish->hosts)
         return ah_error_set(err, AH_E_USAGE,
@@ -43,7 +43,7 @@ static int check_cluster_options(const struct ah_run_plan_wish *wish, uint64_t r
                             ranks, ranks == 1 ? "" : "s", ranks);
     if (wish->emulates)
         return ah_error_set(err, AH_E_USAGE,
-                            "is a plan for a cluster, and '--emulate' is for plans for one machine");
+                            "is a plan for a cluster, but '--emulate' works only for plans for one machine");
     return AH_OK;
 }
 
@@ -54,11 +54,12 @@ static int take_plan(struct ah_run_plan *p, const struct ah_run_plan_wish *wish,
         p->plan = p->document.body.plan;
         int whole = check_whole(p->plan, err);
         if (!whole && (wish->local || wish->hosts || wish->paces))
-            whole =
-                ah_error_set(err, AH_E_USAGE, "is a plan for one machine, and '--%s' is for cluster plans",
-                             wish->local   ? "local"
-                             : wish->hosts ? "hosts"
-                                           : "pace");
+            whole = ah_error_set(err, AH_E_USAGE,
+                                 "is a plan for one machine, but '--%s' works only for cluster "
+                                 "plans",
+                                 wish->local   ? "local"
+                                 : wish->hosts ? "hosts"
+                                               : "pace");
         return whole;
     }
     const struct ah_cluster_plan *plan = p->document.body.cluster_plan;

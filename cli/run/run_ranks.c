@@ -78,8 +78,8 @@ static int join_processes(struct ah_run_ranks *ranks, struct ah_error *err)
     const uint32_t started = ah_comm_ranks(comm);
     if (started != ranks->world.ranks) {
         rc = ah_error_set(err, AH_E_MISMATCH,
-                          "the plan is for %" PRIu32 " ranks, and %" PRIu32
-                          " were started: mpirun -n %" PRIu32,
+                          "the plan is for %" PRIu32 " ranks, but %" PRIu32 " were started: mpirun -n "
+                          "%" PRIu32,
                           ranks->world.ranks, started, ranks->world.ranks);
         ah_comm_close(comm);
         return rc;
@@ -419,9 +419,8 @@ bool ah_run_ranks_products(const struct ah_run_ranks *ranks, char *ret_text, siz
     if (rank == ranks->world.ranks)
         return false;
     snprintf(ret_text, bytes,
-             "bf16 products are added up in the form '%s', which all ranks have; rank %" PRIu32
-             " has '%s', too, "
-             "whose bits are others",
+             "bf16 products are added up in the form '%s', which all ranks have; rank %" PRIu32 " could use "
+             "'%s', whose bits differ",
              ah_words_product_form[last], rank, ah_words_product_form[ranks->hosts[rank].product_form]);
     return true;
 }

@@ -24,13 +24,13 @@ struct ah_world;
 /* Rows for an options struct with `local`, `pace` and `hosts`: how to run a cluster plan. */
 /* clang-format off */
 #define AH_RUN_RANKS_ROWS(options)                                                                           \
-    {"local", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(options, local),                                        \
-     "of a cluster plan: all ranks on this machine, as threads"},                                             \
-    {"pace", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(options, pace),                                          \
-     "of a cluster plan, with all ranks on one machine: let every op and message take as long as the plan "   \
-     "says, to see whether a step does"},                                                                     \
-    {"hosts", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(options, hosts),                                      \
-     "of a cluster plan: a process for each rank, started by mpirun on these hosts, a line each: name slots=N"}
+    {"local", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(options, local),                                       \
+     "for a cluster plan: run all ranks on this machine, as threads"},                                       \
+    {"pace", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(options, pace),                                         \
+     "for a cluster plan with all ranks on one machine: make every op and message take its planned time, "   \
+     "to check the planned step"},                                                                           \
+    {"hosts", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(options, hosts),                                     \
+     "for a cluster plan: start a process for each rank with mpirun on these hosts, one a line: name slots=N"}
 /* clang-format on */
 
 /* Did a launcher (mpirun, srun) start this process? `ret_variable` is the variable that tells. */

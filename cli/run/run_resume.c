@@ -69,7 +69,7 @@ static int check_format(const struct ah_resume *before, const char *name, struct
         i++;
     if (ah_run_words_format[i])
         return AH_OK;
-    return ah_error_set(err, AH_E_DOCUMENT, "%s: data_format: '%s' is no format of data; see '--data-format'",
+    return ah_error_set(err, AH_E_DOCUMENT, "%s: data_format: '%s' is not a data format; see '--data-format'",
                         ah_document_short_name(name, shown), before->data_format);
 }
 
@@ -100,7 +100,7 @@ int ah_run_resume_read(struct ah_run *run, struct ah_error *err)
     }
     if (!rc && !options->data.n)
         rc = ah_error_set(err, AH_E_USAGE,
-                          "'--data' is missing, and '%s' has no " AH_RESUME_FILE " that says it", folder);
+                          "'--data' is missing, and '%s' has no " AH_RESUME_FILE " that records it", folder);
     if (!rc && options->keep_best && !options->valid.n)
         rc = ah_error_set(err, AH_E_USAGE, "'--keep-best' needs '--valid' FILE, the data held out");
     return rc;

@@ -60,8 +60,7 @@ static int read_betas(const char *text, struct ah_run_settings *settings, struct
         beta2 = strtod(end + 1, &end);
     if (*end || !is_decay(beta1) || !is_decay(beta2))
         return ah_error_set(err, AH_E_USAGE,
-                            "'--betas' '%s' are not two numbers from 0 to below 1, as fp32 has them; write "
-                            "0.9,0.95",
+                            "'--betas' '%s' must be two fp32 numbers, 0 or above and below 1; write 0.9,0.95",
                             text);
     settings->beta1 = beta1;
     settings->beta2 = beta2;
@@ -88,8 +87,8 @@ static int check_warmup(const struct ah_run_settings *settings, struct ah_error 
 {
     if (settings->rate.warmup_steps > settings->steps)
         return ah_error_set(err, AH_E_USAGE,
-                            "the warm-up of %" PRIu64 " steps is longer than the run of %" PRIu64
-                            ", whose rate would never be reached; give a shorter '--warmup'",
+                            "the warm-up of %" PRIu64 " steps is longer than the run of %" PRIu64 ", so its "
+                            "full rate would never be reached; give a shorter '--warmup'",
                             settings->rate.warmup_steps, settings->steps);
     return AH_OK;
 }
@@ -102,7 +101,7 @@ static int check_settings(const struct ah_run_settings *settings, struct ah_erro
         return ah_error_set(err, AH_E_USAGE, "'--lr' %g is above 1000; common rates are 1e-5 to 1e-3",
                             settings->rate.lr);
     if (!((float)settings->epsilon > 0) || settings->epsilon > 1)
-        return ah_error_set(err, AH_E_USAGE, "'--epsilon' %g is not above 0, as fp32 has it, and at most 1",
+        return ah_error_set(err, AH_E_USAGE, "'--epsilon' %g must be above 0 in fp32 and at most 1",
                             settings->epsilon);
     if (settings->weight_decay > 1000)
         return ah_error_set(err, AH_E_USAGE, "'--weight-decay' %g is above 1000", settings->weight_decay);
@@ -125,8 +124,7 @@ static int read_epochs(const struct ah_run *run, struct ah_run_settings *setting
     const uint64_t samples = ah_batches_samples(run->data, run->plan->training.seq, false);
     const double steps = ceil(epochs * (double)samples / (double)run->step.batch);
     if (!(epochs > 0) || steps > AH_FIELD_COUNT_MAX)
-        return ah_error_set(err, AH_E_USAGE, "'--epochs' %g is not a number of epochs; give one above 0",
-                            epochs);
+        return ah_error_set(err, AH_E_USAGE, "'--epochs' %g is out of range; give a number above 0", epochs);
     settings->steps = steps > 1 ? (uint64_t)steps : 1;
     return AH_OK;
 }
@@ -195,7 +193,8 @@ int ah_run_settle(struct ah_run *run, struct ah_error *err)
     read_numbers(options, before, &run->settings);
     if (from && !before->steps && !options->schedule && !options->steps.given && !options->epochs.given)
         return ah_error_set(err, AH_E_USAGE,
-                            "'--steps' is missing: a run of constant rate goes on to as many as you say");
+                            "'--steps' is missing: a run with a constant rate needs the total number of "
+                            "steps");
     rc = options->betas ? read_betas(options->betas, &run->settings, err) : AH_OK;
     if (!rc)
         rc = check_counts(&run->settings, err);

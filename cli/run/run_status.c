@@ -244,7 +244,8 @@ static bool is_free(struct ah_run *run, const char *path)
     if (rc)
         ah_cli_tell(
             run->cli, AH_CLI_WARNING,
-            "'%s' is there and is no status of a run; it stays, and 'autohete status' has nothing to show",
+            "'%s' exists and is not a run's status; it is kept, so 'autohete status' will have nothing to "
+            "show",
             ah_document_short_name(path, shown));
     return !rc;
 }
@@ -336,7 +337,7 @@ void ah_run_status_warn(struct ah_run_status *status)
     pthread_mutex_unlock(&status->mutex);
     status->warned = failure.code;
     if (failure.code)
-        ah_cli_tell(status->run->cli, AH_CLI_WARNING, "%s; training goes on without its status",
+        ah_cli_tell(status->run->cli, AH_CLI_WARNING, "%s; training continues without its status",
                     failure.text);
 }
 

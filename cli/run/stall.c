@@ -16,9 +16,8 @@ static void end_process(void *context, const struct ah_error *why)
     int status = ah_cli_fail(cli, why);
     ah_cli_tell(
         cli, AH_CLI_NOTE,
-        "this process ends, since nothing can be called back from a device that does not answer; what "
-        "was saved is whole. 'dmesg' and 'nvidia-smi' may know more; '--stall-after' says how long to "
-        "wait");
+        "this process ends, because work on a device that does not answer cannot be cancelled; saved "
+        "checkpoints are intact. See 'dmesg' and 'nvidia-smi'; '--stall-after' sets how long to wait");
     fflush(stderr);
     _exit(status);
 }

@@ -12,8 +12,8 @@
 /* clang-format off */
 #define AH_STALL_OPTION(offset)                                                                              \
     {"stall-after", 0, AH_OPTION_REAL, "SECONDS", NULL, offset,                                              \
-     "end with exit status 7 when the device completes nothing for this long although the program waits for it "  \
-     "(default 60; 0: wait for ever)"}
+     "end with exit status 7 when the program waits and the device completes nothing for this long "         \
+     "(default 60; 0: wait forever)"}
 /* clang-format on */
 
 /* For the options of a device. `after` NULL or not given: 60 s. If the device stalls, the error is printed and the

@@ -22,7 +22,7 @@ static int find_column(const struct ah_milp *milp, size_t block, const struct ah
         *ret_column = j;
         return AH_OK;
     }
-    return ah_error_set(err, AH_E_USAGE, "block %zu cannot have such a config: take one of ah_configs()",
+    return ah_error_set(err, AH_E_USAGE, "block %zu cannot have this config: choose one of ah_configs()",
                         block);
 }
 

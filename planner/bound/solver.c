@@ -199,13 +199,13 @@ static int run_guarded(struct session *s, int (*work)(struct session *s), struct
     int rc;
     if (setjmp(s->escape))
         rc = ah_error_set(err, AH_E_FAILED,
-                          "the solver of linear programs stopped: out of memory, or numbers that "
-                          "are not finite: check the machine document");
+                          "the linear-program solver stopped: out of memory, or numbers that are not finite: "
+                          "check the machine document");
     else {
         int code = work(s);
-        rc = code ? ah_error_set(err, AH_E_FAILED,
-                                 "the solver of linear programs gave up with GLPK's code %d", code)
-                  : AH_OK;
+        rc = code
+                 ? ah_error_set(err, AH_E_FAILED, "the linear-program solver gave up with GLPK code %d", code)
+                 : AH_OK;
     }
     glp_error_hook(NULL, NULL);
     glp_free_env();

@@ -63,12 +63,12 @@ static int annotate(const struct ah_cluster_planning *p, struct ah_cluster_plan 
         return ah_error_memory(err);
     if (p->left_out && plan->policy == AH_CLUSTER_POLICY_OPTIMAL) {
         snprintf(text, sizeof text,
-                 "%zu combinations of degrees were not searched; none of them is faster than %.0f us",
+                 "%zu combinations of degrees were not searched; none of them can be faster than %.0f us",
                  p->left_out, p->left_out_bound_us);
         done = add_annotation(p, "solver", text, plan);
     }
     if (p->request->sums_stay)
-        done = done && add_annotation(p, "sums", "groups of micro-batches as another plan has them", plan);
+        done = done && add_annotation(p, "sums", "groups of micro-batches from another plan", plan);
     if (p->request->tp && !p->request->sums_stay) {
         snprintf(text, sizeof text, "%" PRIu64 ", as asked for", p->request->tp);
         done = done && add_annotation(p, "tp", text, plan);
@@ -136,8 +136,8 @@ int ah_cluster_result_fail(const struct ah_cluster_planning *p, struct ah_cluste
             hosts ? "GPUs and hosts" : "GPUs", shortage.available_bytes / 1073741824);
     return ah_error_set(
         err, shortage.proven ? AH_E_INFEASIBLE : AH_E_NO_PLAN,
-        "no arrangement of cluster '%s' %s for '%s'%s: a GPU's memory is too small for its blocks and "
-        "their activations",
+        "no arrangement of cluster '%s' %s for '%s'%s: GPU memory is too small for the blocks and their "
+        "activations",
         p->request->cluster->name, shortage.proven ? "fits" : "was found that fits", p->request->model->name,
         p->request->sums_stay ? " with the groups of micro-batches of the other plan" : "");
 }

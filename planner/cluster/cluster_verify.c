@@ -91,8 +91,8 @@ static int read_stage_degree(struct verify *v, size_t p, size_t i)
     if (!ah_cluster_costs_divides(v->inputs->model, stage->tp) || stage->tp > cluster->nodes[n].gpus ||
         !add_degree(v, stage->tp))
         return ah_error_set(v->err, AH_E_DOCUMENT,
-                            "pipelines[%zu].stages[%zu].tp: %" PRIu64
-                            " GPUs of node '%s' cannot share blocks of this model",
+                            "pipelines[%zu].stages[%zu].tp: %" PRIu64 " GPUs of node '%s' cannot share the "
+                            "blocks of this model",
                             p, i, stage->tp, stage->node);
     v->mixed |= v->tp[gpu] && v->tp[gpu] != stage->tp;
     v->tp[gpu] = stage->tp;
@@ -134,7 +134,8 @@ static int build_costs(struct verify *v, const uint64_t *tp, struct ah_cluster_p
     int rc = ah_cluster_costs_build(&input, v->arena, ret_problem, &estimated, &cause);
     v->estimated |= estimated;
     if (rc && rc != AH_E_MEMORY)
-        return ah_error_set(v->err, AH_E_DOCUMENT, "training: no plan is made for that: %s", cause.text);
+        return ah_error_set(v->err, AH_E_DOCUMENT, "training: autohete does not plan for this: %s",
+                            cause.text);
     return rc ? ah_error_memory(v->err) : AH_OK;
 }
 
@@ -254,8 +255,8 @@ static int check_nodes(const struct verify *v)
             if (stage->states_away && !kind->n_hosts)
                 return ah_error_set(
                     v->err, AH_E_DOCUMENT,
-                    "pipelines[%zu].stages[%zu].configs: blocks are on the host of node '%s', "
-                    "of which the cluster says no rates, or which the plan does without",
+                    "pipelines[%zu].stages[%zu].configs: blocks are on the host of node '%s', but the "
+                    "cluster gives no host rates for it, or the plan does not use hosts",
                     p, i, cluster->nodes[n].id);
         }
     return AH_OK;
@@ -358,7 +359,7 @@ static void on_difference(void *context, const char *path, const char *a, const 
 {
     struct comparison *comparison = context;
     if (!comparison->differ)
-        ah_error_set(comparison->err, AH_E_DOCUMENT, "%s: is %s; of this model on this cluster it is %s",
+        ah_error_set(comparison->err, AH_E_DOCUMENT, "%s: is %s; for this model on this cluster it is %s",
                      path, *a ? a : "absent", *b ? b : "absent");
     comparison->differ = true;
 }

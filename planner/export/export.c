@@ -190,8 +190,8 @@ static void lose_frozen(struct ah_export_draft *draft)
     const char *text = keep_text(draft, &out);
     if (text)
         lose(draft, AH_EXPORT_MEMORY, "training.trainable", NULL, text,
-             "trains every tensor, with gradients and states of each, unless the model's code sets "
-             "requires_grad of the others to False");
+             "trains every tensor, with gradients and states for each, unless the model's code sets "
+             "requires_grad to False for the others");
 }
 
 static void lose_memory(struct ah_export_draft *draft)
@@ -202,10 +202,10 @@ static void lose_memory(struct ah_export_draft *draft)
     struct ah_buffer out = {0};
     ah_units_print_bytes(device, memory->device_bytes + memory->reserved_bytes);
     ah_units_print_bytes(host, memory->host_bytes);
-    ah_buffer_printf(&out, "takes %s of the device and %s of the host, never more", device, host);
+    ah_buffer_printf(&out, "uses at most %s of the device and %s of the host", device, host);
     const char *text = keep_text(draft, &out);
     if (text)
-        lose(draft, AH_EXPORT_LIMIT, "memory", NULL, text, "allocates as it goes and takes no limit");
+        lose(draft, AH_EXPORT_LIMIT, "memory", NULL, text, "allocates as it goes, without a limit");
 }
 
 /* No target adds up gradients in groups. */
@@ -239,7 +239,7 @@ void ah_export_lose_common(struct ah_export_draft *draft)
     if (plan->lanes.n_h2d || plan->lanes.n_d2h || plan->lanes.n_host)
         lose(draft, AH_EXPORT_SPEED, "lanes", NULL,
              "freezes the order of copies and host updates, across iterations",
-             "has an order of its own, and ends every step before the next");
+             "uses its own order, and ends every step before the next");
     if (plan->lanes.n_h2d || plan->lanes.n_d2h || plan->lanes.n_host || draft->sums.layers_recompute ||
         draft->sums.layers_selective)
         lose_memory(draft);

@@ -32,8 +32,8 @@ static void put_weights(struct ah_export_draft *draft)
     ah_export_add_integer(draft, "zero_optimization.stage3_prefetch_bucket_size", sums->largest_host_weight);
     ah_export_lose(draft, AH_EXPORT_SPEED, "blocks.weights", ah_export_weights_device,
                    "weights stay on the device",
-                   "DeepSpeed keeps every weight on the host, and on the device what "
-                   "stage3_max_live_parameters leaves there");
+                   "DeepSpeed keeps every weight on the host, and on the device at most "
+                   "stage3_max_live_parameters of them");
 }
 
 static void put_optimizers(struct ah_export_draft *draft)
@@ -49,7 +49,7 @@ static void put_optimizers(struct ah_export_draft *draft)
     if (!sums->host_first)
         ah_export_lose(draft, AH_EXPORT_SPEED, "blocks.optimizer", ah_export_optimizer_host,
                        "optimizer on the host",
-                       "DeepSpeed offloads the same share of the parameters, but the first ones");
+                       "DeepSpeed offloads the same share of the parameters, but always the first ones");
 }
 
 static void put_zero(struct ah_export_draft *draft)
@@ -75,14 +75,13 @@ void ah_export_deepspeed(struct ah_export_draft *draft)
     put_zero(draft);
     ah_export_lose(draft, AH_EXPORT_MEMORY, "blocks.activations", ah_export_recomputes,
                    "recomputed from the block's input",
-                   "DeepSpeed has no setting for it: checkpoint these blocks in the model's code");
+                   "DeepSpeed has no setting for this: checkpoint these blocks in the model's code");
     ah_export_lose(draft, AH_EXPORT_MEMORY, "blocks.activations", ah_export_selective,
                    "norms, rope and the MLP's product are recomputed",
-                   "DeepSpeed has no setting for it: checkpoint these parts in the model's code");
+                   "DeepSpeed has no setting for this: checkpoint these parts in the model's code");
     if (draft->plan->training.state_dtype != AH_FP32)
         ah_export_lose(draft, AH_EXPORT_MEMORY, "training.state_dtype", NULL,
                        "moments are bf16, rounded stochastically",
-                       "DeepSpeed keeps fp32 moments: 4 bytes a parameter more");
-    ah_export_add_note(draft,
-                       "the model's shape comes from the model that is given to deepspeed.initialize()");
+                       "DeepSpeed keeps fp32 moments: 4 more bytes per parameter");
+    ah_export_add_note(draft, "the model's shape comes from the model passed to deepspeed.initialize()");
 }

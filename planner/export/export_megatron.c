@@ -33,7 +33,7 @@ static void put_recompute(struct ah_export_draft *draft)
                    "norms, rope and the MLP's product are recomputed", "Megatron recomputes whole layers");
     if (!sums->saving_first)
         ah_export_lose(draft, AH_EXPORT_SPEED, "blocks.activations", ah_export_saves_less, "recomputed",
-                       "Megatron recomputes as many layers, but the first ones");
+                       "Megatron recomputes the same number of layers, but the first ones");
 }
 
 static void put_optimizer(struct ah_export_draft *draft)
@@ -58,7 +58,7 @@ static void put_optimizer(struct ah_export_draft *draft)
     if (!sums->host_first)
         ah_export_lose(draft, AH_EXPORT_SPEED, "blocks.optimizer", ah_export_optimizer_host,
                        "optimizer on the host",
-                       "Megatron offloads the same share of the parameters, but the first ones");
+                       "Megatron offloads the same share of the parameters, but always the first ones");
 }
 
 static bool sums_on_host(const struct ah_plan_block *block)
@@ -78,5 +78,5 @@ void ah_export_megatron(struct ah_export_draft *draft)
                    "gradients of micro-batches summed on the host",
                    "Megatron sums them on the device, in fp32");
     ah_export_add_note(draft, "the model's shape (hidden size, heads, query groups, ffn, positions, tying) "
-                              "takes arguments of its own");
+                              "needs its own arguments");
 }

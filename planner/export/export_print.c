@@ -146,8 +146,8 @@ static void put_comments(const struct ah_export *export, struct ah_buffer *out)
 static void print_arguments(const struct ah_export *export, struct ah_buffer *out)
 {
     put_comments(export, out);
-    ah_buffer_puts(out, "# source this file, then give \"${AUTOHETE_ARGS[@]}\" to the training script\n"
-                        "AUTOHETE_ARGS=(\n");
+    ah_buffer_puts(out, "# source this file, then pass \"${AUTOHETE_ARGS[@]}\" to the training "
+                        "script\nAUTOHETE_ARGS=(\n");
     for (size_t i = 0; i < export->n_settings; i++) {
         const struct ah_export_setting *setting = &export->settings[i];
         ah_buffer_printf(out, "  --%s", setting->path);

@@ -102,11 +102,11 @@ void ah_export_torchtitan(struct ah_export_draft *draft)
     if (offload) {
         ah_export_lose(draft, AH_EXPORT_MEMORY, "blocks.weights", offloaded,
                        "weights, or optimizer alone, on the host",
-                       "torchtitan offloads under FSDP alone, which takes two processes or more: one GPU by "
-                       "itself has no offload");
+                       "torchtitan offloads only with FSDP, which needs two or more processes: a single GPU "
+                       "cannot offload");
         ah_export_lose(draft, AH_EXPORT_SPEED, "blocks.weights", resident,
                        "weights, or optimizer too, stay on the device",
-                       "torchtitan offloads weights, gradients and states of all blocks or of none");
+                       "torchtitan offloads weights, gradients and states of either all blocks or none");
     }
     if (draft->plan->training.state_dtype != AH_FP32)
         ah_export_lose(draft, AH_EXPORT_MEMORY, "training.state_dtype", NULL,

@@ -108,10 +108,8 @@ int ah_restriction_init(struct ah_restriction *ret_restriction, const struct ah_
             if (allowed[block])
                 continue;
             ah_name_block(ah_names_of_job(job), block, name);
-            return ah_error_set(
-                err, AH_E_USAGE,
-                "without all of these, '%s' is left with nothing that it could do; leave one of them out",
-                name);
+            return ah_error_set(err, AH_E_USAGE,
+                                "without these techniques, '%s' has no config left; exclude fewer", name);
         }
         restriction.allowed = allowed;
     }

@@ -133,7 +133,9 @@ int ah_verify_policy(const struct ah_plan *plan, struct ah_error *err)
         read_numbers(&f);
         ah_policies_sizes(&f.job, plan->policy, f.sizes);
         if (!is_placed(&f, 0, numbers))
-            rc = ah_error_set(err, AH_E_DOCUMENT, "policy: is '%s', which does not place blocks like these",
+            rc = ah_error_set(err, AH_E_DOCUMENT,
+                              "policy: is '%s', which does not produce such block "
+                              "configs",
                               ah_words_policy[plan->policy]);
     }
     ah_arena_release(&arena);

@@ -131,8 +131,8 @@ static int fail_missing(const struct gathering *g, struct ah_error *err)
     if (!g->n_steps)
         return ah_error_set(
             err, AH_E_INFEASIBLE,
-            "holdings: none is on a node of cluster '%s', or in storage that it has ('cloud'); "
-            "bring back a node, or add what storage holds",
+            "holdings: none is on a node of cluster '%s' or in its storage ('cloud'); bring back a node, or "
+            "add what storage holds",
             cluster);
     uint64_t step = g->steps[0];
     struct ah_shard shard = ah_states_shard(g->states, first_missing(g, step));

@@ -32,22 +32,23 @@ static int check_inputs(const struct ah_recovery_request *request, struct ah_err
     if (strcmp(old->inputs.model.sha256, cluster->model_sha256) != 0)
         return ah_error_set(
             err, AH_E_MISMATCH,
-            "the old plan is of another model, '%s', than '%s'; give the one that it was made "
-            "from",
+            "the old plan was made for the model '%s', not for '%s'; give the model that it was made from",
             old->inputs.model.name, cluster->model->name);
     if (old->n_programs && old->programs[0].numeric_signature.device != cluster->cluster->device)
         return ah_error_set(
             err, AH_E_MISMATCH,
-            "the old plan runs on devices of kind %s, cluster '%s' has %s; give a cluster of the "
-            "same kind",
+            "the old plan runs on devices of kind %s, but cluster '%s' has %s; give a cluster of the same "
+            "kind",
             ah_words_device_kind[old->programs[0].numeric_signature.device], cluster->cluster->name,
             ah_words_device_kind[cluster->cluster->device]);
     if (strcmp(inventory->model.sha256, cluster->model_sha256) != 0)
         return ah_error_set(err, AH_E_MISMATCH,
-                            "the inventory is of another model, '%s', than the old plan, '%s'",
+                            "the inventory holds the model '%s', but the old plan trains '%s'",
                             inventory->model.name, old->inputs.model.name);
     if (inventory->blocks != old->blocks)
-        return ah_error_set(err, AH_E_MISMATCH, "the inventory has %" PRIu64 " blocks, the old plan %" PRIu64,
+        return ah_error_set(err, AH_E_MISMATCH,
+                            "the inventory has %" PRIu64 " blocks, but the old plan has "
+                            "%" PRIu64,
                             inventory->blocks, old->blocks);
     return AH_OK;
 }
@@ -168,7 +169,7 @@ int ah_recovery_plan(const struct ah_recovery_request *request, struct ah_arena 
     if (!r.found)
         return ah_error_set(err, AH_E_NO_PLAN,
                             "no plan was found whose degrees divide the %zu slices of the inventory; cut "
-                            "states into more of them",
+                            "states into more slices",
                             r.states.slices);
     fill_moves(&r);
     *ret_plan = r.plan;

@@ -53,7 +53,7 @@ int ah_anneal_start(struct ah_anneal *chain, const struct ah_config *configs, co
     chain->evaluator.enough_us = DBL_MAX;
     int rc = ah_evaluator_try(&chain->evaluator, configs, &chain->knobs, &verdict, err);
     if (!rc && verdict == AH_EVALUATOR_EXHAUSTED)
-        rc = ah_error_set(err, AH_E_USAGE, "no work is left for a start");
+        rc = ah_error_set(err, AH_E_USAGE, "no evaluations are left for a start");
     chain->height = ah_height_of_last(&chain->evaluator);
     return rc;
 }

@@ -12,12 +12,12 @@ int ah_comm_check_driver(const struct ah_comm_driver *driver, const char *origin
     if (driver->abi != AH_COMM_ABI)
         return ah_error_set(
             err, AH_E_MISMATCH,
-            "driver '%s' has message interface %u, this program has %d; install both from one build", origin,
-            driver->abi, AH_COMM_ABI);
+            "driver '%s' has message interface %u, but this program has %d; install both from one build",
+            origin, driver->abi, AH_COMM_ABI);
     if (driver->layout != AH_COMM_LAYOUT)
         return ah_error_set(
             err, AH_E_MISMATCH,
-            "driver '%s' has structs of layout %08x, this program has %08x; install both from one build",
+            "driver '%s' has struct layout %08x, but this program has %08x; install both from one build",
             origin, driver->layout, AH_COMM_LAYOUT);
     return AH_OK;
 }
@@ -50,23 +50,23 @@ static int check_one(const struct ah_comm_wishes *wishes, uint32_t ranks, uint32
     const char *does = channel->sends ? "sends to" : "receives from";
     if (peer >= ranks || peer == rank)
         return ah_error_set(err, AH_E_MISMATCH,
-                            "rank %u %s rank %u for purpose %u; its peers are the other ranks of 0 to %u",
+                            "rank %u %s rank %u for purpose %u; its peers are the other ranks from 0 to %u",
                             rank, does, peer, channel->purpose, ranks - 1);
     if (find_channel(&wishes[rank], i + 1, channel) != SIZE_MAX)
         return ah_error_set(err, AH_E_MISMATCH,
-                            "rank %u %s rank %u for purpose %u twice; a pair has one channel a purpose and "
+                            "rank %u %s rank %u for purpose %u twice; a pair has one channel per purpose and "
                             "direction",
                             rank, does, peer, channel->purpose);
     const size_t j = ah_comm_other_end(&wishes[peer], rank, channel);
     if (j == SIZE_MAX)
         return ah_error_set(err, AH_E_MISMATCH,
-                            "rank %u %s rank %u for purpose %u, and rank %u knows nothing of it; give all "
+                            "rank %u %s rank %u for purpose %u, but rank %u does not expect it; give all "
                             "ranks the same plan",
                             rank, does, peer, channel->purpose, peer);
     if (wishes[peer].channels[j].most_bytes != channel->most_bytes)
         return ah_error_set(err, AH_E_MISMATCH,
-                            "rank %u %s rank %u for purpose %u at most %" PRIu64
-                            " bytes, and rank %u has %" PRIu64 " for it; give all ranks the same plan",
+                            "rank %u %s rank %u for purpose %u at most %" PRIu64 " bytes, but rank %u "
+                            "expects %" PRIu64 "; give all ranks the same plan",
                             rank, does, peer, channel->purpose, channel->most_bytes, peer,
                             wishes[peer].channels[j].most_bytes);
     return AH_OK;
@@ -99,6 +99,6 @@ int ah_comm_say_absent(const struct ah_comm_absent *absent, struct ah_error *err
     }
     if (n > said && used < sizeof text)
         (void)snprintf(text + used, sizeof text - used, " and %u more", n - said);
-    return ah_error_set(err, AH_E_PEER, "%s of %u did not %s within %g s; look at what they said last", text,
+    return ah_error_set(err, AH_E_PEER, "%s of %u did not %s within %g s; see their last messages", text,
                         absent->ranks, absent->did_not, absent->deadline_s);
 }

@@ -24,10 +24,10 @@ enum {
 static int check_options(const struct ah_comm_options *options, struct ah_error *err)
 {
     if (options->ranks && options->rank >= options->ranks)
-        return ah_error_set(err, AH_E_USAGE, "there is no rank %u of %u; they count from 0", options->rank,
+        return ah_error_set(err, AH_E_USAGE, "there is no rank %u of %u; ranks count from 0", options->rank,
                             options->ranks);
     if (!(options->deadline_s >= 0 && options->deadline_s <= DEADLINE_MOST_S))
-        return ah_error_set(err, AH_E_USAGE, "the deadline of ranks is %g s; it is 0 (the default) to %d s",
+        return ah_error_set(err, AH_E_USAGE, "the deadline for ranks is %g s; give 0 (the default) to %d s",
                             options->deadline_s, DEADLINE_MOST_S);
     return ah_comm_check_driver(options->driver, options->driver->name, err);
 }
@@ -57,8 +57,8 @@ static int open_in_time(struct ah_comm *comm, bool *ret_is_stuck, struct ah_erro
     *ret_is_stuck = comm->order != ORDER_NONE;
     if (*ret_is_stuck)
         return ah_error_set(err, AH_E_PEER,
-                            "driver '%s' has not let this rank in for %g s: its launcher waits for a process "
-                            "that does not come",
+                            "driver '%s' has not admitted this rank for %g s: its launcher waits for a "
+                            "process that has not started",
                             comm->driver->name, comm->options.deadline_s);
     return comm->order_rc ? ah_error_set(err, comm->order_rc, "%s", comm->order_err.text) : AH_OK;
 }
@@ -188,7 +188,7 @@ void ah_comm_close(struct ah_comm *comm)
         return;
     pthread_mutex_lock(&comm->mutex);
     if (comm->n_inside) {
-        (void)ah_error_set(&why, AH_E_FAILED, "it closes while %u of its messages are under way",
+        (void)ah_error_set(&why, AH_E_FAILED, "it closed while %u of its messages were under way",
                            comm->n_inside);
         ask_revoke(comm, &why);
     }
@@ -238,7 +238,8 @@ static int check_move(const struct ah_comm *comm, const struct ah_comm_moved *mo
             comm->options.rank, does, channel->peer, channel->purpose, moved->bytes, channel->most_bytes);
     if (comm->slots[moved->channel].state != SLOT_FREE)
         return ah_error_set(err, AH_E_USAGE,
-                            "rank %u %s rank %u for purpose %u two messages at once; a channel moves one",
+                            "rank %u %s rank %u for purpose %u two messages at once; a channel moves one at "
+                            "a time",
                             comm->options.rank, does, channel->peer, channel->purpose);
     return AH_OK;
 }

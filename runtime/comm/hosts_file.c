@@ -31,8 +31,8 @@ static int read_line(struct ah_hosts *hosts, char *line, const char *path, unsig
                                 path, number, count);
     }
     if (n > SLOTS_MAX)
-        return ah_error_set(err, AH_E_USAGE, "%s: line %u: '%s' is more than %d", path, number, count,
-                            SLOTS_MAX);
+        return ah_error_set(err, AH_E_USAGE, "%s: line %u: '%s' is above the limit of %d", path, number,
+                            count, SLOTS_MAX);
     hosts->entries[hosts->n++] = (struct ah_hosts_entry){name, n};
     hosts->slots += n;
     return AH_OK;

@@ -59,12 +59,12 @@ int ah_device_check_driver(const struct ah_device_driver *driver, const char *or
     if (driver->abi != AH_DEVICE_ABI)
         return ah_error_set(
             err, AH_E_MISMATCH,
-            "driver '%s' has device interface %u, this program has %d; install both from one build", origin,
-            driver->abi, AH_DEVICE_ABI);
+            "driver '%s' has device interface %u, but this program has %d; install both from one build",
+            origin, driver->abi, AH_DEVICE_ABI);
     if (driver->layout != AH_DEVICE_LAYOUT)
         return ah_error_set(
             err, AH_E_MISMATCH,
-            "driver '%s' has structs of layout %08x, this program has %08x; install both from one build",
+            "driver '%s' has struct layout %08x, but this program has %08x; install both from one build",
             origin, driver->layout, AH_DEVICE_LAYOUT);
     return AH_OK;
 }
@@ -106,8 +106,8 @@ static int check_memory(const struct ah_device *device, uint64_t arena_bytes, st
         return AH_OK;
     return ah_error_set(
         err, AH_E_CAPACITY,
-        "device '%s': an arena of %s and %s beside it for its ops exceed the %s of device memory given; plan "
-        "for less, or give more",
+        "device '%s': an arena of %s plus %s for its ops exceed the %s of device memory given; plan for "
+        "less, or give more",
         device->driver->name, ah_units_print_bytes(arena, arena_bytes),
         ah_units_print_bytes(reserve, device->reserve_bytes),
         ah_units_print_bytes(given, device->memory_bytes));
@@ -117,7 +117,7 @@ int ah_device_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_AR
                       struct ah_error *err)
 {
     if (device->is_reserved)
-        return ah_error_set(err, AH_E_USAGE, "device '%s': its arenas are reserved already",
+        return ah_error_set(err, AH_E_USAGE, "device '%s': its arenas are already reserved",
                             device->driver->name);
     int rc = check_memory(device, arena_bytes[AH_ARENA_DEVICE], err);
     if (!rc)
@@ -168,7 +168,7 @@ int ah_device_algorithms(struct ah_device *device, const struct ah_op *product,
     struct ah_operand operands[AH_OP_ARGS];
     int rc = ah_op_operands(product, operands, err);
     if (!rc && product->kind != AH_OP_MATMUL)
-        rc = ah_error_set(err, AH_E_USAGE, "op '%s' is no matrix product, it has no algorithms",
+        rc = ah_error_set(err, AH_E_USAGE, "op '%s' is not a matrix product and has no algorithms",
                           ah_op_name(product->kind));
     if (!rc)
         rc = check_supported(device, product, err);
@@ -205,7 +205,7 @@ static int check_reach(const struct ah_submission *submission, struct ah_error *
     for (size_t i = 0; i < AH_OP_ARGS; i++) {
         uint32_t reach = operands[i].role == AH_ROLE_IN ? row->read : row->written;
         if (operands[i].role != AH_ROLE_NONE && !(reach & BIT(op->arg[i].arena)))
-            return ah_error_set(err, AH_E_USAGE, "op '%s': lane '%s' does not reach the arena of '%s'",
+            return ah_error_set(err, AH_E_USAGE, "op '%s': lane '%s' cannot access the arena of '%s'",
                                 ah_op_name(op->kind), row->name, operands[i].name);
     }
     return AH_OK;
@@ -222,14 +222,14 @@ static int check_waits(const struct ah_device *device, const struct ah_submissio
 {
     const char *op = ah_op_name(submission->op->kind);
     if (submission->n_waits > AH_DEVICE_WAITS_MAX)
-        return ah_error_set(err, AH_E_USAGE, "op '%s': %u waits, at most %d are possible", op,
+        return ah_error_set(err, AH_E_USAGE, "op '%s': it has %u waits, but at most %d are possible", op,
                             submission->n_waits, AH_DEVICE_WAITS_MAX);
     for (uint32_t i = 0; i < submission->n_waits; i++) {
         struct ah_wait wait = submission->waits[i];
         if (wait.lane >= device->lanes || wait.ticket > last[wait.lane])
             return ah_error_set(err, AH_E_USAGE,
-                                "op '%s': waits for ticket %llu of lane '%s', not submitted yet", op,
-                                (unsigned long long)wait.ticket, ah_device_lane_name(wait.lane));
+                                "op '%s': waits for ticket %llu of lane '%s', which was not submitted yet",
+                                op, (unsigned long long)wait.ticket, ah_device_lane_name(wait.lane));
     }
     return AH_OK;
 }
@@ -256,7 +256,7 @@ static int check_joins(const struct ah_submission *submission, const struct ah_s
         return AH_OK;
     return ah_error_set(
         err, AH_E_USAGE,
-        "op '%s': joins an op behind it that is not there, or is of another lane or tag, or waits",
+        "op '%s': must be followed by an op of the same lane and tag, without waits, that it can join",
         ah_op_name(submission->op->kind));
 }
 
@@ -320,7 +320,7 @@ int ah_device_wait_any(struct ah_device *device, const struct ah_wait *waits, si
                        struct ah_error *err)
 {
     if (n == 0 || n > AH_DEVICE_LANES_MAX)
-        return ah_error_set(err, AH_E_USAGE, "to wait for any of %zu tickets; 1 to %d are possible", n,
+        return ah_error_set(err, AH_E_USAGE, "cannot wait for any of %zu tickets; 1 to %d are possible", n,
                             AH_DEVICE_LANES_MAX);
     for (size_t i = 0; i < n; i++) {
         int rc = check_given(device, waits[i], err);
@@ -380,8 +380,7 @@ uint64_t ah_device_done(struct ah_device *device, uint32_t lane)
 static int cannot_record(const struct ah_device *device, struct ah_error *err)
 {
     return ah_error_set(err, AH_E_UNSUPPORTED,
-                        "device '%s' does not record what its hardware does; the spans of its lanes say when "
-                        "ops ran",
+                        "device '%s' does not record its hardware; the spans of its lanes show when ops ran",
                         device->driver->name);
 }
 

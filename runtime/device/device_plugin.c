@@ -18,13 +18,13 @@ int ah_plugin_load(const char *name, const struct ah_device_driver **ret_driver,
         ah_plugin_fn *function;
     } entry = {.symbol = NULL};
     if (!name[0] || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(name))
-        return ah_error_set(err, AH_E_USAGE, "'%.64s' is no name of a device plugin", name);
+        return ah_error_set(err, AH_E_USAGE, "'%.64s' is not a valid name for a device plugin", name);
     int rc = ah_plugin_open(&plugin, &entry.symbol, path, err);
     if (rc)
         return rc;
     const struct ah_device_driver *driver = entry.function();
     if (!driver)
-        return ah_error_set(err, AH_E_MISSING, "plugin '%s' has no driver to offer", path);
+        return ah_error_set(err, AH_E_MISSING, "plugin '%s' provides no driver", path);
     rc = ah_device_check_driver(driver, path, err);
     if (rc)
         return rc;

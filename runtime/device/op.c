@@ -95,11 +95,11 @@ static const char *ref_wrong(const struct ah_op *op, const struct op_sizes *size
     if (!present && (rule->presence == REQUIRED || (rule->presence == BY_OP && sizes->use[i] == NEEDED)))
         return "is missing";
     if (present && rule->presence == BY_OP && sizes->use[i] == UNUSED)
-        return "is given, but not used by this form of the op";
+        return "is given, but this form of the op does not use it";
     if (present && !element_takes(rule->element, ref->dtype, i ? op->arg[i - 1].dtype : ref->dtype))
-        return "has a dtype that it cannot have";
+        return "has a dtype that the op does not support";
     if (present && ref->row_stride && rule->lie != MATRIX)
-        return "has a row stride, and must be dense; set row_stride to 0";
+        return "has a row stride but must be dense; set row_stride to 0";
     return NULL;
 }
 
@@ -121,7 +121,7 @@ static int operand_fill(const struct ah_op *op, const struct op_sizes *sizes, si
     if (!operand_extent(rule, sizes, bytes_each, ref->row_stride, operand))
         return operand_wrong(err, op, rule->name, "is empty or larger than any memory");
     if (operand->stride_bytes < operand->row_bytes)
-        return operand_wrong(err, op, rule->name, "has a row stride that is less than its rows are wide");
+        return operand_wrong(err, op, rule->name, "has a row stride smaller than the width of its rows");
     operand->moved_bytes = operand_moved_bytes(rule, sizes, operand);
     return AH_OK;
 }

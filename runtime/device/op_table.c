@@ -135,21 +135,21 @@ static void sizes_matmul(const struct ah_op *op, struct op_sizes *sizes)
     bool has_bias = matmul->epilogue != AH_EPILOGUE_NONE;
     sizes->use[3] = has_bias ? NEEDED : UNUSED;
     if (matmul->form > AH_MATMUL_TN)
-        sizes->wrong = "form is none of nn, nt, tn";
+        sizes->wrong = "form is not one of nn, nt, tn";
     if (matmul->epilogue > AH_EPILOGUE_BIAS_GELU)
         sizes->wrong = "epilogue is unknown";
     if (matmul->accumulate && op->arg[0].dtype != AH_FP32)
-        sizes->wrong = "accumulating needs c in fp32";
+        sizes->wrong = "accumulation needs c in fp32";
     bool gelu = matmul->epilogue == AH_EPILOGUE_BIAS_GELU;
     sizes->use[4] = gelu ? USABLE : UNUSED;
     if (gelu && matmul->accumulate)
-        sizes->wrong = "a product with gelu does not accumulate";
+        sizes->wrong = "a product with gelu cannot accumulate";
     if (!isfinite(matmul->alpha))
         sizes->wrong = "alpha is not finite";
     bool narrows = op->arg[0].dtype != AH_FP32 || (has_bias && op->arg[3].dtype != AH_FP32) ||
                    (ah_op_table_has(op, 4) && op->arg[4].dtype != AH_FP32);
     if (op->arg[1].dtype == AH_FP32 && narrows)
-        sizes->wrong = "a product of fp32 has c, bias and aux in fp32";
+        sizes->wrong = "a product in fp32 needs c, bias and aux in fp32";
 }
 
 static void sizes_rows(const struct ah_op *op, struct op_sizes *sizes)
@@ -196,9 +196,9 @@ static void sizes_norm_backward(const struct ah_op *op, struct op_sizes *sizes)
 static void check_positions(const struct ah_op *op, size_t positions, uint64_t seq, struct op_sizes *sizes)
 {
     if (ah_op_table_has(op, positions) && seq != 0)
-        sizes->wrong = "seq is given beside positions";
+        sizes->wrong = "seq and positions are both given";
     if (!ah_op_table_has(op, positions) && (seq == 0 || seq > sizes->of[POSITIONS]))
-        sizes->wrong = "without positions, seq is at least 1 and at most the rows of the table";
+        sizes->wrong = "without positions, seq must be from 1 to the rows of the table";
 }
 
 /* Checks an embedding's position table and positions: operands `table` and `positions`. */
@@ -234,7 +234,7 @@ static void sizes_attention(const struct ah_op *op, struct op_sizes *sizes)
     sizes->of[KV_HEADS] = attention->kv_heads;
     sizes->of[WIDTH] = attention->head_dim;
     if (attention->kv_heads == 0 || attention->heads % attention->kv_heads)
-        sizes->wrong = "heads is no multiple of kv_heads";
+        sizes->wrong = "heads is not a multiple of kv_heads";
 }
 
 static void sizes_embed(const struct ah_op *op, struct op_sizes *sizes)
@@ -247,7 +247,7 @@ static void sizes_embed(const struct ah_op *op, struct op_sizes *sizes)
     if (op->kind == AH_OP_GATHER && (embed->positions || embed->seq))
         sizes->wrong = "gather has no position table";
     if (embed->padding > (op->kind == AH_OP_EMBED_BACKWARD ? embed->vocabulary : 0))
-        sizes->wrong = "padding is no token, or stands in an op without backward";
+        sizes->wrong = "padding is not a token, or is given to an op without backward";
 }
 
 static void sizes_embed_forward(const struct ah_op *op, struct op_sizes *sizes)
@@ -271,7 +271,7 @@ static void sizes_cross_entropy(const struct ah_op *op, struct op_sizes *sizes)
     sizes->of[ROWS] = op->u.cross_entropy.rows;
     sizes->of[VOCABULARY] = op->u.cross_entropy.vocabulary;
     if (ah_op_table_has(op, 5) && (op->arg[1].dtype != AH_FP32 || op->arg[5].dtype != AH_BF16))
-        sizes->wrong = "a gradient beside the logits is bf16, and the logits are fp32";
+        sizes->wrong = "a gradient beside the logits is bf16, but the logits are fp32";
 }
 
 static void sizes_sum(const struct ah_op *op, struct op_sizes *sizes)
@@ -280,9 +280,9 @@ static void sizes_sum(const struct ah_op *op, struct op_sizes *sizes)
     sizes->of[COUNT] = sum->count;
     sizes->accumulates = sum->accumulate;
     if (sum->first_element % AH_OP_SUM_LEAF)
-        sizes->wrong = "first_element is no multiple of 4096";
+        sizes->wrong = "first_element is not a multiple of 4096";
     if (sum->first_element && !sum->accumulate)
-        sizes->wrong = "a tile that is not the first accumulates";
+        sizes->wrong = "a tile after the first must accumulate";
 }
 
 static void sizes_clip(const struct ah_op *op, struct op_sizes *sizes)
@@ -299,7 +299,7 @@ static void sizes_adamw(const struct ah_op *op, struct op_sizes *sizes)
     if (__builtin_add_overflow(op->u.adamw.first_element, op->u.adamw.count, &end) || end > AH_OP_ADAMW_END)
         sizes->wrong = "first_element + count is more than 2^42";
     if (op->u.adamw.block >= AH_OP_ADAMW_BLOCKS)
-        sizes->wrong = "block is not below 2^16";
+        sizes->wrong = "block is 2^16 or more";
 }
 
 static void sizes_call(const struct ah_op *op, struct op_sizes *sizes)

@@ -62,7 +62,7 @@ char *ah_device_print_products(const struct ah_device_info *info, char ret_text[
         snprintf(ret_text, AH_TRYOUT_TEXT_MAX, "%s has all %u matrix products", info->library, products->n);
     else
         snprintf(ret_text, AH_TRYOUT_TEXT_MAX,
-                 "%s lacks %u of %u matrix products (first: %s), which are made in steps, more slowly",
+                 "%s lacks %u of %u matrix products (first: %s), which run in several slower steps",
                  info->library, products->in_steps, products->n, products->first);
     return ret_text;
 }

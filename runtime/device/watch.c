@@ -64,7 +64,7 @@ static void say_what_waits(struct sentence *sentence, uint64_t what)
         say(sentence, "submits %llu op%s", number, number == 1 ? "" : "s");
         break;
     case AH_WAITING_TO_RECORD:
-        say(sentence, "waits for all lanes, to record what the hardware does");
+        say(sentence, "waits for all lanes, to record the hardware");
         break;
     case AH_WAITING_TO_WARM:
         say(sentence, "tries op '%s' on zeros", ah_op_name((enum ah_op_kind)number));
@@ -103,7 +103,7 @@ static void say_lane(struct sentence *sentence, const struct ah_device_watch *wa
     if (head->any) {
         say(sentence, ", op %llu '%s'%s%s", done + 1, ah_op_name(head->kind), name[0] ? " of " : "", name);
         if (!say_waits(sentence, head, heads))
-            say(sentence, " has begun and does not end");
+            say(sentence, " has started but not finished");
     }
     if (head->note)
         say(sentence, "%s%s", head->any ? ": " : ", ", head->note);
@@ -246,7 +246,9 @@ int ah_device_watcher_new(struct ah_device *device, const struct ah_device_watch
     if (asked->patience_s == 0 || !asked->stalled || !device->driver->head)
         return AH_OK;
     if (!(asked->patience_s > 0 && asked->patience_s <= PATIENCE_MOST_S))
-        return ah_error_set(err, AH_E_USAGE, "a device's patience is %g s; it is 0 (for ever) to %d s",
+        return ah_error_set(err, AH_E_USAGE,
+                            "the time limit for a stalled device is %g s; give 0 (forever) "
+                            "to %d s",
                             asked->patience_s, PATIENCE_MOST_S);
     struct ah_device_watcher *watcher = new_watcher(device, asked);
     if (!watcher)

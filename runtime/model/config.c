@@ -246,8 +246,8 @@ int ah_config_print(const struct ah_model *model, enum ah_dtype dtype, struct ah
     if (!rc && first.path[0])
         rc = ah_error_set(
             err, AH_E_UNSUPPORTED,
-            "'%s' is %s in the model, which the config.json of a %s model cannot say; change it to "
-            "%s, or save without a config.json",
+            "'%s' is %s in the model, but the config.json of a %s model cannot express it; change it to %s, "
+            "or save without a config.json",
             first.path, first.a, ah_words_family[model->family], first.b);
     if (!rc) {
         append_text(out, &text);
@@ -319,7 +319,7 @@ static int check_config(const struct ah_model *model, const char *path, const st
     if (!first.path[0])
         return AH_OK;
     return ah_error_set(err, AH_E_MISMATCH,
-                        "%s: '%s' is %s, and %s in the model; these are another model's weights", path,
+                        "%s: '%s' is %s, but %s in the model; these weights belong to another model", path,
                         first.path, first.b, first.a);
 }
 

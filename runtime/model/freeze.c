@@ -61,8 +61,8 @@ static int match_block(const struct ah_model *model, uint64_t block, const char 
             ah_trainable_name(model, block, tensors[parts[i].tensor].name, ours, sizeof ours);
             return ah_error_set(
                 err, AH_E_USAGE,
-                "'--freeze': '%s' names a part of '%s', which holds q, k and v together and is trained "
-                "or frozen as a whole; name all three, or that",
+                "'--freeze': '%s' is only part of '%s', which holds q, k and v and is frozen as a whole; "
+                "name all three, or the whole tensor",
                 pattern, ours);
         }
     *ret_named = named;
@@ -119,7 +119,7 @@ int ah_freeze_translate(const struct ah_model *model, const char *pattern, struc
     if (!rc && model->tied && names_it(pattern, ah_names_head()))
         rc = ah_error_set(
             err, AH_E_USAGE,
-            "'--freeze': '%s' is tied to the embedding in '%s' and has no weights of its own; freeze "
+            "'--freeze': '%s' has no weights of its own in '%s', because it is tied to the embedding; freeze "
             "'embedding.*'",
             pattern, model->name);
     for (uint64_t block = 0; block < blocks && !rc; block++)

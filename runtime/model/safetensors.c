@@ -141,7 +141,9 @@ static int examine(int descriptor, const char *path, bool *ret_folder, uint64_t 
         return ah_safetensors_fail(err, AH_E_IO, path, NULL, "cannot be read: %s", strerror(errno));
     *ret_folder = S_ISDIR(about.st_mode);
     if (!S_ISREG(about.st_mode) && !*ret_folder)
-        return ah_safetensors_fail(err, AH_E_IO, path, NULL, "is no regular file; name a file or a folder");
+        return ah_safetensors_fail(err, AH_E_IO, path, NULL,
+                                   "is not a regular file; name a file or a "
+                                   "folder");
     *ret_bytes = (uint64_t)about.st_size;
     return AH_OK;
 }
@@ -213,7 +215,7 @@ static int keep_tensors(struct ah_safetensors *files, struct ah_safetensors_tabl
     if (!again)
         return AH_OK;
     return ah_safetensors_fail(err, AH_E_DOCUMENT, files->files[again->file].path, again->name,
-                               "is in '%s' too", files->files[again[-1].file].path);
+                               "is also in '%s'", files->files[again[-1].file].path);
 }
 
 static int open_sharded(struct ah_safetensors *files, struct ah_safetensors_table *table, const char *folder,
@@ -234,10 +236,11 @@ static int open_sharded(struct ah_safetensors *files, struct ah_safetensors_tabl
 const char *ah_safetensors_other_folder(const char *folder)
 {
     static const char adapter[] =
-        "is an adapter's folder, and adapters are not trained here; merge it into its base model "
+        "is the folder of an adapter, which autohete cannot train; merge it into its base model "
         "(merge_and_unload() of peft, then save_pretrained()) and name that folder";
     static const char pickled[] =
-        "has pickled weights, which are not read; save_pretrained() of transformers makes safetensors";
+        "has pickled weights, which autohete does not read; convert them to safetensors with "
+        "save_pretrained() of transformers";
     static const struct {
         const char *file, *what;
     } others[] = {
@@ -245,7 +248,8 @@ const char *ah_safetensors_other_folder(const char *folder)
         {"adapter_model.safetensors", adapter},
         {"pytorch_model.bin", pickled},
         {"pytorch_model.bin.index.json", pickled},
-        {"params.json", "has a model's original files; name its folder with a config.json and safetensors"},
+        {"params.json", "has the model's original files; name the folder with its config.json and "
+                        "safetensors"},
     };
     char path[PATH_MAX];
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -270,8 +274,8 @@ static int open_folder(struct ah_safetensors *files, struct ah_safetensors_table
     if (other)
         return ah_safetensors_fail(err, AH_E_IO, folder, NULL, "%s", other);
     return ah_safetensors_fail(err, AH_E_IO, folder, NULL,
-                               "holds neither '%s' nor '%s'; other formats are not read", AH_SAFETENSORS_FILE,
-                               AH_SAFETENSORS_INDEX);
+                               "holds neither '%s' nor '%s'; autohete reads no other formats",
+                               AH_SAFETENSORS_FILE, AH_SAFETENSORS_INDEX);
 }
 
 int ah_safetensors_open(struct ah_safetensors *ret_files, const char *path, struct ah_error *err)
@@ -352,7 +356,7 @@ int ah_safetensors_read(const struct ah_safetensors *files, const struct ah_safe
         return ah_safetensors_pread(file, ret_values, 4 * n, tensor->offset_bytes + 4 * first, err);
     if (tensor->dtype != AH_SAFETENSORS_BF16 && tensor->dtype != AH_SAFETENSORS_F16)
         return ah_safetensors_fail(err, AH_E_DOCUMENT, file->path, tensor->name,
-                                   "is %s; F32, BF16 and F16 are read: convert it first",
+                                   "is %s, but only F32, BF16 and F16 can be read; convert it first",
                                    ah_safetensors_word(tensor->dtype));
     int rc =
         ah_safetensors_pread(file, (char *)ret_values + 2 * n, 2 * n, tensor->offset_bytes + 2 * first, err);

@@ -47,7 +47,7 @@ static int read_dtype(struct header *header, struct ah_safetensors_tensor *tenso
             tensor->dtype = (enum ah_safetensors_dtype)i;
             return AH_OK;
         }
-    return REFUSE(header, tensor->name, "the dtype '%s' is not known", ah_safetensors_plain(word, shown));
+    return REFUSE(header, tensor->name, "the dtype '%s' is unknown", ah_safetensors_plain(word, shown));
 }
 
 /* Reads a list of at most `max` whole numbers. */
@@ -101,7 +101,7 @@ static int place_tensor(struct header *header, struct ah_safetensors_tensor *ten
                       header->data_bytes);
     if (offsets[1] - offsets[0] != tensor->bytes)
         return REFUSE(
-            header, tensor->name, "its place has %" PRIu64 " bytes, its shape %s in %s needs %" PRIu64,
+            header, tensor->name, "its data have %" PRIu64 " bytes, but its shape %s in %s needs %" PRIu64,
             offsets[1] - offsets[0], ah_safetensors_shape_text(tensor->shape, tensor->n_shape, shape),
             ah_safetensors_word(tensor->dtype), tensor->bytes);
     tensor->offset_bytes = header->data_offset_bytes + offsets[0];
@@ -247,7 +247,7 @@ static int parse_tensors(struct header *header, const char *text, size_t size)
     struct ah_safetensors_tensor *tensors = header->table->tensors;
     size_t n = header->table->n - first;
     const struct ah_safetensors_tensor *again = ah_safetensors_sort(n ? tensors + first : NULL, n);
-    return again ? REFUSE(header, again->name, "is there twice")
+    return again ? REFUSE(header, again->name, "appears twice")
                  : check_places(header, n ? tensors + first : NULL, n);
 }
 

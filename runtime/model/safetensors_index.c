@@ -58,8 +58,7 @@ static int read_places(struct ah_safetensors_index *index, struct ah_cursor *cur
         if (!place->file)
             return ah_error_memory(err);
         if (!usable(place->file))
-            return REFUSE(err, path, place->tensor,
-                          "its file '%s' is not the name of a file beside the index",
+            return REFUSE(err, path, place->tensor, "its file '%s' is not in the folder of the index",
                           ah_safetensors_plain(place->file, shown));
     }
     return AH_OK;
@@ -112,7 +111,7 @@ static int list_files(struct ah_safetensors_index *index, const char *path, stru
     qsort(index->places, n, sizeof *index->places, compare_places);
     for (size_t i = 1; i < n; i++)
         if (strcmp(index->places[i - 1].tensor, index->places[i].tensor) == 0)
-            return REFUSE(err, path, index->places[i].tensor, "is there twice");
+            return REFUSE(err, path, index->places[i].tensor, "appears twice");
     index->files = ah_arena_array(&index->arena, n, sizeof *index->files);
     if (!index->files)
         return ah_error_memory(err);
@@ -123,7 +122,7 @@ static int list_files(struct ah_safetensors_index *index, const char *path, stru
         if (i == 0 || strcmp(index->files[index->n_files - 1], index->files[i]) != 0)
             index->files[index->n_files++] = index->files[i];
     if (index->n_files > AH_SAFETENSORS_FILES_MAX)
-        return REFUSE(err, path, NULL, "names %zu files; at most %d are read", index->n_files,
+        return REFUSE(err, path, NULL, "names %zu files; at most %d are allowed", index->n_files,
                       AH_SAFETENSORS_FILES_MAX);
     return AH_OK;
 }

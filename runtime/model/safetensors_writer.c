@@ -214,7 +214,7 @@ int ah_safetensors_finish(struct ah_safetensors_writer *writer, struct ah_error 
         const uint64_t written = atomic_load(&writer->slots[i].written);
         if (written != writer->slots[i].elements && (written || !writer->partial))
             return ah_safetensors_fail(err, AH_E_FAILED, writer->path, writer->slots[i].name,
-                                       "was not written whole");
+                                       "was not written completely");
     }
     do
         rc = fsync(writer->descriptor);

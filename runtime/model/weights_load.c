@@ -64,8 +64,7 @@ static int fail_missing(const struct load *load, const char *name)
     if (strcmp(name, ah_names_head()) == 0)
         return ah_safetensors_fail(
             load->err, AH_E_MISMATCH, load->path, name,
-            "is missing; if the head is the embedding's table, the model must say that "
-            "it is tied");
+            "is missing; if the head uses the embedding's table, the model must say that it is tied");
     if (near)
         return ah_safetensors_fail(load->err, AH_E_MISMATCH, load->path, name,
                                    "is missing, a tensor of this %s model; is it '%s'?", family,
@@ -82,7 +81,7 @@ static int check_shape(const struct load *load, const struct ah_names_part *part
         memcmp(tensor->shape, part->shape, part->n_shape * sizeof *part->shape) == 0)
         return AH_OK;
     return ah_safetensors_fail(load->err, AH_E_MISMATCH, path_of(load, tensor), tensor->name,
-                               "has the shape %s where the model has %s; are these its weights?",
+                               "has the shape %s, but the model has %s; are these its weights?",
                                ah_safetensors_shape_text(tensor->shape, tensor->n_shape, has),
                                ah_safetensors_shape_text(part->shape, part->n_shape, needs));
 }
@@ -150,8 +149,8 @@ static int check_rest(const struct load *load)
     if (!first)
         return AH_OK;
     return ah_safetensors_fail(load->err, AH_E_MISMATCH, path_of(load, first), first->name,
-                               "is no tensor of this %s model of %" PRIu64
-                               " layers (nor are %zu others); are these its weights?",
+                               "is not a tensor of this %s model with %" PRIu64 " layers (nor are %zu "
+                               "others); are these its weights?",
                                ah_words_family[load->model->family], load->model->layers, others);
 }
 

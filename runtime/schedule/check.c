@@ -55,11 +55,13 @@ static int check_blocks(const struct ah_plan *plan, const struct ah_job *job, st
     for (size_t i = 0; i < plan->n_blocks; i++) {
         const struct ah_job_group *group = ah_job_block(job, i);
         if (strcmp(plan->blocks[i].group, group->name) != 0)
-            return ah_error_set(err, AH_E_DOCUMENT, "blocks[%zu].group: is '%.80s'; of this model, '%s'", i,
-                                plan->blocks[i].group, group->name);
+            return ah_error_set(err, AH_E_DOCUMENT,
+                                "blocks[%zu].group: is '%.80s'; for this model it is "
+                                "'%s'",
+                                i, plan->blocks[i].group, group->name);
         if (plan->blocks[i].parameters != group->parameters)
             return ah_error_set(err, AH_E_DOCUMENT,
-                                "blocks[%zu].parameters: is %" PRIu64 "; of this model, %" PRIu64, i,
+                                "blocks[%zu].parameters: is %" PRIu64 "; for this model it is %" PRIu64, i,
                                 plan->blocks[i].parameters, group->parameters);
     }
     return AH_OK;
@@ -80,8 +82,8 @@ static int check_amounts(const struct ah_plan *plan, const struct ah_job *job, s
     if (tiles <= plan->lanes.n_h2d)
         return AH_OK;
     return ah_error_set(err, AH_E_DOCUMENT,
-                        "lanes.h2d: has %zu tiles; those of streamed states are at least %" PRIu64,
-                        plan->lanes.n_h2d, tiles);
+                        "lanes.h2d: has %zu tiles; streamed states need at least %" PRIu64, plan->lanes.n_h2d,
+                        tiles);
 }
 
 /* Only the CPU device's compute lane uses cores of the host. */
@@ -91,7 +93,7 @@ static int check_device(const struct ah_plan *plan, struct ah_error *err)
     if (!plan->threads || (kind == AH_DEVICE_CPU) == (plan->threads->compute > 0))
         return AH_OK;
     return ah_error_set(err, AH_E_DOCUMENT,
-                        "numeric_signature.device: is '%s'; threads.compute %" PRIu64 " is of %s",
+                        "numeric_signature.device: is '%s', but threads.compute %" PRIu64 " belongs to %s",
                         ah_words_device_kind[kind], plan->threads->compute,
                         kind == AH_DEVICE_CPU ? "a GPU" : "the CPU device");
 }
@@ -107,9 +109,9 @@ static int check_reserve(const struct ah_plan *plan, const struct ah_job *job, s
     if (rc || bytes <= memory->device_capacity_bytes - memory->device_bytes)
         return rc;
     return ah_error_set(err, AH_E_DOCUMENT,
-                        "memory.device_bytes: is %" PRIu64 "; with threads.compute %" PRIu64
-                        " its ops take %" PRIu64 " beside it, more than device_capacity_bytes %" PRIu64
-                        " together; plan again",
+                        "memory.device_bytes: is %" PRIu64 "; with threads.compute %" PRIu64 " its ops take "
+                        "another %" PRIu64 ", in total more than device_capacity_bytes %" PRIu64 "; plan "
+                        "again",
                         memory->device_bytes, plan->threads->compute, bytes, memory->device_capacity_bytes);
 }
 

@@ -125,7 +125,7 @@ static int check_peak(const struct ah_plan *plan, struct ah_error *err)
         peak_bytes = end > peak_bytes ? end : peak_bytes;
         if (tensor->offset_bytes % AH_LAYOUT_ALIGN)
             return ah_error_set(err, AH_E_DOCUMENT,
-                                "arena.tensors[%zu].offset_bytes: is %" PRIu64 ", no multiple of %d", i,
+                                "arena.tensors[%zu].offset_bytes: is %" PRIu64 ", not a multiple of %d", i,
                                 tensor->offset_bytes, AH_LAYOUT_ALIGN);
     }
     if (peak_bytes == plan->memory.device_bytes)

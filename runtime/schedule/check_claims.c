@@ -28,11 +28,13 @@ static int check_words(const struct ah_plan *plan, struct ah_error *err)
     for (size_t i = 0; i < sharing->n_resources; i++)
         for (size_t j = 0; j < i; j++)
             if (!strcmp(sharing->resources[i].name, sharing->resources[j].name))
-                return ah_error_set(err, AH_E_DOCUMENT, "sharing.resources[%zu].name: '%.80s' stands twice",
+                return ah_error_set(err, AH_E_DOCUMENT, "sharing.resources[%zu].name: '%.80s' appears twice",
                                     i, sharing->resources[i].name);
     if (plan->training.micro_batches > 1 || plan->micro_batch_order == AH_MICRO_BATCH_MAJOR)
         return AH_OK;
-    return ah_error_set(err, AH_E_DOCUMENT, "micro_batch_order: is '%s'; of one micro-batch it is '%s'",
+    return ah_error_set(err, AH_E_DOCUMENT,
+                        "micro_batch_order: is '%s'; with one micro-batch it must be "
+                        "'%s'",
                         ah_words_micro_order[plan->micro_batch_order],
                         ah_words_micro_order[AH_MICRO_BATCH_MAJOR]);
 }
@@ -86,8 +88,11 @@ static int check_alternatives(const struct ah_plan *plan, struct ah_error *err)
     }
     if (next == plan->n_alternatives)
         return AH_OK;
-    return ah_error_set(err, AH_E_DOCUMENT, "alternatives[%zu]: '%s' has no place beside policy '%s'", next,
-                        ah_words_policy[plan->alternatives[next].policy], ah_words_policy[plan->policy]);
+    return ah_error_set(err, AH_E_DOCUMENT,
+                        "alternatives[%zu]: '%s' does not belong in a plan of policy "
+                        "'%s'",
+                        next, ah_words_policy[plan->alternatives[next].policy],
+                        ah_words_policy[plan->policy]);
 }
 
 /* No alternative beats the bound, and `optimal` is at least as fast as the paper's plan, where its search starts. */

@@ -164,7 +164,7 @@ static int check_copies(const struct ah_plan *plan, enum ah_plan_lane lane, stru
         double us = (double)op->tiles * copies.us_a_tile + (double)op->bytes * copies.us_a_byte;
         if (op->lane == lane && op->bytes && fabs(op->us - us) > copies.relative * fmax(op->us, us))
             return ah_error_set(err, AH_E_DOCUMENT,
-                                "ops[%zu].us: is %.17g; as fast as other copies, it is %.17g", i, op->us, us);
+                                "ops[%zu].us: is %.17g; at the rate of other copies, %.17g", i, op->us, us);
     }
     return AH_OK;
 }

@@ -248,7 +248,7 @@ static int compile_check(const struct compile *c, struct ah_error *err)
         return ah_error_set(err, AH_E_USAGE, "tiles of %" PRIu64 " elements: give a multiple of %d",
                             c->knobs->tile_elements, AH_PLAN_TILE_UNIT);
     if (c->knobs->micro_order == AH_BLOCK_MAJOR && c->job->part.stages > 1)
-        return ah_error_set(err, AH_E_USAGE, "a stage of a pipeline goes micro-batch by micro-batch");
+        return ah_error_set(err, AH_E_USAGE, "a stage of a pipeline must run micro-batch by micro-batch");
     for (size_t block = 0; block < c->n_blocks; block++) {
         struct ah_config allowed[AH_CONFIGS_MAX];
         bool as_before = block && c->job->group_of[block] == c->job->group_of[block - 1] &&
@@ -259,7 +259,7 @@ static int compile_check(const struct compile *c, struct ah_error *err)
         while (i < n && memcmp(&allowed[i], &c->configs[block], sizeof allowed[i]))
             i++;
         if (i == n)
-            return ah_error_set(err, AH_E_USAGE, "block %zu cannot have such a config", block);
+            return ah_error_set(err, AH_E_USAGE, "block %zu cannot have this config", block);
         if (c->configs[block].optimizer == AH_OPTIMIZER_STREAMED && !c->knobs->device_state_tiles)
             return ah_error_set(err, AH_E_USAGE, "block %zu is streamed: give device_state_tiles", block);
     }

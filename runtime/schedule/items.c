@@ -74,8 +74,9 @@ static int check_op(const struct build *b, uint32_t op, bool again)
                             kind, ah_words_plan_lane[it->lane]);
     if (again && once_a_block[it->op])
         return ah_error_set(b->err, AH_E_DOCUMENT,
-                            "ops[%" PRIu32 "]: a block has one '%s', and block %" PRIu64 " has another", op,
-                            kind, it->block);
+                            "ops[%" PRIu32 "]: a block has only one '%s', but block %" PRIu64 " has "
+                            "another",
+                            op, kind, it->block);
     if (it->op == AH_PLAN_NORM && it->tiles != 1)
         return ah_error_set(b->err, AH_E_DOCUMENT, "ops[%" PRIu32 "].tiles: a '%s' is one", op, kind);
     if (it->lane != AH_PLAN_LANE_COMPUTE &&
@@ -161,9 +162,8 @@ static int issue_states_out(struct build *b)
             b->it->ops[out].tiles != b->it->ops[update].tiles ||
             b->it->ops[in].tiles != b->it->ops[update].tiles)
             return ah_error_set(b->err, AH_E_DOCUMENT,
-                                "blocks[%" PRIu64
-                                "]: streamed states need states_in, device_adam and states_out "
-                                "of as many tiles",
+                                "blocks[%" PRIu64 "]: streamed states need states_in, device_adam and "
+                                "states_out with the same number of tiles",
                                 block);
         for (uint64_t tile = 0; tile < b->it->ops[out].tiles; tile++)
             b->items.issue[tile_item(b, out, tile)] = tile_item(b, update, tile);
@@ -269,7 +269,7 @@ static int norm_edges(struct build *b)
         return AH_OK;
     uint32_t norm = find_norm(b);
     if (norm == ITEMS_NONE)
-        return ah_error_set(b->err, AH_E_DOCUMENT, "ops: gradients are clipped, but there is no norm");
+        return ah_error_set(b->err, AH_E_DOCUMENT, "ops: gradients are clipped, but there is no norm op");
     for (uint64_t block = 0; block < b->it->n_blocks; block++) {
         wait_for(b, norm, find_op(b, AH_PLAN_ACCUMULATE, block, b->it->micro_batches - 1));
         uint32_t host = first_op(b, AH_PLAN_HOST_ADAM, block);
@@ -501,7 +501,7 @@ static int grow_all(struct ah_items_memory *m, struct build *b)
     size_t reuses = reuse_edges(b, false);
     if (reuses == REUSES_MAX)
         return ah_error_set(b->err, AH_E_DOCUMENT,
-                            "ops: fetch and send_gradients meet at one position too often; plan again");
+                            "ops: too many fetch and send_gradients ops meet at one position; plan again");
     b->max_pairs = EDGES_AN_ITEM * tiles + 4 * b->it->n_blocks + reuses + count_arrivals(b->it);
     rc = rc ? rc : ah_grow(&m->op, tiles, sizeof *b->items.op, b->err);
     rc = rc ? rc : ah_grow(&m->issue, tiles, sizeof *b->items.issue, b->err);

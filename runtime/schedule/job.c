@@ -27,22 +27,20 @@ static int check_training(const struct ah_model *model, const struct ah_plan_tra
         return ah_error_set(err, AH_E_USAGE, "batch is 0; a step needs at least one sequence");
     if (!parts || batch % parts)
         return ah_error_set(err, AH_E_USAGE,
-                            "micro_batches '%llu' does not divide batch '%llu'; take one of its divisors",
+                            "micro_batches '%llu' does not divide batch '%llu'; choose one of its divisors",
                             parts, batch);
     if (!seq)
-        return ah_error_set(err, AH_E_USAGE, "seq is 0; a sequence has at least one token");
+        return ah_error_set(err, AH_E_USAGE, "seq is 0; a sequence needs at least one token");
     if (model->position == AH_POSITION_LEARNED && seq > model->max_positions)
         return ah_error_set(
             err, AH_E_USAGE,
-            "seq '%llu' is longer than the %llu positions that model '%s' has learned; take a "
-            "shorter one",
-            seq, (unsigned long long)model->max_positions, model->name ? model->name : "");
+            "seq '%llu' is longer than the %llu learned positions of model '%s'; choose a shorter one", seq,
+            (unsigned long long)model->max_positions, model->name ? model->name : "");
     uint64_t tokens;
     if (__builtin_mul_overflow(batch / parts, seq, &tokens) || tokens > UINT32_MAX)
         return ah_error_set(
             err, AH_E_DOCUMENT,
-            "a micro-batch of %llu sequences of %llu tokens has 2^32 tokens or more; take more "
-            "micro_batches",
+            "a micro-batch of %llu sequences of %llu tokens has 2^32 tokens or more; use more micro_batches",
             batch / parts, seq);
     return AH_OK;
 }
@@ -53,7 +51,7 @@ static int check_tied(const struct ah_model *model, const struct ah_plan_trainin
     if (training->tied == AH_TIED_JOINT || (model->tied && table_trained))
         return AH_OK;
     return ah_error_set(err, AH_E_USAGE,
-                        "training.tied is 'split', and the %s of model '%s' %s; leave it out",
+                        "training.tied is 'split', but the %s of model '%s' %s; leave it out",
                         model->tied ? "table" : "head", model->name ? model->name : "",
                         model->tied ? "is frozen" : "has a table of its own");
 }
@@ -69,7 +67,7 @@ static int check_sizes(const struct ah_job *job, struct ah_error *err)
     if (!rc && (widest * (double)job->tokens * 64 >= BYTES_LIMIT * 512 ||
                 (double)parameters * 16 >= BYTES_LIMIT * 512))
         rc = ah_error_set(err, AH_E_DOCUMENT,
-                          "model '%s' with micro-batches of %llu tokens is beyond 2^53 bytes",
+                          "model '%s' with micro-batches of %llu tokens needs more than 2^53 bytes",
                           model->name ? model->name : "", (unsigned long long)job->tokens);
     return rc;
 }
@@ -230,7 +228,7 @@ static int size_groups(struct ah_job *job, struct ah_arena *arena, struct ah_err
     if (!rc && total >= BYTES_LIMIT)
         rc = ah_error_set(
             err, AH_E_DOCUMENT,
-            "model '%s' with batch '%llu' and seq '%llu' needs 2^53 bytes or more; take smaller ones",
+            "model '%s' with batch '%llu' and seq '%llu' needs 2^53 bytes or more; choose smaller ones",
             job->model->name ? job->model->name : "", (unsigned long long)job->training.batch,
             (unsigned long long)job->training.seq);
     return rc;

@@ -57,7 +57,7 @@ static int note_message(const struct reading *r, enum ah_channel channel, uint64
     if (!m->of[channel])
         return fail_message(r, channel, micro_batch, "has no stage to go to", err);
     if (micro_batch >= m->micro_batches)
-        return fail_message(r, channel, micro_batch, "is of none of the step's micro-batches", err);
+        return fail_message(r, channel, micro_batch, "belongs to none of the step's micro-batches", err);
     struct ah_message *message = &m->of[channel][micro_batch];
     if (message->at != AH_MESSAGES_NEVER)
         return channels[channel].sends ? fail_message(r, channel, micro_batch, "is sent twice", err) : AH_OK;
@@ -140,13 +140,13 @@ static int check_message(const struct reading *r, enum ah_channel channel, uint6
     if (word && (channel == AH_CHANNEL_OUTPUT_IN || channel == AH_CHANNEL_OUTPUT_OUT))
         return fail_message(r, channel, micro_batch, "has no tensor", err);
     if (channels[channel].sends && message->bytes != op_at(r->program, message->at)->bytes)
-        return fail_message(r, channel, micro_batch, "is not as long as its tensor", err);
+        return fail_message(r, channel, micro_batch, "differs in size from its tensor", err);
     if (!never && (message->at < message->from || message->at > message->to))
-        return fail_message(r, channel, micro_batch, "is not in its tensor's life", err);
+        return fail_message(r, channel, micro_batch, "is outside the life of its tensor", err);
     if (micro_batch && !never && last->at >= message->at)
-        return fail_message(r, channel, micro_batch, "comes before the one ahead of it", err);
+        return fail_message(r, channel, micro_batch, "comes before the previous one", err);
     if (micro_batch && !channels[channel].sends && !word && last->from > message->from)
-        return fail_message(r, channel, micro_batch, "has its place before the one ahead of it", err);
+        return fail_message(r, channel, micro_batch, "has its tensor before that of the previous one", err);
     return AH_OK;
 }
 
@@ -234,8 +234,8 @@ static int check_size(size_t from, const struct ah_messages *sender, enum ah_cha
     return sent_bytes == expected_bytes
                ? AH_OK
                : ah_error_set(err, AH_E_DOCUMENT,
-                              "stage %zu sends %" PRIu64 " bytes of micro-batch %" PRIu64
-                              " and stage %zu expects %" PRIu64,
+                              "stage %zu sends %" PRIu64 " bytes of micro-batch %" PRIu64 " but stage %zu "
+                              "expects %" PRIu64,
                               from, sent_bytes, micro_batch, to, expected_bytes);
 }
 
@@ -246,7 +246,9 @@ static int check_sizes(const struct pipeline *p, size_t stage, struct ah_error *
         return ah_error_set(err, AH_E_DOCUMENT, "stage %zu has %" PRIu64 " micro-batches, stage %zu %" PRIu64,
                             stage, here->micro_batches, stage + 1, there->micro_batches);
     if (!here->of[AH_CHANNEL_OUTPUT_OUT] || !there->of[AH_CHANNEL_OUTPUT_IN])
-        return ah_error_set(err, AH_E_DOCUMENT, "stages %zu and %zu are not neighbours by their programs",
+        return ah_error_set(err, AH_E_DOCUMENT,
+                            "stages %zu and %zu are not neighbours according to their "
+                            "programs",
                             stage, stage + 1);
     for (uint64_t m = 0; m < here->micro_batches; m++) {
         int rc =
@@ -312,8 +314,8 @@ static int check_order(struct pipeline *p, struct ah_error *err)
         const struct ah_plan_op *op = op_at(p->stages[i]->program, (uint32_t)(done % positions));
         return ah_error_set(
             err, AH_E_DOCUMENT,
-            "the stages wait for each other for ever: stage %zu stops at '%s' of block %" PRIu64
-            " and micro-batch %" PRIu64 ", position %" PRIu64 " of step %" PRIu64 "; plan again",
+            "the stages wait for each other forever: stage %zu stops at '%s' of block %" PRIu64 " and "
+            "micro-batch %" PRIu64 ", position %" PRIu64 " of step %" PRIu64 "; plan again",
             i, ah_words_plan_op[op->op], op->block, op->micro_batch, done % positions, done / positions + 1);
     }
     return AH_OK;

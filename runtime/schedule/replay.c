@@ -151,10 +151,10 @@ static int of_document(int rc, struct ah_error *err)
 {
     if (rc == AH_E_FAILED)
         return ah_error_set(err, AH_E_DOCUMENT,
-                            "lanes: these orders cannot run, ops wait for each other; plan again");
+                            "lanes: these orders cannot run because ops wait for each other; plan again");
     struct ah_error clock = *err;
     if (rc && rc != AH_E_MEMORY)
-        return ah_error_set(err, AH_E_DOCUMENT, "the plan's numbers cannot be run: %s", clock.text);
+        return ah_error_set(err, AH_E_DOCUMENT, "the plan's numbers cannot be simulated: %s", clock.text);
     return rc;
 }
 

@@ -108,5 +108,5 @@ int ah_trainable_match(const struct ah_model *model, const char *const *patterns
         if (ret_trained[block])
             return AH_OK;
     return ah_error_set(err, AH_E_USAGE,
-                        "trainable: no tensor is trained; begin the list with '*' or name some");
+                        "trainable: no tensor is trained; begin the list with '*' or name some tensors");
 }

@@ -43,7 +43,9 @@ static int read_tensors(struct ah_addresses *addresses, struct ah_arena *arena, 
         struct ah_addresses_tensor *tensor = &addresses->tensors[i];
         if (!ah_name_read(ah_names_of_plan(addresses->plan), from->tensors[i].name, &tensor->name,
                           &tensor->number))
-            return ah_error_set(err, AH_E_DOCUMENT, "arena.tensors[%zu].name: '%.80s' is no name of a tensor",
+            return ah_error_set(err, AH_E_DOCUMENT,
+                                "arena.tensors[%zu].name: '%.80s' is not the name of a "
+                                "tensor",
                                 i, from->tensors[i].name);
         uint32_t *first = first_tensor(addresses, tensor->name.label, tensor->name.block);
         tensor->next = *first;
@@ -215,8 +217,8 @@ static int check_bytes(const char *what, uint64_t stated, uint64_t needed, struc
     if (stated == needed)
         return AH_OK;
     return ah_error_set(err, AH_E_MISMATCH,
-                        "the plan's '%s' is %" PRIu64 ", this model and training take %" PRIu64
-                        "; plan for them",
+                        "the plan's '%s' is %" PRIu64 ", but this model and training need %" PRIu64 "; plan "
+                        "for them",
                         what, stated, needed);
 }
 

@@ -124,7 +124,7 @@ int ah_trainer_evaluate(struct ah_trainer *t, struct ah_batches *held_out, const
     uint64_t tokens = 0;
     int rc = AH_OK;
     if (held_out->options.seq != t->job.training.seq || held_out->options.batch != ah_ranks_step_batch(t))
-        return ah_error_set(err, AH_E_USAGE, "held-out batches are not of the plan's 'batch' and 'seq'");
+        return ah_error_set(err, AH_E_USAGE, "held-out batches do not have the plan's 'batch' and 'seq'");
     if (ah_dataset_facts(held_out->options.data)->has_docs && !t->documents)
         return ah_error_set(err, AH_E_USAGE, "held-out data have documents; say so when the trainer opens");
     rc = ah_ranks_order(t, &(struct ranks_order){.kind = RANKS_EVALUATE}, err);

@@ -107,8 +107,8 @@ static int refuse_memory(const struct ah_follower_host *host, const char *who, c
     char needs[AH_UNITS_TEXT_MAX], has[AH_UNITS_TEXT_MAX];
     return ah_error_set(
         err, AH_E_MISMATCH,
-        "%s on host '%s': %s of %s memory are free there, and the plan wants %s%s; free some, take "
-        "another host, or plan for what is there",
+        "%s on host '%s': only %s of %s memory is free, but the plan needs %s%s; free some, use another "
+        "host, or plan for what is free",
         who, host->name, ah_units_print_bytes(has, free_bytes), kind,
         ah_units_print_bytes(needs, needs_bytes), node);
 }
@@ -148,7 +148,7 @@ int ah_follower_check_hosts(const struct ah_follower_host *hosts, uint32_t ranks
         print_node(nodes, rank, node, sizeof node);
         if (host->device != host->planned)
             rc = ah_error_set(
-                err, AH_E_MISMATCH, "%s on host '%s' has a %s device, and the plan wants a %s device%s", who,
+                err, AH_E_MISMATCH, "%s on host '%s' has a %s device, but the plan needs a %s device%s", who,
                 host->name, ah_words_device_kind[host->device], ah_words_device_kind[host->planned], node);
         else if (host->device_needs_bytes > host->device_free_bytes)
             rc = refuse_memory(host, who, node, "device", host->device_needs_bytes, host->device_free_bytes,
@@ -213,8 +213,7 @@ static int brief_others(const struct ah_links *links, const struct ah_follower_t
     if (!rc && trainer->weights)
         rc = ah_safetensors_digest(trainer->weights, brief.weights_digest, err);
     if (!rc && texts.size > AH_LINKS_PIECE_BYTES)
-        rc = ah_error_set(err, AH_E_USAGE,
-                          "the paths of the data are longer than %d bytes together; name a folder",
+        rc = ah_error_set(err, AH_E_USAGE, "the data paths are longer than %d bytes in total; name a folder",
                           AH_LINKS_PIECE_BYTES);
     rc = rc ? rc : ah_links_share(links, &brief, sizeof brief, err);
     rc = rc ? rc : ah_links_share(links, texts.data, texts.size, err);
@@ -272,8 +271,8 @@ static int check_build(const struct ah_links *links, struct ah_error *err)
         return rc;
     return ah_error_set(
         err, AH_E_MISMATCH,
-        "host '%s' has '%s', and host '%s' of rank 0 has '%s'; install one build on all hosts", here.host,
-        here.build, there.host, there.build);
+        "host '%s' has '%s', but host '%s' of rank 0 has '%s'; install the same build on all hosts",
+        here.host, here.build, there.host, there.build);
 }
 
 static int receive_brief(struct follower *f, const struct ah_links *links, struct ah_error *err)
@@ -310,7 +309,7 @@ static int differ(const struct follower *f, const char *what, const char *here, 
     return strcmp(here, there) == 0
                ? AH_OK
                : ah_error_set(err, AH_E_MISMATCH,
-                              "%s are others than those of rank 0 on host '%s': %.16s, not %.16s", what,
+                              "%s differ from those of rank 0 on host '%s': %.16s, not %.16s", what,
                               f->hosts[0].name, here, there);
 }
 
@@ -393,8 +392,8 @@ static int join_ways(const struct follower *f, struct ah_error *err)
         return AH_OK;
     if (strcmp(f->hosts[place->rank].name, f->hosts[0].name) != 0)
         return ah_error_set(err, AH_E_USAGE,
-                            "'--pace' is for ranks on one machine, and rank %" PRIu32
-                            " is on host '%s', rank 0 on host '%s'",
+                            "'--pace' works only for ranks on one machine, but rank %" PRIu32 " is on host "
+                            "'%s', rank 0 on host '%s'",
                             place->rank, f->hosts[place->rank].name, f->hosts[0].name);
     return ah_ways_join(&place->ways, f->brief.ways, err);
 }

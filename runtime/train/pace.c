@@ -310,7 +310,7 @@ int ah_pace_init(struct ah_trainer *t, struct ah_error *err)
     if (!place || !place->ways)
         return AH_OK;
     if (!ah_comm_independent(place->comm))
-        return ah_error_set(err, AH_E_UNSUPPORTED, "ranks whose messages take turns cannot be paced");
+        return ah_error_set(err, AH_E_UNSUPPORTED, "ranks cannot be paced if their messages take turns");
     for (unsigned set = 0; set < PACE_SETS; set++)
         ah_graph_speeds(&t->options.plan->sharing, set, pace->speeds[set]);
     pthread_mutex_init(&pace->lock, NULL);

@@ -342,7 +342,7 @@ static int obey(struct ah_trainer *t, const struct ranks_order *order, struct ah
         return ah_ranks_run(t, order->steps, err);
     case RANKS_EVALUATE: {
         int rc = held_out ? ah_trainer_evaluate(t, held_out, NULL, &evaluation, err)
-                          : ah_error_set(err, AH_E_USAGE, "rank 0 has held-out data, this rank has none");
+                          : ah_error_set(err, AH_E_USAGE, "rank 0 has held-out data, but this rank has none");
         return rc == AH_E_INTERRUPTED ? AH_OK : rc;
     }
     case RANKS_READ:

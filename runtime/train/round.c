@@ -480,7 +480,8 @@ int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, st
     for (size_t i = 0; i < AH_GRAPH_LANES && !rc; i++)
         if (t->cursor[i] < t->graph.n_order[i])
             rc = ah_error_set(err, AH_E_DOCUMENT,
-                              "lanes.%s: item %zu of %zu cannot run, ops wait for each other; plan again",
+                              "lanes.%s: item %zu of %zu cannot run because ops wait for each other; plan "
+                              "again",
                               ah_words_plan_lane[i], t->cursor[i], t->graph.n_order[i]);
     return rc ? rc : ah_queue_flush(t, err);
 }

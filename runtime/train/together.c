@@ -304,7 +304,9 @@ static int hash_loaded(void *context, const struct ah_checkpoint_job *job, uint6
         rc = rc ? rc : theirs;
         if (!rc && any && !same_hash(&found, &report.hash))
             rc = ah_links_say(t->options.rank, rank, AH_E_DOCUMENT,
-                              "it has read other states from the checkpoint than others; it is damaged", err);
+                              "it read states from the checkpoint that differ from other ranks'; the "
+                              "checkpoint is damaged",
+                              err);
         found = any ? found : report.hash;
         any = true;
     }

@@ -18,13 +18,13 @@ static int check_part(const struct ah_trainer *t, struct ah_error *err)
     const struct ah_plan_part *part = t->options.plan->part;
     const struct ah_trainer_rank *rank = t->options.rank;
     if (!part && rank)
-        return ah_error_set(err, AH_E_USAGE, "rank %" PRIu32 " of %" PRIu32 " has a plan of the whole model",
+        return ah_error_set(err, AH_E_USAGE, "rank %" PRIu32 " of %" PRIu32 " has a plan for the whole model",
                             rank->rank, rank->ranks);
     if (!part || rank)
         return AH_OK;
     return ah_error_set(err, AH_E_UNSUPPORTED,
-                        "the plan is the part of one rank, stage %" PRIu64 " of %" PRIu64
-                        " of a pipeline; run the cluster plan that it is of",
+                        "the plan is the part of one rank, stage %" PRIu64 " of %" PRIu64 " of a pipeline; "
+                        "run the cluster plan that it belongs to",
                         part->stage, part->stages);
 }
 
@@ -35,8 +35,8 @@ static int check_batches(const struct ah_trainer *t, struct ah_error *err)
     if (batches->seq == training->seq && batches->batch == ah_ranks_step_batch(t))
         return AH_OK;
     return ah_error_set(err, AH_E_MISMATCH,
-                        "the plan is for %" PRIu64 " sequences of %" PRIu64 ", the data are cut into %" PRIu64
-                        " of %" PRIu64 "; plan for these",
+                        "the plan is for %" PRIu64 " sequences of %" PRIu64 ", but the data are cut into "
+                        "%" PRIu64 " of %" PRIu64 "; plan for these",
                         ah_ranks_step_batch(t), training->seq, batches->batch, batches->seq);
 }
 

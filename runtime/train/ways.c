@@ -46,7 +46,8 @@ static int map(struct ah_ways *ways, uint64_t bytes, struct ah_error *err)
 {
     void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ways->file, 0);
     if (page == MAP_FAILED)
-        return ah_error_set(err, AH_E_FAILED, "the page of a pace cannot be mapped: %s", strerror(errno));
+        return ah_error_set(err, AH_E_FAILED, "the shared page for pacing cannot be mapped: %s",
+                            strerror(errno));
     ways->page = page;
     return AH_OK;
 }
@@ -60,8 +61,9 @@ static int begin_page(struct ah_ways *ways, uint64_t bytes, struct ah_error *err
     const int failed = pthread_mutex_init(&ways->page->lock, &shared);
     pthread_mutexattr_destroy(&shared);
     ways->page->bytes = bytes;
-    return failed ? ah_error_set(err, AH_E_FAILED, "the lock of a pace cannot be made: %s", strerror(failed))
-                  : AH_OK;
+    return failed
+               ? ah_error_set(err, AH_E_FAILED, "the lock for pacing cannot be created: %s", strerror(failed))
+               : AH_OK;
 }
 
 int ah_ways_new(struct ah_ways **ret_ways, uint32_t turns, uint32_t nodes, struct ah_error *err)
@@ -73,7 +75,8 @@ int ah_ways_new(struct ah_ways **ret_ways, uint32_t turns, uint32_t nodes, struc
         return ah_error_memory(err);
     ways->file = memfd_create("autohete-pace", MFD_CLOEXEC);
     int rc = ways->file < 0 || ftruncate(ways->file, (off_t)bytes)
-                 ? ah_error_set(err, AH_E_FAILED, "the page of a pace cannot be made: %s", strerror(errno))
+                 ? ah_error_set(err, AH_E_FAILED, "the shared page for pacing cannot be created: %s",
+                                strerror(errno))
                  : AH_OK;
     rc = rc ? rc : map(ways, bytes, err);
     rc = rc ? rc : begin_page(ways, bytes, err);
@@ -101,7 +104,8 @@ int ah_ways_join(struct ah_ways **ret_ways, const char *name, struct ah_error *e
     ways->file = open(name, O_RDWR | O_CLOEXEC);
     int rc = ways->file < 0 || fstat(ways->file, &about)
                  ? ah_error_set(err, AH_E_USAGE,
-                                "'--pace' is for ranks on one machine, and rank 0's '%s' is not here: %s",
+                                "'--pace' works only for ranks on one machine, but rank 0's '%s' is not "
+                                "here: %s",
                                 name, strerror(errno))
                  : map(ways, (uint64_t)about.st_size, err);
     if (rc)

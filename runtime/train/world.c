@@ -11,7 +11,7 @@
 
 static int refuse_plan(struct ah_error *err, const char *what, const char *instead)
 {
-    return ah_error_set(err, AH_E_UNSUPPORTED, "the plan has %s, which is not run yet; plan %s", what,
+    return ah_error_set(err, AH_E_UNSUPPORTED, "the plan has %s, which cannot run yet; plan %s", what,
                         instead);
 }
 
@@ -60,19 +60,21 @@ static int check_tied(const struct ah_cluster_plan *plan, struct ah_error *err)
         has_segment = has_segment || plan->segments[i].tied;
         if (plan->segments[i].tied && i + 1 < plan->n_segments)
             return ah_error_set(err, AH_E_DOCUMENT,
-                                "segments[%zu]: the tied table is to be added up last; plan again", i);
+                                "segments[%zu]: the tied table must be added up last; plan again", i);
     }
     for (size_t i = 0; i < plan->n_programs; i++)
         if (plan->programs[i].training.tied != plan->programs[0].training.tied)
             return ah_error_set(err, AH_E_DOCUMENT,
-                                "programs[%zu].training.tied is not that of programs[0]; plan again", i);
+                                "programs[%zu].training.tied differs from that of programs[0]; plan again",
+                                i);
     if (has_segment && cuts_model(plan) && !splits_table(plan))
         return ah_error_set(err, AH_E_DOCUMENT,
-                            "programs: embedding and head are on two ranks, and training.tied is not "
+                            "programs: embedding and head are on two ranks, but training.tied is not "
                             "'split'; plan again");
     if (splits_table(plan) && !has_segment && (plan->n_pipelines > 1 || cuts_model(plan)))
         return ah_error_set(err, AH_E_DOCUMENT,
-                            "segments: training.tied is 'split', and nobody adds up the table; plan again");
+                            "segments: training.tied is 'split', but no segment adds up the table; plan "
+                            "again");
     return AH_OK;
 }
 
@@ -122,7 +124,7 @@ static int check_program(const struct building *b, const struct ah_plan *program
         const bool update = program->ops[program->lanes.compute[p]].op == AH_PLAN_DEVICE_ADAM;
         if (updates && !update)
             return ah_error_set(b->err, AH_E_DOCUMENT,
-                                "program of node '%s': lanes.compute[%zu] is a pass behind an update, which "
+                                "program of node '%s': lanes.compute[%zu] is a pass after an update, which "
                                 "waits for other ranks' gradients; plan again",
                                 node, p);
         updates = update;
@@ -133,8 +135,8 @@ static int check_program(const struct building *b, const struct ah_plan *program
             op->op == AH_PLAN_ACCUMULATE && op->micro_batch + 1 == program->training.micro_batches;
         if (adds && op->due_before)
             return ah_error_set(b->err, AH_E_DOCUMENT,
-                                "program of node '%s': ops[%zu].due_before is %" PRIu64
-                                ": gradients are to be added up over ranks before the next step; plan again",
+                                "program of node '%s': ops[%zu].due_before is %" PRIu64 ": gradients must be "
+                                "added up over ranks before the next step; plan again",
                                 node, i, op->due_before);
     }
     return AH_OK;
@@ -159,7 +161,7 @@ static int place_stage(struct building *b, size_t p, size_t i, uint64_t first_mi
     if (rank >= world->ranks || world->programs[rank])
         return ah_error_set(
             b->err, AH_E_DOCUMENT, "pipelines[%zu].stages[%zu]: rank %" PRIu64 " %s", p, i, rank,
-            rank >= world->ranks ? "is above the number of stages" : "has another stage, too");
+            rank >= world->ranks ? "is above the number of stages" : "also has another stage");
     world->programs[rank] = &plan->programs[stage->program];
     world->nodes[rank] = stage->node;
     world->places[rank] = (struct ah_trainer_rank){
@@ -218,8 +220,8 @@ static int find_owner(const struct building *b, size_t segment, size_t p, uint32
         return is_told(b, it, rank)
                    ? AH_OK
                    : ah_error_set(b->err, AH_E_DOCUMENT,
-                                  "segments[%zu]: rank %" PRIu32
-                                  " has its blocks in pipeline %zu, and is not in its groups; plan again",
+                                  "segments[%zu]: rank %" PRIu32 " has its blocks in pipeline %zu but is not "
+                                  "in its groups; plan again",
                                   segment, rank, p);
     }
     return ah_error_set(b->err, AH_E_DOCUMENT,
@@ -269,7 +271,7 @@ static int find_tables(const struct building *b, size_t segment, uint32_t *ranks
     for (size_t i = 0; i < 2 * plan->n_pipelines; i++)
         if (!is_told(b, &plan->segments[segment], ranks[i]))
             return ah_error_set(b->err, AH_E_DOCUMENT,
-                                "segments[%zu]: rank %" PRIu32 " has the tied table, and is not in its "
+                                "segments[%zu]: rank %" PRIu32 " has the tied table but is not in its "
                                 "groups; plan again",
                                 segment, ranks[i]);
     return AH_OK;

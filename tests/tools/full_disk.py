@@ -88,8 +88,8 @@ def test_weights_alone(disk):
     disk.has(f"{LARGE} 1")
     _, err = disk.run("--resume", "full", "--steps", 8, status=1)
     require(re.search(r"^error: full/step-00000008\.tmp/states\.bin: cannot be written: No space left on device; the weights of "
-                      r"step 8 alone are saved in 'full/weights-only-00000008': a new run can begin with them, with "
-                      r"'--weights'; the checkpoint 'full/step-00000004' is as it was\n", err, re.M), err)
+                      r"step 8 alone were saved in 'full/weights-only-00000008'; a new run can begin with them: "
+                      r"'--weights'; the checkpoint 'full/step-00000004' is unchanged\n", err, re.M), err)
     names = sorted(path.name for path in (disk.runs.folder / "full").iterdir())
     require(names == ["resume.json", "step-00000004", "weights-only-00000008"], names)
     require(disk.runs.digests(disk.runs.folder / "full/step-00000004") == before, "the checkpoint changed")
@@ -100,10 +100,10 @@ def test_weights_alone(disk):
     disk.has(LARGE)
     disk.run("--weights", "full/weights-only-00000008", "--steps", 2, "--no-save")
     _, err = disk.run("--resume", "full/weights-only-00000008", status=1)
-    require("has weights alone, without the optimizer's states" in err and "--weights full/weights-only-00000008" in err, err)
+    require("has only weights, without the optimizer's states" in err and "--weights full/weights-only-00000008" in err, err)
     _, err = disk.run("--resume", "full", "--steps", 8)
-    require("note: 'full/weights-only-00000008' has the weights of step 8 alone; this run goes on from step 4, the newest "
-            "whole checkpoint\n" in err, err)
+    require("note: 'full/weights-only-00000008' has the weights of step 8 alone; this run resumes from step 4, the newest "
+            "complete checkpoint\n" in err, err)
     require(disk.runs.digests(disk.runs.folder / "full/step-00000008") == disk.runs.digests(whole), "other bits")
     (disk.runs.folder / "only").mkdir()
     alone.rename(disk.runs.folder / "only/weights-only-00000008")
@@ -116,7 +116,7 @@ def test_a_save_before_the_last(disk):
     """Costs no training: it is said, and the next one tries again."""
     disk.has(f"{LARGE} 3")  # states and weights of the first save, then the states of the second
     _, err = disk.run("--steps", 8, "--save", "later", "--save-every", 2, "--keep", 0)
-    require(err == "warning: later/step-00000004.tmp/states.bin: cannot be written: No space left on device; training goes on, "
+    require(err == "warning: later/step-00000004.tmp/states.bin: cannot be written: No space left on device; training continues, "
             "and the next save tries again\n", err)
     require([path.name[-1] for path in disk.runs.checkpoints("later")] == ["2", "6", "8"], "other checkpoints")
     # what was not saved is not the best that is kept: held-out losses are 3.64 after step 2, 3.47 after 4, 4.08 after 6

@@ -174,7 +174,7 @@ def compare_weights(table, case, expected, folder):
         if shaped(table, "weights", name, run, true[0]):
             table.add("weights", name, apart(run[name][1], true[1]), 0.0, "frozen")
     for name in sorted(set(run) - set(case["names"])):
-        table.missing("weights", name, "is no tensor of this model")
+        table.missing("weights", name, "is not a tensor of this model")
 
 
 def compare_logits(table, case, expected, folder):

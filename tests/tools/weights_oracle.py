@@ -362,7 +362,7 @@ def damages(config):
 
     yield without, [norm, "missing"]
     yield renamed, [norm, "missing", f"is it '{norm}s'"]
-    yield beside, ["other.weight", "no tensor of this"]
+    yield beside, ["other.weight", "not a tensor of this"]
     yield turned, [first, "shape"]
     yield deeper, [norm, "shape"]
     yield double, [norm, "F64"]

@@ -291,12 +291,12 @@ int ah_settings_make(const struct ah_cluster_request *request, struct ah_arena *
     bool each = request->tp_mode == AH_TP_ASYMMETRIC && request->policy == AH_CLUSTER_POLICY_OPTIMAL;
     if (!rc && !m.settings.n && request->tp)
         return ah_error_set(err, AH_E_USAGE,
-                            "'--tp' %" PRIu64 ": no node of cluster '%s' has so many GPUs, or '%s' cannot be "
-                            "cut for so many",
+                            "'--tp' %" PRIu64 ": no node of cluster '%s' has that many GPUs, or '%s' cannot "
+                            "be split over that many",
                             request->tp, request->cluster->name, request->model->name);
     if (!rc && !m.settings.n)
         return ah_error_set(err, AH_E_USAGE,
-                            "no node of cluster '%s' has as many GPUs as '%s' can be cut for",
+                            "no node of cluster '%s' has a number of GPUs over which '%s' can be split",
                             request->cluster->name, request->model->name);
     if (!rc && each)
         rc = add_asymmetric(&m);

@@ -263,7 +263,7 @@ static double boundary_bytes(const struct ah_cluster_plan *plan)
 static int prepare_replay(struct cluster_replay *c, struct ah_error *err)
 {
     if (!c->plan->n_programs)
-        return ah_error_set(err, AH_E_DOCUMENT, "programs: there are none to play");
+        return ah_error_set(err, AH_E_DOCUMENT, "programs: there are none to simulate");
     c->boundary_bytes = boundary_bytes(c->plan);
     int rc = read_programs(c, err);
     rc = rc ? rc : set_up_stages(c, err);
@@ -293,9 +293,8 @@ static int play_events(struct cluster_replay *c, struct ah_error *err)
     while (c->left) {
         size_t first = ah_event_tree_first(&c->events);
         if (isinf(c->events.us[first]))
-            return ah_error_set(
-                err, AH_E_DOCUMENT,
-                "programs: they wait for each other and cannot be played together; plan again");
+            return ah_error_set(err, AH_E_DOCUMENT,
+                                "programs: they wait for each other and cannot run together; plan again");
         c->now_us = c->events.us[first];
         run_event(c, first);
     }

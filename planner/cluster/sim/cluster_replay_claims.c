@@ -35,12 +35,12 @@ int ah_cluster_replay_check(const struct ah_cluster_plan *plan, struct ah_error 
         return rc;
     if (differ(told->programs_us, result.step_us))
         return ah_error_set(err, AH_E_DOCUMENT,
-                            "predicted.programs_us: is %.9g; played together, programs take %.9g",
+                            "predicted.programs_us: is %.9g; simulated together, the programs take %.9g",
                             told->programs_us, result.step_us);
     if (differ(told->programs_period_us, result.period_us))
         return ah_error_set(
             err, AH_E_DOCUMENT,
-            "predicted.programs_period_us: is %.9g; played again and again, programs take %.9g",
+            "predicted.programs_period_us: is %.9g; simulated over many steps, the programs take %.9g",
             told->programs_period_us, result.period_us);
     return AH_OK;
 }

@@ -187,10 +187,10 @@ static int check_place(const struct ah_comm_hub *hub, const struct ah_comm_optio
                        struct ah_error *err)
 {
     if (options->ranks != hub->ranks)
-        return ah_error_set(err, AH_E_MISMATCH, "rank %u is one of %u, and its world has %u ranks",
+        return ah_error_set(err, AH_E_MISMATCH, "rank %u expects %u ranks, but its world has %u",
                             options->rank, options->ranks, hub->ranks);
     if (hub->ends[options->rank].is_present)
-        return ah_error_set(err, AH_E_USAGE, "rank %u is there already", options->rank);
+        return ah_error_set(err, AH_E_USAGE, "rank %u has already joined", options->rank);
     return AH_OK;
 }
 
@@ -313,7 +313,8 @@ static void refuse_sizes(struct ah_comm_hub *hub, const struct loop_slot *send,
 {
     struct ah_error why = {0};
     (void)ah_error_set(&why, AH_E_MISMATCH,
-                       "rank %u sends rank %u %" PRIu64 " bytes for purpose %u where it waits for %" PRIu64,
+                       "rank %u sends rank %u %" PRIu64 " bytes for purpose %u, but the receiver expects "
+                       "%" PRIu64,
                        receive->peer->rank, send->peer->rank, send->bytes, send->channel->purpose,
                        receive->bytes);
     lose(hub, send->peer->rank, &why);

@@ -257,17 +257,17 @@ static int init_mpi(const struct ah_comm_options *options, int *ret_rank, int *r
     int was = 0, provided = 0;
     MPI_Initialized(&was);
     if (was)
-        return ah_error_set(err, AH_E_USAGE, "MPI is in use already; a process is one rank");
+        return ah_error_set(err, AH_E_USAGE, "MPI is already in use; a process can be only one rank");
     if (!is_launched())
-        return ah_error_set(err, AH_E_USAGE, "no launcher of MPI started this process; use mpirun or srun");
+        return ah_error_set(err, AH_E_USAGE, "no MPI launcher started this process; use mpirun or srun");
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) || provided < MPI_THREAD_FUNNELED)
         return ah_error_set(err, AH_E_UNSUPPORTED,
-                            "this MPI has no threads; use one with MPI_THREAD_FUNNELED");
+                            "this MPI does not support threads; use one with MPI_THREAD_FUNNELED");
     MPI_Comm_rank(MPI_COMM_WORLD, ret_rank);
     MPI_Comm_size(MPI_COMM_WORLD, ret_ranks);
     if (options->ranks && (options->ranks != (uint32_t)*ret_ranks || options->rank != (uint32_t)*ret_rank)) {
         MPI_Finalize();
-        return ah_error_set(err, AH_E_MISMATCH, "rank %u of %u was expected, and its launcher says %d of %d",
+        return ah_error_set(err, AH_E_MISMATCH, "rank %u of %u was expected, but the launcher says %d of %d",
                             options->rank, options->ranks, *ret_rank, *ret_ranks);
     }
     return AH_OK;
@@ -487,7 +487,8 @@ static void refuse_size(struct mpi_end *end, const struct mpi_slot *slot, const 
 {
     struct ah_error why = {0};
     (void)ah_error_set(&why, AH_E_MISMATCH,
-                       "rank %u sends rank %u %s%" PRIu64 " bytes for purpose %u where it waits for %" PRIu64,
+                       "rank %u sends rank %u %s%" PRIu64 " bytes for purpose %u, but the receiver expects "
+                       "%" PRIu64,
                        slot->channel->peer, end->base.rank, more, bytes, slot->channel->purpose, slot->bytes);
     lose_and_tell(end, why.code, why.text);
 }

@@ -82,7 +82,7 @@ static int check_capacity(const uint64_t arena_bytes[AH_ARENA_KINDS], struct ah_
         char asked[AH_UNITS_TEXT_MAX];
         char has[AH_UNITS_TEXT_MAX];
         return ah_error_set(
-            err, AH_E_CAPACITY, "device 'cpu': arenas of %s are asked for, and this machine has %s free",
+            err, AH_E_CAPACITY, "device 'cpu': arenas need %s, but this machine has only %s free",
             ah_units_print_bytes(asked, bytes), ah_units_print_bytes(has, memory.available_bytes));
     }
     return AH_OK;
@@ -268,12 +268,12 @@ static int cpu_open(struct ah_device **ret_device, const struct ah_device_option
                     struct ah_error *err)
 {
     if (options->index != 0)
-        return ah_error_set(err, AH_E_MISSING, "there is one device 'cpu', and number %u is asked for",
+        return ah_error_set(err, AH_E_MISSING, "there is only one device 'cpu', but number %u was requested",
                             options->index);
     if (options->n_algorithms)
         return ah_error_set(
             err, AH_E_USAGE,
-            "device 'cpu' takes no table of algorithms; its products depend on the shape only");
+            "device 'cpu' has no use for a table of algorithms; its products depend only on the shape");
     struct ah_cpu_device *cpu = calloc(1, sizeof *cpu);
     if (!cpu)
         return ah_error_memory(err);
@@ -297,7 +297,7 @@ static int check_matmul(const struct ah_op *op, struct ah_error *err)
 {
     if (op->u.matmul.epilogue == AH_EPILOGUE_BIAS_GELU)
         return ah_error_set(err, AH_E_UNSUPPORTED,
-                            "device 'cpu' cannot do op 'matmul' with gelu fused; use matmul and activation");
+                            "device 'cpu' cannot fuse gelu into op 'matmul'; use matmul and activation");
     if (op->u.matmul.alpha != 0 && op->u.matmul.alpha != 1)
         return ah_error_set(err, AH_E_UNSUPPORTED,
                             "device 'cpu' cannot do op 'matmul' with alpha %g, only with 1",

@@ -44,8 +44,8 @@ static int device_refused(const struct ah_cuda_device *cuda, uint64_t bytes, str
     uint64_t fits = free_bytes > code ? (free_bytes - code + cuda->common.reserve_bytes) / mib : 0;
     return ah_error_set(
         err, AH_E_CAPACITY,
-        "device 'cuda:%d': an arena of %s is asked for, and %s of the GPU's memory is free; end what else "
-        "runs on it, or plan with '--device-memory %lluMiB', which fits now",
+        "device 'cuda:%d': an arena of %s was requested, but only %s of GPU memory is free; end other "
+        "programs on the GPU, or plan with '--device-memory %lluMiB', which fits now",
         cuda->index, ah_units_print_bytes(asked, bytes), ah_units_print_bytes(has, free_bytes),
         (unsigned long long)fits);
 }
@@ -105,9 +105,9 @@ static int code_refused(const struct ah_cuda_device *cuda, uint64_t arena_bytes,
     snprintf(why, sizeof why, "%s", err ? err->text : "");
     return ah_error_set(
         err, AH_E_CAPACITY,
-        "device 'cuda:%d': an arena of %s leaves no room for the code of all kernels, for which %s beside it "
-        "were reckoned (%.200s); plan with '--device-memory %lluMiB' or less, or profile again, which "
-        "measures it",
+        "device 'cuda:%d': an arena of %s leaves too little memory for the kernels' code, for which %s were "
+        "set aside (%.200s); plan with '--device-memory %lluMiB' or less, or measure again with 'autohete "
+        "profile'",
         cuda->index, ah_units_print_bytes(arena, arena_bytes),
         ah_units_print_bytes(reckoned, cuda->common.reserve_bytes), why, (unsigned long long)fits);
 }
@@ -141,9 +141,8 @@ static int check_host_memory(uint64_t pinned_bytes, uint64_t pageable_bytes, str
         char asked[AH_UNITS_TEXT_MAX];
         char has[AH_UNITS_TEXT_MAX];
         return ah_error_set(err, AH_E_CAPACITY,
-                            "device 'cuda': arenas of %s are asked for on the host, and this machine has %s "
-                            "free; plan with less "
-                            "'--host-memory'",
+                            "device 'cuda': host arenas need %s, but this machine has only %s free; plan "
+                            "with less '--host-memory'",
                             ah_units_print_bytes(asked, bytes),
                             ah_units_print_bytes(has, memory.available_bytes));
     }

@@ -25,7 +25,7 @@ int ah_cublaslt_load(struct ah_cublaslt *ret_calls, struct ah_error *err)
     if (major != CUBLAS_VER_MAJOR)
         return ah_error_set(
             err, AH_E_MISSING,
-            "library '%s' is version %zu and this build needs %d; install the libraries of CUDA %d",
+            "library '%s' is version %zu, but this build needs %d; install the libraries of CUDA %d",
             SONAME_OF(CUBLAS_VER_MAJOR), major, CUBLAS_VER_MAJOR, CUBLAS_VER_MAJOR);
     *ret_calls = calls;
     return AH_OK;

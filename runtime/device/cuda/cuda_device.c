@@ -31,7 +31,7 @@ static int check_options(const struct ah_device_options *options, struct ah_erro
     if (throttle->h2d_bytes_per_s > 0 || throttle->d2h_bytes_per_s > 0 || throttle->copy_latency_us > 0 ||
         throttle->host_adam_params_per_s > 0 || throttle->host_bytes_per_s > 0)
         return ah_error_set(err, AH_E_UNSUPPORTED,
-                            "device 'cuda' does not slow its lanes; emulate machines on the device 'cpu'");
+                            "device 'cuda' cannot slow its lanes; emulate machines on the device 'cpu'");
     return AH_OK;
 }
 
@@ -54,8 +54,8 @@ static int check_properties(const struct cudaDeviceProp *properties, struct ah_e
         return AH_OK;
     return ah_error_set(
         err, AH_E_MISSING,
-        "GPU '%.64s' has compute capability %d.%d, and 8.0 (Ampere) or later is needed; use another "
-        "GPU or the device 'cpu'",
+        "GPU '%.64s' has compute capability %d.%d, but 8.0 (Ampere) or later is needed; use another GPU or "
+        "the device 'cpu'",
         properties->name, properties->major, properties->minor);
 }
 
@@ -258,7 +258,7 @@ int ah_cuda_record(struct ah_device *device, struct ah_error *err)
     struct ah_cuda_device *cuda = ah_cuda_of(device);
     cudaStream_t streams[AH_CUDA_STREAMS];
     if (cuda->recorder)
-        return ah_error_set(err, AH_E_USAGE, "device 'cuda' records already; end that first");
+        return ah_error_set(err, AH_E_USAGE, "device 'cuda' is already recording; end that recording first");
     for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
         streams[lane] = cuda->streams[lane].stream;
     (void)cudaSetDevice(cuda->index);
@@ -273,7 +273,7 @@ int ah_cuda_recorded(struct ah_device *device, struct ah_device_recording *ret_r
 {
     struct ah_cuda_device *cuda = ah_cuda_of(device);
     if (!cuda->recorder)
-        return ah_error_set(err, AH_E_USAGE, "device 'cuda' does not record; begin that first");
+        return ah_error_set(err, AH_E_USAGE, "device 'cuda' is not recording; begin a recording first");
     (void)cudaSetDevice(cuda->index);
     drain_device(cuda);
     (void)cudaGetLastError(); /* whoever waits for the ops gets the error */

@@ -39,8 +39,8 @@ static int new_handle(struct ah_cuda_products *products, const struct ah_device_
     if (options->library && strcmp(options->library, products->library) != 0)
         return ah_error_set(
             err, AH_E_MISMATCH,
-            "algorithms of matrix products were chosen with '%s', and here is '%s'; measure again, with "
-            "'autohete profile', and plan again",
+            "matrix-product algorithms were chosen with '%s', but this machine has '%s'; measure again with "
+            "'autohete profile', then plan again",
             options->library, products->library);
     cublasStatus_t status = maker->calls.create(&maker->handle);
     return status == CUBLAS_STATUS_SUCCESS ? AH_OK
@@ -97,7 +97,7 @@ static int grow_place(void **place, uint64_t *held_bytes, uint64_t bytes, const 
     (void)cudaGetLastError(); /* the runtime would report it again from the next call */
     *place = NULL;
     return ah_error_set(err, rc == cudaErrorMemoryAllocation ? AH_E_CAPACITY : AH_E_FAILED,
-                        "the GPU gives no %llu bytes for the %s of matrix products: %s",
+                        "cannot allocate %llu bytes on the GPU for the %s of matrix products: %s",
                         (unsigned long long)bytes, what, cudaGetErrorString(rc));
 }
 
@@ -295,7 +295,7 @@ int ah_cuda_products_run(struct ah_cuda_products *products, const struct ah_cuda
     const struct ah_cuda_product_key key = ah_cuda_product_key(launch->op);
     const struct ah_cuda_product *product = find_product(products, &key);
     if (!product)
-        return ah_error_set(err, AH_E_USAGE, "a product is run that was not prepared");
+        return ah_error_set(err, AH_E_USAGE, "a matrix product was submitted without being prepared");
     return run_product(products, product, launch->op->u.matmul.alpha, launch->arg, launch->stream, err);
 }
 

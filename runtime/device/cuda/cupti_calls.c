@@ -31,8 +31,8 @@ int ah_cupti_load(struct ah_cupti *ret_calls, struct ah_error *err)
         version / OF_MINOR < CUPTI_API_VERSION / OF_MINOR)
         return ah_error_set(
             err, AH_E_MISSING,
-            "library '%s' has records of version %u and this build reads those of %d; install "
-            "CUPTI of this CUDA toolkit",
+            "library '%s' writes records of version %u, but this build reads version %d; install the CUPTI "
+            "of this CUDA toolkit",
             SONAME, version, CUPTI_API_VERSION);
     *ret_calls = calls;
     return AH_OK;
@@ -52,6 +52,7 @@ int ah_cupti_check(const struct ah_cupti *calls, CUptiResult result, const char 
                             "NVreg_RestrictProfilingToAdminUsers=0",
                             call);
     return ah_error_set(err, result == CUPTI_ERROR_OUT_OF_MEMORY ? AH_E_MEMORY : AH_E_FAILED,
-                        "'%s' failed: %s (%d); see that CUPTI is of a toolkit that the NVIDIA driver is for",
+                        "'%s' failed: %s (%d); check that the NVIDIA driver supports the toolkit that CUPTI "
+                        "came with",
                         call, text, (int)result);
 }

@@ -25,7 +25,7 @@ static int find_entry(const struct entry *entry, struct ah_error *err)
         return ah_cuda_error(err, rc, "cudaGetDriverEntryPointByVersion");
     if (found != cudaDriverEntryPointSuccess || !function)
         return ah_error_set(err, AH_E_MISSING,
-                            "the NVIDIA driver has no '%s' of CUDA %u.%u; upgrade the driver", entry->name,
+                            "the NVIDIA driver lacks '%s' of CUDA %u.%u; upgrade the driver", entry->name,
                             entry->version / 1000, entry->version % 1000 / 10);
     memcpy(entry->to, &function,
            sizeof function); /* C has no cast from a pointer to data to one to a function */

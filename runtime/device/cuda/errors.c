@@ -21,8 +21,8 @@ static const struct cause causes[] = {
     {cudaErrorInitializationError, AH_E_MISSING, false,
      "the NVIDIA driver is installed but does not start; see 'dmesg' and 'nvidia-smi'"},
     {cudaErrorStubLibrary, AH_E_MISSING, false,
-     "the stub of libcuda.so.1 from the CUDA toolkit is loaded in place of the driver; take the toolkit's 'stubs' "
-     "folder out of LD_LIBRARY_PATH"},
+     "the CUDA toolkit's stub of libcuda.so.1 was loaded instead of the driver; remove the toolkit's 'stubs' "
+     "folder from LD_LIBRARY_PATH"},
     {cudaErrorDevicesUnavailable, AH_E_MISSING, false,
      "every GPU is held by another process in exclusive mode; see 'nvidia-smi'"},
     {cudaErrorSystemNotReady, AH_E_MISSING, false,
@@ -32,32 +32,33 @@ static const struct cause causes[] = {
     {cudaErrorCompatNotSupportedOnDevice, AH_E_MISSING, false,
      "the CUDA forward compatibility package does not support this GPU; upgrade the NVIDIA driver instead"},
     {cudaErrorUnknown, AH_E_MISSING, false,
-     "the NVIDIA driver does not start; see 'dmesg', and that /dev/nvidia* exist and can be opened"},
+     "the NVIDIA driver does not start; see 'dmesg', and check that /dev/nvidia* exist and can be opened"},
     {cudaErrorNoKernelImageForDevice, AH_E_MISSING, false,
      "this build has no code for this GPU; build with its architecture in CMAKE_CUDA_ARCHITECTURES"},
     {cudaErrorUnsupportedPtxVersion, AH_E_MISSING, false,
      "the NVIDIA driver is too old to translate this build's code for this GPU; upgrade the driver"},
     {cudaErrorMemoryAllocation, AH_E_CAPACITY, false,
      "the GPU or the locked memory of the host is exhausted; end other processes on it, or plan for less"},
-    {cudaErrorIllegalAddress, AH_E_FAILED, true, "it touched an address outside of the GPU's memory" GO_ON},
-    {cudaErrorMisalignedAddress, AH_E_FAILED, true, "it touched a misaligned address" GO_ON},
+    {cudaErrorIllegalAddress, AH_E_FAILED, true, "it accessed an address outside the GPU's memory" GO_ON},
+    {cudaErrorMisalignedAddress, AH_E_FAILED, true, "it accessed a misaligned address" GO_ON},
     {cudaErrorIllegalInstruction, AH_E_FAILED, true, "it ran an instruction that the GPU does not have" GO_ON},
-    {cudaErrorInvalidAddressSpace, AH_E_FAILED, true, "it used an address of another kind of memory" GO_ON},
-    {cudaErrorInvalidPc, AH_E_FAILED, true, "it ran outside of its program" GO_ON},
+    {cudaErrorInvalidAddressSpace, AH_E_FAILED, true, "it used an address in the wrong kind of memory" GO_ON},
+    {cudaErrorInvalidPc, AH_E_FAILED, true, "it jumped outside its program" GO_ON},
     {cudaErrorHardwareStackError, AH_E_FAILED, true, "its stack on the GPU was damaged" GO_ON},
     {cudaErrorAssert, AH_E_FAILED, true, "an assertion of its kernel failed" GO_ON},
     {cudaErrorLaunchFailure, AH_E_FAILED, true, "its kernel ended with an exception" GO_ON},
     {cudaErrorLaunchTimeout, AH_E_FAILED, true,
      "its kernel ran longer than the display on this GPU allows; use a GPU without display" GO_ON},
     {cudaErrorECCUncorrectable, AH_E_FAILED, true,
-     "the GPU found an error in its memory that it cannot correct; see 'nvidia-smi -q -d ECC'" GO_ON},
+     "the GPU found an uncorrectable error in its memory; see 'nvidia-smi -q -d ECC'" GO_ON},
     {cudaErrorContained, AH_E_FAILED, true,
-     "the GPU contained an error of its memory and ended this process's work; see 'dmesg'" GO_ON},
+     "the GPU isolated an error in its memory by ending this process's work; see 'dmesg'" GO_ON},
     {cudaErrorNvlinkUncorrectable, AH_E_FAILED, true,
      "a link of the GPU failed; see 'nvidia-smi nvlink -e' and 'dmesg'" GO_ON},
     {cudaErrorContextIsDestroyed, AH_E_FAILED, true, "the process's context on the GPU was destroyed" GO_ON},
-    {cudaErrorExternalDevice, AH_E_FAILED, true, "another device failed that the GPU works with; see 'dmesg'" GO_ON},
-    {cudaErrorTensorMemoryLeak, AH_E_FAILED, true, "its kernel did not give tensor memory back" GO_ON},
+    {cudaErrorExternalDevice, AH_E_FAILED, true, "another device that the GPU works with has failed; see "
+                                                 "'dmesg'" GO_ON},
+    {cudaErrorTensorMemoryLeak, AH_E_FAILED, true, "its kernel did not release tensor memory" GO_ON},
     {cudaErrorMpsClientTerminated, AH_E_FAILED, true,
      "another client of the MPS server failed and ended this process's work" GO_ON},
 };
@@ -82,7 +83,7 @@ static int driver_missing(struct ah_error *err)
             "non-free) and reboot; in a container, start it with GPU access ('--gpus all')");
     return ah_error_set(
         err, AH_E_MISSING,
-        "the NVIDIA driver is too old: it supports CUDA %d.%d and this build needs %d.%d; upgrade the "
+        "the NVIDIA driver is too old: it supports CUDA %d.%d, but this build needs %d.%d; upgrade the "
         "driver",
         version / 1000, version % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
 }

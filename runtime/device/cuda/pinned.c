@@ -32,8 +32,8 @@ static int pin_refused(const struct ah_region *region, cudaError_t code, struct 
     (void)cudaGetLastError();
     return ah_error_set(
         err, AH_E_CAPACITY,
-        "device 'cuda': the driver does not lock %s of the host's memory: %s (cudaHostRegister; the limit "
-        "of 'ulimit -l' is %s); plan for less locked memory, or raise the limit",
+        "device 'cuda': the driver could not lock %s of host memory: %s (cudaHostRegister; 'ulimit -l' is "
+        "%s); plan for less locked memory, or raise the limit",
         ah_units_print_bytes(asked, region->bytes), cudaGetErrorString(code), limit);
 }
 

@@ -290,8 +290,8 @@ static int take_entry(const struct ah_cuda_product_maker *maker, const struct ah
         return AH_OK;
     return ah_error_set(
         err, AH_E_MISMATCH,
-        "the machine's table has an algorithm for matmul %s (%llu, %llu, %llu) that '%s' does not "
-        "take on this GPU; measure again, with 'autohete profile'",
+        "the machine's table has an algorithm for matmul %s (%llu, %llu, %llu) that '%s' rejects on this "
+        "GPU; measure again with 'autohete profile'",
         form_names[key->form], (unsigned long long)key->m, (unsigned long long)key->n,
         (unsigned long long)key->k, maker->library);
 }

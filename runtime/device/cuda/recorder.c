@@ -119,9 +119,10 @@ static int claim_recording(struct ah_cuda_recorder *recorder, struct ah_error *e
     if (recorder->claimed)
         recording.current = recorder;
     pthread_mutex_unlock(&recording.lock);
-    return recorder->claimed
-               ? AH_OK
-               : ah_error_set(err, AH_E_FAILED, "another device of this process records; CUPTI serves one");
+    return recorder->claimed ? AH_OK
+                             : ah_error_set(err, AH_E_FAILED,
+                                            "another device of this process is already recording; CUPTI "
+                                            "serves only one");
 }
 
 static int subscribe(struct ah_cuda_recorder *recorder, struct ah_error *err)
@@ -134,7 +135,8 @@ static int subscribe(struct ah_cuda_recorder *recorder, struct ah_error *err)
     CUptiResult result = recorder->calls.subscribe(&recorder->subscriber, ignore_call, NULL, &params);
     if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED)
         return ah_error_set(err, AH_E_FAILED,
-                            "'%s' profiles this process already, and CUPTI serves one; run without it",
+                            "'%s' already profiles this process, and CUPTI serves only one client; run "
+                            "without it",
                             other[0] ? other : "another profiler");
     recorder->subscribed = result == CUPTI_SUCCESS;
     return ah_cupti_check(&recorder->calls, result, "cuptiSubscribe_v2", err);

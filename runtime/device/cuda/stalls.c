@@ -36,7 +36,7 @@ static void stream_head(struct ah_cuda_device *cuda, uint32_t lane, struct ah_de
     ret_head->submitted = atomic_load(&stream->submitted);
     ret_head->done = atomic_load(&stream->done);
     if (!try_lock(cuda)) {
-        ret_head->note = "the driver holds the thread that asks what is done";
+        ret_head->note = "the driver blocks the thread that polls for finished ops";
         return;
     }
     ret_head->submitted = stream->submitted;
@@ -50,11 +50,11 @@ static void stream_head(struct ah_cuda_device *cuda, uint32_t lane, struct ah_de
         for (uint32_t i = 0; i < queued->n_waits; i++)
             ret_head->waits[i] = queued->waits[i];
         if (ah_cuda_stream_group_end(stream, ret_head->done + 1) > ret_head->done + 1)
-            ret_head->note = "it, or an op behind it that is timed with it";
+            ret_head->note = "this op or a later one that is timed together with it";
     }
     pthread_mutex_unlock(&cuda->lock);
     if (atomic_load(&cuda->enqueueing) == lane)
-        ret_head->note = "the driver holds the thread that enqueues the next op";
+        ret_head->note = "the driver blocks the thread that enqueues the next op";
 }
 
 static void host_head(struct ah_cuda_device *cuda, struct ah_device_head *ret_head)

@@ -126,7 +126,8 @@ static void lose_streams(struct ah_cuda_device *cuda, uint32_t seen, cudaError_t
     if (behind > 0)
         ah_error_set(
             &named, rc,
-            "%s. Or it was one of the %llu ops queued behind it; run with CUDA_LAUNCH_BLOCKING=1 to know",
+            "%s. It may also have been one of the %llu ops queued behind it; run with CUDA_LAUNCH_BLOCKING=1 "
+            "to find out",
             why.text, behind);
     ah_cuda_fail(cuda, &(struct ah_cuda_culprit){lane, first->kind, first->tag}, rc, &named);
     atomic_store(&cuda->lost, true);

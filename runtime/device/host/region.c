@@ -15,7 +15,7 @@ enum { PIECE_BYTES = 8 << 20, PAGE_BYTES = 4096 };
 static int region_refused(uint64_t bytes, struct ah_error *err)
 {
     char text[AH_UNITS_TEXT_MAX];
-    return ah_error_set(err, AH_E_MEMORY, "an arena of %s is not to be had here; ask for less memory",
+    return ah_error_set(err, AH_E_MEMORY, "the system refused an arena of %s; plan for less memory",
                         ah_units_print_bytes(text, bytes));
 }
 

@@ -40,7 +40,8 @@ int ah_workspace_prepare(struct ah_workspace *workspace, const struct ah_op *op,
     if (all_bytes(workspace, op) == UINT64_MAX)
         return ah_error_set(
             err, AH_E_CAPACITY,
-            "op '%s': no memory holds what %u threads need for heads of %u tokens of %u elements",
+            "op '%s': workspace for %u threads is larger than any memory, with heads of %u tokens of %u "
+            "elements",
             ah_op_name(op->kind), workspace->threads, op->u.attention.seq, op->u.attention.head_dim);
     int rc = ah_region_init(&larger, all_bytes(workspace, op), err);
     if (rc)

@@ -469,8 +469,8 @@ static int clock_take_orders(struct clock_run *run, struct ah_error *err)
             if (at >= run->n_instances || run->ops[at - iteration].lane != l || seen[at])
                 return ah_error_set(
                     err, AH_E_USAGE,
-                    "the frozen order of lane %u has op %u at place %zu; it must hold each op of the "
-                    "lane once",
+                    "the frozen order of lane %u has op %u at position %zu; it must hold each op of the lane "
+                    "once",
                     l, at, i);
             seen[at] = 1;
             run->memory->order[lane->first + i] = at;
@@ -523,11 +523,11 @@ static int clock_check_course(const struct ah_clock *clock, const struct ah_cloc
     if (!memory || !memory->loaded)
         return ah_error_set(err, AH_E_USAGE, "no graph is loaded into the clock");
     if (!course->iterations)
-        return ah_error_set(err, AH_E_USAGE, "a course of 0 iterations; give 1 or more");
+        return ah_error_set(err, AH_E_USAGE, "a run of 0 iterations; give 1 or more");
     if (memory->graph.n_ops && course->iterations > memory->max_instances / memory->graph.n_ops)
         return ah_error_set(
             err, AH_E_CAPACITY,
-            "the clock has room for %zu ops and %zu iterations of %zu are asked for; reserve more",
+            "the clock has room for %zu ops, but %zu iterations of %zu were requested; reserve more",
             memory->max_instances, course->iterations, memory->graph.n_ops);
     return AH_OK;
 }

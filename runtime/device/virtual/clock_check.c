@@ -39,7 +39,7 @@ static int check_demands(const struct ah_clock_graph *graph, struct ah_error *er
             if (!(demand->amount[r] >= 0 && demand->amount[r] <= 1e6 * graph->capacity[r]))
                 return ah_error_set(
                     err, AH_E_USAGE,
-                    "demand row %zu asks %g of resource %zu; 0 to a million times its capacity %g is "
+                    "demand row %zu asks for %g of resource %zu; 0 to a million times its capacity %g is "
                     "possible",
                     row, demand->amount[r], r, graph->capacity[r]);
         }
@@ -91,8 +91,9 @@ static int check_ring(const struct ah_clock_graph *graph, size_t op, uint8_t rin
         return ah_error_set(err, AH_E_USAGE, "op %zu %s ring %u of %zu", op, does, ring, graph->n_rings);
     if (lane_of_ring[ring] != UINT8_MAX && lane_of_ring[ring] != graph->lane[op])
         return ah_error_set(err, AH_E_USAGE,
-                            "op %zu on lane %u %s ring %u, as an op of lane %u does; only one lane may", op,
-                            graph->lane[op], does, ring, lane_of_ring[ring]);
+                            "op %zu on lane %u %s ring %u, and so does an op of lane %u; only one lane "
+                            "may",
+                            op, graph->lane[op], does, ring, lane_of_ring[ring]);
     lane_of_ring[ring] = (uint8_t)graph->lane[op];
     return AH_OK;
 }
@@ -109,11 +110,10 @@ static int check_rings(const struct ah_clock_graph *graph, struct ah_error *err)
             continue;
         rc = check_ring(graph, op, taken, use.taking_lane, "takes of", err);
         if (!rc && *of_lane != UINT8_MAX && *of_lane != taken)
-            rc =
-                ah_error_set(err, AH_E_USAGE,
-                             "op %zu takes of ring %u and another op of lane %u takes of ring %u; a lane may "
-                             "take of one ring only",
-                             op, taken, graph->lane[op], *of_lane);
+            rc = ah_error_set(err, AH_E_USAGE,
+                              "op %zu takes slots from ring %u, but another op of lane %u takes slots from "
+                              "ring %u; a lane may take from one ring only",
+                              op, taken, graph->lane[op], *of_lane);
         *of_lane = taken;
     }
     for (size_t op = 0; op < graph->n_ops && graph->gives && !rc; op++)

@@ -69,7 +69,7 @@ static int clock_say_blocked(const struct clock_run *run, uint32_t op, uint32_t 
     if (blocker == AH_CLOCK_NO_OP)
         return ah_error_set(err, AH_E_FAILED,
                             "op %u on lane %u can never start: it waits for one of the %zu slots of ring %u, "
-                            "and no op is left that gives one back",
+                            "but no remaining op gives one back",
                             op, lane, slots, ring);
     return ah_error_set(err, AH_E_FAILED,
                         "op %u on lane %u can never start: it waits for one of the %zu slots of ring %u, "

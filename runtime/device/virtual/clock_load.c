@@ -67,10 +67,9 @@ int ah_clock_reserve(struct ah_clock *clock, const struct ah_clock_graph *graph,
     const struct ah_clock_memory *old = clock->memory;
     size_t n_ops = graph->n_ops, n_dependencies = dependencies(graph);
     if (iterations && n_ops >= CLOCK_ABSENT / iterations)
-        return ah_error_set(
-            err, AH_E_USAGE,
-            "%zu times a graph of %zu ops is too much for the clock; at most %u ops altogether", iterations,
-            n_ops, CLOCK_ABSENT - 1);
+        return ah_error_set(err, AH_E_USAGE,
+                            "%zu times a graph of %zu ops is too much for the clock; at most %u ops in total",
+                            iterations, n_ops, CLOCK_ABSENT - 1);
     if (n_dependencies >= CLOCK_ABSENT)
         return ah_error_set(err, AH_E_USAGE,
                             "a graph of %zu dependencies is too large for the clock; at most %u",
@@ -103,11 +102,11 @@ static int check_room(const struct ah_clock *clock, const struct ah_clock_graph 
     const struct ah_clock_memory *m = clock->memory;
     if (!m || graph->n_ops > m->max_ops)
         return ah_error_set(err, AH_E_CAPACITY,
-                            "the clock has room for %zu ops and the graph has %zu; reserve more",
+                            "the clock has room for %zu ops, but the graph has %zu; reserve more",
                             m ? m->max_ops : 0, graph->n_ops);
     if (dependencies(graph) > m->max_dependencies)
         return ah_error_set(err, AH_E_CAPACITY,
-                            "the clock has room for %zu dependencies and the graph has %zu; reserve more",
+                            "the clock has room for %zu dependencies, but the graph has %zu; reserve more",
                             m->max_dependencies, dependencies(graph));
     return AH_OK;
 }

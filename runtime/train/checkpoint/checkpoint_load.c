@@ -30,7 +30,7 @@ static int check_digest(const struct load *load, const char *name, const char *s
     int rc = ah_stream_path(load->folder, name, path, load->err);
     if (!rc && strcmp(file->sha256, sha256) != 0)
         rc = ah_stream_say(load->err, AH_E_DOCUMENT, path,
-                           "its sha256 is not that of the manifest; the checkpoint is damaged");
+                           "its sha256 differs from the manifest's; the checkpoint is damaged");
     return rc;
 }
 

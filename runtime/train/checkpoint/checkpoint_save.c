@@ -341,7 +341,7 @@ static int make_folder(struct save *save)
         rc = ah_leftover_remove(save->folder, &removed, save->err);
     if (!rc && !removed)
         rc = ah_stream_say(save->err, AH_E_IO, save->folder,
-                           "exists already, and is not what a save left; move it elsewhere");
+                           "exists already and was not left by a save; move it elsewhere");
     if (!rc && mkdir(save->folder, 0777))
         rc = ah_stream_fail(save->err, save->folder, "made");
     return rc;
@@ -358,8 +358,7 @@ static int publish(const struct save *save, const char *path, bool *ret_there)
     ah_stream_parent(path, parent);
     int rc = ah_stream_sync_folder(parent, &failure);
     snprintf(reason, sizeof reason, "%s", failure.text);
-    return rc ? ah_stream_say(save->err, rc, path, "is saved, but may be lost if the machine stops now: %s",
-                              reason)
+    return rc ? ah_stream_say(save->err, rc, path, "was saved, but a crash now may lose it: %s", reason)
               : AH_OK;
 }
 

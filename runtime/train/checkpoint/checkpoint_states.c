@@ -93,7 +93,7 @@ static int fail_field(const char *path, size_t i, const char *field, uint64_t ha
                       struct ah_error *err)
 {
     return ah_stream_say(err, AH_E_DOCUMENT, path,
-                         "states[%zu].%s: is %" PRIu64 " where this model's states need %" PRIu64, i, field,
+                         "states[%zu].%s: is %" PRIu64 " but this model's states need %" PRIu64, i, field,
                          has, needs);
 }
 
@@ -110,7 +110,7 @@ static int check_state(const struct ah_checkpoint_state *has, const struct ah_ch
                 {"v_offset_bytes", has->v_offset_bytes, needs->v_offset_bytes}};
     if (has->state_dtype != needs->state_dtype)
         return ah_stream_say(err, AH_E_DOCUMENT, path,
-                             "states[%zu].state_dtype: is %s where the signature has %s", i,
+                             "states[%zu].state_dtype: is %s, but the signature has %s", i,
                              ah_words_dtype[has->state_dtype], ah_words_dtype[needs->state_dtype]);
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++)
         if (rows[k].has != rows[k].needs)
@@ -125,7 +125,7 @@ static int check_end(const struct ah_checkpoint *manifest, const char *file, uin
     for (size_t i = 0; i < manifest->n_files; i++)
         if (strcmp(manifest->files[i].name, file) == 0 && manifest->files[i].bytes != end)
             return ah_stream_say(err, AH_E_DOCUMENT, path,
-                                 "files[%zu].bytes: is %" PRIu64 " where the states in '%s' have %" PRIu64, i,
+                                 "files[%zu].bytes: is %" PRIu64 " but the states in '%s' have %" PRIu64, i,
                                  manifest->files[i].bytes, file, end);
     return AH_OK;
 }
@@ -136,7 +136,7 @@ int ah_states_check(const struct ah_checkpoint_states *states, const struct ah_c
     uint64_t at = 0;
     int rc = AH_OK;
     if (manifest->n_states != states->n)
-        return ah_stream_say(err, AH_E_DOCUMENT, path, "states: has %zu where %zu blocks are trained",
+        return ah_stream_say(err, AH_E_DOCUMENT, path, "states: has %zu, but %zu blocks are trained",
                              manifest->n_states, states->n);
     for (size_t i = 0; i < states->n && !rc; i++) {
         const struct ah_checkpoint_state *has = &manifest->states[i];

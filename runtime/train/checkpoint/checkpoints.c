@@ -57,7 +57,7 @@ static int lock_folder(struct ah_checkpoints *checkpoints, struct ah_error *err)
     if (checkpoints->lock < 0)
         return ah_stream_fail(err, folder, "opened");
     if (flock(checkpoints->lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-        return ah_stream_say(err, AH_E_IO, folder, "another run saves into it; name another folder");
+        return ah_stream_say(err, AH_E_IO, folder, "another run is saving into it; name another folder");
     if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS))
         return ah_stream_fail(err, folder, "written");
     return AH_OK;
@@ -96,8 +96,8 @@ static int check_steps(const struct ah_checkpoints *checkpoints, const struct ah
     int rc = AH_OK;
     if (steps->n && steps->items[0] > found->step && !is_damaged(checkpoints, found, steps->items[0]))
         return ah_stream_say(err, AH_E_MISMATCH, folder,
-                             "has a checkpoint of step %" PRIu64 ", and this run is at step %" PRIu64
-                             "; go on from that with '--resume %s', or save into another folder",
+                             "has a checkpoint of step %" PRIu64 ", but this run is at step %" PRIu64 "; "
+                             "continue from it with '--resume %s', or save into another folder",
                              steps->items[0], found->step, folder);
     for (size_t i = 0; i < steps->n && !rc; i++) {
         struct ah_document manifest;
@@ -208,7 +208,7 @@ static int check_only(const char *path, const struct ah_checkpoint *manifest, st
                ah_manifest_file(manifest, names.items[i]) != NULL;
     ah_arena_release(&arena);
     if (!rc && !ours)
-        rc = ah_stream_say(err, AH_E_FAILED, path, "is kept, as it holds other files too");
+        rc = ah_stream_say(err, AH_E_FAILED, path, "is kept because it also holds other files");
     return rc;
 }
 

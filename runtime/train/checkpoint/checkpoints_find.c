@@ -61,7 +61,7 @@ static int replace_damaged(struct ah_checkpoints_found *found, const struct ah_e
     struct ah_steps steps = {0};
     int rc = ah_steps_list(found->folder, &arena, &steps, err);
     if (!rc && !take_older(found, &steps, damaged))
-        rc = ah_error_set(err, damaged->code, "%s; no older checkpoint beside it is whole", damaged->text);
+        rc = ah_error_set(err, damaged->code, "%s; no older checkpoint beside it is complete", damaged->text);
     ah_arena_release(&arena);
     return rc;
 }
@@ -118,11 +118,14 @@ int ah_checkpoints_find(const char *path, struct ah_checkpoints_found *ret_found
     if (rc)
         return rc;
     if (stat(path, &about))
-        return errno == ENOENT
-                   ? ah_stream_say(err, AH_E_IO, path, "does not exist; name a folder of checkpoints, or one")
-                   : ah_stream_fail(err, path, "read");
+        return errno == ENOENT ? ah_stream_say(err, AH_E_IO, path,
+                                               "does not exist; name a folder of checkpoints, or a "
+                                               "checkpoint")
+                               : ah_stream_fail(err, path, "read");
     if (!S_ISDIR(about.st_mode))
-        return ah_stream_say(err, AH_E_IO, path, "is no folder; name a folder of checkpoints, or one");
+        return ah_stream_say(err, AH_E_IO, path,
+                             "is not a folder; name a folder of checkpoints, or a "
+                             "checkpoint");
     *ret_found = (struct ah_checkpoints_found){0};
     const char *slash = strrchr(path, '/');
     uint64_t step;

@@ -68,12 +68,12 @@ int ah_manifest_check_signature(const struct ah_document *manifest, const char *
     print_value(&own, field, ours);
     if (!theirs[0] || !ours[0])
         return ah_stream_say(err, AH_E_MISMATCH, folder,
-                             "belongs to another run: its '%s' differs; go on with what it was made with, "
+                             "belongs to another run: its '%s' differs; use the value that it was made with, "
                              "or name another checkpoint",
                              field);
     return ah_stream_say(err, AH_E_MISMATCH, folder,
-                         "belongs to another run: its '%s' is %s, this run's is %s; go on with what it was "
-                         "made with, or name another checkpoint",
+                         "belongs to another run: its '%s' is %s, this run's is %s; use the value that it "
+                         "was made with, or name another checkpoint",
                          field, theirs, ours);
 }
 
@@ -107,8 +107,8 @@ int ah_manifest_check_files(const struct ah_document *manifest, const char *fold
             rc = ah_stream_size(folder, file->name, &bytes, err);
         if (!rc && bytes != file->bytes)
             rc = ah_stream_say(err, AH_E_DOCUMENT, path,
-                               "has %" PRIu64 " bytes where the manifest says %" PRIu64
-                               "; the checkpoint is damaged",
+                               "has %" PRIu64 " bytes but the manifest says %" PRIu64 "; the checkpoint is "
+                               "damaged",
                                bytes, file->bytes);
         if (rc)
             return rc;

@@ -75,7 +75,7 @@ static int check_step(const struct ah_document *manifest, const char *path, uint
     uint64_t has = manifest->body.checkpoint->step;
     return has == step ? AH_OK
                        : ah_stream_say(err, AH_E_DOCUMENT, path,
-                                       "is the checkpoint of step %" PRIu64 "; give it its name back", has);
+                                       "is the checkpoint of step %" PRIu64 "; rename it back", has);
 }
 
 int ah_steps_check(const char *folder, uint64_t step, struct ah_document *ret_manifest, struct ah_error *err)

@@ -162,7 +162,7 @@ int ah_stream_sync_folder(const char *folder, struct ah_error *err)
 
 static int check_regular(const char *path, mode_t mode, struct ah_error *err)
 {
-    return S_ISREG(mode) ? AH_OK : ah_stream_say(err, AH_E_DOCUMENT, path, "is no regular file");
+    return S_ISREG(mode) ? AH_OK : ah_stream_say(err, AH_E_DOCUMENT, path, "is not a regular file");
 }
 
 int ah_stream_size(const char *folder, const char *name, uint64_t *ret_bytes, struct ah_error *err)
@@ -174,7 +174,7 @@ int ah_stream_size(const char *folder, const char *name, uint64_t *ret_bytes, st
         return rc;
     if (stat(path, &about))
         return errno == ENOENT
-                   ? ah_stream_say(err, AH_E_DOCUMENT, path, "is missing, so the checkpoint is not whole")
+                   ? ah_stream_say(err, AH_E_DOCUMENT, path, "is missing, so the checkpoint is incomplete")
                    : ah_stream_fail(err, path, "read");
     rc = check_regular(path, about.st_mode, err);
     if (!rc)

@@ -16,8 +16,8 @@ static int check_options(const struct ah_batches_options *options, struct ah_err
                             options->seq ? "batch" : "seq");
     if (__builtin_mul_overflow(options->seq, options->batch, &rows) || rows > UINT32_MAX)
         return ah_error_set(err, AH_E_USAGE,
-                            "a batch of %" PRIu64 " sequences of %" PRIu64
-                            " tokens has 2^32 tokens or more; take fewer",
+                            "a batch of %" PRIu64 " sequences of %" PRIu64 " tokens has 2^32 tokens or more; "
+                            "use fewer",
                             options->batch, options->seq);
     return AH_OK;
 }
@@ -29,7 +29,8 @@ static int check_enough(const struct ah_batches_options *options, uint64_t sampl
     const char *path = ah_dataset_file(options->data, 0)->path;
     if (options->held_out && !samples)
         return ah_error_set(err, AH_E_USAGE,
-                            "%s: has one token, and nothing to predict; held-out data need two", path);
+                            "%s: has one token and nothing to predict; held-out data need at least two",
+                            path);
     if (!options->held_out && samples < options->batch)
         return ah_error_set(err, AH_E_USAGE,
                             "%s: the data have %" PRIu64 " tokens in %zu %s, but a batch of %" PRIu64
@@ -39,13 +40,15 @@ static int check_enough(const struct ah_batches_options *options, uint64_t sampl
                             options->batch, options->seq, options->batch * options->seq + 1);
     if (facts->align && options->seq % facts->align)
         return ah_error_set(err, AH_E_USAGE,
-                            "%s: its examples are aligned to sequences of %" PRIu64
-                            " tokens, but the plan's have %" PRIu64 "; plan with '--seq %" PRIu64
-                            "', or make the data again with '--align %" PRIu64 "'",
+                            "%s: its examples are aligned to sequences of %" PRIu64 " tokens, but the plan's "
+                            "have %" PRIu64 "; plan with '--seq %" PRIu64 "', or remake the data with "
+                            "'--align %" PRIu64 "'",
                             path, facts->align, options->seq, facts->align, options->seq);
     if (!facts->unmasked)
         return ah_error_set(err, AH_E_DOCUMENT,
-                            "%s.mask: no token bears loss, all are 0; 1 marks a token to learn", path);
+                            "%s.mask: no token bears loss because all entries are 0; 1 marks a token to "
+                            "learn",
+                            path);
     return AH_OK;
 }
 

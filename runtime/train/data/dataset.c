@@ -90,7 +90,7 @@ static int check_alike(const struct ah_dataset *data, enum ah_dataset_part part,
         return AH_OK;
     return ah_error_set(
         err, AH_E_DOCUMENT,
-        "%s: there is no '%s%s', but '%s' is there; give each file of the data set one, or none",
+        "%s: '%s%s' is missing, but '%s' exists; give every file of the data set one, or none",
         without->file.path, without->file.path, endings[part], with->parts[part].path);
 }
 
@@ -103,14 +103,14 @@ static int check_one_kind(struct ah_dataset *data, struct ah_error *err)
         bool text = file->format == AH_DATASET_BYTES;
         if (text != (first->format == AH_DATASET_BYTES))
             return ah_error_set(err, AH_E_DOCUMENT,
-                                "'%s' holds tokens, but '%s' is text; train on one kind, or make token files "
-                                "of the text with 'autohete-tokenize'",
+                                "'%s' holds tokens, but '%s' is text; train on one kind, or convert the text "
+                                "to token files with 'autohete-tokenize'",
                                 text ? first->path : file->path, text ? file->path : first->path);
         if (file->align != first->align)
             return ah_error_set(err, AH_E_DOCUMENT,
-                                "the examples of '%s' are aligned to sequences of %" PRIu64
-                                " tokens, those of '%s' to %" PRIu64
-                                " (0: not at all); make them again with one '--align'",
+                                "the examples of '%s' are aligned to sequences of %" PRIu64 " tokens, those "
+                                "of '%s' to %" PRIu64 " (0: not aligned); remake them with the same "
+                                "'--align'",
                                 first->path, first->align, file->path, file->align);
     }
     data->facts.align = first->align;
@@ -143,10 +143,10 @@ int ah_dataset_open(struct ah_dataset **ret_data, const struct ah_dataset_option
     int rc = AH_OK;
     data->vocabulary = options->vocabulary;
     if (!options->vocabulary || options->vocabulary > UINT64_C(1) << 32)
-        rc = ah_error_set(err, AH_E_USAGE, "'vocabulary' is %" PRIu64 "; tokens need one of 1 to 2^32",
+        rc = ah_error_set(err, AH_E_USAGE, "'vocabulary' is %" PRIu64 "; it must be 1 to 2^32",
                           options->vocabulary);
     else if (!options->n_paths)
-        rc = ah_error_set(err, AH_E_USAGE, "no data are named; name a file, a folder or a pattern");
+        rc = ah_error_set(err, AH_E_USAGE, "no data are given; name a file, a folder or a pattern");
     for (size_t i = 0; i < options->n_paths && !rc; i++)
         rc = ah_paths_find(&paths, options->paths[i], err);
     if (!rc)

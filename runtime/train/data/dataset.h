@@ -52,7 +52,7 @@ enum { AH_DATASET_OPEN_FILES = 48, AH_DATASET_BYTE_VOCABULARY = 256 };
 
 /* value, word on the command line, what it is */
 #define AH_DATASET_FORMATS(X)                                                                                \
-    X(AH_DATASET_AUTO, "auto", "decided for each file by its content and name")                              \
+    X(AH_DATASET_AUTO, "auto", "detected for each file from its content and name")                           \
     X(AH_DATASET_LLMC, "llmc", "llm.c token shard")                                                          \
     X(AH_DATASET_U16, "u16", "raw 16-bit tokens")                                                            \
     X(AH_DATASET_U32, "u32", "raw 32-bit tokens")                                                            \

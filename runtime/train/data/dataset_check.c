@@ -50,13 +50,12 @@ static int refuse_element(const struct ah_dataset *data, const struct ah_dataset
     const char *path = scan->source->path;
     if (scan->rule == AH_SCAN_TEXT && !value)
         return ah_error_set(err, AH_E_DOCUMENT,
-                            "%s: byte %" PRIu64
-                            " is 0, so it is not plain text, and its name does not say what "
-                            "it is; say it with '--data-format u16', 'u32' or 'bytes'",
+                            "%s: byte %" PRIu64 " is 0, so it is not plain text, and its name does not tell "
+                            "its format; give '--data-format u16', 'u32' or 'bytes'",
                             path, scan->bad);
     if (scan->rule == AH_SCAN_MASK)
         return ah_error_set(err, AH_E_DOCUMENT,
-                            "%s: byte %" PRIu64 " is %" PRIu64 ", but a mask has 0 (no loss) and 1 only",
+                            "%s: byte %" PRIu64 " is %" PRIu64 ", but a mask may hold only 0 (no loss) and 1",
                             path, scan->bad, value);
     if (scan->rule == AH_SCAN_OFFSETS && value >= scan->limit)
         return ah_error_set(err, AH_E_DOCUMENT,
@@ -64,12 +63,13 @@ static int refuse_element(const struct ah_dataset *data, const struct ah_dataset
                             scan->bad, value, entry->file.path, entry->file.tokens);
     if (scan->rule == AH_SCAN_OFFSETS)
         return ah_error_set(err, AH_E_DOCUMENT,
-                            "%s: offset %" PRIu64 " is %" PRIu64 ", which is not above the one before it; "
-                            "documents begin in increasing order",
+                            "%s: offset %" PRIu64 " is %" PRIu64 ", which is not above the previous one; "
+                            "offsets must increase",
                             path, scan->bad, value);
     return ah_error_set(err, AH_E_DOCUMENT,
                         "%s: token %" PRIu64 " is %" PRIu64 ", but the vocabulary of the model is %" PRIu64
-                        "; take the model of these tokens, or make the data with the model's tokenizer",
+                        "; use the model that these tokens were made for, or make the data with the model's "
+                        "tokenizer",
                         path, scan->bad, value, data->vocabulary);
 }
 

@@ -62,9 +62,9 @@ static const struct {
                     {20240522, "a multiple-choice evaluation"},
                     {20240527, "an optimizer's states"}};
 
-#define TOKENIZE   "make token files of it with 'autohete-tokenize'"
+#define TOKENIZE   "convert it to token files with 'autohete-tokenize'"
 #define COMMAND    "'autohete-tokenize %s -o FOLDER --tokenizer FOLDER-OF-THE-MODEL'"
-#define FROM_NUMPY "write it with 'array.astype(\"uint32\").tofile(\"x.u32\")'"
+#define FROM_NUMPY "convert it with 'array.astype(\"uint32\").tofile(\"x.u32\")'"
 
 static const struct {
     const char *ending;
@@ -163,8 +163,7 @@ static int read_shard(struct ah_format *ret_format, const struct candidate *file
                             "%s: does not begin like an llm.c shard, with 20240520 or 20240801", path);
     if (file->size < HEADER_BYTES)
         return ah_error_set(err, AH_E_DOCUMENT,
-                            "%s: ends within the 1024 bytes of its header; it is cut off, write it again",
-                            path);
+                            "%s: ends within its 1024-byte header; it is cut off: write it again", path);
     if (header[1] != kind->version)
         return ah_error_set(err, AH_E_DOCUMENT,
                             "%s: is an llm.c shard (%" PRId32 ") of version %" PRId32
@@ -172,8 +171,8 @@ static int read_shard(struct ah_format *ret_format, const struct candidate *file
                             path, kind->magic, header[1], kind->version);
     if (!is_whole_shard(file))
         return ah_error_set(err, AH_E_DOCUMENT,
-                            "%s: its header counts %" PRId32 " tokens of %u bytes, but %" PRIu64
-                            " bytes follow; it is cut off or no shard%s",
+                            "%s: its header counts %" PRId32 " tokens of %u bytes, but %" PRIu64 " bytes "
+                            "follow; it is cut off or not a shard%s",
                             path, header[2], kind->token_bytes, file->source->bytes - HEADER_BYTES,
                             kind->token_bytes == 2 ? " (raw tokens: '--data-format u16')" : "");
     *ret_format = (struct ah_format){.format = AH_DATASET_LLMC,
@@ -188,15 +187,16 @@ static const char *own_fault(const struct own_header *own, uint64_t bytes)
 {
     static const unsigned char zeros[sizeof own->zeros];
     if (own->version != OWN_VERSION)
-        return "is of a version that is not known; it was made by a newer autohete-tokenize";
+        return "has an unknown version; it was made by a newer autohete-tokenize";
     if ((own->token_bytes != 2 && own->token_bytes != 4) || memcmp(own->zeros, zeros, sizeof zeros) != 0)
-        return "has a header with values that nothing writes; it is damaged, make it again";
+        return "has impossible values in its header; it is damaged: make it again";
     if (!own->tokens || bytes % own->token_bytes || own->tokens != bytes / own->token_bytes)
-        return "has another number of tokens than its header says; it is cut off, make it again";
+        return "has a different number of tokens from its header; it is cut off: make it again";
     if (!own->vocabulary || own->vocabulary > (own->token_bytes == 2 ? U16_VOCABULARY : UINT64_C(1) << 32))
-        return "has a vocabulary in its header that its tokens cannot hold; it is damaged, make it again";
+        return "has a vocabulary in its header that is too large for its tokens; it is damaged: make it "
+               "again";
     if (own->align && own->tokens % own->align)
-        return "has a last sequence that is not whole; it is damaged, make it again";
+        return "ends in an incomplete sequence; it is damaged: make it again";
     return NULL;
 }
 
@@ -214,9 +214,8 @@ static int check_vocabulary(const struct candidate *file, uint64_t theirs, struc
     if (theirs == AH_DATASET_BYTE_VOCABULARY && ours != AH_DATASET_BYTE_VOCABULARY)
         return ah_error_set(
             err, AH_E_DOCUMENT,
-            "%s: its tokens are bytes (vocabulary 256), but the model's vocabulary is %" PRIu64
-            "; make it again with the model's tokenizer, or say '--data-format autohete' to "
-            "take them",
+            "%s: its tokens are bytes (vocabulary 256), but the model's vocabulary is %" PRIu64 "; make it "
+            "again with the model's tokenizer, or give '--data-format autohete' to use them anyway",
             file->source->path, ours);
     return AH_OK;
 }
@@ -232,7 +231,7 @@ static int read_own(struct ah_format *ret_format, const struct candidate *file, 
                             file->source->path);
     if (file->size < sizeof own)
         return ah_error_set(err, AH_E_DOCUMENT,
-                            "%s: ends within the 64 bytes of its header; it is cut off, make it again",
+                            "%s: ends within its 64-byte header; it is cut off: make it again",
                             file->source->path);
     const char *fault = own_fault(&own, file->source->bytes - sizeof own);
     if (fault)
@@ -252,7 +251,7 @@ static int read_own(struct ah_format *ret_format, const struct candidate *file, 
 static int refuse_int64(const struct candidate *file, struct ah_error *err)
 {
     return ah_error_set(err, AH_E_DOCUMENT,
-                        "%s: holds 64-bit numbers, as every second 32-bit word is 0; " FROM_NUMPY,
+                        "%s: holds 64-bit numbers, because every second 32-bit word is 0; " FROM_NUMPY,
                         file->source->path);
 }
 
@@ -266,16 +265,14 @@ static int take_raw(struct ah_format *ret_format, const struct candidate *file, 
     if (width > 1 && (begins(file, OWN_MAGIC, strlen(OWN_MAGIC)) || is_whole_shard(file)))
         return ah_error_set(
             err, AH_E_DOCUMENT,
-            "%s: has a header that says what it is, and that is not a part of its tokens; leave "
-            "out '--data-format'",
+            "%s: has a header that gives its format and is not part of its tokens; leave out '--data-format'",
             source->path);
     if (width > 1 && ah_format_is_int64(file->head, file->size))
         return refuse_int64(file, err);
     if (source->bytes % width)
         return ah_error_set(err, AH_E_DOCUMENT,
-                            "%s: has %" PRIu64
-                            " bytes, which is not a whole number of %u-byte tokens; it is cut "
-                            "off, or '--data-format' must say what it is",
+                            "%s: has %" PRIu64 " bytes, which is not a whole number of %u-byte tokens; it is "
+                            "cut off, or needs another '--data-format'",
                             source->path, source->bytes, width);
     *ret_format = (struct ah_format){.format = format, .token_bytes = width, .tokens = source->bytes / width};
     return AH_OK;
@@ -287,7 +284,7 @@ static int refuse_others(const struct candidate *file, struct ah_error *err)
     for (size_t i = 0; i < sizeof other_endings / sizeof *other_endings; i++)
         if (ah_format_ends(path, other_endings[i].ending))
             return ah_error_set(err, AH_E_DOCUMENT,
-                                "%s: is %s by its name; %s, or say '--data-format bytes' to take it as text",
+                                "%s: is %s by its name; %s, or give '--data-format bytes' to read it as text",
                                 path, other_endings[i].what, other_endings[i].advice);
     for (size_t i = 0; i < sizeof other_beginnings / sizeof *other_beginnings; i++)
         if (begins(file, other_beginnings[i].magic, other_beginnings[i].size))
@@ -326,7 +323,7 @@ static int take_width_that_fits(struct ah_format *ret_format, const struct candi
     if (ah_format_is_text(file->head, file->size))
         return ah_error_set(
             err, AH_E_DOCUMENT,
-            "%s: looks like text, and its name like tokens; say '--data-format u16', 'u32' or "
+            "%s: its content looks like text but its name like tokens; give '--data-format u16', 'u32' or "
             "'bytes', or make token files with " COMMAND,
             path, path);
     if (ah_format_is_int64(file->head, file->size))
@@ -334,8 +331,8 @@ static int take_width_that_fits(struct ah_format *ret_format, const struct candi
     if (narrow && wide)
         return ah_error_set(
             err, AH_E_DOCUMENT,
-            "%s: may hold 16-bit or 32-bit tokens, and nothing says which; say '--data-format "
-            "u16' or 'u32', or name it .u16 or .u32",
+            "%s: may hold 16-bit or 32-bit tokens; give '--data-format u16' or 'u32', or name it .u16 or "
+            ".u32",
             path);
     if (!narrow && file->options->vocabulary > U16_VOCABULARY && !wide && !(file->source->bytes % 2))
         return ah_error_set(err, AH_E_DOCUMENT,
@@ -357,14 +354,14 @@ static int take_text(struct ah_format *ret_format, const struct candidate *file,
     if (memchr(file->head, 0, file->size))
         return ah_error_set(
             err, AH_E_DOCUMENT,
-            "%s: byte %zu is 0, so it is not plain text, and its name does not say what it is; "
-            "say it with '--data-format u16', 'u32' or 'bytes'",
+            "%s: byte %zu is 0, so it is not plain text, and its name does not tell its format; give "
+            "'--data-format u16', 'u32' or 'bytes'",
             path, (size_t)((const char *)memchr(file->head, 0, file->size) - (const char *)file->head));
     if (file->options->vocabulary != AH_DATASET_BYTE_VOCABULARY)
         return ah_error_set(err, AH_E_DOCUMENT,
-                            "%s: is text, and bytes are tokens only of a model whose vocabulary is 256; this "
-                            "one's is %" PRIu64 ": make token files with " COMMAND
-                            " ('--data-format bytes' takes each byte as a token all the same)",
+                            "%s: is text, but bytes are tokens only for a model with a vocabulary of 256; "
+                            "this one's is %" PRIu64 ": make token files with " COMMAND
+                            " ('--data-format bytes' uses each byte as a token anyway)",
                             path, file->options->vocabulary, path);
     int rc = take_raw(ret_format, file, AH_DATASET_BYTES, err);
     ret_format->only_text = true;

@@ -23,8 +23,8 @@ static int make_file(struct ah_made_up_tokens *tokens, struct ah_error *err)
     int descriptor = mkstemps(path, (int)strlen(suffix));
     if (descriptor < 0)
         return ah_error_set(err, AH_E_IO,
-                            "'%s': no file for made-up tokens can be made there (%s); set TMPDIR, or "
-                            "give '--data'",
+                            "'%s': cannot create a file for made-up tokens there (%s); set TMPDIR, or give "
+                            "'--data'",
                             folder, strerror(errno));
     close(descriptor);
     memcpy(tokens->path, path, sizeof path);

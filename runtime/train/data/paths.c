@@ -84,8 +84,8 @@ static int check_unmixed(const struct ah_paths *paths, size_t first, const char 
         return AH_OK;
     return ah_error_set(
         err, AH_E_USAGE,
-        "%s: holds '%s', by its name data to be held out, beside other data; name the files, or "
-        "a pattern such as '%s/train*'",
+        "%s: holds '%s', by its name held-out data, beside other data; name the files, or a pattern such as "
+        "'%s/train*'",
         folder, example, folder);
 }
 
@@ -161,7 +161,9 @@ int ah_paths_find(struct ah_paths *paths, const char *path, struct ah_error *err
 {
     struct stat about;
     if (!strcmp(path, "-"))
-        return ah_error_set(err, AH_E_USAGE, "'-' is a stream, and data are read in any order; name a file");
+        return ah_error_set(err, AH_E_USAGE,
+                            "'-' is a stream, but data are read in random order; name a "
+                            "file");
     if (!stat(path, &about))
         return S_ISDIR(about.st_mode) ? find_in_folder(paths, path, err)
                                       : append_path(paths, NULL, path, err);

@@ -17,7 +17,7 @@ int ah_source_find(struct ah_source *ret_source, const char *path, struct ah_err
     if (stat(path, &about))
         return ah_error_set(err, AH_E_IO, "%s: cannot be read: %s", path, ah_file_reason(path, errno, why));
     if (!S_ISREG(about.st_mode))
-        return ah_error_set(err, AH_E_IO, "%s: is not a regular file, and data are read in any order; %s",
+        return ah_error_set(err, AH_E_IO, "%s: is not a regular file, but data are read in random order; %s",
                             path, S_ISDIR(about.st_mode) ? "name the files in it" : "copy it to a file");
     *ret_source = (struct ah_source){.path = path,
                                      .bytes = (uint64_t)about.st_size,
@@ -31,8 +31,8 @@ int ah_source_changed(const struct ah_source *source, struct ah_error *err)
 {
     return ah_error_set(
         err, AH_E_MISMATCH,
-        "%s: changed after it was checked; a run goes on, by resuming it, only with the content that it "
-        "had (one that was merely touched still has it)",
+        "%s: changed after it was checked; resume with its earlier content (a file that was only touched "
+        "still has it)",
         source->path);
 }
 

@@ -76,7 +76,7 @@ def check_page(failures, a, b, said, drawn):
                for field in FIELDS if x.get(field) != y.get(field)}
     failures.equal({(field, i) for field, i, shown in drawn["marks"] if shown}, changed, "marks")
     blocks = len({i for _, i in changed})
-    failures.equal(drawn["title"], f"{blocks} of {len(a['blocks'])} blocks do something else", "title of blocks")
+    failures.equal(drawn["title"], f"{blocks} of {len(a['blocks'])} blocks changed", "title of blocks")
     failures.equal(said["plan"]["blocks_changed"], blocks, "blocks that changed")
     failures.equal([row[1:] for row in drawn["ranges"]], [[row["a"], row["b"]] for row in said["plan"]["blocks"]],
                    "ranges of blocks")

@@ -172,7 +172,7 @@ def check_unrecorded(failures, runs, folder):
     """What keeps CUPTI from recording is said, and the trace has lanes alone; what it loses is counted."""
     plan = runs.plan(("--policy", "stream"), TRAINING)
     flags = ["--steps", 3, "--trace", "trace.json", "--force", "--log", "log.ndjson", "--device", "cuda", "--other-device"]
-    for setting, source, said in (("profiler=Nsight", "lanes", "'Nsight' profiles this process"),
+    for setting, source, said in (("profiler=Nsight", "lanes", "'Nsight' already profiles this process"),
                                   ("cupti=120800", "lanes", "libcupti.so.13"),
                                   ("fail=cuptiActivityFlushAll:1:999", "lanes", "cuptiActivityFlushAll"),
                                   ("drop=7", "hardware", "were lost")):

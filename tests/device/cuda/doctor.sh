@@ -17,10 +17,10 @@ expect() { # expect DOUBLE REGEX: what doctor prints, in one line
     }
 }
 
-expect "" 'device cuda ok interface [0-9]+; cuda:0 [^;]+, 1\.0 GiB; [0-9.]+ MiB of its memory are taken beside an arena; cuBLASLt [0-9.]+ has all 6 matrix products; recorded by CUPTI [0-9.]+ '
+expect "" 'device cuda ok interface [0-9]+; cuda:0 [^;]+, 1\.0 GiB; [0-9.]+ MiB of its memory is used outside the arena; cuBLASLt [0-9.]+ has all 6 matrix products; recorded by CUPTI [0-9.]+ '
 expect "" 'can run on this machine.s CPU and GPU'
-expect "profiler=nsys" "device cuda ok .*; 'run --trace' would lack the GPU's own records -> .*CUPTI"
+expect "profiler=nsys" "device cuda ok .*; 'run --trace' will lack the GPU's own records -> .*CUPTI"
 expect "fail=cudaStreamCreateWithPriority:1:2" 'device cuda note interface [0-9]+; cuda:0 cannot be used: '
 expect "plain=1" 'device cuda ok .*; cuBLASLt [0-9.]+ lacks 2 of 6 matrix products .*; recorded by .* -> for the products: install'
 expect "fail=cudaMemsetAsync:1:2,kernel=900MiB" 'device cuda note interface [0-9]+; cuda:0 cannot be used: '
-expect "devices=0" 'device cuda absent no GPU can be used, though the plugin for them is here \(interface [0-9]+\): '
+expect "devices=0" 'device cuda absent no GPU can be used, although the CUDA plugin is installed \(interface [0-9]+\): '

@@ -31,9 +31,9 @@ run=(run plan.json --data text.txt --steps 3 --stall-after)
 words=("${run[@]}" 3)
 stalled="error: device 'cuda' has completed nothing for 3 s, while the program .*"
 expect "" 0 "" "${run[@]}" 100
-expect "hang=cudaLaunchKernel:400" 7 "$stalled; compute: .* of '(forward|backward)' of block '.*' has begun and does not end(: it, or an op behind it that is timed with it)?; .* what was saved is whole" \
+expect "hang=cudaLaunchKernel:400" 7 "$stalled; compute: .* of '(forward|backward)' of block '.*' has started but not finished(: this op or a later one that is timed together with it)?; .* saved checkpoints are intact" \
     "${words[@]}"
-expect "hang=cudaMemcpyAsync:9" 7 "$stalled has begun and does not end[;:] " "${words[@]}"
+expect "hang=cudaMemcpyAsync:9" 7 "$stalled has started but not finished[;:] " "${words[@]}"
 expect "hang=cudaStreamSynchronize:4" 7 "$stalled on zeros; " "${words[@]}"
 expect "hang=cudaLaunchKernel:400" 7 '^\{"error": ?\{.*"stalled"' "${words[@]}" --json
 expect "hang=cudaMemcpyAsync:9" 7 "$stalled" profile --quick --device cuda --stall-after 3 -o machine.json

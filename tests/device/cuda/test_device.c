@@ -51,7 +51,7 @@ TEST_IN(device, refuses_by_name, be_plain, NULL)
     settings = cuda_double_default();
     snprintf(settings.missing[0], sizeof settings.missing[0], "cuStreamWaitValue64");
     cuda_double_set(&settings);
-    expect_refused(&plain, AH_E_MISSING, "no 'cuStreamWaitValue64' of CUDA 11.7; upgrade");
+    expect_refused(&plain, AH_E_MISSING, "lacks 'cuStreamWaitValue64' of CUDA 11.7; upgrade");
     settings = cuda_double_default();
     settings.count_error = cudaErrorInsufficientDriver;
     settings.driver_version = 11040;
@@ -146,8 +146,7 @@ TEST_IN(device, gives_what_the_reserve_leaves, be_plain, NULL)
     CHECK_OK(ah_device_prepare(device, &product, 1, &err), err);
     CHECK_OK(ah_device_prepare(device, &fill, 1, &err), err);
     arena_bytes[AH_ARENA_DEVICE] = device->info.memory_bytes - device->reserve_bytes + 1;
-    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY,
-                "of the GPU's memory is free");
+    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "of GPU memory is free");
     arena_bytes[AH_ARENA_DEVICE]--;
     CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
     ah_device_close(device);
@@ -196,7 +195,7 @@ TEST_IN(device, says_why_memory_is_not_locked, be_plain, NULL)
     CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &plain, &err), err);
     const size_t before = cuda_double_alive().device_bytes;
     cuda_double_fail("cudaHostRegister", 1, cudaErrorMemoryAllocation);
-    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "does not lock 2.0 MiB");
+    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "could not lock 2.0 MiB");
     check_text_has(err.text, "ulimit -l");
     assert_int_equal(cuda_double_alive().device_bytes, before);
     CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err); /* none was taken, so all can be now */
@@ -243,7 +242,7 @@ TEST_IN(device, locks_all_pieces_or_none, be_plain, NULL)
     cuda_double_set(&settings);
     CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &plain, &err), err);
     cuda_double_fail("cudaHostRegister", 3, cudaErrorMemoryAllocation);
-    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "does not lock 4.0 MiB");
+    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "could not lock 4.0 MiB");
     assert_int_equal(cuda_double_calls("cudaHostRegister"), 3);
     assert_int_equal(cuda_double_alive().pinned_ranges, 1);
     CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);

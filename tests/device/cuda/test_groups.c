@@ -131,10 +131,15 @@ TEST(groups, refuse_what_does_not_follow)
         {.lane = AH_LANE_H2D, .op = &up},
         {.lane = AH_LANE_COMPUTE, .op = &fill, .tag = 1},
         {.lane = AH_LANE_COMPUTE, .op = &fill, .n_waits = 1, .waits = &wait}};
-    CHECK_FAILS(ah_device_submit(device, &joins, 1, NULL, &err), err, AH_E_USAGE, "joins an op behind it");
+    CHECK_FAILS(ah_device_submit(device, &joins, 1, NULL, &err), err, AH_E_USAGE,
+                "must be followed by an op "
+                "of the same lane and tag");
     for (size_t i = 0; i < 3; i++) {
         const struct ah_submission both[] = {joins, others[i]};
-        CHECK_FAILS(ah_device_submit(device, both, 2, NULL, &err), err, AH_E_USAGE, "joins an op behind it");
+        CHECK_FAILS(ah_device_submit(device, both, 2, NULL, &err), err, AH_E_USAGE,
+                    "must be followed by an "
+                    "op of the same lane and "
+                    "tag");
     }
     assert_int_equal(ah_device_submitted(device, AH_LANE_COMPUTE), 0);
     ah_device_close(device);

@@ -355,7 +355,7 @@ TEST_IN(products, are_prepared_once, start, finish)
     struct ah_error err;
     set_up(&stand, &epilogue_cases[0]);
     assert_false(ah_cuda_products_has(products, &stand.op));
-    CHECK_FAILS(run(products, &stand, &err), err, AH_E_USAGE, "not prepared");
+    CHECK_FAILS(run(products, &stand, &err), err, AH_E_USAGE, "without being prepared");
     CHECK_OK(ah_cuda_products_prepare(products, &stand.op, 1, &err), err);
     uint64_t prepared = cuda_double_calls("any");
     CHECK_OK(ah_cuda_products_prepare(products, &stand.op, 1, &err), err);

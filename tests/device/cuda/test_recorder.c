@@ -197,10 +197,10 @@ TEST(recorder, works_again)
     size_t first = 0;
     be_plain();
     struct ah_device *device = open_prepared();
-    CHECK_FAILS(ah_device_recorded(device, &recording, &err), err, AH_E_USAGE, "does not record");
+    CHECK_FAILS(ah_device_recorded(device, &recording, &err), err, AH_E_USAGE, "is not recording");
     for (int round = 0; round < 3; round++) {
         CHECK_OK(ah_device_record(device, &err), err);
-        CHECK_FAILS(ah_device_record(device, &err), err, AH_E_USAGE, "records already");
+        CHECK_FAILS(ah_device_record(device, &err), err, AH_E_USAGE, "is already recording");
         (void)work(device);
         CHECK_OK(ah_device_recorded(device, &recording, &err), err);
         first = round ? first : recording.n;

@@ -76,7 +76,9 @@ TEST(remarks, code_beyond_the_reserve)
     CHECK_OK(ah_device_prepare(device, fills, 1, &err), err);
     const uint64_t fits = device->info.memory_bytes - device->reserve_bytes;
     arena_bytes[AH_ARENA_DEVICE] = fits;
-    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "no room for the code");
+    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY,
+                "too little memory for the "
+                "kernels' code");
     const char *budget = strstr(err.text, "--device-memory ");
     assert_non_null(budget);
     assert_int_equal(sscanf(budget, "--device-memory %lluMiB", &budget_mib), 1);

@@ -87,7 +87,7 @@ TEST(stalls, of_a_copy)
 {
     expect_chain_stalls("cudaMemcpyAsync", 0,
                         (const char *[]){"while the program waits for op 1 of lane 'host'",
-                                         "; h2d: 0 of 1 done, op 1 'copy' has begun and does not end",
+                                         "; h2d: 0 of 1 done, op 1 'copy' has started but not finished",
                                          "; compute: 0 of 1 done, op 1 'fill' waits for op 1 of h2d",
                                          "; d2h: 0 of 1 done, op 1 'copy' waits for op 1 of compute",
                                          "; host: 0 of 1 done, op 1 'copy' waits for op 1 of d2h", NULL});
@@ -96,7 +96,7 @@ TEST(stalls, of_a_copy)
 TEST(stalls, of_a_kernel)
 {
     expect_chain_stalls("cudaLaunchKernel", 1,
-                        (const char *[]){"; compute: 0 of 1 done, op 1 'fill' has begun and does not end",
+                        (const char *[]){"; compute: 0 of 1 done, op 1 'fill' has started but not finished",
                                          "; h2d: 1 of 1 done;",
                                          "; host: 0 of 1 done, op 1 'copy' waits for op 1 of d2h", NULL});
 }
@@ -104,8 +104,9 @@ TEST(stalls, of_a_kernel)
 /* The event is never recorded on the GPU, so its op never seems to end. */
 TEST(stalls, of_an_event)
 {
-    expect_chain_stalls("cudaEventRecord", 0,
-                        (const char *[]){"; h2d: 0 of 1 done, op 1 'copy' has begun and does not end", NULL});
+    expect_chain_stalls(
+        "cudaEventRecord", 0,
+        (const char *[]){"; h2d: 0 of 1 done, op 1 'copy' has started but not finished", NULL});
 }
 
 /* The stream never notices that what it waits for has happened: all its waits are met. */
@@ -124,7 +125,7 @@ TEST(stalls, of_a_wait_for_an_event)
     atomic_store(&gate.open, true);
     settle(device, AH_LANE_H2D, 1);
     CHECK_OK(ah_device_drain(device, &err), err);
-    expect_told(&told, (const char *[]){"; compute: 0 of 1 done, op 1 'fill' has begun and does not end",
+    expect_told(&told, (const char *[]){"; compute: 0 of 1 done, op 1 'fill' has started but not finished",
                                         "; h2d: 1 of 1 done;", NULL});
     ah_device_close(device);
     expect_nothing_left();
@@ -144,7 +145,7 @@ TEST(stalls, of_a_value_of_the_host)
     atomic_store(&gate.open, true);
     settle(device, AH_LANE_HOST, 1);
     CHECK_OK(ah_device_drain(device, &err), err);
-    expect_told(&told, (const char *[]){"; h2d: 0 of 1 done, op 1 'copy' has begun and does not end",
+    expect_told(&told, (const char *[]){"; h2d: 0 of 1 done, op 1 'copy' has started but not finished",
                                         "; host: 1 of 1 done", NULL});
     ah_device_close(device);
     expect_nothing_left();
@@ -164,8 +165,8 @@ TEST(stalls, of_a_full_channel)
     CHECK_OK(ah_device_drain(device, &err), err);
     expect_told(&told,
                 (const char *[]){"while the program submits 1 op;",
-                                 "; h2d: 0 of 2 done, op 1 'copy' has begun and does not end: the driver "
-                                 "holds the thread that enqueues the next op;",
+                                 "; h2d: 0 of 2 done, op 1 'copy' has started but not finished: the driver "
+                                 "blocks the thread that enqueues the next op;",
                                  NULL});
     ah_device_close(device);
     expect_nothing_left();
@@ -182,9 +183,10 @@ TEST(stalls, of_a_full_queue)
     for (int i = 0; i < 9; i++)
         submit_op(device, AH_LANE_H2D, &up, none);
     CHECK_OK(ah_device_drain(device, &err), err);
-    expect_told(&told, (const char *[]){
-                           "while the program submits 1 op; ",
-                           "; h2d: 0 of 8 done, op 1 'copy' has begun and does not end; d2h: 0 of 0", NULL});
+    expect_told(&told,
+                (const char *[]){"while the program submits 1 op; ",
+                                 "; h2d: 0 of 8 done, op 1 'copy' has started but not finished; d2h: 0 of 0",
+                                 NULL});
     ah_device_close(device);
     expect_nothing_left();
 }
@@ -199,8 +201,9 @@ TEST(stalls, of_a_question)
     submit_op(device, AH_LANE_H2D, &up, none);
     hang_next("cudaEventQuery", 0);
     CHECK_OK(ah_device_wait(device, AH_LANE_H2D, 1, &err), err);
-    expect_told(&told, (const char *[]){
-                           "; h2d: 0 of 1 done, the driver holds the thread that asks what is done;", NULL});
+    expect_told(&told,
+                (const char *[]){
+                    "; h2d: 0 of 1 done, the driver blocks the thread that polls for finished ops;", NULL});
     ah_device_close(device);
     expect_nothing_left();
 }
@@ -237,8 +240,9 @@ TEST(stalls, of_the_host_lane)
     submit_op(device, AH_LANE_HOST, &call, none);
     submit_op(device, AH_LANE_H2D, &up, (struct ah_wait){AH_LANE_HOST, 1});
     CHECK_OK(ah_device_drain(device, &err), err);
-    expect_told(&told, (const char *[]){"; h2d: 0 of 1 done, op 1 'copy' waits for op 1 of host",
-                                        "; host: 0 of 1 done, op 1 'call' has begun and does not end", NULL});
+    expect_told(&told,
+                (const char *[]){"; h2d: 0 of 1 done, op 1 'copy' waits for op 1 of host",
+                                 "; host: 0 of 1 done, op 1 'call' has started but not finished", NULL});
     ah_device_close(device);
     expect_nothing_left();
 }

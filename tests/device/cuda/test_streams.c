@@ -192,7 +192,7 @@ TEST(streams, name_what_ran_when_the_gpu_failed)
     submit_op(device, AH_LANE_HOST, &host, (struct ah_wait){AH_LANE_COMPUTE, 3});
     cuda_double_fail("cudaEventQuery", cuda_double_calls("cudaEventQuery") + 1, cudaErrorIllegalAddress);
     CHECK_FAILS(ah_device_wait(device, AH_LANE_COMPUTE, 3, &err), err, AH_E_FAILED,
-                "op 'fill' on lane 'compute': it touched an address outside of the GPU's memory");
+                "op 'fill' on lane 'compute': it accessed an address outside the GPU's memory");
     check_text_has(err.text, "one of the 2 ops queued behind it");
     check_text_has(err.text, "--resume");
     atomic_store(&gate.open, true);

@@ -255,13 +255,14 @@ TEST(cpu, refuses_memory_that_is_not_there)
     uint64_t arena_bytes[AH_ARENA_KINDS] = {0, MIB, 0, UINT64_C(1) << 50};
     CHECK_FAILS(ah_device_open(&device, ah_device_cpu(), &options, &err), err, AH_E_MISSING, "number 1");
     options = (struct ah_device_options){.algorithms = &algorithm, .n_algorithms = 1};
-    CHECK_FAILS(ah_device_open(&device, ah_device_cpu(), &options, &err), err, AH_E_USAGE, "no table");
+    CHECK_FAILS(ah_device_open(&device, ah_device_cpu(), &options, &err), err, AH_E_USAGE,
+                "no use for a table");
     assert_null(device);
     options = (struct ah_device_options){0};
     CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
     CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "1024.0 TiB");
     arena_bytes[AH_ARENA_DEVICE] = UINT64_MAX;
-    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "are asked for");
+    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "arenas need");
     arena_bytes[AH_ARENA_DEVICE] = arena_bytes[AH_ARENA_PAGEABLE] = MIB; /* less is available */
     CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
     assert_non_null(ah_device_pointer(device, (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 0, 0}));

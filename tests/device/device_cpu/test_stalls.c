@@ -82,7 +82,7 @@ TEST(stalls, of_an_op_that_sleeps)
         told.why.text,
         "device 'cpu' has completed nothing for 0.3 s, while the program waits for op 2 of lane "
         "'h2d'; compute: 0 of 0 done; h2d: 0 of 2 done, op 1 'copy' waits for op 1 of host; d2h: 0 "
-        "of 0 done; host: 0 of 1 done, op 1 'call' has begun and does not end");
+        "of 0 done; host: 0 of 1 done, op 1 'call' has started but not finished");
 }
 
 static void nap(void)

@@ -82,7 +82,7 @@ def check_weights(runs):
 
     shutil.copytree(runs.path("saved", "step-00000001"), runs.path("weights"))
     runs.expect("weights of which one has others", 6,
-                [r"^error: rank 1 on host '[^']+': the weights are others than those of rank 0 on host '[^']+': \w{16}, not \w{16}"],
+                [r"^error: rank 1 on host '[^']+': the weights differ from those of rank 0 on host '[^']+': \w{16}, not \w{16}"],
                 "--weights", "weights", other=runs.elsewhere(copy_later))
 
 
@@ -96,8 +96,8 @@ def check_build(runs):
         file.write(program)
     os.chmod(runs.path("other"), 0o755)
     runs.expect("a program of another build", 6,
-                [r"^error: rank 1: host '[^']+' has '(autohete [\d.]+, build \w{16})', and host '[^']+' of rank 0 has "
-                 r"'(?!\1')autohete [\d.]+, build \w{16}'; install one build on all hosts$"], other=[runs.path("other")])
+                [r"^error: rank 1: host '[^']+' has '(autohete [\d.]+, build \w{16})', but host '[^']+' of rank 0 has "
+                 r"'(?!\1')autohete [\d.]+, build \w{16}'; install the same build on all hosts$"], other=[runs.path("other")])
 
 
 def check_memory(runs, machine):
@@ -117,8 +117,8 @@ def check_memory(runs, machine):
     runs.call(runs.autohete, "plan", "large-model.json", "--cluster", "large-cluster.json", "--tp", "1", *TRAINING, "-o",
               "large-plan.json")
     runs.expect("memory that is not there", 6,
-                [r"^error: rank 0 and 2 more on host '[^']+': [\d.]+ [KMGT]iB of host memory are free there, and the plan wants "
-                 r"[\d.]+ TiB of node 'two-cores-0'; free some, take another host, or plan for what is there$"],
+                [r"^error: rank 0 and 2 more on host '[^']+': only [\d.]+ [KMGT]iB of host memory is free, but the plan needs "
+                 r"[\d.]+ TiB of node 'two-cores-0'; free some, use another host, or plan for what is free$"],
                 plan="large-plan.json")
 
 

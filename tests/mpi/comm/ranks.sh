@@ -34,7 +34,7 @@ says revoke "rank 1: its loss is not finite"
 if timeout 60 mpirun -n 2 "$program" sizes >"$out/sizes" 2>&1; then
     fail "sizes that differ end well"
 fi
-says sizes "rank 0 sends rank 1 16 bytes for purpose 7 where it waits for 24"
+says sizes "rank 0 sends rank 1 16 bytes for purpose 7, but the receiver expects 24"
 if timeout 60 mpirun -n 3 "$program" late 1 >"$out/late" 2>&1; then
     fail "a rank without channels ends well"
 fi
@@ -42,7 +42,7 @@ says late "rank 1 of 3 did not set up channels within 1 s"
 if timeout 60 mpirun -n 2 "$program" ring 1 : -n 1 sleep 600 >"$out/absent" 2>&1; then
     fail "a rank that never comes ends well"
 fi
-says absent "its launcher waits for a process that does not come"
+says absent "its launcher waits for a process that has not started"
 # A rank dies in the middle of the ring: mpirun and the other ranks end, within 2 s where nothing else runs.
 timeout --kill-after=5 40 mpirun -n 4 "$program" forever >"$out/killed" 2>&1 &
 launcher=$!

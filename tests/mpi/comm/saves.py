@@ -86,8 +86,8 @@ def check_full(saves):
     limited = ("bash", "-c", f'trap "" XFSZ; ulimit -f {FILE_MIB << 10}; exec "$0" "$@"', saves.autohete)
     said = saves.call(*saves.launch(limited, "large.json", "--steps", "2", "--save-every", "1", "--save", "full"), status=1)
     failed = r"rank 1 on host '[^']+': \S*/full/step-0000000{}\.tmp/states\.bin: cannot be written: File too large"
-    saves.expect(said, r"^warning: " + failed.format(1) + "; training goes on",
-                 r"^error: " + failed.format(2) + r"; the weights of step 2 alone are saved in 'full/weights-only-00000002'")
+    saves.expect(said, r"^warning: " + failed.format(1) + "; training continues",
+                 r"^error: " + failed.format(2) + r"; the weights of step 2 alone were saved in 'full/weights-only-00000002'")
     if saves.left("full") != ["weights-only-00000002"]:
         sys.exit(f"a save that failed left {saves.left('full')}")
 

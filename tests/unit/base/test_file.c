@@ -93,7 +93,7 @@ TEST_IN(file, read_failures_name_the_path, enter_folder, leave_folder)
     CHECK_FAILS(ah_file_read("none", 10, &bytes, &err), err, AH_E_IO, "none: cannot be read");
     CHECK_FAILS(ah_file_read(".", 10, &bytes, &err), err, AH_E_IO, "folder");
     CHECK_FAILS(ah_file_read("long", 9, &bytes, &err), err, AH_E_DOCUMENT,
-                "long: is larger than the 9 bytes");
+                "long: is larger than the limit of 9 bytes");
     CHECK_FAILS(ah_file_read("/dev/zero", 100000, &bytes, &err), err, AH_E_DOCUMENT, "/dev/zero: is larger");
     CHECK_FAILS(ah_file_read("", 9, &bytes, &err), err, AH_E_IO, "'': cannot be read");
     assert_string_equal(bytes.data, "kept");
@@ -174,8 +174,8 @@ TEST_IN(file, write_failures_name_the_path, enter_folder, leave_folder)
     mkdir("d", 0777);
     put("plain", "x");
     CHECK_FAILS(ah_file_write("d", "x", 1, &err), err, AH_E_IO, "folder");
-    CHECK_FAILS(ah_file_write("d/", "x", 1, &err), err, AH_E_IO, "d/: names no file");
-    CHECK_FAILS(ah_file_write("", "x", 1, &err), err, AH_E_IO, "'': names no file");
+    CHECK_FAILS(ah_file_write("d/", "x", 1, &err), err, AH_E_IO, "d/: does not name a file");
+    CHECK_FAILS(ah_file_write("", "x", 1, &err), err, AH_E_IO, "'': does not name a file");
     CHECK_FAILS(ah_file_write("-", "x", 1, &err), err, AH_E_USAGE, "'-'");
     CHECK_FAILS(ah_file_write("none/a", "x", 1, &err), err, AH_E_IO, "the folder 'none' does not exist");
     CHECK_FAILS(ah_file_write("plain/a", "x", 1, &err), err, AH_E_IO, "plain/a: ");

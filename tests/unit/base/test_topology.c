@@ -107,7 +107,7 @@ TEST_IN(topology, a_quota_of_processor_time, root_make, root_remove)
     CHECK_OK(ah_topology_init(&topology, &options, &err), err);
     assert_int_equal(topology.threads, 8);
     assert_int_equal(topology.busy_threads, 3);
-    assert_string_equal(topology.note, "a control group allows the work of 2.5 of the 8 processors");
+    assert_string_equal(topology.note, "a control group limits this process to 2.5 of the 8 processors");
     ah_topology_release(&topology);
 }
 

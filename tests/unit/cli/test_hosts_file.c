@@ -49,7 +49,7 @@ TEST_IN(hosts_file, names_a_line_that_is_no_host, root_make, root_remove)
     ah_arena_release(&scene.arena);
     CHECK_FAILS(read(&scene, state, "a slots=2 b\n"), scene.err, AH_E_USAGE, "line 1: ");
     ah_arena_release(&scene.arena);
-    CHECK_FAILS(read(&scene, state, "a slots=65537\n"), scene.err, AH_E_USAGE, "more than 65536");
+    CHECK_FAILS(read(&scene, state, "a slots=65537\n"), scene.err, AH_E_USAGE, "above the limit of 65536");
     ah_arena_release(&scene.arena);
     CHECK_FAILS(read(&scene, state, "--prefix\n"), scene.err, AH_E_USAGE, "'--prefix' is not the name");
     ah_arena_release(&scene.arena);

@@ -197,7 +197,7 @@ TEST(options, refuses_bad_values)
     refused(&any_files, WORDS("--steps", ""), "'--steps'");
     refused(&any_files, WORDS("--steps", "some"), "'--steps': 'some' is not a count");
     refused(&any_files, WORDS("--steps", "some"), ", or 'endless'");
-    refused(&any_files, WORDS("--clip", "-1"), "'--clip': '-1' is not a number of at least 0");
+    refused(&any_files, WORDS("--clip", "-1"), "'--clip': '-1' is not a number, 0 or above");
     refused(&any_files, WORDS("--clip", "1e999"), "'--clip'");
     refused(&any_files, WORDS("--clip", "nan"), "'--clip'");
     refused(&any_files, WORDS("--clip", "0x1p3"), "'--clip'");
@@ -207,7 +207,7 @@ TEST(options, refuses_bad_values)
 TEST(options, counts_operands)
 {
     refused(&two_files, WORDS("a"), "FILE is missing");
-    refused(&two_files, WORDS("a", "b", "c"), "'c' is one argument too many");
+    refused(&two_files, WORDS("a", "b", "c"), "'c' is an extra argument");
     refused(&one_kind, WORDS("modle"), "KIND: 'modle' is not one of model, plan; did you mean 'model'?");
     struct parsed parsed = parse(&one_kind, WORDS("plan"));
     assert_int_equal(parsed.rc, 0);

@@ -80,8 +80,8 @@ TEST_IN(outputs, never_what_is_read, enter, leave)
         {{.output = "new", .model = "new", .force = true}, NULL, "would overwrite what '--model' reads"},
         {{.output = "new", .log = "deep/../new", .force = true},
          NULL,
-         "are the same file, 'deep/../new'; give two"},
-        {{.log = "new", .save = "./new", .force = true}, NULL, "'--save' and '--log' are the same file"},
+         "name the same file, 'deep/../new'; give two different ones"},
+        {{.log = "new", .save = "./new", .force = true}, NULL, "'--save' and '--log' name the same file"},
         {{.save = "a.bin", .force = true}, "a.bin", "'--save' 'a.bin' would overwrite"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
@@ -101,11 +101,11 @@ TEST_IN(outputs, replaces_its_own_kind, enter, leave)
         {{.output = "-", .log = "-"}, NULL},
         {{.output = "/dev/null", .log = "/dev/null"}, NULL},
         {{.log = "deep/log.ndjson", .model = "deep", .force = true}, NULL},
-        {{.output = "text.c"}, "is there and holds no plan; give another name, or replace it with '--force'"},
+        {{.output = "text.c"}, "exists but holds no plan; give another name, or replace it with '--force'"},
         {{.output = "text.c", .force = true}, NULL},
         {{.output = "log.ndjson"}, "holds no plan"},
         {{.log = "old.json"}, "holds no runlog"},
-        {{.log = "log.ndjson"}, "is there from an earlier run"},
+        {{.log = "log.ndjson"}, "exists from an earlier run"},
         {{.log = "log.ndjson", .force = true}, NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -122,7 +122,7 @@ TEST_IN(outputs, can_be_written, enter, leave)
 {
     struct ah_error err = {0};
     CHECK_FAILS(check((struct sample){.log = "nowhere/log"}, NULL, &err), err, AH_E_IO,
-                "nowhere/log: no file can be made");
+                "nowhere/log: cannot create a file");
     CHECK_FAILS(check((struct sample){.log = "deep", .force = true}, NULL, &err), err, AH_E_IO,
                 "deep: is a folder");
 }

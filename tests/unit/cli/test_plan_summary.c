@@ -53,12 +53,14 @@ TEST(plan_summary, says_where_no_lane_is_the_bottleneck)
          "The link to the device limits the speed most, though no lane is busy all the time: it is busy 92 % "
          "of the step; of the step compute waits 60 % for the link to the device.");
     says((struct ah_plan_lane_times){{58, 10, 9, 42}, {0, 3, 1, 38}},
-         "No lane is the bottleneck, they wait for each other: compute is busy 58 % of the step and waits 38 "
+         "No single lane is the bottleneck; lanes wait for each other: compute is busy 58 % of the step and "
+         "waits 38 "
          "% for host Adam (busy 42 %), 3 % for the link to the device (busy 10 %), 1 % for the link to the "
          "host (busy 9 %).");
     says((struct ah_plan_lane_times){{60, 10, 9, 42}, {0, 0, 0, 0}},
-         "No lane is the bottleneck, they wait for each other: compute is busy 60 % of the step and waits 40 "
-         "% for memory to become free or its turn in the order.");
+         "No single lane is the bottleneck; lanes wait for each other: compute is busy 60 % of the step and "
+         "waits 40 "
+         "% for free memory or its turn in the order.");
 }
 
 TEST(plan_summary, a_step_of_no_time_says_nothing_wrong)
@@ -83,7 +85,7 @@ TEST(plan_summary, says_how_good_a_plan_is)
          "within 0.1 % of the best possible step (bound 1.00 ms)"},
         {{.status = AH_PLAN_WITHIN_GAP, .bound_us = 1000, .objective_us = 1000, .gap = 0},
          "within 0.1 % of the best possible step (bound 1.00 ms)"},
-        {{.status = AH_PLAN_NO_BOUND}, "how close to the best is not known: there is no bound"},
+        {{.status = AH_PLAN_NO_BOUND}, "distance from the best possible step unknown: there is no bound"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ah_buffer out = {0};

@@ -31,7 +31,7 @@ TEST(profile_report, reads_what_was_written)
     assert_memory_equal(&found.links[0].link, &links[0].link, sizeof links[0].link);
     for (size_t bytes = 0; bytes < text.size - 4; bytes++)
         CHECK_FAILS(ah_profile_report_parse(text.data, bytes, &arena, &found, &err), err, AH_E_FAILED,
-                    "in part");
+                    "only part");
     ah_buffer_release(&text);
     ah_arena_release(&arena);
 }

@@ -49,7 +49,7 @@ TEST(run_hosts, fills_slots_in_order_where_names_are_others)
     struct ah_error err = {0};
     CHECK_OK(place(same, 1, &text, &err), err);
     assert_string_equal(text.data, "x:3 ");
-    CHECK_FAILS(place(wrong, 2, &text, &err), err, AH_E_MISMATCH, "ranks 0 and 2 are of node 'b'");
-    CHECK_FAILS(place(few, 2, &text, &err), err, AH_E_MISMATCH, "has 2 slots, and the plan 3 ranks");
+    CHECK_FAILS(place(wrong, 2, &text, &err), err, AH_E_MISMATCH, "ranks 0 and 2 belong to node 'b'");
+    CHECK_FAILS(place(few, 2, &text, &err), err, AH_E_MISMATCH, "has 2 slots, but the plan has 3 ranks");
     ah_buffer_release(&text);
 }

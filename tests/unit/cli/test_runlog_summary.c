@@ -203,8 +203,8 @@ TEST(runlog_summary, says_what_compute_waits_for)
          "280 us, predicted 200 us; there host_adam: 450 us, predicted 300 us.");
     log.exposed[1].host -= 80;
     says(&log,
-         "A step takes 100 us longer than predicted (+10.0 %). Most of that is compute idle for no other "
-         "lane's sake: 200 us, predicted 100 us.");
+         "A step takes 100 us longer than predicted (+10.0 %). Most of that is compute idle without waiting "
+         "for a lane: 200 us, predicted 100 us.");
     log.exposed[1] = (struct ah_plan_exposed){.h2d = 40, .d2h = 30, .host = 210};
     says(&log,
          "A step takes 100 us longer than predicted (+10.0 %). The largest share of that is compute waiting "

@@ -92,8 +92,8 @@ TEST(status_text, says_how_old_it_is)
     struct ah_status status = made();
     status.n_ranks = 1;
     expect(&status, 9999999, "tiny: after step 12 of 200, 9 s ago\n");
-    expect(&status, 10000001, "tiny: after step 12 of 200; no word for 10 s: the run may have died\n");
-    expect(&status, 130000000, "tiny: after step 12 of 200; no word for 2 min: the run may have died\n");
+    expect(&status, 10000001, "tiny: after step 12 of 200; no update for 10 s: the run may have died\n");
+    expect(&status, 130000000, "tiny: after step 12 of 200; no update for 2 min: the run may have died\n");
     expect(&status, -5000000, "tiny: after step 12 of 200, under 1 s ago\n"); /* our clock is behind */
     status.ended = AH_STATUS_INTERRUPTED;
     expect(&status, INT64_C(3) * 86400 * 1000000,
@@ -124,11 +124,10 @@ TEST(status_text, says_that_ranks_wait_in_a_circle)
     two[1].waits_for = &other;
     status.ranks = two;
     status.n_ranks = 2;
-    expect(
-        &status, 0,
-        "tiny: after step 12 of 200, under 1 s ago\n"
-        "rank 0 on host 'a' is in a circle of ranks that wait for each other, as far as can be seen: 1 other "
-        "waits for it, 3 s so far\n");
+    expect(&status, 0,
+           "tiny: after step 12 of 200, under 1 s ago\n"
+           "rank 0 on host 'a' seems to be in a circle of ranks that wait for each other: 1 other "
+           "waits for it, 3 s so far\n");
 }
 
 /* Messages in flight look like a circle for a moment. */
@@ -156,7 +155,7 @@ TEST(status_text, says_who_does_not_answer)
     status.ranks = five;
     expect(&status, 0,
            "tiny: after step 12 of 200, under 1 s ago\n"
-           "rank 0 on host 'a' has not answered for 65 s; what stands here is what it said last: 1 other "
+           "rank 0 on host 'a' has not answered for 65 s; this is its last report: 1 other "
            "waits for "
            "it, 3 s so far\n"
            "rank 3 on host 'd' is behind: 1 other waits for it, under 1 s so far\n\n");

@@ -131,7 +131,7 @@ TEST(comm, sizes_that_differ_lose_the_world)
     open_pair(&world, NULL, NULL);
     moving_begin(&send, world.rank[0].comm, 1, from, 16);
     CHECK_FAILS(ah_comm_move(world.rank[1].comm, 1, to, 24, &err), err, AH_E_PEER,
-                "rank 0 sends rank 1 16 bytes for purpose 11 where it waits for 24");
+                "rank 0 sends rank 1 16 bytes for purpose 11, but the receiver expects 24");
     assert_int_equal(moving_end(&send), AH_E_PEER);
     assert_string_equal(send.err.text, err.text);
     assert_int_equal(ah_comm_fault(world.rank[0].comm, NULL, &err), AH_E_PEER);
@@ -257,7 +257,7 @@ TEST(comm, closing_ends_the_moves_of_the_rank)
     world_await_posts(1);
     ah_comm_close(world.rank[0].comm);
     world.rank[0].comm = NULL;
-    CHECK_FAILS(moving_end(&send), send.err, AH_E_PEER, "rank 0: it closes while 1");
+    CHECK_FAILS(moving_end(&send), send.err, AH_E_PEER, "rank 0: it closed while 1");
     world_close(&world);
 }
 
@@ -305,7 +305,7 @@ TEST(comm, a_driver_that_never_opens_is_given_up)
     driver.open = never_open;
     const struct ah_comm_options options = {.driver = &driver, .deadline_s = 0.01};
     CHECK_FAILS(ah_comm_open(&comm, &options, &err), err, AH_E_PEER,
-                "has not let this rank in for 0.01 s: its launcher waits");
+                "has not admitted this rank for 0.01 s: its launcher waits");
     assert_null(comm);
 }
 
@@ -320,7 +320,7 @@ TEST(comm, options_that_fit_no_world_are_refused)
     struct ah_comm_options options = {ah_comm_loop(), 2, 2, hub, 0};
     CHECK_FAILS(ah_comm_open(&comm, &options, &err), err, AH_E_USAGE, "no rank 2 of 2");
     options.rank = 1, options.ranks = 3;
-    CHECK_FAILS(ah_comm_open(&comm, &options, &err), err, AH_E_MISMATCH, "its world has 2 ranks");
+    CHECK_FAILS(ah_comm_open(&comm, &options, &err), err, AH_E_MISMATCH, "its world has 2");
     options.deadline_s = -1;
     CHECK_FAILS(ah_comm_open(&comm, &options, &err), err, AH_E_USAGE, "deadline");
     options.deadline_s = 0, options.driver = &other, other.abi++;
@@ -359,18 +359,18 @@ TEST(comm, channels_that_differ_are_refused_on_all_ranks)
     struct ah_comm_channel other = receive;
     other.most_bytes = 65;
     check_disagree(&send, 1, &other, 1,
-                   "rank 0 sends to rank 1 for purpose 7 at most 64 bytes, and rank 1 has 65");
+                   "rank 0 sends to rank 1 for purpose 7 at most 64 bytes, but rank 1 expects 65");
     other = receive, other.purpose = 6;
     check_disagree(&send, 1, &other, 1,
-                   "rank 0 sends to rank 1 for purpose 7, and rank 1 knows nothing of it");
+                   "rank 0 sends to rank 1 for purpose 7, but rank 1 does not expect it");
     check_disagree(&send, 0, &receive, 1,
-                   "rank 1 receives from rank 0 for purpose 7, and rank 0 knows nothing");
+                   "rank 1 receives from rank 0 for purpose 7, but rank 0 does not expect it");
     other = receive, other.sends = true;
-    check_disagree(&send, 1, &other, 1, "rank 1 knows nothing of it");
+    check_disagree(&send, 1, &other, 1, "rank 1 does not expect it");
     other = receive, other.peer = 2;
     check_disagree(&send, 0, &other, 1, "rank 1 receives from rank 2");
     other.peer = 1;
-    check_disagree(&send, 0, &other, 1, "its peers are the other ranks of 0 to 1");
+    check_disagree(&send, 0, &other, 1, "its peers are the other ranks from 0 to 1");
     const struct ah_comm_channel twice[] = {send, send};
     check_disagree(twice, 2, &receive, 1, "twice");
 }

@@ -157,7 +157,7 @@ TEST(device, refuses_another_build)
                 "driver 'noted' has device interface");
     other = driver;
     other.layout--;
-    CHECK_FAILS(ah_device_open(&device, &other, &options, &err), err, AH_E_MISMATCH, "has structs of layout");
+    CHECK_FAILS(ah_device_open(&device, &other, &options, &err), err, AH_E_MISMATCH, "has struct layout");
     assert_null(device);
 }
 
@@ -176,7 +176,7 @@ TEST(device, keeps_to_the_memory_given)
     assert_int_equal(noted.reserves, 0);
     device->reserve_bytes = 1000;
     CHECK_OK(ah_device_reserve(device, all_arenas, &err), err);
-    CHECK_FAILS(ah_device_reserve(device, all_arenas, &err), err, AH_E_USAGE, "reserved already");
+    CHECK_FAILS(ah_device_reserve(device, all_arenas, &err), err, AH_E_USAGE, "already reserved");
     assert_int_equal(noted.reserves, 1);
     CHECK_OK(submit(device, AH_LANE_COMPUTE, op, NULL, &err), err);
     noted.prepare_bytes = 0;
@@ -208,7 +208,7 @@ TEST(device, keeps_lanes_in_reach)
         if (rows[i].fits)
             CHECK_OK(submit(device, rows[i].lane, op, NULL, &err), err);
         else
-            CHECK_FAILS(submit(device, rows[i].lane, op, NULL, &err), err, AH_E_USAGE, "does not reach");
+            CHECK_FAILS(submit(device, rows[i].lane, op, NULL, &err), err, AH_E_USAGE, "cannot access");
     }
     assert_int_equal(noted.submits, 5);
 }
@@ -272,7 +272,7 @@ TEST(device, waits_for_the_past_only)
     CHECK_OK(submit(device, AH_LANE_COMPUTE, op, &ticket, &err), err);
     assert_int_equal(ticket, 1);
     CHECK_FAILS(ah_device_submit(device, &submission, 1, &ticket, &err), err, AH_E_USAGE,
-                "ticket 2 of lane 'compute', not submitted yet");
+                "ticket 2 of lane 'compute', which was not submitted yet");
     assert_int_equal(ticket, 1);
     waits[0].ticket = 1;
     CHECK_OK(ah_device_submit(device, &submission, 1, &ticket, &err), err);

@@ -232,7 +232,9 @@ TEST(op, norm_backward_leaves_out_what_is_frozen)
         }
     struct ah_op rms = spread(row_of(AH_OP_NORM_BACKWARD));
     rms.u.norm.kind = AH_NORM_RMS;
-    CHECK_FAILS(ah_op_check(&rms, arenas, &err), err, AH_E_USAGE, "'dbias' is given, but not used");
+    CHECK_FAILS(ah_op_check(&rms, arenas, &err), err, AH_E_USAGE,
+                "'dbias' is given, but this form of the op "
+                "does not use it");
 }
 
 TEST(op, embed_backward_leaves_out_what_is_frozen)
@@ -244,9 +246,13 @@ TEST(op, embed_backward_leaves_out_what_is_frozen)
     op.arg[1] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, SPACING, 0};
     CHECK_OK(ah_op_check(&op, arenas, &err), err);
     op = without(op, 0);
-    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'tokens' is given, but not used");
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE,
+                "'tokens' is given, but this form of the op "
+                "does not use it");
     op = without(op, 3);
-    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'scratch' is given, but not used");
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE,
+                "'scratch' is given, but this form of the "
+                "op does not use it");
     op = without(op, 5);
     CHECK_OK(ah_op_check(&op, arenas, &err), err);
     op = without(op, 1);
@@ -261,7 +267,7 @@ TEST(op, padding_is_a_token_of_a_backward)
     backward.u.embed.padding = 11;
     CHECK_OK(ah_op_check(&backward, arenas, &err), err);
     backward.u.embed.padding = 12;
-    CHECK_FAILS(ah_op_check(&backward, arenas, &err), err, AH_E_USAGE, "padding is no token");
+    CHECK_FAILS(ah_op_check(&backward, arenas, &err), err, AH_E_USAGE, "padding is not a token");
     gather.u.embed.padding = 1;
     CHECK_FAILS(ah_op_check(&gather, arenas, &err), err, AH_E_USAGE, "an op without backward");
 }
@@ -284,10 +290,12 @@ TEST(op, counts_positions_or_is_given_them)
     CHECK_FAILS(ah_op_check(&embed, arenas, &err), err, AH_E_USAGE, "the rows of the table");
     rope = spread(row_of(AH_OP_ROPE));
     rope.u.rope.seq = 3;
-    CHECK_FAILS(ah_op_check(&rope, arenas, &err), err, AH_E_USAGE, "seq is given beside positions");
+    CHECK_FAILS(ah_op_check(&rope, arenas, &err), err, AH_E_USAGE, "seq and positions are both given");
     embed = without(spread(row_of(AH_OP_EMBED)), 2);
     embed.u.embed.positions = 0;
-    CHECK_FAILS(ah_op_check(&embed, arenas, &err), err, AH_E_USAGE, "'positions' is given, but not used");
+    CHECK_FAILS(ah_op_check(&embed, arenas, &err), err, AH_E_USAGE,
+                "'positions' is given, but this form of "
+                "the op does not use it");
 }
 
 /* Names of random bits have 40 bits for groups of four elements and 16 for the block. */
@@ -302,7 +310,7 @@ TEST(op, adamw_keeps_to_the_random_numbers_names)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'adamw': first_element + count is more");
     op.u.adamw.first_element = 0;
     op.u.adamw.block = 65536;
-    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'adamw': block is not below 2^16");
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'adamw': block is 2^16 or more");
 }
 
 /* By hand: inputs count once, outputs once, both twice; tables only the rows used, packed rows no gaps. */
@@ -334,11 +342,11 @@ TEST(op, sums_go_on_at_leaves)
     for (enum ah_op_kind kind = AH_OP_SUM; kind <= AH_OP_SUM_SQUARES; kind++) {
         struct ah_op op = spread(row_of(kind));
         op.u.sum.first_element = 4096;
-        CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "not the first accumulates");
+        CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "after the first must accumulate");
         op.u.sum.accumulate = true;
         CHECK_OK(ah_op_check(&op, arenas, &err), err);
         op.u.sum.first_element = 2048;
-        CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "no multiple of 4096");
+        CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "not a multiple of 4096");
     }
 }
 
@@ -348,11 +356,13 @@ TEST(op, matmul_has_aux_with_gelu_only)
     struct ah_op op = spread(row_of(AH_OP_MATMUL) + 2);
     CHECK_OK(ah_op_check(&op, arenas, &err), err);
     op.u.matmul.epilogue = AH_EPILOGUE_BIAS;
-    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'aux' is given, but not used");
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE,
+                "'aux' is given, but this form of the op "
+                "does not use it");
     op = spread(row_of(AH_OP_MATMUL) + 2);
     op.arg[0].dtype = AH_FP32;
     op.u.matmul.accumulate = true;
-    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "gelu does not accumulate");
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "gelu cannot accumulate");
     op = spread(row_of(AH_OP_MATMUL));
     op.u.matmul.alpha = INFINITY;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "alpha is not finite");
@@ -428,10 +438,10 @@ TEST(op, refuses_dtypes)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'b' has a dtype");
     op = spread(row_of(AH_OP_MATMUL));
     op.arg[1].dtype = op.arg[2].dtype = AH_FP32;
-    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "product of fp32");
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "product in fp32");
     op = spread(row_of(AH_OP_MATMUL) + 1);
     op.arg[0].dtype = AH_BF16;
-    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "accumulating needs c in fp32");
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "accumulation needs c in fp32");
     op = spread(row_of(AH_OP_FILL));
     op.arg[0].dtype = 7;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "dtype");
@@ -560,7 +570,7 @@ static void check_matrix(const struct row *row, size_t j, uint64_t rows_of, uint
     CHECK_OK(ah_op_operands(&op, operands, &err), err);
     assert_int_equal(operands[j].bytes, rows_of * width * each);
     op.arg[j].row_stride = width - 1;
-    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "less than its rows are wide");
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "smaller than the width of its rows");
     op.arg[j].row_stride = UINT64_MAX / each + 1;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "larger than any memory");
 }

@@ -23,7 +23,7 @@ TEST(plugin, loads_its_driver)
 TEST(plugin, says_what_is_wrong)
 {
     char interfaces[64];
-    snprintf(interfaces, sizeof interfaces, "device interface %d, this program has %d", AH_DEVICE_ABI + 1,
+    snprintf(interfaces, sizeof interfaces, "device interface %d, but this program has %d", AH_DEVICE_ABI + 1,
              AH_DEVICE_ABI);
     const struct {
         const char *name;
@@ -31,13 +31,13 @@ TEST(plugin, says_what_is_wrong)
         const char *text;
     } rows[] = {
         {"other_abi", AH_E_MISMATCH, interfaces},
-        {"other_layout", AH_E_MISMATCH, "has structs of layout"},
+        {"other_layout", AH_E_MISMATCH, "has struct layout"},
         {"no_symbol", AH_E_MISMATCH, "no symbol 'ah_plugin_driver'"},
-        {"no_driver", AH_E_MISSING, "no driver to offer"},
+        {"no_driver", AH_E_MISSING, "provides no driver"},
         {"garbage", AH_E_MISSING, "cannot be loaded: "},
         {"absent", AH_E_MISSING, "libautohete_absent.so'; build or install it"},
-        {"../good", AH_E_USAGE, "'../good' is no name"},
-        {"", AH_E_USAGE, "is no name"},
+        {"../good", AH_E_USAGE, "'../good' is not a valid name"},
+        {"", AH_E_USAGE, "is not a valid name"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ah_error err = {0};

@@ -172,13 +172,14 @@ TEST(watch, tells_what_every_lane_is_at)
     close_by_hand(device);
     assert_int_equal(atomic_load(&hand.told), 1);
     assert_int_equal(hand.why.code, AH_E_STALLED);
-    assert_string_equal(hand.why.text, "device 'by hand' has completed nothing for 0.2 s, while the program "
-                                       "waits for op 0 of lane 'compute'; rank 1 waits for no other; "
-                                       "compute: 3 of 5 done, op 4 'attention' of 'forward' of block "
-                                       "'layer.3' waits for op 2 of h2d and op 1 of "
-                                       "host; h2d: 1 of 2 done, op 2 'copy' has begun and does not end; d2h: "
-                                       "4 of 4 done; host: 0 of 1 done, "
-                                       "nobody knows");
+    assert_string_equal(hand.why.text,
+                        "device 'by hand' has completed nothing for 0.2 s, while the program "
+                        "waits for op 0 of lane 'compute'; rank 1 waits for no other; "
+                        "compute: 3 of 5 done, op 4 'attention' of 'forward' of block "
+                        "'layer.3' waits for op 2 of h2d and op 1 of "
+                        "host; h2d: 1 of 2 done, op 2 'copy' has started but not finished; d2h: "
+                        "4 of 4 done; host: 0 of 1 done, "
+                        "nobody knows");
 }
 
 static void move_for_long(void)
@@ -292,5 +293,5 @@ TEST(watch, refuses_a_patience_that_is_none)
     const struct ah_device_options options = {.watch = {.patience_s = -1, .stalled = stalled}};
     struct ah_error err = {0};
     struct ah_device *device = NULL;
-    CHECK_FAILS(ah_device_open(&device, &driver, &options, &err), err, AH_E_USAGE, "patience");
+    CHECK_FAILS(ah_device_open(&device, &driver, &options, &err), err, AH_E_USAGE, "time limit");
 }

@@ -60,7 +60,7 @@ TEST(dispatch, workspace_counts_as_device_memory)
             CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
         else
             CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY,
-                        "device 'cpu': an arena of 1.0 MiB and");
+                        "device 'cpu': an arena of 1.0 MiB plus");
         ah_device_close(device);
     }
 }

@@ -72,6 +72,6 @@ TEST(region, empty_and_impossible)
     assert_null(region.data);
     assert_int_equal(ah_region_pieces(&region), 0);
     ah_region_release(&region);
-    CHECK_FAILS(ah_region_map(&region, UINT64_MAX - 5, &err), err, AH_E_MEMORY, "ask for less memory");
+    CHECK_FAILS(ah_region_map(&region, UINT64_MAX - 5, &err), err, AH_E_MEMORY, "plan for less memory");
     CHECK_FAILS(ah_region_map(&region, UINT64_C(1) << 60, &err), err, AH_E_MEMORY, "1048576.0 TiB");
 }

@@ -313,7 +313,7 @@ TEST(clock, refuses_courses)
     CHECK_FAILS(ah_clock_repeat(&clock, &course, &result, &err), err, AH_E_USAGE, "no graph");
     CHECK_OK(ah_clock_reserve(&clock, &(struct ah_clock_graph){.n_ops = 2}, 3, &err), err);
     CHECK_FAILS(ah_clock_load(&clock, &graph, &err), err, AH_E_CAPACITY,
-                "0 dependencies and the graph has 1");
+                "0 dependencies, but the graph has 1");
     CHECK_OK(ah_clock_reserve(&clock, &graph, 3, &err), err);
     CHECK_OK(ah_clock_load(&clock, &graph, &err), err);
     CHECK_OK(ah_clock_repeat(&clock, &course, &result, &err), err);
@@ -429,7 +429,7 @@ TEST(clock, says_that_a_ring_is_too_small)
     r.places[0] = 1;
     r.gives[1] = r.gives[3] = AH_CLOCK_NO_RING;
     CHECK_FAILS(ah_clock_run(&clock, &r.graph, &result, &err), err, AH_E_FAILED,
-                "no op is left that gives one back");
+                "no remaining op gives one back");
     ah_clock_release(&clock);
 }
 
@@ -441,9 +441,9 @@ TEST(clock, refuses_rings_of_several_lanes)
         size_t n_rings;
         const char *text;
     } cases[] = {
-        {3, -1, 0, 1, "op 3 on lane 1 takes of ring 0, as an op of lane 0 does"},
-        {-1, 4, 0, 1, "op 4 on lane 0 gives to ring 0, as an op of lane 1 does"},
-        {4, -1, 1, 2, "op 4 takes of ring 1 and another op of lane 0 takes of ring 0"},
+        {3, -1, 0, 1, "op 3 on lane 1 takes of ring 0, and so does an op of lane 0"},
+        {-1, 4, 0, 1, "op 4 on lane 0 gives to ring 0, and so does an op of lane 1"},
+        {4, -1, 1, 2, "op 4 takes slots from ring 1, but another op of lane 0 takes slots from ring 0"},
         {4, -1, 1, 1, "op 4 takes of ring 1 of 1"},
         {-1, 4, 9, 1, "op 4 gives to ring 9 of 1"},
         {-1, -1, 0, 9, "9 rings"},
@@ -540,9 +540,9 @@ TEST(clock, refuses_numbers_out_of_range)
         {spoil_demand, "op 1 has demand row 2 of 2"},
         {spoil_dependency, "op 1 depends on op 2 of 2"},
         {spoil_first, "dependencies of op 1 end before they begin"},
-        {spoil_order, "order of lane 0 has op 0 at place 1"},
-        {spoil_order_range, "order of lane 0 has op 9 at place 0"},
-        {spoil_amount, "demand row 1 asks 1e+09 of resource 0"},
+        {spoil_order, "order of lane 0 has op 0 at position 1"},
+        {spoil_order_range, "order of lane 0 has op 9 at position 0"},
+        {spoil_amount, "demand row 1 asks for 1e+09 of resource 0"},
         {spoil_weight, "weight -1 of demand row 1"},
         {spoil_capacity, "capacity 0 of resource 0"},
         {spoil_lanes, "17 lanes"},

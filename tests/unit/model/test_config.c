@@ -103,7 +103,8 @@ TEST(config, names_what_it_cannot_say)
     model.qkv_bias = true;
     CHECK_FAILS(
         ah_config_print(&model, AH_FP32, &out, &err), err, AH_E_UNSUPPORTED,
-        "'attention_output_bias' is not set in the model, which the config.json of a llama model cannot say");
+        "'attention_output_bias' is not set in the model, but the config.json of a llama model cannot "
+        "express it");
     model.qkv_bias = false;
     model.window = 8;
     CHECK_FAILS(ah_config_print(&model, AH_FP32, &out, &err), err, AH_E_UNSUPPORTED, "'window' is 8");
@@ -151,10 +152,10 @@ TEST_IN(config, refuses_another_models, root_make, root_remove)
     const struct ah_model *model = document.body.model;
     CHECK_FAILS(
         ah_config_adopt(model, put(*state, "{\"model_type\":\"mistral\"," SIZES "}"), AH_FP32, &out, &err),
-        err, AH_E_MISMATCH, "config.json: 'family' is \"mistral\", and \"llama\" in the model");
+        err, AH_E_MISMATCH, "config.json: 'family' is \"mistral\", but \"llama\" in the model");
     CHECK_FAILS(ah_config_adopt(model, put(*state, "{\"model_type\":\"llama\"," SIZES ",\"rope_theta\":5}"),
                                 AH_FP32, &out, &err),
-                err, AH_E_MISMATCH, "'rope.theta' is 5, and 10000 in the model");
+                err, AH_E_MISMATCH, "'rope.theta' is 5, but 10000 in the model");
     CHECK_FAILS(ah_config_adopt(model, put(*state, "{\"model_type\":"), AH_FP32, &out, &err), err,
                 AH_E_DOCUMENT, "config.json:1:15");
     CHECK_FAILS(ah_config_adopt(model, "/no/such/config.json", AH_FP32, &out, &err), err, AH_E_IO,

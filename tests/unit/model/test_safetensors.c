@@ -128,9 +128,9 @@ TEST_IN(safetensors, refuses_lies_about_places, root_make, root_remove)
                   "'a': its data end at byte 8 of 7; is the file cut?");
     check_refused(root, "{" T("a", "F32", "[2]", "[8,0]") "}", 8, "'a': its data_offsets [8, 0] end before");
     check_refused(root, "{" T("a", "F32", "[2]", "[0,4]") "}", 4,
-                  "'a': its place has 4 bytes, its shape [2] in F32 needs 8");
+                  "'a': its data have 4 bytes, but its shape [2] in F32 needs 8");
     check_refused(root, "{" T("a", "F32", "[1]", "[0,8]") "}", 8,
-                  "'a': its place has 8 bytes, its shape [1]");
+                  "'a': its data have 8 bytes, but its shape [1]");
     check_refused(root, "{" T("a", "F32", "[1]", "[18446744073709551612,18446744073709551615]") "}", 4,
                   "is the file cut");
     check_refused(root, "{" T("a", "F32", "[1]", "[0,18446744073709551616]") "}", 4,
@@ -153,8 +153,8 @@ TEST_IN(safetensors, refuses_lies_about_shapes, root_make, root_remove)
                   "'a': its shape has more than 8 numbers");
     check_refused(root, "{" T("a", "F32", "[1]", "[0]") "}", 4, "'a': its data_offsets are not two numbers");
     check_refused(root, "{" T("a", "F32", "[1]", "[0,4,4]") "}", 4, "'a': its data_offsets has more than 2");
-    check_refused(root, "{" T("a", "F33", "[1]", "[0,4]") "}", 4, "'a': the dtype 'F33' is not known");
-    check_refused(root, "{" T("a", "", "[1]", "[0,4]") "}", 4, "'a': the dtype '' is not known");
+    check_refused(root, "{" T("a", "F33", "[1]", "[0,4]") "}", 4, "'a': the dtype 'F33' is unknown");
+    check_refused(root, "{" T("a", "", "[1]", "[0,4]") "}", 4, "'a': the dtype '' is unknown");
 }
 
 TEST_IN(safetensors, refuses_headers_that_are_none, root_make, root_remove)
@@ -169,9 +169,9 @@ TEST_IN(safetensors, refuses_headers_that_are_none, root_make, root_remove)
     check_refused(root, "{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\"}}", 4, "'a': has the key 'dtype' twice");
     check_refused(root, "{\"a\":{\"kind\":\"F32\"}}", 4, "'a': has the unknown key 'kind'");
     check_refused(root, "{" T("a", "F32", "[1]", "[0,4]") "," T("a", "F32", "[1]", "[4,8]") "}", 8,
-                  "'a': is there twice");
+                  "'a': appears twice");
     check_refused(root, "{" T("a", "F32", "[1]", "[0,4]") "," T("\\u0061", "F32", "[1]", "[4,8]") "}", 8,
-                  "'a': is there twice");
+                  "'a': appears twice");
     check_refused(root, "{\"__metadata__\":{},\"__metadata__\":{}}", 0, "has '__metadata__' twice");
     check_refused(root, "{\"__metadata__\":[]}", 0, "'__metadata__' is not an object");
     check_refused(root, "{\"__metadata__\":{\"a\":1}}", 0, "something other than text");
@@ -220,7 +220,7 @@ TEST_IN(safetensors, refuses_what_is_no_file, root_make, root_remove)
                 "absent: cannot be read: No such file");
     snprintf(path, sizeof path, "%s/pipe", (char *)*state);
     assert_int_equal(mkfifo(path, 0666), 0);
-    CHECK_FAILS(ah_safetensors_open(&files, path, &err), err, AH_E_IO, "pipe: is no regular file");
+    CHECK_FAILS(ah_safetensors_open(&files, path, &err), err, AH_E_IO, "pipe: is not a regular file");
     snprintf(path, sizeof path, "%s/model.safetensors", (char *)*state);
     assert_int_equal(mkdir(path, 0777), 0);
     CHECK_FAILS(ah_safetensors_open(&files, *state, &err), err, AH_E_IO, "is a folder where a file");
@@ -304,7 +304,7 @@ TEST_IN(safetensors, reads_only_what_is_there, root_make, root_remove)
     CHECK_FAILS(ah_safetensors_read(&files, a, 3, 2, values, &err), err, AH_E_FAILED, "'a': has 4 elements");
     CHECK_FAILS(ah_safetensors_read(&files, a, UINT64_MAX, 2, values, &err), err, AH_E_FAILED, "'a'");
     CHECK_FAILS(ah_safetensors_read(&files, ah_safetensors_find(&files, "i"), 0, 1, values, &err), err,
-                AH_E_DOCUMENT, "'i': is I32; F32, BF16 and F16 are read");
+                AH_E_DOCUMENT, "'i': is I32, but only F32, BF16 and F16 can be read");
     assert_int_equal(truncate(path, 8), 0);
     CHECK_FAILS(ah_safetensors_read(&files, a, 0, 4, values, &err), err, AH_E_IO, "it became shorter");
     ah_safetensors_release(&files);
@@ -361,11 +361,11 @@ TEST_IN(safetensors, refuses_indexes_that_lie, root_make, root_remove)
                 "'d': is not in the file 'two.safetensors'");
     check_index(root, MAP(A "," B ",\"c\":\"two.safetensors\""), AH_E_DOCUMENT,
                 "'c': is not in the file 'two.safetensors' but in 'one.safetensors'");
-    check_index(root, MAP(A "," B "," C "," C), AH_E_DOCUMENT, "'c': is there twice");
+    check_index(root, MAP(A "," B "," C "," C), AH_E_DOCUMENT, "'c': appears twice");
     check_index(root, MAP(A "," B "," C ",\"d\":\"three.safetensors\""), AH_E_IO,
                 "three.safetensors: cannot be read");
     check_index(root, MAP(A ",\"b\":\"../two.safetensors\""), AH_E_DOCUMENT,
-                "'b': its file '../two.safetensors' is not the name of a file beside the index");
+                "'b': its file '../two.safetensors' is not in the folder of the index");
     check_index(root, MAP(A ",\"b\":\"\""), AH_E_DOCUMENT, "'b': its file ''");
     check_index(root, MAP(A ",\"b\":2"), AH_E_DOCUMENT, "'b': its file is not text");
     check_index(root, MAP(""), AH_E_DOCUMENT, "has no 'weight_map' with tensors");
@@ -378,7 +378,7 @@ TEST_IN(safetensors, refuses_indexes_that_lie, root_make, root_remove)
     root_put(root, AH_SAFETENSORS_INDEX, MAP(A "," C ",\"b\":\"two.safetensors\""));
     struct ah_safetensors files;
     struct ah_error err = {0};
-    CHECK_FAILS(ah_safetensors_open(&files, root, &err), err, AH_E_DOCUMENT, "'a': is in '");
+    CHECK_FAILS(ah_safetensors_open(&files, root, &err), err, AH_E_DOCUMENT, "'a': is also in '");
 }
 
 TEST_IN(safetensors, refuses_too_many_files, root_make, root_remove)
@@ -388,7 +388,7 @@ TEST_IN(safetensors, refuses_too_many_files, root_make, root_remove)
     for (int i = 0; i <= AH_SAFETENSORS_FILES_MAX; i++)
         ah_buffer_printf(&index, "%s\"t%d\":\"f%d\"", i ? "," : "", i, i);
     ah_buffer_puts(&index, "}}");
-    check_index(*state, index.data, AH_E_DOCUMENT, "names 513 files; at most 512 are read");
+    check_index(*state, index.data, AH_E_DOCUMENT, "names 513 files; at most 512 are allowed");
     ah_buffer_release(&index);
 }
 
@@ -476,7 +476,7 @@ TEST_IN(safetensors, leaves_no_half_file, root_make, root_remove)
     CHECK_FAILS(ah_safetensors_create(&second, path, AH_FP32, specs, 3, &err), err, AH_E_IO, "File exists");
     ah_safetensors_abandon(&second);
     assert_int_equal(access(path, F_OK), 0);
-    CHECK_FAILS(ah_safetensors_finish(&writer, &err), err, AH_E_FAILED, "'z': was not written whole");
+    CHECK_FAILS(ah_safetensors_finish(&writer, &err), err, AH_E_FAILED, "'z': was not written completely");
     ah_safetensors_abandon(&writer);
     assert_int_not_equal(access(path, F_OK), 0);
     snprintf(path, sizeof path, "%s/no/where", (char *)*state);

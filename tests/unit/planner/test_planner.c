@@ -173,7 +173,7 @@ TEST(planner, refuses)
         size_t n_patterns;
         const char *part;
     } cases[] = {
-        {.device_bytes = 400 * TEST_MIB, .part = "keeps for itself"},
+        {.device_bytes = 400 * TEST_MIB, .part = "reserves for itself"},
         {.batch = 6, .micro_batches = 4, .part = "does not divide"},
         {.seq = 4096, .part = "positions"},
         {.patterns = nothing, .n_patterns = 2, .part = "'!layer.77.*'"},

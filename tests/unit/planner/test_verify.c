@@ -52,7 +52,7 @@ TEST(verify, no_policy_places_others_blocks)
         t.plan.scheduling = AH_SCHEDULING_FIFO;
         t.plan.micro_batch_order = AH_MICRO_BATCH_MAJOR;
         CHECK_FAILS(ah_verify_policy(&t.plan, &t.err), t.err, AH_E_DOCUMENT,
-                    "does not place blocks like these");
+                    "does not produce such block configs");
     }
     t.plan.policy = AH_POLICY_STREAM;
     t.plan.scheduling = AH_SCHEDULING_PRIORITY;
@@ -144,7 +144,7 @@ TEST(verify, inputs_know_what_plans_cannot)
         {another_device, AH_E_DOCUMENT, "numeric_signature.device: is 'cpu'; the machine's is 'cuda'"},
         {less_reserve, AH_E_DOCUMENT, "memory.reserved_bytes: is "},
         {more_process, AH_E_DOCUMENT, "memory.process_bytes: is 256; a run on this machine takes 0"},
-        {more_than_there_is, AH_E_DOCUMENT, "what_if: is not what"},
+        {more_than_there_is, AH_E_DOCUMENT, "what_if: does not match"},
         {as_if_measured, AH_E_DOCUMENT, "time.estimated: is false"},
         {other_threads, AH_E_DOCUMENT, "threads: "},
         {other_sharing, AH_E_DOCUMENT, "sharing: "},
@@ -184,8 +184,8 @@ TEST(verify, what_ifs_are_of_the_machine)
         void (*forge)(struct ah_plan *plan);
         const char *part;
     } cases[] = {
-        {no_what_if, "what_if: is not what"},
-        {another_host, "what_if: is not what"},
+        {no_what_if, "what_if: does not match"},
+        {another_host, "what_if: does not match"},
         {more_of_the_host, "memory.host_capacity_bytes: is "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

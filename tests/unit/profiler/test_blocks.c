@@ -158,10 +158,10 @@ TEST(blocks, belong_to_this_machine)
     struct ah_machine *machine = c.document.body.machine;
     const struct ah_machine right = *machine;
     machine->host.cpu_model = "another";
-    CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_MISMATCH, "its processor is another one");
+    CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_MISMATCH, "its processor differs");
     *machine = right;
     machine->device.name = "another";
-    CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_MISMATCH, "its device is another one");
+    CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_MISMATCH, "its device differs");
     *machine = right;
     machine->host.threads++;
     CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_MISMATCH, "number of threads");
@@ -180,7 +180,7 @@ TEST(blocks, must_fit)
     training.batch = 1 << 16;
     training.seq = 512;
     open_case(&c, "tiny", training);
-    CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_CAPACITY, "blocks of 'tiny': one of each kind takes");
+    CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_CAPACITY, "blocks of 'tiny': one of each kind needs");
     assert_int_equal(c.document.body.machine->n_blocks, 0);
     profile_case_close(&c);
 }

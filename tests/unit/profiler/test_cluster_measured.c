@@ -212,7 +212,7 @@ TEST(cluster_measured, takes_one_gpu_of_a_host)
     CHECK_OK(ah_document_load(&cpu, "tests/cli/documents/machine-cpu.json", AH_DOCUMENT_MACHINE, &scene.err),
              scene.err);
     scene.hosts[1].document = &cpu;
-    CHECK_FAILS(make(&scene), scene.err, AH_E_DOCUMENT, "hosts 'a' and 'b' have devices of two kinds");
+    CHECK_FAILS(make(&scene), scene.err, AH_E_DOCUMENT, "hosts 'a' and 'b' have different kinds of device");
     ah_document_release(&cpu);
     end(&scene);
 }

@@ -54,6 +54,6 @@ TEST(profile_links, refuses_what_is_no_link)
     const struct ah_profile_points one = {1, {4096}, {10}}, never = {2, {4096, 65536}, {10, 0}};
     struct ah_profile_link link;
     struct ah_error err = {0};
-    CHECK_FAILS(ah_profile_links_fit(&one, &link, &err), err, AH_E_FAILED, "1 sizes");
+    CHECK_FAILS(ah_profile_links_fit(&one, &link, &err), err, AH_E_FAILED, "1 message sizes");
     CHECK_FAILS(ah_profile_links_fit(&never, &link, &err), err, AH_E_FAILED, "seems to take no time");
 }

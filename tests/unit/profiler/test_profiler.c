@@ -246,7 +246,9 @@ TEST(profiler, rates_a_link_that_no_line_fits)
         assert_true(link->latency_us == 0 && link->fit_error > 0.9);
     }
     assert_int_equal(
-        sentences_with(machine, "no line fits the copy times, the rate is that of copies of 4096 KiB"), 2);
+        sentences_with(machine, "no straight line fits the copy times; the rate comes from copies of 4096 "
+                                "KiB"),
+        2);
     ah_document_release(&document);
 }
 
@@ -321,7 +323,7 @@ TEST(profiler, says_where_emulation_falls_short)
     CHECK_OK(ah_profiler_run_within(&document, &options, &tiny, &err), err);
     const struct ah_machine *machine = document.body.machine;
     assert_true(machine->n_noise >= 1);
-    check_text_has(machine->noise[machine->n_noise - 1], "emulate: copies to the host reach 0.0");
+    check_text_has(machine->noise[machine->n_noise - 1], "emulate: copies to the host reach only 0.0");
     assert_int_equal(sentences_with(machine, "emulate:"), 1);
     ah_document_release(&document);
 }

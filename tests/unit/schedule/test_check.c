@@ -223,7 +223,7 @@ TEST(check, equal_work_takes_equal_time)
     refused(hurry_the_embeddings_update, "; at the rate of others, ");
     refused(slow_the_layers_updates, "; at the rate of others, ");
     refused(launch_the_embeddings_update, "time.step_us: is ");
-    refused(slow_the_heads_fetches, "; as fast as other copies, ");
+    refused(slow_the_heads_fetches, "; at the rate of other copies, ");
 }
 
 /* ---- what is compiled again ---- */
@@ -370,8 +370,8 @@ TEST(check, sizes_are_those_of_the_model)
     refused(train_nothing, "training: ");
     refused(add_a_parameter, "blocks[2].parameters: is ");
     refused(add_to_embedding, "blocks[0].parameters: is ");
-    refused(add_to_every_layer, "blocks[1].parameters: is 397696; of this model, 393600");
-    refused(regroup, "blocks[2].group: is 'layer.frozen'; of this model, 'layer'");
+    refused(add_to_every_layer, "blocks[1].parameters: is 397696; for this model it is 393600");
+    refused(regroup, "blocks[2].group: is 'layer.frozen'; for this model it is 'layer'");
     refused(lengthen_tokens, "arena.tensors[11].bytes: is 151873; 151872 follows from the rest of the plan");
 }
 

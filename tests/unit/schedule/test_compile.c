@@ -257,6 +257,6 @@ TEST(compile, refuses_choices)
     k.c.configs[2].weights = AH_WEIGHTS_HOST;
     k.c.configs[2].optimizer = AH_OPTIMIZER_DEVICE;
     CHECK_FAILS(ah_compile(&k.memory, &k.c.job, &k.c.choice, &k.of, &err), err, AH_E_USAGE,
-                "block 2 cannot have such a config");
+                "block 2 cannot have this config");
     close_case(&k);
 }

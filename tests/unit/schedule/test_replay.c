@@ -152,7 +152,7 @@ TEST(replay, says_what_no_plan_has)
     } cases[] = {{no_positions, "'upload' needs 'issue_after'"},
                  {position_beyond, "'send_gradients' needs 'issue_after'"},
                  {wrong_lane, "'send_gradients' is not done by 'h2d'"},
-                 {twice, "a block has one 'host_adam', and block 1 has another"},
+                 {twice, "a block has only one 'host_adam', but block 1 has another"},
                  {tiled_norm, "a 'norm' is one"},
                  {no_update, "blocks[3]: host_adam needs send_gradients"},
                  {no_head, "the head's forward is missing"},

@@ -56,7 +56,7 @@ TEST(huggingface, gpt2_takes_its_defaults)
     assert_true(model->tied && model->qkv_bias && model->attention_output_bias && model->mlp_bias);
     check_near(model->dropout, 0.1, 0);
     assert_int_equal(document.n_warnings, 1);
-    check_text_has(document.warnings[0], "dropout: training is without dropout");
+    check_text_has(document.warnings[0], "dropout: autohete trains without dropout");
     ah_document_release(&document);
 }
 
@@ -169,7 +169,8 @@ TEST(huggingface, refuses_by_name_what_changes_the_model)
     static const struct {
         const char *more, *part;
     } rows[] = {
-        {",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4}", "rope_scaling: \"yarn\" is a kind of rope"},
+        {",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4}", "rope_scaling: \"yarn\" is not a supported "
+                                                               "kind of rope"},
         {",\"rope_parameters\":{\"rope_type\":\"longrope\",\"long_factor\":[1,2]}",
          "rope_parameters: \"longrope\""},
         {",\"rope_scaling\":{\"rope_type\":\"dynamic\",\"factor\":2}", "\"dynamic\""},
@@ -183,7 +184,7 @@ TEST(huggingface, refuses_by_name_what_changes_the_model)
         {",\"num_experts\":4", "num_experts"},
         {",\"final_logit_softcapping\":30", "final_logit_softcapping"},
         {",\"add_cross_attention\":true", "add_cross_attention"},
-        {",\"hidden_act\":\"gelu\"", "hidden_act: \"gelu\" is not supported; silu is"},
+        {",\"hidden_act\":\"gelu\"", "hidden_act: \"gelu\" is not supported; use silu"},
         {",\"num_key_value_heads\":3", "num_key_value_heads: 3 does not divide the 4 heads"},
         {",\"num_key_value_heads\":0", "num_key_value_heads: 0 is not an integer from 1"},
         {",\"head_dim\":\"64\"", "head_dim: \"64\" is not an integer"},
@@ -196,12 +197,12 @@ TEST(huggingface, refuses_by_name_what_changes_the_model)
         {",\"rope_scaling\":{\"factor\":2}", "rope_scaling: rope_type is missing"},
         {",\"rope_parameters\":{\"factor\":2}", "rope_parameters: rope_type is missing"},
         {",\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\"}}",
-         "rope_parameters: \"full_attention\" is a rope of its own"},
+         "rope_parameters: \"full_attention\" gives some layers their own rope"},
         {",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},\"rope_parameters\":{\"rope_type\":\"linear\","
          "\"factor\":4}",
-         "rope_scaling: and rope_parameters mean different ropes"},
+         "rope_scaling: and rope_parameters describe different ropes"},
         {",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},\"rope_parameters\":{\"rope_theta\":5e5}",
-         "mean different ropes"},
+         "describe different ropes"},
         {",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},\"rope_parameters\":{\"rope_type\":\"yarn\"}",
          "rope_parameters: \"yarn\""},
         {",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,\"high_freq_factor\":1,"
@@ -211,7 +212,7 @@ TEST(huggingface, refuses_by_name_what_changes_the_model)
          "factor\":1,\"original_max_position_embeddings\":64}",
          "rope_parameters.low_freq_factor: 4 must be below"},
         {",\"architectures\":[\"LlamaForSequenceClassification\"]",
-         "architectures: \"LlamaForSequenceClassification\" is not supported; LlamaForCausalLM is"},
+         "architectures: \"LlamaForSequenceClassification\" is not supported; use LlamaForCausalLM"},
         {",\"architectures\":[\"LlamaForCausalLM\",\"Other\"]", "architectures: \"Other\""},
         {",\"architectures\":\"LlamaForCausalLM\"", "architectures: is not a list"},
         {",\"architectures\":[7]", "architectures: is not supported"},
@@ -224,8 +225,7 @@ TEST(huggingface, refuses_by_name_what_changes_the_model)
         snprintf(text, sizeof text, LLAMA("%s"), rows[i].more);
         check_refused(text, rows[i].part);
     }
-    check_refused("{\"model_type\":\"gemma2\"}",
-                  "model_type: \"gemma2\" is not supported; supported are gpt2");
+    check_refused("{\"model_type\":\"gemma2\"}", "model_type: \"gemma2\" is not supported; use gpt2");
     check_refused("{\"model_type\":\"mixtral\"," SIZES "}", "model_type: \"mixtral\"");
     check_refused("{\"model_type\":7}", "model_type: is not text");
     check_refused("{\"model_type\":\"llama\",\"hidden_size\":64}", "num_hidden_layers: is missing");
@@ -348,7 +348,7 @@ TEST(huggingface, mistral_takes_layer_types)
 
 TEST(huggingface, refuses_a_window_of_nothing)
 {
-    static const char what[] = "sliding_window: 0 leaves no token to attend to; null is no window";
+    static const char what[] = "sliding_window: 0 leaves no token to attend to; null means no window";
     check_refused(MISTRAL(",\"sliding_window\":0"), what);
     check_refused(FAMILY("qwen2",
                          ",\"num_key_value_heads\":2,\"use_sliding_window\":true,\"sliding_window\":0,"
@@ -503,7 +503,7 @@ TEST(huggingface, warns_once_of_each_key_without_effect)
         "\"use_cache\":false,\"quantization_config\":null,\"pretraining_tp\":2,\"attention_dropout\":0.25"));
     assert_int_equal(document.body.model->window, 0);
     assert_int_equal(document.n_warnings, 3);
-    assert_string_equal(document.warnings[0], "my_key: is not known and was ignored");
+    assert_string_equal(document.warnings[0], "my_key: is unknown and was ignored");
     assert_string_equal(document.warnings[1], "sliding_window: has no effect in this family");
     check_text_has(document.warnings[2], "dropout");
     check_near(document.body.model->dropout, 0.25, 0);

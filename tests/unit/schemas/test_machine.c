@@ -85,7 +85,7 @@ TEST(machine, refuses_blocks_that_stand_twice)
     CHECK_FAILS(parse(BLOCK(DIGEST_A, "1", KEEP) "," BLOCK(DIGEST_A, "1", ""), &document, &err), err,
                 AH_E_DOCUMENT, "blocks[1].program_sha256");
     CHECK_FAILS(parse(BLOCK(DIGEST_A, "1", KEEP "," KEEP), &document, &err), err, AH_E_DOCUMENT,
-                "blocks[0].backward[1].activations: keep stands twice");
+                "blocks[0].backward[1].activations: keep appears twice");
     CHECK_FAILS(parse(BLOCK("12", "1", KEEP), &document, &err), err, AH_E_DOCUMENT,
                 "blocks[0].program_sha256");
 }

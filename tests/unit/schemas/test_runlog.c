@@ -51,7 +51,7 @@ TEST(runlog, reads_what_was_written_line_by_line)
     ah_document_release(&again);
     struct ah_runlog_step step = {.step = 8, .loss = 3};
     CHECK_OK(ah_runlog_print_step(&step, &text, &err), err);
-    CHECK_FAILS(parse(&again, &text, &err), err, AH_E_DOCUMENT, "log: line 6: stands behind the end line");
+    CHECK_FAILS(parse(&again, &text, &err), err, AH_E_DOCUMENT, "log: line 6: follows the end line");
     assert_int_equal(again.fault, AH_FAULT_MEANING);
     ah_buffer_release(&text);
     ah_document_release(&document);
@@ -92,7 +92,7 @@ TEST(runlog, steps_do_not_go_back)
     CHECK_OK(ah_runlog_print_step(&document.body.runlog->steps[1], &text, &err), err);
     CHECK_OK(ah_runlog_print_step(&document.body.runlog->steps[0], &text, &err), err);
     CHECK_FAILS(parse(&again, &text, &err), err, AH_E_DOCUMENT,
-                "log: line 2: step: 6 stands where 5 is expected");
+                "log: line 2: step: 6 appears where 5 is expected");
     ah_buffer_release(&text);
     ah_document_release(&document);
 }
@@ -103,13 +103,13 @@ TEST(runlog, names_the_line_that_is_wrong)
     static const struct {
         const char *before, *inside, *part;
     } rows[] = {
-        {"", "\n", "log: line 5: is blank; a run log is one JSON object a line"},
+        {"", "\n", "log: line 5: is blank; a run log has one JSON object per line"},
         {"", " \t\r\n", "log: line 5: is blank"},
         {"\n\n", "", "log: line 1: is blank"},
         {"", "{\"line\":\"evaluation\",\"step\":9,\"loss\":2,\"tokens\":5}\n",
-         "log: line 5: step: 9 was not done, the last one was 6"},
+         "log: line 5: step: 9 was not done; the last one was 6"},
         {"", "{\"line\":\"save\",\"step\":5,\"us\":2,\"bytes\":5}\n",
-         "log: line 5: step: goes back to 5, the last one was 6"},
+         "log: line 5: step: goes back to 5, but the last one was 6"},
         {"", "{\"line\":\"end\",\"step\":7,\"reason\":\"done\"}\n", "log: line 5: step: 7 was not done"},
         {"", "{\n\"line\":7}\n", "log:5:2: "},
     };
@@ -138,7 +138,7 @@ TEST(runlog, is_not_one_object_over_many_lines)
     struct ah_document document;
     struct ah_error err = {0};
     CHECK_FAILS(ah_document_parse(&document, "log", text, strlen(text), AH_DOCUMENT_ANY, &err), err,
-                AH_E_DOCUMENT, "log: a run log is one JSON object a line");
+                AH_E_DOCUMENT, "log: a run log has one JSON object per line");
 }
 
 static void check_differs(const struct ah_signature *a, const struct ah_signature *b, const char *expected)

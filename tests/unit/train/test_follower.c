@@ -39,10 +39,10 @@ TEST(follower, ranks_of_a_host_share_its_memory)
     hosts[2].needs_bytes++;
     expect(
         hosts,
-        "rank 1 and 1 more on host 'b': 8.0 GiB of host memory are free there, and the plan wants 8.0 GiB of "
+        "rank 1 and 1 more on host 'b': only 8.0 GiB of host memory is free, but the plan needs 8.0 GiB of "
         "node 'two'");
     hosts[0].free_bytes = GIB;
-    expect(hosts, "rank 0 on host 'a': 1.0 GiB of host memory are free there, and the plan wants 4.0 GiB of "
+    expect(hosts, "rank 0 on host 'a': only 1.0 GiB of host memory is free, but the plan needs 4.0 GiB of "
                   "node 'one'");
 }
 
@@ -51,10 +51,10 @@ TEST(follower, a_gpu_has_memory_of_its_own)
     struct ah_follower_host hosts[] = {cpu("a", 4 * GIB, GIB), cpu("a", 4 * GIB, GIB),
                                        cpu("a", 4 * GIB, GIB)};
     hosts[2].planned = AH_DEVICE_CUDA;
-    expect(hosts, "rank 2 on host 'a' has a cpu device, and the plan wants a cuda device of node 'three'");
+    expect(hosts, "rank 2 on host 'a' has a cpu device, but the plan needs a cuda device of node 'three'");
     hosts[2].device = AH_DEVICE_CUDA;
     hosts[2].device_free_bytes = hosts[2].device_needs_bytes = 24 * GIB;
     expect(hosts, NULL);
     hosts[2].device_needs_bytes++;
-    expect(hosts, "rank 2 on host 'a': 24.0 GiB of device memory are free there");
+    expect(hosts, "rank 2 on host 'a': only 24.0 GiB of device memory is free");
 }

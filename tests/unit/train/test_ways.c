@@ -96,6 +96,6 @@ TEST(ways, are_none_elsewhere)
     struct ah_ways *ways = NULL;
     struct ah_error err = {0};
     assert_int_equal(ah_ways_join(&ways, "/proc/1/fd/9999", &err), AH_E_USAGE);
-    assert_non_null(strstr(err.text, "'--pace' is for ranks on one machine"));
+    assert_non_null(strstr(err.text, "'--pace' works only for ranks on one machine"));
     assert_null(ways);
 }

@@ -229,13 +229,13 @@ TEST_IN(checkpoint, with_files_cut_missing_or_swapped_is_refused_by_file, root_m
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         run_command("cp '%s' '%s'", in(*state, names[i]), aside);
         run_command("truncate -s -1 '%s'", in(*state, names[i]));
-        CHECK_FAILS(load(&run, *state, &err), err, AH_E_DOCUMENT, "bytes where the manifest says");
+        CHECK_FAILS(load(&run, *state, &err), err, AH_E_DOCUMENT, "bytes but the manifest says");
         check_text_has(err.text, names[i]);
         assert_int_equal(unlink(in(*state, names[i])), 0);
         CHECK_FAILS(load(&run, *state, &err), err, AH_E_DOCUMENT, "is missing");
         check_text_has(err.text, names[i]);
         assert_int_equal(mkfifo(in(*state, names[i]), 0600), 0);
-        CHECK_FAILS(load(&run, *state, &err), err, AH_E_DOCUMENT, "is no regular file");
+        CHECK_FAILS(load(&run, *state, &err), err, AH_E_DOCUMENT, "is not a regular file");
         assert_int_equal(unlink(in(*state, names[i])), 0);
         run_command("cp '%s' '%s'", aside, in(*state, names[i]));
     }
@@ -267,7 +267,7 @@ TEST_IN(checkpoint, manifest_is_known_by_its_sha256, root_make, root_remove)
     training_init(&run, &(struct training_options){0});
     save(&run, *state, 3);
     run_command("sed -i 's/\"tokens\": [0-9]*/&1/' '%s'", in(*state, "checkpoint.json"));
-    CHECK_FAILS(load(&run, *state, &err), err, AH_E_DOCUMENT, "sha256: is not that of this document");
+    CHECK_FAILS(load(&run, *state, &err), err, AH_E_DOCUMENT, "sha256: does not match this document");
     training_release(&run);
 }
 
@@ -277,7 +277,7 @@ TEST_IN(checkpoint, hostile_manifests_are_refused, root_make, root_remove)
     static const struct {
         const char *edit, *says;
     } cases[] = {
-        {"s/\"block\": 2/\"block\": 1/", "states[2].block: is 1 where this model's states need 2"},
+        {"s/\"block\": 2/\"block\": 1/", "states[2].block: is 1 but this model's states need 2"},
         {"s/\"count\": 128,/\"count\": 256,/", "v_offset_bytes"},
         {"s/\"master_offset_bytes\": 0,/\"master_offset_bytes\": 512,/", "states[0].master_offset_bytes"},
         {"0,/\"m_offset_bytes\": [0-9]*/s//\"m_offset_bytes\": 0/", "states[0].m_offset_bytes"},
@@ -361,7 +361,7 @@ TEST_IN(checkpoint, save_overwrites_nothing, root_make, root_remove)
                 "exists already");
     run_command("mv '%s' '%s.tmp'", path, path);
     CHECK_FAILS(ah_checkpoint_save(&run.job, training_at(&run, 1), &run.source, path, &err), err, AH_E_IO,
-                "is not what a save left");
+                "was not left by a save");
     run_command("test -f '%s.tmp/mine.txt'", path);
     training_release(&run);
 }

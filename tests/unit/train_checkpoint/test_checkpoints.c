@@ -119,7 +119,7 @@ TEST_IN(checkpoints, none_yet_is_told_apart, root_make, root_remove)
     CHECK_FAILS(resume(&scene, scene.folder), scene.err, AH_E_IO, "has no checkpoint in it");
     root_put(*state, "file", "");
     snprintf(scene.folder, sizeof scene.folder, "%s/file", (char *)*state);
-    CHECK_FAILS(ah_checkpoints_find(scene.folder, &found, &scene.err), scene.err, AH_E_IO, "is no folder");
+    CHECK_FAILS(ah_checkpoints_find(scene.folder, &found, &scene.err), scene.err, AH_E_IO, "is not a folder");
     end(&scene);
 }
 
@@ -165,7 +165,7 @@ TEST_IN(checkpoints, older_whole_ones_replace_damaged_ones, root_make, root_remo
         assert_int_not_equal(resume(&scene, below(&scene, "step-00000003", path)), AH_OK);
         assert_false(scene.found.again);
         CHECK_FAILS(resume(&scene, below(&scene, "step-00000002", path)), scene.err, AH_E_DOCUMENT,
-                    "step-00000002/states.bin: its sha256 is not that of the manifest");
+                    "step-00000002/states.bin: its sha256 differs from the manifest's");
         snprintf(command, sizeof command, "rm -r '%s'/step-00000001", scene.folder);
         assert_int_equal(system(command), 0);
         CHECK_FAILS(resume(&scene, scene.folder), scene.err, AH_E_DOCUMENT, "step-00000003");
@@ -254,7 +254,7 @@ TEST_IN(checkpoints, one_run_at_a_time, root_make, root_remove)
     begin(&scene, state);
     reopen(&scene, 0);
     CHECK_FAILS(ah_checkpoints_open(&second, &scene.run.job, scene.folder, &scene.found, &scene.err),
-                scene.err, AH_E_IO, "another run saves into it");
+                scene.err, AH_E_IO, "another run is saving into it");
     reopen(&scene, 0);
     end(&scene);
 }
@@ -303,7 +303,7 @@ TEST_IN(checkpoints, with_other_files_in_them_are_kept, root_make, root_remove)
     save(&scene, 1, 1);
     root_put(scene.folder, "step-00000001/notes.txt", "the best one");
     save(&scene, 2, 1);
-    check_text_has(scene.saved.warning, "step-00000001: is kept, as it holds other files too");
+    check_text_has(scene.saved.warning, "step-00000001: is kept because it also holds other files");
     save(&scene, 3, 1);
     assert_true(there(&scene, "step-00000001/notes.txt") && there(&scene, "step-00000001/states.bin"));
     assert_false(there(&scene, "step-00000002"));

@@ -191,19 +191,19 @@ TEST_IN(dataset, text_and_widths_are_not_guessed, root_make, root_remove)
         const char *text; /* NULL: accepted */
     } cases[] = {
         {"book.txt", AH_DATASET_AUTO, 50257,
-         "is text, and bytes are tokens only of a model whose vocabulary is 256"},
+         "is text, but bytes are tokens only for a model with a vocabulary of 256"},
         {"book.txt", AH_DATASET_AUTO, 50257, "book.txt -o FOLDER --tokenizer FOLDER-OF-THE-MODEL'"},
         {"book.txt", AH_DATASET_AUTO, 255, "this one's is 255"},
         {"book.txt", AH_DATASET_AUTO, 256, NULL},
         {"book.txt", AH_DATASET_BYTES, 50257, NULL},
-        {"book.bin", AH_DATASET_AUTO, 50257, "looks like text, and its name like tokens"},
+        {"book.bin", AH_DATASET_AUTO, 50257, "looks like text but its name like tokens"},
         {"mark.txt", AH_DATASET_AUTO, 256, "is UTF-16 text; convert it with 'iconv"},
         {"no-mark.txt", AH_DATASET_AUTO, 256, "is UTF-16 text"},
         {"int64.bin", AH_DATASET_AUTO, 50257, "holds 64-bit numbers"},
         {"int64.bin", AH_DATASET_U32, 50257, "holds 64-bit numbers"},
         {"int64.bin", AH_DATASET_U16, 50257, "holds 64-bit numbers"},
         {"int64.u32", AH_DATASET_AUTO, 50257, "holds 64-bit numbers"},
-        {"both.bin", AH_DATASET_AUTO, 50257, "may hold 16-bit or 32-bit tokens, and nothing says which"},
+        {"both.bin", AH_DATASET_AUTO, 50257, "may hold 16-bit or 32-bit tokens; give '--data-format u16'"},
         {"both.bin", AH_DATASET_U32, 50257, NULL},
         {"both.bin", AH_DATASET_AUTO, 151936, NULL},
         {"narrow.bin", AH_DATASET_AUTO, 50257, NULL},
@@ -212,13 +212,14 @@ TEST_IN(dataset, text_and_widths_are_not_guessed, root_make, root_remove)
         {"narrow.bin", AH_DATASET_U16, 65537, "cannot be those of a vocabulary of 65537 (above 65536)"},
         {"narrow.bin", AH_DATASET_U16, 65536, NULL},
         {"shard.bin", AH_DATASET_AUTO, 65537, "cannot be those of a vocabulary of 65537"},
-        {"shard.bin", AH_DATASET_U16, 65536, "has a header that says what it is"},
-        {"own.bin", AH_DATASET_U16, 65536, "has a header that says what it is"},
+        {"shard.bin", AH_DATASET_U16, 65536, "has a header that gives its format"},
+        {"own.bin", AH_DATASET_U16, 65536, "has a header that gives its format"},
         {"own.bin", AH_DATASET_AUTO, 50256, "was made with a vocabulary of 50257, but the model's has 50256"},
         {"own.bin", AH_DATASET_AUTO, 151936, NULL},
         {"bytes.bin", AH_DATASET_AUTO, 50257, "its tokens are bytes (vocabulary 256)"},
         {"bytes.bin", AH_DATASET_HEADED, 50257, NULL},
-        {"array", AH_DATASET_AUTO, 50257, "is a NumPy array by its first bytes; write it with 'array.astype"},
+        {"array", AH_DATASET_AUTO, 50257,
+         "is a NumPy array by its first bytes; convert it with 'array.astype"},
         {"table", AH_DATASET_AUTO, 50257, "is a Parquet table by its first bytes"},
         {"packed", AH_DATASET_AUTO, 50257, "is compressed (gzip) by its first bytes; unpack it"},
         {"mixed", AH_DATASET_AUTO, 50257, "a.u16', a token file, and '"},
@@ -252,14 +253,14 @@ TEST_IN(dataset, own_header, root_make, root_remove)
         size_t bytes;
         const char *text;
     } cases[] = {
-        {{2, 2, 5, 50257, 0}, 10, "is of a version that is not known"},
-        {{1, 3, 5, 50257, 0}, 10, "a header with values that nothing writes"},
-        {{1, 2, 4, 50257, 0}, 10, "another number of tokens than its header says; it is cut off"},
-        {{1, 2, 5, 50257, 0}, 9, "another number of tokens"},
-        {{1, 2, 0, 50257, 0}, 0, "another number of tokens"},
-        {{1, 2, 5, 65537, 0}, 10, "a vocabulary in its header that its tokens cannot hold"},
+        {{2, 2, 5, 50257, 0}, 10, "has an unknown version"},
+        {{1, 3, 5, 50257, 0}, 10, "impossible values in its header"},
+        {{1, 2, 4, 50257, 0}, 10, "a different number of tokens from its header; it is cut off"},
+        {{1, 2, 5, 50257, 0}, 9, "a different number of tokens"},
+        {{1, 2, 0, 50257, 0}, 0, "a different number of tokens"},
+        {{1, 2, 5, 65537, 0}, 10, "a vocabulary in its header that is too large for its tokens"},
         {{1, 2, 5, 0, 0}, 10, "a vocabulary in its header"},
-        {{1, 2, 5, 50257, 2}, 10, "a last sequence that is not whole"},
+        {{1, 2, 5, 50257, 2}, 10, "ends in an incomplete sequence"},
     };
     struct opened opened;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -269,7 +270,7 @@ TEST_IN(dataset, own_header, root_make, root_remove)
     }
     root_put_bytes(*state, "short.bin", "AHTOKENS\1\0\0", 12); /* including its NUL */
     CHECK_FAILS(open_one(&opened, *state, "short.bin"), opened.err, AH_E_DOCUMENT,
-                "ends within the 64 bytes");
+                "ends within its 64-byte header");
     char identity[4][AH_SHA256_HEX_MAX];
     static const char *const names[] = {"raw.u16", "shard.bin", "own.bin", "aligned.bin"};
     root_put_bytes(*state, "raw.u16", five_u16, sizeof five_u16);
@@ -324,13 +325,15 @@ TEST_IN(dataset, refuses_by_name, root_make, root_remove)
         {"none.bin", AH_DATASET_AUTO, AH_E_DOCUMENT, "counts 0 tokens"},
         {"minus.bin", AH_DATASET_AUTO, AH_E_DOCUMENT, "counts -1 tokens"},
         {"weights.bin", AH_DATASET_AUTO, AH_E_DOCUMENT, "weights of a model of llm.c (20240326)"},
-        {"short.bin", AH_DATASET_AUTO, AH_E_DOCUMENT, "ends within the 1024 bytes of its header"},
+        {"short.bin", AH_DATASET_AUTO, AH_E_DOCUMENT, "ends within its 1024-byte header"},
         {"odd.bin", AH_DATASET_AUTO, AH_E_DOCUMENT, "3 bytes, which is not a whole number of 2-byte tokens"},
         {"odd.bin", AH_DATASET_U32, AH_E_DOCUMENT, "not a whole number of 4-byte tokens"},
         {"tokens.bin", AH_DATASET_LLMC, AH_E_DOCUMENT, "does not begin like an llm.c shard"},
         {"empty.txt", AH_DATASET_AUTO, AH_E_DOCUMENT, "empty.txt: is empty"},
         {"image", AH_DATASET_AUTO, AH_E_DOCUMENT, "byte 4 is 0, so it is not plain text"},
-        {"x.jsonl", AH_DATASET_AUTO, AH_E_DOCUMENT, "is lines of JSON by its name; make token files of it"},
+        {"x.jsonl", AH_DATASET_AUTO, AH_E_DOCUMENT,
+         "is lines of JSON by its name; convert it to token "
+         "files"},
         {"x.bin.gz", AH_DATASET_AUTO, AH_E_DOCUMENT, "is compressed by its name; unpack it"},
         {"absent.bin", AH_DATASET_AUTO, AH_E_IO, "absent.bin: cannot be read: No such file"},
         {"absent*.bin", AH_DATASET_AUTO, AH_E_IO, "no file matches this pattern"},
@@ -529,10 +532,10 @@ TEST_IN(dataset, refuses_wrong_companions, root_make, root_remove)
     } cases[] = {
         {"a.txt.mask", "\1\1\1\1", 4, "a.txt.mask: has 4 bytes, but"},
         {"a.txt.mask", "\1\1\1\1\1\1", 6, "a.txt.mask: has 6 bytes, but"},
-        {"a.txt.mask", "\1\0\1\2\1", 5, "a.txt.mask: byte 3 is 2, but a mask has 0"},
+        {"a.txt.mask", "\1\0\1\2\1", 5, "a.txt.mask: byte 3 is 2, but a mask may hold only 0"},
         {"a.txt.docs", "\0\0\0", 3, "a.txt.docs: has 3 bytes, which is not a whole number of 8-byte"},
-        {"a.txt.docs", same, sizeof same, "a.txt.docs: offset 2 is 3, which is not above the one before it"},
-        {"a.txt.docs", back, sizeof back, "a.txt.docs: offset 1 is 1, which is not above the one before it"},
+        {"a.txt.docs", same, sizeof same, "a.txt.docs: offset 2 is 3, which is not above the previous one"},
+        {"a.txt.docs", back, sizeof back, "a.txt.docs: offset 1 is 1, which is not above the previous one"},
         {"a.txt.docs", beyond, sizeof beyond, "a.txt.docs: offset 1 is 5, but '"},
     };
     root_put(*state, "a.txt", "abcde");
@@ -547,7 +550,7 @@ TEST_IN(dataset, refuses_wrong_companions, root_make, root_remove)
     }
     root_put_bytes(*state, "b.txt.mask", "\1", 1);
     struct opened opened = prepared(*state, 256, AH_DATASET_AUTO);
-    CHECK_FAILS(open_one(&opened, *state, ""), opened.err, AH_E_DOCUMENT, "a.txt.mask', but '");
+    CHECK_FAILS(open_one(&opened, *state, ""), opened.err, AH_E_DOCUMENT, "a.txt.mask' is missing, but '");
 }
 
 /* Offsets span several leaves; their order is also checked across borders. */

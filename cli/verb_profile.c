@@ -6,8 +6,8 @@
  * profile that emulates another machine is not this machine's, so it is kept only with -o. Before measuring for
  * minutes, the verb checks that the file can be written and that the training is possible.
  *
- * `--model` adds blocks to a profile: to that of `--onto`, to that of the cache if that is where it is written, else to
- * a new one.
+ * `--model` adds blocks to a profile: to that of `--onto`, to that of the cache if that would be written, else to a new
+ * one.
  */
 #include "cli/frame/cache.h"
 #include "cli/frame/input.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete recover: when nodes of a cluster are lost or new, makes the plan to continue with, and the moves that bring
- * states to it.
+ * autohete recover: when nodes of a cluster are lost or new, plans how to continue, and how to move the states.
  *
  * The plan is written before the moves.
  */

@@ -130,8 +130,7 @@ static struct order lane_order(const struct ah_plan *plan, enum ah_plan_lane lan
     return orders[lane];
 }
 
-/* True if the lane does the same work in the same order. Compares ops by content, because their indices may have
- * changed. */
+/* True if the lane does the same work in the same order. Ops are compared by content: indices may change. */
 static bool same_order(const struct ah_plan *a, const struct ah_plan *b, enum ah_plan_lane lane)
 {
     struct order left = lane_order(a, lane);

@@ -117,8 +117,7 @@ static void measure_all(struct ah_runlog_summary *summary, const struct ah_runlo
     measure_peaks(summary, runlog);
 }
 
-/* A prediction counts all tokens of a step. A log counts only tokens with a loss, which are fewer if there are
- * masks. */
+/* A prediction counts all tokens of a step. A log counts tokens with a loss, which are fewer with masks. */
 static double share_of_tokens(const struct ah_runlog_predicted *predicted, const struct steps *steps)
 {
     double all = predicted->tokens_per_s * predicted->step_us * 1e-6;
@@ -140,8 +139,7 @@ static void predict_all(struct ah_runlog_summary *summary, const struct ah_runlo
     predict(&summary->host_bytes, (double)predicted->host_bytes);
 }
 
-/* How long compute waits for each lane. Counts the rest of the time in which compute does not work for compute
- * itself. */
+/* How long compute waits for each lane. Any other time in which compute does not work counts for compute itself. */
 static void set_waits(struct ah_runlog_summary *summary, const struct ah_plan_exposed *exposed, bool measured)
 {
     const struct ah_runlog_pair *step = &summary->step_us, *compute = &summary->lane_us[AH_PLAN_LANE_COMPUTE];

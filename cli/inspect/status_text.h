@@ -14,8 +14,7 @@
 /* `now_us` counts as `updated_us` does; 0: leaves out the age and what follows from it. */
 void ah_status_put(struct ah_cli *cli, const struct ah_status *status, uint64_t now_us);
 
-/* A rank that does not answer or holds up others. Silent ranks come first, then those with more `others`, then lower
- * ones. */
+/* A rank that does not answer or holds up others. In order: silent ranks, more `others`, lower rank. */
 struct ah_status_behind {
     uint32_t rank;
     uint32_t others;  /* how many ranks wait for it, directly or through others */

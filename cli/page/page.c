@@ -94,8 +94,7 @@ static void put_programs(struct ah_emit *emit, const struct ah_cluster_plan *pla
     ah_emit_close(emit);
 }
 
-/* The page draws a cluster plan's own timeline. It gets the document, with a summary in place of each rank's
- * program. */
+/* The page gets the document, with a summary in place of each rank's program, and makes the timeline itself. */
 static int write_cluster(struct ah_cli *cli, const char *path, const struct ah_document *document,
                          struct ah_error *err)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plan prospects: `plan --explain` and `plan --sweep`. They show what limits a plan, and what a different machine,
- * batch or sequence length would give, as tables, as JSON, and on the plan's page. Every row was planned
- * (planner/prospects.h).
+ * Plan prospects: `plan --explain` and `plan --sweep`. They show what limits a plan, and what other machines, batches
+ * or sequence lengths give: as tables, as JSON, and on its page. Every row was planned (planner/prospects.h).
  *
  *     rc = ah_plan_prospects_parse(&prospects, explain, sweep, &cli->arena, err);    // before anything long
  *     rc = ah_plan_prospects_find(&prospects, &request, plan, err);                  // plan NULL: there is none

@@ -47,8 +47,7 @@ void ah_profile_report_progress(double fraction, const char *what, struct ah_buf
 /* True if the line, without its newline, reports progress. `ret_what` points into the line. */
 bool ah_profile_report_is_progress(const char *line, double *ret_fraction, const char **ret_what);
 
-/* `text` begins at the line "report" and ends with a 0. Texts are copied into `arena`. AH_E_FAILED: the text is cut
- * off. */
+/* `text` begins at the line "report" and ends with a 0. Texts are copied into `arena`. AH_E_FAILED: `text` is cut. */
 int ah_profile_report_parse(const char *text, size_t bytes, struct ah_arena *arena,
                             struct ah_profile_report *ret_report, struct ah_error *err);
 

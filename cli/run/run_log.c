@@ -55,8 +55,7 @@ static void write_outlet(struct ah_run_log *log, struct ah_run_log_outlet *outle
     outlet->whole_bytes += (off_t)log->line.size;
 }
 
-/* Writes the printed line, unless `rc`. A failure is reported at once, because the run may continue for days without
- * its log. */
+/* Writes the printed line, unless `rc`. A failure is reported at once, as the run may go on without a log for days. */
 static void write_line(struct ah_run_log *log, int rc, const struct ah_error *err)
 {
     for (size_t i = 0; i < log->n_outlets; i++) {

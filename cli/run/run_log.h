@@ -34,8 +34,7 @@ struct ah_run_log {
     struct ah_trainer_facts facts;
 };
 
-/* Checks that a resumed run can continue the existing file, even a cut one. AH_E_USAGE: the file is no run log.
- * AH_E_IO. */
+/* Checks that a resumed run can continue the existing file, even a cut one. AH_E_USAGE: it is no run log. AH_E_IO. */
 int ah_run_log_check(const char *path, struct ah_error *err);
 
 /* `path` (optional) is borrowed until the log is closed; "-": standard output. `shown`: also on standard output. A

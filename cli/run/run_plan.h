@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan that `run` executes: for one machine or for a cluster. Loading a cluster plan also brings the ranks
- * together.
+ * The plan that `run` executes: for one machine or a cluster. Loading a cluster plan also connects the ranks.
  *
  *     rc = ah_run_plan_load(&loaded, path, &wish, err);
  *     if (!rc && ah_run_plan_follows(&loaded))

@@ -51,8 +51,7 @@ int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_pl
 void ah_run_ranks_pace(struct ah_run_ranks *ranks);
 bool ah_run_ranks_paced(const struct ah_run_ranks *ranks);
 
-/* Rank 0, after the last step: tells how many ops took longer than planned, and by how much, if the run is paced. NULL
- * is fine. */
+/* Rank 0, after the last step: if the run is paced, tells how many ops took longer than planned. NULL is fine. */
 void ah_run_ranks_tell_pace(const struct ah_run_ranks *ranks, struct ah_cli *cli);
 
 /* True if this process is rank 0. */
@@ -84,8 +83,7 @@ int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
 /* Rank 0 has ended, or failed before it had a trainer: releases the others. After ah_trainer_close(). NULL is fine. */
 void ah_run_ranks_end(struct ah_run_ranks *ranks);
 
-/* Rank 0 failed, unless `rc` is AH_OK. Tells ranks that still wait for the run to start why it does not. NULL is
- * fine. */
+/* Rank 0 failed, unless `rc` is AH_OK. Tells ranks that wait for the run to start why it does not. NULL is fine. */
 void ah_run_ranks_give_up(struct ah_run_ranks *ranks, int rc, const struct ah_error *why);
 
 /* If the world was lost: a note for each rank of this process on what it was waiting for. Call it after

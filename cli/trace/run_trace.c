@@ -249,8 +249,7 @@ static bool begins_in(struct ah_interval window, int64_t ns)
     return ns >= window.start && ns < window.end;
 }
 
-/* The slice of an activity's op. `from` skips earlier slices for good, because a lane's slices are in the order of
- * tickets. */
+/* The slice of an activity's op. `from` skips earlier slices for good, because a lane's slices are in ticket order. */
 static const struct ah_trace_slice *slice_of(const struct ah_trace_slice *slices, size_t n, size_t *from,
                                              const struct ah_device_activity *activity)
 {

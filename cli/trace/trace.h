@@ -25,8 +25,7 @@ struct ah_trace_slice {
     int64_t start_ns, end_ns;
 };
 
-/* A kernel, a copy or a fill, as the device recorded it. Activities of a lane are in order of time and do not
- * overlap. */
+/* A kernel, a copy or a fill, as the device recorded it. Those of one lane are in order of time, without overlap. */
 struct ah_trace_activity {
     const struct ah_device_activity *activity;
     const struct ah_trace_slice *slice; /* the slice that it belongs to; NULL: not known */

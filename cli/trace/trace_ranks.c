@@ -2,8 +2,7 @@
  *
  * 1. A step of a rank lasts from the end of the previous step's compute to the end of its own; sends count as compute.
  *    It is shown if both ends were recorded.
- * 2. The window lasts from the first start of these steps on any rank to the last end. Spans that begin in it are
- *    shown.
+ * 2. The window lasts from the first start of these steps on any rank to the last end. Spans beginning in it are shown.
  * 3. A send of a micro-batch pairs with its receive that ends nearest in time, because neither ends without the other.
  */
 #include "cli/trace/trace_ranks.h"

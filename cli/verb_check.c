@@ -72,7 +72,7 @@ static void emit_actual(struct ah_emit *emit, const struct ah_value *actual)
         ah_emit_text(emit, "actual", actual->kind == AH_VALUE_TEXT ? actual->text : NULL);
 }
 
-/* Do all assertions hold? */
+/* True if all assertions hold. */
 static bool check_assertions(struct check *check, const char *name, const struct ah_document *document)
 {
     bool hold = true;
@@ -95,7 +95,7 @@ static bool check_assertions(struct check *check, const char *name, const struct
     return hold;
 }
 
-/* Tells what was not checked, so that nobody believes otherwise: docs/planning.md, "What check proves". */
+/* Lists what was not checked (docs/planning.md, "What check proves"). */
 static void list_unverified(struct check *check, enum ah_document_kind kind)
 {
     static const char *const plan[] = {"solver.evaluations", "alternatives", "names of inputs", NULL};
@@ -164,7 +164,7 @@ static int check_cluster_plan(const struct check *check, const char *name, const
     return rc ? ah_error_prefix(err, rc, "%s", name) : AH_OK;
 }
 
-/* Checks what no reader can see: does each statement of the plan follow from the rest of it, and from its inputs? */
+/* Checks what no reader can see: that each statement of the plan follows from the rest of it, and from its inputs. */
 static int check_plan(const struct check *check, const char *name, const struct ah_plan *plan,
                       struct ah_error *err)
 {

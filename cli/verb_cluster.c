@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * autohete cluster A.json B.json --link 10Gbit: a cluster document from machine profiles. Each profile becomes a node
- * with one GPU, or with one or several ranks on its CPU; or each of these ranks becomes a node.
+ * with one GPU, or with one or several ranks on its CPU, or one node for each of these ranks.
  *
- * What profiles say is taken as it is (profile_rank.h); the network, which they do not cover, comes from the options.
- * The document's `sources` name where each number comes from.
+ * Numbers in profiles are taken as they are (profile_rank.h); the network, which profiles do not cover, comes from the
+ * options. The document's `sources` name where each number comes from.
  */
 #include "base/file.h"
 #include "base/units.h"
@@ -93,7 +93,7 @@ static bool is_there(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* An existing file is taken by its whole name. */
+/* Reads a group. The name of an existing file is not split. */
 static int read_operand(struct ah_cli *cli, const char *text, struct group *ret_group, struct ah_error *err)
 {
     struct group group = {.count = 1, .path = text};
@@ -236,7 +236,7 @@ static const char *base_of(const struct group *group)
     return group->node ? group->node : group->machine.body.machine->name;
 }
 
-/* How many nodes of all groups have this base name. */
+/* The number of nodes, over all groups, with this base name. */
 static uint64_t nodes_named(const struct making *making, const char *base)
 {
     uint64_t n = 0;
@@ -245,7 +245,7 @@ static uint64_t nodes_named(const struct making *making, const char *base)
     return n;
 }
 
-/* A node's id: `base` if that is unique, else with the first number that is free. */
+/* A node's id: `base` if that is unique, else `base` with the first free number. */
 static const char *next_id(const struct making *making, const char *base)
 {
     struct ah_arena *arena = &making->cli->arena;
@@ -413,7 +413,7 @@ static int make_cluster(struct making *making, struct ah_error *err)
 
 /* ---- the verb ---- */
 
-/* Parses the text before it is written, as every reader would: no document gets out that 'check' refuses. */
+/* Parses the text before writing it, as every reader would, so that no document is written that 'check' refuses. */
 static int write_cluster(struct ah_cli *cli, const char *output, struct ah_cluster *cluster,
                          struct ah_error *err)
 {

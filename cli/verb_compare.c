@@ -50,14 +50,14 @@ static const struct ah_option compare_table[] = {
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 /* clang-format on */
 
-/* What is shown. */
+/* The comparison that is shown. */
 struct comparison {
     const struct ah_request *request;
     struct ah_comparison rows[AH_POLICIES];
     struct ah_compare_measurement *measurement; /* NULL: predicted only */
 };
 
-enum { FEASIBLE_CELLS = 5, MEASURED_CELLS = 6 }; /* in a row, after its policy */
+enum { FEASIBLE_CELLS = 5, MEASURED_CELLS = 6 }; /* in a row, after the policy's name */
 
 /* Step time of `optimal`; 0 if it has no plan. */
 static double optimal_us(const struct ah_comparison *rows)
@@ -68,7 +68,7 @@ static double optimal_us(const struct ah_comparison *rows)
     return 0;
 }
 
-/* Memory as --device-memory and --host-memory limit it: with the reserve and the process, as in every other view. */
+/* Memory as --device-memory and --host-memory limit it: with the reserve and the process, as everywhere in text. */
 static void feasible_cells(struct ah_table *table, const struct ah_comparison *row,
                            const struct ah_machine *machine, double best_us)
 {
@@ -84,7 +84,7 @@ static void feasible_cells(struct ah_table *table, const struct ah_comparison *r
     ah_table_cell(table, "%s", ah_units_print_bytes(text, row->host_bytes + machine->host.process_bytes));
 }
 
-/* Cells under "device" and "host": by how much that memory is short, if it is and the amount is known. */
+/* Cells under "device" and "host": the shortage of that memory, if there is one and its amount is known. */
 static void infeasible_cells(struct ah_table *table, const struct ah_comparison *row, int cells)
 {
     char text[AH_UNITS_TEXT_MAX];
@@ -179,7 +179,7 @@ static void put_reserve(struct ah_cli *cli, const struct ah_comparison *rows,
                         const struct ah_machine *machine)
 {
     char text[AH_UNITS_TEXT_MAX];
-    uint64_t most = 0; /* it follows from the micro-batches, too */
+    uint64_t most = 0; /* the reserve depends on the micro-batches, too */
     for (size_t i = 0; i < AH_POLICIES; i++)
         if (rows[i].feasible && rows[i].plan->memory.reserved_bytes > most)
             most = rows[i].plan->memory.reserved_bytes;
@@ -425,7 +425,7 @@ static int check_options(const struct compare_options *options, struct ah_error 
     return AH_OK;
 }
 
-/* Plans for a machine that does not exist cannot be run; tell that before making them. */
+/* Refuses memory that the machine does not have, before making plans that could not be run. */
 static int check_exists(const struct ah_plan_request *request, struct ah_error *err)
 {
     const struct ah_machine *machine = request->machine;

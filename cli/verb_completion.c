@@ -2,8 +2,8 @@
  *
  * autohete completion SHELL: the completion script of a shell, written from the tables of verbs and options.
  *
- * bash: a function over COMP_WORDS; the word before the cursor's decides between an option's value, an option and an
- * operand. zsh: one _arguments specification per verb. fish: one `complete` line per option.
+ * bash: a function over COMP_WORDS; the word before the one at the cursor decides between an option's value, an option
+ * and an operand. zsh: one _arguments specification per verb. fish: one `complete` line per option.
  */
 #include "cli/frame/emit.h"
 #include "cli/verbs.h"
@@ -55,13 +55,13 @@ static void bash_option_name(struct ah_buffer *out, const struct ah_verb *verb,
     ah_buffer_printf(out, "--%s ", option->name);
 }
 
-/* Words that complete the value. An output's words only say what it replaces. */
+/* Words that complete the value; NULL for an output, whose words only say what it may replace. */
 static const char *const *words_of(const struct ah_option *option)
 {
     return option->kind == AH_OPTION_OUTPUT ? NULL : option->words;
 }
 
-/* The script's case for a value: the word before the cursor is this option. */
+/* Prints the script's case in which the word before the cursor is this option, so its value follows. */
 static void bash_option_value(struct ah_buffer *out, const struct ah_verb *verb,
                               const struct ah_option *option)
 {

@@ -21,7 +21,7 @@ struct diff_report {
     struct ah_cli *cli;
     struct ah_emit emit;
 
-    /* Which differences belong to long lists and are counted, not printed. */
+    /* Returns the long list to which a difference belongs, which is then counted, not printed. */
     const char *(*bulk)(const char *path);
     const char *list;
     size_t n_of_list;
@@ -83,7 +83,7 @@ static void report_counted(void *context, const char *path, const char *a, const
         report_text(context, path, a, b);
 }
 
-/* Prints field by field; for plans only on request, since the changes in planning terms say most of it. */
+/* Prints field by field; for plans only on request, because the changes in planning terms say most of it. */
 static size_t print_text(struct ah_cli *cli, const struct ah_document *a, const struct ah_document *b,
                          bool fields)
 {

@@ -100,7 +100,7 @@ static void check_memory(const struct doctor *doctor, struct finding *ret)
     }
 }
 
-/* Host weights and tiles in flight are locked: half of the memory is enough for any plan. */
+/* Host weights and tiles in flight are locked; if half of the memory can be locked, that is enough for any plan. */
 static void check_memlock(const struct doctor *doctor, struct finding *ret)
 {
     if (!doctor->topology)
@@ -136,7 +136,7 @@ static void check_huge_pages(const struct doctor *doctor, struct finding *ret)
         "root");
 }
 
-/* Opens the device with small arenas, which a run would do first. */
+/* Opens the device, as a run would do first, but with small arenas. */
 static void check_cpu_device(const struct doctor *doctor, struct finding *ret)
 {
     (void)doctor;
@@ -183,7 +183,7 @@ static void print_gpus(const struct ah_device_info *infos, size_t n, struct find
     }
 }
 
-/* Tries the library's products, and reports what memory holds beside an arena. */
+/* Tries the library's products, and reports how much device memory is in use beside an arena. */
 static int try_products(struct ah_device *device, struct finding *ret, struct ah_error *err)
 {
     char text[AH_TRYOUT_TEXT_MAX], bytes[AH_UNITS_TEXT_MAX];
@@ -289,7 +289,7 @@ static void check_profile(const struct doctor *doctor, struct finding *ret)
     ah_document_release(&profile);
 }
 
-/* Does this command exit with 0? Its output is discarded. */
+/* True if this command exits with 0. Its output is discarded. */
 static bool runs(const char *command, const char *option, const char *value)
 {
     char *const arguments[] = {(char *)(uintptr_t)command, (char *)(uintptr_t)option,

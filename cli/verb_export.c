@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete export PLAN --to TARGET: a plan as another system's configuration, and a report of what that loses.
+ * autohete export PLAN --to TARGET: a plan as another system's configuration, and a report of what is lost.
  *
  * The configuration goes to standard output or to a file, the report to standard error, one line per loss. With --json
  * one object {target, version, plan_sha256, config, lost, notes} has both. With --strict a loss is an error, and

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete inspect FILE: shows any document, or data: for people, as a summary for programs, or as it is.
+ * autohete inspect FILE: shows any document, or data, as text for people, as a summary for programs, or unchanged.
  */
 #include "cli/frame/input.h"
 #include "cli/frame/outputs.h"
@@ -136,7 +136,7 @@ static int write_page(struct ah_cli *cli, const struct inspect_options *options,
     return rc;
 }
 
-/* Prints the document's canonical text; its warnings must not be part of it. */
+/* Prints the document's canonical text; warnings go to standard error. */
 static int print_document(struct ah_cli *cli, const struct ah_document *document, struct ah_error *err)
 {
     for (size_t i = 0; i < document->n_warnings; i++)

@@ -2,8 +2,8 @@
  *
  * autohete plan MODEL: the best plan for a machine, how good it is, or why there is none.
  *
- * The plan goes to `-o FILE`, and a summary is shown; else to standard output. If no plan is found, an existing file is
- * left alone.
+ * With `-o FILE`, the plan is written there and a summary is shown; otherwise the plan goes to standard output. If no
+ * plan is found, an existing file is left alone.
  */
 #include "base/units.h"
 #include "cli/frame/outputs.h"
@@ -185,7 +185,7 @@ static int write_plan(struct ah_cli *cli, const struct plan_options *options,
     return rc;
 }
 
-/* There is no plan: prints what a sweep found on the way, if there was one; then why, and what helps. */
+/* There is no plan: prints what a sweep found, if one was asked for; then why there is none, and what helps. */
 static int fail_without_plan(struct ah_cli *cli, const struct ah_request *request,
                              const struct ah_plan_prospects *prospects, const struct ah_diagnosis *diagnosis,
                              const struct ah_error *err)

@@ -3,10 +3,11 @@
  * autohete profile: measures the machine, keeps the document, shows it.
  *
  * The document goes to `-o FILE`, `-o -` (standard output), the document of `--onto`, else the cache (cache.h). A
- * profile that emulates another machine is not this machine's and is kept only with -o. Before minutes are spent on
- * measuring, it is checked that the file can be written and that the training is possible.
+ * profile that emulates another machine is not this machine's, so it is kept only with -o. Before measuring for
+ * minutes, the verb checks that the file can be written and that the training is possible.
  *
- * `--model` adds blocks to a profile: that of `--onto`, that of the cache if it would be written there, else a new one.
+ * `--model` adds blocks to a profile: to that of `--onto`, to that of the cache if that would be written, else to a new
+ * one.
  */
 #include "cli/frame/cache.h"
 #include "cli/frame/input.h"
@@ -79,7 +80,7 @@ struct profile {
     const struct ah_device_driver *driver;
     uint32_t index;
     const char *path; /* the file to write; NULL: none */
-    const char *base; /* the profile to which blocks are added; NULL: a new one */
+    const char *base; /* the profile to which blocks are added; NULL: to a new one */
     struct ah_document emulated;
     struct ah_document measured;
     ah_profiler_progress *progress; /* NULL: a line on the terminal */
@@ -145,7 +146,7 @@ static void show_progress(void *context, double fraction, const char *what)
     ah_terminal_draw(context, fraction, what);
 }
 
-/* Reads the training whose blocks are measured: sizes, types and trained tensors, on the device by its own name. */
+/* Reads the training whose blocks are measured: sizes, types and trained tensors, for the device that is profiled. */
 static int read_job(struct profile *profile, struct ah_error *err)
 {
     enum { DEVICES_MAX = 64 };
@@ -189,7 +190,7 @@ static int measure_machine(struct profile *profile, struct ah_error *err)
 
 /* ---- several machines ---- */
 
-/* Measures as one of several hosts; the document goes to the caller. */
+/* Measures this machine as one of several hosts; the document goes to the caller. */
 static int measure_node(void *context, ah_profiler_progress *progress, void *progress_context,
                         struct ah_buffer *out, struct ah_error *err)
 {

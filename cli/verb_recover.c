@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete recover: nodes of a cluster are lost or new; the plan to go on with, and how the states get there.
+ * autohete recover: when nodes of a cluster are lost or new, plans how to continue, and how to move the states.
  *
  * The plan is written before the moves.
  */
@@ -57,7 +57,7 @@ static const struct ah_option recover_table[] = {
 
 struct recovery {
     struct ah_document plan, cluster, inventory, model;
-    const struct ah_model *planned; /* the model, of its document or of the plan's */
+    const struct ah_model *planned; /* the model's document, or the old plan's model */
     char model_sha256[AH_DOCUMENT_DIGEST_MAX], cluster_sha256[AH_DOCUMENT_DIGEST_MAX];
     char old_sha256[AH_DOCUMENT_DIGEST_MAX], new_sha256[AH_DOCUMENT_DIGEST_MAX];
     char inventory_sha256[AH_DOCUMENT_DIGEST_MAX];
@@ -156,7 +156,7 @@ static int read_numbers(struct recovery *r, const struct recover_options *option
     return AH_OK;
 }
 
-/* The new plan is to add gradients up as the old one does. */
+/* Makes the new plan add gradients up as the old one does. */
 static int keep_sums(struct recovery *r, struct ah_cli *cli, const struct recover_options *options,
                      struct ah_error *err)
 {
@@ -227,7 +227,7 @@ static int write_document(struct ah_cli *cli, const struct ah_document *document
                              : ah_document_print(document, &cli->out, err);
 }
 
-/* Does the new plan go on with the bits of the old one? */
+/* Says whether a run of the new plan continues with the bits of the old one. */
 static int say_bits(struct ah_cli *cli, const struct recovery *r, const struct ah_cluster_plan *plan,
                     struct ah_error *err)
 {

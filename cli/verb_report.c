@@ -38,7 +38,7 @@ static void put_headline(struct ah_cli *cli, const struct ah_runlog *runlog,
     if (runlog->paced)
         ah_buffer_puts(&cli->out, "paced: ops and messages were held to their planned times\n");
     struct ah_buffer sentence = {0};
-    if (ah_report_ranks_any(runlog)) /* with ranks, rank 0's lanes explain nothing */
+    if (ah_report_ranks_any(runlog)) /* if there are ranks, rank 0's lanes explain nothing */
         ah_report_ranks_put_sentence(cli, runlog, &sentence);
     else
         ah_runlog_summary_put_cause(&sentence, summary);

@@ -2,8 +2,8 @@
  *
  * autohete run PLAN: trains.
  *
- * Output: on a terminal a progress line, and a line now and then; with --json or --log - only the run log; with --trace
- * - only the trace.
+ * Output: a line now and then, and on a terminal a progress line; with `--json` or `--log -`, only the run log; with
+ * `--trace -`, only the trace.
  */
 #include "base/stats.h"
 #include "base/units.h"
@@ -96,7 +96,7 @@ enum { STEADY = 32 }; /* steps whose median a line shows */
 
 /* Times of the last steps. A single one says little: the last before a save, for example, overlaps no next step. */
 struct steady {
-    uint64_t n; /* how many came; the last STEADY are kept */
+    uint64_t n; /* how many steps came; the last STEADY are kept */
     double us[STEADY], tokens_per_s[STEADY], learned_tokens_per_s[STEADY];
 };
 
@@ -110,9 +110,9 @@ struct running {
     struct ah_run_trace *trace; /* NULL: none */
     struct ah_progress progress;
     bool quiet;             /* print nothing for people: --quiet, or a log or trace has standard output */
-    struct ah_error unsaid; /* why lines could not be printed */
+    struct ah_error unsaid; /* why standard output could not be written */
     struct steady steady;
-    struct ah_load load; /* the machine's, when the first step began */
+    struct ah_load load; /* the machine's load when the first step began */
 };
 
 /* ---- what people see ---- */
@@ -143,7 +143,7 @@ static void say_learning(struct running *running)
                          options->warmup.given ? "" : "--warmup of 3 % (not 10 %)");
 }
 
-/* Tells which files' token widths were inferred from their values alone. */
+/* Tells in which files the width of tokens was inferred from values alone. */
 static void say_widths(struct running *running, const struct ah_dataset *data)
 {
     for (size_t i = 0; data && i < ah_dataset_facts(data)->files; i++) {
@@ -340,7 +340,7 @@ static int open_running(struct running *running, struct ah_error *err)
     return rc;
 }
 
-/* Tells in time what the person will miss once training is over. A vocabulary of bytes needs no tokenizer. */
+/* Tells before training what will not be saved. A vocabulary of bytes needs no tokenizer. */
 static void tell_of_saving(const struct running *running)
 {
     const struct ah_run *run = &running->run;
@@ -376,7 +376,7 @@ static int run_steps(struct running *running, struct ah_error *err)
     return rc;
 }
 
-/* Measured against predicted, in one line; `report` has more. */
+/* Prints measured against predicted in one line; `report` says more. */
 static void summarize(struct running *running, const struct ah_runlog_end *end)
 {
     char measured[AH_UNITS_TEXT_MAX], predicted[AH_UNITS_TEXT_MAX];
@@ -507,7 +507,7 @@ static int train(struct running *running, struct ah_error *err)
     return rc ? rc : own.code;
 }
 
-/* A process other than rank 0. It reports its own failures; those of other ranks are reported there. */
+/* Runs a rank other than 0. This process reports its own failures; other ranks report theirs. */
 static int follow_rank_0(struct running *running)
 {
     struct ah_cli *cli = running->cli;
@@ -522,7 +522,7 @@ static int follow_rank_0(struct running *running)
     return status;
 }
 
-/* Starts the ranks on their hosts. They have printed everything already. */
+/* Starts the ranks on their hosts and waits. The ranks print everything, so nothing is left to print here. */
 static int launch(struct running *running)
 {
     struct ah_error err = {0};
@@ -558,14 +558,14 @@ static int run_run(struct ah_cli *cli, const void *given)
     ah_run_trace_free(running->trace);
     ah_run_close(&running->run);
     int status = rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : 0;
-    if (rc == AH_E_INTERRUPTED && saved && !cli->json) { /* it did as it was told: nothing failed */
+    if (rc == AH_E_INTERRUPTED && saved && !cli->json) { /* the run stopped as asked: nothing failed */
         ah_cli_tell(cli, AH_CLI_NOTE, "%s", err.text);
         status = ah_error_exit_status(rc);
     } else if (rc && rc != AH_E_USAGE) {
         status = ah_cli_fail(cli, &err);
     }
     ah_run_ranks_tell_waits(running->loaded.ranks, cli);
-    ah_run_plan_release(&running->loaded); /* if a world of processes was lost, this ends the process */
+    ah_run_plan_release(&running->loaded); /* this ends the process if its world was lost */
     return status;
 }
 

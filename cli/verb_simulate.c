@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete simulate PLAN: plays its frozen orders on the virtual clock: how long an iteration takes, what each lane
- * does, and what it waits for.
+ * autohete simulate PLAN: simulates the plan's orders on the virtual clock: how long an iteration takes, what each lane
+ * does and waits for.
  *
  * An item's wait is counted for the kind of op that held it up, in the iteration that the clock calls steady.
  */
@@ -111,7 +111,7 @@ static const char *kind_word(unsigned kind)
 
 /* ---- for people ---- */
 
-/* The first step differs from a steady one by what an earlier step would have left to it. */
+/* The first step differs from a steady one by what an earlier step would have left to do or done ahead. */
 static void put_first_step(struct ah_cli *cli, const struct ah_replay *replay)
 {
     char text[AH_UNITS_TEXT_MAX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete status LOG: where a run is while it goes on, and who holds it up.
+ * autohete status LOG: how far a running run is, and which rank holds it up.
  */
 #include "cli/inspect/status_text.h"
 #include "cli/verbs.h"

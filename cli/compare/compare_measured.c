@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { ROUNDS_DEFAULT = 5, STEPS_DEFAULT = 5, ROUNDS_MOST = 1000, STEPS_MOST = 100000 };
-enum { FIRST_STEPS = 3, LAST_STEPS = 1 }; /* not counted */
+enum { FIRST_STEPS = 3, LAST_STEPS = 1 }; /* of a turn; not counted */
 
 struct turn {
     uint64_t from_ns, to_ns; /* of the counted steps */
@@ -118,14 +118,14 @@ static int take_turns(struct measuring *m, struct ah_error *err)
     return rc;
 }
 
-/* ---- what comes out ---- */
+/* ---- results ---- */
 
 static const struct ah_signature *signature_of(const struct entrant *entrant)
 {
     return &entrant->row->plan->numeric_signature;
 }
 
-/* The first entrant with the same signature, `entrant` itself if none comes before it. */
+/* Returns the first entrant with the same signature; that may be `entrant` itself. */
 static const struct entrant *first_like(const struct measuring *m, const struct entrant *entrant)
 {
     char path[AH_SIGNATURE_PATH_MAX];
@@ -176,7 +176,7 @@ static int summarise(struct measuring *m, struct ah_error *err)
     return AH_OK;
 }
 
-/* ---- before ---- */
+/* ---- setup ---- */
 
 static int read_count(const char *option, const struct ah_option_integer *given, uint64_t otherwise,
                       uint64_t most, uint64_t *ret_value, struct ah_error *err)
@@ -205,7 +205,7 @@ static int add_entrants(struct measuring *m, const struct ah_comparison rows[AH_
     return AH_OK;
 }
 
-/* Makes up a few batches: data must have at least that. */
+/* Makes up tokens for a few batches. */
 static int make_up_data(struct measuring *m, struct ah_made_up_tokens *tokens, struct ah_error *err)
 {
     const struct ah_plan *plan = m->entrants[0].row->plan;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compare, measured: every policy's plan trains on the device, in turns, so that drift affects all alike.
+ * Compare, measured: the plans of all policies train on the device in turns, so that drift affects all alike.
  *
- * In each round, every plan is opened, does its steps and is closed, one at a time, so memory for one is enough. The
+ * In each round, every plan in turn is opened, trains its steps and is closed, so memory for one plan is enough. The
  * first steps of a turn, which fill the lanes, and the last one, which empties them, are not counted. A sample is the
- * mean step of a turn; ratios are formed within a round. Each round begins with another policy.
+ * mean step time of a turn. Ratios compare turns of the same round. Each round begins with a different policy.
  *
  *     rc = ah_compare_measured_run(cli, rows, machine, &options, &measurement, err);
  */
@@ -25,11 +25,11 @@ struct ah_compare_measured_options {
     const char *device;
 };
 
-/* What was measured of one policy. */
+/* The measurements of one policy. */
 struct ah_compare_measured {
-    struct ah_stats step_us;    /* over turns; n 0: it has no plan */
+    struct ah_stats step_us;    /* over turns; n 0: the policy has no plan */
     struct ah_stats to_optimal; /* n 0: optimal has no plan */
-    uint64_t device_peak_bytes; /* the highest byte that an op touched, and the device's reserve */
+    uint64_t device_peak_bytes; /* the highest byte that an op touched, plus the device's reserve */
     uint64_t host_peak_bytes;
 };
 
@@ -37,17 +37,17 @@ struct ah_compare_measured {
 struct ah_compare_measurement {
     struct ah_compare_measured policies[AH_POLICIES];
     uint64_t rounds;
-    uint64_t steps; /* counted in a turn */
+    uint64_t steps; /* counted steps of a turn */
     const char *device;
     bool made_up_data;
-    size_t signatures; /* how many different ones the plans have */
+    size_t signatures; /* how many different ones the plans have in all */
     const char *
-        unlike; /* a policy whose losses differ from another's of equal signature, or from its own before, or NULL */
-    uint64_t unlike_step; /* the first such */
+        unlike; /* NULL, or a policy whose losses differ from an earlier round's, or from an equal signature's */
+    uint64_t unlike_step; /* the first step with a different loss */
 };
 
 /* AH_E_USAGE names the option. Errors of ah_run_open() and ah_run_go(); AH_E_INTERRUPTED. The plans are for `machine`:
- * if it emulates another one, lanes are slowed to its rates. */
+ * if that emulates a different machine, lanes are slowed to its rates. */
 int ah_compare_measured_run(struct ah_cli *cli, const struct ah_comparison rows[AH_POLICIES],
                             const struct ah_machine *machine,
                             const struct ah_compare_measured_options *options,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compares GPUs by rank: which blocks one has, with how many others, how it treats them, and how many micro-batches it
- * computes. Consecutive ranks that change in the same way are one line. Numbers of pipelines and stages are not
- * compared: they are only names.
+ * Compares GPUs by rank: which blocks a GPU has, how many GPUs share them, how it treats them, and how many
+ * micro-batches it computes. Consecutive ranks that change in the same way are one line. Numbers of pipelines and
+ * stages are not compared: they are only names.
  */
 #include "cli/compare/diff_cluster_plan.h"
 
@@ -45,7 +45,7 @@ static void collect_numbers(const struct ah_cluster_plan *a, const struct ah_clu
     memcpy(numbers, all, sizeof all);
 }
 
-/* ---- what ranks do ---- */
+/* ---- roles of ranks ---- */
 
 /* One more than the highest rank that the plan names. */
 static size_t count_ranks(const struct ah_cluster_plan *plan)
@@ -89,7 +89,7 @@ static void put_role(struct ah_buffer *out, const struct ah_cluster_plan *plan,
                      pipeline->micro_batches == 1 ? "" : "es");
 }
 
-/* Describes what each rank does, in `arena`; false: out of memory. A rank that the plan does not name has no work. */
+/* Describes each rank's work, in `arena`; false: out of memory. A rank that the plan does not name has no work. */
 static bool take_roles(const struct ah_cluster_plan *plan, struct ah_arena *arena, const char **roles,
                        size_t n)
 {
@@ -165,7 +165,7 @@ static void put_ranks(struct ah_cli *cli, const struct roles *roles)
     ah_table_print(&table, &cli->out, cli->out_style, cli->table_columns);
 }
 
-/* The first difference in what the plans train; NULL: none. `path` is where the result is stored. */
+/* The path of the first field of the training that differs, stored in `path`; NULL: none differs. */
 static const char *find_other(const struct ah_cluster_plan *a, const struct ah_cluster_plan *b,
                               char path[AH_SIGNATURE_PATH_MAX], struct ah_buffer *out)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Diff of cluster plans in planning terms: how a step changes, and what GPUs do instead. The list of fields that differ
+ * Diff of cluster plans in planning terms: how a step and each GPU's work change. The list of fields that differ
  * follows.
  */
 #ifndef AH_CLI_COMPARE_DIFF_CLUSTER_PLAN_H
@@ -14,11 +14,11 @@
 void ah_diff_cluster_plan_text(struct ah_cli *cli, const struct ah_cluster_plan *a,
                                const struct ah_cluster_plan *b);
 
-/* Into an object that the caller opened. */
+/* The same as fields of an object that the caller opened. */
 void ah_diff_cluster_plan_json(struct ah_emit *emit, struct ah_arena *arena, const struct ah_cluster_plan *a,
                                const struct ah_cluster_plan *b);
 
-/* As ah_diff_plan_bulk(). */
+/* Like ah_diff_plan_bulk(), for cluster plans. */
 const char *ah_diff_cluster_plan_bulk(const char *path);
 
 #endif

@@ -15,15 +15,15 @@ struct ah_diff_number {
     const char *key; /* in JSON */
     enum ah_diff_quantity quantity;
     double a, b;
-    double more_a, more_b; /* added for people only, not in JSON: the device's reserve, the process */
+    double more_a, more_b; /* added in text but not in JSON: the device's reserve, the process */
 };
 
 bool ah_diff_differs(double a, double b);
 
-/* The first one, and those that differ. */
+/* Prints the first number, and those that differ. */
 void ah_diff_numbers_put(struct ah_cli *cli, const struct ah_diff_number *numbers, size_t n);
 
-/* All of them, into an object that the caller opened. */
+/* Adds all numbers to an object that the caller opened. */
 void ah_diff_numbers_emit(struct ah_emit *emit, const struct ah_diff_number *numbers, size_t n);
 
 #endif

@@ -62,7 +62,7 @@ static size_t count_changed(const struct ah_plan *a, const struct ah_plan *b)
     return changed;
 }
 
-/* Names what differs in the config of `to`: "recompute, weights host". */
+/* Prints the fields in which the config of `to` differs: "recompute, weights host". */
 static void put_config(struct ah_buffer *out, const struct ah_plan_block *to,
                        const struct ah_plan_block *from)
 {
@@ -130,7 +130,7 @@ static struct order lane_order(const struct ah_plan *plan, enum ah_plan_lane lan
     return orders[lane];
 }
 
-/* Does the lane do the same things in the same order? Compares the ops themselves: their indices may have moved. */
+/* True if the lane does the same work in the same order. Ops are compared by content: indices may change. */
 static bool same_order(const struct ah_plan *a, const struct ah_plan *b, enum ah_plan_lane lane)
 {
     struct order left = lane_order(a, lane);
@@ -153,7 +153,7 @@ static void put_orders(struct ah_cli *cli, const struct ah_plan *a, const struct
     ah_buffer_puts(&cli->out, "\n");
 }
 
-/* ---- all of it ---- */
+/* ---- the whole diff ---- */
 
 void ah_diff_plan_text(struct ah_cli *cli, const struct ah_plan *a, const struct ah_plan *b)
 {

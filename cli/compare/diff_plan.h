@@ -12,10 +12,10 @@
 /* Prints what differs between two plans. */
 void ah_diff_plan_text(struct ah_cli *cli, const struct ah_plan *a, const struct ah_plan *b);
 
-/* Into an object that the caller opened. */
+/* The same as fields of an object that the caller opened. */
 void ah_diff_plan_json(struct ah_emit *emit, const struct ah_plan *a, const struct ah_plan *b);
 
-/* The list that contains `path`, if differences in it are only counted for people: "ops", "lanes", "arena"; or NULL. */
+/* The list that contains `path`, if text only counts differences in that list: "ops", "lanes", "arena"; else NULL. */
 const char *ah_diff_plan_bulk(const char *path);
 
 #endif

@@ -14,8 +14,8 @@
 /* The path is in `arena`; nothing is created. `device` NULL means cpu. AH_E_FAILED: there is no home folder. */
 int ah_cache_path(const char *device, struct ah_arena *arena, const char **ret_path, struct ah_error *err);
 
-/* The path of the kept profile: the GPU's if there is one, else the CPU's. AH_E_USAGE: there is none; the text says how
- * to make one. */
+/* The path of the GPU's profile if there is one, else of the CPU's. AH_E_USAGE: there is neither; the text says how to
+ * make one. */
 int ah_cache_find(struct ah_arena *arena, const char **ret_path, struct ah_error *err);
 
 /* Makes the folders above `path`, for this user only. */

@@ -28,7 +28,7 @@ const struct ah_verb *ah_cli_find(const struct ah_verb *const *verbs, const char
     return NULL;
 }
 
-/* Verbs of other programs, and what to do here instead. */
+/* Verbs that people know from other programs, and what to use here instead. */
 static const struct {
     const char *names, *instead;
 } elsewhere[] = {
@@ -93,7 +93,7 @@ int ah_cli_flush(struct ah_cli *cli, struct ah_error *err)
     return AH_OK;
 }
 
-/* Prints a line on standard error after its label, the only part in colour. Broken between words on a terminal. */
+/* Prints a label, the only part in colour, and a line on standard error. A terminal gets it wrapped between words. */
 static void put_labelled(const struct ah_cli *cli, const char *colour, const char *label, const char *text)
 {
     const size_t columns = ah_terminal_table_columns(STDERR_FILENO);
@@ -329,7 +329,7 @@ static int run_words(struct ah_cli *cli, const char *const *words)
     return ah_cli_fail_usage(cli, &err);
 }
 
-/* Is the next word this option's value? */
+/* True if the next word is this option's value. */
 static bool takes_next(const struct ah_verb *verb, const char *word)
 {
     for (const struct ah_option *row = verb ? verb->syntax.options : NULL; row && row->name; row++) {
@@ -342,7 +342,7 @@ static bool takes_next(const struct ah_verb *verb, const char *word)
     return false;
 }
 
-/* Looks for --json first, so that errors in the command line are JSON, too. */
+/* True if --json is given. Called first, so that errors in the command line are JSON, too. */
 static bool asks_for_json(const struct ah_verb *const *verbs, const char *const *words)
 {
     const struct ah_verb *verb = *words ? ah_cli_find(verbs, *words) : NULL;

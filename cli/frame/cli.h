@@ -92,7 +92,7 @@ int ah_cli_fail_with(struct ah_cli *cli, const struct ah_error *err, const struc
 /* ah_cli_fail() for a wrong command line (AH_E_USAGE); points to the help. */
 int ah_cli_fail_usage(struct ah_cli *cli, const struct ah_error *err);
 
-/* Appends "; nothing was written" to a sentence that does not say so. */
+/* Appends "; nothing was written" to the message, unless it says so already. */
 void ah_cli_nothing_written(struct ah_error *err);
 
 /* The first word of a line on standard error. Errors go through ah_cli_fail() instead. */
@@ -111,8 +111,8 @@ const char *ah_cli_clean(struct ah_cli *cli, const char *text);
 /* Appends `text` to `out`, indented and broken at the width of the terminal; releases it. */
 void ah_cli_put_wrapped(struct ah_cli *cli, struct ah_buffer *text, size_t indent);
 
-/* Breaks lines in `out` after byte `mark` that do not fit the terminal, between words, and indents their continuations.
- * Does nothing if standard output is no terminal: there a line stays a line. */
+/* Wraps, between words, the lines after byte `mark` of `out` that are too long for the terminal, and indents the
+ * continuations. Does nothing if standard output is not a terminal. */
 void ah_cli_fit(struct ah_cli *cli, size_t mark, size_t indent);
 
 /* Writes everything, waiting if the descriptor would block. Returns 0 or an errno. */

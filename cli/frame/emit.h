@@ -27,11 +27,11 @@ enum { AH_EMIT_DEPTH_MAX = 16 };
 
 struct ah_emit {
     struct ah_buffer *out; /* (optional) borrowed */
-    bool one_line;         /* not laid out, and no newline at its end */
+    bool one_line;         /* without indentation, and no newline at its end */
     struct ah_buffer text; /* compact, until the outermost bracket closes */
     unsigned depth;
     bool filled[AH_EMIT_DEPTH_MAX]; /* the bracket of that depth is not empty */
-    char ends[AH_EMIT_DEPTH_MAX];   /* its closing bracket */
+    char ends[AH_EMIT_DEPTH_MAX];   /* the closing bracket of that depth */
 };
 
 /* `bracket`: '{' or '['. Every open needs its close: the last one prints and frees the text. */
@@ -53,7 +53,7 @@ void ah_emit_json(struct ah_emit *emit, const char *key, const char *json);
 /* {"code": word, "exit_status": n, "message": sentence} */
 void ah_emit_error(struct ah_emit *emit, const char *key, const struct ah_error *err, int exit_status);
 
-/* The same fields, into an object that the caller opened. */
+/* Adds the same fields to an object that the caller opened. */
 void ah_emit_error_fields(struct ah_emit *emit, const struct ah_error *err, int exit_status);
 
 #endif

@@ -15,7 +15,7 @@ const atomic_int *ah_interrupt_catch(void);
 
 bool ah_interrupt_seen(void);
 
-/* Ignores SIGUSR1 in this process: another one decides when to stop. */
+/* Ignores SIGUSR1 in this process, because another process decides when to stop. */
 void ah_interrupt_leave(void);
 
 #endif

@@ -62,8 +62,8 @@ static bool ends_sentence(const char *text, const char *blank)
     return blank > text && strchr(".?", blank[-1]) && isupper((unsigned char)blank[1]);
 }
 
-/* Fills lines; each sentence begins a new one. Escapes backslashes, and what would be a request or macro at the
- * beginning of a line. */
+/* Fills lines with `text`; each sentence begins a new line. Escapes backslashes, and what would be a request or macro
+ * at the beginning of a line. */
 static void put_text(struct ah_buffer *out, const char *text)
 {
     size_t column = 0;

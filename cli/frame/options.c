@@ -96,7 +96,7 @@ static int store_text(struct option_reader *reader, const struct option_found *f
     return AH_OK;
 }
 
-/* The row's own spelling of `text`; NULL if it is none of its words. */
+/* The row's own spelling of the word `text`; NULL if the row has no such word. */
 static const char *word_of(const struct ah_option *row, const char *text)
 {
     for (size_t i = 0; row->words && row->words[i]; i++)
@@ -114,7 +114,7 @@ static int store_bytes(struct option_reader *reader, const struct option_found *
     return rc ? ah_error_prefix(reader->err, rc, "'%s'", found->spelling) : AH_OK;
 }
 
-/* Adds to the error about a number which words the option accepts instead. */
+/* Adds to the error the words that the option accepts instead of a number. */
 static int number_refused(struct option_reader *reader, const struct option_found *found)
 {
     struct ah_error *err = reader->err;
@@ -359,7 +359,7 @@ static int read_short(struct option_reader *reader, const char *word)
     return option_store(reader, &found, "");
 }
 
-/* The shell expands a pattern without quotes: all but its first file become operands. */
+/* True if an option takes patterns. The shell expands an unquoted one, and all but its first file become operands. */
 static bool takes_patterns(const struct ah_option *options)
 {
     for (; options && options->name; options++)

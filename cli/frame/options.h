@@ -80,7 +80,7 @@ enum ah_operand_kind {
 
 struct ah_operands {
     enum ah_operand_kind kind;
-    const char *name; /* what help calls one */
+    const char *name; /* what help calls an operand */
     unsigned min, max;
     const char *const *words; /* NULL-terminated */
 };
@@ -110,18 +110,18 @@ extern const struct ah_option ah_options_common[];
 int ah_options_parse(const struct ah_option_syntax *syntax, const char *const *words, struct ah_arena *arena,
                      void *ret_options, struct ah_arguments *ret_arguments, struct ah_error *err);
 
-/* Is the value the name of a file or folder? May the option be given many times? */
+/* True if the value names a file or folder; true if the option may be given many times. */
 bool ah_options_is_path(const struct ah_option *option);
 bool ah_options_repeats(const struct ah_option *option);
 
-/* Does help list the row's words? A number's are in the name of its value already ("N|auto"), and an output's are not
- * for users to write. */
+/* True if help lists the row's words. A number's words are already in the name of its value ("N|auto"), and an output's
+ * are not for users to write. */
 bool ah_options_list_words(const struct ah_option *option);
 
-/* Is `name` one of " these words ", where - and _ are the same? */
+/* True if `name` is a word of `names`, a text like " two words ". An _ in `name` matches a -. */
 bool ah_options_lists(const char *names, const char *name);
 
-/* Appends "cpu, cuda". */
+/* Appends the words with commas: "cpu, cuda". */
 void ah_options_join(struct ah_buffer *out, const char *const *words);
 
 #endif

@@ -28,7 +28,7 @@ struct output {
 struct named {
     const char *label;
     const char *path;
-    bool is_data; /* may be a pattern; its files may have others beside them */
+    bool is_data; /* may be a pattern; files of data may have others beside them */
 };
 
 static bool is_stream(const char *path)
@@ -42,7 +42,7 @@ static bool is_folder(const char *path)
     return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
 }
 
-/* ---- what is there ---- */
+/* ---- existing files ---- */
 
 static const void *field_of(const struct ah_option *row, const void *options)
 {
@@ -75,7 +75,7 @@ static bool starts_as(const char *head, const char *word)
     return kind[0] == '"' && !strncmp(kind + 1, word, length) && kind[1 + length] == '"';
 }
 
-/* Does the file begin like something that the row writes? */
+/* True if the file begins like something that the row writes. */
 static bool is_replaceable(const char *path, const struct ah_option *row)
 {
     char head[HEAD_BYTES + 1];
@@ -90,13 +90,13 @@ static bool is_replaceable(const char *path, const struct ah_option *row)
     return false;
 }
 
-/* Measurements cannot be reproduced by running the command again. */
+/* True if the output holds measurements, which running the command again cannot reproduce. */
 static bool is_measured(const struct ah_option *row)
 {
     return !strcmp(row->words[0], "runlog") || !strcmp(row->words[0], AH_OUTPUT_TRACE);
 }
 
-/* A resumed run continues its log, too, and checks the existing file itself. */
+/* True if a resumed run continues the output, its log. The run itself checks the existing file. */
 static bool goes_on(const struct ah_option_syntax *syntax, const void *options,
                     const struct ah_option *output)
 {
@@ -126,7 +126,7 @@ static int check_there(const struct output *output, bool force, struct ah_error 
                         name, output->path);
 }
 
-/* ---- what is read ---- */
+/* ---- inputs ---- */
 
 static int refuse_read(const struct output *output, const struct named *read, const char *path,
                        struct ah_error *err)
@@ -138,7 +138,7 @@ static int refuse_read(const struct output *output, const struct named *read, co
                         output->row->name, output->path, path, read->label);
 }
 
-/* Checks against `path` and, for data, the files beside it. */
+/* Checks that the output is neither `path` nor, for data, a file beside it. */
 static int check_file(const struct output *output, const struct named *read, const char *path,
                       struct ah_error *err)
 {
@@ -151,7 +151,7 @@ static int check_file(const struct output *output, const struct named *read, con
     return AH_OK;
 }
 
-/* Does the output lie in the folder, or in one below it? */
+/* True if the output lies in the folder, or in one below it. */
 static bool lies_in(const char *path, const char *folder)
 {
     char real[PATH_MAX], above[PATH_MAX];
@@ -161,8 +161,8 @@ static bool lies_in(const char *path, const char *folder)
     return !strncmp(real, above, length) && (real[length] == '/' || !strcmp(above, "/"));
 }
 
-/* Checks against the files in a folder of weights, checkpoints or data, links included. A log beside checkpoints is not
- * one of them; in a folder of data, everything may be data. */
+/* Checks that the output is no file of a folder of weights, checkpoints or data, links included. A log may lie beside
+ * checkpoints; in a folder of data, every file may be data. */
 static int check_folder(const struct output *output, const struct named *read, const char *folder,
                         struct ah_error *err)
 {
@@ -222,7 +222,7 @@ static int check_row(const struct output *output, const struct ah_option *row, c
     return rc;
 }
 
-/* Checks against another output, from a later row of the table. */
+/* Checks that the output is not that of a later row of the table. */
 static int check_apart(const struct output *output, const struct ah_option *row, const void *options,
                        struct ah_error *err)
 {

@@ -33,7 +33,7 @@
 int ah_outputs_check(const struct ah_option_syntax *syntax, const struct ah_arguments *arguments,
                      const void *options, struct ah_error *err);
 
-/* Can a file be made at `path`? Ask before long work. AH_E_IO says why not. */
+/* Checks that a file can be made at `path`; call it before long work. AH_E_IO says why not. */
 int ah_outputs_check_writable(const char *path, struct ah_error *err);
 
 #endif

@@ -63,8 +63,8 @@ static bool row_is_empty(const char *const *texts, size_t n)
 struct widths {
     size_t of[AH_TABLE_COLUMNS_MAX];
     size_t cells[AH_TABLE_COLUMNS_MAX]; /* widest cell, without the heading */
-    size_t least[AH_TABLE_COLUMNS_MAX]; /* so that no word is cut, and no number parted from its unit */
-    size_t words[AH_TABLE_COLUMNS_MAX]; /* so that no word is cut */
+    size_t least[AH_TABLE_COLUMNS_MAX]; /* no word is cut, no number parted from its unit */
+    size_t words[AH_TABLE_COLUMNS_MAX]; /* no word is cut */
     size_t n;
 };
 
@@ -113,7 +113,7 @@ static bool narrow(struct widths *widths, const size_t *floor)
     return true;
 }
 
-/* Breaks headings first, then text, then between a number and its unit; at last it cuts long words such as digests. */
+/* Breaks headings first, then text, then between a number and its unit, and finally cuts long words such as digests. */
 static void fit_to_columns(struct widths *widths, size_t indent, size_t columns)
 {
     enum { WORD_LEAST = 16, STAGES = 4 };
@@ -132,7 +132,7 @@ static void fit_to_columns(struct widths *widths, size_t indent, size_t columns)
 
 /* ---- rows ---- */
 
-/* How many bytes of `text` go on a line of `width` columns: whole words, or part of a word that is too long. */
+/* How many bytes of `text` fit on a line of `width` columns: whole words, or part of a word that is too long. */
 static size_t line_bytes(const char *text, size_t width)
 {
     size_t words = 0, i = 0;
@@ -169,7 +169,7 @@ static void print_cell(struct ah_buffer *out, const char *text, size_t bytes, si
     ah_buffer_puts(out, last ? "\n" : "  ");
 }
 
-/* Prints one line of a row; `texts` advance to what is left. Leaves out trailing empty cells. */
+/* Prints one line of a row; `texts` advance past what was printed. Leaves out trailing empty cells. */
 static void print_line(const struct ah_table *table, const struct widths *widths, const char **texts,
                        struct ah_buffer *out)
 {

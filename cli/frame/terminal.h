@@ -35,10 +35,10 @@ void ah_terminal_clean(char *text);
 /* Columns that `text` takes: the number of its code points. */
 size_t ah_terminal_width(const char *text);
 
-/* Columns of the terminal at `fd`, 40 to 160; 80 if it is no terminal. */
+/* Columns of the terminal at `fd`, 40 to 160; 80 if that is no terminal. */
 size_t ah_terminal_columns(int fd);
 
-/* The same for tables: 0 if it is no terminal, so that programs read each row as one line. */
+/* The same for tables, but 0 if `fd` is no terminal, so that programs read each row as one line. */
 size_t ah_terminal_table_columns(int fd);
 
 /* Appends `text` and a newline, broken between words before `columns`; the first line is at column `indent` already. */
@@ -53,7 +53,7 @@ struct ah_progress {
     uint64_t start_ns; /* of the whole work */
     uint64_t drawn_ns; /* when last drawn */
     double whole_s;    /* smoothed estimate of the whole time; 0: not known yet */
-    double judged_s;   /* when it was last updated, from the start */
+    double judged_s;   /* elapsed time at the last update of whole_s */
 };
 
 struct ah_progress ah_terminal_progress(void);

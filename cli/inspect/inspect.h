@@ -2,8 +2,8 @@
  *
  * Inspect: each kind of document at a glance, for people, and as a summary for programs.
  *
- * One pair of functions a kind; verb_inspect.c is the table of them. The text goes to cli->out, the summary into
- * an object that the caller opened and closes.
+ * Each kind has a pair of functions; verb_inspect.c lists them. The text goes to cli->out, the summary into an object
+ * that the caller opened and closes.
  */
 #ifndef AH_CLI_INSPECT_INSPECT_H
 #define AH_CLI_INSPECT_INSPECT_H
@@ -46,8 +46,8 @@ void ah_inspect_resume_json(struct ah_emit *emit, const struct ah_document *docu
 void ah_inspect_status_text(struct ah_cli *cli, const struct ah_document *document);
 void ah_inspect_status_json(struct ah_emit *emit, const struct ah_document *document);
 
-/* Shared with report: what ran, how it went and ended; the last evaluations. As JSON, into an object that the caller
- * opened: the first fields, and the times of one side. */
+/* Shared with report. As text: what ran, how it went and ended; the last evaluations. As fields of an object that the
+ * caller opened: the first ones; the times of one side, measured or predicted. */
 void ah_inspect_runlog_facts(struct ah_cli *cli, const struct ah_runlog *runlog,
                              const struct ah_runlog_summary *summary);
 void ah_inspect_runlog_evaluations(struct ah_cli *cli, const struct ah_runlog *runlog);
@@ -63,7 +63,7 @@ void ah_inspect_plan_what_if_json(struct ah_emit *emit, const struct ah_plan *pl
 /* The first lines of a cluster plan: speed, quality, and where the time goes. */
 void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster_plan *plan);
 
-/* The first lines of moves: for which step, how long they take, how much comes from where. */
+/* The first lines of moves: for which step, how long they take, how many bytes come from where. */
 void ah_inspect_moves_summary(struct ah_cli *cli, const struct ah_moves *moves);
 
 void ah_inspect_signature_text(struct ah_cli *cli, const struct ah_signature *signature);

@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is less, as a share, is not worth a word. */
+/* Smaller shares are not mentioned. */
 static const double noticed = 0.005;
 
-/* Is it the best of those that add gradients up as another plan does? */
+/* True if the search kept to plans that add gradients up as another plan does. */
 static bool keeps_sums(const struct ah_cluster_plan *plan)
 {
     for (size_t i = 0; i < plan->n_annotations; i++)
@@ -147,7 +147,7 @@ static void cell_count(struct ah_table *table, const struct ah_cluster_plan_stag
         ah_table_cell(table, "-");
 }
 
-/* Stages that keep something on their hosts; a table without rows is none. */
+/* Prints the stages that keep something on their hosts; nothing if there are none. */
 static void put_hosts(struct ah_cli *cli, const struct ah_cluster_plan *plan)
 {
     struct ah_table table = {.arena = &cli->arena,
@@ -208,7 +208,7 @@ static size_t count_ranks(const struct ah_cluster_plan *plan, size_t program)
     return n;
 }
 
-/* What the plans of the ranks say; a table without rows is none. */
+/* Prints what the ranks' programs say; nothing if there are none. */
 static void put_programs(struct ah_cli *cli, const struct ah_cluster_plan *plan)
 {
     struct ah_table table = {.arena = &cli->arena,
@@ -237,7 +237,7 @@ static bool differ(double us, double other_us)
     return fabs(us - other_us) > noticed * other_us;
 }
 
-/* Where what ranks were given to do takes another time than what plans are searched by. */
+/* Adds the times of all ranks' programs, simulated together, if they differ from the step time that the search used. */
 static void put_replay(struct ah_buffer *line, const struct ah_cluster_plan_predicted *told)
 {
     char step[AH_UNITS_TEXT_MAX], period[AH_UNITS_TEXT_MAX];
@@ -271,7 +271,7 @@ void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster
     ah_cli_put_wrapped(cli, &line, 0);
 }
 
-/* What `run` would do with it. */
+/* Says how `run` takes the plan, or why it does not. */
 static void put_run(struct ah_cli *cli, const struct ah_cluster_plan *plan)
 {
     struct ah_error why = {0};
@@ -303,7 +303,7 @@ void ah_inspect_cluster_plan_text(struct ah_cli *cli, const struct ah_document *
 void ah_inspect_cluster_plan_json(struct ah_emit *emit, const struct ah_document *document)
 {
     const struct ah_cluster_plan *plan = document->body.cluster_plan;
-    struct ah_error why = {0}; /* of `run` */
+    struct ah_error why = {0}; /* why `run` refuses */
     ah_emit_text(emit, "model", plan->inputs.model.name);
     ah_emit_text(emit, "cluster", plan->inputs.cluster.name);
     ah_emit_integer(emit, "pipelines", plan->n_pipelines);

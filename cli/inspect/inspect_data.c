@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shows data without a model, so without knowing the vocabulary. Data are read as tokens of a 16-bit vocabulary, else
- * of a larger one, else (text, and token files made of bytes) as bytes, which are shown as text.
+ * Shows data without a model, so the vocabulary is unknown. Data are read as tokens of a 16-bit vocabulary, else of a
+ * larger one. Text, and token files made of bytes, are read as bytes and shown as text.
  */
 #include "cli/inspect/inspect_data.h"
 
@@ -34,7 +34,7 @@ struct viewer {
     struct ah_dataset *data;
     const struct ah_dataset_facts *facts;
     bool bytes;                    /* tokens are bytes of text */
-    struct ah_tokenizer tokenizer; /* without tokens: ids are shown */
+    struct ah_tokenizer tokenizer; /* if empty, ids are shown */
     uint32_t *tokens;              /* WINDOW each */
     uint8_t *bears;
 };
@@ -45,7 +45,7 @@ static bool has_file(const char *folder, const char *name)
     return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path && access(path, F_OK) == 0;
 }
 
-/* Are these lines of JSON, but not a run log? Lines of a log begin with their kind. */
+/* True if the file is lines of JSON, but not a run log, whose lines begin with their kind. */
 static bool is_lines_of_data(const char *path)
 {
     char first[64] = "";
@@ -168,7 +168,7 @@ static void put_part(struct viewer *viewer, const uint32_t *tokens, size_t n, bo
     ah_buffer_release(&text);
 }
 
-/* Shows the first place at or after `from` where learning begins or ends, if the window has one. Ends at `ret_end`. */
+/* Shows tokens from `from` on, up to `ret_end`: around where learning first begins or ends, if the window has that. */
 static int put_sample(struct viewer *viewer, uint64_t from, uint64_t *ret_end, struct ah_error *err)
 {
     const size_t length = viewer->bytes ? SAMPLE_BYTES : SAMPLE_TOKENS;

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-/* Does the word name data: by its ending, as a pattern, or as a folder without a model or a checkpoint? */
+/* True if the word names data: by its ending, as a pattern, or as a folder without a model or a checkpoint. */
 bool ah_inspect_data_is(const char *word);
 
 /* `format` as in --data-format; NULL: decided by content and name. `tokenizer` (optional): a tokenizer.json or its

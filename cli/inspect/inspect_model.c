@@ -102,7 +102,7 @@ static void put_facts(struct ah_cli *cli, const struct ah_model *model)
     ah_table_print(&facts, &cli->out, cli->out_style, cli->table_columns);
 }
 
-/* Bytes of `parameters` in each way of keeping them. */
+/* Cells with the bytes of `parameters`, for each way of keeping them. */
 static void size_cells(struct ah_table *table, uint64_t parameters)
 {
     static const unsigned bytes[] = {BF16_BYTES, FP32_BYTES, MOMENTS_BYTES};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shows moves: how many bytes come from where, how long that takes, and each move.
+ * Shows moves: how many bytes come from where, how long moving takes, and each move.
  */
 #include "cli/inspect/inspect.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Shows the blocks of a plan: equal neighbours as one row, and a strip with one letter a block, cut to the terminal's
- * width, with its legend. A point marks what costs neither time nor traffic: kept, on the device.
+ * width, with its legend. A dot marks the choice without a cost in time or traffic: kept, on the device.
  */
 #include "cli/inspect/inspect_plan_internal.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shows the memory of a plan as bars of its capacity. Classes are those at the fullest moment of a step; the rest of
+ * Shows the memory of a plan as bars of its capacity. Classes are shown at the fullest moment of a step; the rest of
  * the arena lies in gaps between tensors.
  */
 #include "cli/inspect/inspect_plan_internal.h"
@@ -14,7 +14,7 @@ enum { ROWS_MAX = 12, BAR_COLUMNS_LEAST = 10, BAR_COLUMNS_MOST = 40 };
 struct memory_row {
     const char *what;
     uint64_t bytes;
-    uint64_t capacity_bytes; /* of the whole side; 0 prints no bar */
+    uint64_t capacity_bytes; /* of the device or the host; 0 prints no bar */
     bool total;
 };
 
@@ -65,7 +65,7 @@ static size_t device_rows(const struct ah_plan_memory *memory, struct memory_row
 static size_t host_rows(const struct ah_plan_memory *memory, struct memory_row rows[ROWS_MAX])
 {
     uint64_t bytes = memory->host_bytes + memory->process_bytes;
-    /* A CPU device may take all the rest: then no limit of the host is worth a bar. */
+    /* If a CPU device may take all other memory, there is no limit of the host to draw a bar for. */
     bool limited = memory->host_capacity_bytes > memory->process_bytes;
     uint64_t capacity = limited ? memory->host_capacity_bytes : 0;
     if (!bytes && !capacity) /* a program of a cluster plan that leaves nothing on the host */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What inspect shows of a resume document: data, how often, and what is kept.
+ * Shows a resume document: its data, how often the run evaluates and saves, and which checkpoints it keeps.
  */
 #include "cli/inspect/inspect.h"
 

@@ -34,8 +34,8 @@ static const char *const lane_names[AH_PLAN_LANES] = {
     [AH_PLAN_LANE_HOST] = "host Adam",
 };
 
-/* Shares of the step from which a lane is the bottleneck, the busiest lane is named although none is the bottleneck,
- * and a wait is mentioned. Each rounds up to the percentage that is printed. */
+/* Least shares of the step for which a lane is the bottleneck, the busiest lane is named if none is the bottleneck, and
+ * a wait is mentioned. Each is half a percent below the percentage that is printed. */
 static const double saturated = 0.945, busiest_least = 0.795, noticed = 0.005;
 
 enum { WAITED_FOR = AH_PLAN_LANES - 1 };
@@ -115,8 +115,8 @@ static void put_several(struct ah_buffer *out, const struct shares *shares)
     ah_buffer_puts(out, " together are the bottleneck");
 }
 
-/* " and waits 12 % for host Adam (busy 87 %), 3 % for the link to the device (busy 51 %)"; for lanes in `said`, how
- * busy they are is not repeated. */
+/* " and waits 12 % for host Adam (busy 87 %), 3 % for the link to the device (busy 51 %)"; for lanes in `said`, "busy"
+ * is not repeated. */
 static void put_waits(struct ah_buffer *out, const struct shares *shares, const char *waits, const bool *said)
 {
     const char *before = "";

@@ -30,7 +30,7 @@ void ah_plan_put_bottleneck(struct ah_buffer *out, double step_us, const struct 
  * updated on the host, 15 recompute their activations." */
 void ah_plan_put_cause(struct ah_buffer *out, const struct ah_plan *plan);
 
-/* How far from the best: "within 1.9 % of the best possible step (bound 4.74 s)". The bound is 100 %; the
+/* How far the plan is from the best: "within 1.9 % of the best possible step (bound 4.74 s)". The bound is 100 %; the
  * document's `gap` is the same distance as a share of the plan's step, a smaller number. */
 void ah_plan_put_quality(struct ah_buffer *out, const struct ah_plan_solver *solver);
 
@@ -40,7 +40,7 @@ void ah_plan_put_what_if(struct ah_buffer *out, const struct ah_plan *plan);
 /* "8 sequences of 1024 tokens", "1 sequence of 1 token". */
 void ah_plan_put_batch(struct ah_buffer *out, uint64_t batch, uint64_t seq);
 
-/* "3+2+2": micro-batches of each group that is added up apart. */
+/* "3+2+2": micro-batches of each group whose gradients are added up separately. */
 void ah_plan_put_sums(struct ah_buffer *out, const uint64_t *sums, size_t n_sums);
 
 /* "predicted", or "predicted from estimates": the name for a plan's times, wherever they are shown. */
@@ -53,7 +53,7 @@ uint64_t ah_plan_device_bytes(const struct ah_plan *plan);
 /* Host memory that a plan takes, including the process itself: --host-memory limits this. */
 uint64_t ah_plan_host_bytes(const struct ah_plan *plan);
 
-/* Do two blocks have the same config? */
+/* True if two blocks have the same config. */
 bool ah_plan_same_config(const struct ah_plan_block *a, const struct ah_plan_block *b);
 
 /* The first block after `first` of another kind (embedding, layers, head) or config. */

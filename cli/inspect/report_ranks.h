@@ -9,18 +9,18 @@
 #include "cli/frame/emit.h"
 #include "schemas/runlog.h"
 
-/* Does the log have ranks, measured or predicted? */
+/* True if the log has ranks, measured or predicted. */
 bool ah_report_ranks_any(const struct ah_runlog *runlog);
 
-/* The rank whose compute works longest, if by at least AH_REPORT_RANKS_MORE longer than any other: all others wait for
- * it. NULL: there is none. */
+/* The rank for which all others wait: its compute works longer than any other's, by a share of at least
+ * AH_REPORT_RANKS_MORE. NULL: there is none. */
 #define AH_REPORT_RANKS_MORE 0.05
 const struct ah_runlog_rank *ah_report_ranks_holder(const struct ah_runlog_rank *ranks, size_t n);
 
-/* A sentence about it; nothing if nothing was measured, or for a single rank. */
+/* A sentence about that rank; nothing if nothing was measured, or for a single rank. */
 void ah_report_ranks_put_sentence(struct ah_cli *cli, const struct ah_runlog *runlog, struct ah_buffer *out);
 
-/* A table of times, with `verbose` another one of the other lanes, and a table of what ranks send and hold. */
+/* A table of times, a table of what ranks send and hold and, with `verbose`, a table of the other lanes. */
 void ah_report_ranks_text(struct ah_cli *cli, const struct ah_runlog *runlog, bool verbose);
 
 /* `ranks` and `holds_up`; nothing if there are none. */

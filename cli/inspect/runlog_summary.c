@@ -16,7 +16,7 @@ struct steps {
     double *sorted; /* room for their values */
 };
 
-/* Did an evaluation or a save come right before the step? Lines are in the order of steps. */
+/* True if an evaluation or a save came right before the step. Lines are in the order of steps. */
 static bool follows_drain(const struct ah_runlog *runlog, uint64_t step, size_t next[2])
 {
     while (next[0] < runlog->n_evaluations && runlog->evaluations[next[0]].step + 1 < step)
@@ -117,7 +117,7 @@ static void measure_all(struct ah_runlog_summary *summary, const struct ah_runlo
     measure_peaks(summary, runlog);
 }
 
-/* A prediction counts all tokens of a step, a log only those with a loss: fewer if there are masks. */
+/* A prediction counts all tokens of a step. A log counts tokens with a loss, which are fewer with masks. */
 static double share_of_tokens(const struct ah_runlog_predicted *predicted, const struct steps *steps)
 {
     double all = predicted->tokens_per_s * predicted->step_us * 1e-6;
@@ -139,7 +139,7 @@ static void predict_all(struct ah_runlog_summary *summary, const struct ah_runlo
     predict(&summary->host_bytes, (double)predicted->host_bytes);
 }
 
-/* How long compute waits for each lane. The rest of the step in which it does not work is compute's own. */
+/* How long compute waits for each lane. Any other time in which compute does not work counts for compute itself. */
 static void set_waits(struct ah_runlog_summary *summary, const struct ah_plan_exposed *exposed, bool measured)
 {
     const struct ah_runlog_pair *step = &summary->step_us, *compute = &summary->lane_us[AH_PLAN_LANE_COMPUTE];
@@ -160,7 +160,7 @@ static void set_waits(struct ah_runlog_summary *summary, const struct ah_plan_ex
     }
 }
 
-/* Shows waits for lanes only if every side that exists knows them, so that both compare the same. */
+/* Shows waits for lanes only if every side that exists knows them, so that both sides compare the same numbers. */
 static void set_both_waits(struct ah_runlog_summary *summary, const struct ah_runlog *runlog)
 {
     const struct ah_plan_exposed *measured = runlog->end ? runlog->end->exposed_us : NULL;

@@ -20,7 +20,7 @@
 
 enum { AH_RUNLOG_LANES = AH_PLAN_LANE_HOST + 1 };
 
-/* A number on both sides. */
+/* A number, measured and predicted. */
 struct ah_runlog_pair {
     bool is_measured, is_predicted;
     double measured, predicted;
@@ -34,7 +34,7 @@ struct ah_runlog_pair_of_part {
 };
 
 struct ah_runlog_summary {
-    size_t steps; /* how many the medians are over */
+    size_t steps; /* how many steps the medians are over */
     struct ah_runlog_pair step_us;
     struct ah_runlog_pair lane_us[AH_RUNLOG_LANES]; /* how long each works */
     struct ah_runlog_pair waits_us
@@ -43,7 +43,7 @@ struct ah_runlog_summary {
     struct ah_runlog_pair learned_tokens_per_s; /* tokens that have a loss; predicted: their share of all */
     double tokens_share; /* of all tokens of a step; 1 without masks and padding, or if not known */
     struct ah_runlog_pair device_bytes, host_bytes;      /* highest */
-    struct ah_runlog_pair copied_bytes[AH_RUNLOG_LANES]; /* of h2d and d2h; nothing is predicted */
+    struct ah_runlog_pair copied_bytes[AH_RUNLOG_LANES]; /* only of h2d and d2h; never predicted */
     struct ah_runlog_pair_of_part *parts;                /* in the arena; by lane, the longest first */
     size_t n_parts;
 };
@@ -52,14 +52,14 @@ struct ah_runlog_summary {
 int ah_runlog_summary_init(struct ah_runlog_summary *ret_summary, const struct ah_runlog *runlog,
                            struct ah_arena *arena, struct ah_error *err);
 
-/* Are both sides known, and is the prediction not 0? Then the error is measured / predicted - 1. */
+/* True if both sides are known and the prediction is not 0. Then the error is measured / predicted - 1. */
 bool ah_runlog_summary_has_error(const struct ah_runlog_pair *pair);
 double ah_runlog_summary_error(const struct ah_runlog_pair *pair);
 
 /* "+20.8 %", or "x 182" beyond ten times; "" if there is no error. Returns `out`, with room for AH_UNITS_TEXT_MAX. */
 const char *ah_runlog_summary_print_error(char out[AH_UNITS_TEXT_MAX], const struct ah_runlog_pair *pair);
 
-/* Is the error more than AH_RUNLOG_SUMMARY_OFF, and at least a thousandth of the step? */
+/* True if the error is more than AH_RUNLOG_SUMMARY_OFF, and at least a thousandth of the step. */
 #define AH_RUNLOG_SUMMARY_OFF 0.05
 bool ah_runlog_summary_is_off(const struct ah_runlog_summary *summary, const struct ah_runlog_pair *us);
 
@@ -74,7 +74,7 @@ struct ah_runlog_cause {
 };
 struct ah_runlog_cause ah_runlog_summary_cause(const struct ah_runlog_summary *summary);
 
-/* The same in a sentence or two; nothing if nothing was predicted or measured. */
+/* Prints the cause in a sentence or two; nothing if nothing was predicted or measured. */
 void ah_runlog_summary_put_cause(struct ah_buffer *out, const struct ah_runlog_summary *summary);
 
 #endif

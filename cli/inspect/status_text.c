@@ -31,7 +31,7 @@ const char *ah_status_print_age(char out[AH_STATUS_AGE_MAX], double us)
     return out;
 }
 
-/* ---- who is behind ---- */
+/* ---- ranks that are behind ---- */
 
 static int compare_behind(const void *left, const void *right)
 {
@@ -43,7 +43,7 @@ static int compare_behind(const void *left, const void *right)
     return (a->rank > b->rank) - (a->rank < b->rank);
 }
 
-/* Messages in flight between two ranks look like a circle, too. */
+/* True if a circle of waits is so new that it may only be messages in flight between two ranks. */
 static bool is_passing(const struct ah_status_behind *one)
 {
     return one->in_circle && one->us < 1e6;
@@ -61,7 +61,7 @@ int ah_status_find_behind(const struct ah_status *status, struct ah_arena *arena
         return ah_error_memory(err);
     for (uint32_t rank = 0; rank < n; rank++) {
         const struct ah_status_wait *wait = status->ranks[rank].waits_for;
-        const double silent_us = status->ranks[rank].silent_us; /* whatever it waited for */
+        const double silent_us = status->ranks[rank].silent_us; /* no answer, whatever the rank waited for */
         const bool waits = wait && !(silent_us > 0);
         waits_for[rank] = waits ? (uint32_t)wait->rank : AH_BEHIND_NOBODY;
         behind[rank] = (struct ah_status_behind){.rank = rank, .in_circle = waits, .silent_us = silent_us};

@@ -8,22 +8,22 @@
 #include "cli/frame/cli.h"
 #include "schemas/status.h"
 
-/* If a running run's status is older than this, nobody knows whether it still runs. */
+/* If the status of a run is older than this, the run may have died. */
 #define AH_STATUS_STALE_US UINT64_C(10000000)
 
 /* `now_us` counts as `updated_us` does; 0: leaves out the age and what follows from it. */
 void ah_status_put(struct ah_cli *cli, const struct ah_status *status, uint64_t now_us);
 
-/* Who does not answer (that one comes first), or holds up others (by how many, then the lower one). */
+/* A rank that does not answer or holds up others. In order: silent ranks, more `others`, lower rank. */
 struct ah_status_behind {
     uint32_t rank;
-    uint32_t others;  /* how many wait for it, directly or through others */
+    uint32_t others;  /* how many ranks wait for it, directly or through others */
     double us;        /* the longest of these waits so far */
-    bool in_circle;   /* it waits for one of them */
+    bool in_circle;   /* it waits for one of those ranks, too */
     double silent_us; /* 0: it answers */
 };
 
-/* In `arena`; NULL and 0: nobody. AH_E_MEMORY. */
+/* In `arena`; NULL and 0: no rank is behind. AH_E_MEMORY. */
 int ah_status_find_behind(const struct ah_status *status, struct ah_arena *arena,
                           struct ah_status_behind **ret_behind, size_t *ret_n, struct ah_error *err);
 

@@ -10,10 +10,10 @@
 /* Marks where a page's data goes; each page has one. */
 static const char hole[] = "@DATA@";
 
-/* Enough iterations for a frozen order to become steady. */
+/* Enough iterations for a plan's order to become steady. */
 enum { REPLAY_ITERATIONS = 12 };
 
-/* In JSON "<" occurs only in texts, where its escape means the same: no text can end the script element. */
+/* Escapes "<", which JSON has only in texts, so no text can end the script element. */
 static void put_escaped(struct ah_buffer *out, const struct ah_buffer *json)
 {
     const char *at = json->data, *end = json->data + json->size;
@@ -94,7 +94,7 @@ static void put_programs(struct ah_emit *emit, const struct ah_cluster_plan *pla
     ah_emit_close(emit);
 }
 
-/* A cluster plan has its own timeline, so the page gets the document, with only sums of the ranks' programs. */
+/* The page gets the document, with a summary in place of each rank's program, and makes the timeline itself. */
 static int write_cluster(struct ah_cli *cli, const char *path, const struct ah_document *document,
                          struct ah_error *err)
 {

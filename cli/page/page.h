@@ -3,9 +3,9 @@
  * Page: a plan or a cluster plan as one self-contained HTML page, which needs no network.
  *
  * A page is a constant (cli/page/, joined and embedded at build time by page/embed.cmake) with a hole for data, as
- * JSON. For a plan, that is its numbers, two steady iterations of its replay, and what the device arena holds; for a
- * cluster plan, the document; for two plans, what each says and what differs. The page's own script draws everything.
- * Every number that comes from the clock is marked as simulated.
+ * JSON. For a plan, the data are its numbers, two steady iterations of its replay, and what the device arena holds; for
+ * a cluster plan, the document; for two plans, the facts of each and what differs. The page's own script draws
+ * everything. Every number from the virtual clock is marked as simulated.
  *
  *     rc = ah_page_write(cli, "plan.html", &document, NULL, &err);
  */

@@ -40,7 +40,7 @@ void page_put_lanes(struct ah_emit *emit, const struct ah_plan *plan);
 /* "facts": everything but the timeline. */
 void page_put_facts(struct page *page);
 
-/* "timeline": bars of two steady iterations, and bars of neighbouring ones within that time. */
+/* "timeline": bars of two steady iterations, and bars of their neighbours that overlap them in time. */
 int page_put_timeline(struct page *page, struct ah_error *err);
 
 #endif

@@ -29,7 +29,7 @@ struct bar {
 
 struct timeline {
     struct page *page;
-    uint32_t first; /* iteration shown */
+    uint32_t first; /* of the iterations shown */
     double origin_us, from_us, to_us;
     bool joined; /* tiles are joined */
     struct bar *bars;
@@ -63,7 +63,7 @@ static bool is_shown(const struct timeline *t, const struct ah_replay_item *item
            item->finish_us > t->from_us && item->start_us < t->to_us;
 }
 
-/* A replay gives the sums of the last iteration but one; the one before it is steady, too. */
+/* Shows the last iteration but one, for which a replay gives sums, and the one before it, which is steady, too. */
 static void choose_span(struct timeline *t)
 {
     const struct ah_replay *replay = &t->page->replay;

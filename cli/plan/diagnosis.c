@@ -26,7 +26,7 @@ struct row {
 struct diagnosis {
     struct row rows[AH_REMEDIES];
     size_t n;
-    const char *tried;       /* what was changed in vain if there are no rows */
+    const char *tried;       /* if there are no rows: what was changed in vain */
     const char *beyond_name; /* name of `beyond` in JSON */
     void (*emit_shortage)(const void *shortage, struct ah_emit *emit);
     const void *shortage;
@@ -36,7 +36,7 @@ _Static_assert((int)AH_CLUSTER_REMEDIES <= (int)AH_REMEDIES, "rows are enough fo
 
 /* ---- remedies of one machine ---- */
 
-/* In the largest unit that is exact, as the command line takes it. */
+/* Prints bytes in the largest unit that is exact, as the command line takes them. */
 static const char *exact_bytes(char out[AH_UNITS_TEXT_MAX], uint64_t bytes)
 {
     const uint64_t mib = UINT64_C(1) << 20;
@@ -196,7 +196,7 @@ static void put_word(struct ah_buffer *out, const char *word)
     ah_buffer_puts(out, "'");
 }
 
-/* Does the change set the option that `word` gives? Then the old value is dropped. */
+/* True if the change sets the option in `word`. Then the old value is dropped. */
 static bool is_replaced(const char *change, const char *word)
 {
     char option[AH_REMEDY_TEXT_MAX + 2];

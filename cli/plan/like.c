@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * '--like': what is taken from the other plan, and which options must not give it again.
+ * '--like': what is taken from the other plan, and which options must not set the same.
  */
 #include "cli/plan/like.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Like: '--like PLAN' makes a request train as another plan does, so both give the same bits. In a cluster plan, each
- * pipeline's micro-batches are a group that is added up apart. A request for one machine adds up the same groups; the
- * pipelines of a request for a cluster take them as they are (planner/cluster/groups.h).
+ * Like: '--like PLAN' makes a request train as another plan does, so both give the same bits. In a cluster plan, the
+ * gradients of each pipeline's micro-batches are a group that is added up separately. A request for one machine adds up
+ * the same groups; the pipelines of a request for a cluster take whole groups (planner/cluster/groups.h).
  *
  *     rc = ah_request_init(&request, cli, &options->request, err);
  *     rc = rc ? rc : ah_like_apply(&request, cli, options->like, &options->request, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Plan prospects: `plan --explain` and `plan --sweep`. They show what limits a plan, and what other machines, batches
- * or sequences would bring, as tables, as JSON, and on the plan's page. Every row was planned (planner/prospects.h).
+ * or sequence lengths give: as tables, as JSON, and on its page. Every row was planned (planner/prospects.h).
  *
  *     rc = ah_plan_prospects_parse(&prospects, explain, sweep, &cli->arena, err);    // before anything long
  *     rc = ah_plan_prospects_find(&prospects, &request, plan, err);                  // plan NULL: there is none
@@ -35,7 +35,7 @@ struct ah_plan_prospects {
 int ah_plan_prospects_parse(struct ah_plan_prospects *ret_prospects, bool explain, const char *sweep,
                             struct ah_error *err);
 
-/* Plans every row. `plan` is that of the request itself; NULL if there is none. */
+/* Plans every row. `plan` is the plan of the request itself; NULL if there is none. */
 int ah_plan_prospects_find(struct ah_plan_prospects *prospects, const struct ah_plan_request *request,
                            const struct ah_plan *plan, struct ah_error *err);
 void ah_plan_prospects_release(struct ah_plan_prospects *prospects);
@@ -43,7 +43,7 @@ void ah_plan_prospects_release(struct ah_plan_prospects *prospects);
 /* Tables, each below its heading. */
 void ah_plan_prospects_put(struct ah_cli *cli, const struct ah_plan_prospects *prospects);
 
-/* "explain" and "sweep", into an object that the caller opened; one that was not found is left out. */
+/* Adds "explain" and "sweep" to an object that the caller opened; leaves out what was not asked for. */
 void ah_plan_prospects_emit(struct ah_emit *emit, const struct ah_plan_prospects *prospects);
 
 #endif

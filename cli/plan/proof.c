@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks a plan before a verb executes it; other documents are refused with the verb that takes them.
+ * Checks a plan before a verb executes it; for other documents, the message names a verb that takes them.
  */
 #include "cli/plan/proof.h"
 
@@ -53,7 +53,7 @@ static int refuse_kind(enum ah_document_kind kind, const char *verb, struct ah_e
                         kind == AH_DOCUMENT_MODEL ? "; 'autohete plan' makes one from it" : "");
 }
 
-/* Is it a model's folder, or the name of a built-in model? */
+/* True if the path is a model's folder, or the name of a built-in model. */
 static bool names_model(const char *path)
 {
     char config[PATH_MAX];

@@ -143,7 +143,7 @@ static int read_numbers(struct ah_request *request, const struct ah_request_opti
     return AH_OK;
 }
 
-/* What is trained, as plans write it. */
+/* The trained tensors, as plans write them. */
 struct trainable {
     struct ah_freeze_names patterns;
     uint32_t *trained; /* for two calls of ah_trainable_match() */
@@ -267,7 +267,7 @@ static int fail_unit(const char *what, uint64_t value, struct ah_error *err)
                         what, value, value, value == 1 ? "" : "s", value);
 }
 
-/* A budget beyond the machine's memory is a what-if (planner.h). */
+/* Reads a budget. One beyond the machine's memory is a what-if (planner.h). */
 static int read_budget(const char *what, const struct ah_option_integer *given, uint64_t *ret_bytes,
                        struct ah_error *err)
 {

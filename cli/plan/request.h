@@ -86,7 +86,7 @@ struct ah_request {
 int ah_request_init(struct ah_request *ret_request, struct ah_cli *cli,
                     const struct ah_request_options *options, struct ah_error *err);
 
-/* Sets only request->planner.training, by request->model and the device of request->machine; both are read already. */
+/* Sets only request->planner.training, from request->model and the device of request->machine, already read. */
 int ah_request_training(struct ah_request *request, struct ah_cli *cli,
                         const struct ah_request_options *options, struct ah_error *err);
 

@@ -26,7 +26,7 @@ static bool is_word(const char *const *words, const char *word)
     return false;
 }
 
-/* `policy` belongs to the other kind of plans. */
+/* Refuses `policy`, which belongs to the other kind of plans. */
 static int refuse_policy(const char *policy, const char *const *words, const char *why, struct ah_error *err)
 {
     struct ah_buffer list = {0};
@@ -45,7 +45,7 @@ int ah_request_cluster_check_machine(const char *policy, struct ah_error *err)
                : refuse_policy(policy, ah_words_policy, "clusters ('--cluster'), not for one machine", err);
 }
 
-/* What belongs to plans for one machine. */
+/* Refuses options for plans of one machine, and options that contradict each other. */
 static int check_options(const struct ah_request_cluster_options *options, struct ah_error *err)
 {
     const struct ah_request_options *request = options->request;

@@ -43,10 +43,10 @@ int ah_request_cluster_init(struct ah_request_cluster *ret_request, struct ah_cl
 
 void ah_request_cluster_release(struct ah_request_cluster *request);
 
-/* Progress callback for searches: draws a struct ah_progress. True: interrupted. */
+/* Progress callback for searches: draws a struct ah_progress. Returns true if interrupted. */
 bool ah_request_cluster_searched(void *progress, uint64_t done, uint64_t planned);
 
-/* Is `policy` one for a single machine? AH_E_USAGE: it is for clusters only. */
+/* Checks that `policy` is for a single machine. AH_E_USAGE: it is for clusters only. */
 int ah_request_cluster_check_machine(const char *policy, struct ah_error *err);
 
 #endif

@@ -101,7 +101,7 @@ static void become(const char *const *command, const int *pipe_ends)
     _exit(NOT_FOUND);
 }
 
-/* Reads what is there, or naps; sets `ret_open` to false at the end. */
+/* Reads what has arrived, or naps; sets `ret_open` to false at the end of the output. */
 static void listen_to(int fd, const struct ah_mpirun_reader *reader, int nap_ms, bool *ret_open)
 {
     static char bytes[READ_BYTES];
@@ -129,7 +129,7 @@ static int wait_for(pid_t child, int fd, const struct ah_mpirun_reader *reader, 
             (void)nanosleep(&nap, NULL);
     }
     const int reason = ended < 0 ? errno : 0;
-    for (bool more = open; more;) { /* empties the pipe; nobody else should hold it open for long */
+    for (bool more = open; more;) { /* empties the pipe, which no other process should hold open for long */
         struct pollfd there = {.fd = fd, .events = POLLIN};
         more = poll(&there, 1, 0) > 0;
         if (more)

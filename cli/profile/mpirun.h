@@ -6,8 +6,8 @@
  *     rc = rc ? rc : ah_mpirun_launch(command, NULL, &status, err);
  *
  * Each host is a separate context on mpirun's command line, so ranks are numbered in the order of the hosts, even if
- * several names mean one machine. No process is bound to cores: mpirun would give each of two ranks one core, while the
- * plan says how many a rank has. Words go to mpirun as an array, never through a shell. mpirun has its own process
+ * several hosts are one machine. No process is bound to cores, because mpirun would give each of two ranks one core;
+ * the plan says how many a rank has. Words go to mpirun as an array, never through a shell. mpirun has its own process
  * group, so a terminal's interrupt reaches only this process, which asks mpirun to pass on SIGUSR1.
  */
 #ifndef AH_CLI_PROFILE_MPIRUN_H
@@ -17,7 +17,7 @@
 
 #include <stdbool.h>
 
-/* Gets the standard output of all ranks, as it comes. */
+/* Receives the standard output of all ranks as it arrives. */
 struct ah_mpirun_reader {
     void (*hear)(void *context, const char *bytes, size_t n);
     void *context;
@@ -28,7 +28,7 @@ struct ah_mpirun_reader {
 int ah_mpirun_words(const struct ah_hosts *hosts, bool one_each, const char *const *words,
                     struct ah_arena *arena, const char *const **ret_command, struct ah_error *err);
 
-/* Without a `reader` (optional), output goes to that of this process. AH_E_MISSING: there is no mpirun. */
+/* Without a `reader` (optional), output goes to this process's standard output. AH_E_MISSING: there is no mpirun. */
 int ah_mpirun_launch(const char *const *command, const struct ah_mpirun_reader *reader, int *ret_status,
                      struct ah_error *err);
 

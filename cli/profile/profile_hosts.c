@@ -26,7 +26,7 @@ enum { TELL_NS = 200 * 1000 * 1000, HOSTS_LEAST = 2, HOSTS_MOST = 1024 };
 /* Links whose times deviate more from their fitted line are reported. */
 static const double poor_fit = 0.3;
 
-/* ---- a process of mpirun's ---- */
+/* ---- a process that mpirun started ---- */
 
 struct joining {
     const struct ah_profile_hosts_measure *measure;
@@ -104,7 +104,7 @@ int ah_profile_hosts_join(const struct ah_profile_hosts_measure *measure, struct
     return rc;
 }
 
-/* ---- what rank 0 says ---- */
+/* ---- the output of rank 0 ---- */
 
 struct hearing {
     struct ah_progress progress;
@@ -145,7 +145,7 @@ static void on_output(void *context, const char *bytes, size_t n)
         take_lines(hearing);
 }
 
-/* ---- before and behind mpirun ---- */
+/* ---- before and after mpirun ---- */
 
 struct profiling {
     struct ah_cli *cli;
@@ -204,7 +204,7 @@ static const char *const *words_of(const struct profiling *p)
     return words;
 }
 
-/* mpirun prints what went wrong, but not always on which host. */
+/* mpirun prints what went wrong, but not always where; so names a host that cannot be found. */
 static int fail_launch(const struct profiling *p, int status, struct ah_error *err)
 {
     if (ah_interrupt_seen())

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Hosts of a profile: 'profile --hosts FILE' starts mpirun, which starts 'profile --node' on each host
- * (profile_node.h). Rank 0 of these reports on its standard output (profile_report.h). From the report, this process
- * makes and writes a cluster document (cluster_measured.h). If anything fails, nothing is written.
+ * (profile_node.h). Rank 0 of these reports on its standard output (profile_report.h). From this report, the starting
+ * process makes and writes a cluster document (cluster_measured.h). If anything fails, nothing is written.
  */
 #ifndef AH_CLI_PROFILE_PROFILE_HOSTS_H
 #define AH_CLI_PROFILE_PROFILE_HOSTS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every two ranks have a channel each way. First each rank sends rank 0 its hello; then rank 0 sends words. Replies are
- * answers (each followed by its document), the points of a link, or messages of a ping.
+ * Every two ranks have a channel each way. First each rank sends rank 0 its hello; then rank 0 sends commands (`word`).
+ * Replies are answers, each followed by its document; points of a link; or messages of a ping.
  */
 #include "cli/profile/profile_node.h"
 
@@ -25,7 +25,7 @@ struct answer {
     char why[AH_ERROR_TEXT_MAX];
 };
 
-/* ---- who shares a machine ---- */
+/* ---- ranks on the same machine ---- */
 
 /* The first line of a file; empty if there is none. */
 static void read_first_line(const char *path, char *ret_text, int bytes)
@@ -127,7 +127,7 @@ void ah_profile_node_close(struct ah_profile_node *node, int rc, const struct ah
 
 /* ---- measuring ---- */
 
-/* Measures; the answer says how it went. */
+/* Measures this machine; the answer says whether that succeeded. */
 static struct answer measure_node(const struct ah_profile_node *node, struct ah_buffer *text)
 {
     struct ah_error err = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Node: a rank of 'profile --hosts'; mpirun starts one on each host. When rank 0 says so, all ranks measure their
- * machines at the same time; only ranks on one machine take turns. Then pairs of ranks measure their links, one pair at
- * a time, so that no two pairs share a network card.
+ * machines at the same time, except that ranks on one machine take turns. Then pairs of ranks measure their links, one
+ * pair at a time, so that no two pairs share a network card.
  *
  * A rank that cannot measure tells rank 0, whose report names it; the other ranks stay connected.
  *
@@ -32,8 +32,8 @@ struct ah_profile_hello {
 
 void ah_profile_hello_fill(struct ah_profile_hello *ret_hello);
 
-/* In which turn each rank measures, from 0 on: ranks on one machine do so one after another. `first`: the first rank on
- * the same machine with the same host name; containers on a machine have their own names, and limits. */
+/* The turn, from 0, in which a rank measures; ranks on one machine have different turns. `first`: the first rank on the
+ * same machine with the same host name; containers on a machine have their own names, and limits. */
 struct ah_profile_turn {
     uint32_t turn, first;
 };
@@ -47,7 +47,7 @@ struct ah_profile_node_options {
     /* Measures this machine and appends the document. */
     int (*measure)(void *context, struct ah_buffer *out, struct ah_error *err);
     void *context;
-    /* (optional) For rank 0: `measure` reports its progress, which is the part from `begin` to `end` of it all. */
+    /* (optional) For rank 0: from now on, the progress of `measure` is the part from `begin` to `end` of the whole. */
     void (*tell)(void *context, double begin, double end, const char *what);
     const atomic_int *cancel; /* (optional) set: stop before the next link */
 };
@@ -65,7 +65,7 @@ int ah_profile_node_lead(struct ah_profile_node *node, struct ah_arena *arena,
                          struct ah_profile_report *ret_report, struct ah_error *err);
 int ah_profile_node_follow(struct ah_profile_node *node, struct ah_error *err);
 
-/* If `rc` is not AH_OK, the others are told why and end. */
+/* If `rc` is not AH_OK, the other ranks are told why and end. */
 void ah_profile_node_close(struct ah_profile_node *node, int rc, const struct ah_error *why);
 
 #endif

@@ -3,13 +3,10 @@
  * Report: the results of the ranks of 'profile --hosts', which rank 0 writes to standard output for the process that
  * started mpirun. It consists of lines, with texts of documents between them:
  *
- *     progress 0.25 a: matrix products         as often as there is something to tell
- *     report                                   once; from here on
- *     host 0 vm                                first host on the same machine (or its own number), its name for itself
- *     machine 20790                            bytes of the document, which follows
- *     link 0 1 1.1e9 35.5 0.02                 ranks, bytes a second, latency, error of the fit
- *     failed 1 -9 there is no CUDA here        rank, code, reason; then only hosts are listed besides
- *     end
+ *     progress 0.25 a: matrix products as often as there is something to tell report once; from here on host 0 vm first
+ *     host on the same machine (or its own number), its name for itself machine 20790 bytes of the document, which
+ *     follows link 0 1 1.1e9 35.5 0.02 ranks, bytes a second, latency, error of the fit failed 1 -9 there is no CUDA
+ *     here rank, code, reason; besides, only hosts are listed end
  */
 #ifndef AH_CLI_PROFILE_PROFILE_REPORT_H
 #define AH_CLI_PROFILE_PROFILE_REPORT_H
@@ -23,7 +20,7 @@
 
 struct ah_report_host {
     const char *name; /* what the host calls itself */
-    uint64_t first;   /* the first host that is the same machine */
+    uint64_t first;   /* the first host on the same machine */
     const char *text; /* a machine document; NULL: not measured */
     size_t text_bytes;
 };
@@ -47,10 +44,10 @@ void ah_profile_report_print(const struct ah_profile_report *report, struct ah_b
 /* A line of progress; `what` has no newline. */
 void ah_profile_report_progress(double fraction, const char *what, struct ah_buffer *out);
 
-/* Is the line, without its newline, one of progress? `ret_what` is inside it. */
+/* True if the line, without its newline, reports progress. `ret_what` points into the line. */
 bool ah_profile_report_is_progress(const char *line, double *ret_fraction, const char **ret_what);
 
-/* `text` begins at the line "report" and ends with a 0. Texts are copied into `arena`. AH_E_FAILED: it is cut off. */
+/* `text` begins at the line "report" and ends with a 0. Texts are copied into `arena`. AH_E_FAILED: `text` is cut. */
 int ah_profile_report_parse(const char *text, size_t bytes, struct ah_arena *arena,
                             struct ah_profile_report *ret_report, struct ah_error *err);
 

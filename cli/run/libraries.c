@@ -40,7 +40,7 @@ const size_t ah_libraries_count = sizeof ah_libraries_rows / sizeof ah_libraries
 
 bool ah_libraries_version(const struct ah_libraries_row *row, char ret_text[AH_LIBRARIES_TEXT_MAX])
 {
-    /* First look in what this program is linked with, whatever its file is called. */
+    /* First look in the libraries that this program is linked with, whatever their files are called. */
     void *function = dlsym(RTLD_DEFAULT, row->symbol);
     void *library = function ? NULL : dlopen(row->soname, RTLD_LAZY | RTLD_LOCAL);
     if (library)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run: trains by a plan; shared by the verbs `run` and `compare --measured`.
+ * Run: trains as a plan says; shared by the verbs `run` and `compare --measured`.
  *
  *     struct ah_run run;
  *     rc = ah_run_open(&run, cli, plan, &options, err);    // data, device, weights or a checkpoint: all checks
  *     rc = ah_run_go(&run, &listener, err);                // steps, evaluations, saves
  *     ah_run_close(&run);                                  // in every case
  *
- * A run is cut into stretches. Between two of them the trainer is drained, held-out loss is measured and checkpoints
- * are saved. After an interrupt, the stretch ends with the steps that are under way; then the run saves.
+ * A run is cut into stretches. Between two stretches the trainer is drained, held-out loss is measured and checkpoints
+ * are saved. After an interrupt, the stretch ends after the steps that have begun; then the run saves.
  */
 #ifndef AH_CLI_RUN_RUN_H
 #define AH_CLI_RUN_RUN_H
@@ -47,9 +47,9 @@ struct ah_run_options {
     const char *resume;
     const char *device;
     const char *emulate;
-    const struct ah_machine *emulated; /* (optional) a profile that emulates, instead of the file `emulate` */
+    const struct ah_machine *emulated; /* (optional) emulates this profile, not that of the file `emulate` */
     bool other_device;
-    bool traces; /* ranks keep what they do in some steps (trace_ranks.h) */
+    bool traces; /* ranks record what they do in some steps (trace_ranks.h) */
     struct ah_option_real stall_after;
     struct ah_device_keep *keep_pinned; /* (optional) shared by consecutive runs; borrowed */
     struct ah_run_ranks
@@ -107,8 +107,8 @@ struct ah_run {
     struct ah_signature signature;
     struct ah_signature_run signature_run;
     struct ah_document from;     /* manifest of the checkpoint that the run resumes from */
-    struct ah_document resumed;  /* what else it resumes with (run_resume.h) */
-    struct ah_resume resume;     /* the same for a run that resumes this one */
+    struct ah_document resumed;  /* the other settings that it resumes with (run_resume.h) */
+    struct ah_resume resume;     /* the settings for a run that resumes this one */
     struct ah_resume_best *best; /* best checkpoint by held-out loss; NULL: none yet */
     struct ah_divergence divergence;
     bool diverged, stopped;  /* divergence was reported; it ended the run */
@@ -142,12 +142,12 @@ struct ah_run {
 };
 
 /* Opens everything that the options name. `plan` is proven (proof.h), or was made in this process. Texts live in
- * cli->arena. AH_E_MISMATCH: plan, data, device and checkpoint do not fit. Close `ret_run` after failures, too; it must
- * not move. */
+ * cli->arena. AH_E_MISMATCH: plan, data, device and checkpoint do not fit each other. Close `ret_run` after failures,
+ * too; it must not move. */
 int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan *plan,
                 const struct ah_run_options *options, struct ah_error *err);
 
-/* Trains to the last step. AH_E_INTERRUPTED: it was asked to stop, and has saved if it saves at all. */
+/* Trains to the last step. AH_E_INTERRUPTED: the run was asked to stop, and has saved if it saves at all. */
 int ah_run_go(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err);
 
 void ah_run_close(struct ah_run *run);

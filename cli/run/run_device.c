@@ -20,7 +20,7 @@ static int add_remark(struct ah_run *run, const char *key, const char *text, str
     return AH_OK;
 }
 
-/* Memory that the plan may use and the arena does not. */
+/* Memory that the plan may use beyond the arena. */
 static uint64_t left_bytes(const struct ah_run *run)
 {
     const struct ah_trainer_facts facts = ah_trainer_facts(run->trainer);

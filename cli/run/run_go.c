@@ -3,8 +3,8 @@
  * The steps of a run, stretch by stretch.
  *
  * INVARIANTS
- * 1. At the end of a stretch the position is that of the last step reported: a checkpoint resumes from there.
- * 2. If a step fails, the run ends without saving: the checkpoint before it stays the newest.
+ * 1. At the end of a stretch, the position is that of the last step reported, so a checkpoint resumes there.
+ * 2. If a step fails, the run ends without saving, so the previous checkpoint stays the newest.
  */
 #include "base/threads.h"
 #include "base/units.h"
@@ -116,7 +116,7 @@ static int evaluate_held_out(struct ah_run *run, const struct ah_run_listener *l
     return rc;
 }
 
-/* With --keep-best: is this the best so far? On a tie, the newest is. */
+/* With --keep-best, notes a step that is the best so far; on a tie, the newest is the best. */
 static void compare_with_best(struct ah_run *run)
 {
     if (!run->options->keep_best || run->evaluated_step != run->position.step ||
@@ -179,7 +179,7 @@ static int rescue(struct ah_run *run, const struct ah_checkpoint_source *source,
     return ah_checkpoints_save(run->checkpoints, &run->position, source, &keep, ret_saved, err);
 }
 
-/* Before the last step, a failure to save does not end the run: the previous checkpoint is whole. */
+/* Before the last step, a failure to save does not end the run, because the previous checkpoint is whole. */
 static int save(struct ah_run *run, const struct ah_run_listener *listener, bool last, struct ah_error *err)
 {
     if (!run->checkpoints || run->saved_step == run->position.step)
@@ -189,12 +189,12 @@ static int save(struct ah_run *run, const struct ah_run_listener *listener, bool
     struct ah_error own = {0};
     uint64_t start_ns = ah_threads_now_ns();
     const struct ah_resume_best *best = run->best, before = best ? *best : (struct ah_resume_best){0};
-    if (!run->resume.generator) /* however the run ends, no checkpoint must be without it */
+    if (!run->resume.generator) /* so that each checkpoint has this file, however the run ends */
         ah_run_resume_write(run);
     compare_with_best(run);
     const struct ah_checkpoints_keep keep = to_keep(run);
     int rc = ah_checkpoints_save(run->checkpoints, &run->position, &source, &keep, &saved, &own);
-    if (rc) { /* this one was not saved, so it cannot be the best one kept */
+    if (rc) { /* this checkpoint was not saved, so it cannot be the best one kept */
         run->best_place = before;
         run->best = best ? &run->best_place : NULL;
     }
@@ -235,7 +235,7 @@ static int between(struct ah_run *run, const struct ah_run_listener *listener, s
     return rc;
 }
 
-/* Adds to the message of a failed run which checkpoint there still is. */
+/* Adds to the message of a failed run the checkpoint that is left. */
 static int name_last_checkpoint(const struct ah_run *run, int rc, struct ah_error *err)
 {
     size_t length = strlen(err->text);

@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* By rank: its node in the plan, and its host. */
+/* The node in the plan and the host of each rank. */
 struct slots {
     const char **node, **host;
     uint64_t n, ranks; /* slots that the file has; ranks of the plan */
@@ -34,7 +34,7 @@ static int fill_nodes(const struct ah_cluster_plan *plan, struct ah_arena *arena
     return AH_OK;
 }
 
-/* ---- nodes that are called as hosts ---- */
+/* ---- nodes named like hosts ---- */
 
 /* Takes a slot of the host of that name; false: it has none left. */
 static bool take_slot(struct ah_hosts *hosts, const char *name)
@@ -47,8 +47,8 @@ static bool take_slot(struct ah_hosts *hosts, const char *name)
     return false;
 }
 
-/* 'profile --hosts' names nodes after hosts. Then each rank runs on its node's host, and unused hosts get no rank.
- * `ret_named`: it is so. `ret_hosts`: a host for each rank, in order. */
+/* If nodes are named like hosts (`ret_named`), as by 'profile --hosts', each rank runs on its node's host, and unused
+ * hosts get no rank. `ret_hosts`: a host for each rank, in order. */
 static int place_by_name(const struct ah_hosts *given, const struct slots *slots, struct ah_arena *arena,
                          struct ah_hosts *ret_hosts, bool *ret_named, struct ah_error *err)
 {
@@ -70,7 +70,7 @@ static int place_by_name(const struct ah_hosts *given, const struct slots *slots
     return AH_OK;
 }
 
-/* ---- others: in the file's order ---- */
+/* ---- other nodes, in the file's order ---- */
 
 /* Fills ranks in the order of the file; slots beyond the last rank are only counted. */
 static void place_in_order(const struct ah_hosts *hosts, struct slots *slots)

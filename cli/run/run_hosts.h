@@ -5,8 +5,8 @@
  *     rc = ah_run_hosts_launch(cli, "hosts.txt", cluster_plan, &status, err);
  *
  * If the plan's nodes are hosts in the file (hosts_file.h), as after 'profile --hosts', each rank runs on its node's
- * host, and hosts that the plan does not use get no rank. Else slots are filled in order; the file is refused if the
- * ranks of one node would not be on one host.
+ * host, and hosts that the plan does not use get no rank. Otherwise slots are filled in order, and a file that would
+ * put ranks of one node on different hosts is refused.
  */
 #ifndef AH_CLI_RUN_RUN_HOSTS_H
 #define AH_CLI_RUN_RUN_HOSTS_H
@@ -19,7 +19,7 @@
 int ah_run_hosts_place(const struct ah_hosts *given, const struct ah_cluster_plan *plan, const char *path,
                        struct ah_arena *arena, struct ah_hosts *ret_hosts, struct ah_error *err);
 
-/* `plan` can be run (ah_run_ranks_check()). Runs this command line on all hosts, without '--hosts', and waits for it;
+/* `plan` can be run (ah_run_ranks_check()). Runs this command line, without '--hosts', on all hosts, and waits for it;
  * an interrupt makes all ranks save and end. AH_E_USAGE: a line is no host; AH_E_MISMATCH; AH_E_MISSING: no mpirun. */
 int ah_run_hosts_launch(struct ah_cli *cli, const char *path, const struct ah_cluster_plan *plan,
                         int *ret_status, struct ah_error *err);

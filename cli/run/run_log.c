@@ -21,7 +21,7 @@
 
 /* ---- lines ---- */
 
-/* Removes a line that was only partly written from its file; a device or a pipe cannot be cut. */
+/* Removes a partly written line from the file; a device or a pipe cannot be cut. */
 static void fail_line(struct ah_run_log_outlet *outlet, int reason)
 {
     int uncut = outlet->descriptor == STDOUT_FILENO || ftruncate(outlet->descriptor, outlet->whole_bytes);
@@ -30,7 +30,7 @@ static void fail_line(struct ah_run_log_outlet *outlet, int reason)
                  strerror(reason));
 }
 
-/* It is no failure if the reader of standard output went away. */
+/* True if lines can still be written. It is no failure if the reader of standard output went away. */
 static bool is_open(const struct ah_run_log *log, const struct ah_run_log_outlet *outlet)
 {
     bool unread = outlet->descriptor == STDOUT_FILENO && log->run->cli->out_closed;
@@ -55,7 +55,7 @@ static void write_outlet(struct ah_run_log *log, struct ah_run_log_outlet *outle
     outlet->whole_bytes += (off_t)log->line.size;
 }
 
-/* Writes the printed line, unless `rc`. A failure is told at once: the run may go on for days without its log. */
+/* Writes the printed line, unless `rc`. A failure is reported at once, as the run may go on without a log for days. */
 static void write_line(struct ah_run_log *log, int rc, const struct ah_error *err)
 {
     for (size_t i = 0; i < log->n_outlets; i++) {
@@ -179,7 +179,7 @@ int ah_run_log_open(struct ah_run_log *ret_log, struct ah_run *run, const char *
     return first_failure(ret_log, err);
 }
 
-/* ---- what happens ---- */
+/* ---- events ---- */
 
 void ah_run_log_step(struct ah_run_log *log, const struct ah_step_record *record, double step_us)
 {

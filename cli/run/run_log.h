@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run log: the lines of a run, written as it goes: to a file, to standard output, or to both. After each line the file
- * is valid, whatever happens next. If one of the two cannot be written any more, the other goes on.
+ * Run log: the lines of a run, written during the run to a file, to standard output, or to both. After each line the
+ * file is valid, whatever happens next. If one of the two cannot be written any more, the other continues.
  *
  *     rc = ah_run_log_check(path, err);                 // for a resumed run, before it is opened
  *     rc = ah_run_log_open(&log, &run, path, shown, err);   // the header is written at once
@@ -20,8 +20,8 @@
 struct ah_run_log_outlet {
     const char *path;        /* borrowed; "-": standard output */
     int descriptor;          /* -1: closed */
-    off_t whole_bytes;       /* before the line that is being written */
-    bool goes_on;            /* it continues an earlier run's log and has its header */
+    off_t whole_bytes;       /* size before the line that is being written */
+    bool goes_on;            /* continues an earlier run's log, which has a header */
     struct ah_error failure; /* the first one */
 };
 
@@ -30,11 +30,11 @@ struct ah_run_log {
     struct ah_run_log_outlet outlets[2];
     size_t n_outlets;      /* 0: no log */
     bool begun;            /* its header is written */
-    struct ah_buffer line; /* the one that is being written */
+    struct ah_buffer line; /* the line that is being written */
     struct ah_trainer_facts facts;
 };
 
-/* Can a resumed run continue the existing file, even a cut one? AH_E_USAGE: the file is no run log. AH_E_IO. */
+/* Checks that a resumed run can continue the existing file, even a cut one. AH_E_USAGE: it is no run log. AH_E_IO. */
 int ah_run_log_check(const char *path, struct ah_error *err);
 
 /* `path` (optional) is borrowed until the log is closed; "-": standard output. `shown`: also on standard output. A

@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Does the log at `path` belong to the run that this one resumes? If so, steps after the checkpoint are trained and
- * logged again, with the same losses. */
+/* Checks that the log at `path` belongs to the run that this one resumes. If so, steps after the checkpoint are trained
+ * and logged again, with the same losses. */
 static int check_same_run(const struct ah_run *run, const char *path, const struct ah_run_log_text *text,
                           struct ah_error *err)
 {

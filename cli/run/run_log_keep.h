@@ -2,9 +2,9 @@
  *
  * Run log, kept: how a resumed run continues the log of the run before it.
  *
- * The log is kept up to the checkpoint's step. The rest is removed: half a line, the end line, and steps that are
- * trained again, to the same losses. A log that lacks steps, or has another plan or device, cannot be continued. It is
- * renamed to PATH.1 (or .2, ...), and a new one begins; nothing is lost.
+ * The log is kept up to the checkpoint's step. The rest is removed: a cut line, the end line, and steps that are
+ * trained again, with the same losses. A log that lacks steps, or has another plan or device, cannot be continued. It
+ * is renamed to PATH.1 (or .2, ...), and a new one begins; nothing is lost.
  */
 #ifndef AH_CLI_RUN_RUN_LOG_KEEP_H
 #define AH_CLI_RUN_RUN_LOG_KEEP_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tallies get the prediction as a run would report it. Sends are on the lane of messages; what the replay lacks is
- * derived. A message arrives when its send ends. A sum is an op on the sums lane of each owner. The norm, which the
- * replay has for free, begins when the rank's own part of the step is done, and ends when the gate opens.
+ * Feeds the replay to tallies as if a run reported it. Sends are moved to the send lane. What the replay lacks is
+ * derived: a message arrives when its send ends; a sum is an op on the sums lane of each owner; the norm, which takes
+ * no time in the replay, lasts from the end of the rank's own part of the step until the gate opens.
  */
 #include "cli/run/run_measured.h"
 
@@ -40,7 +40,7 @@ struct stage {
     struct ah_runlog_rank *rank;
     struct ah_graph graph;
     struct ah_tally *tally;                     /* owned */
-    double own_end_us[AH_CLUSTER_REPLAY_STEPS]; /* of what the gate waits for on this rank */
+    double own_end_us[AH_CLUSTER_REPLAY_STEPS]; /* of the rank's own part of the step, before the gate */
     double compute_end_us[AH_CLUSTER_REPLAY_STEPS];
 };
 
@@ -113,7 +113,7 @@ static void on_span(void *context, const struct ah_cluster_replay_span *span)
         tell_item(&c->stages[span->of], span);
 }
 
-/* Bytes that its messages and sums move in a step. */
+/* Sets the bytes that the rank's messages and sums move in a step, and the memory that its program takes. */
 static void set_bytes(const struct prediction *c, const struct stage *stage)
 {
     const struct ah_plan *program = stage->program;

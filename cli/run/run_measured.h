@@ -8,8 +8,8 @@
 #include "cli/run/run.h"
 #include "schemas/cluster_plan.h"
 
-/* A steady step of each rank, as the replay plays it (planner/cluster/sim/cluster_replay.h), tallied like a measured
- * one. In `arena`. Errors of the replay; AH_E_MEMORY. */
+/* A steady step of each rank, as the replay simulates it (planner/cluster/sim/cluster_replay.h), tallied like a
+ * measured one. In `arena`. Errors of the replay; AH_E_MEMORY. */
 int ah_run_measured_predict(const struct ah_cluster_plan *plan, struct ah_arena *arena,
                             struct ah_runlog_rank **ret_ranks, size_t *ret_n, struct ah_error *err);
 

@@ -134,7 +134,7 @@ static void set_rates(struct ah_run *run, const struct ah_plan_emulated *emulate
                                                 .host_bytes_per_s = 28 * emulated->host_adam_params_per_s};
 }
 
-/* A profile that emulates states the rates to which it was slowed. */
+/* Takes the rates to which an emulating profile says that it was slowed, if it is one. */
 static int take_rates(struct ah_run *run, const struct ah_machine *machine, struct ah_error *err)
 {
     struct ah_plan_emulated *emulated = NULL;
@@ -144,7 +144,7 @@ static int take_rates(struct ah_run *run, const struct ah_machine *machine, stru
     return rc;
 }
 
-/* Takes the ratios of another machine, relative to what this one's products reach now. */
+/* Measures this machine's products, and sets the throttle that gives it the ratios of the other machine. */
 static int measure_ratios(struct ah_run *run, const struct ah_machine *machine, struct ah_error *err)
 {
     struct ah_document here = {0};
@@ -239,7 +239,7 @@ static int open_batches(struct ah_run *run, struct ah_error *err)
     return ah_batches_init(&run->held_out_batches, &options, err);
 }
 
-/* If a path was not given now but is kept from an earlier run, the message says so. */
+/* Opens data. If the path was kept from an earlier run, not given now, the message of an error says so. */
 static int open_kept_data(struct ah_run *run, bool kept, const char *option,
                           const struct ah_option_list *paths, struct ah_dataset **ret_data,
                           struct ah_error *err)
@@ -297,7 +297,7 @@ static void tell_of_weights_alone(const struct ah_run *run)
                     ah_document_short_name(path, shown), step, found->step);
 }
 
-/* Reads the settings of the run that is resumed. If the checkpoint is known already, it is not looked for again. */
+/* Reads the settings of the run that is resumed. Searches for the checkpoint only if it is not known yet. */
 static int read_manifest(struct ah_run *run, struct ah_error *err)
 {
     struct ah_checkpoints_found *found = &run->found;
@@ -318,7 +318,7 @@ static int read_manifest(struct ah_run *run, struct ah_error *err)
                     : ah_error_memory(err);
 }
 
-/* For the most common differences, says in terms of the command line what to do; else `err` keeps its text. */
+/* For the most common differences, says which option to change; otherwise `err` keeps its text. */
 static int say_what_differs(const struct ah_run *run, struct ah_error *err)
 {
     const struct ah_signature *before = &run->from.body.checkpoint->numeric_signature;
@@ -352,7 +352,7 @@ static int check_resumed(struct ah_run *run, struct ah_error *err)
 }
 
 /* Makes the config.json beside saved weights: that of given weights, with the plan's dtype; or a checkpoint's, copied
- * unread, as ah_checkpoints_resume() looks for damage; or else one made from the model. */
+ * unchecked because ah_checkpoints_resume() looks for damage; or one made from the model. */
 static int make_config(struct ah_run *run, struct ah_error *err)
 {
     const struct ah_model *model = &run->plan->model;
@@ -373,8 +373,8 @@ static int make_config(struct ah_run *run, struct ah_error *err)
     return rc;
 }
 
-/* Reads the files that each saved folder gets beside weights: from the folder of --tokenizer, else of the weights, else
- * from the checkpoint resumed, so that an interrupted run leaves the same files as an uninterrupted one. */
+/* Reads the files that each saved folder gets beside weights: from the folder of --tokenizer, else that of the weights,
+ * else the resumed checkpoint, so that an interrupted run leaves the same files as an uninterrupted one. */
 static int read_beside(struct ah_run *run, struct ah_error *err)
 {
     const struct ah_run_options *options = run->options;
@@ -401,7 +401,7 @@ static uint64_t saves_to_come(const struct ah_run *run)
     return every ? end / every - begin / every + (end % every != 0) : 1;
 }
 
-/* Notices a disk that is too small for the checkpoints now, and not after the last step. */
+/* Notices a disk that is too small for the checkpoints before the first step, not after the last. */
 static int check_room(struct ah_run *run, struct ah_error *err)
 {
     const uint64_t keep = run->settings.keep;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan that `run` executes: for one machine, or for a cluster; then it also brings the ranks together.
+ * The plan that `run` executes: for one machine or a cluster. Loading a cluster plan also connects the ranks.
  *
  *     rc = ah_run_plan_load(&loaded, path, &wish, err);
  *     if (!rc && ah_run_plan_follows(&loaded))
@@ -16,7 +16,7 @@
 struct ah_run_plan {
     struct ah_document document;
     const struct ah_plan *plan; /* the document's, or that of this process's rank */
-    bool launches;              /* the command line names hosts that shall run it */
+    bool launches;              /* the command line names hosts to run the plan on */
     struct ah_run_ranks *ranks; /* owned; NULL: a plan for one machine */
 };
 
@@ -31,10 +31,10 @@ struct ah_run_plan_wish {
 int ah_run_plan_load(struct ah_run_plan *ret_plan, const char *path, const struct ah_run_plan_wish *wish,
                      struct ah_error *err);
 
-/* Is this process a rank other than 0? */
+/* True if this process is a rank other than 0. */
 bool ah_run_plan_follows(const struct ah_run_plan *plan);
 
-/* A zeroed one is fine. */
+/* A zeroed `plan` is fine. */
 void ah_run_plan_release(struct ah_run_plan *plan);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * As threads, each rank but the first is a job of a lane of its own.
+ * If ranks are threads, each rank other than 0 is a job on its own lane.
  */
 #include "cli/run/run_ranks.h"
 
@@ -34,11 +34,11 @@ struct ah_run_ranks {
     struct ah_plan lead;
     char sha256[AH_DOCUMENT_DIGEST_MAX];
     struct ah_comm_hub *hub;    /* owned; NULL: ranks are processes */
-    struct follower *followers; /* by rank, of threads; the first is not used */
+    struct follower *followers; /* threads by rank; the first is not used */
     struct ah_links links;
     bool linked, paces;
     struct ah_device_watch watch;   /* of the devices of ranks that follow */
-    struct ah_buffer *waits;        /* by rank of this process: what it waited for when the world was lost */
+    struct ah_buffer *waits;        /* by rank of this process: its waits when the world was lost */
     struct ah_follower_host *hosts; /* by rank, once rank 0 has heard from them */
 };
 
@@ -145,7 +145,7 @@ const struct ah_world *ah_run_ranks_world(const struct ah_run_ranks *ranks)
     return &ranks->world;
 }
 
-/* Rank 0's program states the step time: that of all programs together, when steps follow each other. */
+/* Copies rank 0's program, and gives it the step time of all programs together in consecutive steps. */
 static void choose_program(struct ah_run_ranks *ranks)
 {
     const struct ah_cluster_plan *plan = ranks->plan;
@@ -243,7 +243,7 @@ void ah_run_ranks_give_up(struct ah_run_ranks *ranks, int rc, const struct ah_er
         ah_comm_revoke(place_of(ranks)->comm, why);
 }
 
-/* ---- ranks but 0 ---- */
+/* ---- ranks other than 0 ---- */
 
 static int run_follower(struct ah_run_ranks *ranks, uint32_t rank, struct ah_error *err)
 {
@@ -297,7 +297,7 @@ static int start_threads(struct ah_run_ranks *ranks, struct ah_error *err)
     return rc ? rc : join_threads(ranks->hub, place_of(ranks), err);
 }
 
-/* Ranks send in turn, then sums; nodes are called by a rank of theirs. */
+/* One turn for each rank's messages, then one for each sum. A node's number is that of one of its ranks. */
 static int open_ways(struct ah_run_ranks *ranks, struct ah_error *err)
 {
     struct ah_trainer_rank *place = place_of(ranks);

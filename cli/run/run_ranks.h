@@ -33,17 +33,17 @@ struct ah_world;
      "for a cluster plan: start a process for each rank with mpirun on these hosts, one a line: name slots=N"}
 /* clang-format on */
 
-/* Did a launcher (mpirun, srun) start this process? `ret_variable` is the variable that tells. */
+/* True if a launcher (mpirun, srun) started this process. `ret_variable` is the variable that tells. */
 bool ah_run_ranks_launched(const char **ret_variable);
 
 /* How many of the plan's ranks have work. */
 uint64_t ah_run_ranks_of_plan(const struct ah_cluster_plan *plan);
 
-/* Can the plan be run at all? Errors of ah_world_init(). */
+/* Checks that the plan can be run at all. Errors of ah_world_init(). */
 int ah_run_ranks_check(const struct ah_cluster_plan *plan, struct ah_error *err);
 
-/* `plan` is proven (proof.h) and stays borrowed. `local`: all ranks are threads; else this process joins the world of
- * its launcher. Errors of ah_world_init(), ah_comm_open(); AH_E_MISMATCH: the world's size; AH_E_MISSING: no MPI. */
+/* `plan` is proven (proof.h) and stays borrowed. `local`: all ranks are threads; otherwise this process joins the world
+ * of its launcher. Errors of ah_world_init(), ah_comm_open(); AH_E_MISMATCH: the world's size; AH_E_MISSING: no MPI. */
 int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_plan *plan, bool local,
                      struct ah_error *err);
 
@@ -51,13 +51,13 @@ int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_pl
 void ah_run_ranks_pace(struct ah_run_ranks *ranks);
 bool ah_run_ranks_paced(const struct ah_run_ranks *ranks);
 
-/* Rank 0, after the last step: tells how much took longer than planned, if the run is paced. NULL is fine. */
+/* Rank 0, after the last step: if the run is paced, tells how many ops took longer than planned. NULL is fine. */
 void ah_run_ranks_tell_pace(const struct ah_run_ranks *ranks, struct ah_cli *cli);
 
-/* Is this process rank 0? */
+/* True if this process is rank 0. */
 bool ah_run_ranks_leads(const struct ah_run_ranks *ranks);
 
-/* The program of this process's rank. Rank 0's states the cluster's step time as its own. */
+/* The program of this process's rank. Rank 0's program has the cluster's step time. */
 const struct ah_plan *ah_run_ranks_plan(const struct ah_run_ranks *ranks);
 
 /* The training of a whole step, over all pipelines. */
@@ -68,7 +68,7 @@ uint32_t ah_run_ranks_n(const struct ah_run_ranks *ranks);
 const char *ah_run_ranks_host(const struct ah_run_ranks *ranks, uint32_t rank);
 const char *ah_run_ranks_node(const struct ah_run_ranks *ranks, uint32_t rank);
 
-/* The plan, and which rank has what of it. */
+/* The plan, and which part of it each rank has. */
 const struct ah_cluster_plan *ah_run_ranks_cluster_plan(const struct ah_run_ranks *ranks);
 const struct ah_world *ah_run_ranks_world(const struct ah_run_ranks *ranks);
 
@@ -83,20 +83,20 @@ int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
 /* Rank 0 has ended, or failed before it had a trainer: releases the others. After ah_trainer_close(). NULL is fine. */
 void ah_run_ranks_end(struct ah_run_ranks *ranks);
 
-/* Rank 0 failed, unless `rc` is AH_OK. Tells ranks that have not heard of a run yet why there is none. NULL is fine. */
+/* Rank 0 failed, unless `rc` is AH_OK. Tells ranks that wait for the run to start why it does not. NULL is fine. */
 void ah_run_ranks_give_up(struct ah_run_ranks *ranks, int rc, const struct ah_error *why);
 
 /* If the world was lost: a note for each rank of this process on what it was waiting for. Call it after
  * ah_run_ranks_end() or ah_run_ranks_follow(). NULL is fine. */
 void ah_run_ranks_tell_waits(const struct ah_run_ranks *ranks, struct ah_cli *cli);
 
-/* Did another rank's failure end the run? That rank's process reports it, so this one need not. */
+/* True if another rank's failure ended the run. That rank's process reports it, so this one need not. */
 bool ah_run_ranks_failed_elsewhere(const struct ah_run_ranks *ranks);
 
 /* Appends a line for people: which rank has which blocks, and where. */
 void ah_run_ranks_print(const struct ah_run_ranks *ranks, struct ah_cli *cli, struct ah_buffer *out);
 
-/* Do ranks differ in their best form of bf16 products? If so, `ret_text` says which form is used. */
+/* True if ranks differ in their best form of bf16 products; then `ret_text` says which form is used. */
 bool ah_run_ranks_products(const struct ah_run_ranks *ranks, char *ret_text, size_t bytes);
 
 /* Leaves the world; if it was lost, this may end the process. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run needs to resume, beside its checkpoints (schemas/resume.h). --resume reads it for options that are not
- * given anew; a run writes it before its first save and after each.
+ * Run resume: the settings beside checkpoints that a run needs to resume (schemas/resume.h). --resume reads them for
+ * options that are not given; a run writes them before its first save and after each.
  */
 #ifndef AH_CLI_RUN_RUN_RESUME_H
 #define AH_CLI_RUN_RUN_RESUME_H
@@ -12,7 +12,7 @@
  * nor stored there. AH_E_DOCUMENT, AH_E_IO. */
 int ah_run_resume_read(struct ah_run *run, struct ah_error *err);
 
-/* Writes it into the folder of checkpoints. A failure loses only this file, and a message says so. */
+/* Writes the settings into the folder of checkpoints. A failure loses only this file, and a message says so. */
 void ah_run_resume_write(struct ah_run *run);
 
 #endif

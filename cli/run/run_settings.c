@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Settings of a run: each is the given option, else, for a resumed run, its earlier value, else a default. So `--resume
- * DIR` needs no other option.
+ * Settings of a run: each is the given option, else a resumed run's earlier value, else a default. So `--resume DIR`
+ * needs no other option.
  */
 #include "cli/plan/request.h"
 #include "cli/run/run.h"
@@ -82,7 +82,7 @@ static int check_counts(const struct ah_run_settings *settings, struct ah_error 
     return AH_OK;
 }
 
-/* A resumed run's old warm-up is not checked again: it was when the run began, and the run may end before it does. */
+/* Not called for the old warm-up of a resumed run: it was checked when the run began, and the run may end earlier. */
 static int check_warmup(const struct ah_run_settings *settings, struct ah_error *err)
 {
     if (settings->rate.warmup_steps > settings->steps)
@@ -117,7 +117,7 @@ static uint64_t default_warmup(const struct defaults *defaults, uint64_t steps)
     return warmup < defaults->warmup_most ? warmup : defaults->warmup_most;
 }
 
-/* The steps for this many epochs; the last batch may be begun only in part. */
+/* Sets the steps for this many epochs. Rounds up: the last batch may go beyond the last epoch. */
 static int read_epochs(const struct ah_run *run, struct ah_run_settings *settings, struct ah_error *err)
 {
     const double epochs = run->options->epochs.value;
@@ -129,7 +129,7 @@ static int read_epochs(const struct ah_run *run, struct ah_run_settings *setting
     return AH_OK;
 }
 
-/* Settings that no option gives are as before. settings->steps is set already. */
+/* Settings that no option gives keep their earlier values. settings->steps is set already. */
 static void read_numbers(const struct ah_run_options *options, const struct ah_signature_run *before,
                          struct ah_run_settings *settings)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Three threads use this: the run's; that of the trainer's beats, which reports (heard); and the one that writes
- * (run_writer). What two of them touch is protected by the mutex.
+ * Three threads use a status: the run's; that of the trainer's beats, which stores what it heard; and the one that
+ * writes (run_writer). The mutex protects what two of them touch.
  */
 #include "cli/run/run_status.h"
 
@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WRITE_EVERY_NS UINT64_C(900000000)  /* at most; less than between beats, so that none is left out */
+#define WRITE_EVERY_NS UINT64_C(900000000)  /* at most; beats are farther apart, so none is left out */
 #define SILENT_NS      UINT64_C(3000000000) /* a rank that has not answered for this long counts as silent */
 
 /* The next thing to write. */
@@ -51,7 +51,7 @@ struct ah_run_status {
     enum ah_status_ended ended;
     struct ah_error failure; /* the first one */
 
-    /* The writer's. */
+    /* of the thread that writes */
     struct ah_trainer_beat *shown; /* owned: a copy of what was heard */
 };
 
@@ -161,7 +161,7 @@ static int write_status(struct ah_run_status *status, const struct news *news, s
     return rc;
 }
 
-/* ---- the thread that writes ---- */
+/* ---- the writing thread ---- */
 
 /* Call the three below under the mutex. */
 

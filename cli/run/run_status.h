@@ -9,7 +9,7 @@
  *     ah_run_status_end(status, rc);
  *     ah_run_status_free(status);                                   // after the trainer: writes how the run ended
  *
- * A separate thread writes, so that a slow disk holds up nobody. A file that cannot be written causes one warning.
+ * A separate thread writes, so a slow disk does not delay the run. If the file cannot be written, one warning is given.
  */
 #ifndef AH_CLI_RUN_RUN_STATUS_H
 #define AH_CLI_RUN_RUN_STATUS_H

@@ -6,8 +6,8 @@
 
 enum { PATIENCE_S = 60 };
 
-/* Runs on the watching thread while the program's own waits inside the device. Flushes and closes nothing of the
- * program's: logs are written line by line, and checkpoints are whole or absent. */
+/* Runs on the watching thread while another thread waits inside the device. Flushes and closes no file, because logs
+ * are written line by line, and checkpoints are whole or absent. */
 static void end_process(void *context, const struct ah_error *why)
 {
     struct ah_cli *cli = context;

@@ -9,7 +9,7 @@
  *     ah_run_recording_end(&recording);                      // after the run; the device is still open
  *     ... recording.recorded, recording.why
  *
- * Call everything on the submitter's thread.
+ * Call all functions on the submitter's thread.
  */
 #ifndef AH_CLI_TRACE_RUN_RECORDING_H
 #define AH_CLI_TRACE_RUN_RECORDING_H
@@ -32,7 +32,7 @@ void ah_run_recording_start(struct ah_run_recording *recording, uint64_t steps_b
 /* Step `step` is done; up to two steps after it are submitted already. */
 void ah_run_recording_step(struct ah_run_recording *recording, uint64_t step);
 
-/* Ends recording if it is still going on. */
+/* Ends recording, if that has not ended yet. */
 void ah_run_recording_end(struct ah_run_recording *recording);
 
 #endif

@@ -43,8 +43,8 @@ int ah_run_trace_new(struct ah_run_trace **ret_trace, const struct ah_plan *plan
  * `steps_before`: steps done before this run. */
 void ah_run_trace_record(struct ah_run_trace *trace, struct ah_device *device, uint64_t steps_before);
 
-/* Call it for every op of the run; it keeps those of the chosen steps. The primitive ops of an item (a tile of a plan's
- * op) are kept as one. */
+/* Call it for every op of the run; it keeps the ops of the chosen steps. The primitive ops of an item (a tile of a
+ * plan's op) are kept as one. */
 void ah_run_trace_op(struct ah_run_trace *trace, const struct ah_op_record *record);
 
 /* Call it for every step that is done, after its ops. */
@@ -55,12 +55,12 @@ void ah_run_trace_step(struct ah_run_trace *trace, uint64_t step);
 const struct ah_error *ah_run_trace_end(struct ah_run_trace *trace);
 
 /* Where the time of the shown steps went, by what the device recorded, else by its lanes. Call it after
- * ah_run_trace_end(). In `arena`; NULL if no step is complete. AH_E_MEMORY. */
+ * ah_run_trace_end(). The result is in `arena`; NULL if no step is complete. AH_E_MEMORY. */
 int ah_run_trace_overlap(const struct ah_run_trace *trace, struct ah_arena *arena,
                          struct ah_runlog_overlap **ret_overlap, struct ah_error *err);
 
-/* Writes to `path` (`-`: standard output, through cli->out). If the run was too short for the chosen steps, it shows
- * one before them, or only the predicted timeline. AH_E_IO names the path, and the file is unchanged. */
+/* Writes to `path` (`-`: standard output, through cli->out). If the run was too short for the chosen steps, the file
+ * shows one before them, or only the predicted timeline. AH_E_IO names the path, and the file is unchanged. */
 int ah_run_trace_write(const struct ah_run_trace *trace, struct ah_cli *cli, const char *path,
                        struct ah_error *err);
 

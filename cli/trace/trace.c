@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Format: "Trace Event Format" (Chromium). Times are in us with three decimals, that is in ns.
+ * Format: "Trace Event Format" (Chromium). Times are in us with three decimals, so to the ns.
  *
  * Events are collected as marks, sorted by time, and printed one a line. At equal times, ends come first (nothing is
  * printed for them), then the slice, then the arrows that bind to it.

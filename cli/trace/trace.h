@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trace: timelines as Chrome trace events, for Perfetto and chrome://tracing: a simulated one, or also the measured one
- * of a run beside it.
+ * Trace: timelines as Chrome trace events, for Perfetto and chrome://tracing: a simulated timeline, alone or beside the
+ * measured one of a run.
  *
  * Each lane is a track, and each item (a tile of an op) a complete event; another track shows iterations. A simulation
- * also shows why items waited, with arrows back along what compute waited for until nothing was late, and memory by
- * class as counters. Times are rounded to nanoseconds, events are in order of time, and events of a lane do not
- * overlap. Simulated timelines say so.
+ * also shows memory by class as counters, and why compute waited: arrows lead back from item to item until one was not
+ * late. Times are rounded to nanoseconds, events are in order of time, and events of a lane do not overlap. Simulated
+ * timelines are labelled so.
  */
 #ifndef AH_CLI_TRACE_TRACE_H
 #define AH_CLI_TRACE_TRACE_H
@@ -17,7 +17,7 @@
 
 /* What a lane did, in ns since the measured timeline's zero. */
 struct ah_trace_slice {
-    size_t op; /* of the plan; SIZE_MAX: none, data */
+    size_t op; /* index in the plan; SIZE_MAX: no op, but data */
     uint64_t tile;
     uint64_t step; /* the step whose iteration it belongs to */
     enum ah_plan_lane lane;
@@ -25,7 +25,7 @@ struct ah_trace_slice {
     int64_t start_ns, end_ns;
 };
 
-/* A kernel, a copy or a fill, as the device recorded it. Those of a lane are in order of time and do not overlap. */
+/* A kernel, a copy or a fill, as the device recorded it. Those of one lane are in order of time, without overlap. */
 struct ah_trace_activity {
     const struct ah_device_activity *activity;
     const struct ah_trace_slice *slice; /* the slice that it belongs to; NULL: not known */
@@ -52,7 +52,7 @@ int ah_trace_write(struct ah_cli *cli, const char *path, const struct ah_plan *p
                    const struct ah_replay *replay, struct ah_error *err);
 
 /* The same with two processes, "predicted (simulated)" and "measured". It shows as many steps of the replay as were
- * measured (1 if none was): the last complete ones, from time 0 on. */
+ * measured (1 if none was): the last complete ones, starting at time 0. */
 int ah_trace_write_beside(struct ah_cli *cli, const char *path, const struct ah_plan *plan,
                           const struct ah_replay *replay, const struct ah_trace_measured *measured,
                           struct ah_error *err);

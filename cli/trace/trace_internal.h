@@ -46,7 +46,7 @@ struct trace {
     struct ah_occupancy occupancy;
     double *end_us; /* by iteration; in the arena */
     size_t iterations;
-    int64_t from_ns, to_ns; /* shows items of the replay that begin in this time */
+    int64_t from_ns, to_ns; /* shows items of the replay that begin in this span */
     struct mark *marks;     /* in the arena */
     size_t n_marks;
     struct ah_buffer text;
@@ -66,7 +66,7 @@ const char *ah_trace_name(const struct ah_plan *plan, size_t op, char out[TRACE_
 /* Adds fields about a tile of an op to the event's args. */
 void ah_trace_emit_op(struct ah_emit *emit, const struct ah_plan *plan, size_t op, uint64_t tile);
 
-/* trace_predicted.c, trace_measured.c: marks, then their events. */
+/* trace_predicted.c, trace_measured.c: add marks, then print their events. */
 int ah_trace_predict(struct trace *trace, struct ah_error *err);
 void ah_trace_print_predicted(struct trace *trace, const struct mark *mark);
 void ah_trace_measure(struct trace *trace);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1. A step of a rank lasts from the end of compute of the step before to the end of its own; sends count as compute.
- *    It is shown if both ends were heard of.
- * 2. The window goes from the first start of these steps on any rank to the last end. What begins in it is shown.
- * 3. The k-th send of a micro-batch pairs with the receive of it that ends nearest: neither ends without the other.
+ * 1. A step of a rank lasts from the end of the previous step's compute to the end of its own; sends count as compute.
+ *    It is shown if both ends were recorded.
+ * 2. The window lasts from the first start of these steps on any rank to the last end. Spans beginning in it are shown.
+ * 3. A send of a micro-batch pairs with its receive that ends nearest in time, because neither ends without the other.
  */
 #include "cli/trace/trace_ranks.h"
 
@@ -145,7 +145,7 @@ static bool is_of_compute(const struct ah_recorded_span *span)
     return span->op != AH_RECORDED_NO_OP && (span->lane == AH_LANE_COMPUTE || span->lane == AH_LANE_SEND);
 }
 
-/* When the last position of a step ends; false: it was not heard of. */
+/* When the last position of a step ends; false: that was not recorded. */
 static bool end_of_step(const struct timeline *timeline, uint64_t step, int64_t *ret_ns)
 {
     const struct ah_plan *program = timeline->program;
@@ -245,7 +245,7 @@ static void put_arrows(struct traced *t, const struct timeline *from, const stru
 
 /* ---- printing ---- */
 
-/* The number of its process in the file. */
+/* The number of the timeline's process in the file. */
 static unsigned process_of(const struct timeline *timeline)
 {
     return 1 + 2 * timeline->rank + !timeline->measured;
@@ -419,7 +419,7 @@ static int print_trace(struct traced *t, struct ah_error *err)
     return t->out.text.failed || t->failed ? ah_error_memory(err) : AH_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- the file ---- */
 
 /* Adds the events of all measured or all predicted timelines, with times from the start of their window. */
 static void put_timelines(struct traced *t, const struct timeline *timelines, uint64_t first, uint64_t n)

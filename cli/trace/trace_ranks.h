@@ -2,17 +2,17 @@
  *
  * Trace of ranks: what all ranks of a run did in a few steps, and what was predicted, as Chrome trace events (trace.h).
  *
- * A rank is two processes, for its measured and its predicted timeline; each lane of its device is a track. Arrows
- * follow measured messages from send to arrival. Measured times are on rank 0's clock (runtime/train/clocks.h); 0 is
- * where the first shown step begins on any rank. The prediction is the replay, with sends in the lanes where
- * executors have them; 0 is where its second step begins, which is steady.
+ * A rank has two processes, for its measured and its predicted timeline; each lane of its device is a track. Arrows
+ * follow measured messages from send to arrival. Measured times are on rank 0's clock (runtime/train/clocks.h), from
+ * the first start of the first shown step on any rank. The prediction is the replay, with sends in executors' lanes,
+ * from the start of its second step, which is steady.
  */
 #ifndef AH_CLI_TRACE_TRACE_RANKS_H
 #define AH_CLI_TRACE_TRACE_RANKS_H
 
 #include "cli/run/run.h"
 
-/* The steps that ranks shall record; none if one rank trains all, or no trace is wanted. */
+/* The steps that ranks have to record; none if one rank trains all, or no trace is wanted. */
 struct ah_recorded_steps ah_trace_ranks_steps(const struct ah_run *run);
 
 /* Rank 0, with nothing under way: asks all ranks and writes to `path` (`-`: standard output, through cli->out).

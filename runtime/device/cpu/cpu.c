@@ -67,7 +67,7 @@ static int cpu_probe(struct ah_device_info *ret_infos, size_t max, size_t *ret_n
     return rc;
 }
 
-/* Refuses arenas larger than free memory: the system would map them anyway. */
+/* Refuses arenas larger than free memory, because the system would map even those. */
 static int check_capacity(const uint64_t arena_bytes[AH_ARENA_KINDS], struct ah_error *err)
 {
     struct ah_host_memory memory;

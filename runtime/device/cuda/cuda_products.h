@@ -49,7 +49,7 @@ int ah_cuda_products_prepare(struct ah_cuda_products *products, const struct ah_
 /* Device memory held, in bytes. */
 uint64_t ah_cuda_products_bytes(const struct ah_cuda_products *products);
 
-/* Counts the products that ops asked for, and those of them made in steps. */
+/* Returns how many products ops asked for, and how many of these are made in steps. */
 struct ah_device_products ah_cuda_products_count(const struct ah_cuda_products *products);
 
 /* True if the product is prepared. */
@@ -59,7 +59,7 @@ bool ah_cuda_products_has(const struct ah_cuda_products *products, const struct 
 int ah_cuda_products_run(struct ah_cuda_products *products, const struct ah_cuda_launch *launch,
                          struct ah_error *err);
 
-/* Writes the algorithms that the library offers for a product, first choice first. `ret_n`: how many, at most `max`. */
+/* Writes the algorithms that the library offers for a product, first choice first: `ret_n` of them, at most `max`. */
 int ah_cuda_products_candidates(struct ah_cuda_products *products, const struct ah_op *op,
                                 struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
                                 struct ah_error *err);

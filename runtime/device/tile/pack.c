@@ -85,7 +85,7 @@ static struct ah_pack_source source_at(const struct packing *packing, uint64_t w
                                    packing->word, matrix->k_in_rows};
 }
 
-/* Packs `pieces` pieces of each of 16 rows, from (row, column) on: as one block if the matrix fills it. */
+/* Packs `pieces` pieces of each of 16 rows, starting at (row, column): as one block if the matrix fills it. */
 static void pack_block(const struct packing *packing, uint64_t row, uint64_t column, uint64_t pieces)
 {
     const struct ah_pack_matrix *matrix = packing->matrix;

@@ -174,7 +174,7 @@ struct ah_device_watch {
     double patience_s; /* how long something may wait while no op completes; 0: nobody watches */
 
     /* Called once, on the watching thread, with AH_E_STALLED and a sentence about every lane. It should end the
-     * process: closing the device may wait for ever. If it returns, everyone goes on waiting. */
+     * process: closing the device may wait for ever. If it returns, all calls continue to wait. */
     void (*stalled)(void *context, const struct ah_error *why);
     void *context;
 
@@ -450,7 +450,7 @@ int ah_device_recorded(struct ah_device *device, struct ah_device_recording *ret
 /* Device memory beside the arena: the measured bytes, but no less than reserve_bytes. */
 uint64_t ah_device_beside_bytes(const struct ah_device *device);
 
-/* Pointer to an operand if the host can read it, else NULL; also NULL outside the arena. */
+/* Pointer to an operand if the host can read it and the arena has it; otherwise NULL. */
 void *ah_device_pointer(struct ah_device *device, struct ah_ref ref);
 
 const char *ah_device_lane_name(uint32_t lane);

@@ -25,8 +25,8 @@ enum size_name {
     ROWS,
     WIDTH,
     HEADS,    /* per row */
-    STATS,    /* 1, 2 for a layer norm */
-    PARTIALS, /* 1; 2 for a layer norm */
+    STATS,    /* 1; 2 for a layer norm */
+    PARTIALS, /* groups of AH_OP_NORM_GROUP heads of rows */
     VOCABULARY,
     POSITIONS,
     KV_HEADS,

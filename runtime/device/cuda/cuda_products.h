@@ -6,8 +6,8 @@
  * takes workspace; run enqueues one and creates nothing. All calls use the GPU that is current on the calling thread.
  *
  * BITS. A product's algorithm follows from its shape, strides, types and epilogue, the GPU and the library. It comes
- * from options->algorithms if the table has it, else it is the library's first choice within a fixed workspace. Of an
- * operand's address, only whether it is a multiple of AH_CUDA_PRODUCT_ALIGN bytes matters. Sums are fp32 in an order
+ * from options->algorithms if the table has it; otherwise it is the library's first choice within a fixed workspace. An
+ * operand's address matters only by whether it is a multiple of AH_CUDA_PRODUCT_ALIGN bytes. Sums are fp32 in an order
  * that the algorithm fixes, without atomics, and K is split only with fp32 partial sums; fp32 products take no shortcut
  * through narrower types.
  *

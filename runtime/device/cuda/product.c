@@ -3,6 +3,9 @@
  * One product: its key, its descriptors, its algorithm. See products_internal.h.
  *
  * What we ask of the library, so that bits depend only on the key:
+ * 1. a workspace of fixed size; alignments by the key;
+ * 2. K split only if fp32 partial sums are added in their own step (reduction scheme COMPUTE_TYPE): the other schemes
+ *    round partial sums to c's type;
  * 3. for fp32, "pedantic" arithmetic: no TF32, no sums of bf16 products, whatever the environment says.
  *
  * Source: cuBLAS manual, cublasLtMatmul() (supported types), cublasLtMatmulPreferenceAttributes_t, "Results

@@ -7,8 +7,9 @@
  * 2. A group records its end behind its last op, in that op's slot. If its first op waited for others, it also records
  *    its start behind the waits, in that op's slot. Otherwise it started when the group before it ended or when it was
  *    submitted, whichever was later. So a group costs one event, or two where lanes meet.
- * 3. A ticket is done when the end of its group is seen; whoever waits for it waits for that event.
  * 3. A ticket is done when the end of its group is seen; a wait for it is a wait for that event.
+ * 4. While a group is open, nothing is submitted to another lane, and the submitter closes it before it waits for
+ *    anything: a group longer than the queue is cut. So no wait is ever for an end that was not recorded.
  * 5. An op that does not join has its own event, and so has every op while activities are recorded.
  *
  * TIMES. Events are read only when somebody asks for spans or a queue's slot is needed again: a finished event keeps

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Packs operands of matrix products (pack.h). If k runs the same way before and after, rows are copied in pieces of 16
- * words; else squares of 16 x 16 words are transposed. Leftovers are packed word by word. All loops read along the
+ * words; otherwise squares of 16 x 16 words are transposed. Leftovers are packed word by word. All loops read along the
  * matrix's rows, so that the processor can prefetch.
  */
 #include "runtime/device/tile/pack_internal.h"

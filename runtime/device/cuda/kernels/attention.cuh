@@ -125,7 +125,7 @@ AH_ATTENTION_DEVICE struct ah_attention_task ah_attention_task_of(const struct a
             (blocks - 1 - block % blocks) * ROWS};
 }
 
-/* ---- what queries see: keys from their first one to themselves ---- */
+/* ---- which keys queries see: from their first one to themselves ---- */
 
 AH_ATTENTION_DEVICE uint32_t ah_attention_window(const struct ah_attention &attention, uint32_t query)
 {

@@ -10,7 +10,7 @@
  *               for 8192 rows, 75 us for 32768, a fraction of what (2) takes there. The scratch holds the places.
  *   2. tokens   a RUN is what belongs to one token. A block has a window of sorted places and a strip of columns; its
  *               warps take the runs that begin there by turns, and add rows in ascending order. The last run of a
- *               window may be LONG: then each warp has every 8th row of it, and warps are added in their order. dy is
+ *               window may be LONG: then each warp has every 8th row of it, and the warps are added in order. dy is
  *               read once; of the table, rows that are met are read and written once: one pass.
  *   3. positions a block has a position and a strip, and adds its rows in ascending order, which it finds by looking at
  *               all positions, or knows where these repeat. dy is read once more.

@@ -250,7 +250,7 @@ static void cpu_drain(struct ah_device *device)
 static void cpu_close(struct ah_device *device)
 {
     struct ah_cpu_device *cpu = cpu_of(device);
-    cpu_drain(device); /* lanes wait for each other's tickets: all must be empty before the first ends */
+    cpu_drain(device); /* lanes wait for each other's tickets, so all must be empty before one ends */
     for (unsigned lane = 0; lane < AH_DEVICE_LANES_ALL; lane++) {
         ah_lane_free(cpu->lanes[lane].lane);
         ah_pool_free(cpu->lanes[lane].pool);

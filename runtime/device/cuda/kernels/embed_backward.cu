@@ -11,7 +11,7 @@
  *   2. tokens   a RUN is what belongs to one token. A block has a window of sorted places and a strip of columns; its
  *               warps take the runs that begin there by turns, and add rows in ascending order. The last run of a
  *               window may be LONG: then each warp has every 8th row of it, and the warps are added in order. dy is
- *               read once; of the table, rows that are met are read and written once: one pass.
+ *               read once; of the table, rows with a run are read and written once: one pass.
  *   3. positions a block has a position and a strip, and adds its rows in ascending order, which it finds by looking at
  *               all positions, or knows where these repeat. dy is read once more.
  */

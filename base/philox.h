@@ -13,7 +13,7 @@
  *              step                      48 bits   counter[2], counter[3] bits 0-15
  *              micro_batch               16 bits   counter[3] bits 16-31
  *
- * The packing is part of the numeric signature: it never changes. Numbers too large for their bits are a mistake of ours
+ * The packing is part of the numeric signature: it never changes. Numbers too large for their bits are our mistake
  * (asserted). A number that the draw does not depend on is 0.
  *
  *     uint32_t bits[4];

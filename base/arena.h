@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arena: memory of one document or plan, taken piece by piece and freed at once.
+ * Arena: memory of one document or plan, allocated piece by piece and freed all at once.
  *
  * Grows by chunks from malloc; pieces never move and are zeroed. Training memory is planned and addressed by offsets:
  * see runtime/device/device.h.
@@ -20,8 +20,8 @@ struct ah_arena_chunk;
 
 struct ah_arena {
     struct ah_arena_chunk *chunks; /* owned; newest first */
-    size_t used_bytes;             /* of the newest chunk */
-    size_t total_bytes;            /* handed out in all */
+    size_t used_bytes;             /* in the newest chunk */
+    size_t total_bytes;            /* allocated in all */
 };
 
 /* `size` zeroed bytes aligned for any type (max_align_t), in arena; NULL when out of memory. */
@@ -30,7 +30,7 @@ void *ah_arena_alloc(struct ah_arena *arena, size_t size);
 /* `count` items of `size` bytes; NULL when out of memory or when the product overflows. */
 void *ah_arena_array(struct ah_arena *arena, size_t count, size_t size);
 
-/* Copies of a string, whole or its first `length` bytes with a NUL added; in arena. */
+/* Copy a string, or its first `length` bytes, and add a NUL; in arena. NULL when out of memory. */
 char *ah_arena_strdup(struct ah_arena *arena, const char *text);
 char *ah_arena_strndup(struct ah_arena *arena, const char *text, size_t length);
 

@@ -39,7 +39,7 @@ static void read_notes(const unsigned char *notes, size_t bytes, char *ret_text)
     }
 }
 
-/* The first object reported is the program itself, so this stops there. */
+/* The first object reported is the program itself, so the search stops there. */
 static int read_object(struct dl_phdr_info *object, size_t bytes, void *context)
 {
     (void)bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Build id: the linker's digest of this program's code and data. Programs of one version that were built from other
- * sources, or by another compiler, have other ids; a program that was copied or stripped keeps its own.
+ * Build id: the linker's digest of this program's code and data. Builds of one version from other sources, or by
+ * another compiler, have different ids; a copied or stripped program keeps its id.
  *
  *     char text[AH_BUILD_ID_TEXT_MAX];
  *     printf("build %s\n", ah_build_id_read(text));

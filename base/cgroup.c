@@ -5,9 +5,9 @@
  * skipped. Formats: the kernel's admin-guide/cgroup-v2.rst, admin-guide/cgroup-v1/memory.rst and
  * scheduler/sched-bwc.rst.
  *
- * A group has left its limit, less what it uses, plus the file pages in use that nobody touched for a while: the
- * kernel gives those back before it refuses anything. It may give back others, too, but at the cost of whoever reads
- * those files, so they do not count.
+ * The memory that a group has left is its limit, less what it uses, plus its file pages that nobody has touched for a
+ * while: the kernel takes those back before it refuses anything. It may take back other file pages too, but that slows
+ * their readers, so they do not count.
  */
 #include "base/cgroup.h"
 
@@ -62,7 +62,7 @@ static FILE *open_in(const char *folder, const char *name)
     return fopen(path, "re");
 }
 
-/* Reads up to two numbers; returns how many there are: 0 for "max", no file or nonsense. */
+/* Reads up to two numbers and returns how many there are: 0 for "max", a missing file or nonsense. */
 static int read_numbers(const char *folder, const char *name, int64_t *ret_first, int64_t *ret_second)
 {
     FILE *file = open_in(folder, name);
@@ -73,14 +73,14 @@ static int read_numbers(const char *folder, const char *name, int64_t *ret_first
     return n < 0 ? 0 : n;
 }
 
-/* A number that is not negative; `otherwise` if there is none. */
+/* Returns a number that is not negative; `otherwise` if there is none. */
 static uint64_t read_number(const char *folder, const char *name, uint64_t otherwise)
 {
     int64_t number = 0, unused;
     return read_numbers(folder, name, &number, &unused) > 0 && number >= 0 ? (uint64_t)number : otherwise;
 }
 
-/* The number after `key` in memory.stat, or 0. */
+/* Returns the number after `key` in memory.stat, or 0. */
 static uint64_t read_statistic(const char *folder, const char *key)
 {
     char line[LINE_MAX_BYTES];
@@ -147,7 +147,7 @@ static void read_path(struct ah_cgroup *group, const char *root, const struct hi
     }
 }
 
-/* Is `name` one of the comma-separated `names`? "" matches only "". */
+/* True if `name` is one of the comma-separated `names`. "" matches only "". */
 static bool is_one_of(const char *name, const char *names)
 {
     size_t length = strlen(name);
@@ -161,7 +161,7 @@ static bool is_one_of(const char *name, const char *names)
     return false;
 }
 
-/* One line of /proc/self/cgroup: "0::/path" (version 2) or "4:memory:/path" (version 1). */
+/* Reads a line of /proc/self/cgroup: "0::/path" (version 2) or "4:memory:/path" (version 1). */
 static void read_line(struct ah_cgroup *group, const char *root, char *line)
 {
     line[strcspn(line, "\n")] = '\0';

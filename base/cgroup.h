@@ -13,7 +13,7 @@
 
 struct ah_cgroup {
     uint64_t memory_limit_bytes; /* the lowest limit of a group; UINT64_MAX: none */
-    uint64_t memory_free_bytes;  /* the least that a group has left; UINT64_MAX: no limit */
+    uint64_t memory_free_bytes;  /* the least memory that a group has left; UINT64_MAX: no limit */
     double processors;           /* the lowest quota of a group: seconds of work per second; 0: none */
 };
 

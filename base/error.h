@@ -58,10 +58,10 @@ int ah_error_set(struct ah_error *err, int code, const char *format, ...) AH_PRI
 /* Puts "<formatted>: " before the sentence that `err` holds; returns `code`. */
 int ah_error_prefix(struct ah_error *err, int code, const char *format, ...) AH_PRINTF(3, 4);
 
-/* AH_E_MEMORY with the sentence for it. */
+/* Sets AH_E_MEMORY with its sentence, and returns it. */
 int ah_error_memory(struct ah_error *err);
 
-/* Exit status of the command line, word and meaning of a code; never NULL, also for unknown codes. */
+/* Exit status of the command line, word and meaning of a code; never NULL, even for unknown codes. */
 int ah_error_exit_status(int code);
 const char *ah_error_word(int code);
 const char *ah_error_meaning(int code);

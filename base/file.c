@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writing resolves first what `path` is:
+ * Writing first resolves what `path` is:
  *
  *     one of our open descriptors (/dev/stdout, /dev/fd/N)   written to a duplicate of it: its offset moves on
  *     a device, a pipe, a socket                             written in place
@@ -26,7 +26,7 @@
 
 enum { READ_STEP_BYTES = 65536, LINKS_MAX = 40, TEMPORARIES_MAX = 1000, WRITER_WAIT_MS = 5000 };
 
-/* Sentences about files begin with the path, as those about what is in them do (schemas/). */
+/* Sentences about files begin with the path, like those about their contents (schemas/). */
 static const char *shown(const char *path)
 {
     return *path ? path : "''";
@@ -92,14 +92,14 @@ static int open_read(const char *path, size_t limit_bytes, int *ret_fd, struct a
     return rc;
 }
 
-/* Can `fd` be read, or is it at its end, within this many milliseconds? -1: waits as long as it takes. */
+/* True if `fd` can be read or is at its end within this many milliseconds (-1: waits as long as it takes). */
 static bool await_input(int fd, int milliseconds)
 {
     return poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, milliseconds) != 0;
 }
 
-/* A pipe of which nothing was read ends where its writer wrote nothing, and where it never had one: the latter is
- * waited for, but not for ever. */
+/* If nothing was read from a pipe, its end means either that the writer wrote nothing, or that there was no writer yet.
+ * In the latter case this waits for one, but not for ever. */
 static int read_all(int fd, const char *path, size_t limit_bytes, struct ah_buffer *bytes,
                     struct ah_error *err)
 {
@@ -181,8 +181,8 @@ static int write_all(int fd, const void *bytes, size_t size)
     return 0;
 }
 
-/* close() that reports, as some file systems only then say that the disk is full. On Linux the descriptor is
- * closed also when interrupted. */
+/* Calls close() and reports errors, because some file systems only then say that the disk is full. On Linux, even an
+ * interrupted close() closes the descriptor. */
 static int close_reporting(int fd)
 {
     return close(fd) && errno != EINTR ? -1 : 0;
@@ -198,7 +198,7 @@ static int write_in_place(int fd, const char *path, const void *bytes, size_t si
     return rc;
 }
 
-/* Folder of `path` into `folder` (PATH_MAX bytes). */
+/* Writes the folder of `path` to `folder` (PATH_MAX bytes). */
 static void folder_of(const char *path, char *folder)
 {
     char copy[PATH_MAX];
@@ -206,7 +206,7 @@ static void folder_of(const char *path, char *folder)
     snprintf(folder, PATH_MAX, "%s", dirname(copy));
 }
 
-/* N for a path that is /proc/<us>/fd/N once its folder is resolved (/dev/fd/N, a link in /dev too); else -1. */
+/* Returns N if `path` is /proc/<us>/fd/N once its folder is resolved (/dev/fd/N, or a link in /dev); otherwise -1. */
 static int descriptor_of(const char *path)
 {
     char folder[PATH_MAX], real[PATH_MAX], own[64];
@@ -220,8 +220,8 @@ static int descriptor_of(const char *path)
     return end == name + 1 || *end || number < 0 || number > INT_MAX ? -1 : (int)number;
 }
 
-/* Follows one link in place: `path` becomes its target, seen from where the link lies. 1: it was a link; 0:
- * it is none; -1: errno. */
+/* Follows one link in place: `path` becomes its target, relative to the link's folder. Returns 1 if it was a link, 0 if
+ * not, -1 with errno. */
 static int follow_link(char path[PATH_MAX])
 {
     char target[PATH_MAX], folder[PATH_MAX];
@@ -239,7 +239,7 @@ static int follow_link(char path[PATH_MAX])
     return 1;
 }
 
-/* Resolves links; `ret_fd` is a duplicate where the path is a descriptor of ours, else -1. */
+/* Resolves links; `ret_fd` is a duplicate if the path is a descriptor of ours, otherwise -1. */
 static int resolve(char path[PATH_MAX], int *ret_fd)
 {
     *ret_fd = -1;
@@ -257,7 +257,7 @@ static int resolve(char path[PATH_MAX], int *ret_fd)
     return -1;
 }
 
-/* Creates a temporary file in `folder`; its name into `temporary`. A new name, so the umask holds. */
+/* Creates a temporary file in `folder` and writes its name to `temporary`. The file is new, so the umask holds. */
 static int open_temporary(const char *folder, char temporary[PATH_MAX])
 {
     for (int i = 0; i < TEMPORARIES_MAX; i++) {
@@ -285,13 +285,13 @@ static int sync_folder(const char *folder)
 {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return errno == EACCES ? 0 : -1; /* a folder one may write but not list */
+        return errno == EACCES ? 0 : -1; /* a folder that we may write to but not list */
     int rc = sync_retrying(fd);
     close(fd);
     return rc;
 }
 
-/* Gives the new file the mode of the one it replaces, and its owner where we may. */
+/* Gives the new file the mode of the file it replaces and, if we may, its owner. */
 static int keep_identity(int fd, const struct stat *old)
 {
     struct stat now;
@@ -323,7 +323,7 @@ static int replace_file(const char *path, const char *real, const struct stat *o
         return fail_with_errno(err, "written", path);
     int fd = open_temporary(folder, temporary);
     int reason =
-        errno == ENOENT ? EPERM : errno; /* of a folder that is there: it takes no files, as /proc does */
+        errno == ENOENT ? EPERM : errno; /* the folder exists but takes no files, like /proc */
     if (fd < 0 && errno == ENOENT && faccessat(AT_FDCWD, folder, F_OK, AT_EACCESS))
         return ah_error_set(err, AH_E_IO, "%s: the folder '%s' does not exist; create it first", path,
                             folder);
@@ -389,7 +389,7 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Two entries of folders for one file. */
+/* True if both are entries of folders for one file. */
 static bool linked(const char *a, const char *b)
 {
     struct stat about_a, about_b;

@@ -16,8 +16,8 @@
 
 enum { AH_FILE_REASON_MAX = 720 };
 
-/* Writes why opening `path` failed with the errno `reason` into `out` and returns it: if a symbolic link on the way
- * leads nowhere or back to itself, the link and its target; else what strerror() says. */
+/* Writes why opening `path` failed with the errno `reason` into `out` and returns `out`. If a symbolic link on the way
+ * leads nowhere or back to itself, that is the link and its target; otherwise it is what strerror() says. */
 const char *ah_file_reason(const char *path, int reason, char out[AH_FILE_REASON_MAX]);
 
 /* AH_E_IO for a pipe, socket or device, without waiting for it: for files that a person did not name, such as the
@@ -37,8 +37,8 @@ int ah_file_read(const char *path, size_t limit_bytes, struct ah_buffer *ret_byt
  * its temporary file, ".autohete-PID-N.tmp", which may be deleted. */
 int ah_file_write(const char *path, const void *bytes, size_t size, struct ah_error *err);
 
-/* Do `a` and `b` name one file, so that writing to one may change the other? Links of both kinds count, and so do files
- * that do not exist yet; devices and pipes are not files. */
+/* True if `a` and `b` name one file, so that writing to one may change the other. Links of both kinds count, and so do
+ * files that do not exist yet; devices and pipes are not files. */
 bool ah_file_same(const char *a, const char *b);
 
 #endif

@@ -14,7 +14,7 @@
 
 struct ah_host_memory {
     uint64_t total_bytes;     /* MemTotal of the kernel */
-    uint64_t available_bytes; /* now: MemAvailable, or what a control group has left; <= usable */
+    uint64_t available_bytes; /* now: MemAvailable, or what a control group has left; <= usable_bytes */
     uint64_t limit_bytes;     /* the lowest limit of a control group above us; UINT64_MAX: none */
     uint64_t usable_bytes;    /* the lesser of total and limit */
 };
@@ -23,7 +23,7 @@ struct ah_host_memory {
  * (a captured machine). AH_E_IO where the kernel's total cannot be read. */
 int ah_host_memory_read(struct ah_host_memory *ret_memory, const char *root, struct ah_error *err);
 
-/* Memory that this process holds now, code and libraries included; 0 if the kernel does not say. */
+/* Bytes that this process holds in memory now, code and libraries included; 0 if the kernel does not say. */
 uint64_t ah_host_memory_resident(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Merges sets from their beginnings, so that each function but the sort visits an interval once.
+ * Merges sets starting at their first intervals, so that each function but the sort visits an interval once.
  */
 #include "base/intervals.h"
 

@@ -21,7 +21,7 @@ struct ah_interval {
 /* Turns `n` intervals, in any order, into a set in place; one that ends before it starts is empty. Returns its size. */
 size_t ah_intervals_unite(struct ah_interval *intervals, size_t n);
 
-/* What two sets have in common, into `ret_both`, which has room for n_a + n_b. Returns how many. */
+/* Writes what two sets have in common to `ret_both`, which has room for n_a + n_b, and returns its size. */
 size_t ah_intervals_intersect(const struct ah_interval *a, size_t n_a, const struct ah_interval *b,
                               size_t n_b, struct ah_interval *ret_both);
 

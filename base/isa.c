@@ -12,7 +12,7 @@
 
 enum {
     XSAVE_YMM = 0x6,    /* XCR0: XMM and YMM */
-    XSAVE_ZMM = 0xE6,   /* and opmask, upper halves, upper registers */
+    XSAVE_ZMM = 0xE6,   /* those, opmask, and the upper halves and registers */
     XSAVE_AMX = 0x60000 /* tile configuration and tile data */
 };
 
@@ -20,7 +20,7 @@ struct cpuid {
     uint32_t eax, ebx, ecx, edx;
 };
 
-/* All zeros where the processor does not know the leaf. */
+/* Returns all zeros if the processor does not know the leaf. */
 static struct cpuid cpuid(unsigned leaf, unsigned subleaf)
 {
     struct cpuid answer = {0};
@@ -34,7 +34,7 @@ static bool has_bits(uint32_t word, uint32_t bits)
     return (word & bits) == bits;
 }
 
-/* Does the operating system save all of these register states? */
+/* True if the operating system saves all of these register states. */
 static bool system_saves(uint32_t states)
 {
     if (!has_bits(cpuid(1, 0).ecx, bit_OSXSAVE))

@@ -18,14 +18,14 @@ enum ah_isa {
     AH_ISA_AVX512,   /* AVX-512 F, BW, DQ and VL, and all of AH_ISA_AVX2 */
 };
 
-/* The widest set that may be used. */
+/* Returns the widest set that may be used. */
 enum ah_isa ah_isa_detect(void);
 
 /* Has AVX-512 instructions for bf16 dot products (with AH_ISA_AVX512); has AMX tiles for bf16. */
 bool ah_isa_has_avx512_bf16(void);
 bool ah_isa_has_amx_bf16(void);
 
-/* Has those dot products, and they do more multiply-adds per second than AVX-512 in fp32: Intel's do not. */
+/* True if it has those dot products and they are faster than AVX-512 in fp32, unlike Intel's. */
 bool ah_isa_has_fast_avx512_bf16(void);
 
 /* Has instructions for SHA-256, with SSSE3 and SSE4.1. */

@@ -6,8 +6,8 @@
  *     submit until done >= t, so a job runs in its slot and nobody overwrites it.
  * (2) `submitted` and `stopping` change only under `mutex`. So does `done`, which is atomic so that it can also be
  *     read without it; it is stored (release) after the job returned.
- * (3) No wake-up is lost: a sleeper tests its condition under `mutex` and sleeps on a condition variable of
- *     that mutex; whoever makes a condition true does so under `mutex` and then signals:
+ * (3) No wake-up is lost. A sleeper tests its condition under `mutex` and sleeps on a condition variable of that mutex.
+ *     The thread that makes a condition true does so under `mutex` and then signals:
  *         work      lane thread      submitted > done, or stopping
  *         progress  all others       done reached a ticket, or a slot became free
  *     `wake_at` is the lowest ticket that a sleeper on `progress` waits for (changed under `mutex`); a sleeper that
@@ -125,7 +125,7 @@ static void bell_ring(struct ah_lane_bell *bell)
     pthread_mutex_unlock(&bell->mutex);
 }
 
-/* Index of the first wait that is met; n: none. */
+/* Returns the index of the first wait whose ticket is done; n if there is none. */
 static size_t find_met(const struct ah_lane_wait *waits, size_t n)
 {
     size_t i = 0;
@@ -235,7 +235,7 @@ static void slot_fill(struct lane_slot *slot, const struct ah_lane_job *job)
     slot->tag = job->tag;
 }
 
-/* Does the job, as number `ticket` of its lane, wait for itself or for a later job of the lane? */
+/* True if the job, as number `ticket` of its lane, would wait for itself or for a later job of the lane. */
 static bool waits_for_itself(const struct ah_lane *lane, const struct ah_lane_job *job, uint64_t ticket)
 {
     for (size_t i = 0; i < job->n_waits; i++)

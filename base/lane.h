@@ -41,13 +41,13 @@ struct ah_lane_wait {
 struct ah_lane_span {
     uint64_t ticket;
     uint64_t tag;      /* the job's own */
-    uint64_t ready_ns; /* the lane took it up and began waiting for its dependencies */
+    uint64_t ready_ns; /* the lane took the job and began waiting for its dependencies */
     uint64_t start_ns; /* dependencies met */
     uint64_t end_ns;
 };
 
 struct ah_lane_job {
-    void (*await)(void *payload); /* (optional) before `run`, after the waits: waits for what no lane does */
+    void (*await)(void *payload); /* (optional) runs between waits and `run`: waits for what no lane does */
     void (*run)(void *payload);   /* on the lane's thread */
     const void *payload;          /* copied at submit, to an address aligned to 64 */
     size_t payload_bytes;         /* <= AH_LANE_PAYLOAD_MAX */
@@ -69,7 +69,7 @@ struct ah_lane_options {
 int ah_lane_bell_new(struct ah_lane_bell **ret_bell, struct ah_error *err);
 void ah_lane_bell_free(struct ah_lane_bell *bell);
 
-/* Blocks until one of `n` > 0 tickets, of lanes with this bell, is done; returns its index, the first of several. */
+/* Blocks until one of `n` > 0 tickets of lanes with this bell is done; returns the index of the first such ticket. */
 size_t ah_lane_wait_any(struct ah_lane_bell *bell, const struct ah_lane_wait *waits, size_t n);
 
 /* AH_E_FAILED if the thread cannot be started or pinned, AH_E_MEMORY. The lane is *owned* by the caller. */
@@ -85,10 +85,10 @@ void ah_lane_wait(struct ah_lane *lane, uint64_t ticket);
 /* Blocks until everything that was submitted before the call is done. */
 void ah_lane_drain(struct ah_lane *lane);
 
-/* How many jobs have finished. A caller that reads a job's ticket here sees what that job wrote. */
+/* Returns how many jobs have finished. A caller that reads a job's ticket here sees what that job wrote. */
 uint64_t ah_lane_done(const struct ah_lane *lane);
 
-/* True while a job of the lane is between start and end; throttles share a link by it. */
+/* True while a job of the lane is between start and end; throttles use this to share a link. */
 int ah_lane_busy(const struct ah_lane *lane);
 
 /* What a lane is doing, to explain why nothing happens. */
@@ -108,8 +108,8 @@ void ah_lane_head(struct ah_lane *lane, struct ah_lane_head *ret_head, void *ret
  * waits. */
 uint64_t ah_lane_cpu_ns(const struct ah_lane *lane);
 
-/* Copies the spans of jobs finished after ticket `after`, oldest first, at most `max`; returns how many. Spans that the
- * ring has lost are left out: then the first ticket is not after + 1. May be called at any time. */
+/* Copies the spans of jobs finished after ticket `after`, oldest first, at most `max`; returns how many. If the ring
+ * has lost some, the first ticket is not after + 1. May be called at any time. */
 size_t ah_lane_spans(struct ah_lane *lane, uint64_t after, struct ah_lane_span *ret_spans, size_t max);
 
 /* Finishes the queued jobs and ends the thread. NULL is fine. */

@@ -25,7 +25,7 @@ struct ah_log {
     enum ah_log_level least;         /* lower levels are dropped */
 };
 
-/* Formats and passes on; a text of AH_LOG_TEXT_MAX bytes or more is cut. Allocates nothing. */
+/* Formats the text and passes it on, cut to less than AH_LOG_TEXT_MAX bytes. Allocates nothing. */
 void ah_log_printf(const struct ah_log *log, enum ah_log_level level, const char *format, ...)
     AH_PRINTF(3, 4);
 

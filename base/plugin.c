@@ -25,8 +25,8 @@ static void program_folder(char folder[PATH_MAX])
         memcpy(folder, ".", 2);
 }
 
-/* Finds the plugin's file: in $AUTOHETE_PLUGIN_DIR, else in the build tree, else installed beside the program. On
- * failure `path` is the last place that was looked at, for the person who reads the error. */
+/* Finds the plugin's file: in $AUTOHETE_PLUGIN_DIR, in the build tree, or installed beside the program. On failure
+ * `path` is the last place tried, for the error message. */
 static bool find_plugin(char path[PATH_MAX], const struct ah_plugin *plugin)
 {
     const char *chosen = getenv("AUTOHETE_PLUGIN_DIR");

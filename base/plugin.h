@@ -17,10 +17,10 @@ struct ah_plugin {
     bool is_global; /* its libraries' symbols are global, because their own plugins look for them */
 };
 
-/* Looks in $AUTOHETE_PLUGIN_DIR if set, else in ../<folder>/<name> (a build tree), else in ../lib/autohete (installed),
- * both from the running program's folder. AH_E_MISSING if there is none or it cannot be loaded (with the loader's own
- * words), AH_E_MISMATCH for a library without the symbol. What is loaded stays for the life of the process. `ret_path`
- * has room for PATH_MAX bytes. */
+/* Looks in $AUTOHETE_PLUGIN_DIR if set, otherwise in ../<folder>/<name> (a build tree) and then ../lib/autohete
+ * (installed), both from the running program's folder. AH_E_MISSING if there is none or it cannot be loaded (with the
+ * loader's own message), AH_E_MISMATCH for a library without the symbol. A loaded plugin stays for the life of the
+ * process. `ret_path` has room for PATH_MAX bytes. */
 int ah_plugin_open(const struct ah_plugin *plugin, void **ret_symbol, char *ret_path, struct ah_error *err);
 
 #endif

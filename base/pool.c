@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run is a *round*, or several where it has very many chunks. `cursor` packs the round's number (upper half)
+ * A run is a *round*, or several if it has very many chunks. `cursor` packs the round's number (upper half)
  * and how many of its chunks are unclaimed (lower half); a chunk is claimed by compare-and-swap on the whole
  * word, so a claim names its round.
  *

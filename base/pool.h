@@ -26,8 +26,8 @@ struct ah_pool;
 typedef void ah_pool_fn(void *context, size_t chunk, unsigned worker);
 
 struct ah_pool_options {
-    unsigned threads; /* participants, the caller included; 0: as many as the caller may use */
-    const int *cpus;  /* (optional) by participant; cpus[0] is for the caller, who pins itself; -1: free */
+    unsigned threads; /* participants, including the caller; 0: as many as the caller may use */
+    const int *cpus;  /* (optional) by participant; cpus[0] is for the caller, who pins itself; -1: not pinned */
     unsigned spin_us; /* 0: default 50 */
 };
 
@@ -43,7 +43,7 @@ unsigned ah_pool_threads(const struct ah_pool *pool);
  * is not a lane's thread sets its own. */
 void ah_pool_run(struct ah_pool *pool, ah_pool_fn *fn, void *context, size_t chunks);
 
-/* Processor time that the workers have used, without the caller's; 0 for a NULL pool. */
+/* Processor time that the workers have used, excluding the caller's; 0 for a NULL pool. */
 uint64_t ah_pool_cpu_ns(const struct ah_pool *pool);
 
 /* Ends and joins the workers. NULL is fine. */

@@ -25,7 +25,7 @@ struct ah_sha256 {
     unsigned char block[AH_SHA256_BLOCK_BYTES]; /* total_bytes % 64 of them are filled */
 };
 
-/* Queries the processor, which takes microseconds under a hypervisor. */
+/* Starts a hash. Queries the processor, which takes microseconds under a hypervisor. */
 void ah_sha256_init(struct ah_sha256 *hash);
 
 /* Lets a hash whose bytes came from another machine continue with this processor's instructions. */

@@ -28,7 +28,7 @@ static double median_of(const double *sorted, size_t n)
  * ascending order from there until the middle one. */
 static double deviation_of(const double *sorted, size_t n, double center)
 {
-    size_t left = n / 2; /* sorted[left-1] is the next one below, sorted[right] the next one above */
+    size_t left = n / 2; /* sorted[left-1] is the next value below, sorted[right] the next above */
     size_t right = n / 2;
     double last = 0, before = 0;
     for (size_t taken = 0; taken <= n / 2; taken++) {

@@ -21,12 +21,12 @@
 /* Monotonic nanoseconds (CLOCK_MONOTONIC). */
 uint64_t ah_threads_now_ns(void);
 
-/* Sleeps until `deadline_ns` of that clock; returns at once when it has passed. */
+/* Sleeps until `deadline_ns` of that clock; returns at once if it has passed. */
 void ah_threads_sleep_until_ns(uint64_t deadline_ns);
 
-/* Processors that the calling thread may use (its affinity mask). A pinned thread, and every thread it starts, sees
- * only its own; any other sees the process's. Writes their numbers in ascending order to `ret_cpus`, at most `max`;
- * returns how many there are. */
+/* Writes the numbers of the processors that the calling thread may use (its affinity mask) to `ret_cpus`, ascending, at
+ * most `max`, and returns how many there are. A pinned thread, and every thread it starts, sees only its own processor;
+ * any other thread sees the process's. */
 unsigned ah_threads_cpus(unsigned *ret_cpus, unsigned max);
 
 /* Pins the calling thread; a negative cpu leaves it alone. AH_E_FAILED if the kernel refuses. */

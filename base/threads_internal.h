@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-/* What a thread does. */
+/* A thread's work. */
 struct ah_threads_body {
     void (*run)(void *context);
     void *context;

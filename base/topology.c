@@ -73,7 +73,7 @@ static void source_release(struct source *source)
         hwloc_topology_destroy(source->hwloc);
 }
 
-/* Objects of `type` with a usable processor; at least 1, since hwloc may not know the type here. */
+/* Counts objects of `type` with a usable processor; at least 1, since hwloc may not know the type here. */
 static unsigned count_objects(const struct source *source, hwloc_obj_type_t type)
 {
     unsigned n = 0;
@@ -88,7 +88,7 @@ static hwloc_obj_type_t core_type(const struct source *source)
     return hwloc_get_nbobjs_by_type(source->hwloc, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
 }
 
-/* The usable processor number `rank` (from 0) of a core; -1 if it has fewer. */
+/* Returns the usable processor number `rank` (from 0) of a core; -1 if the core has fewer. */
 static int cpu_of_core(const struct source *source, hwloc_obj_t core, unsigned rank)
 {
     int cpu = -1;
@@ -137,7 +137,7 @@ static void name_cpu(const struct source *source, struct ah_topology *topology)
     snprintf(topology->cpu_model, sizeof topology->cpu_model, "%s", model && model[0] ? model : "unknown");
 }
 
-/* Adds a sentence to the note, as room allows. */
+/* Adds a sentence to the note, if there is room. */
 static void add_note(struct ah_topology *topology, const char *format, ...) AH_PRINTF(2, 3);
 
 static void add_note(struct ah_topology *topology, const char *format, ...)

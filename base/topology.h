@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Topology: what this machine consists of, as far as this process may use it. The only user of hwloc.
+ * Topology: what this machine consists of, limited to what this process may use. The only user of hwloc.
  *
  * Processors are those of the calling thread's affinity mask (threads.h): call this from an unpinned thread.
  *
@@ -25,21 +25,21 @@ enum { AH_TOPOLOGY_TEXT_MAX = 128, AH_TOPOLOGY_NOTE_MAX = 256 };
 
 struct ah_topology {
     char cpu_model[AH_TOPOLOGY_TEXT_MAX]; /* "unknown" where the system does not say */
-    unsigned sockets;                     /* these count what has at least one processor we may use */
+    unsigned sockets;                     /* like nodes and cores: those with at least one processor we may use */
     unsigned numa_nodes;
     unsigned cores;        /* physical */
     unsigned threads;      /* processors in the affinity mask */
-    unsigned busy_threads; /* how many of them control groups let be busy all the time: a quota rounded up */
+    unsigned busy_threads; /* how many of them control groups let be busy all the time: a quota, rounded up */
     int *cpus;             /* owned; `threads` numbers: the first processor of every core, then the second of
                             * every core that has one, ...: take the first n to pin n threads */
     unsigned *core_of;     /* owned; for each of `cpus` the number of its core, 0 to cores - 1 */
     uint64_t memory_bytes; /* the kernel's total, or what a control group allows */
-    uint64_t hwloc_memory_bytes; /* what hwloc believes */
+    uint64_t hwloc_memory_bytes; /* what hwloc reports */
     uint64_t memlock_bytes;      /* RLIMIT_MEMLOCK; memory_bytes where it is unlimited */
-    enum ah_isa isa;             /* widest that may be used here */
+    enum ah_isa isa;             /* widest set that may be used here */
     bool avx512_bf16;
     bool amx_bf16;
-    char note[AH_TOPOLOGY_NOTE_MAX]; /* what to know about these numbers, in sentences; else "" */
+    char note[AH_TOPOLOGY_NOTE_MAX]; /* what to know about these numbers, in sentences; "" if nothing */
 };
 
 struct ah_topology_options {

@@ -184,7 +184,7 @@ int ah_units_parse_count(const char *text, uint64_t *ret_count, struct ah_error 
     return AH_OK;
 }
 
-/* A scale to print in, used for values that print as less than the next scale. */
+/* A scale to print in, used for values that, as printed, are less than the next scale. */
 struct print_scale {
     double scale;
     const char *name;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures AdamW: parameters per second on the host lane by threads, and on the compute lane; for fp32 weights, and
- * with bf16 gradients and the bf16 weight written in the same pass.
+ * Measures AdamW: parameters per second by number of threads on the host lane, and on the compute lane. Weights are
+ * fp32; or gradients are bf16, and the same pass writes a bf16 weight.
  *
  * bandwidth_share compares it with the memory's bandwidth, which drifts on a shared machine. So every round also times
  * a pass that only moves data, and the share is the median of the ratios within rounds. On the host that pass scales an
@@ -149,7 +149,7 @@ static int measure_side(struct ah_measure *measure, enum ah_side side, unsigned 
     return rc;
 }
 
-/* Beside a GPU one core enqueues (cuda/near.h). */
+/* Beside a GPU, one core is left for the thread that enqueues (cuda/near.h). */
 static unsigned most_threads(const struct ah_measure *measure)
 {
     const unsigned cores = measure->topology.cores;

@@ -35,7 +35,7 @@ struct ah_bandwidth {
     const struct ah_bandwidth_kernels *kernels;
     enum ah_isa isa;
     atomic_uint gathered; /* participants awake */
-    cpu_set_t caller;     /* the processors that the caller had */
+    cpu_set_t caller;     /* the processors that the caller could use before */
     bool pinned;
 };
 

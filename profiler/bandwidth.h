@@ -3,9 +3,9 @@
  * Bandwidth: what the host's memory gives to simple passes over large arrays, by pinned threads.
  *
  * There are two arrays, on huge pages if the kernel grants them, written once so that their pages exist. Passes go over
- * them in slices: a pass continues where the last one stopped and returns to a slice only after the whole array, so
- * caches help only as far as the array fits. Loads and stores are ordinary, so the processor reads a line before it
- * writes it; only what the program reads and writes is counted:
+ * them in slices: a pass continues where the last one stopped and returns to a slice only after the whole array, so a
+ * cache helps only if the array fits it. Loads and stores are ordinary, so the processor reads a line before it writes
+ * it; only what the program reads and writes is counted:
  *
  *     read   8 bytes of each word (exclusive or)      bytes = n
  *     write  a number to each word                    bytes = n
@@ -39,7 +39,7 @@ int ah_bandwidth_new(struct ah_bandwidth **ret_bandwidth, uint64_t array_bytes, 
 enum { AH_BANDWIDTH_THREADS_MAX = 4096 };
 int ah_bandwidth_use(struct ah_bandwidth *bandwidth, unsigned threads, const int *cpus, struct ah_error *err);
 
-/* Ends the threads and gives the caller back the processors it had. */
+/* Ends the threads and gives the caller its processors back. */
 void ah_bandwidth_rest(struct ah_bandwidth *bandwidth);
 
 /* Passes over `slices` slices of AH_BANDWIDTH_SLICE_BYTES, of each array that the pattern uses. */

@@ -3,7 +3,7 @@
  * The passes of bandwidth.c except scaling, which the CPU device has. Each body is inlined into one function per
  * instruction set, where the compiler vectorises it for that set.
  *
- * Arrays always hold floats in [1, 2): no pass meets a denormal or a NaN, which are slow on some processors.
+ * Arrays always hold floats in [1, 2), because denormals and NaNs are slow on some processors.
  */
 #include "profiler/bandwidth_internal.h"
 

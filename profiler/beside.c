@@ -7,9 +7,9 @@
  * runs, only the time in which both worked counts (measure_lanes.c), so neither has to outlast the other. Each pair
  * gives both of its shares.
  *
- * Other users of the machine take rate from one part or both. A part that stalls for want of a processor also leaves
- * the memory to the other, whose share then comes out too large. So each run is made CALM_OF times in a row: alone, the
- * fastest counts; of a pair, the one in which both together kept most.
+ * Other users of the machine slow one part or both. A part that stalls for want of a processor also leaves the memory
+ * to the other part, whose share then comes out too large. So each run is made CALM_OF times in a row. Of runs alone,
+ * the fastest counts; of runs of a pair, the one in which both together kept most.
  *
  *     compute    one product of the first shape, bf16 if the device has it
  *     h2d, d2h   copies through regions of their own
@@ -189,13 +189,13 @@ static int build_lanes(const struct ah_measure *measure, struct stand *stand, st
     return rc;
 }
 
-/* Time that each run may take if the fewest rounds are to fit into the part's time. */
+/* Time that each run may take so that the fewest rounds fit into the part's time. */
 static double affordable_s(const struct ah_measure *measure)
 {
     return measure->part_s / (measure->limits->samples_min * RUNS);
 }
 
-/* Sets each part's ops so that all run about as long: as long as the slowest part needs for BLOCKS ops, or for
+/* Sets each part's ops so that all parts run about as long: as long as the slowest needs for BLOCKS ops, or for
  * BLOCKS_LEAST if that takes too long. */
 static int settle_repeats(const struct ah_measure *measure, const struct ah_sampler *sampler,
                           struct stand *stand, struct ah_error *err)
@@ -278,7 +278,7 @@ static int run_calmly(struct stand *stand, int a, int b, const double alone_s[PA
     return AH_OK;
 }
 
-/* One round: `ret_shares` holds, pair by pair (a < b), what a keeps beside b and what b keeps beside a. */
+/* One round: for each pair (a < b) in turn, `ret_shares` gets what a keeps beside b and what b keeps beside a. */
 static int round_of_shares(void *context, double *ret_shares, struct ah_error *err)
 {
     struct stand *stand = context;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks of a model on the compute lane: forward of every group, backward of every group under each config of
- * activations, by threads of compute.
+ * Measures a model's blocks on the compute lane: forward of every group, and backward of every group under each config
+ * of activations, by number of compute threads.
  *
- * They are measured in cycles (cycle_internal.h), not one by one: a pass of training begins where another one ends,
- * with its operands in memory rather than in a cache. A sample is one cycle, or as many as take SAMPLE_S; of it
- * each pass has its mean time over all layers that did it. The time of a pass is that from the end of the one before
- * to its own, what lies between its ops included.
+ * They are measured in cycles (cycle_internal.h), not one by one, because a pass of training begins where another one
+ * ends, with its operands in memory rather than in a cache. A sample is one cycle, or as many as take SAMPLE_S; it
+ * gives each pass the mean time over all layers that did the pass. A pass lasts from the end of the one before to its
+ * own end, including the gaps between its ops.
  *
- * Where blocks are slow a cycle has fewer layers, and there are fewer samples than of other parts, at least
- * limits->block_rounds: a sample of seconds is a mean of much already.
+ * If blocks are slow, a cycle has fewer layers, and there are fewer samples than of other parts, but at least
+ * limits->block_rounds: a sample of seconds is already a mean of many passes.
  */
 #include "profiler/cycle_internal.h"
 #include "profiler/lanes_internal.h"
@@ -25,16 +25,16 @@
 
 enum { COUNTS_MAX = 64, OPS_MAX = 1 << 14, SERIES_EACH = 1 + AH_ACTIVATIONS_WAYS };
 
-/* One thread count's. */
+/* The measurement with one number of threads. */
 struct bench {
     const struct ah_job *job;
     struct ah_cycle cycle;
     struct ah_device *device;
-    struct ah_submission *submissions; /* a cycle's, `repeats` times */
+    struct ah_submission *submissions; /* those of a cycle, `repeats` times */
     struct ah_span *spans;
-    size_t n_ops;     /* of them */
+    size_t n_ops;     /* number of submissions */
     uint64_t repeats; /* cycles of a sample */
-    size_t *column;   /* by group x SERIES_EACH: forward, then backward by config; of the series */
+    size_t *column;   /* index of the series, by group x SERIES_EACH: forward, then backward by config */
     struct ah_sampler_series series[AH_SAMPLER_WIDTH_MAX];
     size_t width;
 };
@@ -88,7 +88,7 @@ static int run_sample(void *context, double *ret_values, struct ah_error *err)
 
 /* ---- setting up ---- */
 
-/* Numbers the passes that there are. */
+/* Gives each kind of pass that occurs a number. */
 static int number_series(struct bench *bench, struct ah_error *err)
 {
     size_t n = bench->job->n_groups * SERIES_EACH;
@@ -149,7 +149,7 @@ static void keep_reserve(struct ah_measure *measure, const struct ah_device *dev
         *most = bytes;
 }
 
-/* One cycle to warm up, and another one that tells how many make a sample; `ret_seconds` is what that takes. */
+/* Runs one cycle to warm up, and another to find how many make a sample; `ret_seconds` is a sample's time. */
 static int settle_repeats(struct bench *bench, double *ret_seconds, struct ah_error *err)
 {
     const size_t n_ops = bench->cycle.n_ops;
@@ -177,7 +177,7 @@ static void release_bench(struct bench *bench)
 
 /* ---- limits ---- */
 
-/* The thread counts that products were measured with, ascending: those that plans choose among. */
+/* The thread counts with which products were measured, ascending: plans choose among these. */
 static size_t thread_counts(const struct ah_measure *measure, unsigned ret_counts[COUNTS_MAX])
 {
     const struct ah_machine *machine = measure->machine;
@@ -207,8 +207,8 @@ static double flops_per_s(const struct ah_machine *machine, enum ah_dtype dtype,
     return best;
 }
 
-/* As many layers as let enough rounds fit into the budget, as far as products tell; but all ways at once where that can
- * be. */
+/* As many layers as let enough rounds fit into the budget, judging by the rates of products; but enough for all configs
+ * of activations. */
 static uint64_t layers_for(const struct ah_measure *measure, unsigned threads, double budget_s)
 {
     const struct ah_job *job = measure->options->job;
@@ -220,7 +220,7 @@ static uint64_t layers_for(const struct ah_measure *measure, unsigned threads, d
     return layers;
 }
 
-/* Three quarters of what is free. */
+/* Returns three quarters of the free bytes. */
 static uint64_t bytes_for(const struct ah_measure *measure)
 {
     uint64_t free_bytes = measure->info.kind == AH_DEVICE_CPU ? measure->available_bytes : 0;
@@ -229,7 +229,7 @@ static uint64_t bytes_for(const struct ah_measure *measure)
     return free_bytes / 4 * 3;
 }
 
-/* ---- keeping ---- */
+/* ---- entries of the document ---- */
 
 /* The entry for a program and a number of threads: the existing one, or a new one. The list has room. */
 static struct ah_machine_block *entry_for(struct ah_machine *machine, const char *program_sha256,
@@ -287,8 +287,8 @@ static int keep_group(struct ah_measure *measure, const struct bench *bench, siz
     return rc;
 }
 
-/* A list with room for `more` entries, in place of the machine's. Where a document cannot have as many, the oldest ones
- * make room. */
+/* Replaces the machine's list by one with room for `more` entries. If a document cannot have that many, drops the
+ * oldest. */
 static int make_room(struct ah_measure *measure, size_t more, struct ah_error *err)
 {
     struct ah_machine *machine = measure->machine;
@@ -304,7 +304,7 @@ static int make_room(struct ah_measure *measure, size_t more, struct ah_error *e
     return AH_OK;
 }
 
-/* ---- the part ---- */
+/* ---- the part's function ---- */
 
 static int measure_on(struct ah_measure *measure, unsigned threads, struct ah_error *err)
 {

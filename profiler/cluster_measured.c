@@ -38,7 +38,7 @@ static const struct ah_machine *machine_of(const struct making *making, size_t h
 
 /* ---- (1) ranks ---- */
 
-/* Ranks of all hosts that are the same machine as this one. */
+/* Counts the ranks of all hosts that are the same machine as this one. */
 static uint64_t ranks_on_machine(const struct ah_cluster_measured *measured, size_t host)
 {
     uint64_t n = 0;
@@ -112,7 +112,7 @@ static const char *new_type_name(const struct making *making, const char *base)
     return name;
 }
 
-/* The type of the host's ranks: a new one, or that of a host before it. `ret_type`: its number. */
+/* Finds the type of the host's ranks, a new one or an earlier host's. `ret_type`: its number. */
 static int find_type(struct making *making, size_t host, size_t *ret_type, struct ah_error *err)
 {
     struct ah_cluster *cluster = making->cluster;
@@ -141,7 +141,7 @@ static double mean_of(double mean, double value, double n)
     return mean + (value - mean) / n;
 }
 
-/* A type gets its n-th host. */
+/* Adds the n-th host to a type. */
 static void add_to_type(struct ah_cluster_gpu *type, const struct ah_cluster_gpu *gpu, double n)
 {
     type->memory_bytes = gpu->memory_bytes < type->memory_bytes ? gpu->memory_bytes : type->memory_bytes;
@@ -154,7 +154,7 @@ static void add_to_type(struct ah_cluster_gpu *type, const struct ah_cluster_gpu
 
 /* ---- nodes ---- */
 
-/* The host's name, as far as it can be one of a node; numbered where a node before it has it. */
+/* The host's name, made a valid node id; numbered if an earlier node has it. */
 static const char *node_id(const struct making *making, size_t host)
 {
     const struct ah_cluster *cluster = making->cluster;
@@ -193,7 +193,7 @@ static int add_node(struct making *making, size_t host, const char *gpu, struct 
         .intra_latency_us = rank->link_latency_us,
         .host_memory_bytes = rank->host_memory_bytes / rank->ranks * given->slots,
         .host_memory_bytes_per_s = rank->host_bytes_per_s * share,
-        .host_link_bytes_per_s = rank->host_link_bytes_per_s, /* a rank's already */
+        .host_link_bytes_per_s = rank->host_link_bytes_per_s, /* is already per rank */
         .disk_bytes_per_s = machine->disk ? machine->disk->read_bytes_per_s.median * share : 0};
     return AH_OK;
 }
@@ -211,7 +211,7 @@ static int add_host(struct making *making, size_t host, struct ah_error *err)
 
 /* ---- (3) links ---- */
 
-/* The best of the node's links: those between machines, or all. */
+/* Sets the card to the best of the node's links: of those between machines, or of all. */
 static void fill_nic(const struct making *making, size_t host, bool between)
 {
     const struct ah_cluster_measured *measured = making->measured;
@@ -249,7 +249,7 @@ static int add_pairs(struct making *making, struct ah_error *err)
             pairs[n++] = (struct ah_cluster_pair){cluster->nodes[link->a].id, cluster->nodes[link->b].id,
                                                   link->link.bytes_per_s, link->link.latency_us};
     }
-    cluster->pairs = pairs; /* not before all are judged by the cards alone */
+    cluster->pairs = pairs; /* set only after all were judged by the cards alone */
     cluster->n_pairs = n;
     return n <= PAIRS_MAX
                ? AH_OK
@@ -259,7 +259,7 @@ static int add_pairs(struct making *making, struct ah_error *err)
                               n, PAIRS_MAX);
 }
 
-/* ---- the rest ---- */
+/* ---- names ---- */
 
 /* "a+b+5-more" */
 static int name_cluster(struct making *making, struct ah_error *err)
@@ -299,7 +299,7 @@ static int fill_sources(struct making *making, struct ah_error *err)
     return AH_OK;
 }
 
-/* A type that one profile alone describes names it. */
+/* Gives each type with a single host the digest of that host's profile. */
 static int name_profiles(struct making *making, struct ah_error *err)
 {
     int rc = AH_OK;

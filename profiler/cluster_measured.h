@@ -22,7 +22,7 @@
 struct ah_measured_host {
     const char *name;
     uint64_t slots;
-    size_t first; /* the first host that is the same machine: itself, or one before it */
+    size_t first; /* first host that is the same machine: this one or an earlier one */
     const struct ah_document *document; /* of a machine; borrowed while the cluster is used */
 };
 
@@ -39,7 +39,7 @@ struct ah_cluster_measured {
 };
 
 /* The cluster is in `arena`. AH_E_USAGE: more ranks than a machine can have; AH_E_DOCUMENT: two kinds of devices, or a
- * profile without a rate; AH_E_CAPACITY: more unequal pairs than a document can hold; AH_E_MEMORY. */
+ * profile lacks a rate; AH_E_CAPACITY: more unequal pairs than a document can hold; AH_E_MEMORY. */
 int ah_cluster_measured(const struct ah_cluster_measured *measured, struct ah_arena *arena,
                         struct ah_cluster *ret_cluster, struct ah_error *err);
 

@@ -32,7 +32,7 @@ static uint64_t data_bytes(const struct ah_job *job, size_t data)
     return bytes[data];
 }
 
-/* The datum of this name; AH_CYCLE_DATA for one that data without documents lack. */
+/* Finds the datum of this name; AH_CYCLE_DATA for a name that only data with documents have. */
 static size_t data_named(const char *name)
 {
     size_t data = 0;
@@ -158,7 +158,7 @@ static int push_op(struct ah_cycle *cycle, const struct ah_op *op, struct ah_err
     return rc;
 }
 
-/* Consecutive ops with equal `times` are the body of a loop. */
+/* Appends a program's ops; consecutive ops with equal `times` are the body of a loop. */
 static int bind_program(struct ah_cycle *cycle, size_t block, const struct ah_program *program,
                         struct ah_error *err)
 {
@@ -211,7 +211,7 @@ static int bind_turn(struct ah_cycle *cycle, unsigned turn, struct ah_error *err
     return rc;
 }
 
-/* How many turns it takes until every group has had all its ways. */
+/* Returns how many turns it takes until every group has had all its configs of activations. */
 static unsigned turns_of(const struct ah_job *job, uint64_t layers)
 {
     for (size_t g = 0; g < job->n_groups; g++)

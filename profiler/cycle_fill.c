@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fills a cycle with values such as a run begins with, as far as time depends on them. Matrices get small numbers of
- * both signs, so that nothing becomes infinite, subnormal or equal; gains are 1, biases 0, tokens from the whole
+ * Fills a cycle with values like those at the start of a run, wherever values affect time. Matrices get small numbers
+ * of both signs, so that nothing becomes infinite, subnormal or equal; gains are 1, biases 0, tokens from the whole
  * vocabulary.
  */
 #include "profiler/cycle_internal.h"
@@ -29,7 +29,7 @@ static uint32_t next(struct filler *filler)
     return (uint32_t)(filler->state >> 32);
 }
 
-/* Copies the stage to `bytes` at `ref`, again and again. */
+/* Copies the stage to `bytes` at `ref`, repeating it as needed. */
 static int send_stage(struct filler *filler, struct ah_ref ref, uint64_t bytes)
 {
     int rc = AH_OK;
@@ -68,7 +68,7 @@ static void stage_random(struct filler *filler, enum ah_dtype dtype)
     }
 }
 
-/* Sends the matrices of every block, or else the gains. */
+/* Sends the matrices of every block if `matrices`, otherwise the gains. */
 static int send_weights(struct filler *filler, bool matrices)
 {
     const struct ah_job *job = filler->cycle->job;

@@ -3,15 +3,15 @@
  * Cycle: what the compute lane does in an iteration of training, with fewer layers: the embedding, layers of every
  * group and the head, forward up and backward down, as the ops that a run submits (runtime/schedule/program.h).
  *
- * Every block has its own places for weights, gradients, inputs and what it saves, so a pass finds its operands as cold
- * as in a run: all other blocks have passed since. Scratch and the residual stream's gradient are shared, as in a plan.
- * Layers keep, save selectively and recompute in turn. If a group has fewer layers than there are ways, the cycle has
- * as many turns as ways, and each layer has another way in each.
+ * Every block has its own places for weights, gradients, inputs and what it saves. So a pass finds its operands as cold
+ * as in a run, because all other blocks have passed since. Scratch and the residual stream's gradient are shared, as in
+ * a plan. Layers keep, save selectively and recompute in turn. If a group has fewer layers than there are such configs,
+ * the cycle has a turn for each config, and each layer has another one in each turn.
  *
  *     rc = ah_cycle_init(&cycle, job, &(struct ah_cycle_limits){.layers = 4, .bytes = 1 << 30}, err);
  *     ... open a device, prepare cycle.ops, reserve cycle.arena_bytes ...
  *     rc = ah_cycle_fill(&cycle, device, err);
- *     ... submit cycle.ops in their order ...
+ *     ... submit cycle.ops in order ...
  *     ah_cycle_release(&cycle);
  */
 #ifndef AH_PROFILER_CYCLE_INTERNAL_H
@@ -22,7 +22,7 @@
 
 enum { AH_CYCLE_BLOCKS_MAX = 128 };
 
-/* The data that programs use if data have no documents. */
+/* The data that programs use when the data set has no documents. */
 enum ah_cycle_datum {
     AH_CYCLE_TOKENS,
     AH_CYCLE_TARGETS,
@@ -40,7 +40,7 @@ struct ah_cycle_limits {
 
 struct ah_cycle_block {
     const struct ah_job_group *group; /* borrowed, of the job */
-    uint64_t number;                  /* among its group's blocks in the cycle */
+    uint64_t number;                  /* its number among its group's blocks in the cycle */
     struct ah_ref weights, gradients, saved, input;
 };
 
@@ -48,7 +48,7 @@ struct ah_cycle_pass {
     const struct ah_job_group *group;
     enum ah_pass pass;
     enum ah_activations activations;
-    size_t end; /* its ops begin at the end of the pass before */
+    size_t end; /* end of the pass's ops; they begin at the end of the pass before */
 };
 
 struct ah_cycle {
@@ -57,7 +57,7 @@ struct ah_cycle {
     size_t n_blocks;
     struct ah_ref scratch, residual_gradient, data[AH_CYCLE_DATA], stage;
     uint64_t arena_bytes[AH_ARENA_KINDS];
-    struct ah_op *ops; /* owned; of all turns */
+    struct ah_op *ops; /* owned; those of all turns */
     size_t n_ops, ops_room;
     struct ah_cycle_pass *passes; /* owned; one after another */
     size_t n_passes, passes_room;
@@ -67,10 +67,10 @@ struct ah_cycle {
 int ah_cycle_init(struct ah_cycle *ret_cycle, const struct ah_job *job, const struct ah_cycle_limits *limits,
                   struct ah_error *err);
 
-/* Multiplications and additions of products and attention, of all turns. */
+/* Multiplications and additions of products and attention, for all turns. */
 double ah_cycle_flops(const struct ah_job *job, uint64_t layers);
 
-/* Fills weights and data with values such as a run begins with. */
+/* Fills weights and data with values like those at the start of a run. */
 int ah_cycle_fill(const struct ah_cycle *cycle, struct ah_device *device, struct ah_error *err);
 
 /* Frees; a zeroed one is fine. */

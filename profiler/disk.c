@@ -2,8 +2,8 @@
  *
  * Disk: sequential writing until the data is on the device, and reading it back from there.
  *
- * The file has no name (O_TMPFILE, else a name removed at once), so that nothing is ever left behind. A sample is one
- * chunk: written with O_DIRECT and fdatasync()ed, later read with O_DIRECT. On a file system without O_DIRECT, the
+ * The file has no name (O_TMPFILE, or a name that is removed at once), so that nothing is ever left behind. A sample is
+ * one chunk: written with O_DIRECT and fdatasync()ed, later read with O_DIRECT. On a file system without O_DIRECT, the
  * chunk is dropped from the page cache before it is read. All chunks are written before the first is read. A cache
  * inside the device is not defeated.
  */

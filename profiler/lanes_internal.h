@@ -14,7 +14,7 @@
 /* Open lanes so that they can queue and remember this many ops. */
 enum { AH_LANES_REPEATS_MAX = 4096 };
 
-/* Ops that a lane runs in turn, round and round. */
+/* Ops that a lane runs in turn, again and again. */
 struct ah_lanes_work {
     struct ah_device *device; /* borrowed */
     uint32_t lane;
@@ -29,13 +29,13 @@ int ah_lanes_run(void *context, uint64_t repeats, double *ret_seconds, struct ah
 /* The sampler's view of a work. */
 struct ah_sampler_work ah_lanes_sampler_work(struct ah_lanes_work *work);
 
-/* Two works on two lanes at once, `repeats` of each: `ret_seconds_each` is the time an op took in the span of
- * time in which both lanes were working; they start together. AH_E_FAILED when there was no such time. */
+/* Runs two works on two lanes at once, `repeats` of each. They start together; `ret_seconds_each` is the time per op
+ * while both lanes were working. AH_E_FAILED if there was no such time. */
 int ah_lanes_run_both(struct ah_lanes_work *const works[2], const uint64_t repeats[2],
                       double ret_seconds_each[2], struct ah_error *err);
 
-/* The rate of ops in a window: `spans` (n), in order, contiguous work from spans[0].start to the last end.
- * Returns the ops, with fractions, that were done in [begin_ns, end_ns]. */
+/* Returns how many ops, with fractions, were done in [begin_ns, end_ns], given their `n` spans in order: contiguous
+ * work from spans[0].start to the last end. */
 double ah_lanes_done_between(const struct ah_span *spans, size_t n, uint64_t begin_ns, uint64_t end_ns);
 
 /* Fills `bytes` at `ref` with numbers that look like weights (fp32 or bf16 in about [-1, 1]). `stage` is free

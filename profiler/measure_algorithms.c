@@ -2,13 +2,12 @@
  *
  * Chooses algorithms for a model's matrix products: for each, the fastest that the device's library offers.
  *
- * They are chosen once. A product in the machine's table keeps its algorithm while the library is the same, however
+ * They are chosen once. While the library is the same, a product in the machine's table keeps its algorithm, however
  * often blocks are measured, so that older plans stay as they are. The library's first choice stays unless another one
- * is faster by more than WORTH: a choice that noise decides would differ from one profile to the next.
+ * is faster by more than WORTH, because a choice that noise decides would differ from one profile to the next.
  *
- * A device takes its algorithms when products are prepared, so each rank of offers has a device of its own, one after
- * another; on each, all products take turns. Operands are as the interface has them: aligned, with the product's
- * strides.
+ * A device takes its algorithms when products are prepared, so each rank of offers gets a device of its own, one after
+ * another. On each device, all products take turns. Operands are as op.h requires: aligned, with the product's strides.
  */
 #include "profiler/lanes_internal.h"
 #include "profiler/measure_internal.h"
@@ -48,7 +47,7 @@ struct choosing {
     struct ranked *ranked; /* owned; the device borrows its table */
 };
 
-/* ---- what there is to choose ---- */
+/* ---- collecting ---- */
 
 /* Collects the job's products that have no algorithm. */
 static int collect_products(struct choosing *choosing, struct ah_error *err)
@@ -162,7 +161,7 @@ static int measure_rank(struct choosing *choosing, size_t rank, struct ah_error 
     return rc;
 }
 
-/* ---- keeping ---- */
+/* ---- storing ---- */
 
 static size_t fastest(const struct candidate *item)
 {
@@ -219,7 +218,7 @@ static int store_entries(struct choosing *choosing, struct ah_error *err)
 
 /* ---- the table ---- */
 
-/* Keeps the document's table if it is for this library, else begins a new one. */
+/* Keeps the document's table if it is for this library; otherwise begins a new one. */
 static int find_table(struct ah_measure *measure, const char *library, struct ah_error *err)
 {
     struct ah_arena *arena = &measure->document->arena;

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Words that say nothing about a model. */
+/* True for words that say nothing about a model. */
 static bool idle_word(const char *word)
 {
     static const char *const idle[] = {"r",   "tm",  "c",    "cpu",   "processor", "with",     "the", "of",

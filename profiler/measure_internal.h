@@ -50,8 +50,8 @@ struct ah_measure_limits {
     uint64_t adam_params;
     unsigned adam_kinds; /* of ah_optimizer_kinds */
     uint64_t disk_bytes;
-    uint64_t block_layers; /* of each group that take turns, at most */
-    unsigned block_rounds; /* at least, however long blocks take */
+    uint64_t block_layers; /* layers of each group that take turns, at most */
+    unsigned block_rounds; /* at least this many, however long blocks take */
 };
 
 /* What was noisy in the running part. */
@@ -76,17 +76,17 @@ struct ah_measure {
     struct ah_document *document;
     struct ah_machine *machine;
     struct ah_topology topology;
-    unsigned processors;      /* that this process may use */
-    unsigned compute_threads; /* of the compute and the host lane if both run: the device's own default */
+    unsigned processors;      /* processors that this process may use */
+    unsigned compute_threads; /* for the compute and the host lane when both run: the device's own default */
     unsigned host_threads;
     uint64_t available_bytes;       /* of host memory, at the start */
     struct ah_bandwidth *bandwidth; /* owned; made by the first part that wants it */
 
     enum ah_profiler_part part; /* running */
-    double part_s;              /* its time in this go */
-    double parts_s;             /* of all chosen parts, and of those done */
+    double part_s;              /* time for the part in this go */
+    double parts_s;             /* time of all chosen parts, and of the finished ones */
     double parts_done_s;
-    unsigned sets; /* of the running part, and how many are done */
+    unsigned sets; /* sets of the running part, and how many are done */
     unsigned sets_done;
     double told; /* the largest fraction reported */
     char what[128];
@@ -102,7 +102,7 @@ struct ah_measure {
 /* Announces the sets of the running part. */
 void ah_measure_sets(struct ah_measure *measure, unsigned sets);
 
-/* The next set's sampler; `what` is for people, like printf. Reports progress. */
+/* Returns the next set's sampler, which reports progress; `what` is for people, like printf. */
 struct ah_sampler ah_measure_sampler(struct ah_measure *measure, const char *what, ...) AH_PRINTF(2, 3);
 
 /* Appends a sentence to `noise`, like printf; it is lost if memory runs out. */
@@ -131,8 +131,8 @@ int ah_measure_bandwidth(struct ah_measure *measure, struct ah_bandwidth **ret_b
 /* `bytes`, but at most 1/16 of the host memory that was available; a multiple of 1 MiB. */
 uint64_t ah_measure_fit(const struct ah_measure *measure, uint64_t bytes);
 
-/* The parts. Each appends to measure->machine, in the document's arena. Matrix products come in measure->goes goes:
- * first ah_matmul_measure(), then ah_matmul_go_on() between other parts; the last one appends. */
+/* The parts. Each appends to measure->machine, in the document's arena. Matrix products are measured in measure->goes
+ * goes: first by ah_matmul_measure(), then by ah_matmul_go_on() between other parts; the last one appends. */
 int ah_matmul_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_memory_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_links_measure(struct ah_measure *measure, struct ah_error *err);
@@ -142,7 +142,7 @@ int ah_launches_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_disk_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_blocks_measure(struct ah_measure *measure, struct ah_error *err);
 
-/* Makes the document's table of algorithms one for the device's library; a device without one changes nothing. */
+/* Makes the document's table of algorithms fit the device's library; does nothing for a device without one. */
 int ah_algorithms_adopt(struct ah_measure *measure, const struct ah_device *device, struct ah_error *err);
 
 /* Chooses algorithms, by measuring, for the job's products that have none. */
@@ -162,15 +162,15 @@ int ah_host_describe(struct ah_measure *measure, struct ah_error *err);
  * prepared, before arenas are reserved. */
 void ah_host_weigh(struct ah_measure *measure);
 
-/* "Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz" -> "intel-xeon-gold-6148": lower case, without words that every model has,
- * at most `size` bytes with the NUL. */
+/* "Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz" -> "intel-xeon-gold-6148": lower case, without words that say nothing of a
+ * model, at most `size` bytes with the NUL. */
 void ah_host_slug(const char *model, char *ret_slug, size_t size);
 
-/* ah_profiler_run() within other limits. */
+/* The same as ah_profiler_run(), within other limits. */
 int ah_profiler_run_within(struct ah_document *ret_document, const struct ah_profiler_options *options,
                            const struct ah_measure_limits *limits, struct ah_error *err);
 
-/* ah_profiler_extend() within other limits. */
+/* The same as ah_profiler_extend(), within other limits. */
 int ah_profiler_extend_within(struct ah_document *document, const struct ah_profiler_options *options,
                               const struct ah_measure_limits *limits, struct ah_error *err);
 

@@ -81,8 +81,8 @@ double ah_lanes_done_between(const struct ah_span *spans, size_t n, uint64_t beg
     return done;
 }
 
-/* Runs one op of each lane before the measurement: the second lane's waits for the first's, and the first lane's next
- * op (by `ret_wait`) waits for the second's. So neither starts before both are awake. */
+/* Runs one op on each lane before the measurement. The second lane's op waits for the first's, and the first lane's
+ * next op (through `ret_wait`) waits for the second's. So neither starts before both are awake. */
 static int start_together(struct ah_lanes_work *const works[2], struct ah_wait *ret_wait,
                           struct ah_error *err)
 {

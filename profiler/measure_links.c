@@ -6,8 +6,8 @@
  *
  * fitted to the medians so that relative errors weigh equally (ah_stats_fit_line). If noise makes large copies look
  * faster than small ones, the rate is that of the largest copy, without a latency. Copies follow each other on a busy
- * lane and walk through regions larger than themselves, so that a copy does not meet the last one's data. All sizes of
- * one direction take turns in one set of rounds.
+ * lane and walk through regions larger than themselves, so that no copy finds the previous one's data in a cache. All
+ * sizes of one direction take turns in one set of rounds.
  */
 #include "profiler/measure_internal.h"
 

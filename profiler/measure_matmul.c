@@ -2,9 +2,9 @@
  *
  * Matrix products on the compute lane: rate by dtype, form, shape and threads, 2 m n k operations each.
  *
- * One device for each thread count stays open, so that all products, whatever their threads, take turns in
- * the rounds of one set. The operands lie at fixed places and are the same in every repeat: what is measured
- * is the rate of a product whose operands are as warm as the last one left them.
+ * One device for each thread count stays open, so that all products, whatever their threads, take turns in the rounds
+ * of one set. The operands lie at fixed places and are the same in every repeat, so the rate is that of a product whose
+ * operands are as warm as the last product left them.
  *
  * While emulating, there is only one go: the throttle of the other parts follows from it. It uses just the threads that
  * the compute lane has beside the other lanes: copies and the host lane are slowed relative to that rate.
@@ -20,7 +20,7 @@
 
 enum { FORMS = 3, DTYPES = 2, PRODUCTS_MAX = AH_SAMPLER_WIDTH_MAX, ARENA_MAX = 256 << 20 };
 
-/* A product that takes as long fills the device. */
+/* A product that takes this long fills the device. */
 #define FILLING_S 0.001
 
 struct product {
@@ -42,7 +42,7 @@ struct ah_products {
     uint64_t places; /* for all three operands, one after another */
 };
 
-/* Bytes of the largest operand, in fp32, rounded to pages; each of the three operands gets as much. */
+/* Bytes of the largest operand in fp32, rounded to pages; each of the three operands gets that much. */
 static uint64_t place_bytes(const struct ah_measure_shape *shapes, size_t n)
 {
     uint64_t most = 0;
@@ -96,7 +96,7 @@ static int time_cube(struct ah_measure *measure, uint64_t edge, double *ret_seco
     if (rc == AH_OK)
         rc = reserve(device, 3 * place, err);
     for (int i = 0; i < RUNS && rc == AH_OK; i++)
-        rc = ah_lanes_run(&work, 1, ret_seconds, err); /* the last one counts */
+        rc = ah_lanes_run(&work, 1, ret_seconds, err); /* the last run counts */
     ah_device_close(device);
     return rc;
 }
@@ -109,7 +109,7 @@ int ah_matmul_fit_shapes(struct ah_measure *measure, struct ah_error *err)
     double seconds = 1e-9;
     int rc = time_cube(measure, edge, &seconds, err);
     while (!rc && measure->info.kind != AH_DEVICE_CPU && seconds < FILLING_S && edge < PROBE_MAX) {
-        edge *= 2; /* a small product tells nothing of a GPU */
+        edge *= 2; /* a small product tells nothing about a GPU */
         rc = time_cube(measure, edge, &seconds, err);
     }
 
@@ -126,7 +126,7 @@ int ah_matmul_fit_shapes(struct ah_measure *measure, struct ah_error *err)
     return rc;
 }
 
-/* One product of each dtype, form and shape for one device, as far as there is room. */
+/* Adds one product of each dtype, form and shape for one device, while there is room. */
 static int add_products(struct ah_measure *measure, struct ah_device *device, unsigned threads,
                         uint64_t place, struct ah_products *products, struct ah_error *err)
 {
@@ -193,7 +193,7 @@ static int emulate(struct ah_measure *measure, struct ah_error *err)
                                &measure->throttle, err);
 }
 
-/* A place for each go, as far as all of them are not too large. */
+/* Returns how many places to use: one per go, or fewer if those would be too large together. */
 static uint64_t places_of(uint64_t place, unsigned goes)
 {
     uint64_t fitting = ARENA_MAX / (3 * place);

@@ -34,7 +34,7 @@ static uint64_t generation_of(double gigatransfers)
     return 0;
 }
 
-/* The lower of both ends; if one does not say, the other's. */
+/* Returns the lower of both ends; if one end does not say, the other's. */
 static uint64_t lower_of(uint64_t device, uint64_t port)
 {
     return port && port < device ? port : device;

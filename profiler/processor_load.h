@@ -41,8 +41,8 @@ double ah_load_others(const struct ah_load *before, const struct ah_load *after,
 bool ah_load_noise(const struct ah_load *before, const struct ah_load *after, unsigned processors,
                    const char *what, char *ret_text, size_t size);
 
-/* Do sentences of `noise` say that other processes and the hypervisor took a tenth of all processors or more while a
- * part was measured? Then `ret_taken` is how many processors they took at worst. */
+/* True if sentences of `noise` say that other processes and the hypervisor took a tenth of all processors or more while
+ * a part was measured. Then `ret_taken` is how many processors they took at worst. */
 bool ah_load_disturbed(const char *const *sentences, size_t n, double *ret_taken, unsigned *ret_processors);
 
 #endif

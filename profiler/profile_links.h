@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Links: how fast messages go between two ranks, by ping-pong over the comm that training uses.
+ * Links: how fast messages pass between two ranks, by ping-pong over the comm that training uses.
  *
  * One rank pings, the other echoes. A message takes half of the time there and back; the median of several rounds
  * counts. The line

@@ -23,7 +23,7 @@ static int fail_missing(const char *name, const char *what, struct ah_error *err
 
 /* ---- rates by number of threads ---- */
 
-/* Is a measurement on `threads` nearer to what is wanted than one on `best`: below it the most, else the least? */
+/* True if `threads` is nearer to `wanted` than `best`: the most threads up to `wanted`, otherwise the fewest. */
 static bool is_nearer(uint64_t threads, uint64_t best, uint64_t wanted)
 {
     if (!best || (threads <= wanted) != (best <= wanted))
@@ -57,7 +57,7 @@ static double adam_bytes(const struct ah_machine_adam *adam)
            ah_machine_adam_bytes(adam->state_dtype, adam->gradient_dtype, adam->weight_dtype);
 }
 
-/* The most bytes a second that AdamW moved on that side. `threads` 0: on however many. */
+/* The most bytes a second that AdamW moved on that side with `threads` threads (0: with any number). */
 static double adam_bytes_per_s(const struct ah_machine *machine, enum ah_side side, uint64_t threads)
 {
     uint64_t measured = 0;
@@ -104,7 +104,7 @@ static int read_gpu(const struct ah_machine *machine, const char *name,
 
 /* ---- a share of a CPU machine ---- */
 
-/* Devices and host have one memory. `ret_alone`: devices have all of it, and the host has nothing to do. */
+/* Devices and host have one memory. `ret_alone`: devices have all of it, and the host keeps nothing. */
 static int share_memory(const struct ah_machine *machine, const char *name,
                         const struct ah_profile_rank_options *options, struct ah_profile_rank *rank,
                         bool *ret_alone, struct ah_error *err)

@@ -16,7 +16,7 @@
 
 struct ah_profile_rank_options {
     uint64_t ranks;        /* CPU machine only; 0: 1 */
-    uint64_t device_bytes; /* for each rank's device; 0: its share of the profile's, if there is as much */
+    uint64_t device_bytes; /* for each rank's device; 0: its share of the profile's, if memory allows */
 };
 
 struct ah_profile_rank {

@@ -3,11 +3,11 @@
  * The table of measurements, and a run through it.
  *
  * A part runs if it is chosen (or all are). If it cannot be measured on this machine, a sentence in `noise` says so and
- * the profile continues. An interrupt, lack of memory for the document, or a fault of the device ends it. Processor
- * times are read before and after each part: what others used is noise, too.
+ * the profile continues. An interrupt, lack of memory for the document, or a fault of the device ends the profile.
+ * Processor times are read before and after each part, because load from other processes is noise, too.
  *
  * Matrix products come first, because an emulated machine's throttle follows from them. They are measured in several
- * goes, one after each other part: see measure_matmul.c.
+ * goes, one after each of the other parts: see measure_matmul.c.
  */
 #include "profiler/profiler.h"
 
@@ -110,7 +110,7 @@ uint32_t ah_profiler_part_bit(const char *word)
     return 0;
 }
 
-/* The parts to run: those asked for, and the products if something is to be emulated after them. */
+/* The parts to run: the chosen ones, and matrix products if a machine is emulated, because the throttle needs them. */
 static uint32_t chosen_parts(const struct ah_profiler_options *options)
 {
     uint32_t all = (1u << AH_PROFILER_BLOCKS) - 1; /* those of a machine */
@@ -149,7 +149,7 @@ static int watch(struct ah_measure *measure, enum ah_profiler_part part, double 
     return rc;
 }
 
-/* One go of a part; a part that cannot be measured is left out. */
+/* Runs one go of a part; leaves out a part that cannot be measured. */
 static int run_go(struct ah_measure *measure, enum ah_profiler_part part, double part_s,
                   int (*go)(struct ah_measure *measure, struct ah_error *err), struct ah_error *err)
 {
@@ -172,7 +172,7 @@ static void judge_load(struct ah_measure *measure)
             ah_measure_note(measure, "%s", text);
 }
 
-/* Runs a part, and after each part but the first a go of the matrix products. */
+/* Runs a part. After each part but the first, runs a go of the matrix products. */
 static int run_part(struct ah_measure *measure, enum ah_profiler_part part, struct ah_error *err)
 {
     double matmul_s = measure->limits->part_s[AH_PROFILER_MATMUL] / measure->goes;
@@ -347,7 +347,7 @@ int ah_profiler_run_within(struct ah_document *ret_document, const struct ah_pro
     return rc;
 }
 
-/* Is the document of this machine and device? */
+/* AH_OK if the document describes this machine and device. */
 static int check_machine(const struct ah_measure *measure, struct ah_error *err)
 {
     const struct ah_machine *machine = measure->machine;

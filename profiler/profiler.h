@@ -71,8 +71,8 @@ struct ah_profiler_options {
     ah_profiler_progress *progress; /* (optional) */
     void *progress_context;
     struct ah_device_watch watch; /* of every device that is opened */
-    const struct ah_log *log;     /* (optional) borrowed; hears each sentence of `noise` as it is found */
-    const atomic_int *cancel;     /* (optional) set to non-zero, by a signal handler say: stop soon */
+    const struct ah_log *log;     /* (optional) borrowed; gets each sentence of `noise` as it is found */
+    const atomic_int *cancel;     /* (optional) set to non-zero, for example by a signal handler, to stop soon */
 };
 
 /* Measures and builds the document; it passes the reader's checks. AH_E_INTERRUPTED after `cancel`; AH_E_MISSING if
@@ -82,8 +82,8 @@ struct ah_profiler_options {
 int ah_profiler_run(struct ah_document *ret_document, const struct ah_profiler_options *options,
                     struct ah_error *err);
 
-/* Measures the blocks of options->job and nothing else, and adds them to a profile of this machine. They replace what
- * it has of the same blocks; the oldest go if there are more than AH_MACHINE_BLOCKS_MAX. AH_E_MISMATCH: the document is
+/* Measures only the blocks of options->job, and adds them to a profile of this machine. They replace its entries for
+ * the same blocks; the oldest entries go if there are more than AH_MACHINE_BLOCKS_MAX. AH_E_MISMATCH: the document is
  * not of this machine and device. AH_E_CAPACITY: a block of each kind does not fit the device. Other errors as above;
  * on failure the document is unchanged, except for memory in its arena. */
 int ah_profiler_extend(struct ah_document *document, const struct ah_profiler_options *options,

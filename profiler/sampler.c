@@ -54,7 +54,7 @@ static int run_block(const struct ah_sampler *sampler, const struct ah_sampler_w
     int rc = work->run(work->context, repeats, ret_seconds, err);
     if (rc)
         return rc;
-    if (!(*ret_seconds > 0)) /* too short for the clock: the least it can show */
+    if (!(*ret_seconds > 0)) /* too short for the clock: take the shortest time it can show */
         *ret_seconds = 1e-9;
     return AH_OK;
 }
@@ -147,7 +147,7 @@ static void tick(const struct ah_sampler *sampler, double done)
         sampler->tick(sampler->tick_context, done);
 }
 
-/* Is another round wanted after `rounds` rounds? */
+/* True if another round is wanted after `rounds` rounds. */
 static bool go_on(const struct ah_sampler *sampler, unsigned rounds, uint64_t begin_ns,
                   const struct ah_sampler_series *series, size_t width)
 {
@@ -208,7 +208,7 @@ int ah_sampler_begin(const struct ah_sampler *sampler, const struct ah_sampler_w
     return AH_OK;
 }
 
-/* The wanted blocks per sample, or as many as samples_min rounds have time for, at least one. */
+/* The wanted blocks per sample, or as many as let samples_min rounds fit the budget, at least one. */
 static unsigned affordable_blocks(const struct ah_sampler *sampler, double round_s)
 {
     unsigned wanted = sampler->blocks ? sampler->blocks : 3;

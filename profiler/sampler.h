@@ -33,7 +33,7 @@
 enum { AH_SAMPLER_SAMPLES_MIN = 10, AH_SAMPLER_SAMPLES_MAX = 64 };
 
 struct ah_sampler_work {
-    /* Does the work `repeats` (>= 1) times; `ret_seconds` > 0: how long that took. 0 or an ah_err. */
+    /* Does the work `repeats` (>= 1) times; `ret_seconds` > 0 is how long that took. Returns 0 or an ah_err. */
     int (*run)(void *context, uint64_t repeats, double *ret_seconds, struct ah_error *err);
     void *context;
     uint64_t repeats_max; /* 0: 1 << 20 */
@@ -72,7 +72,7 @@ int ah_sampler_settle(const struct ah_sampler *sampler, const struct ah_sampler_
 int ah_sampler_sample(const struct ah_sampler *sampler, const struct ah_sampler_work *work, uint64_t repeats,
                       double *ret_seconds, struct ah_error *err);
 
-/* One round of something that yields `width` values at once: `ret_values` (width). */
+/* Does one round of a measurement that yields `width` values at once, in `ret_values`. */
 typedef int ah_sampler_round(void *context, double *ret_values, struct ah_error *err);
 
 /* Makes at least samples_min rounds, more while a series is restless and the budget lasts. Appends value i of each to
@@ -94,11 +94,11 @@ struct ah_sampler_set {
 int ah_sampler_begin(const struct ah_sampler *sampler, const struct ah_sampler_work *works, size_t n,
                      struct ah_sampler_set *ret_set, struct ah_error *err);
 
-/* Rounds of one sample each, appended to `series` (n): seconds per repeat of each work. */
+/* Makes rounds of one sample each and appends them to `series` (n): seconds per repeat of each work. */
 int ah_sampler_go_on(const struct ah_sampler *sampler, struct ah_sampler_set *set,
                      struct ah_sampler_series *series, struct ah_error *err);
 
-/* Both of the above, within one budget: ret_series[i] holds seconds per repeat of works[i]. */
+/* Does both of the above, within one budget: ret_series[i] holds seconds per repeat of works[i]. */
 int ah_sampler_measure(const struct ah_sampler *sampler, const struct ah_sampler_work *works, size_t n,
                        struct ah_sampler_series *ret_series, struct ah_error *err);
 
@@ -106,9 +106,9 @@ int ah_sampler_measure(const struct ah_sampler *sampler, const struct ah_sampler
 struct ah_metric ah_sampler_metric(const struct ah_sampler_series *series, double scale);
 struct ah_metric ah_sampler_rate(const struct ah_sampler_series *series, double amount);
 
-/* Why a series should not be believed blindly: it SPREADS (MAD above 3 % of the median), or it DRIFTS (the
- * medians of its halves, a middle sample left out, differ by more than 5 % and by more than 3 MAD). `ret_amount`:
- * that share of the median. */
+/* Why a series should not be believed blindly. It SPREADS if its MAD is above 3 % of the median. It DRIFTS if the
+ * medians of its halves, without a middle sample, differ by more than 5 % and by more than 3 MAD. `ret_amount` is that
+ * share of the median. */
 enum ah_sampler_noise { AH_SAMPLER_CALM, AH_SAMPLER_SPREADS, AH_SAMPLER_DRIFTS };
 enum ah_sampler_noise ah_sampler_judge(const struct ah_sampler_series *series, double *ret_amount);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The half that all devices share: checks that do not depend on the driver, and the table of what each lane may run
- * and reach (device.h, REACH).
+ * The half that all devices share: checks that do not depend on the driver, and the table of what each lane may run and
+ * touch (device.h, REACH).
  */
 #include "runtime/device/device.h"
 
@@ -95,7 +95,7 @@ int ah_device_open(struct ah_device **ret_device, const struct ah_device_driver 
     return AH_OK;
 }
 
-/* Promise: arena and reserve never exceed the memory that was given. */
+/* Ensures that arena and reserve never exceed the memory that the options allow. */
 static int check_memory(const struct ah_device *device, uint64_t arena_bytes, struct ah_error *err)
 {
     char arena[AH_UNITS_TEXT_MAX], reserve[AH_UNITS_TEXT_MAX], given[AH_UNITS_TEXT_MAX];

@@ -28,9 +28,9 @@
  * FAILURE sticks. After an op failed, ops that have not started are skipped on every lane, tickets still complete so
  * that nobody hangs, and every wait reports the first failure with the op's name. Close the device.
  *
- * A STALL is neither: nothing fails, and nothing ends. If the options limit how long that may last, a separate thread
- * watches (watch.h), finds what each lane is doing, and tells the program. The program should then end: a thread that
- * waits inside a vendor's driver cannot be called back.
+ * A STALL is not a failure: nothing fails, but nothing ends either. If the options limit how long that may last, a
+ * separate thread watches (watch.h), finds what each lane is doing, and tells the program. The program should then end,
+ * because a thread that waits inside a vendor's driver cannot be called back.
  *
  * A DRIVER is a const table of functions, one per kind of device. The CPU's is linked in; CUDA's comes from a plugin
  * (device_plugin.h). It begins with two numbers: one for the meaning of functions and fields, one for the memory layout
@@ -74,7 +74,7 @@ enum ah_device_lane {
     AH_LANE_SEND = AH_DEVICE_LANES,
     AH_LANE_RECEIVE_BEFORE,
     AH_LANE_RECEIVE_BEHIND,
-    AH_LANE_SUMS, /* over ranks: messages, and what is added up of them */
+    AH_LANE_SUMS, /* messages between ranks, and adding them up */
     AH_DEVICE_LANES_ALL
 };
 
@@ -90,7 +90,7 @@ struct ah_submission {
     uint32_t n_waits;            /* <= AH_DEVICE_WAITS_MAX */
     const struct ah_wait *waits; /* copied */
     const struct ah_op *op;      /* copied */
-    uint64_t tag;                /* the submitter's, kept in the span */
+    uint64_t tag;                /* the submitter's own; kept in the span */
 
     /* The op's own time is not needed: the device may record one span for it and the next op of the array, which has
      * the same lane and tag, and no waits. The span then has the ticket of the last op joined. */
@@ -114,13 +114,13 @@ struct ah_device_pace {
 struct ah_span {
     uint64_t ticket;   /* of the last op */
     uint64_t tag;      /* the submitter's */
-    uint64_t ready_ns; /* at the head of its lane */
+    uint64_t ready_ns; /* it was at the head of its lane */
     uint64_t start_ns; /* its waits were met */
     uint64_t end_ns;
     uint64_t joined; /* how many ops before `ticket` it also covers */
 };
 
-/* A position in the spans of a lane. Zeroed but for `lane`: begins at its first op. */
+/* A position in the spans of a lane. One with only `lane` set begins at the lane's first op. */
 struct ah_span_reader {
     uint32_t lane;
     uint64_t seen; /* last ticket that was read or lost */
@@ -145,7 +145,7 @@ struct ah_device_recording {
     const struct ah_device_activity *activities; /* by lane and start */
     size_t n;
     uint64_t lost;        /* further records, for which there was no room or no time */
-    uint64_t overhead_ns; /* time that recording itself took, as far as it tells */
+    uint64_t overhead_ns; /* time that recording itself took, where the recorder tells */
     const char *recorder; /* what recorded, with its version: "CUPTI 13.0" */
 };
 
@@ -165,7 +165,7 @@ struct ah_device_throttle {
 /* Which of a library's algorithms a matrix product uses. The choice is made once for a machine and kept in its
  * document. It decides bits, so it is part of the numeric signature and is never made while a plan runs. */
 struct ah_device_algorithm {
-    struct ah_op product; /* a matmul; offsets of operands do not count */
+    struct ah_op product; /* a matmul; offsets of its operands do not matter */
     uint64_t words[8];    /* the library's own, as the device that measured it wrote them */
 };
 
@@ -174,7 +174,7 @@ struct ah_device_watch {
     double patience_s; /* how long something may wait while no op completes; 0: nobody watches */
 
     /* Called once, on the watching thread, with AH_E_STALLED and a sentence about every lane. It should end the
-     * process: closing the device may wait for ever. If it returns, everyone goes on waiting. */
+     * process: closing the device may wait for ever. If it returns, all calls continue to wait. */
     void (*stalled)(void *context, const struct ah_error *why);
     void *context;
 
@@ -182,23 +182,24 @@ struct ah_device_watch {
     void (*name)(const void *context, uint64_t tag, char *ret_name, size_t room);
     const void *name_context;
 
-    /* (optional; both with `name_context`, on the watching thread: they may not block) `beside`: what the program waits
-     * for beside the device, as part of a sentence, and whether it waits for others. If so, and no op has begun, it is
-     * told a quarter later, after those who do not. `pulse`: a number that changes with any progress elsewhere. */
+    /* (optional; both with `name_context`, on the watching thread: they may not block) `beside` writes what else the
+     * program waits for, as part of a sentence; true if it waits for others. If so, and no op has begun, the stall is
+     * reported a quarter later, so that those others report first. `pulse`: a number that changes with any progress
+     * elsewhere. */
     bool (*beside)(const void *context, char *ret_text, size_t room);
     uint64_t (*pulse)(const void *context);
 };
 
-/* Locked host memory that outlives a device, since locking takes seconds for each 10 GiB. Devices opened one after
- * another with the same one leave it to the next. Zero it before the first. */
+/* Locked host memory that outlives a device, because locking takes seconds for each 10 GiB. Devices opened one after
+ * another with the same keep pass it on. Zero it before the first. */
 struct ah_device_keep {
-    void *memory; /* NULL: none; the driver's own */
+    void *memory; /* the driver's own; NULL: none */
     void (*release)(void *memory);
 };
 
 struct ah_device_options {
     uint32_t index;        /* of several devices of one kind */
-    uint64_t memory_bytes; /* limit for device arena and reserve_bytes together; 0: all there is */
+    uint64_t memory_bytes; /* limit for device arena and reserve_bytes together; 0: all memory */
 
     /* The machine's table of algorithms, and their library as a device's info names it; borrowed until the device is
      * closed. A device with another library refuses them (AH_E_MISMATCH). A product that is not in the table uses the
@@ -235,7 +236,7 @@ struct ah_device_options {
 enum ah_product_form { AH_PRODUCT_FMA, AH_PRODUCT_DOT, AH_PRODUCT_AMX, AH_PRODUCT_FORMS };
 extern const char *const ah_words_product_form[];
 
-/* Prepared matrix products. One that the library lacks is made in steps, which is slower: rows of fp32 sums, each
+/* Prepared matrix products. A product that the library lacks is made in steps, which is slower: rows of fp32 sums,
  * finished by a kernel. */
 struct ah_device_products {
     uint32_t n;
@@ -246,12 +247,12 @@ struct ah_device_products {
 /* What a lane is doing. */
 struct ah_device_head {
     uint64_t submitted, done; /* tickets; `done` may lag behind the device */
-    bool any;                 /* an op is next, or runs: ticket done + 1; the rest describes it */
+    bool any;                 /* an op runs or is next: ticket done + 1; the rest describes it */
     enum ah_op_kind kind;
     uint64_t tag;
     uint32_t n_waits;
     struct ah_wait waits[AH_DEVICE_WAITS_MAX]; /* met or not */
-    const char *note; /* what else holds it up beside its waits, or why nothing is known about it; or NULL */
+    const char *note; /* what holds it up apart from its waits, or why nothing is known about it; or NULL */
 };
 
 struct ah_device_info {
@@ -303,7 +304,7 @@ struct ah_device_driver {
                     struct ah_error *err);
     uint64_t (*done)(struct ah_device *device, uint32_t lane);
 
-    /* Spans of ops after ticket `after` that the lane still remembers, oldest first. */
+    /* Returns spans of ops with tickets above `after` that the lane still remembers, oldest first. */
     size_t (*spans)(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
                     size_t max);
 
@@ -325,7 +326,7 @@ struct ah_device_driver {
     void (*head)(struct ah_device *device, uint32_t lane, struct ah_device_head *ret_head);
     void (*drain)(struct ah_device *device);
 
-    /* Where a host arena lies (on the CPU device: any arena); NULL if the host cannot read it. */
+    /* Returns where a host arena lies (on the CPU device: any arena); NULL if the host cannot read it. */
     void *(*address)(struct ah_device *device, enum ah_arena_kind arena);
 };
 
@@ -344,13 +345,13 @@ struct ah_device {
     uint64_t reserve_bytes;         /* device memory beside the arena, for what is prepared so far */
     struct ah_device_failed failed; /* set once, before a wait tells of the failure */
 
-    /* device.c's */
+    /* fields of device.c */
     uint64_t memory_bytes; /* as in the options */
     uint64_t arena_bytes[AH_ARENA_KINDS];
     bool is_reserved;
     uint64_t submitted[AH_DEVICE_LANES_MAX]; /* last ticket of each lane; used atomically */
 
-    /* watch.h's; the counts are used atomically */
+    /* fields of watch.h; the counts are used atomically */
     struct ah_device_watcher *watcher; /* owned; NULL: nobody watches */
     uint32_t waiting;                  /* calls that wait now */
     uint64_t waited;                   /* calls that have waited */
@@ -371,8 +372,8 @@ struct ah_device {
 /* The CPU device's driver: the reference for every other and the embedded default. */
 const struct ah_device_driver *ah_device_cpu(void);
 
-/* Does the driver's table fit this build? AH_E_MISMATCH says what differs; `origin` names the driver: its file, or its
- * name. Reads only `abi` and `layout`. */
+/* AH_OK if the driver's table fits this build; AH_E_MISMATCH says what differs. `origin` names the driver: its file, or
+ * its name. Reads only `abi` and `layout`. */
 int ah_device_check_driver(const struct ah_device_driver *driver, const char *origin, struct ah_error *err);
 
 /* Finds the device and starts its lanes. AH_E_USAGE: options make no sense; AH_E_MISMATCH: the driver is from another
@@ -380,14 +381,14 @@ int ah_device_check_driver(const struct ah_device_driver *driver, const char *or
 int ah_device_open(struct ah_device **ret_device, const struct ah_device_driver *driver,
                    const struct ah_device_options *options, struct ah_error *err);
 
-/* Builds what the ops need; must precede the first submit of a matrix product or attention of a new shape. Ops
- * that need nothing are ignored, shapes already prepared cost nothing. Waits for every lane first. May be called again,
- * after ah_device_reserve() too, then within what is left of `memory_bytes`. AH_E_UNSUPPORTED for an op this
- * device cannot do, AH_E_CAPACITY. */
+/* Builds what the ops need; must precede the first submit of a matrix product or attention of a new shape. Ops that
+ * need nothing are ignored, shapes already prepared cost nothing. Waits for every lane first. May be called again, even
+ * after ah_device_reserve(), within the rest of `memory_bytes`. AH_E_UNSUPPORTED for an op this device cannot do,
+ * AH_E_CAPACITY. */
 int ah_device_prepare(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err);
 
-/* The algorithms that this device offers for a product, the library's first choice first. Measure to choose one: a
- * device opened with it in its table uses it. There are `ret_n`, at most `max`; 0: nothing to choose. AH_E_USAGE: the
+/* Writes the algorithms that this device offers for a product, the library's first choice first. Measure to choose one:
+ * a device opened with it in its table uses it. There are `ret_n`, at most `max`; 0: nothing to choose. AH_E_USAGE: the
  * op is no product. AH_E_UNSUPPORTED. */
 int ah_device_algorithms(struct ah_device *device, const struct ah_op *product,
                          struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
@@ -399,20 +400,20 @@ int ah_device_algorithms(struct ah_device *device, const struct ah_op *product,
 int ah_device_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_ARENA_KINDS],
                       struct ah_error *err);
 
-/* Checks each of `n` submissions: op (ah_op_check), reach, lane and waits, which may name tickets that the same
- * array gives further up; then queues them in order. `ret_tickets` (optional): n of them. AH_E_USAGE,
- * AH_E_CAPACITY, or AH_E_UNSUPPORTED naming op and device; then none was queued. */
+/* Checks each of `n` submissions: op (ah_op_check), reach, lane and waits, which may name tickets that earlier entries
+ * of the same array get. Then queues them in order. `ret_tickets` (optional): n of them. AH_E_USAGE, AH_E_CAPACITY, or
+ * AH_E_UNSUPPORTED naming op and device; then none was queued. */
 int ah_device_submit(struct ah_device *device, const struct ah_submission *submissions, size_t n,
                      uint64_t *ret_tickets, struct ah_error *err);
 
-/* The last ticket given by `lane`; its next op gets the one after it. */
+/* Returns the last ticket given by `lane`; the lane's next op gets the one after it. */
 uint64_t ah_device_submitted(const struct ah_device *device, uint32_t lane);
 
 /* Blocks until `ticket` of `lane` is done (0: returns at once). The device's first failure is reported here,
  * with lane and op. AH_E_USAGE for a ticket that was never given. */
 int ah_device_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err);
 
-/* Blocks until one of `n` waits, at most AH_DEVICE_LANES_MAX, is met; `ret_met` is the first that is. Errors as
+/* Blocks until one of `n` waits, at most AH_DEVICE_LANES_MAX, is done; `ret_met` is the first that is. Errors as
  * ah_device_wait(). */
 int ah_device_wait_any(struct ah_device *device, const struct ah_wait *waits, size_t n, size_t *ret_met,
                        struct ah_error *err);
@@ -420,36 +421,36 @@ int ah_device_wait_any(struct ah_device *device, const struct ah_wait *waits, si
 /* Waits for every lane. */
 int ah_device_drain(struct ah_device *device, struct ah_error *err);
 
-/* The op whose failure a wait reported. `any` false: it was no op's, or the driver does not know whose. */
+/* Returns the op whose failure a wait reported. `any` false: no op failed, or the driver does not know which. */
 struct ah_device_failed ah_device_failed(const struct ah_device *device);
 
 /* The last ticket of `lane` that is done. Never blocks, so use it for polling. */
 uint64_t ah_device_done(struct ah_device *device, uint32_t lane);
 
-/* Times of finished ops, oldest first, at most `max`; moves the reader on. Any thread with its own reader may call it,
- * at any time. */
+/* Returns times of finished ops, oldest first, at most `max`, and moves the reader past them. Any thread with its own
+ * reader may call it, at any time. */
 size_t ah_device_spans(struct ah_device *device, struct ah_span_reader *reader, struct ah_span *ret_spans,
                        size_t max);
 
-/* A reader that begins with the `n` newest ops of `lane` that are done. */
+/* Returns a reader that begins with the `n` newest finished ops of `lane`. */
 struct ah_span_reader ah_device_newest(struct ah_device *device, uint32_t lane, uint64_t n);
 
 /* Waits for every lane. From then on, until ah_device_recorded(), the device records what its hardware does for
  * submitted ops: kernels, copies and fills. Costs time only while recording. Submitter's thread. AH_E_UNSUPPORTED: the
  * device has no recorder. AH_E_MISSING, AH_E_MEMORY, AH_E_FAILED (for example, another profiler has it): nothing is
- * recorded, and the device is as it was. AH_E_USAGE: it records already. */
+ * recorded, and the device is unchanged. AH_E_USAGE: it records already. */
 int ah_device_record(struct ah_device *device, struct ah_error *err);
 
-/* Waits for every lane and ends the recording. The recording is *borrowed* until the device records again or is closed.
- * Submitter's thread. Errors as ah_device_record(): nothing is known of the hardware, and the device is as it was.
- * AH_E_USAGE: it does not record. */
+/* Waits for every lane and ends the recording, which is *borrowed* until the device records again or is closed.
+ * Submitter's thread. On errors, which are those of ah_device_record(), there is no recording, and the device is
+ * unchanged. AH_E_USAGE: it does not record. */
 int ah_device_recorded(struct ah_device *device, struct ah_device_recording *ret_recording,
                        struct ah_error *err);
 
 /* Device memory beside the arena: the measured bytes, but no less than reserve_bytes. */
 uint64_t ah_device_beside_bytes(const struct ah_device *device);
 
-/* Pointer to an operand if the host can read it, else NULL; also NULL outside the arena. */
+/* Pointer to an operand if the host can read it and the arena has it; otherwise NULL. */
 void *ah_device_pointer(struct ah_device *device, struct ah_ref ref);
 
 const char *ah_device_lane_name(uint32_t lane);

@@ -30,7 +30,7 @@ int ah_emulate_dtype(const struct ah_machine *target, bool bf16, enum ah_dtype *
 /* Bytes per parameter: 24 to read and write master and moments in fp32, 4 for gradient and weight. */
 enum { ADAM_BYTES = 28 };
 
-/* The target's host Adam rate for `dtype`, if measured, else for the other dtype: both move the same bytes. */
+/* The target's host Adam rate for `dtype` or, if not measured, for the other dtype: both move the same bytes. */
 static double host_adam(const struct ah_machine *target, enum ah_dtype dtype)
 {
     double rate = ah_machine_adam_params_per_s(target, AH_HOST, dtype);

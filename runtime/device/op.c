@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an op covers: the evaluation of the table of kinds (op_table.c).
+ * Finds what memory an op covers, by evaluating the table of kinds (op_table.c).
  *
  * 1. No product or end of an extent wraps: every multiplication and addition is checked.
  * 2. After ah_op_check() returned AH_OK, every byte that a kernel may touch through operand i lies in
@@ -34,7 +34,7 @@ static uint64_t element_align(enum element element, enum ah_dtype dtype)
     return element == SCALARS ? _Alignof(struct ah_adamw_scalars) : element_bytes(element, dtype);
 }
 
-/* Whether `dtype` is one the element takes; `previous` is the dtype of the operand before. */
+/* True if the element may have `dtype`; `previous` is the dtype of the operand before. */
 static bool element_takes(enum element element, uint32_t dtype, uint32_t previous)
 {
     if (dtype != AH_FP32 && dtype != AH_BF16)
@@ -49,7 +49,7 @@ static int operand_wrong(struct ah_error *err, const struct ah_op *op, const cha
     return ah_error_set(err, AH_E_USAGE, "op '%s': operand '%s' %s", ah_op_name(op->kind), operand, what);
 }
 
-/* Product of an operand's sizes; 0 where one of them is 0 or the product wraps. */
+/* Product of an operand's sizes; 0 if one of them is 0 or the product wraps. */
 static uint64_t operand_elements(const struct operand_rule *rule, const struct op_sizes *sizes, size_t first)
 {
     uint64_t elements = 1;
@@ -59,7 +59,7 @@ static uint64_t operand_elements(const struct operand_rule *rule, const struct o
     return elements;
 }
 
-/* Fills the extents of a present operand; false where they wrap or are empty. */
+/* Fills the extents of a present operand; false if they wrap or are empty. */
 static bool operand_extent(const struct operand_rule *rule, const struct op_sizes *sizes, uint64_t bytes_each,
                            uint64_t row_stride, struct ah_operand *operand)
 {
@@ -84,7 +84,7 @@ static uint64_t operand_moved_bytes(const struct operand_rule *rule, const struc
     return operand->row_bytes * operand->rows;
 }
 
-/* What is wrong with an operand's ref, NULL if nothing is. */
+/* Returns what is wrong with an operand's ref; NULL if nothing is. */
 static const char *ref_wrong(const struct ah_op *op, const struct op_sizes *sizes, size_t i)
 {
     const struct operand_rule *rule = &ah_op_table_rules(op->kind)[i];
@@ -161,10 +161,9 @@ uint64_t ah_op_moved_bytes(const struct ah_op *op)
     return bytes;
 }
 
-/* Whether a row of `first`, which begins at 0, and one of `second`, which begins at `distance`, share a byte; both
- * have rows `stride` apart that are not wider than that. The start of second lies `column` behind that of row
- * `row` of first (or of one that first does not have): row i of second touches rows row + i and row + i + 1 of
- * first, or none. */
+/* True if a row of `first`, which begins at 0, and one of `second`, which begins at `distance`, share a byte. Rows of
+ * both are `stride` apart and no wider. `second` begins `column` bytes behind the start of row `row` of `first` (or
+ * where that row would be), so row i of second can only touch rows row + i and row + i + 1 of first. */
 static bool rows_overlap(const struct ah_operand *first, const struct ah_operand *second, uint64_t distance,
                          uint64_t stride)
 {
@@ -174,8 +173,8 @@ static bool rows_overlap(const struct ah_operand *first, const struct ah_operand
     return same || next;
 }
 
-/* The same of any two operands. One row alone has every stride that is not less than its width; of rows with
- * unequal strides, the gaps count too. */
+/* The same for any two operands. A single row counts as having any stride that is not less than its width; if the
+ * strides are unequal, the gaps between rows count too. */
 static bool extents_overlap(const struct ah_operand *first, const struct ah_operand *second,
                             uint64_t distance)
 {
@@ -193,7 +192,7 @@ static bool same_rows(const struct ah_operand *a, const struct ah_operand *b)
     return a->rows == b->rows && a->row_bytes == b->row_bytes && a->stride_bytes == b->stride_bytes;
 }
 
-/* Whether output i overlaps j where it may not. */
+/* True if output i overlaps operand j where it may not. */
 static bool operands_overlap(const struct ah_op *op, const struct ah_operand *operands, size_t i, size_t j)
 {
     if (op->arg[i].arena != op->arg[j].arena)

@@ -8,8 +8,8 @@
  * device can be asked to touch memory outside its arenas.
  *
  * Matrices are row-major. `rows` are tokens. Sizes are elements unless the name says bytes, and at least 1.
- * Operands need the alignment of their element; 64 bytes are faster. An output overlaps no other operand. But if the
- * list below says so, it may be the same memory as an input of equal dtype and row stride. Rules of arithmetic:
+ * Operands need the alignment of their element; 64 bytes are faster. An output overlaps no other operand, except that
+ * the list below lets some use the same memory as an input of equal dtype and row stride. Rules of arithmetic:
  * docs/numerics.md.
  *
  * ROW STRIDE. An operand marked * below is a matrix whose rows may lie `row_stride` elements apart, as part of a wider
@@ -80,7 +80,7 @@
 #include <stdint.h>
 
 enum ah_arena_kind {
-    AH_ARENA_NONE,     /* operand absent */
+    AH_ARENA_NONE,     /* the operand is absent */
     AH_ARENA_DEVICE,   /* the planned device arena */
     AH_ARENA_PINNED,   /* host, locked: tiles in flight, host weights */
     AH_ARENA_PAGEABLE, /* host: masters and moments of host Adam */
@@ -135,14 +135,14 @@ struct ah_op_elements {
     uint64_t rows;  /* 0 means 1 */
 };
 
-/* nn: a (m,k) b (k,n); nt: a (m,k) b (n,k); tn: a (k,m) b (k,n); c (m,n). Products accumulate in fp32. c,
- * bias and aux are fp32 where a and b are, else either. */
+/* nn: a (m,k) b (k,n); nt: a (m,k) b (n,k); tn: a (k,m) b (k,n); c (m,n). Products accumulate in fp32. c, bias and aux
+ * are fp32 if a and b are, otherwise fp32 or bf16. */
 struct ah_op_matmul {
     uint32_t form; /* enum ah_matmul_form */
     uint32_t epilogue;
     uint64_t m, n, k;
     bool accumulate; /* c += product, added in fp32; c must be fp32 */
-    float alpha;     /* scales the product in fp32, before what is added; 0 means 1 */
+    float alpha;     /* scales the product in fp32, before bias and c are added; 0 means 1 */
 };
 
 struct ah_op_rows {
@@ -193,14 +193,14 @@ struct ah_op_cross_entropy {
     uint64_t vocabulary;
 };
 
-/* Tiles that begin at multiples of AH_OP_SUM_LEAF, submitted in order, give the bits of the whole: the first
- * sets dst, each other goes on from it. */
+/* Tiles that begin at multiples of AH_OP_SUM_LEAF and are submitted in order give the bits of the whole: the first sets
+ * dst, the others add to it. */
 enum { AH_OP_SUM_LEAF = 4096 };
 
 struct ah_op_sum {
     uint64_t count;
     uint64_t first_element; /* of src in its vector: a multiple of AH_OP_SUM_LEAF */
-    bool accumulate;        /* dst goes on; true wherever first_element is not 0 */
+    bool accumulate;        /* adds to dst; must be true wherever first_element is not 0 */
 };
 
 struct ah_op_clip {
@@ -231,13 +231,13 @@ struct ah_op_moved {
     uint64_t bytes;
 };
 
-/* To or from another rank. The device knows where the operand lies, the function who gets it. */
+/* A message to or from another rank. The device knows where the operand lies, the function knows the other rank. */
 struct ah_op_message {
     int (*move)(void *context, const struct ah_op_moved *moved, struct ah_error *err);
     void *context; /* borrowed until the op is done */
     uint64_t bytes;
     uint32_t channel; /* the function's */
-    bool more; /* it goes together with the next message of its lane: the function keeps it until then */
+    bool more; /* sent together with the next message of its lane; the function keeps it until then */
 };
 
 /* What AdamW reads of one step, in an arena so that orders can be queued before the norm is known. Computed by
@@ -248,7 +248,7 @@ struct ah_adamw_scalars {
     float epsilon;
     float neg_rate;   /* -lr / (1 - beta1^step) */
     float root_scale; /* 1 / sqrt(1 - beta2^step) */
-    float decay;      /* 1 - lr * weight_decay; of tensors that decay */
+    float decay;      /* 1 - lr * weight_decay; only for tensors that decay */
     float grad_scale; /* clip factor, 1 without clipping */
     float grad_norm;  /* written by clip, for the log */
     uint32_t step;
@@ -278,8 +278,8 @@ struct ah_op {
 
 enum ah_role { AH_ROLE_NONE, AH_ROLE_IN, AH_ROLE_OUT, AH_ROLE_INOUT };
 
-/* One operand as the op uses it: `rows` pieces of `row_bytes`, `stride_bytes` apart. What may have no row stride
- * is one row. */
+/* One operand as the op uses it: `rows` pieces of `row_bytes`, `stride_bytes` apart. An operand that may not have a row
+ * stride is one row. */
 struct ah_operand {
     const char *name;   /* "src", "bias" */
     enum ah_role role;  /* AH_ROLE_NONE: absent */
@@ -288,7 +288,7 @@ struct ah_operand {
     uint64_t rows;
     uint64_t row_bytes;
     uint64_t stride_bytes;
-    uint64_t moved_bytes; /* touched in one pass: no gaps between rows, of a table the rows that are picked */
+    uint64_t moved_bytes; /* touched in one pass: no gaps between rows; of a table, only the rows that are picked */
     uint64_t align_bytes;
 };
 
@@ -299,12 +299,12 @@ const char *ah_op_name(enum ah_op_kind kind);
  * operand. */
 int ah_op_operands(const struct ah_op *op, struct ah_operand ret_operands[AH_OP_ARGS], struct ah_error *err);
 
-/* Bytes between memory and processor if the op reads every input and writes every output once. 0 for a call,
- * and for an op that ah_op_operands() refuses. */
+/* Returns the bytes between memory and processor if the op reads every input and writes every output once. 0 for a
+ * call, and for an op that ah_op_operands() refuses. */
 uint64_t ah_op_moved_bytes(const struct ah_op *op);
 
-/* ah_op_operands() and: every operand lies inside its arena (sizes by enum ah_arena_kind; AH_E_CAPACITY where
- * it does not) and is aligned, and no output overlaps another operand (AH_E_USAGE). */
+/* Does ah_op_operands(), and checks that every operand lies inside its arena (sizes by enum ah_arena_kind; otherwise
+ * AH_E_CAPACITY) and is aligned, and that no output overlaps another operand (otherwise AH_E_USAGE). */
 int ah_op_check(const struct ah_op *op, const uint64_t arena_bytes[AH_ARENA_KINDS], struct ah_error *err);
 
 #endif

@@ -25,7 +25,7 @@ enum size_name {
     ROWS,
     WIDTH,
     HEADS,    /* per row */
-    STATS,    /* 1, 2 for a layer norm */
+    STATS,    /* 1; 2 for a layer norm */
     PARTIALS, /* groups of AH_OP_NORM_GROUP heads of rows */
     VOCABULARY,
     POSITIONS,
@@ -55,7 +55,7 @@ struct operand_rule {
     enum lie lie;
     enum size_name dims[3];
     enum presence presence;
-    uint32_t may_equal; /* bit i: it may be in the place of input i */
+    uint32_t may_equal; /* bit i: it may share the memory of input i */
 };
 
 /* What the rules need to know about one op. */

@@ -13,8 +13,8 @@
  * 3. The driver's pulse has not changed: no op was completed, on any lane, and no op that runs on the host's processors
  *    has used any processor time. So an AdamW of 100 seconds is no stall, nor is a lane that an emulation slows. An op
  *    that runs on a GPU gives no such sign: one that takes longer than the patience is a stall.
- * 4. The watch's own pulse (struct ah_device_watch) has not changed: no progress is known elsewhere, where others work
- *    on what this device waits for.
+ * 4. The watch's own pulse (struct ah_device_watch) has not changed: no progress is known of others whose work this
+ *    device waits for.
  * 5. The process ran: between two looks, at most twice the usual interval counts. So a process that was stopped
  *    (SIGSTOP, a debugger) or starved has lost at most that.
  *
@@ -29,10 +29,10 @@
 /* What a call waits for. */
 enum ah_device_waiting {
     AH_WAITING_FOR_TICKET, /* lane, ticket */
-    AH_WAITING_FOR_ANY,    /* of a number of tickets; the lane is that of the first */
-    AH_WAITING_TO_SUBMIT,  /* a number of ops */
+    AH_WAITING_FOR_ANY,    /* one of several tickets; lane: the first one's */
+    AH_WAITING_TO_SUBMIT,  /* the number is that of ops */
     AH_WAITING_TO_RECORD,
-    AH_WAITING_TO_WARM, /* the driver's: op kind instead of the ticket */
+    AH_WAITING_TO_WARM, /* used by drivers; the number is an op kind */
     AH_WAITING_TO_CLOSE
 };
 

@@ -67,7 +67,7 @@ static int cpu_probe(struct ah_device_info *ret_infos, size_t max, size_t *ret_n
     return rc;
 }
 
-/* Refuses arenas larger than free memory: the system would map them anyway. */
+/* Refuses arenas larger than free memory, because the system would map even those. */
 static int check_capacity(const uint64_t arena_bytes[AH_ARENA_KINDS], struct ah_error *err)
 {
     struct ah_host_memory memory;
@@ -250,7 +250,7 @@ static void cpu_drain(struct ah_device *device)
 static void cpu_close(struct ah_device *device)
 {
     struct ah_cpu_device *cpu = cpu_of(device);
-    cpu_drain(device); /* lanes wait for each other's tickets: all must be empty before the first ends */
+    cpu_drain(device); /* lanes wait for each other's tickets, so all must be empty before one ends */
     for (unsigned lane = 0; lane < AH_DEVICE_LANES_ALL; lane++) {
         ah_lane_free(cpu->lanes[lane].lane);
         ah_pool_free(cpu->lanes[lane].pool);

@@ -19,11 +19,11 @@
 
 struct ah_cpu_lane {
     struct ah_lane *lane;        /* owned */
-    struct ah_pool *pool;        /* owned; NULL on copy lanes: the lane's thread alone */
+    struct ah_pool *pool;        /* owned; NULL on copy lanes, which use only the lane's thread */
     struct ah_host host;         /* where its ops run: the pool, all arenas */
     struct ah_lane *opposite;    /* the other copy lane, whose work shares the link; NULL elsewhere */
     double both_kept;            /* share of the rate that is left while `opposite` is busy */
-    struct ah_throttle throttle; /* the lane's thread only; on the host lane: for AdamW, in parameters */
+    struct ah_throttle throttle; /* used only by the lane's thread; on the host lane it counts AdamW's parameters */
     double bytes_per_s;          /* for the host lane's other ops; 0: not slowed */
 };
 
@@ -31,10 +31,10 @@ struct ah_cpu_device {
     struct ah_device common; /* first: what callers hold */
     struct ah_placement placement;
     struct ah_region arenas[AH_ARENA_KINDS];
-    struct ah_cpu_lane lanes[AH_DEVICE_LANES_ALL]; /* those for messages only if the options say so */
+    struct ah_cpu_lane lanes[AH_DEVICE_LANES_ALL]; /* message lanes exist only if the options ask for them */
     struct ah_lane_bell *bell;                     /* owned; shared by all lanes */
     struct ah_matmul *matmul;                      /* owned */
-    struct ah_workspace workspace;                 /* for the compute lane's other ops; owned */
+    struct ah_workspace workspace;                 /* owned; for the compute lane's other ops */
 
     struct ah_device_pace pace;
 
@@ -59,7 +59,7 @@ struct ah_cpu_task {
 
 _Static_assert(sizeof(struct ah_cpu_task) <= AH_LANE_PAYLOAD_MAX, "a task fits a lane's payload");
 
-/* Can this device run ops of this kind? */
+/* True if this device can run ops of this kind. */
 bool ah_cpu_supports(enum ah_op_kind kind);
 
 /* Runs the op on the calling thread and the lane's pool. */

@@ -11,7 +11,7 @@
  *
  * 1. An element of c depends only on its row of a, its column of b and the shape: not on unit, thread or neighbours.
  * 2. Sums stay fp32 in the thread's memory until they are complete; c is written once, whatever its type.
- * 3. No thread reads what another thread packed: on two cores, sharing it cost a quarter of the speed.
+ * 3. No thread reads what another thread packed, because sharing it cost a quarter of the speed on two cores.
  */
 #include "runtime/device/cpu/matmul.h"
 
@@ -235,7 +235,7 @@ static void store_tile(const struct unit *unit, const float *sums, uint64_t row,
     product->kernel->store(sums, &out);
 }
 
-/* True if the kernel should read a strip in place: whole tiles, rows on cache lines that do not crowd into few sets. */
+/* True if the kernel should read a strip in place: whole tiles, with rows on cache lines that spread over many sets. */
 static bool lies_well(const struct ah_tile_kernel *kernel, const struct ah_pack_matrix *a)
 {
     const uint64_t row_bytes = a->stride * ah_dtype_bytes(a->dtype);
@@ -245,7 +245,7 @@ static bool lies_well(const struct ah_tile_kernel *kernel, const struct ah_pack_
            row_bytes % (SET_LINES * LINE_BYTES) != 0;
 }
 
-/* Sets the a of `operands`: in place if the kernel should read it there, else packed. */
+/* Points `operands` at a: in place if the kernel should read it there, otherwise packed. */
 static void place_strip(const struct unit *unit, const struct ah_pack_matrix *a,
                         struct ah_tile_operands *operands)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arenas of a CUDA device: one piece of the GPU's memory, zeroed; two regions of the host's, touched by the threads of
- * the host lane, which are near the GPU (near.h), so that they lie there; the pinned one is registered with the
- * runtime, which locks it (pinned.c), so that copies run beside everything else. A pinned arena that cannot be locked
- * is refused: its copies would hold up the submitter.
+ * Arenas of a CUDA device: one zeroed piece of the GPU's memory, and two regions of host memory. Threads of the host
+ * lane, which are near the GPU (near.h), touch the regions first, so the regions lie there too. The runtime locks the
+ * pinned one (pinned.c), so that its copies run beside everything else. A pinned arena that cannot be locked is
+ * refused, because its copies would hold up the submitter.
  *
- * ORDER. The pinned arena is taken before the GPU's, since its page tables lie in the GPU's memory (with pages of 4 KiB
- * about 2 MiB for each GiB): what they take is then missing when the arena is asked for, and is said there, instead of
- * where the first kernel is loaded.
+ * ORDER. The pinned arena is taken before the GPU's, because its page tables lie in the GPU's memory (about 2 MiB per
+ * GiB with pages of 4 KiB). If they leave too little, the GPU's arena is refused, instead of the first kernel failing
+ * to load.
  *
- * MEASURED. When the arenas are there and every kernel has run once, nothing takes memory of the GPU any more. What is
- * gone by then besides the arena, since the device was opened, is added to the context that was measured then:
- * `beside_bytes`. What other processes take or give back in between is counted, too.
+ * MEASURED. Once the arenas exist and every kernel has run, nothing takes GPU memory any more. `beside_bytes` is then
+ * the context's size, measured at opening, plus all GPU memory but the arena that was taken since. Memory that other
+ * processes take or give back meanwhile is counted, too.
  */
 #include "base/host_memory.h"
 #include "base/units.h"
@@ -20,7 +20,7 @@
 
 #include <stdio.h>
 
-/* ---- the GPU's ---- */
+/* ---- the device arena ---- */
 
 /* Bytes reserved for kernel code that are still unused, when `free_bytes` are free. Kernels of prepared products are
  * already loaded. Memory for products and page tables of locked memory is not code. */
@@ -31,7 +31,7 @@ static uint64_t code_bytes_left(const struct ah_cuda_device *cuda, uint64_t free
     return loaded < AH_CUDA_CODE_BYTES ? AH_CUDA_CODE_BYTES - loaded : 0;
 }
 
-/* How much there is, and what would fit. */
+/* Reports how much GPU memory is free, and how large an arena would fit. */
 static int device_refused(const struct ah_cuda_device *cuda, uint64_t bytes, struct ah_error *err)
 {
     char asked[AH_UNITS_TEXT_MAX], has[AH_UNITS_TEXT_MAX];
@@ -39,7 +39,7 @@ static int device_refused(const struct ah_cuda_device *cuda, uint64_t bytes, str
     size_t free_bytes = 0, total_bytes = 0;
     if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess)
         (void)cudaGetLastError();
-    /* What the arena may have, and what is beside it. */
+    /* `--device-memory` is the arena and reserve_bytes together. */
     const uint64_t code = code_bytes_left(cuda, free_bytes);
     uint64_t fits = free_bytes > code ? (free_bytes - code + cuda->common.reserve_bytes) / mib : 0;
     return ah_error_set(
@@ -82,7 +82,7 @@ static int zero_device_arena(const struct ah_cuda_device *cuda, uint64_t bytes, 
     return ah_cuda_check(err, rc, "cudaMemset");
 }
 
-/* What the GPU's memory holds beside the arena. */
+/* Measures how much GPU memory is taken beside the arena. */
 static int measure_beside(struct ah_cuda_device *cuda, uint64_t arena_bytes, struct ah_error *err)
 {
     size_t free_bytes = 0, total_bytes = 0;
@@ -95,7 +95,7 @@ static int measure_beside(struct ah_cuda_device *cuda, uint64_t arena_bytes, str
     return rc;
 }
 
-/* The arena fitted, and kernels' code did not any more: the plan must leave more. */
+/* The arena fitted, but then kernel code did not: the plan must leave more memory free. */
 static int code_refused(const struct ah_cuda_device *cuda, uint64_t arena_bytes, struct ah_error *err)
 {
     char arena[AH_UNITS_TEXT_MAX], reckoned[AH_UNITS_TEXT_MAX], why[AH_ERROR_TEXT_MAX];
@@ -112,7 +112,7 @@ static int code_refused(const struct ah_cuda_device *cuda, uint64_t arena_bytes,
         ah_units_print_bytes(reckoned, cuda->common.reserve_bytes), why, (unsigned long long)fits);
 }
 
-/* Zeroed before kernels are tried on it, and once more behind them. */
+/* Zeroes the arena, tries kernels on it, and zeroes it again. */
 static int fill_device_arena(struct ah_cuda_device *cuda, const uint64_t arena_bytes[AH_ARENA_KINDS],
                              struct ah_error *err)
 {
@@ -125,9 +125,9 @@ static int fill_device_arena(struct ah_cuda_device *cuda, const uint64_t arena_b
     return rc ? rc : measure_beside(cuda, arena_bytes[AH_ARENA_DEVICE], err);
 }
 
-/* ---- the host's ---- */
+/* ---- the host's arenas ---- */
 
-/* Refuses arenas that the system would only pretend to have. */
+/* Refuses host arenas larger than available memory, because the system would map even those. */
 static int check_host_memory(uint64_t pinned_bytes, uint64_t pageable_bytes, struct ah_error *err)
 {
     struct ah_host_memory memory;
@@ -149,7 +149,7 @@ static int check_host_memory(uint64_t pinned_bytes, uint64_t pageable_bytes, str
     return AH_OK;
 }
 
-/* The pinned one may be there already, from a device before; if it is in the other's way, it goes. */
+/* Resumes a pinned arena of an earlier device, or releases it if the pageable arena needs its memory. */
 static int find_host_memory(struct ah_cuda_device *cuda, const uint64_t arena_bytes[AH_ARENA_KINDS],
                             struct ah_error *err)
 {
@@ -169,7 +169,7 @@ static int take_pageable(struct ah_cuda_device *cuda, uint64_t bytes, struct ah_
     return rc ? rc : ah_region_fill(region, cuda->host_pool, cuda->near.cpus[0], err);
 }
 
-/* ---- of the driver's table ---- */
+/* ---- functions of the driver's table ---- */
 
 void ah_cuda_release_arenas(struct ah_cuda_device *cuda)
 {

@@ -38,7 +38,7 @@ void ah_cuda_clock_release(struct ah_cuda_clock *clock);
 /* Renews a base older than a second. If the GPU or this thread is too busy, keeps the old one and tries again soon. */
 void ah_cuda_clock_adjust(struct ah_cuda_clock *clock);
 
-/* When `event`, which has timing and is over, happened: in ns on the host's clock; 0 if the runtime does not know. */
+/* Returns when the finished `event` (with timing) happened, in ns on the host's clock; 0 if the runtime cannot tell. */
 uint64_t ah_cuda_clock_ns(const struct ah_cuda_clock *clock, cudaEvent_t event);
 
 #endif

@@ -180,7 +180,7 @@ static int open_lanes(struct ah_cuda_device *cuda, const struct ah_device_option
     return rc ? rc : open_host_lane(cuda, options, err);
 }
 
-/* ---- the driver's table ---- */
+/* ---- functions of the driver's table ---- */
 
 static void count_reserve(struct ah_cuda_device *cuda)
 {
@@ -263,7 +263,7 @@ int ah_cuda_record(struct ah_device *device, struct ah_error *err)
         streams[lane] = cuda->streams[lane].stream;
     (void)cudaSetDevice(cuda->index);
     drain_device(cuda); /* CUPTI allocates; the driver may then wait for streams that wait for the host */
-    (void)cudaGetLastError(); /* whoever waits for the ops gets the error */
+    (void)cudaGetLastError(); /* the caller that waits for the ops gets the error */
     int rc = ah_cuda_recorder_new(&cuda->recorder, streams, AH_CUDA_STREAMS, err);
     return rc ? ah_error_prefix(err, rc, "recording kernels and copies") : AH_OK;
 }
@@ -276,7 +276,7 @@ int ah_cuda_recorded(struct ah_device *device, struct ah_device_recording *ret_r
         return ah_error_set(err, AH_E_USAGE, "device 'cuda' is not recording; begin a recording first");
     (void)cudaSetDevice(cuda->index);
     drain_device(cuda);
-    (void)cudaGetLastError(); /* whoever waits for the ops gets the error */
+    (void)cudaGetLastError(); /* the caller that waits for the ops gets the error */
     ah_cuda_recorder_free(cuda->recorded);
     cuda->recorded = cuda->recorder;
     cuda->recorder = NULL;
@@ -314,7 +314,7 @@ void ah_cuda_close(struct ah_device *device)
         (void)cudaFree(cuda->workspace);
     if (cuda->signal)
         (void)cudaFreeHost(cuda->signal);
-    (void)cudaGetLastError(); /* errors of closing are nobody else's */
+    (void)cudaGetLastError(); /* no later call should report errors of closing */
     pthread_mutex_destroy(&cuda->lock);
     pthread_mutex_destroy(&cuda->failure_lock);
     free(cuda);

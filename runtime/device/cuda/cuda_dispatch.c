@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An op onto a stream: copies between host and GPU by the copy engines, matrix products by cuda_products.h, all else by
- * kernels.h. Nothing is created here.
+ * Enqueues an op on a stream. The copy engines copy between host and GPU, cuda_products.h computes matrix products, and
+ * kernels.h does the rest. Nothing is created here.
  */
 #include "runtime/device/cuda/cuda_internal.h"
 #include "runtime/device/cuda/errors.h"

@@ -90,7 +90,7 @@ struct ah_cuda_pinning {
 struct ah_cuda_kept {
     int index; /* of the GPU */
     uint64_t free_bytes, context_bytes;
-    struct ah_region region; /* empty while a device has it */
+    struct ah_region region; /* the pinned arena; empty while a device uses it */
     struct ah_cuda_pinning pinning;
 };
 

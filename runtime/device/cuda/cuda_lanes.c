@@ -11,9 +11,9 @@
  *    for always belongs to that ticket.
  * 3. A stream waits for another one by that event (cudaStreamWaitEvent), and for the host lane by the value of
  *    `host_done` in locked memory (cuStreamWaitValue64). The host lane raises it to an op's ticket behind the op, even
- *    if the op failed or was skipped. Before an op starts, the host lane's thread polls the events it waits for.
- *    Whoever saw a stream's event sees what that stream wrote to the host; a stream that saw the value sees what the
- *    host wrote.
+ *    if the op failed or was skipped. Before an op starts, the host lane's thread polls the events it waits for. A
+ *    thread that has seen a stream's event sees what the stream wrote to the host; a stream that has seen the value
+ *    sees what the host wrote.
  *
  * NO DEADLOCK
  * 4. By 1 the oldest op that is not done waits for nothing. Even if the streams shared one hardware queue, it would be
@@ -118,7 +118,7 @@ static void host_submit(struct ah_cuda_device *cuda, const struct ah_submission 
                          NULL); /* refuses only what is too large, or waits for itself */
 }
 
-/* ---- the driver's table ---- */
+/* ---- functions of the driver's table ---- */
 
 /* AH_OK unless `op` is a product that was not prepared. */
 static int check_prepared(const struct ah_cuda_device *cuda, const struct ah_op *op, struct ah_error *err)
@@ -166,7 +166,7 @@ uint64_t ah_cuda_done(struct ah_device *device, uint32_t lane)
     return ah_cuda_stream_done(cuda, lane);
 }
 
-/* Index of the first wait that is met; n: none. */
+/* Returns the index of the first wait whose ticket is done; n if there is none. */
 static size_t find_met(struct ah_device *device, const struct ah_wait *waits, size_t n)
 {
     size_t i = 0;

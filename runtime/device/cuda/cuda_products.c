@@ -197,7 +197,7 @@ static uint64_t bytes_of(uint32_t dtype)
     return dtype == AH_FP32 ? 4 : 2;
 }
 
-/* Finishes the `rows` rows of c from `row` on. */
+/* Finishes `rows` rows of c, starting with `row`. */
 static int finish_step(const struct ah_cuda_products *products, const struct ah_cuda_product *product,
                        uint64_t row, uint64_t rows, void *const arg[AH_OP_ARGS], cudaStream_t stream,
                        struct ah_error *err)
@@ -244,7 +244,7 @@ static int run_staged(struct ah_cuda_products *products, const struct ah_cuda_pr
     return rc;
 }
 
-/* The rest begins behind the even part. If k is cut, both add to the same c; else each writes its own part. */
+/* Runs the even part of a cut product, then the rest. If k is cut, both add to one c; otherwise each writes its own. */
 static int run_cut(struct ah_cuda_products *products, const struct ah_cuda_product *product, float alpha,
                    void *const arg[AH_OP_ARGS], cudaStream_t stream, struct ah_error *err)
 {
@@ -312,8 +312,8 @@ static uint64_t largest_bytes(const struct ah_cuda_product_key *key)
     return 4 * max_of(max_of(a, b), key->m * max_of(key->c_pitch, key->aux_pitch));
 }
 
-/* Runs the products from `first` on, on arbitrary data; the results are not used. Inputs share one place, outputs have
- * two others, so no thread writes what another one reads. */
+/* Runs the products from index `first` to the last on arbitrary data; the results are not used. Inputs share one place,
+ * outputs have two others, so no thread writes what another one reads. */
 static int warm_products(struct ah_cuda_products *products, size_t first, struct ah_error *err)
 {
     uint64_t bytes = 0;

@@ -6,8 +6,8 @@
  * takes workspace; run enqueues one and creates nothing. All calls use the GPU that is current on the calling thread.
  *
  * BITS. A product's algorithm follows from its shape, strides, types and epilogue, the GPU and the library. It comes
- * from options->algorithms if the table has it, else it is the library's first choice within a fixed workspace. Of an
- * operand's address, only whether it is a multiple of AH_CUDA_PRODUCT_ALIGN bytes matters. Sums are fp32 in an order
+ * from options->algorithms if the table has it; otherwise it is the library's first choice within a fixed workspace. An
+ * operand's address matters only by whether it is a multiple of AH_CUDA_PRODUCT_ALIGN bytes. Sums are fp32 in an order
  * that the algorithm fixes, without atomics, and K is split only with fp32 partial sums; fp32 products take no shortcut
  * through narrower types.
  *
@@ -49,7 +49,7 @@ int ah_cuda_products_prepare(struct ah_cuda_products *products, const struct ah_
 /* Device memory held, in bytes. */
 uint64_t ah_cuda_products_bytes(const struct ah_cuda_products *products);
 
-/* Counts the products that ops asked for, and those of them made in steps. */
+/* Returns how many products ops asked for, and how many of these are made in steps. */
 struct ah_device_products ah_cuda_products_count(const struct ah_cuda_products *products);
 
 /* True if the product is prepared. */
@@ -59,7 +59,7 @@ bool ah_cuda_products_has(const struct ah_cuda_products *products, const struct 
 int ah_cuda_products_run(struct ah_cuda_products *products, const struct ah_cuda_launch *launch,
                          struct ah_error *err);
 
-/* Writes the algorithms that the library offers for a product, first choice first. `ret_n`: how many, at most `max`. */
+/* Writes the algorithms that the library offers for a product, first choice first: `ret_n` of them, at most `max`. */
 int ah_cuda_products_candidates(struct ah_cuda_products *products, const struct ah_op *op,
                                 struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
                                 struct ah_error *err);

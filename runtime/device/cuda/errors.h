@@ -16,7 +16,7 @@
 #include <stdbool.h>
 
 /* Fills `err` for `code`, which `call` returned. Returns AH_E_MISSING if driver or GPU cannot be used, AH_E_CAPACITY if
- * memory ran out, else AH_E_FAILED. Clears the thread's CUDA error, so that no later call reports it. */
+ * memory ran out, otherwise AH_E_FAILED. Clears the thread's CUDA error, so that no later call reports it. */
 int ah_cuda_error(struct ah_error *err, cudaError_t code, const char *call);
 
 /* The same, but AH_OK for success. */

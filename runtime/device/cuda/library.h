@@ -9,15 +9,15 @@
 
 #include <stddef.h>
 
-/* A function of a library, and where the pointer to it goes. */
+/* A function of a library, and where to store the pointer to it. */
 struct ah_cuda_symbol {
     const char *name;
     void *to; /* address of a pointer to a function */
 };
 
-/* Opens the library `soname` and finds `n` of its functions. Looks where the loader does, else in lib64 or
- * extras/CUPTI/lib64 of $CUDA_HOME, else of /usr/local/cuda. AH_E_MISSING names what is missing and how to get it. The
- * library stays loaded while the process lives: it has threads and handlers of its own. */
+/* Opens the library `soname` and finds `n` of its functions. Looks where the loader does, then in lib64 and
+ * extras/CUPTI/lib64 of $CUDA_HOME, then of /usr/local/cuda. AH_E_MISSING names what is missing and how to get it. The
+ * library stays loaded while the process lives, because it has threads and handlers of its own. */
 int ah_cuda_library_open(const char *soname, const struct ah_cuda_symbol *symbols, size_t n,
                          struct ah_error *err);
 

@@ -20,7 +20,7 @@ struct ah_cuda_near {
 };
 
 struct ah_cuda_near_options {
-    const char *address; /* of the GPU on the PCI bus */
+    const char *address; /* the GPU's address on the PCI bus */
     unsigned
         threads; /* 0: one per core but one for the submitter, and no more than control groups let run at once */
     bool submitter; /* reserve a core for the thread that enqueues: `threads` is at most all cores but one */
@@ -33,7 +33,7 @@ struct ah_cuda_near_options {
  * than processors, none is pinned. Missing or damaged files are ignored. */
 void ah_cuda_near_find(struct ah_cuda_near *ret_near, const struct ah_cuda_near_options *options);
 
-/* Pins the calling thread to the submitter's processor, if there is one; threads that it starts inherit that.
+/* Pins the calling thread to the submitter's processor, if there is one; threads that it starts inherit the pin.
  * ah_cuda_near_leave() undoes it with `ret_before`. If the system refuses, nothing changes. */
 struct ah_cuda_near_mask {
     unsigned long bits[128]; /* of 8192 processors; all zero: nothing to undo */

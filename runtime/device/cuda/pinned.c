@@ -2,14 +2,14 @@
  *
  * The pinned arena of a CUDA device: a region of host memory that the driver locks.
  *
- * PIECES. Drivers from 580 on lock less than 512 GiB per call, whatever is free. If the first piece is refused, pieces
- * of half the size are tried; if a later one is, no more can be locked. A copy from one piece into the next is made as
- * two (cuda_dispatch.c), because the runtime refuses one.
+ * PIECES. Drivers from 580 on lock less than 512 GiB per call, however much is free. If the first piece is refused,
+ * pieces of half the size are tried; if a later one is refused, no more can be locked. A copy that crosses from one
+ * piece into the next is made as two (cuda_dispatch.c), because the runtime refuses it as one.
  *
  * KEPT. Locking takes seconds per 10 GiB. A device opened with a `keep` leaves its locked region there when it closes.
- * The next device on the same GPU takes it if it is large enough, and zeroes it like a new one. The driver's context
- * stays too, with the code of all loaded kernels. Its size before all that is stored with the region, so every plan
- * meets the same reserve, and code and page tables count as memory beside the arena.
+ * The next device on the same GPU takes the region if it is large enough, and zeroes it like a new one. The driver's
+ * context stays too, with the code of all loaded kernels. The context's size before any were loaded is stored with the
+ * region. So every plan sees the same reserve, and code and page tables count as memory beside the arena.
  *
  * Source: github.com/NVIDIA/open-gpu-kernel-modules, pull request 1234.
  */

@@ -2,7 +2,7 @@
  *
  * One product: its key, its descriptors, its algorithm. See products_internal.h.
  *
- * What we ask of the library, so that bits depend on nothing but the key:
+ * What we ask of the library, so that bits depend only on the key:
  * 1. a workspace of fixed size; alignments by the key;
  * 2. K split only if fp32 partial sums are added in their own step (reduction scheme COMPUTE_TYPE): the other schemes
  *    round partial sums to c's type;
@@ -119,7 +119,7 @@ static cublasStatus_t set_desc(const struct ah_cublaslt *calls, cublasLtMatmulDe
     return status;
 }
 
-/* `fused`: with the key's epilogue. The pointers are dummies: heuristics only read their alignment. */
+/* With `fused`, includes the key's epilogue. The pointers are dummies: heuristics only read their alignment. */
 static cublasStatus_t make_desc(const struct ah_cublaslt *calls, const struct ah_cuda_product_key *key,
                                 bool fused, cublasLtMatmulDesc_t *ret_desc)
 {
@@ -296,7 +296,7 @@ static int take_entry(const struct ah_cuda_product_maker *maker, const struct ah
         (unsigned long long)key->k, maker->library);
 }
 
-/* Chooses `part`'s algorithm: the table's `entry`, or if NULL the heuristic's first. `ret_found`: there is one. */
+/* Chooses `part`'s algorithm: the table's `entry` or, if NULL, the heuristic's first. `ret_found`: there is one. */
 static int choose_algorithm(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_key *key,
                             const struct ah_device_algorithm *entry, struct ah_cuda_product_part *part,
                             bool *ret_found, struct ah_error *err)
@@ -333,9 +333,9 @@ static bool split_even(uint64_t size, uint64_t *ret_even, uint64_t *ret_rest)
     return true;
 }
 
-/* Sizes of the two parts of a cut product; false: it is not cut. It is cut if exactly one of the sizes that rows of a,
- * b or c run along has a rest, and nothing else rules out a fast kernel. A short sum into a bf16 c is not cut: the
- * extra rounding of its part would show. */
+/* Sets the sizes of a cut product's two parts; false: it is not cut. A product is cut if exactly one of the sizes that
+ * rows of a, b or c run along is no multiple of 8, and nothing else rules out a fast kernel. If that size is a short k
+ * and c is bf16, it is not cut, because the extra rounding of a partial sum would show. */
 static bool find_cut(const struct ah_cuda_product_key *key, struct ah_cuda_product_part parts[2])
 {
     const uint64_t pitches = key->c_pitch | key->a_pitch | key->b_pitch;
@@ -396,7 +396,7 @@ static int build_staged(struct ah_cuda_product *product, const struct ah_cuda_pr
     return rc;
 }
 
-/* Drops a failed attempt. */
+/* Releases a failed attempt. */
 static void drop_attempt(struct ah_cuda_product *product, const struct ah_cuda_product_maker *maker)
 {
     ah_cuda_product_release(product, maker);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A product as it is prepared: what cuda_products.c looks up and launches, and product.c builds.
+ * A prepared product: cuda_products.c finds and launches it, product.c builds it.
  *
  * cuBLASLt has columns where op.h has rows: a row-major (m, n) matrix is a column-major (n, m) one at the same place.
  * So its D is c with n rows and m columns, its A is our b and its B our a; a bias of n elements is one of its rows.
  *
- * Most products are one call. One whose epilogue cuBLASLt has not (a bias or an aux in another type than c, say), or is
- * not trusted with (operands that are not aligned), is *staged*: rows of c, some at a time, are made in fp32 in a place
- * of the products' own and finished by a kernel (kernels/epilogue.h). It then has two parts: all steps but the last,
- * and the last.
+ * Most products are one call. Some have an epilogue that cuBLASLt lacks (for example, a bias or an aux in another type
+ * than c) or that it is not trusted with (unaligned operands). These are *staged*: rows of c, some at a time, are
+ * computed in fp32 in memory of the products and finished by a kernel (kernels/epilogue.h). A staged product has two
+ * parts: all steps but the last, and the last.
  *
- * One with a size that is no multiple of 8, such as a vocabulary of 50257, is *cut*: cuBLASLt judges a product by its
- * sizes, however far apart rows are, and for such it has only kernels that read element by element (cuBLASLt 13.1 on an
- * H100: about 100 TFLOP/s of 700). The first part is as large as a multiple of 8 can be, the second the rest. Where
- * both are summands, the rest is made first: what is rounded twice is the small part.
+ * A product with a size that is no multiple of 8, such as a vocabulary of 50257, is *cut*. cuBLASLt judges a product by
+ * its sizes, however far apart rows are, and for such sizes it only has kernels that read element by element (cuBLASLt
+ * 13.1 on an H100: about 100 TFLOP/s of 700). The first part is as large a multiple of 8 as fits, the second is the
+ * rest. If both parts are summands of c, the rest is made first, so that only the small part is rounded twice.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_PRODUCTS_INTERNAL_H
 #define AH_RUNTIME_DEVICE_CUDA_PRODUCTS_INTERNAL_H
@@ -26,16 +26,16 @@
 /* What NVIDIA's manual advises for Hopper; enough for splitting K of the shapes that have few tiles. */
 enum { AH_CUDA_PRODUCT_WORKSPACE_BYTES = 32 << 20 };
 
-/* What the library is always asked for: which of its offers is the first may depend on how many are wanted. */
+/* How many offers the library is always asked for: its first offer may depend on that number. */
 enum { AH_CUDA_PRODUCT_OFFERS = 16 };
 
 /* Rows of a step of a staged product are a multiple of this, so that every step begins aligned if the first does. */
 enum { AH_CUDA_PRODUCT_STEP = 64 };
 
-/* Elements that sizes of a part are multiples of, where a product is cut: 16 bytes of bf16. */
+/* Sizes of a cut product's first part are multiples of this many elements: 16 bytes of bf16. */
 enum { AH_CUDA_PRODUCT_EVEN = 8 };
 
-/* All that decides which algorithm a product gets. Without padding: compared as bytes. */
+/* Everything that decides which algorithm a product gets. It has no padding, because keys are compared as bytes. */
 struct ah_cuda_product_key {
     uint64_t m, n, k;
     uint64_t c_pitch, a_pitch, b_pitch, aux_pitch; /* elements from row to row; aux: 0 without */
@@ -43,7 +43,7 @@ struct ah_cuda_product_key {
     uint32_t in, out;   /* enum ah_dtype of a and b; of c */
     uint32_t bias, aux; /* enum ah_dtype; 0 without */
     uint32_t has_aux, accumulates;
-    uint32_t aligned; /* operands begin at multiples of AH_CUDA_PRODUCT_ALIGN, else of their element */
+    uint32_t aligned; /* 1: operands begin at multiples of AH_CUDA_PRODUCT_ALIGN; 0: only of their element */
     uint32_t unused;
 };
 
@@ -60,13 +60,13 @@ enum ah_cuda_product_way { AH_CUDA_PRODUCT_WHOLE, AH_CUDA_PRODUCT_STAGED, AH_CUD
 struct ah_cuda_product {
     struct ah_cuda_product_key key;
     enum ah_cuda_product_way way;
-    bool asked; /* an op has this very key; others are prepared for operands that a plan moves */
+    bool asked; /* an op has this very key; other products are prepared for operands that a plan moves */
     size_t n_parts;
     struct ah_cuda_product_part parts[2];
     uint64_t stage_bytes; /* 0 unless staged */
 };
 
-/* The library on the current GPU, and what algorithms are chosen by. */
+/* The library on the current GPU, and what its algorithms are chosen by. */
 struct ah_cuda_product_maker {
     struct ah_cublaslt calls;
     cublasLtHandle_t handle;
@@ -75,10 +75,10 @@ struct ah_cuda_product_maker {
     const char *library;
 };
 
-/* The key of a product; `aligned` by its places. */
+/* Returns the key of a product; `aligned` is set from the operands' places. */
 struct ah_cuda_product_key ah_cuda_product_key(const struct ah_op *op);
 
-/* "bias_gelu nn 4096x3072x768 bf16". */
+/* Prints a key, for example "bias_gelu nn 4096x3072x768 bf16". */
 void ah_cuda_product_print(const struct ah_cuda_product_key *key, char ret_text[AH_DEVICE_NAME_MAX]);
 
 /* Builds a product. AH_E_UNSUPPORTED, AH_E_MISMATCH. The caller releases it. */
@@ -92,7 +92,7 @@ int ah_cuda_product_offers(const struct ah_cuda_product_maker *maker, const stru
                            cublasLtMatmulHeuristicResult_t ret_results[AH_CUDA_PRODUCT_OFFERS], int *ret_n,
                            struct ah_error *err);
 
-/* Whether the library takes the algorithm for a part: what a table's entry must pass. */
+/* True if the library takes the algorithm for a part; a table's entry must pass this. */
 bool ah_cuda_product_takes(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_part *part,
                            const cublasLtMatmulAlgo_t *algo);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The recorder on CUPTI, which asks for empty buffers and returns full ones by two callbacks, on its own threads or
- * inside any CUDA call.
+ * The recorder on CUPTI. CUPTI asks for empty buffers and returns full ones through two callbacks, on its own threads
+ * or inside any CUDA call.
  *
  * 1. The callbacks get no context: they find the process's one recorder in `recording`, under its lock. They only move
  *    buffers and call nothing; the buffers are read when all has stopped.
@@ -68,7 +68,7 @@ static const CUpti_CallbackId runtime_calls[] = {
 static const CUpti_CallbackId driver_calls[] = {CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel,
                                                 CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx};
 
-/* ---- what CUPTI calls ---- */
+/* ---- callbacks ---- */
 
 static void CUPTIAPI give_buffer(uint8_t **ret_buffer, size_t *ret_bytes, size_t *ret_most)
 {
@@ -110,7 +110,7 @@ static void CUPTIAPI ignore_call(void *context, CUpti_CallbackDomain domain, CUp
     (void)context, (void)domain, (void)call, (void)data;
 }
 
-/* ---- beginning ---- */
+/* ---- start ---- */
 
 static int claim_recording(struct ah_cuda_recorder *recorder, struct ah_error *err)
 {
@@ -248,9 +248,9 @@ void ah_cuda_recorder_end(struct ah_cuda_recorder *recorder)
         (void)recorder->calls.pop_id(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, &id);
 }
 
-/* ---- the end ---- */
+/* ---- stop ---- */
 
-/* The second flush brings what CUPTI still held when its kinds were disabled. */
+/* The second flush brings the records that CUPTI still held when its kinds were disabled. */
 static int flush_activities(struct ah_cuda_recorder *recorder, struct ah_error *err)
 {
     const struct ah_cupti *calls = &recorder->calls;
@@ -285,7 +285,7 @@ static void unsubscribe(struct ah_cuda_recorder *recorder)
     recorder->subscribed = false;
 }
 
-/* Records in a buffer that CUPTI kept cannot be counted. */
+/* Records in a buffer that CUPTI kept are lost and cannot be counted. */
 static int read_buffers(struct ah_cuda_recorder *recorder, struct ah_error *err)
 {
     int rc = AH_OK;
@@ -320,7 +320,7 @@ void ah_cuda_recorder_free(struct ah_cuda_recorder *recorder)
     struct ah_device_recording unused;
     if (!recorder)
         return;
-    (void)ah_cuda_recorder_stop(recorder, &unused, NULL); /* the records own what was read */
+    (void)ah_cuda_recorder_stop(recorder, &unused, NULL); /* the records own everything that was read */
     for (size_t i = 0; i < BUFFERS; i++)
         if (recorder->buffers[i].state != BUFFER_OUT)
             free(recorder->buffers[i].bytes);

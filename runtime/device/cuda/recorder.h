@@ -23,21 +23,21 @@
 
 struct ah_cuda_recorder;
 
-/* `streams`: of the lanes 0 to n - 1. Loads CUPTI. AH_E_FAILED, also if another profiler or recorder has it;
+/* `streams` are those of lanes 0 to n - 1. Loads CUPTI. AH_E_FAILED, also if another profiler or recorder uses it;
  * AH_E_MISSING, AH_E_MEMORY: then nothing records. *Owned* by the caller. */
 int ah_cuda_recorder_new(struct ah_cuda_recorder **ret_recorder, const cudaStream_t *streams, uint32_t n,
                          struct ah_error *err);
 
-/* Call these around what enqueues an op. NULL is fine, and costs nothing. */
+/* Call these around the calls that enqueue an op. NULL is fine, and costs nothing. */
 void ah_cuda_recorder_begin(struct ah_cuda_recorder *recorder, uint32_t lane, uint64_t ticket);
 void ah_cuda_recorder_end(struct ah_cuda_recorder *recorder);
 
-/* Stops, in any case, and returns what was recorded, *borrowed* until free. AH_E_MEMORY; AH_E_FAILED if CUPTI did not
- * give its records. */
+/* Stops, even if it fails, and returns the recording, *borrowed* until free. AH_E_MEMORY; AH_E_FAILED if CUPTI did not
+ * return its records. */
 int ah_cuda_recorder_stop(struct ah_cuda_recorder *recorder, struct ah_device_recording *ret_recording,
                           struct ah_error *err);
 
-/* Stops first, if nobody did. NULL is fine. */
+/* Stops first, if that was not done. NULL is fine. */
 void ah_cuda_recorder_free(struct ah_cuda_recorder *recorder);
 
 #endif

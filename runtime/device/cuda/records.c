@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A table has a reader for each kind of record; other kinds are passed over.
+ * A table has a reader for each kind of record; other kinds are skipped.
  *
  * 1. A kernel, a copy or a fill has the correlation number of the call that enqueued it. Records of external
  *    correlation say for which op a call was made; they may be in any buffer, so they are looked up once all are read.
@@ -59,7 +59,7 @@ const char *ah_cuda_records_name(struct ah_arena *arena, const char *name)
 
 /* ---- reading ---- */
 
-/* Room for one more item; NULL: out of memory. */
+/* Returns `items` with room for one more; NULL: out of memory. */
 static void *grow_items(void *items, size_t n, size_t *room, size_t bytes)
 {
     if (n < *room)
@@ -145,7 +145,7 @@ static int read_overhead(struct ah_cuda_records *records, const void *place)
     const CUpti_ActivityOverhead3 *overhead = place;
     if (overhead->end > overhead->start)
         records->overhead_ns += overhead->end - overhead->start;
-    free(overhead->overheadData); /* the reader's, says the manual */
+    free(overhead->overheadData); /* the manual says that the reader frees this */
     return AH_OK;
 }
 
@@ -179,7 +179,7 @@ int ah_cuda_records_read(struct ah_cuda_records *records, uint8_t *buffer, size_
     return ah_cupti_check(records->calls, result, "cuptiActivityGetNextRecord", err);
 }
 
-/* ---- settling ---- */
+/* ---- assigning to ops ---- */
 
 static int by_correlation(const void *left, const void *right)
 {
@@ -197,7 +197,7 @@ static int by_lane_and_start(const void *left, const void *right)
     return a->end_ns < b->end_ns ? -1 : a->end_ns > b->end_ns;
 }
 
-/* False: of none of the lanes. */
+/* Finds the op or the lane of a record. False if it belongs to none of the lanes. */
 static bool find_owner(const struct ah_cuda_records *records, const struct ah_cuda_record *record,
                        const uint32_t *stream_ids, uint32_t n_streams, struct ah_device_activity *activity)
 {

@@ -7,7 +7,7 @@
  * 2. A group records its end behind its last op, in that op's slot. If its first op waited for others, it also records
  *    its start behind the waits, in that op's slot. Otherwise it started when the group before it ended or when it was
  *    submitted, whichever was later. So a group costs one event, or two where lanes meet.
- * 3. A ticket is done when the end of its group is seen; whoever waits for it waits for that event.
+ * 3. A ticket is done when the end of its group is seen; a wait for it is a wait for that event.
  * 4. While a group is open, nothing is submitted to another lane, and the submitter closes it before it waits for
  *    anything: a group longer than the queue is cut. So no wait is ever for an end that was not recorded.
  * 5. An op that does not join has its own event, and so has every op while activities are recorded.
@@ -102,9 +102,9 @@ static uint64_t next_end(const struct ah_cuda_stream *stream)
     return ah_cuda_queued(stream, ticket)->joins ? 0 : ticket;
 }
 
-/* ---- what is done ---- */
+/* ---- finished work ---- */
 
-/* Under the lock: the lane to blame for an error of no call of ours: the first with unfinished ops, else `seen`. */
+/* Under the lock: the lane to blame for an error of no call of ours: the first one with unfinished ops, or `seen`. */
 static uint32_t find_running(const struct ah_cuda_device *cuda, uint32_t seen)
 {
     for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
@@ -113,7 +113,7 @@ static uint32_t find_running(const struct ah_cuda_device *cuda, uint32_t seen)
     return seen;
 }
 
-/* Under the lock. Reports the failure before anybody can take lost work for done. */
+/* Under the lock. Reports the failure before any thread can take lost work for done. */
 static void lose_streams(struct ah_cuda_device *cuda, uint32_t seen, cudaError_t code)
 {
     struct ah_error why = {0};
@@ -213,14 +213,14 @@ static void time_next(struct ah_cuda_device *cuda, struct ah_cuda_stream *stream
     stream->timed = ticket;
 }
 
-/* Under the lock. */
+/* Under the lock, as the clock requires. */
 static void adjust_clock(struct ah_cuda_device *cuda)
 {
     if (!atomic_load(&cuda->lost))
         ah_cuda_clock_adjust(&cuda->clock);
 }
 
-/* Under the lock: the first remembered span behind a ticket. */
+/* Under the lock: index of the first remembered span with a ticket above `after`. */
 static uint64_t find_span(const struct ah_cuda_stream *stream, uint64_t after)
 {
     uint64_t low = stream->spans_made > stream->n_spans ? stream->spans_made - stream->n_spans : 0;
@@ -256,7 +256,7 @@ size_t ah_cuda_stream_spans(struct ah_cuda_device *cuda, uint32_t lane, uint64_t
 
 /* ---- submission ---- */
 
-/* After this nothing tells when enqueued work is done. */
+/* From now on nothing tells when enqueued work is done. */
 static void lose_events(struct ah_cuda_device *cuda, const struct ah_cuda_culprit *culprit, int rc,
                         struct ah_error *why)
 {

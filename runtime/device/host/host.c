@@ -177,7 +177,7 @@ static uint64_t count_params(const struct ah_op *op)
     return op->u.adamw.count;
 }
 
-/* Kinds that only split their work: how much there is, and the size of a piece. */
+/* Kinds whose work is only split: how much there is, and the size of a piece. */
 static const struct {
     work_fn *work;
     uint64_t (*count)(const struct ah_op *op);

@@ -27,18 +27,18 @@ struct ah_workspace; /* math/workspace.h */
 /* Where ops run. All borrowed. */
 struct ah_host {
     enum ah_isa isa;
-    struct ah_pool *pool;                  /* NULL: the caller alone */
-    unsigned char *arenas[AH_ARENA_KINDS]; /* where each begins; NULL: out of reach */
+    struct ah_pool *pool;                  /* NULL: only the calling thread */
+    unsigned char *arenas[AH_ARENA_KINDS]; /* where each begins; NULL: the op cannot reach it */
     const struct ah_workspace *workspace;  /* (optional) for ops that need one: only on the compute lane */
 };
 
-/* Are ops of this kind run here? */
+/* True if ops of this kind run here. */
 bool ah_host_does(enum ah_op_kind kind);
 
 /* Where operand `arg` lies; NULL if it is absent. */
 void *ah_host_operand(const struct ah_host *host, const struct ah_op *op, size_t arg);
 
-/* Runs an op of such a kind. AH_E_NUMERIC: a norm is not finite; also returns what a `call` returns. */
+/* Runs an op of a kind that runs here. AH_E_NUMERIC: a norm is not finite; also returns what a `call` returns. */
 int ah_host_run(const struct ah_host *host, const struct ah_op *op, struct ah_error *err);
 
 #endif

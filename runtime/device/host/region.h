@@ -40,13 +40,13 @@ int ah_region_map(struct ah_region *region, uint64_t bytes, struct ah_error *err
 size_t ah_region_pieces(const struct ah_region *region);
 void ah_region_touch(const struct ah_region *region, size_t piece);
 
-/* Touches all of a region, with the threads of the pool that will work on it; that takes memory for it. A temporary
- * thread on `processor` (-1: any) stands for the pool's caller: lanes count only ops. AH_E_FAILED, AH_E_MEMORY: there
- * is no thread. */
+/* Touches a whole region, with the threads of the pool that will work on it; that takes memory for it. A temporary
+ * thread on `processor` (-1: any) takes the place of the pool's caller, because lanes count only ops. AH_E_FAILED,
+ * AH_E_MEMORY: no thread could be started. */
 int ah_region_fill(struct ah_region *region, struct ah_pool *pool, int processor, struct ah_error *err);
 
-/* Asks for mlock(2); a refusal is no failure, and `locked_bytes` shows it. Touch the region first, or all of its memory
- * would be taken for the calling thread. */
+/* Asks for mlock(2); a refusal is no failure: see `locked_bytes`. Touch the region first, because mlock would otherwise
+ * take all of its memory for the calling thread. */
 void ah_region_lock(struct ah_region *region);
 
 /* Maps a region and touches it on the calling thread: for small ones. */

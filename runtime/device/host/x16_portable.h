@@ -92,7 +92,7 @@ X16_FN struct x16f x16_min(struct x16f a, struct x16f b)
     return a;
 }
 
-/* `yes` where a < b, else `no`, also if one is a NaN. */
+/* `yes` where a < b, otherwise (also if one is a NaN) `no`. */
 X16_FN struct x16f x16_where_less(struct x16f a, struct x16f b, struct x16f yes, struct x16f no)
 {
     X16_EACH a.lane[i] = a.lane[i] < b.lane[i] ? yes.lane[i] : no.lane[i];

@@ -250,7 +250,7 @@ static bool sees(const struct strip *strip, uint64_t tile)
     return tile >= strip->sight.first_tile && tile <= strip->sight.strip;
 }
 
-/* Adds to dv and dk of a tile what comes from the `queries` that see it. */
+/* Adds the contribution of the `queries` that see a tile to the tile's dv and dk. */
 static void add_keys(const struct unit *unit, const struct queries *queries, uint64_t block, uint64_t tile)
 {
     const struct ah_attention *attention = unit->attention;
@@ -285,7 +285,7 @@ static void add_keys(const struct unit *unit, const struct queries *queries, uin
     }
 }
 
-/* Adds to dq of a strip what comes from the keys that it sees in the block. */
+/* Adds the contribution of the keys that a strip sees in the block to the strip's dq. */
 static void add_queries(const struct unit *unit, const struct strip *strip, uint64_t block)
 {
     const struct ah_attention *attention = unit->attention;

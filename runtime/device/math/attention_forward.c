@@ -190,7 +190,7 @@ static void rescale_sums(const struct ah_attention *attention, const struct item
     memcpy(item->max, max, sizeof factor);
 }
 
-/* Adds to an item what it sees of a block. */
+/* Adds the part of a block that an item sees to the item's sums. */
 static void attend_block(const struct unit *unit, const struct item *item, uint64_t block)
 {
     const struct ah_attention *attention = unit->attention;

@@ -98,11 +98,11 @@ struct ah_attention {
 struct ah_attention_sight {
     uint64_t strip;
     uint64_t first_tile;                /* first that any query sees; the last is tile `strip` */
-    uint64_t masked_tiles;              /* some query does not see all of a tile below this */
+    uint64_t masked_tiles;              /* in tiles below this, some query does not see every key */
     uint64_t first[AH_ATTENTION_STRIP]; /* first key that each query sees */
 };
 
-/* `count` rows of a head, from token `first` of one sequence on. */
+/* `count` rows of a head, starting with token `first` of one sequence. */
 struct ah_attention_rows {
     const struct ah_math_matrix *matrix;
     uint64_t sequence;
@@ -111,7 +111,7 @@ struct ah_attention_rows {
     uint64_t count;
 };
 
-/* Sets what forward and backward share; `in` is the type that products read. */
+/* Sets the fields that forward and backward share; `in` is the type that products read. */
 void ah_attention_begin(struct ah_attention *ret_attention, const struct ah_host *host,
                         const struct ah_op *op, enum ah_dtype in);
 
@@ -147,7 +147,7 @@ static inline uint64_t ah_attention_between(const struct ah_attention *attention
     return (last < seq ? last : seq) - first * AH_ATTENTION_TILE;
 }
 
-/* End of the tiles of a block that are seen, if nothing after tile `last` is. */
+/* Returns the end of the seen tiles of a block, if `last` is the last tile seen. */
 static inline uint64_t ah_attention_end(uint64_t block, uint64_t last)
 {
     const uint64_t end = block + AH_ATTENTION_BLOCK_TILES;
@@ -161,7 +161,7 @@ static inline uint64_t ah_attention_query(const struct ah_attention *attention,
     return (rows->sequence * attention->sizes.heads + rows->head) * attention->sizes.seq + rows->first;
 }
 
-/* Number of words that `n` elements along k are packed into. */
+/* Returns how many words `n` elements along k are packed into. */
 static inline uint64_t ah_attention_words(const struct ah_attention *attention, uint64_t n)
 {
     return ah_pack_words(attention->kernel, n);
@@ -216,7 +216,7 @@ static inline void *ah_attention_take(struct ah_attention_room *room, uint64_t b
     return at;
 }
 
-/* Bytes of workspace that a thread needs: for an op with any kernel, and for the forward and backward of a shape. */
+/* Bytes of workspace that a thread needs: for an op, whatever its kernel; and for forward or backward of a shape. */
 uint64_t ah_attention_bytes(const struct ah_op *op);
 uint64_t ah_attention_forward_bytes(const struct ah_attention *shape);
 uint64_t ah_attention_backward_bytes(const struct ah_attention *shape);

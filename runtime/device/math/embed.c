@@ -2,12 +2,12 @@
  *
  * Embeddings: looks up each token's row in a table and adds its position's row; backward adds rows of dy to the tables.
  *
- * ORDER OF SUMS. A row of a table gets the sum of its rows of dy, in ascending order and in fp32. A token's rows are
+ * ORDER OF SUMS. Each row of a table gets the sum of its rows of dy, in ascending order and in fp32. A token's rows are
  * added in groups of 64, then the group sums in order; a position's rows are added one after another. The sum is added
  * to the table's row and rounded once. Rows without dy and the padding token's row are not touched.
  *
  * A stable radix sort of row numbers by token, in the two halves of the scratch, brings a token's rows together: a RUN.
- * Threads share pieces of the sorted rows and strips of columns; the piece in which a run begins does the run.
+ * Threads share pieces of the sorted rows and strips of columns; a run is done by the piece in which it begins.
  * Positions need no scratch: each piece of the position table searches all rows for its own.
  */
 #include "runtime/device/host/convert.h"

@@ -21,10 +21,10 @@
 
 #include <stdbool.h>
 
-/* Are ops of this kind run here? */
+/* True if ops of this kind run here. */
 bool ah_math_does(enum ah_op_kind kind);
 
-/* Runs an op of such a kind. */
+/* Runs an op of a kind that runs here. */
 void ah_math_run(const struct ah_host *host, const struct ah_op *op);
 
 #endif

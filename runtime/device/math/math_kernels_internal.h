@@ -23,7 +23,7 @@
 /* Vector v of an op on norms is head v % heads of row v / heads. */
 struct ah_norm_args {
     struct ah_math_matrix y, x;       /* forward */
-    struct ah_math_matrix dx, dy;     /* backward, beside x; dx may be absent */
+    struct ah_math_matrix dx, dy;     /* backward, which also reads x; dx may be absent */
     struct ah_math_matrix gain, bias; /* one row of `width`; bias may be absent */
     float *mean;                      /* of each vector; NULL: rms */
     float *scale;                     /* 1 / deviation of each vector */
@@ -48,7 +48,7 @@ struct ah_activation_args {
 
 struct ah_cross_entropy_args {
     float *loss;
-    struct ah_math_matrix logits, gradient; /* gradient: the same as logits, or bf16 where logits are fp32 */
+    struct ah_math_matrix logits, gradient; /* gradient: the same matrix as logits, or bf16 beside fp32 logits */
     const uint32_t *targets;
     const uint8_t *mask; /* NULL: every row counts */
     const float *scale;

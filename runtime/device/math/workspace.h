@@ -24,18 +24,17 @@
 
 struct ah_workspace {
     enum ah_tile_level level;
-    unsigned threads;        /* the most that a pool using it may have */
-    struct ah_region region; /* owned; each thread's part at the same distance */
+    unsigned threads;        /* the most threads that a pool using it may have */
+    struct ah_region region; /* owned; the threads' parts have equal size */
 };
 
 /* Bytes that each thread needs for the op; 0: it needs no workspace; UINT64_MAX: more than can exist. */
 uint64_t ah_workspace_bytes(const struct ah_op *op);
 
-/* Makes it large enough for the op, if it is not yet. AH_E_CAPACITY: the op needs more than can be addressed.
- * AH_E_MEMORY. */
+/* Enlarges it for the op if needed. AH_E_CAPACITY: the op needs more than can be addressed. AH_E_MEMORY. */
 int ah_workspace_prepare(struct ah_workspace *workspace, const struct ah_op *op, struct ah_error *err);
 
-/* Is it large enough for the op? */
+/* True if it is large enough for the op. */
 bool ah_workspace_holds(const struct ah_workspace *workspace, const struct ah_op *op);
 
 void ah_workspace_release(struct ah_workspace *workspace);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cuts c into even units that fit the caches, in the way that is done first by this estimate:
+ * Cuts c into even units that fit the caches, in the way that this estimate finds fastest:
  *
  *     cost of a unit = tiles * cycles of a tile + squares packed * cycles of a square        (per 16 words of k)
- *     done after ceil(units / threads) units
+ *     finished after ceil(units / threads) rounds of units
  *
- * The constants were measured (bench/bench_matmul.c); the choice is good where they are wrong by half.
+ * The constants were measured (bench/bench_matmul.c); the choice is good even if they are wrong by half.
  */
 #include "runtime/device/tile/blocking.h"
 
@@ -15,13 +15,13 @@ enum {
     STEP_WORDS = AH_TILE_WORDS,
     CHUNK_STEPS = 4,
     UNIT_N_MOST = 384,     /* with a chunk's words: 768 KiB of packed b */
-    UNIT_N_FEW = 768,      /* where a is so large that reading it twice costs more than a full second cache */
+    UNIT_N_FEW = 768,      /* if a is so large that reading it twice costs more than overfilling the second cache */
     LARGE_A = 32 << 20,    /* bytes */
-    UNIT_M_MOST = 2048,    /* where k is one chunk, and sums are a strip's only */
+    UNIT_M_MOST = 2048,    /* if k is one chunk, so only a strip's sums are kept */
     SUMS_MOST = 256 << 10, /* elements of a unit whose sums are kept from chunk to chunk */
     PARTS_MOST =
-        4, /* of what a unit may have of m, and twice that where it may have twice of n: then some fit */
-    PARTS_PER_THREAD = 4 /* of m that are tried */
+        4, /* parts of m tried, as a multiple of the fewest; twice that if a is large, so that some fit */
+    PARTS_PER_THREAD = 4 /* further parts of m that are tried */
 };
 
 /* Cycles for packing 16 x 16 words. */
@@ -41,7 +41,7 @@ uint64_t ah_blocking_part(uint64_t whole, uint64_t part, uint64_t i)
     return whole - i * part < part ? whole - i * part : part;
 }
 
-/* The size of `parts` parts that are even but for whole multiples of `step`. */
+/* Size of `parts` parts that are as even as whole multiples of `step` allow. */
 static uint64_t even_part(uint64_t whole, uint64_t parts, uint64_t step)
 {
     return ah_blocking_parts(ah_blocking_parts(whole, parts), step) * step;
@@ -115,7 +115,7 @@ struct ah_matmul_shape ah_blocking_shape(const struct ah_op *op)
 
 /* ---- memory ---- */
 
-/* `bytes` more at `*end`, on whole pages; returns where. */
+/* Reserves `bytes` more at `*end`, on whole pages, and returns where. */
 static size_t place_pages(size_t *end, size_t bytes)
 {
     size_t at = *end;

@@ -58,7 +58,7 @@ struct ah_blocking_memory ah_blocking_memory_of(const struct ah_matmul_shape *sh
 /* An upper bound, for the kernels of any processor, of the bytes that each of `threads` needs for the product. */
 uint64_t ah_blocking_bytes(const struct ah_matmul_shape *shape, unsigned threads);
 
-/* Are all sums of a unit kept from chunk to chunk? Else only a strip's are kept. */
+/* True if all sums of a unit are kept from chunk to chunk; otherwise only a strip's are kept. */
 bool ah_blocking_keeps_sums(const struct ah_matmul_shape *shape, const struct ah_blocking *blocking);
 
 /* ceil(whole / part) */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Packs operands of matrix products (pack.h). If k runs the same way before and after, rows are copied in pieces of 16
- * words; else squares of 16 x 16 words are transposed. Leftovers are packed word by word. All loops read along the
+ * words; otherwise squares of 16 x 16 words are transposed. Leftovers are packed word by word. All loops read along the
  * matrix's rows, so that the processor can prefetch.
  */
 #include "runtime/device/tile/pack_internal.h"
@@ -85,7 +85,7 @@ static struct ah_pack_source source_at(const struct packing *packing, uint64_t w
                                    packing->word, matrix->k_in_rows};
 }
 
-/* Packs `pieces` pieces of each of 16 rows, from (row, column) on: as one block if the matrix fills it. */
+/* Packs `pieces` pieces of each of 16 rows, starting at (row, column): as one block if the matrix fills it. */
 static void pack_block(const struct packing *packing, uint64_t row, uint64_t column, uint64_t pieces)
 {
     const struct ah_pack_matrix *matrix = packing->matrix;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The virtual clock: a discrete event simulation whose only events are ops that finish.
- *
- * "Op" is below an instance: an op of one iteration.
+ * The virtual clock: a discrete event simulation whose only events are ops that finish. Below, "op" is an instance: an
+ * op of one iteration.
  *
  * INVARIANTS
- *   1. A lane runs at most one op, and a frozen lane runs its ops in their order.
- *   2. An op starts no earlier than its last dependency finishes and its slot is given back; at that instant if
- *      its lane is free for it.
+ *   1. A lane runs at most one op, and a frozen lane runs its ops in order.
+ *   2. An op starts no earlier than its last dependency finishes and its slot is given back, and exactly then if its
+ *      lane is free for it.
  *   3. No priority or fifo lane is idle while one of its ops is ready and has a slot, or takes none.
  *   4. Between two events the speeds are ah_share_fill() of the running ops; the integral of an op's speed from
  *      start to finish is its duration.
@@ -18,19 +17,19 @@
  *      followers; the graph is the same in every iteration, so only the counts are kept for each.
  *   7. `sets` holds speeds by running set. They depend on nothing but the set and the graph, so a hit and a miss
  *      give the same bits.
- *   8. A frozen lane's order is read and written at the same places of `order`, so that the course's order may be
- *      `order` itself, as the last run left it: until the orders are taken over nothing else is written there.
- *   9. In a ring with R slots, the n-th op to take one (in the order of its lane) takes the one that the n-R-th to
- *      give one back (in the order of its lane) gave. Orders of lanes therefore decide who waits for whom, and a
- *      run repeated with frozen orders has the same waits.
+ *   8. A frozen lane's order is read and written at the same places of `order`. So the course's order may be `order`
+ *      itself, as the last run left it: nothing else is written there before the orders are taken over.
+ *   9. In a ring with R slots, the n-th op to take a slot gets the one that the (n-R)-th op to give one back gave, each
+ *      counted in its lane's order. So the orders of lanes decide which op waits for which, and a run repeated with
+ *      frozen orders has the same waits.
  */
 #include "runtime/device/virtual/clock_internal.h"
 
 #include <float.h>
 #include <string.h>
 
-/* The loop over events and what it is made of. A run's number of lanes never changes; where it is a constant, loops
- * over lanes unroll. */
+/* The loop over events and its parts. A run's number of lanes never changes; where it is a constant, loops over lanes
+ * unroll. */
 #define CLOCK_INLINE static inline __attribute__((always_inline))
 
 /* ---- ready ops of a priority or fifo lane: a binary heap ---- */
@@ -77,7 +76,7 @@ static bool clock_has_slot(const struct clock_run *run, uint8_t ring)
            run->rings[ring].taken < run->rings[ring].given + run->rings[ring].slots;
 }
 
-/* The op that starts takes its slot, if it takes one (9). */
+/* Gives the starting op its slot, if it takes one (9). */
 static void clock_take_slot(struct clock_run *run, uint8_t taken, struct ah_clock_span *span)
 {
     span->slot_us = 0;
@@ -140,7 +139,7 @@ CLOCK_INLINE void clock_finish(struct clock_run *run, uint32_t at, uint32_t op)
 
 /* ---- lanes ---- */
 
-/* The heap whose first op a free priority or fifo lane takes now; that of `free` ops may be empty. */
+/* Returns the heap from which a free priority or fifo lane takes an op now; the heap of `free` ops may be empty. */
 static struct clock_heap *clock_best_heap(const struct clock_run *run, struct clock_lane *lane)
 {
     if (!lane->takers.n || !clock_has_slot(run, lane->ring))
@@ -150,7 +149,7 @@ static struct clock_heap *clock_best_heap(const struct clock_run *run, struct cl
     return &lane->takers;
 }
 
-/* The first instance of the iteration of `at`, which is often the iteration that begins with `guess`. */
+/* Returns the first instance of the iteration of `at`, which is often `guess`. */
 static uint32_t clock_iteration(const struct clock_run *run, uint32_t at, uint32_t guess)
 {
     return at - guess < run->n_ops ? guess : at - at % run->n_ops;
@@ -166,7 +165,7 @@ static void clock_next(const struct clock_run *run, struct clock_lane *lane)
     lane->next_op = lane->next - lane->iteration;
 }
 
-/* Sets lane->at and op to what a free lane takes now; false: nothing. */
+/* Sets lane->at and lane->op to what a free lane takes now; false if there is nothing. */
 static bool clock_choose(struct clock_run *run, struct clock_lane *lane)
 {
     if (lane->rule != AH_CLOCK_FROZEN) {
@@ -189,7 +188,7 @@ static bool clock_choose(struct clock_run *run, struct clock_lane *lane)
     return true;
 }
 
-/* A running op's byte of the key is its row; without one it is 0. */
+/* Sets the lane's byte of the key to the row of its running op; 0: it demands nothing, or no op runs. */
 static void clock_ask(struct clock_run *run, size_t lane, uint8_t row)
 {
     run->key.word[lane / CLOCK_KEY_LANES] += (uint64_t)row << CLOCK_KEY_BITS * (lane % CLOCK_KEY_LANES);
@@ -200,7 +199,7 @@ static void clock_stop_asking(struct clock_run *run, size_t lane, uint8_t row)
     run->key.word[lane / CLOCK_KEY_LANES] -= (uint64_t)row << CLOCK_KEY_BITS * (lane % CLOCK_KEY_LANES);
 }
 
-/* Starts the op that the lane chose. True if it is without duration, hence finished. */
+/* Starts the op that the lane chose. True if the op has no duration, so that it has finished. */
 static bool clock_start(struct clock_run *run, size_t l)
 {
     struct clock_lane *lane = &run->lanes[l];
@@ -268,7 +267,7 @@ static bool clock_same(struct clock_key a, struct clock_key b)
     return a.word[0] == b.word[0] && a.word[1] == b.word[1];
 }
 
-/* The speeds of the running set: from `sets`, an open hash table; a full neighbourhood is overwritten. */
+/* Returns the running set's speeds from `sets`, an open hash table; in a full neighbourhood an entry is overwritten. */
 static const struct clock_speeds *clock_set_of(const struct clock_run *run)
 {
     const struct clock_key none = {.word = {0, 0}};
@@ -293,7 +292,7 @@ static double clock_positive(double x)
     return x > 0 ? x : 0;
 }
 
-/* What the running op lost to the resource that limits it, since `since`. */
+/* Adds the time that the running op has lost since `since` to the account of the resource that limits it. */
 static void clock_account(struct clock_lane *lane, double now)
 {
     if (lane->limit == AH_SHARE_NONE)
@@ -335,7 +334,7 @@ CLOCK_INLINE void clock_share(struct clock_run *run, size_t n_lanes)
 
 /* ---- events ---- */
 
-/* The resource that the op lost most to, the first of several; for the next op nothing is lost yet. */
+/* Returns the resource that cost the op most time (the first of equals), and clears the account for the next op. */
 static uint32_t clock_take_loss(struct clock_lane *lane, size_t n_resources)
 {
     uint32_t most = 0;
@@ -365,7 +364,7 @@ CLOCK_INLINE void clock_complete(struct clock_run *run, size_t l)
     clock_finish(run, lane->at, lane->op);
 }
 
-/* Goes to the next instant at which an op finishes; false when none runs. */
+/* Advances to the next instant at which an op finishes; false if none runs. */
 CLOCK_INLINE bool clock_advance(struct clock_run *run, size_t n_lanes)
 {
     double next = DBL_MAX;
@@ -397,16 +396,16 @@ static void clock_go(struct clock_run *run)
         clock_loop(run, run->n_lanes);
 }
 
-/* ---- a run, made ready ---- */
+/* ---- preparing a run ---- */
 
-/* Instances of an op that are not absent. */
+/* Returns how many instances of an op are not absent. */
 static size_t clock_present(const struct clock_op *op, size_t iterations)
 {
     size_t absent = (op->absent & AH_CLOCK_NOT_FIRST ? 1 : 0) + (op->absent & AH_CLOCK_NOT_LAST ? 1 : 0);
     return absent > iterations ? 0 : iterations - absent;
 }
 
-/* Counts each lane's ops, and in ret_takers those that take a slot; finds where each ring's lie in `given`. */
+/* Counts each lane's ops, and in ret_takers those that take a slot; finds where each ring's begin in `given`. */
 static void clock_count(struct clock_run *run, size_t *ret_takers)
 {
     const struct ah_clock_graph *graph = &run->memory->graph;
@@ -428,7 +427,7 @@ static void clock_count(struct clock_run *run, size_t *ret_takers)
     }
 }
 
-/* Where each lane's ops lie in `order`; those of frozen lanes ascend there, unless the course gives orders (8). */
+/* Finds where each lane's ops lie in `order`; in frozen lanes they ascend, unless the course gives orders (8). */
 static void clock_place_lanes(struct clock_run *run)
 {
     size_t takers[AH_CLOCK_LANES] = {0};
@@ -479,7 +478,7 @@ static int clock_take_orders(struct clock_run *run, struct ah_error *err)
     return AH_OK;
 }
 
-/* Notes of each op which of its instances are needed. Returns how many there are. */
+/* Notes for each op which of its instances are needed. Returns how many are needed in all. */
 static size_t clock_need(struct clock_run *run)
 {
     const uint32_t *needed = run->course->needed;
@@ -493,7 +492,7 @@ static size_t clock_need(struct clock_run *run)
     return instances;
 }
 
-/* What each op waits for; those that wait for nothing are ready. */
+/* Sets what each op waits for; ops that wait for nothing become ready. */
 static void clock_begin(struct clock_run *run)
 {
     struct ah_clock_memory *memory = run->memory;

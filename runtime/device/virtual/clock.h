@@ -5,7 +5,7 @@
  * LANES run one op at a time; different lanes run at the same time. An op starts when its dependencies have finished, a
  * slot is free for it (RINGS), and its lane takes it. The lane's rule says which op a free lane takes:
  *
- *   frozen     the next one of a given order, waiting for it where it cannot start
+ *   frozen     the next one of a given order; if that cannot start yet, the lane waits for it
  *   priority   of those that can start, the one with the smallest key; ties by index
  *   fifo       of those that can start, the one that has been ready longest; ties by index
  *
@@ -76,7 +76,7 @@ struct ah_clock_graph {
     /* Op i waits for dependency[dependency_first[i]] to dependency[dependency_first[i + 1] - 1]. */
     const size_t *dependency_first; /* n_ops + 1; NULL: no op waits for any */
     const uint32_t *dependency;
-    const uint8_t *dependency_back; /* 1: of the iteration before; 0: of the same; NULL: all 0 */
+    const uint8_t *dependency_back; /* 1: an op of the iteration before; 0: of the same; NULL: all 0 */
     const uint8_t *absent;          /* AH_CLOCK_NOT_... bits; NULL: all 0 */
 
     const uint8_t *takes; /* the ring from which it takes a slot, or AH_CLOCK_NO_RING; NULL: none does */
@@ -100,31 +100,31 @@ struct ah_clock_course {
 
     uint64_t priority_step; /* added to the keys from each iteration to the next */
 
-    /* By op: in how many iterations, from the first on, it has to finish. The run ends when all have; of other
-     * instances, only what happened by then is known. NULL: in all. */
+    /* By op: how many of its instances, starting with the first, have to finish; NULL: all. The run ends when they
+     * have, so for other instances only what happened by then is known. */
     const uint32_t *needed;
 };
 
 struct ah_clock_span {
-    double ready_us;     /* its dependencies had finished */
-    double slot_us;      /* the slot it took was free; 0: from the start, or it takes none */
-    double start_us;     /* later than ready and place: the lane was busy, or frozen to another op first */
-    double finish_us;    /* later than start + duration: other ops slowed it */
+    double ready_us;     /* when its dependencies had finished */
+    double slot_us;      /* when the slot it took was free; 0: from the start, or it takes none */
+    double start_us;     /* later than ready_us and slot_us if the lane was busy, or frozen to another op first */
+    double finish_us;    /* later than start + duration if other ops slowed it */
     uint32_t waited_for; /* the dependency that finished last; AH_CLOCK_NO_OP: it has none */
     uint32_t gave_slot;  /* the op that gave the slot back; AH_CLOCK_NO_OP: slot_us is 0 */
     uint32_t slowed_by;  /* the resource that cost it most time; AH_SHARE_NONE: always at full speed */
 };
 
 struct ah_clock_lane {
-    size_t first;     /* of the lane's ops in `order` */
+    size_t first;     /* index of the lane's first op in `order` */
     size_t n;         /* its ops that have started; all if all are needed */
-    double busy_us;   /* an op ran */
-    double idle_us;   /* none did; busy + idle = end (but for rounding) */
+    double busy_us;   /* time in which an op ran */
+    double idle_us;   /* time in which none ran; busy + idle = end (but for rounding) */
     double slowed_us; /* part of busy that full speed would have saved */
 };
 
 struct ah_clock_result {
-    double end_us;                     /* the last op finishes */
+    double end_us;                     /* when the last op finishes */
     const struct ah_clock_span *spans; /* by op; borrowed until the clock's next call */
     const uint32_t *order;             /* by lane, as each ran; borrowed likewise */
     struct ah_clock_lane lanes[AH_CLOCK_LANES];
@@ -142,7 +142,7 @@ int ah_clock_reserve(struct ah_clock *clock, const struct ah_clock_graph *graph,
                      struct ah_error *err);
 
 /* Loads a graph for any number of courses; allocates nothing. AH_E_CAPACITY: more ops or dependencies than reserved.
- * AH_E_USAGE: a number out of range (which op, and what is allowed); no graph is loaded then. */
+ * AH_E_USAGE: a number is out of range; the text names its op and the range, and no graph is loaded. */
 int ah_clock_load(struct ah_clock *clock, const struct ah_clock_graph *graph, struct ah_error *err);
 
 /* Runs the loaded graph; allocates nothing. AH_E_CAPACITY: more iterations than reserved. AH_E_USAGE: no graph, no

@@ -12,7 +12,7 @@
 
 enum { CLOCK_SETS = 256, CLOCK_PROBES = 8 };
 
-/* Values of `waiting`: how many dependencies of an instance have not finished. An absent instance waits for none: its
+/* Values of `waiting`, the number of an instance's unfinished dependencies. An absent instance waits for none: its
  * count starts at AWAY, and there are too few dependencies to count down until the ABSENT bit clears. */
 #define CLOCK_ABSENT UINT32_C(0x80000000)
 #define CLOCK_AWAY   UINT32_MAX
@@ -28,7 +28,7 @@ struct clock_op {
     double duration;
     uint64_t priority;
     uint32_t first_follower; /* into `followers`; the next op's is the end */
-    uint32_t needed;         /* by the running course: its instances below this number */
+    uint32_t needed;         /* the running course needs its instances below this number */
     uint8_t lane;
     uint8_t row; /* its demand row + 1; 0: it demands nothing */
     uint8_t takes, gives;
@@ -48,7 +48,7 @@ struct clock_speeds {
 
 struct ah_clock_memory {
     size_t max_ops, max_dependencies, max_instances;
-    struct ah_clock_graph graph; /* the loaded one; n_ops is 0 if none or an empty one is */
+    struct ah_clock_graph graph; /* the loaded graph; n_ops is 0 if there is none, or it is empty */
     bool loaded;
 
     /* By op. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Allocates the clock's memory and loads graphs. Loading puts what a run reads of an op in one place, and turns the
- * list of dependencies of each op into one of its followers.
+ * Allocates the clock's memory and loads graphs. Loading gathers what a run reads about an op in one place, and turns
+ * each op's list of dependencies into a list of its followers.
  */
 #include "runtime/device/virtual/clock_internal.h"
 

@@ -3,11 +3,11 @@
  * AdamW: the operations of device/host/adamw.h, bit for bit. Each is rounded once, fma as a whole, with IEEE division
  * and root, without flushing denormals; with bf16 states it draws the same random words.
  *
- * A thread takes two fours of elements, THREADS fours apart: 16 bytes of each fp32 array and 8 of each bf16 one, next
- * to those of the next thread, with eight loads in flight. One pass: 28 bytes an element with fp32 states and a bf16
- * gradient and weight. One draw of Philox has the words for one four, so with bf16 states fours begin at multiples of
- * four of the block's flat vector. Arrays that do not begin at 16 bytes, or with bf16 states in the middle of a four,
- * are done one element at a time.
+ * A thread takes two groups of four elements, called fours, which are THREADS fours apart. It reads 16 bytes of each
+ * fp32 array and 8 of each bf16 one, next to its neighbour's, with eight loads in flight. One pass: 28 bytes an element
+ * with fp32 states and a bf16 gradient and weight. One draw of Philox has the words for one four, so with bf16 states
+ * fours begin at multiples of four of the block's flat vector. Unaligned arrays, and ones that begin inside a four with
+ * bf16 states, are done one element at a time.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 #include "runtime/device/cuda/kernels/philox.cuh"
@@ -78,7 +78,7 @@ __device__ inline uint4 words_of(const struct task *t, uint64_t element)
         make_uint2(static_cast<unsigned>(s->seed), static_cast<unsigned>(s->seed >> 32)));
 }
 
-/* Four elements, loaded from i on as floats, and stored. */
+/* Four elements starting at i, loaded as floats, and stored. */
 template <int D> struct four;
 
 template <> struct four<AH_FP32> {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention's common half: an op as kernels see it, what queries see of keys, and tiles of bf16 in shared memory with
- * their products. The tensor-core kernels are attention_forward.cu, attention_backward.cu; attention_plain.cu does
- * every op that they do not.
+ * What the attention kernels share: the op as kernels see it, which keys a query sees, and tiles of bf16 in shared
+ * memory with their products. The tensor-core kernels are attention_forward.cu and attention_backward.cu;
+ * attention_plain.cu does every op that they cannot.
  *
  * HELD AND PASSING. A block holds some rows (queries, or keys) and lets tiles of the other kind pass. Each warp has
  * 16 * M of the held rows to itself, from their scores to their sums, so that nothing is added across warps:
@@ -11,12 +11,12 @@
  *     dq             holds q, dout     passing k, v       s = q k^T,  d = dout v^T      dq += (d p) k
  *     dk and dv      holds k, v        passing q, dout    s = k q^T,  d = v dout^T      dv += p dout,  dk += (d p) q
  *
- * Scores leave a product in the layout in which the next one takes its first operand (mma.cuh): p never goes through
- * shared memory, in dk and dv because the scores are made turned.
+ * A product leaves scores in the layout in which the next one takes its first operand (mma.cuh), so p never goes
+ * through shared memory. To get there, dk and dv compute the scores transposed.
  *
- * TILES. A row of a tile is D elements, in chunks of 16 bytes. Chunk c of row r lies at chunk c ^ (r % 8) where D is a
- * multiple of 64, else (of 32) at c ^ (r / 2 % 4): eight rows at one chunk, which is what a load or a store of a
- * quarter warp touches, lie in different banks. Rows beyond the sequence and columns beyond head_dim are zero.
+ * TILES. A row of a tile is D elements, in chunks of 16 bytes. Chunk c of row r lies at chunk c ^ (r % 8) if D is a
+ * multiple of 64, otherwise (only of 32) at c ^ (r / 2 % 4). So the same chunk of eight rows, which a load or store of
+ * a quarter warp touches, lies in different banks. Rows beyond the sequence and columns beyond head_dim are zero.
  *
  * head_dim is any multiple of 8 up to D: the next larger D of a table is taken.
  */
@@ -58,7 +58,7 @@ extern "C" {
 cudaError_t ah_attention_plain_forward(const struct ah_attention *attention, cudaStream_t stream);
 cudaError_t ah_attention_plain_backward(const struct ah_attention *attention, cudaStream_t stream);
 
-/* The op of a launch; whether tensor cores can do it. */
+/* Makes the op from a launch. _suits(): true if tensor cores can do it. */
 void ah_attention_of(struct ah_attention *ret_attention, const struct ah_cuda_launch *launch);
 bool ah_attention_suits(const struct ah_attention *attention);
 
@@ -72,7 +72,7 @@ cudaError_t ah_attention_delta(const struct ah_attention *attention, cudaStream_
 
 } /* extern "C" */
 
-/* `n` things in sets of `each`. */
+/* Returns how many sets of `each` hold `n` things. */
 static inline __host__ __device__ uint32_t ah_attention_sets(uint32_t n, uint32_t each)
 {
     return n / each + (n % each != 0);
@@ -96,20 +96,20 @@ AH_ATTENTION_DEVICE float ah_attention_element(const unsigned char *row, uint32_
     return __uint_as_float(static_cast<uint32_t>(reinterpret_cast<const uint16_t *>(row)[i]) << 16);
 }
 
-/* Where the first row of a head lies in what is (batch, heads, seq). */
+/* Returns the index of a head's first row in an array (batch, heads, seq). */
 AH_ATTENTION_DEVICE uint64_t ah_attention_vector(const struct ah_attention &attention, uint32_t sequence,
                                                  uint32_t head)
 {
     return (static_cast<uint64_t>(sequence) * attention.heads + head) * attention.seq;
 }
 
-/* The thread's warp. The shuffle tells the compiler that all its lanes have the same. */
+/* Returns the thread's warp. The shuffle tells the compiler that the number is the same in all its lanes. */
 AH_ATTENTION_DEVICE uint32_t ah_attention_warp(void)
 {
     return __shfl_sync(0xffffffffu, threadIdx.x / AH_ATTENTION_LANES, 0);
 }
 
-/* What a block that holds queries does. */
+/* The work of a block that holds queries. */
 struct ah_attention_task {
     uint32_t sequence, head;
     uint32_t query; /* the first */
@@ -125,7 +125,7 @@ AH_ATTENTION_DEVICE struct ah_attention_task ah_attention_task_of(const struct a
             (blocks - 1 - block % blocks) * ROWS};
 }
 
-/* ---- what queries see: keys from their first one to themselves ---- */
+/* ---- which keys queries see: from their first one to themselves ---- */
 
 AH_ATTENTION_DEVICE uint32_t ah_attention_window(const struct ah_attention &attention, uint32_t query)
 {
@@ -142,13 +142,13 @@ AH_ATTENTION_DEVICE uint32_t ah_attention_first(const struct ah_attention &atten
     return document > first ? document : first;
 }
 
-/* What the queries of a block see: the least and the largest of their first keys. */
+/* The smallest and largest first key that a block's queries see. */
 struct ah_attention_sight {
     uint32_t least, most;
 };
 
-/* Looks up `n` queries from `query` on, for all threads of the block; queries beyond the sequence see what its last one
- * does. Leaves their first keys in `first` (shared). Ends with a barrier passed. */
+/* Writes the first keys of `n` queries, starting with `query`, to `first` (shared), and returns their range to all
+ * threads. Queries beyond the sequence get its last one's. Every thread has passed a barrier since the writes. */
 AH_ATTENTION_DEVICE struct ah_attention_sight ah_attention_look(const struct ah_attention &attention,
                                                                 uint32_t *first, uint32_t sequence,
                                                                 uint32_t query, uint32_t n)
@@ -166,8 +166,8 @@ AH_ATTENTION_DEVICE struct ah_attention_sight ah_attention_look(const struct ah_
     return sight;
 }
 
-/* The last query that sees a key up to `key`, for all threads of the block; there is one, as `key` or the sequence's
- * last token sees itself. `last` (shared) has a word for each warp and belongs to this until the next barrier. */
+/* Returns to all threads of the block the last query that sees a key up to `key`; there is one, since `key` or the
+ * sequence's last token sees itself. `last` (shared) has a word per warp; leave it alone until the next barrier. */
 AH_ATTENTION_DEVICE uint32_t ah_attention_last(const struct ah_attention &attention, uint32_t *last,
                                                uint32_t sequence, uint32_t key)
 {
@@ -208,8 +208,8 @@ template <uint32_t D> AH_ATTENTION_DEVICE uint32_t ah_attention_chunk(uint32_t r
     return row * ah_attention_tile<D>::row_bytes + (chunk ^ swizzle) * AH_ATTENTION_CHUNK;
 }
 
-/* From where chunk 0 or 1 of a row lies, `at`, to where the chunk 2 * `pair` further lies: the swizzle turns this into
- * one exclusive or with what is known at compile time. Tiles lie at multiples of 128 bytes. */
+/* Returns the place of the chunk 2 * `pair` after chunk 0 or 1 of a row, which lies at `at`: thanks to the swizzle, one
+ * exclusive or with a constant. Tiles lie at multiples of 128 bytes. */
 template <uint32_t D> AH_ATTENTION_DEVICE ah_mma_place ah_attention_pair(ah_mma_place at, uint32_t pair)
 {
     const uint32_t variants = ah_attention_tile<D>::variants;
@@ -217,22 +217,22 @@ template <uint32_t D> AH_ATTENTION_DEVICE ah_mma_place ah_attention_pair(ah_mma_
            pair / variants * variants * (2 * AH_ATTENTION_CHUNK);
 }
 
-/* A lane's share of loading 16 x 16 elements as a, or 16 x 16 turned ones as two b side by side. */
+/* Where a lane loads its row of 16 x 16 elements as a; or, transposed, as two b side by side. */
 template <uint32_t D> AH_ATTENTION_DEVICE uint32_t ah_attention_lane_a(void)
 {
     const uint32_t lane = threadIdx.x % AH_ATTENTION_LANES;
     return ah_attention_chunk<D>(lane % 16, lane / 16);
 }
 
-/* The same as two b of 16 rows: k along the row. */
+/* The same for two b of 16 rows, with k along the row. */
 template <uint32_t D> AH_ATTENTION_DEVICE uint32_t ah_attention_lane_b(void)
 {
     const uint32_t lane = threadIdx.x % AH_ATTENTION_LANES;
     return ah_attention_chunk<D>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
 }
 
-/* Begins to copy `n` rows (those from ROWS on are left out) of the head at `rows` into a tile; rows between become
- * zero, as do columns from `head_bytes` on. By all of a block's THREADS. */
+/* Starts copying `n` rows of the head at `rows`, at most ROWS, into a tile. The tile's other rows become zero, as do
+ * columns from `head_bytes` on. All THREADS of a block call it. */
 template <uint32_t D, uint32_t ROWS, uint32_t THREADS>
 AH_ATTENTION_DEVICE void ah_attention_fetch(struct ah_mma_pipe &pipe, ah_mma_place tile,
                                             const unsigned char *rows, uint64_t row_bytes, uint32_t n,
@@ -253,7 +253,7 @@ AH_ATTENTION_DEVICE void ah_attention_fetch(struct ah_mma_pipe &pipe, ah_mma_pla
     }
 }
 
-/* s = a b^T, k along rows of D: of the warp's rows at `a` and the N rows at `b`. */
+/* s = a b^T, with k along rows of D; a is the warp's rows at `a`, b the N rows at `b`. */
 template <uint32_t D, uint32_t M, uint32_t N>
 AH_ATTENTION_DEVICE void ah_attention_multiply(float (&s)[M][N / 8][4], ah_mma_place a, ah_mma_place b)
 {
@@ -285,7 +285,7 @@ AH_ATTENTION_DEVICE void ah_attention_multiply(float (&s)[M][N / 8][4], ah_mma_p
     }
 }
 
-/* Columns 16 * k to 16 * k + 15 of p, rounded, as a. */
+/* Sets a to columns 16 * k to 16 * k + 15 of p, rounded. */
 template <uint32_t M, uint32_t N>
 AH_ATTENTION_DEVICE void ah_attention_round(uint32_t (&ret_a)[M][4], const float (&p)[M][N][4], uint32_t k)
 {
@@ -296,7 +296,7 @@ AH_ATTENTION_DEVICE void ah_attention_round(uint32_t (&ret_a)[M][4], const float
             ret_a[m][i] = ah_mma_pair(p[m][2 * k + i / 2][i % 2 * 2], p[m][2 * k + i / 2][i % 2 * 2 + 1]);
 }
 
-/* o += a b, of 16 rows of b, of which a lane loads from `at` on; N pairs of columns' chunks. */
+/* o += a b, with 16 rows of b, which a lane loads starting at `at`; N pairs of chunks of columns. */
 template <uint32_t D, uint32_t M, uint32_t N>
 AH_ATTENTION_DEVICE void ah_attention_add(float (&o)[M][N * 2][4], const uint32_t (&a)[M][4], ah_mma_place at)
 {
@@ -312,7 +312,7 @@ AH_ATTENTION_DEVICE void ah_attention_add(float (&o)[M][N * 2][4], const uint32_
     }
 }
 
-/* o += p b, k along the K rows of b, of which COLUMNS columns from where `b` points; p is rounded. */
+/* o += p b, with k along the K rows of b, and COLUMNS columns starting where `b` points; p is rounded. */
 template <uint32_t D, uint32_t M, uint32_t K, uint32_t COLUMNS>
 AH_ATTENTION_DEVICE void ah_attention_accumulate(float (&o)[M][COLUMNS / 8][4], const float (&p)[M][K / 8][4],
                                                  ah_mma_place b)
@@ -326,7 +326,7 @@ AH_ATTENTION_DEVICE void ah_attention_accumulate(float (&o)[M][COLUMNS / 8][4], 
     }
 }
 
-/* ---- rows and columns that a lane has of its warp's scores ---- */
+/* ---- rows and columns of a lane's elements ---- */
 
 /* Row of elements [m][][2 * half]. */
 AH_ATTENTION_DEVICE uint32_t ah_attention_lane_row(uint32_t m, uint32_t half)
@@ -340,8 +340,8 @@ AH_ATTENTION_DEVICE uint32_t ah_attention_lane_column(uint32_t n, uint32_t odd)
     return n * 8 + threadIdx.x % 4 * 2 + odd;
 }
 
-/* Scores of queries in rows from `query` on, keys in columns from `key` on: what is not seen becomes -infinity. `first`
- * (shared) belongs to the first row. */
+/* Sets scores of unseen keys to -infinity. Rows are queries starting with `query`, columns are keys starting with
+ * `key`; `first` (shared) has each row's first key. */
 template <uint32_t M, uint32_t N>
 AH_ATTENTION_DEVICE void ah_attention_mask(float (&s)[M][N / 8][4], const struct ah_attention &attention,
                                            const uint32_t *first, uint32_t query, uint32_t key)
@@ -361,9 +361,9 @@ AH_ATTENTION_DEVICE void ah_attention_mask(float (&s)[M][N / 8][4], const struct
         }
 }
 
-/* Stores the warp's sums times a factor of each row as bf16, COLUMNS of them from column `column` on: first into its
- * own rows of a tile at `tile`, which no other warp uses at these columns, then from there, 16 bytes a lane, to the
- * `n` rows that there are. */
+/* Stores the warp's sums, times a factor per row, as COLUMNS columns of bf16 starting at `column`. They go to the
+ * warp's own rows of the tile at `tile`, where no other warp uses these columns, and from there, 16 bytes a lane, to
+ * those of its rows that exist (`n`). */
 template <uint32_t D, uint32_t M, uint32_t COLUMNS>
 AH_ATTENTION_DEVICE void ah_attention_store(const float (&sums)[M][COLUMNS / 8][4],
                                             const float (&factor)[M][2], unsigned char *tile, uint32_t column,

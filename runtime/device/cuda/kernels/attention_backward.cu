@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention, backward, on tensor cores: dq, dk, dv from dout, q, k, v, out, lse. Scores are made again, tile by tile:
+ * Attention, backward, on tensor cores: dq, dk, dv from dout, q, k, v, out, lse. Recomputes the scores, tile by tile:
  *
  *     p = 2^(s - lse)      s = scale q k^T, lse: both in powers of two
  *     d = p (dout v^T - delta)      delta = the sum of dout * out of each query, kept in the op's scratch
@@ -10,22 +10,22 @@
  * the queries of all heads that share them pass (attention.cuh). No sum is shared between blocks, so bits are the same
  * in every run.
  *
- * WHAT THIS COSTS. Seven products where five would do: s and dout v^T are made in both passes. With five, a block that
- * holds keys has a part of dq, and parts of all blocks must be added. FlashAttention-2 adds them by atomics, in an
+ * COST. It makes seven products where five would do, because both passes compute s and dout v^T. With five, each block
+ * that holds keys would have a part of dq, and the parts must be added. FlashAttention-2 adds them by atomics, in an
  * order that differs from run to run; its deterministic mode keeps a copy of dq in fp32 for each of several sets of
- * blocks and adds the copies afterwards, and others let blocks wait for each other's turn. Both need dq in fp32, of 4
- * bytes where the gradient has 2: memory outside the arena that no plan knows of. Seven products need none, neither do
- * they wait.
+ * blocks and adds the copies afterwards. Others let blocks wait for each other's turn. Both need dq in fp32, 4 bytes
+ * where the gradient has 2: memory outside the arena that no plan knows of. Seven products need neither memory nor
+ * waiting.
  *
- * dq: as forward (attention_forward.cu), with dout beside q. Three products a tile, in the order dout v^T, s, d k: v is
- * free after the first and k is needed from the second on, so that with one tile of each every fetch has products to
- * hide behind. Of what a thread has, dq takes D M / 2 registers, scores N M; two blocks on each multiprocessor.
+ * dq: like forward (attention_forward.cu), with dout beside q. Three products a tile, in the order dout v^T, s, d k: v
+ * is free after the first, and k is needed only from the second on, so with one tile of each every fetch hides behind
+ * products. Of a thread's registers dq takes D M / 2, scores N M; two blocks fit each multiprocessor.
  *
- * dk and dv: their sums take D M registers, so M is 1 from D = 96 on, and 8 warps are one block. Two sets of tiles of q
- * and dout, one passing while the other is fetched: one barrier a tile. With D above 128 two warps share 16 keys and
- * have half of the columns of dk and dv each; both make the scores, nine products in all. Where a GPU has too little
- * shared memory for a shape (99 KiB on 8.6, 8.9 and 12.0), its next row of `key_shapes` has shorter tiles: the same
- * sums in the same order.
+ * dk and dv: their sums take D M registers, so M is 1 from D = 96 on, with 8 warps a block. There are two sets of tiles
+ * of q and dout, one in use while the other is fetched, so one barrier a tile. Above D = 128 two warps share 16 keys,
+ * with half of the columns of dk and dv each; both compute the scores, so there are nine products. Where a GPU has too
+ * little shared memory for a shape (99 KiB on 8.6, 8.9 and 12.0), the next row of `key_shapes` has shorter tiles: the
+ * same sums in the same order.
  *
  *     dq:   D     M   N   registers   shared      dk, dv:   D     M   N    registers   shared
  *           32    2   64     32 + 128   24 KiB              32    2   32     64 + 64    24 KiB + 1
@@ -36,8 +36,8 @@
  *
  * 1. An element of dq is summed over keys, one of dk and dv over heads, then queries, each in ascending order, 16 at a
  *    time, by one warp. Tiles that are skipped would have added zeros.
- * 2. What a query does not see has p = 0. Rows beyond the sequence are zero in every tile, as are their lse and delta:
- *    whatever they weigh, they add nothing, and they are not stored.
+ * 2. A query has p = 0 for keys that it does not see. Rows beyond the sequence are zero in every tile, as are their lse
+ *    and delta: they add nothing, whatever their p, and are not stored.
  *
  * Source: Dao, FlashAttention-2 (2023), section 3.
  */
@@ -79,7 +79,7 @@ static __device__ __forceinline__ void read_rows(struct query_rows<M> &ret_rows,
         }
 }
 
-/* Scores and gradients of weights become gradients of scores, but for the scale. */
+/* Turns scores and gradients of weights into gradients of scores, without the scale. */
 template <uint32_t M, uint32_t N>
 static __device__ __forceinline__ void slope(float (&s)[M][N / 8][4], const float (&d)[M][N / 8][4],
                                              const struct query_rows<M> &rows, float factor)
@@ -188,7 +188,7 @@ static cudaError_t queries(const struct ah_attention *attention, cudaStream_t st
 }
 
 static const struct {
-    uint32_t head_dim; /* up to */
+    uint32_t head_dim; /* at most this */
     backward_fn *run;
 } query_shapes[] = {
     {32, queries<32, 2, 64>},   {64, queries<64, 2, 64>},   {96, queries<96, 2, 32>},
@@ -201,10 +201,10 @@ static const struct {
 template <uint32_t D, uint32_t M, uint32_t W, uint32_t P, uint32_t N> struct key_shape {
     static const uint32_t threads = W * P * AH_ATTENTION_LANES;
     static const uint32_t keys = W * M * 16;
-    static const uint32_t columns = D / P; /* of dk and dv, of a warp */
+    static const uint32_t columns = D / P; /* of dk and dv, for one warp */
 };
 
-/* Passing queries. */
+/* The queries that pass a block. */
 template <uint32_t D, uint32_t N> struct key_tile {
     unsigned char q[N * D * 2];
     unsigned char dout[N * D * 2];
@@ -224,10 +224,10 @@ template <uint32_t D, uint32_t KEYS, uint32_t N> struct key_shared {
 struct key_task {
     uint32_t sequence, kv_head;
     uint32_t key;   /* the first of the block */
-    uint32_t tiles; /* of a head, from the first key on */
+    uint32_t tiles; /* tiles of a head, starting at the first key */
 };
 
-/* Begins to fetch the `number`th tile of a block: heads one after the other. */
+/* Starts fetching tile `number` of a block, which takes its heads one after the other. */
 template <uint32_t D, uint32_t N, uint32_t THREADS>
 static __device__ __forceinline__ void fetch_queries(struct ah_mma_pipe &pipe, struct key_tile<D, N> &tile,
                                                      const struct ah_attention &attention,
@@ -253,7 +253,7 @@ static __device__ __forceinline__ void fetch_queries(struct ah_mma_pipe &pipe, s
     }
 }
 
-/* Whether all N queries from `query` on see all of `n` keys from `key` on. */
+/* True if all N queries starting with `query` see all of the `n` keys starting with `key`. */
 template <uint32_t D, uint32_t N>
 static __device__ __forceinline__ bool sees_all(const struct key_tile<D, N> &tile,
                                                 const struct ah_attention &attention, uint32_t query,
@@ -267,7 +267,7 @@ static __device__ __forceinline__ bool sees_all(const struct key_tile<D, N> &til
     return !__any_sync(0xffffffffu, begins_later);
 }
 
-/* Turned scores: keys in rows from `key` on, queries in columns from `query` on. What is not seen becomes -infinity. */
+/* Masks transposed scores (rows: keys starting with `key`; columns: queries starting with `query`) with -infinity. */
 template <uint32_t D, uint32_t M, uint32_t N>
 static __device__ __forceinline__ void mask_turned(float (&s)[M][N / 8][4], const struct key_tile<D, N> &tile,
                                                    const struct ah_attention &attention, uint32_t query,
@@ -291,7 +291,7 @@ static __device__ __forceinline__ void mask_turned(float (&s)[M][N / 8][4], cons
         }
 }
 
-/* Turned scores become weights. */
+/* Turns transposed scores into weights. */
 template <uint32_t D, uint32_t M, uint32_t N>
 static __device__ __forceinline__ void weigh_turned(float (&s)[M][N / 8][4],
                                                     const struct key_tile<D, N> &tile, float factor)
@@ -311,7 +311,7 @@ static __device__ __forceinline__ void weigh_turned(float (&s)[M][N / 8][4],
         }
 }
 
-/* Turned weights and their gradients become gradients of scores, but for the scale. */
+/* Turns transposed weights and their gradients into gradients of scores, without the scale. */
 template <uint32_t D, uint32_t M, uint32_t N>
 static __device__ __forceinline__ void slope_turned(float (&p)[M][N / 8][4], const float (&d)[M][N / 8][4],
                                                     const struct key_tile<D, N> &tile)
@@ -335,8 +335,8 @@ template <uint32_t M, uint32_t COLUMNS> struct key_sums {
     float dv[M][COLUMNS / 8][4];
 };
 
-/* Adds what a tile of queries from `query` on brings to the warp's keys from `key` on, whose k and v are at `k_at` and
- * `v_at`, to columns from `column` on. */
+/* Adds what a tile of queries starting with `query` contributes to the warp's keys starting with `key`, whose k and v
+ * are at `k_at` and `v_at`, in columns starting with `column`. */
 template <uint32_t D, uint32_t M, uint32_t N, uint32_t COLUMNS>
 static __device__ __forceinline__ void add_tile(struct key_sums<M, COLUMNS> &sums,
                                                 const struct key_tile<D, N> &tile,
@@ -444,7 +444,7 @@ static cudaError_t keys(const struct ah_attention *attention, cudaStream_t strea
     }
 
 static const struct {
-    uint32_t head_dim; /* up to */
+    uint32_t head_dim; /* at most this */
     size_t shared_bytes;
     backward_fn *run;
 } key_shapes[] = {

@@ -3,8 +3,8 @@
  * Attention, forward, on tensor cores: out = softmax(scale q k^T) v over the keys that each query sees, and lse, the
  * logarithm of the softmax's denominator. runtime/device/math/attention_forward.c defines it.
  *
- * A block of 4 warps holds 64 * M queries of one head in shared memory. Each warp holds 16 * M of them, with their sums
- * of out, largest scores and sums of weights in registers. Tiles of N keys pass in ascending order:
+ * A block of 4 warps holds 64 * M queries of one head in shared memory. Each warp holds 16 * M of them; their sums of
+ * out, largest scores and sums of weights are in its registers. Tiles of N keys pass in ascending order:
  *
  *     wait for k; begin to fetch v              s = q k^T
  *     wait for v; begin to fetch the next k     m' = max(m, s);  o = o 2^(m - m');  l = l 2^(m - m')
@@ -25,7 +25,7 @@
  * 1. m is the largest score so far. Over this thread's part of a row, l is the sum of 2^(s - m), o that of 2^(s - m) v.
  *    Before a row has seen a key, m is -infinity and 0 is used for it, so that unseen keys weigh 2^-infinity = 0.
  * 2. Tiles before the first key that any query of the block sees, and after its last query, are not fetched. A warp
- *    skips the products of a tile it sees nothing of; a tile that all its queries see whole is not masked.
+ *    skips the products of a tile that none of its queries sees, and does not mask one that all see whole.
  * 3. A query's result depends only on its sequence's keys and `docs`: tiles lie at multiples of N, and N follows from
  *    head_dim.
  *

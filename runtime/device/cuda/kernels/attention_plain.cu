@@ -41,8 +41,8 @@ struct plain_rows {
 /* A block's work. */
 struct plain_task {
     uint32_t sequence, head;
-    uint32_t row;    /* the first one held */
-    uint32_t column; /* the first one of its results */
+    uint32_t row;    /* first row held */
+    uint32_t column; /* first column of its results */
 };
 
 static __device__ struct plain_task task_of(const struct ah_attention &attention, uint32_t heads)
@@ -88,7 +88,7 @@ static __device__ __forceinline__ uint32_t own_column(uint32_t j)
     return threadIdx.x % SIDE + j * SIDE;
 }
 
-/* s = a b^T of 64 rows each. */
+/* s = a b^T; a and b have 64 rows. */
 static __device__ void multiply(float (&s)[EACH][EACH], struct plain_shared &shared,
                                 const struct plain_rows &a, const struct plain_rows &b)
 {
@@ -111,7 +111,7 @@ static __device__ void multiply(float (&s)[EACH][EACH], struct plain_shared &sha
     }
 }
 
-/* Puts p where add() reads it. */
+/* Puts p into shared memory for add(). */
 static __device__ void share(struct plain_shared &shared, const float (&p)[EACH][EACH])
 {
     __syncthreads();
@@ -122,7 +122,7 @@ static __device__ void share(struct plain_shared &shared, const float (&p)[EACH]
             shared.p[own_row(i)][own_column(j)] = p[i][j];
 }
 
-/* o += p b, with the shared p and columns of b from `column` on. */
+/* o += p b, with p from shared memory and columns of b starting with `column`. */
 static __device__ void add(float (&o)[EACH][OWN], struct plain_shared &shared, const struct plain_rows &b,
                            uint32_t column)
 {
@@ -166,7 +166,7 @@ struct plain_softmax {
     float sum[EACH];
 };
 
-/* Turns scores of keys from `key` on into weights, and rescales the sums to the new largest scores. */
+/* Turns scores of keys starting with `key` into weights, and rescales the sums to the new largest scores. */
 static __device__ void weigh(float (&s)[EACH][EACH], struct plain_softmax &softmax, float (&o)[EACH][OWN],
                              const struct plain_shared &shared, const struct ah_attention &attention,
                              uint32_t query, uint32_t key)
@@ -240,8 +240,8 @@ static __global__ void __launch_bounds__(THREADS) forward(const struct ah_attent
 
 /* ---- backward ---- */
 
-/* Reads lse and delta of 64 queries; those beyond the sequence get its last query's. All readers of the old values have
- * passed a barrier since; readers of these pass one first. */
+/* Reads lse and delta of 64 queries; those beyond the sequence get its last query's. A barrier must lie between the
+ * last read of the old values and this, and another between this and the first read of the new ones. */
 static __device__ void read_sums(struct plain_shared &shared, const struct ah_attention &attention,
                                  uint32_t sequence, uint32_t head, uint32_t query)
 {
@@ -292,7 +292,7 @@ static __global__ void __launch_bounds__(THREADS) backward_queries(const struct 
           attention.scale);
 }
 
-/* Adds the parts of 64 queries of a head, from `query` on, to dk and dv. */
+/* Adds the contributions of 64 queries of a head, starting with `query`, to dk and dv. */
 static __device__ void add_queries(float (&dk)[EACH][OWN], float (&dv)[EACH][OWN],
                                    struct plain_shared &shared, const struct ah_attention &attention,
                                    const struct plain_task &task, uint32_t head, uint32_t query)

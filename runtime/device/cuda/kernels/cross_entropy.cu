@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cross-entropy: the loss of each row of logits x, and its gradient: in their place, or in bf16 beside fp32 logits,
- * which are then only read. With M the largest logit of a row:
+ * Cross-entropy: the loss of each row of logits x, and its gradient. The gradient replaces the logits, or goes in bf16
+ * beside fp32 logits, which are then only read. With M the largest logit of a row:
  *
  *     S = sum exp(x_i - M)                                              (1)
  *     loss = ln S + (M - x_target)                                      (2)
  *     gradient_i = exp(x_i - M) (scale / S),  - scale at the target     (3)
  *
- * A block takes a row, a thread every n-th element, with sixteen loads in flight. One read finds its largest logit and
- * its sum: when a larger logit comes, the sum so far is scaled. What fits the processor's shared memory stays there for
- * (3): 56 thousand fp32 logits on Hopper. Such a row is read once and written once, 8 bytes an element, or 6 with a
- * bf16 gradient. The rest of a longer row is read again, last part first, as that is still in the L2 cache.
+ * A block takes a row, a thread every n-th element, with sixteen loads in flight. One read finds the row's largest
+ * logit and its sum; when a larger logit comes, the sum so far is rescaled. As many logits as fit the processor's
+ * shared memory stay there for (3): 56 thousand in fp32 on Hopper. A row that fits is read once and written once, 8
+ * bytes an element, or 6 with a bf16 gradient. The rest of a longer row is read again, last part first, since that part
+ * is still in the L2 cache.
  *
  * Elements are taken one by one, 128 bytes a warp, because rows of an odd vocabulary are not aligned. The number of
  * THREADS follows from the vocabulary alone, and what stays in shared memory changes no bits.

@@ -2,10 +2,10 @@
  *
  * Elements: operands of fp32 and bf16 as kernels take them, eight elements at a time.
  *
- * A kernel that is one of bf16 or fp32 (a template's argument) reads and writes eight elements with instructions of 16
- * bytes: rows begin at multiples of 16 bytes and have a multiple of eight elements. AH_ANY is the version for all else:
- * the type is known when it runs, elements are taken one by one, and the last eight of a row may be fewer. Which of the
- * three runs changes no bits: an element belongs to the same thread and takes the same arithmetic.
+ * A kernel made for bf16 or fp32 (a template's argument) reads and writes eight elements with instructions of 16 bytes:
+ * rows begin at multiples of 16 bytes and have a multiple of eight elements. AH_ANY is the version for everything else:
+ * it learns the type when it runs, takes elements one by one, and the last eight of a row may be fewer. The choice of
+ * version changes no bits: an element belongs to the same thread and gets the same arithmetic.
  *
  *     template <int D> __global__ void twice(struct ah_rows x)
  *     {
@@ -17,7 +17,7 @@
  *         ah_store(ah_row<D>(x, blockIdx.x), 8 * threadIdx.x, 8, v);
  *     }
  *
- * Loading, and making floats of what was loaded, are apart so that many loads can be on their way at once.
+ * Loading and converting to floats are separate steps, so that many loads can be in flight at once.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_KERNELS_ELEMENTS_CUH
 #define AH_RUNTIME_DEVICE_CUDA_KERNELS_ELEMENTS_CUH
@@ -47,7 +47,7 @@ static inline struct ah_rows ah_rows_of(const struct ah_cuda_launch *launch, siz
     return rows;
 }
 
-/* Which version takes an operand: its dtype, or AH_ANY. An absent one is whatever the others are. */
+/* Which version takes an operand: its dtype, or AH_ANY. An absent operand has the version of the others. */
 static inline int ah_rows_version(const struct ah_rows *rows, uint64_t width, int others)
 {
     const uint64_t bytes = rows->dtype == AH_BF16 ? 2 : 4;
@@ -57,7 +57,7 @@ static inline int ah_rows_version(const struct ah_rows *rows, uint64_t width, in
     return aligned && width % 8 == 0 ? static_cast<int>(rows->dtype) : static_cast<int>(AH_ANY);
 }
 
-/* The version for operands of one dtype; AH_ANY where they are not alike. */
+/* Returns the version for operands of one dtype; AH_ANY if they differ. */
 static inline int ah_rows_versions(const struct ah_rows *const *rows, size_t n, uint64_t width)
 {
     const int first = ah_rows_version(rows[0], width, AH_ANY);
@@ -133,7 +133,7 @@ static __device__ inline void ah_address_at(struct ah_address<AH_ANY> *ret_addre
     ret_address->dtype = rows->dtype;
 }
 
-/* Row `row` of operand `rows`, from element `column` on. */
+/* Row `row` of operand `rows`, starting with element `column`. */
 template <int D>
 __device__ inline struct ah_address<D> ah_row(const struct ah_rows &rows, uint64_t row, uint64_t column) {
     struct ah_address<D> address;
@@ -141,7 +141,7 @@ __device__ inline struct ah_address<D> ah_row(const struct ah_rows &rows, uint64
     return address;
 }
 
-/* Eight elements as they lie in memory. */
+/* Eight elements as stored in memory. */
 template <int D>
 struct ah_eight;
 
@@ -157,7 +157,7 @@ template <> struct ah_eight<AH_ANY> {
     float of[8];
 };
 
-/* Elements [i, i + 8) of a row, of which the first n exist: the others are +0. */
+/* Elements [i, i + 8) of a row. Only the first n exist; the others are +0. */
 static __device__ inline void ah_load(struct ah_eight<AH_BF16> *ret_eight, struct ah_address<AH_BF16> from,
                                       uint64_t i, uint64_t)
 {

@@ -3,9 +3,9 @@
  * Copy, fill, cast, add and accumulate: kernels that read each operand once, write once, and run at memory speed.
  *
  * 1. A thread takes `items` of a row: eight elements, or a unit of bytes moved as it is. It loads a whole turn before
- *    it stores any, and stores only where it alone has loaded: a result may be an operand.
- * 2. Rows without gaps are one row: whole items go by 16 bytes, the few elements behind them one by one. Rows with gaps
- *    go by 16 bytes if all begin and end at multiples of that.
+ *    it stores any, and stores only where it alone has loaded, so a result may also be an operand.
+ * 2. Rows without gaps count as one row: whole items are moved 16 bytes at a time, the few elements behind them one by
+ *    one. Rows with gaps are moved 16 bytes at a time if all begin and end at multiples of 16.
  * 3. Bits are those of runtime/device/host/convert.h. A converted NaN keeps its sign and upper payload; a NaN from an
  *    addition is the GPU's own.
  */
@@ -43,7 +43,7 @@ static __global__ void __launch_bounds__(THREADS) each(Body body, uint64_t rows,
         }
 }
 
-/* Spreads threads along a row as far as it reaches, the others across rows. */
+/* Spreads threads along a row up to its length, the others across rows. */
 template <class Body>
 static cudaError_t each_launch(const struct ah_cuda_launch *launch, const Body &body, uint64_t rows,
                                uint64_t items)
@@ -133,7 +133,7 @@ static cudaError_t bytes_by(const struct ah_cuda_launch *launch, const struct ea
                 : each_launch(launch, filled, b->rows, b->width / sizeof(Unit));
 }
 
-/* Goes by 16 bytes where possible, and by Unit for the rest. */
+/* Moves 16 bytes at a time where possible, and a Unit at a time for the rest. */
 template <class Unit> static cudaError_t bytes_run(const struct ah_cuda_launch *launch, struct each_bytes b)
 {
     if (b.rows == 1 || (b.to_stride == b.width && (!b.from || b.from_stride == b.width))) {

@@ -2,16 +2,16 @@
  *
  * Embed, backward: rows of dy added to the tables, deterministically.
  *
- * A row of a table gets the sum of its rows of dy, and then what it had, rounded once; rows that nothing belongs to are
- * not touched, nor is the one of the padding token. Three kernels:
+ * A row of a table becomes the sum of its rows of dy plus its old value, rounded once. Rows that no token selects are
+ * not touched, nor is the padding token's. Three kernels:
  *
  *   1. ranks    row numbers sorted by token, then row: a row's place is the number of rows that come before it, which a
  *               block counts by looking at all tokens. n^2 comparisons, two instructions each, on all processors: 5 us
  *               for 8192 rows, 75 us for 32768, a fraction of what (2) takes there. The scratch holds the places.
  *   2. tokens   a RUN is what belongs to one token. A block has a window of sorted places and a strip of columns; its
  *               warps take the runs that begin there by turns, and add rows in ascending order. The last run of a
- *               window may be LONG: then each warp has every 8th row of it, and warps are added in their order. dy is
- *               read once; of the table, rows that are met are read and written once: one pass.
+ *               window may be LONG: then each warp has every 8th row of it, and the warps are added in order. dy is
+ *               read once; of the table, rows with a run are read and written once: one pass.
  *   3. positions a block has a position and a strip, and adds its rows in ascending order, which it finds by looking at
  *               all positions, or knows where these repeat. dy is read once more.
  */
@@ -25,9 +25,9 @@ enum {
     THREADS = 256,
     WARPS = THREADS / 32,
     STRIP = 8 * 32
-}; /* a strip: eight columns of each lane of a warp */
+}; /* the columns of a strip: eight for each lane of a warp */
 enum { WINDOW = 32, LONG = 64, AT_ONCE = 4 };
-enum { RANKED = 32, TILE = 1024 }; /* rows that a block ranks; tokens it looks at between two barriers */
+enum { RANKED = 32, TILE = 1024 }; /* rows that a block ranks; tokens that it looks at between two barriers */
 
 struct task {
     struct ah_rows table, dy;
@@ -105,7 +105,7 @@ __device__ inline void add_rows(const struct task *t, const uint32_t *places, ui
     }
 }
 
-/* Eight columns of a row of the table, whose sum is being made. */
+/* Eight columns of the table's row whose sum is being computed. */
 template <int D>
 __device__ inline void table_load(const struct task *t, uint64_t row, uint64_t column,
                                   struct ah_eight<D> *ret_before)
@@ -129,7 +129,7 @@ __device__ inline uint32_t token_at(const struct task *t, uint64_t place)
     return t->tokens[t->sorted[place]];
 }
 
-/* Where the run of `token` ends, whose rows go on from `place`: a warp looks at 32 places at once. */
+/* Returns where the run of `token`, which includes `place`, ends; a warp looks at 32 places at once. */
 __device__ inline uint64_t run_end(const struct task *t, uint64_t place, uint32_t token)
 {
     for (;; place += 32) {
@@ -140,7 +140,7 @@ __device__ inline uint64_t run_end(const struct task *t, uint64_t place, uint32_
     }
 }
 
-/* A long run by all warps of the block; shared: (WARPS, 8, 32). */
+/* Sums a long run with all warps of the block; shared: (WARPS, 8, 32). */
 template <int D>
 __device__ inline void add_long_run(const struct task *t, uint64_t begin, uint64_t end, uint64_t column,
                                     float (*shared)[8][32])
@@ -162,7 +162,7 @@ __device__ inline void add_long_run(const struct task *t, uint64_t begin, uint64
     table_add(t, token_at(t, begin), column, before, sum);
 }
 
-/* A run by one warp. */
+/* Sums a run with one warp. */
 template <int D>
 __device__ inline void add_run(const struct task *t, uint64_t begin, uint64_t end, uint64_t column)
 {
@@ -197,8 +197,8 @@ template <int D> __global__ void __launch_bounds__(THREADS) tokens(struct task t
     }
 }
 
-/* Those of THREADS candidates that have the position, in ascending order, into `list`; returns how many. The candidates
- * are rows, or where positions repeat every seq rows, the rows of this position. */
+/* Lists those of THREADS candidates that have the position in `list`, in ascending order, and returns their number. The
+ * candidates are all rows or, if positions repeat every seq rows, the rows of this position. */
 __device__ inline unsigned find_rows(const struct task *t, uint64_t position, uint64_t first, uint32_t *list,
                                      unsigned *counts)
 {
@@ -220,7 +220,7 @@ __device__ inline unsigned find_rows(const struct task *t, uint64_t position, ui
     return total;
 }
 
-/* (3) A strip has eight columns of each thread. */
+/* (3) A strip has eight columns for each thread. */
 template <int D> __global__ void __launch_bounds__(THREADS) positions(struct task t)
 {
     __shared__ uint32_t list[THREADS];
@@ -266,7 +266,7 @@ cudaError_t add_tokens(cudaStream_t stream, struct task *t)
     return rc ? rc : AH_LAUNCH(kernel, dim3(static_cast<unsigned>(blocks)), dim3(THREADS), 0, stream, *t);
 }
 
-/* Adds gradients of positions below `n`. */
+/* Adds gradients of the positions below `n`. */
 cudaError_t add_positions(cudaStream_t stream, struct task *t, uint64_t n)
 {
     const int version = version_of(t);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * See epilogue.h. A thread does one column of every gridDim.y-th row. This path is rare: cuBLASLt finishes the usual
- * products itself. So it is not tuned, but for consecutive threads taking consecutive columns.
+ * products itself. So it is not tuned, except that consecutive threads take consecutive columns.
  */
 #include "runtime/device/cuda/kernels/epilogue.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels: what ops do on a GPU, but for matrix products (cuda_products.h). One function per kind of op enqueues all
- * that the op does on a stream and returns at once. Ops are checked before (op.h); what each computes is as on the CPU
- * device, and as docs/numerics.md has it.
+ * Kernels: how a GPU does all ops but matrix products (cuda_products.h). One function per kind of op enqueues the op's
+ * work on a stream and returns at once. Ops were checked before (op.h); each computes the same as on the CPU device, as
+ * docs/numerics.md says.
  *
  *     struct ah_cuda_launch launch = {.op = &op, .arg = {...}, .stream = stream, .workspace = workspace,
  *                                     .processors = 132};
@@ -30,8 +30,8 @@ struct ah_cuda_launch {
     const struct ah_op *op; /* borrowed until the function returns */
     void *arg[AH_OP_ARGS];  /* where operands lie, as a kernel reaches them; NULL: absent */
     cudaStream_t stream;
-    /* Memory of the GPU that ops of this stream use one after another: AH_CUDA_KERNEL_WORKSPACE_BYTES at a multiple of
-     * 256, which may be part of what matrix products of the same stream have. What an op leaves there is nobody's. */
+    /* GPU memory that ops of this stream use one after another: AH_CUDA_KERNEL_WORKSPACE_BYTES at a multiple of 256. It
+     * may be part of the matrix products' workspace on the same stream. No op relies on what another left there. */
     void *workspace;
     uint32_t processors; /* multiprocessors of the GPU */
 };
@@ -57,7 +57,7 @@ ah_cuda_kernel_fn ah_cuda_gather;
 ah_cuda_kernel_fn ah_cuda_cross_entropy;
 ah_cuda_kernel_fn ah_cuda_sum;
 ah_cuda_kernel_fn ah_cuda_sum_squares;
-ah_cuda_kernel_fn ah_cuda_clip; /* a norm that is not finite is written as it is: the runtime looks at it */
+ah_cuda_kernel_fn ah_cuda_clip; /* writes even a norm that is not finite: the runtime checks it */
 ah_cuda_kernel_fn ah_cuda_adamw;
 
 #ifdef __cplusplus

@@ -42,8 +42,8 @@ static __device__ __forceinline__ ah_mma_place ah_mma_at(const void *shared)
     return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
 
-/* Returns the same place, but hides that from the compiler: what a loop derives from it is computed there again instead
- * of taking registers. */
+/* Returns the same place, but hides that from the compiler, so that a loop computes addresses from it anew instead of
+ * keeping them in registers. */
 static __device__ __forceinline__ ah_mma_place ah_mma_anew(ah_mma_place place)
 {
     asm volatile("" : "+r"(place));
@@ -60,9 +60,9 @@ static __device__ __forceinline__ void ah_mma_multiply(float (&c)[4], const uint
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Loads four 8 x 8 tiles. Lane i passes where row i % 8 of tile i / 8 lies: 16 bytes at a multiple of 16, the rows of
- * each tile in different banks. A lane gets elements 2t and 2t + 1 of row g of each tile; turned: rows 2t and 2t + 1 of
- * column g. */
+/* Loads four 8 x 8 tiles. Lane i passes the place of row i % 8 of tile i / 8: 16 bytes at a multiple of 16, the rows of
+ * each tile in different banks. A lane gets elements 2t and 2t + 1 of row g of each tile; from _turned(), rows 2t and
+ * 2t + 1 of column g. */
 static __device__ __forceinline__ void ah_mma_load(uint32_t (&ret_tiles)[4], ah_mma_place row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -104,7 +104,7 @@ static __device__ __forceinline__ void ah_mma_commit(struct ah_mma_pipe &)
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Waits for all groups of this thread but the latest `groups`. Other threads see them after a barrier. */
+/* Waits for all groups of this thread except the latest `groups`. Other threads see the copies after a barrier. */
 template <unsigned groups> static __device__ __forceinline__ void ah_mma_wait(struct ah_mma_pipe &)
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");

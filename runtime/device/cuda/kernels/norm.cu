@@ -29,7 +29,7 @@ struct task {
     float epsilon;
 };
 
-/* How many eights of a vector a thread keeps, and how many it goes through. */
+/* How many eights of a vector a thread keeps, and how many it visits. */
 template <int D> struct kept {
     enum { EIGHTS = 4 };
     static __device__ unsigned rounds(const struct task *)

@@ -38,7 +38,7 @@ template <int X, int DY> struct part {
     float mean, scale;
 };
 
-/* What dx is made of once the sums are known. */
+/* What dx is computed from once the sums are known. */
 struct back {
     float g[EIGHTS][8];
     float n[EIGHTS][8];

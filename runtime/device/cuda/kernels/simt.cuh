@@ -20,9 +20,9 @@
  *
  * A template's name goes in parentheses if it has a comma: AH_LAUNCH((copy<float, 4>), ...).
  *
- * To run on both, a thread may wait for others of its block (barriers, functions of the warp with any masks), never for
- * another block. Lanes take part in functions of the warp by their masks alone: nothing runs in lockstep. Kernels'
- * arguments are plain values.
+ * To run on both, a thread may wait for others of its block (barriers, functions of the warp with any masks), but never
+ * for another block. Only their masks decide which lanes take part in functions of the warp: nothing runs in lockstep.
+ * Kernels' arguments are plain values.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_KERNELS_SIMT_CUH
 #define AH_RUNTIME_DEVICE_CUDA_KERNELS_SIMT_CUH

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums: the canonical reduction (device/host/reduce.h), with the same bits on every device, and what clip makes of it.
+ * Sums: the canonical reduction (device/host/reduce.h), with the same bits on every device, and clip, which uses it.
  *
  *   1. leaves   a warp does a leaf of 4096 elements: lane 2 i + h loads half h of rows 16 i to 16 i + 15, all at once.
  *               Row levels 16 -> 1 are added in a lane's registers, the next four between lanes 2, 4, 8 and 16 apart.
@@ -23,8 +23,8 @@ enum { TOTAL_THREADS = 256, TOTAL_WARPS = TOTAL_THREADS / 32, TOTAL_EACH = 8 };
 struct task {
     struct ah_rows src;
     uint64_t count;
-    uint64_t first;  /* the first leaf of this pair of kernels */
-    uint64_t leaves; /* and how many it has */
+    uint64_t first;  /* first leaf of this pair of kernels */
+    uint64_t leaves; /* number of its leaves */
     float *sums;
     double *dst;
     bool squares, accumulate;
@@ -101,10 +101,10 @@ __device__ inline bool is_multiple(double x, double inverse)
     return trunc(x * inverse) == x * inverse;
 }
 
-/* (2) Adds the block's `mine` to *total if that needs no rounding, else returns false. Let |total| + sum |x| < 2^e,
- * where total and every x are integers times 2^(e - 53). Then any partial sum is such an integer of at most 53 bits: it
- * is exact, and the order does not matter. Leaf sums within 5000 times of each other mostly pass. Adding one after
- * another takes as long as reading leaves of bf16. */
+/* (2) Adds the block's `mine` to *total if that needs no rounding, otherwise returns false. Let |total| + sum |x| <
+ * 2^e, where total and every x are integers times 2^(e - 53). Then any partial sum is such an integer of at most 53
+ * bits: it is exact, and the order does not matter. Leaf sums within 5000 times of each other mostly pass. Adding one
+ * after another takes as long as reading leaves of bf16. */
 __device__ inline bool exact_step(const float *mine, double *total, double (*shared)[TOTAL_WARPS])
 {
     double sum = 0, size = 0;
@@ -193,7 +193,7 @@ cudaError_t run(const struct ah_cuda_launch *launch, bool squares)
     return rc;
 }
 
-/* As device/host/clip.c. If the norm is not finite, the factor keeps its value. */
+/* The same as device/host/clip.c. If the norm is not finite, the factor keeps its value. */
 __global__ void clip(struct ah_adamw_scalars *scalars, const double *sums, uint64_t n, double limit)
 {
     double total = 0;

@@ -35,7 +35,7 @@ static __device__ inline float ah_warp_most(float value)
 }
 
 /* Sums over each team; all threads of the block take part. `partial`: shared, one float per warp of the block. A team
- * above a warp waits once, so a second sum needs another `partial` while threads may read the first. */
+ * above a warp passes one barrier, so a second sum needs another `partial` while threads may read the first. */
 static __device__ inline float ah_team_sum(float value, unsigned team, float *partial)
 {
     const unsigned lane = threadIdx.x % 32, warps = team / 32;

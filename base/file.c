@@ -322,8 +322,7 @@ static int replace_file(const char *path, const char *real, const struct stat *o
     if (old && faccessat(AT_FDCWD, real, W_OK, AT_EACCESS))
         return fail_with_errno(err, "written", path);
     int fd = open_temporary(folder, temporary);
-    int reason =
-        errno == ENOENT ? EPERM : errno; /* the folder exists but takes no files, like /proc */
+    int reason = errno == ENOENT ? EPERM : errno; /* the folder exists but takes no files, like /proc */
     if (fd < 0 && errno == ENOENT && faccessat(AT_FDCWD, folder, F_OK, AT_EACCESS))
         return ah_error_set(err, AH_E_IO, "%s: the folder '%s' does not exist; create it first", path,
                             folder);

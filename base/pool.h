@@ -27,7 +27,8 @@ typedef void ah_pool_fn(void *context, size_t chunk, unsigned worker);
 
 struct ah_pool_options {
     unsigned threads; /* participants, including the caller; 0: as many as the caller may use */
-    const int *cpus;  /* (optional) by participant; cpus[0] is for the caller, who pins itself; -1: not pinned */
+    const int
+        *cpus; /* (optional) by participant; cpus[0] is for the caller, who pins itself; -1: not pinned */
     unsigned spin_us; /* 0: default 50 */
 };
 

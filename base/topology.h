@@ -25,7 +25,7 @@ enum { AH_TOPOLOGY_TEXT_MAX = 128, AH_TOPOLOGY_NOTE_MAX = 256 };
 
 struct ah_topology {
     char cpu_model[AH_TOPOLOGY_TEXT_MAX]; /* "unknown" where the system does not say */
-    unsigned sockets;                     /* like nodes and cores: those with at least one processor we may use */
+    unsigned sockets; /* like nodes and cores: those with at least one processor we may use */
     unsigned numa_nodes;
     unsigned cores;        /* physical */
     unsigned threads;      /* processors in the affinity mask */

@@ -22,7 +22,7 @@
 struct ah_measured_host {
     const char *name;
     uint64_t slots;
-    size_t first; /* first host that is the same machine: this one or an earlier one */
+    size_t first;                       /* first host that is the same machine: this one or an earlier one */
     const struct ah_document *document; /* of a machine; borrowed while the cluster is used */
 };
 

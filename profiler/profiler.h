@@ -72,7 +72,7 @@ struct ah_profiler_options {
     void *progress_context;
     struct ah_device_watch watch; /* of every device that is opened */
     const struct ah_log *log;     /* (optional) borrowed; gets each sentence of `noise` as it is found */
-    const atomic_int *cancel;     /* (optional) set to non-zero, for example by a signal handler, to stop soon */
+    const atomic_int *cancel; /* (optional) set to non-zero, for example by a signal handler, to stop soon */
 };
 
 /* Measures and builds the document; it passes the reader's checks. AH_E_INTERRUPTED after `cancel`; AH_E_MISSING if

@@ -237,7 +237,7 @@ struct ah_op_message {
     void *context; /* borrowed until the op is done */
     uint64_t bytes;
     uint32_t channel; /* the function's */
-    bool more; /* sent together with the next message of its lane; the function keeps it until then */
+    bool more;        /* sent together with the next message of its lane; the function keeps it until then */
 };
 
 /* What AdamW reads of one step, in an arena so that orders can be queued before the norm is known. Computed by
@@ -288,7 +288,8 @@ struct ah_operand {
     uint64_t rows;
     uint64_t row_bytes;
     uint64_t stride_bytes;
-    uint64_t moved_bytes; /* touched in one pass: no gaps between rows; of a table, only the rows that are picked */
+    uint64_t
+        moved_bytes; /* touched in one pass: no gaps between rows; of a table, only the rows that are picked */
     uint64_t align_bytes;
 };
 

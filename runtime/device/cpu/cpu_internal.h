@@ -18,13 +18,14 @@
 #include <stdatomic.h>
 
 struct ah_cpu_lane {
-    struct ah_lane *lane;        /* owned */
-    struct ah_pool *pool;        /* owned; NULL on copy lanes, which use only the lane's thread */
-    struct ah_host host;         /* where its ops run: the pool, all arenas */
-    struct ah_lane *opposite;    /* the other copy lane, whose work shares the link; NULL elsewhere */
-    double both_kept;            /* share of the rate that is left while `opposite` is busy */
-    struct ah_throttle throttle; /* used only by the lane's thread; on the host lane it counts AdamW's parameters */
-    double bytes_per_s;          /* for the host lane's other ops; 0: not slowed */
+    struct ah_lane *lane;     /* owned */
+    struct ah_pool *pool;     /* owned; NULL on copy lanes, which use only the lane's thread */
+    struct ah_host host;      /* where its ops run: the pool, all arenas */
+    struct ah_lane *opposite; /* the other copy lane, whose work shares the link; NULL elsewhere */
+    double both_kept;         /* share of the rate that is left while `opposite` is busy */
+    struct ah_throttle
+        throttle;       /* used only by the lane's thread; on the host lane it counts AdamW's parameters */
+    double bytes_per_s; /* for the host lane's other ops; 0: not slowed */
 };
 
 struct ah_cpu_device {

@@ -48,7 +48,8 @@ struct ah_activation_args {
 
 struct ah_cross_entropy_args {
     float *loss;
-    struct ah_math_matrix logits, gradient; /* gradient: the same matrix as logits, or bf16 beside fp32 logits */
+    struct ah_math_matrix logits,
+        gradient; /* gradient: the same matrix as logits, or bf16 beside fp32 logits */
     const uint32_t *targets;
     const uint8_t *mask; /* NULL: every row counts */
     const float *scale;

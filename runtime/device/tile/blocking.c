@@ -14,8 +14,9 @@
 enum {
     STEP_WORDS = AH_TILE_WORDS,
     CHUNK_STEPS = 4,
-    UNIT_N_MOST = 384,     /* with a chunk's words: 768 KiB of packed b */
-    UNIT_N_FEW = 768,      /* if a is so large that reading it twice costs more than overfilling the second cache */
+    UNIT_N_MOST = 384, /* with a chunk's words: 768 KiB of packed b */
+    UNIT_N_FEW =
+        768, /* if a is so large that reading it twice costs more than overfilling the second cache */
     LARGE_A = 32 << 20,    /* bytes */
     UNIT_M_MOST = 2048,    /* if k is one chunk, so only a strip's sums are kept */
     SUMS_MOST = 256 << 10, /* elements of a unit whose sums are kept from chunk to chunk */

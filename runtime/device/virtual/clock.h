@@ -106,9 +106,9 @@ struct ah_clock_course {
 };
 
 struct ah_clock_span {
-    double ready_us;     /* when its dependencies had finished */
-    double slot_us;      /* when the slot it took was free; 0: from the start, or it takes none */
-    double start_us;     /* later than ready_us and slot_us if the lane was busy, or frozen to another op first */
+    double ready_us; /* when its dependencies had finished */
+    double slot_us;  /* when the slot it took was free; 0: from the start, or it takes none */
+    double start_us; /* later than ready_us and slot_us if the lane was busy, or frozen to another op first */
     double finish_us;    /* later than start + duration if other ops slowed it */
     uint32_t waited_for; /* the dependency that finished last; AH_CLOCK_NO_OP: it has none */
     uint32_t gave_slot;  /* the op that gave the slot back; AH_CLOCK_NO_OP: slot_us is 0 */

@@ -61,7 +61,8 @@ TEST(file, syncs_that_fail)
     assert_int_equal(entries(folder), 1);
     calls = 0;
     failing = 2;
-    CHECK_FAILS(ah_file_write(path, "new", 3, &err), err, AH_E_IO, "is written, but may be lost");
+    CHECK_FAILS(ah_file_write(path, "new", 3, &err), err, AH_E_IO,
+                "was written, but a crash now may lose it");
     check_holds(path, "new");
     assert_int_equal(entries(folder), 1);
     unlink(path);

@@ -23,9 +23,9 @@ struct ah_optimizer_types {
 enum { AH_OPTIMIZER_KINDS = 3 };
 extern const struct ah_optimizer_types ah_optimizer_kinds[AH_OPTIMIZER_KINDS];
 
-/* Arrays of `params` fp32 masters, both moments in fp32 and in bf16, gradients and bf16 weights, skewed against each
- * other. The host's lie as in a plan: states pageable, gradients and weights pinned. The device's lie in the device
- * arena. */
+/* An array each of `params` fp32 masters, both moments in fp32 and in bf16, gradients, and bf16 weights, skewed against
+ * each other. On the host they lie as in a plan: states in pageable memory, gradients and weights in pinned memory. On
+ * the device they lie in the device arena. */
 struct ah_optimizer_layout {
     enum ah_side side;
     uint64_t params;

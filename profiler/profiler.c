@@ -20,13 +20,14 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* A ratio further off than this is reported. */
+/* A ratio that misses its target by more than this is reported. */
 #define EMULATION_ERROR 0.05
 
 enum { NOISE_SENTENCES_MAX = 64, NOISE_ROOM_MAX = 1024 /* as documents have */ };
 
-/* Shapes are (rows, columns, inner): those of GPT-2 124M's products, and squares. A quick profile has small ones: an op
- * of a millisecond or two, in the caches, is rarely disturbed. The other lanes are measured beside the first one. */
+/* Shapes are (rows, columns, inner): those of GPT-2 124M's products, and squares. A quick profile uses small
+ * shapes, because an op of a millisecond or two, in the caches, is rarely disturbed. The other lanes are measured while
+ * the first shape runs. */
 static const struct ah_measure_limits quick_limits = {
     .part_s = {[AH_PROFILER_MATMUL] = 6.5,
                [AH_PROFILER_MEMORY] = 1.5,

@@ -112,7 +112,7 @@ struct ah_machine_backward {
 
 enum { AH_MACHINE_BLOCKS_MAX = 1024 };
 
-/* Passes of a block over a micro-batch, on the compute lane, measured in iterations as a run has them. */
+/* A block's passes over one micro-batch, on the compute lane, measured inside iterations like those of a run. */
 struct ah_machine_block {
     const char *group;          /* "layer", "head": for people */
     const char *program_sha256; /* ah_program_digest(): of all that it computes, sizes and types included */

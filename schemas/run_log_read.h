@@ -27,8 +27,8 @@ struct ah_run_log_text {
     bool begun;                  /* false: not even the first line is whole, and there is no document */
 };
 
-/* Reads all of `path` ("-": standard input). AH_E_IO: it cannot be read. AH_E_DOCUMENT: it is no run log, or it is
- * wrong elsewhere than at its end. A log that is empty, or whose first line is cut, is no error here. AH_E_MEMORY. */
+/* Reads all of `path` ("-": standard input). AH_E_IO: it cannot be read. AH_E_DOCUMENT: it is no run log, or is
+ * damaged before its end. An empty log, or one whose first line is cut, is no error. AH_E_MEMORY: out of memory. */
 int ah_run_log_read(const char *path, struct ah_run_log_text *ret_text, struct ah_error *err);
 
 /* Sets and returns AH_E_DOCUMENT, with the text for a log that was not begun. */

@@ -96,7 +96,7 @@ static bool is_measured(const struct ah_option *row)
     return !strcmp(row->words[0], "runlog") || !strcmp(row->words[0], AH_OUTPUT_TRACE);
 }
 
-/* True if a resumed run continues the output, its log. The run itself checks the existing file. */
+/* True if the output is a log that a resumed run will append to. The run itself checks the existing file. */
 static bool goes_on(const struct ah_option_syntax *syntax, const void *options,
                     const struct ah_option *output)
 {

@@ -83,7 +83,7 @@ static int send_bytes(const struct ah_profile_node *node, uint32_t peer, const v
 {
     union {
         const void *read;
-        void *data; /* a send only reads */
+        void *data; /* not const, as receives write to it; sends only read */
     } of = {data};
     return ah_comm_move(node->comm, way_to(node, peer).out, of.data, bytes, err);
 }

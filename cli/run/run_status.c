@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WRITE_EVERY_NS UINT64_C(900000000)  /* at most; beats are farther apart, so none is left out */
+#define WRITE_EVERY_NS UINT64_C(900000000)  /* written at most this often; beats are farther apart */
 #define SILENT_NS      UINT64_C(3000000000) /* a rank that has not answered for this long counts as silent */
 
 /* The next thing to write. */

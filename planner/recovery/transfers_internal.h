@@ -35,7 +35,7 @@ struct ah_transfers {
     size_t n_shards;
     struct ah_transfers_view *views; /* (nodes, shards) */
     const uint8_t *in_storage;       /* by shard; NULL: nothing */
-    double *port_bytes;              /* by role: into the GPU's memory */
+    double *port_bytes;              /* by role: bytes copied into the GPU's memory */
     double *all_bytes;               /* by role: the same if nothing were kept */
     double *node_bytes;              /* by node: all that its GPUs need, each shard once */
     uint64_t needed, kept;

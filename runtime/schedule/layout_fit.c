@@ -336,7 +336,7 @@ static void fit_keep(struct ah_layout_memory *memory)
         memory->best[memory->moments[i]] = memory->at[memory->moments[i]];
 }
 
-/* Places all spans in order, then moments. Keeps a layout lower than `lowest`. Returns the lower of the two heights. */
+/* Places all spans in order, then all moments. Saves the layout if lower than `lowest`. Returns the lower height. */
 static uint64_t fit_once(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                          size_t positions, enum fit_manner manner, uint64_t ceiling, uint64_t lowest)
 {

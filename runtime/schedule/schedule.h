@@ -53,7 +53,7 @@ struct ah_knobs {
     uint32_t
         send_behind; /* compute positions for which a gradient may stay on the device after its backward; 0:
                              compute waits for the copy */
-    uint32_t host_gradient_tiles; /* rings; 0: whole vectors */
+    uint32_t host_gradient_tiles; /* slots of the ring; 0: gradients move as whole vectors */
     uint32_t host_weight_tiles;
     uint32_t device_state_tiles; /* at least 1 where a block's optimizer is streamed */
     bool updates_after_backward; /* updates begin only after the last backward */

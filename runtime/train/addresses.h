@@ -75,7 +75,7 @@ struct ah_addresses_block {
     size_t n_runs;
     struct ah_vector weights;                  /* their home */
     struct ah_vector master, m, v;             /* their homes; fp32: the master may be the weights */
-    struct ah_vector host_sum, host_group_sum; /* the second: for groups that are added up apart (fold.h) */
+    struct ah_vector host_sum, host_group_sum; /* second: groups that are added up by themselves (fold.h) */
     struct ah_vector host_gradient;            /* whole, or the ring */
     struct ah_vector host_weight;
     struct ah_vector gathered; /* rows of the embedding, in host memory */

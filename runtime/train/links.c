@@ -72,7 +72,7 @@ static int find_training(struct ah_links *links, const struct ah_plan *program, 
                                           trained, err)
                      : ah_error_memory(err);
     if (!rc && training->tied == AH_TIED_SPLIT)
-        trained[blocks - 1] |= 1; /* a copy of the table, if nothing else */
+        trained[blocks - 1] |= 1; /* its copy of the table is always trained */
     for (uint32_t rank = 0; rank < place->ranks && !rc; rank++)
         for (uint64_t n = 0; n < place->stages[rank].blocks; n++)
             links->trains[rank] |= trained[place->stages[rank].first_block + n] != 0;

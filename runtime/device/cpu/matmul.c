@@ -180,7 +180,7 @@ static void pack_columns(const struct unit *unit, const struct part *chunk)
     ah_pack_b(unit->b, product->kernel, &b);
 }
 
-/* The part of a that one step of the strip at `row` reads. */
+/* The part of matrix `a` that one step of the strip at `row` reads. */
 static struct ah_pack_matrix strip_of(const struct unit *unit, const struct part *step, uint64_t row)
 {
     const struct ah_matmul_shape *shape = &unit->run->product->shape;

@@ -19,7 +19,7 @@ enum {
     GROUP = 64,       /* rows of a run that are summed before their sum joins the others */
     DIGIT_BITS = 8,
     DIGITS = 1 << DIGIT_BITS,
-    POSITIONS = 16 /* per piece: a strip of each is on a thread's stack, 32 KiB */
+    POSITIONS = 16 /* per piece; a thread has a strip of each position on its stack, 32 KiB in all */
 };
 
 struct embed {

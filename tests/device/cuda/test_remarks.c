@@ -41,7 +41,7 @@ TEST(remarks, products_that_are_made_in_steps_are_counted)
     expect_nothing_left();
 }
 
-/* Code of kernels, the library's included, and page tables of locked memory are measured to the byte. */
+/* Memory for the code of all kernels and for page tables of locked memory is measured to the byte. */
 TEST(remarks, memory_beside_the_arena_is_measured)
 {
     struct cuda_double settings = cuda_double_default();

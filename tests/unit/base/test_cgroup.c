@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Quotas of processor time, in a folder that stands for /. test_host_memory.c tests memory limits of groups.
+ * Tests quotas of processor time, with a folder in place of the root. test_host_memory.c tests memory limits of groups.
  */
 #include "base/cgroup.h"
 

@@ -257,7 +257,7 @@ kernel_fn *const kernels[2][2][3] = {{WEIGHTS(AH_FP32, AH_FP32), WEIGHTS(AH_FP32
                                      {WEIGHTS(AH_BF16, AH_FP32), WEIGHTS(AH_BF16, AH_BF16)}};
 #undef WEIGHTS
 
-/* True if fours of every array can be read at once, and fours begin where draws do. */
+/* True if every array can be read four elements at a time, and each four begins where a random draw begins. */
 bool is_whole(const struct task *t)
 {
     const uintptr_t places = reinterpret_cast<uintptr_t>(t->master) | reinterpret_cast<uintptr_t>(t->m) |

@@ -37,8 +37,9 @@ enum ptx_special {
 
 struct ptx_operand {
     enum ptx_operand_kind kind;
-    uint32_t reg;    /* base of a place; PTX_NO_REGISTER: none */
-    uint64_t number; /* the value; an enum ptx_special; for a place, the offset from its base */
+    uint32_t reg; /* base of a place; PTX_NO_REGISTER: none */
+    uint64_t
+        number; /* constant: its value; special register: an enum ptx_special; place: the offset from its base */
 };
 
 /* Registers hold up to 64 bits; narrower values have zeros above. Predicates are 0 or 1. */

@@ -89,7 +89,7 @@ static void read_folder(const char *folder)
 
 /* ---- names ---- */
 
-/* Makes the names of both compilers equal. */
+/* Normalizes a function's name, so that both compilers' spellings match. */
 static void normalize(const char *name, char *ret_name, size_t max)
 {
     static const char unnamed[] = "_GLOBAL__N_";

@@ -22,10 +22,10 @@
 #include "runtime/schedule/costs.h"
 #include "schemas/plan.h"
 
-/* `plan` was read from a document. AH_E_DOCUMENT: the sentence begins with the place in the document. AH_E_MEMORY. */
+/* Checks a plan that was read from a document. AH_E_DOCUMENT: the message begins with the wrong field. AH_E_MEMORY. */
 int ah_schedule_check(const struct ah_plan *plan, struct ah_error *err);
 
-/* For a plan that passed: checks that its sizes and times follow from this job and these costs. The same errors. */
+/* For a plan that passed: checks that its sizes and times follow from this job and these costs. Errors as above. */
 int ah_schedule_check_against(const struct ah_plan *plan, const struct ah_job *job,
                               const struct ah_costs *costs, struct ah_error *err);
 

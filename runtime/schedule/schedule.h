@@ -68,7 +68,7 @@ struct ah_choice {
     const double
         *base_us; /* (optional) times of forward, backward and sends, in compute order; replace costs */
     double
-        enough_us; /* (optional) a dispatch over 1 % longer counts with its own period; its frozen order is not run */
+        enough_us; /* (optional) if a dispatch takes over 1 % longer, its own period counts; its order is not run */
     uint64_t enough_bytes; /* (optional) a layout that needs no more than this is not improved */
 };
 
@@ -96,8 +96,8 @@ struct ah_schedule {
  * room than any before. AH_E_MEMORY. */
 int ah_schedule_init(struct ah_schedule *schedule, const struct ah_job *job, struct ah_error *err);
 
-/* Fills only what needs no order. Host bytes, link bytes and work of the lanes are exact; the device's live bytes are a
- * lower bound of its peak. Other times are 0. */
+/* Fills the part of the score that needs no order. Host bytes, link bytes and work of the lanes are exact; the device's
+ * live bytes are a lower bound of its peak. Other times are 0. */
 int ah_schedule_measure(struct ah_schedule *schedule, const struct ah_choice *choice,
                         struct ah_score *ret_score, struct ah_error *err);
 

@@ -43,10 +43,10 @@ struct ah_scan {
     uint64_t ones; /* result of AH_SCAN_MASK */
 };
 
-/* What scans share. */
+/* State that scans share. */
 struct ah_scanner {
     struct ah_pool *pool;  /* borrowed */
-    unsigned char *leaves; /* owned; a leaf for each participant of the pool */
+    unsigned char *leaves; /* owned; a buffer of one leaf for each thread of the pool */
     ah_dataset_progress_fn *progress;
     void *context;
     uint64_t total_bytes; /* of all scans to come */

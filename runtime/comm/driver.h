@@ -40,7 +40,7 @@ struct ah_comm_driver {
     uint32_t layout; /* AH_COMM_LAYOUT */
     const char *name;
 
-    /* (optional; NULL: always available) Describes the driver in a line. AH_E_MISSING says how to get what is missing. */
+    /* (optional; NULL: always there) Describes the driver in a line. AH_E_MISSING: what is missing, how to get it. */
     int (*probe)(char *ret_text, size_t bytes, struct ah_error *err);
 
     /* Collective. If options->ranks is 0, the launcher gives rank and ranks; AH_E_USAGE: there is no launcher.

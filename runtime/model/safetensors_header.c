@@ -23,7 +23,7 @@ enum { LENGTH_BYTES = 8, TABLE_FIRST = 64 };
 struct header {
     const struct ah_safetensors_file *file;
     size_t index;
-    uint64_t data_bytes; /* behind the header */
+    uint64_t data_bytes; /* bytes after the header */
     uint64_t data_offset_bytes;
     struct ah_arena *arena;
     struct ah_safetensors_table *table;

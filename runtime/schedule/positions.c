@@ -100,7 +100,7 @@ static void attach(struct compile *c, size_t after, uint32_t op)
     c->attached[c->n_attached++] = (struct compile_attached){(uint32_t)(after % c->n_base), op};
 }
 
-/* Returns the index in `base` of the last op that makes a gradient; in a part, of its last op, as sums come after it. */
+/* Returns the index in `base` of the last op that makes a gradient; in a part, of the last op: sums come after it. */
 static uint32_t last_gradient(const struct compile *c)
 {
     uint32_t last = 0;

@@ -68,7 +68,7 @@ struct ah_document {
         struct ah_resume *resume;
         struct ah_status *status;
     } body;
-    const char **warnings; /* sentences: inert keys of a Hugging Face config, ... */
+    const char **warnings; /* messages: inert keys of a Hugging Face config, ... */
     size_t n_warnings;
     enum ah_document_fault fault; /* why reading failed; stays when the failed document is released */
 };

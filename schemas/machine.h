@@ -151,7 +151,7 @@ struct ah_machine {
     size_t n_blocks;
     struct ah_algorithms *algorithms; /* (optional) for a device whose products a library computes */
     struct ah_machine_disk *disk;     /* (optional) */
-    const char **noise;               /* what was noisy in this run, a sentence each */
+    const char **noise;               /* a sentence for each noisy measurement of this run */
     size_t n_noise;
     struct ah_text_pair *sources; /* name of a number -> where it comes from */
     size_t n_sources;

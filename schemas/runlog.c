@@ -326,8 +326,8 @@ static const struct line_kind line_kinds[] = {
 };
 enum { LINE_KINDS = sizeof line_kinds / sizeof line_kinds[0] };
 
-/* A run log being read: for each kind of line, how many there are and how many fit. Steps count up by one from the
- * first; every other line names the last step done. */
+/* A run log being read: for each kind of line, the number of items and the room for them. Steps count up by one from
+ * the first; every other line names the last step done. */
 struct lines {
     struct ah_reader *reader;
     struct ah_runlog *runlog;

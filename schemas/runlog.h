@@ -48,11 +48,10 @@ struct ah_runlog_rank {
     double compute_us;
     double messages_us, before_us, behind_us, sums_us, gate_us; /* waits of compute, by cause */
     double lanes_us;                                            /* waits for h2d, d2h and host together */
-    double h2d_us, d2h_us, host_us,
-        sums_lane_us;                  /* busy time of other lanes; that of `send` is messages_us */
-    uint64_t sent_bytes;               /* to neighbours */
-    uint64_t summed_bytes;             /* to other pipelines */
-    uint64_t device_bytes, host_bytes; /* highest use */
+    double h2d_us, d2h_us, host_us, sums_lane_us; /* busy time of other lanes; for `send` see messages_us */
+    uint64_t sent_bytes;                          /* to neighbours */
+    uint64_t summed_bytes;                        /* to other pipelines */
+    uint64_t device_bytes, host_bytes;            /* highest use */
 };
 
 struct ah_runlog_predicted {
@@ -129,7 +128,7 @@ enum ah_runlog_reason { AH_RUNLOG_DONE, AH_RUNLOG_INTERRUPTED, AH_RUNLOG_FAILED 
 struct ah_runlog_end {
     uint64_t step; /* the last one done */
     enum ah_runlog_reason reason;
-    const char *error; /* (optional) the sentence, when it failed */
+    const char *error; /* (optional) the error message, if it failed */
 
     /* Medians over the run's steps, at most the last AH_RUNLOG_MEDIAN_STEPS, without the first if there are others.
      * Zeros, and no lists, if no step was done. */

@@ -40,7 +40,7 @@ enum { AH_STATUS_NO_OP = AH_PLAN_COLLECTIVE + 1 };
 struct ah_status_wait {
     uint64_t rank;
     enum ah_status_message message;
-    bool sends;           /* true: until the other rank receives the message; false: until it sends it */
+    bool sends;           /* true: waits for the other rank to receive the message; false: to send it */
     uint64_t micro_batch; /* of the pipeline; AH_STATUS_NO_MICRO_BATCH: none */
     double us;            /* the wait so far, updated about once a second */
 };

@@ -12,7 +12,7 @@
  * until the message is done. The engine sleeps when it has nothing to do.
  *
  * FAILURE. A world works or is lost, for all ranks. A rank that cannot continue revokes the world and says why. Every
- * rank is told the first reason, and which rank gave it. From then on all moves end with AH_E_PEER, also those in
+ * rank gets the first reason, and the rank that gave it. From then on all moves end with AH_E_PEER, also those in
  * progress; when they return, their memory is no longer touched. Nobody hangs.
  *
  *     const struct ah_comm_options options = {.driver = ah_comm_loop(), .rank = 1, .ranks = 2, .boot = hub};

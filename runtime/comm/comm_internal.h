@@ -58,7 +58,7 @@ struct ah_comm {
     unsigned n_inside; /* callers in a move */
 
     bool is_revoking,
-        is_revoked; /* a caller wants the world lost (ah_comm_revoke() or close); the driver was told */
+        is_revoked; /* a caller wants the world lost (ah_comm_revoke() or close); the driver's revoke was called */
     struct ah_error why_revoke;
     bool is_lost; /* the driver reported that the world is lost */
     uint32_t culprit;

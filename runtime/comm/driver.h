@@ -6,7 +6,7 @@
  * THREADS. Each rank's engine thread makes all calls, from `open` to `close`; only `wake` may come from any thread.
  *
  * COMPLETION. At most one message of a channel is posted at a time. Every posted message comes back from `poll` once,
- * with AH_OK or AH_E_PEER; from then on the driver leaves its memory alone. A failing driver loses the world by itself.
+ * with AH_OK or AH_E_PEER; from then on the driver does not touch its memory. A driver that fails loses the world itself.
  */
 #ifndef AH_RUNTIME_COMM_DRIVER_H
 #define AH_RUNTIME_COMM_DRIVER_H
@@ -48,7 +48,7 @@ struct ah_comm_driver {
      * close. */
     int (*open)(struct ah_comm_end **ret_end, const struct ah_comm_options *options, struct ah_error *err);
 
-    /* Collective, once. `channels` is valid until close. Fails alike on all ranks (ah_comm_agree()). */
+    /* Collective, once. `channels` is valid until close. Fails with one message on all ranks (ah_comm_agree()). */
     int (*channels)(struct ah_comm_end *end, const struct ah_comm_channel *channels, size_t n,
                     struct ah_error *err);
 

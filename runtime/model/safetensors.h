@@ -112,7 +112,7 @@ const char *ah_safetensors_other_folder(const char *folder);
 const struct ah_safetensors_tensor *ah_safetensors_find(const struct ah_safetensors *files, const char *name);
 
 /* Reads elements [first, first + n) of the tensor in row-major order, as fp32, which is exact for each readable dtype.
- * The range must lie in the tensor. AH_E_DOCUMENT names the tensor if its dtype cannot be read. Allocates nothing. */
+ * The range must be in the tensor. AH_E_DOCUMENT names the tensor if its dtype cannot be read. Allocates nothing. */
 int ah_safetensors_read(const struct ah_safetensors *files, const struct ah_safetensors_tensor *tensor,
                         uint64_t first, uint64_t n, float *ret_values, struct ah_error *err);
 

@@ -67,7 +67,7 @@ static int check_blocks(const struct ah_plan *plan, const struct ah_job *job, st
     return AH_OK;
 }
 
-/* Compiling a plan again must not take much more memory than its document, or a small document could exhaust it. */
+/* Compiling the plan must not need much more memory than its document, or a small document could exhaust memory. */
 static int check_amounts(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
     uint64_t tiles = 0, tile = plan->staging.tile_elements;

@@ -5,7 +5,7 @@
  * without overlap is right (check_arena.c).
  *
  * Knobs that a plan does not state are inferred from their effect: how far ahead the earliest fetch is issued, and how
- * far behind the latest gradient is due. Both values of the others (updates_after_backward, step_ends) are tried.
+ * far behind the latest gradient is due. Both values of other knobs (updates_after_backward, step_ends) are tried.
  */
 #include "runtime/schedule/check_internal.h"
 

@@ -9,7 +9,7 @@
  * BACKWARD runs in every block from the head down to the lowest one with a trained tensor. Blocks above that one hand
  * a gradient down (`input_gradient`), trained or not; the lowest does not. Blocks below it run forward only. The
  * head's forward, loss and backward are one op. It works on one chunk of tokens at a time, so that logits never exist
- * whole. Results depend on the chunk, so the chunk depends on the model's shape alone. A tied head uses the
+ * whole. Results depend on the chunk, so the chunk depends only on the model's shape. A tied head uses the
  * embedding's table: it writes its gradient of the table first, and the embedding's backward adds to that.
  *
  * FLAT VECTORS (flat.h, docs/layout.md): one of all the block's parameters, in the order of ah_model_tensors(), and
@@ -44,7 +44,7 @@
 
 enum { AH_ACTIVATIONS_WAYS = AH_ACTIVATIONS_RECOMPUTE + 1 };
 
-/* The part of job.header_bytes that goes to the device: the optimizer's scalars and the loss scale. */
+/* The part of job.header_bytes that is copied to the device: the optimizer's scalars and the loss scale. */
 enum { AH_JOB_SCALARS_BYTES = 72 };
 
 /* job.input_bytes per token: token, target, position, document and table row of 4 bytes each, and a mask byte. */

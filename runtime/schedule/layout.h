@@ -7,8 +7,8 @@
  * the whole circle. The layout is a pure function of the intervals and sizes.
  *
  * Saved activations nest: the last one made is the first one freed. So they form a stack, and a stack has no holes.
- * Persistent tensors come first, then the stack, then the others, in gaps between each other and above the stack. A few
- * fixed orders of the others are tried and repaired. Stacked tensors that do not nest are placed, too, but leave holes.
+ * Persistent tensors come first, then the stack, then other tensors, in gaps between each other and above the stack. A
+ * few fixed orders of the latter are tried and repaired. Stacked tensors that do not nest are placed, too, with holes.
  *
  * `live` is a lower bound for every layout: the largest sum of bytes live at one position. All sizes count as rounded
  * up to AH_LAYOUT_ALIGN.

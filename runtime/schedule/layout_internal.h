@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by layout.c (persistent tensors, the stack, live bytes) and layout_fit.c (the others). All sizes and offsets
- * here are in units of AH_LAYOUT_ALIGN bytes.
+ * Shared by layout.c (persistent tensors, the stack, live bytes) and layout_fit.c (other tensors). All sizes and
+ * offsets here are in units of AH_LAYOUT_ALIGN bytes.
  */
 #ifndef AH_RUNTIME_SCHEDULE_LAYOUT_INTERNAL_H
 #define AH_RUNTIME_SCHEDULE_LAYOUT_INTERNAL_H

@@ -7,7 +7,7 @@
  * 2. Updates on the device come in between. A `device` update follows the block's last gradient. If updates wait for
  *    the norm, it follows the last gradient of all blocks, and the lowest block comes first.
  * 3. Streamed updates are spread to match the arrival of their states, which are copied one after the other over the
- *    link. A block's copies may begin once its gradient does; of such blocks, the one needed first goes first. Each
+ *    link. A block's copies may begin once its gradient does; of these blocks, the first needed is copied first. Each
  *    tile is updated after the op that runs when it arrives, but before the block's weights are used (or fetched).
  */
 #include "runtime/schedule/compile_internal.h"

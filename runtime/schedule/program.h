@@ -17,7 +17,7 @@
  * SCRATCH is exact. The steps of an op form a line; each tensor lives from the first step that touches it to the last
  * and gets its offset by first fit. The resulting peak is the op's working memory.
  *
- * Everything here depends on the job and the group alone, allocates nothing and may run on several threads; it takes
+ * Everything here depends only on the job and the group, allocates nothing and may run on several threads; it takes
  * about 100 KiB of stack. There are two views of a program: steps for cost models, and ops for executors:
  *
  *     n = ah_program_steps(&job, group, AH_PASS_BACKWARD, AH_ACTIVATIONS_SELECTIVE, steps);

@@ -5,7 +5,7 @@
  *
  *     compile.c   choice -> ops with compute positions, and tensors with lifetimes over them
  *     layout.c    lifetimes -> offsets and peak
- *     items.c     ops -> which tile waits for which, for a choice and for a plan document alike
+ *     items.c     ops -> which tile waits for which, for both a choice and a plan document
  *     dispatch.c  edges -> a frozen order of every lane, and its steady period on the virtual clock
  *     emit_plan.c      all of this -> the plan document
  *
@@ -57,7 +57,7 @@ struct ah_knobs {
     uint32_t host_weight_tiles;
     uint32_t device_state_tiles; /* at least 1 where a block's optimizer is streamed */
     bool updates_after_backward; /* updates begin only after the last backward */
-    bool step_ends;              /* an iteration begins only when the one before is done altogether */
+    bool step_ends;              /* an iteration begins only when the previous iteration is completely done */
     enum ah_scheduling scheduling;
 };
 

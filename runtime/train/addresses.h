@@ -100,7 +100,7 @@ struct ah_addresses {
     struct ah_ref headers, sums, staging, bounce_buffer;
     struct ah_ref partials;      /* pieces of other ranks' sums, one from each */
     uint64_t share_piece;        /* elements of one piece */
-    uint64_t staged_micro_bytes; /* of a micro-batch in the staging; its mask is behind its words */
+    uint64_t staged_micro_bytes; /* bytes of a micro-batch in the staging; its mask follows its words */
 };
 
 /* Sets everything, in `arena`; plan and job stay borrowed. AH_E_MISMATCH: the plan is for another model or training,

@@ -20,7 +20,7 @@
  * these: what it receives (messages.h), and the sums of gradients with other pipelines (bind_shares.c).
  *
  * INVARIANTS
- *   1. Every operand lies inside its tensor of the plan, or its piece of host memory. ah_addresses_find() checks that,
+ *   1. Every operand is inside its tensor of the plan, or its piece of host memory. ah_addresses_find() checks that,
  *      and the binder for the homes that a program uses.
  *   2. Padding of a gradient is zero: the op that makes the gradient writes it.
  *   3. What depends on the step (slots of rings, of data and of headers) is a move: an index times a stride, added when

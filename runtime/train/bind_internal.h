@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the binder share: bind.c goes through the items; bind_pass.c binds forward and backward,
+ * What the files of the binder share: bind.c visits the items; bind_pass.c binds forward and backward,
  * bind_tiles.c the ops on parts of vectors, bind_shares.c sums over ranks, bind_table.c a table that two blocks hold.
  */
 #ifndef AH_RUNTIME_TRAIN_BIND_INTERNAL_H

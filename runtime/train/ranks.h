@@ -10,8 +10,8 @@
  * INVARIANTS
  * 1. A receive waits for everything that the item at its position waits for, and for all compute before it.
  * 2. Compute after a send waits until the send is done.
- * 3. All ranks that train get the same sums through the same gate, and so the same factor. Every rank hears which step
- *    is the last before it submits what would follow.
+ * 3. All ranks that train get the same sums through the same gate, and so the same factor. Every rank learns which step
+ *    is the last before it submits ops of a step after it.
  * 4. In a world whose data messages take turns, they move in the order of compute. A receive moves when it is needed,
  *    or together with the send before it if nothing comes between. So neighbours exchange in pairs (1F1B).
  * 5. Orders come from rank 0, one by one, at drained points. A rank that fails revokes the world: nobody waits for it.
@@ -138,7 +138,7 @@ int ah_ranks_tell_recorded(struct ah_trainer *t, struct ah_error *err);
 bool ah_ranks_beside(const void *context, char *ret_text, size_t room);
 uint64_t ah_ranks_pulse(const void *context);
 
-/* Called by the device when an op of this rank failed, and with it all messages behind it. `context` is the trainer. */
+/* Called by the device when an op of this rank failed, and thus all messages after it. `context` is the trainer. */
 void ah_ranks_failed(void *context, const struct ah_error *why);
 
 /* After a failure of this rank: makes the others end, too. Returns the world's first failure; `err` names its rank. */

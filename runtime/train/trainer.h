@@ -63,7 +63,7 @@ struct ah_trainer_share {
 enum { AH_SHARE_PIECE = 1 << 18 };
 
 /* For a trainer that is one of several: its plan is one rank's program. All are opened together. Then rank 0 uses this
- * header, and the others follow (ah_trainer_follow()): they run, evaluate, give and take pieces when rank 0 does. */
+ * header, and the others follow (ah_trainer_follow()): they run, evaluate, read and write pieces when rank 0 does. */
 struct ah_trainer_rank {
     struct ah_comm *comm; /* open, without channels; its owner closes it after the trainer */
     uint32_t rank, ranks;
@@ -230,7 +230,7 @@ struct ah_device *ah_trainer_device(struct ah_trainer *trainer);
  * Errors of all functions above; AH_E_PEER if another rank is lost, or the error that made it fail. */
 int ah_trainer_follow(struct ah_trainer *trainer, struct ah_batches *held_out, struct ah_error *err);
 
-/* Ends what is under way and frees; NULL is fine. Rank 0 tells the others that the run is over. */
+/* Ends what is under way and frees; NULL is fine. Rank 0 sends the others the end of the run. */
 void ah_trainer_close(struct ah_trainer *trainer);
 
 #endif

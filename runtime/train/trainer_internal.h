@@ -14,7 +14,7 @@
  *     together.c  a rank's part of a checkpoint, if all see the folder
  *     run.c       steps: loads data and headers ahead, reports records afterwards
  *     evaluate.c  forward passes only
- *     beats.c     what ranks tell each other during a run
+ *     beats.c     progress that ranks report to rank 0 during a run
  *     whereabouts.c  progress of this rank
  */
 #ifndef AH_RUNTIME_TRAIN_TRAINER_INTERNAL_H
@@ -246,7 +246,7 @@ void ah_beats_stop(struct ah_trainer *t);
 int ah_recorded_init(struct ah_trainer *t, struct ah_error *err);
 void ah_recorded_op(struct ah_trainer *t, const struct ah_op_record *record);
 
-/* whereabouts.c. Any thread, while the device is open; `waits_ns` is left 0. */
+/* whereabouts.c. Any thread, while the device is open; `waits_ns` stays 0. */
 void ah_whereabouts_read(const struct ah_trainer *t, struct ah_trainer_beat *ret_beat);
 
 /* run.c */

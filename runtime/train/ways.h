@@ -11,8 +11,8 @@
  * All ranks map one page. It is a file without a name: others open it through the process that made it, and it vanishes
  * with the last process. The page also counts the ops that took longer than planned.
  *
- * INVARIANT. A turn takes all the ways that it needs at once, when all are free. If several turns could, the lowest one
- * goes first (replay.h: invariants 2 and 5).
+ * INVARIANT. A turn takes all the ways that it needs at once, when all are free. If several turns could, the lowest
+ * is first (replay.h: invariants 2 and 5).
  */
 #ifndef AH_RUNTIME_TRAIN_WAYS_H
 #define AH_RUNTIME_TRAIN_WAYS_H

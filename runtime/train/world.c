@@ -142,7 +142,7 @@ static int check_program(const struct building *b, const struct ah_plan *program
     return AH_OK;
 }
 
-/* Returns the number of the rank's node: that of one of the node's ranks. */
+/* Returns the number of the rank's node. Nodes are numbered by one of their ranks. */
 static uint32_t node_of(const struct building *b, uint32_t rank)
 {
     for (uint32_t other = 0; other < b->world->ranks; other++)

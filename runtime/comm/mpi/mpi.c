@@ -11,7 +11,7 @@
  * DEADLINES. Ranks meet by messages to each other, never by a collective call, so that each knows who is absent. Only
  * in MPI_Init_thread is that unknown: there the launcher waits for all ranks, and comm.c gives up.
  *
- * LOSS. A rank that loses the world tells all others why, on a separate communicator where every rank has had a
+ * LOSS. A rank that loses the world sends all others the reason, on a separate communicator where every rank has had a
  * receive posted from the beginning. Then receives are cancelled, and end when nothing can write to their memory.
  * Sends are given up, since they only read. An orderly end is impossible, so `close` aborts MPI. The culprit aborts
  * first, but gives the others time to report why. If a process is killed, its launcher notices and ends the others.

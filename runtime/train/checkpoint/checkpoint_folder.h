@@ -115,7 +115,7 @@ struct ah_checkpoint_sink {
 int ah_checkpoint_save(const struct ah_checkpoint_job *job, const struct ah_checkpoint_position *position,
                        const struct ah_checkpoint_source *source, const char *path, struct ah_error *err);
 
-/* Writes only the weights and the files beside them, as a folder that a new run can begin with. No run can resume from
+/* Writes only weights, config.json and companions, as a folder that a new run can begin with. No run can resume from
  * it. Otherwise as ah_checkpoint_save(). */
 int ah_checkpoint_save_weights(const struct ah_checkpoint_job *job, const struct ah_checkpoint_source *source,
                                const char *path, struct ah_error *err);

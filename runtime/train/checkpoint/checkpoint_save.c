@@ -262,7 +262,7 @@ static int write_companions(struct save *save)
 
 /* ---- the end ---- */
 
-/* Parses the printed manifest again, so that a bad one fails the save, not a later load. */
+/* Prints the manifest, and parses the text, so that a bad manifest fails the save, not a later load. */
 static int print_manifest(struct save *save, struct ah_buffer *text)
 {
     struct ah_document again = {0};

@@ -70,7 +70,7 @@ static size_t kind_of(const char *name)
 {
     size_t i = 0;
     if (ah_companions_has_name(name))
-        return MARKS; /* an index that is not that of a mark */
+        return MARKS; /* any index beyond the marks */
     while (i < NAMES && fnmatch(names_of_saves[i], name, 0) != 0)
         i++;
     return i;

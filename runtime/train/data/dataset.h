@@ -22,7 +22,7 @@
  * none. Files without .docs continue one another, but a file of bytes is a document of its own.
  *
  * CHECKED ONCE. Opening reads everything once, in parallel. It checks sizes, that each token is below the vocabulary,
- * that masks are 0 or 1, and that documents increase and lie inside. It also computes the identity, which goes into the
+ * that masks are 0 or 1, and that documents increase and are inside. It also computes the identity, part of the
  * numeric signature: a sha256 over kinds, sizes and contents of the files in their order, but not their names.
  *
  * FILES THAT CHANGE. Nothing is mapped, since a file that shrinks under a mapping kills the process. Every read checks

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Format: finds out what a data file holds, from its first bytes, its size and its name, in this order. A file that is
- * none of the kinds, or could be two, is refused with a sentence that says what it looks like and what to do.
+ * none of the kinds, or could be two, is refused with a message that says what it looks like and what to do.
  */
 #ifndef AH_RUNTIME_TRAIN_DATA_FORMAT_INTERNAL_H
 #define AH_RUNTIME_TRAIN_DATA_FORMAT_INTERNAL_H

@@ -2,7 +2,7 @@
  *
  * Scan: one parallel pass over the elements of a file. It finds the first that breaks a rule, and hashes all.
  *
- * The content is cut into leaves of AH_SCAN_LEAF_BYTES. The digests of the leaves, in order, go into the caller's hash,
+ * The content is cut into leaves of AH_SCAN_LEAF_BYTES. The digests of the leaves, in order, enter the caller's hash,
  * so any number of threads gives the same result.
  *
  *     struct ah_scan scan = {.source = &file->mask, .bytes = n, .element_bytes = 1, .rule = AH_SCAN_MASK};

@@ -6,7 +6,7 @@
  * THREADS. Each rank's engine thread makes all calls, from `open` to `close`; only `wake` may come from any thread.
  *
  * COMPLETION. At most one message of a channel is posted at a time. Every posted message comes back from `poll` once,
- * with AH_OK or AH_E_PEER; from then on the driver does not touch its memory. A driver that fails loses the world itself.
+ * with AH_OK or AH_E_PEER; from then on the driver does not touch its memory. A failing driver loses the world.
  */
 #ifndef AH_RUNTIME_COMM_DRIVER_H
 #define AH_RUNTIME_COMM_DRIVER_H

@@ -19,7 +19,7 @@ struct ah_metric; /* machine.h */
 
 enum { AH_ALGORITHM_WORDS = 8, AH_ALGORITHM_DIGITS = 16 * AH_ALGORITHM_WORDS, AH_ALGORITHMS_MAX = 4096 };
 
-/* Strides are elements from row to row, for dense operands, too. */
+/* Strides count elements from row to row; dense operands have them, too. */
 struct ah_algorithm {
     enum ah_matmul_form form;
     uint64_t m, n, k;
@@ -29,9 +29,9 @@ struct ah_algorithm {
     bool bias;
     bool accumulate;
     const char
-        *words; /* the library's own: eight numbers of 64 bits, AH_ALGORITHM_DIGITS hexadecimal digits */
-    struct ah_metric *us;       /* (optional) its time */
-    struct ah_metric *first_us; /* (optional) that of the library's first choice */
+        *words; /* the library's own description: eight 64-bit numbers, AH_ALGORITHM_DIGITS hex digits */
+    struct ah_metric *us;       /* (optional) time of the product */
+    struct ah_metric *first_us; /* (optional) time with the library's first choice */
 };
 
 struct ah_algorithms {
@@ -43,11 +43,11 @@ struct ah_algorithms {
 /* True if both are for the same product. Words and times do not count. */
 bool ah_algorithm_same_product(const struct ah_algorithm *a, const struct ah_algorithm *b);
 
-/* The entry of a product; NULL: there is none. */
+/* Returns the entry of a product; NULL: there is none. */
 const struct ah_algorithm *ah_algorithms_find(const struct ah_algorithms *algorithms,
                                               const struct ah_algorithm *product);
 
-/* The sha256, as text, of the library and of the entries in their order, without times. */
+/* Writes the sha256, as text, of the library and the entries in order, without times. */
 void ah_algorithms_digest(const struct ah_algorithms *algorithms, char ret_text[AH_SHA256_HEX_MAX]);
 
 #endif

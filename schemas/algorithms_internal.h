@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tables of the groups that machine and plan share.
+ * Field tables of the groups that machine and plan documents share.
  */
 #ifndef AH_SCHEMAS_ALGORITHMS_INTERNAL_H
 #define AH_SCHEMAS_ALGORITHMS_INTERNAL_H

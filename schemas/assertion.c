@@ -23,7 +23,7 @@ static int not_an_assertion(const char *text, struct ah_error *err)
                         text);
 }
 
-/* The text without blanks and one pair of quotes around it, in the arena; NULL: no memory. */
+/* Returns the text without surrounding blanks and one pair of quotes, in the arena; NULL: no memory. */
 static const char *trimmed(const char *from, const char *to, struct ah_arena *arena)
 {
     while (from < to && isspace((unsigned char)*from))
@@ -52,7 +52,7 @@ static int read_bytes(const char *word, double *ret_bytes, struct ah_error *err)
     return rc;
 }
 
-/* How a field's numbers are read, by the end of its name or of its parent's: "host_bytes", "exposed_us.h2d". */
+/* Units of a field's numbers, by the end of its name or of its parent's name: "host_bytes", "exposed_us.h2d". */
 static const struct quantity {
     const char *name;
     int (*read)(const char *word, double *ret_number, struct ah_error *err);
@@ -68,7 +68,7 @@ static bool is_called(const char *path, const char *name)
     return ends_with(path, name) && (length == 0 || path[length - 1] == '.' || path[length - 1] == '_');
 }
 
-/* NULL if the field is a plain number. */
+/* Returns the quantity of the field at `path`; NULL if it is a plain number. */
 static const struct quantity *quantity_of(const char *path)
 {
     char parent[256];

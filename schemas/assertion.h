@@ -2,10 +2,10 @@
  *
  * Assertion: `PATH OP VALUE` about one value of a document, `time.step_us<=250000`.
  *
- * OP is < <= > >= == or !=. VALUE is a number, true, false or a word (may be quoted). Numbers compare as doubles. They
- * may have a unit if the last or last but one name of PATH is, or ends with, a quantity: 12GiB for `bytes` and
- * `by_class`, 250ms for `us`, 22GB/s for `bytes_per_s`. Words and booleans allow only == and !=. A value that the
- * document leaves out fails every assertion.
+ * OP is < <= > >= == or !=. VALUE is a number, true, false or a word (may be quoted). Numbers compare as doubles. A
+ * number may have a unit if one of the last two names of PATH is, or ends with, a quantity: 12GiB for `bytes` and
+ * `by_class`, 250ms for `us`, 22GB/s for `bytes_per_s`. Words and booleans allow only == and !=. If the document omits
+ * the value, every assertion about it fails.
  */
 #ifndef AH_SCHEMAS_ASSERTION_H
 #define AH_SCHEMAS_ASSERTION_H
@@ -34,12 +34,12 @@ struct ah_assertion {
     double number;
 };
 
-/* AH_E_USAGE: `text` is no assertion; the message says what one looks like. */
+/* Parses `text`. AH_E_USAGE: it is no assertion; the message shows an example. */
 int ah_assertion_parse(struct ah_assertion *ret_assertion, const char *text, struct ah_arena *arena,
                        struct ah_error *err);
 
-/* 0: it holds. AH_E_ASSERTION: it does not; the text has the actual value. AH_E_USAGE: the path does not exist, or the
- * two cannot be compared. `ret_actual` is written whenever the path leads to a value. */
+/* Returns 0 if it holds. AH_E_ASSERTION: it does not; the message has the actual value. AH_E_USAGE: the path does not
+ * exist, or the two values cannot be compared. `ret_actual` is written whenever the path leads to a value. */
 int ah_assertion_check(const struct ah_assertion *assertion, const struct ah_document *document,
                        struct ah_value *ret_actual, struct ah_error *err);
 

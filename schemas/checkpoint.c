@@ -60,7 +60,7 @@ static const struct ah_checkpoint_file *find_file(const struct ah_checkpoint *ch
     return NULL;
 }
 
-/* True if [offset, offset + count * bytes) lies inside the file. */
+/* True if [offset, offset + count * bytes) is inside the file. */
 static bool inside(const struct ah_checkpoint_file *file, uint64_t offset, uint64_t count, uint64_t bytes)
 {
     return offset <= file->bytes && count <= (file->bytes - offset) / bytes;

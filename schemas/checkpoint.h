@@ -4,7 +4,7 @@
  *
  * A folder without a valid manifest is no checkpoint. The manifest lists every file, without its folder, with size and
  * sha256; a file that does not match is not used. It also has a sha256 of itself. Its tensors say where the weights
- * are. Optimizer states lie in flat layout, one range per block, so nothing here depends on a plan or a device.
+ * are. Optimizer states are stored in flat layout, one range per block, so nothing depends on a plan or a device.
  */
 #ifndef AH_SCHEMAS_CHECKPOINT_H
 #define AH_SCHEMAS_CHECKPOINT_H
@@ -44,7 +44,7 @@ struct ah_checkpoint_state {
 
 struct ah_checkpoint {
     const char *generator;
-    const char *sha256; /* (optional) ah_document_digest() of this document: no bit of it changed */
+    const char *sha256; /* (optional) ah_document_digest() of this document, to detect changed bits */
     uint64_t step;      /* steps done */
     uint64_t cursor;    /* sequences of the data set consumed, in the keyed permutation */
     uint64_t tokens;    /* loss-bearing tokens so far */

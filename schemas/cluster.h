@@ -18,17 +18,17 @@
 enum ah_flops_origin { AH_FLOPS_MEASURED, AH_FLOPS_PEAK };
 
 struct ah_cluster_gpu {
-    const char *name; /* the type's, unique: "a100-80g" */
+    const char *name; /* name of the type, unique: "a100-80g" */
     uint64_t memory_bytes;
     uint64_t reserved_bytes;
-    double flops_per_s;      /* bf16 matrix products; 0: it has none */
-    double fp32_flops_per_s; /* fp32 ones; 0: unknown, assumed to be as fast */
+    double flops_per_s;      /* rate of bf16 matrix products; 0: the GPU has none */
+    double fp32_flops_per_s; /* rate of fp32 products; 0: unknown, assumed to equal bf16 */
     enum ah_flops_origin flops_origin;
     double
         memory_bytes_per_s;   /* of the GPU's own memory; 0: unknown, ops that only move bytes cost nothing */
-    uint64_t compute_threads; /* of a rank on a CPU: cores of its compute lane, */
-    uint64_t host_threads;    /* and of its host lane; 0 on a GPU */
-    const char *machine_sha256; /* (optional) of the machine document that profiled it */
+    uint64_t compute_threads; /* cores of the compute lane of a rank on a CPU; 0 on a GPU */
+    uint64_t host_threads;    /* cores of its host lane; 0 on a GPU */
+    const char *machine_sha256; /* (optional) digest of the machine document with its profile */
 };
 
 struct ah_cluster_node {
@@ -40,12 +40,12 @@ struct ah_cluster_node {
     double nic_bytes_per_s; /* out of and into the node */
     double nic_latency_us;
     uint64_t host_memory_bytes;
-    double host_memory_bytes_per_s; /* of that memory, as AdamW on all cores reaches it */
+    double host_memory_bytes_per_s; /* rate of that memory that AdamW on all cores reaches */
     double
-        host_link_bytes_per_s; /* from the host to each GPU, and back; 0: unknown, nothing is on the host */
+        host_link_bytes_per_s; /* from the host to each GPU, and back; 0: unknown, so the host holds nothing */
     double disk_bytes_per_s;   /* 0: no local disk */
     const char *zone;          /* (optional) */
-    bool spot;                 /* may be taken away at any time */
+    bool spot;                 /* the provider may reclaim the node at any time */
 };
 
 /* Two nodes whose connection is not the lower of their NIC rates. */
@@ -58,20 +58,20 @@ struct ah_cluster_pair {
 /* Measured passes of a block over one micro-batch, on `tp` GPUs of a type that share the block. */
 struct ah_cluster_time {
     const char *model_sha256; /* ah_document_digest() of the model */
-    const char *group;        /* of its blocks: "embedding", "layer", "head" */
+    const char *group;        /* group of blocks: "embedding", "layer", "head" */
     const char *gpu;          /* name of a type */
     uint64_t tp;
-    uint64_t sequences; /* of the micro-batch */
+    uint64_t sequences; /* in the micro-batch */
     uint64_t seq;
     enum ah_dtype dtype;
     enum ah_activations activations;
-    double forward_us; /* with the communication between the GPUs */
+    double forward_us; /* includes communication between the GPUs */
     double backward_us;
 };
 
 struct ah_cluster_cloud {
-    double node_bytes_per_s;  /* one node alone */
-    double total_bytes_per_s; /* all together */
+    double node_bytes_per_s;  /* rate of one node by itself */
+    double total_bytes_per_s; /* rate of all nodes together */
 };
 
 struct ah_cluster {
@@ -84,7 +84,7 @@ struct ah_cluster {
     size_t n_nodes;
     struct ah_cluster_pair *pairs;
     size_t n_pairs;
-    struct ah_cluster_time *times; /* no pass twice */
+    struct ah_cluster_time *times; /* no two for the same pass */
     size_t n_times;
     struct ah_cluster_cloud *cloud; /* (optional) storage that outlives nodes */
     struct ah_text_pair *sources;
@@ -93,7 +93,7 @@ struct ah_cluster {
     size_t n_annotations;
 };
 
-/* The type of a node; never NULL in a document that was read. */
+/* Returns the GPU type of a node; never NULL in a document that was read. */
 const struct ah_cluster_gpu *ah_cluster_gpu_of(const struct ah_cluster *cluster,
                                                const struct ah_cluster_node *node);
 
@@ -104,13 +104,13 @@ struct ah_cluster_link {
 };
 struct ah_cluster_link ah_cluster_link_of(const struct ah_cluster *cluster, size_t a, size_t b);
 
-/* Rate of matrix products of that type; 0: it has none. */
+/* Returns the rate of matrix products of `dtype`; 0: the GPU has none. */
 double ah_cluster_gpu_flops_per_s(const struct ah_cluster_gpu *gpu, enum ah_dtype dtype);
 
-/* True if every GPU type has matrix products of that dtype; otherwise `ret_gpu` names one without. */
+/* True if every GPU type has matrix products of that dtype; otherwise `ret_gpu` names a type without them. */
 bool ah_cluster_has(const struct ah_cluster *cluster, enum ah_dtype dtype, const char **ret_gpu);
 
-/* Number of GPUs, and the sum of their rates: of bf16 products, or of fp32 ones if a type has no others. */
+/* Number of GPUs, and the sum of their rates: of bf16 products, or of fp32 products if a type has no bf16. */
 uint64_t ah_cluster_gpus(const struct ah_cluster *cluster);
 double ah_cluster_flops_per_s(const struct ah_cluster *cluster);
 

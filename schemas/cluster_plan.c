@@ -2,9 +2,9 @@
  *
  * The fields of a cluster plan, and what must hold between them:
  * 1. The stages of each pipeline hold all blocks from 0 on, in order and without gaps.
- * 2. The configs of a stage cover its blocks likewise; no config has weights on the host and states on the device.
+ * 2. The configs of a stage cover its blocks the same way; no config has weights on the host and states on the device.
  * 3. A stage has `tp` ranks; no rank occurs twice among stages and idle ranks.
- * 4. The pipelines' micro-batches add up to the training's, which divide the batch.
+ * 4. The pipelines' micro-batches add up to training.micro_batches, which divides the batch.
  * 5. No GPU needs more memory than it has; a stage that keeps states on its host needs host memory.
  * 6. Segments name blocks that exist; the bottleneck is a stage that exists.
  * 7. A stage's program, if there is one, is a part of the same model and training, with the stage's blocks, degree,
@@ -345,7 +345,7 @@ static int check_segments(const struct ah_cluster_plan *plan, struct ah_error *e
     return AH_OK;
 }
 
-/* The first pipeline has the leading groups; every other pipeline has one of the rest. */
+/* The first pipeline computes the leading groups of `sums`; every other pipeline computes one of the rest. */
 static int check_sums(const struct ah_cluster_plan *plan, struct ah_error *err)
 {
     const struct ah_cluster_plan_training *training = &plan->training;
@@ -373,7 +373,7 @@ static int check_sums(const struct ah_cluster_plan *plan, struct ah_error *err)
     return AH_OK;
 }
 
-/* True if a program has the sums of its pipeline. */
+/* True if a program's `sums` are those of its pipeline. */
 static bool has_sums(const struct ah_cluster_plan *plan, size_t p, const struct ah_plan *program)
 {
     const struct ah_cluster_plan_training *training = &plan->training;
@@ -382,7 +382,7 @@ static bool has_sums(const struct ah_cluster_plan *plan, size_t p, const struct 
            (!n || !memcmp(program->training.sums, training->sums, n * sizeof *training->sums));
 }
 
-/* Names what in a stage's program does not match the stage; NULL: nothing. */
+/* Returns the field of a stage's program that does not match the stage; NULL: none. */
 static const char *wrong_program(const struct ah_cluster_plan *plan, size_t p, size_t i)
 {
     const struct ah_cluster_plan_pipeline *pipeline = &plan->pipelines[p];
@@ -529,7 +529,7 @@ int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *ar
     return AH_OK;
 }
 
-/* The degree that all stages have; 0: they have several. */
+/* Returns the degree of all stages; 0: their degrees differ. */
 static uint64_t degree_of(const struct ah_cluster_plan *plan)
 {
     const uint64_t tp = plan->pipelines[0].stages[0].tp;

@@ -9,9 +9,9 @@
  * its own (`tied`).
  *
  * Usually each pipeline is one GROUP of micro-batches, whose gradients are added up separately. With `training.sums`,
- * the first pipeline has the leading groups and every other one has one of the rest. So sums are added from the left.
+ * the first pipeline computes the leading groups and each other one of the rest, so sums are added from the left.
  *
- * It contains no host path or time of day: equal inputs give equal bytes. Every time in it is simulated.
+ * The document has no host path or time of day: equal inputs give equal bytes. All its times are simulated.
  */
 #ifndef AH_SCHEMAS_CLUSTER_PLAN_H
 #define AH_SCHEMAS_CLUSTER_PLAN_H
@@ -52,7 +52,7 @@ struct ah_cluster_plan_training {
     enum ah_dtype dtype;
     enum ah_dtype state_dtype;
     double clip;            /* 0: none */
-    const char **trainable; /* as in plans; none: everything */
+    const char **trainable; /* patterns as in plans; empty: everything is trained */
     size_t n_trainable;
     uint64_t *sums; /* groups that are added up separately, if the first pipeline has several; as in plans */
     size_t n_sums;  /* 0: each pipeline is one group */
@@ -83,12 +83,12 @@ struct ah_cluster_plan_stage {
     uint64_t host_bytes; /* host memory of the node, for all GPUs of the stage */
     double forward_us;   /* per micro-batch */
     double backward_us;
-    double send_us;         /* its output and its input's gradient */
+    double send_us;         /* time to send its output and its input's gradient */
     double update_us;       /* its own update */
     double busy_us;         /* computing and sending, per step */
     uint64_t *starts_us;    /* starts of its passes in order: one forward, one backward (docs/clusters.md) */
     size_t n_starts_us;     /* two per micro-batch; 0: not given */
-    uint64_t program;       /* index in `programs`: what each of its ranks does */
+    uint64_t program;       /* index in `programs` of the program that its ranks run */
     double nic_bytes_per_s; /* of the node, each way; 0: not given */
 };
 
@@ -110,7 +110,7 @@ struct ah_cluster_plan_segment {
     bool tied;       /* the table that embedding and head share */
     uint64_t bytes;  /* of its gradients, all slices */
     double start_us; /* when the sum begins */
-    double time_us;  /* time of the sum, alone on the network */
+    double time_us;  /* time of the sum when nothing else uses the network */
     struct ah_cluster_plan_group *groups;
     size_t n_groups;
 };
@@ -122,7 +122,7 @@ struct ah_cluster_plan_predicted {
     double update_us;
     double bubble;             /* share of the pipelines' time in which their GPUs wait, on average */
     double programs_us;        /* first step of all programs, simulated together; 0: not given */
-    double programs_period_us; /* a later step of them */
+    double programs_period_us; /* a later step of all programs */
     double tokens_per_s;
     uint64_t bottleneck_pipeline; /* the pipeline and stage that are busy longest */
     uint64_t bottleneck_stage;
@@ -151,19 +151,19 @@ struct ah_cluster_plan {
     size_t n_annotations;
 };
 
-/* The number of groups that the first pipeline's programs name in their `sums`: the leading ones, which no other
- * pipeline has. 0: none, because they add up like one group. */
+/* Returns how many groups the first pipeline's programs list in their `sums`: the leading groups, which no other
+ * pipeline computes. 0: none, because they add up like one group. */
 size_t ah_cluster_plan_first_sums(const uint64_t *sums, size_t n_sums, size_t n_pipelines);
 
-/* The training of one step by all pipelines together, as for one device. Its groups are those that the plan names; if
- * it names none, each of several pipelines is one group, in the form of ah_plan_join_sums(). Borrows from the plan and
+/* Describes one step of all pipelines as if one device trained it. The groups are those that the plan names; if it
+ * names none, each of several pipelines is one group, in the form of ah_plan_join_sums(). Borrows from the plan and
  * from `arena`. AH_E_MEMORY. */
 int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *arena,
                          struct ah_plan_training *ret_training, struct ah_error *err);
 
 /* Sets `ret_differs` if neither plan can continue the other's run with the same bits. `ret_path` is from
- * ah_signature_differs() of their steps, or "tp" if not all stages of both have one degree. Without programs in both,
- * kind of device and `tied` do not count. AH_E_MEMORY. */
+ * ah_signature_differs() of their steps, or "tp" if not all stages of both have one degree. Unless both have programs,
+ * device kind and `tied` are not compared. AH_E_MEMORY. */
 int ah_cluster_plan_differs(const struct ah_cluster_plan *a, const struct ah_cluster_plan *b,
                             bool *ret_differs, char ret_path[AH_SIGNATURE_PATH_MAX], struct ah_error *err);
 

@@ -72,7 +72,7 @@ static int shape_fail_value(struct reading *reading, const char *field, const cJ
     return rc;
 }
 
-/* Gives other versions, such as "1.7" or "2.0", their own sentence. */
+/* Refuses other versions, such as "1.7" or "2.0", with a message of their own. */
 static int check_version(struct reading *reading, const cJSON *tree)
 {
     unsigned major, minor;
@@ -240,7 +240,7 @@ const char *ah_document_short_name(const char *name, char out[AH_DOCUMENT_NAME_M
     return out;
 }
 
-/* If the file is a text, a script or weights, says so: that is the cause, not its first byte. */
+/* If the file is text, a script or weights, sets a message that says so, instead of one about its first byte. */
 static void say_no_json(const char *text, size_t size, struct ah_error *err)
 {
     size_t at = 0;

@@ -68,7 +68,7 @@ struct ah_document {
         struct ah_resume *resume;
         struct ah_status *status;
     } body;
-    const char **warnings; /* sentences: inert keys of a Hugging Face config, ... */
+    const char **warnings; /* messages: inert keys of a Hugging Face config, ... */
     size_t n_warnings;
     enum ah_document_fault fault; /* why reading failed; stays when the failed document is released */
 };
@@ -77,8 +77,8 @@ struct ah_document {
 enum ah_document_kind ah_document_kind_of(const char *word);
 const char *ah_document_word(enum ah_document_kind kind);
 
-/* A name for messages: "standard input" for `-`; a long name is cut in the middle, so that the text after it fits.
- * Returns `out`, `name` or a constant. */
+/* Returns a name for messages: "standard input" for `-`; a long name is cut in the middle, so that the text after it
+ * fits. The result is `out`, `name` or a constant. */
 enum { AH_DOCUMENT_NAME_MAX = 400 };
 const char *ah_document_short_name(const char *name, char out[AH_DOCUMENT_NAME_MAX]);
 
@@ -86,7 +86,7 @@ const char *ah_document_short_name(const char *name, char out[AH_DOCUMENT_NAME_M
 int ah_document_load(struct ah_document *ret_document, const char *path, enum ah_document_kind expected,
                      struct ah_error *err);
 
-/* The same from memory; `name` is the file's name in messages. */
+/* Like ah_document_load(), from memory; `name` is the file's name in messages. */
 int ah_document_parse(struct ah_document *ret_document, const char *name, const char *text, size_t size,
                       enum ah_document_kind expected, struct ah_error *err);
 
@@ -111,8 +111,8 @@ int ah_document_check_model(const struct ah_model *model, const char *stated_sha
 int ah_document_schema(enum ah_document_kind kind, struct ah_buffer *out, struct ah_error *err);
 
 /* Finds the value at a path ("time.step_us", "blocks[3].optimizer", "annotations.note"). A list or map is a GROUP whose
- * number is its number of items. ABSENT: the document leaves out an optional field without a default. AH_E_USAGE names
- * the part of the path that does not exist, and what does. */
+ * `number` counts its items. ABSENT: the document leaves out an optional field without a default. AH_E_USAGE names the
+ * part of the path that does not exist, and the names that do. */
 enum ah_value_kind { AH_VALUE_ABSENT, AH_VALUE_BOOL, AH_VALUE_NUMBER, AH_VALUE_TEXT, AH_VALUE_GROUP };
 struct ah_value {
     enum ah_value_kind kind;

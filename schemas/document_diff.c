@@ -82,7 +82,7 @@ static void diff_list(struct difference *diff, const struct ah_field *field, con
     }
 }
 
-/* Index of `key` among a map's pairs, or their number if it is missing. */
+/* Returns the index of `key` among a map's pairs, or `n` if it is missing. */
 static size_t find_key(const struct ah_text_pair *pairs, size_t n, const char *key)
 {
     size_t i = 0;

@@ -14,7 +14,7 @@
 /* The most names that are listed after a suggestion, and without one. */
 enum { NAMES_LISTED = 12, NAMES_LISTED_ALONE = 32 };
 
-/* The state of a lookup: the object that it is in, and the rest of the path. */
+/* The state of a lookup: the object that it has reached, and the rest of the path. */
 struct walk {
     const struct ah_field_table *table;
     const void *group;
@@ -23,7 +23,7 @@ struct walk {
     struct ah_error *err;
 };
 
-/* The fields that a path goes through, last one first. */
+/* The fields on a path, the last one first. */
 struct passed {
     const struct passed *before;
     const struct ah_field *field;
@@ -54,8 +54,8 @@ static bool put_path_inside(const struct ah_field_table *table, const char *name
     return false;
 }
 
-/* Appends "; did you mean 'step_us'? there is step_us, compute_us": a field with a similar name, else a nested one with
- * this name; then all names if they are few. */
+/* Appends "; did you mean 'step_us'? there is step_us, compute_us": a field with a similar name, or a nested field
+ * with this name; then all names if they are few. */
 static void put_names(const struct walk *walk, const char *name, struct ah_buffer *out)
 {
     const struct ah_field *near = ah_field_nearest(walk->table, name);
@@ -150,7 +150,7 @@ static int lookup_map(const struct walk *walk, const struct ah_field *field, str
     return AH_OK;
 }
 
-/* Steps over "[3]" at `at` to the item's place. AH_E_USAGE if there is no such item. */
+/* Moves past "[3]" at `at` and returns the item's address. AH_E_USAGE if there is no such item. */
 static int step_index(struct walk *walk, const struct ah_field *field, const void **ret_address)
 {
     char *end;
@@ -181,7 +181,7 @@ static bool enter_group(struct walk *walk, const struct ah_field *field, const v
     return true;
 }
 
-/* Finds the value of `field`, or steps into the field if the path continues (`ret_inside`). */
+/* Finds the value of `field`, or enters the field if the path continues (`ret_inside`). */
 static int step_field(struct walk *walk, const struct ah_field *field, bool *ret_inside,
                       struct ah_value *ret_value)
 {

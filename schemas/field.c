@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of tables: where their values are, which values fit, and what they expect (field.h).
+ * Rows of tables: addresses of their values, which values fit, and texts that say so (field.h).
  */
 #include "schemas/field.h"
 

@@ -43,7 +43,7 @@ enum {
     AH_FIELD_UNIQUE = 2,     /* list of counts, texts or words: no value twice */
     AH_FIELD_ABOVE = 4,      /* number: above min, not equal */
     AH_FIELD_NULLABLE = 8,   /* null counts as absent (foreign documents only) */
-    AH_FIELD_ASIDE = 16,     /* does not make two documents different */
+    AH_FIELD_ASIDE = 16,     /* ignored when two documents are compared */
     AH_FIELD_LABEL = 32,     /* a name for people: counts in a diff, not in a digest */
     AH_FIELD_NO_DEFAULT = 64 /* optional number: `fallback` only marks absence, it is not a default */
 };
@@ -144,14 +144,14 @@ struct ah_field_table {
 
 extern const char *const ah_field_version[]; /* {"1.0", NULL} */
 
-/* The number of rows; the row named `name`, or NULL. */
+/* Return the number of rows; the row named `name`, or NULL. */
 size_t ah_field_count(const struct ah_field_table *table);
 const struct ah_field *ah_field_find(const struct ah_field_table *table, const char *name);
 
-/* The row that a mistyped `name` most likely means; NULL: none is near. */
+/* Returns the row that a mistyped `name` most likely means; NULL: none is similar. */
 const struct ah_field *ah_field_nearest(const struct ah_field_table *table, const char *name);
 
-/* The value's address in `group` (a list: of the pointer to its items); items of a list or map; bytes of an item. */
+/* Return the value's address in `group` (for a list, the address of its pointer); the number of items; their size. */
 void *ah_field_address(const struct ah_field *field, const void *group);
 size_t ah_field_items(const struct ah_field *field, const void *group);
 size_t ah_field_item_bytes(const struct ah_field *field);

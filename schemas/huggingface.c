@@ -29,7 +29,7 @@ struct conversion {
     struct ah_error *err;
 };
 
-/* Keys and values come from the file, so they are printed in a form that is safe in a sentence. */
+/* Keys and values come from the file, so they are printed in a form that is safe in a message. */
 static int refuse_text(const struct conversion *conversion, const char *key, const char *value,
                        const char *what)
 {
@@ -68,7 +68,7 @@ static int add_warning(struct conversion *conversion, const char *key, const cha
     return AH_OK;
 }
 
-/* A class with another head has other tensors. null and [] mean the family's own class. */
+/* Refuses classes with another head, which have other tensors. null and [] mean the family's own class. */
 static int check_architectures(const struct conversion *conversion, const cJSON *list)
 {
     const char *known = ah_huggingface_families[conversion->family].architecture;
@@ -331,7 +331,7 @@ static int list_window_layers(const struct conversion *conversion, uint64_t *ret
     return AH_OK;
 }
 
-/* Transformers reads mistral with the key layer_types as ministral, which has no default for these. */
+/* Transformers reads a mistral config with layer_types as ministral, which has no defaults for these keys. */
 static int check_ministral(const struct conversion *conversion)
 {
     if (conversion->family != AH_FAMILY_MISTRAL || !has_key(conversion, "layer_types"))
@@ -465,7 +465,7 @@ static int convert_dropout(struct conversion *conversion)
     return add_warning(conversion, "dropout", "autohete trains without dropout; the rate is only recorded");
 }
 
-/* The config's names for fields of a model whose relations are checked. */
+/* The config's names for the model's fields that occur in errors. */
 struct other_name {
     const char *ours, *gpt2, *llama;
 };

@@ -21,8 +21,8 @@ struct cJSON;
 /* True if the tree looks like a config.json: an object with `model_type` and without `kind`. */
 bool ah_huggingface_recognises(const struct cJSON *tree);
 
-/* Fills `ret_model` and the warnings (in `arena`). `name` is the file's name in messages. The model then has the right
- * shape; ah_meaning_check() must still check it. AH_E_DOCUMENT, AH_E_MEMORY. */
+/* Fills `ret_model` and the warnings (in `arena`). `name` is the file's name in messages. The caller must still
+ * run ah_meaning_check() on the model. AH_E_DOCUMENT, AH_E_MEMORY. */
 int ah_huggingface_read(struct ah_arena *arena, const char *name, const struct cJSON *tree,
                         struct ah_model *ret_model, const char ***ret_warnings, size_t *ret_n_warnings,
                         struct ah_error *err);

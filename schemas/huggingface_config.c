@@ -41,7 +41,7 @@ enum { QWEN_MAX_WINDOW_LAYERS = 28 };
     }
 
 static const struct ah_field rope_fields[] = {
-    /* null is an error in these four, as in transformers 5 */
+    /* null is an error in these four keys, as in transformers 5 */
     {.name = "rope_type", AH_TEXT_AT(ah_huggingface_rope, rope_type), .flags = AH_FIELD_OPTIONAL},
     {.name = "type", AH_TEXT_AT(ah_huggingface_rope, type), .flags = AH_FIELD_OPTIONAL},
     {.name = "rope_theta",

@@ -74,17 +74,17 @@ enum ah_huggingface_effect {
     AH_HUGGINGFACE_UNLESS_TRUE,
     AH_HUGGINGFACE_UNLESS_ZERO,
     AH_HUGGINGFACE_UNLESS_ONE,
-    AH_HUGGINGFACE_UNLESS_FULL, /* unless all layers have full attention */
-    AH_HUGGINGFACE_REFUSED,     /* unless null */
-    AH_HUGGINGFACE_QUANTISED,   /* unless null, with the reason */
-    AH_HUGGINGFACE_NEVER        /* always, even null */
+    AH_HUGGINGFACE_UNLESS_FULL, /* refused unless all layers have full attention */
+    AH_HUGGINGFACE_REFUSED,     /* refused unless null */
+    AH_HUGGINGFACE_QUANTISED,   /* refused unless null, with the reason */
+    AH_HUGGINGFACE_NEVER        /* always refused, even if null */
 };
 
 struct ah_huggingface_key {
     const char *name;
     unsigned families; /* bits of enum ah_family: the families that have the key */
-    int effect;        /* in these families */
-    unsigned nullable; /* those of them that accept null */
+    int effect;        /* effect in these families */
+    unsigned nullable; /* bits, too: the families in which it accepts null */
     int elsewhere;     /* effect in the other families */
 };
 
@@ -97,7 +97,7 @@ const struct ah_huggingface_key *ah_huggingface_key_find(const char *name);
 /* The key's effect in a family, an enum ah_huggingface_effect. */
 int ah_huggingface_key_effect(const struct ah_huggingface_key *key, enum ah_family family);
 
-/* True if a key with this effect is refused for its value. */
+/* True if a key with this effect and value is refused. */
 bool ah_huggingface_key_refused(int effect, const struct cJSON *value);
 
 #endif

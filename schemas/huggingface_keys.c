@@ -29,7 +29,7 @@ enum {
 };
 
 const struct ah_huggingface_key ah_huggingface_keys[] = {
-    /* key, families that have it, its effect in them, which of them accept null, its effect elsewhere */
+    /* key, families that have it, its effect in them, families that accept null, its effect in other families */
     {"model_type", ALL, COMPUTED, 0, NONE},
     {"vocab_size", ALL, COMPUTED, 0, NONE},
     {"initializer_range", ALL, COMPUTED, 0, NONE},

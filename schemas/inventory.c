@@ -2,8 +2,8 @@
  *
  * The fields of an inventory, and what must hold between them:
  * 1. A holding names a node of `nodes` and, if it is in a GPU's memory, one of its GPUs; storage names neither.
- * 2. Its blocks and slices exist.
- * 3. Its step is not after the last one.
+ * 2. A holding's blocks and slices exist.
+ * 3. A holding's step is not after the inventory's.
  */
 #include "schemas/inventory.h"
 

@@ -2,13 +2,13 @@
  *
  * The `inventory` document: which training states are where, after nodes of a cluster were lost.
  *
- * A SHARD is (block, slice, kind, step). Every block's states are cut into `slices` equal parts, as many as the largest
- * degree of tensor parallelism to allow. A GPU of a stage of degree t holds slices / t consecutive ones, so a change of
- * degree never cuts a slice. HOLDINGS are ranges of shards with the place where they lie: the memory of a GPU, a node's
- * host memory or disk, or storage that outlives the nodes. A range with block 0 or the last block has the table that
- * embedding and head of a tied model share.
+ * A SHARD is (block, slice, kind, step). Every block's states are cut into `slices` equal parts; `slices` is the
+ * largest degree of tensor parallelism allowed. A GPU of a stage of degree t holds slices / t consecutive slices, so a
+ * change of degree never cuts a slice. HOLDINGS are ranges of shards with the place that stores them: the memory of a
+ * GPU, a node's host memory or disk, or storage that outlives the nodes. A range with block 0 or the last block
+ * includes the table that embedding and head of a tied model share.
  *
- * Nodes are those on which the inventory was made. A cluster document says which of them are still there.
+ * `nodes` lists the nodes at the time of the inventory. A cluster document says which of them still exist.
  */
 #ifndef AH_SCHEMAS_INVENTORY_H
 #define AH_SCHEMAS_INVENTORY_H
@@ -46,13 +46,13 @@ struct ah_inventory_node {
 struct ah_inventory_holding {
     enum ah_medium medium;
     const char *node; /* NULL: storage */
-    uint64_t gpu;     /* of the node, from 0; AH_INVENTORY_NO_GPU: another medium */
+    uint64_t gpu;     /* index on the node, from 0; AH_INVENTORY_NO_GPU: another medium */
     uint64_t step;
     uint64_t first_block;
     uint64_t blocks;
     uint64_t first_slice;
-    uint64_t slices; /* 0: all from first_slice on */
-    unsigned *kinds; /* enum ah_shard_kind; none: all of them */
+    uint64_t slices; /* 0: first_slice and all slices after it */
+    unsigned *kinds; /* enum ah_shard_kind; empty: all kinds */
     size_t n_kinds;
 };
 
@@ -61,7 +61,7 @@ struct ah_inventory {
     struct ah_plan_input model;
     uint64_t blocks; /* of the model */
     uint64_t slices; /* of each block */
-    uint64_t step;   /* the last one that training finished */
+    uint64_t step;   /* the last step that training finished */
     struct ah_inventory_node *nodes;
     size_t n_nodes;
     struct ah_inventory_holding *holdings;
@@ -70,7 +70,7 @@ struct ah_inventory {
     size_t n_annotations;
 };
 
-/* The end of a holding's slices. */
+/* Returns the number of the slice after the holding's last one. */
 uint64_t ah_inventory_slices_end(const struct ah_inventory *inventory,
                                  const struct ah_inventory_holding *holding);
 

@@ -10,7 +10,7 @@ struct layout {
     const char *at; /* next character of the compact text */
 };
 
-/* The end of the string that begins at `at`. */
+/* Returns the end of the string that begins at `at`. */
 static const char *string_end(const char *at)
 {
     for (at++; *at != '"'; at++)
@@ -28,7 +28,7 @@ static const char *scalar_end(const char *at)
     return at;
 }
 
-/* Columns that the value at `at` takes on one line; if that is more than `limit`, any number above it. */
+/* Returns the columns that the value at `at` needs on one line; if above `limit`, any number above `limit`. */
 static size_t line_width(const char *at, size_t limit)
 {
     size_t width = 0;

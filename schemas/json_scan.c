@@ -106,7 +106,7 @@ static int hex4(const char *text, const char *end, unsigned *ret_value)
     return 0;
 }
 
-/* Scans from the `u` of an escape; leaves `at` after the escape. */
+/* Scans an escape from its `u`, and moves `at` past it. */
 static int scan_unicode_escape(struct scan *scan)
 {
     unsigned high, low;

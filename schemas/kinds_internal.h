@@ -17,10 +17,10 @@
 struct ah_kind {
     const struct ah_field_table *table; /* the whole body, for lookup and diff */
     const struct ah_field_table *const
-        *alternatives;  /* for the schema: {table, NULL}, or the kinds of lines */
+        *alternatives;  /* tables for the schema: {table, NULL}, or one per kind of line */
     size_t limit_bytes; /* largest size of the text */
 
-    /* (optional) For text that is more than one JSON value; default: one object, by `table`. */
+    /* (optional) For text with more than one JSON value; default: one object, read by `table`. */
     int (*parse)(struct ah_reader *reader, const struct ah_json_source *source, void *body,
                  enum ah_document_fault *ret_fault);
     int (*print)(const void *body, struct ah_buffer *out, struct ah_error *err);
@@ -32,7 +32,7 @@ enum { AH_KIND_LIMIT_BYTES = 16 << 20, AH_KIND_RUNLOG_LIMIT_BYTES = 64 << 20 };
 AH_DOCUMENTS(AH_KIND_DECLARE)
 #undef AH_KIND_DECLARE
 
-/* The kind's description; NULL for AH_DOCUMENT_ANY. */
+/* Returns the kind's description; NULL for AH_DOCUMENT_ANY. */
 const struct ah_kind *ah_document_kind(enum ah_document_kind kind);
 
 #endif

@@ -2,10 +2,10 @@
  *
  * The `machine` document: a profile, which is all that a planner may assume about one machine.
  *
- * Every measured number is a metric: how many samples, their median and their spread. Rates are those of a
- * part working alone; `beside` says which share of that rate a part keeps while another one works, measured
- * by alternating both in one run, so that it holds when the machine's speed drifts. A synthetic machine
- * (`origin`) has metrics with n = 0 and names the source of its numbers in `sources`.
+ * Every measured number is a metric: the number of samples, their median and their spread. Rates hold for a part that
+ * works by itself. `beside` gives the share of that rate that a part keeps while another part works. Both cases are
+ * measured in turn in one run, so that drifts of the machine's speed cancel out. A synthetic machine (`origin`) has
+ * metrics with n = 0 and names the source of its numbers in `sources`.
  */
 #ifndef AH_SCHEMAS_MACHINE_H
 #define AH_SCHEMAS_MACHINE_H
@@ -38,8 +38,7 @@ struct ah_machine_host {
     uint64_t threads;       /* that this process may use */
     uint64_t memory_bytes;  /* the kernel's total, or what a control group allows */
     uint64_t memlock_bytes; /* RLIMIT_MEMLOCK; memory_bytes where it is unlimited */
-    uint64_t
-        process_bytes; /* what a run takes beside its arenas, libraries and a save included; 0: unknown */
+    uint64_t process_bytes; /* memory of a run outside its arenas, with libraries and a save; 0: unknown */
 };
 
 /* A device's PCIe link: as it is now (idle links slow down), and the most that both ends support. */
@@ -53,8 +52,8 @@ struct ah_machine_pcie {
 struct ah_machine_device {
     enum ah_device_kind kind;
     const char *name;
-    uint64_t memory_bytes;  /* what an arena and the reserve may fill together */
-    uint64_t reserve_bytes; /* context and library workspace, measured: plans keep as much free, or more */
+    uint64_t memory_bytes;  /* memory for an arena and the reserve together */
+    uint64_t reserve_bytes; /* context and library workspace, measured; plans keep at least as much free */
     bool bf16;
     struct ah_machine_pcie *pcie; /* (optional) */
 };
@@ -73,7 +72,7 @@ struct ah_machine_point {
 struct ah_machine_link {
     enum ah_direction direction;  /* h2d, d2h */
     double latency_us;            /* fitted: time = latency + bytes / rate */
-    struct ah_metric bytes_per_s; /* median: fitted; spread: of the largest size */
+    struct ah_metric bytes_per_s; /* median: fitted; spread: that of the largest copy */
     double fit_error;             /* worst relative residual of the fit */
     struct ah_machine_point *points;
     size_t n_points;
@@ -97,7 +96,7 @@ struct ah_machine_adam {
     double bandwidth_share; /* bytes it moved per second / best in-place scale bandwidth of the same run */
 };
 
-/* While `beside` works all the time, `part` keeps `kept` of the rate it has alone. */
+/* While `beside` works all the time, `part` works at `kept` times its solo rate. */
 struct ah_machine_beside {
     enum ah_part part;
     enum ah_part beside;
@@ -120,7 +119,7 @@ struct ah_machine_block {
     uint64_t sequences; /* of a micro-batch */
     uint64_t seq;
     uint64_t threads;            /* of the compute lane; 0 on a GPU */
-    struct ah_metric forward_us; /* of the head: forward, loss and backward */
+    struct ah_metric forward_us; /* for the head: forward, loss and backward */
     struct ah_machine_backward *backward;
     size_t n_backward;
 };
@@ -134,7 +133,7 @@ struct ah_machine {
     const char *generator;
     const char *name;
     enum ah_machine_origin origin;
-    const char *emulates; /* (optional) name of the machine whose ratios lanes were slowed to; NULL: none */
+    const char *emulates; /* (optional) name of the machine whose speed ratios were emulated; NULL: none */
     struct ah_machine_host host;
     struct ah_machine_device device;
     struct ah_machine_memory *memory;
@@ -147,12 +146,12 @@ struct ah_machine {
     size_t n_adam;
     struct ah_machine_beside *beside;
     size_t n_beside;
-    struct ah_metric *launch_us; /* (optional) least time of an op of the compute lane, from many tiny ones */
-    struct ah_machine_block *blocks; /* no program twice with the same threads */
+    struct ah_metric *launch_us; /* (optional) least time of an op of the compute lane, from many tiny ops */
+    struct ah_machine_block *blocks; /* no two with the same program and threads */
     size_t n_blocks;
-    struct ah_algorithms *algorithms; /* (optional) of a device whose products a library does */
+    struct ah_algorithms *algorithms; /* (optional) for a device whose products a library computes */
     struct ah_machine_disk *disk;     /* (optional) */
-    const char **noise;               /* what was noisy in this run, a sentence each */
+    const char **noise;               /* a sentence for each noisy measurement of this run */
     size_t n_noise;
     struct ah_text_pair *sources; /* name of a number -> where it comes from */
     size_t n_sources;
@@ -170,11 +169,11 @@ double ah_machine_adam_params_per_s(const struct ah_machine *machine, enum ah_si
  * gradient, and the weight where it is not the master. */
 double ah_machine_adam_bytes(enum ah_dtype state, enum ah_dtype gradient, enum ah_dtype weight);
 
-/* The measured passes of blocks with this program; NULL: none was measured with that many threads. */
+/* Returns the measured passes of blocks with this program; NULL: none was measured with that many threads. */
 const struct ah_machine_block *ah_machine_find_block(const struct ah_machine *machine,
                                                      const char *program_sha256, uint64_t threads);
 
-/* Share of its solo rate that `part` keeps beside `other`; 1 where the document does not say. */
+/* Returns the share of its solo rate that `part` keeps while `other` works; 1 where the document does not say. */
 double ah_machine_kept(const struct ah_machine *machine, enum ah_part part, enum ah_part other);
 
 #endif

@@ -82,7 +82,7 @@ struct ah_model {
     uint64_t window;         /* tokens that attention sees; 0: all */
     uint64_t *window_layers; /* layers that have the window; empty: all of them */
     size_t n_window_layers;
-    uint64_t padding_token;   /* its row of the embedding has no gradient; or AH_MODEL_NO_PADDING */
+    uint64_t padding_token;   /* token whose row of the embedding has no gradient, or AH_MODEL_NO_PADDING */
     double initializer_range; /* standard deviation of freshly initialised matrices */
     double dropout;           /* the original's largest rate; recorded only, we train without dropout */
     struct ah_text_pair *annotations;
@@ -106,12 +106,12 @@ struct ah_model_tensor {
 size_t ah_model_tensors(const struct ah_model *model, enum ah_block_kind kind,
                         struct ah_model_tensor ret_tensors[AH_MODEL_TENSORS_MAX]);
 
-/* The exact number of parameters. ah_model_count() is for models not read from a document: AH_E_DOCUMENT from 2^53. */
+/* The exact number of parameters. ah_model_count() is for models not read from a document: AH_E_DOCUMENT at 2^53. */
 uint64_t ah_model_block_parameters(const struct ah_model *model, enum ah_block_kind kind);
 uint64_t ah_model_parameters(const struct ah_model *model);
 int ah_model_count(const struct ah_model *model, uint64_t *ret_parameters, struct ah_error *err);
 
-/* The number of blocks, layers + 2, and the kind of one: block 0 is the embedding, block layers + 1 the head. */
+/* Return the number of blocks, layers + 2; the kind of a block: 0 is the embedding, layers + 1 the head. */
 uint64_t ah_model_blocks(const struct ah_model *model);
 enum ah_block_kind ah_model_block_kind(const struct ah_model *model, uint64_t block);
 
@@ -127,7 +127,7 @@ struct ah_model_group {
     uint64_t parameters; /* per block */
 };
 
-/* Lists the groups that have blocks, by first block, and returns their number. */
+/* Lists the groups that have blocks, in order of their first blocks, and returns their number. */
 size_t ah_model_groups(const struct ah_model *model, struct ah_model_group ret_groups[AH_MODEL_GROUPS_MAX]);
 
 #endif

@@ -95,7 +95,7 @@ uint64_t ah_model_parameters(const struct ah_model *model)
            ah_model_block_parameters(model, AH_BLOCK_HEAD);
 }
 
-/* total += rows * cols * times; false if that reaches the limit. */
+/* Adds rows * cols * times to `total`; false if the sum reaches the limit. */
 static bool add_checked(uint64_t *total, uint64_t rows, uint64_t cols, uint64_t times)
 {
     uint64_t product;

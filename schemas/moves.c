@@ -2,7 +2,7 @@
  *
  * The fields of a moves document, and what must hold between them:
  * 1. Blocks and slices exist; a move of the tied table names block 0.
- * 2. No rank gets a shard twice, or has more than RANK_MOVES_MAX moves: the check compares every pair of them.
+ * 2. No rank gets a shard twice, or has more than RANK_MOVES_MAX moves, since the check compares every pair of moves.
  * 3. The bytes of a tier are the sum of its moves; needed bytes are the sum of all tiers and the kept bytes.
  * 4. Moves are sorted by rank; the bound is not above the time; gap and speed-up follow from the times.
  */

@@ -40,7 +40,7 @@ struct ah_moves_inputs {
     const char *plan_sha256; /* of the new plan */
 };
 
-/* What all GPUs together need, and how it gets there. */
+/* Bytes that all GPUs together need, and how many come from where. */
 struct ah_moves_bytes {
     uint64_t needed; /* the sum of the fields below */
     uint64_t kept;
@@ -51,18 +51,18 @@ struct ah_moves_bytes {
 };
 
 struct ah_moves_predicted {
-    double time_us;     /* until everything is where it is needed */
-    double bound_us;    /* no choice of sources takes less */
-    double gap;         /* (time - bound) / time */
-    const char *limit;  /* what is busy all that time: "network out of a100-0"; NULL: nothing moves */
+    double time_us;    /* until everything is where it is needed */
+    double bound_us;   /* no choice of sources takes less */
+    double gap;        /* (time - bound) / time */
+    const char *limit; /* resource that is busy all that time: "network out of a100-0"; NULL: nothing moves */
     double baseline_us; /* the time if each node got all that it needs from storage; 0: there is no storage */
     double speed_up;    /* baseline / time; 0: there is no storage, or nothing moves */
-    double step_us;     /* the new plan's */
+    double step_us;     /* step time of the new plan */
     uint64_t lost_steps; /* steps to repeat */
 };
 
 struct ah_move {
-    uint64_t rank;             /* the rank that needs it */
+    uint64_t rank;             /* the rank that needs the shards */
     enum ah_destination place; /* needed in the rank's own memory or its node's host memory */
     uint64_t first_block;
     uint64_t blocks;
@@ -72,11 +72,11 @@ struct ah_move {
     unsigned *kinds; /* enum ah_shard_kind, ascending */
     size_t n_kinds;
     enum ah_tier tier;
-    enum ah_medium medium; /* where it is read from */
-    const char *node;      /* where it is read from; NULL: storage */
+    enum ah_medium medium; /* medium from which the shards are read */
+    const char *node;      /* node from which the shards are read; NULL: storage */
     uint64_t gpu;          /* of that node; AH_INVENTORY_NO_GPU: another medium */
-    const char *via;       /* (optional) from storage: another node that fetches it and passes it on */
-    bool relayed;          /* the source receives it by a move, too */
+    const char *via;       /* (optional) another node that gets the shards from storage and passes them on */
+    bool relayed;          /* the source itself receives the shards by a move */
     uint64_t bytes;
 };
 

@@ -9,8 +9,8 @@
  *
  * OPS are per block (and micro-batch). An op that processes a block's flat vector has `tiles` equal parts, each an item
  * of its lane, in ascending order. `lanes` freezes the order of each lane as indices into `ops`, one per tile. The
- * compute lane's order begins at position 0; its tiles are counted from the first head on. The other orders begin at
- * the first head: ops issued at or after the first head op of iteration r come first, then those issued before that of
+ * compute lane's order begins at position 0; its tiles are counted from the first head. The other orders begin at the
+ * first head: ops issued at or after the first head op of iteration r come first, then those issued before that of
  * iteration r + 1. docs/planning.md says how ops wait for each other.
  *
  * A PART is one rank's share of a model that several ranks train in a pipeline (docs/clusters.md); the blocks and sizes
@@ -98,7 +98,7 @@ struct ah_plan_inputs {
     struct ah_plan_emulated *emulated; /* (optional) NULL: the machine emulates no other */
 };
 
-/* A field of the machine's document for which the plan assumes more. Such a plan answers a question and is not run. */
+/* A field of the machine's document that the plan assumes larger. Such a plan answers a question and is not run. */
 struct ah_plan_what_if {
     enum ah_what_if_field field;
     uint64_t machine_bytes; /* what the machine has */
@@ -114,14 +114,14 @@ struct ah_plan_training {
     enum ah_dtype state_dtype;
     double clip;            /* 0: none */
     uint64_t *sums;         /* micro-batches per group; each group's gradients are added up separately */
-    size_t n_sums;          /* 0: one group; else as ah_plan_join_sums() leaves them */
+    size_t n_sums;          /* 0: one group; otherwise in the form of ah_plan_join_sums() */
     enum ah_tied tied;      /* split: embedding and head each have a table and keep the two equal */
     const char **trainable; /* patterns of tensor names; "!" excludes, the last match counts */
     size_t n_trainable;
 };
 
-/* The share of the model that a rank has. Its stage alternates one forward and one backward, and runs as many forwards
- * ahead as stages follow it. Batch and micro-batches are those of its pipeline. */
+/* The share of the model that a rank holds. Its stage alternates one forward and one backward, and runs one forward
+ * ahead for each stage that follows it. Batch and micro-batches are those of its pipeline. */
 struct ah_plan_part {
     uint64_t first_block; /* the model's block that is block 0 of the plan */
     uint64_t blocks;
@@ -140,9 +140,9 @@ struct ah_plan_threads {
  * again when the tile's last user is done. 0 host tiles: the host holds each block's whole vector. */
 struct ah_plan_staging {
     uint64_t tile_elements;       /* elements of a block's flat vector; a multiple of AH_PLAN_TILE_UNIT */
-    uint64_t host_gradient_tiles; /* sent, not yet consumed by host Adam or accumulation */
-    uint64_t host_weight_tiles;   /* written by host Adam, not yet uploaded */
-    uint64_t device_state_tiles;  /* visiting the device for a streamed update */
+    uint64_t host_gradient_tiles; /* slots for tiles sent, not yet consumed by host Adam or accumulation */
+    uint64_t host_weight_tiles;   /* slots for tiles written by host Adam, but not yet uploaded */
+    uint64_t device_state_tiles;  /* slots for tiles that visit the device for a streamed update */
 };
 
 enum { AH_PLAN_TILE_UNIT = 4096 };
@@ -198,7 +198,7 @@ struct ah_plan_by_class {
 struct ah_plan_memory {
     uint64_t device_bytes; /* highest offset of the arena */
     uint64_t device_capacity_bytes;
-    uint64_t reserved_bytes; /* beside the arena: context, library workspace */
+    uint64_t reserved_bytes; /* outside the arena: context, library workspace */
     uint64_t host_bytes;     /* pinned + pageable */
     uint64_t host_capacity_bytes;
     uint64_t process_bytes; /* the process itself on the host: code, libraries, a save; 0: not counted */
@@ -291,7 +291,7 @@ struct ah_plan {
     size_t n_annotations;
 };
 
-/* The number of blocks of the whole model, and the one that is block 0 of the plan. */
+/* Return the number of blocks of the whole model; the model's block that is block 0 of the plan. */
 uint64_t ah_plan_model_blocks(const struct ah_plan *plan);
 uint64_t ah_plan_first_block(const struct ah_plan *plan);
 
@@ -299,7 +299,7 @@ uint64_t ah_plan_first_block(const struct ah_plan *plan);
 bool ah_plan_adds_up(const struct ah_plan *plan);
 
 /* Brings `sums` into its one allowed form: groups of one directly after the first join it, because they add up like its
- * own micro-batches. 3, 1, 1, 2 becomes 5, 2. Works in place; returns the number of groups left; 0: all are one. */
+ * own micro-batches. 3, 1, 1, 2 becomes 5, 2. Works in place; returns the new number of groups; 0: only one. */
 size_t ah_plan_join_sums(uint64_t *sums, size_t n);
 
 /* True if block `block` of the plan is the model's head. */

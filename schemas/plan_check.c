@@ -3,7 +3,7 @@
  * Checks what must hold between the fields of a plan:
  * 1. Blocks are numbered from 0 without gaps; every op names one of them.
  * 2. Each op occurs once per tile in the order of its own lane. The compute lane's entries are the compute positions, 0
- *    to positions - 1, and an op's position is one of its own.
+ *    to positions - 1, and an op's position is one where it occurs.
  * 3. No tensor ends beyond device_bytes, and arena and reserve together fit the capacity.
  * 4. The signature agrees with training and inputs.
  * 5. Blocks are those of the model or of the part; only the last stage's part ends at the model's head.

@@ -11,7 +11,7 @@
 extern const struct ah_field_table ah_plan_table; /* for struct ah_plan */
 
 int ah_plan_check(const void *plan, struct ah_error *err);
-/* Checks that `training.sums` has the one form allowed: as ah_plan_join_sums() leaves it. */
+/* Checks that `training.sums` has the only form allowed: the result of ah_plan_join_sums(). */
 int ah_plan_check_sums(const uint64_t *sums, size_t n, struct ah_error *err);
 int ah_plan_check_memory(const void *memory, struct ah_error *err);
 int ah_plan_check_solver(const void *solver, struct ah_error *err);

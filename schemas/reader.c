@@ -161,7 +161,7 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Refuses a list with a value twice. Sorts a copy. */
+/* Refuses a list that has a value twice. Sorts a copy. */
 static int check_unique(struct ah_reader *reader, const struct ah_reader_path *path,
                         const struct ah_field *field, const void *items, size_t n)
 {
@@ -262,7 +262,7 @@ static bool holds(const cJSON *member, const char *word, bool absent)
     return cJSON_IsString(member) && strcmp(word, member->valuestring) == 0;
 }
 
-/* True if the field's fallback is this word: the answer for an absent member. */
+/* True if the field's fallback, which an absent member has, is this word. */
 static bool fallback_is(const struct ah_field_table *table, const char *name, const char *word)
 {
     const struct ah_field *field = ah_field_find(table, name);

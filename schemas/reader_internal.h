@@ -25,7 +25,7 @@ struct ah_reader {
 /* The path of a value: a name or index, and the path above it. */
 struct ah_reader_path {
     const struct ah_reader_path *parent;
-    const char *name; /* NULL: an element */
+    const char *name; /* NULL: an element of a list, number `index` */
     size_t index;
 };
 

@@ -23,12 +23,12 @@ struct ah_resume {
     const char *generator;
     const char **data;
     size_t n_data;
-    const char *data_format; /* NULL: each file's own */
+    const char *data_format; /* NULL: detected per file */
     const char **valid;
     size_t n_valid;
-    uint64_t valid_every; /* 0: at the end */
-    uint64_t save_every;  /* 0: at the end */
-    uint64_t keep;        /* 0: all */
+    uint64_t valid_every; /* steps; 0: only at the end */
+    uint64_t save_every;  /* steps; 0: only at the end */
+    uint64_t keep;        /* checkpoints; 0: all */
     const char *log;      /* NULL: none */
     double first_loss;    /* median of the first steps, to detect divergence; 0: too few steps yet */
     bool keeps_best;

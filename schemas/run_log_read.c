@@ -13,7 +13,7 @@
 
 enum { LIMIT_BYTES = 64 << 20 /* document.h refuses what is too long for it */ };
 
-/* Bytes up to the last newline. */
+/* Returns the number of bytes up to the last newline. */
 static size_t whole_lines(const struct ah_buffer *bytes)
 {
     size_t size = bytes->size;
@@ -48,7 +48,7 @@ static int parse_text(const char *path, const struct ah_buffer *bytes, struct ah
     if (!whole && !is_cut_header(text, bytes->size))
         return rc;
     if (whole && ah_document_parse(&ret_text->document, path, text, whole, AH_DOCUMENT_RUNLOG, NULL))
-        return rc; /* it is wrong elsewhere, too */
+        return rc; /* the log is also wrong before its end */
     ret_text->whole_bytes = whole;
     ret_text->cut_bytes = bytes->size - whole;
     ret_text->begun = whole > 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run log, read: the log may have been cut anywhere, by a kill in the middle of a line or by a loss of power.
+ * Run log: reads a log that may have been cut anywhere, by a kill in the middle of a line or by a loss of power.
  *
  * Every line is an object, so a cut line is never valid JSON. It is left out, and the caller reports that. A line that
  * lacks only its newline is whole.
@@ -20,10 +20,10 @@
 #include <stdint.h>
 
 struct ah_run_log_text {
-    struct ah_document document; /* of the whole lines; released by the caller */
-    uint64_t whole_bytes;        /* of the whole lines */
-    uint64_t cut_bytes;          /* of the cut line after them; 0: none */
-    bool lacks_newline;          /* the last whole line has none */
+    struct ah_document document; /* from the whole lines; released by the caller */
+    uint64_t whole_bytes;        /* length of the whole lines */
+    uint64_t cut_bytes;          /* length of the cut line after them; 0: none */
+    bool lacks_newline;          /* the last whole line has no newline */
     bool begun;                  /* false: not even the first line is whole, and there is no document */
 };
 
@@ -31,7 +31,7 @@ struct ah_run_log_text {
  * damaged before its end. An empty log, or one whose first line is cut, is no error. AH_E_MEMORY: out of memory. */
 int ah_run_log_read(const char *path, struct ah_run_log_text *ret_text, struct ah_error *err);
 
-/* Sets and returns AH_E_DOCUMENT, with the text for a log that was not begun. */
+/* Sets and returns AH_E_DOCUMENT, with a message for a log that was not begun. */
 int ah_run_log_not_begun(const char *path, struct ah_error *err);
 
 /* Bytes up to the last line of step `step`, including its evaluation and save: a run that resumes after it writes its

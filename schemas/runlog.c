@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fields of a run log: one table per kind of line, for reading, writing and the schema, and one table of the whole,
- * for lookup and diff.
+ * The fields of a run log: one table per kind of line, for reading, writing and the schema, and one table of the whole
+ * log, for lookup and diff.
  */
 #include "schemas/runlog.h"
 
@@ -326,8 +326,8 @@ static const struct line_kind line_kinds[] = {
 };
 enum { LINE_KINDS = sizeof line_kinds / sizeof line_kinds[0] };
 
-/* A run log being read: for each kind of line, how many there are and how many fit. Steps count up by one from the
- * first; every other line names the last step done. */
+/* A run log being read: for each kind of line, the number of items and the room for them. Steps count up by one from
+ * the first; every other line names the last step done. */
 struct lines {
     struct ah_reader *reader;
     struct ah_runlog *runlog;
@@ -499,7 +499,7 @@ int ah_runlog_print_end(const struct ah_runlog_end *end, struct ah_buffer *out, 
     return print_line(&end_table, end, out, err);
 }
 
-/* The canonical order is by step: a step, then its evaluations, then its saves. The end is last. */
+/* Prints in canonical order: for each step its line, then its evaluations and saves; the end last. */
 static int runlog_print(const void *body, struct ah_buffer *out, struct ah_error *err)
 {
     const struct ah_runlog *runlog = body;

@@ -7,11 +7,11 @@
  * lines (killed run) is valid without its end; half a line is refused with its place (`report` and a resumed run leave
  * out a last line that is cut).
  * Lane times are measured in that run; `predicted` is what the plan said. PARTS split the time that lanes work in a
- * step by kind of op; those of `predicted` add up to its lanes.
+ * step by kind of op; the parts of `predicted` add up to its lane times.
  *
  * RANKS of a cluster plan each report a step as their own compute saw it. Compute works, or waits for messages that it
- * sends, for those of the stage before or behind, for sums over pipelines, for the gate at which all ranks meet before
- * updates, or for lanes of its own device. These add up to no more than the step; nobody is charged for the rest.
+ * sends, for messages of the stage before or behind, for sums over pipelines, for the gate at which all ranks meet
+ * before updates, or for lanes of its own device. These add up to at most the step; the rest has no known cause.
  *
  * A trainer writes lines one at a time (ah_runlog_print_header() and friends) and flushes after each.
  */
@@ -28,10 +28,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A kind of op of a plan (enum ah_plan_op_kind), or what no plan mentions: batches, headers and losses of steps. */
+/* A kind of op of a plan (enum ah_plan_op_kind), or work no plan mentions: batches, headers and losses of steps. */
 enum { AH_RUNLOG_OP_DATA = AH_PLAN_COLLECTIVE + 1, AH_RUNLOG_OPS };
 
-extern const char *const ah_words_runlog_op[]; /* those of ah_words_plan_op, then "data" */
+extern const char *const ah_words_runlog_op[]; /* the words of ah_words_plan_op, then "data" */
 
 struct ah_runlog_part {
     unsigned op;
@@ -44,15 +44,14 @@ struct ah_runlog_rank {
     uint64_t rank, pipeline, stage;
     const char *node; /* of the plan */
     const char *host; /* (optional) where it ran */
-    double step_us;   /* from the end of compute of the step before to its own */
+    double step_us;   /* from the end of compute in the step before to its end in this one */
     double compute_us;
     double messages_us, before_us, behind_us, sums_us, gate_us; /* waits of compute, by cause */
-    double lanes_us;                                            /* its waits for h2d, d2h and host together */
-    double h2d_us, d2h_us, host_us,
-        sums_lane_us;                  /* busy time of other lanes; that of `send` is messages_us */
-    uint64_t sent_bytes;               /* to neighbours */
-    uint64_t summed_bytes;             /* to other pipelines */
-    uint64_t device_bytes, host_bytes; /* highest */
+    double lanes_us;                                            /* waits for h2d, d2h and host together */
+    double h2d_us, d2h_us, host_us, sums_lane_us; /* busy time of other lanes; for `send` see messages_us */
+    uint64_t sent_bytes;                          /* to neighbours */
+    uint64_t summed_bytes;                        /* to other pipelines */
+    uint64_t device_bytes, host_bytes;            /* highest use */
 };
 
 struct ah_runlog_predicted {
@@ -65,7 +64,7 @@ struct ah_runlog_predicted {
     struct ah_plan_exposed *exposed_us; /* (optional) time that compute waits for each lane */
     struct ah_runlog_part *parts;       /* (optional) */
     size_t n_parts;
-    struct ah_runlog_rank *ranks; /* (optional) of a cluster plan: all of them, in their order */
+    struct ah_runlog_rank *ranks; /* (optional) all ranks of a cluster plan, in order */
     size_t n_ranks;
 };
 
@@ -78,13 +77,13 @@ struct ah_runlog_step {
     double lr;
     double grad_norm; /* AH_RUNLOG_NO_NORM: not computed */
     double step_us;
-    double tokens_per_s;                        /* batch x sequence */
-    double learned_tokens_per_s;                /* loss-bearing ones; 0: none, or not known */
+    double tokens_per_s;                        /* counts batch x sequence tokens */
+    double learned_tokens_per_s;                /* counts loss-bearing tokens; 0: none, or not known */
     double compute_us, h2d_us, d2h_us, host_us; /* time that each lane worked */
     uint64_t h2d_bytes, d2h_bytes;              /* copied; 0: not known */
     uint64_t device_peak_bytes;
     uint64_t host_peak_bytes;
-    uint64_t at_bytes; /* where the line begins in the text that was read; no field */
+    uint64_t at_bytes; /* where the line begins in the text that was read; not a field of the document */
 };
 
 struct ah_runlog_evaluation {
@@ -103,7 +102,7 @@ struct ah_runlog_save {
 struct ah_runlog_busy {
     enum ah_plan_lane lane;
     double busy_us;
-    double exposed_us; /* of compute: 0 */
+    double exposed_us; /* 0 for compute */
 };
 
 /* The source of an overlap: when lanes ran their ops, or what the device recorded of its hardware. */
@@ -120,7 +119,7 @@ struct ah_runlog_overlap {
     double compute_us, copy_us, host_us, idle_us;
     struct ah_runlog_busy *lanes;
     size_t n_lanes;
-    uint64_t records, lost; /* of the hardware; those that could not be kept */
+    uint64_t records, lost; /* of the hardware: records kept, and records lost for lack of room */
     double overhead_us;     /* total cost of recording */
 };
 
@@ -129,10 +128,10 @@ enum ah_runlog_reason { AH_RUNLOG_DONE, AH_RUNLOG_INTERRUPTED, AH_RUNLOG_FAILED 
 struct ah_runlog_end {
     uint64_t step; /* the last one done */
     enum ah_runlog_reason reason;
-    const char *error; /* (optional) the sentence, when it failed */
+    const char *error; /* (optional) the error message, if it failed */
 
     /* Medians over the run's steps, at most the last AH_RUNLOG_MEDIAN_STEPS, without the first if there are others.
-     * Zeros and none if no step was done. */
+     * Zeros, and no lists, if no step was done. */
     double median_step_us;
     double predicted_step_us;
     double step_error; /* median_step_us / predicted_step_us - 1 */
@@ -140,7 +139,7 @@ struct ah_runlog_end {
     struct ah_runlog_part *parts;
     size_t n_parts;
     struct ah_runlog_rank
-        *ranks; /* (optional) of a cluster plan: all of them, in order; means over the middle half of steps */
+        *ranks; /* (optional) all ranks of a cluster plan, in order; means over the middle half of steps */
     size_t n_ranks;
     struct ah_runlog_overlap *overlap; /* (optional) of the steps that --trace shows */
     uint64_t at_bytes;                 /* as in struct ah_runlog_step */
@@ -152,11 +151,11 @@ struct ah_runlog {
     const char *generator;
     const char *plan_sha256;
     const char *model;    /* name */
-    const char *device;   /* its own name */
+    const char *device;   /* name that the device gives itself */
     const char *policy;   /* (optional) */
-    bool paced;           /* ops and messages took as long as planned: they say nothing of the machine */
-    const char *emulates; /* (optional) machine whose ratios lanes were slowed to */
-    uint64_t first_step;  /* 1, or the first one of a resumed run */
+    bool paced;           /* ops and messages took as long as planned, so times say nothing of the machine */
+    const char *emulates; /* (optional) machine whose speed ratios were emulated */
+    uint64_t first_step;  /* 1, or the first step of a resumed run */
     struct ah_signature numeric_signature;
     struct ah_runlog_predicted *predicted; /* (optional) */
     struct ah_text_pair *annotations;
@@ -171,7 +170,7 @@ struct ah_runlog {
     struct ah_runlog_end *end; /* (optional) */
 };
 
-/* One line each, with its newline. */
+/* Each appends one line, with its newline. */
 int ah_runlog_print_header(const struct ah_runlog *runlog, struct ah_buffer *out, struct ah_error *err);
 int ah_runlog_print_step(const struct ah_runlog_step *step, struct ah_buffer *out, struct ah_error *err);
 int ah_runlog_print_evaluation(const struct ah_runlog_evaluation *evaluation, struct ah_buffer *out,

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { TABLES_MAX = 64 }; /* more than any document has; a test looks for dangling references */
+enum { TABLES_MAX = 64 }; /* more than any document has; a test would find dangling references */
 
 /* The tables of a document, each once, in the order in which they are found. */
 struct tables {

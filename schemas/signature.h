@@ -51,7 +51,7 @@ struct ah_signature {
     struct ah_signature_run *run; /* (optional) */
 };
 
-/* Writes the path of the first field that both know and that differs ("seq", "run.seed"); false: they agree. */
+/* True if a field that both know differs; `out` gets the path of the first such field ("seq", "run.seed"). */
 enum { AH_SIGNATURE_PATH_MAX = 64 };
 bool ah_signature_differs(const struct ah_signature *a, const struct ah_signature *b,
                           char out[AH_SIGNATURE_PATH_MAX]);

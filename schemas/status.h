@@ -40,7 +40,7 @@ enum { AH_STATUS_NO_OP = AH_PLAN_COLLECTIVE + 1 };
 struct ah_status_wait {
     uint64_t rank;
     enum ah_status_message message;
-    bool sends;           /* the other rank should take the message; false: it should send it */
+    bool sends;           /* true: waits for the other rank to receive the message; false: to send it */
     uint64_t micro_batch; /* of the pipeline; AH_STATUS_NO_MICRO_BATCH: none */
     double us;            /* the wait so far, updated about once a second */
 };
@@ -60,7 +60,7 @@ struct ah_status_rank {
 struct ah_status {
     const char *generator;
     const char *model;
-    uint64_t step, steps; /* steps done, with those before a resume; steps of the whole run */
+    uint64_t step, steps; /* steps done, including those before a resume; steps of the whole run */
     uint64_t updated_us;  /* since 1970, UTC */
     enum ah_status_ended ended;
     struct ah_status_rank *ranks; /* in order */

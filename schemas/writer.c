@@ -99,7 +99,7 @@ static int compare_pairs(const void *a, const void *b)
     return strcmp(((const struct ah_text_pair *)a)->key, ((const struct ah_text_pair *)b)->key);
 }
 
-/* Writes pairs sorted by key, whatever their order is. */
+/* Writes pairs sorted by key. */
 static int write_map(const struct ah_field *field, const struct ah_text_pair *pairs, size_t n,
                      struct ah_buffer *out, struct ah_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writer: prints a struct as compact JSON text, by its table and in the table's order. It refuses what the reader
- * would: numbers that are not finite or out of range, text of the wrong form, words that do not exist.
+ * Writer: prints a struct as compact JSON text, by its table and in the table's order. It refuses everything that the
+ * reader would refuse: numbers that are not finite or out of range, text of the wrong form, words that do not exist.
  */
 #ifndef AH_SCHEMAS_WRITER_INTERNAL_H
 #define AH_SCHEMAS_WRITER_INTERNAL_H

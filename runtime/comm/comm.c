@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Comm: the callers' side. They hand messages to the engine (engine.c) and sleep until these are done.
+ * Comm: the callers' side. Callers pass messages to the engine (engine.c) and sleep until these are done.
  */
 #include "runtime/comm/comm.h"
 
@@ -16,7 +16,7 @@
 enum {
     DEADLINE_S = 60,
     DEADLINE_MOST_S = 1000 * 1000 * 1000,
-    PATIENCE_S = 1 /* beyond the deadline, for a driver that says nothing */
+    PATIENCE_S = 1 /* time beyond the deadline for a driver that does not return */
 };
 
 /* ---- life ---- */
@@ -32,7 +32,7 @@ static int check_options(const struct ah_comm_options *options, struct ah_error 
     return ah_comm_check_driver(options->driver, options->driver->name, err);
 }
 
-/* Lets the engine carry out an order. Called with the mutex held. */
+/* Lets the engine carry out an order, and waits. Called with the mutex held. */
 static int give_order(struct ah_comm *comm, enum comm_order order, struct ah_error *err)
 {
     comm->order = order;
@@ -43,7 +43,7 @@ static int give_order(struct ah_comm *comm, enum comm_order order, struct ah_err
 }
 
 /* A driver's launcher may wait for a process that never comes, in a call that nothing can end. Then returns AH_E_PEER,
- * and the end belongs to the engine's thread for the life of the process. */
+ * and the engine's thread owns the end until the process ends. */
 static int open_in_time(struct ah_comm *comm, bool *ret_is_stuck, struct ah_error *err)
 {
     const double deadline_s = comm->options.deadline_s + PATIENCE_S;
@@ -218,7 +218,7 @@ bool ah_comm_independent(const struct ah_comm *comm)
 
 /* ---- moves ---- */
 
-/* Says why nothing can be moved any more, with the sentence that every rank gets. */
+/* Sets and returns the reason why the world is lost, with the message that every rank gets. */
 static int lost(const struct ah_comm *comm, struct ah_error *err)
 {
     return ah_error_set(err, AH_E_PEER, "rank %u: %s", comm->culprit, comm->why.text);
@@ -247,7 +247,7 @@ static int check_move(const struct ah_comm *comm, const struct ah_comm_moved *mo
 static void queue_message(struct ah_comm *comm, const struct ah_comm_moved *moved, bool more)
 {
     struct comm_slot *slot = &comm->slots[moved->channel];
-    assert(comm->n_asked < comm->n_channels); /* at most one for each channel */
+    assert(comm->n_asked < comm->n_channels); /* at most one message for each channel */
     slot->message = (struct ah_comm_message){moved->channel, more, moved->data, moved->bytes};
     slot->state = SLOT_ASKED;
     comm->asked[comm->n_asked++] = slot->message;

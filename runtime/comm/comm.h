@@ -3,16 +3,16 @@
  * Comm: messages between the ranks of one training. It only moves bytes.
  *
  * A WORLD has ranks 0 to n - 1, each with one end. A CHANNEL is directed and first in, first out. It connects one pair
- * of ranks for one purpose, a number that both ends agree on. All channels are requested once, together. The n-th send
+ * of ranks for one purpose: a number on which both ends agree. All channels are requested once, together. The n-th send
  * of a channel matches its n-th receive. If their sizes differ, the receiver loses the world. A message of 0 bytes is a
  * word. A send completes only once its receive is posted. So nothing is buffered: both ends use only the memory that
  * the caller names.
  *
- * PROGRESS. One thread of each rank, the engine, owns the driver. A caller hands over its message and sleeps until the
- * message is done. The engine sleeps when it has nothing to do.
+ * PROGRESS. One thread of each rank, the engine, owns the driver. A caller passes its message to the engine and sleeps
+ * until the message is done. The engine sleeps when it has nothing to do.
  *
  * FAILURE. A world works or is lost, for all ranks. A rank that cannot continue revokes the world and says why. Every
- * rank is told the first reason, and which rank gave it. From then on all moves end with AH_E_PEER, also those in
+ * rank gets the first reason, and the rank that gave it. From then on all moves end with AH_E_PEER, also those in
  * progress; when they return, their memory is no longer touched. Nobody hangs.
  *
  *     const struct ah_comm_options options = {.driver = ah_comm_loop(), .rank = 1, .ranks = 2, .boot = hub};
@@ -37,8 +37,8 @@ struct ah_comm_driver; /* driver.h */
 struct ah_comm_options {
     const struct ah_comm_driver *driver;
     uint32_t rank, ranks; /* ranks 0: the launcher gives both */
-    void *boot;           /* for the driver; `loop`: a struct ah_comm_hub *, which outlives the end */
-    double deadline_s;    /* for open and channels, which name the absent ranks after it; 0: 60 */
+    void *boot;        /* for the driver; with `loop`: a struct ah_comm_hub *, which must outlive the end */
+    double deadline_s; /* seconds until open and channels fail and name absent ranks; 0: 60 */
 };
 
 /* A channel, as one of its two ranks requests it. */
@@ -52,7 +52,7 @@ struct ah_comm_channel {
 /* One message. */
 struct ah_comm_moved {
     uint32_t channel;
-    void *data; /* read by a send, written by a receive; (optional) with 0 bytes */
+    void *data; /* read by a send, written by a receive; may be NULL with 0 bytes */
     uint64_t bytes;
 };
 
@@ -64,7 +64,7 @@ struct ah_comm_under_way {
 
 /* Collective: starts the engine and joins the world. AH_E_PEER names the absent ranks, if the driver knows them. If the
  * world is lost already, returns the error of the rank that lost it. AH_E_MISMATCH: a driver of another build, or a
- * world of another size; AH_E_USAGE, AH_E_MEMORY, AH_E_FAILED. A driver that hangs past the deadline keeps its thread:
+ * world of another size; AH_E_USAGE, AH_E_MEMORY, AH_E_FAILED. If the driver hangs past the deadline, its thread stays:
  * the process should end. *Owned* by the caller. */
 int ah_comm_open(struct ah_comm **ret_comm, const struct ah_comm_options *options, struct ah_error *err);
 
@@ -82,7 +82,7 @@ int ah_comm_move(struct ah_comm *comm, uint32_t channel, void *data, uint64_t by
 int ah_comm_move_together(struct ah_comm *comm, const struct ah_comm_moved *moved, size_t n,
                           struct ah_error *err);
 
-/* This end's rank, and the number of ranks. */
+/* Return this end's rank; the number of ranks. */
 uint32_t ah_comm_rank(const struct ah_comm *comm);
 uint32_t ah_comm_ranks(const struct ah_comm *comm);
 
@@ -93,7 +93,7 @@ bool ah_comm_independent(const struct ah_comm *comm);
 /* Loses the world. Any thread, idempotent. Returns at once; everything posted ends soon, on all ranks. */
 void ah_comm_revoke(struct ah_comm *comm, const struct ah_error *why);
 
-/* AH_OK, or AH_E_PEER in a lost world, with the first rank to lose it and its reason (both optional). Any thread. */
+/* AH_OK, or AH_E_PEER in a lost world, with the rank that lost it first and the reason (both optional). Any thread. */
 int ah_comm_fault(struct ah_comm *comm, uint32_t *ret_rank, struct ah_error *ret_why);
 
 /* Lists at most `max` messages of this rank that are under way. In a lost world, lists the messages that the loss

@@ -34,41 +34,41 @@ struct ah_comm {
     struct ah_comm_options options;
     const struct ah_comm_driver *driver; /* from the options */
     struct ah_lane *thread;              /* owned; the engine */
-    struct ah_comm_end *end;             /* the driver's; NULL before open and after close */
+    struct ah_comm_end *end;             /* of the driver; NULL before open and after close */
 
     pthread_mutex_t mutex;
     pthread_cond_t work; /* the engine sleeps here if the driver cannot wait */
     pthread_cond_t
         told; /* signalled when an order was carried out, a fault became known, or the last caller left */
 
-    enum comm_order order; /* to carry out */
+    enum comm_order order; /* the order to carry out */
     int order_rc;
     struct ah_error order_err;
     bool over; /* the engine must end */
 
     struct ah_comm_channel *channels; /* owned */
     struct comm_slot *slots;          /* owned; n_channels */
-    struct ah_comm_message *asked;    /* owned; n_channels: to post, in order */
-    struct ah_comm_message *posting;  /* owned; the engine's copy */
-    struct ah_comm_done *done;        /* owned; the engine's */
+    struct ah_comm_message *asked;    /* owned; n_channels: messages to post, in order */
+    struct ah_comm_message *posting;  /* owned; copy of `asked` for the engine */
+    struct ah_comm_done *done;        /* owned; only for the engine */
     size_t n_channels, n_asked;
     bool has_channels; /* ah_comm_channels() was called */
 
-    size_t n_posted;   /* messages that the driver has */
+    size_t n_posted;   /* number of messages posted to the driver */
     unsigned n_inside; /* callers in a move */
 
     bool is_revoking,
-        is_revoked; /* a caller wants the world lost (ah_comm_revoke() or close); the driver was told */
+        is_revoked; /* a caller wants the world lost (ah_comm_revoke() or close); the driver's revoke was called */
     struct ah_error why_revoke;
-    bool is_lost; /* the driver says that the world is lost */
+    bool is_lost; /* the driver reported that the world is lost */
     uint32_t culprit;
     struct ah_error why;
 
-    uint32_t moving;   /* the engine's: end->moving as last seen */
-    uint64_t moved_ns; /* the engine's: when something was last posted, began to move or was done */
+    uint32_t moving;   /* only for the engine: end->moving as last seen */
+    uint64_t moved_ns; /* only for the engine: when a message was last posted, began to move or was done */
 };
 
-/* The engine's whole life, as a job of its lane: the payload is a pointer to the end. */
+/* Runs the engine until it ends, as a job of its lane; the payload points to a pointer to the end. */
 void ah_comm_engine_run(void *payload);
 
 /* Tells the engine that there is something to do; with the mutex held. */

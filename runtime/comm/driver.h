@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Driver: how bytes get from one rank to another, as a const table of functions. `loop` joins threads of one process;
- * others come as plugins. A driver adds nothing, buffers nothing and retries nothing.
+ * Driver: how bytes get from one rank to another, as a const table of functions. `loop` connects threads of one
+ * process; other drivers are plugins. A driver adds nothing, buffers nothing and retries nothing.
  *
  * THREADS. Each rank's engine thread makes all calls, from `open` to `close`; only `wake` may come from any thread.
  *
  * COMPLETION. At most one message of a channel is posted at a time. Every posted message comes back from `poll` once,
- * with AH_OK or AH_E_PEER; from then on the driver leaves its memory alone. A failing driver loses the world by itself.
+ * with AH_OK or AH_E_PEER; from then on the driver does not touch its memory. A failing driver loses the world.
  */
 #ifndef AH_RUNTIME_COMM_DRIVER_H
 #define AH_RUNTIME_COMM_DRIVER_H
@@ -25,7 +25,7 @@ struct ah_comm_end {
 
 struct ah_comm_message {
     uint32_t channel;
-    bool more; /* progresses together with the next one in the array */
+    bool more; /* progresses together with the next message in the array */
     void *data;
     uint64_t bytes;
 };
@@ -40,19 +40,19 @@ struct ah_comm_driver {
     uint32_t layout; /* AH_COMM_LAYOUT */
     const char *name;
 
-    /* (optional: always there) Describes the driver in a line. AH_E_MISSING says what is missing and how to get it. */
+    /* (optional; NULL: always there) Describes the driver in a line. AH_E_MISSING: what is missing, how to get it. */
     int (*probe)(char *ret_text, size_t bytes, struct ah_error *err);
 
-    /* Collective. If options->ranks is 0, the launcher gives rank and ranks; AH_E_USAGE: it does not. Otherwise
-     * AH_E_MISMATCH: it disagrees. AH_E_PEER names ranks absent after options->deadline_s. `options` is valid until
+    /* Collective. If options->ranks is 0, the launcher gives rank and ranks; AH_E_USAGE: there is no launcher.
+     * AH_E_MISMATCH: it gives others. AH_E_PEER names ranks absent after options->deadline_s. `options` is valid until
      * close. */
     int (*open)(struct ah_comm_end **ret_end, const struct ah_comm_options *options, struct ah_error *err);
 
-    /* Collective, once. `channels` is valid until close. Fails alike on all ranks (ah_comm_agree()). */
+    /* Collective, once. `channels` is valid until close. Fails with one message on all ranks (ah_comm_agree()). */
     int (*channels)(struct ah_comm_end *end, const struct ah_comm_channel *channels, size_t n,
                     struct ah_error *err);
 
-    /* Begins `n` messages; never blocks, allocates nothing. Sizes are at most the channel's. */
+    /* Begins `n` messages; never blocks, allocates nothing. Sizes are at most most_bytes of the channel. */
     void (*post)(struct ah_comm_end *end, const struct ah_comm_message *messages, size_t n);
 
     /* Fills in at most `max` finished messages and returns how many. Never blocks. */
@@ -63,17 +63,17 @@ struct ah_comm_driver {
     void (*wait)(struct ah_comm_end *end);
     void (*wake)(struct ah_comm_end *end);
 
-    /* AH_E_PEER if the world is lost, with the first rank to say so and its reason. Never blocks. */
+    /* Returns AH_E_PEER if the world is lost, with the rank that lost it first and the reason. Never blocks. */
     int (*fault)(struct ah_comm_end *end, uint32_t *ret_rank, struct ah_error *ret_why);
 
-    /* Idempotent; only the first call in the world counts. May end the process instead of returning. */
+    /* Loses the world; only the first call in the world counts. May end the process instead of returning. */
     void (*revoke)(struct ah_comm_end *end, const struct ah_error *why);
 
     /* Collective unless the world is lost. Nothing is posted afterwards. */
     void (*close)(struct ah_comm_end *end);
 };
 
-/* A number that changes with the size of any struct that crosses a plugin's border. */
+/* A number that changes with the size of any struct that a plugin shares with us. */
 /* clang-format off */
 #define AH_COMM_LAYOUT \
     ((uint32_t)(sizeof(struct ah_comm_driver) + 1009 * sizeof(struct ah_comm_end) + \
@@ -85,22 +85,22 @@ struct ah_comm_driver {
 
 typedef const struct ah_comm_driver *ah_comm_plugin_fn(void);
 
-/* The driver in plugin `name`, such as "mpi". *Borrowed* for the life of the process. Errors of ah_plugin_open(). */
+/* Loads the driver in plugin `name`, such as "mpi". *Borrowed* until the process ends. Errors of ah_plugin_open(). */
 int ah_comm_load(const char *name, const struct ah_comm_driver **ret_driver, struct ah_error *err);
 
-/* AH_E_MISMATCH for a table of another build; `origin` names the driver. Reads `abi` and `layout` only. */
+/* Checks `abi` and `layout`. AH_E_MISMATCH: the table is of another build; `origin` names the driver in messages. */
 int ah_comm_check_driver(const struct ah_comm_driver *driver, const char *origin, struct ah_error *err);
 
-/* The channels that one rank asks for. */
+/* The channels that one rank requests. */
 struct ah_comm_wishes {
     const struct ah_comm_channel *channels;
     size_t n;
 };
 
-/* AH_OK if the requested channels of all ranks match; else AH_E_MISMATCH, with the same sentence on every rank. */
+/* Returns AH_OK if the channels of all ranks match; else AH_E_MISMATCH, with the same message on every rank. */
 int ah_comm_agree(const struct ah_comm_wishes *wishes, uint32_t ranks, struct ah_error *err);
 
-/* For a message that names the ranks that missed a deadline. */
+/* Input of an error message that names the ranks that missed a deadline. */
 struct ah_comm_absent {
     uint32_t ranks; /* of the world */
     bool (*is_absent)(const void *world, uint32_t rank);
@@ -109,10 +109,10 @@ struct ah_comm_absent {
     double deadline_s;
 };
 
-/* Sets AH_E_PEER with a sentence that names the absent ranks. */
+/* Sets AH_E_PEER with a message that names the absent ranks. */
 int ah_comm_say_absent(const struct ah_comm_absent *absent, struct ah_error *err);
 
-/* Index, in the peer's wishes, of the other end of `channel` of `rank`; SIZE_MAX: none. */
+/* Returns the index, in the peer's wishes, of the other end of `channel` of `rank`; SIZE_MAX: none. */
 size_t ah_comm_other_end(const struct ah_comm_wishes *peer, uint32_t rank,
                          const struct ah_comm_channel *channel);
 

@@ -2,7 +2,7 @@
  *
  * The engine: one thread for each rank, which makes all calls of the driver.
  *
- * A turn posts the messages that callers handed over, polls once, and wakes callers whose messages are done. After a
+ * A turn posts the messages that callers passed, polls once, and wakes callers whose messages are done. After a
  * turn in which nothing happened, the engine rests: in the driver's own wait, if it has one. Otherwise, if nothing is
  * posted, it sleeps until a caller wakes it, and checks for a lost world now and then. If something is posted, it first
  * yields the processor for a moment, then sleeps for a share of the time that it has waited. So a message is late by a
@@ -22,7 +22,7 @@ enum {
     WAITED_PER_SLEEP = 32,
     SLEEP_LEAST_US = 20,
     SLEEP_MOST_US = 1500,
-    SLEEP_IDLE_US = 100 * 1000 /* with nothing posted */
+    SLEEP_IDLE_US = 100 * 1000 /* longest sleep with nothing posted */
 };
 
 void ah_comm_engine_wake(struct ah_comm *comm)
@@ -89,7 +89,7 @@ static void complete_message(struct ah_comm *comm, const struct ah_comm_done *do
     pthread_cond_signal(&slot->done);
 }
 
-/* Posts and polls. Returns false if nothing happened. */
+/* Does one turn. Returns false if nothing happened. */
 static bool post_and_poll(struct ah_comm *comm)
 {
     const size_t n = comm->n_asked;
@@ -123,7 +123,7 @@ static void sleep_us(struct ah_comm *comm, uint32_t us)
     (void)pthread_cond_timedwait(&comm->work, &comm->mutex, &until);
 }
 
-/* Time since something last happened. */
+/* Returns the time since something last happened. */
 static uint64_t waited_us(const struct ah_comm *comm)
 {
     return (ah_threads_now_ns() - comm->moved_ns) / 1000;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hosts file: the hosts on which mpirun starts processes, a line each, in the format of Open MPI and DeepSpeed: 'name
- * slots=N' (1 if left out), with comments after '#'.
+ * Hosts file: lists the hosts on which mpirun starts processes, in the format of Open MPI and DeepSpeed: lines 'name
+ * slots=N' (default: 1), with comments after '#'.
  */
 #ifndef AH_RUNTIME_COMM_HOSTS_FILE_H
 #define AH_RUNTIME_COMM_HOSTS_FILE_H
@@ -20,10 +20,10 @@ struct ah_hosts_entry {
 struct ah_hosts {
     struct ah_hosts_entry *entries; /* in the order of the lines, in arena */
     size_t n;
-    uint64_t slots; /* of all hosts */
+    uint64_t slots; /* sum of all hosts' slots */
 };
 
-/* AH_E_IO; AH_E_USAGE names a line that is no host; AH_E_MEMORY. */
+/* Reads the file. AH_E_IO; AH_E_USAGE names a line that is no host; AH_E_MEMORY. */
 int ah_hosts_read(const char *path, struct ah_arena *arena, struct ah_hosts *ret_hosts, struct ah_error *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Printing: writes the keys of a family in alphabetical order, as the transformers library does, and reads the text
- * back. If it differs from the model in a field, no config can express that field. So only a correct config is printed.
+ * back. If a field differs from the model's, no config can express it. So only a correct config is printed.
  */
 #include "runtime/model/config.h"
 
@@ -102,7 +102,7 @@ static void put_layer_types(const struct print *print)
     ah_buffer_puts(print->out, "]");
 }
 
-/* The first layer with a window: older readers only know windows in all layers from a given one upwards. */
+/* Returns the first layer with a window: older readers only support windows in all layers from a given layer up. */
 static uint64_t first_windowed(const struct ah_model *model)
 {
     uint64_t i = 0;
@@ -203,7 +203,7 @@ static void keep_first(void *context, const char *path, const char *a, const cha
     snprintf(first->b, sizeof first->b, "%s", *b ? b : "not set");
 }
 
-/* The first field in which the config differs from the model; its path is "" if they are the same. */
+/* Finds the first field in which the config differs from the model; its path is "" if none does. */
 static int first_difference(const struct ah_model *model, const char *name, const struct ah_buffer *text,
                             struct difference *ret_first, struct ah_error *err)
 {
@@ -260,7 +260,7 @@ int ah_config_print(const struct ah_model *model, enum ah_dtype dtype, struct ah
 
 /* ---- an existing config ---- */
 
-/* The text of a key's value in the document; NULL if it lacks the key. */
+/* The text of a key's value in the document; NULL if the document lacks the key. */
 struct span {
     const char *begin, *end;
 };
@@ -286,7 +286,7 @@ static int find_value(const struct ah_buffer *text, const char *key, struct span
     return AH_OK;
 }
 
-/* Appends the text, with the value of `key`, if there is one, replaced by `value`. */
+/* Appends the text, with the value of `key` (if it exists) replaced by `value`. */
 static int replace_value(const struct ah_buffer *text, const char *key, const char *value,
                          struct ah_buffer *out, struct ah_error *err)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Config: the config.json that the ecosystem needs beside weights to load them.
+ * Config: the config.json without which the ecosystem cannot load weights.
  *
- * Weights that came with a config.json keep it, except for the dtype that it names. Others get one made from the model.
- * Callers make it before they train, because a config cannot express every model.
+ * Weights that came with a config.json keep it, except that its dtype is updated. Other weights get one made from the
+ * model. Callers make it before they train, because a config cannot express every model.
  *
  *     rc = path ? ah_config_adopt(model, path, AH_FP32, &text, err) : ah_config_print(model, AH_FP32, &text, err);
  *     options.config = text.data;

@@ -34,7 +34,7 @@ bool ah_cursor_next(struct ah_cursor *cursor, char close)
     return false;
 }
 
-/* The end of the string that begins here. */
+/* Moves past the string that begins here. */
 static void pass_text(struct ah_cursor *cursor)
 {
     for (cursor->at++; *cursor->at != '"'; cursor->at++)
@@ -72,7 +72,7 @@ static char *put_utf8(char *to, unsigned code)
     return to;
 }
 
-/* Decodes the escape at `from` (behind its backslash) to `*to`; returns where the escape ends. */
+/* Decodes the escape at `from` (after its backslash) to `*to`; returns the end of the escape. */
 static const char *put_escape(const char *from, char **to)
 {
     static const char letters[] = "bfnrt", meanings[] = "\b\f\n\r\t";

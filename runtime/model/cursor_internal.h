@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Cursor: walks over JSON text that ah_json_scan() has accepted. It builds no tree, so a header with hundreds of
- * thousands of tensors takes only the memory of its text. On text that was not scanned its behaviour is undefined.
+ * thousands of tensors takes only the memory of its text. On other text its behaviour is undefined.
  *
  *     if (ah_cursor_enter(&cursor, '{'))
  *         while (ah_cursor_next(&cursor, '}')) {
@@ -22,22 +22,22 @@ struct ah_cursor {
     const char *end;
 };
 
-/* Goes to the next token and returns its first character; 0 at the end of the text. */
+/* Moves to the next token and returns its first character; 0 at the end of the text. */
 char ah_cursor_peek(struct ah_cursor *cursor);
 
-/* Steps into the container that `open` ('{' or '[') begins. False, without moving, if the next value is not one. */
+/* Enters the container that begins here with `open` ('{' or '['). False, without moving, if there is none. */
 bool ah_cursor_enter(struct ah_cursor *cursor, char open);
 
-/* If there is one more item, goes to it and returns true; otherwise leaves the container. */
+/* Moves to the next item and returns true; after the last item, leaves the container and returns false. */
 bool ah_cursor_next(struct ah_cursor *cursor, char close);
 
-/* Returns the string here, with escapes resolved, and moves past it. A '"' must be here. NULL: out of memory. */
+/* Returns the string that begins here with '"', escapes resolved, and moves past it. NULL: out of memory. */
 const char *ah_cursor_text(struct ah_cursor *cursor, struct ah_arena *arena);
 
-/* Returns the key here and goes to its value. NULL: out of memory. */
+/* Returns the key here and moves to its value. NULL: out of memory. */
 const char *ah_cursor_key(struct ah_cursor *cursor, struct ah_arena *arena);
 
-/* Reads the whole number here and moves past it; false if the value here is not one, or is 2^64 or more. */
+/* Reads the whole number here and moves past it; false if there is none, or it is 2^64 or more. */
 bool ah_cursor_count(struct ah_cursor *cursor, uint64_t *ret_count);
 
 /* Moves past the value here. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tensors that a pattern names are bits, one set per block. A tensor named in all layers is written once
- * ("layer.*.mlp.up.weight"), a whole block as "layer.3.*".
+ * The tensors that a pattern names are bits, one set per block. A tensor named in all layers becomes one pattern
+ * ("layer.*.mlp.up.weight"), and a whole block becomes "layer.3.*".
  */
 #include "runtime/model/freeze.h"
 

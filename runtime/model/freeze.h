@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Freeze: translates patterns of Hugging Face's parameter names into patterns of ours (trainable.h), which plans keep.
+ * Freeze: translates patterns of Hugging Face's parameter names into patterns of our names (trainable.h), for plans.
  *
  * A pattern names parameters, or a module and thus everything in it: "model.layers.3", "model.layers.*.self_attn",
- * "transformer.h.3.mlp.*", "lm_head". The common prefix ("model.") may be left out. If one of our tensors holds several
- * of theirs, such as q, k and v, a pattern must name all of them or none.
+ * "transformer.h.3.mlp.*", "lm_head". The common prefix ("model.") may be left out. If one of our tensors contains
+ * several of their parameters, such as q, k and v, a pattern must name all of them or none.
  */
 #ifndef AH_RUNTIME_MODEL_FREEZE_H
 #define AH_RUNTIME_MODEL_FREEZE_H
@@ -20,8 +20,8 @@ struct ah_freeze_names {
     size_t n;
 };
 
-/* Appends as few of our patterns as name the same parameters; none if `pattern` names no parameter of the model.
- * AH_E_USAGE: it names a part of a tensor, or the head of a tied model, which is the embedding. AH_E_MEMORY. */
+/* Appends the fewest of our patterns that name the same parameters; none if `pattern` names no parameter of the model.
+ * AH_E_USAGE: it names part of a tensor, or the head of a tied model, which is the embedding. AH_E_MEMORY. */
 int ah_freeze_translate(const struct ah_model *model, const char *pattern, struct ah_arena *arena,
                         struct ah_freeze_names *names, struct ah_error *err);
 

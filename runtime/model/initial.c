@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Initial: elements 4k to 4k + 3 of a block's flat vector share the draw keyed by element 4k. Tensors begin at
- * multiples of 128 elements, so no draw serves two tensors.
+ * Initial: elements 4k to 4k + 3 of a block's flat vector come from one call of Philox, keyed by element 4k. Tensors
+ * begin at multiples of 128 elements, so no call serves two tensors.
  *
  * Source of the distributions: _init_weights() of modeling_gpt2.py, modeling_llama.py and so on of
  * huggingface/transformers. gpt2 scales the two projections into the residual stream, after the GPT-2 paper; the others
@@ -58,7 +58,7 @@ static void fill_normal(uint64_t seed, const struct ah_weights_piece *piece, dou
     }
 }
 
-/* The row of the padding token is zero. */
+/* Sets the row of the padding token to zero. */
 static void clear_padding(const struct ah_model *model, const struct ah_weights_piece *piece, float *values)
 {
     uint64_t begin = model->padding_token * model->width, end = begin + model->width;
@@ -100,7 +100,7 @@ struct initial {
     struct ah_pool *pool;
     const struct ah_weights_sink *sink;
     const struct ah_weights_piece *piece; /* the piece to compute */
-    float *values;                        /* AH_WEIGHTS_PIECE_MAX */
+    float *values;                        /* its values, at most AH_WEIGHTS_PIECE_MAX */
     struct ah_error *err;
 };
 

@@ -7,8 +7,8 @@
  * operations only. So any thread may compute any part of a block.
  *
  * The distributions are those of the transformers library: matrices and tables normal with mean 0 and deviation
- * `initializer_range`, norms 1, biases and the padding token's row of the embedding 0; in gpt2 the two projections back
- * into the residual stream have `initializer_range` / sqrt(2 * layers).
+ * `initializer_range`, norms 1, biases and the padding token's row of the embedding 0; in gpt2 the two projections
+ * into the residual stream have deviation `initializer_range` / sqrt(2 * layers).
  *
  *     rc = ah_initial_load(model, seed, pool, &sink, err);                // the sink of ah_weights_load()
  *     ah_initial_fill(model, seed, &piece, values);                       // or any piece, from any thread
@@ -23,12 +23,12 @@
 void ah_initial_fill(const struct ah_model *model, uint64_t seed, const struct ah_weights_piece *piece,
                      float *ret_values);
 
-/* Hands every parameter to the sink, in the order of ah_weights_load() and on the calling thread; `pool` (optional)
- * computes them. Errors of the sink; AH_E_MEMORY. */
+/* Hands every parameter to the sink, in the order of ah_weights_load() and on the calling thread. Threads of `pool`
+ * (optional) compute the values. Errors of the sink; AH_E_MEMORY. */
 int ah_initial_load(const struct ah_model *model, uint64_t seed, struct ah_pool *pool,
                     const struct ah_weights_sink *sink, struct ah_error *err);
 
-/* The deviation of a tensor of a block of this kind; 0 for norms and biases. */
+/* Returns the standard deviation of a tensor of a block of this kind; 0 for norms and biases. */
 double ah_initial_deviation(const struct ah_model *model, enum ah_block_kind kind, size_t tensor);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Box and Muller, "A note on the generation of random normal deviates", 1958. The words a, b, c, d give
+ * Box and Muller, "A note on the generation of random normal deviates", 1958. The 32-bit words a, b, c, d give
  *
  *     radius(a) cos(turn(b)), radius(a) sin(turn(b)), radius(c) cos(turn(d)), radius(c) sin(turn(d))
  *     radius(x) = sqrt(-2 log((x + 1/2) / 2^32))     turn(y) = 2 pi (y + 1/2) / 2^32
@@ -38,7 +38,7 @@ static const double cosine_terms[COSINE_TERMS] = {-1.0 / 2,
                                                   1.0 / 20922789888000,
                                                   -1.0 / 6402373705728000};
 
-/* terms[0] z + terms[1] z^2 + ... */
+/* Returns terms[0] z + terms[1] z^2 + ... */
 static double series(const double *terms, size_t n, double z)
 {
     double sum = 0;

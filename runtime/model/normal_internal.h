@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/* Four numbers with mean 0 and deviation 1 from the four words of a draw; their size is at most 6.77. */
+/* Computes four numbers with mean 0 and deviation 1 from 128 random bits; their absolute value is at most 6.77. */
 void ah_normal_four(const uint32_t bits[4], double ret_normal[4]);
 
 /* The natural logarithm of a positive, finite, normal number; relative error at most 4e-16. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening files and reading tensors. A file is opened once and read through its descriptor. So the file that was
- * checked is the one that is read, even if another file takes its name meanwhile.
+ * Opens files and reads tensors. A file is opened once and read through its descriptor. So the file that was checked
+ * is the file that is read, even if another file gets its name meanwhile.
  */
 #include "runtime/model/safetensors.h"
 
@@ -182,7 +182,7 @@ static int reserve_files(struct ah_safetensors *files, size_t n, struct ah_error
     return files->files ? AH_OK : ah_error_memory(err);
 }
 
-/* "folder/name" in arena. */
+/* Returns "folder/name", in arena. */
 static const char *join_path(struct ah_arena *arena, const char *folder, const char *name)
 {
     size_t length = strlen(folder);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Safetensors: tensors in files as the ecosystem keeps them, read and written piece by piece.
+ * Safetensors: reads and writes tensors, piece by piece, in the ecosystem's file format.
  *
  * A file has eight bytes with the length of its header (little-endian), the header (JSON: dtype, shape and offsets of
  * each tensor), and the data: row-major, little-endian, packed in the order of their offsets. A model is one file, or
@@ -8,8 +8,8 @@
  *
  * The reader trusts nothing. It reads a header only if it fits in its file and in AH_SAFETENSORS_HEADER_MAX bytes. The
  * header must be strict JSON, and its tensors must cover the data without overlap or gap, to its end. An accepted file
- * needs no further checks; if it shrinks later, reading returns an error. Sentences begin with the file's path and name
- * the tensor.
+ * needs no further checks; if it shrinks later, reading returns an error. Error messages begin with the file's path and
+ * name the tensor.
  *
  *     struct ah_safetensors files = {0};
  *     rc = ah_safetensors_open(&files, "llama-2-7b", err);
@@ -81,7 +81,7 @@ struct ah_safetensors_file {
 };
 
 struct ah_safetensors_tensor {
-    const char *name; /* in the reader's arena; UTF-8, never with a NUL, otherwise anything */
+    const char *name; /* in the reader's arena; any UTF-8 text without a NUL */
     enum ah_safetensors_dtype dtype;
     size_t n_shape; /* 0: one element */
     uint64_t shape[AH_SAFETENSORS_DIMENSIONS_MAX];
@@ -104,23 +104,23 @@ struct ah_safetensors {
  * index disagrees with its files. `ret_files` is released and empty after a failure. */
 int ah_safetensors_open(struct ah_safetensors *ret_files, const char *path, struct ah_error *err);
 
-/* For a folder without the files above: what it seems to be (an adapter, pickled weights), and what helps, as the rest
- * of a sentence. NULL: unknown. */
+/* For a folder without the files above, returns the rest of a sentence: what the folder seems to be (an adapter,
+ * pickled weights), and what to do. NULL: unknown. */
 const char *ah_safetensors_other_folder(const char *folder);
 
-/* The tensor with that name; NULL: none. */
+/* Returns the tensor with that name; NULL: none. */
 const struct ah_safetensors_tensor *ah_safetensors_find(const struct ah_safetensors *files, const char *name);
 
 /* Reads elements [first, first + n) of the tensor in row-major order, as fp32, which is exact for each readable dtype.
- * The range must lie in the tensor. AH_E_DOCUMENT names the tensor if its dtype cannot be read. Allocates nothing. */
+ * The range must be in the tensor. AH_E_DOCUMENT names the tensor if its dtype cannot be read. Allocates nothing. */
 int ah_safetensors_read(const struct ah_safetensors *files, const struct ah_safetensors_tensor *tensor,
                         uint64_t first, uint64_t n, float *ret_values, struct ah_error *err);
 
-/* A digest of names, dtypes, shapes and the first 4 KiB of each tensor: a cheap way to see whether weights in two
- * places are the same. Errors of ah_safetensors_open(). */
+/* Computes a digest of names, dtypes, shapes and the first 4 KiB of each tensor: a cheap way to compare weights in two
+ * places. Errors of ah_safetensors_open(). */
 int ah_safetensors_digest(const char *path, char ret_text[AH_SHA256_HEX_MAX], struct ah_error *err);
 
-/* The format's word for a dtype: "BF16". */
+/* Returns the format's word for a dtype: "BF16". */
 const char *ah_safetensors_word(enum ah_safetensors_dtype dtype);
 
 /* Prints the tensor's shape, "[4096, 1024]", into `out` and returns `out`. */
@@ -141,7 +141,7 @@ struct ah_safetensors_spec {
 };
 
 /* A file being written. Its tensors may be written in any order and in pieces, each element once. The same tensors
- * and values give the same bytes, which are those that the format's own library writes: tensors by name, metadata
+ * and values give the same bytes, just as the format's own library writes them: tensors by name, metadata
  * {"format":"pt"}, header padded with spaces to eight bytes.
  *
  *     rc = ah_safetensors_create(&writer, "out/model.safetensors", AH_BF16, specs, n, err);
@@ -160,7 +160,7 @@ struct ah_safetensors_writer {
 };
 
 /* Creates the file and writes its header; reserves its space if the file system can. AH_E_IO: it exists already, or
- * cannot be written. Names are UTF-8 and differ (asserted). */
+ * cannot be written. Names must be UTF-8 and all different (asserted). */
 int ah_safetensors_create(struct ah_safetensors_writer *ret_writer, const char *path, enum ah_dtype dtype,
                           const struct ah_safetensors_spec *specs, size_t n, struct ah_error *err);
 
@@ -174,7 +174,7 @@ int ah_safetensors_join(struct ah_safetensors_writer *ret_writer, const char *pa
 int ah_safetensors_write(struct ah_safetensors_writer *writer, size_t index, uint64_t first,
                          const float *values, uint64_t n, struct ah_error *err);
 
-/* Syncs and closes the file. AH_E_FAILED: a tensor is not written whole; for a `partial` writer: one is only begun. */
+/* Syncs and closes the file. AH_E_FAILED: a tensor is incomplete, or for a `partial` writer: begun but incomplete. */
 int ah_safetensors_finish(struct ah_safetensors_writer *writer, struct ah_error *err);
 
 /* Frees the writer; a file that was created and not finished is removed. NULL and zeroed writers are fine. */

@@ -5,7 +5,7 @@
  *
  * After ah_safetensors_header(), for every tensor:
  *   (1) its elements, the product of its shape, and its bytes do not overflow
- *   (2) its data range has exactly its bytes and lies in the file
+ *   (2) its data range has exactly its bytes and is inside the file
  *   (3) the ranges of a file's tensors, sorted, follow each other from the end of the header to the end of the file
  */
 #include "runtime/model/cursor_internal.h"
@@ -23,7 +23,7 @@ enum { LENGTH_BYTES = 8, TABLE_FIRST = 64 };
 struct header {
     const struct ah_safetensors_file *file;
     size_t index;
-    uint64_t data_bytes; /* behind the header */
+    uint64_t data_bytes; /* bytes after the header */
     uint64_t data_offset_bytes;
     struct ah_arena *arena;
     struct ah_safetensors_table *table;

@@ -2,7 +2,7 @@
  *
  * The index of a model in several files: {"metadata": {...}, "weight_map": {"tensor": "file", ...}}.
  *
- * Only "weight_map" counts. Sizes in "metadata" may be out of date, and each file is checked by itself anyway.
+ * Only "weight_map" counts. Sizes in "metadata" may be out of date, and each file is checked separately anyway.
  */
 #include "base/buffer.h"
 #include "base/file.h"

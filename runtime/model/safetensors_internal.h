@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the parts of the safetensors reader and writer share: sentences, whole reads and writes, headers.
+ * What the parts of the safetensors reader and writer share: error messages, whole reads and writes, headers.
  */
 #ifndef AH_RUNTIME_MODEL_SAFETENSORS_INTERNAL_H
 #define AH_RUNTIME_MODEL_SAFETENSORS_INTERNAL_H
@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-/* Makes a name from a file fit for a sentence: on one line, and cut if it is long. Returns `out`. */
+/* Makes a name from a file fit for a message: on one line, and cut if it is long. Returns `out`. */
 enum { AH_SAFETENSORS_NAME_TEXT = 112 };
 const char *ah_safetensors_plain(const char *name, char out[AH_SAFETENSORS_NAME_TEXT]);
 
@@ -21,7 +21,7 @@ int ah_safetensors_fail(struct ah_error *err, int code, const char *path, const 
 int ah_safetensors_pread(const struct ah_safetensors_file *file, void *bytes, uint64_t size, uint64_t offset,
                          struct ah_error *err);
 
-/* The tensors of a file while it is read; a growing table. */
+/* A growing table of the tensors of a file that is being read. */
 struct ah_safetensors_table {
     struct ah_safetensors_tensor *tensors; /* owned */
     size_t n, capacity;
@@ -41,9 +41,9 @@ struct ah_safetensors_place {
 struct ah_safetensors_index {
     struct ah_arena arena;
     size_t n_places;
-    struct ah_safetensors_place *places; /* by tensor, all different */
+    struct ah_safetensors_place *places; /* sorted by tensor, all different */
     size_t n_files;
-    const char **files; /* by name, all different */
+    const char **files; /* sorted by name, all different */
 };
 
 /* Reads an index. `ret_index` is zeroed before; the caller releases its arena, also after a failure. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Writing: the header is written first and gives every tensor its offset, so pieces may come in any order. The bytes
- * are those that the reference library writes: tensors by name (all of one dtype), header padded to 8.
+ * equal those of the reference library: tensors sorted by name (all of one dtype), header padded to 8 bytes.
  */
 #include "base/bf16.h"
 #include "base/buffer.h"
@@ -23,8 +23,8 @@ enum { STEP_ELEMENTS = 4096, PAD_BYTES = 8 };
 struct ah_safetensors_slot {
     const char *name; /* in arena */
     uint64_t elements;
-    uint64_t offset_bytes;        /* of the file */
-    atomic_uint_fast64_t written; /* elements */
+    uint64_t offset_bytes;        /* offset in the file */
+    atomic_uint_fast64_t written; /* elements written */
 };
 
 static int fail_write(struct ah_error *err, const char *path)
@@ -104,7 +104,7 @@ static int open_file(struct ah_safetensors_writer *writer, int flags, struct ah_
     return writer->descriptor < 0 ? fail_write(err, writer->path) : AH_OK;
 }
 
-/* Creates the file; reserves room for all of it if the file system can, so that a full disk shows now. */
+/* Creates the file and reserves its space if the file system can, so that a full disk shows now. */
 static int create_file(struct ah_safetensors_writer *writer, uint64_t bytes, struct ah_error *err)
 {
     int rc = open_file(writer, O_CREAT | O_EXCL, err);
@@ -219,7 +219,7 @@ int ah_safetensors_finish(struct ah_safetensors_writer *writer, struct ah_error 
     do
         rc = fsync(writer->descriptor);
     while (rc && errno == EINTR);
-    if (rc && errno != EINVAL && errno != EROFS) /* these two: this kind of file cannot be synced */
+    if (rc && errno != EINVAL && errno != EROFS) /* EINVAL, EROFS: this kind of file cannot be synced */
         return fail_write(err, writer->path);
     rc = close(writer->descriptor) && errno != EINTR ? fail_write(err, writer->path) : AH_OK;
     writer->descriptor = -1;

@@ -23,7 +23,7 @@ enum { FILE_MAX_BYTES = 256 << 20, IDS_MAX = 1 << 22, LETTERS = 512 };
 struct loading {
     struct ah_tokenizer *tokenizer;
     bool byte_level;
-    short bytes[LETTERS]; /* the byte that a letter stands for; -1: none */
+    short bytes[LETTERS]; /* by letter: the byte that it encodes; -1: none */
     bool failed;          /* no memory */
 };
 
@@ -38,7 +38,7 @@ static void set_letters(short bytes[LETTERS])
     }
 }
 
-/* Reads the letter at `*from`. Letters for bytes have at most two bytes; -1: a longer one, which is not skipped. */
+/* Reads the letter at `*from`. Letters for bytes have at most two bytes; -1: a longer letter, which is not skipped. */
 static int take_letter(const char **from)
 {
     const unsigned char *at = (const unsigned char *)*from;
@@ -77,7 +77,7 @@ static void decode(const struct loading *loading, char *piece)
     *to = '\0';
 }
 
-/* `piece` lies in the arena. An id out of range is left out. */
+/* Sets the text of a piece, which is in the arena. Ignores an id out of range. */
 static void set_piece_text(struct loading *loading, uint64_t id, const char *piece)
 {
     struct ah_tokenizer *tokenizer = loading->tokenizer;
@@ -139,7 +139,7 @@ static void read_model(struct loading *loading, struct ah_cursor *cursor)
         }
 }
 
-/* [{"id": 5, "content": "<|endoftext|>"}, ...]; these texts are not encoded. */
+/* Reads [{"id": 5, "content": "<|endoftext|>"}, ...]; these texts are not encoded. */
 static void read_added(struct loading *loading, struct ah_cursor *cursor)
 {
     struct ah_arena *arena = &loading->tokenizer->arena;
@@ -166,7 +166,7 @@ static void read_added(struct loading *loading, struct ah_cursor *cursor)
     }
 }
 
-/* Added tokens come before the model in the file, but win over its tokens. */
+/* Reads everything. Added tokens come before the model in the file, but override its tokens. */
 static void read_all(struct loading *loading, const struct ah_buffer *text)
 {
     for (int pass = 0; pass < 2; pass++) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tokenizer: the text of tokens, from a Hugging Face tokenizer.json. It only shows tokens to people; autohete-tokenize
- * makes them.
+ * turns text into tokens.
  *
- * A token's text is the bytes of its piece. In a byte-level vocabulary its letters stand for bytes. Otherwise the piece
- * is the text, with "\xe2\x96\x81" (U+2581) as a blank and "<0x0A>" as that byte. Joined, they give the text, except
- * for a blank that a tokenizer put before the first word.
+ * A token's text is the bytes of its piece. In a byte-level vocabulary each letter of the piece encodes a byte. In
+ * others the piece is the text, with "\xe2\x96\x81" (U+2581) as a blank and "<0x0A>" as that byte. The texts, joined,
+ * are the original text, except for a blank that a tokenizer put before the first word.
  *
  *     struct ah_tokenizer tokenizer;
  *     rc = ah_tokenizer_load(&tokenizer, "llama-2-7b", err);
@@ -26,11 +26,11 @@ struct ah_tokenizer {
     uint64_t n;
 };
 
-/* `path` is a tokenizer.json or its folder. AH_E_IO: it cannot be read; AH_E_DOCUMENT: it has no vocabulary, or ids of
+/* Loads `path`, a tokenizer.json or its folder. AH_E_IO: it cannot be read; AH_E_DOCUMENT: no vocabulary, or ids of
  * 2^22 or more; AH_E_MEMORY. `ret_tokenizer` is released after a failure. */
 int ah_tokenizer_load(struct ah_tokenizer *ret_tokenizer, const char *path, struct ah_error *err);
 
-/* NULL if no token has that id. Borrowed until release. */
+/* Returns the text of a token; NULL if no token has that id. Borrowed until release. */
 const char *ah_tokenizer_text(const struct ah_tokenizer *tokenizer, uint64_t id);
 
 void ah_tokenizer_release(struct ah_tokenizer *tokenizer);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Walk: the one order in which weights are loaded, saved and initialised: block by block, tensor by tensor, part by
- * part, band by band. A band is as many whole rows of a part as fit its limit, or a stretch of a row that exceeds it. A
- * band is handed out in pieces. For a transposed part, whose rows are columns in the file, bands are larger, and files
+ * part, band by band. A band is as many whole rows of a part as its limit allows, or a stretch of a longer row. A band
+ * is handed out in pieces. For a transposed part, whose rows are columns in the file, bands are larger, and files
  * are read and written AH_WALK_LINES lines at a time. Each line's stretch in a band is one system call, and both sides
  * of the transposition use whole cache lines.
  */
@@ -29,7 +29,7 @@ struct ah_walk_step {
         band; /* rows x cols elements; a transposed part's may exceed AH_WEIGHTS_PIECE_MAX */
 };
 
-/* The piece of the band that begins at its element `at`. */
+/* Returns the piece of the band that begins at the band's element `at`. */
 struct ah_weights_piece ah_walk_piece(const struct ah_walk_step *step, uint64_t at);
 
 /* Visits every band; stops at the first visit that does not return AH_OK, and returns that. */

@@ -3,8 +3,8 @@
  * The names of five families, as tables. Source: modeling_gpt2.py, modeling_llama.py, modeling_mistral.py,
  * modeling_qwen2.py, modeling_qwen3.py of huggingface/transformers.
  *
- * gpt2 keeps matrices as Conv1D, inputs by outputs, and q, k, v in one; the others keep nn.Linear, outputs by
- * inputs, and q, k, v apart. Tables of tokens and positions are entries by width everywhere.
+ * gpt2 stores matrices as Conv1D, inputs by outputs, and q, k, v in one; the others store nn.Linear, outputs by
+ * inputs, and q, k, v separately. Tables of tokens and positions are entries by width everywhere.
  */
 #include "runtime/model/weight_names.h"
 
@@ -13,11 +13,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Which rows of our tensor a part has. */
+/* The rows of our tensor that are a part. */
 enum slice { ALL, QUERY, KEY, VALUE };
 
 struct row {
-    const char *ours;   /* ah_model_tensors() */
+    const char *ours;   /* name in ah_model_tensors() */
     const char *theirs; /* follows the prefix, and in layers the layer's number */
     enum slice slice;
     bool transposed;
@@ -74,7 +74,7 @@ struct family {
     const char *prefix;
     const char *layers; /* text before a layer's number */
     const struct row *rows;
-    const char *ignorable[3]; /* how names end that hold nothing learned */
+    const char *ignorable[3]; /* endings of names whose tensors contain nothing learned */
 };
 
 static const struct family families[] = {

@@ -2,8 +2,8 @@
  *
  * Names: the names of a block's tensors in files of the ecosystem (docs/weights.md lists them).
  *
- * Our tensors are packed (q over k over v) and always outputs by inputs. Hugging Face names, splits and stores them
- * differently in each family. A part is one of their tensors, with the rows of ours that it holds.
+ * Our tensors are packed (q over k over v) and always outputs by inputs. Hugging Face names, splits and stores tensors
+ * differently in each family. A PART is one of their tensors: some rows of one of ours.
  *
  *     struct ah_names_part parts[AH_NAMES_PARTS_MAX];
  *     size_t n = ah_names_parts(model, block, parts);   // "model.layers.3.self_attn.k_proj.weight", ...
@@ -20,12 +20,12 @@
 enum { AH_NAMES_PARTS_MAX = 2 * AH_MODEL_TENSORS_MAX, AH_NAMES_NAME_MAX = 96 };
 
 struct ah_names_part {
-    char name[AH_NAMES_NAME_MAX]; /* as the family's own library saves it, with its prefix */
-    size_t tensor;                /* of ah_model_tensors() */
+    char name[AH_NAMES_NAME_MAX]; /* name in files of the family's own library, with its prefix */
+    size_t tensor;                /* index in ah_model_tensors() */
     uint64_t row, rows;           /* the part is these rows of the tensor */
-    uint64_t cols;                /* all of them */
-    bool transposed;              /* the file has inputs by outputs */
-    size_t n_shape;               /* in the file; 1 for vectors */
+    uint64_t cols;                /* all columns of the tensor */
+    bool transposed;              /* the file stores inputs by outputs */
+    size_t n_shape;               /* dimensions in the file; 1 for vectors */
     uint64_t shape[2];
 };
 
@@ -34,14 +34,14 @@ struct ah_names_part {
 size_t ah_names_parts(const struct ah_model *model, uint64_t block,
                       struct ah_names_part ret_parts[AH_NAMES_PARTS_MAX]);
 
-/* The prefix of all names but the head's: "model." or "transformer.". Files of a bare model leave it out. */
+/* Returns the prefix of all names but the head's: "model." or "transformer.". Files of a bare model leave it out. */
 const char *ah_names_prefix(enum ah_family family);
 
-/* The head's projection, which files of a tied model need not hold. */
+/* Returns the name of the head's projection, which files of a tied model may leave out. */
 const char *ah_names_head(void);
 
-/* True if a tensor of that name, with or without prefix, holds nothing learned (masks, angles). Older files have such
- * tensors. */
+/* True if a tensor of that name, with or without prefix, contains nothing learned (masks, angles), as in older
+ * files. */
 bool ah_names_ignorable(enum ah_family family, const char *name);
 
 #endif

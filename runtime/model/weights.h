@@ -2,9 +2,9 @@
  *
  * Weights: moves weights between files in the ecosystem's layout and the caller's flat vectors, piece by piece.
  *
- * The caller decides where the vectors lie (host, device, several arenas). Loading hands out pieces in fp32, saving
- * asks for them, both block by block and tensor by tensor in flat order. So a model is never in memory twice. A piece
- * lies in one tensor; padding between tensors is never handed out or asked for.
+ * The caller decides where the vectors are stored (host, device, several arenas). Loading hands out pieces in fp32,
+ * saving asks for pieces, both block by block and tensor by tensor in flat order. So a model is never in memory twice.
+ * A piece is part of one tensor; padding between tensors is never handed out or asked for.
  *
  *     static int keep(void *context, const struct ah_weights_piece *piece, const float *values,
  *                     struct ah_error *err)
@@ -29,7 +29,7 @@ enum { AH_WEIGHTS_PIECE_MAX = 1 << 18 }; /* elements */
 /* Elements of one tensor of one block that follow each other in the flat vector. */
 struct ah_weights_piece {
     uint64_t block;
-    size_t tensor;    /* of ah_model_tensors() and struct ah_flat */
+    size_t tensor;    /* index in ah_model_tensors() and struct ah_flat */
     uint64_t first;   /* element of the tensor, row-major */
     uint64_t element; /* the same element in the block's full flat vector */
     uint64_t n;       /* 1 to AH_WEIGHTS_PIECE_MAX */
@@ -38,7 +38,7 @@ struct ah_weights_piece {
 /* Takes a piece; `values` are borrowed until it returns. A failure ends the load, which returns it. */
 typedef int ah_weights_take(void *context, const struct ah_weights_piece *piece, const float *values,
                             struct ah_error *err);
-/* Gives a piece into `ret_values`. */
+/* Writes a piece to `ret_values`. */
 typedef int ah_weights_give(void *context, const struct ah_weights_piece *piece, float *ret_values,
                             struct ah_error *err);
 
@@ -67,18 +67,18 @@ int ah_weights_load(const struct ah_model *model, const char *path, const struct
                     struct ah_error *err);
 
 struct ah_weights_options {
-    enum ah_dtype dtype;  /* of the files; AH_FP32 keeps masters exactly */
+    enum ah_dtype dtype;  /* dtype in the files; AH_FP32 keeps masters exactly */
     uint64_t shard_bytes; /* most data in one file, unless a single tensor is larger; 0: 5e9 */
-    const char *config;   /* (optional) text of the config.json to put beside (config.h); borrowed */
+    const char *config;   /* (optional) text of the config.json to save, too (config.h); borrowed */
 };
 
-/* The blocks that one of several writers keeps. */
+/* The blocks that one of several writers holds. */
 struct ah_weights_part {
     bool (*keeps)(const void *context, uint64_t block);
     const void *context;
 };
 
-/* Bytes on disk of ah_weights_save(): exact for the data, rounded up for headers and the index. */
+/* Returns the bytes on disk of ah_weights_save(): exact for the data, rounded up for headers and the index. */
 uint64_t ah_weights_bytes(const struct ah_model *model, enum ah_dtype dtype);
 
 /* Writes the model into `folder`, which exists and has none of these files: "model.safetensors", or
@@ -88,8 +88,8 @@ uint64_t ah_weights_bytes(const struct ah_model *model, enum ah_dtype dtype);
 int ah_weights_save(const struct ah_model *model, const struct ah_weights_source *source,
                     const struct ah_weights_options *options, const char *folder, struct ah_error *err);
 
-/* The same for several writers that all see `folder`. One creates every file, weights still without values. Then all
- * fill in their blocks, at the same time and in any order. Filling syncs; files stay after a failure. */
+/* Save by several writers that all see `folder`. One writer makes every file, with weights still without values. Then
+ * all fill in their blocks, at the same time and in any order. Filling syncs; files stay after a failure. */
 int ah_weights_make(const struct ah_model *model, const struct ah_weights_options *options,
                     const char *folder, struct ah_error *err);
 int ah_weights_fill(const struct ah_model *model, const struct ah_weights_source *source,

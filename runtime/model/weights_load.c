@@ -18,13 +18,13 @@ struct load {
     const struct ah_weights_sink *sink;
     struct ah_safetensors files;
     size_t skipped; /* bytes of names to skip: the prefix, if the files leave it out */
-    bool *used;     /* by tensor of the files */
-    float *values;  /* AH_WALK_BAND_MAX; only used as far as bands reach */
+    bool *used;     /* by tensor of the files: a part has used it */
+    float *values;  /* AH_WALK_BAND_MAX; the part that no band reaches stays untouched */
     float *lines;   /* AH_WEIGHTS_PIECE_MAX; lines of the file, or values to compare with */
     struct ah_error *err;
 };
 
-/* The name of a part in these files. */
+/* Returns the name of a part in these files. */
 static const char *name_of(const struct load *load, const struct ah_names_part *part)
 {
     return strcmp(part->name, ah_names_head()) ? part->name + load->skipped : part->name;
@@ -43,7 +43,7 @@ static const char *path_of(const struct load *load, const struct ah_safetensors_
 
 /* ---- checks ---- */
 
-/* The unused tensor of the files that may be the missing one under a similar name; NULL: none is near. */
+/* Returns an unused tensor of the files whose name is near that of a missing tensor; NULL: none is near. */
 static const char *nearest(const struct load *load, const char *name)
 {
     const char **candidates = malloc(CANDIDATES_MAX * sizeof *candidates);
@@ -86,7 +86,7 @@ static int check_shape(const struct load *load, const struct ah_names_part *part
                                ah_safetensors_shape_text(part->shape, part->n_shape, needs));
 }
 
-/* Marks a part's tensor as used, if it is there. A missing one may then be found among the unused. */
+/* Marks a part's tensor as used, if it exists. A missing tensor may then be found among the unused ones. */
 static int mark_part(void *context, const struct ah_walk_step *step)
 {
     struct load *load = context;
@@ -102,7 +102,7 @@ static int report_missing(void *context, const struct ah_walk_step *step)
     return find_tensor(load, step->part) ? AH_OK : fail_missing(load, name_of(load, step->part));
 }
 
-/* Checks shape and dtype of a part that is there. */
+/* Checks shape and dtype of a part that exists. */
 static int check_part(void *context, const struct ah_walk_step *step)
 {
     const struct load *load = context;
@@ -172,7 +172,7 @@ static int check_files(struct load *load)
 
 /* ---- values ---- */
 
-/* Reads the band's stretches of `n` lines of the file into load->lines, one behind the other. */
+/* Reads the band's stretches of `n` lines of the file into load->lines, one after the other. */
 static int read_lines(const struct load *load, const struct ah_walk_step *step,
                       const struct ah_safetensors_tensor *tensor, uint64_t col, uint64_t n)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Saving: one walk in flat order. A new file begins when the next tensor would exceed the limit, so one file is open at
- * a time. (The ecosystem uses the same rule, in its own order; the index tells readers.) If several processes write,
+ * a time. (The ecosystem uses the same rule, in its own order; readers use the index.) If several processes write,
  * one first makes all files, and each walks over its own blocks.
  */
 #include "base/buffer.h"
@@ -33,8 +33,8 @@ struct save {
     uint64_t total_bytes, shard_bytes;   /* of data; of the last shard */
     struct ah_safetensors_writer writer; /* of shard `open` - 1 */
     size_t open, first;                  /* its first part */
-    float *values;                       /* owned; AH_WALK_BAND_MAX, touched as far as a band goes */
-    float *lines;                        /* owned; AH_WEIGHTS_PIECE_MAX; of the file */
+    float *values; /* owned; AH_WALK_BAND_MAX; the part that no band reaches stays untouched */
+    float *lines;  /* owned; AH_WEIGHTS_PIECE_MAX; lines of the file */
     struct ah_error *err;
 };
 
@@ -265,7 +265,7 @@ struct total {
 
 static int add_part(void *context, const struct ah_walk_step *step)
 {
-    enum { LINES_BYTES = 128 }; /* of a part in a header and in the index, beside its name */
+    enum { LINES_BYTES = 128 }; /* of a part in a header and in the index, without its name */
     struct total *total = context;
     total->bytes += step->part->rows * step->part->cols * ah_dtype_bytes(total->dtype) + LINES_BYTES +
                     2 * strlen(step->part->name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Check: runs the parts in order. Each may rely on what earlier ones have checked, but not on numbers being small.
+ * Check: runs the parts in order. Each part may rely on what earlier parts have checked, but not on small numbers.
  */
 #include "runtime/schedule/check.h"
 
@@ -67,7 +67,7 @@ static int check_blocks(const struct ah_plan *plan, const struct ah_job *job, st
     return AH_OK;
 }
 
-/* Compiling a plan again must not take much more memory than its document, or a small document could exhaust it. */
+/* Compiling the plan must not need much more memory than its document, or a small document could exhaust memory. */
 static int check_amounts(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
     uint64_t tiles = 0, tile = plan->staging.tile_elements;
@@ -98,7 +98,7 @@ static int check_device(const struct ah_plan *plan, struct ah_error *err)
                         kind == AH_DEVICE_CPU ? "a GPU" : "the CPU device");
 }
 
-/* A run would refuse a plan that leaves no room beside the arena for what its ops need. */
+/* A run would refuse a plan that has no room outside the arena for memory that its ops need. */
 static int check_reserve(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
     const struct ah_plan_memory *memory = &plan->memory;

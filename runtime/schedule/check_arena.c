@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sweeps tensors by compute position. The live ones are in a list by offset, so a new one is compared only with its two
- * neighbours. A tensor that lives past the end of the iteration is swept as two.
+ * Sweeps tensors by compute position. Live tensors are in a list by offset, so a new tensor is compared only with its
+ * two neighbours. A tensor that lives past the end of the iteration is swept as two tensors.
  */
 #include "runtime/schedule/check_internal.h"
 
@@ -19,9 +19,9 @@ struct life {
 
 struct sweep {
     const struct ah_plan *plan;
-    struct life *lives; /* by `from` */
+    struct life *lives; /* sorted by `from` */
     size_t n_lives;
-    struct life *live; /* by offset of their tensors */
+    struct life *live; /* sorted by offset of their tensors */
     size_t n_live;
 };
 
@@ -62,7 +62,7 @@ static void drop_dead(struct sweep *sweep, uint64_t position)
     sweep->n_live = kept;
 }
 
-/* Index in the list where a tensor with this offset belongs. */
+/* Returns the index in the list where a tensor with this offset belongs. */
 static size_t place_of(const struct sweep *sweep, uint64_t offset_bytes)
 {
     size_t low = 0;
@@ -77,7 +77,7 @@ static size_t place_of(const struct sweep *sweep, uint64_t offset_bytes)
     return low;
 }
 
-/* `low` has the lower offset, or the same. */
+/* Checks that two live tensors do not overlap. `low` has the lower offset, or the same. */
 static int check_pair(const struct sweep *sweep, const struct life *low, const struct life *high,
                       uint64_t position, struct ah_error *err)
 {

@@ -21,7 +21,7 @@ static int check_names(const struct ah_plan *plan, struct ah_error *err)
     return AH_OK;
 }
 
-/* Refuses resources with the same name, and block-major order of a single micro-batch, where it means nothing. */
+/* Refuses resources with the same name, and block-major order with a single micro-batch, where it means nothing. */
 static int check_words(const struct ah_plan *plan, struct ah_error *err)
 {
     const struct ah_plan_sharing *sharing = &plan->sharing;

@@ -5,7 +5,7 @@
  * without overlap is right (check_arena.c).
  *
  * Knobs that a plan does not state are inferred from their effect: how far ahead the earliest fetch is issued, and how
- * far behind the latest gradient is due. Both values of the others (updates_after_backward, step_ends) are tried.
+ * far behind the latest gradient is due. Both values of other knobs (updates_after_backward, step_ends) are tried.
  */
 #include "runtime/schedule/check_internal.h"
 
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A fetch cannot overtake what it must follow, so a larger fetch_ahead may leave no trace: this many are tried. */
+/* A fetch cannot overtake what it must follow, so several values of fetch_ahead may fit: this many are tried. */
 enum { AHEAD_TRIED = 16 };
 
 struct rebuild {
@@ -35,7 +35,7 @@ struct rebuild {
 static const struct op_field {
     const char *name;
     size_t offset;
-    const char *const *words; /* the enum's; NULL: a count */
+    const char *const *words; /* words of the enum; NULL: a count */
 } op_fields[] = {
     {"op", offsetof(struct ah_plan_op, op), ah_words_plan_op},
     {"lane", offsetof(struct ah_plan_op, lane), ah_words_plan_lane},
@@ -61,7 +61,7 @@ static uint64_t op_value(const struct op_field *field, const struct ah_plan_op *
     return field->words ? word : count;
 }
 
-/* The first field that differs; NULL: none. */
+/* Returns the first field that differs; NULL: none. */
 static const struct op_field *op_difference(const struct ah_plan_op *a, const struct ah_plan_op *b)
 {
     for (size_t i = 0; i < OP_FIELDS; i++)
@@ -81,7 +81,7 @@ static void print_value(const struct op_field *field, const struct ah_plan_op *o
         snprintf(ret_text, 32, "%" PRIu64, value);
 }
 
-/* Returns how many ops, starting with the first, are as compiled. */
+/* Returns how many ops, starting with the first, equal the compiled ones. */
 static size_t equal_ops(const struct rebuild *r)
 {
     const struct ah_iteration *it = &r->compiled.iteration;
@@ -119,7 +119,7 @@ static int compare_ops(const struct rebuild *r)
 
 /* ---- knobs ---- */
 
-/* The largest distance from issue_after to due_before in ops of this kind; 0: there are none. */
+/* Returns the largest distance from issue_after to due_before in ops of this kind; 0: there are none. */
 static uint32_t farthest(const struct ah_plan *plan, enum ah_plan_op_kind kind)
 {
     uint64_t most = 0, positions = plan->lanes.n_compute;
@@ -155,7 +155,7 @@ static int compile(struct rebuild *r)
     return rc ? ah_error_memory(r->err) : AH_OK;
 }
 
-/* Tries one way to set the knobs that are not stated; keeps it in `best` if more ops than ever match the plan's. */
+/* Tries values of the knobs that are not stated; saves them in `best` if more ops match the plan's than before. */
 static int try_knobs(struct rebuild *r, uint32_t fetch_ahead, unsigned orders, struct ah_knobs *best,
                      size_t *equal)
 {
@@ -171,7 +171,7 @@ static int try_knobs(struct rebuild *r, uint32_t fetch_ahead, unsigned orders, s
     return rc;
 }
 
-/* Compiles with the knobs that reproduce the plan, or else with those that reproduce most of it. */
+/* Compiles with the knobs that reproduce the plan, or if there are none, with those that reproduce most of it. */
 static int find_knobs(struct rebuild *r)
 {
     uint32_t ahead = farthest(r->plan, AH_PLAN_FETCH);

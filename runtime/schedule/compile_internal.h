@@ -21,7 +21,7 @@ struct compile {
     const struct ah_costs *costs;
     const struct ah_knobs *knobs;
     const struct ah_config *configs;
-    const double *base_us; /* from the choice */
+    const double *base_us; /* of the choice (struct ah_choice) */
     struct ah_compiled *out;
     size_t n_blocks, micro_batches;
     bool clip;
@@ -35,7 +35,7 @@ struct compile {
     uint32_t *last_position; /* by op of the compute lane */
 
     uint32_t *base;      /* forward and backward ops and sends, in order */
-    double *base_end_us; /* over two iterations */
+    double *base_end_us; /* end of each op of `base`, over two iterations */
     size_t n_base;
     uint32_t *send_of[2]; /* index in base of the send of outputs, of gradients: by micro_batch */
     uint32_t *base_of[2]; /* index in base of forward, backward: by micro_batch * n_blocks + block */
@@ -66,22 +66,22 @@ bool ah_compile_trained(const struct compile *c, size_t block);
 /* True if this op makes a gradient of trained parameters. */
 bool ah_compile_gradient_here(const struct compile *c, enum ah_plan_op_kind kind, size_t block);
 
-/* A stage sends its output to the next one and its input gradient to the one before. If nothing below is trained, the
- * second send is an empty message (a word), which says that the stage is done. */
+/* True if the stage sends its output to the next stage; its input gradient to the previous one. If nothing below is
+ * trained, the gradient is an empty message (a word), which says that the stage is done. */
 bool ah_compile_sends_output(const struct compile *c);
 bool ah_compile_sends_gradient(const struct compile *c);
 
-/* Extra time of such an op: for adding gradients up, and for squaring them for the norm. */
+/* Extra time of an op that makes a gradient: for adding gradients up, and for squaring them for the norm. */
 double ah_compile_gradient_us(const struct compile *c, size_t block, size_t micro_batch);
 
 uint64_t ah_compile_tiles(const struct compile *c, uint64_t elements);
 
-/* Bytes per element that streamed states take to the device, and back. */
+/* Bytes per element of streamed states copied to the device, and back. */
 uint64_t ah_compile_states_in_bytes(const struct compile *c, size_t block);
 uint64_t ah_compile_states_out_bytes(const struct compile *c, size_t block);
 double ah_compile_states_in_us(const struct compile *c, size_t block);
 
-/* Positions of forward, of backward (COMPILE_NONE: there is none), and of the op that makes the gradient. */
+/* Positions of the block's forward, of its backward (COMPILE_NONE: none), and of the op that makes its gradient. */
 uint32_t ah_compile_forward(const struct compile *c, size_t block, size_t micro_batch);
 uint32_t ah_compile_backward(const struct compile *c, size_t block, size_t micro_batch);
 uint32_t ah_compile_gradient(const struct compile *c, size_t block, size_t micro_batch);
@@ -89,7 +89,7 @@ uint32_t ah_compile_gradient(const struct compile *c, size_t block, size_t micro
 /* Position of the stage's send of this kind. */
 uint32_t ah_compile_send(const struct compile *c, enum ah_plan_op_kind kind, size_t micro_batch);
 
-/* Steps up the circle from one position to another (1 to n_compute); the position some steps before or after one. */
+/* Distance up the circle from one position to another (1 to n_compute); the position at a distance before or after. */
 uint32_t ah_compile_distance(const struct compile *c, uint32_t from, uint32_t to);
 uint32_t ah_compile_before(const struct compile *c, uint32_t position, uint32_t distance);
 uint32_t ah_compile_after(const struct compile *c, uint32_t position, uint32_t distance);
@@ -108,7 +108,7 @@ void ah_compile_tensor(struct compile *c, enum ah_tensor_label label, enum ah_la
 
 void ah_compile_positions(struct compile *c); /* positions.c */
 void ah_compile_lanes(struct compile *c); /* lanes.c: the other lanes' ops, with their tensors and staging */
-void ah_compile_tensors(struct compile *c); /* tensors.c: what compute needs, and what persists */
+void ah_compile_tensors(struct compile *c); /* tensors.c: tensors that compute needs, and persistent ones */
 void ah_compile_host(struct compile *c);    /* tensors.c: host memory */
 
 #endif

@@ -2,7 +2,7 @@
  *
  * Costs: how long things take on one machine, for one job. Plain numbers; planner/cost/pricing.h makes them.
  *
- * Times are those of an op running alone. Ops that run at the same time share resources: while it works, each lane
+ * Times are those of an op running by itself. Ops that run at the same time share resources: while it works, each lane
  * demands a share of each resource (capacity 1), and the lanes' weights set the speeds (device/virtual/share.h).
  */
 #ifndef AH_RUNTIME_SCHEDULE_COSTS_H

@@ -4,10 +4,10 @@
  *
  * 1. Instance (iteration r, item i) is op r x n + i of the clock.
  * 2. round(r, i) = r if the item is issued at the first head or later, else r - 1.
- * 3. A round's order is that in which a dispatch by priority took its instances. Every edge leads to an instance taken
- *    later in the same round, or to a later round. So frozen orders cannot deadlock.
- * 4. Some instances are absent at both ends of a run: states that come in for an update after the last iteration, and
- *    updates by gradients from before the first. They take no time and no slot, and wait for nothing.
+ * 3. A round's order is the order in which a dispatch by priority ran its instances. Every edge leads to an instance
+ *    run later in the same round, or to a later round. So frozen orders cannot deadlock.
+ * 4. Some instances are absent at both ends of a run: states copied in for an update after the last iteration, and
+ *    updates with gradients from before the first. They take no time and no slot, and wait for nothing.
  * 5. The last complete iteration is measured: number R - 2 of R. A run may stop once it is done.
  */
 #include "runtime/schedule/schedule_internal.h"
@@ -45,7 +45,7 @@ static int grow_graph(struct ah_dispatch_memory *m, const struct ah_items *items
     return rc ? rc : ah_grow(&m->frozen, AH_SCHEDULE_LANES * n, sizeof(uint32_t), err);
 }
 
-/* In which iterations the item is absent (invariant 4). */
+/* Returns in which iterations the item is absent (invariant 4). */
 static uint8_t absent(const struct ah_sim_run *run, uint32_t item)
 {
     const struct ah_items *items = run->items;
@@ -145,7 +145,7 @@ int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_sim_run 
 
 /* ---- freezing ---- */
 
-/* Takes the instances of round 1, lane by lane: iteration 1 from the first head on, and iteration 2 before it. */
+/* Lists the instances of round 1, lane by lane: iteration 1 starting at the first head, and iteration 2 before it. */
 static void take_round(const struct ah_sim_run *run, const struct ah_clock_result *result,
                        struct ah_orders *orders)
 {
@@ -162,7 +162,7 @@ static void take_round(const struct ah_sim_run *run, const struct ah_clock_resul
     }
 }
 
-/* What a dispatch must reach: all of round 1, and the heads by which its period is measured. */
+/* Lists what a dispatch must reach: all of round 1, and the heads that measure its period. */
 static const uint32_t *need_round(struct ah_dispatch_memory *m, const struct ah_sim_run *run)
 {
     uint32_t *needed = m->needed.items;
@@ -219,7 +219,7 @@ static uint32_t *repeat_lane(const struct ah_sim_run *run, const uint32_t *items
     return next;
 }
 
-/* Invariant 5. */
+/* Lists what a run must reach (invariant 5). */
 static const uint32_t *need_measured(struct ah_dispatch_memory *m, const struct ah_sim_run *run)
 {
     uint32_t *needed = m->needed.items;
@@ -252,7 +252,7 @@ static double iteration_end(const struct ah_sim_run *run, const struct ah_clock_
     return result->spans[iteration * run->items->n + run->iteration->positions - 1].finish_us;
 }
 
-/* How long an item took to recur in the last complete iteration (invariant 5). */
+/* Returns how long an item took to recur in the last complete iteration (invariant 5). */
 static double item_period(const struct ah_sim_run *run, const struct ah_clock_result *result, size_t item)
 {
     size_t n = run->items->n;
@@ -261,7 +261,7 @@ static double item_period(const struct ah_sim_run *run, const struct ah_clock_re
     return measured[item].finish_us - (measured - n)[item].finish_us;
 }
 
-/* The longest of all items: a lane that falls behind shows here before compute notices. */
+/* Takes the longest period of all items: a lane that falls behind shows here before compute notices. */
 double ah_dispatch_period(const struct ah_sim_run *run, const struct ah_clock_result *result)
 {
     double period = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Flat: where each tensor of a block lies in its flat vectors (docs/layout.md).
+ * Flat: the position of each tensor in its block's flat vectors (docs/layout.md).
  *
  * A block has two vectors: one of all its parameters (weights), and one of the trained ones (gradients and optimizer
  * states; tiles are cut from it). Both hold their tensors in the order of ah_model_tensors(). Each tensor begins at a
@@ -21,7 +21,7 @@ struct ah_flat_tensor {
     uint64_t elements; /* rows x cols */
     uint64_t first;    /* its first element in the vector of all parameters */
     bool trained;
-    uint64_t trained_first; /* the same in the vector of trained ones; 0 if frozen */
+    uint64_t trained_first; /* its first element in the vector of trained ones; 0 if frozen */
 };
 
 struct ah_flat {
@@ -44,7 +44,7 @@ struct ah_run_of_elements {
     bool decay;
 };
 
-/* All runs in ascending order; returns how many. */
+/* Lists all runs in ascending order; returns how many. */
 size_t ah_flat_runs(const struct ah_flat *flat, struct ah_run_of_elements ret_runs[AH_MODEL_TENSORS_MAX]);
 
 /* Elements [first, end) of the trained vector. */
@@ -52,10 +52,10 @@ struct ah_stretch {
     uint64_t first, end;
 };
 
-/* A tensor with the padding after it; empty if it is frozen. */
+/* The elements of a tensor, with the padding after it; empty if it is frozen. */
 struct ah_stretch ah_flat_stretch(const struct ah_flat *flat, size_t tensor);
 
-/* The index of the tensor with that name; flat->n if there is none. */
+/* Returns the index of the tensor with that name; flat->n if there is none. */
 size_t ah_flat_find(const struct ah_flat *flat, const char *name);
 
 #endif

@@ -5,7 +5,7 @@
  * `training.sums` divides a step's micro-batches into groups (none: one group). Each group's gradients are added up in
  * order, starting with a copy; then the groups' sums are added up in order. The first group is summed right into the
  * total, and a group of one micro-batch is added right to the total: the bits are the same. Any other group is summed
- * apart first, and that sum is added to the total.
+ * separately first, and that sum is added to the total.
  */
 #ifndef AH_RUNTIME_SCHEDULE_FOLD_H
 #define AH_RUNTIME_SCHEDULE_FOLD_H
@@ -14,8 +14,8 @@
 
 struct ah_fold {
     uint64_t first, last; /* micro-batches of its group */
-    bool opens;           /* it is copied, not added */
-    bool apart;           /* it goes to its group's sum, not to the total */
+    bool opens;           /* its gradient is copied, not added */
+    bool apart;           /* its gradient is added to its group's own sum, not to the total */
     bool closes;          /* after it, the group's sum is added to the total */
 };
 
@@ -34,7 +34,7 @@ static inline struct ah_fold ah_fold_of(const struct ah_plan_training *training,
     return fold;
 }
 
-/* How many groups are added up apart. */
+/* Returns how many groups are summed separately. */
 static inline uint64_t ah_folds_apart(const struct ah_plan_training *training)
 {
     uint64_t n = 0;
@@ -43,13 +43,13 @@ static inline uint64_t ah_folds_apart(const struct ah_plan_training *training)
     return n;
 }
 
-/* Bytes of sums per element: the total, plus one sum that the groups added up apart use one after another. */
+/* Bytes of sums per element: the total, plus one sum that the separate groups use one after another. */
 static inline uint64_t ah_fold_bytes(const struct ah_plan_training *training)
 {
     return ah_folds_apart(training) ? 2 * sizeof(float) : sizeof(float);
 }
 
-/* Cost of adding a group's sum to the total; adding one micro-batch's gradient costs 1. Both read two and write one. */
+/* Cost of adding a group's sum to the total, if adding a gradient costs 1. Both read two vectors and write one. */
 static inline double ah_fold_cost(uint64_t gradient_bytes)
 {
     return 3 * sizeof(float) / ((double)gradient_bytes + 2 * sizeof(float));

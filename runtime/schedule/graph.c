@@ -120,7 +120,7 @@ static void fill_item(const struct reading *r, uint32_t op, uint32_t tile)
     }
 }
 
-/* The tiles of op `user` use the slots that those of `taker` took. */
+/* Lets the tiles of op `user` use the slots that the tiles of `taker` took. */
 static void share_slots(const struct reading *r, uint32_t taker, uint32_t user, int ring)
 {
     for (uint32_t tile = 0; tile < r->plan->ops[user].tiles && tile < r->plan->ops[taker].tiles; tile++) {

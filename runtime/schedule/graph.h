@@ -3,7 +3,7 @@
  * Graph: what the lanes of a plan repeat in every iteration, tile by tile, and what each tile waits for. Executors use
  * it; the simulator (replay.h) reads plans in the same way.
  *
- * A ROUND goes from the first head of iteration r to that of r + 1. Each lane takes its items in the order of
+ * A ROUND lasts from the first head of iteration r to that of r + 1. Each lane runs its items in the order of
  * `order[lane]`. Items that are `early` (issued before the first head) belong to iteration r + 1, all others to r.
  *
  *     struct ah_graph rounds;
@@ -11,8 +11,8 @@
  *     for (size_t i = 0; i < rounds.n_order[AH_PLAN_LANE_H2D]; i++)
  *         ... rounds.items[rounds.order[AH_PLAN_LANE_H2D][i]] ...
  *
- * WAITS. Item i of iteration r waits for `item` of iteration r - `back`, for each wait from waits[first_wait] up to the
- * first one of item i + 1. Lanes run in order, so compute items do not wait for each other.
+ * WAITS. Item i of iteration r waits for `item` of iteration r - `back`. Its waits start at waits[first_wait] and end
+ * before those of item i + 1. Lanes run in order, so compute items do not wait for each other.
  *
  * RINGS. In a ring of n slots, the k-th item to take a slot waits for the (k - n)-th to give one back, and gets that
  * slot. `taker` of an item that uses a slot is the item that took it.
@@ -33,7 +33,7 @@ enum ah_graph_ring { AH_GRAPH_HOST_GRADIENTS, AH_GRAPH_HOST_WEIGHTS, AH_GRAPH_DE
 enum { AH_GRAPH_LANES = AH_PLAN_LANE_HOST + 1, AH_GRAPH_NONE = UINT32_MAX };
 
 struct ah_graph_item {
-    uint32_t op; /* the plan's */
+    uint32_t op; /* index in the plan's ops */
     uint32_t tile;
     uint32_t first_wait;
     uint32_t taker[AH_GRAPH_RINGS]; /* AH_GRAPH_NONE: it uses no slot of this ring */
@@ -41,7 +41,7 @@ struct ah_graph_item {
     bool takes[AH_GRAPH_RINGS];
     bool gives[AH_GRAPH_RINGS];
     bool early;
-    bool of_before; /* an update by gradients of the iteration before its own */
+    bool of_before; /* an update with gradients of the iteration before its own */
     bool wraps;     /* a fetch or gather for a use in the iteration after its own */
 };
 
@@ -63,11 +63,11 @@ struct ah_graph {
 };
 
 /* Everything is in `arena`. `plan` was read from a document, or emitted. AH_E_DOCUMENT: the rules of docs/planning.md
- * do not allow an op or miss one. AH_E_MEMORY. */
+ * forbid an op, or require one that is missing. AH_E_MEMORY. */
 int ah_graph_read(const struct ah_plan *plan, struct ah_arena *arena, struct ah_graph *ret_graph,
                   struct ah_error *err);
 
-/* How fast each lane works, as a share of its full speed, while just the lanes in `running` (a bit each) are busy. */
+/* How fast each lane works, as a share of its full speed, while only the lanes in `running` (a bit each) work. */
 void ah_graph_speeds(const struct ah_plan_sharing *sharing, unsigned running,
                      double ret_speeds[AH_GRAPH_LANES]);
 

@@ -3,7 +3,7 @@
  * Items: which tile waits for which. The rules, with their numbers, are those of docs/planning.md.
  *
  * key(item) = 2 x position for compute items, 2 x issue + 1 for others. v waits for the latest u before it on the
- * circle: that of the same iteration if key(u) <= key(v), else that of the iteration before (`back` = 1).
+ * circle: u of the same iteration if key(u) <= key(v), otherwise u of the iteration before (`back` = 1).
  *
  * Tiles of an op are done in ascending order, each after the one before, so waiting for the last means waiting for all.
  * The compute order itself (rule 1) is the frozen order of the compute lane and needs no edges.
@@ -25,7 +25,7 @@ struct build {
     struct ah_items items;
     struct pair *pairs;
     size_t n_pairs, max_pairs;
-    uint32_t *by_block; /* first op of each kind and block; the others are chained by `next` */
+    uint32_t *by_block; /* first op of each kind and block; further ops are chained by `next` */
     uint32_t *next;
     uint32_t *due_first, *due_next; /* chains of send_gradients by the position at which they are due */
     struct ah_error *err;
@@ -123,7 +123,7 @@ static void number_tiles(struct build *b)
         first[op + 1] = first[op] + (uint32_t)b->it->ops[op].tiles;
 }
 
-/* Numbers compute items by position, their tiles counted from the head on; then the others. Filling in positions moves
+/* Numbers compute items by position, their tiles counted from the head; then other items. Filling in positions moves
  * `first_tile` forward; it is moved back afterwards. */
 static void number_items(struct build *b)
 {
@@ -185,7 +185,7 @@ static void edge(struct build *b, uint32_t item, uint32_t from)
     b->n_pairs++;
 }
 
-/* Op v waits for op u: tile by tile if both have as many tiles, else for all of it. Nothing if one is missing. */
+/* Op v waits for op u: tile by tile if both have as many tiles, else for all of u. Nothing if an op is missing. */
 static void wait_for(struct build *b, uint32_t v, uint32_t u)
 {
     if (v == ITEMS_NONE || u == ITEMS_NONE)
@@ -282,7 +282,7 @@ static int norm_edges(struct build *b)
     return AH_OK;
 }
 
-/* The op after which a block's gradients are on the host, if its weights or its sum are there; else ITEMS_NONE. */
+/* Returns the op after which a block's gradients are on the host, if its weights or sum are; else ITEMS_NONE. */
 static uint32_t arrival(const struct build *b, uint64_t block)
 {
     bool on_host = first_op(b, AH_PLAN_HOST_ADAM, block) != ITEMS_NONE &&
@@ -310,7 +310,7 @@ static void arrival_edges(struct build *b)
     }
 }
 
-/* An upper bound for the pairs of rule 10. */
+/* Returns an upper bound for the pairs of rule 10. */
 static size_t count_arrivals(const struct ah_iteration *it)
 {
     size_t n[AH_PLAN_COLLECTIVE + 1] = {0};
@@ -320,7 +320,7 @@ static size_t count_arrivals(const struct ah_iteration *it)
            (n[AH_PLAN_DEVICE_ADAM] + n[AH_PLAN_HOST_ADAM] + n[AH_PLAN_UPLOAD] + n[AH_PLAN_NORM]);
 }
 
-/* Rule 6: each block's states, and all copies in the order in which they are used, from the head on. */
+/* Rule 6: each block's states, and all copies in the order of their use, starting at the head. */
 static void streamed_edges(struct build *b)
 {
     for (uint64_t block = 0; block < b->it->n_blocks; block++) {
@@ -353,7 +353,7 @@ static void streamed_edges(struct build *b)
     }
 }
 
-/* Elements of a block's trained vector, derived from the bytes of its copies; 0: no copies. */
+/* Returns the elements of a block's trained vector, derived from the bytes of its copies; 0: no copies. */
 static uint64_t trained_elements(const struct build *b, uint64_t block)
 {
     uint32_t sent = first_op(b, AH_PLAN_SEND_GRADIENTS, block);
@@ -389,7 +389,7 @@ static void fetch_edges(struct build *b, uint64_t block)
         wait_for(b, op, update);
 }
 
-/* Rule 9. Visits each pair that it concerns; returns how many there are, at most REUSES_MAX. */
+/* Rule 9. Returns the number of pairs that it concerns, at most REUSES_MAX; adds their edges if `add`. */
 static size_t reuse_edges(struct build *b, bool add)
 {
     uint32_t *first = b->due_first; /* by position: a send_gradients due there */

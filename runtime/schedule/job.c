@@ -56,7 +56,7 @@ static int check_tied(const struct ah_model *model, const struct ah_plan_trainin
                         model->tied ? "is frozen" : "has a table of its own");
 }
 
-/* Keeps sizes of single tensors far below what 64 bits hold. */
+/* Refuses sizes of single tensors that come near the limit of 64 bits. */
 static int check_sizes(const struct ah_job *job, struct ah_error *err)
 {
     const struct ah_model *model = job->model;
@@ -72,8 +72,8 @@ static int check_sizes(const struct ah_job *job, struct ah_error *err)
     return rc;
 }
 
-/* The largest power of two of tokens whose logits take at most LOGITS_BYTES. It depends on the model alone, because
- * sums over chunks depend on it. */
+/* Returns the largest power of two of tokens whose logits need at most LOGITS_BYTES. It depends on the model only,
+ * because the bits of sums over chunks depend on it. */
 static uint64_t chunk_tokens(const struct ah_model *model)
 {
     uint64_t chunk = CHUNK_TOKENS_MIN;
@@ -153,7 +153,7 @@ static const char *group_state(const struct ah_job_group *group)
     return group->trained_parameters < group->parameters ? ".partial" : "";
 }
 
-/* Partial layer groups of one kind are numbered from the second on: ".partial", ".partial2". */
+/* Partial layer groups of one kind are numbered, except the first: ".partial", ".partial2". */
 static int name_groups(struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
 {
     static const char *const kinds[] = {"embedding", "layer", "head"};
@@ -184,7 +184,7 @@ static void size_vectors(const struct ah_job *job, struct ah_job_group *group)
     group->trained_elements = flat.trained_elements;
 }
 
-/* Bytes of everything in all blocks of the group together. */
+/* Returns the bytes of everything in all blocks of the group. */
 static double group_bytes(const struct ah_job *job, const struct ah_job_group *group)
 {
     double each = (double)group->flat_elements * (double)(job->weight_bytes + 4) +
@@ -261,7 +261,7 @@ static size_t lowest_trained(size_t n_blocks, const uint32_t *trained)
     return block;
 }
 
-/* The part's lowest block whose backward runs, from the model's. */
+/* Returns the part's lowest block whose backward runs; `lowest` is the model's. */
 static size_t lowest_of_part(const struct ah_job *job, size_t lowest)
 {
     size_t first = job->part.first_block;
@@ -270,7 +270,7 @@ static size_t lowest_of_part(const struct ah_job *job, size_t lowest)
     return lowest - first < job->n_blocks ? lowest - first : job->n_blocks;
 }
 
-/* Marks layers that have the window, in one pass over the list. */
+/* Marks the layers that have the window. */
 static void mark_windows(const struct ah_model *model, bool *windowed)
 {
     for (size_t block = 1; block + 1 < ah_model_blocks(model); block++)

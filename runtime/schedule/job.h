@@ -9,7 +9,7 @@
  * BACKWARD runs in every block from the head down to the lowest one with a trained tensor. Blocks above that one hand
  * a gradient down (`input_gradient`), trained or not; the lowest does not. Blocks below it run forward only. The
  * head's forward, loss and backward are one op. It works on one chunk of tokens at a time, so that logits never exist
- * whole. Results depend on the chunk, so the chunk depends on the model's shape alone. A tied head uses the
+ * whole. Results depend on the chunk, so the chunk depends only on the model's shape. A tied head uses the
  * embedding's table: it writes its gradient of the table first, and the embedding's backward adds to that.
  *
  * FLAT VECTORS (flat.h, docs/layout.md): one of all the block's parameters, in the order of ah_model_tensors(), and
@@ -18,10 +18,10 @@
  * SIZES come from what the blocks compute (program.h), one MICRO-BATCH at a time. With several, each micro-batch's
  * gradient is a vector of `gradient_bytes` per element, which is then added to an fp32 sum; neither is counted here.
  *
- * A PART (ah_job_init_part()) is what one rank of a pipeline has: a run of blocks, numbered from 0, each shared by `tp`
- * ranks. Its sizes are those of one rank, 1/tp of the whole rounded up; activations are split along the sequence.
+ * A PART (ah_job_init_part()) is what one rank of a pipeline holds: blocks numbered from 0, each shared by `tp` ranks.
+ * Its sizes are those of one rank, 1/tp of the whole rounded up; activations are split along the sequence.
  *
- * A COPY of the table (`copies_table`): a tied head has one if another rank has the embedding, or if training says
+ * A COPY of the table (`copies_table`): a tied head has one if another rank holds the embedding, or if training says
  * `tied: split`. The job sees it as the head's last tensor, "head.weight", as in a model that is not tied. Executors
  * must keep it equal to the table.
  *
@@ -44,7 +44,7 @@
 
 enum { AH_ACTIVATIONS_WAYS = AH_ACTIVATIONS_RECOMPUTE + 1 };
 
-/* The part of job.header_bytes that goes to the device: the optimizer's scalars and the loss scale. */
+/* The part of job.header_bytes that is copied to the device: the optimizer's scalars and the loss scale. */
 enum { AH_JOB_SCALARS_BYTES = 72 };
 
 /* job.input_bytes per token: token, target, position, document and table row of 4 bytes each, and a mask byte. */
@@ -77,7 +77,7 @@ struct ah_job_group {
 
     /* Bytes per micro-batch. */
     uint64_t input_bytes;                              /* residual stream that enters; 0 for the embedding */
-    uint64_t saved_bytes[AH_ACTIVATIONS_WAYS];         /* kept from forward to backward, beside the input */
+    uint64_t saved_bytes[AH_ACTIVATIONS_WAYS];         /* kept from forward to backward, without the input */
     uint64_t forward_work_bytes[AH_ACTIVATIONS_WAYS];  /* scratch of the forward op, without what it saves */
     uint64_t backward_work_bytes[AH_ACTIVATIONS_WAYS]; /* of the backward op, with what it recomputes; without
                                                           saved tensors, gradient vector and residual gradient */
@@ -95,8 +95,8 @@ struct ah_job {
     struct ah_plan_part part; /* for a whole model: all blocks, one rank, one stage */
     bool has_head;            /* the last block is the model's */
     bool adds_up;             /* gradients are added up, over micro-batches, pipelines or a split table */
-    bool table_trained;       /* the embedding's table, on whichever rank */
-    bool copies_table;        /* the model's head is tied, and this one has a copy of the table */
+    bool table_trained;       /* the embedding's table is trained, here or on another rank */
+    bool copies_table;        /* the head is tied, and this rank has its own copy of the table */
     size_t lowest;            /* lowest block whose backward runs; n_blocks: none does */
     uint64_t tokens;          /* per micro-batch */
     uint64_t chunk_tokens;    /* in the head: a power of two, at least 64; a micro-batch may be smaller */
@@ -132,13 +132,13 @@ static inline bool ah_job_is_head(const struct ah_job *job, size_t block)
 /* True if anything is trained here. Always true for a whole model. */
 bool ah_job_trains(const struct ah_job *job);
 
-/* True if the gradients of embedding and head are each added up first, and then to each other. */
+/* True if the gradients of embedding and head are each summed first, and then the two sums are added. */
 static inline bool ah_job_splits_table(const struct ah_job *job)
 {
     return job->training.tied == AH_TIED_SPLIT;
 }
 
-/* The same, and this rank has both blocks: it adds the two gradients to each other after the step's last gradient. */
+/* True if, moreover, this rank has both blocks; it adds their two gradients after the last gradient of the step. */
 static inline bool ah_job_joins_table(const struct ah_job *job)
 {
     return ah_job_splits_table(job) && !job->part.first_block && job->has_head &&
@@ -156,7 +156,7 @@ static inline const struct ah_job_group *ah_job_block(const struct ah_job *job, 
     return &job->groups[job->group_of[block]];
 }
 
-/* The name of a tensor of a block as patterns see it, cut at `max` - 1 characters: "embedding.embedding.weight",
+/* Writes the name of a block's tensor as patterns see it, cut at `max` - 1 characters: "embedding.embedding.weight",
  * "layer.3.attention.qkv.weight" (block 4: layers count from 0), "head.norm.weight". Returns its whole length. */
 size_t ah_job_tensor_name(const struct ah_job *job, size_t block, const char *tensor, char *ret_name,
                           size_t max);

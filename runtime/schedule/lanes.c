@@ -31,7 +31,7 @@ static void copies(const struct compile *c, struct ah_plan_op *op, uint64_t byte
              (double)bytes * (up ? c->costs->h2d_us_per_byte : c->costs->d2h_us_per_byte);
 }
 
-/* Position after which a block's new weights are made: that of the compute op that its update waits for. */
+/* Returns the position of the compute op that the block's update waits for. */
 static uint32_t update_position(const struct compile *c, size_t block)
 {
     if (c->update_op[block] != COMPILE_NONE)
@@ -39,7 +39,7 @@ static uint32_t update_position(const struct compile *c, size_t block)
     return c->late_updates ? c->last_gradient_position : ah_compile_gradient(c, block, c->micro_batches - 1);
 }
 
-/* Position at which new weights must be ready. */
+/* Returns the position at which the block's new weights must be ready. */
 static uint32_t update_due(const struct compile *c, size_t block)
 {
     return c->knobs->step_ends ? 0 : ah_compile_forward(c, block, 0);
@@ -47,7 +47,7 @@ static uint32_t update_due(const struct compile *c, size_t block)
 
 /* ---- weights on the host ---- */
 
-/* Position after which a fetch for the use at `use` is issued; it may not overtake the op at `after`. */
+/* Returns the position after which a fetch for the use at `use` is issued; it may not overtake the op at `after`. */
 static uint32_t fetch_issue(const struct compile *c, uint32_t use, uint32_t after)
 {
     uint32_t most = ah_compile_distance(c, after, use);
@@ -98,7 +98,7 @@ static uint32_t last_use(const struct compile *c, size_t block)
     return backward == COMPILE_NONE ? ah_compile_forward(c, block, c->micro_batches - 1) : backward;
 }
 
-/* What an iteration's first fetch may not overtake: the update or, if weights are never updated, their last use. */
+/* Returns the position that an iteration's first fetch must follow: the update or, without updates, the last use. */
 static uint32_t first_after(const struct compile *c, size_t block)
 {
     return ah_compile_trained(c, block) ? update_position(c, block) : last_use(c, block);
@@ -123,7 +123,7 @@ static void fetch_layer(struct compile *c, size_t block)
     fetch_close(c, &uses, block, after);
 }
 
-/* Table rows, gathered on the host for each micro-batch. */
+/* Adds ops that gather table rows on the host for each micro-batch. */
 static void gather_rows(struct compile *c, size_t block)
 {
     const struct ah_job_group *group = ah_job_block(c->job, block);
@@ -142,7 +142,7 @@ static void gather_rows(struct compile *c, size_t block)
     }
 }
 
-/* Fetches a tied table from the host for the head. */
+/* Adds fetches of a tied table from the host for the head. */
 static void fetch_table(struct compile *c)
 {
     struct uses uses = {0};
@@ -168,7 +168,7 @@ static void fetches(struct compile *c, size_t block)
 
 /* ---- gradients ---- */
 
-/* Position that waits for the copy of a gradient made at `made`. */
+/* Returns the position that waits for the copy of a gradient made at `made`. */
 static uint32_t send_due(const struct compile *c, size_t block, uint32_t made)
 {
     uint32_t most = ah_compile_distance(c, made, ah_compile_forward(c, block, 0));
@@ -179,7 +179,7 @@ static uint32_t send_due(const struct compile *c, size_t block, uint32_t made)
     return ah_compile_after(c, made, behind);
 }
 
-/* Position at which making a gradient begins; a tied table's begins in the head. */
+/* Returns the position at which making a gradient begins; for a tied table, in the head. */
 static uint32_t gradient_begins(const struct compile *c, size_t block, size_t micro_batch)
 {
     bool tied = !block && ah_job_shares_table(c->job);
@@ -217,7 +217,7 @@ static void accumulate(struct compile *c, size_t block, size_t micro_batch)
              (adds * c->costs->host_accumulate_us + (last && c->clip ? c->costs->host_squares_us : 0));
 }
 
-/* Tensors for each micro-batch's gradient if the sum is on the device, and for sums of groups added up apart. */
+/* Adds tensors for each micro-batch's gradient if the sum is on the device, and for sums of separate groups. */
 static void gradient_parts(struct compile *c, size_t block)
 {
     const uint64_t elements = ah_job_block(c->job, block)->trained_elements;

@@ -4,16 +4,16 @@
  *
  *     persistent tensors, side by side
  *     the stack: each tensor on top of the highest one that lives when it begins
- *     the others, in gaps between each other and above the stack that lives with them (layout_fit.c)
+ *     other tensors, in gaps between each other and above the stack that lives at the same time (layout_fit.c)
  *
- * The others hang down from the height that live bytes need at least. So as activations die, gradients can use the
- * space above the shrinking stack.
+ * The others are placed downwards from the least height that live bytes need. So as activations die, gradients can use
+ * the space above the shrinking stack.
  *
  * INVARIANTS
  *   1. All offsets and sizes are whole units of AH_LAYOUT_ALIGN.
  *   2. `top[p]` is at or above the end of every persistent and stacked tensor that lives at p.
- *   3. The stack begins at the boundary between positions that the fewest stacked bytes cross. If lifetimes nest, none
- *      does, and the stack wastes no byte. A tensor that crosses it keeps its memory for the whole iteration.
+ *   3. The stack begins at the boundary between positions that the fewest stacked bytes cross. If lifetimes nest, no
+ *      byte does, and the stack wastes none. A tensor that crosses it keeps its memory for the whole iteration.
  */
 #include "runtime/schedule/layout_internal.h"
 
@@ -154,7 +154,7 @@ static uint32_t layout_fullest(const uint64_t *sums, size_t positions, uint64_t 
     return fullest;
 }
 
-/* The result for tensors that fit nowhere. */
+/* Sets the result for tensors that fit nowhere. */
 static void layout_too_large(const struct ah_layout_tensor *tensors, size_t n,
                              struct ah_layout_result *ret_result)
 {
@@ -229,7 +229,7 @@ uint32_t ah_layout_cut(struct ah_layout_memory *memory, const struct ah_layout_t
     return cut;
 }
 
-/* Sorts by beginning; of tensors that begin together, the longest-lived one comes first. */
+/* Sorts by beginning; of tensors that begin together, the one that lives longest comes first. */
 static void layout_sort_stack(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                               size_t n, uint32_t cut, size_t positions)
 {
@@ -250,7 +250,7 @@ static void layout_place_stack(struct ah_layout_memory *memory, const struct ah_
                                size_t n, size_t positions, uint64_t base)
 {
     uint32_t cut = n ? ah_layout_cut(memory, tensors, memory->stack, n, positions) : 0;
-    uint32_t *alive = memory->moments; /* from below; the topmost is alive, if any is */
+    uint32_t *alive = memory->moments; /* from the bottom up; if any is alive, the top one is */
     size_t depth = 0, next = 0;
     layout_sort_stack(memory, tensors, n, cut, positions);
     for (size_t i = 0; i < n; i++) {
@@ -278,7 +278,7 @@ static void layout_place_stack(struct ah_layout_memory *memory, const struct ah_
 
 /* ---- the whole layout ---- */
 
-/* Places persistent tensors at the bottom and lists stacked ones. Returns the end of the persistent ones. */
+/* Places persistent tensors at the bottom and lists stacked ones. Returns the end of the persistent tensors. */
 static uint64_t layout_part(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors, size_t n,
                             size_t *ret_stack)
 {
@@ -295,7 +295,7 @@ static uint64_t layout_part(struct ah_layout_memory *memory, const struct ah_lay
     return base;
 }
 
-/* Lists the others by where they begin: spans of several positions, and moments of one. */
+/* Lists the other tensors by where they begin: spans of several positions, and moments of one. */
 static void layout_take_others(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                                size_t n, size_t positions)
 {

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layout: where each tensor of the device arena lies.
+ * Layout: the offset of each tensor in the device arena.
  *
  * A tensor lives over an interval [from, to] of compute positions, both included, on the circle 0 to positions - 1
  * (from > to: past the end). Two tensors whose intervals overlap must not share bytes. A persistent tensor lives over
  * the whole circle. The layout is a pure function of the intervals and sizes.
  *
- * Saved activations nest: the last one made is the first one gone. So they form a stack, and a stack has no holes.
- * Persistent tensors come first, then the stack, then the others, in gaps between each other and above the stack. A few
- * fixed orders of them are tried and repaired. Stacked tensors that do not nest are placed, too, but leave holes.
+ * Saved activations nest: the last one made is the first one freed. So they form a stack, and a stack has no holes.
+ * Persistent tensors come first, then the stack, then other tensors, in gaps between each other and above the stack. A
+ * few fixed orders of the latter are tried and repaired. Stacked tensors that do not nest are placed, too, with holes.
  *
  * `live` is a lower bound for every layout: the largest sum of bytes live at one position. All sizes count as rounded
  * up to AH_LAYOUT_ALIGN.
  *
  *     struct ah_layout layout = {0};
  *     rc = ah_layout_reserve(&layout, n, positions, err);                    // allocates
- *     ah_layout_place(&layout, tensors, n, positions, &result);              // does not; as often as you like
+ *     ah_layout_place(&layout, tensors, n, positions, &result);              // allocates nothing; may be repeated
  *     ah_layout_release(&layout);
  *
  * One thread at a time per layout.
@@ -56,8 +56,8 @@ struct ah_layout_memory;
 struct ah_layout {
     struct ah_layout_memory *memory; /* owned; NULL before the first reserve */
 
-    /* (optional) The search ends with the first layout whose peak is no higher. If this is 0, or no layout is so
-     * low, the lowest one found is taken. */
+    /* (optional) The search ends with the first layout whose peak is at most this. If this is 0, or no layout is
+     * that low, the lowest one found is taken. */
     uint64_t enough_bytes;
 };
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fit: places the tensors that are neither persistent nor stacked. Each in turn gets a gap between the placed tensors
+ * Fit: places tensors that are neither persistent nor stacked. Each in turn gets a gap between the placed tensors
  * whose lives overlap its own. Spans come first, in several orders and manners (a table); moments go into the remaining
- * gaps. The lowest layout is kept; the search ends with a layout that needs no more than the live bytes, or no more
- * than is enough.
+ * gaps. The lowest layout is kept; the search ends early with a layout that needs only the live bytes, or
+ * only what is enough.
  *
  * INVARIANTS
  *   1. A span is at or above `floor`, hence above every persistent or stacked tensor whose life overlaps its own.
- *   2. Spans are numbered by where they begin. A span overlaps those that live where it begins (a row of `live`), and
- *      those that begin while it lives (a run of numbers).
+ *   2. Spans are numbered by where they begin. A span overlaps the spans that live where it begins (a row of `live`),
+ *      and the spans that begin while it lives (a run of numbers).
  *   3. Moments overlap only spans and moments at the same position. They are placed last and move no span.
  */
 #include "runtime/schedule/layout_internal.h"
@@ -55,7 +55,7 @@ static uint64_t fit_highest(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* The highest `top` of positions from..to, from <= to. */
+/* Returns the highest `top` of positions from..to, from <= to. */
 static uint64_t fit_top(const struct ah_layout_memory *memory, uint32_t from, uint32_t to)
 {
     uint64_t top = 0;
@@ -118,7 +118,7 @@ static void fit_mark_live(struct ah_layout_memory *memory, size_t positions)
 
 /* ---- gaps ---- */
 
-/* The bits [first, end) of a row, as far as they lie in its word `word`. */
+/* Returns a mask of those bits [first, end) of a row that are in its word `word`. */
 static uint64_t fit_run(size_t word, size_t first, size_t end)
 {
     uint64_t bits = UINT64_MAX;
@@ -171,8 +171,8 @@ static void fit_insert(const struct ah_layout_memory *memory, uint32_t *list, si
     list[first] = i;
 }
 
-/* A gap for `units` between busy spans, at or above `floor`. With a ceiling, the highest gap under it; without one (0),
- * or if there is no such gap, the lowest of all. */
+/* Finds a gap for `units` between busy spans, at or above `floor`. With a ceiling, the highest gap under it; without
+ * (0), or if there is no such gap, the lowest gap. */
 static uint64_t fit_gap(const struct ah_layout_memory *memory, uint64_t floor, uint64_t ceiling,
                         uint64_t units)
 {
@@ -293,7 +293,7 @@ static void fit_step(struct ah_layout_memory *memory, size_t p)
         fit_insert(memory, memory->busy, memory->n_busy++, i);
 }
 
-/* Index in `order` of the span placed last among those live at p; 0 if none is live there. */
+/* Returns the index in `order` of the span placed last among the spans live at p; 0 if none is live there. */
 static size_t fit_last_at(const struct ah_layout_memory *memory, size_t p)
 {
     const uint64_t *row = memory->live + p * fit_words(memory);
@@ -303,7 +303,7 @@ static size_t fit_last_at(const struct ah_layout_memory *memory, size_t p)
     return k ? k - 1 : 0;
 }
 
-/* Places moments. Returns the highest end of theirs and `peak`, or a number >= `limit` as soon as one reaches it. */
+/* Places moments. Returns their highest end or `peak`, if higher; or a number >= `limit` as soon as one reaches it. */
 static uint64_t fit_moments(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                             size_t positions, uint64_t peak, uint64_t limit)
 {
@@ -348,7 +348,7 @@ static uint64_t fit_once(struct ah_layout_memory *memory, const struct ah_layout
     return peak;
 }
 
-/* How often each order is repaired: fewer times with more spans, for about the same work. */
+/* Returns how often each order is repaired: fewer times with more spans, for about the same work. */
 static size_t fit_repairs(const struct ah_layout_memory *memory)
 {
     enum { PLACED = 1000, MOST = 16 };

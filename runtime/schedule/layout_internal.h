@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by layout.c (persistent tensors, the stack, live bytes) and layout_fit.c (the others). All sizes and offsets
- * here are in units of AH_LAYOUT_ALIGN bytes.
+ * Shared by layout.c (persistent tensors, the stack, live bytes) and layout_fit.c (other tensors). All sizes and
+ * offsets here are in units of AH_LAYOUT_ALIGN bytes.
  */
 #ifndef AH_RUNTIME_SCHEDULE_LAYOUT_INTERNAL_H
 #define AH_RUNTIME_SCHEDULE_LAYOUT_INTERNAL_H
@@ -23,24 +23,24 @@ struct layout_span {
 /* Ways to place spans (layout_fit.c). */
 enum { LAYOUT_WAYS = 6 };
 
-/* By tensor unless said otherwise. Working arrays have no meaning between calls. */
+/* Arrays are indexed by tensor unless said otherwise. Working arrays hold nothing between calls. */
 struct ah_layout_memory {
     size_t max_tensors, max_positions;
     uint64_t *units; /* size */
     uint64_t *best;  /* offset in the best layout so far */
-    uint64_t *at;    /* offset in the one being tried */
+    uint64_t *at;    /* offset in the layout being tried */
 
     struct layout_span *spans; /* in order of `from` */
     size_t n_spans;
-    uint32_t *moments; /* tensors that live at one position, in order of it; working array of the stack */
+    uint32_t *moments; /* tensors that live at only one position, sorted by it; working array of the stack */
     size_t n_moments;
 
     uint64_t *top;         /* by position: end of the persistent and stacked tensors there */
     uint64_t *chunk_top;   /* for every LAYOUT_CHUNK positions: their highest `top` */
     uint64_t *live;        /* by position: bit i is set if span i lives there */
     uint32_t *span_first;  /* by position: the first span that begins there or later */
-    uint32_t *ending;      /* by position: a span whose last position it is, or n_spans */
-    uint32_t *ending_next; /* by span: the next one with the same last position, or n_spans */
+    uint32_t *ending;      /* by position: a span that ends there, or n_spans */
+    uint32_t *ending_next; /* by span: the next span that ends at the same position, or n_spans */
 
     uint32_t *placed; /* spans that have an offset in the layout being tried, lowest first */
     size_t n_placed;
@@ -57,7 +57,7 @@ struct ah_layout_memory {
     uint32_t *sorted, *stack, *first; /* likewise; `first` and `sums` by position */
 };
 
-/* How many positions `position` lies after `cut`, going up the circle. */
+/* Returns the distance from `cut` up the circle to `position`. */
 static inline uint32_t layout_turn(uint32_t position, uint32_t cut, size_t positions)
 {
     return (uint32_t)(position >= cut ? position - cut : position + positions - cut);

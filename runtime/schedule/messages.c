@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading: positions tell where messages are sent or first needed; names of tensors tell where they lie.
+ * Reading: ops give the positions where messages are sent or first needed; names of tensors give their memory.
  *
  * Checking: a stage runs its positions in order. Each stage runs as far as the others allow, until none can move.
  * If some stage has not reached its end, the stages wait for each other in a circle.
@@ -17,7 +17,7 @@
 enum { STEPS = 3 };
 
 static const struct {
-    const char *word; /* in sentences */
+    const char *word; /* name in error messages */
     enum ah_tensor_label label;
     bool of_top; /* its tensor belongs to the last block, not to the first */
     bool sends;
@@ -66,8 +66,8 @@ static int note_message(const struct reading *r, enum ah_channel channel, uint64
     return AH_OK;
 }
 
-/* A gradient is first needed by the backward of the last block if the stage has one; else by the send of its own word;
- * else by the forward that would otherwise run too far ahead. */
+/* A gradient is first needed by the backward of the last block if the stage has one; otherwise by the send of the
+ * stage's own word; without that, by the forward that could run too far ahead. */
 static int note_position(const struct reading *r, uint32_t position, struct ah_error *err)
 {
     const struct ah_plan_op *op = op_at(r->program, position);
@@ -212,14 +212,14 @@ int ah_messages_read(const struct ah_plan *program, struct ah_arena *arena, stru
 
 /* ---- stages together ---- */
 
-/* How many positions each stage has done, over all steps. */
+/* The stages of a pipeline while they run. */
 struct pipeline {
     const struct ah_messages *const *stages;
     size_t n;
-    uint64_t *done; /* by stage */
+    uint64_t *done; /* by stage: positions done, over all steps */
 };
 
-/* Bytes for all ranks of a stage together: each sends, and expects, a slice. */
+/* Returns the bytes for all ranks of a stage together: each sends, and expects, a slice. */
 static uint64_t whole_bytes(const struct ah_messages *messages, enum ah_channel channel, uint64_t micro_batch)
 {
     return messages->of[channel][micro_batch].bytes * messages->program->part->tp;
@@ -262,7 +262,7 @@ static int check_sizes(const struct pipeline *p, size_t stage, struct ah_error *
     return AH_OK;
 }
 
-/* True if the neighbour is far enough: a receiver waits for the send, a sender until the message's memory is free. */
+/* True if the neighbour has come far enough: a receiver needs the send, a sender needs the message's memory free. */
 static bool is_let(const struct pipeline *p, size_t stage, enum ah_channel channel, uint64_t step,
                    uint32_t position)
 {
@@ -283,7 +283,7 @@ static bool is_let(const struct pipeline *p, size_t stage, enum ah_channel chann
     return p->done[other] >= before + (channels[channel].sends ? there->from : there->at + UINT64_C(1));
 }
 
-/* Lets a stage run as far as it can. False: it could not move. */
+/* Runs a stage as far as it can. Returns false if it could not move. */
 static bool go_on(struct pipeline *p, size_t stage)
 {
     const uint64_t positions = p->stages[stage]->positions, begin = p->done[stage];

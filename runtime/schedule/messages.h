@@ -8,7 +8,7 @@
  *     if (messages.of[AH_CHANNEL_OUTPUT_IN])
  *         ... messages.of[AH_CHANNEL_OUTPUT_IN][micro_batch].from ...
  *
- * A CHANNEL goes one way between two neighbours, for one purpose. It has one message per micro-batch, in order. A
+ * A CHANNEL leads one way between two neighbours, for one purpose. It has one message per micro-batch, in order. A
  * message without bytes is a *word*: the next stage has no gradient to send and only says that it is done.
  *
  * A PROGRAM HAS NO RECEIVES. An arriving message has a tensor in the receiver's arena. It may arrive once the receiver
@@ -16,7 +16,7 @@
  * take no memory beyond what the document shows.
  *
  * INVARIANTS of a program that was read:
- * 1. One position sends a message, or is the first to need it (AH_MESSAGES_NEVER: a word that no position needs).
+ * 1. Each message has one position that sends it, or needs it first (AH_MESSAGES_NEVER: a word that none needs).
  * 2. from <= at <= to: a message is needed, or sent, while its tensor lives.
  * 3. In a channel `at` ascends, and so does `from` of arriving messages.
  *

@@ -21,7 +21,7 @@ void ah_name_block(struct ah_name_blocks blocks, size_t block, char ret_name[AH_
 
 void ah_name_range(struct ah_name_blocks blocks, size_t first, size_t end, struct ah_buffer *out)
 {
-    size_t layers_end = blocks.of_model - 1 - blocks.first; /* the head's number */
+    size_t layers_end = blocks.of_model - 1 - blocks.first; /* number of the head */
     for (size_t i = first, next; i < end; i = next) {
         char name[AH_NAME_MAX];
         bool layer = blocks.first + i && i < layers_end;
@@ -91,7 +91,7 @@ static bool read_owner(size_t n_blocks, const char **text, uint32_t *ret_block)
 bool ah_name_read(struct ah_name_blocks blocks, const char *text, struct ah_tensor_name *ret_name,
                   uint64_t *ret_number)
 {
-    uint32_t block = (uint32_t)blocks.first; /* of tensors of all blocks */
+    uint32_t block = (uint32_t)blocks.first; /* for tensors of all blocks */
     bool owned = read_owner(blocks.of_model, &text, &block);
     if (block < blocks.first)
         return false;

@@ -21,10 +21,10 @@ enum ah_tensor_label {
     AH_TENSOR_STATES,
     AH_TENSOR_INPUT,
     AH_TENSOR_SAVED,
-    AH_TENSOR_OUTPUT, /* a stage's, until it is sent */
+    AH_TENSOR_OUTPUT, /* output of a stage, until it is sent */
     AH_TENSOR_GRADIENT,
     AH_TENSOR_SUM,
-    AH_TENSOR_GROUP_SUM, /* the sum of a group that is added up apart (fold.h) */
+    AH_TENSOR_GROUP_SUM, /* the sum of a group that is summed separately (fold.h) */
     AH_TENSOR_SCRATCH,
     AH_TENSOR_RESIDUAL_GRADIENT,
     AH_TENSOR_STATE_RING,
@@ -40,7 +40,7 @@ struct ah_tensor_name {
 
 /* Blocks are numbered within a plan, but named after their place in its model. */
 struct ah_name_blocks {
-    size_t of_model; /* how many the model has */
+    size_t of_model; /* number of blocks in the model */
     size_t first;    /* the model's block that is block 0 here */
 };
 
@@ -65,7 +65,7 @@ void ah_name_tensor(struct ah_name_blocks blocks, const struct ah_layout_tensor 
                     struct ah_tensor_name name, char ret_name[AH_NAME_MAX]);
 
 /* Reads label and block from a name. `ret_number` is the number after the label: a micro-batch, a position, or 0.
- * False: `text` is no such name. */
+ * Returns false if `text` is no such name. */
 bool ah_name_read(struct ah_name_blocks blocks, const char *text, struct ah_tensor_name *ret_name,
                   uint64_t *ret_number);
 

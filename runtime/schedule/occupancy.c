@@ -2,8 +2,8 @@
  *
  * 1. Sums by class begin as differences, plus bytes at `from` and minus bytes after `to`; these are then added up along
  *    the positions.
- * 2. For the highest end at every position, tensors are taken in descending order of their ends. Each marks its
- *    positions that are unmarked so far. `next` leads from a position to the first unmarked one there or later.
+ * 2. For the highest end at every position, tensors are visited in descending order of their ends. Each marks its
+ *    positions that are still unmarked. `next` leads from a position to the first unmarked position there or later.
  */
 #include "runtime/schedule/occupancy.h"
 
@@ -38,7 +38,7 @@ static const struct label labels[] = {
 };
 _Static_assert(sizeof labels / sizeof *labels == AH_TENSOR_LABELS, "every label of names.h has a class");
 
-/* The class is that of the last word that is not a number: "layer.3.saved.0", "layer.3.weights", "tokens". */
+/* The last word that is not a number gives the class: "layer.3.saved.0", "layer.3.weights", "tokens". */
 static size_t part_of(const char *name)
 {
     size_t length = strlen(name);

@@ -30,7 +30,7 @@ struct ah_occupancy {
     size_t positions;
     uint64_t *bytes[AH_OCCUPANCY_PARTS]; /* by position; in the arena */
     uint64_t *top_bytes;                 /* end of the highest live tensor, by position; in the arena */
-    uint64_t peak_bytes;                 /* the highest of them */
+    uint64_t peak_bytes;                 /* the highest of `top_bytes` */
 };
 
 /* `plan` was checked (schemas/document.h). Time is linear in tensors and positions. AH_E_MEMORY. */

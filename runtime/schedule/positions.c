@@ -4,10 +4,10 @@
  *
  * 1. Forward goes up and backward goes down, micro-batch by micro-batch or block by block; the head's op does both. A
  *    pipeline's stage runs as many forwards ahead of its backwards as stages follow it (turns.h), and sends in between.
- * 2. Updates on the device go in between. A `device` update follows the block's last gradient, or, if updates wait for
- *    the norm, the last gradient of all; in that case the lowest block comes first.
+ * 2. Updates on the device come in between. A `device` update follows the block's last gradient. If updates wait for
+ *    the norm, it follows the last gradient of all blocks, and the lowest block comes first.
  * 3. Streamed updates are spread to match the arrival of their states, which are copied one after the other over the
- *    link. A block's copies may begin with its gradient; among those, the block that is needed first goes first. Each
+ *    link. A block's copies may begin once its gradient does; of these blocks, the first needed is copied first. Each
  *    tile is updated after the op that runs when it arrives, but before the block's weights are used (or fetched).
  */
 #include "runtime/schedule/compile_internal.h"
@@ -38,7 +38,7 @@ static void base_push(struct compile *c, enum ah_plan_op_kind kind, size_t block
     (void)base_append(c, kind, block, micro_batch, us);
 }
 
-/* The end of the blocks that have backward ops: a head's backward is part of its forward. */
+/* Returns the end of the blocks that have backward ops: a head's backward is part of its forward. */
 static size_t below_head(const struct compile *c)
 {
     return c->n_blocks - c->job->has_head;
@@ -87,7 +87,7 @@ static void base_order(struct compile *c)
             base_push(c, AH_PLAN_BACKWARD, block, m);
 }
 
-/* Index in `base` of the op that makes a block's gradient in the last micro-batch. */
+/* Returns the index in `base` of the op that makes a block's gradient in the last micro-batch. */
 static uint32_t base_gradient(const struct compile *c, size_t block)
 {
     return c->base_of[!ah_job_is_head(c->job, block)][(c->micro_batches - 1) * c->n_blocks + block];
@@ -100,7 +100,7 @@ static void attach(struct compile *c, size_t after, uint32_t op)
     c->attached[c->n_attached++] = (struct compile_attached){(uint32_t)(after % c->n_base), op};
 }
 
-/* Index in `base` of the last op that makes a gradient. For a part, of its last op: pipelines' sums come after it. */
+/* Returns the index in `base` of the last op that makes a gradient; in a part, of the last op: sums come after it. */
 static uint32_t last_gradient(const struct compile *c)
 {
     uint32_t last = 0;
@@ -124,14 +124,14 @@ static void attach_device_updates(struct compile *c)
     }
 }
 
-/* The link, serving one tile at a time over two iterations of compute. */
+/* A simulation of the link, which serves one tile at a time, over two iterations of compute. */
 struct arrivals {
     double now_us;
     size_t running;   /* the base op, counted over two iterations, that runs at `now_us` */
     size_t n_waiting; /* blocks in c->waiting, whose gradients are done; the last one is served first */
 };
 
-/* The last base op, counted over two iterations, that the update of this block may follow. */
+/* Returns the last base op, counted over two iterations, that the update of this block may follow. */
 static size_t deadline(const struct compile *c, size_t block, size_t ready)
 {
     if (c->knobs->step_ends)
@@ -204,7 +204,7 @@ static void sort_attached(struct compile *c)
         c->sorted[count[c->attached[i].after]++] = c->attached[i];
 }
 
-/* First and last position of each op, counted from the first head on, as tiles are. */
+/* Sets the first and last position of each op, counted from the first head, as tiles are. */
 static void number_positions(struct compile *c)
 {
     size_t head = 0;

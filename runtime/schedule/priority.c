@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Priority: of all items that could start, which one is needed first.
+ * Priority: finds which of all items that could start is needed first.
  *
  * 1. First comes the item that the earliest compute position waits for, through any edges. Position numbers continue in
  *    later iterations. Ties go to the longer chain of work up to that position, then to the lower block.
@@ -18,12 +18,12 @@ struct ranking {
     uint32_t positions;
     uint64_t *rank;
     double *chain;
-    uint32_t *left; /* followers in other lanes than compute that have no final rank yet */
+    uint32_t *left; /* by item: followers in lanes other than compute without a final rank */
     uint32_t *queue;
     size_t n_queue;
 };
 
-/* What item v waits for is needed no later than v, and v's work lies between. */
+/* Passes v's rank to the items that v waits for: they are needed no later than v, with v's work in between. */
 static void pass_rank(struct ranking *r, uint32_t v)
 {
     const struct ah_items *items = r->items;

@@ -9,13 +9,13 @@
 #include "runtime/schedule/job.h"
 #include "schemas/algorithms.h"
 
-/* The products of every group, pass and config, in that order, as entries without words, in arena. Products that tables
- * of algorithms cannot hold are left out. AH_E_DOCUMENT as ah_program_build(), AH_E_MEMORY. */
+/* Lists the products of every group, pass and config, in that order, as entries without words, in arena. Leaves out
+ * products that tables of algorithms cannot hold. AH_E_DOCUMENT as ah_program_build(), AH_E_MEMORY. */
 int ah_products_list(const struct ah_job *job, struct ah_arena *arena, struct ah_algorithm **ret_products,
                      size_t *ret_n, struct ah_error *err);
 
-/* The machine's algorithms for the job's products, in the machine's order and without times: the list that a plan has.
- * In arena; NULL if `algorithms` is NULL. Errors as above. */
+/* Selects the machine's algorithms for the job's products, in the machine's order and without times, as plans contain
+ * them. The result is in arena; NULL if `algorithms` is NULL. Errors as above. */
 int ah_products_select(const struct ah_job *job, const struct ah_algorithms *algorithms,
                        struct ah_arena *arena, struct ah_algorithms **ret_algorithms, struct ah_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs of passes: the forward line, or the backward line. In the latter, forward steps whose results are not saved
- * are repeated before the first step that needs them.
+ * Programs of passes: the forward line, or the backward line. In the backward line, forward steps whose results are not
+ * saved are repeated before the first step that needs them.
  */
 #include "runtime/schedule/program_internal.h"
 

@@ -17,7 +17,7 @@
  * SCRATCH is exact. The steps of an op form a line; each tensor lives from the first step that touches it to the last
  * and gets its offset by first fit. The resulting peak is the op's working memory.
  *
- * Everything here depends on the job and the group alone, allocates nothing and may run on several threads; it takes
+ * Everything here depends only on the job and the group, allocates nothing and may run on several threads; it takes
  * about 100 KiB of stack. There are two views of a program: steps for cost models, and ops for executors:
  *
  *     n = ah_program_steps(&job, group, AH_PASS_BACKWARD, AH_ACTIVATIONS_SELECTIVE, steps);
@@ -34,13 +34,13 @@ enum ah_pass { AH_PASS_FORWARD, AH_PASS_BACKWARD };
 
 enum ah_step_kind { AH_STEP_MATMUL, AH_STEP_ATTENTION, AH_STEP_POINTWISE };
 
-enum { AH_PROGRAM_STEPS_MAX = 64 }; /* programs lie on the stack */
+enum { AH_PROGRAM_STEPS_MAX = 64 }; /* programs are kept on the stack */
 
 /* One primitive of a pass, as a cost model sees it. */
 struct ah_program_step {
     const char *name; /* "attention.qkv", "mlp_norm" */
     enum ah_step_kind kind;
-    bool backward;            /* the primitive is a backward one; a forward step done again is not */
+    bool backward;            /* a backward primitive; false for a recomputed forward step */
     enum ah_matmul_form form; /* of a matmul, as are m, n and k */
     uint64_t m, n, k;
     uint64_t times; /* repetitions: chunks of the head */
@@ -51,8 +51,8 @@ struct ah_program_step {
         moved_bytes; /* between device memory and processor if every operand is touched once, all repetitions */
 };
 
-/* The steps of `pass` in a block of `group` under `activations`, recomputation included. The head's forward pass has
- * all of its steps. Returns how many. */
+/* Lists the steps of `pass` in a block of `group` under `activations`, recomputation included. The head's forward pass
+ * has all of its steps. Returns how many. */
 size_t ah_program_steps(const struct ah_job *job, const struct ah_job_group *group, enum ah_pass pass,
                         enum ah_activations activations,
                         struct ah_program_step ret_steps[AH_PROGRAM_STEPS_MAX]);
@@ -67,7 +67,7 @@ struct ah_program_tensor {
 
 enum { AH_PROGRAM_TENSORS_MAX = 48 };
 
-/* The tensors that some config of a block saves, in the order they are made. Returns how many. */
+/* Lists the tensors that some config of a block saves, in the order they are made. Returns how many. */
 size_t ah_program_saved(const struct ah_job *job, const struct ah_job_group *group,
                         struct ah_program_tensor ret_tensors[AH_PROGRAM_TENSORS_MAX]);
 
@@ -77,13 +77,13 @@ size_t ah_program_saved(const struct ah_job *job, const struct ah_job_group *gro
 enum ah_program_home {
     AH_HOME_NONE,
     AH_HOME_SCRATCH,           /* the op's working memory: the program decides offsets */
-    AH_HOME_SAVED,             /* what the block saves: likewise */
+    AH_HOME_SAVED,             /* what the block saves: the program decides offsets, too */
     AH_HOME_INPUT,             /* residual stream that enters the block */
-    AH_HOME_OUTPUT,            /* ... that leaves it */
+    AH_HOME_OUTPUT,            /* residual stream that leaves the block */
     AH_HOME_RESIDUAL_GRADIENT, /* read and updated in place; made by the head */
     AH_HOME_WEIGHTS,           /* of the block: offsets in its flat vector */
     AH_HOME_GRADIENTS,         /* of the block: offsets in its trained vector */
-    AH_HOME_TABLE,             /* of a tied head: the embedding's weights and gradients */
+    AH_HOME_TABLE,             /* for a tied head: the embedding's weights and gradients */
     AH_HOME_TABLE_GRADIENTS,
     AH_HOME_DATA, /* of the micro-batch or the job, by name: "tokens", "rope_table" */
     AH_HOMES
@@ -99,19 +99,20 @@ struct ah_program_place {
 enum { AH_PROGRAM_NO_PLACE = UINT8_MAX, AH_PROGRAM_PLACES_MAX = 112 };
 
 /* A primitive op with everything but addresses. A present operand names the device arena, and its offset counts from
- * its place. The executor does the rest: it calls ah_program_drop_documents() if data has no documents; if embedding
- * rows were gathered on the host, they become the table and `tokens` count from 0; and it points the loss sum at that
- * of its micro-batch. */
+ * its place. The executor does the rest: it calls ah_program_drop_documents() if data has no documents. If embedding
+ * rows were gathered on the host, they become the table and `tokens` count from 0. The loss sum is pointed at its
+ * micro-batch's. */
 struct ah_program_op {
     const char *name;
     struct ah_op op;
     uint8_t place[AH_OP_ARGS];        /* AH_PROGRAM_NO_PLACE: absent */
     uint64_t chunk_bytes[AH_OP_ARGS]; /* how far the operand advances with each repetition */
-    uint64_t times;    /* ops with more than one are adjacent: the loop over chunks does them in turn */
+    uint64_t
+        times; /* repetitions; ops with several are adjacent, and the loop over chunks runs them in turn */
     bool first_writes; /* the first repetition writes c, later ones add to it */
     bool in_loop;      /* part of the loop over chunks, or of the remaining tokens after it */
     bool backward;     /* a backward primitive */
-    bool recomputed;   /* a forward step, again */
+    bool recomputed;   /* a forward step that backward repeats */
 };
 
 struct ah_program {
@@ -123,19 +124,19 @@ struct ah_program {
     uint64_t saved_bytes;
 };
 
-/* The program of a pass. AH_E_DOCUMENT: sizes beyond any memory (a job that ah_job_init() accepted has none). */
+/* Builds the program of a pass. AH_E_DOCUMENT: sizes beyond any memory (never if ah_job_init() accepted the job). */
 int ah_program_build(const struct ah_job *job, const struct ah_job_group *group, enum ah_pass pass,
                      enum ah_activations activations, struct ah_program *ret_program, struct ah_error *err);
 
 /* For data without documents: removes `positions` and `docs` from the op; positions then count within each `seq`. */
 void ah_program_drop_documents(struct ah_op *op, uint64_t seq);
 
-/* The sha256, as text, of all that a group computes: ops of every pass under every config, with sizes, types and
+/* Writes the sha256 of all that a group computes: ops of every pass under every config, with sizes, types and
  * strides. Groups with equal digests take equal time, even in different models. AH_E_DOCUMENT as ah_program_build(). */
 int ah_program_digest(const struct ah_job *job, const struct ah_job_group *group,
                       char ret_text[AH_SHA256_HEX_MAX], struct ah_error *err);
 
-/* What every pass under every config saves and needs. */
+/* Bytes that every pass under every config saves and needs. */
 struct ah_program_sizes {
     uint64_t saved_bytes[AH_ACTIVATIONS_WAYS];
     uint64_t forward_work_bytes[AH_ACTIVATIONS_WAYS];

@@ -29,7 +29,7 @@ enum feature {
     BF16 = 16,
     SUMMED = 32,          /* bf16 and several chunks: the gradient of the head's table is summed in fp32 */
     PACKED = 64,          /* weights of gate and up are adjacent and form one matrix */
-    PACKED_GRADIENT = 128 /* so are their gradients: both are trained */
+    PACKED_GRADIENT = 128 /* their gradients are adjacent, too: both are trained */
 };
 
 /* Sizes from which shapes are made. */
@@ -173,7 +173,7 @@ struct node {
     uint64_t scratch_bytes;
 };
 
-enum { NODES_MAX = 32 }; /* the longest table has 25; two lines lie on the stack */
+enum { NODES_MAX = 32 }; /* the longest table has 25; two lines are kept on the stack */
 
 struct line {
     struct node nodes[NODES_MAX];
@@ -207,7 +207,7 @@ void ah_program_context_init(struct ah_program_context *ret_context, const struc
 /* Bytes of a tensor of the table. */
 uint64_t ah_program_tensor_bytes(const struct ah_program_context *context, enum tensor tensor);
 
-/* The line that these rules make, without steps that nothing needs. AH_E_DOCUMENT: sizes beyond any memory. */
+/* Makes the line of these rules, without steps that nothing needs. AH_E_DOCUMENT: sizes beyond any memory. */
 int ah_program_line_init(struct line *ret_line, const struct ah_program_context *context,
                          const struct step_rule *rules, struct ah_error *err);
 
@@ -218,7 +218,7 @@ void ah_program_ops_size(const struct ah_program_context *context, struct node *
 int ah_program_block_init(struct ah_program_block *ret_block, const struct ah_job *job,
                           const struct ah_job_group *group, struct ah_error *err);
 
-/* The program of one pass of it. */
+/* Makes the program of one pass of the block. */
 void ah_program_block_pass(const struct ah_program_block *block, enum ah_pass pass,
                            enum ah_activations activations, struct ah_program *ret_program);
 
@@ -228,7 +228,7 @@ void ah_program_memory_place(struct ah_program *program);
 /* Chooses what each config saves. */
 void ah_program_memory_choose(struct ah_program_block *block);
 
-/* Offsets of saved tensors, by tensor. Returns how many bytes are saved. */
+/* Writes the offsets of saved tensors, by tensor. Returns how many bytes are saved. */
 uint64_t ah_program_memory_saved(const struct ah_program_block *block, enum ah_activations activations,
                                  uint64_t *ret_offsets);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory inside an op: what a block saves, and where scratch lies.
+ * Memory inside an op: what a block saves, and the offsets of scratch.
  *
- * SAVED. keep saves every tensor that forward writes and backward reads. selective drops those that cheap steps alone
- * can make again from what it saves. So it never saves more than keep.
+ * SAVED. keep saves every tensor that forward writes and backward reads. selective drops the tensors that cheap steps
+ * can recompute from what it saves. So it never saves more than keep.
  *
  * SCRATCH. A tensor lives from the first step that touches it to the last. If it outlives a chunk and a step of the
- * loop touches it, it lives through the loop. Each tensor gets the lowest offset where it overlaps none that lives with
- * it. First fit depends on the order, so a few orders are tried and the lowest peak is taken. In the tests' programs
- * that peak equals the largest sum of bytes alive at one step, which is a lower bound.
+ * loop touches it, it lives through the loop. Each tensor gets the lowest offset where it overlaps no tensor that lives
+ * at the same time. First fit depends on the order, so a few orders are tried and the lowest peak is taken. In the
+ * tests' programs that peak equals the largest sum of bytes alive at one step, which is a lower bound.
  */
 #include "runtime/schedule/program_internal.h"
 
@@ -69,7 +69,7 @@ static bool is_repeatable(const struct node *node, const bool *kept)
     return true;
 }
 
-/* What a step writes beside its result (statistics of a norm) is small and is dropped only with the result. */
+/* A step's second output (statistics of a norm) is small and is dropped only with its result. */
 static bool is_droppable(const struct ah_program_block *block, size_t tensor, const bool *kept)
 {
     bool droppable = kept[tensor];
@@ -145,7 +145,7 @@ static struct loop find_loop(const struct ah_program *program)
     return turns > 1 ? loop : (struct loop){1, 0};
 }
 
-/* When a place is alive; false if it is not scratch or not touched. */
+/* Finds when a place is alive; false if it is not scratch or not touched. */
 static bool piece_of(const struct ah_program *program, struct loop loop, size_t place,
                      struct piece *ret_piece)
 {
@@ -171,7 +171,7 @@ static bool lives_overlap(const struct piece *a, const struct piece *b)
     return a->from <= b->to && b->from <= a->to;
 }
 
-/* The lowest offset at which `piece` overlaps no placed piece that lives with it. */
+/* Returns the lowest offset at which `piece` overlaps no placed piece that lives at the same time. */
 static uint64_t lowest_offset(const struct pieces *pieces, const struct piece *piece)
 {
     uint64_t offset = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From rows of the table to a line of one block: first all rows that the block has, with sizes. Then, from the last to
- * the first, steps that nothing needs are dropped.
+ * Turns rows of the table into a line of one block: first all rows that the block has, with sizes. Then, from last to
+ * first, steps that nothing needs are dropped.
  */
 #include "runtime/schedule/program_internal.h"
 
@@ -73,8 +73,8 @@ static uint64_t element_bytes(const struct ah_program_context *context, enum ele
     return element == PARTIAL ? 4 : fixed[element];
 }
 
-/* Elements from row to row. A vocabulary may have any size, so rows of logits are padded to whole lines of memory: else
- * products on GPUs would read and write them element by element. */
+/* Returns the elements from row to row. A vocabulary may have any size, so rows of logits are padded to whole lines of
+ * memory: otherwise products on GPUs would read and write them element by element. */
 static uint64_t pitch(const struct ah_program_context *context, const struct tensor_rule *rule)
 {
     enum { LINE = 64 };
@@ -88,7 +88,7 @@ uint64_t ah_program_tensor_bytes(const struct ah_program_context *context, enum 
     return context->of[rule->rows] * pitch(context, rule) * element_bytes(context, rule->element);
 }
 
-/* First column and number of columns of a part of q, k, v, or of gate, up; without a gate, up is alone. */
+/* Finds first column and number of columns of a part of q, k, v, or of gate, up; without a gate, up is all. */
 static void part_columns(const struct ah_program_context *context, enum part part, uint64_t *first,
                          uint64_t *cols)
 {
@@ -151,7 +151,7 @@ static bool take_parameter(const struct ah_program_context *context, const struc
     return true;
 }
 
-/* False if an operand is missing that the step must have. */
+/* Takes the operands; false if one that the step requires is missing. */
 static bool take_operands(const struct ah_program_context *context, struct span span, struct node *node)
 {
     for (size_t i = 0; i < AH_OP_ARGS; i++) {

@@ -43,7 +43,7 @@ static void size_column_sum(const struct ah_program_context *context, struct nod
     node->step.op.u.rows = (struct ah_op_rows){.rows = node->shape[1].rows, .width = node->shape[1].cols};
 }
 
-/* The gain is as wide as a head, and a row of x has as many heads as gains fit into it. */
+/* Sizes a norm. A row of x consists of heads, each as wide as the gain. */
 static void size_norm_of(const struct ah_program_context *context, struct node *node, size_t x, size_t gain)
 {
     const struct ah_model *model = context->job->model;

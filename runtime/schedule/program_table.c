@@ -10,10 +10,10 @@
  *    would see its operand before it is rounded.
  * 4. rope rotates q and k in place: rotating back needs only their gradient. The backward of q/k norms reads the norms'
  *    input, so with them, normed and rotated q and k are a separate tensor.
- * 5. Gate and up lie beside each other in one matrix, as q, k and v do. If their weights do, too (no biases, no padding
- *    between them), one product makes both; if both are trained, one product makes both gradients.
+ * 5. Gate and up are adjacent columns of one matrix, like q, k and v. If their weights are adjacent, too (no biases, no
+ *    padding between them), one product makes both; if both are trained, one product makes both gradients.
  * 6. The head writes the gradient of its norm's output over that output, chunk by chunk, once the chunk's other product
- *    has read it.
+ *    has read that output.
  */
 #include "runtime/schedule/program_internal.h"
 

@@ -146,7 +146,7 @@ static int make_items(const struct replay *replay, struct ah_arena *arena, struc
     return AH_OK;
 }
 
-/* If the clock refuses a plan, the document is at fault. */
+/* Turns an error of the clock into AH_E_DOCUMENT, because the document is at fault. */
 static int of_document(int rc, struct ah_error *err)
 {
     if (rc == AH_E_FAILED)
@@ -158,7 +158,7 @@ static int of_document(int rc, struct ah_error *err)
     return rc;
 }
 
-/* `iterations` 0: a few, or more if those are not steady. */
+/* Runs the plan. `iterations` 0: a few, or more if those are not steady. */
 static int run_plan(struct replay *replay, size_t iterations, struct ah_error *err)
 {
     struct ah_dispatch_memory *memory = &replay->dispatch_memory;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Schedule: lists the possible configs, and finds what a choice of them costs.
+ * Schedule: lists the possible configs, and finds the cost of a choice of configs.
  */
 #include "runtime/schedule/schedule.h"
 
@@ -19,7 +19,7 @@ static bool leaves_first(const struct ah_job *job, struct ah_config config)
     return added_up && config.weights == AH_WEIGHTS_HOST && config.optimizer == AH_OPTIMIZER_HOST;
 }
 
-/* The accumulators to choose from. Sums of a split table that are joined stay on the device. */
+/* Lists the accumulators to choose from. Sums of a split table that are joined stay on the device. */
 static size_t accumulators(const struct ah_job *job, const struct ah_job_group *group,
                            struct ah_config config, uint8_t ret_accumulators[2])
 {

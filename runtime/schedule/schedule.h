@@ -5,7 +5,7 @@
  *
  *     compile.c   choice -> ops with compute positions, and tensors with lifetimes over them
  *     layout.c    lifetimes -> offsets and peak
- *     items.c     ops -> which tile waits for which, for a choice and for a plan document alike
+ *     items.c     ops -> which tile waits for which, for both a choice and a plan document
  *     dispatch.c  edges -> a frozen order of every lane, and its steady period on the virtual clock
  *     emit_plan.c      all of this -> the plan document
  *
@@ -57,7 +57,7 @@ struct ah_knobs {
     uint32_t host_weight_tiles;
     uint32_t device_state_tiles; /* at least 1 where a block's optimizer is streamed */
     bool updates_after_backward; /* updates begin only after the last backward */
-    bool step_ends;              /* an iteration begins only when the one before is done altogether */
+    bool step_ends;              /* an iteration begins only when the previous iteration is completely done */
     enum ah_scheduling scheduling;
 };
 
@@ -68,7 +68,7 @@ struct ah_choice {
     const double
         *base_us; /* (optional) times of forward, backward and sends, in compute order; replace costs */
     double
-        enough_us; /* (optional) a dispatch over 1 % longer counts with its own period; its frozen order is not run */
+        enough_us; /* (optional) if a dispatch takes over 1 % longer, its own period counts; its order is not run */
     uint64_t enough_bytes; /* (optional) a layout that needs no more than this is not improved */
 };
 
@@ -96,8 +96,8 @@ struct ah_schedule {
  * room than any before. AH_E_MEMORY. */
 int ah_schedule_init(struct ah_schedule *schedule, const struct ah_job *job, struct ah_error *err);
 
-/* Fills only what needs no order. Host bytes, link bytes and work of the lanes are exact; the device's live bytes are a
- * lower bound of its peak. Other times are 0. */
+/* Fills the part of the score that needs no order. Host bytes, link bytes and work of the lanes are exact; the device's
+ * live bytes are a lower bound of its peak. Other times are 0. */
 int ah_schedule_measure(struct ah_schedule *schedule, const struct ah_choice *choice,
                         struct ah_score *ret_score, struct ah_error *err);
 

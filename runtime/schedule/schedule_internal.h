@@ -16,7 +16,7 @@ enum { AH_SCHEDULE_LANES = AH_PLAN_LANE_HOST + 1 };
 
 enum ah_ring { AH_RING_HOST_GRADIENTS, AH_RING_HOST_WEIGHTS, AH_RING_DEVICE_STATES, AH_RINGS };
 
-/* An array that grows: `items` is owned, of `room` elements. */
+/* An array that grows: `items` is owned and has room for `room` elements. */
 struct ah_grow {
     void *items;
     size_t room;
@@ -42,7 +42,7 @@ struct ah_iteration {
     uint64_t state_bytes;     /* per element of optimizer state */
 };
 
-/* An item waits for item `from`, `back` iterations earlier. */
+/* A wait for item `from` of `back` iterations earlier. */
 struct ah_edge {
     uint32_t from;
     uint32_t back;
@@ -53,9 +53,9 @@ struct ah_items {
     size_t n;
     uint32_t *op;         /* by item */
     uint32_t *issue;      /* by item: the position after which it is issued; a compute item's own position */
-    uint32_t *first_tile; /* by op, n_ops + 1: into `of_tile` */
+    uint32_t *first_tile; /* by op, n_ops + 1: its first index in `of_tile` */
     uint32_t *of_tile;    /* item of each tile of each op */
-    uint32_t *first_edge; /* by item, n + 1 */
+    uint32_t *first_edge; /* by item, n + 1: its first index in `edges` */
     struct ah_edge *edges;
     uint8_t *takes; /* ring by item, or AH_CLOCK_NO_RING */
     uint8_t *gives;
@@ -105,7 +105,7 @@ struct ah_dispatch_memory {
     double capacity[AH_SHARE_RESOURCES];
     uint32_t slots[AH_RINGS];
     struct ah_priority_memory priority_memory;
-    struct ah_grow frozen, order, needed; /* orders of a round and of a run; what a run must reach */
+    struct ah_grow frozen, order, needed; /* orders of a round and of a run; items that a run must reach */
 };
 
 struct ah_sim_run {
@@ -132,13 +132,13 @@ int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_sim_ru
                        enum ah_scheduling scheduling, struct ah_orders *ret_orders, double *ret_period_us,
                        struct ah_error *err);
 
-/* Runs frozen orders, once loaded; the result stays valid until the next run. Item i of iteration r is op
+/* Runs frozen orders after ah_dispatch_load(). The result stays valid until the next run. Item i of iteration r is op
  * r * items->n + i of the clock. */
 int ah_dispatch_run(struct ah_dispatch_memory *memory, const struct ah_sim_run *run,
                     const struct ah_orders *orders, struct ah_clock_result *ret_result, struct ah_error *err);
 
-/* The same, over AH_SCHEDULE_ITERATIONS, or AH_SCHEDULE_ITERATIONS_UNSTEADY if not all items recur after the same time
- * by then. Sets `run->iterations`. */
+/* Likewise for AH_SCHEDULE_ITERATIONS, or AH_SCHEDULE_ITERATIONS_UNSTEADY if by then not all items recur after the same
+ * time. Sets `run->iterations`. */
 int ah_dispatch_run_steady(struct ah_dispatch_memory *memory, struct ah_sim_run *run,
                            const struct ah_orders *orders, struct ah_clock_result *ret_result,
                            struct ah_error *err);

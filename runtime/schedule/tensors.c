@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tensors: what compute keeps on the device and for how long, what persists there, and what the host holds.
+ * Tensors: those of compute on the device, with their lives; persistent tensors there; and memory of the host.
  *
  * 1. A block's input lives from the op that makes it to the last that reads it: its backward or, without one, its
  *    forward. What it saves lives from its forward to its backward. These lives nest, so they form a stack. In
@@ -9,8 +9,8 @@
  *    backwards (turns.h), micro-batch j's input arrives once the gradient of j - w - 2 was sent; its gradient once the
  *    output of j + w - 1 was sent and the gradient of j - 2 was used. A stage's output lives until it is sent.
  * 2. Scratch lives at one position.
- * 3. On the host, what the link touches is pinned (weights, streamed states, tiles or vectors in flight). What only
- *    host Adam touches is pageable (its states, sums of gradients).
+ * 3. Host memory that the link touches is pinned (weights, streamed states, tiles or vectors in flight). Memory that
+ *    only host Adam touches is pageable (its states, sums of gradients).
  */
 #include "runtime/schedule/compile_internal.h"
 #include "runtime/schedule/turns.h"
@@ -24,14 +24,14 @@ struct part {
 /* Gradients that a stage holds before it uses them; with one more, the sender waits. */
 enum { WAITING = 2 };
 
-/* Rule 1, for the input that another stage sends. */
+/* Returns when the input that another stage sends may arrive (rule 1). */
 static uint32_t input_arrives(const struct compile *c, size_t micro_batch)
 {
     size_t behind = ah_turn_ahead(c->job->part.stage, c->job->part.stages, c->micro_batches) + 2;
     return micro_batch >= behind ? ah_compile_send(c, AH_PLAN_SEND_INPUT_GRADIENT, micro_batch - behind) : 0;
 }
 
-/* Position of the last reader of a micro-batch's residual gradient: its send, or the lowest backward. */
+/* Returns the position of the last reader of a micro-batch's residual gradient: its send, or the lowest backward. */
 static uint32_t residual_ends(const struct compile *c, size_t micro_batch)
 {
     if (ah_compile_sends_gradient(c) && ah_job_block(c->job, 0)->input_gradient)
@@ -182,7 +182,7 @@ void ah_compile_tensors(struct compile *c)
 
 /* ---- host ---- */
 
-/* Returns the ring's slots: `slots`, or 0 if whole vectors take no more. Adds the memory to pinned memory. */
+/* Returns the ring's slots: `slots`, or 0 if whole vectors need no more memory. Adds its bytes to pinned memory. */
 static uint64_t ring(struct compile *c, uint64_t slots, uint64_t tiles, uint64_t element_bytes,
                      uint64_t whole_bytes)
 {
@@ -194,7 +194,7 @@ static uint64_t ring(struct compile *c, uint64_t slots, uint64_t tiles, uint64_t
     return slots;
 }
 
-/* What passes through a ring in an iteration: its tiles, and the bytes if all vectors were kept whole. */
+/* The tiles that pass through a ring in an iteration, and the bytes if all vectors were kept whole. */
 struct flow {
     uint64_t tiles, element_bytes, whole_bytes;
 };
@@ -228,7 +228,7 @@ static void host_block(struct compile *c, size_t block, struct flow *gradients, 
         flow_add(c, weights, group->trained_elements, job->weight_bytes);
 }
 
-/* A ring of gradients must not wait for an update that itself waits for all gradients. */
+/* False if a ring of gradients would deadlock: its slots would wait for updates that wait for all gradients. */
 static bool gradients_flow(const struct compile *c)
 {
     if (!c->late_updates)

@@ -19,7 +19,7 @@ size_t ah_trainable_name(const struct ah_model *model, uint64_t block, const cha
     return n < 0 ? 0 : (size_t)n;
 }
 
-/* After a mismatch, the last `*` takes one more character: linear in practice, never exponential. */
+/* After a mismatch, the last `*` matches one more character: linear in practice, never exponential. */
 bool ah_trainable_glob(const char *pattern, const char *name)
 {
     const char *star = NULL, *resume = NULL;
@@ -61,7 +61,7 @@ static struct block_range possible_blocks(const struct ah_model *model, const ch
     return layer < model->layers ? (struct block_range){layer + 1, layer + 2} : (struct block_range){0, 0};
 }
 
-/* Sets (or clears) the bits of a block's tensors that match the pattern. Returns whether any does. */
+/* Sets (or clears) the bits of a block's tensors that match the pattern. True if any matches. */
 static bool apply_to_block(const struct ah_model *model, uint64_t block, const char *pattern, bool includes,
                            uint32_t *trained)
 {

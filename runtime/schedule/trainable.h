@@ -3,7 +3,7 @@
  * Trainable: which tensors are trained, chosen by patterns.
  *
  * Patterns match names such as "embedding.embedding.weight", "layer.3.attention.qkv.weight" (layers count from 0, as
- * in files of weights) and "head.norm.weight". In a pattern, `*` stands for any text, dots included, and `?` for one
+ * in files of weights) and "head.norm.weight". In a pattern, `*` matches any text, dots included, and `?` one
  * character. A leading `!` excludes. The last pattern that matches a name decides; a name without a match is not
  * trained.
  *
@@ -19,7 +19,7 @@
 
 enum { AH_TRAINABLE_NAME_MAX = 96 };
 
-/* The name of a block's tensor as patterns see it, cut at `max` - 1 characters. Returns its whole length. */
+/* Writes the name of a block's tensor as patterns see it, cut at `max` - 1 characters. Returns its whole length. */
 size_t ah_trainable_name(const struct ah_model *model, uint64_t block, const char *tensor, char *ret_name,
                          size_t max);
 

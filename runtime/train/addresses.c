@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Addresses: names of the plan's tensors, and the layouts of addresses.h.
+ * Addresses: finds the plan's tensors by name, and lays out memory as addresses.h describes.
  */
 #include "runtime/train/addresses.h"
 
@@ -84,7 +84,7 @@ int ah_addresses_find(const struct ah_addresses *addresses, const struct ah_addr
                         query->offset_bytes + query->bytes, name, query->position);
 }
 
-/* Finds a tensor that lives through the whole step. */
+/* Finds a tensor that lives during the whole step. */
 static int find_staying(const struct ah_addresses *addresses, enum ah_tensor_label label, uint64_t block,
                         uint64_t bytes, struct ah_ref *ret_ref, struct ah_error *err)
 {
@@ -113,7 +113,7 @@ static struct ah_vector vector_of(struct cutter *cutter, enum ah_dtype dtype, ui
     return (struct ah_vector){.ref = cut_ref(cutter, dtype, elements * ah_dtype_bytes(dtype))};
 }
 
-/* Master (bf16 only), m and v side by side. */
+/* Places master (bf16 only), m and v one after another. */
 static void cut_states(const struct ah_addresses *addresses, struct ah_addresses_block *block,
                        struct cutter *cutter)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Addresses: where everything lies while a plan runs, in the three arenas of a device.
+ * Addresses: where everything is stored while a plan runs, in the three arenas of a device.
  *
  * DEVICE ARENA: the plan's tensors, at its offsets. The tensor `tokens` is cut here:
  *
@@ -24,7 +24,7 @@
  * A HEADER holds the scalars of AdamW, then the scale of the loss (AH_HEADER_SCALE) and the loss sums (AH_HEADER_LOSS),
  * one double per micro-batch: job.header_bytes in all.
  *
- * INVARIANTS. 1. Host layouts are as long as the plan says; otherwise it is a plan of another model, and refused.
+ * INVARIANTS. 1. Host layouts are as long as the plan says; otherwise the plan is for another model, and refused.
  * 2. A query for a tensor of the device arena names the position that uses it. The tensor lives at that position, and
  *    is at least as large as the data put there.
  */
@@ -40,7 +40,7 @@
 
 enum {
     AH_HEADER_SCALE = 64,
-    AH_HEADER_SENT = 68, /* bytes that go to the device */
+    AH_HEADER_SENT = 68, /* bytes copied to the device */
     AH_HEADER_LOSS = AH_JOB_SCALARS_BYTES,
     AH_STEPS_STAGED = 4,
     AH_BOUNCE_BYTES = 1 << 20
@@ -59,7 +59,7 @@ enum ah_offset_term {
     AH_OFFSET_TERMS
 };
 
-/* A vector of elements of a block; element `base` lies at `ref`. */
+/* A vector of elements of a block; element `base` is at `ref`. */
 struct ah_vector {
     struct ah_ref ref; /* arena none: it does not exist */
     uint8_t move;      /* enum ah_offset_term */
@@ -75,16 +75,16 @@ struct ah_addresses_block {
     size_t n_runs;
     struct ah_vector weights;                  /* their home */
     struct ah_vector master, m, v;             /* their homes; fp32: the master may be the weights */
-    struct ah_vector host_sum, host_group_sum; /* second: groups that are added up by themselves (fold.h) */
-    struct ah_vector host_gradient;            /* whole, or the ring */
+    struct ah_vector host_sum, host_group_sum; /* second: for groups summed separately (fold.h) */
+    struct ah_vector host_gradient;            /* the whole vector, or the ring */
     struct ah_vector host_weight;
     struct ah_vector gathered; /* rows of the embedding, in host memory */
 };
 
 struct ah_addresses_tensor {
     struct ah_tensor_name name;
-    uint64_t number; /* in its name */
-    uint32_t next;   /* the next one of the same label and block; UINT32_MAX: none */
+    uint64_t number; /* the number in the tensor's name */
+    uint32_t next;   /* the next tensor of the same label and block; UINT32_MAX: none */
 };
 
 struct ah_addresses {
@@ -100,11 +100,11 @@ struct ah_addresses {
     struct ah_ref headers, sums, staging, bounce_buffer;
     struct ah_ref partials;      /* pieces of other ranks' sums, one from each */
     uint64_t share_piece;        /* elements of one piece */
-    uint64_t staged_micro_bytes; /* of a micro-batch in the staging; its mask is behind its words */
+    uint64_t staged_micro_bytes; /* bytes of a micro-batch in the staging; its mask follows its words */
 };
 
 /* Sets everything, in `arena`; plan and job stay borrowed. AH_E_MISMATCH: the plan is for another model or training,
- * because its blocks take other amounts of memory than it says. */
+ * because its blocks do not need the memory that it states. */
 int ah_addresses_init(struct ah_addresses *ret_addresses, const struct ah_plan *plan,
                       const struct ah_job *job, struct ah_arena *arena, struct ah_error *err);
 

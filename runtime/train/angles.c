@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Angles: default, linear (all frequencies divided) and llama3 (long waves divided, short ones kept, those between
- * blended by how often they turn within the model's first positions).
+ * Angles: default, linear (divides all frequencies) and llama3 (divides those of long waves, keeps those of short
+ * waves, and blends between by how often a wave turns within the model's original positions).
  */
 #include "runtime/train/angles.h"
 

@@ -3,10 +3,10 @@
  * Beats: tell each rank's watch (runtime/device/watch.h) whether anything moves on any rank. A rank whose neighbour
  * computes for minutes is not stalled, but cannot see that by itself.
  *
- * When asked, a thread of each rank tells rank 0 how far its device has come, and hears the sum over all ranks. If the
+ * When asked, a thread of each rank reports its device's progress to rank 0, and gets the sum over all ranks. If the
  * sum changes, some rank makes progress. A rank whose program works outside its device, and waits for nobody, counts as
- * moving. A rank that does not answer holds up everyone's beats, so the sum stands still, too. A beat also says how far
- * the rank is (whereabouts.c), for people. A single trainer has the thread only if options.tells is set.
+ * moving. A rank that does not answer holds up everyone's beats, so the sum stops, too. A beat also says what the rank
+ * is doing (whereabouts.c), for people. A single trainer has the thread only if options.tells is set.
  */
 #include "base/lane.h"
 #include "base/threads.h"
@@ -23,7 +23,7 @@ struct beats {
     struct ah_lane *lane;        /* owned */
     struct ah_trainer_beat *at;  /* rank 0, owned: the latest beat of each rank */
     struct ah_trainer_beat last; /* this rank's previous beat */
-    uint64_t last_since_ns;      /* since when this rank waits for the message in `last` */
+    uint64_t last_since_ns;      /* when this rank began to wait for the message in `last` */
     uint64_t period_ns, ticks, beaten;
     pthread_mutex_t mutex;
     pthread_cond_t stop;
@@ -38,7 +38,7 @@ struct beat {
 
 _Static_assert(sizeof(struct beat) == AH_LINKS_BEAT_BYTES, "what the channels carry");
 
-/* True if the program waits for a report or an order. (Its device waits for messages between neighbours.) */
+/* True if the program, not its device, waits: for a report or an order. */
 static bool waits_for_word(const struct ah_trainer *t)
 {
     struct ah_comm_under_way messages[UNDER_WAY_MAX];
@@ -77,7 +77,7 @@ static struct ah_trainer_beat whereabouts(struct beats *beats)
     return at;
 }
 
-/* Sleeps for a period; false: beats are over. */
+/* Sleeps for a period. Returns false if beats must end. */
 static bool sleep_on(struct beats *beats)
 {
     const uint64_t until_ns = ah_threads_now_ns() + beats->period_ns;
@@ -91,7 +91,7 @@ static bool sleep_on(struct beats *beats)
     return goes_on;
 }
 
-/* First reports which rank it asks, so that the last one reported is the one that does not answer. */
+/* First reports which rank it asks, so that the last rank reported is the one that does not answer. */
 static int exchange(const struct ah_trainer *t, uint32_t rank, uint32_t channel, struct beat *beat)
 {
     if (t->options.asked)
@@ -99,7 +99,7 @@ static int exchange(const struct ah_trainer *t, uint32_t rank, uint32_t channel,
     return ah_links_move(t->ranks.links, channel, beat, sizeof *beat, NULL);
 }
 
-/* Rank 0's beat. It sends the sum of the previous beat; the first beat comes at once. */
+/* Does rank 0's beat, which sends the sum of the previous beat. The first beat is immediate. */
 static int lead(struct beats *beats, struct beat *beat)
 {
     const struct ah_trainer *t = beats->t;
@@ -121,7 +121,7 @@ static int lead(struct beats *beats, struct beat *beat)
     return rc;
 }
 
-/* Another rank's beat. It waits to be asked, so that all ranks report the same moment. */
+/* Does another rank's beat, which waits to be asked, so that all ranks report the same moment. */
 static int answer_beat(struct beats *beats, struct beat *beat)
 {
     const struct ah_links *links = beats->t->ranks.links;
@@ -178,7 +178,7 @@ int ah_beats_start(struct ah_trainer *t, struct ah_error *err)
 {
     const struct ah_lane_options options = {.name = "beats", .cpu = -1, .queue = 1, .spans = 1};
     const bool watched = ah_ranks_several(&t->ranks) && t->options.device.watch.patience_s > 0;
-    if (!watched && !t->options.tells) /* alike on all ranks */
+    if (!watched && !t->options.tells) /* the same on all ranks */
         return AH_OK;
     struct beats *beats = new_beats(t);
     if (!beats)

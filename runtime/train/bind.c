@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bind: item by item, then the extras.
+ * Bind: binds the plan's items one by one, then the extras.
  */
 #include "runtime/train/bind_internal.h"
 

@@ -5,7 +5,7 @@
  *     forward, backward    the program of the pass (runtime/schedule/program.h); if it makes a gradient, also the sum
  *                          over micro-batches and, with clipping, the sum of squares
  *     fetch, send_gradients, upload, states_in, states_out
- *                          copies of a tile, one for each run of elements that lie together on both sides
+ *                          copies of a tile, one for each run of elements that are contiguous on both sides
  *     gather               rows of the host's table, for the tokens of a micro-batch
  *     accumulate           cast (the first micro-batch) or accumulate, of a tile
  *     host_adam, device_adam
@@ -15,14 +15,14 @@
  *     send_output, send_input_gradient
  *                          the tensor, or a word, to the neighbour
  *
- * EXTRAS are ops that no plan mentions, since they take no time worth planning: a micro-batch and the header of a step
- * go to the device, sums of squares and the loss come back. A rank of several has more of them, listed after these:
- * what it receives (messages.h), and the sums of gradients with other pipelines (bind_shares.c).
+ * EXTRAS are ops that no plan mentions, since they take no time worth planning: copies of a micro-batch and of a
+ * step's header to the device, of sums of squares and the loss back. One of several ranks has more extras, listed after
+ * these: what it receives (messages.h), and the sums of gradients with other pipelines (bind_shares.c).
  *
  * INVARIANTS
- *   1. Every operand lies inside its tensor of the plan, or its piece of host memory. ah_addresses_find() checks that,
+ *   1. Every operand is inside its tensor of the plan, or its piece of host memory. ah_addresses_find() checks that,
  *      and the binder for the homes that a program uses.
- *   2. Padding of a gradient is zero: whoever makes the gradient writes it.
+ *   2. Padding of a gradient is zero: the op that makes the gradient writes it.
  *   3. What depends on the step (slots of rings, of data and of headers) is a move: an index times a stride, added when
  *      the op is submitted. Everything else is bound once.
  */
@@ -58,16 +58,16 @@ struct ah_bound {
 struct ah_bind_options {
     const struct ah_graph *graph;
     const struct ah_addresses *addresses;
-    bool documents; /* data have documents: positions restart */
+    bool documents; /* data have documents, so positions restart */
 
     /* For one of several ranks; otherwise zeros. */
     const struct ah_messages *messages;
-    struct ah_op_message message; /* moves them; its channel is one of enum ah_channel */
+    struct ah_op_message message; /* the call that moves messages; its channel is one of enum ah_channel */
     struct ah_op_call gate;       /* collects the sums of all ranks before the norm is taken */
     const struct ah_trainer_rank *rank;
 };
 
-/* Channels over which pipelines add up. They are numbered after those of enum ah_channel, by the peer's rank. */
+/* Channels over which pipelines add up gradients. They are numbered after enum ah_channel, by the peer's rank. */
 enum ah_bind_sum {
     AH_SUM_PARTIAL_OUT,
     AH_SUM_PARTIAL_IN,
@@ -87,7 +87,7 @@ static inline size_t ah_bind_share(const struct ah_graph *graph, const struct ah
     return graph->n_items + AH_EXTRAS + 2 * messages->micro_batches + share;
 }
 
-/* Index in `first` of what a channel brings. */
+/* Index in `first` of the ops that receive a micro-batch's message from a channel. */
 static inline size_t ah_bind_received(const struct ah_graph *graph, const struct ah_messages *messages,
                                       enum ah_channel channel, uint64_t micro_batch)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Forward and backward: binds the program of a pass, each operand at its offset in the tensor that is its home. Then it
- * binds what follows for the gradient that the pass made.
+ * Forward and backward: binds the program of a pass, each operand at its offset in the tensor that is its home. Then
+ * it binds the ops that add up the gradient of the pass, and square it.
  *
  * Loops over chunks are unrolled. Each micro-batch has its own sum of the loss.
  */
@@ -28,7 +28,7 @@ enum data_kind { WORDS, HEADER, ANGLES };
 static const struct data_rule {
     const char *name;
     enum data_kind kind;
-    uint64_t at; /* words: which of the arrays; header: bytes */
+    uint64_t at; /* words: number of the array; header: offset in bytes */
 } data_rules[] = {
     {"tokens", WORDS, 0},      {"targets", WORDS, 1},
     {"positions", WORDS, 2},   {"docs", WORDS, 3},
@@ -79,7 +79,7 @@ static int find_scratch(const struct pass *pass, struct ah_ref *ret_ref)
     return ah_addresses_find(pass->binder->addresses, &query, ret_ref, pass->binder->err);
 }
 
-/* The weights of a block as this op reads them: at home, or fetched. */
+/* Finds the weights of a block that this op reads: at home, or fetched. */
 static int find_weights(const struct pass *pass, uint64_t block, struct ah_ref *ret_ref)
 {
     const struct ah_addresses_block *it = &pass->binder->addresses->blocks[block];
@@ -145,7 +145,7 @@ static int place_operand(struct pass *pass, const struct ah_program_op *step, ui
     return rc;
 }
 
-/* Reads gathered rows instead of the tables: one for each token, then the first rows of the position table. */
+/* Makes an op read gathered rows, not the tables: one for each token, then the first rows of the position table. */
 static void read_gathered(const struct pass *pass, struct ah_bound_op *bound)
 {
     const struct ah_job *job = pass->binder->job;
@@ -223,7 +223,7 @@ static int fill_padding(const struct pass *pass, struct ah_ref gradient)
     return AH_OK;
 }
 
-/* Adds a micro-batch's gradient to the sum. The first one becomes the sum, rounded like the others. */
+/* Adds a micro-batch's gradient to the sum. The first gradient becomes the sum, rounded like the others. */
 static int add_up(const struct pass *pass, struct ah_ref *gradient)
 {
     struct ah_binder *binder = pass->binder;

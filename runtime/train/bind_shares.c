@@ -6,9 +6,9 @@
  * For a table (trainer.h), they are all heads, then all embeddings; a pipeline of one stage has both on one rank.
  *
  * The vector is cut into pieces. Piece q belongs to member q modulo the number of members. Its rank gets that piece
- * from all others, adds them up in the order of members, and gives the total back. For a table, heads and embeddings
- * are added up separately first. So each rank sends and receives twice its vector, less the part it keeps, as in a
- * ring. A turn moves the next pieces and the totals of the previous turn together.
+ * from all others, adds up the parts in the order of members, and sends the total back. For a table, heads and
+ * embeddings are added up separately first. So each rank sends and receives twice its vector, less the part it keeps,
+ * as in a ring. A turn moves the next pieces and the totals of the previous turn together.
  *
  * Adding two numbers gives the same bits in either order. So a rank adds up the parts before its own in other memory,
  * then adds that sum to its own part, in place.
@@ -29,7 +29,7 @@ struct share {
     struct member *members;
     uint32_t n;
     uint64_t elements, piece;
-    size_t last_message; /* of those that go together; SIZE_MAX: none yet */
+    size_t last_message; /* last of the messages that move together; SIZE_MAX: none yet */
 };
 
 /* ---- pieces ---- */
@@ -48,7 +48,7 @@ static struct ah_ref element_at(struct ah_ref vector, uint64_t element)
     return vector;
 }
 
-/* Where a member's part of a piece of `owner`, which is ours, lies: in its vector, or where it arrives. */
+/* Returns the place of a member's part of a piece of `owner`, which is ours: in its vector, or where it arrives. */
 static struct ah_ref part_of(const struct share *s, uint32_t owner, uint32_t member, uint64_t turn)
 {
     uint64_t place = 0;
@@ -96,7 +96,7 @@ static int move_part(struct share *s, uint64_t turn, uint32_t owner, uint32_t me
 }
 
 /* A channel moves one message at a time, but two ranks may have two members each. Messages between two ranks are
- * numbered 0 to 3, alike at both ends; those with the same number go together. */
+ * numbered 0 to 3, equally at both ends; messages with the same number move together. */
 static uint32_t go_of(const struct share *s, uint32_t owner, uint32_t member)
 {
     const uint32_t half = s->n / 2;
@@ -122,7 +122,7 @@ static int add_elements(struct share *s, struct ah_ref to, struct ah_ref what, u
     return ah_bind_elements(s->binder, AH_OP_ACCUMULATE, to, what, AH_OFFSET_NONE, n);
 }
 
-/* Adds up members [first, end): ((m0 + m1) + ...) + own, then the rest; in the own part, or without it the first. */
+/* Adds up members [first, end): ((m0 + m1) + ...) + own, then the rest; in our own part or, without one, the first. */
 static int fold(struct share *s, uint64_t turn, uint32_t owner, uint32_t first, uint32_t end,
                 struct ah_ref *ret_sum)
 {
@@ -163,7 +163,7 @@ static int add_piece(struct share *s, uint64_t turn, uint32_t owner)
     return rc;
 }
 
-/* The size of a piece. If one turn is enough, all members get equal pieces. */
+/* Returns the elements of a piece. If one turn is enough, all members get equal pieces. */
 static uint64_t piece_elements(const struct share *s)
 {
     const uint64_t most = s->binder->addresses->share_piece;
@@ -190,7 +190,7 @@ static int bind_vectors(struct share *s)
     return rc;
 }
 
-/* The position at which the block's sum over this pipeline is complete. */
+/* Returns the position at which the block's sum over this pipeline is complete. */
 static uint64_t made_at(const struct ah_binder *b, uint64_t block)
 {
     const enum ah_plan_op_kind kind = ah_job_is_head(b->job, block) ? AH_PLAN_FORWARD : AH_PLAN_BACKWARD;
@@ -211,7 +211,7 @@ static int find_sum(struct ah_binder *b, uint64_t block, struct ah_ref *ret_vect
                : ah_bind_gradient_sum(b, block, made_at(b, block), ret_vector);
 }
 
-/* Takes the squares of a block's total, after the last share that adds to it. */
+/* Adds up the squares of a block's total, after the last share that adds to it. */
 static int square(struct ah_binder *b, uint64_t block)
 {
     const bool on_host = ah_bind_sums_on(b, block, AH_ACCUMULATOR_HOST);
@@ -224,7 +224,7 @@ static int square(struct ah_binder *b, uint64_t block)
                            on_host ? b->job->part.first_block + block : block, vector, counted);
 }
 
-/* The part of a block's gradient that its own share adds up: all but the table. */
+/* Returns the part of a block's gradient that its own share adds up: all but the table. */
 static struct ah_stretch own_of(const struct ah_binder *b, uint64_t block)
 {
     struct ah_stretch own = ah_bind_counted(b, block);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Table: what differs if a tied head has a copy of the embedding's table (job.h). Both are updated from one total, as
- * the same elements, so they stay equal bit by bit. The norm and checkpoints only know the table.
+ * Table: ops for a tied head with a copy of the embedding's table (job.h). Both are updated from one total, as the same
+ * elements, so they stay equal bit by bit. The norm and checkpoints only use the table.
  *
- * The copy is the last tensor of the head, and the table the first one of the embedding. So all other tensors have the
- * offsets that they have in a tied model.
+ * The copy is the last tensor of the head, and the table the first tensor of the embedding. So all other tensors have
+ * the offsets that they have in a tied model.
  */
 #include "runtime/train/bind_internal.h"
 

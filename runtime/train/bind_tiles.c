@@ -2,8 +2,8 @@
  *
  * Tiles: ops that move or update a vector, bound for the elements of a tile.
  *
- * Masters, moments and gradients only have trained elements, weights have all elements of a block. So a tile is several
- * runs, with an op or a copy for each, if frozen tensors lie between, or if some tensors decay and some do not.
+ * Masters, moments and gradients have only trained elements; weights have all elements of a block. So a tile is several
+ * runs, with an op or a copy for each, if it has frozen tensors in between, or if only some tensors decay.
  */
 #include "runtime/train/bind_internal.h"
 
@@ -14,7 +14,7 @@ struct tile {
     const struct ah_plan_op *op;
     const struct ah_addresses_block *block;
     uint64_t index;
-    struct ah_stretch part; /* of the trained vector */
+    struct ah_stretch part; /* the tile's part of the trained vector */
 };
 
 struct ah_ref ah_bind_at(const struct ah_vector *vector, const struct ah_run_of_elements *run, uint64_t first)
@@ -32,7 +32,7 @@ static struct ah_stretch tile_part(const struct ah_binder *binder, uint64_t elem
     return (struct ah_stretch){first, first + size < elements ? first + size : elements};
 }
 
-/* The common part of a run and a tile; false if there is none. */
+/* Finds the common part of a run and a tile; false if there is none. */
 static bool common_part(const struct ah_run_of_elements *run, struct ah_stretch part,
                         struct ah_stretch *ret_part)
 {
@@ -41,7 +41,7 @@ static bool common_part(const struct ah_run_of_elements *run, struct ah_stretch 
     return ret_part->first < ret_part->end;
 }
 
-/* The vector as seen from a tile: in a ring, its memory begins with the tile's first element. */
+/* Returns the vector for a tile's ops: in a ring, its memory begins with the tile's first element. */
 static struct ah_vector from_tile(struct ah_vector vector, const struct tile *tile)
 {
     if (vector.move != AH_OFFSET_NONE)
@@ -54,8 +54,8 @@ static bool is_there(const struct ah_vector *vector)
     return vector->ref.arena != AH_ARENA_NONE;
 }
 
-/* Joins runs, from the i-th on, that follow each other in both vectors. A copy need not care how elements decay, and
- * each copy costs the link's latency. */
+/* Joins runs, starting with the i-th, that are contiguous in both vectors. A copy ignores decay, and each copy costs
+ * the link's latency. */
 static struct ah_run_of_elements join_runs(const struct ah_addresses_block *block, size_t *i)
 {
     struct ah_run_of_elements joined = block->runs[(*i)++];
@@ -82,7 +82,7 @@ static int copy_vectors(const struct tile *tile, const struct ah_vector *dst, co
 /* ---- states that visit the device ---- */
 
 struct visit {
-    struct ah_vector master, m, v, weight; /* in a slot of the ring; only those that visit */
+    struct ah_vector master, m, v, weight; /* in a slot of the ring; only vectors that visit */
 };
 
 static struct ah_vector cut_visit(const struct tile *tile, enum ah_dtype dtype, uint64_t *offset_bytes)

@@ -14,6 +14,6 @@ int64_t ah_clocks_offset(const struct ah_clocks_exchange *exchanges, size_t n, i
         most = to < most ? to : most;
     }
     *ret_within_ns =
-        most > least ? (most - least + 1) / 2 : 0; /* clocks of different speeds may leave nothing */
+        most > least ? (most - least + 1) / 2 : 0; /* clocks of different speeds may exclude every offset */
     return least + (most - least) / 2;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Clocks: how far another host's clock is ahead of this one, from messages sent there and back. It only serves to draw
+ * Clocks: how far another host's clock is ahead of this one, from messages sent there and back. It is only used to draw
  * timelines of several hosts on one clock.
  *
  * In an exchange the other clock read `there_ns` between two readings of this one. So it is ahead by at least there -
@@ -14,13 +14,13 @@
 #include <stdint.h>
 
 struct ah_clocks_exchange {
-    uint64_t sent_ns, back_ns; /* by this clock */
-    uint64_t there_ns;         /* by the other */
+    uint64_t sent_ns, back_ns; /* readings of this clock */
+    uint64_t there_ns;         /* reading of the other clock */
 };
 
 enum { AH_CLOCKS_EXCHANGES = 64 };
 
-/* How far the other clock is ahead, within +-`ret_within_ns`. 0 without exchanges. */
+/* Returns how far the other clock is ahead, within +-`ret_within_ns`. 0 without exchanges. */
 int64_t ah_clocks_offset(const struct ah_clocks_exchange *exchanges, size_t n, int64_t *ret_within_ns);
 
 #endif

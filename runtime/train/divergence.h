@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Divergence: does a run's loss rise instead of falling? A run diverges if the median of its last 16 steps is more than
- * a fifth above that of its first 8.
+ * Divergence: detects a loss that rises instead of falling. A run diverges if the median of its last 16 steps is more
+ * than a fifth above that of its first 8.
  *
  *     ah_divergence_step(&divergence, loss);               // each step, in order
  *     if (ah_divergence_is(&divergence, &now)) ...
@@ -14,17 +14,17 @@
 
 enum { AH_DIVERGENCE_FIRST = 8, AH_DIVERGENCE_LAST = 16 };
 
-/* Begins zeroed, or with `first` of the run that is resumed. */
+/* Starts zeroed, or with `first` of the resumed run. */
 struct ah_divergence {
     double first; /* median of the run's first steps; 0: too few steps so far */
-    uint64_t n;   /* losses so far */
+    uint64_t n;   /* number of losses so far */
     double early[AH_DIVERGENCE_FIRST], late[AH_DIVERGENCE_LAST];
 };
 
-/* A finite loss, above 0. */
+/* Adds the loss of a step, finite and above 0. */
 void ah_divergence_step(struct ah_divergence *divergence, double loss);
 
-/* `ret_last`: the median of the last steps. No step counts for both medians. */
+/* True if the run diverges. `ret_last`: the median of the last steps. No step counts for both medians. */
 bool ah_divergence_is(const struct ah_divergence *divergence, double *ret_last);
 
 #endif

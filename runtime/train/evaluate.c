@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Evaluate: forward alone, at a drained point, in the plan's own tensors. It goes through the positions in order and
+ * Evaluate: runs only forwards, at a drained point, in the plan's own tensors. It visits the positions in order and
  * fetches what each needs at its turn; everything runs one after another. Nothing is learned. Nothing that training
  * needs is overwritten, since no activation or gradient lives at a drained point.
  */
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* Waits for everything that was submitted before. */
+/* Returns waits for everything that was submitted before. */
 static struct waits after_all(const struct ah_trainer *t)
 {
     struct waits waits;
@@ -32,7 +32,7 @@ static int submit_extra(struct ah_trainer *t, enum ah_bind_extra extra, uint32_t
     return ah_queue_ops(t, &ops, &waits, moves, NULL, err);
 }
 
-/* Submits what is due at this position, gathered rows first. */
+/* Submits the ops due at this position, gathered rows first. */
 static int submit_due(struct ah_trainer *t, uint32_t position, const struct move_indices *moves,
                       struct ah_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks share, in this order: the build, so that all have the same structs; hosts, to rank 0, which answers which ranks
- * share one; the brief and its texts. Numbers are sent as they lie in memory.
+ * Messages, in this order: the build, so that all have the same structs; hosts, to rank 0, which answers which ranks
+ * share a host; the brief and its texts. Numbers are sent as raw memory.
  */
 #include "runtime/train/follower.h"
 
@@ -20,7 +20,7 @@
 
 enum { SHA256_TEXT = 65 };
 
-/* The first message of rank 0. Every build can read it. */
+/* The first message of rank 0, in a form that every build can read. */
 struct hello {
     char build[96], host[AH_FOLLOWER_HOST_MAX];
 };
@@ -94,7 +94,7 @@ const char *const *ah_follower_names(const struct ah_follower_host *hosts, uint3
 
 /* ---- what the plan needs of hosts ---- */
 
-/* " of node 'a'" */
+/* Prints " of node 'a'". */
 static void print_node(const char *const *nodes, uint32_t rank, char *out, size_t room)
 {
     snprintf(out, room, "%s%.80s%s", nodes ? " of node '" : " of it", nodes ? nodes[rank] : "",
@@ -113,7 +113,7 @@ static int refuse_memory(const struct ah_follower_host *host, const char *who, c
         ah_units_print_bytes(needs, needs_bytes), node);
 }
 
-/* If `rank` is the first one on its host: checks the memory that all ranks there need together. */
+/* If `rank` is the first rank on its host: checks the memory that all ranks there need together. */
 static int check_host_memory(const struct ah_follower_host *hosts, uint32_t ranks, uint32_t rank,
                              const char *node, struct ah_error *err)
 {
@@ -261,7 +261,7 @@ static const char **take_paths(struct follower *f, const char **text, uint64_t n
     return paths;
 }
 
-/* Comes before anything whose layout depends on the build. */
+/* Compares builds, before any message whose layout depends on the build. */
 static int check_build(const struct ah_links *links, struct ah_error *err)
 {
     const struct hello here = own_hello();
@@ -384,7 +384,7 @@ static int open_trainer(struct follower *f, struct ah_error *err)
     return ah_trainer_open(&f->trainer, &trainer, err);
 }
 
-/* Compares hosts first: a process on another machine may have a file of the same name. */
+/* Joins the ways. Compares hosts first, because another machine may have a file of the same name. */
 static int join_ways(const struct follower *f, struct ah_error *err)
 {
     struct ah_trainer_rank *place = f->options->place;

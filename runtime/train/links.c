@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Links: the plan alone decides which channels a rank requests, so the requests of all ranks match.
+ * Links: only the plan decides which channels a rank requests, so the requests of all ranks match.
  */
 #include "runtime/train/links.h"
 
@@ -44,7 +44,7 @@ static struct ah_links_pair ask_pair(struct asking *asking, uint32_t peer, enum 
     return (struct ah_links_pair){channel, ask_channel(asking, peer, down, receives_up, most_bytes)};
 }
 
-/* Asks for this rank's pairs: `centre` has one with each other rank for which `has` is true (NULL: all). */
+/* Requests this rank's pairs: `centre` has a pair with each other rank for which `has` is true (NULL: all). */
 static void ask_pairs(const struct ah_trainer_rank *place, struct asking *asking, uint32_t centre,
                       const bool *has, enum ah_links_purpose up, uint64_t most_bytes,
                       struct ah_links_pair *ret_pairs)
@@ -60,7 +60,7 @@ static void ask_pairs(const struct ah_trainer_rank *place, struct asking *asking
             ret_pairs[peer] = ask_pair(asking, peer, up, true, most_bytes);
 }
 
-/* Finds which ranks take part in the gate: those that train something, since the others take no norm. */
+/* Finds which ranks take part in the gate: those that train something, since the others need no norm. */
 static int find_training(struct ah_links *links, const struct ah_plan *program, struct ah_error *err)
 {
     const struct ah_trainer_rank *place = links->place;
@@ -84,7 +84,7 @@ static int find_training(struct ah_links *links, const struct ah_plan *program, 
     return rc;
 }
 
-/* Asks for channels to the neighbours that the stage has. All messages but words have the same length. */
+/* Requests channels to the stage's neighbours. All messages but words have the same length. */
 static void ask_neighbours(struct ah_links *links, const struct ah_plan *program, struct asking *asking)
 {
     const struct ah_plan_part *part = program->part;
@@ -98,7 +98,7 @@ static void ask_neighbours(struct ah_links *links, const struct ah_plan *program
                             of_pipeline[c].purpose, of_pipeline[c].sends, most_bytes);
 }
 
-/* Asks for channels to the ranks that add up something with this one. */
+/* Requests channels to the ranks that share a sum with this rank. */
 static void ask_sums(struct ah_links *links, struct asking *asking)
 {
     static const struct {
@@ -204,9 +204,9 @@ int ah_links_fail(const struct ah_trainer_rank *place, int rc, struct ah_error *
     if (!ah_comm_fault(place->comm, &culprit, &why) || !why.code || why.code == AH_E_PEER)
         return rc;
     const bool is_told = culprit == place->rank &&
-                         rc != AH_E_PEER; /* AH_E_PEER: even its own failure came back as a message */
+                         rc != AH_E_PEER; /* AH_E_PEER: its own failure, too, was received as a message */
     if (is_told && err)
-        why = *err; /* more than it could tell the others */
+        why = *err; /* more than was sent to the others */
     why.code = is_told ? rc : why.code;
     return culprit || place->rank
                ? ah_links_say(place, culprit, why.code, why.text, err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Links: the channels of one rank, and what passes through rank 0 before and beside training.
+ * Links: the channels of one rank, and the messages through rank 0 before and during training.
  *
  *     place.comm = comm;
  *     rc = ah_links_open(&links, &place, program, err);          // collective
@@ -22,9 +22,9 @@
 enum ah_links_purpose {
     AH_LINKS_OUTPUT,
     AH_LINKS_GRADIENT,
-    AH_LINKS_PARTIAL, /* sums of one pipeline */
-    AH_LINKS_TOTAL,   /* sums of all pipelines */
-    AH_LINKS_CONTROL, /* from here on: in host memory, and independent of each other */
+    AH_LINKS_PARTIAL, /* gradient sums of one pipeline */
+    AH_LINKS_TOTAL,   /* gradient sums of all pipelines */
+    AH_LINKS_CONTROL, /* this and all below: in host memory, and independent of each other */
     AH_LINKS_GATE_UP = AH_LINKS_CONTROL,
     AH_LINKS_GATE_DOWN,
     AH_LINKS_UP,
@@ -46,9 +46,9 @@ struct ah_links_pair {
 struct ah_links {
     const struct ah_trainer_rank *place; /* borrowed */
     struct ah_arena arena;
-    uint32_t channel[AH_CHANNELS]; /* to and from neighbours; those that the program has */
+    uint32_t channel[AH_CHANNELS]; /* to and from neighbours, where the program has messages */
     struct ah_links_pair *gate, *other,
-        *beat;           /* by rank if others report to this one; otherwise the first alone is used */
+        *beat;           /* by rank if others report to this rank; otherwise only the first is used */
     uint32_t *sums;      /* by ah_bind_sum_channel() - AH_CHANNELS */
     bool *trains;        /* by rank: true if it trains anything */
     uint32_t gatekeeper; /* the first rank that trains; it collects the sums for the norm */
@@ -59,14 +59,14 @@ struct ah_links {
 int ah_links_open(struct ah_links *ret_links, const struct ah_trainer_rank *place,
                   const struct ah_plan *program, struct ah_error *err);
 
-/* From rank 0 to all others; at most AH_LINKS_PIECE_BYTES. */
+/* Copies `data` from rank 0 to all other ranks; at most AH_LINKS_PIECE_BYTES. */
 int ah_links_share(const struct ah_links *links, void *data, uint64_t bytes, struct ah_error *err);
 
 /* Rank 0 gets the same number of bytes from each rank, in rank order. `ret_all` is only used at rank 0. */
 int ah_links_collect(const struct ah_links *links, void *mine, uint64_t bytes, void *ret_all,
                      struct ah_error *err);
 
-/* One message of a channel. */
+/* Sends or receives one message of a channel. */
 static inline int ah_links_move(const struct ah_links *links, uint32_t channel, void *data, uint64_t bytes,
                                 struct ah_error *err)
 {
@@ -77,7 +77,7 @@ static inline int ah_links_move(const struct ah_links *links, uint32_t channel, 
  * its rank, unless that is rank 0. */
 int ah_links_fail(const struct ah_trainer_rank *place, int rc, struct ah_error *err);
 
-/* Number of messages on the wire for one message between neighbours: a paced run moves a word and a time before it. */
+/* Number of messages on the wire for one message between neighbours: a paced run sends a word and a time, too. */
 static inline uint64_t ah_links_each(const struct ah_trainer_rank *place)
 {
     return place->ways ? 3 : 1;
@@ -87,8 +87,8 @@ static inline uint64_t ah_links_each(const struct ah_trainer_rank *place)
 int ah_links_say(const struct ah_trainer_rank *place, uint32_t rank, int code, const char *why,
                  struct ah_error *err);
 
-/* What this rank waits for, or waited for when the world was lost: "the output of micro-batch 5 from rank 1"; nothing
- * if it waits for nobody. Any thread, while `comm` is open. `each`: ah_links_each(). `out` is empty before. */
+/* Writes what this rank waits for, or waited for when the world was lost: "the output of micro-batch 5 from rank 1";
+ * nothing if it waits for nobody. Any thread, while `comm` is open. `each`: ah_links_each(). `out` must be empty. */
 void ah_links_waits(struct ah_comm *comm, uint64_t micro_batches, uint64_t each, struct ah_buffer *out);
 
 void ah_links_release(struct ah_links *links);

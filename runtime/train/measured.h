@@ -10,17 +10,17 @@
 
 #include "runtime/train/tally.h"
 
-/* Sent between ranks as it lies in memory. */
+/* Sent between ranks as raw memory. */
 struct ah_measured {
     struct ah_tally_rank times;
-    uint64_t sent_bytes;   /* to neighbours, in a step */
-    uint64_t summed_bytes; /* to other pipelines */
+    uint64_t sent_bytes;   /* bytes sent to neighbours in a step */
+    uint64_t summed_bytes; /* bytes of sums sent to other pipelines */
     uint64_t device_bytes; /* highest end of an operand */
     uint64_t host_bytes;
 };
 
-/* Rank 0 calls it with its own tally, at a drained point. `ret_measured` has room for all ranks, in order. Errors
- * of messages: the world is lost then. */
+/* Rank 0 calls it with its own tally, at a drained point. `ret_measured` has room for all ranks, in order. After an
+ * error of a message the world is lost. */
 int ah_measured_collect(struct ah_trainer *trainer, struct ah_tally *tally, struct ah_measured *ret_measured,
                         struct ah_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Overlap, with sets of moments: compute C, copies K = h2d + d2h, the host H, the window W; all lie in W.
+ * Overlap, with sets of moments: compute C, copies K = h2d + d2h, the host H; all are inside the window W.
  *
  *     compute = |C|    copy = |C + K| - |C|    host = |C + K + H| - |C + K|    idle = |W| - |C + K + H|
  *     a lane L: busy = |L|, exposed = |L| - |L and C|
@@ -51,7 +51,7 @@ static double us_of(int64_t ns)
     return (double)ns / 1e3;
 }
 
-/* `sum` is empty, and has room for all. */
+/* Splits the window's time. `sum` is empty, and has room for all sets. */
 static void split_window(const struct set sets[OVERLAP_LANES], struct ah_interval window, struct set *sum,
                          struct ah_runlog_overlap *overlap)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A lane is timed as in the replay (cluster_replay_stage.c), but on the host's clock. The rest of an item shrinks at
- * its lane's speed, and speeds change when lanes begin and end. A send is an item of compute, as in the plan.
+ * A lane is timed as in the replay (cluster_replay_stage.c), but on the host's clock. An item's remaining time shrinks
+ * at its lane's speed, and speeds change when lanes begin and end. A send is an item of compute, as in the plan.
  */
 #include "runtime/train/pace.h"
 
@@ -12,7 +12,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-/* Later wake-ups than this are the machine's fault and are not made up for. */
+/* A wake-up that is later than this is the machine's fault: the next item does not make up for it. */
 enum { SLACK_NS = 200000 };
 
 /* ---- lanes ---- */
@@ -75,7 +75,7 @@ static struct timespec moment(uint64_t ns)
     return (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
 }
 
-/* Sleeps for what is left of the item. If nothing is left, it was late. */
+/* Sleeps for the item's remaining time. If none remains, the item was late. */
 static void end_item(struct pace *pace, size_t lane)
 {
     struct pace_lane *l = &pace->lanes[lane];
@@ -124,7 +124,7 @@ static double boundary_bytes(const struct ah_plan *plan)
                     ah_dtype_bytes(training->dtype));
 }
 
-/* Takes the ways between two nodes; returns at once if both ranks are on one. Lower ranks go first. */
+/* Takes the ways between two nodes; returns at once if both ranks are on one node. Lower ranks go first. */
 static uint64_t take_ways(const struct ah_trainer *t, uint32_t peer)
 {
     const double bytes = boundary_bytes(t->options.plan);
@@ -221,7 +221,7 @@ static int tell_all(const struct ah_trainer *t, const struct ah_trainer_share *i
     return rc;
 }
 
-/* The first owner learns when all have come, and tells them when the sum will end. */
+/* Runs at the first owner: waits until all owners have come, and tells them when the sum will end. */
 static int lead_share(struct ah_trainer *t, size_t share, struct ah_error *err)
 {
     const struct ah_trainer_rank *place = t->options.rank;

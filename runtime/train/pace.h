@@ -4,13 +4,13 @@
  * runs, with the same bits; then the lane sleeps until the planned time is over. So one machine can show how ranks on
  * eight unequal machines would wait for each other. Ops whose work takes longer than planned are counted (ways.h).
  *
- * INVARIANTS, each as the replay (planner/cluster/sim/cluster_replay.h) prices it
+ * INVARIANTS. The replay (planner/cluster/sim/cluster_replay.h) has the same rules.
  * 1. An item of compute, h2d, d2h or host takes the time of its op, divided by its tiles, at the speed that its lane
- *    has beside the lanes that work meanwhile. What no plan mentions, data and headers of steps, is not slowed down.
+ *    has while the other busy lanes work. Data and headers of steps, which no plan mentions, are not slowed down.
  * 2. An item begins when everything it waits for is done, but not before the planned end of the previous item in its
  *    lane. If a lane wakes up late, the next item makes up for that, up to SLACK_NS.
  * 3. A message begins when it was sent, its receive is posted, and the ways between two nodes are free. It takes the
- *    time of its op, on both ends. A word first says that the receive is posted, then a time says when it will end.
+ *    time of its op, on both ends. First a word says that the receive is posted, then a time says when it will end.
  * 4. A sum over pipelines begins when all its owners have reached it and all their ways are free. It takes the time of
  *    its segment, on all of them.
  * 5. The gate is not slowed down.
@@ -33,21 +33,21 @@ struct pace_lane {
     bool is_message; /* always at full speed */
     bool keen;       /* the thread sleeps precisely */
     double left_ns, speed;
-    uint64_t since_ns; /* the moment for which `left_ns` holds */
+    uint64_t since_ns; /* the time at which `left_ns` remained */
     uint64_t ended_ns; /* planned end of the previous item, or its real end if that was late */
 };
 
 struct pace {
     struct ah_ways *ways; /* borrowed; NULL: not paced */
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* speeds */
+    pthread_cond_t changed; /* signalled when speeds change */
     struct pace_lane lanes[AH_GRAPH_LANES];
     double speeds[PACE_SETS][AH_GRAPH_LANES];
-    uint64_t sending;         /* the item of the lane `send` */
-    struct ah_ways_use *uses; /* room for 2 x pipelines: the ways of a share that begins */
-    size_t share;             /* the next one of this rank; only the lane `sums` uses it */
-    uint64_t until_ns;        /* of the share under way */
-    uint32_t asleep;          /* lanes asleep now; used atomically */
+    uint64_t sending;         /* item that the lane `send` runs */
+    struct ah_ways_use *uses; /* ways of a share that begins; room for 2 x pipelines */
+    size_t share;             /* the next share of this rank; only the lane `sums` uses it */
+    uint64_t until_ns;        /* end of the share under way */
+    uint32_t asleep;          /* number of lanes asleep now; used atomically */
 };
 
 struct ah_trainer;
@@ -59,10 +59,10 @@ void ah_pace_release(struct ah_trainer *t);
 /* Hooks for the device; zeros if nothing is paced. */
 struct ah_device_pace ah_pace_hooks(struct ah_trainer *t);
 
-/* Moves a message to or from a neighbour, in its planned time. Errors of ah_comm_move(). */
+/* Moves a message to or from a neighbour, which takes its planned time. Errors of ah_comm_move(). */
 int ah_pace_move(struct ah_trainer *t, const struct ah_op_moved *moved, struct ah_error *err);
 
-/* For the watch: a number that changes while a lane sleeps. */
+/* Returns, for the watch, a number that changes while a lane sleeps. */
 uint64_t ah_pace_pulse(const struct ah_trainer *t);
 
 #endif

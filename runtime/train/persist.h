@@ -15,7 +15,7 @@
 #include "runtime/train/checkpoint/checkpoint_folder.h"
 #include "runtime/train/trainer.h"
 
-/* Both may be used while the trainer is open, at drained points. */
+/* Return source and sink. Both may be used at drained points while the trainer is open. */
 struct ah_checkpoint_source ah_persist_source(struct ah_trainer *trainer);
 struct ah_checkpoint_sink ah_persist_sink(struct ah_trainer *trainer);
 

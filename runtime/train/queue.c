@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Queue: bound ops become submissions: operands move, waits become tickets, and an array at a time goes to the device.
+ * Queue: bound ops become submissions: operands move, waits become tickets, and the device gets an array at a time.
  *
- * TIMES are measured per item, not per op. So the ops of an item are joined if they are in one array, unless the
- * trainer was told to time every op.
+ * TIMES are measured per item, not per op. So the ops of an item in one array are joined, unless the trainer must time
+ * every op.
  */
 #include "runtime/train/trainer_internal.h"
 

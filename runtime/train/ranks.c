@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Memory becomes free in the order of messages (messages.h, invariant 3); a word counts from the first position on. */
+/* Memory becomes free in the order of messages (messages.h, invariant 3); a word counts from the first position. */
 static int list_begun(struct ah_trainer *t, enum ah_channel channel, struct ah_error *err)
 {
     struct ranks *ranks = &t->ranks;
@@ -198,7 +198,7 @@ static int move_bytes(const struct ah_trainer *t, uint32_t channel, void *data, 
     return ah_links_move(t->ranks.links, channel, data, bytes, err);
 }
 
-/* The gatekeeper gets the sums of each run of blocks from its owner, and gives all sums to every rank that trains. */
+/* At the gatekeeper: gets the sums of each run of blocks from its owner, and sends all sums to every training rank. */
 static int keep_gate(struct ah_trainer *t, double *sums, uint64_t blocks, struct ah_error *err)
 {
     const struct ah_trainer_rank *options = t->options.rank;
@@ -217,7 +217,7 @@ static int keep_gate(struct ah_trainer *t, double *sums, uint64_t blocks, struct
     return rc;
 }
 
-/* Each rank gives the sums of its own blocks and gets those of all. Only owners give: pipelines have the same sums. */
+/* Each rank sends the sums of its own blocks and gets all sums. Only owners send, as pipelines have equal sums. */
 int ah_ranks_gate(void *context, struct ah_error *err)
 {
     struct ah_trainer *t = context;
@@ -291,7 +291,7 @@ int ah_ranks_read_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
     return ah_ranks_fail(t, rc, err);
 }
 
-/* True if a rank has the piece's block, or a copy of the table that the piece is part of. */
+/* True if a rank holds the piece's block, or a copy of the table that contains the piece. */
 static bool keeps(const struct ah_trainer *t, const struct ah_trainer_stage *stage,
                   const struct ah_weights_piece *piece)
 {

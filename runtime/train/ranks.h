@@ -5,15 +5,15 @@
  * Messages between neighbours are ops. A send is an op of the plan, on the lane `send`. A receive is submitted with the
  * item at whose position its tensor begins to live, because its memory is free from then on. Everything else goes
  * through host memory. The first rank that trains collects the sums that the norm needs (the gate). Rank 0 collects the
- * losses of each step, says whether this one was the last, moves pieces of weights and moments, and gives orders.
+ * losses of each step, decides whether the step was the last, moves pieces of weights and moments, and gives orders.
  *
  * INVARIANTS
- * 1. A receive waits for all that the item at its position waits for, and for all compute before it.
- * 2. Compute behind a send waits until the send is done.
- * 3. All ranks that train get the same sums through the same gate, and so the same factor. Every rank hears which step
- *    is the last before it submits what would follow.
- * 4. In a world whose messages of data take turns, they go in the order of compute. A receive goes out when it is
- *    needed, or together with the send before it if nothing lies between. So neighbours exchange in pairs (1F1B).
+ * 1. A receive waits for everything that the item at its position waits for, and for all compute before it.
+ * 2. Compute after a send waits until the send is done.
+ * 3. All ranks that train get the same sums through the same gate, and so the same factor. Every rank learns which step
+ *    is the last before it submits ops of a step after it.
+ * 4. In a world whose data messages take turns, they move in the order of compute. A receive moves when it is needed,
+ *    or together with the send before it if nothing comes between. So neighbours exchange in pairs (1F1B).
  * 5. Orders come from rank 0, one by one, at drained points. A rank that fails revokes the world: nobody waits for it.
  */
 #ifndef AH_RUNTIME_TRAIN_RANKS_H
@@ -23,7 +23,7 @@
 
 struct ah_tally;
 
-/* What is received together with a send. */
+/* The message that is received together with a send, if any. */
 struct ranks_partner {
     bool any;
     enum ah_channel channel;
@@ -34,33 +34,33 @@ struct ranks {
     const struct ah_trainer_rank *options; /* NULL: one rank trains all */
     struct ah_messages messages;
     uint32_t last_pass;          /* position of the last pass or message of a step */
-    struct ah_links *links, own; /* the place's, or the trainer's own */
+    struct ah_links *links, own; /* links of the place, or the trainer's own */
 
     /* Channels that receive. */
-    uint32_t *begun[AH_CHANNELS]; /* by position: how many of a step's messages have their memory by then */
-    uint64_t *received[AH_CHANNELS]; /* by micro-batch: ticket in the latest step */
-    uint64_t posted[AH_CHANNELS];    /* receives of this run */
-    bool *joined[AH_CHANNELS];       /* in a world of turns, by micro-batch: a send brings it; else NULL */
+    uint32_t *begun[AH_CHANNELS]; /* by position: number of a step's messages whose memory is free by then */
+    uint64_t *received[AH_CHANNELS]; /* by micro-batch: ticket of the receive in the latest step */
+    uint64_t posted[AH_CHANNELS];    /* number of receives in this run */
+    bool *joined[AH_CHANNELS]; /* in a world of turns, by micro-batch: it moves with a send; else NULL */
 
     /* Channels that send. */
-    uint64_t sent;                              /* ticket of the latest send of all */
+    uint64_t sent;                              /* ticket of the latest send on any channel */
     struct ranks_partner *partner[AH_CHANNELS]; /* in a world of turns, by micro-batch; else NULL */
-    uint64_t moved[AH_CHANNELS];                /* sends so far; the lane's */
-    bool trains_now;                            /* otherwise no send brings a message back */
+    uint64_t moved[AH_CHANNELS];                /* sends so far; only the lane uses it */
+    bool trains_now;                            /* if false, no receive moves with a send */
 
     struct ah_comm_moved *together; /* owned: messages of the lane `sums` to move with the next one */
     size_t n_together;
-    double *losses; /* owned: of a step's micro-batches, all at rank 0 */
+    double *losses; /* owned: losses of a step's micro-batches; of all of them at rank 0 */
 
-    float *piece;           /* owned; ranks but 0: values read or written for rank 0 */
+    float *piece;           /* owned; except at rank 0: values read or written for rank 0 */
     struct beats *beats;    /* owned; NULL: nobody watches (beats.c) */
-    struct ah_tally *tally; /* owned; ranks but 0 */
-    uint64_t heard;         /* pulse of all devices, as rank 0 last told it; used atomically */
+    struct ah_tally *tally; /* owned; NULL at rank 0 */
+    uint64_t heard;         /* pulse of all devices, as last received from rank 0; used atomically */
     enum { RANKS_UNKNOWN, RANKS_SHARED, RANKS_APART } folder; /* rank 0: do owners see where it saves? */
-    bool ended;                                               /* there is nothing more to tell the others */
+    bool ended;                                               /* no more messages to the others */
 };
 
-/* What rank 0 decides for all ranks at the end of a step, or before a batch of an evaluation. */
+/* The decision of rank 0 for all ranks at the end of a step, or before a batch of an evaluation. */
 struct ranks_verdict {
     double loss, grad_norm; /* a rank that trains nothing has no norm of its own */
     bool stop;
@@ -68,9 +68,9 @@ struct ranks_verdict {
 
 /* Reads the program's messages, before the program is bound. */
 int ah_ranks_read(struct ah_trainer *t, struct ah_error *err);
-/* Finds which receives go out with which sends, once links are open. Does nothing if messages are independent. */
+/* Finds which receives move with which sends, once links are open. Does nothing if messages are independent. */
 int ah_ranks_pair(struct ah_trainer *t, struct ah_error *err);
-/* Collective: agrees on channels. */
+/* Collective: opens the links if the place has none. */
 int ah_ranks_meet(struct ah_trainer *t, struct ah_error *err);
 void ah_ranks_release(struct ah_trainer *t);
 
@@ -85,7 +85,7 @@ static inline bool ah_ranks_leads(const struct ranks *ranks)
     return ranks->options && !ranks->options->rank;
 }
 
-/* Sequences and micro-batches of a step over all pipelines; and the first sequence of this rank's pipeline. */
+/* Return sequences and micro-batches of a step over all pipelines; the first sequence of this rank's pipeline. */
 uint64_t ah_ranks_step_batch(const struct ah_trainer *t);
 uint64_t ah_ranks_step_micro_batches(const struct ah_trainer *t);
 uint64_t ah_ranks_first_row(const struct ah_trainer *t);
@@ -94,13 +94,13 @@ uint64_t ah_ranks_first_row(const struct ah_trainer *t);
 int ah_ranks_move(void *context, const struct ah_op_moved *moved, struct ah_error *err);
 int ah_ranks_gate(void *context, struct ah_error *err);
 
-/* Collects at rank 0 what only some ranks know of a finished step: the loss of each micro-batch, from the head's ranks,
+/* Collects at rank 0 what only some ranks know about a finished step: each micro-batch's loss, from the head's ranks,
  * into the step's header; and the norm, from the gatekeeper. */
 int ah_ranks_gather(struct ah_trainer *t, int64_t step, double *grad_norm, struct ah_error *err);
 /* Gives all ranks the verdict of rank 0. */
 int ah_ranks_agree(struct ah_trainer *t, struct ranks_verdict *verdict, struct ah_error *err);
 
-/* Orders of rank 0. */
+/* Orders from rank 0 to all other ranks. */
 enum ranks_order_kind {
     RANKS_RUN,
     RANKS_EVALUATE,
@@ -108,7 +108,7 @@ enum ranks_order_kind {
     RANKS_WRITE,
     RANKS_MEASURED,
     RANKS_RECORDED,
-    RANKS_MEET, /* these five belong to together.c; a note follows, and a report answers */
+    RANKS_MEET, /* these five are for together.c: a note follows the order, and a report answers it */
     RANKS_FILL,
     RANKS_SAME,
     RANKS_LOAD,
@@ -122,26 +122,26 @@ struct ranks_order {
     struct ah_weights_piece piece;
 };
 int ah_ranks_order(struct ah_trainer *t, const struct ranks_order *order, struct ah_error *err);
-/* Orders a read at the piece's owner, or a write at all ranks but 0 that keep it, and moves the values. */
+/* Orders a read at the piece's owner, or a write at every rank but 0 that holds it, and moves the values. */
 int ah_ranks_read_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
                         const struct ah_weights_piece *piece, float *ret_values, struct ah_error *err);
 int ah_ranks_write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
                          const struct ah_weights_piece *piece, const float *values, struct ah_error *err);
 
-/* measured.c, for ranks but 0: runs as ordered and tells the tally; answers RANKS_MEASURED. */
+/* measured.c, for ranks but 0: runs as ordered and reports to the tally; answers RANKS_MEASURED. */
 int ah_ranks_run(struct ah_trainer *t, uint64_t steps, struct ah_error *err);
 int ah_ranks_tell_measured(struct ah_trainer *t, struct ah_error *err);
-/* recorded.c: its answer to RANKS_RECORDED. */
+/* recorded.c: answers RANKS_RECORDED. */
 int ah_ranks_tell_recorded(struct ah_trainer *t, struct ah_error *err);
 
 /* Called by the device's watch; `context` is the trainer. */
 bool ah_ranks_beside(const void *context, char *ret_text, size_t room);
 uint64_t ah_ranks_pulse(const void *context);
 
-/* Called by the device when an op of this rank failed, and with it all messages behind it. `context` is the trainer. */
+/* Called by the device when an op of this rank failed, and thus all messages after it. `context` is the trainer. */
 void ah_ranks_failed(void *context, const struct ah_error *why);
 
-/* After a failure of this rank: makes the others end, too. Returns the world's first failure and says whose it was. */
+/* After a failure of this rank: makes the others end, too. Returns the world's first failure; `err` names its rank. */
 int ah_ranks_fail(struct ah_trainer *t, int rc, struct ah_error *err);
 
 #endif

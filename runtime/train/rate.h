@@ -6,7 +6,7 @@
  *     constant            lr
  *     cosine              lr (floor + (1 - floor) (1 + cos(pi (t - warmup_steps) / (steps - warmup_steps))) / 2)
  *
- * so that the first step has lr / warmup_steps, step warmup_steps has lr, and the last one and all after it floor lr.
+ * so that the first step has lr / warmup_steps, step warmup_steps has lr, and the last step and all after it floor lr.
  */
 #ifndef AH_RUNTIME_TRAIN_RATE_H
 #define AH_RUNTIME_TRAIN_RATE_H

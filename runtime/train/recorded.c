@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recorded: each rank keeps spans of its ops, and rank 0 collects them.
+ * Recorded: each rank saves spans of its ops in memory, and rank 0 collects them.
  *
  * 1. Recording starts one round before the first step, because early ops of a step belong to the round before it.
  * 2. Every rank but 0 exchanges messages for the clocks (clocks.h), then sends its counts, then its spans in pieces.

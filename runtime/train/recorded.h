@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recorded: what the lanes of all ranks did in some steps, collected at rank 0 when nothing runs, on rank 0's clock.
+ * Recorded: the work of all ranks' lanes in some steps, collected at rank 0 when nothing runs, on rank 0's clock.
  *
  *     options.recorded = (struct ah_recorded_steps){.first = 5, .n = 4};     // for each rank's trainer
  *     ... ah_trainer_run() ...
  *     rc = ah_recorded_collect(trainer, &arena, by_rank, err);
  *
- * Memory is taken at open. The primitive ops of an item are one span.
+ * Memory is allocated at open. The primitive ops of an item are one span.
  */
 #ifndef AH_RUNTIME_TRAIN_RECORDED_H
 #define AH_RUNTIME_TRAIN_RECORDED_H
@@ -16,7 +16,7 @@
 
 #define AH_RECORDED_NO_OP UINT32_MAX
 
-/* Sent between ranks as it lies in memory. */
+/* Sent between ranks as raw memory. */
 struct ah_recorded_span {
     uint64_t step; /* its iteration; for an op that no plan mentions, the round that reported it */
     uint32_t lane; /* enum ah_device_lane */
@@ -28,15 +28,15 @@ struct ah_recorded_span {
 };
 
 struct ah_recorded {
-    struct ah_recorded_span *spans; /* in the arena; those of one lane are in order */
+    struct ah_recorded_span *spans; /* in the arena; spans of one lane are in order */
     size_t n;
-    uint64_t lost;           /* spans for which there was no room */
-    int64_t clock_ns;        /* how far its clock is ahead of rank 0's; spans are corrected by it */
-    int64_t clock_within_ns; /* how far that may be off */
+    uint64_t lost;    /* spans for which there was no room */
+    int64_t clock_ns; /* how far the rank's clock is ahead of rank 0's; already subtracted from spans */
+    int64_t clock_within_ns; /* largest error of `clock_ns` */
 };
 
-/* Rank 0 calls it at a drained point. `ret_recorded` has room for all ranks, in order. Errors of messages: the
- * world is lost then; AH_E_MEMORY. */
+/* Rank 0 calls it at a drained point. `ret_recorded` has room for all ranks, in order. After an error of a
+ * message the world is lost. AH_E_MEMORY. */
 int ah_recorded_collect(struct ah_trainer *trainer, struct ah_arena *arena, struct ah_recorded *ret_recorded,
                         struct ah_error *err);
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Round: submits items one by one, each after all that it waits for, so that every wait names a ticket that exists.
+ * Round: submits items one by one, each after everything that it waits for, so that every wait has a ticket.
  * Lanes keep their frozen orders. Copies and the host advance as far as they can before compute does, so no op waits
  * for a later op of its own lane.
  *
- * 1. A round has the items of the step's iteration that are not early, and those of the next one that are.
+ * 1. A round has the items of the step's iteration that are not early, and the early items of the next iteration.
  * 2. ROUND_BEFORE and ROUND_OPENING have no updates, since no gradients exist yet. They have the first step's fetches
  *    that belong to the iteration before it. ROUND_CLOSING has updates of the next iteration, but no fetches for it.
- * 3. A micro-batch is loaded as soon as one of the two slots has no more readers: when compute enters the other one.
- * 4. A step's header goes to the device behind the head of the previous step, whose updates are all done by then. It is
- *    copied again when the norm has put the clipping factor into it.
- * 5. In a pipeline, sends have a lane of their own, and compute waits until they are done. A receive goes out with the
- *    item at whose position its memory is free (ranks.h).
+ * 3. A micro-batch is loaded as soon as one of the two slots has no more readers: when compute enters the other slot.
+ * 4. A step's header is copied to the device after the head of the previous step. By then, the updates of the step
+ *    before are done. The header is copied a second time when the norm has put the clipping factor into it.
+ * 5. In a pipeline, sends have a lane of their own, and compute waits until they are done. A receive is submitted with
+ *    the item at whose position its memory is free (ranks.h).
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -32,7 +32,7 @@ static void mark_item(struct ah_trainer *t, uint32_t item, int64_t step, uint32_
     t->items[item].lane[(uint64_t)step % STEPS_MARKED] = (uint8_t)lane;
 }
 
-/* False: something that it waits for, on one of these lanes, is not submitted yet. */
+/* Collects the item's waits on these lanes. False: one of them is for an item that is not submitted yet. */
 static bool collect_waits_of(const struct ah_trainer *t, uint32_t item, int64_t step, uint32_t lanes,
                              struct waits *waits)
 {
@@ -174,7 +174,7 @@ static bool reads_header(const struct ah_trainer *t, const struct ah_plan_op *op
     return op->op == AH_PLAN_DEVICE_ADAM || (is_pass(op) && ah_job_is_head(&t->job, op->block));
 }
 
-/* The device lane of an item. Sends are in compute's order, but run beside it. */
+/* Returns the device lane of an item. Sends are in compute's order, but have their own lane. */
 static uint32_t lane_of(const struct ah_trainer *t, uint32_t item)
 {
     static const uint32_t lanes[] = {[AH_PLAN_LANE_COMPUTE] = AH_LANE_COMPUTE,
@@ -216,8 +216,8 @@ static int receive_up_to(struct ah_trainer *t, enum ah_channel channel, uint64_t
     return rc;
 }
 
-/* Receives as soon as memory is free. An update of the previous step may be in the last round, without a next step, so
- * receives that could go out there go with the item behind it. */
+/* Receives as soon as memory is free. The position's item may be an update of the previous step, which the last round
+ * runs without a next step; then receives are submitted with the item after it. */
 static int receive_early(struct ah_trainer *t, enum ah_channel channel, uint32_t position, int64_t step,
                          const struct waits *free, struct waits *waits, struct ah_error *err)
 {
@@ -244,7 +244,7 @@ void ah_round_after_messages(const struct ah_trainer *t, struct waits *waits)
     waits_add(waits, AH_LANE_SEND, t->ranks.sent);
 }
 
-/* In a world of turns: receives when the message is needed, unless it comes with the send before it. */
+/* In a world of turns: receives when the message is needed, unless it moves with the send before it. */
 static int take_turn(struct ah_trainer *t, enum ah_channel channel, uint32_t position,
                      const struct waits *free, struct waits *waits, struct ah_error *err)
 {
@@ -301,7 +301,7 @@ static int before_position(struct ah_trainer *t, uint32_t position, int64_t step
     return rc;
 }
 
-/* Submits what a compute item needs beside the plan's ops, and adds its waits. */
+/* Submits the ops that a compute item needs but no plan mentions, and adds its waits. */
 static int before_item(struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits,
                        struct move_indices *moves, struct ah_error *err)
 {
@@ -430,7 +430,7 @@ void ah_round_count(struct ah_trainer *t, int64_t round)
     t->counted = &t->staged[(uint64_t)(round < 0 ? 0 : round) % AH_STEPS_STAGED];
 }
 
-/* Submits the next item of a lane if it can go; `ret_done` says whether it went. */
+/* Submits the next item of a lane if it is ready; `ret_done` says whether it was. */
 static int advance_lane(struct ah_trainer *t, size_t lane, int64_t round, enum round_part part,
                         bool *ret_done, struct ah_error *err)
 {
@@ -448,7 +448,7 @@ static int advance_lane(struct ah_trainer *t, size_t lane, int64_t round, enum r
         return AH_OK;
     *ret_done = true;
     t->cursor[lane]++;
-    /* Whatever waits for a compute op that is left out waits for the ops before it, which still own the memory. */
+    /* Items that wait for a compute op that is left out wait for the ops before it, which still own the memory. */
     ticket = lane == AH_PLAN_LANE_COMPUTE ? t->queue.last[AH_LANE_COMPUTE] : 0;
     const uint32_t of_ticket = out && lane == AH_PLAN_LANE_COMPUTE ? AH_LANE_COMPUTE : lane_of(t, item);
     int rc = out ? AH_OK : submit_item(t, item, step, &waits, &ticket, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run: steps one after another without a drain between them.
+ * Run: does steps one after another without a drain between them.
  *
  * Round k is submitted when round k - 2 is done, so that a whole round is always queued. Before that, batch and header
  * of step k + 2 are staged, since its rows may be gathered in step k + 1. The staging has four slots: step k + 2 takes
@@ -53,7 +53,7 @@ static void *staged_array(const struct ah_trainer *t, int64_t step, uint64_t mic
     return ah_device_pointer(t->device, ref);
 }
 
-/* Fills this pipeline's m-th micro-batch, starting at `cursor`; adds its loss-bearing tokens to `bearing`. */
+/* Fills in this pipeline's m-th micro-batch, starting at `cursor`; adds its loss-bearing tokens to `bearing`. */
 static int fill_micro_batch(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
                             uint64_t m, uint64_t *bearing, struct ah_error *err)
 {
@@ -70,7 +70,7 @@ static int fill_micro_batch(struct ah_trainer *t, struct ah_batches *batches, ui
     return rc;
 }
 
-/* Micro-batches of other pipelines are only counted; they use the slot that the first own one overwrites. */
+/* Micro-batches of other pipelines are only counted; they use the slot that our first micro-batch overwrites. */
 int ah_run_stage(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
                  uint64_t *ret_bearing, struct ah_error *err)
 {
@@ -155,7 +155,7 @@ static void read_lane(struct run *run, uint32_t lane, uint64_t end)
         }
 }
 
-/* Returns when the round's last op was done. */
+/* Reads the spans of a round. Returns when its last op was done. */
 static uint64_t read_spans(struct run *run, const uint64_t end[])
 {
     struct ah_trainer *t = run->t;
@@ -247,7 +247,7 @@ static int submit_round(struct run *run, int64_t step, bool last)
     return rc;
 }
 
-/* Kinds of ops that there are for each micro-batch. */
+/* Kinds of ops that exist once per micro-batch. */
 static const uint32_t of_micro_batches = 1u << AH_PLAN_FORWARD | 1u << AH_PLAN_BACKWARD |
                                          1u << AH_PLAN_SEND_GRADIENTS | 1u << AH_PLAN_ACCUMULATE |
                                          1u << AH_PLAN_SEND_OUTPUT | 1u << AH_PLAN_SEND_INPUT_GRADIENT;
@@ -281,8 +281,8 @@ void ah_run_place(const struct ah_trainer *t, struct ah_error *err)
     ah_error_prefix(err, err->code, "after step %" PRIu64, __atomic_load_n(&t->told, __ATOMIC_RELAXED));
 }
 
-/* Another rank or the data may have ended the run while the device was about to fail; only a wait shows whether it has
- * failed. */
+/* Another rank or the data may have ended the run while the device was about to fail; only a wait shows whether the
+ * device has failed. */
 static int place_failure(const struct run *run, int rc)
 {
     const struct ah_trainer *t = run->t;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shares: when gradients are added up over pipelines (bind_shares.c says how), and what waits for it.
+ * Shares: when gradients are added up over pipelines (bind_shares.c says how), and which ops wait for the sums.
  *
  * INVARIANTS
- * 1. All ranks add up shares in the plan's one order, on a lane of their own. So the first unfinished share can always
+ * 1. All ranks add up shares in the plan's order, on a separate lane. So the first unfinished share can always
  *    continue: no rank that it needs waits for a later share.
  * 2. A share waits for the last gradients of its blocks. These wait for no total of the same step: updates come after
  *    all passes. An op that updates a block or sends its sum waits for its share; the norm waits for all.
- * 3. In a world whose messages take turns, sums come behind all passes, and what follows comes behind the sums.
+ * 3. In a world whose messages take turns, sums come after all passes, and the next step comes after the sums.
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -66,7 +66,7 @@ static bool reads(const struct ah_trainer *t, uint32_t item)
     return false;
 }
 
-/* A tied share covers the embedding's table, and the head's if that has a copy. */
+/* True if a share covers the block: a tied one, the embedding, and the head if that has a copy of the table. */
 static bool has_block(const struct ah_trainer *t, const struct ah_trainer_share *share, uint64_t block)
 {
     const uint64_t at = t->job.part.first_block + block;
@@ -122,7 +122,7 @@ bool ah_trainer_shares(const struct ah_trainer_rank *rank, const struct ah_train
     return i < n;
 }
 
-/* The most pieces of other ranks here at a time: one from each other member, for each of this rank's own. */
+/* Returns the most pieces of other ranks here at a time: one from each other member, for each of its own members. */
 static uint32_t parts_at_once(const struct ah_trainer_rank *rank)
 {
     uint32_t most = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tally: sums for the steps under way, and a window of finished steps.
+ * Tally: keeps sums for the steps under way, and a window of finished steps.
  *
- * 1. An op counts for the step in whose round it was submitted. Ops of the next round may be reported before the step
- *    is; so sums are kept for a few steps, by number.
+ * 1. An op counts for the step in whose round it was submitted. Ops of the next round may be reported before that
+ *    step; so sums are kept for a few steps, by number.
  * 2. A row of the window is a value, a column a step; the oldest column is overwritten. Steps that follow a drain are
- *    only kept until there are others.
+ *    only kept until there are other steps.
  */
 #include "runtime/train/tally_internal.h"
 
@@ -25,7 +25,7 @@ enum { ROW_STEP, ROW_EXPOSED, ROW_PARTS = ROW_EXPOSED + TALLY_EXPOSED };
 enum { ROW_ITERATION = ROW_PARTS + AH_RUNLOG_OPS * TALLY_LANES, ROW_COMPUTE, ROW_WAITS };
 enum { ROW_BUSY = ROW_WAITS + TALLY_WAITS, ROWS = ROW_BUSY + AH_DEVICE_LANES_ALL };
 
-/* In the arena; `column` is the next one. */
+/* The window, in the arena; `column` is the next column to write. */
 struct window {
     size_t rows, room;
     double *values;
@@ -39,9 +39,9 @@ struct ah_tally {
     double *sums[TALLY_KEPT]; /* by step: a value for each row; in the arena */
     struct window steps;
     double *sorted;     /* AH_RUNLOG_MEDIAN_STEPS; in the arena */
-    uint64_t before_ns; /* end of the step before */
+    uint64_t before_ns; /* end of the previous step */
     bool cold;          /* the next step follows a drain */
-    bool only_cold;     /* all steps in the window do */
+    bool only_cold;     /* all steps in the window follow a drain */
 };
 
 /* ---- life ---- */
@@ -125,7 +125,7 @@ static void put_column(struct window *window, const double *values)
     window->n += window->n < window->room;
 }
 
-/* True if the step is to be kept. Cold steps are kept only until there is a warm one. */
+/* True if the step is to be kept. Cold steps are kept only until there is a warm step. */
 static bool make_room(struct ah_tally *tally)
 {
     bool first = !tally->steps.n;
@@ -229,7 +229,7 @@ int ah_tally_end(struct ah_tally *tally, struct ah_arena *arena, struct ah_runlo
 /* ---- means ---- */
 
 /* Mean over the steps whose iterations are in neither the shortest nor the longest quarter. So parts still add up, as
- * in each step, and a few disturbed steps do not count. */
+ * in a single step, and a few disturbed steps do not count. */
 static double mean_of_middle(const struct ah_tally *tally, size_t row, double least_us, double most_us)
 {
     const struct window *steps = &tally->steps;

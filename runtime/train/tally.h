@@ -9,15 +9,15 @@
  *     rc = ah_tally_end(tally, &arena, &end, err);      // medians, for the last line of the run log
  *     ah_tally_free(tally);
  *
- * Everything is a median over steps. The first step of a tally, which warms up, is left out if there are others. Steps
+ * All results are medians over steps. The first step of a tally, which warms up, is left out if there are others. Steps
  * before the window are forgotten. ah_tally_new() takes all memory: op and step allocate nothing, however long the run.
  *
  * EXPOSED TIME is split as the plan splits it (docs/planning.md). Whenever compute waited, the tally follows the chain
  * of last-finished dependencies backwards, and charges each lane for the time in which its op of the chain could work.
  * Time for which no other lane is to blame is not exposed, although compute is idle.
  *
- * A RANK also waits for others: for neighbours to take and send messages, for sums over pipelines, for the gate. Its
- * tally is told of the ops of all lanes of its device. It splits an iteration, which lasts from one end of compute to
+ * A RANK also waits for others: for neighbours to receive and send messages, for sums over pipelines, for the gate. Its
+ * tally gets the ops of all lanes of its device. It splits an iteration, which lasts from one end of compute to
  * the next, into work of compute and waits: for one of these, for a lane of the plan, or for nobody.
  *
  * One thread.
@@ -38,31 +38,31 @@ struct ah_tally;
 /* `plan` is borrowed until free. AH_E_DOCUMENT as ah_graph_read(); AH_E_MEMORY. */
 int ah_tally_new(struct ah_tally **ret_tally, const struct ah_plan *plan, struct ah_error *err);
 
-/* A run of the trainer begins, drained; its first step is timed from here. `now_ns`: the host's monotonic clock. */
+/* Call before a run of the trainer, which is drained; its first step starts here. `now_ns`: host's monotonic clock. */
 void ah_tally_begin(struct ah_tally *tally, uint64_t now_ns);
 
 void ah_tally_op(struct ah_tally *tally, const struct ah_op_record *record);
 
-/* After the ops of the step. Returns the time of the step in us. */
+/* Call after the ops of the step. Returns the time of the step in us. */
 double ah_tally_step(struct ah_tally *tally, const struct ah_step_record *record);
 
-/* Sets what is measured in `end` and leaves the rest; nothing if no step was done. Lists are in `arena`: parts by lane,
- * the longest first. */
+/* Sets the measured fields of `end`, and no other; none if no step was done. Lists are in `arena`: parts by lane, the
+ * longest first. */
 int ah_tally_end(struct ah_tally *tally, struct ah_arena *arena, struct ah_runlog_end *end,
                  struct ah_error *err);
 
 /* For a rank's plan: means over the middle half of the steps by time, so that parts add up to no more than the step.
- * Sent between ranks as it lies in memory. */
+ * Sent between ranks as raw memory. */
 enum { AH_TALLY_GATE = AH_DEVICE_LANES_ALL, AH_TALLY_WAITS };
 struct ah_tally_rank {
-    uint64_t steps; /* measured; 0: none, or not a rank's plan, and zeros everywhere */
+    uint64_t steps; /* steps measured; 0: none, or not a rank's plan, and all fields are 0 */
     double step_us, compute_us;
-    double waits_us[AH_TALLY_WAITS]; /* by device lane, then the gate: how long compute waits for it */
+    double waits_us[AH_TALLY_WAITS]; /* by device lane, then the gate: how long compute waits for each */
     double busy_us[AH_DEVICE_LANES_ALL];
 };
 void ah_tally_rank(struct ah_tally *tally, struct ah_tally_rank *ret_rank);
 
-/* The plan's prediction, for the first line of the run log: its own numbers, and parts of a steady iteration on the
+/* Sets the plan's prediction for the first line of the run log: its own numbers, and parts of a steady iteration on the
  * virtual clock. Lists are in `arena`. Errors of ah_replay_steady(). */
 int ah_tally_predict(const struct ah_plan *plan, struct ah_arena *arena,
                      struct ah_runlog_predicted *ret_predicted, struct ah_error *err);

@@ -5,7 +5,7 @@
  *     tally.c          sums of steps, their window, medians
  *     tally_waits.c    what compute waited for
  *     tally_others.c   what compute waited for from other ranks
- *     tally_predict.c  what the plan says
+ *     tally_predict.c  what the plan predicts
  */
 #ifndef AH_RUNTIME_TRAIN_TALLY_INTERNAL_H
 #define AH_RUNTIME_TRAIN_TALLY_INTERNAL_H
@@ -16,7 +16,7 @@
 
 enum {
     TALLY_LANES = AH_GRAPH_LANES,
-    TALLY_EXPOSED = TALLY_LANES - 1,   /* lanes but compute, from AH_PLAN_LANE_H2D on */
+    TALLY_EXPOSED = TALLY_LANES - 1,   /* lanes but compute, starting with AH_PLAN_LANE_H2D */
     TALLY_WAITS = AH_DEVICE_LANES_ALL, /* device lanes but compute, by their number less 1, then the gate */
     TALLY_GATE = AH_DEVICE_LANES_ALL,  /* counted as if it were a lane */
     TALLY_KEPT = 4,                    /* instances of an item, and steps under way with room to spare */
@@ -29,10 +29,10 @@ struct tally_done {
     uint64_t iteration; /* number of its step; 0: empty */
     uint64_t from_ns;   /* end of the previous op in its lane */
     uint64_t start_ns, end_ns;
-    uint64_t take; /* counts the slots that its ring has given out */
+    uint64_t take; /* number of slots that its ring had given out before */
 };
 
-/* The items that gave slots of a ring back, in order: a circle. */
+/* An item that gave back a slot of a ring; kept in order, in a circular list. */
 struct tally_given {
     uint32_t item;
     uint64_t iteration;
@@ -48,14 +48,14 @@ struct tally_data {
     uint64_t start_ns, end_ns;
 };
 
-/* For a rank's plan: what came from other ranks. */
+/* For a rank's plan: messages and sums from other ranks. */
 struct tally_others {
     bool any;
     struct ah_messages messages;
-    uint64_t *arrived_ns[AH_CHANNELS]; /* TALLY_KEPT of each micro-batch; NULL: the channel brings nothing */
-    uint64_t *arrived[AH_CHANNELS];    /* by micro-batch: how many since the beginning */
-    uint64_t first_step;               /* of this call of run; 0: none was done yet */
-    struct tally_data *sums;           /* a circle of TALLY_SUMS_KEPT */
+    uint64_t *arrived_ns[AH_CHANNELS]; /* TALLY_KEPT times per micro-batch; NULL: nothing arrives here */
+    uint64_t *arrived[AH_CHANNELS];    /* by micro-batch: number of messages since the beginning */
+    uint64_t first_step;               /* first step of this call of run; 0: none was done yet */
+    struct tally_data *sums;           /* circular, the last TALLY_SUMS_KEPT */
     uint64_t n_sums;
 };
 
@@ -63,13 +63,13 @@ struct tally_waits {
     const struct ah_plan *plan;
     struct tally_others others;
     struct ah_graph graph;
-    struct tally_done *done; /* TALLY_KEPT of each item */
+    struct tally_done *done; /* TALLY_KEPT instances of each item */
     struct tally_ring rings[AH_GRAPH_RINGS];
-    struct tally_data data[TALLY_LANES][TALLY_DATA_KEPT]; /* circles */
+    struct tally_data data[TALLY_LANES][TALLY_DATA_KEPT]; /* circular lists */
     uint64_t n_data[TALLY_LANES];
-    uint32_t current[AH_DEVICE_LANES_ALL]; /* item; AH_GRAPH_NONE: none */
+    uint32_t current[AH_DEVICE_LANES_ALL]; /* item that the lane runs; AH_GRAPH_NONE: none */
     uint64_t current_step[AH_DEVICE_LANES_ALL];
-    uint64_t end_ns[AH_DEVICE_LANES_ALL]; /* of the last op that was reported */
+    uint64_t end_ns[AH_DEVICE_LANES_ALL]; /* end of the last op that was reported */
 };
 
 int ah_tally_waits_init(struct tally_waits *waits, const struct ah_plan *plan, struct ah_arena *arena,
@@ -77,10 +77,10 @@ int ah_tally_waits_init(struct tally_waits *waits, const struct ah_plan *plan, s
 void ah_tally_waits_begin(struct tally_waits *waits);
 void ah_tally_waits_op(struct tally_waits *waits, const struct ah_op_record *record);
 
-/* How long compute waited for each other lane in this step's round. All its ops were reported before. */
+/* Computes how long compute waited for each other lane in this step's round, whose ops have all been reported. */
 void ah_tally_waits_exposed(const struct tally_waits *waits, uint64_t step, double ret_us[TALLY_EXPOSED]);
 
-/* Iteration `step` as the rank's compute sees it, from the end of the previous one. Work and waits do not overlap. */
+/* Iteration `step` as the rank's compute sees it, from the end of the previous. Work and waits do not overlap. */
 struct tally_iteration {
     double us, compute_us;
     double waits_us[TALLY_WAITS];
@@ -91,9 +91,9 @@ void ah_tally_waits_iteration(const struct tally_waits *waits, uint64_t step,
 /* tally_others.c; only if there are other ranks. */
 int ah_tally_others_init(struct tally_waits *waits, struct ah_arena *arena, struct ah_error *err);
 void ah_tally_others_begin(struct tally_waits *waits);
-/* Hears of an op on a lane of messages that no plan mentions. */
+/* Notes an op on a lane of messages that no plan mentions. */
 void ah_tally_others_op(struct tally_waits *waits, const struct ah_op_record *record);
-/* Both charge idle time of compute. `sent` charges it to sends ahead of the item and returns their end. `blame` charges
+/* Both charge idle time of compute. `sent` charges it to sends before the item and returns their end. `blame` charges
  * it to sums and to the message that the item needs, if they end after `after_ns`; returns where the rest ends. */
 uint64_t ah_tally_others_sent(const struct tally_waits *waits, uint32_t item, const struct tally_done *done,
                               double us[TALLY_WAITS]);
@@ -101,14 +101,14 @@ uint64_t ah_tally_others_blame(const struct tally_waits *waits, uint32_t item, u
                                const uint64_t from_after_to_ns[3], double us[TALLY_WAITS]);
 bool ah_tally_others_sends(const struct tally_waits *waits, uint32_t item);
 
-/* An instance of an item; NULL if it is no longer kept. */
+/* Returns an instance of an item; NULL if it is no longer kept. */
 const struct tally_done *ah_tally_waits_done(const struct tally_waits *waits, uint32_t item,
                                              uint64_t iteration);
 /* Charges the part of [began, to] after `from` to a device lane or the gate; returns where the rest ends. */
 uint64_t ah_tally_waits_charge(double us[TALLY_WAITS], size_t lane, uint64_t from_ns, uint64_t began_ns,
                                uint64_t to_ns);
 
-/* Lists what is above 0, by lane, the longest first. */
+/* Lists the parts whose time is above 0, by lane, the longest first. */
 int ah_tally_parts(double us[AH_RUNLOG_OPS][TALLY_LANES], struct ah_arena *arena,
                    struct ah_runlog_part **ret_parts, size_t *ret_n, struct ah_error *err);
 

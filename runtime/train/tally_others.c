@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Why a rank's compute waits for other ranks, beside the waits of its plan:
+ * Why a rank's compute waits for other ranks, in addition to the waits of its plan:
  *
- * 1. SENDS. They are in the order of compute but run on a lane of their own; compute stands still until they are done.
+ * 1. SENDS. They are in the order of compute but run on a lane of their own; compute waits until they are done.
  * 2. MESSAGES. An item that needs a message begins when that has arrived. However long the receive took, the neighbour
- *    is only charged for the time after the sends in which nothing of this rank's own was missing.
+ *    is only charged for time after the sends in which the item missed nothing of its own rank.
  * 3. SUMS. An item that reads a total waits for the lane of sums, which does one share after another. With several
- *    pipelines, updates come after all passes, so the share that ended last is the one that was missing.
- * 4. THE GATE is the norm's item, from when this rank's own part was there (tally_waits.c).
+ *    pipelines, updates come after all passes, so the item waited for the share that ended last.
+ * 4. THE GATE is the norm's item, starting when this rank's own part was ready (tally_waits.c).
  */
 #include "runtime/train/tally_internal.h"
 
@@ -51,7 +51,7 @@ void ah_tally_others_begin(struct tally_waits *waits)
 
 /* ---- records ---- */
 
-/* A share has very many messages. Those with a shorter gap between them count as one span of sums. */
+/* A share has very many messages. Messages with a shorter gap between them count as one span of sums. */
 enum { SUMS_GAP_NS = 50000 };
 
 static void hear_sum(struct tally_others *others, const struct ah_op_record *record)
@@ -106,7 +106,7 @@ uint64_t ah_tally_others_sent(const struct tally_waits *waits, uint32_t item, co
     return end_ns;
 }
 
-/* When the message arrived that an item needs; 0: it needs none, or the time is unknown. */
+/* Returns when the message that an item needs arrived; 0: it needs none, or the time is unknown. */
 static uint64_t arrival_of(const struct tally_waits *waits, uint32_t item, uint64_t iteration,
                            enum ah_channel channel)
 {

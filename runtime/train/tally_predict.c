@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the plan predicts for a step, in the form of a run log. Parts come from a steady iteration on the virtual clock,
- * where lanes slow each other down; so they add up to the plan's lanes.
+ * Computes the plan's prediction for a step, as in a run log. Parts come from a steady iteration on the virtual clock,
+ * where lanes slow each other down; so parts add up to the plan's lane times.
  */
 #include "runtime/train/tally_internal.h"
 

@@ -2,12 +2,12 @@
  *
  * What compute waited for: the measured counterpart of `blame` in runtime/schedule/dispatch.c.
  *
- * 1. The last few instances of every item are kept, by iteration. An instance waited for the one that ended last among
- *    these: the instances that the plan makes it wait for; the one that gave back its slot, if it takes one (with n
+ * 1. The last few instances of every item are kept, by iteration. An instance waited for whichever of these ended last:
+ *    the instances that the plan makes it wait for; if it takes a slot, the instance that gave the slot back (with n
  *    slots, take k waits for give k - n); for compute and the norm, data.
  * 2. For each compute item, [from, start] is followed backwards. The lane of the item that it waited for is charged
- *    from when that could begin, then what held that up, until the beginning, or until compute is to blame.
- * 3. The first round of a run has two instances of early items; the later one is kept.
+ *    since that item could begin, then the lane that held that item up, and so on until `from`, or until compute.
+ * 3. The first round of a run has two instances of early items; only the later instance is kept.
  */
 #include "runtime/train/tally_internal.h"
 
@@ -133,7 +133,7 @@ static void keep_later(const struct tally_waits *waits, struct instance *latest,
         *latest = (struct instance){item, iteration, done->end_ns};
 }
 
-/* The last-finished instance that the plan made this one wait for; end_ns 0: none is known. */
+/* Returns the instance that ended last of those that this instance waited for; end_ns 0: none is known. */
 static struct instance waited_for(const struct tally_waits *waits, uint32_t item,
                                   const struct tally_done *done)
 {
@@ -154,7 +154,7 @@ static struct instance waited_for(const struct tally_waits *waits, uint32_t item
     return latest;
 }
 
-/* The latest op of another lane that no plan mentions and that ended in (after_ns, until_ns]; NULL: none. */
+/* Returns the latest op of other lanes that no plan mentions and that ended in (after_ns, until_ns]; NULL: none. */
 static const struct tally_data *data_between(const struct tally_waits *waits, size_t *ret_lane,
                                              uint64_t after_ns, uint64_t until_ns)
 {

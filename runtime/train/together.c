@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Together: checkpoints that ranks write and read at once, each its own blocks, if all see the folder
+ * Together: ranks write and read a checkpoint at the same time, each its own blocks, if all see the folder
  * (checkpoint/checkpoint_folder.h). Rank 0 makes files, checks and commits. It sends other ranks an order and a note,
  * which they answer with a report. A rank that fails reports it, and training continues unless the world is lost.
  *
- * The first pipeline's owner of a block writes it. All ranks that have the block read it, and report the hash of what
- * they read. Rank 0 sends out the second copy of a split table once the first one is verified.
+ * The first pipeline's owner of a block writes it. All ranks that hold the block read it, and report the hash of the
+ * values read. Rank 0 sends out the second copy of a split table once the first copy is verified.
  */
 #include "runtime/train/checkpoint/shared.h"
 #include "runtime/train/trainer_internal.h"
@@ -26,7 +26,7 @@ struct note {
 
 struct report {
     int rc;
-    char text[AH_ERROR_TEXT_MAX]; /* of the failure */
+    char text[AH_ERROR_TEXT_MAX]; /* message of the failure */
     bool yes;
     struct ah_sha256 hash;
 };
@@ -69,7 +69,7 @@ static bool owns(const void *context, uint64_t block)
 
 /* ---- rank 0 asks ---- */
 
-/* A question to those ranks other than 0 for which `of` is true. */
+/* A question to the ranks other than 0 for which `of` is true. */
 struct asking {
     struct ah_trainer *t;
     struct ranks_order order;
@@ -99,7 +99,7 @@ static int hear_one(struct asking *asking, uint32_t rank, struct report *ret_rep
     return rc;
 }
 
-/* Reads the answers of all asked ranks, even after one failed, until the world is lost. Returns the first failure. */
+/* Reads the answers of all asked ranks, even after a failure, until the world is lost. Returns the first failure. */
 static int hear_answers(struct asking *asking, bool *ret_all, struct ah_error *err)
 {
     struct report report;
@@ -115,7 +115,7 @@ static int hear_answers(struct asking *asking, bool *ret_all, struct ah_error *e
     return first;
 }
 
-/* False: the name is too long for a note. */
+/* Writes the folder into the note; false: its name is too long. */
 static bool tell_folder(struct note *note, const char *folder)
 {
     char here[PATH_MAX] = "";
@@ -170,7 +170,7 @@ static int meet_in_folder(void *context, const char *folder, bool *ret_together,
     return AH_OK;
 }
 
-/* All ranks work at the same time; when it returns, all have stopped. */
+/* Lets all ranks work at the same time; when it returns, all have stopped. */
 static int work_together(struct asking *asking, const struct ah_checkpoint_job *job, const char *folder,
                          int (*work)(struct ah_trainer *t, const struct ah_checkpoint_job *job,
                                      const char *folder, struct ah_error *err),
@@ -280,7 +280,7 @@ static bool same_hash(const struct ah_sha256 *a, const struct ah_sha256 *b)
            !memcmp(a->block, b->block, a->total_bytes % AH_SHA256_BLOCK_BYTES);
 }
 
-/* All ranks that have the block compute the hash, at once. */
+/* All ranks that hold the block compute the hash, at the same time. */
 static int hash_loaded(void *context, const struct ah_checkpoint_job *job, uint64_t block,
                        struct ah_sha256 *hash, struct ah_error *err)
 {
@@ -331,7 +331,7 @@ static int spread_vector(struct ah_trainer *t, enum ah_trainer_vector vector, st
     return rc;
 }
 
-/* Copies the table to heads that keep one of their own. */
+/* Copies the table to heads that have a copy of it. */
 static int spread_table(void *context, struct ah_error *err)
 {
     struct ah_trainer *t = context;

@@ -2,11 +2,11 @@
  *
  * Trainer: executes a plan on the lanes of a device: real weights, real data, real steps.
  *
- * LIFE. Open checks that the plan is for this model and training, binds its ops, opens the device, prepares and takes
- * the arenas, and fills in weights: given or initial ones. Run does a number of steps and ends at a drained point.
+ * LIFE. Open checks that the plan is for this model and training, binds its ops, opens the device, reserves the arenas,
+ * and fills in weights, given or initial. Run does a number of steps and ends at a drained point.
  * Between steps nothing is drained: iterations overlap as the plan says. At drained points weights and moments may be
  * read and written (checkpoints, saving), and held-out loss measured in the same arena. After open nothing is allocated
- * but small buffers of an evaluation, by its caller.
+ * except small buffers of an evaluation, by its caller.
  *
  *     struct ah_trainer *trainer;
  *     rc = ah_trainer_open(&trainer, &options, err);
@@ -40,45 +40,45 @@ struct ah_comm;
 struct ah_links;
 struct ah_ways;
 
-/* A rank's part of the model, and of the step. */
+/* The part of the model and of the step that a rank trains. */
 struct ah_trainer_stage {
     uint32_t pipeline;
     uint64_t first_block, blocks;
     uint64_t first_micro_batch, micro_batches;
-    uint32_t node; /* of the plan; this and the next are only for a pace (pace.h) */
+    uint32_t node; /* node of the plan; this field and the next are only for a pace (pace.h) */
     double nic_bytes_per_s;
 };
 
-/* A run of blocks whose gradients one rank of each pipeline adds up. If tied: the table of embedding and head; then
- * each pipeline has two members, the ranks with the head's copy and the embedding. It is the last share of a step. */
+/* A run of blocks whose gradients are added up over one rank of each pipeline. A tied share is the table of embedding
+ * and head: each pipeline has two members, the ranks with the head's copy and the embedding. It is the last share. */
 struct ah_trainer_share {
     uint64_t first_block, blocks;
     bool tied;
     const uint32_t
         *ranks; /* by pipeline, in the order of their micro-batches; tied: all heads, then all embeddings */
     double time_us,
-        volume_bytes; /* planned: the sum's time; bytes through each node's NIC, each way. For a pace alone */
+        volume_bytes; /* planned: the sum's time; bytes through each node's NIC, each way. Only for a pace */
 };
 
 enum { AH_SHARE_PIECE = 1 << 18 };
 
 /* For a trainer that is one of several: its plan is one rank's program. All are opened together. Then rank 0 uses this
- * header, and the others follow (ah_trainer_follow()): they run, evaluate, give and take pieces when rank 0 does. */
+ * header, and the others follow (ah_trainer_follow()): they run, evaluate, read and write pieces when rank 0 does. */
 struct ah_trainer_rank {
     struct ah_comm *comm; /* open, without channels; its owner closes it after the trainer */
     uint32_t rank, ranks;
     uint32_t before, behind;               /* the neighbours in the pipeline, if there are any */
     const uint32_t *owner;                 /* by block of the model: its rank in the first pipeline */
     const struct ah_trainer_stage *stages; /* by rank */
-    const struct ah_trainer_share *shares; /* in the order in which they are added up */
+    const struct ah_trainer_share *shares; /* in the order of their sums */
     size_t n_shares;
     uint32_t pipelines;
-    uint64_t share_piece;     /* elements that are added up at a time; 0: AH_SHARE_PIECE */
+    uint64_t share_piece;     /* elements added up at a time; 0: AH_SHARE_PIECE */
     uint64_t step_batch;      /* sequences of a step, over all pipelines */
     const char *const *hosts; /* (optional) host names by rank; "" while unknown */
     struct ah_links *links;   /* (optional) opened before (links.h); NULL: the trainer opens its own */
     struct ah_ways *ways; /* (optional) for all ranks: ops and messages take as long as planned (pace.h) */
-    bool apart; /* for rank 0: it alone writes and reads checkpoints, even if all ranks see the folder */
+    bool apart; /* for rank 0: only it writes and reads checkpoints, even if all ranks see the folder */
 };
 
 /* The length of a share's `ranks`. */
@@ -88,7 +88,7 @@ static inline uint32_t ah_trainer_share_members(const struct ah_trainer_rank *ra
     return share->tied ? 2 * rank->pipelines : rank->pipelines;
 }
 
-/* True if this member is the first one with its rank. */
+/* True if no earlier member has the same rank. */
 static inline bool ah_trainer_share_is_first(const struct ah_trainer_share *share, uint32_t member)
 {
     uint32_t m = 0;
@@ -101,24 +101,24 @@ static inline bool ah_trainer_share_is_first(const struct ah_trainer_share *shar
 bool ah_trainer_shares(const struct ah_trainer_rank *rank, const struct ah_trainer_share *share,
                        uint32_t which);
 
-/* How far a rank is, as it tells rank 0 about once a second. A rank either waits for a message, or it works. */
+/* A rank's progress, reported to rank 0 about once a second. A rank either waits for a message, or it works. */
 #define AH_BEAT_NONE UINT32_MAX
 struct ah_trainer_beat {
-    uint64_t step;          /* the last one that it knows to be done */
-    bool has_op;            /* an op of the lane compute is under way, or next; the three below describe it */
-    uint32_t op;            /* enum ah_plan_op_kind */
-    uint32_t block;         /* of the model; AH_BEAT_NONE: none */
+    uint64_t step;  /* the last step that it knows to be done */
+    bool has_op;    /* an op of the lane compute is under way, or next; the next three fields describe it */
+    uint32_t op;    /* enum ah_plan_op_kind */
+    uint32_t block; /* of the model; AH_BEAT_NONE: none */
     uint32_t micro_batch;   /* in the rank's pipeline; AH_BEAT_NONE: none */
-    bool waits;             /* for a message; those below describe it */
-    bool sends;             /* true: the peer must take it; false: the peer must send it */
+    bool waits;             /* it waits for a message; the fields below describe it */
+    bool sends;             /* true: until the peer receives it; false: until the peer sends it */
     uint32_t peer, purpose; /* enum ah_links_purpose */
-    uint64_t message;       /* earlier messages of its channel; for outputs and gradients: the micro-batch */
-    uint64_t waits_ns;      /* how long so far, as seen by beats */
+    uint64_t message;       /* earlier messages of the channel; for outputs and gradients: the micro-batch */
+    uint64_t waits_ns;      /* the wait so far, as seen by beats */
 };
 
-/* Record the ops of `n` steps, from step number `first` on. */
+/* The steps whose ops to record: `n`, starting with step number `first`. */
 struct ah_recorded_steps {
-    uint64_t first, n; /* n 0: none */
+    uint64_t first, n; /* n = 0: none */
 };
 
 struct ah_trainer_options {
@@ -126,25 +126,24 @@ struct ah_trainer_options {
     const struct ah_plan *plan;   /* of this model */
     const struct ah_device_driver *driver;
     struct ah_device_options device; /* `queue` and `spans` 0: as the plan needs */
-    struct ah_batches *batches; /* with the plan's batch and seq; for a rank: the batch of all pipelines */
+    struct ah_batches *batches; /* have the plan's batch and seq; for a rank: the batch of all pipelines */
     bool documents;             /* held-out data have documents; for training, `batches` knows */
     struct ah_rate rate;
     double beta1, beta2, epsilon, weight_decay;
     uint64_t seed;       /* for initial weights and for rounding */
-    const char *weights; /* (optional) files to begin with (runtime/model/weights.h); NULL: initial weights */
-    struct ah_pool *pool; /* (optional) for initial weights; during open only */
-    uint64_t
-        steps_before; /* steps that a resumed run has done: the next step, and its data, come after them */
-    const struct ah_trainer_rank *rank; /* (optional) NULL: this trainer alone trains the model */
+    const char *weights; /* (optional) files to start with (runtime/model/weights.h); NULL: initial weights */
+    struct ah_pool *pool;  /* (optional) for initial weights; during open only */
+    uint64_t steps_before; /* steps done before a resume: the next step and its data come after them */
+    const struct ah_trainer_rank *rank; /* (optional) NULL: this is the only trainer of the model */
     struct ah_recorded_steps
-        recorded; /* (optional) for ranks, alike on all: for ah_recorded_collect() (recorded.h) */
+        recorded; /* (optional) for ranks, the same on all: for ah_recorded_collect() (recorded.h) */
 
-    /* Report how far ranks are, even without a watch of devices; the same on all ranks. About once a second and at the
-     * end, rank 0 hears of all ranks, a single trainer of itself. One thread of its own calls back; never block it. */
+    /* Report progress, even without a watch of devices; the same on all ranks. About once a second and at the end, rank
+     * 0 gets beats of all ranks, and a single trainer its own. A separate thread calls back; never block it. */
     bool tells;
     void (*heard)(void *context, const struct ah_trainer_beat *beats, uint32_t ranks); /* (optional) */
     void (*asked)(void *context,
-                  uint32_t rank); /* (optional) on that thread: it now waits for this rank, until `heard` */
+                  uint32_t rank); /* (optional) on that thread: it waits for this rank until `heard` */
     void *heard_context;
 };
 
@@ -154,44 +153,44 @@ struct ah_step_record {
     double loss;      /* mean over loss-bearing tokens, before the step; 0 if there are none */
     double grad_norm; /* before clipping; 0 if the plan does not clip */
     double rate;
-    uint64_t tokens; /* loss-bearing ones */
+    uint64_t tokens; /* loss-bearing tokens */
     uint64_t end_ns; /* when the last op of its round ended, on the host's monotonic clock */
-    uint64_t busy_ns[AH_DEVICE_LANES]; /* in its round */
-    uint64_t h2d_bytes, d2h_bytes;     /* in its round */
+    uint64_t busy_ns[AH_DEVICE_LANES]; /* time that lanes worked in its round */
+    uint64_t h2d_bytes, d2h_bytes;     /* copied in its round */
 };
 
 /* When an op of the plan, or one that no plan mentions, was done. */
 struct ah_op_record {
     uint64_t step; /* the round in which it was submitted */
     uint32_t lane; /* enum ah_device_lane */
-    size_t op;     /* of the plan; SIZE_MAX if in none: data, headers, the loss, messages that arrive, sums */
-    uint64_t tile; /* for a message that arrives: its micro-batch */
-    uint64_t ticket;                     /* in its lane; the last one of several */
+    size_t op; /* op of the plan; SIZE_MAX if in none: data, headers, the loss, messages that arrive, sums */
+    uint64_t tile;                       /* for a message that arrives: its micro-batch */
+    uint64_t ticket;                     /* ticket in its lane; the last of several */
     uint64_t ready_ns, start_ns, end_ns; /* as in struct ah_span */
 };
 
-/* Told of each step in order, on the caller's thread, while later steps run. Returning false stops the run; steps under
- * way, at most two, are finished and told. */
+/* Called for each step in order, on the caller's thread, while later steps run. Returning false stops the run; steps
+ * under way, at most two, are finished and reported. */
 struct ah_observer {
     bool (*step)(void *context, const struct ah_step_record *record);
     void *context;
-    /* (optional) Told of each finished primitive op before the record of its step, in order within a lane. An op of the
-     * plan has several of them; some may be told together (ah_trainer_time_ops()). */
+    /* (optional) Called for each finished primitive op before the record of its step, in order within a lane. An op of
+     * the plan has several primitive ops; some may share a record (ah_trainer_time_ops()). */
     void (*op)(void *context, const struct ah_op_record *record);
 };
 
 struct ah_trainer_facts {
-    uint64_t steps;                         /* done, with those of earlier runs */
-    uint64_t arena_bytes[AH_ARENA_KINDS];   /* taken */
+    uint64_t steps;                         /* steps done, including earlier runs */
+    uint64_t arena_bytes[AH_ARENA_KINDS];   /* size of each arena */
     uint64_t touched_bytes[AH_ARENA_KINDS]; /* highest end of an operand of any op */
-    uint64_t reserve_bytes;                 /* device memory beside the arena */
+    uint64_t reserve_bytes;                 /* device memory outside the arena */
 };
 
 /* AH_E_MISMATCH: the plan is not for this model, training or data. Errors of the device, of weights, of memory. */
 int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_options *options,
                     struct ah_error *err);
 
-/* From now on the observer hears of each primitive op. Otherwise a device may join consecutive ops of an item. */
+/* From now on the observer gets every primitive op. Otherwise a device may join consecutive ops of an item. */
 void ah_trainer_time_ops(struct ah_trainer *trainer);
 
 /* Does `steps` steps, or fewer if the observer (optional) stops it, and drains. AH_E_NUMERIC: a step's loss or gradient
@@ -204,8 +203,8 @@ struct ah_trainer_evaluation {
     uint64_t tokens; /* loss-bearing: not masked, and not the first of a document */
 };
 
-/* Mean loss over the loss-bearing tokens of held-out batches, with the plan's batch and seq. AH_E_INTERRUPTED once
- * `cancel` (optional) is not 0. Then, or if data of a lone trainer fail, it can still train and be saved. */
+/* Computes the mean loss over loss-bearing tokens of held-out batches, with the plan's batch and seq. AH_E_INTERRUPTED
+ * once `cancel` (optional) is not 0. After that, or a data error of a single trainer, it can train on and be saved. */
 int ah_trainer_evaluate(struct ah_trainer *trainer, struct ah_batches *held_out, const atomic_int *cancel,
                         struct ah_trainer_evaluation *ret_evaluation, struct ah_error *err);
 
@@ -224,14 +223,14 @@ int ah_trainer_give(void *context, const struct ah_weights_piece *piece, float *
 
 struct ah_trainer_facts ah_trainer_facts(const struct ah_trainer *trainer);
 
-/* For timelines. Tags of spans are items; of a received message, items + its micro-batch; else UINT64_MAX. */
+/* Returns the device, for timelines. Tags of spans: item; received message: items + micro-batch; else UINT64_MAX. */
 struct ah_device *ah_trainer_device(struct ah_trainer *trainer);
 
 /* For ranks but 0: does what rank 0 does, until rank 0 closes its trainer. `held_out` (optional): the same as rank 0's.
- * Errors of all these; AH_E_PEER if another rank is lost, or the code that made it fail. */
+ * Errors of all functions above; AH_E_PEER if another rank is lost, or the error that made it fail. */
 int ah_trainer_follow(struct ah_trainer *trainer, struct ah_batches *held_out, struct ah_error *err);
 
-/* Ends what is under way and frees; NULL is fine. Rank 0 tells the others that the run is over. */
+/* Ends what is under way and frees; NULL is fine. Rank 0 sends the others the end of the run. */
 void ah_trainer_close(struct ah_trainer *trainer);
 
 #endif

@@ -2,20 +2,20 @@
  *
  * What the files of the trainer share.
  *
- *     trainer.c   open and close: binds, prepares and takes everything
+ *     trainer.c   open and close: binds ops, prepares the device, allocates
  *     state.c     weights and moments, at drained points
  *     queue.c     ops to lanes: moves, tickets, one array at a time
  *     round.c     submits the items of a round, each after what it waits for
  *     norm_copy.c when the squares of gradients are copied to the host, which no plan mentions
  *     shares.c    when gradients are added up over pipelines, and what waits for it
  *     ranks.c     one of several ranks: orders of rank 0, and the gate
- *     links.c     its channels
- *     pace.c      as slow as planned
- *     together.c  its part of a checkpoint, if all see the folder
- *     run.c       steps: data and headers ahead, records behind
- *     evaluate.c  forward alone
- *     beats.c     what ranks tell each other during a run
- *     whereabouts.c  how far this rank is
+ *     links.c     channels of a rank
+ *     pace.c      slows ops and messages to their planned times
+ *     together.c  a rank's part of a checkpoint, if all see the folder
+ *     run.c       steps: loads data and headers ahead, reports records afterwards
+ *     evaluate.c  forward passes only
+ *     beats.c     progress that ranks report to rank 0 during a run
+ *     whereabouts.c  progress of this rank
  */
 #ifndef AH_RUNTIME_TRAIN_TRAINER_INTERNAL_H
 #define AH_RUNTIME_TRAIN_TRAINER_INTERNAL_H
@@ -29,36 +29,36 @@
 
 enum { QUEUE_OPS = 64, SPANS_READ = 256, STEP_NONE = -1, WAITS_EACH = AH_DEVICE_LANES_ALL, STEPS_MARKED = 4 };
 
-/* A slot of data on the device. Steps count from 0 in each run; nothing stays from earlier runs. */
+/* A slot of data on the device. Steps count from 0 in each run; each run starts with empty slots. */
 struct data_slot {
     int64_t step; /* STEP_NONE: empty */
     uint64_t micro_batch;
-    uint64_t loaded; /* ticket of h2d */
-    uint64_t used;   /* ticket of compute: the last reader */
+    uint64_t loaded; /* h2d ticket of the copy */
+    uint64_t used;   /* compute ticket of the last reader */
 };
 
 struct ring_slot {
-    uint64_t ticket; /* of the op that gave it back; 0: never used */
+    uint64_t ticket; /* ticket of the op that gave it back; 0: never used */
     uint32_t lane;
     uint32_t slot;
 };
 
-/* The slots of a ring in the order in which they become free; the list is a circle itself. */
+/* The slots of a ring in the order in which they become free; the list itself is circular. */
 struct ring {
     struct ring_slot *free; /* `slots` of them, in the trainer's arena */
     uint64_t slots, taken, given;
 };
 
-/* At most two rounds are under way, which have ops of three steps. */
+/* At most two rounds are under way, with ops of three steps. */
 struct item_state {
-    int64_t step[STEPS_MARKED];    /* of the latest instances, by step % STEPS_MARKED */
-    uint64_t ticket[STEPS_MARKED]; /* 0: absent, nothing to wait for */
+    int64_t step[STEPS_MARKED];    /* steps of the latest instances, by step % STEPS_MARKED */
+    uint64_t ticket[STEPS_MARKED]; /* 0: no op, nothing to wait for */
     uint8_t lane[STEPS_MARKED];    /* of the ticket */
     uint32_t slot[AH_GRAPH_RINGS];
 };
 
 struct staged {
-    uint64_t tokens; /* loss-bearing ones */
+    uint64_t tokens; /* loss-bearing tokens */
     double rate;
     uint64_t end[AH_DEVICE_LANES_ALL]; /* tickets at the end of its round */
     uint64_t h2d_bytes, d2h_bytes;
@@ -69,15 +69,15 @@ struct queue {
     struct ah_op ops[QUEUE_OPS];
     struct ah_wait waits[QUEUE_OPS][WAITS_EACH];
     size_t n;
-    uint64_t last[AH_DEVICE_LANES_ALL]; /* tickets, with those of queued ops */
+    uint64_t last[AH_DEVICE_LANES_ALL]; /* last tickets, including queued ops */
 };
 
 /* The copy of squares to the host (norm_copy.c). */
 struct norm_copy {
     uint32_t norm;   /* item; AH_GRAPH_NONE: nothing is clipped */
-    size_t place;    /* index in the round's d2h order; behind the last: at the norm's turn */
-    int64_t step;    /* of the latest */
-    int64_t skipped; /* of the latest that was not submitted at `place` */
+    size_t place;    /* index in the round's d2h order; beyond the end: at the norm's turn */
+    int64_t step;    /* step of the latest copy */
+    int64_t skipped; /* step of the latest copy that was not submitted at `place` */
     uint64_t ticket;
 };
 
@@ -86,14 +86,14 @@ struct share_state {
     uint32_t *makers; /* items after which the pipeline's own sums are complete */
     size_t n_makers;
     bool is_ours;
-    int64_t step; /* of the latest */
+    int64_t step; /* step of the latest sum */
     uint64_t ticket;
 };
 
 struct shares {
     struct share_state *of; /* by share */
     uint32_t *needed_by;    /* by item: the share that it needs; AH_GRAPH_NONE: none */
-    size_t n, next;         /* the next one of the round */
+    size_t n, next;         /* the round's next share */
 };
 
 /* Spans of the steps that options.recorded names (recorded.c). */
@@ -108,47 +108,47 @@ struct ah_trainer {
     struct ah_trainer_options options;
     struct ah_arena arena;
     struct ah_job job;
-    struct ah_flat *flats; /* rank 0 of several: by block of the model; else NULL */
+    struct ah_flat *flats; /* at rank 0 of several: by block of the model; else NULL */
     struct ranks ranks;
     struct ah_graph graph;
     struct ah_addresses addresses;
     struct ah_bound bound;
     struct ah_device *device;
     bool documents;
-    bool times_ops; /* times each op by itself; else items */
-    uint64_t steps; /* done, with those of earlier runs */
-    uint64_t told;  /* the same during a run; used atomically */
+    bool times_ops; /* time each op separately; otherwise items */
+    uint64_t steps; /* steps done, including earlier runs */
+    uint64_t told;  /* the same, updated during a run; used atomically */
 
     struct queue queue;
     struct item_state *items;
-    uint32_t *next_data; /* by position: the next one that reads another micro-batch; `positions`: none */
+    uint32_t *next_data; /* by position: the next that reads another micro-batch; `positions`: none */
     struct ring rings[AH_GRAPH_RINGS];
     struct data_slot slots[2];
     uint32_t last_slot;
-    size_t cursor[AH_GRAPH_LANES]; /* into the orders of the round */
+    size_t cursor[AH_GRAPH_LANES]; /* index into the lane's order of the round */
     int64_t filled;                /* last step in the staging */
     uint64_t header_loaded[2];     /* h2d tickets, by parity */
-    uint64_t header_used[2];       /* compute tickets: the last reader */
+    uint64_t header_used[2];       /* compute tickets of the last readers */
     uint64_t loss_copied[2];       /* d2h tickets */
     struct norm_copy norm_copy;
     struct shares shares;
     struct pace pace;
-    uint64_t factor_loaded; /* h2d ticket of the header behind the latest norm */
+    uint64_t factor_loaded; /* h2d ticket of the header after the latest norm */
     struct staged staged[AH_STEPS_STAGED];
-    struct staged *counted; /* whose bytes are submitted */
+    struct staged *counted; /* the step to which submitted bytes count */
     struct ah_span_reader readers[AH_DEVICE_LANES_ALL];
     struct ah_span spans[SPANS_READ];
-    uint64_t busy_ns[2][AH_DEVICE_LANES]; /* of the round to be told next, and of those behind it */
-    uint64_t last_end_ns[2];              /* the same */
+    uint64_t busy_ns[2][AH_DEVICE_LANES]; /* of the round reported next, and of later rounds */
+    uint64_t last_end_ns[2];              /* likewise */
     struct recording recording;
 };
 
-/* The index of each enum ah_offset_term. */
+/* The index for each enum ah_offset_term. */
 struct move_indices {
     uint64_t of[AH_OFFSET_TERMS];
 };
 
-/* queue.c. A wait costs nothing if it is met or on the op's own lane. For each lane the latest ticket counts. */
+/* queue.c. A wait costs nothing if it is over or on the op's own lane. For each lane the latest ticket counts. */
 struct waits {
     uint64_t ticket[AH_DEVICE_LANES_ALL]; /* 0: none */
 };
@@ -158,8 +158,8 @@ static inline void waits_add(struct waits *waits, uint32_t lane, uint64_t ticket
         waits->ticket[lane] = ticket;
 }
 
-/* Queues bound ops [first, end) on a lane; the first gets these waits. `ret_ticket` (optional) is that of the last one;
- * if there are none, that of the lane's last op. `learn`: also ops that only training needs. */
+/* Queues bound ops [first, end) on a lane; the first op gets these waits. `ret_ticket` (optional) is that of the last
+ * op; without ops, that of the lane's last op. `learn`: also ops that only training needs. */
 struct ops_of_item {
     uint32_t first, end;
     uint32_t lane;
@@ -176,12 +176,12 @@ enum round_part {
     ROUND_WHOLE,
     ROUND_BEFORE,  /* two rounds before the first: fetches for the first step */
     ROUND_OPENING, /* everything before the first head of step 0 */
-    ROUND_CLOSING  /* from the head of the last step on, without a next step */
+    ROUND_CLOSING  /* everything from the head of the last step, without a next step */
 };
 int64_t ah_round_step(const struct ah_trainer *t, uint32_t item, int64_t round);
 bool ah_round_leaves_out(const struct ah_trainer *t, uint32_t item, enum round_part part);
 
-/* Bytes submitted from now on count for this round; bytes before the first round count for the first. */
+/* From now on, submitted bytes count for this round; bytes before the first round count for the first. */
 void ah_round_count(struct ah_trainer *t, int64_t round);
 /* True if all compute-lane dependencies of `item` are submitted. Adds them to `waits`. */
 bool ah_round_computed(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits);
@@ -199,7 +199,7 @@ int ah_round_header(struct ah_trainer *t, int64_t step, const struct waits *wait
 /* norm_copy.c. Errors of ah_replay_run(). */
 int ah_norm_copy_place(const struct ah_graph *graph, const struct ah_plan *plan,
                        struct norm_copy *ret_norm_copy, struct ah_error *err);
-/* True if d2h has reached the turn of the step's sums. Then advance submits them, unless compute must go on first. */
+/* True if d2h has reached the turn of the step's sums. Advance then submits them, unless compute must go on first. */
 bool ah_norm_copy_due(const struct ah_trainer *t, int64_t round, enum round_part part);
 int ah_norm_copy_advance(struct ah_trainer *t, int64_t round, bool *ret_done, struct ah_error *err);
 int ah_norm_copy_submit(struct ah_trainer *t, int64_t step, const struct waits *waits, struct ah_error *err);
@@ -208,32 +208,32 @@ bool ah_norm_copy_skip(struct ah_trainer *t, int64_t round, enum round_part part
 
 /* shares.c. Called once rounds are read. */
 int ah_shares_init(struct ah_trainer *t, struct ah_error *err);
-/* Submits every share that can go now; `ret_any`: there was one. */
+/* Submits every share that is ready; `ret_any`: there was one. */
 int ah_shares_advance(struct ah_trainer *t, int64_t round, enum round_part part, bool *ret_any,
                       struct ah_error *err);
-/* False: the item needs a total that is not submitted yet. */
+/* Adds waits for the total that the item needs. False: that total is not submitted yet. */
 bool ah_shares_ready(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits);
 /* The same for all totals of a step. */
 bool ah_shares_all(const struct ah_trainer *t, int64_t step, struct waits *waits);
 void ah_shares_reset(struct ah_trainer *t);
 
-/* state.c. True if this rank has weights of a block of the model, or a copy of its table. */
+/* state.c. True if this rank holds weights of a block of the model, or a copy of its table. */
 bool ah_state_wants(const struct ah_trainer *t, uint64_t block);
 
-/* A block of the model; NULL if another rank has it. */
+/* Returns a block of the model; NULL if another rank holds it. */
 const struct ah_addresses_block *ah_state_block(const struct ah_trainer *t, uint64_t block);
 const struct ah_flat *ah_state_flat(const struct ah_trainer *t, uint64_t block);
-/* ah_trainer_write() for a block that is here. */
+/* ah_trainer_write() for a block that this rank holds. */
 int ah_state_write(struct ah_trainer *t, enum ah_trainer_vector vector, const struct ah_weights_piece *piece,
                    const float *values, struct ah_error *err);
 /* Copies `bytes` from the bounce buffer to the device. */
 int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct ah_error *err);
 
-/* persist.c: for this rank's blocks alone. */
+/* persist.c: only for this rank's blocks. */
 struct ah_checkpoint_source ah_persist_own_source(struct ah_trainer *t);
 struct ah_checkpoint_sink ah_persist_own_sink(struct ah_trainer *t);
 
-/* together.c. For rank 0; NULL if it leads nobody, or ranks keep apart. The others obey its orders. */
+/* together.c. For rank 0; NULL if it leads nobody, or ranks must not save together. The others obey its orders. */
 const struct ah_checkpoint_together *ah_together_saving(const struct ah_trainer *t);
 const struct ah_checkpoint_together *ah_together_loading(const struct ah_trainer *t);
 int ah_together_obey(struct ah_trainer *t, const struct ranks_order *order, struct ah_error *err);
@@ -242,11 +242,11 @@ int ah_together_obey(struct ah_trainer *t, const struct ranks_order *order, stru
 int ah_beats_start(struct ah_trainer *t, struct ah_error *err);
 void ah_beats_stop(struct ah_trainer *t);
 
-/* recorded.c. Init once ops are bound; then it is told of every op. */
+/* recorded.c. Call init once ops are bound; then ah_recorded_op() for every op. */
 int ah_recorded_init(struct ah_trainer *t, struct ah_error *err);
 void ah_recorded_op(struct ah_trainer *t, const struct ah_op_record *record);
 
-/* whereabouts.c. Any thread, while the device is open; `waits_ns` is left 0. */
+/* whereabouts.c. Any thread, while the device is open; `waits_ns` stays 0. */
 void ah_whereabouts_read(const struct ah_trainer *t, struct ah_trainer_beat *ret_beat);
 
 /* run.c */

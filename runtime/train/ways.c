@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The page has a header, then for each way until when it is taken, then for each turn and way whether the turn waits
- * for it. The way out of node n is 2 n, its way in 2 n + 1.
+ * The page has a header; then for each way, the time until which it is taken; then for each turn and way, whether the
+ * turn waits for the way. The way out of node n is number 2 n, its way in number 2 n + 1.
  */
 #include "runtime/train/ways.h"
 
@@ -23,11 +23,11 @@
 enum { SLACK_NS = 200000, AGAIN_NS = 100000 };
 
 struct page {
-    pthread_mutex_t lock; /* robust: if a holder is killed, all numbers are still whole */
+    pthread_mutex_t lock; /* robust: if a process dies while it holds it, the page stays valid */
     uint64_t bytes;
     uint32_t turns, ways;
     uint64_t ops, late, late_ns; /* used atomically */
-    uint64_t until_ns[];         /* (ways); behind them (turns, ways): 1 if the turn waits for the way */
+    uint64_t until_ns[];         /* (ways); after them (turns, ways): 1 if the turn waits for the way */
 };
 
 struct ah_ways {
@@ -143,7 +143,7 @@ static void want(struct page *page, uint32_t turn, const struct ah_ways_use *use
     }
 }
 
-/* When all ways that a turn waits for are free. */
+/* Returns when all ways that a turn waits for are free. */
 static uint64_t free_ns(struct page *page, uint32_t turn)
 {
     uint64_t ns = 0;
@@ -153,7 +153,7 @@ static uint64_t free_ns(struct page *page, uint32_t turn)
     return ns;
 }
 
-/* True if a lower turn that waits for one of the same ways could go now. */
+/* True if a lower turn that waits for one of the same ways could take its ways now. */
 static bool is_behind(struct page *page, uint32_t turn, uint64_t now_ns)
 {
     for (uint32_t other = 0; other < turn; other++)

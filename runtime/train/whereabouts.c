@@ -3,7 +3,7 @@
  * Whereabouts: what a rank is doing, for people who watch a run (beats.c), read from counters during the run.
  *
  * A receive is posted as soon as its memory is free, so a message under way does not mean that anyone waits for it. A
- * rank waits for another one if nothing of its own runs and compute waits for a message, directly or through other
+ * rank waits for another rank if nothing of its own runs and compute waits for a message, directly or through other
  * lanes. If compute has nothing to do, the program may wait for a report or an order of another rank.
  */
 #include "runtime/train/trainer_internal.h"
@@ -17,7 +17,7 @@ struct view {
     size_t n_messages;
 };
 
-/* What keeps a lane from going on. */
+/* What holds up a lane. */
 enum cause { CAUSE_NONE, CAUSE_MESSAGE, CAUSE_OWN_WORK };
 
 struct found {
@@ -27,7 +27,7 @@ struct found {
 
 /* The messages that each lane carries. */
 static const struct {
-    unsigned purposes; /* bits */
+    unsigned purposes; /* bits of enum ah_links_purpose */
     bool sends, receives;
 } carried[AH_DEVICE_LANES_ALL] = {
     [AH_LANE_HOST] = {1u << AH_LINKS_GATE_UP | 1u << AH_LINKS_GATE_DOWN, true, true},
@@ -48,8 +48,8 @@ static const struct ah_comm_under_way *find_message(const struct view *view, uns
     return NULL;
 }
 
-/* What holds up a lane. Own work counts before messages, since it ends by itself. Waits lead to ops submitted earlier,
- * so the search ends; `depth` only matters if counters changed while they were read. */
+/* Finds what holds up a lane. Own work counts before messages, since it ends by itself. Waits lead to ops submitted
+ * earlier, so the search ends; `depth` only matters if counters changed while they were read. */
 static struct found cause_of_wait(const struct view *view, uint32_t lane, unsigned depth)
 {
     const struct ah_device_head *head = &view->heads[lane];
@@ -72,7 +72,7 @@ static struct found cause_of_wait(const struct view *view, uint32_t lane, unsign
     return found;
 }
 
-/* If nothing submitted holds up compute: own work on other lanes, then what holds up the host, orders, other lanes. */
+/* If no submitted op holds up compute: finds own work on any lane, or what holds up host, orders or other lanes. */
 static struct found look_beside(const struct view *view)
 {
     static const uint32_t lanes[] = {AH_LANE_HOST, AH_LANE_SUMS, AH_LANE_SEND, AH_LANE_RECEIVE_BEFORE,

@@ -107,7 +107,7 @@ struct building {
 };
 
 /* If ranks add up gradients, updates must come after all passes, and host sums must not be due in the next step. Then
- * gradients wait for no message and for nothing of the next step before they are added up. */
+ * gradients are added up without waiting for a message or for the next step. */
 static int check_program(const struct building *b, const struct ah_plan *program, const char *node)
 {
     const uint64_t told = program->part ? program->part->step_micro_batches : 0;
@@ -142,7 +142,7 @@ static int check_program(const struct building *b, const struct ah_plan *program
     return AH_OK;
 }
 
-/* A node's number is that of one of its ranks. */
+/* Returns the number of the rank's node. Nodes are numbered by one of their ranks. */
 static uint32_t node_of(const struct building *b, uint32_t rank)
 {
     for (uint32_t other = 0; other < b->world->ranks; other++)
@@ -207,7 +207,7 @@ static bool is_told(const struct building *b, const struct ah_cluster_plan_segme
     return false;
 }
 
-/* Finds the rank that has a segment's blocks in a pipeline. */
+/* Finds the rank that holds a segment's blocks in a pipeline. */
 static int find_owner(const struct building *b, size_t segment, size_t p, uint32_t *ret_rank)
 {
     const struct ah_cluster_plan_segment *it = &b->plan->segments[segment];
@@ -228,7 +228,7 @@ static int find_owner(const struct building *b, size_t segment, size_t p, uint32
                         "segments[%zu]: no stage of pipeline %zu has all of its blocks", segment, p);
 }
 
-/* Which tensors each block adds up in its own segment: all trained ones, except a split table. */
+/* Finds the tensors that each block adds up in its own segment: all trained tensors, except a split table. */
 static int find_trained(const struct building *b, uint32_t *trained)
 {
     const struct ah_plan *program = b->world->programs[0];
@@ -239,7 +239,7 @@ static int find_trained(const struct building *b, uint32_t *trained)
     return rc;
 }
 
-/* Every block with such tensors must be in one segment. */
+/* Checks that every block with such tensors is in one segment. */
 static int check_covered(const struct building *b)
 {
     const uint64_t blocks = b->plan->blocks;
@@ -277,7 +277,7 @@ static int find_tables(const struct building *b, size_t segment, uint32_t *ranks
     return AH_OK;
 }
 
-/* Bytes through each owner's NIC, each way: it moves partial sums, then totals. 0 if all are in one node. */
+/* Returns the bytes through each owner's NIC, each way, of partial sums, then totals. 0 if all are in one node. */
 static double volume_of(const struct building *b, const struct ah_trainer_share *share, double bytes)
 {
     const uint32_t n = ah_trainer_share_members(&b->world->places[0], share);

@@ -4,8 +4,8 @@
  *
  * INVARIANTS
  * 1. Everything in a hub changes under its mutex; bytes are copied without it, while both slots are COPYING.
- * 2. A slot goes IDLE -> POSTED -> (MET ->) COPYING -> DONE -> IDLE. MET: both are posted, but the copy is late. Both
- *    ends reach MET, COPYING and DONE together. In a lost world a rank's poll takes its POSTED and MET back to IDLE.
+ * 2. A slot goes IDLE -> POSTED -> (MET ->) COPYING -> DONE -> IDLE. MET: both ends are posted, but the copy is late.
+ *    Both reach MET, COPYING and DONE together. In a lost world a rank's poll takes its POSTED and MET back to IDLE.
  * 3. No copy begins in a lost world, and poll reports a COPYING slot only when the copy is over.
  */
 #include "runtime/comm/loop/loop.h"
@@ -31,9 +31,9 @@ struct loop_slot {
     enum slot_state state;
     void *data;
     uint64_t bytes;
-    uint64_t turn;    /* in its rank; messages moved together share one */
-    uint64_t copy_ns; /* of a receive that is MET: copies no earlier */
-    uint64_t due_ns;  /* DONE: poll reports it no earlier */
+    uint64_t turn;    /* the message's turn in its rank; messages moved together share a turn */
+    uint64_t copy_ns; /* for a receive that is MET: when the copy may begin */
+    uint64_t due_ns;  /* for a slot that is DONE: when poll may report it */
 };
 
 struct loop_end {
@@ -41,15 +41,15 @@ struct loop_end {
     struct ah_comm_hub *hub;
     uint32_t rank;
     bool is_present, is_described, is_closed;
-    bool is_woken;                  /* since its last sleep */
+    bool is_woken;                  /* wake was called since its last sleep */
     bool is_stuck;                  /* is_serial: its turn seems to wait for a turn that never ends */
     const struct loop_slot *blocks; /* is_stuck: the slot that holds the turn up */
     pthread_cond_t changed;
     struct ah_comm_wishes wishes; /* borrowed until close */
     struct loop_slot *slots;      /* owned by the hub; one for each wish */
     size_t n_busy;                /* slots that are not IDLE */
-    uint64_t posted;              /* messages so far */
-    uint64_t last_turn, turn;     /* the last one given; the one that progresses (is_serial) */
+    uint64_t posted;              /* number of messages posted so far */
+    uint64_t last_turn, turn;     /* the last turn given; the turn that progresses (is_serial) */
     double deadline_s;
 };
 
@@ -163,7 +163,7 @@ static bool has_not_described(const void *hub, uint32_t rank)
     return !((const struct ah_comm_hub *)hub)->ends[rank].is_described;
 }
 
-/* Waits until all ranks have come this far or the world is lost. Loses the world at the deadline. */
+/* Waits until all ranks have opened (or described channels) or the world is lost. Loses it at the deadline. */
 static int wait_for_ranks(struct loop_end *end, bool describes, struct ah_error *err)
 {
     struct ah_comm_hub *hub = end->hub;
@@ -244,7 +244,7 @@ static void judge_wishes(struct ah_comm_hub *hub)
     pthread_cond_broadcast(&hub->gathered);
 }
 
-/* Loses the world if one rank has described its channels and another one has closed without doing so. */
+/* Loses the world if a rank has described its channels and another rank has closed without doing so. */
 static void refuse_undescribed(struct ah_comm_hub *hub)
 {
     struct ah_error why = {0};
@@ -355,7 +355,7 @@ static void begin_message(struct loop_slot *slot, uint64_t now_ns)
     wake_end(send->peer); /* the receiver, which then sleeps until copy_ns */
 }
 
-/* The lowest turn of the end's unfinished messages that take turns; UINT64_MAX: there are none. */
+/* Returns the lowest turn of the end's unfinished messages that take turns; UINT64_MAX: there are none. */
 static uint64_t first_turn(const struct loop_end *end)
 {
     uint64_t turn = UINT64_MAX;
@@ -367,8 +367,8 @@ static uint64_t first_turn(const struct loop_end *end)
 
 /* ---- turns that wait for each other ---- */
 
-/* A slot of the end's current turn whose other end has to wait behind the turn of a stuck rank; NULL: none. If it is
- * the turn of both ends, they are not blocked: a thread is copying just now, without the mutex. */
+/* Returns a slot of the end's current turn whose other end must wait for the turn of a stuck rank; NULL: none. If it
+ * is the turn of both ends, they are not blocked: a thread is copying right now, without the mutex. */
 static const struct loop_slot *blocked_slot(const struct loop_end *end)
 {
     for (size_t i = 0; i < end->wishes.n; i++) {
@@ -511,7 +511,7 @@ static size_t loop_poll(struct ah_comm_end *base, struct ah_comm_done *ret_done,
     return n;
 }
 
-/* When a slot next has something for `poll`; 0: unknown. */
+/* Returns when a slot next has something for `poll`; 0: unknown. */
 static uint64_t next_moment(const struct loop_end *end)
 {
     uint64_t least = 0;

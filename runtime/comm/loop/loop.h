@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loop: connects ranks that are threads of one process. A hub is the world; each rank gives it as `boot` and borrows it
- * until its end is closed. A message is one copy from the sender's memory to the receiver's, as soon as both are
- * posted: the earliest moment at which any transport may write there.
+ * Loop: connects ranks that are threads of one process. A hub is the world; each rank passes it as `boot` and borrows
+ * it until its end is closed. A message is one copy from the sender's memory to the receiver's, as soon as send and
+ * receive are posted: the earliest moment at which any transport may write there.
  *
  * For tests, the hub can behave as badly as the contract allows. It can fill a posted receive with 0xFF, delay and
  * reorder copies and completions, kill a rank, or make messages of a rank wait for each other.
@@ -24,13 +24,13 @@ struct ah_comm_hub_options {
     uint32_t
         most_delay_us; /* half of all copies and completions are late by up to this, so channels overtake each other */
     uint64_t seed;    /* for the delays */
-    uint64_t dies_at; /* `dying_rank` is lost when it posts its message of this number, from 1; 0: never */
+    uint64_t dies_at; /* `dying_rank` dies when it posts its message of this number, from 1; 0: never */
     uint32_t dying_rank;
 
     /* Messages of a rank progress one at a time, in the order of their posts, except those moved together: the worst
-     * that NCCL allows. If ranks then wait for each other for ever, the world is lost and the reason names them. */
+     * that NCCL allows. If ranks then wait for each other forever, the world is lost and the reason names them. */
     bool is_serial;
-    uint32_t serial_purposes; /* channels with purposes below this take turns; 0: all */
+    uint32_t serial_purposes; /* only channels with purposes below this take turns; 0: all */
 };
 
 /* *Owned* by the caller; `options` may be NULL. AH_E_USAGE: `ranks` is 0; AH_E_MEMORY. */

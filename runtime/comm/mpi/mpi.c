@@ -11,10 +11,10 @@
  * DEADLINES. Ranks meet by messages to each other, never by a collective call, so that each knows who is absent. Only
  * in MPI_Init_thread is that unknown: there the launcher waits for all ranks, and comm.c gives up.
  *
- * LOSS. A rank that loses the world tells all others why, on a separate communicator where everyone has had a receive
- * posted from the beginning. Then receives are cancelled, and end when nothing can write to their memory any more.
+ * LOSS. A rank that loses the world sends all others the reason, on a separate communicator where every rank has had a
+ * receive posted from the beginning. Then receives are cancelled, and end when nothing can write to their memory.
  * Sends are given up, since they only read. An orderly end is impossible, so `close` aborts MPI. The culprit aborts
- * first, but leaves the others time for last words. If a process is killed, its launcher notices and ends the others.
+ * first, but gives the others time to report why. If a process is killed, its launcher notices and ends the others.
  */
 #include "runtime/comm/driver.h"
 
@@ -29,18 +29,18 @@
 
 enum {
     LONG_BYTES = 64 << 10, /* longer messages have a head */
-    HEAD_BYTES = 9, /* a number of 8 bytes and one more, since messages that are numbers never have 9 */
-    PIECE_BYTES = 256 << 20, /* at most */
-    NOTICE_TAG = 0,          /* on `notices`, as is the next one */
+    HEAD_BYTES = 9, /* a number of 8 bytes and one byte more, since messages that are numbers never have 9 */
+    PIECE_BYTES = 256 << 20, /* largest piece */
+    NOTICE_TAG = 0,          /* this tag and the next are used on `notices` */
     MEETING_TAG = 1,
     MEETING_SLEEP_US = 1000,
     PATIENCE_S = 1,
-    SAYING_MS = 250 /* time for the others' last words */
+    SAYING_MS = 250 /* how long the culprit lets the others report the loss */
 };
 
 struct mpi_slot {
     const struct ah_comm_channel *channel; /* borrowed until close */
-    size_t first, n;                       /* its requests; in a long message the first is the head */
+    size_t first, n;                       /* its requests; the first of a long message is the head */
     size_t pending;                        /* requests that are not completed */
     char *data;
     uint64_t bytes;
@@ -59,15 +59,15 @@ struct mpi_end {
     MPI_Comm data, notices;
     struct mpi_slot *slots; /* owned */
     size_t n_slots, n_requests;
-    MPI_Request
-        *requests;     /* owned; MPI_REQUEST_NULL: nothing posted. The first is `hearing`, then the slots' */
-    uint32_t *slot_of; /* owned; by request, except the first */
-    int *indices;      /* owned; for MPI_Testsome */
+    MPI_Request *
+        requests; /* owned; MPI_REQUEST_NULL: nothing posted. The first is `hearing`, the rest are the slots' */
+    uint32_t *slot_of;    /* owned; the slot by request, except the first */
+    int *indices;         /* owned; for MPI_Testsome */
     MPI_Status *statuses; /* owned */
     struct notice heard, said;
-    MPI_Request hearing; /* used until there are channels */
-    bool has_listened;   /* since `fault` last asked */
-    MPI_Request *saying; /* owned; one for each rank */
+    MPI_Request hearing; /* receive of a notice; used until there are channels */
+    bool has_listened;   /* notices were checked since `fault` last asked */
+    MPI_Request *saying; /* owned; a send of a notice to each rank */
     double deadline_s;
     MPI_Request *meeting;               /* owned; a receive from each rank, then a send to each */
     uint64_t n_own, *n_wishes;          /* owned; number of channels of this rank; by rank */
@@ -97,7 +97,7 @@ static void lose(struct mpi_end *end, uint32_t culprit, int code, const char *te
                 MPI_Cancel(&end->requests[end->slots[i].first + r]);
 }
 
-/* Loses the world for this rank's own reason, and tells all others. */
+/* Loses the world for this rank's own reason, and sends it to all others. */
 static void lose_and_tell(struct mpi_end *end, int code, const char *text)
 {
     if (end->is_lost)
@@ -122,7 +122,7 @@ static void tell_failure(struct mpi_end *end, const char *call, int failure)
     lose_and_tell(end, why.code, why.text);
 }
 
-/* A notice has come. */
+/* Handles a notice that has arrived. */
 static void take_notice(struct mpi_end *end)
 {
     end->heard.text[sizeof end->heard.text - 1] = '\0';
@@ -164,7 +164,7 @@ static void mpi_revoke(struct ah_comm_end *base, const struct ah_error *why)
 
 /* ---- meetings ---- */
 
-/* What every rank tells every other one, in this order. */
+/* What every rank sends to every other rank, in this order. */
 enum meeting { MEETING_HELLO, MEETING_COUNTS, MEETING_WISHES };
 
 static void begin_meeting(struct mpi_end *end, enum meeting what, const struct ah_comm_channel *channels)
@@ -493,7 +493,7 @@ static void refuse_size(struct mpi_end *end, const struct mpi_slot *slot, const 
     lose_and_tell(end, why.code, why.text);
 }
 
-/* Checks that a piece which arrived is as long as expected. */
+/* Checks that a piece that arrived is as long as expected. */
 static void check_piece(struct mpi_end *end, struct mpi_slot *slot, size_t i, const MPI_Status *status,
                         bool is_failure)
 {

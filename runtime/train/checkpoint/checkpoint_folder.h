@@ -2,10 +2,10 @@
  *
  * Checkpoint: one folder from which a run can resume (docs/checkpoints.md).
  *
- * It holds the weights as the ecosystem reads them, the optimizer's states beside them, and a manifest that names every
- * file with its size and sha256. It knows no plan: any run with the same model and numeric signature can resume from
- * it. The caller knows where masters and moments lie (host arenas, device staging). Saving asks for pieces of them,
- * loading hands pieces out, so nothing is in memory twice.
+ * It holds the weights in the ecosystem's format, the optimizer's states, and a manifest that names every file with its
+ * size and sha256. It does not depend on a plan: any run with the same model and numeric signature can resume from it.
+ * The caller knows where masters and moments are stored (host arenas, device staging). Saving asks the caller for
+ * pieces of them, and loading hands pieces out, so nothing is in memory twice.
  *
  * The folder appears whole or not at all. Everything is written into PATH.tmp and synced, the manifest last; then it
  * is renamed. This header saves and loads one; checkpoints.h keeps several in a folder, which is what runs use.
@@ -17,9 +17,9 @@
  *
  * Callbacks are called on the caller's thread, one at a time.
  *
- * TOGETHER. If several processes see the folder, each may write and read the blocks that it keeps. The process that
- * saves or loads makes the files, checks them and writes the manifest (struct ah_checkpoint_together). Each of them,
- * that one too, calls ah_checkpoint_fill() or ah_checkpoint_read() for its part. The bytes are the same.
+ * TOGETHER. If several processes see the folder, each may write and read its own blocks. The process that saves or
+ * loads makes the files, checks them and writes the manifest (struct ah_checkpoint_together). Every process, this one
+ * included, calls ah_checkpoint_fill() or ah_checkpoint_read() for its blocks. The bytes are the same as from one.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_FOLDER_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_FOLDER_H
@@ -42,12 +42,12 @@
 struct ah_checkpoint_job {
     const struct ah_model *model;
     const struct ah_signature *signature; /* with its `run`; also says what is trained and in which dtypes */
-    const char *config; /* (optional) saving: text of the config.json put beside the weights */
-    const struct ah_companions *companions; /* (optional) saving: files put beside them as they are */
+    const char *config; /* (optional) saving: text of the config.json saved with the weights */
+    const struct ah_companions *companions; /* (optional) saving: files copied unchanged to the folder */
     uint64_t file_bytes; /* most data in one file, unless a single item is larger; 0: 5e9 */
 };
 
-/* How far the run is. The next step is `step` (from 0), starting with sequence `cursor`. */
+/* The run's progress. The next step is `step` (from 0), starting with sequence `cursor`. */
 struct ah_checkpoint_position {
     uint64_t step;   /* steps done */
     uint64_t cursor; /* sequences consumed (batches.h) */
@@ -75,9 +75,9 @@ typedef int ah_checkpoint_give(void *context, const struct ah_checkpoint_piece *
 typedef int ah_checkpoint_take(void *context, const struct ah_checkpoint_piece *piece, const void *values,
                                struct ah_error *err);
 
-/* What processes do together; `context` is the source's or the sink's. */
+/* Calls for processes that save or load together; `context` is the source's or the sink's. */
 struct ah_checkpoint_together {
-    /* `ret_together`: all processes that keep a block see `folder`, empty but for a mark, and sharing is worth it. */
+    /* `ret_together`: all processes with a block see `folder`, empty except for a mark, and sharing is worth it. */
     int (*meet)(void *context, const char *folder, bool *ret_together, struct ah_error *err);
     /* All processes, this one included, call ah_checkpoint_fill(). Values are synced when it returns. */
     int (*fill)(void *context, const struct ah_checkpoint_job *job, const char *folder, struct ah_error *err);
@@ -86,10 +86,10 @@ struct ah_checkpoint_together {
                 struct ah_error *err);
     /* All processes, this one included, call ah_checkpoint_read(). */
     int (*read)(void *context, const struct ah_checkpoint_job *job, const char *folder, struct ah_error *err);
-    /* All that keep the block hash its states, given or taken (ah_checkpoint_hash()). AH_E_DOCUMENT: they differ. */
+    /* All processes with the block hash its states (ah_checkpoint_hash()). AH_E_DOCUMENT: the hashes differ. */
     int (*hash)(void *context, const struct ah_checkpoint_job *job, uint64_t block, struct ah_sha256 *hash,
                 struct ah_error *err);
-    /* Called once what was read has been verified: processes with a second copy of something get it now. */
+    /* Called once everything read has been verified: sends values to processes that hold a second copy of them. */
     int (*spread)(void *context, struct ah_error *err);
 };
 
@@ -106,16 +106,16 @@ struct ah_checkpoint_sink {
     struct ah_weights_sink weights;
     ah_checkpoint_take *take;
     void *context;                                 /* of take */
-    const struct ah_checkpoint_together *together; /* (optional) the same */
+    const struct ah_checkpoint_together *together; /* (optional) as in the source */
 };
 
 /* Writes `path`, which must not exist, in a folder that does. AH_E_IO names a file that cannot be written, and why;
- * PATH.tmp is removed then, if possible. If only the last sync fails, the checkpoint is there and whole, and the
- * sentence says so. AH_E_MEMORY; what callbacks return. */
+ * PATH.tmp is then removed, if possible. If only the last sync fails, the checkpoint exists and is whole, and the
+ * message says so. AH_E_MEMORY; errors of callbacks. */
 int ah_checkpoint_save(const struct ah_checkpoint_job *job, const struct ah_checkpoint_position *position,
                        const struct ah_checkpoint_source *source, const char *path, struct ah_error *err);
 
-/* Writes only the weights and the files beside them, as a folder that a new run can begin with. No run can resume from
+/* Writes only weights, config.json and companions, as a folder that a new run can begin with. No run can resume from
  * it. Otherwise as ah_checkpoint_save(). */
 int ah_checkpoint_save_weights(const struct ah_checkpoint_job *job, const struct ah_checkpoint_source *source,
                                const char *path, struct ah_error *err);
@@ -123,15 +123,15 @@ int ah_checkpoint_save_weights(const struct ah_checkpoint_job *job, const struct
 /* Bytes on disk of a checkpoint, rounded up; exact except for the manifest and headers. */
 struct ah_checkpoint_bytes {
     uint64_t whole;
-    uint64_t weights; /* by ah_checkpoint_save_weights() */
+    uint64_t weights; /* what ah_checkpoint_save_weights() writes */
 };
 
-/* For the job's checkpoints. AH_E_USAGE: the signature's patterns fit no tensor; AH_E_MEMORY. */
+/* Computes the bytes of the job's checkpoints. AH_E_USAGE: the signature's patterns match no tensor; AH_E_MEMORY. */
 int ah_checkpoint_bytes(const struct ah_checkpoint_job *job, struct ah_checkpoint_bytes *ret_bytes,
                         struct ah_error *err);
 
 /* Checks that a run with this signature may resume from the checkpoint at `path`, with this manifest. AH_E_MISMATCH
- * names the field that differs, with both values if it has them. */
+ * names the field that differs, with both values if there are two. */
 int ah_checkpoint_check_signature(const struct ah_document *manifest, const char *path,
                                   const struct ah_signature *signature, struct ah_error *err);
 
@@ -140,28 +140,28 @@ int ah_checkpoint_check_signature(const struct ah_document *manifest, const char
 int ah_checkpoint_verify(const char *path, struct ah_error *err);
 
 /* Reads `path` in this order: manifest, signature, presence and size of each file, checksums of files other than
- * states, states (hashed while they are handed out), weights. After a failure, do not use what was handed out.
- * AH_E_MISMATCH names the field of the signature that differs. AH_E_DOCUMENT names the file that is missing, has
- * another size or other content, or the wrong field of the manifest. AH_E_IO: a file cannot be read. AH_E_MEMORY; what
- * callbacks return. */
+ * states, states (hashed while they are handed out), weights. After a failure, do not use values that were handed out.
+ * AH_E_MISMATCH names the field of the signature that differs. AH_E_DOCUMENT names the file that is missing or
+ * has a wrong size or content, or the wrong field of the manifest. AH_E_IO: a file cannot be read. AH_E_MEMORY; errors
+ * of callbacks. */
 int ah_checkpoint_load(const struct ah_checkpoint_job *job, const struct ah_checkpoint_sink *sink,
                        const char *path, struct ah_checkpoint_position *ret_position, struct ah_error *err);
 
-/* ---- a part of one ---- */
+/* ---- a part of a checkpoint ---- */
 
 /* Writes states and weights of the blocks of `part` into `folder`, where ah_checkpoint_save() has made the files, and
- * syncs them. The job needs no `run`, config or companions. AH_E_IO, AH_E_MEMORY; what callbacks return. */
+ * syncs them. The job needs no `run`, config or companions. AH_E_IO, AH_E_MEMORY; errors of callbacks. */
 int ah_checkpoint_fill(const struct ah_checkpoint_job *job, const struct ah_checkpoint_source *source,
                        const struct ah_weights_part *part, const char *folder, struct ah_error *err);
 
-/* Adds the states of a block to a hash, as its file has them; adds nothing if nothing of the block is trained. */
+/* Adds the states of a block to a hash, in the order of their file; nothing if nothing of the block is trained. */
 int ah_checkpoint_hash(const struct ah_checkpoint_job *job, const struct ah_checkpoint_source *source,
                        uint64_t block, struct ah_sha256 *hash, struct ah_error *err);
 
 /* True if `folder` has a manifest with this sha256. */
 bool ah_checkpoint_is(const char *folder, const char *sha256);
 
-/* Hands out states and weights of the blocks that the sink of weights wants. Does not check what it reads. */
+/* Hands out states and weights of the blocks that the sink of weights wants. Does not check the values. */
 int ah_checkpoint_read(const struct ah_checkpoint_job *job, const struct ah_checkpoint_sink *sink,
                        const char *folder, struct ah_error *err);
 

@@ -110,7 +110,7 @@ static int read_alone(struct load *load)
     return rc ? rc : ah_weights_load(load->job->model, load->folder, &load->sink->weights, load->err);
 }
 
-/* Checks the digest of what all processes now have of one file; advances `*at` as read_states_file(). */
+/* Checks the digest of one file's values in the memory of all processes; advances `*at` as read_states_file(). */
 static int hash_states_file(const struct load *load, size_t *at)
 {
     const struct ah_checkpoint *manifest = load->manifest->body.checkpoint;

@@ -26,7 +26,7 @@ struct save {
     const struct ah_checkpoint_source *source;
     bool weights_alone;
     char folder[PATH_MAX];       /* PATH.tmp */
-    struct ah_document manifest; /* what is known of it so far; also owns the states' names */
+    struct ah_document manifest; /* the fields known so far; also owns the states' names */
     struct ah_checkpoint *body;  /* of the manifest */
     struct ah_checkpoint_states states;
     struct ah_stream mark;
@@ -172,7 +172,7 @@ static int add_tensors(struct save *save, const struct ah_safetensors *weights)
     return AH_OK;
 }
 
-/* Adds the files of weights that are now on disk, and the files beside them, to the manifest. */
+/* Adds the files of weights that are now on disk, index, config and companions to the manifest. */
 static int add_weights(struct save *save, const struct ah_safetensors *weights)
 {
     int rc = add_tensors(save, weights);
@@ -217,7 +217,7 @@ static int write_alone(struct save *save)
     return rc ? rc : read_weights(save);
 }
 
-/* All files exist, with room for their values, before anyone writes into them. */
+/* Makes all files, with room for their values, before any process writes into them. */
 static int write_together(struct save *save)
 {
     const struct ah_checkpoint_together *together = save->source->together;
@@ -262,7 +262,7 @@ static int write_companions(struct save *save)
 
 /* ---- the end ---- */
 
-/* Parses the printed manifest again, so that a bad one fails the save, not a later load. */
+/* Prints the manifest, and parses the text, so that a bad manifest fails the save, not a later load. */
 static int print_manifest(struct save *save, struct ah_buffer *text)
 {
     struct ah_document again = {0};
@@ -298,7 +298,7 @@ static int write_manifest(struct save *save)
     return rc;
 }
 
-/* Weights alone are no checkpoint: removes the mark, so there is no manifest. */
+/* Only weights are no checkpoint: removes the mark, so there is no manifest. */
 static int remove_mark(struct save *save)
 {
     ah_stream_abandon(&save->mark);
@@ -332,7 +332,7 @@ static int check_absent(const char *path, struct ah_error *err)
     return AH_OK;
 }
 
-/* Makes PATH.tmp; replaces one that a killed save left. */
+/* Makes PATH.tmp, after removing any that a killed save left. */
 static int make_folder(struct save *save)
 {
     bool removed = true;
@@ -347,7 +347,7 @@ static int make_folder(struct save *save)
     return rc;
 }
 
-/* Once renamed, the checkpoint is there, even if the sync fails. */
+/* Renames the folder, then syncs. Once renamed, the checkpoint exists, even if the sync fails. */
 static int publish(const struct save *save, const char *path, bool *ret_there)
 {
     char parent[PATH_MAX], reason[AH_ERROR_TEXT_MAX];
@@ -425,7 +425,7 @@ int ah_checkpoint_bytes(const struct ah_checkpoint_job *job, struct ah_checkpoin
     enum {
         MANIFEST_BYTES = 64 << 10,
         BLOCK_BYTES = 8 << 10
-    }; /* for each block: its lines in the manifest, and rounding to blocks of the disk */
+    }; /* for each block: lines in the manifest, and rounding to blocks of the disk */
     struct ah_arena arena = {0};
     struct ah_checkpoint_states states = {0};
     uint64_t bytes = ah_weights_bytes(job->model, job->signature->dtype) + MANIFEST_BYTES +

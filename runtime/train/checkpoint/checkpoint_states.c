@@ -18,7 +18,7 @@ static uint64_t block_bytes(const struct ah_checkpoint_state *state)
     return state->count * (sizeof(float) + 2 * ah_dtype_bytes(state->state_dtype));
 }
 
-/* Places the block's vectors one behind another, starting at `at`. */
+/* Places the block's vectors one after another, starting at `at`. */
 static void place_vectors(struct ah_checkpoint_state *state, uint64_t at)
 {
     state->master_offset_bytes = at;
@@ -26,7 +26,7 @@ static void place_vectors(struct ah_checkpoint_state *state, uint64_t at)
     state->v_offset_bytes = state->m_offset_bytes + state->count * ah_dtype_bytes(state->state_dtype);
 }
 
-/* Lists blocks with something trained; places them later. */
+/* Lists blocks with trained tensors, without places. */
 static int list_blocks(const struct ah_checkpoint_job *job, struct ah_arena *arena,
                        struct ah_checkpoint_states *states, struct ah_error *err)
 {

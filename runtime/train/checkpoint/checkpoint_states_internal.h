@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * States: where the optimizer's states of each block lie in files.
+ * States: the place of each block's optimizer states in files.
  *
- * A file has vectors one behind another, with nothing before, between or after them. Each block with something trained,
- * in order, has its masters (fp32), then first and second moments (state dtype). Each vector is the flat vector of the
+ * A file consists of vectors, with nothing before, between or after them. For each block with trained tensors, in
+ * order, it has masters (fp32), then first and second moments (state dtype). Each vector is the flat vector of the
  * block's trained tensors, little-endian. A block is never split between files. So a file is written and read in one
  * pass, and its blocks determine its size.
  */
@@ -28,7 +28,7 @@ struct ah_checkpoint_states {
     struct ah_states_file *files;
 };
 
-/* The states of a job and their files, in `arena`. AH_E_USAGE: the signature's patterns fit no tensor; AH_E_MEMORY. */
+/* Plans a job's states and files, in `arena`. AH_E_USAGE: the signature's patterns match no tensor; AH_E_MEMORY. */
 int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena,
                    struct ah_checkpoint_states *ret_states, struct ah_error *err);
 
@@ -37,7 +37,7 @@ int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena,
 int ah_states_check(const struct ah_checkpoint_states *states, const struct ah_checkpoint *manifest,
                     const char *path, struct ah_error *err);
 
-/* Advances to the next piece of a block, in the order of its file; begins from a zeroed one. False: there is none. */
+/* Advances to the next piece of a block, in the order of its file; starting with a zeroed piece. False at the end. */
 bool ah_states_next(const struct ah_checkpoint_state *state, struct ah_checkpoint_piece *piece);
 
 /* Bytes of a piece. */

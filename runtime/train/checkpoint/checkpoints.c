@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A folder that a run saves into. It is locked, so whatever looks like a leftover is one, and not a running save.
+ * A folder that a run saves into. It is locked, so a folder that looks like a leftover is never a running save.
  *
  * To remove an old checkpoint, it first gets a leftover's name, and that is synced. So a kill or a crash in between
  * leaves a leftover, never a checkpoint that lacks a file.
@@ -87,8 +87,8 @@ static bool is_damaged(const struct ah_checkpoints *checkpoints, const struct ah
            ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
-/* Refuses later steps, into which saving could run, and checkpoints of another run, which `keep` could remove. Anything
- * else is never removed, so it is ignored. */
+/* Refuses later steps, which saving could reach, and checkpoints of another run, which `keep` could remove. Ignores
+ * anything else, since it is never removed. */
 static int check_steps(const struct ah_checkpoints *checkpoints, const struct ah_steps *steps,
                        const struct ah_checkpoints_found *found, struct ah_error *err)
 {
@@ -114,7 +114,7 @@ static int check_steps(const struct ah_checkpoints *checkpoints, const struct ah
     return rc;
 }
 
-/* Renames a damaged checkpoint to step-N.damaged, which is no name of a step; adds a number if that name is taken. */
+/* Renames a damaged checkpoint to step-N.damaged, which no listing takes for a step; adds a number if that exists. */
 static int set_aside(const struct ah_checkpoints *checkpoints, uint64_t step, struct ah_error *err)
 {
     char path[PATH_MAX], aside[PATH_MAX], ending[sizeof DAMAGED_ENDING + 16] = DAMAGED_ENDING;

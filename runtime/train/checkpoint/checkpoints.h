@@ -3,7 +3,7 @@
  * Checkpoints: a run's checkpoints in a folder, as DIR/step-00000100. Finds the newest whole one, removes old ones.
  *
  *     rc = ah_checkpoints_find(dir, &found, err);                            // --resume
- *     rc = ah_checkpoints_open(&checkpoints, &job, dir, &found, err);        // --save; zeroed for a run from the start
+ *     rc = ah_checkpoints_open(&checkpoints, &job, dir, &found, err);        // --save; `found` zeroed: a new run
  *     rc = ah_checkpoints_resume(&job, &sink, &found, &position, err);       // --resume; `found.again`: start over
  *     rc = ah_checkpoints_save(checkpoints, &position, &source, &keep, &saved, err);
  *     ah_checkpoints_close(checkpoints);
@@ -31,17 +31,17 @@ struct ah_checkpoints;
 
 /* The checkpoint from which a run resumes. Zeroed: the run starts from step 0. */
 struct ah_checkpoints_found {
-    char path[PATH_MAX];     /* of the checkpoint; empty: the folder has none yet */
-    char folder[PATH_MAX];   /* of checkpoints; empty if the user named `path` itself */
+    char path[PATH_MAX];     /* path of the checkpoint; empty: the folder has none yet */
+    char folder[PATH_MAX];   /* the folder of checkpoints; empty if the user named `path` itself */
     uint64_t step;           /* steps done, by the checkpoint's name; 0 if the user named `path` itself */
-    uint64_t newest_step;    /* of the newest in `folder`, damaged or not */
-    struct ah_error damaged; /* what is wrong with the newest; code AH_OK: it is the one found */
-    bool again;              /* see ah_checkpoints_resume() */
+    uint64_t newest_step;    /* step of the newest in `folder`, damaged or not */
+    struct ah_error damaged; /* what is wrong with the newest; code AH_OK: nothing, `path` is the newest */
+    bool again;              /* the caller must start over (ah_checkpoints_resume()) */
 };
 
 /* Finds what `path` means: a checkpoint itself, or the newest one in a folder. If manifest or sizes show that the
  * newest is damaged, takes the newest older one whose files all have their sha256; `ret_found->damaged` says what is
- * wrong with the newest. AH_E_IO: nothing is there, or it cannot be read. AH_E_DOCUMENT: the newest is damaged and no
+ * wrong with the newest. AH_E_IO: `path` does not exist or cannot be read. AH_E_DOCUMENT: the newest is damaged and no
  * older one is whole. */
 int ah_checkpoints_find(const char *path, struct ah_checkpoints_found *ret_found, struct ah_error *err);
 
@@ -53,9 +53,9 @@ int ah_checkpoints_resume(const struct ah_checkpoint_job *job, const struct ah_c
                           struct ah_error *err);
 
 /* Opens a folder for saving, made if it is missing (its parent exists). Locks it, removes leftovers of killed saves,
- * and renames damaged checkpoints newer than `found`. `job` stays borrowed. AH_E_MISMATCH: it has checkpoints of
- * another signature, or of later steps. AH_E_IO: it cannot be made or written, or another run saves into it. The object
- * is *owned*. */
+ * and renames damaged checkpoints newer than `found`. `job` stays borrowed. AH_E_MISMATCH: the folder has
+ * checkpoints of another signature, or of later steps. AH_E_IO: it cannot be made or written, or another run saves into
+ * it. The object is *owned*. */
 int ah_checkpoints_open(struct ah_checkpoints **ret_checkpoints, const struct ah_checkpoint_job *job,
                         const char *folder, const struct ah_checkpoints_found *found, struct ah_error *err);
 
@@ -68,11 +68,11 @@ struct ah_checkpoints_keep {
 
 struct ah_checkpoints_saved {
     char path[PATH_MAX];
-    char warning[AH_ERROR_TEXT_MAX]; /* empty, or why older ones are still there */
+    char warning[AH_ERROR_TEXT_MAX]; /* empty, or why older checkpoints could not be removed */
 };
 
-/* Saves, then removes all but those to keep. Errors of ah_checkpoint_save(); then older ones are untouched. Saving a
- * step that is there already does nothing. */
+/* Saves, then removes all checkpoints except those to keep. Errors of ah_checkpoint_save(); older checkpoints are then
+ * untouched. Saving a step that exists already does nothing. */
 int ah_checkpoints_save(struct ah_checkpoints *checkpoints, const struct ah_checkpoint_position *position,
                         const struct ah_checkpoint_source *source, const struct ah_checkpoints_keep *keep,
                         struct ah_checkpoints_saved *ret_saved, struct ah_error *err);
@@ -87,16 +87,16 @@ int ah_checkpoints_save_weights(struct ah_checkpoints *checkpoints,
 /* Returns the step of the newest weights-only folder in FOLDER; 0: there is none. */
 uint64_t ah_checkpoints_weights_alone(const char *folder, char ret_path[PATH_MAX]);
 
-/* What future saves need on disk, and what is free there. */
+/* Disk space that future saves need, and free space. */
 struct ah_checkpoints_room {
-    uint64_t checkpoints; /* that will be there at once, beyond those that are there now */
-    uint64_t one_bytes;   /* of each */
+    uint64_t checkpoints; /* how many more than now will exist at once */
+    uint64_t one_bytes;   /* bytes of each */
     uint64_t needed_bytes;
-    uint64_t free_bytes; /* UINT64_MAX: the file system does not tell */
+    uint64_t free_bytes; /* UINT64_MAX: unknown */
 };
 
-/* Computes it for `saves` more saves, of which the newest `keep` stay (0: all). During a save, the checkpoint that it
- * replaces is still there. AH_E_IO: the folder cannot be listed; AH_E_MEMORY. */
+/* Computes the room for `saves` more saves, of which the newest `keep` stay (0: all). During a save, the checkpoint
+ * that it replaces still exists. AH_E_IO: the folder cannot be listed; AH_E_MEMORY. */
 int ah_checkpoints_find_room(const struct ah_checkpoints *checkpoints, uint64_t keep, uint64_t saves,
                              struct ah_checkpoints_room *ret_room, struct ah_error *err);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Finding: finds the newest whole checkpoint. If the newest is damaged, an older one counts as whole only if every file
- * has its sha256; the result says what was passed over, so nobody loses steps unknowingly. A file that cannot be read
- * for another reason (permissions, a lost network) is no damage: the run ends, and names the previous checkpoint.
+ * has its sha256; the result says what was skipped, so nobody loses steps unknowingly. A file that cannot be read for
+ * another reason (permissions, a lost network) is no damage: the run ends, and names the previous checkpoint.
  */
 #include "runtime/train/checkpoint/checkpoints.h"
 #include "runtime/train/checkpoint/steps_internal.h"
@@ -33,8 +33,8 @@ static int add_older(const char *folder, uint64_t step, int rc, struct ah_error 
     return rc;
 }
 
-/* Takes the newest checkpoint below `found->newest_step` whose files all have their sha256. False: there is none, and
- * `found` is unchanged. `steps` are those of its folder. */
+/* Takes the newest checkpoint below `found->newest_step` whose files all have their sha256. Returns false if there
+ * is none, with `found` unchanged. `steps` lists the folder. */
 static bool take_older(struct ah_checkpoints_found *found, const struct ah_steps *steps,
                        const struct ah_error *damaged)
 {
@@ -52,8 +52,8 @@ static bool take_older(struct ah_checkpoints_found *found, const struct ah_steps
     return false;
 }
 
-/* Replaces the newest, damaged checkpoint; `damaged` says what is wrong with it. If none replaces it, returns that
- * code. */
+/* Replaces the newest checkpoint by an older one; `damaged` says what is wrong with it. Without an older one, returns
+ * the code of `damaged`. */
 static int replace_damaged(struct ah_checkpoints_found *found, const struct ah_error *damaged,
                            struct ah_error *err)
 {
@@ -88,7 +88,7 @@ static int find_newest(struct ah_checkpoints_found *found, struct ah_error *err)
     return rc;
 }
 
-/* Adds to `err` the checkpoint before one that the user named itself, or that could not be read. */
+/* Adds to `err` the checkpoint before the one that the user named itself, or that could not be read. */
 static int name_older(const struct ah_checkpoints_found *found, int rc, struct ah_error *err)
 {
     char folder[PATH_MAX];

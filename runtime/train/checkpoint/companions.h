@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Companions: files beside weights that other programs need to use a model: tokenizer, chat template, settings of
- * generation. Training reads none of them, but copies them to each saved folder, byte for byte.
+ * Companions: files in a folder of weights that other programs need to use the model: tokenizer, chat template, and
+ * settings of generation. Training reads none of them, but copies them to each saved folder, byte for byte.
  *
  *     struct ah_companions companions = {0};
  *     rc = ah_companions_read(&companions, "Qwen2.5-0.5B", err);
@@ -31,11 +31,11 @@ struct ah_companions {
     struct ah_companion items[AH_COMPANIONS_MAX];
 };
 
-/* Reads those that `folder` has; none is fine. AH_E_IO: one cannot be read, or is larger than 256 MiB. `ret_companions`
- * is empty before; release it also after a failure. */
+/* Reads all companions in `folder`; there may be none. AH_E_IO: a file cannot be read, or is larger than 256 MiB.
+ * `ret_companions` must be empty; release it also after a failure. */
 int ah_companions_read(struct ah_companions *ret_companions, const char *folder, struct ah_error *err);
 
-/* True if one of them is a tokenizer: tokenizer.json, tokenizer.model, vocab.json or vocab.txt. */
+/* True if one of the companions is a tokenizer: tokenizer.json, tokenizer.model, vocab.json or vocab.txt. */
 bool ah_companions_has_tokenizer(const struct ah_companions *companions);
 
 /* True if `name` is the name of a companion. */

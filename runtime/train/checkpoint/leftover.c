@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Every name that a save gives, temporary ones (base/file.h) too, except companions'. The first two are the marks. */
+/* Patterns of all names that a save gives, also temporary (base/file.h), except companions. The first two are marks. */
 static const char *const names_of_saves[] = {AH_LEFTOVER_MARK,
                                              AH_CHECKPOINT_MANIFEST,
                                              "states.bin",
@@ -70,7 +70,7 @@ static size_t kind_of(const char *name)
 {
     size_t i = 0;
     if (ah_companions_has_name(name))
-        return MARKS; /* any index that is not a mark's */
+        return MARKS; /* any index beyond the marks */
     while (i < NAMES && fnmatch(names_of_saves[i], name, 0) != 0)
         i++;
     return i;
@@ -119,7 +119,7 @@ int ah_leftover_ours(const char *folder, bool *ret_ours, struct ah_error *err)
     return rc;
 }
 
-/* Removes the files that are marks, or those that are not. */
+/* Removes the files that are marks, or if not `marks`, all other files. */
 static int unlink_names(const char *folder, const struct ah_leftover_names *names, bool marks,
                         struct ah_error *err)
 {

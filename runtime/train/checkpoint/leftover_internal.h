@@ -3,8 +3,8 @@
  * Leftover: finds folders in which a save was killed, and removes folders of checkpoints.
  *
  * A save first makes its mark, AH_LEFTOVER_MARK, which becomes the manifest. A folder is ours if it is empty, or if it
- * has mark or manifest and otherwise only regular files with names that a save gives. Removal deletes mark and manifest
- * last, so that a killed removal can be finished.
+ * has a mark or manifest and otherwise only regular files with names that a save gives. Removal deletes mark and
+ * manifest last, so that a killed removal can be finished.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_LEFTOVER_INTERNAL_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_LEFTOVER_INTERNAL_H

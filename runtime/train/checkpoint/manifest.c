@@ -41,7 +41,7 @@ static void print_number(double number, char out[VALUE_TEXT_MAX])
     ah_buffer_release(&text);
 }
 
-/* "42" of "numeric_signature.run.seed"; "" for lists. */
+/* Prints the value of a field: "42" for "numeric_signature.run.seed"; "" for lists. */
 static void print_value(const struct ah_document *document, const char *field, char out[VALUE_TEXT_MAX])
 {
     char path[AH_SIGNATURE_PATH_MAX + sizeof "numeric_signature."];
@@ -79,7 +79,7 @@ int ah_manifest_check_signature(const struct ah_document *manifest, const char *
 
 /* ---- files ---- */
 
-/* Refuses weights that readers would take before those of the manifest. */
+/* Refuses weights that readers would prefer to those of the manifest. */
 static int check_strangers(const struct ah_checkpoint *manifest, const char *folder, struct ah_error *err)
 {
     static const char *const names[] = {AH_SAFETENSORS_FILE, AH_SAFETENSORS_INDEX};

@@ -2,7 +2,7 @@
  *
  * Parts: the part of a checkpoint that one of several processes writes and reads. The layout gives each block its
  * offset before anything is written. Nothing is hashed on the way, since a digest needs a file from beginning to end.
- * Afterwards the hash is passed from owner to owner (ah_checkpoint_hash()), and each adds what it has in memory.
+ * Afterwards the hash is passed from owner to owner (ah_checkpoint_hash()), and each adds its values from memory.
  */
 #include "runtime/train/checkpoint/checkpoint_states_internal.h"
 #include "runtime/train/checkpoint/manifest_internal.h"
@@ -18,7 +18,7 @@ struct part {
     const char *folder;
     const struct ah_checkpoint_source *source; /* when writing or hashing; else NULL */
     const struct ah_checkpoint_sink *sink;     /* when reading; else NULL */
-    struct ah_arena arena;                     /* of the states */
+    struct ah_arena arena;                     /* for the states */
     struct ah_checkpoint_states states;
     void *scratch;           /* owned; SCRATCH_BYTES */
     struct ah_stream stream; /* for the file `open` */
@@ -46,7 +46,7 @@ static int finish_file(struct part *part)
     return part->open ? ah_stream_finish(&part->stream, NULL, part->err) : AH_OK;
 }
 
-/* Opens the file of the next block. Blocks of a file follow each other, so one file is open at a time. */
+/* Opens the file of the next block. Blocks of a file are adjacent, so one file is open at a time. */
 static int reach_file(struct part *part, const char *name)
 {
     if (part->open && strcmp(part->open, name) == 0)
@@ -72,7 +72,7 @@ static int pass_piece(struct part *part, const struct ah_checkpoint_piece *piece
                         : part->sink->take(part->sink->context, piece, part->scratch, part->err);
 }
 
-/* Writes or reads a block, whose vectors lie one behind another. */
+/* Writes or reads a block, whose vectors are adjacent. */
 static int pass_block(struct part *part, const struct ah_checkpoint_state *state, const char *file)
 {
     struct ah_checkpoint_piece piece = {0};

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared: finds out whether several processes, maybe on different hosts, see one folder whose files keep all their
+ * Shared: finds out whether several processes, maybe on different hosts, see one folder whose files keep everybody's
  * writes. It tests this by writing, and never judges by names of hosts or kinds of file systems.
  *
  * One process offers a file with a random token. The others look for it at the same path, read the token, and write
  * their answers into it, each at its own unaligned offset. The first process checks the answers and removes the file.
  *
- *     shared = ah_shared_offer(folder, token);                            // tells the others path and token
- *     seen = ah_shared_answer(folder, token, rank, patience_ms);          // each of them, which tells the first
+ *     shared = ah_shared_offer(folder, token);                            // then send path and token to the others
+ *     seen = ah_shared_answer(folder, token, rank, patience_ms);          // each of the others, which reports `seen`
  *     rc = ah_shared_check(folder, token, answered, ranks, &shared, err); // always: removes the file
  *
  * Any other failure means that the folder is not shared; that is no error, since saving does not need it.

@@ -24,7 +24,7 @@ struct ah_steps {
 int ah_steps_list(const char *folder, struct ah_arena *arena, struct ah_steps *ret_steps,
                   struct ah_error *err);
 
-/* "FOLDER/step-00000100" and `ending`. AH_E_IO: too long. */
+/* Writes "FOLDER/step-00000100" and `ending`. AH_E_IO: the path is too long. */
 int ah_steps_path(const char *folder, uint64_t step, const char *ending, char ret_path[PATH_MAX],
                   struct ah_error *err);
 

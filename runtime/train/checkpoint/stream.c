@@ -152,7 +152,7 @@ int ah_stream_sync_folder(const char *folder, struct ah_error *err)
     int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0)
         return errno == EACCES ? AH_OK
-                               : ah_stream_fail(err, folder, "synced"); /* writable, but not to be listed */
+                               : ah_stream_fail(err, folder, "synced"); /* writable, but cannot be listed */
     int rc = sync_retrying(descriptor) ? ah_stream_fail(err, folder, "synced") : AH_OK;
     close(descriptor);
     return rc;
@@ -202,7 +202,7 @@ int ah_stream_open(struct ah_stream *ret_stream, const char *folder, const char 
     return rc;
 }
 
-/* Reads as much as there is, up to `size`. */
+/* Reads up to `size` bytes, less only at the end of the file. */
 static int read_some(struct ah_stream *stream, void *bytes, size_t size, size_t *ret_got,
                      struct ah_error *err)
 {

@@ -10,9 +10,9 @@
  * Several may write one existing file, each its own ranges, unhashed:
  *
  *     rc = ah_stream_join(&stream, folder, "states.bin", err);
- *     stream.bytes = offset;                                                 // of the next write, or read
+ *     stream.bytes = offset;                                                 // offset of the next write or read
  *
- * It also has other operations on folders and files for checkpoints. Sentences begin with the path.
+ * It also has other operations on folders and files for checkpoints. Error messages begin with the path.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_STREAM_INTERNAL_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_STREAM_INTERNAL_H
@@ -29,8 +29,8 @@ struct ah_stream {
     char path[PATH_MAX];
     int descriptor; /* -1: closed */
     bool writing;
-    bool unhashed;  /* not from beginning to end, so there is no digest */
-    uint64_t bytes; /* passed so far: the offset of the next one */
+    bool unhashed;  /* the file is not written from beginning to end, so there is no digest */
+    uint64_t bytes; /* bytes passed so far: the offset of the next byte */
     struct ah_sha256 hash;
 };
 
@@ -50,29 +50,29 @@ int ah_stream_write(struct ah_stream *stream, const void *bytes, size_t size, st
 /* Reads exactly `size` bytes. AH_E_DOCUMENT: the file ends earlier. */
 int ah_stream_read(struct ah_stream *stream, void *ret_bytes, size_t size, struct ah_error *err);
 
-/* Closes the file, and syncs it first if it was written. The digest covers what has passed; NULL if unhashed. */
+/* Closes the file, and syncs it first if it was written. The digest covers all bytes that passed; NULL if unhashed. */
 int ah_stream_finish(struct ah_stream *stream, char ret_sha256[AH_SHA256_HEX_MAX], struct ah_error *err);
 
 /* Closes what is still open; the file stays. */
 void ah_stream_abandon(struct ah_stream *stream);
 
-/* Size of a regular file. AH_E_DOCUMENT: it is missing or not a regular file; AH_E_IO. */
+/* Finds the size of a regular file. AH_E_DOCUMENT: it is missing or not a regular file; AH_E_IO. */
 int ah_stream_size(const char *folder, const char *name, uint64_t *ret_bytes, struct ah_error *err);
 
-/* Size and sha256 of a file, read through `scratch`. */
+/* Finds size and sha256 of a file, read through `scratch`. */
 int ah_stream_digest(const char *folder, const char *name, void *scratch, size_t scratch_bytes,
                      uint64_t *ret_bytes, char ret_sha256[AH_SHA256_HEX_MAX], struct ah_error *err);
 
-/* "FOLDER/NAME". AH_E_IO: it is too long. */
+/* Writes "FOLDER/NAME". AH_E_IO: the path is too long. */
 int ah_stream_path(const char *folder, const char *name, char ret_path[PATH_MAX], struct ah_error *err);
 
 /* Syncs the names in the folder. AH_E_IO. */
 int ah_stream_sync_folder(const char *folder, struct ah_error *err);
 
-/* The folder that contains `path`; "." if it names none. */
+/* Writes the folder that contains `path`; "." if it names none. */
 void ah_stream_parent(const char *path, char ret_folder[PATH_MAX]);
 
-/* "PATH: cannot be <done>: <errno>", AH_E_IO; and any sentence about a path. Long paths are cut, but not the rest. */
+/* Set "PATH: cannot be <done>: <errno>", AH_E_IO; any message about a path. Long paths are cut, but not the rest. */
 int ah_stream_fail(struct ah_error *err, const char *path, const char *done);
 int ah_stream_say(struct ah_error *err, int code, const char *path, const char *format, ...) AH_PRINTF(4, 5);
 

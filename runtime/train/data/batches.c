@@ -22,7 +22,7 @@ static int check_options(const struct ah_batches_options *options, struct ah_err
     return AH_OK;
 }
 
-/* Its sentences name the first file, since most data sets have only one. */
+/* Refuses too little data. Messages name the first file, since most data sets have only one. */
 static int check_enough(const struct ah_batches_options *options, uint64_t samples, struct ah_error *err)
 {
     const struct ah_dataset_facts *facts = ah_dataset_facts(options->data);

@@ -3,8 +3,8 @@
  * Batches: samples of a data set in the order of training, written where the caller wants them.
  *
  * A SAMPLE is seq+1 consecutive tokens. Sample i begins at token i * seq of the stream, so its last token is the first
- * of the next sample. Every token but the first of the stream is a target once per epoch. Tokens behind the last whole
- * sample, fewer than seq, are left out of training.
+ * of the next sample. Every token but the first of the stream is a target once per epoch. Tokens after the last whole
+ * sample, fewer than seq, are not trained on.
  *
  * THE CURSOR is one integer: sequences consumed since the run began. With n samples per epoch, cursor c means sample
  * permutation(c mod n) of epoch c / n (permutation.h). A batch is cursors c to c+batch-1, in this order for any number
@@ -14,7 +14,7 @@
  *
  *     tokens     the token
  *     targets    the token that follows it
- *     mask       1 if predicting the target bears loss: it is not masked and no document begins with it
+ *     mask       1 if predicting the target bears loss: the target is not masked and begins no document
  *     docs       index in the sequence where the token's document begins; 0 if it began earlier
  *     positions  index - docs: positions restart with every document
  *
@@ -22,7 +22,7 @@
  * ah_batches_loss_scale(), which is 1 / number. If no row of a batch bears loss, the scale is 0: loss and gradients are
  * 0, in an otherwise normal step. A data set in which nothing bears loss is refused.
  *
- * HELD-OUT data are read in order, once. Here n also counts the last, shorter sample, and rows behind the end are
+ * HELD-OUT data are read in order, once. Here n also counts the last, shorter sample, and rows after the end are
  * padding (mask 0, token and target 0, valid positions). So each token is predicted exactly once, and any amount of
  * data is enough.
  *
@@ -52,19 +52,19 @@ struct ah_batches_options {
     struct ah_dataset *data; /* borrowed until release */
     uint64_t seq;
     uint64_t batch; /* sequences of a step */
-    uint64_t seed;  /* of the order; unused with held_out */
+    uint64_t seed;  /* seed of the order; unused with held_out */
     bool held_out;  /* in order and padded, instead of shuffled */
 };
 
 struct ah_batches {
     struct ah_batches_options options;
-    uint64_t samples; /* n: in an epoch */
+    uint64_t samples; /* samples in an epoch (n) */
     uint32_t *tokens; /* owned; (seq+1) of the sample being made */
     uint8_t *bears;   /* owned; (seq+1) */
     uint8_t *begins;  /* owned; (seq+1) */
 };
 
-/* Where rows go: arrays of the caller, (sequences, seq) each. */
+/* The caller's arrays for rows, (sequences, seq) each. */
 struct ah_batches_rows {
     uint32_t *tokens;
     uint32_t *targets;
@@ -73,7 +73,7 @@ struct ah_batches_rows {
     uint32_t *docs;      /* (optional) */
 };
 
-/* Samples of an epoch, for a seq of at least 1. */
+/* Returns the number of samples in an epoch, for a seq of at least 1. */
 uint64_t ah_batches_samples(const struct ah_dataset *data, uint64_t seq, bool held_out);
 
 /* AH_E_USAGE: seq or batch is 0, a batch has 2^32 rows or more, or seq does not fit the data's align; data shorter than
@@ -82,15 +82,15 @@ uint64_t ah_batches_samples(const struct ah_dataset *data, uint64_t seq, bool he
 int ah_batches_init(struct ah_batches *ret_batches, const struct ah_batches_options *options,
                     struct ah_error *err);
 
-/* Fills the rows of `sequences` sequences, starting at `cursor`, and counts those that bear loss. Equal cursors give
+/* Fills the rows of `sequences` sequences, starting at `cursor`, and counts the rows that bear loss. Equal cursors give
  * equal rows, however they are cut into calls. The errors of ah_dataset_read(). */
 int ah_batches_fill(struct ah_batches *batches, uint64_t cursor, uint64_t sequences,
                     const struct ah_batches_rows *into, uint64_t *ret_bearing, struct ah_error *err);
 
-/* Steps that one pass takes: n / batch, rounded up; with held_out the last one may have padding. */
+/* Returns the steps of one pass over the data: n / batch, rounded up; with held_out the last may have padding. */
 uint64_t ah_batches_steps(const struct ah_batches *batches);
 
-/* 1 / bearing in fp32, rounded once; 0 for 0. */
+/* Returns 1 / bearing in fp32, rounded once; 0 if bearing is 0. */
 float ah_batches_loss_scale(uint64_t bearing);
 
 /* NULL and half-built batches are fine. */

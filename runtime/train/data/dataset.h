@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Data set: one stream of tokens from one or several files, with what bears loss and where documents begin.
+ * Data set: one stream of tokens from one or several files, with loss masks and the beginnings of documents.
  *
  * FILES. A path is a file, a folder, or, if nothing of that name exists, a pattern of glob(7). A folder means its token
  * files (`.bin`, `.u16`, `.u32`) or, if it has none, its `.txt` files, in the order of their names. The stream is the
@@ -12,17 +12,17 @@
  *     u32       the same with four bytes
  *     bytes     plain text; a token is a byte, so the vocabulary is 256
  *
- * The magic decides which kind a file is, then the name. `.u16` and `.u32` say it; `.bin` without a magic is accepted
+ * The magic decides which kind a file is, then the name. `.u16` and `.u32` name it; `.bin` without a magic is accepted
  * if its values fit only one width; any other name is text, whose bytes are tokens only if the vocabulary is 256. A
  * file that is none of these, or could be two, is refused, never guessed; an option decides for all files. Text beside
  * token files is refused.
  *
- * FILE.mask has a u8 for each token: 0 if nothing is learned from predicting it, else 1. FILE.docs has a u64 for each
+ * FILE.mask has a u8 for each token: 0 if predicting it bears no loss, else 1. FILE.docs has a u64 for each
  * document that begins in the file: the index of its first token, increasing. Either all files have such a companion or
  * none. Files without .docs continue one another, but a file of bytes is a document of its own.
  *
  * CHECKED ONCE. Opening reads everything once, in parallel. It checks sizes, that each token is below the vocabulary,
- * that masks are 0 or 1, and that documents increase and lie inside. It also computes the identity, which goes into the
+ * that masks are 0 or 1, and that documents increase and are inside. It also computes the identity, part of the
  * numeric signature: a sha256 over kinds, sizes and contents of the files in their order, but not their names.
  *
  * FILES THAT CHANGE. Nothing is mapped, since a file that shrinks under a mapping kills the process. Every read checks
@@ -68,29 +68,28 @@ enum ah_dataset_format {
 
 struct ah_dataset;
 
-/* Called now and then, on the calling thread, with how much of the data has been checked. False: stop. */
+/* Called now and then, on the calling thread, with the amount of data checked so far. Return false to stop. */
 typedef bool ah_dataset_progress_fn(void *context, uint64_t done_bytes, uint64_t total_bytes);
 
 struct ah_dataset_options {
     const char *const *paths; /* files, folders, patterns; borrowed during the call */
     size_t n_paths;
-    enum ah_dataset_format format; /* of every file; AH_DATASET_AUTO: decided for each file */
-    uint64_t vocabulary;           /* of the model; tokens are below it; at most 2^32 */
-    struct ah_pool *pool;          /* (optional) borrowed during the call; NULL: the caller's thread alone */
+    enum ah_dataset_format format; /* format of every file; AH_DATASET_AUTO: decided for each file */
+    uint64_t vocabulary;           /* vocabulary of the model; tokens are below it; at most 2^32 */
+    struct ah_pool *pool;          /* (optional) borrowed during the call; NULL: only the caller's thread */
     ah_dataset_progress_fn *progress; /* (optional) */
     void *context;                    /* of progress; borrowed during the call */
 };
 
 struct ah_dataset_facts {
     uint64_t tokens;    /* in all files */
-    uint64_t documents; /* that begin in it, also at its first token; 1 without any boundary */
+    uint64_t documents; /* documents that begin in the data, also at its first token; 1 without boundaries */
     uint64_t
         unmasked; /* tokens with mask 1; all without .mask. First tokens of documents count, but bear no loss */
     uint64_t align; /* examples are aligned to sequences of this many tokens; 0: they are not */
     size_t files;
     bool has_mask; /* some token has mask 0 */
-    bool
-        has_docs; /* a document begins behind the first token; otherwise positions and docs need no operand */
+    bool has_docs; /* a document begins after the first token; otherwise positions and docs need no operand */
     char sha256[AH_SHA256_HEX_MAX]; /* the identity */
 };
 
@@ -98,16 +97,16 @@ struct ah_dataset_file {
     const char *path; /* in the data set */
     enum ah_dataset_format format;
     unsigned token_bytes; /* 1, 2 or 4 */
-    bool by_values;       /* nothing said the width, but the other one would not fit the vocabulary */
-    uint64_t align;       /* as in the facts */
+    bool by_values; /* the width is not stated, but values of the other width would not fit the vocabulary */
+    uint64_t align; /* as in the facts */
     uint64_t first_token; /* its number in the stream */
     uint64_t tokens;      /* at least 1 */
 };
 
 /* Finds, checks and identifies the files. AH_E_IO: a file is missing or cannot be read; AH_E_DOCUMENT names file and
- * position of wrong content; AH_E_USAGE: options, a folder without data, or with held-out data (a name with "val" or
- * "test") among other data; AH_E_MISMATCH: a file changed meanwhile; AH_E_INTERRUPTED: progress said stop; AH_E_MEMORY.
- * *Owned* by the caller. */
+ * position of wrong content; AH_E_USAGE: wrong options, a folder without data, or one that mixes held-out data (a
+ * name with "val" or "test") with other data; AH_E_MISMATCH: a file changed meanwhile; AH_E_INTERRUPTED: `progress`
+ * returned false; AH_E_MEMORY. *Owned* by the caller. */
 int ah_dataset_open(struct ah_dataset **ret_data, const struct ah_dataset_options *options,
                     struct ah_error *err);
 
@@ -122,13 +121,13 @@ struct ah_dataset_span {
     uint8_t *begins;  /* 1: a document begins at this token */
 };
 
-/* Reads tokens first..first+count-1 of the stream. Allocates nothing. AH_E_IO; AH_E_MISMATCH names a file that is not
- * the one that was checked. After errors the arrays may hold any values below the vocabulary. A range beyond the stream
- * is the caller's mistake (asserted). */
+/* Reads tokens first..first+count-1 of the stream. Allocates nothing. AH_E_IO; AH_E_MISMATCH names a file that is no
+ * longer the one that was checked. After errors the arrays may hold any values below the vocabulary. A range beyond the
+ * stream is the caller's mistake (asserted). */
 int ah_dataset_read(struct ah_dataset *data, uint64_t first, size_t count, const struct ah_dataset_span *into,
                     struct ah_error *err);
 
-/* "llmc" and the like; AH_DATASET_FORMAT_COUNT for any other word. */
+/* Convert between formats and words such as "llmc"; AH_DATASET_FORMAT_COUNT for any other word. */
 const char *ah_dataset_format_word(enum ah_dataset_format format);
 enum ah_dataset_format ah_dataset_format_of(const char *word);
 

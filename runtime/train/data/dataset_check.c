@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The identity is the sha256 of, all integers u64 little-endian:
+ * The identity is the sha256 of the following, with all integers u64 little-endian:
  *
- *     "autohete data 1\n", number of files, .mask there (0, 1), .docs there (0, 1)
+ *     "autohete data 1\n", number of files, .mask exists (0, 1), .docs exists (0, 1)
  *     for each file: bytes of a token, a document begins at its start (0, 1), tokens, offsets in .docs,
  *         then the digests of its leaves (scan_internal.h): tokens without header, .mask, .docs
- *     if examples are aligned: the sequence that they are aligned to, since an epoch then has one more sample
+ *     if examples are aligned: the sequence length that they align to, since an epoch then has one more sample
  */
 #include "runtime/train/data/dataset_internal.h"
 #include "runtime/train/data/scan_internal.h"
@@ -43,7 +43,7 @@ static struct ah_scan scan_of(const struct ah_dataset *data, struct ah_dataset_e
     return scan;
 }
 
-/* Sets the sentence for element `scan->bad`, which has `value`. */
+/* Sets the error for element `scan->bad`, whose value is `value`. */
 static int refuse_element(const struct ah_dataset *data, const struct ah_dataset_entry *entry,
                           const struct ah_scan *scan, uint64_t value, struct ah_error *err)
 {
@@ -90,7 +90,7 @@ static int check_part(struct ah_dataset *data, struct ah_dataset_entry *entry, e
     return rc;
 }
 
-/* How many documents begin in the file. */
+/* Counts the documents that begin in the file. */
 static int count_documents(struct ah_dataset *data, struct ah_dataset_entry *entry, struct ah_error *err)
 {
     uint64_t first = 0;

@@ -21,7 +21,7 @@ struct ah_dataset_entry {
     struct ah_dataset_file file;
     struct ah_source parts[AH_DATASET_PARTS]; /* path NULL: the file has no such companion */
     uint64_t offset_bytes;                    /* of the first token */
-    uint64_t n_docs;                          /* offsets in .docs */
+    uint64_t n_docs;                          /* number of offsets in .docs */
     bool begins;                              /* a document begins at the first token, whatever .docs says */
     bool only_text;                           /* ah_format.only_text */
 };

@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* A range of one file, and where it goes in the caller's arrays. */
+/* A range of one file, and its place in the caller's arrays. */
 struct stretch {
     struct ah_dataset_entry *entry;
     uint64_t first; /* in the file */
@@ -81,7 +81,7 @@ static void mark_begin(const struct stretch *stretch, uint64_t token)
         stretch->into.bears[at] = 0;
 }
 
-/* The first offset that is not below the stretch. Binary search: some 30 reads, of pages that are in memory. */
+/* Finds the first offset that is not below the stretch. Binary search: some 30 reads, of pages in memory. */
 static int find_offset(const struct stretch *stretch, int fd, uint64_t *ret_index, struct ah_error *err)
 {
     uint64_t low = 0, high = stretch->entry->n_docs;

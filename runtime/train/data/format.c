@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Magics as in llm.c: dev/data/data_common.py and llmc/dataloader.h (shards); train_gpt2.cu and its Python side (what
- * else is written as .bin). A raw file of 16-bit tokens could begin like a shard only with the tokens 55432 or 55713,
- * then 308; its size would have to agree as well.
+ * Magics as in llm.c: dev/data/data_common.py and llmc/dataloader.h (shards); train_gpt2.cu and its Python side (other
+ * files called .bin). A raw file of 16-bit tokens could begin like a shard only with the tokens 55432 or 55713, then
+ * 308; its size would have to agree as well.
  *
  * Our own header, 64 bytes, little-endian; scripts/tokenize writes it:
  *
@@ -11,7 +11,7 @@
  *     12  u32      bytes of a token, 2 or 4
  *     16  u64      tokens
  *     24  u64      vocabulary of the tokenizer; at most 65536 with 2 bytes
- *     32  u64      sequence that examples are aligned to; 0: they are not
+ *     32  u64      sequence length that examples are aligned to; 0: they are not
  *     40           zeros
  */
 #include "runtime/train/data/format_internal.h"
@@ -40,8 +40,8 @@ _Static_assert(sizeof(struct own_header) == 64, "as docs/data.md says");
 struct candidate {
     const struct ah_source *source;
     const struct ah_dataset_options *options;
-    const int32_t *head; /* (HEADER_INTS); zeros behind the end of the file */
-    size_t size;         /* bytes that are there, at most HEADER_BYTES */
+    const int32_t *head; /* (HEADER_INTS); zeros beyond the end of the file */
+    size_t size;         /* bytes read, at most HEADER_BYTES */
 };
 
 struct shard_kind {
@@ -152,7 +152,7 @@ static bool is_whole_shard(const struct candidate *file)
            file->source->bytes - HEADER_BYTES == (uint64_t)file->head[2] * kind->token_bytes;
 }
 
-/* The header says how many tokens there are, and the file must end behind them. */
+/* Reads a shard's header. It states the number of tokens, and the file must end after them. */
 static int read_shard(struct ah_format *ret_format, const struct candidate *file, struct ah_error *err)
 {
     const struct shard_kind *kind = shard_kind(file);
@@ -182,7 +182,7 @@ static int read_shard(struct ah_format *ret_format, const struct candidate *file
     return AH_OK;
 }
 
-/* What is wrong with the fields of our header; NULL: nothing. */
+/* Returns what is wrong with the fields of our header; NULL: nothing. */
 static const char *own_fault(const struct own_header *own, uint64_t bytes)
 {
     static const unsigned char zeros[sizeof own->zeros];
@@ -200,7 +200,7 @@ static const char *own_fault(const struct own_header *own, uint64_t bytes)
     return NULL;
 }
 
-/* Unless an option gives the format: a model may have more rows than the tokenizer has words, but never fewer. */
+/* Refuses a tokenizer with more words than the model has rows, unless an option gives the format. */
 static int check_vocabulary(const struct candidate *file, uint64_t theirs, struct ah_error *err)
 {
     uint64_t ours = file->options->vocabulary;
@@ -314,7 +314,7 @@ static bool fits(const struct candidate *file, unsigned width)
     return true;
 }
 
-/* For a name that says tokens, but not their width: tries both widths against the vocabulary. */
+/* For a name that means tokens, but of unknown width: finds the only width whose tokens are in the vocabulary. */
 static int take_width_that_fits(struct ah_format *ret_format, const struct candidate *file,
                                 struct ah_error *err)
 {
@@ -386,7 +386,7 @@ static int guess_format(struct ah_format *ret_format, const struct candidate *fi
                                         : take_text(ret_format, file, err);
 }
 
-/* A tokenizer with more than 65536 words does not write 16 bits: the tokens are another model's, or were cut off. */
+/* A tokenizer with more than 65536 words does not write 16 bits: the tokens are another model's, or were truncated. */
 static int check_width(const struct ah_format *format, const struct candidate *file, struct ah_error *err)
 {
     if (format->token_bytes != 2 || format->format == AH_DATASET_HEADED ||

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What bytes look like. Each answer is "yes" only if data that we read cannot look like that by chance; too few bytes
- * give "no".
+ * Guesses the format of bytes. Each answer is "yes" only if data that we read cannot look like that by chance; with too
+ * few bytes it is "no".
  */
 #include "runtime/train/data/format_internal.h"
 
@@ -17,7 +17,7 @@ static size_t count_zeros(const unsigned char *bytes, size_t size, size_t first)
     return zeros;
 }
 
-/* A byte order mark; or characters of one byte, each with a zero before or behind it. */
+/* A byte order mark; or characters of one byte, each with a zero before or after it. */
 bool ah_format_is_utf16(const void *bytes, size_t size)
 {
     const unsigned char *at = bytes;
@@ -30,7 +30,7 @@ bool ah_format_is_utf16(const void *bytes, size_t size)
     return (even == size / 2 && !odd) || (odd == size / 2 && !even);
 }
 
-/* Printable ASCII, lines, and bytes of UTF-8 beyond ASCII. */
+/* Printable ASCII, line ends, and bytes of UTF-8 beyond ASCII. */
 bool ah_format_is_text(const void *bytes, size_t size)
 {
     const unsigned char *at = bytes;

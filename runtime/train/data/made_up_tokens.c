@@ -31,7 +31,7 @@ static int make_file(struct ah_made_up_tokens *tokens, struct ah_error *err)
     return AH_OK;
 }
 
-/* Each draw gives four tokens. */
+/* Appends the tokens; each call of Philox gives four. */
 static void put_tokens(struct ah_buffer *out, const struct ah_made_up_tokens_options *options,
                        size_t token_bytes)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Made-up tokens: a data set of random tokens in a temporary file, for measurements that do not care what is learned.
+ * Made-up tokens: a data set of random tokens in a temporary file, for measurements whose loss does not matter.
  *
  *     struct ah_made_up_tokens_options options = {.vocabulary = 256, .tokens = 4096};
  *     struct ah_made_up_tokens tokens;
@@ -28,11 +28,11 @@ struct ah_made_up_tokens {
     char path[PATH_MAX]; /* "": none */
 };
 
-/* In $TMPDIR, else /tmp. AH_E_IO names the file. `ret_tokens` must not move until release. */
+/* Writes the file in $TMPDIR, else /tmp. AH_E_IO names the file. `ret_tokens` must not move until release. */
 int ah_made_up_tokens_init(struct ah_made_up_tokens *ret_tokens,
                            const struct ah_made_up_tokens_options *options, struct ah_error *err);
 
-/* A zeroed one is fine. */
+/* A zeroed struct is fine. */
 void ah_made_up_tokens_release(struct ah_made_up_tokens *tokens);
 
 #endif

@@ -15,13 +15,13 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-/* Words in names of held-out data. If a folder had such files, training on them would go unnoticed. */
+/* Words in names of held-out data. Without this check, training on such files would go unnoticed. */
 static const char *const held_out_words[] = {"val", "valid", "validation", "test", "eval", "heldout"};
 
 static const char *const token_endings[] = {".bin", ".u16", ".u32", NULL};
 static const char *const text_endings[] = {".txt", NULL};
 
-/* Appends `folder`/`name`, or `name` alone. */
+/* Appends `folder`/`name`, or only `name`. */
 static int append_path(struct ah_paths *paths, const char *folder, const char *name, struct ah_error *err)
 {
     if (paths->count == paths->capacity) {
@@ -55,7 +55,7 @@ static void sort_from(struct ah_paths *paths, size_t first)
 
 /* ---- folders ---- */
 
-/* True if one of the words is in the name, between characters other than letters and digits. */
+/* True if one of the words is in the name, delimited by characters other than letters and digits. */
 static bool is_held_out(const char *path)
 {
     const char *at = strrchr(path, '/');

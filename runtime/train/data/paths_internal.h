@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Paths: lists the files that the user's file, folder or pattern means. Names in a folder or pattern are in the order
+ * Paths: lists the files that the user's path, folder or pattern names. Names in a folder or pattern are in the order
  * of their bytes, in every locale. It reads only the folder, not the files.
  *
  *     struct ah_paths files = {0};
@@ -15,13 +15,13 @@
 #include <stddef.h>
 
 struct ah_paths {
-    char **items; /* owned, and each */
+    char **items; /* owned, as is each path */
     size_t count;
     size_t capacity;
 };
 
-/* Appends the files that `path` means. AH_E_IO: nothing is there; AH_E_USAGE: a folder without data, or with held-out
- * data beside other data; AH_E_MEMORY. After a failure some may have been appended. */
+/* Appends the files that `path` names. AH_E_IO: there are none; AH_E_USAGE: a folder without data, or one that mixes
+ * held-out and other data; AH_E_MEMORY. After a failure some files may have been appended. */
 int ah_paths_find(struct ah_paths *paths, const char *path, struct ah_error *err);
 
 void ah_paths_release(struct ah_paths *paths);

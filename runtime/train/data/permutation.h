@@ -3,8 +3,8 @@
  * Permutation: the order of the samples in an epoch, as a pure function of (seed, epoch, n, place).
  *
  * It is a Feistel network over the smallest square of a power of two that holds n, keyed by Philox, and repeated until
- * the result is below n. So every place has one sample and every sample one place, in constant time and without a
- * table. It is part of the numeric signature and never changes.
+ * the result is below n. So every place has one sample and every sample one place. It takes constant time and
+ * no table. It is part of the numeric signature and never changes.
  *
  *     uint64_t sample = ah_permutation_at(seed, cursor / n, n, cursor % n);
  */
@@ -16,7 +16,7 @@
 /* The most samples that it can permute. */
 #define AH_PERMUTATION_MAX (UINT64_C(1) << 62)
 
-/* The sample at `place` of `epoch`; place < n <= AH_PERMUTATION_MAX, epoch < 2^48 (asserted). Any thread. */
+/* Returns the sample at `place` of `epoch`; place < n <= AH_PERMUTATION_MAX, epoch < 2^48 (asserted). Any thread. */
 uint64_t ah_permutation_at(uint64_t seed, uint64_t epoch, uint64_t n, uint64_t place);
 
 #endif

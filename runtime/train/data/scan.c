@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Scan: a leaf is read into its thread's memory, and checked and hashed while it is in the cache. Checks first take the
- * largest element of a range, which compiles to vector code. Only if that one breaks the rule, they search for the
- * first culprit.
+ * largest element of a range, which compiles to vector code. Only if that breaks the rule, they search for the
+ * first element that does.
  */
 #include "runtime/train/data/scan_internal.h"
 
@@ -14,7 +14,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "token files are little-endian and read as they are");
 
-/* LEAD_BYTES before the elements of a leaf have room for the previous element, and keep the elements aligned. */
+/* LEAD_BYTES before the elements of a leaf hold the previous element, and keep the elements aligned. */
 enum { LEAD_BYTES = 64, ROOM_BYTES = LEAD_BYTES + AH_SCAN_LEAF_BYTES };
 
 struct pass {
@@ -34,7 +34,7 @@ struct leaf {
     uint64_t first; /* index of its first element */
 };
 
-/* ---- rules: the first element of the leaf that breaks it, or its count ---- */
+/* ---- rules: each returns the leaf's first element that breaks it, or the number of elements ---- */
 
 static uint64_t element_at(const struct leaf *leaf, unsigned bytes, size_t i)
 {
@@ -102,7 +102,7 @@ static size_t check_mask(const struct ah_scan *scan, const struct leaf *leaf)
     return i;
 }
 
-/* If there is an element before the leaf, it lies before the leaf's elements. */
+/* The element before the leaf, if any, is stored just before the leaf's elements. */
 static size_t check_offsets(const struct ah_scan *scan, const struct leaf *leaf)
 {
     const uint64_t *offsets = (const void *)leaf->elements;
@@ -144,7 +144,7 @@ static void hash_leaf(const unsigned char *elements, size_t bytes, unsigned char
     ah_sha256_finish(&hash, ret_digest);
 }
 
-/* Participant 0 is the thread that called. */
+/* Worker 0 is the calling thread. */
 static bool report_progress(struct ah_scanner *scanner, size_t bytes, unsigned worker)
 {
     uint64_t done = atomic_fetch_add(&scanner->done_bytes, bytes) + bytes;

@@ -2,7 +2,7 @@
  *
  * Scan: one parallel pass over the elements of a file. It finds the first that breaks a rule, and hashes all.
  *
- * The content is cut into leaves of AH_SCAN_LEAF_BYTES. The digests of the leaves, in order, go into the caller's hash,
+ * The content is cut into leaves of AH_SCAN_LEAF_BYTES. The digests of the leaves, in order, enter the caller's hash,
  * so any number of threads gives the same result.
  *
  *     struct ah_scan scan = {.source = &file->mask, .bytes = n, .element_bytes = 1, .rule = AH_SCAN_MASK};
@@ -43,10 +43,10 @@ struct ah_scan {
     uint64_t ones; /* result of AH_SCAN_MASK */
 };
 
-/* What scans share. */
+/* State that scans share. */
 struct ah_scanner {
     struct ah_pool *pool;  /* borrowed */
-    unsigned char *leaves; /* owned; a leaf for each participant of the pool */
+    unsigned char *leaves; /* owned; a buffer of one leaf for each thread of the pool */
     ah_dataset_progress_fn *progress;
     void *context;
     uint64_t total_bytes; /* of all scans to come */

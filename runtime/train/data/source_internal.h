@@ -3,7 +3,7 @@
  * Source: a regular file that was found once and must not change, read through a few shared descriptors.
  *
  * A data set may have more files than a process may open. `struct ah_file_sources` keeps the most recently used ones
- * open. Every use compares device, inode, size and time of change, so that it is still the file that was found.
+ * open. Every use compares device, inode, size and time of change, to detect any other file in its place.
  *
  *     rc = ah_source_find(&source, path, err);
  *     rc = ah_source_read(&sources, &source, offset, bytes, size, err);
@@ -39,10 +39,10 @@ struct ah_file_sources {
     uint64_t uses;
 };
 
-/* Looks at the file; `path` stays borrowed. AH_E_IO: missing, or no regular file. */
+/* Looks at the file; `path` stays borrowed. AH_E_IO: it is missing, or no regular file. */
 int ah_source_find(struct ah_source *ret_source, const char *path, struct ah_error *err);
 
-/* Gives a descriptor, valid until another source is used. AH_E_IO; AH_E_MISMATCH: not the file that was found. */
+/* Gives a descriptor, valid until another source is used. AH_E_IO; AH_E_MISMATCH: no longer the file that was found. */
 int ah_source_use(struct ah_file_sources *sources, struct ah_source *source, int *ret_fd,
                   struct ah_error *err);
 
@@ -50,13 +50,13 @@ int ah_source_use(struct ah_file_sources *sources, struct ah_source *source, int
 int ah_source_read(struct ah_file_sources *sources, struct ah_source *source, uint64_t offset,
                    void *ret_bytes, size_t size, struct ah_error *err);
 
-/* The same from a descriptor, for several threads at once. Returns 0, errno, or -1 if the file ends before. */
+/* Reads from a descriptor, by several threads at once. Returns 0, errno, or -1 if the file is too short. */
 int ah_source_pread(int fd, uint64_t offset, void *ret_bytes, size_t size);
 
-/* Sets the sentence for a result of ah_source_pread(). */
+/* Sets the error for a result of ah_source_pread(). */
 int ah_source_fail(const struct ah_source *source, int reason, struct ah_error *err);
 
-/* AH_E_MISMATCH, with a sentence. */
+/* Sets and returns AH_E_MISMATCH: the file changed. */
 int ah_source_changed(const struct ah_source *source, struct ah_error *err);
 
 void ah_source_close_all(struct ah_file_sources *sources);

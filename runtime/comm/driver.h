@@ -88,7 +88,7 @@ typedef const struct ah_comm_driver *ah_comm_plugin_fn(void);
 /* Loads the driver in plugin `name`, such as "mpi". *Borrowed* until the process ends. Errors of ah_plugin_open(). */
 int ah_comm_load(const char *name, const struct ah_comm_driver **ret_driver, struct ah_error *err);
 
-/* Checks `abi` and `layout`. AH_E_MISMATCH: the table is of another build; `origin` names the driver in messages. */
+/* Checks `abi` and `layout`. AH_E_MISMATCH: another build made the table; `origin` names the driver in messages. */
 int ah_comm_check_driver(const struct ah_comm_driver *driver, const char *origin, struct ah_error *err);
 
 /* The channels that one rank requests. */

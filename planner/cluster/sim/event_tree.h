@@ -14,7 +14,7 @@
 struct ah_event_tree {
     double *us; /* owned: (slots), by event */
     uint32_t
-        *winners; /* owned: (slots), by node: the first of nodes 2i and 2i + 1; from `slots` on: events */
+        *winners; /* owned: by node: the earlier of nodes 2i and 2i + 1; nodes >= `slots` are events */
     size_t slots; /* a power of two */
 };
 

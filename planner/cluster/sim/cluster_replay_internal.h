@@ -19,7 +19,7 @@ enum { REPLAY_SETS = 1 << AH_GRAPH_LANES, REPLAY_WAITING = 2, REPLAY_NONE = UINT
 /* How an item affects other ranks, as bits. */
 enum {
     MARK_INPUT = 1,        /* waits for the output of the stage before */
-    MARK_GRADIENT = 2,     /* waits for the gradient, or its announcement, from the stage behind */
+    MARK_GRADIENT = 2,     /* waits for the gradient, or the word (messages.h), of the stage behind */
     MARK_SENDS_OUTPUT = 4, /* the output has arrived when the item ends */
     MARK_SENDS_GRADIENT = 8,
     MARK_SLOT = 16,        /* waits for a free slot at the stage before */

@@ -86,7 +86,7 @@ struct ah_diagnosis {
     bool proven; /* no plan of the policy exists; false: none was found */
     bool at_least;
     const char
-        *resource; /* "device memory", "host memory": static; if two are short, by share the less short */
+        *resource; /* "device memory", "host memory": static; if two, the one that lacks the smaller share */
     uint64_t needed_bytes;
     uint64_t available_bytes;
     bool both;

@@ -47,10 +47,11 @@ struct ah_lane_span {
 };
 
 struct ah_lane_job {
-    void (*await)(void *payload); /* (optional) runs between `waits` and `run`: waits for events outside lanes */
-    void (*run)(void *payload);   /* on the lane's thread */
-    const void *payload;          /* copied at submit, to an address aligned to 64 */
-    size_t payload_bytes;         /* <= AH_LANE_PAYLOAD_MAX */
+    void (*await)(
+        void *payload); /* (optional) runs between `waits` and `run`: waits for events outside lanes */
+    void (*run)(void *payload);       /* on the lane's thread */
+    const void *payload;              /* copied at submit, to an address aligned to 64 */
+    size_t payload_bytes;             /* <= AH_LANE_PAYLOAD_MAX */
     const struct ah_lane_wait *waits; /* copied at submit */
     size_t n_waits;                   /* <= AH_LANE_WAITS_MAX */
     uint64_t tag;                     /* copied to the span */

@@ -44,8 +44,7 @@ struct ah_plan_request {
     uint64_t host_bytes;              /* 0: all of the host's memory, less the system's share */
     enum ah_policy policy;
     enum ah_scheduling scheduling;
-    uint32_t
-        without; /* bit i: no policy may use enum ah_technique i; the plan's annotations say so */
+    uint32_t without;      /* bit i: no policy may use enum ah_technique i; the plan's annotations say so */
     uint32_t effort;       /* 0: AH_EFFORT_DEFAULT */
     bool alternatives;     /* plan the other policies too and list them */
     bool no_remedies;      /* if there is no plan, do not look for changes that help */

@@ -120,7 +120,7 @@ double ah_problem_send_us(const struct ah_cluster_problem *problem, size_t from,
 
 struct ah_stage {
     size_t class;
-    size_t sharers; /* units that share its host, itself included: ah_arrangement_share() */
+    size_t sharers;      /* units that share its host, itself included: ah_arrangement_share() */
     size_t first, end;   /* blocks */
     size_t recompute;    /* number of its first blocks that are recomputed */
     size_t selective;    /* number of selective blocks, right after those */

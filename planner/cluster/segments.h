@@ -24,8 +24,8 @@ struct ah_segment {
 };
 
 struct ah_segments {
-    struct ah_segment *
-        items; /* those with at least two owners that train parts; highest block first, tied table last */
+    struct ah_segment
+        *items; /* those with at least two owners that train parts; highest block first, tied table last */
     size_t n;
     uint32_t *owners; /* owned: memory of the items' lists */
 };

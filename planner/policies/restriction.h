@@ -31,7 +31,7 @@
     X(HOST_OPTIMIZER, "host-optimizer")                                                                      \
     X(STREAMED, "streamed")                                                                                  \
     X(BACKWARD_OVERLAP, "backward-overlap")   /* host and streamed updates during backward */                \
-    X(ITERATION_OVERLAP, "iteration-overlap") /* work of an iteration during the next */             \
+    X(ITERATION_OVERLAP, "iteration-overlap") /* work of an iteration during the next */                     \
     X(TILES, "tiles")                         /* without: whole vectors are sent and updated */
 
 enum ah_technique {

@@ -58,12 +58,12 @@ struct ah_evaluator {
     bool found;
     struct ah_candidate best;
     double us_per_byte; /* worth of a live byte of the device; 0 unless set */
-    double enough_us; /* period plus worth of bytes need not be exact above this; 0: the best's period */
+    double enough_us;   /* period plus worth of bytes need not be exact above this; 0: the best's period */
     uint64_t evaluations;
     uint64_t
         spent; /* tiles of the iterations of all choices, an eighth of them for one that was only measured:
                        so a budget takes about the same time for any choices */
-    struct ah_score last; /* score of the choice tried last; its period may be only a bound */
+    struct ah_score last;           /* score of the choice tried last; its period may be only a bound */
     uint64_t last_live_bytes;       /* of that choice, on the device */
     uint64_t last_over_bytes;       /* excess over its budgets */
     uint64_t least_device_bytes;    /* least of all choices that fit the host */

@@ -13,7 +13,7 @@
 
 struct ah_optimize {
     struct ah_evaluator *evaluator; /* initialised with job, costs and budgets */
-    uint64_t reserve_bytes; /* device memory outside the arena; rungs of the ladder include it */
+    uint64_t reserve_bytes;         /* device memory outside the arena; rungs of the ladder include it */
     enum ah_scheduling scheduling;
     uint32_t effort;         /* planner.h; 0: AH_EFFORT_DEFAULT */
     const uint32_t *allowed; /* (optional) as in search.h */

@@ -28,7 +28,7 @@ struct ah_search {
     enum ah_scheduling scheduling;
     int orders;    /* the first `orders` of enum ah_micro_order may be used */
     uint64_t work; /* the work that chains may spend (evaluator.h) */
-    size_t runs; /* with few blocks (AH_FEW_BLOCKS): runs, each with work / 8; 0: one, with all of it */
+    size_t runs;   /* with few blocks (AH_FEW_BLOCKS): runs, each with work / 8; 0: one, with all of it */
     uint64_t all_below; /* with few blocks: tries all assignments that may be faster if there are fewer */
 };
 

@@ -11,8 +11,7 @@
 struct ah_islands {
     size_t n_classes;
     size_t *order; /* owned: classes; at every level, those of an island are adjacent */
-    double *
-        links; /* owned: bytes/s of the fastest link from order[i] to any class before it; links[0] = 0 */
+    double *links; /* owned: bytes/s of the fastest link from order[i] to any class before it; links[0] = 0 */
     double *levels; /* owned: the slowest link inside islands; from the coarsest islands to the finest */
     size_t n_levels;
 };

@@ -28,7 +28,7 @@ struct ah_fits {
     size_t *first_table; /* owned: (kinds + 1) */
     double *scratch;     /* owned: for ah_split_best() */
     size_t *from;        /* owned: for ah_split_best() */
-    size_t *alike; /* owned: by block: where the run of equal blocks (on every kind) up to it begins */
+    size_t *alike;       /* owned: by block: where the run of equal blocks (on every kind) up to it begins */
 };
 
 /* A unit and its load. Sharers matter only if blocks may be away. */

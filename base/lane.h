@@ -47,8 +47,7 @@ struct ah_lane_span {
 };
 
 struct ah_lane_job {
-    void (*await)(
-        void *payload); /* (optional) runs between `waits` and `run`: waits for events outside lanes */
+    void (*await)(void *payload);     /* (optional) runs before `run`; waits for events outside lanes */
     void (*run)(void *payload);       /* on the lane's thread */
     const void *payload;              /* copied at submit, to an address aligned to 64 */
     size_t payload_bytes;             /* <= AH_LANE_PAYLOAD_MAX */

@@ -73,7 +73,7 @@ static bool number_read(const char *text, struct number *ret)
     return true;
 }
 
-/* The scale of `suffix` (`length` characters); 1 for none, 0 for an unknown one. */
+/* Returns the scale of `suffix` (`length` characters); 1 for none, 0 for an unknown one. */
 static uint64_t unit_scale(const struct unit *units, const char *suffix, size_t length)
 {
     if (length == 0)

@@ -34,7 +34,7 @@ static void add_what_if(struct ah_planning *p, enum ah_what_if_field field, uint
         p->what_if[p->n_what_if++] = (struct ah_plan_what_if){field, machine_bytes, planned_bytes};
 }
 
-/* The host's memory, or what the request says it is. */
+/* Returns the host's memory, or the amount in the request. */
 static uint64_t planned_host_bytes(const struct ah_plan_request *request, uint64_t device_bytes)
 {
     const struct ah_machine *machine = request->machine;
@@ -123,7 +123,7 @@ static int init_splits(struct ah_planning *p, struct ah_error *err)
     return rc;
 }
 
-/* The layout has room for eight tensors of each block and micro-batch (runtime/schedule/layout.c). */
+/* Returns the layout's limit: room for eight tensors of each block and micro-batch (runtime/schedule/layout.c). */
 static uint64_t most_micro_batches(const struct ah_model *model)
 {
     uint64_t most = (UINT64_C(1) << 17) / ah_model_blocks(model);

@@ -119,7 +119,7 @@ struct memory_search {
     struct axis device, host;
 };
 
-/* The step is a power of two, at most a thirty-second of the floor. */
+/* Returns an axis. Its step is a power of two, at most a thirty-second of the floor. */
 static struct axis axis_above(uint64_t floor_bytes, uint64_t machine_bytes)
 {
     struct axis axis = {floor_bytes, MIB, machine_bytes};
@@ -128,7 +128,7 @@ static struct axis axis_above(uint64_t floor_bytes, uint64_t machine_bytes)
     return axis;
 }
 
-/* The budget `steps` (1 or more) above the floor; a step past what the machine has ends there. */
+/* Returns the budget `steps` (1 or more) above the floor; a step past the machine's memory ends at that memory. */
 static uint64_t budget_at(const struct axis *axis, uint64_t steps)
 {
     uint64_t first = axis->floor_bytes / axis->step_bytes + !!(axis->floor_bytes % axis->step_bytes);
@@ -137,7 +137,7 @@ static uint64_t budget_at(const struct axis *axis, uint64_t steps)
     return crosses && axis->machine_bytes >= axis->floor_bytes ? axis->machine_bytes : bytes;
 }
 
-/* The least memory, in steps, that leaves `budget_bytes` to plans. */
+/* Returns the least host memory, in steps, that gives plans `budget_bytes`. */
 static uint64_t host_memory_for(const struct ah_machine *machine, uint64_t budget_bytes, uint64_t step_bytes,
                                 uint64_t device_capacity_bytes)
 {
@@ -266,7 +266,7 @@ static int find_memory(const struct memory_search *search, struct steps steps, s
     return rc;
 }
 
-/* The floor is what the relaxation needs, or just more than there is: less is certainly too little. */
+/* Returns an axis from what the relaxation needs, or from just more than there is: less is certainly too little. */
 static struct axis axis_of(const struct ah_planning *p, bool device, uint64_t missing_bytes)
 {
     const struct ah_machine *machine = p->request->machine;

@@ -36,7 +36,7 @@ int ah_verify_input(const char *what, const struct ah_plan_input *stated, const 
 
 /* ---- the request ---- */
 
-/* The host memory that was planned with: in a what-if, the plan's capacity is what that memory leaves to plans. */
+/* Returns the host memory planned with: in a what-if, the plan's capacity is the part of it that plans may use. */
 static uint64_t asked_host_bytes(const struct ah_plan *plan)
 {
     for (size_t i = 0; i < plan->n_what_if; i++)

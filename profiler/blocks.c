@@ -177,7 +177,7 @@ static void release_bench(struct bench *bench)
 
 /* ---- limits ---- */
 
-/* The thread counts with which products were measured, ascending: plans choose among these. */
+/* Lists the thread counts with which products were measured, ascending: plans choose among these. */
 static size_t thread_counts(const struct ah_measure *measure, unsigned ret_counts[COUNTS_MAX])
 {
     const struct ah_machine *machine = measure->machine;
@@ -231,7 +231,7 @@ static uint64_t bytes_for(const struct ah_measure *measure)
 
 /* ---- entries of the document ---- */
 
-/* The entry for a program and a number of threads: the existing one, or a new one. The list has room. */
+/* Returns the entry for a program and a number of threads: the existing one, or a new one. The list has room. */
 static struct ah_machine_block *entry_for(struct ah_machine *machine, const char *program_sha256,
                                           uint64_t threads)
 {

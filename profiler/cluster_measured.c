@@ -154,7 +154,7 @@ static void add_to_type(struct ah_cluster_gpu *type, const struct ah_cluster_gpu
 
 /* ---- nodes ---- */
 
-/* The host's name, made a valid node id; numbered if an earlier node has it. */
+/* Returns the host's name, made a valid node id; numbered if an earlier node has it. */
 static const char *node_id(const struct making *making, size_t host)
 {
     const struct ah_cluster *cluster = making->cluster;

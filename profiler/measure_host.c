@@ -22,8 +22,8 @@ static bool idle_word(const char *word)
     return strlen(word) > 5 && strcmp(word + strlen(word) - 4, "core") == 0; /* "16core" */
 }
 
-/* The next word of letters and digits, in lower case; "64-Core" is one word; NULL after the last one. Text after
- * "@" is a clock rate and ends the model. */
+/* Returns the next word of letters and digits, in lower case; "64-Core" is one word; NULL after the last one. Text
+ * after "@" is a clock rate and ends the model. */
 static const char *next_word(const char *text, char *ret_word, size_t size)
 {
     size_t n = 0;

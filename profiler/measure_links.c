@@ -78,7 +78,7 @@ static int build_sweep(const struct ah_measure *measure, struct ah_device *devic
     return AH_OK;
 }
 
-/* The rate is the fitted one; its spread is that of the largest size, relative to its median. */
+/* Returns a metric with the fitted rate, and the spread of the largest size, relative to its median. */
 static struct ah_metric fitted_metric(const struct ah_sampler_series *largest, uint64_t bytes, double rate)
 {
     struct ah_metric metric = ah_sampler_rate(largest, (double)bytes);

@@ -11,7 +11,7 @@
 
 static const unsigned speeds[] = {25, 50, 80, 160, 320, 640, 1280}; /* of generations 1, 2, ... */
 
-/* The number at the start of a file; 0 if there is none. */
+/* Returns the number at the start of a file; 0 if there is none. */
 static double read_number(const char *folder, const char *name)
 {
     char path[PATH_MAX];

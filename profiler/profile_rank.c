@@ -37,7 +37,7 @@ static double share_of(double rate, uint64_t measured, uint64_t wanted)
     return measured > wanted ? rate * (double)wanted / (double)measured : rate;
 }
 
-/* The best product. */
+/* Returns the rate of the fastest product. */
 static double flops_per_s(const struct ah_machine *machine, enum ah_dtype dtype, uint64_t threads)
 {
     uint64_t measured = 0;
@@ -57,7 +57,7 @@ static double adam_bytes(const struct ah_machine_adam *adam)
            ah_machine_adam_bytes(adam->state_dtype, adam->gradient_dtype, adam->weight_dtype);
 }
 
-/* The most bytes a second that AdamW moved on that side with `threads` threads (0: with any number). */
+/* Returns the most bytes a second that AdamW moved on that side with `threads` threads (0: with any number). */
 static double adam_bytes_per_s(const struct ah_machine *machine, enum ah_side side, uint64_t threads)
 {
     uint64_t measured = 0;

@@ -111,7 +111,7 @@ uint32_t ah_profiler_part_bit(const char *word)
     return 0;
 }
 
-/* The parts to run: the chosen ones, and matrix products if a machine is emulated, because the throttle needs them. */
+/* Returns the parts to run: the chosen parts, and matrix products for an emulated machine's throttle. */
 static uint32_t chosen_parts(const struct ah_profiler_options *options)
 {
     uint32_t all = (1u << AH_PROFILER_BLOCKS) - 1; /* those of a machine */

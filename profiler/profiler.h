@@ -65,10 +65,9 @@ struct ah_profiler_options {
     uint32_t parts;                   /* bits 1 << enum ah_profiler_part; 0: all */
     const struct ah_machine *emulate; /* (optional) borrowed during the call */
     const struct ah_job
-        *job; /* for ah_profiler_extend(): the job whose blocks it measures; borrowed during the call */
-    const char *
-        disk_folder; /* (optional) for the file that measures the disk; NULL: $TMPDIR, else /tmp. The file has
-                              * no name there, so it never remains. */
+        *job;                /* for ah_profiler_extend(): its blocks are measured; borrowed during the call */
+    const char *disk_folder; /* (optional) for the file that measures the disk; NULL: $TMPDIR, else /tmp.
+                              * The file has no name there, so it never remains. */
     ah_profiler_progress *progress; /* (optional) */
     void *progress_context;
     struct ah_device_watch watch; /* for every device that is opened */

@@ -208,7 +208,7 @@ int ah_sampler_begin(const struct ah_sampler *sampler, const struct ah_sampler_w
     return AH_OK;
 }
 
-/* The wanted blocks per sample, or as many as let samples_min rounds fit the budget, at least one. */
+/* Returns the wanted blocks per sample, or as many as let samples_min rounds fit the budget, at least one. */
 static unsigned affordable_blocks(const struct ah_sampler *sampler, double round_s)
 {
     unsigned wanted = sampler->blocks ? sampler->blocks : 3;

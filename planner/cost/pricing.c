@@ -109,7 +109,7 @@ static int types_apart(const struct adam_types *a, const struct adam_types *b)
     return 4 * (a->weight != b->weight) + 2 * (a->state != b->state) + (a->gradient != b->gradient);
 }
 
-/* The measurement to price an update with; NULL: there is none. */
+/* Returns the measurement to price an update with; NULL: there is none. */
 static const struct ah_machine_adam *find_adam(const struct ah_machine *machine, enum ah_side side,
                                                uint64_t threads, const struct adam_types *wanted)
 {
@@ -173,7 +173,7 @@ static int read_link(const struct ah_machine *machine, enum ah_direction directi
 
 /* ---- threads ---- */
 
-/* The largest count measured for host Adam that is at most `most`; 0: none. */
+/* Returns the largest count measured for host Adam that is at most `most`; 0: none. */
 static uint64_t host_threads_up_to(const struct ah_machine *machine, uint64_t most)
 {
     uint64_t best = 0;
@@ -184,7 +184,7 @@ static uint64_t host_threads_up_to(const struct ah_machine *machine, uint64_t mo
     return best;
 }
 
-/* The fastest count measured for host Adam that is at most `most`; 0: none. */
+/* Returns the fastest count measured for host Adam that is at most `most`; 0: none. */
 static uint64_t fastest_host_threads(const struct ah_machine *machine, uint64_t most)
 {
     const struct ah_machine_adam *best = NULL;
@@ -206,7 +206,7 @@ static uint64_t host_threads_beside_gpu(const struct ah_machine *machine)
     return host ? host : fastest_host_threads(machine, UINT64_MAX);
 }
 
-/* The next smaller count measured for products; 0: none. */
+/* Returns the next smaller count measured for products; 0: none. */
 static uint64_t compute_threads_below(const struct ah_machine *machine, uint64_t limit)
 {
     uint64_t best = 0;

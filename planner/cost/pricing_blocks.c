@@ -73,7 +73,7 @@ static double step_us(const struct ah_pricing_rates *rates, const struct ah_prog
     return us > memory_us ? us : memory_us;
 }
 
-/* The runtime fills the padding behind each tensor of a new gradient. */
+/* Returns the number of ops that fill the padding behind each tensor of a new gradient. */
 static uint64_t padding_ops(const struct ah_job *job, const struct ah_job_group *group)
 {
     const struct ah_flat flat = ah_flat_of(job->model, group->kind, group->trained);

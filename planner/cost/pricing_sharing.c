@@ -83,7 +83,7 @@ static double importance(const struct pair *pair)
     return lost * lost;
 }
 
-/* The logarithm of this lane's weight that suits all its pairs best, while the other lanes' weights stay fixed. */
+/* Returns the logarithm of this lane's weight that is best for its pairs while the other lanes' weights stay fixed. */
 static double best_log(const struct sharing *s, const double *log_weight, int lane)
 {
     double sum = 0, all = 0;
@@ -144,7 +144,7 @@ static double dram_load(const struct sharing *s, const struct pair *pair)
     return s->demand[pair->p] * speed_of(pair, pair->p) + s->demand[pair->q] * speed_of(pair, pair->q);
 }
 
-/* The most that a lane may ask, while the other lanes' demands stay fixed. */
+/* Returns the most that a lane may ask while the other lanes' demands stay fixed. */
 static double room(const struct sharing *s, int lane)
 {
     double most = 1;

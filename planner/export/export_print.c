@@ -43,7 +43,7 @@ static void put_json_value(struct ah_buffer *out, const struct ah_export_setting
         put_value(out, setting);
 }
 
-/* How many sections `path` shares with `open`, the path of the setting before it. */
+/* Returns how many sections `path` shares with `open`, the path of the setting before. */
 static size_t common_sections(const char *path, const char *open, size_t *ret_length)
 {
     size_t sections = 0;

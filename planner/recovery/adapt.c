@@ -29,7 +29,7 @@ struct adapting {
     uint64_t *tp; /* by type of GPU */
 };
 
-/* The degree of a type in the old plan; for types that it does not use, that of the first stage. */
+/* Returns the degree of a type in the old plan; for types that it does not use, that of the first stage. */
 static uint64_t degree_of(const struct ah_cluster_plan *old, const char *gpu)
 {
     for (size_t p = 0; p < old->n_pipelines; p++)
@@ -92,7 +92,7 @@ static int begin_adapting(struct adapting *a, struct ah_error *err)
 
 /* ---- stages ---- */
 
-/* The class of the stage's node, if it has a unit left for it; n_classes: none. */
+/* Returns the class of the stage's node, if it has a unit left for it; n_classes: none. */
 static size_t same_class(const struct adapting *a, const struct ah_cluster_plan_stage *stage)
 {
     const struct ah_cluster_problem *in = &a->problem;
@@ -105,7 +105,7 @@ static size_t same_class(const struct adapting *a, const struct ah_cluster_plan_
     return in->n_classes;
 }
 
-/* The class of any unit left, of the stage's type if possible; n_classes: none. */
+/* Returns the class of any unit left, of the stage's type if possible; n_classes: none. */
 static size_t other_class(const struct adapting *a, const struct ah_cluster_plan_stage *stage)
 {
     const struct ah_cluster_problem *in = &a->problem;

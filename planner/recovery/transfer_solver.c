@@ -63,7 +63,7 @@ static void load_way(struct loading *l, const struct ah_transfer_bundle *bundle,
         load_option(l, ah_transfer_option_of(bundle, (size_t)way[0], d, way[1 + d]), bundle->bytes, sign);
 }
 
-/* The longest resource on a way. */
+/* Returns the longest resource on a way. */
 static double longest_on(const struct loading *l, const struct ah_transfer_bundle *bundle, const int *way)
 {
     double longest = 0;

@@ -124,7 +124,7 @@ static struct ah_transfer_option from_storage(const struct ah_transfers *f, size
                                        .n_passes = 3};
 }
 
-/* The option that node `via` fetches the shard and passes it on as it arrives. */
+/* Returns the option in which node `via` fetches the shard and passes it on as it arrives. */
 static struct ah_transfer_option from_storage_via(const struct ah_transfers *f, size_t via, size_t to)
 {
     size_t n_nodes = f->input->cluster->n_nodes;

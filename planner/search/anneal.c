@@ -67,7 +67,7 @@ static double draw_exponential(uint64_t *random)
     return tosses + (double)(bits >> 16) * 0x1p-37;
 }
 
-/* The height up to which a change is accepted. */
+/* Returns the height up to which a change is accepted. */
 static struct ah_height threshold(struct ah_anneal *chain, double temperature)
 {
     double loss = temperature * draw_exponential(&chain->random);

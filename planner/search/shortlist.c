@@ -23,7 +23,7 @@ int ah_shortlist_init(struct ah_shortlist *list, size_t n_blocks, size_t most, s
     return AH_OK;
 }
 
-/* The entry with these configs, or else a new one, or the last one to be replaced; NULL: all are better. */
+/* Returns the entry with these configs, or else a new one, or the last one to be replaced; NULL: all are better. */
 static struct ah_shortlisted *find_place(struct ah_shortlist *list, const struct ah_config *configs,
                                          double period_us)
 {

@@ -88,7 +88,7 @@ static bool stands_before(const struct ah_config *a, const struct ah_config *b, 
     return rank(a, FIELD_ACCUMULATOR) < rank(b, FIELD_ACCUMULATOR);
 }
 
-/* The first config by `order` that is not used up. */
+/* Returns the first config by `order` that is not used up. */
 static size_t next_config(const struct ah_config *all, size_t n, const uint32_t *left, const int order[3])
 {
     size_t best = n;

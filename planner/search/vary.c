@@ -89,7 +89,7 @@ static bool set_config(struct change *c, size_t block, const struct ah_config *c
     return true;
 }
 
-/* The first border between unlike layers after a random place. */
+/* Returns the first border between unlike layers after a random place. */
 static size_t find_border(struct change *c)
 {
     size_t start = any_layer(c);

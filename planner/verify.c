@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verify: makes the request of a plan again from the plan and its inputs, and prices it. The plan is compiled with
- * these prices (runtime/schedule/check.h) and compared, and its bound is solved again.
+ * Verify: rebuilds the request of a plan from the plan and its inputs, and prices it. The plan is compiled with these
+ * prices (runtime/schedule/check.h) and compared, and its bound is solved a second time.
  */
 #include "planner/verify.h"
 
@@ -19,7 +19,7 @@ struct verify {
     struct ah_arena arena;
     struct ah_plan_request request;
     struct ah_planning planning;
-    const struct ah_costs *costs; /* of the plan's threads */
+    const struct ah_costs *costs; /* costs with the plan's threads */
     struct ah_error *err;
 };
 
@@ -124,7 +124,7 @@ static bool same_sharing(const struct ah_plan_sharing *a, const struct ah_plan_s
     return same;
 }
 
-/* Rates are copied, never computed, so equal ones are equal in every bit. */
+/* Checks the emulated rates. They are copied, never computed, so they must be equal in every bit. */
 static int check_emulated(struct verify *v)
 {
     const struct ah_plan_emulated *stated = v->plan->inputs.emulated;

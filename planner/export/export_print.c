@@ -64,7 +64,7 @@ static size_t count_sections(const char *path)
     return n;
 }
 
-/* Appends the rest of a path: opens its sections and names its key. */
+/* Appends the rest of a path: opens its sections and writes its key. */
 static void put_json_path(struct ah_buffer *out, const char *rest)
 {
     for (const char *dot; (dot = strchr(rest, '.')) != NULL; rest = dot + 1)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bundles: shards are equal if they have the same size and every node wants or has them in the same way. They are
- * sorted by that, and cut into bundles where it changes.
+ * Bundles: shards are equal if they have the same size and every node wants or has them in the same way. Shards are
+ * sorted so that equal shards are adjacent, and cut into bundles between unequal ones.
  */
 #include "planner/recovery/transfers_internal.h"
 
@@ -12,7 +12,7 @@
 
 enum { FROM_DISK, FROM_STORAGE, FROM_PEERS };
 
-/* What a node wants or has of a shard. */
+/* Whether a node wants a shard, and where it has it. */
 enum { WANTED = 1, IN_MEMORY = 2, ON_DISK = 4 };
 static int standing(const struct ah_transfers_view *view)
 {

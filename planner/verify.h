@@ -2,9 +2,9 @@
  *
  * Verify: checks a plan against its policy and its inputs (runtime/schedule/check.h checks the plan by itself).
  *
- *     rc = ah_verify_policy(plan, err); // could its policy choose these blocks and orders? const struct
- *     ah_verify_inputs inputs = {model, model_sha256, machine, machine_sha256}; rc = ah_verify_inputs(plan, &inputs,
- *     err); // do sizes, times, budgets and bound follow from its inputs?
+ *     rc = ah_verify_policy(plan, err);                 // could its policy choose these blocks and orders?
+ *     const struct ah_verify_inputs inputs = {model, model_sha256, machine, machine_sha256};
+ *     rc = ah_verify_inputs(plan, &inputs, err);        // do sizes, times, budgets and bound follow from its inputs?
  *
  * Not verified: solver.evaluations and alternatives, which would need a new search, and names of inputs.
  */

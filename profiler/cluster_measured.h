@@ -4,12 +4,12 @@
  * --hosts'. The same numbers give the same document.
  *
  *   1. A host with N slots is a node with N ranks, each with an equal share of the machine (profile_rank.h). If several
- *   hosts are one machine, all their ranks have equal shares of it, and each node has the shares of its ranks.
+ *      hosts are one machine, all their ranks have equal shares of it, and each node has the shares of its ranks.
  *   2. Nodes with similar ranks have one type of GPU: the same device and threads, memory within 5 % and each rate
- *   within 10 % of the type's first rank. The type has the least memory and the mean rates of its ranks.
+ *      within 10 % of the type's first rank. The type has the least memory and the mean rates of its ranks.
  *   3. A node's network card has the rate and the latency of its best link; links inside a machine count only if there
- *   are no others. The document lists a pair of nodes if its rate is 10 % below that of the two cards, or its latency
- *   is 25 % and 10 us above theirs.
+ *      are no others. The document lists a pair of nodes if its rate is 10 % below that of the two cards, or its
+ *      latency is 25 % and 10 us above theirs.
  */
 #ifndef AH_PROFILER_CLUSTER_MEASURED_H
 #define AH_PROFILER_CLUSTER_MEASURED_H

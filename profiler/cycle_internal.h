@@ -63,8 +63,7 @@ struct ah_cycle {
     size_t n_passes, passes_room;
 };
 
-/* Makes a cycle, with fewer layers than in `limits` if those do not fit. AH_E_CAPACITY: one layer of each does not
- * fit. */
+/* Makes a cycle, with fewer layers than in `limits` if those do not fit. AH_E_CAPACITY: not even one of each fits. */
 int ah_cycle_init(struct ah_cycle *ret_cycle, const struct ah_job *job, const struct ah_cycle_limits *limits,
                   struct ah_error *err);
 

@@ -2,9 +2,10 @@
  *
  * Optimizer: AdamW on a lane, as work to measure: its arrays in the arenas, and ops that walk through them.
  *
- *     layout = ah_optimizer_plan(AH_HOST, params); // what it needs of each arena ... open a device with
- *     layout.arena_bytes ... rc = ah_optimizer_fill(device, &layout, err); rc = ah_optimizer_build(&work, device,
- *     &layout, &ah_optimizer_kinds[0], tile);
+ *     layout = ah_optimizer_plan(AH_HOST, params);          // what it needs of each arena
+ *     ... open a device with layout.arena_bytes ...
+ *     rc = ah_optimizer_fill(device, &layout, err);
+ *     rc = ah_optimizer_build(&work, device, &layout, &ah_optimizer_kinds[0], tile);
  */
 #ifndef AH_PROFILER_OPTIMIZER_INTERNAL_H
 #define AH_PROFILER_OPTIMIZER_INTERNAL_H

@@ -31,7 +31,7 @@ static bool is_nearer(uint64_t threads, uint64_t best, uint64_t wanted)
     return threads <= wanted ? threads > best : threads < best;
 }
 
-/* With fewer threads than were measured, the rate shrinks in proportion. */
+/* Returns a rate for `wanted` threads: with fewer threads than measured, it falls in proportion. */
 static double share_of(double rate, uint64_t measured, uint64_t wanted)
 {
     return measured > wanted ? rate * (double)wanted / (double)measured : rate;
@@ -104,7 +104,7 @@ static int read_gpu(const struct ah_machine *machine, const char *name,
 
 /* ---- a share of a CPU machine ---- */
 
-/* Devices and host have one memory. `ret_alone`: devices have all of it, and the host keeps nothing. */
+/* Shares the memory that devices and host have in common. `ret_alone`: devices get all, and the host nothing. */
 static int share_memory(const struct ah_machine *machine, const char *name,
                         const struct ah_profile_rank_options *options, struct ah_profile_rank *rank,
                         bool *ret_alone, struct ah_error *err)

@@ -4,8 +4,9 @@
  *
  *     milp_solve.c       the steps: bound, candidates, shortage
  *     milp_enumerate.c   every vector of counts
- *     milp_program.c the choice as a linear or integer program for the solver milp_candidates.c whole counts near the
- *     optimum of the relaxation milp_prices.c what each config adds to a bound
+ *     milp_program.c     the choice as a linear or integer program for the solver
+ *     milp_candidates.c  whole counts near the optimum of the relaxation
+ *     milp_prices.c      what each config adds to a bound
  */
 #ifndef AH_PLANNER_BOUND_MILP_SOLVE_INTERNAL_H
 #define AH_PLANNER_BOUND_MILP_SOLVE_INTERNAL_H

@@ -11,12 +11,12 @@
  *   2. HOST_DRAM, used by all lanes that move host memory (on a CPU device by compute, too): demands a_p with a_p s_p +
  *      a_q s_q <= 1 for every pair that slows down, a_p + a_q <= 1 for every other pair. Host Adam's is its measured
  *      share of the memory's bandwidth; the others' are as large as these rows allow. So three lanes at once share one
- *   resource, as they share memory. An emulating machine has no such resource: its lanes sleep most of their time, and
- *   slow each other down only as pairs, by the throttle.
+ *      resource, as they share memory. An emulating machine has no such resource: its lanes sleep most of their time,
+ *      and slow each other down only as pairs, by the throttle.
  *   3. A RESOURCE OF A PAIR, with demand 1 / (s_p + s_q) by both, if host_dram does not slow them that much. Its name
  *      is "link" for the two directions of copying, and both lanes' names for other pairs.
  *   4. ALL_CORES, if compute has every core of a CPU device: a lane demands its threads' share of them, a copy one
- *   core's share. It is needed because pairs were measured with separate cores.
+ *      core's share. It is needed because pairs were measured with separate cores.
  *
  * Every demand is at most 1: a lane by itself runs at full speed. If k_p + k_q < 1, taking turns would be faster.
  * Sharing cannot express that, so both are raised to a sum of 1.

@@ -3,10 +3,12 @@
  * Policies: families of placements by up to three whole numbers, and lists of orders (knobs).
  *
  *   policy          numbers                                                   sizes
- *   resident treatment of activations 3 zero-offload keep or recompute; the first k blocks' optimizers host 2, n + 1
- *   patrickstar keep or recompute; first p weights host; last d device 2, n + 1, n + 1 stronghold keep or recompute;
- *   first w layers stay; their states too 2, layers + 1, 2 stream keep or recompute; embedding and head stay 2, 2
- *   autohete-paper first r layers recompute; last o optimizers host, then layers + 1, 2 n + 1
+ *   resident        treatment of activations                                  3
+ *   zero-offload    keep or recompute; the first k blocks' optimizers host    2, n + 1
+ *   patrickstar     keep or recompute; first p weights host; last d device    2, n + 1, n + 1
+ *   stronghold      keep or recompute; first w layers stay; their states too  2, layers + 1, 2
+ *   stream          keep or recompute; embedding and head stay                2, 2
+ *   autohete-paper  first r layers recompute; last o optimizers host, then    layers + 1, 2 n + 1
  *                   first p weights host
  *
  * All settings of a family are tried if there are at most ALL_BELOW. In a larger family, numbers with few values are

@@ -5,7 +5,7 @@
  *
  *     struct ah_restriction restriction;
  *     rc = ah_restriction_init(&restriction, &job, 1u << AH_TECHNIQUE_STREAMED, &arena, err);
- *     limits.restriction = &restriction; // of an evaluator (evaluator.h): it tries no forbidden choice
+ *     limits.restriction = &restriction;      // of an evaluator (evaluator.h): it tries no forbidden choice
  *
  * A block is never restricted where it has no choice: embedding and head keep their activations, and frozen blocks have
  * no optimizer. Orders are always restricted: ah_restriction_knobs() replaces the knobs that a caller asks for.

@@ -2,7 +2,7 @@
  *
  * 1. Shards are placed one by one, in the order of the bundles, each on the way whose busiest resource stays shortest.
  * 2. Improvement: shards on the busiest resource are removed and placed again, as long as that helps. The same is done
- * for the plain choice; the better result is kept.
+ *    for the plain choice; the better result is kept.
  * 3. The program runs if it is small enough, and 1 and 2 are not proven to be the best.
  * 4. Settling: a receiver gets a nearer option if that makes no resource busy for longer than T.
  *

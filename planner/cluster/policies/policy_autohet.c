@@ -4,7 +4,7 @@
  *
  * 1. Grouping deals units to d groups so that the slowest group is as fast as possible: the fastest unit goes to the
  *    slowest group, then units are swapped. Groups that cannot hold the model are dropped. Among equal units it prefers
- * the first unit, or a unit of the node that the group took from last: both are tried.
+ *    the first unit, or one of the node that the group took from last: both are tried.
  * 2. Mapping and balancing: types in every order (if there are many, by memory and by speed only); blocks split exactly
  *    for the formula of a pipeline; micro-batches to the group that ends first. The best few orders by that formula are
  *    simulated.

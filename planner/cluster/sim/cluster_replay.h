@@ -8,10 +8,10 @@
  *
  * INVARIANTS, which property.cluster.cluster_replay checks on the starts and ends reported to the listener:
  * 1. A lane does one item at a time, in its order. An item starts only after the waits of its program, and with a slot
- * of its ring, its message, room for its output at the receiver, and its gate. At most two gradients wait at a stage,
- * and a stage receives nothing of a step before it has done the step before.
+ *    of its ring, its message, room for its output at the receiver, and its gate. At most two gradients wait at a
+ *    stage, and a stage receives nothing of a step before it has done the step before.
  * 2. Between nodes a message takes the way out of one NIC and the way into the other. A sum over several nodes takes
- * all ways of its owners' NICs. A way carries one message or sum at a time.
+ *    all ways of its owners' NICs. A way carries one message or sum at a time.
  * 3. Owners sum their segments in the order of the plan, one at a time. A sum starts when the gradients of all its
  *    owners are final: after the last backward or, if they are added up on the host, when the last tile has arrived.
  * 4. GATE. The norm of all gradients is known only when all passes of all stages, all gradients and all sums of the

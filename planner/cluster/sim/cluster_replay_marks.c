@@ -3,10 +3,9 @@
  * A program as other ranks see it: which of its items they wait for, and which items wait for them.
  *
  * 1. A block's gradients are final when the last micro-batch's are made; those summed on the host, when the last tile
- *    is added (with one micro-batch: arrives). A frozen block's are final when backward has passed it, or stopped above
- * it.
+ *    is added (with one micro-batch: arrives). A frozen block's are final when backward has passed or stopped above it.
  * 2. Before the gate are passes, their sends, and gradients sent to the host during passes. Behind the gate are the
- * norm of a program that clips, updates, and gradients sent for updates.
+ *    norm of a program that clips, updates, and gradients sent for updates.
  */
 #include "planner/cluster/sim/cluster_replay_internal.h"
 

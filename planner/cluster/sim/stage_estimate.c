@@ -2,8 +2,7 @@
  *
  *   pipeline p ends at     max( alone, what its nodes' NICs carry for all pipelines )                           (1)
  *   stage i of it is done  (1), less the last backwards of the stages before i and the sends to them            (2)
- *   segments are summed in their order, each when its owners are done and their NICs are free (3)
- *
+ *   segments               summed in order, each when its owners are done and their NICs are free               (3)
  *   even                   when all would end if micro-batches could be shared in fractions, by the formula         (4)
  *
  * The estimate is between (1) with (3), and the same with (4) as the end of the pipelines. If one of many equal

@@ -6,11 +6,11 @@
  *
  * Invariants:
  * 1. When an event starts, every stage has advanced as far as it can. So starts never go back in time, and transfers
- * pass a NIC in the order of their start.
+ *    pass a NIC in the order of their start.
  * 2. The segments of a stage wait in its queue in the order of all segments, so that no two stages wait for each other.
  * 3. After the start of a pass, the step takes at least the REST: the stage's own passes and sends, the path of the
- * last gradient through the stages before, the sums of the first blocks (every pipeline has an owner of them, and they
- * come last), and the slowest update. If that exceeds the caller's limit, the simulation stops.
+ *    last gradient through the stages before, the sums of the first blocks (every pipeline has an owner of them, and
+ *    they come last), and the slowest update. If that exceeds the caller's limit, the simulation stops.
  */
 #include "planner/cluster/sim/stage_sim.h"
 

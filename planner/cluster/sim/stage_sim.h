@@ -12,7 +12,7 @@
  * Invariants, which tests check:
  * 1. A stage has at most min(m, P-i) micro-batches between their forward and the end of their backward.
  * 2. No pipeline ends before ah_pipeline_time(), its time without contention. That is at least the path of one
- * micro-batch through all stages, and at least the busiest stage's time for its m micro-batches.
+ *    micro-batch through all stages, and at least the busiest stage's time for its m micro-batches.
  * 3. With equal stages and free transfers a pipeline takes (m + P - 1)(forward + backward).
  */
 #ifndef AH_PLANNER_CLUSTER_SIM_STAGE_SIM_H

@@ -388,7 +388,7 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* True if both paths are hard links to one file. */
+/* True if both paths lead to one regular file. */
 static bool linked(const char *a, const char *b)
 {
     struct stat about_a, about_b;

@@ -6,7 +6,7 @@
  *     maximise sum of m x(y, m)  subject to  sum of y(k) x(y, m) <= N(k) for each k,   sum of x <= D           (1)
  *
  * over all (y, m) that can be done in time. If the maximum is less than M, T is too short. Prices w(k), v >= 0 prove
- * that if every such pipeline costs at least its number of micro-batches,
+ * that: if every such pipeline costs at least its number of micro-batches,
  *
  *     v + sum of y(k) w(k) >= m                                                                                (2)
  *

@@ -384,7 +384,7 @@ static int simulate_set(struct exhausting *x)
     return simulate_shares(x, 0, x->search->problem->micro_batches);
 }
 
-/* Adds candidate `from`, or a later candidate, if it fits the units `left` and (2) holds. */
+/* Extends the set by candidate `from`, then by each later one, if it fits the units `left` and (2) holds. */
 static int extend_set(struct exhausting *x, size_t from, size_t left, uint64_t caps)
 {
     const uint64_t all = x->search->problem->micro_batches;

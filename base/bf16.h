@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bf16: the upper half of an fp32, held in a uint16_t. Conversion from fp32 rounds to nearest, ties to even; overflow
+ * bf16: the upper half of an fp32, stored in a uint16_t. Conversion from fp32 rounds to nearest, ties to even; overflow
  * rounds to infinity, denormals are kept, and a NaN keeps its sign and upper payload bits but becomes quiet. Conversion
- * to fp32 is exact. All code uses these functions, so results do not depend on who converts.
+ * to fp32 is exact. All code uses these functions, so results do not depend on which code converts.
  *
  *     uint16_t stored = ah_bf16_from_fp32(x);
  *     float back = ah_bf16_to_fp32(stored);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Buffer: bytes that grow, for reading files and printing documents.
+ * Buffer: a growing array of bytes, for reading files and printing documents.
  *
  * Failure is sticky: after an allocation failed, every call does nothing and `failed` stays set, so that a
  * writer checks once at its end. `data` always has a NUL after its last byte once anything was appended.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the program's NT_GNU_BUILD_ID note, as it is mapped (elf(5), dl_iterate_phdr(3)).
+ * Reads the program's NT_GNU_BUILD_ID note from memory (elf(5), dl_iterate_phdr(3)).
  */
 #include "base/build_id.h"
 
@@ -12,7 +12,7 @@
 
 static const char owner[] = "GNU";
 
-/* Names and descriptions of notes are padded to four bytes. */
+/* Rounds up to four bytes, as names and descriptions of notes are padded. */
 static size_t padded(size_t bytes)
 {
     return (bytes + 3) & ~(size_t)3;
@@ -39,7 +39,7 @@ static void read_notes(const unsigned char *notes, size_t bytes, char *ret_text)
     }
 }
 
-/* The first object reported is the program itself, so the search stops there. */
+/* Reads the first object reported, which is the program itself, and stops the search. */
 static int read_object(struct dl_phdr_info *object, size_t bytes, void *context)
 {
     (void)bytes;

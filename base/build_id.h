@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Build id: the linker's digest of this program's code and data. Builds of one version from other sources, or by
- * another compiler, have different ids; a copied or stripped program keeps its id.
+ * Build id: the linker's digest of this program's code and data. Builds of one version from different sources, or by
+ * different compilers, have different ids; a copied or stripped program keeps its id.
  *
  *     char text[AH_BUILD_ID_TEXT_MAX];
  *     printf("build %s\n", ah_build_id_read(text));
@@ -11,7 +11,7 @@
 
 enum { AH_BUILD_ID_TEXT_MAX = 41 };
 
-/* The running program's id in lower-case hexadecimal; "unknown" if its linker gave it none. Returns `ret_text`. */
+/* Writes the running program's id in lower-case hexadecimal; "unknown" if it has none. Returns `ret_text`. */
 const char *ah_build_id_read(char ret_text[AH_BUILD_ID_TEXT_MAX]);
 
 #endif

@@ -5,9 +5,8 @@
  * skipped. Formats: the kernel's admin-guide/cgroup-v2.rst, admin-guide/cgroup-v1/memory.rst and
  * scheduler/sched-bwc.rst.
  *
- * The memory that a group has left is its limit, less what it uses, plus its file pages that nobody has touched for a
- * while: the kernel takes those back before it refuses anything. It may take back other file pages too, but that slows
- * their readers, so they do not count.
+ * A group's free memory is its limit, less the memory in use, plus its inactive file pages: the kernel reclaims those
+ * before it refuses memory. It may reclaim other file pages, too, but that slows their readers, so they do not count.
  */
 #include "base/cgroup.h"
 
@@ -23,8 +22,8 @@ enum { LINE_MAX_BYTES = 4096 + 256, PATH_MAX_BYTES = 2 * LINE_MAX_BYTES };
 struct files {
     const char *memory_limit; /* NULL: this mount has no memory controller */
     const char *memory_used;
-    const char *memory_inactive; /* line of memory.stat that includes the groups below */
-    const char *quota;           /* microseconds, alone or followed by the period; NULL: no cpu controller */
+    const char *memory_inactive; /* key in memory.stat, for this group and the groups below */
+    const char *quota;           /* microseconds, perhaps followed by the period; NULL: no cpu controller */
     const char *period;          /* NULL: the period follows the quota */
 };
 

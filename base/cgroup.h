@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Control groups: how much memory and processor time this process's groups leave to it. Reads versions 2, 1 and both at
+ * Control groups: how much memory and processor time this process's groups allow it. Reads versions 2, 1 and both at
  * once, inside or outside a container.
  *
  *     struct ah_cgroup group;
@@ -13,12 +13,12 @@
 
 struct ah_cgroup {
     uint64_t memory_limit_bytes; /* the lowest limit of a group; UINT64_MAX: none */
-    uint64_t memory_free_bytes;  /* the least memory that a group has left; UINT64_MAX: no limit */
+    uint64_t memory_free_bytes;  /* the least memory still free in a group; UINT64_MAX: no limit */
     double processors;           /* the lowest quota of a group: seconds of work per second; 0: none */
 };
 
-/* `root` (optional): a folder that stands for /, with proc/self/cgroup and sys/fs/cgroup in it. Files that are
- * missing or damaged limit nothing. */
+/* Reads the limits. `root` (optional): a folder to read instead of /, with proc/self/cgroup and sys/fs/cgroup in it.
+ * Files that are missing or damaged limit nothing. */
 void ah_cgroup_read(struct ah_cgroup *ret_group, const char *root);
 
 #endif

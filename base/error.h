@@ -2,9 +2,9 @@
  *
  * Errors: a code that decides the exit status, and a sentence for the person who reads it.
  *
- * A function that can fail returns AH_OK or a negative `enum ah_err`. Where a person needs context it takes
- * `struct ah_error *err` as its last parameter and fills it through ah_error_set(). The sentence names the
- * thing in single quotes and says what to do. `err` may be NULL: the caller wants the code only.
+ * A function that can fail returns AH_OK or a negative `enum ah_err`. If a person needs context, it takes `struct
+ * ah_error *err` as its last parameter and fills it with ah_error_set(). The sentence names the thing in single quotes
+ * and says what to do. `err` may be NULL: the caller wants the code only.
  *
  *     int rc = ah_file_read(path, limit, &buffer, err);
  *     if (rc)
@@ -61,7 +61,7 @@ int ah_error_prefix(struct ah_error *err, int code, const char *format, ...) AH_
 /* Sets AH_E_MEMORY with its sentence, and returns it. */
 int ah_error_memory(struct ah_error *err);
 
-/* Exit status of the command line, word and meaning of a code; never NULL, even for unknown codes. */
+/* Return the exit status, word and meaning of a code; never NULL, even for unknown codes. */
 int ah_error_exit_status(int code);
 const char *ah_error_word(int code);
 const char *ah_error_meaning(int code);

@@ -7,8 +7,8 @@
  *     a symbolic link                                        its target, followed link by link, is replaced
  *     a regular file, or nothing                             replaced by rename
  *
- * The temporary file has a name from the start: O_TMPFILE would leave nothing behind when we are killed, but
- * linkat(2) cannot put its file in the place of another.
+ * The temporary file has a name from the start: with O_TMPFILE no file would remain if we are killed, but linkat(2)
+ * cannot replace an existing file by it.
  */
 #include "base/file.h"
 
@@ -26,7 +26,7 @@
 
 enum { READ_STEP_BYTES = 65536, LINKS_MAX = 40, TEMPORARIES_MAX = 1000, WRITER_WAIT_MS = 5000 };
 
-/* Sentences about files begin with the path, like those about their contents (schemas/). */
+/* Returns the path for sentences, which begin with it, as do those about the contents of files (schemas/). */
 static const char *shown(const char *path)
 {
     return *path ? path : "''";
@@ -92,14 +92,14 @@ static int open_read(const char *path, size_t limit_bytes, int *ret_fd, struct a
     return rc;
 }
 
-/* True if `fd` can be read or is at its end within this many milliseconds (-1: waits as long as it takes). */
+/* True if `fd` can be read or is at its end within this many milliseconds (-1: no limit). */
 static bool await_input(int fd, int milliseconds)
 {
     return poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, milliseconds) != 0;
 }
 
 /* If nothing was read from a pipe, its end means either that the writer wrote nothing, or that there was no writer yet.
- * In the latter case this waits for one, but not for ever. */
+ * In the latter case this waits for a writer, with a time limit. */
 static int read_all(int fd, const char *path, size_t limit_bytes, struct ah_buffer *bytes,
                     struct ah_error *err)
 {
@@ -181,7 +181,7 @@ static int write_all(int fd, const void *bytes, size_t size)
     return 0;
 }
 
-/* Calls close() and reports errors, because some file systems only then say that the disk is full. On Linux, even an
+/* Calls close() and reports errors, because some file systems report a full disk only then. On Linux, even an
  * interrupted close() closes the descriptor. */
 static int close_reporting(int fd)
 {
@@ -239,7 +239,7 @@ static int follow_link(char path[PATH_MAX])
     return 1;
 }
 
-/* Resolves links; `ret_fd` is a duplicate if the path is a descriptor of ours, otherwise -1. */
+/* Resolves links; `ret_fd`: a duplicate if the path is one of our open descriptors, otherwise -1. */
 static int resolve(char path[PATH_MAX], int *ret_fd)
 {
     *ret_fd = -1;
@@ -257,7 +257,7 @@ static int resolve(char path[PATH_MAX], int *ret_fd)
     return -1;
 }
 
-/* Creates a temporary file in `folder` and writes its name to `temporary`. The file is new, so the umask holds. */
+/* Creates a temporary file in `folder` and writes its name to `temporary`. The file is new, so the umask applies. */
 static int open_temporary(const char *folder, char temporary[PATH_MAX])
 {
     for (int i = 0; i < TEMPORARIES_MAX; i++) {
@@ -278,14 +278,14 @@ static int sync_retrying(int fd)
     do
         rc = fsync(fd);
     while (rc && errno == EINTR);
-    return rc && errno != EINVAL && errno != EROFS ? rc : 0; /* those: this kind of file cannot be synced */
+    return rc && errno != EINVAL && errno != EROFS ? rc : 0; /* EINVAL, EROFS: such files cannot be synced */
 }
 
 static int sync_folder(const char *folder)
 {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return errno == EACCES ? 0 : -1; /* a folder that we may write to but not list */
+        return errno == EACCES ? 0 : -1; /* EACCES: we may write to the folder but not list it */
     int rc = sync_retrying(fd);
     close(fd);
     return rc;
@@ -298,11 +298,11 @@ static int keep_identity(int fd, const struct stat *old)
     if (fstat(fd, &now))
         return -1;
     if ((now.st_uid != old->st_uid || now.st_gid != old->st_gid) && fchown(fd, old->st_uid, old->st_gid))
-        errno = 0; /* not ours to give away: it becomes the writer's, as with any editor */
+        errno = 0; /* we may not give the file away: it belongs to the writer, as with any editor */
     return fchmod(fd, old->st_mode & 0777);
 }
 
-/* Writes and syncs an open temporary file, closes it. */
+/* Writes, syncs and closes an open temporary file. */
 static int fill_temporary(int fd, const struct stat *old, const void *bytes, size_t size)
 {
     int rc = (old && keep_identity(fd, old)) || write_all(fd, bytes, size) || sync_retrying(fd) ? -1 : 0;
@@ -313,7 +313,7 @@ static int fill_temporary(int fd, const struct stat *old, const void *bytes, siz
     return rc;
 }
 
-/* `real` is `path` with its links followed; `old` (optional) is the file that is there. */
+/* Replaces a file. `real` is `path` with its links followed; `old` (optional) describes the existing file. */
 static int replace_file(const char *path, const char *real, const struct stat *old, const void *bytes,
                         size_t size, struct ah_error *err)
 {
@@ -322,7 +322,7 @@ static int replace_file(const char *path, const char *real, const struct stat *o
     if (old && faccessat(AT_FDCWD, real, W_OK, AT_EACCESS))
         return fail_with_errno(err, "written", path);
     int fd = open_temporary(folder, temporary);
-    int reason = errno == ENOENT ? EPERM : errno; /* the folder exists but takes no files, like /proc */
+    int reason = errno == ENOENT ? EPERM : errno; /* no files can be made in the folder, like /proc */
     if (fd < 0 && errno == ENOENT && faccessat(AT_FDCWD, folder, F_OK, AT_EACCESS))
         return ah_error_set(err, AH_E_IO, "%s: the folder '%s' does not exist; create it first", path,
                             folder);
@@ -368,7 +368,7 @@ int ah_file_write(const char *path, const void *bytes, size_t size, struct ah_er
     return replace_file(path, real, &about, bytes, size, err);
 }
 
-/* The file that writing to `path` replaces: `real`, in the directory `ret_folder`; false if it replaces nothing. */
+/* Finds the file that writing to `path` replaces: `real`, in the folder `ret_folder`; false: it replaces no file. */
 static bool replaced(const char *path, char real[PATH_MAX], struct stat *ret_folder)
 {
     char folder[PATH_MAX];
@@ -388,7 +388,7 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* True if both are entries of folders for one file. */
+/* True if both paths lead to one regular file. */
 static bool linked(const char *a, const char *b)
 {
     struct stat about_a, about_b;

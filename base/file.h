@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files: reading with a limit, and writing so that a reader sees the old content or the new one, never half.
+ * Files: reading with a limit, and writing so that a reader sees the old or the new content, never half of it.
  *
  * `-` is standard input for reading; it is never opened for writing here (the command line prints).
- * A document is read whole; data sets and checkpoints have readers of their own.
+ * Documents are read whole; data sets and checkpoints have separate readers.
  */
 #ifndef AH_BASE_FILE_H
 #define AH_BASE_FILE_H
@@ -17,11 +17,11 @@
 enum { AH_FILE_REASON_MAX = 720 };
 
 /* Writes why opening `path` failed with the errno `reason` into `out` and returns `out`. If a symbolic link on the way
- * leads nowhere or back to itself, that is the link and its target; otherwise it is what strerror() says. */
+ * leads nowhere or back to itself, the reason is the link and its target; otherwise it is strerror()'s text. */
 const char *ah_file_reason(const char *path, int reason, char out[AH_FILE_REASON_MAX]);
 
 /* AH_E_IO for a pipe, socket or device, without waiting for it: for files that a person did not name, such as the
- * config.json in a folder. Missing files and folders are left to ah_file_read(). */
+ * config.json in a folder. Missing files and folders give AH_OK: ah_file_read() reports them. */
 int ah_file_check_regular(const char *path, struct ah_error *err);
 
 /* Appends the whole of `path` to `ret_bytes`. AH_E_IO for a missing file, a directory, a socket, or a pipe that gets no
@@ -31,14 +31,14 @@ int ah_file_read(const char *path, size_t limit_bytes, struct ah_buffer *ret_byt
 
 /* Writes through a temporary file in the same folder, fsyncs it, renames it over `path` and fsyncs the folder. AH_E_IO
  * names the path. If anything up to the rename fails, the old file is kept. If only the last fsync fails, `path` has
- * the new content, whole, and the sentence says that a crash of the machine may still bring the old one back. An
+ * all of the new content, and the sentence says that a crash of the machine may still bring the old content back. An
  * existing file keeps its mode; a new one gets 0666 less the umask. `path` may be a symbolic link (its target is
- * replaced), or a device or pipe (written in place, so a failure leaves half). A process killed while it writes leaves
- * its temporary file, ".autohete-PID-N.tmp", which may be deleted. */
+ * replaced), or a device or pipe (written in place, so half may be written on failure). If the process is killed, its
+ * temporary file, ".autohete-PID-N.tmp", remains and may be deleted. */
 int ah_file_write(const char *path, const void *bytes, size_t size, struct ah_error *err);
 
-/* True if `a` and `b` name one file, so that writing to one may change the other. Links of both kinds count, and so do
- * files that do not exist yet; devices and pipes are not files. */
+/* True if `a` and `b` name one file, so that writing to one may change the other. It follows hard and symbolic links,
+ * and compares names of files that do not exist yet; devices and pipes are never the same. */
 bool ah_file_same(const char *a, const char *b);
 
 #endif

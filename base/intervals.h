@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Intervals of time: their union, and what two sets of them have in common.
+ * Intervals of time: unions of intervals, and intersections of two sets.
  *
  * A set is a list of intervals [start, end) in ascending order that neither touch nor overlap; none is empty.
  *
@@ -21,11 +21,11 @@ struct ah_interval {
 /* Turns `n` intervals, in any order, into a set in place; one that ends before it starts is empty. Returns its size. */
 size_t ah_intervals_unite(struct ah_interval *intervals, size_t n);
 
-/* Writes what two sets have in common to `ret_both`, which has room for n_a + n_b, and returns its size. */
+/* Writes the intersection of two sets to `ret_both`, which has room for n_a + n_b, and returns its size. */
 size_t ah_intervals_intersect(const struct ah_interval *a, size_t n_a, const struct ah_interval *b,
                               size_t n_b, struct ah_interval *ret_both);
 
-/* Total length of a set. */
+/* Returns the total length of a set. */
 int64_t ah_intervals_length(const struct ah_interval *intervals, size_t n);
 
 #endif

@@ -12,15 +12,15 @@
 
 enum {
     XSAVE_YMM = 0x6,    /* XCR0: XMM and YMM */
-    XSAVE_ZMM = 0xE6,   /* those, opmask, and the upper halves and registers */
-    XSAVE_AMX = 0x60000 /* tile configuration and tile data */
+    XSAVE_ZMM = 0xE6,   /* XMM and YMM, opmask, ZMM's upper halves and registers */
+    XSAVE_AMX = 0x60000 /* XCR0: tile configuration and tile data */
 };
 
 struct cpuid {
     uint32_t eax, ebx, ecx, edx;
 };
 
-/* Returns all zeros if the processor does not know the leaf. */
+/* Queries a leaf; returns all zeros if the processor does not have it. */
 static struct cpuid cpuid(unsigned leaf, unsigned subleaf)
 {
     struct cpuid answer = {0};

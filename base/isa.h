@@ -21,17 +21,17 @@ enum ah_isa {
 /* Returns the widest set that may be used. */
 enum ah_isa ah_isa_detect(void);
 
-/* Has AVX-512 instructions for bf16 dot products (with AH_ISA_AVX512); has AMX tiles for bf16. */
+/* True if the processor has AVX-512 bf16 dot products (with AH_ISA_AVX512); true if it has AMX tiles for bf16. */
 bool ah_isa_has_avx512_bf16(void);
 bool ah_isa_has_amx_bf16(void);
 
-/* True if it has those dot products and they are faster than AVX-512 in fp32, unlike Intel's. */
+/* True if it has AVX-512 bf16 dot products that are faster than AVX-512 in fp32, unlike Intel's. */
 bool ah_isa_has_fast_avx512_bf16(void);
 
-/* Has instructions for SHA-256, with SSSE3 and SSE4.1. */
+/* True if it has instructions for SHA-256, and SSSE3 and SSE4.1. */
 bool ah_isa_has_sha256(void);
 
-/* "portable", "avx2", "avx512": the words of machine documents. */
+/* Returns "portable", "avx2" or "avx512": the words of machine documents. */
 const char *ah_isa_name(enum ah_isa isa);
 
 #endif

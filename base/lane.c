@@ -2,21 +2,22 @@
  *
  * A thread and its queue. Invariants:
  *
- * (1) done <= submitted <= done + capacity; both only grow. Ticket t lives in slot (t-1) % capacity from its
- *     submit until done >= t, so a job runs in its slot and nobody overwrites it.
- * (2) `submitted` and `stopping` change only under `mutex`. So does `done`, which is atomic so that it can also be
- *     read without it; it is stored (release) after the job returned.
+ * (1) done <= submitted <= done + capacity; both only grow. Ticket t is in slot (t-1) % capacity from its submit until
+ *     done >= t, so a job runs in its slot and nobody overwrites it.
+ * (2) `submitted` and `stopping` change only under `mutex`. So does `done`, which is atomic so that it can also be read
+ *     without it; it is stored (release) after the job returned.
  * (3) No wake-up is lost. A sleeper tests its condition under `mutex` and sleeps on a condition variable of that mutex.
  *     The thread that makes a condition true does so under `mutex` and then signals:
  *         work      lane thread      submitted > done, or stopping
  *         progress  all others       done reached a ticket, or a slot became free
- *     `wake_at` is the lowest ticket that a sleeper on `progress` waits for (changed under `mutex`); a sleeper that
- *     is woken too early sets it again. Below it nobody is signalled: waking a thread costs more than a small job.
- * (4) The lane's thread holds no mutex while a job runs or while it waits for another lane, and a wait for
- *     another lane takes that lane's mutex only: no two mutexes are ever held together.
- *     Several lanes share a bell: a sleeper counts itself in `waiters` before it tests, and a lane stores `done`
- *     before it reads `waiters`, all in one total order. So the lane sees the sleeper, or the sleeper the job.
- *     The bell's mutex is taken without the lane's.
+ *     `wake_at` is the lowest ticket that a sleeper on `progress` waits for (changed under `mutex`); a sleeper that is
+ *     woken too early sets it again. Until `done` reaches it, nobody is signalled: waking a thread costs more than a
+ *     small job.
+ * (4) The lane's thread holds no mutex while a job runs or while it waits for another lane, and a wait for another lane
+ *     takes that lane's mutex only: no two mutexes are ever held together.
+ *     Several lanes share a bell: a sleeper counts itself in `waiters` before it tests, and a lane stores `done` before
+ *     it reads `waiters`, all in one total order. So the lane sees the sleeper, or the sleeper sees that the job is
+ *     done. The bell's mutex is taken without the lane's.
  * (5) A job waits for tickets in the order of its list; waiting for all of them is the same in any order.
  */
 #include "base/lane.h"
@@ -58,7 +59,7 @@ struct ah_lane {
     struct ah_lane_span *spans; /* owned; ring: ticket t in spans[(t-1) % n_spans] */
     size_t n_spans;
     uint64_t submitted;
-    uint64_t wake_at; /* UINT64_MAX: nobody sleeps */
+    uint64_t wake_at; /* lowest ticket that a sleeper waits for; UINT64_MAX: nobody sleeps */
     bool stopping;
     atomic_int busy;
     _Atomic uint64_t done;
@@ -66,7 +67,7 @@ struct ah_lane {
     char name[NAME_MAX_BYTES];
 };
 
-/* Called with the mutex held. */
+/* Sleeps until `ticket` is done. The caller holds the mutex. */
 static void sleep_until(struct ah_lane *lane, uint64_t ticket)
 {
     while (atomic_load(&lane->done) < ticket) {
@@ -125,7 +126,7 @@ static void bell_ring(struct ah_lane_bell *bell)
     pthread_mutex_unlock(&bell->mutex);
 }
 
-/* Returns the index of the first wait whose ticket is done; n if there is none. */
+/* Returns the index of the first wait whose ticket is done; n: none is. */
 static size_t find_met(const struct ah_lane_wait *waits, size_t n)
 {
     size_t i = 0;

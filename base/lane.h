@@ -3,10 +3,10 @@
  * Lane: a thread that runs jobs one after another from a queue of fixed capacity.
  *
  * Completion is a timeline: job number k of a lane, counted from 1, is its *ticket*; the lane's `done` count only
- * grows; a job may wait for tickets of other lanes before it starts, also for tickets not yet submitted. CUDA streams
+ * grows; a job may wait for tickets of other lanes before it starts, even for tickets not yet submitted. CUDA streams
  * with cudaStreamWaitEvent / cuStreamWaitValue behave the same, so devices share this model. An idle lane sleeps. Every
- * job runs and counts as done, so that no waiter hangs; whether a job failed, and what is then skipped, is between the
- * jobs and their submitter.
+ * job runs and counts as done, so that no waiter hangs; jobs and their submitter must agree on how failures are
+ * recorded and what is then skipped.
  *
  *     struct ah_lane_job copy = {.run = run_copy, .payload = &c, .payload_bytes = sizeof c};
  *     ah_lane_submit(copies, &copy, &a);
@@ -40,25 +40,25 @@ struct ah_lane_wait {
 
 struct ah_lane_span {
     uint64_t ticket;
-    uint64_t tag;      /* the job's own */
+    uint64_t tag;      /* the job's tag */
     uint64_t ready_ns; /* the lane took the job and began waiting for its dependencies */
     uint64_t start_ns; /* dependencies met */
     uint64_t end_ns;
 };
 
 struct ah_lane_job {
-    void (*await)(void *payload); /* (optional) runs between waits and `run`: waits for what no lane does */
-    void (*run)(void *payload);   /* on the lane's thread */
-    const void *payload;          /* copied at submit, to an address aligned to 64 */
-    size_t payload_bytes;         /* <= AH_LANE_PAYLOAD_MAX */
+    void (*await)(void *payload);     /* (optional) runs before `run`; waits for events outside lanes */
+    void (*run)(void *payload);       /* on the lane's thread */
+    const void *payload;              /* copied at submit, to an address aligned to 64 */
+    size_t payload_bytes;             /* <= AH_LANE_PAYLOAD_MAX */
     const struct ah_lane_wait *waits; /* copied at submit */
     size_t n_waits;                   /* <= AH_LANE_WAITS_MAX */
-    uint64_t tag;                     /* kept in the span */
+    uint64_t tag;                     /* copied to the span */
 };
 
 struct ah_lane_options {
-    const char *name; /* of the thread, at most 15 characters; NULL: "lane" */
-    int cpu;          /* -1: not pinned */
+    const char *name; /* name of the thread, at most 15 characters; NULL: "lane" */
+    int cpu;          /* processor to pin the thread to; -1: not pinned */
     size_t queue;     /* jobs that may wait; 0: 1024. A full queue makes submit wait. */
     size_t spans;     /* finished jobs whose times are kept (a ring); 0: 1024 */
 
@@ -72,17 +72,17 @@ void ah_lane_bell_free(struct ah_lane_bell *bell);
 /* Blocks until one of `n` > 0 tickets of lanes with this bell is done; returns the index of the first such ticket. */
 size_t ah_lane_wait_any(struct ah_lane_bell *bell, const struct ah_lane_wait *waits, size_t n);
 
-/* AH_E_FAILED if the thread cannot be started or pinned, AH_E_MEMORY. The lane is *owned* by the caller. */
+/* Starts a lane, *owned* by the caller. AH_E_FAILED if the thread cannot be started or pinned; AH_E_MEMORY. */
 int ah_lane_new(struct ah_lane **ret_lane, const struct ah_lane_options *options, struct ah_error *err);
 
-/* Copies the job into the queue; allocates nothing. AH_E_USAGE for a payload or wait list that is too long,
- * and for a wait on the lane's own job or one after it, which would never end. `ret_ticket` is optional. */
+/* Copies the job into the queue; allocates nothing. AH_E_USAGE for a payload or wait list that is too long, and for a
+ * wait on this job or a later job of the same lane, which would never end. `ret_ticket` is optional. */
 int ah_lane_submit(struct ah_lane *lane, const struct ah_lane_job *job, uint64_t *ret_ticket);
 
 /* Blocks until `ticket` is done (0: returns at once). */
 void ah_lane_wait(struct ah_lane *lane, uint64_t ticket);
 
-/* Blocks until everything that was submitted before the call is done. */
+/* Blocks until all jobs that were submitted before the call are done. */
 void ah_lane_drain(struct ah_lane *lane);
 
 /* Returns how many jobs have finished. A caller that reads a job's ticket here sees what that job wrote. */
@@ -91,10 +91,10 @@ uint64_t ah_lane_done(const struct ah_lane *lane);
 /* True while a job of the lane is between start and end; throttles use this to share a link. */
 int ah_lane_busy(const struct ah_lane *lane);
 
-/* What a lane is doing, to explain why nothing happens. */
+/* What a lane is doing, to explain a stall. */
 struct ah_lane_head {
     uint64_t submitted, done;
-    bool any; /* a job is next or running: ticket done + 1; the rest describes it */
+    bool any; /* a job is next or running; its ticket is done + 1, the rest describes it */
     uint64_t tag;
     size_t n_waits;
     struct ah_lane_wait waits[AH_LANE_WAITS_MAX];
@@ -104,12 +104,12 @@ struct ah_lane_head {
  * blocks for long: no lane holds its lock while it works or waits. */
 void ah_lane_head(struct ah_lane *lane, struct ah_lane_head *ret_head, void *ret_payload, size_t bytes);
 
-/* Processor time that the lane's thread has used, in nanoseconds: grows while a job computes, stands still while it
+/* Returns the processor time that the lane's thread has used, in ns: it grows while a job computes, not while it
  * waits. */
 uint64_t ah_lane_cpu_ns(const struct ah_lane *lane);
 
 /* Copies the spans of jobs finished after ticket `after`, oldest first, at most `max`; returns how many. If the ring
- * has lost some, the first ticket is not after + 1. May be called at any time. */
+ * has overwritten some, the first ticket is not after + 1. May be called at any time. */
 size_t ah_lane_spans(struct ah_lane *lane, uint64_t after, struct ah_lane_span *ret_spans, size_t max);
 
 /* Finishes the queued jobs and ends the thread. NULL is fine. */

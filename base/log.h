@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Log sink: how a library tells a person something without printing. The program that owns the terminal
- * passes a sink down; there is no global one. A NULL sink, or one without `write`, is silence.
+ * Log sink: how a library tells a person something without printing. The program that owns the terminal passes a sink
+ * down; there is no global sink. A NULL sink, or a sink without `write`, discards messages.
  *
  *     static void to_stderr(void *context, enum ah_log_level level, const char *text) { ... }
  *     struct ah_log log = {.write = to_stderr, .least = AH_LOG_INFO};
@@ -29,7 +29,7 @@ struct ah_log {
 void ah_log_printf(const struct ah_log *log, enum ah_log_level level, const char *format, ...)
     AH_PRINTF(3, 4);
 
-/* "debug", "info", "warning", "error". */
+/* Returns "debug", "info", "warning" or "error". */
 const char *ah_log_level_name(enum ah_log_level level);
 
 #endif

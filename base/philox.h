@@ -4,7 +4,7 @@
  * numbers: as easy as 1, 2, 3", SC 2011). There is no state: the bits of one element at one step can be computed on any
  * device, in any order, and are the same.
  *
- * A draw is named by six numbers, packed so that different names give different (counter, key):
+ * A random draw is named by six numbers, packed so that different names give different (counter, key):
  *
  *     key      seed                      64 bits   key[0] low half, key[1] high half
  *     counter  element                   40 bits   counter[0], counter[1] bits 0-7
@@ -13,8 +13,8 @@
  *              step                      48 bits   counter[2], counter[3] bits 0-15
  *              micro_batch               16 bits   counter[3] bits 16-31
  *
- * The packing is part of the numeric signature: it never changes. Numbers too large for their bits are our mistake
- * (asserted). A number that the draw does not depend on is 0.
+ * The packing is part of the numeric signature: it never changes. Numbers too large for their bits are bugs (asserted).
+ * A number that a draw does not depend on is 0.
  *
  *     uint32_t bits[4];
  *     ah_philox_draw(&(struct ah_philox_name){.seed = 42, .purpose = AH_PHILOX_INIT, .element = i}, bits);
@@ -27,9 +27,9 @@
 #include <stdint.h>
 
 enum ah_philox_purpose {
-    AH_PHILOX_INIT = 1,     /* first weights; element: in the block's flat vector */
+    AH_PHILOX_INIT = 1,     /* initial weights; element: index in the block's flat vector */
     AH_PHILOX_SHUFFLE = 2,  /* order of the data; step: the epoch */
-    AH_PHILOX_ROUNDING = 3, /* stochastic rounding of bf16 moments; element: in the flat vector, / 4 */
+    AH_PHILOX_ROUNDING = 3, /* stochastic rounding of bf16 moments; element: index in the vector / 4 */
 };
 
 struct ah_philox_name {
@@ -48,7 +48,7 @@ enum { AH_PHILOX_ROUNDS = 10 };
 #define AH_PHILOX_W0 0x9E3779B9u
 #define AH_PHILOX_W1 0xBB67AE85u
 
-/* The ten rounds. */
+/* Computes the ten rounds. */
 static inline void ah_philox_bits(const uint32_t counter[4], const uint32_t key[2], uint32_t ret_bits[4])
 {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
@@ -71,7 +71,7 @@ static inline void ah_philox_bits(const uint32_t counter[4], const uint32_t key[
     ret_bits[3] = c3;
 }
 
-/* Counter and key of a name. Consecutive elements differ only in counter[0], except for a carry every 2^32. */
+/* Packs a name. Consecutive elements differ only in counter[0], except for a carry every 2^32. */
 static inline void ah_philox_pack(const struct ah_philox_name *name, uint32_t ret_counter[4],
                                   uint32_t ret_key[2])
 {
@@ -85,7 +85,7 @@ static inline void ah_philox_pack(const struct ah_philox_name *name, uint32_t re
     ret_key[1] = (uint32_t)(name->seed >> 32);
 }
 
-/* The 128 random bits of a name. */
+/* Computes the 128 random bits of a name. */
 static inline void ah_philox_draw(const struct ah_philox_name *name, uint32_t ret_bits[4])
 {
     uint32_t counter[4], key[2];
@@ -93,7 +93,7 @@ static inline void ah_philox_draw(const struct ah_philox_name *name, uint32_t re
     ah_philox_bits(counter, key, ret_bits);
 }
 
-/* Uniform in [0, 1): a multiple of 2^-24, each equally likely; exact. */
+/* Returns a number in [0, 1): an exact multiple of 2^-24, each equally likely. */
 static inline float ah_philox_uniform(uint32_t bits)
 {
     return (float)(bits >> 8) * 0x1p-24f;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Loads plugins by dlopen(3): with RTLD_NOW, so that a missing library fails here and not in the middle of a run;
- * RTLD_LOCAL unless asked otherwise, so that its libraries' symbols stay its own; RTLD_NODELETE, since threads and
- * handlers of a vendor's runtime would outlive its code.
+ * RTLD_LOCAL unless `is_global`, so that other code does not see its libraries' symbols; RTLD_NODELETE, since threads
+ * and handlers of a vendor's runtime would outlive its code.
  */
 #include "base/plugin.h"
 
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Folder of the running program, without a slash at its end; "." if the system does not say. */
+/* Writes the folder of the running program, without a slash at its end; "." if the system does not say. */
 static void program_folder(char folder[PATH_MAX])
 {
     ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A run is a *round*, or several if it has very many chunks. `cursor` packs the round's number (upper half)
- * and how many of its chunks are unclaimed (lower half); a chunk is claimed by compare-and-swap on the whole
- * word, so a claim names its round.
+ * and how many of its chunks are unclaimed (lower half); a chunk is claimed by compare-and-swap on the whole word, so a
+ * claim is for one round.
  *
  * Invariants:
  *
  * (1) A chunk can be claimed only while its round's unclaimed count is not 0; the count reaches 0 before the round
  *     ends and stays there until the next round is opened.
- * (2) fn, context and chunks are rewritten only between rounds: after every claimed chunk was counted in
- *     `finished`, before the cursor opens the next round (release). A worker loads the cursor (acquire), then the
- *     fields, then claims, and counts last: where the claim succeeds, the fields were those of its round. Where
- *     it fails they may be of any round and are not used; so they are atomic, in relaxed order.
- * (3) The caller returns when finished == chunks: each chunk was claimed once (1) and counted after it ran
- *     (release); the caller's load acquires. Nobody waits for a worker that claimed nothing.
+ * (2) fn, context and chunks are rewritten only between rounds: after every claimed chunk was counted in `finished`,
+ *     before the cursor opens the next round (release). A worker loads the cursor (acquire), then the fields, then
+ *     claims, and counts last: if the claim succeeds, the fields were those of its round. If it fails they may be of
+ *     any round and are not used; so they are atomic, in relaxed order.
+ * (3) The caller returns when finished == chunks: each chunk was claimed once (1) and counted after it ran (release);
+ *     the caller's load acquires. It never waits for a worker that claimed nothing.
  * (4) No wake-up is lost. A worker that finds nothing to claim, after having read `epoch` first, sleeps with
- *     futex(epoch == what it read). The caller opens the round, then increments `epoch`, then looks at
- *     `sleepers`; the worker increments `sleepers`, then the kernel compares `epoch`. All sequentially
- *     consistent: either the caller sees the sleeper and wakes it, or the kernel sees the new epoch. The
- *     caller sleeps on `finished` in the same way, with `caller_sleeps` in the place of `sleepers`.
- * (5) Even if all workers slept for ever, the caller would claim every chunk itself: waking is for speed.
+ *     futex(epoch == what it read). The caller opens the round, then increments `epoch`, then looks at `sleepers`; the
+ *     worker increments `sleepers`, then the kernel compares `epoch`. All sequentially consistent: either the caller
+ *     sees the sleeper and wakes it, or the kernel sees the new epoch. The caller sleeps on `finished` in the same way,
+ *     with `caller_sleeps` instead of `sleepers`.
+ * (5) Even if all workers slept for ever, the caller would claim every chunk: waking is only for speed.
  */
 #include "base/pool.h"
 
@@ -84,7 +84,7 @@ static void relax(void)
 #endif
 }
 
-/* Spins while *word == value, at most spin_ns; true when it changed. */
+/* Spins while *word == value, at most spin_ns; true if it changed. */
 static bool spin_while(_Atomic uint32_t *word, uint32_t value, uint64_t spin_ns)
 {
     uint64_t begin = ah_threads_now_ns();
@@ -98,7 +98,7 @@ static bool spin_while(_Atomic uint32_t *word, uint32_t value, uint64_t spin_ns)
     return false;
 }
 
-/* Claims and runs chunks until none is left, then counts them. */
+/* Claims and runs chunks until all are claimed, then counts its own. */
 static void pool_work(struct ah_pool *pool, unsigned worker)
 {
     uint32_t ran = 0;

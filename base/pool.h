@@ -4,9 +4,8 @@
  *
  * `threads` participants: the thread that calls ah_pool_run() and threads-1 workers, pinned to the given
  * processors. Work is `chunks` calls of fn(context, chunk, worker); which worker takes which chunk is not
- * determined, so a result must depend on the chunk only. Workers spin for `spin_us` (a matrix product follows
- * the last one closely), then sleep. A run never waits for a worker that has not woken up yet: the others
- * take its chunks.
+ * determined, so a result must depend on the chunk only. Workers spin for `spin_us` (the next matrix product comes
+ * soon), then sleep. A run never waits for a worker that has not woken up yet: the others do its chunks.
  *
  *     ah_pool_new(&pool, &(struct ah_pool_options){.threads = 2}, err);
  *     ah_pool_run(pool, add_tile, &tiles, n_tiles);
@@ -29,22 +28,22 @@ struct ah_pool_options {
     unsigned threads; /* participants, including the caller; 0: as many as the caller may use */
     const int
         *cpus; /* (optional) by participant; cpus[0] is for the caller, who pins itself; -1: not pinned */
-    unsigned spin_us; /* 0: default 50 */
+    unsigned spin_us; /* how long idle workers spin; 0: 50 */
 };
 
-/* AH_E_FAILED if a thread cannot be started or pinned, AH_E_MEMORY. The pool is *owned* by the caller. */
+/* Starts a pool, *owned* by the caller. AH_E_FAILED if a thread cannot be started or pinned; AH_E_MEMORY. */
 int ah_pool_new(struct ah_pool **ret_pool, const struct ah_pool_options *options, struct ah_error *err);
 
-/* Participants; 1 for a NULL pool. */
+/* Returns the number of participants; 1 for a NULL pool. */
 unsigned ah_pool_threads(const struct ah_pool *pool);
 
 /* Runs fn for chunk 0..chunks-1 on all participants and returns when all are done. Every chunk sees what the caller
  * wrote before; the caller then sees what chunks wrote. Allocates nothing. One caller at a time, never from inside a
- * chunk. A NULL pool runs everything on the caller. Workers have the arithmetic of ah_threads_use_ieee(); a caller that
- * is not a lane's thread sets its own. */
+ * chunk. A NULL pool runs everything on the caller. Workers use the arithmetic of ah_threads_use_ieee(); a caller that
+ * is no lane's thread must set its own. */
 void ah_pool_run(struct ah_pool *pool, ah_pool_fn *fn, void *context, size_t chunks);
 
-/* Processor time that the workers have used, excluding the caller's; 0 for a NULL pool. */
+/* Returns the processor time that the workers, without the caller, have used; 0 for a NULL pool. */
 uint64_t ah_pool_cpu_ns(const struct ah_pool *pool);
 
 /* Ends and joins the workers. NULL is fine. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SHA-256 with the instructions of x86: Intel, "Intel SHA Extensions" (2013). They hold the state as ABEF and CDGH,
- * from the highest word down, and do two rounds at once; four words of the schedule W come from the last sixteen.
+ * SHA-256 with the instructions of x86: Intel, "Intel SHA Extensions" (2013). They keep the state as ABEF and CDGH,
+ * from the highest word down, and do two rounds at once. Four words of the schedule W come from the last sixteen.
  */
 #include "base/sha256_internal.h"
 
@@ -13,7 +13,7 @@
 
 enum { GROUPS = AH_SHA256_ROUNDS / 4 };
 
-/* The next four words of W after the sixteen in `w`; w[first] holds the oldest. */
+/* Returns the next four words of W after the sixteen in `w`; w[first] has the oldest four. */
 __attribute__((target("sha,sse4.1"))) static __m128i next_words(const __m128i w[4], int first)
 {
     __m128i last = w[(first + 3) & 3];

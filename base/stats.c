@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Shell sort: the C library's qsort() allocates. */
+/* Sorts by Shell's method, because the C library's qsort() allocates. */
 static void sort_values(double *x, size_t n)
 {
     size_t gap = 1;
@@ -24,8 +24,8 @@ static double median_of(const double *sorted, size_t n)
     return n % 2 ? sorted[n / 2] : sorted[n / 2 - 1] + (sorted[n / 2] - sorted[n / 2 - 1]) / 2;
 }
 
-/* Median of |x - center|. Deviations grow in both directions away from the center, so they are merged in
- * ascending order from there until the middle one. */
+/* Returns the median of |x - center|. Deviations grow in both directions away from the center, so they are merged in
+ * ascending order up to the middle one. */
 static double deviation_of(const double *sorted, size_t n, double center)
 {
     size_t left = n / 2; /* sorted[left-1] is the next value below, sorted[right] the next above */
@@ -72,7 +72,7 @@ double ah_stats_percentile(const double *sorted, size_t n, double p)
     return sorted[low] + (rank - (double)low) * (sorted[low + 1] - sorted[low]);
 }
 
-/* Weighted means first, then sums of the centred products: well conditioned for sizes from KiB to GiB. */
+/* Fits by weighted means, then sums of centred products: well conditioned for sizes from KiB to GiB. */
 static void fit_line(const double *x, const double *y, size_t n, double *ret_intercept, double *ret_slope)
 {
     double w_sum = 0, x_mean = 0, y_mean = 0;
@@ -94,7 +94,7 @@ static void fit_line(const double *x, const double *y, size_t n, double *ret_int
     }
     *ret_slope = xy / xx;
     *ret_intercept = y_mean - *ret_slope * x_mean;
-    if (*ret_intercept < 0) { /* the sum of squares is convex, so its minimum lies on the border */
+    if (*ret_intercept < 0) { /* the sum of squares is convex, so its minimum is at intercept 0 */
         *ret_intercept = 0;
         *ret_slope = xy_origin / xx_origin;
     }

@@ -13,8 +13,8 @@
 enum { NS_PER_S = 1000000000 };
 enum {
     STACK_BYTES = 1 << 20
-}; /* of a thread, at least: musl gives 128 KiB, other libraries what the shell's limit says */
-enum { MASK_SETS = 8 }; /* of 1024 processors each: the most Linux is built for */
+};                      /* least stack of a thread: musl gives 128 KiB, other libraries the shell's limit */
+enum { MASK_SETS = 8 }; /* 1024 processors each: together the most that Linux supports */
 
 uint64_t ah_threads_now_ns(void)
 {
@@ -79,7 +79,7 @@ static int start_pinned(pthread_t *ret_thread, int cpu, struct ah_threads_body *
     if (rc)
         return rc;
     if (!pthread_attr_getstacksize(&attributes, &stack_bytes) && stack_bytes < STACK_BYTES)
-        (void)pthread_attr_setstacksize(&attributes, STACK_BYTES); /* else it gets the smaller one */
+        (void)pthread_attr_setstacksize(&attributes, STACK_BYTES); /* on failure it gets the smaller stack */
     if (cpu >= MASK_SETS * CPU_SETSIZE)
         rc = EINVAL;
     else if (cpu >= 0) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads: the clock, the processors, and the two things that work on them: a pool (pool.h) that splits one
- * piece of work, and a lane (lane.h) that runs pieces of work one after another. Including this header gives
- * all three.
+ * Threads: the clock and the processors. This header includes the two users of processors: a pool (pool.h) splits one
+ * piece of work; a lane (lane.h) runs pieces of work one after another.
  *
  *     unsigned cpus[64];
  *     unsigned n = ah_threads_cpus(cpus, 64);
@@ -18,7 +17,7 @@
 
 #include <stdint.h>
 
-/* Monotonic nanoseconds (CLOCK_MONOTONIC). */
+/* Returns monotonic nanoseconds (CLOCK_MONOTONIC). */
 uint64_t ah_threads_now_ns(void);
 
 /* Sleeps until `deadline_ns` of that clock; returns at once if it has passed. */
@@ -26,10 +25,10 @@ void ah_threads_sleep_until_ns(uint64_t deadline_ns);
 
 /* Writes the numbers of the processors that the calling thread may use (its affinity mask) to `ret_cpus`, ascending, at
  * most `max`, and returns how many there are. A pinned thread, and every thread it starts, sees only its own processor;
- * any other thread sees the process's. */
+ * any other thread sees those of the process. */
 unsigned ah_threads_cpus(unsigned *ret_cpus, unsigned max);
 
-/* Pins the calling thread; a negative cpu leaves it alone. AH_E_FAILED if the kernel refuses. */
+/* Pins the calling thread; a negative cpu changes nothing. AH_E_FAILED if the kernel refuses. */
 int ah_threads_pin(int cpu);
 
 /* Gives the calling thread the IEEE 754 arithmetic that a program starts with: round to nearest, denormals kept, no

@@ -17,12 +17,12 @@ struct ah_threads_body {
     void *context;
 };
 
-/* cpu < 0: not pinned. AH_E_FAILED names thread and processor. Signals are blocked in the thread: they belong
- * to the program's own threads. `body` is borrowed until the thread has ended. */
+/* Starts a thread. cpu < 0: not pinned. AH_E_FAILED names thread and processor. The thread blocks signals, so that the
+ * program's own threads get them. `body` is borrowed until the thread has ended. */
 int ah_threads_start(pthread_t *ret_thread, const char *name, int cpu, struct ah_threads_body *body,
                      struct ah_error *err);
 
-/* Processor time that a thread has used; 0 if the system does not say. */
+/* Returns the processor time that a thread has used; 0 if the system does not say. */
 uint64_t ah_threads_cpu_ns(pthread_t thread);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All counts are over `usable`: the processors of hwloc's topology in our affinity mask (all those of a synthetic one).
- * If hwloc knows no cores, every processor counts as one.
+ * All counts are over `usable`: the processors of hwloc's topology in our affinity mask (all of a synthetic
+ * topology's). If hwloc knows no cores, every processor counts as a core.
  */
 #include "base/topology.h"
 

@@ -4,8 +4,8 @@
  *
  * Processors are those of the calling thread's affinity mask (threads.h): call this from an unpinned thread.
  *
- * Memory is the kernel's number, reduced by control groups (host_memory.h). hwloc's is only compared: it has reported
- * 7.1 GiB on a machine of 23.5 GiB. A difference is a note for people, and so is a quota of processor time.
+ * Memory is the kernel's number, reduced by control groups (host_memory.h). hwloc's number is only compared: it has
+ * reported 7.1 GiB on a machine of 23.5 GiB. `note` mentions a difference, and a quota of processor time.
  *
  *     struct ah_topology topology = {0};
  *     rc = ah_topology_init(&topology, NULL, err);
@@ -25,11 +25,11 @@ enum { AH_TOPOLOGY_TEXT_MAX = 128, AH_TOPOLOGY_NOTE_MAX = 256 };
 
 struct ah_topology {
     char cpu_model[AH_TOPOLOGY_TEXT_MAX]; /* "unknown" where the system does not say */
-    unsigned sockets; /* like nodes and cores: those with at least one processor we may use */
+    unsigned sockets; /* sockets, nodes and cores count if we may use one of their processors */
     unsigned numa_nodes;
-    unsigned cores;        /* physical */
+    unsigned cores;        /* physical cores */
     unsigned threads;      /* processors in the affinity mask */
-    unsigned busy_threads; /* how many of them control groups let be busy all the time: a quota, rounded up */
+    unsigned busy_threads; /* quota of control groups, in processors, rounded up */
     int *cpus;             /* owned; `threads` numbers: the first processor of every core, then the second of
                             * every core that has one, ...: take the first n to pin n threads */
     unsigned *core_of;     /* owned; for each of `cpus` the number of its core, 0 to cores - 1 */
@@ -39,14 +39,13 @@ struct ah_topology {
     enum ah_isa isa;             /* widest set that may be used here */
     bool avx512_bf16;
     bool amx_bf16;
-    char note[AH_TOPOLOGY_NOTE_MAX]; /* what to know about these numbers, in sentences; "" if nothing */
+    char note[AH_TOPOLOGY_NOTE_MAX]; /* sentences on doubtful numbers; "" if there are none */
 };
 
 struct ah_topology_options {
     const char *synthetic; /* (optional) hwloc's description ("pack:2 core:4 pu:2") instead of this machine:
                             * all its processors may be used, and its memory is hwloc's */
-    const char *root;      /* (optional) where the kernel's files are read: ah_host_memory_read(),
-                            * ah_cgroup_read() */
+    const char *root;      /* (optional) `root` of ah_host_memory_read() and ah_cgroup_read() */
 };
 
 /* `options` may be NULL. AH_E_MEMORY; AH_E_USAGE for a description that hwloc does not understand;
@@ -54,7 +53,7 @@ struct ah_topology_options {
 int ah_topology_init(struct ah_topology *ret_topology, const struct ah_topology_options *options,
                      struct ah_error *err);
 
-/* Frees what init made; a zeroed or released one is fine. */
+/* Frees what init made; a zeroed or released topology is fine. */
 void ah_topology_release(struct ah_topology *topology);
 
 #endif

@@ -34,7 +34,7 @@ static const struct unit time_units[] = {
 #define RATES_ACCEPTED  "such as '6GB/s' or '22 GiB/s'"
 #define COUNTS_ACCEPTED "such as '8', '1.5k' or '124M'"
 
-/* A decimal number: its part before the point, exact, and the rest in [0, 1). */
+/* A decimal number: its exact part before the point, and the rest in [0, 1). */
 struct number {
     uint64_t whole;
     double fraction;
@@ -63,7 +63,7 @@ static bool number_read(const char *text, struct number *ret)
             return false;
         double digits = 0, scale = 1;
         for (text++; is_digit(*text); text++)
-            if (scale < 1e17) { /* further digits change nothing in a double */
+            if (scale < 1e17) { /* further digits do not change a double */
                 digits = digits * 10 + (*text - '0');
                 scale *= 10;
             }
@@ -73,7 +73,7 @@ static bool number_read(const char *text, struct number *ret)
     return true;
 }
 
-/* The scale of `suffix` (`length` characters); 1 for none, 0 for an unknown one. */
+/* Returns the scale of `suffix` (`length` characters); 1 for none, 0 for an unknown one. */
 static uint64_t unit_scale(const struct unit *units, const char *suffix, size_t length)
 {
     if (length == 0)
@@ -84,7 +84,7 @@ static uint64_t unit_scale(const struct unit *units, const char *suffix, size_t 
     return 0;
 }
 
-/* whole * scale + fraction * scale, rounded to nearest; false if it does not fit. */
+/* Computes whole * scale + fraction * scale, rounded to nearest; false if it does not fit. */
 static bool number_scaled(const struct number *number, uint64_t scale, uint64_t *ret)
 {
     uint64_t rest = (uint64_t)llround(number->fraction * (double)scale);
@@ -94,7 +94,7 @@ static bool number_scaled(const struct number *number, uint64_t scale, uint64_t 
     return true;
 }
 
-/* For "12G", "12g": the error that offers both spellings; 0 if the suffix is something else. */
+/* Returns an error that offers both spellings for "12G" or "12g"; 0 for any other suffix. */
 static int refuse_ambiguous(const char *text, const char *suffix, size_t length, const char *per,
                             struct ah_error *err)
 {
@@ -184,7 +184,7 @@ int ah_units_parse_count(const char *text, uint64_t *ret_count, struct ah_error 
     return AH_OK;
 }
 
-/* A scale to print in, used for values that, as printed, are less than the next scale. */
+/* A scale to print in, for values that, once rounded for printing, are below the next scale. */
 struct print_scale {
     double scale;
     const char *name;

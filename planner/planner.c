@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Planner: requests become plan documents, comparisons, or diagnoses.
+ * Planner: turns requests into plan documents, comparisons, or diagnoses.
  */
 #include "planner/planner.h"
 
@@ -47,7 +47,7 @@ int ah_planner_emulated(const struct ah_machine *machine, enum ah_dtype dtype, s
     return AH_OK;
 }
 
-/* Notes in the plan what it was asked to do without. */
+/* Notes the forbidden techniques in the plan. */
 static int fill_annotations(const struct ah_planning *p, struct ah_plan *plan, struct ah_error *err)
 {
     if (!p->without)
@@ -61,7 +61,7 @@ static int fill_annotations(const struct ah_planning *p, struct ah_plan *plan, s
     return AH_OK;
 }
 
-/* The machine's algorithms for the job's products, and their name in the signature. */
+/* Adds the machine's algorithms for the job's products, and their name in the signature. */
 static int fill_algorithms(const struct ah_planning *p, struct ah_plan *plan, struct ah_error *err)
 {
     char digest[AH_SHA256_HEX_MAX];
@@ -119,7 +119,7 @@ static int fill_plan(struct ah_planning *p, struct ah_plan *ret_plan, struct ah_
 
 /* ---- one policy ---- */
 
-/* `others_proven`: it is proven that nothing else that the request allows has a plan, either. */
+/* Reports that there is no plan. `others_proven`: nor has any other choice that the request allows, which is proven. */
 static int no_plan(struct ah_planning *p, bool others_proven, struct ah_diagnosis *ret_diagnosis,
                    struct ah_error *err)
 {
@@ -143,7 +143,7 @@ static int solve(struct ah_planning *p, bool thorough, struct ah_plan *ret_plan,
     return !rc && p->winner ? fill_plan(p, ret_plan, err) : rc;
 }
 
-/* How large the need for the short memory is, relative to what there is; large if that is not known. */
+/* Returns the need for the short memory, relative to the available memory; a large number if unknown. */
 static double lack_of(const struct ah_planning *p)
 {
     struct ah_diagnosis diagnosis;
@@ -152,8 +152,8 @@ static double lack_of(const struct ah_planning *p)
     return diagnosis.needed_bytes ? growth : HUGE_VAL;
 }
 
-/* Plans with the fastest number of micro-batches. If no number has a plan, the message explains the one that lacks the
- * least; it is kept in one of the two `places` while the others are tried. */
+/* Plans with the fastest number of micro-batches. If no number has a plan, the message explains the number with the
+ * least shortage, which is stored in one of the two `places` while other numbers are tried. */
 static int plan_fastest(const struct ah_plan_request *request, struct ah_arena *arena,
                         struct ah_plan *ret_plan, struct ah_diagnosis *ret_diagnosis, struct ah_error *err)
 {
@@ -319,7 +319,7 @@ static bool is_better(const struct ah_comparison *row, const struct ah_compariso
     return row->short_bytes && (!best->short_bytes || row->short_bytes < best->short_bytes);
 }
 
-/* The row of the fastest number of micro-batches; if no number has a plan, of the one that lacks the least. */
+/* Makes the row of the fastest number of micro-batches; if none has a plan, of the number with the least shortage. */
 static int compare_fastest(const struct ah_plan_request *request, struct ah_arena *arena,
                            struct ah_comparison *ret_row, struct ah_error *err)
 {

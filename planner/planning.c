@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Planning: a request made ready and solved.
+ * Planning: prepares and solves a request.
  */
 #include "planner/planner_internal.h"
 
@@ -20,10 +20,9 @@ uint64_t ah_planning_host_budget(const struct ah_machine *machine, uint64_t memo
 {
     uint64_t kept = memory_bytes / 16 < 8 * GIB ? memory_bytes / 16 : 8 * GIB;
     if (machine->device.kind == AH_DEVICE_CPU)
-        kept += device_capacity_bytes; /* the device's arena lies in the same memory */
+        kept += device_capacity_bytes; /* the device's arena is in the same memory */
     uint64_t budget = memory_bytes > kept ? memory_bytes - kept : 0;
-    uint64_t process =
-        machine->host.process_bytes; /* needed in any case; what is kept for the system has room for it */
+    uint64_t process = machine->host.process_bytes; /* needed in any case; the system's share includes it */
     return budget > process ? budget : process;
 }
 
@@ -34,7 +33,7 @@ static void add_what_if(struct ah_planning *p, enum ah_what_if_field field, uint
         p->what_if[p->n_what_if++] = (struct ah_plan_what_if){field, machine_bytes, planned_bytes};
 }
 
-/* The host's memory, or what the request says it is. */
+/* Returns the host's memory, or the amount in the request. */
 static uint64_t planned_host_bytes(const struct ah_plan_request *request, uint64_t device_bytes)
 {
     const struct ah_machine *machine = request->machine;
@@ -81,7 +80,7 @@ static bool must_stop(void *context, uint64_t evaluations)
     return p->request->progress(p->request->context, p->evaluations + evaluations, 0);
 }
 
-/* The measured reserve or, if more, what this job's ops need with any split of cores: plans of all splits compete. */
+/* Finds the reserve: as measured or, if more, what ops need with any split of cores, because all splits compete. */
 static int find_reserve(struct ah_planning *p, const struct ah_plan_threads *threads, size_t n,
                         struct ah_error *err)
 {
@@ -123,7 +122,7 @@ static int init_splits(struct ah_planning *p, struct ah_error *err)
     return rc;
 }
 
-/* The layout has room for eight tensors of each block and micro-batch (runtime/schedule/layout.c). */
+/* Returns the layout's limit: room for eight tensors of each block and micro-batch (runtime/schedule/layout.c). */
 static uint64_t most_micro_batches(const struct ah_model *model)
 {
     uint64_t most = (UINT64_C(1) << 17) / ah_model_blocks(model);
@@ -200,8 +199,8 @@ static bool is_better(const struct ah_split *split, const struct ah_split *winne
                                                      winner->evaluator.best.score.period_us * (1 - 1e-9));
 }
 
-/* The bound of a choice among several splits is the least of theirs, and only what holds for all of them is proven. The
- * shortage does not depend on the split. */
+/* The bound over several splits is the least of their bounds, and infeasibility is proven only if it is for all splits.
+ * The shortage does not depend on the split. */
 static void take_result(struct ah_planning *p, const struct ah_optimize_result *result, bool first)
 {
     p->infeasible = result->infeasible && (first || p->infeasible);

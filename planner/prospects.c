@@ -8,11 +8,11 @@
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
 
-/* Steps of a ladder of device memory, and parts of a step for its first two points; halvings that look for the least
- * memory that fits. */
+/* A ladder of device memory: its steps, parts of a step between its first two points, halvings to find the least memory
+ * that fits. */
 enum { LADDER_STEPS = 9, FINE = 8, HALVINGS = 8, RANGE_BELOW = 8, RANGE_ABOVE = 4 };
 
-/* More than any plan takes, and far from overflow. */
+/* More than any plan needs, and far from overflow. */
 static const uint64_t unlimited_bytes = UINT64_C(1) << 50;
 
 /* ---- changes ---- */
@@ -202,7 +202,7 @@ struct ladder {
     size_t n;
 };
 
-/* Adds a value; values stay rising, each once. */
+/* Adds a value; values stay ascending, without duplicates. */
 static void add_rung(struct ladder *ladder, uint64_t value)
 {
     size_t at = ladder->n;
@@ -238,7 +238,7 @@ static int fits(const struct ah_plan_request *request, uint64_t device_bytes, st
                              ret_row, err);
 }
 
-/* Bisects for the least device memory that a quick search fits into, to within a small part of `most_bytes`. */
+/* Bisects for the least device memory in which a quick search finds a plan, to within a small part of `most_bytes`. */
 static int find_least(const struct ah_plan_request *request, uint64_t most_bytes, uint64_t *ret_bytes,
                       struct ah_error *err)
 {

@@ -10,8 +10,8 @@
  *     struct ah_prospect_change change = {AH_PROSPECT_BATCH, value};
  *     rc = ah_prospects_plan(&request, change, &row, err);    // for each value
  *
- * A row is what `plan` finds with that change and the request's effort, without remedies. More memory than the machine
- * has is planned on a copy of the machine that has it. The same request gives the same rows.
+ * A row is the plan that `plan` finds with that change and the request's effort, without remedies. More memory than the
+ * machine has is planned on a larger copy of the machine. The same request gives the same rows.
  */
 #ifndef AH_PLANNER_PROSPECTS_H
 #define AH_PLANNER_PROSPECTS_H
@@ -23,9 +23,9 @@ enum ah_prospect_kind {
     AH_PROSPECT_UNCHANGED,
     AH_PROSPECT_MORE_DEVICE_MEMORY, /* value: bytes, one GiB more */
     AH_PROSPECT_H2D,              /* twice the bandwidth of the link from the host to the device; value: 2 */
-    AH_PROSPECT_D2H,              /* the same from the device to the host */
-    AH_PROSPECT_LINKS,            /* the same in both directions */
-    AH_PROSPECT_MORE_HOST_MEMORY, /* value: bytes, twice what the request may use, or what the host has */
+    AH_PROSPECT_D2H,              /* twice the bandwidth from the device to the host */
+    AH_PROSPECT_LINKS,            /* twice the bandwidth in both directions */
+    AH_PROSPECT_MORE_HOST_MEMORY, /* value: bytes, twice the budget or the host's memory */
     AH_PROSPECTS_EXPLAINED,
     AH_PROSPECT_DEVICE_MEMORY = AH_PROSPECTS_EXPLAINED, /* value: bytes, the reserve included */
     AH_PROSPECT_BATCH,
@@ -37,7 +37,7 @@ struct ah_prospect_change {
     uint64_t value;
 };
 
-/* How many blocks have which config. */
+/* Numbers of blocks, by config. */
 struct ah_prospect_blocks {
     size_t all;
     size_t recompute, selective; /* activations */
@@ -47,7 +47,7 @@ struct ah_prospect_blocks {
 
 struct ah_prospect {
     struct ah_prospect_change change;
-    bool as_asked; /* the change changes nothing */
+    bool as_asked; /* the request already has the changed value */
     bool beyond_machine;
     bool feasible;
     double step_us, tokens_per_s;
@@ -55,10 +55,10 @@ struct ah_prospect {
     uint64_t device_bytes; /* the reserve included */
     uint64_t host_bytes;
     struct ah_prospect_blocks blocks;
-    bool proven;          /* infeasible: no plan exists; else none was found */
-    const char *resource; /* infeasible: what is short; static */
-    uint64_t short_bytes; /* infeasible; 0: unknown */
-    bool at_least;        /* short_bytes: any plan lacks as much */
+    bool proven;          /* infeasible: no plan exists; false: none was found */
+    const char *resource; /* infeasible: the memory that is short; static */
+    uint64_t short_bytes; /* infeasible: bytes lacking; 0: unknown */
+    bool at_least;        /* any plan lacks short_bytes */
 };
 
 /* AH_E_USAGE: the value makes no sense for the request; the message names it. Infeasible is a result, not an error. */
@@ -68,9 +68,9 @@ int ah_prospects_plan(const struct ah_plan_request *request, struct ah_prospect_
 int ah_prospects_explain(const struct ah_plan_request *request,
                          struct ah_prospect ret_rows[AH_PROSPECTS_EXPLAINED], struct ah_error *err);
 
-/* Values worth planning, ascending, the request's own included. Device memory: from just below the least that a quick
- * search fits into, up to what a plan without a limit uses. Batch, seq: from an eighth to four times the request's.
- * AH_E_NO_PLAN: nothing fits with any device memory. */
+/* Values worth planning, ascending, the request's own included. Device memory: from just below the least in which a
+ * quick search finds a plan, up to the use of a plan without a limit. Batch, seq: from an eighth to four times the
+ * request's. AH_E_NO_PLAN: nothing fits with any device memory. */
 enum { AH_PROSPECTS_LADDER_MAX = 16 };
 int ah_prospects_ladder(const struct ah_plan_request *request, enum ah_prospect_kind kind,
                         uint64_t ret_values[AH_PROSPECTS_LADDER_MAX], size_t *ret_n, struct ah_error *err);

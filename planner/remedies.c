@@ -2,12 +2,12 @@
  *
  * Remedies: the smallest changes that help, each verified by planning it.
  *
- * A change is searched with quick plans. The result is planned again as the user will plan it: with the request's
- * effort and, if the request leaves that open, any number of micro-batches.
+ * A change is searched with quick plans. The result is planned a second time as the user will plan it: with the
+ * request's effort and, if the request does not fix it, any number of micro-batches.
  *
- * MEMORY. Budgets rise in steps from a floor that is known to be too little, by the relaxation or because the machine
- * has that much. Steps double until there is a plan; then the interval from the last budget without a plan to the first
- * with one is bisected. A budget above the machine's is a what-if with memory for the budget and the system's share.
+ * MEMORY. Budgets rise in steps from a floor that is too little, by the relaxation or because the machine has that
+ * much. Steps double until there is a plan; then the interval between the last budget without a plan and the first with
+ * a plan is bisected. A budget above the machine's is a what-if with memory for the budget and the system's share.
  */
 #include "planner/planner_internal.h"
 
@@ -20,7 +20,7 @@ enum { DOUBLINGS = 12, HALVINGS = 11, FINAL_TRIES = 4, STEPS_OF_A_BUDGET = 32, C
 
 /* ---- changes ---- */
 
-/* A request that differs from the one that has no plan. */
+/* A changed copy of the request that has no plan. */
 struct change {
     struct ah_plan_request request;
     struct ah_remedy remedy;
@@ -36,7 +36,7 @@ static struct change unchanged(const struct ah_planning *p, enum ah_remedy_kind 
     return change;
 }
 
-/* A change that the job or the machine does not allow counts as having no plan. */
+/* Plans a request. If the job or the machine does not allow it, it counts as having no plan. */
 static int plan_once(const struct ah_plan_request *request, double *ret_step_us, struct ah_error *err)
 {
     struct ah_arena arena = {0};
@@ -55,7 +55,7 @@ static int plan_once(const struct ah_plan_request *request, double *ret_step_us,
     return rc;
 }
 
-/* Looks for a plan with few evaluations. The last number of micro-batches, single sequences, is likeliest to fit. */
+/* Looks for a plan with few evaluations. Of all numbers of micro-batches, single sequences are the likeliest to fit. */
 static int works_quickly(const struct change *change, bool *ret_works, struct ah_error *err)
 {
     struct ah_plan_request request = change->request;
@@ -110,7 +110,7 @@ static int keep_if_works(struct change *change, struct ah_diagnosis *diagnosis, 
 struct axis {
     uint64_t floor_bytes;
     uint64_t step_bytes;
-    uint64_t machine_bytes; /* the most that can be asked for with a flag */
+    uint64_t machine_bytes; /* the most that a flag can request */
 };
 
 struct memory_search {
@@ -119,7 +119,7 @@ struct memory_search {
     struct axis device, host;
 };
 
-/* The step is a power of two, at most a thirty-second of the floor. */
+/* Returns an axis. Its step is a power of two, at most a thirty-second of the floor. */
 static struct axis axis_above(uint64_t floor_bytes, uint64_t machine_bytes)
 {
     struct axis axis = {floor_bytes, MIB, machine_bytes};
@@ -128,7 +128,7 @@ static struct axis axis_above(uint64_t floor_bytes, uint64_t machine_bytes)
     return axis;
 }
 
-/* The budget `steps` (1 or more) above the floor; a step past what the machine has ends there. */
+/* Returns the budget `steps` (1 or more) above the floor; a step past the machine's memory ends at that memory. */
 static uint64_t budget_at(const struct axis *axis, uint64_t steps)
 {
     uint64_t first = axis->floor_bytes / axis->step_bytes + !!(axis->floor_bytes % axis->step_bytes);
@@ -137,7 +137,7 @@ static uint64_t budget_at(const struct axis *axis, uint64_t steps)
     return crosses && axis->machine_bytes >= axis->floor_bytes ? axis->machine_bytes : bytes;
 }
 
-/* The least memory, in steps, that leaves `budget_bytes` to plans. */
+/* Returns the least host memory, in steps, that gives plans `budget_bytes`. */
 static uint64_t host_memory_for(const struct ah_machine *machine, uint64_t budget_bytes, uint64_t step_bytes,
                                 uint64_t device_capacity_bytes)
 {
@@ -215,11 +215,11 @@ static int rise(const struct memory_search *search, struct steps *steps, bool *r
     return rc;
 }
 
-/* Bisects for the fewest steps with a plan, on the sides that `which` has, at most `most` fewer. */
+/* Bisects for the fewest steps with a plan, on the sides in `which`, at most `most` fewer. */
 static int fall(const struct memory_search *search, struct steps which, uint64_t most, struct steps *steps,
                 struct ah_error *err)
 {
-    uint64_t holds = 0; /* there is a plan with this many fewer */
+    uint64_t holds = 0; /* there is a plan with this many steps fewer */
     int rc = AH_OK;
     for (int i = 0; i < HALVINGS && !rc && most - holds > 1; i++) {
         uint64_t fewer = holds + (most - holds) / 2;
@@ -234,7 +234,7 @@ static int fall(const struct memory_search *search, struct steps which, uint64_t
     return rc;
 }
 
-/* Raises all sides, then lowers all, then each alone. */
+/* Raises all sides, then lowers all, then each by itself. */
 static int find_steps(const struct memory_search *search, struct steps *steps, bool *ret_found,
                       struct ah_error *err)
 {
@@ -266,7 +266,7 @@ static int find_memory(const struct memory_search *search, struct steps steps, s
     return rc;
 }
 
-/* The floor is what the relaxation needs, or just more than there is: less is certainly too little. */
+/* Returns an axis from what the relaxation needs, or from just more than there is: less is certainly too little. */
 static struct axis axis_of(const struct ah_planning *p, bool device, uint64_t missing_bytes)
 {
     const struct ah_machine *machine = p->request->machine;
@@ -318,7 +318,7 @@ static int memory(const struct ah_planning *p, struct ah_diagnosis *diagnosis, s
     return rc || diagnosis->n_remedies > before ? rc : more_of_both(p, diagnosis, err);
 }
 
-/* ---- policy, counts, states ---- */
+/* ---- policies, micro-batches, states ---- */
 
 static int other_policy(const struct ah_planning *p, struct ah_diagnosis *diagnosis, struct ah_error *err)
 {
@@ -384,9 +384,9 @@ static int smaller_states(const struct ah_planning *p, struct ah_diagnosis *diag
     return keep_if_works(&change, diagnosis, &found, err);
 }
 
-/* ---- all of them ---- */
+/* ---- all remedies ---- */
 
-/* What plans may use of `bytes`: all of it if a flag can ask for that, else what the system leaves. */
+/* Returns how much of `bytes` plans may use: all if a flag can request that, otherwise all but the system's share. */
 static uint64_t host_budget(const struct ah_planning *p, uint64_t bytes)
 {
     const struct ah_machine *machine = p->request->machine;

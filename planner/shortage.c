@@ -3,9 +3,9 @@
  * Shortage: which memory is short, and by how much.
  *
  * If the relaxation has no solution, its rows tell: the least device memory with the host's budget, the least host
- * memory with the device's or, if neither alone is enough, both. If it has one but no plan was found, the trials
- * tell: the least device memory of all choices that fit the host, and vice versa. The same goes for policies other
- * than `optimal`, which need more than the relaxation says. The rows, and a policy's settings if all were tried, give
+ * memory with the device's or, if neither alone is enough, both. If it has a solution but no plan was found, the trials
+ * tell: the least device memory of all choices that fit the host, and vice versa. Policies other than `optimal` use
+ * trials, too, since they need more than the relaxation says. The rows, and a policy's settings if all were tried, give
  * lower bounds: layouts may take more.
  */
 #include "planner/planner_internal.h"
@@ -19,7 +19,7 @@ const char ah_shortage_host[] = "host memory";
 
 struct side {
     const char *name;
-    uint64_t needed_bytes; /* 0: more of it alone does not help, or nothing is known */
+    uint64_t needed_bytes; /* 0: more of only this memory does not help, or its need is unknown */
     uint64_t available_bytes;
 };
 
@@ -43,7 +43,7 @@ static void proven_needs(const struct ah_planning *p, struct sides *sides)
         added(p->host_capacity_bytes, sides->both ? shortage->both_host_bytes : shortage->host_bytes);
 }
 
-/* A trial that needed no more than there is says nothing: only its layout did not fit. */
+/* Uses a trial's need. A need within the available memory is ignored: only the layout did not fit. */
 static void take_tried(struct side *side, uint64_t tried_bytes, uint64_t beside_bytes)
 {
     if (tried_bytes == UINT64_MAX || tried_bytes + beside_bytes <= side->available_bytes)
@@ -66,7 +66,7 @@ static uint64_t missing(const struct side *side)
     return side->needed_bytes > side->available_bytes ? side->needed_bytes - side->available_bytes : 0;
 }
 
-/* A shortage counts relative to what there is, since a host's memory is doubled more easily than a device's. */
+/* Returns the shortage relative to the available memory: a host's is doubled more easily than a device's. */
 static double growth(const struct side *side)
 {
     return (double)missing(side) / (1.0 + (double)side->available_bytes);
@@ -95,7 +95,7 @@ void ah_shortage_find(const struct ah_planning *p, struct ah_diagnosis *ret_diag
     ret_diagnosis->other_available_bytes = other->available_bytes;
 }
 
-/* "host memory is short by at least 2.0 GiB: at least 10.0 GiB needed, 8.0 GiB available" */
+/* Prints "host memory is short by at least 2.0 GiB: at least 10.0 GiB needed, 8.0 GiB available". */
 static void print_side(char *out, size_t max, const struct side *side, bool at_least)
 {
     char lacking[AH_UNITS_TEXT_MAX], needed[AH_UNITS_TEXT_MAX], available[AH_UNITS_TEXT_MAX];

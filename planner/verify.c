@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verify: makes the request of a plan again from the plan and its inputs, and prices it. The plan is compiled with
- * these prices (runtime/schedule/check.h) and compared, and its bound is solved again.
+ * Verify: rebuilds the request of a plan from the plan and its inputs, and prices it. The plan is compiled with these
+ * prices (runtime/schedule/check.h) and compared, and its bound is solved a second time.
  */
 #include "planner/verify.h"
 
@@ -19,7 +19,7 @@ struct verify {
     struct ah_arena arena;
     struct ah_plan_request request;
     struct ah_planning planning;
-    const struct ah_costs *costs; /* of the plan's threads */
+    const struct ah_costs *costs; /* costs with the plan's threads */
     struct ah_error *err;
 };
 
@@ -36,7 +36,7 @@ int ah_verify_input(const char *what, const struct ah_plan_input *stated, const 
 
 /* ---- the request ---- */
 
-/* The host memory that was planned with: in a what-if, the plan's capacity is what that memory leaves to plans. */
+/* Returns the host memory planned with: in a what-if, the plan's capacity is the part of it that plans may use. */
 static uint64_t asked_host_bytes(const struct ah_plan *plan)
 {
     for (size_t i = 0; i < plan->n_what_if; i++)
@@ -124,7 +124,7 @@ static bool same_sharing(const struct ah_plan_sharing *a, const struct ah_plan_s
     return same;
 }
 
-/* Rates are copied, never computed, so equal ones are equal in every bit. */
+/* Checks the emulated rates. They are copied, never computed, so they must be equal in every bit. */
 static int check_emulated(struct verify *v)
 {
     const struct ah_plan_emulated *stated = v->plan->inputs.emulated;

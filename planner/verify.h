@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verify: checks what a plan says against its policy and its inputs (runtime/schedule/check.h checks the plan alone).
+ * Verify: checks a plan against its policy and its inputs (runtime/schedule/check.h checks the plan by itself).
  *
- *     rc = ah_verify_policy(plan, err);                 // are blocks and orders those of its policy?
+ *     rc = ah_verify_policy(plan, err);                 // could its policy choose these blocks and orders?
  *     const struct ah_verify_inputs inputs = {model, model_sha256, machine, machine_sha256};
- *     rc = ah_verify_inputs(plan, &inputs, err);        // are sizes, times, budgets and bound those of its inputs?
+ *     rc = ah_verify_inputs(plan, &inputs, err);        // do sizes, times, budgets and bound follow from its inputs?
  *
- * Not verified: solver.evaluations and alternatives, which would take planning again, and names of inputs.
+ * Not verified: solver.evaluations and alternatives, which would need a new search, and names of inputs.
  */
 #ifndef AH_PLANNER_VERIFY_H
 #define AH_PLANNER_VERIFY_H
@@ -23,11 +23,11 @@ struct ah_verify_inputs {
     const char *machine_sha256;
 };
 
-/* Checks that a document's sha256 is what the plan states for its input `what`. AH_E_MISMATCH: it is not. */
+/* Checks that a document's sha256 is the one that the plan states for its input `what`. AH_E_MISMATCH: it differs. */
 int ah_verify_input(const char *what, const struct ah_plan_input *stated, const char *given_sha256,
                     struct ah_error *err);
 
-/* `plan` must have passed ah_schedule_check(). AH_E_DOCUMENT: the policy makes no such plans; AH_E_MEMORY. */
+/* `plan` must have passed ah_schedule_check(). AH_E_DOCUMENT: its policy makes no such plans; AH_E_MEMORY. */
 int ah_verify_policy(const struct ah_plan *plan, struct ah_error *err);
 
 /* `plan` must have passed ah_schedule_check(). AH_E_MISMATCH: it was made from other documents. AH_E_DOCUMENT:

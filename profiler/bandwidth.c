@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Passes over large arrays. See bandwidth.h for what is counted.
+ * Passes over large arrays. bandwidth.h says which bytes are counted.
  *
  * A kernel is written once in plain C and compiled for each instruction set. Its loops are simple enough for any
- * compiler to vectorise, and odd enough (a key is mixed in) not to become memcpy() or memset(), whose streaming stores
+ * compiler to vectorise. They mix in a key, so that they do not become memcpy() or memset(), whose streaming stores
  * would change what "write" and "copy" mean.
  */
 #include "profiler/bandwidth.h"
@@ -30,12 +30,12 @@ struct ah_bandwidth {
     uint64_t map_bytes;
     unsigned char *arrays[ARRAYS]; /* where the slices begin */
     uint64_t slices;               /* of one array */
-    uint64_t cursor;               /* the next slice; a pass continues there */
+    uint64_t cursor;               /* the slice at which the next pass continues */
     struct ah_pool *pool;
     const struct ah_bandwidth_kernels *kernels;
     enum ah_isa isa;
-    atomic_uint gathered; /* participants awake */
-    cpu_set_t caller;     /* the processors that the caller could use before */
+    atomic_uint gathered; /* number of participants that are awake */
+    cpu_set_t caller;     /* affinity of the caller before it was pinned */
     bool pinned;
 };
 
@@ -47,7 +47,7 @@ uint64_t ah_bandwidth_slice_bytes(enum ah_memory_pattern pattern)
 struct pass {
     struct ah_bandwidth *bandwidth;
     enum ah_memory_pattern pattern;
-    uint64_t first; /* slice of chunk 0 */
+    uint64_t first; /* the slice that chunk 0 passes over */
 };
 
 static void run_slice(void *context, size_t chunk, unsigned worker)
@@ -63,7 +63,7 @@ static void run_slice(void *context, size_t chunk, unsigned worker)
         bandwidth->kernels->run[pass->pattern](a, bandwidth->arrays[1] + offset, WORDS);
 }
 
-/* Holds its participant until all have come, or for GATHER_NS. */
+/* Keeps a participant waiting until all are awake, or for GATHER_NS. */
 static void wait_for_all(void *context, size_t chunk, unsigned worker)
 {
     struct ah_bandwidth *bandwidth = context;
@@ -131,7 +131,7 @@ int ah_bandwidth_use(struct ah_bandwidth *bandwidth, unsigned threads, const int
     struct ah_pool_options options = {.threads = threads, .cpus = cpus};
     int rc = ah_pool_new(&bandwidth->pool, &options, err);
     if (rc == AH_OK)
-        ah_threads_pin(cpus[0]); /* a refusal only costs speed */
+        ah_threads_pin(cpus[0]); /* if it is refused, only speed suffers */
     return rc;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bandwidth: what the host's memory gives to simple passes over large arrays, by pinned threads.
+ * Bandwidth: the host's memory bandwidth in simple passes of pinned threads over large arrays.
  *
- * There are two arrays, on huge pages if the kernel grants them, written once so that their pages exist. Passes go over
- * them in slices: a pass continues where the last one stopped and returns to a slice only after the whole array, so a
- * cache helps only if the array fits it. Loads and stores are ordinary, so the processor reads a line before it writes
- * it; only what the program reads and writes is counted:
+ * There are two arrays, on huge pages if the kernel grants them, written once so that their pages exist. A pass
+ * continues at the slice where the last pass stopped and returns to a slice only after the whole array, so a cache
+ * helps only if the array fits it. Loads and stores are ordinary, so the processor reads a line before it writes it;
+ * only bytes that the program reads and writes are counted:
  *
  *     read   8 bytes of each word (exclusive or)      bytes = n
  *     write  a number to each word                    bytes = n
@@ -17,7 +17,7 @@
  *     rc = ah_bandwidth_run(bandwidth, AH_MEMORY_SCALE, repeats, &seconds, err);
  *     ah_bandwidth_free(bandwidth);                      // unpins it
  *
- * One thread uses an object.
+ * Only one thread may use an object.
  */
 #ifndef AH_PROFILER_BANDWIDTH_H
 #define AH_PROFILER_BANDWIDTH_H
@@ -31,10 +31,10 @@ struct ah_bandwidth;
 
 enum { AH_BANDWIDTH_SLICE_BYTES = 4 << 20 };
 
-/* Two arrays of `array_bytes` each, rounded up to whole slices. AH_E_MEMORY if there is no room. */
+/* Makes two arrays of `array_bytes` each, rounded up to whole slices. AH_E_MEMORY if there is no room. */
 int ah_bandwidth_new(struct ah_bandwidth **ret_bandwidth, uint64_t array_bytes, struct ah_error *err);
 
-/* Makes further passes with `threads` threads pinned to cpus[0..threads-1]; the caller is the first. AH_E_USAGE for no
+/* Lets further passes use `threads` threads pinned to cpus[0..threads-1]; the caller is the first. AH_E_USAGE for no
  * thread or more than AH_BANDWIDTH_THREADS_MAX. */
 enum { AH_BANDWIDTH_THREADS_MAX = 4096 };
 int ah_bandwidth_use(struct ah_bandwidth *bandwidth, unsigned threads, const int *cpus, struct ah_error *err);
@@ -46,10 +46,10 @@ void ah_bandwidth_rest(struct ah_bandwidth *bandwidth);
 int ah_bandwidth_run(struct ah_bandwidth *bandwidth, enum ah_memory_pattern pattern, uint64_t slices,
                      double *ret_seconds, struct ah_error *err);
 
-/* Bytes that a pattern reads and writes in one slice. */
+/* Returns the bytes that a pattern reads and writes in one slice. */
 uint64_t ah_bandwidth_slice_bytes(enum ah_memory_pattern pattern);
 
-/* Unmaps, and unpins the caller. NULL is fine. */
+/* Frees the arrays, and unpins the caller. NULL is fine. */
 void ah_bandwidth_free(struct ah_bandwidth *bandwidth);
 
 #endif

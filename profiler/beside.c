@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lanes beside each other: the share of its rate that each part keeps while another one works all the time.
+ * Lanes beside each other: measures the share of its rate that each part keeps while another part works all the time.
  *
- * A round runs each part alone and then each pair at once. A share is the part's time per op alone over its time per op
- * beside the other, both from one round. The link's latency is left out, because shares are of rates. While a pair
- * runs, only the time in which both worked counts (measure_lanes.c), so neither has to outlast the other. Each pair
- * gives both of its shares.
+ * A round runs each part by itself and then each pair at once. A share is the part's time per op by itself, divided by
+ * its time per op in the pair, both from one round. The link's latency is subtracted, because shares are of rates.
+ * While a pair runs, only the time in which both worked counts (measure_lanes.c), so neither has to outlast the other.
+ * Each pair gives both of its shares.
  *
- * Other users of the machine slow one part or both. A part that stalls for want of a processor also leaves the memory
- * to the other part, whose share then comes out too large. So each run is made CALM_OF times in a row. Of runs alone,
- * the fastest counts; of runs of a pair, the one in which both together kept most.
+ * Other users of the machine slow one part or both. If a part stalls because it has no processor, the other part has
+ * the memory to itself, and its share becomes too large. So each run is made CALM_OF times in a row. For a part by
+ * itself, the fastest run counts; for a pair, the run in which the sum of both shares is largest.
  *
  *     compute    one product of the first shape, bf16 if the device has it
- *     h2d, d2h   copies through regions of their own
+ *     h2d, d2h   copies through separate regions
  *     host_adam  AdamW with bf16 gradients and weights, states in pageable memory
  */
 #include "profiler/measure_internal.h"
@@ -29,12 +29,12 @@ enum {
     COPIES_MAX = 16,
     TRIES = 8,
     CALM_OF = 3,
-    RUNS = CALM_OF * (PARTS + PAIRS), /* per round */
+    RUNS = CALM_OF * (PARTS + PAIRS), /* runs per round */
     COPY_UNIT = 64 << 10,
     TILE_UNIT = 4096,
 };
 
-/* A part runs for BLOCKS blocks at a time, in ops of about a block each; a slow part for fewer. */
+/* A part runs for the time of BLOCKS blocks, in ops of about a block each; a slow part for fewer. */
 #define BLOCKS       6
 #define BLOCKS_LEAST 2
 
@@ -42,17 +42,17 @@ struct stand {
     struct ah_device *device;
     uint64_t arena_bytes[AH_ARENA_KINDS];
     struct ah_optimizer_layout layout; /* at the beginning of the host's arenas */
-    struct ah_ref operands;            /* three places of place_bytes */
+    struct ah_ref operands;            /* three operands of place_bytes each */
     uint64_t place_bytes;
     struct ah_ref regions[2][2]; /* [direction][0: dst, 1: src] */
-    uint64_t region_bytes;       /* per direction */
+    uint64_t region_bytes;       /* size of a region, by direction */
 
     struct ah_op product;
     struct ah_op copies[2][COPIES_MAX];
     struct ah_optimizer_work adam;
     struct ah_lanes_work lanes[PARTS]; /* by enum ah_part */
     uint64_t repeats[PARTS];
-    double latency_s[PARTS]; /* per op, from the fitted links; 0 if there is none */
+    double latency_s[PARTS]; /* latency per op, from the fitted links; 0 if there is none */
     struct ah_sampler_series series[SHARES];
 };
 
@@ -136,7 +136,7 @@ static void build_adam(struct stand *stand, uint64_t tile)
     stand->lanes[AH_PART_HOST_ADAM] = stand->adam.lane;
 }
 
-/* Finds how many units make an op last about `block_s`, by timing one op of `units`. */
+/* Finds how many units make an op last about `block_s`, by timing an op of `units`. */
 static int fit_op(struct ah_lanes_work *lane, double block_s, uint64_t units, uint64_t most,
                   uint64_t multiple, uint64_t *ret_units, struct ah_error *err)
 {
@@ -189,14 +189,14 @@ static int build_lanes(const struct ah_measure *measure, struct stand *stand, st
     return rc;
 }
 
-/* Time that each run may take so that the fewest rounds fit into the part's time. */
+/* Returns the time that each run may take so that the least number of rounds fits into the part's time. */
 static double affordable_s(const struct ah_measure *measure)
 {
     return measure->part_s / (measure->limits->samples_min * RUNS);
 }
 
-/* Sets each part's ops so that all parts run about as long: as long as the slowest needs for BLOCKS ops, or for
- * BLOCKS_LEAST if that takes too long. */
+/* Sets the number of each part's ops so that all parts run equally long: as long as the slowest part needs for BLOCKS
+ * ops, or for BLOCKS_LEAST if that is too long. */
 static int settle_repeats(const struct ah_measure *measure, const struct ah_sampler *sampler,
                           struct stand *stand, struct ah_error *err)
 {
@@ -233,7 +233,7 @@ static int run_pair(struct stand *stand, int a, int b, double ret_seconds_each[2
     return rc;
 }
 
-/* Share of its rate that `part` keeps, from its times per op alone and beside another. */
+/* Returns the share of its rate that `part` keeps, from its times per op by itself and in a pair. */
 static double share_kept(const struct stand *stand, int part, double alone_s, double beside_s)
 {
     double latency_s = stand->latency_s[part];
@@ -242,7 +242,7 @@ static double share_kept(const struct stand *stand, int part, double alone_s, do
     return (alone_s - latency_s) / (beside_s - latency_s);
 }
 
-/* Time per op of the fastest run. */
+/* Measures a part by itself: time per op of the fastest run. */
 static int run_alone(struct stand *stand, int part, double *ret_each_s, struct ah_error *err)
 {
     double fastest_s = INFINITY;
@@ -257,7 +257,7 @@ static int run_alone(struct stand *stand, int part, double *ret_each_s, struct a
     return rc;
 }
 
-/* Shares of the run in which the pair together kept most, given each part's time alone. */
+/* Measures a pair: shares of the run in which their sum is largest, given each part's time by itself. */
 static int run_calmly(struct stand *stand, int a, int b, const double alone_s[PARTS], double ret_shares[2],
                       struct ah_error *err)
 {
@@ -278,7 +278,7 @@ static int run_calmly(struct stand *stand, int a, int b, const double alone_s[PA
     return AH_OK;
 }
 
-/* One round: for each pair (a < b) in turn, `ret_shares` gets what a keeps beside b and what b keeps beside a. */
+/* Runs one round: for each pair (a < b) in turn, `ret_shares` gets the shares that a and b keep. */
 static int round_of_shares(void *context, double *ret_shares, struct ah_error *err)
 {
     struct stand *stand = context;

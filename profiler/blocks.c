@@ -3,12 +3,12 @@
  * Measures a model's blocks on the compute lane: forward of every group, and backward of every group under each config
  * of activations, by number of compute threads.
  *
- * They are measured in cycles (cycle_internal.h), not one by one, because a pass of training begins where another one
+ * They are measured in cycles (cycle_internal.h), not one by one, because a pass of training begins when another pass
  * ends, with its operands in memory rather than in a cache. A sample is one cycle, or as many as take SAMPLE_S; it
- * gives each pass the mean time over all layers that did the pass. A pass lasts from the end of the one before to its
+ * gives each pass the mean time over all layers that did the pass. A pass lasts from the end of the pass before to its
  * own end, including the gaps between its ops.
  *
- * If blocks are slow, a cycle has fewer layers, and there are fewer samples than of other parts, but at least
+ * If blocks are slow, a cycle has fewer layers, and there are fewer samples than in other parts, but at least
  * limits->block_rounds: a sample of seconds is already a mean of many passes.
  */
 #include "profiler/cycle_internal.h"
@@ -30,7 +30,7 @@ struct bench {
     const struct ah_job *job;
     struct ah_cycle cycle;
     struct ah_device *device;
-    struct ah_submission *submissions; /* those of a cycle, `repeats` times */
+    struct ah_submission *submissions; /* submissions of a cycle, `repeats` times */
     struct ah_span *spans;
     size_t n_ops;     /* number of submissions */
     uint64_t repeats; /* cycles of a sample */
@@ -62,7 +62,7 @@ static int submit(struct bench *bench, size_t n, struct ah_error *err)
     return AH_OK;
 }
 
-/* Mean seconds of each kind of pass. */
+/* Takes a sample: mean seconds of each kind of pass. */
 static int run_sample(void *context, double *ret_values, struct ah_error *err)
 {
     struct bench *bench = context;
@@ -140,7 +140,7 @@ static int open_device(const struct ah_measure *measure, unsigned threads, struc
     return rc ? rc : ah_cycle_fill(&bench->cycle, bench->device, err);
 }
 
-/* Memory that a run of these blocks takes beside its arena: plans keep it free. */
+/* Notes the memory that these blocks need outside the device's arena: plans keep it free. */
 static void keep_reserve(struct ah_measure *measure, const struct ah_device *device)
 {
     uint64_t *most = &measure->machine->device.reserve_bytes;
@@ -177,7 +177,7 @@ static void release_bench(struct bench *bench)
 
 /* ---- limits ---- */
 
-/* The thread counts with which products were measured, ascending: plans choose among these. */
+/* Lists the thread counts with which products were measured, ascending: plans choose among these. */
 static size_t thread_counts(const struct ah_measure *measure, unsigned ret_counts[COUNTS_MAX])
 {
     const struct ah_machine *machine = measure->machine;
@@ -207,8 +207,8 @@ static double flops_per_s(const struct ah_machine *machine, enum ah_dtype dtype,
     return best;
 }
 
-/* As many layers as let enough rounds fit into the budget, judging by the rates of products; but enough for all configs
- * of activations. */
+/* Returns a number of layers with which, by the rates of products, enough rounds fit into the budget; but enough for
+ * all configs of activations. */
 static uint64_t layers_for(const struct ah_measure *measure, unsigned threads, double budget_s)
 {
     const struct ah_job *job = measure->options->job;
@@ -231,7 +231,7 @@ static uint64_t bytes_for(const struct ah_measure *measure)
 
 /* ---- entries of the document ---- */
 
-/* The entry for a program and a number of threads: the existing one, or a new one. The list has room. */
+/* Returns the entry for a program and a number of threads, which may be a new entry. The list has room. */
 static struct ah_machine_block *entry_for(struct ah_machine *machine, const char *program_sha256,
                                           uint64_t threads)
 {
@@ -288,7 +288,7 @@ static int keep_group(struct ah_measure *measure, const struct bench *bench, siz
 }
 
 /* Replaces the machine's list by one with room for `more` entries. If a document cannot have that many, drops the
- * oldest. */
+ * oldest entries. */
 static int make_room(struct ah_measure *measure, size_t more, struct ah_error *err)
 {
     struct ah_machine *machine = measure->machine;

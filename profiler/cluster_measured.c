@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Numbers (1) to (3) are those of the header.
+ * Numbers (1) to (3) refer to the rules in the header.
  */
 #include "profiler/cluster_measured.h"
 
@@ -112,7 +112,7 @@ static const char *new_type_name(const struct making *making, const char *base)
     return name;
 }
 
-/* Finds the type of the host's ranks, a new one or an earlier host's. `ret_type`: its number. */
+/* Finds the type of the host's ranks: an earlier host's or a new type. `ret_type`: its number. */
 static int find_type(struct making *making, size_t host, size_t *ret_type, struct ah_error *err)
 {
     struct ah_cluster *cluster = making->cluster;
@@ -154,7 +154,7 @@ static void add_to_type(struct ah_cluster_gpu *type, const struct ah_cluster_gpu
 
 /* ---- nodes ---- */
 
-/* The host's name, made a valid node id; numbered if an earlier node has it. */
+/* Returns the host's name as a valid node id; with a number if an earlier node has that id. */
 static const char *node_id(const struct making *making, size_t host)
 {
     const struct ah_cluster *cluster = making->cluster;
@@ -181,7 +181,7 @@ static int add_node(struct making *making, size_t host, const char *gpu, struct 
     const struct ah_measured_host *given = &making->measured->hosts[host];
     const struct ah_machine *machine = machine_of(making, host);
     const struct ah_profile_rank *rank = &making->ranks[host];
-    const double share = (double)given->slots / (double)rank->ranks; /* of the machine */
+    const double share = (double)given->slots / (double)rank->ranks; /* share of the machine */
     const char *id = node_id(making, host);
     if (!id)
         return ah_error_memory(err);
@@ -193,7 +193,7 @@ static int add_node(struct making *making, size_t host, const char *gpu, struct 
         .intra_latency_us = rank->link_latency_us,
         .host_memory_bytes = rank->host_memory_bytes / rank->ranks * given->slots,
         .host_memory_bytes_per_s = rank->host_bytes_per_s * share,
-        .host_link_bytes_per_s = rank->host_link_bytes_per_s, /* is already per rank */
+        .host_link_bytes_per_s = rank->host_link_bytes_per_s, /* already per rank */
         .disk_bytes_per_s = machine->disk ? machine->disk->read_bytes_per_s.median * share : 0};
     return AH_OK;
 }
@@ -211,7 +211,7 @@ static int add_host(struct making *making, size_t host, struct ah_error *err)
 
 /* ---- (3) links ---- */
 
-/* Sets the card to the best of the node's links: of those between machines, or of all. */
+/* Sets the card to the node's best link: among links between machines, or among all. */
 static void fill_nic(const struct making *making, size_t host, bool between)
 {
     const struct ah_cluster_measured *measured = making->measured;
@@ -249,7 +249,7 @@ static int add_pairs(struct making *making, struct ah_error *err)
             pairs[n++] = (struct ah_cluster_pair){cluster->nodes[link->a].id, cluster->nodes[link->b].id,
                                                   link->link.bytes_per_s, link->link.latency_us};
     }
-    cluster->pairs = pairs; /* set only after all were judged by the cards alone */
+    cluster->pairs = pairs; /* set last, because every pair is judged without pairs */
     cluster->n_pairs = n;
     return n <= PAIRS_MAX
                ? AH_OK
@@ -261,7 +261,7 @@ static int add_pairs(struct making *making, struct ah_error *err)
 
 /* ---- names ---- */
 
-/* "a+b+5-more" */
+/* Makes a name such as "a+b+5-more". */
 static int name_cluster(struct making *making, struct ah_error *err)
 {
     const struct ah_cluster *cluster = making->cluster;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Builds a cycle's blocks, places and ops. See cycle_internal.h.
+ * Builds a cycle's blocks, memory places and ops. See cycle_internal.h.
  */
 #include "profiler/cycle_internal.h"
 
@@ -32,7 +32,7 @@ static uint64_t data_bytes(const struct ah_job *job, size_t data)
     return bytes[data];
 }
 
-/* Finds the datum of this name; AH_CYCLE_DATA for a name that only data with documents have. */
+/* Finds the datum of this name; AH_CYCLE_DATA for a name that only data sets with documents have. */
 static size_t data_named(const char *name)
 {
     size_t data = 0;
@@ -100,7 +100,7 @@ static void lay_out_layers(struct ah_cycle *cycle, uint64_t layers)
 
 /* ---- ops ---- */
 
-/* Where the homes of a block lie. */
+/* Finds where the homes of a block are. */
 static void find_homes(const struct ah_cycle *cycle, size_t block, struct ah_ref ret_homes[AH_HOMES])
 {
     const struct ah_cycle_block *it = &cycle->blocks[block];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fills a cycle with values like those at the start of a run, wherever values affect time. Matrices get small numbers
- * of both signs, so that nothing becomes infinite, subnormal or equal; gains are 1, biases 0, tokens from the whole
- * vocabulary.
+ * Fills a cycle with values like those at the start of a run, if they affect time. Matrices get small numbers of both
+ * signs, so that nothing becomes infinite, subnormal or equal; gains are 1, biases 0, tokens from the whole vocabulary.
  */
 #include "profiler/cycle_internal.h"
 
@@ -12,7 +11,7 @@
 
 #include <string.h>
 
-#define MATRIX_MOST 0.035f /* uniform between this and its negative: a deviation of 0.02 */
+#define MATRIX_MOST 0.035f /* bound of uniform numbers, whose deviation is then 0.02 */
 #define ANGLE       0.7071068f
 
 struct filler {

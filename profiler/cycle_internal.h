@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cycle: what the compute lane does in an iteration of training, with fewer layers: the embedding, layers of every
- * group and the head, forward up and backward down, as the ops that a run submits (runtime/schedule/program.h).
+ * Cycle: the compute lane's work in an iteration of training, with fewer layers: the embedding, layers of every group
+ * and the head, forward up and backward down, as the ops that a run submits (runtime/schedule/program.h).
  *
- * Every block has its own places for weights, gradients, inputs and what it saves. So a pass finds its operands as cold
- * as in a run, because all other blocks have passed since. Scratch and the residual stream's gradient are shared, as in
- * a plan. Layers keep, save selectively and recompute in turn. If a group has fewer layers than there are such configs,
- * the cycle has a turn for each config, and each layer has another one in each turn.
+ * Every block has separate memory for weights, gradients, inputs and saved activations. So a pass finds its operands as
+ * cold in caches as in a run, because all other blocks have run since. Scratch and the residual stream's gradient are
+ * shared, as in a plan. Layers keep, save selectively and recompute in turn. If a group has fewer layers than these
+ * three configs, the cycle has a turn for each config, and each layer has a different config in each turn.
  *
  *     rc = ah_cycle_init(&cycle, job, &(struct ah_cycle_limits){.layers = 4, .bytes = 1 << 30}, err);
  *     ... open a device, prepare cycle.ops, reserve cycle.arena_bytes ...
@@ -22,7 +22,7 @@
 
 enum { AH_CYCLE_BLOCKS_MAX = 128 };
 
-/* The data that programs use when the data set has no documents. */
+/* The data that programs read if the data set has no documents. */
 enum ah_cycle_datum {
     AH_CYCLE_TOKENS,
     AH_CYCLE_TARGETS,
@@ -34,8 +34,8 @@ enum ah_cycle_datum {
 };
 
 struct ah_cycle_limits {
-    uint64_t layers; /* of each group, at least 1 */
-    uint64_t bytes;  /* of the device arena */
+    uint64_t layers; /* layers of each group, at least 1 */
+    uint64_t bytes;  /* size of the device arena */
 };
 
 struct ah_cycle_block {
@@ -57,23 +57,23 @@ struct ah_cycle {
     size_t n_blocks;
     struct ah_ref scratch, residual_gradient, data[AH_CYCLE_DATA], stage;
     uint64_t arena_bytes[AH_ARENA_KINDS];
-    struct ah_op *ops; /* owned; those of all turns */
+    struct ah_op *ops; /* owned; the ops of all turns */
     size_t n_ops, ops_room;
-    struct ah_cycle_pass *passes; /* owned; one after another */
+    struct ah_cycle_pass *passes; /* owned; in the order of the ops */
     size_t n_passes, passes_room;
 };
 
-/* Takes fewer layers than `limits` says if those do not fit. AH_E_CAPACITY: not even one of each group fits. */
+/* Makes a cycle, with fewer layers than in `limits` if those do not fit. AH_E_CAPACITY: not even one of each fits. */
 int ah_cycle_init(struct ah_cycle *ret_cycle, const struct ah_job *job, const struct ah_cycle_limits *limits,
                   struct ah_error *err);
 
-/* Multiplications and additions of products and attention, for all turns. */
+/* Returns the multiplications and additions of matrix products and attention in all turns. */
 double ah_cycle_flops(const struct ah_job *job, uint64_t layers);
 
 /* Fills weights and data with values like those at the start of a run. */
 int ah_cycle_fill(const struct ah_cycle *cycle, struct ah_device *device, struct ah_error *err);
 
-/* Frees; a zeroed one is fine. */
+/* Frees the cycle; a zeroed one is fine. */
 void ah_cycle_release(struct ah_cycle *cycle);
 
 #endif

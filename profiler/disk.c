@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Disk: sequential writing until the data is on the device, and reading it back from there.
+ * Disk: measures sequential writing until the data is on the device, and reading it back from the device.
  *
- * The file has no name (O_TMPFILE, or a name that is removed at once), so that nothing is ever left behind. A sample is
- * one chunk: written with O_DIRECT and fdatasync()ed, later read with O_DIRECT. On a file system without O_DIRECT, the
- * chunk is dropped from the page cache before it is read. All chunks are written before the first is read. A cache
- * inside the device is not defeated.
+ * The file has no name (O_TMPFILE, or a name that is removed at once), so that it never remains. A sample is one chunk:
+ * written with O_DIRECT and fdatasync()ed, later read with O_DIRECT. On a file system without O_DIRECT, the chunk is
+ * dropped from the page cache before it is read. All chunks are written before the first is read. A cache inside the
+ * device may still help.
  */
 #include "profiler/measure_internal.h"
 
@@ -30,8 +30,8 @@ struct disk {
     bool direct;
     unsigned char *bytes; /* owned; `chunk` of them */
     uint64_t chunk;
-    uint64_t chunks; /* room in the file */
-    uint64_t next;   /* of the next chunk */
+    uint64_t chunks; /* number of chunks in the file */
+    uint64_t next;   /* number of the next chunk */
 };
 
 static const char *folder_of(const struct ah_measure *measure)
@@ -120,7 +120,7 @@ static int read_round(void *context, double *ret_seconds, struct ah_error *err)
     return rc;
 }
 
-/* Bytes that the file may have: the limit, but at most a tenth of what is free. */
+/* Returns the bytes that the file may have: the limit, but at most a tenth of the free space. */
 static uint64_t file_bytes(const struct ah_measure *measure, const char *folder)
 {
     struct statvfs fs;
@@ -130,7 +130,7 @@ static uint64_t file_bytes(const struct ah_measure *measure, const char *folder)
     return most;
 }
 
-/* Chooses a chunk such that samples_min of them fit the file and are written in a third of the time for the disk. */
+/* Chooses a chunk size with which samples_min chunks fit the file and are written in a third of the disk's time. */
 static int size_chunks(struct ah_measure *measure, const char *folder, struct disk *disk,
                        struct ah_error *err)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lanes: ops on a device's lanes as work of a sampler, one lane by itself or two at once.
+ * Lanes: runs ops on a device's lanes as work of a sampler, on one lane by itself or on two at once.
  *
- * Times come from the device's own spans, so that submitting and waking up are not measured; they run from
- * the start of the first op to the end of the last, gaps between ops included, because a lane pays for those.
+ * Times come from the device's spans, so that submitting and waking up are not measured. They last from the start of
+ * the first op to the end of the last, gaps between ops included, because a training's lane has gaps, too.
  */
 #ifndef AH_PROFILER_LANES_INTERNAL_H
 #define AH_PROFILER_LANES_INTERNAL_H
@@ -26,7 +26,7 @@ struct ah_lanes_work {
 /* `run` of a sampler's work, whose context is a struct ah_lanes_work. */
 int ah_lanes_run(void *context, uint64_t repeats, double *ret_seconds, struct ah_error *err);
 
-/* The sampler's view of a work. */
+/* Returns a work for the sampler. */
 struct ah_sampler_work ah_lanes_sampler_work(struct ah_lanes_work *work);
 
 /* Runs two works on two lanes at once, `repeats` of each. They start together; `ret_seconds_each` is the time per op

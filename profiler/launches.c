@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launches: the least time that an op of the compute lane takes, however little there is to do.
+ * Launches: measures the least time that an op of the compute lane takes, however little work it has.
  *
- * Ops of ELEMENTS elements are submitted the way a run submits those of a block's pass: an array at a time, joined.
+ * Ops of ELEMENTS elements are submitted as a run submits the ops of a block's pass: an array at a time, joined.
  * Submitting continues while the lane works, so the slower of the two is measured.
  */
 #include "profiler/lanes_internal.h"

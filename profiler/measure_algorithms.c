@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chooses algorithms for a model's matrix products: for each, the fastest that the device's library offers.
+ * Chooses the fastest algorithm that the device's library offers for each of a model's matrix products.
  *
  * They are chosen once. While the library is the same, a product in the machine's table keeps its algorithm, however
- * often blocks are measured, so that older plans stay as they are. The library's first choice stays unless another one
- * is faster by more than WORTH, because a choice that noise decides would differ from one profile to the next.
+ * often blocks are measured, so that older plans stay as they are. The library's first choice stays unless another
+ * algorithm is faster by more than WORTH, because a choice decided by noise would differ between profiles.
  *
- * A device takes its algorithms when products are prepared, so each rank of offers gets a device of its own, one after
- * another. On each device, all products take turns. Operands are as op.h requires: aligned, with the product's strides.
+ * A device reads its algorithms when products are prepared. So a new device is opened for all first offers, then for
+ * all second offers, and so on: one for each RANK. On each device, all products take turns. Operands are as op.h
+ * requires: aligned, with the product's strides.
  */
 #include "profiler/lanes_internal.h"
 #include "profiler/measure_internal.h"
@@ -30,7 +31,7 @@ struct candidate {
     size_t n_offers;
 };
 
-/* The products that have an offer of one rank, with that offer. */
+/* The products that have an offer of some rank, with this offer. */
 struct ranked {
     struct ah_device_algorithm table[AH_SAMPLER_WIDTH_MAX];
     struct ah_op ops[AH_SAMPLER_WIDTH_MAX];
@@ -41,8 +42,8 @@ struct choosing {
     struct ah_measure *measure;
     struct candidate *items; /* owned */
     size_t n;
-    size_t ranks;         /* the most offers of any product */
-    uint64_t place_bytes; /* of each of the four operands */
+    size_t ranks;         /* the most offers of a product */
+    uint64_t place_bytes; /* size of each of the four operands */
     struct ah_device *device;
     struct ranked *ranked; /* owned; the device borrows its table */
 };
@@ -62,7 +63,7 @@ static int collect_products(struct choosing *choosing, struct ah_error *err)
     return rc;
 }
 
-/* Gives each operand a place as large as the largest of all. */
+/* Gives each operand as much memory as the largest operand needs. */
 static int place_operands(struct choosing *choosing, struct ah_error *err)
 {
     for (size_t i = 0; i < choosing->n; i++) {
@@ -117,7 +118,7 @@ static int open_device(struct choosing *choosing, const struct ranked *ranked, s
     return rc ? rc : ah_lanes_fill(choosing->device, all, bytes, stage, err);
 }
 
-/* Opens a device whose table has each product's offer of this rank. */
+/* Opens a device whose table has every product's offer of this rank. */
 static int open_rank(struct choosing *choosing, size_t rank, struct ah_error *err)
 {
     struct ranked *ranked = choosing->ranked = calloc(1, sizeof *ranked);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a profile says about its machine without measuring: the host's facts from the topology, the device's from its
- * driver, and a name made from models, never from host names.
+ * Facts in a profile that are not measured: the host's from the topology, the device's from its driver, and a name made
+ * from models, never from host names.
  */
 #include "profiler/measure_internal.h"
 
@@ -22,8 +22,8 @@ static bool idle_word(const char *word)
     return strlen(word) > 5 && strcmp(word + strlen(word) - 4, "core") == 0; /* "16core" */
 }
 
-/* The next word of letters and digits, in lower case; "64-Core" is one word; NULL after the last one. Text after
- * "@" is a clock rate and ends the model. */
+/* Returns the next word of letters and digits, in lower case; "64-Core" is one word; NULL after the last one. Text
+ * after "@" is a clock rate and ends the model. */
 static const char *next_word(const char *text, char *ret_word, size_t size)
 {
     size_t n = 0;
@@ -69,7 +69,7 @@ static const char *make_name(struct ah_measure *measure)
     return ah_arena_strdup(&measure->document->arena, name);
 }
 
-/* What the process takes in addition until the end of a run: its plan, and buffers of a save
+/* Memory that the process needs in addition until the end of a run: its plan, and buffers of a save
  * (tests/tools/save_memory.py, runtime/model/walk_internal.h). */
 #define SAVE_BYTES (UINT64_C(10) << 20)
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measure: what the parts of one profile share: the limits, the document being filled, progress and noise.
+ * Measure: shared by the parts of one profile: the limits, the document being filled, progress and noise.
  *
  * Each part is a file with one function, ah_<part>_measure(), that fills its list of the machine document. A part runs
- * sets of the sampler one after another. It announces how many with ah_measure_sets(), and takes a sampler for each
- * with ah_measure_sampler(), which divides the part's time among them.
+ * sets of the sampler one after another. It announces the number of sets with ah_measure_sets(), and gets a sampler for
+ * each with ah_measure_sampler(), which divides the part's time among them.
  */
 #ifndef AH_PROFILER_MEASURE_INTERNAL_H
 #define AH_PROFILER_MEASURE_INTERNAL_H
@@ -34,31 +34,31 @@ struct ah_measure_limits {
     double part_s[AH_PROFILER_PART_COUNT]; /* planned time of a part; also its weight in the progress */
     unsigned samples_min;
     unsigned samples_max;
-    unsigned blocks; /* per sample */
-    double block_s;  /* shortest block */
-    double warm_s;   /* longest warm-up of one work */
+    unsigned blocks; /* blocks of a sample (sampler.h) */
+    double block_s;  /* least time of a block */
+    double warm_s;   /* most time of the warm-up of one work */
     struct ah_measure_shape shapes[AH_MEASURE_SHAPES_MAX];
     size_t n_shapes;
     struct ah_measure_shape
-        fast_shapes[AH_MEASURE_SHAPES_MAX]; /* used instead for a device that small products do not fill */
+        fast_shapes[AH_MEASURE_SHAPES_MAX]; /* instead of `shapes` if small products do not fill the device */
     size_t n_fast_shapes;
-    double product_s;       /* a slow machine gets products of fewer rows, so that none takes longer */
-    unsigned thread_counts; /* at most this many counts, from 1 to all processors */
-    uint64_t memory_bytes;  /* each of two arrays */
-    uint64_t link_bytes;    /* the largest copy */
-    unsigned link_factor;   /* factor between sizes */
+    double product_s;       /* most time of a product: slow machines get products of fewer rows */
+    unsigned thread_counts; /* most thread counts to measure, from 1 to all processors */
+    uint64_t memory_bytes;  /* size of each of two arrays */
+    uint64_t link_bytes;    /* size of the largest copy */
+    unsigned link_factor;   /* factor between sizes of copies */
     uint64_t adam_params;
-    unsigned adam_kinds; /* of ah_optimizer_kinds */
+    unsigned adam_kinds; /* the first of ah_optimizer_kinds to measure */
     uint64_t disk_bytes;
-    uint64_t block_layers; /* layers of each group that take turns, at most */
-    unsigned block_rounds; /* at least this many, however long blocks take */
+    uint64_t block_layers; /* most layers of each group in a cycle */
+    unsigned block_rounds; /* least rounds, however long blocks take */
 };
 
-/* What was noisy in the running part. */
+/* Noisy numbers of the running part. */
 enum { AH_MEASURE_WORST = 4, AH_MEASURE_WHAT_MAX = 64 };
 struct ah_measure_findings {
     unsigned found;
-    unsigned n; /* in `worst`, worst first */
+    unsigned n; /* entries of `worst`, worst first */
     struct {
         double amount;
         char what[AH_MEASURE_WHAT_MAX];
@@ -69,34 +69,34 @@ struct ah_measure {
     const struct ah_profiler_options *options;
     const struct ah_device_driver *driver;
     const struct ah_measure_limits *limits;
-    struct ah_measure_shape shapes[AH_MEASURE_SHAPES_MAX]; /* those of the limits, fitted to this machine */
+    struct ah_measure_shape shapes[AH_MEASURE_SHAPES_MAX]; /* shapes of the limits, fitted to this machine */
     size_t n_shapes;
     struct ah_device_info info;
-    struct ah_device_throttle throttle; /* of lanes other than compute; zero unless emulating */
+    struct ah_device_throttle throttle; /* for lanes other than compute; zero unless emulating */
     struct ah_document *document;
     struct ah_machine *machine;
     struct ah_topology topology;
     unsigned processors;      /* processors that this process may use */
-    unsigned compute_threads; /* for the compute and the host lane when both run: the device's own default */
+    unsigned compute_threads; /* threads of compute and host lane if both run: the device's default */
     unsigned host_threads;
-    uint64_t available_bytes;       /* of host memory, at the start */
+    uint64_t available_bytes;       /* host memory available at the start */
     struct ah_bandwidth *bandwidth; /* owned; made by the first part that wants it */
 
-    enum ah_profiler_part part; /* running */
-    double part_s;              /* time for the part in this go */
+    enum ah_profiler_part part; /* the running part */
+    double part_s;              /* time for the part in this turn */
     double parts_s;             /* time of all chosen parts, and of the finished ones */
     double parts_done_s;
     unsigned sets; /* sets of the running part, and how many are done */
     unsigned sets_done;
-    double told; /* the largest fraction reported */
+    double told; /* largest fraction of progress reported */
     char what[128];
-    struct ah_products *products;                     /* owned by measure_matmul.c; kept between its goes */
-    unsigned goes;                                    /* of the matrix products */
-    struct ah_load meanwhile[AH_PROFILER_PART_COUNT]; /* what the processors did during each part */
+    struct ah_products *products;                     /* owned by measure_matmul.c; kept between its turns */
+    unsigned goes;                                    /* turns of the matrix products */
+    struct ah_load meanwhile[AH_PROFILER_PART_COUNT]; /* load of the processors during each part */
 
     unsigned judged;                        /* numbers judged in the running part */
     struct ah_measure_findings findings[3]; /* by enum ah_sampler_noise */
-    size_t noise_room;                      /* of machine->noise */
+    size_t noise_room;                      /* capacity of machine->noise */
 };
 
 /* Announces the sets of the running part. */
@@ -109,30 +109,30 @@ struct ah_sampler ah_measure_sampler(struct ah_measure *measure, const char *wha
 void ah_measure_note(struct ah_measure *measure, const char *format, ...) AH_PRINTF(2, 3);
 
 /* Remembers `what` (like printf) if the series spreads or drifts. ah_measure_conclude() writes a sentence for each kind
- * of noise of the running part: how many of its numbers had it, and the worst of them. */
+ * of noise in the running part: how many numbers had it, and the worst of these. */
 void ah_measure_judge(struct ah_measure *measure, const struct ah_sampler_series *series, const char *what,
                       ...) AH_PRINTF(3, 4);
 void ah_measure_conclude(struct ah_measure *measure);
 
-/* Thread counts worth measuring, ascending: 1, powers of two, `largest`. If those are more than limits->thread_counts:
- * 1 and the largest ones. Returns how many are in `ret_counts`. */
+/* Lists thread counts worth measuring, ascending: 1, powers of two, `largest`. If there are more than
+ * limits->thread_counts, only 1 and the largest. Returns how many are in `ret_counts`. */
 enum { AH_MEASURE_COUNTS_MAX = 8 };
 size_t ah_measure_threads(const struct ah_measure *measure, unsigned largest,
                           unsigned ret_counts[AH_MEASURE_COUNTS_MAX]);
 
-/* Opens the device with these threads and, when `throttled`, the throttle; its arenas are yet to be reserved. */
+/* Opens the device with these threads and, if `throttled`, the throttle; the caller must reserve its arenas. */
 int ah_measure_open(const struct ah_measure *measure, unsigned compute_threads, unsigned host_threads,
                     bool throttled, struct ah_device **ret_device, struct ah_error *err);
 
-/* The arrays for passes over host memory, *borrowed*. */
+/* Gets the arrays for passes over host memory, *borrowed*. */
 int ah_measure_bandwidth(struct ah_measure *measure, struct ah_bandwidth **ret_bandwidth,
                          struct ah_error *err);
 
-/* `bytes`, but at most 1/16 of the host memory that was available; a multiple of 1 MiB. */
+/* Returns `bytes`, but at most 1/16 of the host memory that was available; a multiple of 1 MiB. */
 uint64_t ah_measure_fit(const struct ah_measure *measure, uint64_t bytes);
 
 /* The parts. Each appends to measure->machine, in the document's arena. Matrix products are measured in measure->goes
- * goes: first by ah_matmul_measure(), then by ah_matmul_go_on() between other parts; the last one appends. */
+ * turns: first by ah_matmul_measure(), then by ah_matmul_go_on() between other parts; the last turn appends. */
 int ah_matmul_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_memory_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_links_measure(struct ah_measure *measure, struct ah_error *err);
@@ -149,17 +149,17 @@ int ah_algorithms_adopt(struct ah_measure *measure, const struct ah_device *devi
 int ah_algorithms_measure(struct ah_measure *measure, struct ah_error *err);
 
 int ah_matmul_go_on(struct ah_measure *measure, struct ah_error *err);
-void ah_matmul_release(struct ah_measure *measure); /* after the last go, or a failure */
+void ah_matmul_release(struct ah_measure *measure); /* after the last turn, or a failure */
 
-/* Sets measure->shapes: those of the limits, with rows halved until a product by one thread, estimated from a small
- * one, takes no longer than limits->product_s. */
+/* Sets measure->shapes: the shapes of the limits, with rows halved until a product by one thread, estimated from a
+ * small product, takes no longer than limits->product_s. */
 int ah_matmul_fit_shapes(struct ah_measure *measure, struct ah_error *err);
 
 /* Fills `host`, `device` and `name` of the document; needs measure->info. */
 int ah_host_describe(struct ah_measure *measure, struct ah_error *err);
 
-/* Notes what a run takes beside its arenas: what this process holds now, and a save. Call it with a device open and
- * prepared, before arenas are reserved. */
+/* Notes the memory that a run needs outside its arenas: this process's memory now, and the memory of a save. Call it
+ * with a device open and prepared, before arenas are reserved. */
 void ah_host_weigh(struct ah_measure *measure);
 
 /* "Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz" -> "intel-xeon-gold-6148": lower case, without words that say nothing of a

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs ops on lanes as measured work. See lanes_internal.h. Memory for spans is taken before the ops are submitted:
- * nothing allocates while something is measured.
+ * Runs ops on lanes as measured work. See lanes_internal.h. Memory for spans is allocated before ops are submitted:
+ * nothing is allocated during a measurement.
  */
 #include "profiler/lanes_internal.h"
 
@@ -101,7 +101,7 @@ static int submit_both(struct ah_lanes_work *const works[2], const uint64_t repe
     int rc = start_together(works, &met, err);
     for (uint64_t i = 1; i <= most; i++)
         for (int lane = 0; lane < 2; lane++)
-            while (rc == AH_OK && submitted[lane] * most < i * repeats[lane]) { /* evenly */
+            while (rc == AH_OK && submitted[lane] * most < i * repeats[lane]) { /* lanes evenly */
                 bool waits = lane == 0 && submitted[lane] == 0;
                 rc = submit_next(works[lane], waits ? &met : NULL, &ret_tickets[lane], err);
                 submitted[lane]++;
@@ -109,7 +109,7 @@ static int submit_both(struct ah_lanes_work *const works[2], const uint64_t repe
     return rc;
 }
 
-/* Time per op of each lane in the window in which both worked. */
+/* Computes the time per op of each lane in the time in which both worked. */
 static int judge_both(struct ah_span *const spans[2], const uint64_t repeats[2], double ret_seconds_each[2],
                       struct ah_error *err)
 {
@@ -147,7 +147,7 @@ int ah_lanes_run_both(struct ah_lanes_work *const works[2], const uint64_t repea
     for (int lane = 0; lane < 2 && rc == AH_OK; lane++)
         rc = ah_device_wait(works[lane]->device, works[lane]->lane, tickets[lane], err);
     for (int lane = 0; lane < 2 && rc == AH_OK; lane++)
-        rc = read_spans(works[lane], repeats[lane], spans[lane], err); /* without those of start_together() */
+        rc = read_spans(works[lane], repeats[lane], spans[lane], err); /* not those of start_together() */
     if (rc == AH_OK)
         rc = judge_both(spans, repeats, ret_seconds_each, err);
     free(all);
@@ -155,7 +155,7 @@ int ah_lanes_run_both(struct ah_lanes_work *const works[2], const uint64_t repea
 }
 
 /* bf16 numbers of magnitude 2^-8 to 1 with random signs and mantissas. Two of them, read as one fp32, are such a
- * number, too, so one pattern serves both types. */
+ * number, too, so one pattern is good for both types. */
 static void fill_pattern(uint16_t *to, uint64_t count, uint64_t *state)
 {
     for (uint64_t i = 0; i < count; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies each way on the copy lanes: time by size, and the line through them,
+ * Measures copies in each direction on the copy lanes: time by size, and the line through the times,
  *
  *     time = latency + bytes / rate
  *
@@ -34,7 +34,7 @@ struct sweep {
     size_t n;
 };
 
-/* Copies of `bytes` at places spread over a region, at most OPS_MAX; returns how many. */
+/* Makes copies of `bytes` at places spread over a region, at most OPS_MAX; returns how many. */
 static size_t copy_ops(enum ah_direction direction, uint64_t bytes, uint64_t region, struct ah_op *ret_ops)
 {
     size_t n = 0;
@@ -78,7 +78,7 @@ static int build_sweep(const struct ah_measure *measure, struct ah_device *devic
     return AH_OK;
 }
 
-/* The rate is the fitted one; its spread is that of the largest size, relative to its median. */
+/* Returns a metric with the fitted rate, and the spread of the largest size, relative to its median. */
 static struct ah_metric fitted_metric(const struct ah_sampler_series *largest, uint64_t bytes, double rate)
 {
     struct ah_metric metric = ah_sampler_rate(largest, (double)bytes);
@@ -159,7 +159,7 @@ static int measure_direction(struct ah_measure *measure, struct ah_device *devic
     return rc;
 }
 
-/* Called right after copies, because an idle link runs slower. */
+/* Notes the link's state. Call it right after copies, because an idle link runs slower. */
 static int keep_pcie(struct ah_measure *measure, const struct ah_device *device, struct ah_error *err)
 {
     char folder[AH_DEVICE_NAME_MAX + 64];

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products on the compute lane: rate by dtype, form, shape and threads, 2 m n k operations each.
+ * Measures matrix products on the compute lane: rate by dtype, form, shape and threads, 2 m n k operations each.
  *
  * One device for each thread count stays open, so that all products, whatever their threads, take turns in the rounds
- * of one set. The operands lie at fixed places and are the same in every repeat, so the rate is that of a product whose
- * operands are as warm as the last product left them.
+ * of one set. The operands are at fixed places and are the same in every repeat, so they are as warm in caches as the
+ * last product left them.
  *
- * While emulating, there is only one go: the throttle of the other parts follows from it. It uses just the threads that
- * the compute lane has beside the other lanes: copies and the host lane are slowed relative to that rate.
+ * While emulating, there is only one turn: the throttle of the other parts follows from it. It uses only the thread
+ * count that the compute lane has while other lanes run: copies and the host lane are slowed relative to that rate.
  */
 #include "profiler/measure_internal.h"
 
@@ -38,11 +38,11 @@ struct ah_products {
     struct ah_sampler_set set;
     size_t n;
     unsigned goes_done;
-    uint64_t place;  /* bytes of an operand's place */
-    uint64_t places; /* for all three operands, one after another */
+    uint64_t place;  /* bytes for an operand */
+    uint64_t places; /* number of places for three operands */
 };
 
-/* Bytes of the largest operand in fp32, rounded to pages; each of the three operands gets that much. */
+/* Returns the bytes of the largest operand in fp32, rounded to pages; each of the three operands gets that much. */
 static uint64_t place_bytes(const struct ah_measure_shape *shapes, size_t n)
 {
     uint64_t most = 0;
@@ -75,7 +75,7 @@ static int reserve(struct ah_device *device, uint64_t bytes, struct ah_error *er
               : ah_lanes_fill(device, (struct ah_ref){AH_ARENA_DEVICE, AH_BF16, 0, 0}, bytes, stage, err);
 }
 
-/* Seconds of a product of cubes, by one thread. */
+/* Measures the seconds of a cubic product (m = n = k) by one thread. */
 static int time_cube(struct ah_measure *measure, uint64_t edge, double *ret_seconds, struct ah_error *err)
 {
     enum { RUNS = 3 };
@@ -126,7 +126,7 @@ int ah_matmul_fit_shapes(struct ah_measure *measure, struct ah_error *err)
     return rc;
 }
 
-/* Adds one product of each dtype, form and shape for one device, while there is room. */
+/* Adds a product of each dtype, form and shape for one device, while there is room. */
 static int add_products(struct ah_measure *measure, struct ah_device *device, unsigned threads,
                         uint64_t place, struct ah_products *products, struct ah_error *err)
 {
@@ -172,7 +172,7 @@ static int store_matmul(struct ah_measure *measure, const struct ah_products *pr
     return AH_OK;
 }
 
-/* Memory that the device took for all these shapes beside its arenas: plans keep it free. */
+/* Notes the memory that the device needed for these shapes outside its arenas: plans keep it free. */
 static void keep_reserve(struct ah_measure *measure, const struct ah_products *products)
 {
     uint64_t *most = &measure->machine->device.reserve_bytes;
@@ -181,7 +181,7 @@ static void keep_reserve(struct ah_measure *measure, const struct ah_products *p
             *most = ah_device_beside_bytes(products->devices[i]);
 }
 
-/* The throttle follows from the products just measured. */
+/* Sets the throttle from the products just measured. */
 static int emulate(struct ah_measure *measure, struct ah_error *err)
 {
     const struct ah_machine *target = measure->options->emulate;
@@ -193,7 +193,7 @@ static int emulate(struct ah_measure *measure, struct ah_error *err)
                                &measure->throttle, err);
 }
 
-/* Returns how many places to use: one per go, or fewer if those would be too large together. */
+/* Returns how many places to use: one per turn, or fewer if these would be too large together. */
 static uint64_t places_of(uint64_t place, unsigned goes)
 {
     uint64_t fitting = ARENA_MAX / (3 * place);
@@ -209,7 +209,7 @@ static void move_operands(struct ah_products *products)
             products->items[i].op.arg[operand].offset_bytes = begin + operand * products->place;
 }
 
-/* A share of the rounds; the last go makes metrics of them. */
+/* Makes a turn's share of the rounds; the last turn makes metrics from all rounds. */
 static int make_rounds(struct ah_measure *measure, struct ah_error *err)
 {
     struct ah_products *products = measure->products;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Host memory: bandwidth of reading, writing, copying and scaling in place, by threads (bandwidth.h).
+ * Measures host memory: bandwidth of reading, writing, copying and scaling in place, by threads (bandwidth.h).
  */
 #include "profiler/measure_internal.h"
 

@@ -2,7 +2,7 @@
  *
  * Optimizer: AdamW on a lane, as work to measure: its arrays in the arenas, and ops that walk through them.
  *
- *     layout = ah_optimizer_plan(AH_HOST, params);          // how much of each arena it takes
+ *     layout = ah_optimizer_plan(AH_HOST, params);          // what it needs of each arena
  *     ... open a device with layout.arena_bytes ...
  *     rc = ah_optimizer_fill(device, &layout, err);
  *     rc = ah_optimizer_build(&work, device, &layout, &ah_optimizer_kinds[0], tile);
@@ -15,17 +15,17 @@
 
 enum { AH_OPTIMIZER_OPS_MAX = 256 };
 
-/* The types that AdamW is measured with, most useful first. */
+/* The dtypes that AdamW is measured with, most useful first. */
 struct ah_optimizer_types {
     enum ah_dtype state, gradient, weight; /* weight fp32: the master is the weight */
-    unsigned param_bytes;                  /* read and written for each parameter */
+    unsigned param_bytes;                  /* bytes read and written for each parameter */
 };
 enum { AH_OPTIMIZER_KINDS = 3 };
 extern const struct ah_optimizer_types ah_optimizer_kinds[AH_OPTIMIZER_KINDS];
 
-/* An array each of `params` fp32 masters, both moments in fp32 and in bf16, gradients, and bf16 weights, skewed against
- * each other. On the host they lie as in a plan: states in pageable memory, gradients and weights in pinned memory. On
- * the device they lie in the device arena. */
+/* One array each for `params` fp32 masters, both moments in fp32 and in bf16, gradients, and bf16 weights, at skewed
+ * addresses. On the host, as in a plan, states are in pageable memory, gradients and weights in pinned memory. On the
+ * device they are in the device arena. */
 struct ah_optimizer_layout {
     enum ah_side side;
     uint64_t params;
@@ -41,12 +41,12 @@ struct ah_optimizer_work {
 
 struct ah_optimizer_layout ah_optimizer_plan(enum ah_side side, uint64_t params);
 
-/* Fills all arrays with sensible numbers, and the scalars with those of a late step. */
+/* Fills all arrays with plausible numbers, and the scalars with those of a late step. */
 int ah_optimizer_fill(struct ah_device *device, const struct ah_optimizer_layout *layout,
                       struct ah_error *err);
 
-/* Ops of `tile` parameters each (a multiple of 64) over the arrays, on the host or the compute lane. fp32: the master
- * is the weight, gradients are fp32. bf16: gradients are bf16, and a bf16 weight is written in the same pass. */
+/* Makes ops of `tile` parameters each (a multiple of 64) over the arrays, on the host or the compute lane. fp32: the
+ * master is the weight, gradients are fp32. bf16: gradients are bf16, and a bf16 weight is written in the same pass. */
 void ah_optimizer_build(struct ah_optimizer_work *ret_work, struct ah_device *device,
                         const struct ah_optimizer_layout *layout, const struct ah_optimizer_types *types,
                         uint64_t tile);

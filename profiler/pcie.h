@@ -9,8 +9,8 @@
 
 #include <stdbool.h>
 
-/* Reads how the link of the device in `folder` ("/sys/bus/pci/devices/0000:17:00.0") runs, and the most that the device
- * and the port above it can do. False if that is not known. */
+/* Reads the link's present state for the device in `folder` ("/sys/bus/pci/devices/0000:17:00.0"), and the most that
+ * the device and the port above it can do. False if that is not known. */
 bool ah_pcie_read(const char *folder, struct ah_machine_pcie *ret_pcie);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Processor times from /proc/stat (proc(5)): "cpu user nice system idle iowait irq softirq steal guest ...".
- * Guest times are already in user and nice. The ticks are 10 ms, so shorter windows than half a second are
- * not judged.
+ * Guest times are already in user and nice. Ticks are 10 ms, so windows shorter than half a second are not judged.
  */
 #include "profiler/processor_load.h"
 
@@ -19,7 +18,7 @@
 #define SENTENCE " meanwhile other processes used %.2f of %u processors, the hypervisor took %.2f"
 #define READ_IT  "%*[^:]: meanwhile other processes used %lf of %u processors, the hypervisor took %lf"
 
-#define DISTURBED 0.10 /* of all processors */
+#define DISTURBED 0.10 /* share of all processors */
 
 bool ah_load_parse(const char *text, double ticks_per_s, struct ah_load *ret_load)
 {
@@ -52,7 +51,7 @@ void ah_load_read(struct ah_load *ret_load)
         ret_load->own_s = (double)own.tv_sec + (double)own.tv_nsec * 1e-9;
 }
 
-/* Seconds of processor time as an average number of processors between the readings. */
+/* Converts seconds of processor time to an average number of processors between the readings. */
 static double processors_of(double seconds, const struct ah_load *before, const struct ah_load *after,
                             unsigned processors)
 {

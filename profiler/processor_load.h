@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Load: what else the processors did while something was measured.
+ * Load: measures what else the processors did during a measurement.
  *
  * Takes two readings, before and after, of the kernel's processor times (/proc/stat) and of this process's own. Their
- * difference tells how much the hypervisor took away ("steal") and how much other processes used. Both are 0 if the
- * kernel says nothing.
+ * difference tells how much processor time the hypervisor took away ("steal") and how much other processes used. Both
+ * are 0 if the kernel does not say.
  *
  *     struct ah_load before, after;
  *     ah_load_read(&before);
@@ -20,9 +20,9 @@
 #include <stdint.h>
 
 struct ah_load {
-    double total_s; /* of all processors, idle included */
+    double total_s; /* time of all processors, idle included */
     double busy_s;  /* user, nice, system, interrupts */
-    double steal_s; /* wanted to run, but the hypervisor ran another machine */
+    double steal_s; /* ready to run while the hypervisor ran another machine */
     double own_s;   /* processor time of this process */
 };
 
@@ -32,7 +32,7 @@ void ah_load_read(struct ah_load *ret_load);
  * zeros, if it is not one. */
 bool ah_load_parse(const char *text, double ticks_per_s, struct ah_load *ret_load);
 
-/* Average number of processors that were stolen, or that other processes used, between two readings. */
+/* Return the average number of processors stolen, or used by other processes, between two readings. */
 double ah_load_stolen(const struct ah_load *before, const struct ah_load *after, unsigned processors);
 double ah_load_others(const struct ah_load *before, const struct ah_load *after, unsigned processors);
 

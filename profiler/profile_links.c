@@ -26,7 +26,7 @@ static int exchange(const struct ah_profile_way *way, char *data, uint64_t bytes
     return rc ? rc : ah_comm_move(way->comm, way->in, data, bytes, err);
 }
 
-/* Announces rounds and plays them; `ret_us` gets each round's time for one way. */
+/* Announces rounds and plays them; `ret_us` gets half of each round trip's time. */
 static int ping_rounds(const struct ah_profile_way *way, struct rounds rounds, char *data, double *ret_us,
                        struct ah_error *err)
 {

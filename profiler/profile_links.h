@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Links: how fast messages pass between two ranks, by ping-pong over the comm that training uses.
+ * Links: measures how fast messages pass between two ranks, by ping-pong over the comm that training uses.
  *
- * One rank pings, the other echoes. A message takes half of the time there and back; the median of several rounds
- * counts. The line
+ * One rank pings, the other echoes. A message's time is half of a round trip; the median of several rounds counts. The
+ * line
  *
  *     time = latency_us + bytes / bytes_per_s
  *
@@ -20,7 +20,7 @@ enum { AH_PROFILE_LINK_POINTS = 6, AH_PROFILE_LINK_BYTES = 16 << 20 /* the large
 struct ah_profile_points {
     uint64_t n;
     uint64_t bytes[AH_PROFILE_LINK_POINTS];
-    double us[AH_PROFILE_LINK_POINTS]; /* one way */
+    double us[AH_PROFILE_LINK_POINTS]; /* time of a message in one direction */
 };
 
 struct ah_profile_link {
@@ -34,14 +34,14 @@ struct ah_profile_way {
     uint32_t out, in;
 };
 
-/* One rank calls the first, the other the second. Once a message takes more than a quarter of a second, no larger ones
- * are sent. Errors of ah_comm_move(); AH_E_MEMORY. */
+/* One rank calls the first function, the other rank the second. Once a message takes more than a quarter of a second,
+ * no larger message is sent. Errors of ah_comm_move(); AH_E_MEMORY. */
 int ah_profile_links_ping(const struct ah_profile_way *way, bool quick, struct ah_profile_points *ret_points,
                           struct ah_error *err);
 int ah_profile_links_echo(const struct ah_profile_way *way, struct ah_error *err);
 
-/* If no line fits, the rate is that of the largest message and the latency is the time of the smallest. AH_E_FAILED:
- * messages seem to take no time. */
+/* Fits the line. If no line fits, the rate is that of the largest message and the latency is the time of the smallest.
+ * AH_E_FAILED: messages seem to take no time. */
 int ah_profile_links_fit(const struct ah_profile_points *points, struct ah_profile_link *ret_link,
                          struct ah_error *err);
 

@@ -31,13 +31,13 @@ static bool is_nearer(uint64_t threads, uint64_t best, uint64_t wanted)
     return threads <= wanted ? threads > best : threads < best;
 }
 
-/* With fewer threads than were measured, the rate shrinks in proportion. */
+/* Returns a rate for `wanted` threads: with fewer threads than measured, it falls in proportion. */
 static double share_of(double rate, uint64_t measured, uint64_t wanted)
 {
     return measured > wanted ? rate * (double)wanted / (double)measured : rate;
 }
 
-/* The best product. */
+/* Returns the rate of the fastest product. */
 static double flops_per_s(const struct ah_machine *machine, enum ah_dtype dtype, uint64_t threads)
 {
     uint64_t measured = 0;
@@ -57,7 +57,7 @@ static double adam_bytes(const struct ah_machine_adam *adam)
            ah_machine_adam_bytes(adam->state_dtype, adam->gradient_dtype, adam->weight_dtype);
 }
 
-/* The most bytes a second that AdamW moved on that side with `threads` threads (0: with any number). */
+/* Returns the most bytes a second that AdamW moved on that side with `threads` threads (0: with any number). */
 static double adam_bytes_per_s(const struct ah_machine *machine, enum ah_side side, uint64_t threads)
 {
     uint64_t measured = 0;
@@ -104,7 +104,7 @@ static int read_gpu(const struct ah_machine *machine, const char *name,
 
 /* ---- a share of a CPU machine ---- */
 
-/* Devices and host have one memory. `ret_alone`: devices have all of it, and the host keeps nothing. */
+/* Shares the memory that devices and host have in common. `ret_alone`: devices get all, and the host nothing. */
 static int share_memory(const struct ah_machine *machine, const char *name,
                         const struct ah_profile_rank_options *options, struct ah_profile_rank *rank,
                         bool *ret_alone, struct ah_error *err)

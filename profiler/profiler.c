@@ -3,11 +3,11 @@
  * The table of measurements, and a run through it.
  *
  * A part runs if it is chosen (or all are). If it cannot be measured on this machine, a sentence in `noise` says so and
- * the profile continues. An interrupt, lack of memory for the document, or a fault of the device ends the profile.
- * Processor times are read before and after each part, because load from other processes is noise, too.
+ * the profile continues. An interrupt, lack of memory for the document, or a device fault ends the profile. Processor
+ * times are read before and after each part, because load from other processes is noise, too.
  *
  * Matrix products come first, because an emulated machine's throttle follows from them. They are measured in several
- * goes, one after each of the other parts: see measure_matmul.c.
+ * turns, one after each of the other parts: see measure_matmul.c.
  */
 #include "profiler/profiler.h"
 
@@ -23,11 +23,11 @@
 /* A ratio that misses its target by more than this is reported. */
 #define EMULATION_ERROR 0.05
 
-enum { NOISE_SENTENCES_MAX = 64, NOISE_ROOM_MAX = 1024 /* as documents have */ };
+enum { NOISE_SENTENCES_MAX = 64, NOISE_ROOM_MAX = 1024 /* the limit of documents */ };
 
-/* Shapes are (rows, columns, inner): those of GPT-2 124M's products, and squares. A quick profile uses small
- * shapes, because an op of a millisecond or two, in the caches, is rarely disturbed. The other lanes are measured while
- * the first shape runs. */
+/* Shapes are (rows, columns, inner): from GPT-2 124M's products, and squares. A quick profile uses small shapes,
+ * because an op of a millisecond or two, in the caches, is rarely disturbed. The other lanes are measured while the
+ * first shape runs. */
 static const struct ah_measure_limits quick_limits = {
     .part_s = {[AH_PROFILER_MATMUL] = 6.5,
                [AH_PROFILER_MEMORY] = 1.5,
@@ -111,15 +111,15 @@ uint32_t ah_profiler_part_bit(const char *word)
     return 0;
 }
 
-/* The parts to run: the chosen ones, and matrix products if a machine is emulated, because the throttle needs them. */
+/* Returns the parts to run: the chosen parts, and matrix products for an emulated machine's throttle. */
 static uint32_t chosen_parts(const struct ah_profiler_options *options)
 {
-    uint32_t all = (1u << AH_PROFILER_BLOCKS) - 1; /* those of a machine */
+    uint32_t all = (1u << AH_PROFILER_BLOCKS) - 1; /* the parts of a machine's profile */
     uint32_t chosen = options->parts & all ? options->parts & all : all;
     return options->emulate ? chosen | 1u << AH_PROFILER_MATMUL : chosen;
 }
 
-/* Failures that concern only one part; the profile continues without it. */
+/* True for failures that concern only one part; the profile continues without the part. */
 static bool leaves_out(int rc)
 {
     return rc == AH_E_IO || rc == AH_E_UNSUPPORTED || rc == AH_E_CAPACITY;
@@ -133,7 +133,7 @@ static void add_load(struct ah_load *sum, const struct ah_load *before, const st
     sum->own_s += after->own_s - before->own_s;
 }
 
-/* Calls `go`, which should take `part_s`, and watches what the processors do meanwhile. */
+/* Calls `go`, which should take `part_s`, and reads the processors' load before and after. */
 static int watch(struct ah_measure *measure, enum ah_profiler_part part, double part_s,
                  int (*go)(struct ah_measure *measure, struct ah_error *err), struct ah_error *err)
 {
@@ -150,7 +150,7 @@ static int watch(struct ah_measure *measure, enum ah_profiler_part part, double 
     return rc;
 }
 
-/* Runs one go of a part; leaves out a part that cannot be measured. */
+/* Runs one turn of a part; skips a part that cannot be measured. */
 static int run_go(struct ah_measure *measure, enum ah_profiler_part part, double part_s,
                   int (*go)(struct ah_measure *measure, struct ah_error *err), struct ah_error *err)
 {
@@ -173,7 +173,7 @@ static void judge_load(struct ah_measure *measure)
             ah_measure_note(measure, "%s", text);
 }
 
-/* Runs a part. After each part but the first, runs a go of the matrix products. */
+/* Runs a part and, after each part but the first, a turn of the matrix products. */
 static int run_part(struct ah_measure *measure, enum ah_profiler_part part, struct ah_error *err)
 {
     double matmul_s = measure->limits->part_s[AH_PROFILER_MATMUL] / measure->goes;
@@ -202,7 +202,7 @@ static int probe_device(struct ah_measure *measure, struct ah_error *err)
     return AH_OK;
 }
 
-/* Takes the CPU device's own number of threads for each lane; a GPU leaves all to the host lane. */
+/* Sets the threads of each lane: the CPU device's defaults; with a GPU, the host lane gets all. */
 static void place_threads(struct ah_measure *measure)
 {
     struct ah_placement placement;
@@ -249,7 +249,7 @@ static int begin_document(struct ah_measure *measure, struct ah_error *err)
     return make_noise_room(measure, err);
 }
 
-/* Finds out what this machine is. */
+/* Reads the topology and describes this machine. */
 static int survey(struct ah_measure *measure, struct ah_error *err)
 {
     struct ah_host_memory memory;
@@ -284,7 +284,7 @@ static void check_emulation(struct ah_measure *measure)
                        ah_machine_adam_params_per_s(here, AH_HOST, AH_FP32));
     const struct {
         const char *what;
-        double wanted, found; /* found 0: not measured */
+        double wanted, found; /* found is 0 if it was not measured */
     } rates[] = {
         {"copies to the device", throttle->h2d_bytes_per_s, ah_machine_link_bytes_per_s(here, AH_H2D)},
         {"copies to the host", throttle->d2h_bytes_per_s, ah_machine_link_bytes_per_s(here, AH_D2H)},
@@ -348,7 +348,7 @@ int ah_profiler_run_within(struct ah_document *ret_document, const struct ah_pro
     return rc;
 }
 
-/* AH_OK if the document describes this machine and device. */
+/* Returns AH_OK if the document describes this machine and device. */
 static int check_machine(const struct ah_measure *measure, struct ah_error *err)
 {
     const struct ah_machine *machine = measure->machine;

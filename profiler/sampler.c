@@ -3,8 +3,8 @@
  * Warm-up, blocks, samples, rounds, and the verdict on the results. Definitions: sampler.h.
  *
  * Invariants:
- *   1. A series holds one value of every round, in order; all series of a call have the same length.
- *   2. At least samples_min rounds are made whatever the budget says: a metric never has fewer samples.
+ *   1. A series has one value from every round, in order; all series of a call have the same length.
+ *   2. At least samples_min rounds are made, even beyond the budget: a metric never has fewer samples.
  *   3. `cancel` is checked before each block, so nothing longer than one block delays an interrupt.
  */
 #include "profiler/sampler.h"
@@ -54,12 +54,12 @@ static int run_block(const struct ah_sampler *sampler, const struct ah_sampler_w
     int rc = work->run(work->context, repeats, ret_seconds, err);
     if (rc)
         return rc;
-    if (!(*ret_seconds > 0)) /* too short for the clock: take the shortest time it can show */
+    if (!(*ret_seconds > 0)) /* too short for the clock: use the shortest time it can show */
         *ret_seconds = 1e-9;
     return AH_OK;
 }
 
-/* Repeats that make a block last `block_s`, if each takes `each_s`. */
+/* Returns the repeats that make a block last `block_s`, if each takes `each_s`. */
 static uint64_t repeats_for(const struct ah_sampler_work *work, double block_s, double each_s)
 {
     double most = work->repeats_max ? (double)work->repeats_max : (double)(1 << 20);
@@ -208,7 +208,7 @@ int ah_sampler_begin(const struct ah_sampler *sampler, const struct ah_sampler_w
     return AH_OK;
 }
 
-/* The wanted blocks per sample, or as many as let samples_min rounds fit the budget, at least one. */
+/* Returns the wanted blocks per sample, or fewer so that samples_min rounds fit the budget; at least one. */
 static unsigned affordable_blocks(const struct ah_sampler *sampler, double round_s)
 {
     unsigned wanted = sampler->blocks ? sampler->blocks : 3;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sampler: repeats work until its time can be believed, and says when it cannot.
+ * Sampler: repeats work until its time is reliable, and says if it is not.
  *
- * WORK is anything that can be done `repeats` times and tells how long that took. A BLOCK is one such call, with enough
- * repeats to last at least `block_s`. A SAMPLE is the fastest of `blocks` blocks in a row, per repeat: on a shared
- * machine a processor is taken away for milliseconds at a time, and the fastest of a few short blocks is one that kept
- * it. A SERIES is the samples of one work.
+ * WORK is anything that can be done `repeats` times and reports how long that took. A BLOCK is one such call, with
+ * enough repeats to last at least `block_s`. A SAMPLE is the fastest of `blocks` blocks in a row, per repeat: on a
+ * shared machine a processor is taken away for milliseconds at a time, and the fastest of a few short blocks is one
+ * that was not interrupted. A SERIES is the samples of one work.
  *
  * Works are measured together, in ROUNDS: each round takes one sample of each work, in turn. So the samples of every
- * work are spread over the whole time: a slow second costs each series one sample, instead of one series all of its
- * samples. Two works of one round may be compared although the machine drifts (a ratio is taken within a round, never
- * between medians). Before the rounds each work is warmed up until its last blocks agree.
+ * work are spread over the whole time: a slow second spoils one sample of each series, not all samples of one series.
+ * Two works of one round may be compared although the machine drifts (ratios are computed within a round, never between
+ * medians). Before the rounds each work is warmed up until its last blocks agree.
  *
  *     struct ah_sampler sampler = {.samples_min = 10, .block_s = 0.005, .budget_s = 2};
  *     rc = ah_sampler_measure(&sampler, works, n, series, err);   // series[i].values: seconds per repeat
  *     metric = ah_sampler_rate(&series[0], bytes);
  *     if (ah_sampler_judge(&series[0], &amount) != AH_SAMPLER_CALM) ...
  *
- * Time comes from the work and from `clock`, so that tests bring their own. Nothing allocates.
+ * Time comes from the work and from `clock`, so that tests can replace it. Nothing is allocated.
  */
 #ifndef AH_PROFILER_SAMPLER_H
 #define AH_PROFILER_SAMPLER_H
@@ -36,7 +36,7 @@ struct ah_sampler_work {
     /* Does the work `repeats` (>= 1) times; `ret_seconds` > 0 is how long that took. Returns 0 or an ah_err. */
     int (*run)(void *context, uint64_t repeats, double *ret_seconds, struct ah_error *err);
     void *context;
-    uint64_t repeats_max; /* 0: 1 << 20 */
+    uint64_t repeats_max; /* most repeats of a block; 0: 1 << 20 */
 };
 
 struct ah_sampler_clock {
@@ -47,13 +47,13 @@ struct ah_sampler_clock {
 struct ah_sampler {
     struct ah_sampler_clock clock;
     unsigned samples_min;     /* rounds that are always made; 0: AH_SAMPLER_SAMPLES_MIN */
-    unsigned samples_max;     /* while a series is not calm and the budget lasts; 0: twice samples_min */
-    unsigned blocks;          /* per sample; 0: 3 */
+    unsigned samples_max;     /* most rounds, if a series is not calm; 0: twice samples_min */
+    unsigned blocks;          /* blocks of a sample; 0: 3 */
     double block_s;           /* least time of a block; 0: 0.004 */
     double warm_s;            /* most time of a warm-up; 0: 0.25 */
-    double budget_s;          /* for all rounds; 0: only samples_min rounds are made */
+    double budget_s;          /* time for all rounds; 0: only samples_min rounds are made */
     const atomic_int *cancel; /* (optional) non-zero: AH_E_INTERRUPTED */
-    void (*tick)(void *tick_context, double done); /* (optional) 0..1, never falls within one call */
+    void (*tick)(void *tick_context, double done); /* (optional) `done` is 0..1, never falling in a call */
     void *tick_context;
 };
 
@@ -62,21 +62,21 @@ struct ah_sampler_series {
     size_t n;
 };
 
-/* Warms `work` up until three blocks in a row agree within 3 %, or for `warm_s` and two blocks. `ret_repeats` make a
- * block. `ret_seconds` is the time per repeat in the fastest of the last three blocks, so that one that lost the
- * processor does not count. */
+/* Warms `work` up until three blocks in a row agree within 3 %, or for `warm_s` and two blocks. `ret_repeats`: the
+ * repeats of a block. `ret_seconds`: the time per repeat in the fastest of the last three blocks, so that an
+ * interrupted block does not count. */
 int ah_sampler_settle(const struct ah_sampler *sampler, const struct ah_sampler_work *work,
                       uint64_t *ret_repeats, double *ret_seconds, struct ah_error *err);
 
-/* One sample: seconds per repeat of the fastest of sampler->blocks blocks. */
+/* Takes one sample: seconds per repeat of the fastest of sampler->blocks blocks. */
 int ah_sampler_sample(const struct ah_sampler *sampler, const struct ah_sampler_work *work, uint64_t repeats,
                       double *ret_seconds, struct ah_error *err);
 
 /* Does one round of a measurement that yields `width` values at once, in `ret_values`. */
 typedef int ah_sampler_round(void *context, double *ret_values, struct ah_error *err);
 
-/* Makes at least samples_min rounds, more while a series is restless and the budget lasts. Appends value i of each to
- * ret_series[i], zeroed by the caller before the first call. `width` <= AH_SAMPLER_WIDTH_MAX. */
+/* Makes at least samples_min rounds, and more while a series is not calm and the budget lasts. Appends value i of each
+ * round to ret_series[i], zeroed by the caller before the first call. `width` <= AH_SAMPLER_WIDTH_MAX. */
 enum { AH_SAMPLER_WIDTH_MAX = 128 };
 int ah_sampler_rounds(const struct ah_sampler *sampler, ah_sampler_round *round, void *context, size_t width,
                       struct ah_sampler_series *ret_series, struct ah_error *err);
@@ -102,13 +102,13 @@ int ah_sampler_go_on(const struct ah_sampler *sampler, struct ah_sampler_set *se
 int ah_sampler_measure(const struct ah_sampler *sampler, const struct ah_sampler_work *works, size_t n,
                        struct ah_sampler_series *ret_series, struct ah_error *err);
 
-/* The series as a metric: its values times `scale`; or, if they are times, `amount` / value. */
+/* Return the series as a metric: its values times `scale`; or, if they are times, `amount` / value. */
 struct ah_metric ah_sampler_metric(const struct ah_sampler_series *series, double scale);
 struct ah_metric ah_sampler_rate(const struct ah_sampler_series *series, double amount);
 
-/* Why a series should not be believed blindly. It SPREADS if its MAD is above 3 % of the median. It DRIFTS if the
- * medians of its halves, without a middle sample, differ by more than 5 % and by more than 3 MAD. `ret_amount` is that
- * share of the median. */
+/* Judges whether a series is reliable. It SPREADS if its MAD is above 3 % of the median. It DRIFTS if the medians of
+ * its halves, without a middle sample, differ by more than 5 % and by more than 3 MAD. `ret_amount`: that MAD or
+ * difference as a share of the median. */
 enum ah_sampler_noise { AH_SAMPLER_CALM, AH_SAMPLER_SPREADS, AH_SAMPLER_DRIFTS };
 enum ah_sampler_noise ah_sampler_judge(const struct ah_sampler_series *series, double *ret_amount);
 

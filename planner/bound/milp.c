@@ -9,10 +9,10 @@
  * Rules 1 to 8 and positions are those of docs/planning.md. M: number of micro-batches. F, B: forward and backward of a
  * block (the head H does both in F). G: the block's gradient is finished (B of the last micro-batch; the head's F). In
  * the steady state an iteration takes T on average. So a bound on the time between an event of an iteration and the
- * same event of the next bounds T, if it holds for all iterations. Durations are the least, those at full speed. Rows
- * may leave terms out, because no term is negative.
+ * same event of the next bounds T, if it holds for all iterations. Durations are at full speed, the least possible.
+ * Rows may omit terms, because no term is negative.
  *
- * TIME. LATE ops of a block lie between its G and its F of the next iteration: host Adam, the upload, the first fetch
+ * TIME. LATE ops of a block run between its G and its F of the next iteration: host Adam, the upload, the first fetch
  * of new weights, sending the (last) gradient (rules 1 to 4, 7). U: blocks updated on the host or streamed; u: the
  * highest of them.
  *
@@ -73,10 +73,10 @@ enum { FIXED_ROWS = 24, ROWS_A_RESOURCE = 3, ROWS_A_CLASS = 2 };
 struct builder {
     struct ah_milp *milp;
     size_t head;             /* block */
-    size_t top;              /* highest trained block below the head; = head: there is none */
+    size_t top;              /* highest trained block below the head; the head if there is none */
     double span_forward_us;  /* F from `top` to below the head */
     double span_backward_us; /* B of the same blocks, at least */
-    int64_t always;          /* device bytes that live in all of (15) to (18), besides `stays` */
+    int64_t always;          /* device bytes that are live in all of (15) to (18), besides `stays` */
     double together;         /* micro-batches that pass a block before the next block's turn */
 };
 
@@ -176,7 +176,7 @@ static double resource_work(const struct builder *b, const struct ah_milp_column
 
 /* ---- (6) to (10): late ops ---- */
 
-/* SPAN: compute from F to G of the highest block that late ops belong to. */
+/* SPAN: compute from F to G of the highest block with late ops. */
 static double span(const struct builder *b, const struct ah_milp_column *column)
 {
     const struct ah_milp_pieces *p = &column->pieces;
@@ -254,7 +254,7 @@ static double clipped_resource(const struct builder *b, const struct ah_milp_col
            resource->h2d * column->pieces.late_us[AH_PLAN_LANE_H2D] + tail(b, column);
 }
 
-/* (14). Leaves out the first F of blocks without a backward (those below the lowest trained one). */
+/* (14), without the first F of blocks that have no backward (those below the lowest trained block). */
 static double clipped_compute(const struct builder *b, const struct ah_milp_column *column,
                               const struct ah_plan_resource *resource)
 {
@@ -297,7 +297,7 @@ static bool is_tied_table(const struct builder *b, const struct ah_milp_column *
     return group_of(b, column)->kind == AH_BLOCK_EMBEDDING && b->milp->job->model->tied;
 }
 
-/* Bytes that a block holds from its forward (or from the head) to its backward. */
+/* Returns the bytes that a block holds from its forward (or from the head) to its backward. */
 static int64_t held(const struct builder *b, const struct ah_milp_column *column)
 {
     const struct ah_milp_pieces *p = &column->pieces;
@@ -314,7 +314,7 @@ static int64_t at_head(const struct builder *b, const struct ah_milp_column *col
     return held(b, column) + p->table;
 }
 
-/* Bytes that only the block whose op runs at that position holds there. */
+/* Returns the bytes that a block holds only at the position where its own op runs. */
 static int64_t own_at_lowest(const struct builder *b, const struct ah_milp_column *column)
 {
     const struct ah_milp_pieces *p = &column->pieces;
@@ -332,7 +332,7 @@ static int64_t own_at_top(const struct builder *b, const struct ah_milp_column *
 
 typedef int64_t own_piece(const struct builder *b, const struct ah_milp_column *column);
 
-/* The least `own` over the configs of a class. 0 if the class has one block: then alone() adds the exact value. */
+/* Returns the least `own` over the configs of a class; 0 for a class of one block: alone() adds its exact value. */
 static int64_t least_own(const struct builder *b, size_t class, own_piece *own)
 {
     const struct ah_milp_class *it = &b->milp->classes[class];
@@ -435,7 +435,7 @@ static void kept_rows(struct builder *b)
     }
 }
 
-/* ---- all of them ---- */
+/* ---- all rows ---- */
 
 static double least_backward_us(const struct ah_milp *milp, size_t block)
 {

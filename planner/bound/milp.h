@@ -4,14 +4,14 @@
  * its rows (milp.c states and proves them). So its optimum is a bound that no plan beats, and if it has no solution,
  * there is no plan.
  *
- * A CLASS is a set of blocks that the MILP cannot tell apart: they are of one group and allowed the same configs. A
+ * A CLASS is a set of blocks that the MILP cannot tell apart: they are in one group and may have the same configs. A
  * COUNT is the number of blocks of a class that have a config. Placement decides which block has which.
  *
  * THE BOUND holds for all knobs within the given limits of tiles and fetches, but only for one micro-batch order (and,
- * through the costs, one split of threads). A caller with several to choose from takes the least of their bounds. If
- * whole counts are few, the bound is their exact optimum, otherwise that of the linear relaxation; only the numbers of
- * blocks and configs decide which. Both are computed without rounding, from coefficients rounded down once. So a faster
- * rate or more memory never raises the bound, not by one bit.
+ * through the costs, one split of threads). A caller that considers several orders takes the least of their bounds. If
+ * there are few vectors of whole counts, the bound is their exact optimum, otherwise that of the linear relaxation; the
+ * numbers of blocks and configs decide. Both are computed without rounding, from coefficients rounded down once. So a
+ * faster rate or more memory never raises the bound, not by one bit.
  *
  * PRICES. A plan takes at least `base_us` plus the prices of its blocks' configs, except for rounding. The cheapest
  * config of a class has price 0.
@@ -38,9 +38,9 @@
 
 struct ah_milp_input {
     const struct ah_job *job;     /* borrowed during the call, like all pointers here */
-    const struct ah_costs *costs; /* of the job's groups */
-    uint64_t device_bytes;        /* for the arena: capacity less reserve */
-    uint64_t host_bytes;          /* for pinned and pageable memory together */
+    const struct ah_costs *costs; /* costs of the job's groups */
+    uint64_t device_bytes;        /* budget of the arena: capacity less reserve */
+    uint64_t host_bytes;          /* budget of pinned and pageable memory together */
     enum ah_micro_order micro_order;
     uint64_t most_tile_elements; /* no plan has larger tiles; 0: no limit */
     uint32_t most_fetch_ahead;   /* no plan fetches weights further ahead; 0: no limit */
@@ -51,39 +51,39 @@ enum { AH_MILP_CANDIDATES_MAX = 12 };
 
 struct ah_milp_candidate {
     double bound_us;  /* no plan with these counts is faster */
-    uint32_t *counts; /* by class x AH_CONFIGS_MAX + config (as ah_configs() numbers them); in the arena */
+    uint32_t *counts; /* at class x AH_CONFIGS_MAX + config (as in ah_configs()): blocks; in the arena */
 };
 
-/* Bytes that a budget lacks. AH_MILP_NEVER: no amount of this memory alone is enough. */
+/* Bytes that a budget lacks. AH_MILP_NEVER: more of only this memory is never enough. */
 #define AH_MILP_NEVER UINT64_MAX
 
 struct ah_milp_shortage {
-    uint64_t device_bytes;      /* with the host's budget as it is */
-    uint64_t host_bytes;        /* with the device's budget as it is */
-    uint64_t both_device_bytes; /* if neither alone is enough: least device memory with any host memory, */
-    uint64_t both_host_bytes;   /* and the host memory that is then needed */
+    uint64_t device_bytes;      /* lacking if the host's budget stays as it is */
+    uint64_t host_bytes;        /* lacking if the device's budget stays as it is */
+    uint64_t both_device_bytes; /* if both must grow: the least device memory lacking with any host memory, */
+    uint64_t both_host_bytes;   /* and the host memory then lacking */
 };
 
 struct ah_milp_result {
     size_t n_classes;
-    uint32_t *class_of; /* by block; classes are the groups, with the same numbers, where `allowed` is NULL */
+    uint32_t *class_of; /* by block; if `allowed` is NULL, a class is a group with the same number */
     bool feasible;      /* false: proven that no plan exists; bound and candidates are empty then */
-    bool exact;         /* the bound is the optimum over whole counts; else of the linear relaxation */
+    bool exact;         /* bound_us is the optimum over whole counts; false: of the linear relaxation */
     double bound_us;
     struct ah_milp_candidate *candidates;
-    size_t n_candidates; /* may be 0 although feasible: then no whole counts were found */
-    double *prices_us;   /* by class x AH_CONFIGS_MAX + config; INFINITY: not allowed; in the arena */
+    size_t n_candidates; /* 0 although feasible: no whole counts were found */
+    double *prices_us;   /* at class x AH_CONFIGS_MAX + config; INFINITY: config not allowed; in the arena */
     double base_us;
     struct ah_milp_shortage shortage; /* zero where feasible */
 };
 
-/* AH_E_USAGE: a block is allowed no config. AH_E_FAILED: the solver gave up (never with sane numbers). `ret_result`
- * lies in `arena`. */
+/* AH_E_USAGE: a block is allowed no config. AH_E_FAILED: the solver gave up (never with sane numbers). Arrays of
+ * `ret_result` are in `arena`. */
 int ah_milp_solve(const struct ah_milp_input *input, struct ah_arena *arena,
                   struct ah_milp_result *ret_result, struct ah_error *err);
 
-/* What the rows say about one choice of configs, by block: no plan with them is faster than `time_us`, or takes
- * less memory. `limit` names the row that the time comes from ("compute", "host_phase"). */
+/* Lower bounds by the rows for given configs of all blocks: no plan with them is faster than `time_us` or needs less
+ * memory. `limit` names the row that gives the time ("compute", "host_phase"). */
 struct ah_milp_needs {
     double time_us;
     const char *limit;
@@ -91,7 +91,7 @@ struct ah_milp_needs {
     uint64_t host_bytes;
 };
 
-/* Ignores budgets and `allowed`. AH_E_USAGE: a block cannot have its config. */
+/* Computes the needs of `configs`; ignores budgets and `allowed`. AH_E_USAGE: a block cannot have its config. */
 int ah_milp_needs(const struct ah_milp_input *input, const struct ah_config *configs,
                   struct ah_milp_needs *ret_needs, struct ah_error *err);
 

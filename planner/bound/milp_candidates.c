@@ -41,7 +41,7 @@ int ah_milp_best_init(struct ah_milp_best *ret_best, const struct ah_milp *milp,
     return AH_OK;
 }
 
-/* True if item i has these counts, with the columns of one config added up. */
+/* True if item i has these counts; the two columns of a config are added up. */
 static bool same_counts(const struct ah_milp_best *best, size_t i, const struct ah_milp *milp,
                         const uint32_t *counts)
 {
@@ -104,7 +104,7 @@ void ah_milp_best_offer(struct ah_milp_best *best, const struct ah_milp *milp, c
 
 /* ---- rounding ---- */
 
-/* The active column of the class whose count is furthest below its value. */
+/* Returns the active column of the class whose count is furthest below its value. */
 static size_t lacking(const struct finding *f, const struct ah_milp_choice *choice, size_t class)
 {
     size_t most = SIZE_MAX;
@@ -119,7 +119,7 @@ static size_t lacking(const struct finding *f, const struct ah_milp_choice *choi
     return most;
 }
 
-/* Rounds values to counts that add up in every class: down, then up where most was cut off. */
+/* Rounds values to counts whose sum in every class is right: down, then up where most was cut off. */
 static void round_values(struct finding *f, const struct ah_milp_choice *choice)
 {
     const struct ah_milp *milp = f->milp;
@@ -142,9 +142,9 @@ static void round_values(struct finding *f, const struct ah_milp_choice *choice)
 /* ---- descending ---- */
 
 struct height {
-    double passed; /* by how much rows exceed their limits, as shares of these, summed */
+    double passed; /* sum over rows of their excess, relative to their limits */
     int64_t time;  /* the largest time row */
-    double all;    /* sum of the time rows: others may fall while the largest stays */
+    double all;    /* sum of the time rows, which may fall while the largest row stays */
 };
 
 static bool is_lower(const struct height *a, const struct height *b)
@@ -154,7 +154,7 @@ static bool is_lower(const struct height *a, const struct height *b)
     return a->time != b->time ? a->time < b->time : a->all < b->all;
 }
 
-/* The height after one block moves from column `from` to column `to`; if they are the same, the height now. */
+/* Returns the height after one block moves from column `from` to column `to`; if they are the same, the height now. */
 static struct height height_after(const struct finding *f, size_t from, size_t to)
 {
     struct height height = {0};
@@ -215,14 +215,14 @@ static void descend_and_offer(struct finding *f, const struct ah_milp_choice *ch
 
 /* ---- other starts ---- */
 
-/* True if both columns are of one config. */
+/* True if both columns are for the same config. */
 static bool same_config(const struct ah_milp *milp, size_t a, size_t b)
 {
     return milp->columns[a].of_class == milp->columns[b].of_class &&
            milp->columns[a].config == milp->columns[b].config;
 }
 
-/* The choice without one config; false: its class would have none left. */
+/* Makes the choice without one config; false: its class would have no config. */
 static bool exclude(const struct finding *f, size_t column, struct ah_milp_choice *ret_choice)
 {
     size_t of_class = 0;
@@ -239,7 +239,7 @@ static bool exclude(const struct finding *f, size_t column, struct ah_milp_choic
     return of_class > 0;
 }
 
-/* The active column whose config has the most blocks in `counts` and is not done; SIZE_MAX: none. */
+/* Returns the active column whose config has the most blocks in `counts` and is not done; SIZE_MAX: none. */
 static size_t next_used(const struct finding *f, const uint32_t *counts)
 {
     size_t next = SIZE_MAX;

@@ -13,39 +13,39 @@
 
 struct ah_milp_class {
     uint32_t group;
-    uint32_t allowed; /* bits of configs */
+    uint32_t allowed; /* bit i: config i */
     uint32_t blocks;
     uint32_t first_block;
     size_t first_column, n_columns;
 };
 
-/* What one block with one config takes in an iteration, alone and at full speed. */
+/* What one block with one config needs in an iteration, at the speed of a lane that runs by itself. */
 struct ah_milp_pieces {
-    double forward_us;   /* of one micro-batch; the head's does its backward too */
+    double forward_us;   /* of one micro-batch; the head's includes its backward */
     double backward_us;  /* of one micro-batch */
     double gradient_us;  /* sums and squares of gradients in the block's compute ops, all micro-batches */
     double update_us;    /* device_adam */
-    double lane_us[4];   /* everything, by enum ah_plan_lane */
-    double late_us[4];   /* what happens between the block's last gradient and its next forward */
-    double states_in_us; /* states of a streamed update on their way in */
+    double lane_us[4];   /* all its work in the lane, by enum ah_plan_lane */
+    double late_us[4];   /* by lane: work between the block's last gradient and its next forward */
+    double states_in_us; /* copying states in for a streamed update */
     bool late;           /* late_us is not all zero */
     bool states;         /* states_in_us is not zero */
 
     int64_t stays;        /* device bytes at every position: weights, states */
-    int64_t saved;        /* from forward to backward */
+    int64_t saved;        /* activations, from forward to backward */
     int64_t between;      /* weights fetched once for forward and backward */
     int64_t fetched;      /* weights fetched for the block's own op */
     int64_t table;        /* a tied table fetched for the head */
-    int64_t gradient;     /* at the block's own gradient op, sum included */
-    int64_t part;         /* one micro-batch's part of `gradient` */
-    int64_t sum;          /* the part of `gradient` that is the sum on the device */
+    int64_t gradient;     /* gradient at the block's own gradient op, sum included */
+    int64_t part;         /* the part of `gradient` of one micro-batch */
+    int64_t sum;          /* the part of `gradient` for the sum on the device */
     int64_t waits;        /* gradient that waits for an update on the device, with clipping */
     int64_t work_forward; /* scratch */
     int64_t work_backward;
-    int64_t host; /* pinned and pageable */
+    int64_t host; /* pinned and pageable host bytes */
 };
 
-/* A config. One with fetched weights has a second column, `kept`, for blocks near enough to the head to keep them. */
+/* A config. If it fetches weights, a second column, `kept`, is for blocks near enough to the head to keep them. */
 struct ah_milp_column {
     uint32_t of_class;
     uint32_t config;
@@ -56,7 +56,7 @@ struct ah_milp_column {
 
 enum ah_milp_row_kind { AH_MILP_TIME, AH_MILP_DEVICE, AH_MILP_HOST, AH_MILP_CAP };
 
-/* Sum of coefficients x counts <= limit; in time rows: <= T. */
+/* Sum of coefficients x counts <= limit; in time rows the sum is <= T. */
 struct ah_milp_row {
     const char *name;
     enum ah_milp_row_kind kind;
@@ -73,7 +73,7 @@ struct ah_milp {
     uint64_t micro_batches;
     bool clip, by_block;
 
-    struct ah_milp_class *classes; /* the head's is the last one */
+    struct ah_milp_class *classes; /* the last is the head's class */
     size_t n_classes;
     uint32_t *class_of; /* by block */
     struct ah_milp_column *columns;
@@ -84,7 +84,7 @@ struct ah_milp {
     int64_t *coefficients; /* (n_rows, n_columns) */
 };
 
-/* Builds everything, in `arena`, by the two functions below: first classes with columns and pieces, then rows. */
+/* Builds the MILP, in `arena`, with the two functions below: first classes with columns and pieces, then rows. */
 int ah_milp_build(struct ah_milp *ret_milp, const struct ah_milp_input *input, struct ah_arena *arena,
                   struct ah_error *err);
 int ah_milp_columns(struct ah_milp *milp, struct ah_arena *arena, struct ah_error *err);

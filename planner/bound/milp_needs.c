@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the rows say about one choice: each row summed over the configs of all blocks. If blocks may keep fetched
- * weights, each row counts its lesser value of the two for as many blocks as may keep them.
+ * Lower bounds for one choice: each row summed over the configs of all blocks. For the blocks that may keep fetched
+ * weights, each row counts the lesser of its two coefficients.
  */
 #include "planner/bound/milp_internal.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prices, by Lagrange: for weights w >= 0 of the time rows with sum 1, and prices p >= 0 of what other rows limit,
+ * Prices, by Lagrange: for weights w >= 0 of the time rows with sum 1, and prices p >= 0 of the other rows,
  *
  *     T >= sum of w x time rows + sum of p x (rows - limits)
  *
- * for all counts that keep the limits. The right side is a constant plus a sum over blocks. Any w and p are valid;
- * those of the linear relaxation's optimum make its least value as large as that optimum.
+ * for all counts that keep the limits. The right side is a constant plus a sum over blocks. Any w and p are valid. With
+ * those of the linear relaxation's optimum, the right side's least value is that optimum.
  */
 #include "planner/bound/milp_solve_internal.h"
 
@@ -30,7 +30,7 @@ static double price_of(const struct ah_milp *milp, const double *row_us, size_t 
     return us;
 }
 
-/* Sets a class's prices minus the least, and returns the least. A config with two columns has the lower price. */
+/* Sets a class's prices less the least price, and returns the least. A config with two columns gets the lower price. */
 static double price_class(const struct ah_milp *milp, const struct ah_milp_class *class, const double *row_us,
                           double *ret_prices)
 {

@@ -2,7 +2,7 @@
  *
  * The rows as a program for the solver: a column for each active column, and one for the objective.
  *
- * All numbers stay whole, and below 2^53: the solver is exact with those.
+ * All numbers stay whole, and below 2^53: for such numbers the solver is exact.
  */
 #include "planner/bound/milp_solve_internal.h"
 
@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-/* The integer solver may exceed limits by this share. So it is given lower limits, and its counts are checked. */
+/* The integer solver may exceed limits by this share. So it gets lower limits, and its counts are checked. */
 #define ROUND_MARGIN 0x1p-22
 #define ROUND_GAP    1e-3
 
@@ -18,7 +18,7 @@ struct program {
     struct ah_solver_problem problem;
     double *objective, *upper, *row_lower, *row_upper, *coefficients;
     bool *integer;
-    size_t *row_of; /* by row of the milp: the row of the program; 0: none */
+    size_t *row_of; /* by row of the milp: its row in the program; 0: none */
 };
 
 static int allocate(struct program *p, const struct ah_milp *milp, const struct ah_milp_choice *choice,
@@ -89,7 +89,7 @@ static void fill_program(struct program *p, const struct ah_milp *milp, const st
         add_limit(p, milp, choice, i, whole);
 }
 
-/* Sets prices by row of the milp; 0: the program leaves the row out. */
+/* Sets prices by row of the milp; 0 if the row is not in the program. */
 static void spread_prices(const struct program *p, const struct ah_milp *milp, const double *prices,
                           double *ret_prices)
 {

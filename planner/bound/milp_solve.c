@@ -2,12 +2,12 @@
  *
  * Solving: the bound, the candidates and, if there is no solution, the shortage.
  *
- * BOUND. The best vector of counts if there are few; otherwise the exact optimum of the linear relaxation. Only blocks
- * and configs decide how many there are, so costs and budgets do not change which of the two it is. Both are minima of
- * sums of whole coefficients, and larger budgets never shrink the set of counts. So the bound is monotone to the bit.
- * At the end a relative 1e-9 is taken off, which no rounding in a simulated period reaches.
+ * BOUND. The best vector of counts if there are few vectors; otherwise the exact optimum of the linear relaxation. Only
+ * blocks and configs decide how many there are, so costs and budgets do not change the kind of bound. Both kinds are
+ * minima of sums of whole coefficients, and larger budgets never shrink the set of counts. So the bound is monotone to
+ * the bit. At the end it is reduced by a relative 1e-9, more than any rounding in a simulated period.
  *
- * DOMINATED columns are left out: a column that is nowhere below another of its class can be replaced by the other.
+ * DOMINATED columns are left out: another column of the class, with no coefficient above, can replace them.
  */
 #include "planner/bound/milp_solve_internal.h"
 
@@ -31,7 +31,7 @@ struct solving {
 
 /* ---- what to solve ---- */
 
-/* True if column a is nowhere above b, and either below b somewhere or the first of two equal columns. */
+/* True if no coefficient of a is above b's, and some is below or a is the first of two equal columns. */
 static bool dominates(const struct ah_milp *milp, size_t a, size_t b)
 {
     bool below = a < b;
@@ -107,7 +107,7 @@ static double bound_us(double units)
 
 /* ---- shortage ---- */
 
-/* The least value that all rows of one kind can keep, ignoring time; INFINITY: the other limits allow nothing. */
+/* Finds the least value that all rows of one kind can keep, ignoring time; INFINITY: other limits allow no counts. */
 static int least_of(struct solving *s, enum ah_milp_row_kind kind, double *ret_bytes, struct ah_error *err)
 {
     struct ah_milp_choice choice = s->choice;

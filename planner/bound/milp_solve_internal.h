@@ -4,7 +4,7 @@
  *
  *     milp_solve.c       the steps: bound, candidates, shortage
  *     milp_enumerate.c   every vector of counts
- *     milp_program.c     the same as a linear or integer program for the solver
+ *     milp_program.c     the choice as a linear or integer program for the solver
  *     milp_candidates.c  whole counts near the optimum of the relaxation
  *     milp_prices.c      what each config adds to a bound
  */
@@ -15,17 +15,17 @@
 
 /* What to minimise: the largest sum among the rows of one kind, while rows of other kinds keep their limits. */
 struct ah_milp_choice {
-    const size_t *active; /* columns that may be used, ascending: no other column dominates them */
+    const size_t *active; /* columns that no other column dominates, ascending; only these are used */
     size_t n_active;
     enum ah_milp_row_kind objective; /* AH_MILP_TIME, AH_MILP_DEVICE or AH_MILP_HOST */
     const int64_t *limits;           /* by row */
 };
 
-/* The best counts seen, the best first; of equals, the one seen first. */
+/* The best counts seen, the best first; equally good counts in the order seen. */
 struct ah_milp_best {
     size_t most; /* at most AH_MILP_CANDIDATES_MAX */
     size_t n;
-    int64_t limit; /* a newcomer must be below it */
+    int64_t limit; /* the objective of new counts must be below it */
     int64_t objective[AH_MILP_CANDIDATES_MAX];
     uint32_t *counts[AH_MILP_CANDIDATES_MAX]; /* by class x AH_CONFIGS_MAX + config */
 };
@@ -37,23 +37,23 @@ int ah_milp_best_init(struct ah_milp_best *ret_best, const struct ah_milp *milp,
 void ah_milp_best_offer(struct ah_milp_best *best, const struct ah_milp *milp, const uint32_t *counts,
                         int64_t objective);
 
-/* How many vectors of counts there are; `most` if not fewer. Depends on blocks and configs only. */
+/* Returns the number of vectors of counts, at most `most`. It depends on blocks and configs only. */
 uint64_t ah_milp_vectors(const struct ah_milp *milp, uint64_t most);
 
-/* Offers the best of all vectors. */
+/* Tries every vector of counts and offers the best to `best`. */
 int ah_milp_enumerate(const struct ah_milp *milp, const struct ah_milp_choice *choice, struct ah_arena *arena,
                       struct ah_milp_best *best, struct ah_error *err);
 
-/* The exact optimum of the linear relaxation, in units of the rows (INFINITY: no solution). `ret_values`: by active
- * column, then the objective. `ret_prices` (optional): by row, approximate. */
+/* Computes the exact optimum of the linear relaxation, in units of the rows (INFINITY: no solution). `ret_values`: by
+ * active column, then the objective. `ret_prices` (optional): by row, approximate. */
 int ah_milp_relax(const struct ah_milp *milp, const struct ah_milp_choice *choice, struct ah_arena *arena,
                   double *ret_objective, double *ret_values, double *ret_prices, struct ah_error *err);
 
-/* Prices of configs (milp.h) from those of rows. */
+/* Computes the prices of configs (milp.h) from the prices of rows. */
 int ah_milp_prices(const struct ah_milp *milp, const double *row_prices, struct ah_arena *arena,
                    struct ah_milp_result *result, struct ah_error *err);
 
-/* Whole counts near the optimum, from a search of at most `nodes` nodes; *ret_found: it found some. Unchecked. */
+/* Searches at most `nodes` nodes for whole counts near the optimum. `ret_found`: it found some; they are unchecked. */
 int ah_milp_round(const struct ah_milp *milp, const struct ah_milp_choice *choice, size_t nodes,
                   struct ah_arena *arena, bool *ret_found, double *ret_values, struct ah_error *err);
 

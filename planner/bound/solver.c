@@ -7,8 +7,8 @@
  *   2. glp_init_env() is called first, because everything else aborts if it fails.
  *   3. Return code 0 only says that a search ended; the status says what it found.
  *   4. Without GLPK's presolver an integer search starts from the relaxation's optimal basis, which is made first.
- *   5. glp_exact() takes whole numbers as they are and others approximately, so nothing is scaled here. GLPK's own
- *      scale factors are kept apart and affect floating-point pivots only.
+ *   5. glp_exact() takes whole numbers as they are and others approximately, so nothing is scaled here. GLPK stores its
+ *      scale factors separately; they affect floating-point pivots only.
  *   6. glp_error() prints whatever glp_term_out() says, so a hook swallows it.
  *   7. Node limits, no time limits: results must not depend on the machine's speed.
  */
@@ -66,7 +66,7 @@ static void load_columns(struct session *s)
     }
 }
 
-/* Adds the rows one after the other, with room for the longest. */
+/* Adds the rows one after another, with room for the longest row. */
 static void load_rows(struct session *s)
 {
     const struct ah_solver_problem *p = s->problem;
@@ -129,7 +129,7 @@ static int relax(struct session *s)
     glp_init_smcp(&parameters);
     parameters.msg_lev = GLP_MSG_OFF;
     load_problem(s);
-    simplex(s); /* a starting basis; if it fails, the exact simplex has more to do */
+    simplex(s); /* for a starting basis; if it fails, the exact simplex has more work */
     int code = glp_exact(s->glpk, &parameters);
     if (code == GLP_EBADB || code == GLP_ESING) { /* the basis is unusable */
         glp_std_basis(s->glpk);

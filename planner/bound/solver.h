@@ -10,9 +10,9 @@
  * objective is rounded once, towards zero. (GLPK replaces numbers that are not whole by fractions within 1e-10 of
  * them.) ah_solver_round() is for guidance: its caller checks what it returns, and finding nothing proves nothing.
  *
- * It prints nothing and uses no clocks: the same problem gives the same result. A misuse of GLPK, which would end the
- * process, comes back as AH_E_FAILED. Each call makes and frees the GLPK environment of the calling thread, so nothing
- * else in that thread may use GLPK at the same time; different threads are independent.
+ * It prints nothing and uses no clocks: the same problem gives the same result. A misuse of GLPK, which would otherwise
+ * end the process, returns AH_E_FAILED. Each call makes and frees the GLPK environment of the calling thread, so
+ * nothing else in that thread may use GLPK at the same time; different threads are independent.
  */
 #ifndef AH_PLANNER_BOUND_SOLVER_H
 #define AH_PLANNER_BOUND_SOLVER_H
@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* All borrowed during the call; finite except where infinite bounds mean none. At least one column and one row. */
+/* Arrays are borrowed during the call. Numbers are finite unless noted. There is at least one column and one row. */
 struct ah_solver_problem {
     size_t n_columns, n_rows;
     const double *objective;    /* by column */
@@ -34,9 +34,9 @@ struct ah_solver_problem {
 };
 
 enum ah_solver_status {
-    AH_SOLVER_OPTIMAL,    /* relax: exactly; round: within the gap */
-    AH_SOLVER_FEASIBLE,   /* round: the best one when the limit was reached */
-    AH_SOLVER_INFEASIBLE, /* relax: proven; round: none found */
+    AH_SOLVER_OPTIMAL,    /* relax: the exact optimum; round: within the gap of the optimum */
+    AH_SOLVER_FEASIBLE,   /* round: the best solution when the limit on nodes was reached */
+    AH_SOLVER_INFEASIBLE, /* relax: proven to have no solution; round: none was found */
     AH_SOLVER_UNBOUNDED
 };
 
@@ -50,17 +50,17 @@ struct ah_solver_result {
 };
 
 struct ah_solver_limits {
-    double gap;   /* relative; the search stops there */
+    double gap;   /* relative to the optimum; the search stops within it */
     size_t nodes; /* of the search tree; 0: no limit */
 };
 
-/* AH_E_FAILED: GLPK gave up (out of memory, or its own mistake); the message has its reason. */
+/* Both solve the problem. AH_E_FAILED: GLPK gave up (out of memory, or a bug); the message has its reason. */
 int ah_solver_relax(const struct ah_solver_problem *problem, struct ah_solver_result *result,
                     struct ah_error *err);
 int ah_solver_round(const struct ah_solver_problem *problem, const struct ah_solver_limits *limits,
                     struct ah_solver_result *result, struct ah_error *err);
 
-/* Writes the problem in the LP format that other solvers read: for comparisons. AH_E_IO. */
+/* Writes the problem in the LP format, so that other solvers can be compared. AH_E_IO. */
 int ah_solver_write(const struct ah_solver_problem *problem, const char *path, struct ah_error *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cluster costs: from documents to the numbers of a problem. docs/clusters.md has the formulas and the shares of peak
- * rates; times that the cluster document measured (`times`) are taken as they are.
+ * Cluster costs: computes the numbers of a problem from documents. docs/clusters.md has the formulas and the shares of
+ * peak rates; measured times in the cluster document (`times`) are used unchanged.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_COSTS_H
 #define AH_PLANNER_CLUSTER_CLUSTER_COSTS_H
@@ -17,10 +17,10 @@ struct ah_cluster_costs_input {
     const struct ah_model *model;
     const char *model_sha256;
     const struct ah_cluster *cluster;
-    struct ah_plan_training training; /* micro_batches: of all pipelines together */
+    struct ah_plan_training training; /* micro_batches: sum over all pipelines */
     const uint64_t *tp;               /* by type of GPU; 0: the type is not used */
     unsigned without;                 /* enum ah_offload_without (offload_costs.h) */
-    bool apart; /* a pipeline may add groups up apart, in a second vector of sums (runtime/schedule/fold.h) */
+    bool apart; /* a pipeline may sum groups separately, in a second vector (runtime/schedule/fold.h) */
 };
 
 /* True if a unit of `tp` GPUs can share this model's blocks. */
@@ -28,7 +28,7 @@ bool ah_cluster_costs_divides(const struct ah_model *model, uint64_t tp);
 
 /* Fills a problem, in `arena`; its classes are the nodes that have a unit, in the cluster's order. `update_limit_us`
  * stays 0: the caller sets it if blocks may be away. `ret_estimated`: some times were not measured. AH_E_USAGE,
- * AH_E_DOCUMENT: as ah_job_init(). AH_E_USAGE, too: a type of GPU has no matrix products of the training's dtype. */
+ * AH_E_DOCUMENT: as ah_job_init(). AH_E_USAGE, too: a type of GPU cannot multiply matrices in the training's dtype. */
 int ah_cluster_costs_build(const struct ah_cluster_costs_input *input, struct ah_arena *arena,
                            struct ah_cluster_problem *ret_problem, bool *ret_estimated, struct ah_error *err);
 

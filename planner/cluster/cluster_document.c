@@ -16,10 +16,10 @@ struct filling {
     struct ah_arena *arena;
     struct ah_cluster_plan *plan;
     uint64_t *next_rank;                         /* by node: its first rank without work */
-    const struct ah_cluster_plan_stage **stages; /* of all pipelines */
+    const struct ah_cluster_plan_stage **stages; /* stages of all pipelines */
     double *pipeline_us, *busy_us;
-    double *starts_us; /* of all passes, stage by stage */
-    double *sums_us;   /* of the segments */
+    double *starts_us; /* starts of all passes, stage by stage */
+    double *sums_us;   /* starts of the segments' sums */
 };
 
 static size_t count_passes(const struct ah_arrangement *arrangement)

@@ -12,7 +12,7 @@
 #include "schemas/cluster.h"
 #include "schemas/cluster_plan.h"
 
-/* A plan with the inputs of `request` and this training, and nothing else yet. It borrows from both. */
+/* Returns a plan with the inputs of `request` and this training, otherwise empty. It borrows from both. */
 struct ah_cluster_plan ah_cluster_document_begin(const struct ah_cluster_request *request,
                                                  const struct ah_plan_training *training);
 

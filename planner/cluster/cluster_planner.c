@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Settings: a degree for each type of GPU, and a number of micro-batches. All are searched quickly, the best few of
- * them thoroughly. Then, in the order of their quick results, every setting that could still be better is exhausted if
- * it is small enough. The bound is the least over the settings; a setting that is not exhausted has the relaxation's,
- * or that of bound_raise.h.
+ * A setting is a degree for each type of GPU, and a number of micro-batches. All settings are searched quickly, the
+ * best few thoroughly. Then, in the order of their quick results, every setting that could still be better is exhausted
+ * if it is small enough. The bound is the least over the settings; a setting that is not exhausted has the bound of the
+ * relaxation, or of bound_raise.h.
  */
 #include "planner/cluster/cluster_planner.h"
 
@@ -25,16 +25,15 @@
 enum {
     DEGREES = 4, /* 1, 2, 4, 8 */
     THOROUGH_SETTINGS = 3,
-    AWAY_SETTINGS = 2, /* as THOROUGH_SETTINGS, for settings with hosts, if something fits without */
+    AWAY_SETTINGS = 2, /* THOROUGH_SETTINGS for settings with hosts, if something fits without */
     EFFORT_DEFAULT = 2,
     QUICK_EVALUATIONS = 500,
     THOROUGH_EVALUATIONS = 8000,
     SHAKING_EVALUATIONS = 40000,
-    LARGE_UNITS = 32,          /* with more, the two above count for every eight units */
-    EARLY_EVALUATIONS = 20000, /* of the exhaustion before the thorough search */
+    LARGE_UNITS = 32,          /* with more units, the two above are per eight units */
+    EARLY_EVALUATIONS = 20000, /* evaluations of the exhaustion before the thorough search */
     EXHAUSTION_EVALUATIONS = 50000,
-    BOUND_RAISE_STEPS =
-        60000000, /* with fewer steps, twelve units keep a gap; with more units than these ... */
+    BOUND_RAISE_STEPS = 60000000, /* with fewer steps, twelve units would keep a gap; with more units ... */
     BOUND_RAISE_UNITS = 24,
     BOUND_RAISE_FACTOR = 4, /* ... this many times as many steps */
     EXHAUSTION_UNITS = 12,  /* more units make too many sets of pipelines */
@@ -42,14 +41,14 @@ enum {
 };
 
 #define SHORTER_UPDATE 0.75
-#define WORTH_MORE     (1 - 1e-3) /* a gain that is worth repeating the search */
+#define WORTH_MORE     (1 - 1e-3) /* a gain that is worth another search */
 #define FAR_BEHIND     1.3
 
 const char *const ah_words_cluster_search[] = {"both", "exact", "graph", NULL};
 
 /* ---- keeping the best ---- */
 
-/* Makes a copy of this draft, in the arena, the best of `policy`. */
+/* Copies this draft into the arena as the best of `policy`. */
 static int keep_draft(struct ah_cluster_planning *p, enum ah_cluster_policy policy,
                       const struct ah_setting *setting, const struct ah_draft *draft, double us,
                       struct ah_error *err)
@@ -84,7 +83,7 @@ static int fail_interrupted(struct ah_error *err)
     return ah_error_set(err, AH_E_INTERRUPTED, "interrupted while planning");
 }
 
-/* The longest update that `draft` has under the problem's own limit; 0: nothing is away, or it does not fit. */
+/* Returns the longest update that `draft` has under the problem's own limit; 0: nothing is away, or it does not fit. */
 static double first_limit_us(const struct ah_cluster_problem *problem, const struct ah_draft *draft,
                              struct ah_draft *scratch)
 {
@@ -95,8 +94,8 @@ static double first_limit_us(const struct ah_cluster_problem *problem, const str
     return ah_update_limit_longest_us(&scratch->arrangement);
 }
 
-/* Searches on from `draft` with its longest update as the limit, then briefly with shorter limits. One search has one
- * limit, and under a high one it prefers short passes to a short update. */
+/* Continues the search at `draft` with its longest update as the limit, then briefly with shorter limits. One search
+ * has one limit, and under a high limit it prefers short passes to a short update. */
 static int search_within(struct ah_cluster_planning *p, const struct ah_setting *setting,
                          const struct ah_arrangement_search_limits *limits, struct ah_draft *draft,
                          double *step_us, struct ah_error *err)
@@ -195,7 +194,7 @@ static int search_quickly(struct ah_cluster_planning *p, struct ah_error *err)
     return rc;
 }
 
-/* ---- with hosts ---- */
+/* ---- searches with hosts ---- */
 
 /* Fits a found arrangement again, now with the help of hosts, and keeps it if it is our best. */
 static int use_hosts(struct ah_cluster_planning *p, const struct ah_cluster_found *found,
@@ -230,7 +229,7 @@ static int use_hosts_for_ours(struct ah_cluster_planning *p, struct ah_error *er
 
 /* ---- other systems ---- */
 
-/* Runs a policy on a setting; keeps the result if it is faster than the policy's on other settings. */
+/* Runs a policy on a setting; keeps the result if it is faster than the policy's results on other settings. */
 static int ask_policy(struct ah_cluster_planning *p, enum ah_cluster_policy policy,
                       struct ah_setting *setting, struct ah_error *err)
 {
@@ -306,7 +305,7 @@ static int search_policy(struct ah_cluster_planning *p, enum ah_cluster_policy p
     return rc;
 }
 
-/* Arrangements of other systems are candidates of ours if the request allows their degrees. */
+/* Other systems' arrangements are candidates of our search, too, if the request allows their degrees. */
 static int search_policies(struct ah_cluster_planning *p, struct ah_error *err)
 {
     struct ah_cluster_found *ours = &p->best[AH_CLUSTER_POLICY_OPTIMAL];
@@ -324,9 +323,9 @@ static int search_policies(struct ah_cluster_planning *p, struct ah_error *err)
     return rc;
 }
 
-/* ---- our own ---- */
+/* ---- our own search ---- */
 
-/* Searches the best `most` settings by their quick results, among those with hosts or those without. With hosts, it
+/* Searches the `most` settings with the best quick results, among settings with hosts or those without. With hosts, it
  * skips settings far behind the best. */
 static int search_best(struct ah_cluster_planning *p, bool away, size_t most, struct ah_error *err)
 {
@@ -367,7 +366,7 @@ static int exhaust(struct ah_cluster_planning *p, uint64_t budget, struct ah_err
     p->exhausted = p->left_out_bound_us >= p->best[AH_CLUSTER_POLICY_OPTIMAL].us;
     for (size_t i = 0; i < p->n_settings && !rc; i++) {
         struct ah_setting *setting = &p->settings[i];
-        if (setting->away_as_well) /* the setting with hosts covers it */
+        if (setting->away_as_well) /* the same setting with hosts covers this */
             continue;
         const double best_us = p->best[AH_CLUSTER_POLICY_OPTIMAL].us;
         struct ah_arrangement_search_result result = {.exhausted =
@@ -384,7 +383,7 @@ static int exhaust(struct ah_cluster_planning *p, uint64_t budget, struct ah_err
     return rc;
 }
 
-/* Raises the bounds of settings that were not exhausted. That may prove that nothing is faster. */
+/* Raises the bounds of settings that were not exhausted, which may prove that nothing is faster. */
 static int raise_bounds(struct ah_cluster_planning *p, struct ah_error *err)
 {
     const uint32_t effort = p->request->effort ? p->request->effort : EFFORT_DEFAULT;
@@ -401,7 +400,7 @@ static int raise_bounds(struct ah_cluster_planning *p, struct ah_error *err)
     return rc ? rc : exhaust(p, 0, err);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole planning ---- */
 
 /* Makes the settings with their bounds. */
 static int make_settings(struct ah_cluster_planning *p, struct ah_error *err)
@@ -428,7 +427,7 @@ static int search_all(struct ah_cluster_planning *p, struct ah_error *err)
     bool exact = p->request->search != AH_CLUSTER_SEARCH_GRAPH;
     uint32_t effort = p->request->effort ? p->request->effort : EFFORT_DEFAULT;
     p->planned = (2 + AH_CLUSTER_POLICIES) * p->n_settings + THOROUGH_SETTINGS + 1;
-    int rc = p->request->sums_stay ? AH_OK : search_policies(p, err); /* policies would change the groups */
+    int rc = p->request->sums_stay ? AH_OK : search_policies(p, err); /* policies would not keep the groups */
     rc = rc ? rc : search_quickly(p, err);
     if (!rc && exact)
         rc = exhaust(p, EARLY_EVALUATIONS, err);
@@ -443,7 +442,7 @@ static int search_all(struct ah_cluster_planning *p, struct ah_error *err)
     return rc;
 }
 
-/* Adds each rank's program, and what the replay of all predicts. */
+/* Adds each rank's program, and the times that the replay of all programs predicts. */
 static int add_programs(const struct ah_cluster_planning *p, enum ah_cluster_policy policy,
                         struct ah_cluster_plan *plan, struct ah_error *err)
 {

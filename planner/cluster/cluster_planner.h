@@ -6,8 +6,8 @@
  *     struct ah_cluster_request request = {.model = model, .model_sha256 = ..., .cluster = cluster, ...};
  *     rc = ah_cluster_planner_plan(&request, &arena, &plan, &shortage, err);
  *
- * With a policy, the plan is what another system would make (cluster_policies.h). Our own search also considers what
- * policies find, so `optimal` is never slower than one of them.
+ * With a policy, the plan is the one that another system would make (cluster_policies.h). Our own search also considers
+ * the policies' plans, so `optimal` is never slower than any of them.
  *
  * It tries every degree of tensor parallelism that divides the model (one for all types, or one for each) with every
  * allowed size of micro-batch; each pair is a problem to search. The same request gives the same plan, to the byte,
@@ -31,35 +31,35 @@ struct ah_cluster_request {
     const char *model_sha256;
     const struct ah_cluster *cluster;
     const char *cluster_sha256;
-    struct ah_plan_training training; /* micro_batches: of all pipelines together */
+    struct ah_plan_training training; /* micro_batches: sum over all pipelines */
     bool any_micro_batches;           /* the planner chooses training.micro_batches */
     bool sums_stay; /* gradients are added up as the training says (groups.h); optimal only, tp 1 */
     enum ah_tp_mode tp_mode;
     uint64_t tp; /* the degree of all types (symmetric only); 0: tries every degree */
     enum ah_cluster_search search;
-    enum ah_cluster_policy policy; /* whose plan; for ah_cluster_planner_plan() */
+    enum ah_cluster_policy policy; /* whose plan to make; for ah_cluster_planner_plan() */
     unsigned without;              /* enum ah_offload_without (offload_costs.h) */
-    uint32_t effort;               /* 0: 2; budgets double with each level */
-    const char *generator;         /* of the document */
+    uint32_t effort;               /* level; 0 means 2; budgets double with each level */
+    const char *generator;         /* named in the document */
 
     /* (optional) Called now and then with the problems done and planned; true stops with AH_E_INTERRUPTED. */
     bool (*progress)(void *context, uint64_t done, uint64_t planned);
     void *context;
 };
 
-/* For a person: bytes that the states of one copy of the model need, and bytes of all GPUs (and hosts if used). */
+/* For messages: bytes that the states of one copy of the model need, and bytes of all GPUs (and hosts if used). */
 struct ah_cluster_shortage {
     bool proven;
     double needed_bytes, available_bytes;
 };
 
-/* AH_E_INFEASIBLE: it is proven that there is no plan; AH_E_NO_PLAN: none was found; both fill the shortage.
+/* Makes a plan. AH_E_INFEASIBLE: proven that there is none; AH_E_NO_PLAN: none was found; both fill the shortage.
  * AH_E_USAGE, AH_E_DOCUMENT: the training makes no sense. `ret_plan` points into `arena` and the request. */
 int ah_cluster_planner_plan(const struct ah_cluster_request *request, struct ah_arena *arena,
                             struct ah_cluster_plan *ret_plan, struct ah_cluster_shortage *ret_shortage,
                             struct ah_error *err);
 
-/* The best plan of every policy, in the order of enum ah_cluster_policy; NULL: found none that fits. */
+/* Makes the best plan of every policy, in the order of enum ah_cluster_policy; NULL: found none that fits. */
 int ah_cluster_planner_compare(const struct ah_cluster_request *request, struct ah_arena *arena,
                                struct ah_cluster_plan *ret_plans[AH_CLUSTER_POLICIES], struct ah_error *err);
 

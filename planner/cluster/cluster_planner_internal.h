@@ -12,7 +12,7 @@
 struct ah_cluster_found {
     struct ah_arrangement arrangement;
     const struct ah_setting *setting;
-    double us; /* INFINITY: none */
+    double us; /* step time; INFINITY: no arrangement */
 };
 
 struct ah_cluster_planning {
@@ -21,10 +21,10 @@ struct ah_cluster_planning {
     struct ah_setting *settings;
     size_t n_settings;
     size_t left_out;                                   /* settings that were not made */
-    double left_out_bound_us;                          /* least bound of those; INFINITY: none was left out */
-    struct ah_cluster_found best[AH_CLUSTER_POLICIES]; /* `optimal`: of our own search */
+    double left_out_bound_us;                          /* least bound of these; INFINITY: none was left out */
+    struct ah_cluster_found best[AH_CLUSTER_POLICIES]; /* by policy; `optimal`: our own search */
     uint64_t evaluations;
-    bool exhausted; /* every setting */
+    bool exhausted; /* every setting was exhausted */
     uint64_t done, planned;
 };
 
@@ -32,7 +32,7 @@ struct ah_cluster_planning {
 int ah_cluster_result_write(const struct ah_cluster_planning *p, enum ah_cluster_policy policy,
                             struct ah_cluster_plan *ret_plan, struct ah_error *err);
 
-/* For a planning that found nothing: AH_E_INFEASIBLE if it is proven that there is no plan, else AH_E_NO_PLAN. */
+/* Reports that no plan was found: AH_E_INFEASIBLE if it is proven that there is none, else AH_E_NO_PLAN. */
 int ah_cluster_result_fail(const struct ah_cluster_planning *p, struct ah_cluster_shortage *ret_shortage,
                            struct ah_error *err);
 

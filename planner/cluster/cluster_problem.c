@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chooses what a stage recomputes and what it keeps away, on the host. Its first r blocks are recomputed, the next s
- * are selective. Its first h blocks have their states away, and the first w of those their weights, too. Passes grow
- * with r, s and w, not with h; memory falls as h grows. So for each w:
+ * Chooses which blocks a stage recomputes, and which it keeps away, on the host. Its first r blocks are recomputed, the
+ * next s are selective. Its first h blocks have their states away, and the first w of those their weights, too. Passes
+ * grow with r, s and w, not with h; memory falls as h grows. So for each w:
  *
  *   1. h is the largest that keeps the limit of the update and the host's memory, both of which grow with h;
- *   2. r and s are those of the shortest backward that fits then;
+ *   2. r and s give the shortest backward that then fits;
  *   3. h falls as far as memory allows with these r and s.
  *
- * w goes up until the passes would be longer even if all activations were kept (passes that keep everything do not get
+ * w grows until the passes would be longer even if all activations were kept (passes that keep everything do not get
  * shorter as w grows).
  */
 #include "planner/cluster/cluster_problem.h"
@@ -83,7 +83,7 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* The stage's share of its host; its kind has hosts. */
+/* Returns the stage's share of its host; its kind has hosts. */
 static const struct ah_problem_host *host_of(const struct ah_cluster_problem *problem,
                                              const struct ah_stage *stage)
 {
@@ -115,7 +115,7 @@ double ah_stage_backward_us(const struct ah_cluster_problem *problem, const stru
     return away ? larger(us, away->backward_us) : us;
 }
 
-/* Bytes on a GPU of the stage that outlast a block's computing; `ret_work`: bytes that do not. */
+/* Returns the bytes on a GPU of the stage that stay after a block's pass; `ret_work`: bytes that do not. */
 static uint64_t lying_bytes(const struct ah_cluster_problem *problem, const struct ah_stage *stage,
                             uint64_t *ret_work)
 {
@@ -168,8 +168,8 @@ static bool fits(const struct ah_cluster_problem *problem, const struct ah_stage
     return lying + work <= ah_problem_kind_of(problem, stage->class)->capacity_bytes;
 }
 
-/* Bisects for the fewest selective blocks that fit beside the recomputed ones: memory falls as they grow, apart from
- * what computing takes. False: it does not fit even if all the rest is selective. */
+/* Bisects for the fewest selective blocks that fit together with the recomputed blocks: more of them need less memory,
+ * except for work. False: the stage does not fit even if all other blocks are selective. */
 static bool fit_selective(const struct ah_cluster_problem *problem, struct ah_stage *stage)
 {
     size_t low = 0, high = stage->end - stage->first - stage->recompute;
@@ -187,8 +187,8 @@ static bool fit_selective(const struct ah_cluster_problem *problem, struct ah_st
     return true;
 }
 
-/* A lower bound on the recomputed blocks: with fewer, the stage does not fit even if the rest is selective and
- * computing takes no memory. Above the number of blocks: it never fits. */
+/* Returns a lower bound on recomputed blocks: with fewer, the stage does not fit even if the rest is selective and work
+ * needs no memory. If it is above the number of blocks, the stage never fits. */
 static size_t least_recompute(const struct ah_cluster_problem *problem, const struct ah_stage *stage)
 {
     const uint64_t room = ah_problem_kind_of(problem, stage->class)->capacity_bytes;
@@ -207,7 +207,7 @@ static size_t least_recompute(const struct ah_cluster_problem *problem, const st
     return low;
 }
 
-/* Finds the shortest backward that fits with what is away; of equals, the one with the fewest recomputed blocks. */
+/* Finds the shortest backward that fits with the blocks that are away; on a tie, with the fewest recomputed blocks. */
 static bool fit_activations(const struct ah_cluster_problem *problem, struct ah_stage *stage)
 {
     struct ah_stage best, next = *stage;
@@ -216,7 +216,7 @@ static bool fit_activations(const struct ah_cluster_problem *problem, struct ah_
          next.recompute++) {
         next.selective = 0;
         ah_stage_price(problem, &next);
-        if (found && next.backward_us >= best.backward_us) /* more recomputed blocks only take longer */
+        if (found && next.backward_us >= best.backward_us) /* recomputing more blocks only takes longer */
             break;
         if (next.memory_bytes > ah_problem_kind_of(problem, next.class)->capacity_bytes) {
             if (!fit_selective(problem, &next))
@@ -246,7 +246,7 @@ static bool host_suffices(const struct ah_cluster_problem *problem, const struct
            stage->update_us <= problem->update_limit_us;
 }
 
-/* Moves as many states away as the host allows beside `weights_away`. False: it has no room even for those. */
+/* Moves as many states away as the host allows besides `weights_away`. False: it has no room even for these. */
 static bool most_away(const struct ah_cluster_problem *problem, struct ah_stage *stage)
 {
     size_t low = stage->weights_away, high = stage->end - stage->first;
@@ -282,7 +282,7 @@ static void least_away(const struct ah_cluster_problem *problem, struct ah_stage
     ah_stage_price(problem, stage);
 }
 
-/* Improves `stage` with the help of the host, or makes it fit if it does not (`found` false). */
+/* Improves `stage` by using the host, or makes it fit if it does not (`found` false). */
 static bool fit_away(const struct ah_cluster_problem *problem, bool found, struct ah_stage *stage)
 {
     struct ah_stage next = *stage;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cluster problem: a cluster and a training, as numbers that a plan can be timed and searched with. docs/clusters.md
- * has the mathematics; symbols there are named here.
+ * Cluster problem: a cluster and a training as the numbers needed to time and search plans. docs/clusters.md has the
+ * mathematics, with the symbols named here.
  *
  * A UNIT is the GPUs that share blocks by tensor parallelism: `tp` GPUs of one node. Units of one KIND (type of GPU,
  * degree) cost the same; units of one CLASS (node) cannot be told apart. An ARRANGEMENT says which units form which
  * pipelines, which blocks each stage holds, how many of them are recomputed, how many live on the host, and how many
- * micro-batches each pipeline takes.
+ * micro-batches each pipeline computes.
  *
  * HOMES. Optimizer states of a block may be AWAY, on the host, and then its weights and the sums of its gradients, too.
  * States that are away cost time only in the update. Weights that are away set the pace of a block's passes: a pass is
@@ -14,8 +14,7 @@
  * link. The GPUs of a node that WORK share the host's memory and bandwidth equally, so a node is never overfull, and an
  * idle GPU takes nothing from the others. ah_arrangement_share() counts sharers over all pipelines.
  *
- * Times are microseconds, of one micro-batch where they depend on it. Sizes are of one GPU of a unit unless they say
- * otherwise.
+ * Times are microseconds; times of passes are for one micro-batch. Sizes are for one GPU of a unit unless noted.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_PROBLEM_H
 #define AH_PLANNER_CLUSTER_CLUSTER_PROBLEM_H
@@ -30,22 +29,22 @@ enum { AH_PROBLEM_WAYS = AH_ACTIVATIONS_RECOMPUTE + 1 };
 
 enum ah_problem_away_part { AH_OFFLOAD_STATES, AH_OFFLOAD_WEIGHTS, AH_PROBLEM_AWAYS };
 
-/* A block with its states on the host, or its weights, too. What cannot be away is priced as on the device. With fewer
- * sharers only `host_bytes` may grow, by no more than a share does when two sharers become one. */
+/* A block with its states on the host, or its weights, too. A part that cannot be away is priced as on the device. With
+ * fewer sharers only `host_bytes` may grow, at most as much as a share grows when two sharers become one. */
 struct ah_problem_away {
     enum ah_weights weights;
     enum ah_optimizer optimizer;
     double forward_us, backward_us; /* least time of a micro-batch, for traffic with the host */
     double update_us;               /* not less than on the device */
     uint64_t state_bytes;           /* on the device; not more than if nothing is away */
-    uint64_t host_bytes;            /* of each GPU's share */
+    uint64_t host_bytes;            /* host bytes that each GPU of the unit needs */
     uint64_t staging_bytes;         /* a stage needs the largest of its blocks'; 0 if only states are away */
 };
 
 /* One block on a unit of one kind, for each way of treating its activations (enum ah_activations). */
 struct ah_problem_block {
     double forward_us;
-    double backward_us[AH_PROBLEM_WAYS]; /* with what is recomputed; does not fall from way to way */
+    double backward_us[AH_PROBLEM_WAYS]; /* with recomputing; does not fall from way to way */
     double update_us;
     uint64_t state_bytes;                  /* weights, gradients, optimizer */
     uint64_t saved_bytes[AH_PROBLEM_WAYS]; /* of each micro-batch in flight; does not rise from way to way */
@@ -61,7 +60,7 @@ struct ah_problem_host {
 struct ah_problem_kind {
     const char *gpu; /* name of the type */
     uint64_t tp;
-    uint64_t reserved_bytes; /* the device's own, and what its ops need beside their operands */
+    uint64_t reserved_bytes; /* used by the device itself, and scratch of its ops */
     uint64_t capacity_bytes; /* without the reserve */
     const struct ah_problem_block *blocks;
     const struct ah_problem_host *hosts; /* hosts[n - 1]: n units share it */
@@ -72,7 +71,7 @@ struct ah_problem_class {
     size_t kind;
     size_t node;
     size_t units;
-    double nic_bytes_per_s; /* each way, of the node */
+    double nic_bytes_per_s; /* of the node, in each direction */
 };
 
 struct ah_problem_link {
@@ -82,9 +81,9 @@ struct ah_problem_link {
 
 /* Groups of micro-batches that pipelines must keep (groups.h). */
 struct ah_problem_groups {
-    const uint64_t *micro_batches; /* of each; borrowed. NULL: pipelines have as many as suits them */
+    const uint64_t *micro_batches; /* by group; borrowed. NULL: any number for a pipeline */
     size_t n;
-    size_t fewest, most; /* pipelines */
+    size_t fewest, most; /* numbers of pipelines */
     bool one_stage;      /* every pipeline has one stage, so that a tied table is not split */
 };
 
@@ -96,13 +95,13 @@ struct ah_cluster_problem {
     const struct ah_problem_link *links; /* (classes, classes) */
     uint64_t micro_batches;
     uint64_t boundary_bytes;        /* of a micro-batch between two blocks, all slices */
-    const uint64_t *gradient_bytes; /* by block, all slices: what pipelines add up */
-    uint64_t tied_bytes;            /* of the table that the first and the last block share; 0: none */
+    const uint64_t *gradient_bytes; /* by block, all slices: bytes that pipelines add up */
+    uint64_t tied_bytes;            /* size of the table that first and last block share; 0: none */
     double update_limit_us;         /* a stage with anything away updates within this; 0: nothing is away */
     struct ah_problem_groups groups;
 };
 
-/* Units in all. */
+/* Returns the number of all units. */
 size_t ah_problem_units(const struct ah_cluster_problem *problem);
 
 static inline const struct ah_problem_kind *ah_problem_kind_of(const struct ah_cluster_problem *problem,
@@ -114,17 +113,17 @@ static inline const struct ah_problem_kind *ah_problem_kind_of(const struct ah_c
 /* True if the problem allows blocks to be away, and a unit of `kind` with the host to itself could have some away. */
 bool ah_problem_has_host(const struct ah_cluster_problem *problem, size_t kind);
 
-/* Time to send a micro-batch's output, or its gradient, from a unit of class `from` to one of class `to`. */
+/* Returns the time to send a micro-batch's output, or its gradient, from a unit of class `from` to a unit of `to`. */
 double ah_problem_send_us(const struct ah_cluster_problem *problem, size_t from, size_t to);
 
 /* ---- arrangements ---- */
 
 struct ah_stage {
     size_t class;
-    size_t sharers; /* of its host, itself included, counted in units of its degree: ah_arrangement_share() */
+    size_t sharers;      /* units that share its host, itself included: ah_arrangement_share() */
     size_t first, end;   /* blocks */
     size_t recompute;    /* number of its first blocks that are recomputed */
-    size_t selective;    /* number of blocks after those that are selective */
+    size_t selective;    /* number of selective blocks, right after those */
     size_t states_away;  /* number of its first blocks whose states are away */
     size_t weights_away; /* number of its first blocks whose weights are away, too */
     /* Set by ah_stage_fit(); all but `in_flight` also by ah_stage_price(). */
@@ -144,21 +143,21 @@ struct ah_arrangement {
     size_t n_pipelines;
 };
 
-/* Stages of all pipelines. */
+/* Returns the number of stages of all pipelines. */
 size_t ah_arrangement_stages(const struct ah_arrangement *arrangement);
 
 /* Sets the sharers of all stages: ceil(g / t) for a unit of t GPUs in a node with g working GPUs. Must come before
  * fitting if blocks may be away. */
 void ah_arrangement_share(const struct ah_cluster_problem *problem, struct ah_arrangement *arrangement);
 
-/* How a stage treats the activations of one of its blocks. */
+/* Returns how a stage treats the activations of one of its blocks. */
 enum ah_activations ah_stage_way(const struct ah_stage *stage, size_t block);
 
-/* What the block costs if its states or weights are away; NULL: they are not. Borrowed from the problem. */
+/* Returns what the block costs with states or weights away; NULL: nothing is away. Borrowed from the problem. */
 const struct ah_problem_away *ah_stage_away(const struct ah_cluster_problem *problem,
                                             const struct ah_stage *stage, size_t block);
 
-/* How long backward of the block takes in that stage. */
+/* Returns how long backward of the block takes in that stage. */
 double ah_stage_backward_us(const struct ah_cluster_problem *problem, const struct ah_stage *stage,
                             size_t block);
 
@@ -168,10 +167,10 @@ void ah_stage_price(const struct ah_cluster_problem *problem, struct ah_stage *s
 /* Chooses which blocks of `stage` (class, sharers, blocks are set) are recomputed or away. Memory of GPU and host must
  * suffice for `in_flight` micro-batches, and if anything is away, the update must keep the problem's limit. Forward
  * and backward are then as short as possible. Ties go to the fewest blocks with weights away, then recomputed, then
- * with states away. False: nothing fits, and `stage` is unchanged. */
+ * with states away. Returns false if nothing fits; `stage` is then unchanged. */
 bool ah_stage_fit(const struct ah_cluster_problem *problem, uint64_t in_flight, struct ah_stage *stage);
 
-/* Fits every stage of a pipeline, stage i of P with min(micro_batches, P - i) in flight. False: one does not fit. */
+/* Fits every stage of a pipeline, stage i of P with min(micro_batches, P - i) in flight. False: some stage does not. */
 bool ah_pipeline_fit(const struct ah_cluster_problem *problem, struct ah_pipeline *pipeline);
 
 #endif

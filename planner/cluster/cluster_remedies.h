@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Remedies for a cluster that has no plan: changes of the request or the cluster. Each was planned alone and gives a
- * plan. Kinds are tried in the order of the list, with a quick search: whatever it finds, a long search finds, too.
+ * Remedies for a cluster that has no plan: changes of the request or the cluster. Each was planned by itself and gives
+ * a plan. Kinds are tried in the order of the list, with a quick search, because a long search finds at least as much.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_REMEDIES_H
 #define AH_PLANNER_CLUSTER_CLUSTER_REMEDIES_H
@@ -9,21 +9,21 @@
 #include "planner/cluster/cluster_planner.h"
 
 enum ah_cluster_remedy_kind {
-    AH_CLUSTER_REMEDY_WITH,          /* with what the request leaves out (request.without) */
-    AH_CLUSTER_REMEDY_POLICY,        /* `optimal` */
-    AH_CLUSTER_REMEDY_TP,            /* a degree of its own for each type of GPU */
-    AH_CLUSTER_REMEDY_MICRO_BATCHES, /* value: their number; each is smaller */
+    AH_CLUSTER_REMEDY_WITH,          /* allow what request.without forbids */
+    AH_CLUSTER_REMEDY_POLICY,        /* use the policy `optimal` */
+    AH_CLUSTER_REMEDY_TP,            /* allow a different degree for each type of GPU */
+    AH_CLUSTER_REMEDY_MICRO_BATCHES, /* value: a larger number of micro-batches, so each is smaller */
     AH_CLUSTER_REMEDY_NODES,         /* value: number of nodes to add, like `node` */
-    AH_CLUSTER_REMEDY_SEQ,           /* value: tokens; changes the mathematics */
-    AH_CLUSTER_REMEDY_STATE_DTYPE,   /* bf16; changes the mathematics */
+    AH_CLUSTER_REMEDY_SEQ,           /* value: tokens of a sequence; changes the mathematics */
+    AH_CLUSTER_REMEDY_STATE_DTYPE,   /* states in bf16; changes the mathematics */
     AH_CLUSTER_REMEDIES
 };
 
 struct ah_cluster_remedy {
     enum ah_cluster_remedy_kind kind;
     uint64_t value;
-    const struct ah_cluster_node *node; /* of the request's cluster */
-    double step_us;                     /* of the plan that it gives */
+    const struct ah_cluster_node *node; /* a node of the request's cluster; for NODES */
+    double step_us;                     /* step time of the plan that it gives */
 };
 
 struct ah_cluster_remedies {

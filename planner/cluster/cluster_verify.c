@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns what the plan decided into an arrangement again, prices it, describes it as the planner would, and compares
- * that with the plan, field by field.
+ * Turns the plan's decisions into an arrangement, prices it, describes it as the planner would, and compares that with
+ * the plan, field by field.
  */
 #include "planner/cluster/cluster_verify.h"
 
@@ -28,9 +28,9 @@ struct verify {
     struct ah_error *err;
     struct ah_plan_training training;
     const char *everything[1];
-    uint64_t degrees[DEGREES_MAX]; /* ascending: those of the stages */
+    uint64_t degrees[DEGREES_MAX]; /* degrees of the stages, ascending */
     size_t n_degrees;
-    bool mixed;   /* a type has several */
+    bool mixed;   /* some type has several degrees */
     uint64_t *tp; /* by type of GPU; any degree for types without work */
     struct ah_cluster_problem problem;
     bool estimated;
@@ -173,7 +173,7 @@ static size_t class_of(const struct verify *v, const struct ah_cluster_plan_stag
     return c;
 }
 
-/* The first blocks of a stage are away, but some of those may have nothing that could be away. */
+/* The first blocks of a stage are away, although some of them may have nothing that could be away. */
 static void read_config(const struct ah_cluster_plan_config *config, struct ah_stage *stage)
 {
     if (config->activations == AH_ACTIVATIONS_RECOMPUTE)
@@ -187,7 +187,7 @@ static void read_config(const struct ah_cluster_plan_config *config, struct ah_s
         stage->states_away = end;
 }
 
-/* False: its node has no such unit. */
+/* Reads a stage. False: its node has no unit of this degree. */
 static bool read_stage(const struct verify *v, const struct ah_cluster_plan_pipeline *pipeline, size_t i,
                        struct ah_stage *ret_stage)
 {
@@ -318,7 +318,7 @@ static int rename_stage(const struct verify *v, const struct ah_cluster_plan *ag
     return AH_OK;
 }
 
-/* GPUs of a node may stand in any order, so `again` takes the plan's ranks. */
+/* GPUs of a node may be in any order, so `again` gets the plan's ranks. */
 static int take_ranks(const struct verify *v, struct ah_cluster_plan *again)
 {
     const uint64_t n_ranks = ah_cluster_gpus(v->inputs->cluster);
@@ -376,7 +376,7 @@ static int compare_plans(const struct verify *v, struct ah_cluster_plan *again)
     return n ? AH_E_DOCUMENT : AH_OK;
 }
 
-/* Drops from `again` what the plan may leave out and does leave out. */
+/* Drops from `again` the optional parts that the plan does not have. */
 static void leave_out(const struct verify *v, struct ah_cluster_plan *again)
 {
     for (size_t p = 0; p < again->n_pipelines; p++)

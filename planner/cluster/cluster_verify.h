@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cluster verify: a cluster plan made again from its model, its cluster and what it decided.
+ * Cluster verify: rebuilds a cluster plan from its model, its cluster and its decisions, and compares.
  *
  *     const struct ah_cluster_verify_inputs inputs = {model, model_sha256, cluster, cluster_sha256};
  *     rc = ah_cluster_verify(plan, &inputs, err);
  *
- * Taken as decided: pipelines, the node, degree, blocks and configs of each stage, micro-batches, ranks. Everything
- * else must follow from them on that cluster: memory, times, starts, sums and their groups, programs, the predicted
- * step. Not verified: `solver`, which would take planning again, and names of inputs.
+ * Decisions are: pipelines, the node, degree, blocks and configs of each stage, micro-batches, ranks. Everything else
+ * must follow from them on that cluster: memory, times, starts, sums and their groups, programs, the predicted step.
+ * Not verified: `solver`, which would need a new search, and names of inputs.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_VERIFY_H
 #define AH_PLANNER_CLUSTER_CLUSTER_VERIFY_H
@@ -24,8 +24,8 @@ struct ah_cluster_verify_inputs {
     const char *cluster_sha256;
 };
 
-/* `plan` was read from a document. AH_E_MISMATCH: it was made from other documents. AH_E_DOCUMENT: something is wrong;
- * the message begins with its path in the plan. AH_E_MEMORY. */
+/* Verifies a plan that was read from a document. AH_E_MISMATCH: it was made from other documents. AH_E_DOCUMENT:
+ * something is wrong; the message begins with its path in the plan. AH_E_MEMORY. */
 int ah_cluster_verify(const struct ah_cluster_plan *plan, const struct ah_cluster_verify_inputs *inputs,
                       struct ah_error *err);
 

@@ -3,16 +3,16 @@
  * Groups: which micro-batches each pipeline may have if a plan must add gradients up as another plan does.
  *
  * A step's micro-batches form groups. Each is added up by itself, then onto the groups before it (docs/numerics.md,
- * "Sums"). Pipelines are added from the first to the last. So the first one may have any number of leading groups, and
- * each of the others exactly one: with G groups, P pipelines have
+ * "Sums"). Pipelines are added from the first to the last. So the first pipeline may have any number of leading groups,
+ * and each other pipeline exactly one. With G groups, P pipelines have
  *
  *     groups 0 to G - P   group G - P + 1   ...   group G - 1                                                     (1)
  *
  * A tied table has one gradient, or one each for embedding and head (`tied`), which decides bits, too. If the plan has
- * one, every pipeline must be one stage; if it has two, stages are free.
+ * one gradient, every pipeline must be one stage; if two, the stages are free.
  *
  * Here each micro-batch of the first group counts as a group of its own, because the sum is the same. So pipelines may
- * share that group; all but the first have one micro-batch of it. A plan that names no groups has only that group.
+ * share that group; all but the first have one micro-batch of it. If a plan names no groups, this is its only group.
  *
  * A search changes pipelines in any order. It keeps the numbers of micro-batches of (1), and at the end
  * ah_groups_order() puts the pipelines in order.
@@ -25,15 +25,15 @@
 #include "planner/cluster/cluster_problem.h"
 #include "schemas/plan.h"
 
-/* Sets the groups of a training in `problem`, in `arena`. With `apart` it allows numbers of pipelines for which the
- * first one adds groups up apart, in a second vector of sums; otherwise all others. `ret_any` false: there are none. */
+/* Sets the groups of a training in `problem`, in `arena`. With `apart` it allows the numbers of pipelines for which the
+ * first one needs a second vector of sums; otherwise the other numbers. `ret_any` false: none is allowed. */
 int ah_groups_read(struct ah_cluster_problem *problem, const struct ah_plan_training *training, bool apart,
                    struct ah_arena *arena, bool *ret_any, struct ah_error *err);
 
-/* The most pipelines there may be, with or without groups. */
+/* Returns the largest allowed number of pipelines, with or without groups. */
 uint64_t ah_groups_most_pipelines(const struct ah_cluster_problem *problem);
 
-/* Micro-batches of pipeline `p` of `n`, by (1); `n` must be an allowed number. */
+/* Returns the micro-batches of pipeline `p` of `n`, by (1); `n` must be an allowed number. */
 uint64_t ah_groups_share(const struct ah_cluster_problem *problem, size_t n, size_t p);
 
 /* True if every pipeline has a place in (1), or if there are no groups. */

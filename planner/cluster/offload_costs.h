@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Offload costs: what a block costs whose optimizer states live on the host, or its weights, too.
+ * Offload costs: the cost of a block with optimizer states, and perhaps weights, on the host.
  *
  * Each working GPU of a node has its own link to the host, and an equal share of the host's memory and of its bandwidth
  * e, which everything that passes through that memory uses. A GPU's part of a block has n parameters of w bytes, u of
- * them trained. A trained one has gradients of g bytes a micro-batch, sums of G bytes and states of z bytes (two
+ * them trained. A trained parameter has gradients of g bytes a micro-batch, sums of G bytes and states of z bytes (two
  * moments, and a master unless the weight is the master). The link carries l bytes a second each way.
  *
  *   states   host       update   max(G u / l, w u / l, (adam + G + w) u / e)     on the device: w n + G u
@@ -16,10 +16,10 @@
  * adam = 2 z + G + w (in fp32, where the weight is the master, 2 w more instead of w) bytes are read and written for a
  * parameter. States take the faster of the two ways. Tiles of a block are sent, updated and sent back side by side, as
  * in plans for one machine, so the slowest counts. Weights that are away are fetched for each pass while the block
- * before computes, and gradients leave while the next one does: two buffers of each, `staging_bytes`. The host adds
- * gradients up over micro-batches: g and G in, G out. No update counts as faster than on the device.
+ * before computes, and gradients are sent while the next block does: two buffers of each, `staging_bytes`. The host
+ * adds gradients up over micro-batches: it reads g and G, and writes G. No update counts as faster than on the device.
  *
- * Embedding and head keep their weights; what is not trained has no states.
+ * Weights of embedding and head stay on the device; untrained parameters have no states.
  */
 #ifndef AH_PLANNER_CLUSTER_OFFLOAD_COSTS_H
 #define AH_PLANNER_CLUSTER_OFFLOAD_COSTS_H
@@ -29,21 +29,21 @@
 #include "runtime/schedule/job.h"
 #include "schemas/cluster.h"
 
-/* What a plan may be told to do without. */
+/* Techniques that a request can forbid. */
 enum ah_offload_without {
-    AH_WITHOUT_HOST_OPTIMIZER = 1, /* weights on the host need it */
+    AH_WITHOUT_HOST_OPTIMIZER = 1, /* this forbids weights on the host, too */
     AH_WITHOUT_STREAMED = 2,
     AH_WITHOUT_HOST_WEIGHTS = 4
 };
 enum { AH_OFFLOAD_TECHNIQUES = 3 };
 
-/* The technique of each, in the order in which a plan names them. */
+/* The technique that each bit forbids, in the order in which a plan names them. */
 extern const struct ah_offload_technique {
     enum ah_technique technique;
     enum ah_offload_without without;
 } ah_offload_techniques[AH_OFFLOAD_TECHNIQUES];
 
-/* enum ah_offload_without of `techniques` (bits, planner/policies/restriction.h), less those no cluster plan has. */
+/* Returns the enum ah_offload_without bits for `techniques` (bits, planner/policies/restriction.h) of cluster plans. */
 unsigned ah_offload_without(uint32_t techniques);
 
 /* One GPU's share of the host. */
@@ -53,14 +53,14 @@ struct ah_offload_host {
     uint64_t memory_bytes; /* 0 (as are the rates) if unknown: nothing can be away */
 };
 
-/* The share of each of `gpus` GPUs of `node`. A sixteenth of the host's memory, at most 8 GiB, is set aside. */
+/* Returns the share of each of `gpus` GPUs of `node`. A sixteenth of the host's memory, at most 8 GiB, is set aside. */
 struct ah_offload_host ah_offload_share(const struct ah_cluster_node *node, uint64_t gpus);
 
-/* Vectors move in tiles, through rings: on the device for states that visit it; on the host for gradients that arrived
- * and for weights that will leave. */
+/* Vectors move in tiles, through rings: on the device for streamed states; on the host for gradients that arrived and
+ * for weights that will be sent. */
 enum { AH_OFFLOAD_TILE_ELEMENTS_MAX = 1 << 20, AH_OFFLOAD_STATE_TILES = 2, AH_OFFLOAD_HOST_TILES = 4 };
 
-/* A rank's tile: its part of the job's largest vector, up to a maximum. `tp`: how many ranks share each vector. */
+/* Returns a tile's elements: a rank's part of the largest vector, up to a maximum; `tp` ranks share each vector. */
 uint64_t ah_offload_tile_elements(const struct ah_job *job, uint64_t tp);
 
 struct ah_offload_terms {
@@ -68,12 +68,12 @@ struct ah_offload_terms {
     struct ah_offload_host host;
     uint64_t tp;
     uint64_t sum_bytes;  /* G */
-    uint64_t held_bytes; /* to hold G, and the second vector of groups that are added up apart */
+    uint64_t held_bytes; /* to hold G, and the second vector of sums if groups are summed separately */
     bool sums;           /* there are several micro-batches */
     unsigned without;    /* enum ah_offload_without */
 };
 
-/* Prices a block of `group` that costs `block` with nothing away. `table_elements`: trained beside the group's own. */
+/* Prices a block of `group` that costs `block` with nothing away. `table_elements`: trained besides the group's. */
 void ah_offload_price(const struct ah_offload_terms *terms, const struct ah_job_group *group,
                       uint64_t table_elements, const struct ah_problem_block *block,
                       struct ah_problem_away ret_away[AH_PROBLEM_AWAYS]);

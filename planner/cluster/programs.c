@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a stage to its program: configs of its blocks, knobs, and the costs of its GPU.
+ * Makes the program of a stage: configs of its blocks, knobs, and the costs of its GPU.
  *
  * 1. Configs are the stage's; only layers whose backward runs may get a treatment other than `keep`.
  * 2. Gradients of several micro-batches are summed on the device; on the host, if weights are away (offload_costs.h).
@@ -17,12 +17,12 @@
 #include <math.h>
 #include <string.h>
 
-/* Two buffers of weights and of gradients on the way (offload_costs.h). */
+/* Two buffers of weights and two of gradients in transit (offload_costs.h). */
 enum { FETCH_AHEAD = 1, SEND_BEHIND = 1 };
 
 struct filling {
     const struct ah_programs_input *in;
-    enum ah_tied tied; /* of all programs */
+    enum ah_tied tied; /* the same in all programs */
     struct ah_arena *arena;
     struct ah_cluster_plan *plan;
     struct ah_error *err;
@@ -32,9 +32,9 @@ struct filling {
 struct role {
     struct ah_plan_part part;
     uint64_t micro_batches;
-    uint64_t sums; /* groups that it adds up by themselves; 0: none */
+    uint64_t sums; /* groups that it sums separately; 0: none */
     uint64_t kind;
-    uint64_t sharers; /* of its host; 0: it has none */
+    uint64_t sharers; /* sharers of its host; 0: it has no host */
     uint64_t recompute, selective, states_away, weights_away;
     double send_output_us, send_gradient_us;
 };
@@ -128,14 +128,14 @@ static int choose_configs(struct program *p)
 
 /* ---- costs ---- */
 
-/* Parameters that a block's update time covers; a head's include a copy of a tied table even if the head shares it. */
+/* Returns the parameters that a block's update time covers; a head's include a tied table even if shared. */
 static uint64_t updated_parameters(const struct program *p, const struct ah_job_group *group)
 {
     const bool shares = group->kind == AH_BLOCK_HEAD && ah_job_shares_table(&p->job) && p->job.table_trained;
     return group->trained_parameters + (shares ? p->job.model->vocabulary * p->job.model->width : 0);
 }
 
-/* The time to update one parameter on the device: that of the slowest group, as rounding makes them differ. */
+/* Returns the time to update one parameter on the device, in the slowest group; the groups differ by rounding. */
 static double device_adam_us(const struct program *p, const struct ah_problem_block *blocks)
 {
     double us = 0;
@@ -303,7 +303,7 @@ static int fill_stage(struct filling *f, const struct ah_pipeline *pipeline, siz
     return rc;
 }
 
-/* True if a trained tied table is on two ranks, in some pipeline or on request. */
+/* True if a trained tied table has two gradients, because it is on two ranks of some pipeline or on request. */
 static bool splits_table(const struct ah_programs_input *in)
 {
     bool cut = in->training.tied == AH_TIED_SPLIT;

@@ -46,7 +46,7 @@ static size_t find_owners(const struct ah_arrangement *arrangement, size_t block
     return n;
 }
 
-/* The ring's slowest edge decides. */
+/* Sets the time of a ring, from its slowest edge. */
 static void price_ring(const struct ah_cluster_problem *problem, const struct owner *owners,
                        struct ah_segment *segment)
 {

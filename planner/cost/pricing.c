@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pricing: from the rates of a machine document to the costs of a job.
+ * Pricing: computes the costs of a job from the rates of a machine document.
  *
- * THREADS. Host numbers are those of the requested thread count. If it was not measured, they are those of the largest
- * measured count below it, else of the smallest.
+ * THREADS. Host numbers are for the requested thread count. If that was not measured, they are for the largest measured
+ * count below it, or otherwise for the smallest count.
  *
  * ADAM is bound by memory: if the exact types were not measured, the nearest measured combination is scaled by the
  * bytes that a parameter moves (master 8, each moment 8 or 4, gradient 4 or 2, bf16 weight 2). The speed of device
- * memory is taken from the device's AdamW in the same way, if the device has its own memory.
+ * memory is computed from the device's AdamW in the same way, if the device has its own memory.
  */
 #include "planner/cost/pricing_internal.h"
 
@@ -109,7 +109,7 @@ static int types_apart(const struct adam_types *a, const struct adam_types *b)
     return 4 * (a->weight != b->weight) + 2 * (a->state != b->state) + (a->gradient != b->gradient);
 }
 
-/* The measurement to price an update with; NULL: there is none. */
+/* Returns the measurement to price an update with; NULL: there is none. */
 static const struct ah_machine_adam *find_adam(const struct ah_machine *machine, enum ah_side side,
                                                uint64_t threads, const struct adam_types *wanted)
 {
@@ -141,7 +141,7 @@ static double adam_us(const struct ah_machine_adam *adam, const struct adam_type
 
 /* ---- memory ---- */
 
-/* In-place scaling reads and writes as the host's passes do. */
+/* Uses in-place scaling, which reads and writes like the host's passes. */
 static double host_us_per_byte(const struct ah_machine *machine, uint64_t threads,
                                const struct ah_machine_adam *host_adam)
 {
@@ -173,7 +173,7 @@ static int read_link(const struct ah_machine *machine, enum ah_direction directi
 
 /* ---- threads ---- */
 
-/* The largest count measured for host Adam that is at most `most`; 0: none. */
+/* Returns the largest count measured for host Adam that is at most `most`; 0: none. */
 static uint64_t host_threads_up_to(const struct ah_machine *machine, uint64_t most)
 {
     uint64_t best = 0;
@@ -184,7 +184,7 @@ static uint64_t host_threads_up_to(const struct ah_machine *machine, uint64_t mo
     return best;
 }
 
-/* The fastest count measured for host Adam that is at most `most`; 0: none. */
+/* Returns the fastest count measured for host Adam that is at most `most`; 0: none. */
 static uint64_t fastest_host_threads(const struct ah_machine *machine, uint64_t most)
 {
     const struct ah_machine_adam *best = NULL;
@@ -197,8 +197,8 @@ static uint64_t fastest_host_threads(const struct ah_machine *machine, uint64_t 
     return best ? best->threads : 0;
 }
 
-/* With a GPU, one core is kept for the thread that enqueues. If the machine document has no count below all cores, the
- * count for all must do; a run then takes one thread less (cuda/near.h). */
+/* With a GPU, one core is reserved for the thread that enqueues. If the machine document has no count below all cores,
+ * the count for all cores is used; a run then uses one thread less (cuda/near.h). */
 static uint64_t host_threads_beside_gpu(const struct ah_machine *machine)
 {
     const uint64_t cores = machine->host.cores;
@@ -206,7 +206,7 @@ static uint64_t host_threads_beside_gpu(const struct ah_machine *machine)
     return host ? host : fastest_host_threads(machine, UINT64_MAX);
 }
 
-/* The next smaller count measured for products; 0: none. */
+/* Returns the next smaller count measured for products; 0: none. */
 static uint64_t compute_threads_below(const struct ah_machine *machine, uint64_t limit)
 {
     uint64_t best = 0;
@@ -246,7 +246,7 @@ size_t ah_pricing_thread_splits(const struct ah_machine *machine, struct ah_plan
     return n;
 }
 
-/* ---- all of it ---- */
+/* ---- all costs ---- */
 
 static int find_threads(struct pricing *p, const struct ah_plan_threads *threads, struct ah_error *err)
 {

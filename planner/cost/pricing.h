@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pricing: machine document + job -> costs, the plain numbers that schedules and plans are made with.
+ * Pricing: computes costs, the numbers that schedules and plans are made with, from a machine document and a job.
  *
- * Block times come from the document's `blocks` if it has this group's program on as many threads. Else they are
- * estimates from measured rates: each primitive of a block (runtime/schedule/program.h) at the rate of the nearest
- * measured product, or at the speed of memory. Links, optimizer and sharing are measured numbers.
+ * Block times come from the document's `blocks` if this group's program was measured with as many threads. Otherwise
+ * they are estimates from measured rates: each primitive of a block (runtime/schedule/program.h) at the rate of the
+ * nearest measured product, or at the speed of memory. Links, optimizer and sharing are measured numbers.
  * docs/planning.md ("Costs") has every formula and what it leaves out.
  *
  *     struct ah_plan_threads splits[AH_PRICING_SPLITS_MAX];
  *     size_t n = ah_pricing_thread_splits(machine, splits, AH_PRICING_SPLITS_MAX);
  *     rc = ah_pricing_fill(machine, &job, &splits[0], arena, &costs, err);
  *
- * Every time falls, or stays, when a rate of the document rises.
+ * When a rate of the document rises, no time rises.
  */
 #ifndef AH_PLANNER_COST_PRICING_H
 #define AH_PLANNER_COST_PRICING_H
@@ -25,10 +25,10 @@
 
 enum { AH_PRICING_SPLITS_MAX = 16 };
 
-/* Ways to give the host's cores to the lanes, in a fixed order; returns how many, at most `max`. On a CPU device, they
- * pair thread counts that the profile measured for products and for host Adam, together at most the machine's cores
- * (one each on a single core), and perhaps all cores for compute, shared with the host lane, if blocks were measured
- * so. On a GPU: one, {0, the count with the fastest host Adam}. 0: the document has no product or no host Adam. */
+/* Lists ways to give the host's cores to the lanes, in a fixed order; returns how many, at most `max`. On a CPU device,
+ * they pair thread counts measured for products and for host Adam, in total at most the machine's cores (one each on a
+ * single core). If blocks were measured on all cores, compute may have all, shared with the host lane. On a GPU there
+ * is one: {0, the count with the fastest host Adam}. 0: the document has no product or no host Adam. */
 size_t ah_pricing_thread_splits(const struct ah_machine *machine, struct ah_plan_threads *ret_splits,
                                 size_t max);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Block times: measured ones if the machine document has this program on as many threads; else the steps of a block's
- * program, each at a measured rate:
+ * Block times: measured times if the machine document has this program on as many threads; otherwise the sum over the
+ * steps of a block's program, each at a measured rate:
  *
  *     product     flops x time per flop, between measured shapes
  *     attention   flops x time per flop of the best product / share
@@ -11,8 +11,7 @@
  * launch its ops (costs.h), if that was measured. Cache misses of later passes are not counted.
  *
  * BETWEEN SHAPES times per flop are averaged, with the fourth power of the inverse distance in log m, log n, log k as
- * weights: a shape that was measured has its own rate, others have mostly that of the nearest one, and nothing is
- * extrapolated.
+ * weights: a measured shape has its own rate, others have mostly the nearest shape's, and nothing is extrapolated.
  *
  * SHARES of attention on a GPU. FlashAttention-2 on an A100 (arXiv 2307.08691, section 4.1) reaches up to 73 % of the
  * peak forward and 63 % backward on long sequences, less on the causal ones of 1 to 2 thousand tokens that training
@@ -32,7 +31,7 @@
 #define ATTENTION_FORWARD_SHARE  0.5
 #define ATTENTION_BACKWARD_SHARE 0.4
 
-/* True if a product of this form was measured. If not, those of other forms stand in. */
+/* True if a product of this form was measured. If not, products of other forms are used. */
 static bool has_form(const struct ah_pricing_rates *rates, enum ah_matmul_form form)
 {
     for (size_t i = 0; i < rates->n_products; i++)
@@ -73,7 +72,7 @@ static double step_us(const struct ah_pricing_rates *rates, const struct ah_prog
     return us > memory_us ? us : memory_us;
 }
 
-/* The runtime fills the padding behind each tensor of a new gradient. */
+/* Returns the number of ops that fill the padding behind each tensor of a new gradient. */
 static uint64_t padding_ops(const struct ah_job *job, const struct ah_job_group *group)
 {
     const struct ah_flat flat = ah_flat_of(job->model, group->kind, group->trained);
@@ -129,7 +128,7 @@ static double measured_us(const struct ah_machine_block *block, int activations)
     return 0;
 }
 
-/* Returns false, and sets nothing, if the entry lacks a pass that plans may choose. */
+/* Uses a measured entry. Returns false, and sets nothing, if it lacks a pass that plans may choose. */
 static bool take_measured(const struct ah_machine_block *block, const struct ah_job *job,
                           const struct ah_job_group *group, struct ah_cost_group *cost)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by pricing's files: rates as time per unit of work, block times, and what lanes take from each other.
+ * Shared by pricing's files: rates as time per unit of work, block times, and how much lanes slow each other down.
  *
- * Everything is a sum or product of the document's rates and of weights that do not depend on them, each rounded once.
- * So a faster rate never makes a longer time, not by one bit.
+ * Every number is a sum or product of the document's rates and of weights that do not depend on them, each rounded
+ * once. So a faster rate never makes a time longer, not by one bit.
  */
 #ifndef AH_PLANNER_COST_PRICING_INTERNAL_H
 #define AH_PLANNER_COST_PRICING_INTERNAL_H
 
 #include "planner/cost/pricing.h"
 
-/* A measured product of the job's dtype, on the threads of compute. */
+/* A measured matrix product of the job's dtype, on the threads of compute. */
 struct ah_pricing_product {
     enum ah_matmul_form form;
     double log_m, log_n, log_k;
@@ -20,23 +20,23 @@ struct ah_pricing_product {
 struct ah_pricing_rates {
     struct ah_pricing_product *products; /* in the arena */
     size_t n_products;
-    double best_us_per_flop;   /* of products */
-    double device_us_per_byte; /* read or written by a pass over device memory */
-    double host_us_per_byte;   /* the same by the host lane */
+    double best_us_per_flop;   /* of the fastest product */
+    double device_us_per_byte; /* for a byte that a pass over device memory reads or writes */
+    double host_us_per_byte;   /* for a byte that the host lane reads or writes */
     double launch_us;          /* the shortest time of a compute op */
 };
 
-/* Forward and backward of every group; `ret_estimated`: some were not measured. */
+/* Computes forward and backward times of every group; `ret_estimated`: some were not measured. */
 struct ah_pricing_blocks_of {
     const struct ah_machine *machine;
     const struct ah_job *job;
     const struct ah_pricing_rates *rates;
-    uint64_t threads; /* of compute */
+    uint64_t threads; /* threads of the compute lane */
 };
 int ah_pricing_blocks(const struct ah_pricing_blocks_of *of, struct ah_cost_group *groups,
                       bool *ret_estimated, struct ah_error *err);
 
-/* The sharing that the document's `beside` measurements imply, with room for one more resource. AH_E_MEMORY. */
+/* Makes the sharing that the document's `beside` measurements imply, with room for one more resource. AH_E_MEMORY. */
 int ah_pricing_share(const struct ah_machine *machine, struct ah_arena *arena,
                      struct ah_plan_sharing *ret_sharing, struct ah_error *err);
 

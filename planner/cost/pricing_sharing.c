@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sharing: from the speed that each part of a machine keeps beside another to resources that lanes share.
+ * Sharing: computes shared resources from the share of its speed that each lane keeps while another lane runs.
  *
- * If lanes ask a resource for more than it has, the clock gives them speeds in proportion to their weights
- * (device/virtual/share.h). Say lanes p and q keep k_p and k_q beside each other. Then:
+ * If lanes demand more of a resource than it has, the clock gives them speeds in proportion to their weights
+ * (device/virtual/share.h). Say lanes p and q keep k_p and k_q of their speeds while both run. Then:
  *
  *   1. WEIGHTS, one for each lane, such that w_p / w_q is near k_p / k_q for every pair, by least squares of the
  *      logarithms; pairs that lose much count most. Where three pairs contradict each other, a pair keeps its total,
  *      k_p + k_q, and divides it in the ratio of the weights: s_p, s_q.
- *   2. HOST_DRAM, asked by all lanes that move host memory (compute too on a CPU device): demands a_p with a_p s_p +
+ *   2. HOST_DRAM, used by all lanes that move host memory (on a CPU device by compute, too): demands a_p with a_p s_p +
  *      a_q s_q <= 1 for every pair that slows down, a_p + a_q <= 1 for every other pair. Host Adam's is its measured
  *      share of the memory's bandwidth; the others' are as large as these rows allow. So three lanes at once share one
- *      resource, as they share memory. A machine that emulates another one lacks it: its lanes sleep most of their
- *      time, and slow each other down only as pairs, by the throttle.
- *   3. A RESOURCE OF A PAIR, asked 1 / (s_p + s_q) by both, if host_dram alone does not slow them that much. Its
- *      name is "link" for the two directions of copying, and both lanes' names for other pairs.
- *   4. ALL_CORES, if compute has every core of a CPU device: a lane asks for its threads' share of them, a copy for one
- *      core's share. It is needed because pairs were measured with cores of their own.
+ *      resource, as they share memory. An emulating machine has no such resource: its lanes sleep most of their time,
+ *      and slow each other down only as pairs, by the throttle.
+ *   3. A RESOURCE OF A PAIR, with demand 1 / (s_p + s_q) by both, if host_dram does not slow them that much. Its name
+ *      is "link" for the two directions of copying, and both lanes' names for other pairs.
+ *   4. ALL_CORES, if compute has every core of a CPU device: a lane demands its threads' share of them, a copy one
+ *      core's share. It is needed because pairs were measured with separate cores.
  *
- * Every demand is at most 1: a lane alone runs at full speed. Two lanes that keep less than 1 together do worse than
- * taking turns. Sharing cannot express that, so they are made to keep 1 together.
+ * Every demand is at most 1: a lane by itself runs at full speed. If k_p + k_q < 1, taking turns would be faster.
+ * Sharing cannot express that, so both are raised to a sum of 1.
  */
 #include "planner/cost/pricing_internal.h"
 
@@ -33,15 +33,15 @@ enum { LANES = 4, PAIRS = LANES * (LANES - 1) / 2, RESOURCES_MAX = PAIRS + 2, SW
 
 struct pair {
     int p, q;
-    double kept_p, kept_q;   /* measured */
-    double speed_p, speed_q; /* to reach: in the ratio of the weights */
+    double kept_p, kept_q;   /* measured shares of speed */
+    double speed_p, speed_q; /* speeds to reach, in the ratio of the weights */
     const char *name;
 };
 
 struct sharing {
     struct pair pairs[PAIRS];
     double weight[LANES]; /* by enum ah_part */
-    double demand[LANES]; /* of host_dram */
+    double demand[LANES]; /* demands on host_dram */
     bool in_memory[LANES];
 };
 
@@ -83,7 +83,7 @@ static double importance(const struct pair *pair)
     return lost * lost;
 }
 
-/* The logarithm of this lane's weight that suits all its pairs best, while the other lanes' weights stay fixed. */
+/* Returns the logarithm of this lane's weight that is best for its pairs while the other lanes' weights stay fixed. */
 static double best_log(const struct sharing *s, const double *log_weight, int lane)
 {
     double sum = 0, all = 0;
@@ -112,7 +112,7 @@ static void fit_weights(struct sharing *s)
         s->weight[lane] = exp(log_weight[lane] - most);
 }
 
-/* Sets speeds in the ratio of the weights that add up to what both keep. */
+/* Sets speeds in the ratio of the weights, with the sum that both keep. */
 static void set_speeds(const struct sharing *s, struct pair *pair)
 {
     double both = pair->kept_p + pair->kept_q;
@@ -138,13 +138,13 @@ static double speed_of(const struct pair *pair, int lane)
     return pair->p == lane ? pair->speed_p : pair->speed_q;
 }
 
-/* What a pair asks of host_dram at its intended speeds. */
+/* Returns a pair's demand on host_dram at its intended speeds. */
 static double dram_load(const struct sharing *s, const struct pair *pair)
 {
     return s->demand[pair->p] * speed_of(pair, pair->p) + s->demand[pair->q] * speed_of(pair, pair->q);
 }
 
-/* The most that a lane may ask, while the other lanes' demands stay fixed. */
+/* Returns the largest demand of a lane while the other lanes' demands stay fixed. */
 static double room(const struct sharing *s, int lane)
 {
     double most = 1;
@@ -207,7 +207,7 @@ static double *demand_of(struct ah_plan_resource *resource, int lane)
     return lanes[lane];
 }
 
-/* True if host_dram alone slows the pair down to its speeds. It does not slow a lane that asks for nearly nothing. */
+/* True if host_dram by itself slows the pair to its speeds. It does not slow a lane with almost no demand. */
 static bool memory_does(const struct sharing *s, const struct pair *pair)
 {
     bool p_asks = pair->speed_p >= 1 || s->demand[pair->p] > LITTLE;

@@ -21,7 +21,7 @@ const char *const ah_words_export_effect[] = {
 
 typedef void target_writer(struct ah_export_draft *draft);
 
-/* A target's name in sentences, a version that has all settings under these names, and its writer. */
+/* Each target's name in sentences, a version in which all settings have these names, and its writer. */
 static const struct {
     const char *name;
     const char *version;
@@ -124,7 +124,7 @@ static const char *keep_text(struct ah_export_draft *draft, struct ah_buffer *ou
     return text;
 }
 
-/* "layer.0-1, layer.4" */
+/* Returns names of blocks: "layer.0-1, layer.4". */
 static const char *name_blocks(struct ah_export_draft *draft, ah_export_block_test *test)
 {
     const struct ah_plan *plan = draft->plan;
@@ -159,7 +159,7 @@ void ah_export_lose(struct ah_export_draft *draft, enum ah_export_effect effect,
     export->n_losses++;
 }
 
-/* The same, with the target's name before `instead`. */
+/* Adds a loss with the target's name before `instead`. */
 static void lose(struct ah_export_draft *draft, enum ah_export_effect effect, const char *field,
                  ah_export_block_test *test, const char *plan, const char *instead)
 {
@@ -208,7 +208,7 @@ static void lose_memory(struct ah_export_draft *draft)
         lose(draft, AH_EXPORT_LIMIT, "memory", NULL, text, "allocates as it goes, without a limit");
 }
 
-/* No target adds up gradients in groups. */
+/* Adds a loss if gradients are summed in groups, which no target does. */
 static void lose_sums(struct ah_export_draft *draft)
 {
     const struct ah_plan_training *training = &draft->plan->training;

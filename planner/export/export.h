@@ -3,17 +3,17 @@
  * Export: translates a plan into another system's settings, and lists the decisions that it cannot follow.
  *
  * A plan decides block by block; DeepSpeed, Megatron and torchtitan have one switch, or one share, for all blocks.
- * Where a setting allows it, Export chooses a value with which the target needs no more device memory than the plan. It
+ * If a setting has such a value, Export chooses one with which the target needs no more device memory than the plan. It
  * lists every decision that the target will not follow (a LOSS): which blocks, what the plan says, what the target does
- * instead, and what that changes. Losses that decide whether the export is useful come first. What a plan does not hold
- * at all (learning rate, data, the model's shape) is not a loss; notes name it. docs/export.md has every setting, its
+ * instead, and the effect. Losses that decide whether the export is useful come first. Values that no plan contains
+ * (learning rate, data, the model's shape) are not losses; notes name them. docs/export.md has every setting, its
  * source and the version that it was checked against.
  *
  *     struct ah_export export;
  *     rc = ah_export_plan(plan, digest, AH_EXPORT_MEGATRON, arena, &export, err);
  *     ah_export_print(&export, &out);       // the target's file
  *
- * Pure: no files, no state; equal plans give equal bytes.
+ * It uses no files and no state; equal plans give equal bytes.
  */
 #ifndef AH_PLANNER_EXPORT_EXPORT_H
 #define AH_PLANNER_EXPORT_EXPORT_H
@@ -44,9 +44,9 @@ extern const char *const ah_words_export_target[];
 enum ah_export_kind {
     AH_EXPORT_BOOL,
     AH_EXPORT_INTEGER,
-    AH_EXPORT_NUMBER, /* may be infinite where the target's language has that */
+    AH_EXPORT_NUMBER, /* may be infinite if the target's language allows it */
     AH_EXPORT_TEXT,
-    AH_EXPORT_FLAG, /* present: its name is all it says */
+    AH_EXPORT_FLAG, /* a name without a value */
 };
 
 struct ah_export_setting {
@@ -57,7 +57,7 @@ struct ah_export_setting {
     const char *text;
 };
 
-/* What a loss changes, in the order in which losses are told. X(value, word, what a person reads). */
+/* What a loss changes, in the order in which losses are listed. X(value, word, text in messages). */
 #define AH_EXPORT_EFFECTS(X)                                                                                 \
     X(AH_EXPORT_MEMORY, memory, "may not fit")                                                               \
     X(AH_EXPORT_RESULT, result, "other results")                                                             \
@@ -76,7 +76,7 @@ extern const char *const ah_words_export_effect[];
 /* One decision of the plan that the target does not follow. */
 struct ah_export_loss {
     enum ah_export_effect effect;
-    const char *field;   /* of the plan: "blocks.optimizer", "memory", ... */
+    const char *field;   /* field of the plan: "blocks.optimizer", "memory", ... */
     const char *blocks;  /* "layer.0-1, layer.4": the blocks concerned; NULL: the plan as a whole */
     const char *plan;    /* what the plan says, a clause */
     const char *instead; /* what the target does, a clause that begins with its name */
@@ -93,7 +93,7 @@ struct ah_export {
     size_t n_settings;
     struct ah_export_loss losses[AH_EXPORT_LOSSES_MAX];
     size_t n_losses;
-    const char *notes[AH_EXPORT_NOTES_MAX]; /* what a plan does not hold, and where it comes from */
+    const char *notes[AH_EXPORT_NOTES_MAX]; /* values that no plan contains, and where they come from */
     size_t n_notes;
 };
 
@@ -107,8 +107,8 @@ void ah_export_print_origin(const struct ah_export *export, struct ah_buffer *ou
 /* Appends "lost (may not fit): layer.0-1: <plan>; <instead>", one line without its end. */
 void ah_export_print_loss(const struct ah_export_loss *loss, struct ah_buffer *out);
 
-/* Appends what the target reads: JSON, a bash array of arguments, TOML; with losses and notes as comments where
- * the format has comments. Ends with a newline. */
+/* Appends the target's file: JSON, a bash array of arguments, or TOML; with losses and notes as comments if the format
+ * has comments. Ends with a newline. */
 void ah_export_print(const struct ah_export *export, struct ah_buffer *out);
 
 /* Appends the settings as one compact JSON object, sections as objects, flags as true. Numbers that are not

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Exports for DeepSpeed: a configuration JSON. What decides the ZeRO stage:
+ * Exports for DeepSpeed: a configuration JSON. The plan decides the ZeRO stage:
  *
  *     nothing on the host                  0
  *     all optimizers on the host           2, offload_optimizer

@@ -7,15 +7,15 @@
 
 #include "planner/export/export.h"
 
-/* What a plan says as a whole. Layers are the transformer blocks: all but the first and the last block. */
+/* Totals of a plan. Layers are the transformer blocks: all but the first and the last block. */
 struct ah_export_sums {
     size_t layers;
     size_t layers_recompute;
     size_t layers_selective;
-    bool saving_first;           /* the layers that do not keep everything are the first ones */
-    uint64_t trained_parameters; /* of blocks that have an optimizer */
-    uint64_t host_parameters;    /* of those, updated from the host: optimizer `host` or `streamed` */
-    bool host_first;             /* these are the first trained blocks */
+    bool saving_first;           /* the layers that save less are the first layers */
+    uint64_t trained_parameters; /* parameters of blocks that have an optimizer */
+    uint64_t host_parameters;    /* the part of these with optimizer `host` or `streamed` */
+    bool host_first;             /* the blocks of host_parameters are the first trained ones */
     uint64_t device_weights;     /* parameters of blocks with weights on the device */
     uint64_t
         largest_host_weight; /* parameters of the largest block with weights on the host; 0: there is none */
@@ -27,7 +27,7 @@ struct ah_export_draft {
     struct ah_export_sums sums;
     struct ah_export *export;
     struct ah_arena *arena;
-    bool failed; /* out of memory, or out of room (a bug of ours) */
+    bool failed; /* out of memory, or an array is full (a bug) */
 };
 
 typedef bool ah_export_block_test(const struct ah_plan_block *block);
@@ -47,14 +47,14 @@ void ah_export_add_text(struct ah_export_draft *draft, const char *path, const c
 void ah_export_add_flag(struct ah_export_draft *draft, const char *path);
 void ah_export_add_note(struct ah_export_draft *draft, const char *note);
 
-/* Adds a loss for the blocks for which `test` holds (NULL: the plan as a whole); none if it holds for no block. */
+/* Adds a loss for the blocks for which `test` holds, if there are any (NULL: for the plan as a whole). */
 void ah_export_lose(struct ah_export_draft *draft, enum ah_export_effect effect, const char *field,
                     ah_export_block_test *test, const char *plan, const char *instead);
 
-/* host_parameters / trained_parameters, rounded up to six digits, so that the target moves no fewer. */
+/* Returns host_parameters / trained_parameters, rounded up to six digits so that the target moves no less. */
 double ah_export_host_share(const struct ah_export_sums *sums);
 
-/* Adds what no target follows: frozen tensors, visiting states, orders, limits of memory, bf16 states. */
+/* Adds the losses of every target: frozen tensors, streamed states, orders, limits of memory, bf16 states. */
 void ah_export_lose_common(struct ah_export_draft *draft);
 
 void ah_export_deepspeed(struct ah_export_draft *draft);

@@ -2,8 +2,8 @@
  *
  * Exports for Megatron: arguments of its training scripts, as a bash array.
  *
- * The first n layers are recomputed whole, where n layers of the plan do not keep everything, so that the export fits
- * (Megatron's own selective recompute saves less than ours). The host's share of the optimizer begins with the first
+ * If n layers of the plan do not keep everything, the first n layers are recomputed whole, so that the export fits
+ * (Megatron's selective recompute saves less memory than ours). The host's share of the optimizer begins with the first
  * parameters. Source of every argument: docs/export.md.
  */
 #include "planner/export/export_internal.h"

@@ -43,7 +43,7 @@ static void put_json_value(struct ah_buffer *out, const struct ah_export_setting
         put_value(out, setting);
 }
 
-/* How many sections `path` shares with `open`, the path of the setting before it. */
+/* Returns how many sections `path` shares with `open`, the path of the setting before. */
 static size_t common_sections(const char *path, const char *open, size_t *ret_length)
 {
     size_t sections = 0;
@@ -64,7 +64,7 @@ static size_t count_sections(const char *path)
     return n;
 }
 
-/* Appends the rest of a path: opens its sections and names its key. */
+/* Appends the rest of a path: opens its sections and writes its key. */
 static void put_json_path(struct ah_buffer *out, const char *rest)
 {
     for (const char *dot; (dot = strchr(rest, '.')) != NULL; rest = dot + 1)

@@ -3,7 +3,7 @@
  * Policies: families of placements by up to three whole numbers, and lists of orders (knobs).
  *
  *   policy          numbers                                                   sizes
- *   resident        way of activations                                        3
+ *   resident        treatment of activations                                  3
  *   zero-offload    keep or recompute; the first k blocks' optimizers host    2, n + 1
  *   patrickstar     keep or recompute; first p weights host; last d device    2, n + 1, n + 1
  *   stronghold      keep or recompute; first w layers stay; their states too  2, layers + 1, 2
@@ -11,9 +11,10 @@
  *   autohete-paper  first r layers recompute; last o optimizers host, then    layers + 1, 2 n + 1
  *                   first p weights host
  *
- * A family of at most ALL_BELOW settings is tried whole. In a larger one, small numbers are tried whole, others on a
- * grid; the best few points are refined in steps that are halved, down to one. Then all orders are tried with the best
- * numbers, then grid and steps with the best order. Orders that need very different numbers are searched apart.
+ * All settings of a family are tried if there are at most ALL_BELOW. In a larger family, numbers with few values are
+ * tried with all, others on a grid; the best few points are refined in steps that are halved, down to one. Then all
+ * orders are tried with the best numbers, then grid and steps with the best order. Orders that need very different
+ * numbers are searched separately.
  */
 #include "planner/policies/policies.h"
 
@@ -90,7 +91,7 @@ static struct ah_config policy_config(const struct ah_job *job, enum ah_policy p
                      k[1] > n && block < k[1] - n, block >= n - o);
 }
 
-/* Puts sums on the host, beside the update, if the block may have that. */
+/* Returns sums on the host, where the update is, if the block may have that. */
 static enum ah_accumulator accumulator_of(const struct ah_job *job, const struct ah_job_group *group,
                                           struct ah_config config)
 {
@@ -103,7 +104,7 @@ static enum ah_accumulator accumulator_of(const struct ah_job *job, const struct
     return AH_ACCUMULATOR_DEVICE;
 }
 
-/* Drops what the block cannot have: activations that are not its own, optimizers of frozen blocks. */
+/* Replaces fields that the block cannot have: unsuitable activations, optimizers of frozen blocks. */
 static struct ah_config adapt(const struct ah_job *job, size_t block, struct ah_config config)
 {
     const struct ah_job_group *group = ah_job_block(job, block);
@@ -152,7 +153,7 @@ static const struct rules {
     size_t n_orders;
     bool updates_after_backward, step_ends;
     bool block_major_too;
-    bool orders_apart; /* each order is searched by itself: its best numbers say little about another's */
+    bool orders_apart; /* orders are searched separately, since their best numbers differ */
 } rules[] = {
     [AH_POLICY_RESIDENT] = {ORDERS(resident_orders), true, true, false, false},
     [AH_POLICY_ZERO_OFFLOAD] = {ORDERS(zero_orders), true, true, false, false},
@@ -208,9 +209,9 @@ struct family {
     uint32_t sizes[AH_POLICIES_NUMBERS];
     struct ah_knobs knobs;
     struct ah_config *configs;
-    struct point few[BEST_FEW]; /* the fastest of the grid */
+    struct point few[BEST_FEW]; /* the fastest points of the grid */
     size_t n_few;
-    struct point best; /* the fastest of all */
+    struct point best; /* the fastest point of all */
     struct ah_knobs best_knobs;
     struct ah_error *err;
 };
@@ -267,7 +268,7 @@ static int grid(struct family *f, size_t number, struct point *point, bool all)
     return rc;
 }
 
-/* Tries every neighbour of a point, a step away in any of the numbers. Moves to the best, or else halves the step. */
+/* Tries every neighbour of a point, a step away in any of the numbers. Moves to the best, or halves the step. */
 static int walk_from(struct family *f, struct point from)
 {
     int rc = AH_OK;
@@ -319,7 +320,7 @@ static int sweep_orders(struct family *f)
     return rc;
 }
 
-/* Searches grid and steps with the first order in which anything fits; if orders are apart, with each order. */
+/* Searches grid and steps with the first order in which anything fits, or with each order if orders_apart. */
 static int first_orders(struct family *f, bool all)
 {
     bool apart = rules[f->policy].orders_apart;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Restriction: techniques that a plan must do without. It serves comparisons: how much is a technique worth, and how
- * would a system do without it?
+ * Restriction: techniques that a plan must not use. It is for comparisons: how much is a technique worth, and how would
+ * a system do without it?
  *
  *     struct ah_restriction restriction;
  *     rc = ah_restriction_init(&restriction, &job, 1u << AH_TECHNIQUE_STREAMED, &arena, err);
- *     limits.restriction = &restriction;      // of an evaluator (evaluator.h): no choice against it is tried
+ *     limits.restriction = &restriction;      // of an evaluator (evaluator.h): it tries no forbidden choice
  *
  * A block is never restricted where it has no choice: embedding and head keep their activations, and frozen blocks have
  * no optimizer. Orders are always restricted: ah_restriction_knobs() replaces the knobs that a caller asks for.
@@ -30,9 +30,9 @@
     X(DEVICE_OPTIMIZER, "device-optimizer")                                                                  \
     X(HOST_OPTIMIZER, "host-optimizer")                                                                      \
     X(STREAMED, "streamed")                                                                                  \
-    X(BACKWARD_OVERLAP, "backward-overlap")   /* host and streamed updates beside backward */                \
-    X(ITERATION_OVERLAP, "iteration-overlap") /* anything of an iteration beside the next one */             \
-    X(TILES, "tiles")                         /* parts of a block's vector: whole ones are sent and updated */
+    X(BACKWARD_OVERLAP, "backward-overlap")   /* host and streamed updates during backward */                \
+    X(ITERATION_OVERLAP, "iteration-overlap") /* work of an iteration during the next */                     \
+    X(TILES, "tiles")                         /* without: whole vectors are sent and updated */
 
 enum ah_technique {
 #define AH_TECHNIQUE_NAME(name, word) AH_TECHNIQUE_##name,
@@ -46,7 +46,7 @@ extern const char *const ah_words_technique[];
 /* The technique named by the first `length` characters of `name`; AH_TECHNIQUES: none. */
 enum ah_technique ah_restriction_technique(const char *name, size_t length);
 
-/* The techniques that a plan's annotation "without" names, a bit each; unknown words are skipped. */
+/* Returns the techniques in a plan's annotation "without", a bit each; unknown words are skipped. */
 uint32_t ah_restriction_read(const struct ah_text_pair *annotations, size_t n);
 
 /* All zero restricts nothing. */
@@ -64,7 +64,7 @@ int ah_restriction_init(struct ah_restriction *ret_restriction, const struct ah_
 bool ah_restriction_allows(const struct ah_restriction *restriction, const struct ah_job *job,
                            const struct ah_config *configs);
 
-/* The knobs to use under the restriction instead of these. */
+/* Returns the knobs to use under the restriction instead of `knobs`. */
 struct ah_knobs ah_restriction_knobs(const struct ah_restriction *restriction, const struct ah_job *job,
                                      const struct ah_knobs *knobs);
 

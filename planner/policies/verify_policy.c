@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Verify policies: checks that the blocks of a plan are a placement of its policy. The numbers of its family
- * (policies.c) are read off the blocks; if a number has few values, all are tried. Their placement must be the plan's.
+ * (policies.c) follow from the blocks; if a number has few values, all are tried. Their placement must be the plan's.
  */
 #include "planner/planner.h"
 #include "planner/policies/policies.h"
@@ -13,7 +13,7 @@ enum { TRIED = 3 }; /* if a number has at most this many values, all are tried *
 
 struct family {
     const struct ah_plan *plan;
-    struct ah_job job; /* what placements depend on: kinds of blocks, what is trained */
+    struct ah_job job; /* kinds of blocks, trained or not: all that placements need */
     struct ah_config *configs;
     uint32_t sizes[AH_POLICIES_NUMBERS], read[AH_POLICIES_NUMBERS];
 };

@@ -17,11 +17,11 @@ struct adapting {
     const struct ah_cluster_request *request;
     const struct ah_cluster_plan *old;
     enum ah_adapt_way way;
-    bool apart; /* if sums stay: only numbers of pipelines with which the first one adds groups up apart */
-    bool any;   /* there are such numbers */
+    bool apart; /* if sums stay: use numbers of pipelines with a second vector of sums (groups.h) */
+    bool any;   /* any number of pipelines is allowed */
     struct ah_cluster_problem problem;
     bool estimated;
-    size_t *left; /* by class: units without work */
+    size_t *left; /* by class: idle units */
     struct ah_draft draft;
     struct ah_fits fits;
     bool *changed; /* by pipeline of the draft: its blocks must be split */
@@ -29,7 +29,7 @@ struct adapting {
     uint64_t *tp; /* by type of GPU */
 };
 
-/* The degree of a type in the old plan; for types that it does not use, that of the first stage. */
+/* Returns the degree of a type in the old plan; for unused types, the degree of the first stage. */
 static uint64_t degree_of(const struct ah_cluster_plan *old, const char *gpu)
 {
     for (size_t p = 0; p < old->n_pipelines; p++)
@@ -92,7 +92,7 @@ static int begin_adapting(struct adapting *a, struct ah_error *err)
 
 /* ---- stages ---- */
 
-/* The class of the stage's node, if it has a unit left for it; n_classes: none. */
+/* Returns the class of the stage's node if it has an idle unit of the degree; n_classes: none. */
 static size_t same_class(const struct adapting *a, const struct ah_cluster_plan_stage *stage)
 {
     const struct ah_cluster_problem *in = &a->problem;
@@ -105,7 +105,7 @@ static size_t same_class(const struct adapting *a, const struct ah_cluster_plan_
     return in->n_classes;
 }
 
-/* The class of any unit left, of the stage's type if possible; n_classes: none. */
+/* Returns the class of any idle unit, of the stage's type if possible; n_classes: none. */
 static size_t other_class(const struct adapting *a, const struct ah_cluster_plan_stage *stage)
 {
     const struct ah_cluster_problem *in = &a->problem;
@@ -118,7 +118,7 @@ static size_t other_class(const struct adapting *a, const struct ah_cluster_plan
     return found;
 }
 
-/* Stages that stay take their units before any is replaced. `classes`: by stage of all pipelines. */
+/* Gives stages that stay their units, before other stages are replaced. `classes`: by stage of all pipelines. */
 static void keep_stages(struct adapting *a, size_t *classes)
 {
     for (size_t p = 0; p < a->old->n_pipelines; p++)
@@ -161,10 +161,10 @@ static void add_pipeline(struct adapting *a, const struct ah_cluster_plan_pipeli
         a->draft.stages[a->draft.n_stages - 1].end = stage->first_block + stage->blocks;
     }
     if (a->draft.n_stages == stages)
-        a->changed[p] = false; /* nothing is left of it */
+        a->changed[p] = false; /* the pipeline has no stages left */
 }
 
-/* Splits what changed, shares micro-batches out and fits. */
+/* Splits changed pipelines, shares micro-batches out and fits the stages. */
 static bool split_and_share(struct adapting *a)
 {
     struct ah_arrangement *arrangement = &a->draft.arrangement;
@@ -179,7 +179,7 @@ static bool split_and_share(struct adapting *a)
     return (fits && ah_draft_share(&a->draft, &a->fits)) || ah_draft_finish(&a->draft, &a->fits);
 }
 
-/* Settles with this limit on the update, and keeps the result if it is the fastest so far. */
+/* Fits `from` with this update limit, and keeps the result if it is the fastest so far. */
 static int settle_within(struct adapting *a, double limit_us, const struct ah_draft *from,
                          struct ah_draft *best, double *best_us, struct ah_error *err)
 {
@@ -200,7 +200,7 @@ static int settle_within(struct adapting *a, double limit_us, const struct ah_dr
     return rc;
 }
 
-/* If the old plan keeps blocks on hosts, tries its own update as the limit, and no limit. */
+/* If the old plan keeps blocks on hosts, tries its update time as the limit, and no limit. */
 static int settle_best(struct adapting *a, bool *ret_fits, struct ah_error *err)
 {
     const double limits_us[] = {a->old->predicted.update_us, INFINITY};

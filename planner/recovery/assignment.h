@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Assignment: gives every row a column of its own so that the sum of weights is largest. It is exact, by the Hungarian
+ * Assignment: gives every row a different column so that the sum of weights is largest. It is exact, by the Hungarian
  * method (shortest augmenting paths with potentials), in rows^2 x columns steps.
  */
 #ifndef AH_PLANNER_RECOVERY_ASSIGNMENT_H

@@ -12,9 +12,9 @@ struct gathering {
     const struct ah_inventory *inventory;
     const struct ah_cluster *cluster;
     const struct ah_states *states;
-    size_t *node_of;  /* by holding: in the cluster; n_nodes: storage; SIZE_MAX: out of reach */
-    uint8_t *covered; /* by shard, of the step in question */
-    uint64_t *steps;  /* of holdings within reach, newest first, each once */
+    size_t *node_of;  /* by holding: node of the cluster; n_nodes: storage; SIZE_MAX: unreachable */
+    uint8_t *covered; /* by shard: some holder has it, for the step in question */
+    uint64_t *steps;  /* steps of reachable holdings, newest first, no duplicates */
     size_t n_steps;
 };
 
@@ -91,7 +91,7 @@ static void mark_shards(const struct gathering *g, const struct ah_inventory_hol
         mark_row(g, holding, states->n_blocks, holds);
 }
 
-/* The first shard of `step` that no holder within reach holds; the number of shards: none is missing. */
+/* Returns the first shard of `step` that no reachable holder has; the number of shards: none is missing. */
 static size_t first_missing(const struct gathering *g, uint64_t step)
 {
     size_t n = ah_states_shards(g->states), shard = 0;
@@ -113,7 +113,7 @@ static bool holds_shard(const struct gathering *g, const struct ah_inventory_hol
            ah_inventory_holds_kind(holding, shard.kind);
 }
 
-/* The holding out of reach that had the shard; NULL: not known. */
+/* Returns the unreachable holding that had the shard; NULL: not known. */
 static const struct ah_inventory_holding *who_had(const struct gathering *g, struct ah_shard shard,
                                                   uint64_t step)
 {

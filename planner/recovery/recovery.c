@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Limits of the program that chooses sources; with more columns they are chosen piece by piece. */
+/* Limits of the program that chooses sources; if it had more columns, sources are chosen piece by piece. */
 enum { PROGRAM_COLUMNS = 400, PROGRAM_NODES = 2000 };
 
 struct recovering {
@@ -107,7 +107,7 @@ static int consider_old(struct recovering *r, struct ah_error *err)
     return AH_OK;
 }
 
-/* Gives an adapted plan the planner's bound, which holds for it, too. */
+/* Gives an adapted plan the planner's bound, which is valid for it, too. */
 static void certify(struct recovering *r, const struct ah_plan_solver *solver)
 {
     struct ah_plan_solver *told = &r->plan.solver;

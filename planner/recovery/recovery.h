@@ -25,7 +25,7 @@
 enum { AH_RECOVERY_HORIZON = 1000 };
 
 struct ah_recovery_request {
-    struct ah_cluster_request cluster; /* the new one; its training is the old plan's */
+    struct ah_cluster_request cluster; /* for the new cluster; its training is the old plan's */
     const struct ah_cluster_plan *old_plan;
     const struct ah_inventory *inventory;
     enum ah_sources sources;

@@ -15,16 +15,16 @@ struct relabelling {
     const struct ah_holders *holders;
     struct ah_arena *arena;
     struct ah_roles roles;
-    size_t *first_role; /* by node, and the end: roles are sorted by rank, so by node */
+    size_t *first_role; /* by node, plus the end: first of the node's roles, which are adjacent */
     uint64_t *first_rank;
-    size_t *new_node; /* by node */
+    size_t *new_node; /* by node: the node that it becomes */
     uint64_t *new_rank;
     uint64_t n_ranks;
 };
 
-/* ---- what stays ---- */
+/* ---- bytes that stay ---- */
 
-/* Bytes of the role's shards that are in `held` and belong into `holder` (-1: GPU or host). */
+/* Returns the bytes of the role's shards that are in `held` and belong in `holder` (-1: GPU or host). */
 static double held_bytes(const struct relabelling *l, const struct ah_gpu_role *role, const uint8_t *held,
                          int holder)
 {
@@ -142,7 +142,7 @@ static int weigh_nodes(const struct relabelling *l, const size_t *members, size_
     return rc;
 }
 
-/* Assigns the nodes that are equal to `node`, which is the first of them. */
+/* Assigns the nodes equal to `node`, the first of them. */
 static int assign_nodes(struct relabelling *l, size_t node, struct ah_error *err)
 {
     size_t n_nodes = l->cluster->n_nodes, n = 0;

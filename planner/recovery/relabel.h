@@ -3,9 +3,9 @@
  * Relabel: renames equal things in a plan, so that as many bytes as possible stay where they are.
  *
  * Two things may be renamed without changing the time of a step: the GPUs of a node; and nodes with the same GPUs and
- * rates that no pair of the cluster document names. Both are assignments of largest weight (assignment.h). First GPUs
- * are assigned, for each pair of nodes, by the bytes that a GPU or its host keeps in memory. Then nodes are assigned:
- * bytes anywhere on the node count eight times as much as those kept.
+ * rates that are in no pair of the cluster document. Both are assignments of largest weight (assignment.h). First GPUs
+ * are assigned, for each pair of nodes, by the bytes that a GPU or its host keeps in memory. Then nodes are assigned: a
+ * byte anywhere on the node counts eight times as much as a kept byte.
  */
 #ifndef AH_PLANNER_RECOVERY_RELABEL_H
 #define AH_PLANNER_RECOVERY_RELABEL_H

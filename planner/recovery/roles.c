@@ -76,7 +76,7 @@ bool ah_role_needs(const struct ah_gpu_role *role, const struct ah_states *state
            ah_states_covers(states, role->stage->first_block, role->stage->blocks, s.row);
 }
 
-/* For a row of the tied table: the embedding's config if the stage has the embedding, else the head's. */
+/* Returns a row's config; for the tied table, the embedding's if the stage has the embedding, otherwise the head's. */
 static const struct ah_cluster_plan_config *config_of(const struct ah_cluster_plan_stage *stage,
                                                       const struct ah_states *states, size_t row)
 {

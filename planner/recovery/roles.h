@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Roles: what each GPU of a cluster plan needs.
+ * Roles: which shards each GPU of a cluster plan needs.
  *
- * A role is a rank of a stage: its blocks and slices, and whether each kind of each block lives on the GPU or the host.
+ * A role is a rank of a stage: its blocks and slices, and whether each kind of each block is on the GPU or the host.
  */
 #ifndef AH_PLANNER_RECOVERY_ROLES_H
 #define AH_PLANNER_RECOVERY_ROLES_H
@@ -13,8 +13,8 @@
 
 struct ah_gpu_role {
     uint64_t rank;
-    size_t node;                               /* of the cluster */
-    uint64_t gpu;                              /* of the node */
+    size_t node;                               /* node of the cluster */
+    uint64_t gpu;                              /* GPU of the node */
     const struct ah_cluster_plan_stage *stage; /* borrowed */
     size_t first_slice, end_slice;
 };
@@ -24,7 +24,7 @@ struct ah_roles {
     size_t n;
 };
 
-/* In `arena`. AH_E_MISMATCH: a node or a rank that the cluster does not have, or a degree that does not divide the
+/* Makes the roles, in `arena`. AH_E_MISMATCH: the cluster lacks a node or a rank, or a degree does not divide the
  * slices. */
 int ah_roles_init(struct ah_roles *ret_roles, const struct ah_cluster_plan *plan,
                   const struct ah_cluster *cluster, const struct ah_states *states, struct ah_arena *arena,
@@ -33,11 +33,11 @@ int ah_roles_init(struct ah_roles *ret_roles, const struct ah_cluster_plan *plan
 /* True if the role needs the shard, provided that it has bytes. */
 bool ah_role_needs(const struct ah_gpu_role *role, const struct ah_states *states, size_t shard);
 
-/* Where the role needs the shard. */
+/* Returns where the role needs the shard. */
 enum ah_destination ah_role_destination(const struct ah_gpu_role *role, const struct ah_states *states,
                                         size_t shard);
 
-/* The holder that already has the shard where the role needs it; NULL: none. */
+/* Returns the holder that already has the shard where the role needs it; NULL: none. */
 const struct ah_holder *ah_role_kept(const struct ah_gpu_role *role, const struct ah_states *states,
                                      const struct ah_holders *holders, size_t shard);
 

@@ -58,7 +58,7 @@ struct ah_shard ah_states_shard(const struct ah_states *states, size_t index)
                              .kind = (enum ah_shard_kind)(index % AH_SHARD_KINDS)};
 }
 
-/* s bytes / n without overflow. */
+/* Returns s bytes / n without overflow. */
 static uint64_t slice_start(uint64_t bytes, uint64_t s, uint64_t n)
 {
     return bytes / n * s + bytes % n * s / n;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1. Shards are placed one by one, in the order of the bundles, each on the way whose longest resource stays shortest.
- * 2. Improvement: shards on the longest resource are taken off and placed again, as long as that helps. The same is
- *    done from the plain choice, too; the better result is kept.
+ * 1. Shards are placed one by one, in the order of the bundles, each on the way whose busiest resource stays shortest.
+ * 2. Improvement: shards on the busiest resource are removed and placed again, as long as that helps. The same is done
+ *    for the plain choice; the better result is kept.
  * 3. The program runs if it is small enough, and 1 and 2 are not proven to be the best.
- * 4. Settling: a receiver takes a nearer option if that makes nothing longer than T.
+ * 4. Settling: a receiver gets a nearer option if that makes no resource busy for longer than T.
  *
- * Shards of a bundle that take the same way are joined into pieces at the end.
+ * Shards of a bundle that move in the same way are joined into pieces at the end.
  */
 #include "planner/recovery/transfer_solver_internal.h"
 
@@ -20,11 +20,11 @@ enum { IMPROVEMENT_ROUNDS = 200 };
 struct loading {
     const struct ah_transfer_problem *problem;
     double *seconds; /* by resource */
-    int *ways;       /* every shard's, bundle after bundle: leader, then the choice of each receiver */
+    int *ways;       /* by shard, bundle after bundle: leader, then the choice of each receiver */
     int *best_ways;
     int *trial; /* the way of one shard, as is `old` */
     int *old;
-    size_t *way_of; /* by bundle: where its first shard's way begins */
+    size_t *way_of; /* by bundle: index of its first shard's way in `ways` */
     size_t n_ways;
 };
 
@@ -44,7 +44,7 @@ bool ah_transfer_allows(const struct ah_transfer_bundle *bundle, size_t leader, 
 
 /* ---- one shard ---- */
 
-/* Adds `sign` times the shard to the resources of an option; returns the longest of them. */
+/* Adds `sign` times the shard to the resources of an option; returns the longest time of these. */
 static double load_option(struct loading *l, const struct ah_transfer_option *option, uint64_t bytes,
                           double sign)
 {
@@ -63,7 +63,7 @@ static void load_way(struct loading *l, const struct ah_transfer_bundle *bundle,
         load_option(l, ah_transfer_option_of(bundle, (size_t)way[0], d, way[1 + d]), bundle->bytes, sign);
 }
 
-/* The longest resource on a way. */
+/* Returns the longest time of the resources on a way. */
 static double longest_on(const struct loading *l, const struct ah_transfer_bundle *bundle, const int *way)
 {
     double longest = 0;
@@ -76,7 +76,7 @@ static double longest_on(const struct loading *l, const struct ah_transfer_bundl
     return longest;
 }
 
-/* The option of receiver `d` whose longest resource stays shortest; on a tie, the nearest. */
+/* Returns the option of receiver `d` whose busiest resource stays shortest; on a tie, the nearest. */
 static int choose_option(struct loading *l, const struct ah_transfer_bundle *bundle, size_t leader, size_t d)
 {
     int best = AH_TRANSFER_RELAYED;
@@ -164,7 +164,7 @@ static bool is_on(const struct ah_transfer_bundle *bundle, const int *way, size_
     return false;
 }
 
-/* Takes the shard off and puts it back if that shortens the longest resource on its way. */
+/* Moves the shard to a better way if that shortens the longest time on its way. */
 static bool reroute_shard(struct loading *l, const struct ah_transfer_bundle *bundle, int *way)
 {
     double before = longest_on(l, bundle, way);
@@ -264,7 +264,7 @@ static int compare_ways(const void *a, const void *b, void *bytes)
     return memcmp(a, b, *(const size_t *)bytes);
 }
 
-/* Shards of a bundle are interchangeable, so those that go the same way become neighbours. */
+/* Shards of a bundle are interchangeable, so those that move in the same way become neighbours. */
 static void sort_ways(struct loading *l)
 {
     for (size_t b = 0; b < l->problem->n_bundles; b++) {
@@ -308,7 +308,7 @@ static int join_pieces(struct loading *l, struct ah_arena *arena, struct ah_tran
     return AH_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole solver ---- */
 
 static int reserve(struct loading *l, struct ah_error *err)
 {

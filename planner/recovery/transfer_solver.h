@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Transfer solver: chooses where each node takes each shard from, so that all nodes have theirs as soon as possible. It
- * sees numbers only; transfers.h makes them from documents.
+ * Transfer solver: chooses from where each node gets each shard, so that all nodes have their shards as soon as
+ * possible. It knows only numbers; transfers.h makes them from documents.
  *
  * THE MODEL. Resources (a NIC's way out and in, a disk, storage) have rates. A BUNDLE is a number of equal shards: they
  * have the same size, the same RECEIVERS, and each receiver has the same OPTIONS to get one directly from a source. An
@@ -11,7 +11,7 @@
  *
  *     T = max over resources r of (sum of the bytes that pass r) / rate(r)                                        (T)
  *
- * is reached, and no schedule of the same choices is faster: (T) is exact for fluid transfers. Latencies are left out.
+ * is reached, and no schedule of the same choices is faster: (T) is exact for fluid transfers. Latencies are ignored.
  *
  * THE PROGRAM. With integers y(l) (shards led by receiver l), f(d,s) (shards that d gets directly, by option s) and
  * r(l,d) (shards that d gets from l), for each bundle of c shards:
@@ -22,15 +22,15 @@
  *     sum over s of f(d,s) <= y(d)     where shards are to be fetched ONCE         (4)
  *     bytes through r - rate(r) T <= 0                       for each r            (5)
  *
- * Every solution gives choices for all shards, and vice versa: d takes any r(l,d) of the y(l) shards that l leads from
- * l, and the rest directly. The rest is c - sum r(l,d) >= y(d) shards, by (2) and (1).
+ * Every solution gives choices for all shards, and vice versa: of the y(l) shards that l leads, d gets any r(l,d) from
+ * l. It gets the rest directly: c - sum r(l,d) >= y(d) shards, by (2) and (1).
  *
  * THE PLAIN CHOICE. If every receiver of every bundle has a `fallback`, and no bundle is fetched once, the result is
  * never slower than if all receivers took their fallbacks, however short the search.
  *
  * THE BOUND. For prices p(r) >= 0 with sum of p(r) rate(r) = 1, T = sum of p(r) rate(r) T >= sum of p(r) bytes through
- * r. That is at least the sum over all shards of their cheapest choice at these prices. It is evaluated here, wherever
- * the prices come from.
+ * r. That is at least the sum over all shards of their cheapest choice at these prices. The sum is evaluated here, so
+ * the prices need not be trusted.
  */
 #ifndef AH_PLANNER_RECOVERY_TRANSFER_SOLVER_H
 #define AH_PLANNER_RECOVERY_TRANSFER_SOLVER_H
@@ -47,55 +47,55 @@ enum { AH_TRANSFER_PASSES = 6 };
 struct ah_transfer_option {
     size_t source; /* for the caller's use */
     size_t passes[AH_TRANSFER_PASSES];
-    size_t n_passes; /* 0, for a relay: it is not allowed */
+    size_t n_passes; /* of a relay, 0: the relay is not allowed */
 };
 
 struct ah_transfer_receiver {
     const struct ah_transfer_option *options; /* at least one; nearer ones first */
     size_t n_options;
-    size_t fallback; /* 1 + the option of a plain choice; 0: it has none */
+    size_t fallback; /* 1 + the option of the plain choice; 0: there is none */
 };
 
 struct ah_transfer_bundle {
-    uint64_t bytes; /* of each shard */
+    uint64_t bytes; /* size of each shard */
     size_t count;
     const struct ah_transfer_receiver *receivers;
     size_t n_receivers;
     const struct ah_transfer_option
-        *relays; /* (receivers, receivers): from, to; NULL where there is one receiver */
-    bool once;   /* only its leader may get it directly from a source; then all relays are allowed */
+        *relays; /* (receivers, receivers): from, to; NULL if there is one receiver */
+    bool once;   /* only a shard's leader may get it directly from a source; all relays are allowed */
 };
 
 struct ah_transfer_problem {
     const double *rates; /* bytes per second, by resource */
     size_t n_resources;
-    const struct ah_transfer_bundle *bundles; /* best with the largest shards first */
+    const struct ah_transfer_bundle *bundles; /* best ordered with the largest shards first */
     size_t n_bundles;
 };
 
 enum { AH_TRANSFER_RELAYED = -1 };
 
-/* Shards of a bundle that take the same ways. */
+/* Shards of a bundle that move in the same way. */
 struct ah_transfer_piece {
     size_t bundle;
-    size_t first, count; /* of its shards */
+    size_t first, count; /* range of the bundle's shards */
     size_t leader;       /* a receiver */
     int *choices;        /* by receiver: an option, or AH_TRANSFER_RELAYED */
 };
 
 struct ah_transfer_result {
-    struct ah_transfer_piece *pieces; /* by bundle, then first: every shard is in one */
+    struct ah_transfer_piece *pieces; /* by bundle, then first: every shard is in one piece */
     size_t n_pieces;
     double time_s, bound_s;
-    size_t limit; /* the resource that takes `time_s`; n_resources: nothing moves */
+    size_t limit; /* the resource that is busy for `time_s`; n_resources: nothing moves */
 };
 
 struct ah_transfer_limits {
-    size_t columns; /* of the program; larger problems are chosen piece by piece only */
-    size_t nodes;   /* of its search tree */
+    size_t columns; /* most columns of the program; larger problems are only chosen piece by piece */
+    size_t nodes;   /* most nodes of its search tree */
 };
 
-/* In `arena`. AH_E_MEMORY; AH_E_FAILED: as planner/bound/solver.h. */
+/* Solves the problem, in `arena`. AH_E_MEMORY; AH_E_FAILED: as planner/bound/solver.h. */
 int ah_transfer_solve(const struct ah_transfer_problem *problem, const struct ah_transfer_limits *limits,
                       struct ah_arena *arena, struct ah_transfer_result *ret_result, struct ah_error *err);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weak duality (transfer_solver.h, THE BOUND), with prices by multiplicative weights instead of the solver. A
+ * Weak duality (transfer_solver.h, THE BOUND), with prices from multiplicative weights instead of the solver. A
  * resource's share of the prices grows by the factor exp(step (its time / longest time)), with the times of the
- * cheapest ways at these prices. The step shrinks now and then. The best bound seen is kept; it need not reach the
+ * cheapest ways at these prices. The step shrinks now and then. The best bound is returned; it need not reach the
  * relaxation's.
  */
 #include "planner/recovery/transfer_solver_internal.h"
@@ -22,7 +22,7 @@ static double price_of(const struct ah_transfer_option *option, const double *pr
     return price;
 }
 
-/* The cheapest way of receiver `d` to shards that `leader` leads. */
+/* Returns the cheapest choice of receiver `d` for shards that `leader` leads. */
 static int cheapest_choice(const struct ah_transfer_bundle *bundle, size_t leader, size_t d,
                            const double *prices, double *ret_price)
 {
@@ -86,11 +86,11 @@ double ah_transfer_bound(const struct ah_transfer_problem *problem, const double
         if (cheapest_bytes)
             add_led_by(bundle, best, prices, cheapest_bytes);
     }
-    /* Rounding of these sums is far below 1e-12 of them. */
+    /* Rounding changes these sums by far less than a relative 1e-12. */
     return scale > 0 ? sum / scale * (1 - 1e-12) : 0;
 }
 
-/* Longest time of the cheapest ways. */
+/* Returns the longest time of a resource with the cheapest ways. */
 static double longest_s(const struct ah_transfer_problem *problem, const double *bytes)
 {
     double longest = 0;

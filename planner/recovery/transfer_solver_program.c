@@ -3,7 +3,7 @@
  * The program of transfer_solver.h for planner/bound/solver.h. Its columns are T in seconds, then for each bundle y(l),
  * then for each receiver d f(d,s), and r(l,d) for all l that may relay to it. A bundle with one receiver has no y and
  * no r. Its rows are (1) to (4) by bundle, then (5) by resource. The relaxation's prices of rows (5) give the bound,
- * which is evaluated anew; the integer search gives counts, which are dealt out to shards.
+ * which is evaluated separately; the integer search gives counts, which are dealt out to shards.
  */
 #include "planner/recovery/transfer_solver_internal.h"
 
@@ -15,11 +15,11 @@
 struct program {
     const struct ah_transfer_problem *transfers;
     struct ah_solver_problem problem;
-    double *numbers; /* owned: where the arrays below live */
+    double *numbers; /* owned: memory of the arrays below */
     double *objective, *upper, *row_lower, *row_upper, *coefficients, *values, *prices;
     bool *integer;
-    size_t *column_of; /* by bundle: its first */
-    size_t row;        /* the next one, while rows are made */
+    size_t *column_of; /* by bundle: its first column */
+    size_t row;        /* the next row, while rows are made */
 };
 
 static bool has_relays(const struct ah_transfer_bundle *bundle)
@@ -115,7 +115,7 @@ static size_t new_row(struct program *p, double lower, double upper)
     return p->row++;
 }
 
-/* (1), (2), and (4) where shards are fetched once. */
+/* Adds rows (1), (2), and (4) if shards are fetched once. */
 static void put_leaders(struct program *p, size_t b)
 {
     const struct ah_transfer_bundle *bundle = &p->transfers->bundles[b];
@@ -138,7 +138,7 @@ static void put_leaders(struct program *p, size_t b)
     }
 }
 
-/* (3) */
+/* Adds rows (3). */
 static void put_receivers(struct program *p, size_t b)
 {
     const struct ah_transfer_bundle *bundle = &p->transfers->bundles[b];
@@ -158,7 +158,7 @@ static void put_passes(struct program *p, size_t first_row, const struct ah_tran
         *cell(p, first_row + option->passes[i], column) += (double)bundle->bytes;
 }
 
-/* (5) */
+/* Adds rows (5). */
 static void put_resources(struct program *p)
 {
     const struct ah_transfer_problem *transfers = p->transfers;
@@ -201,7 +201,7 @@ static void build_program(struct program *p)
 
 /* ---- its solution ---- */
 
-/* Takes one from what is left of a column's count. */
+/* Takes one from the rest of a column's count; false: nothing is left. */
 static bool take_one(struct program *p, size_t column)
 {
     if (p->values[column] < 0.5)

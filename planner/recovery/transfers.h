@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Transfers: what has to move for a cluster plan, on what ways, and how long that takes.
+ * Transfers: which shards must move for a cluster plan, on which ways, and how long that takes.
  *
  * A GPU of a stage needs its slices of all kinds of the stage's blocks, in its own memory, or in the host's if the
  * plan's configs keep weights or states there. Shards that are already in that memory are kept. A shard that is
@@ -11,14 +11,14 @@
  *     way out of and into the NIC of each node; each node's disk; storage for each node, and for all together; pairs of
  *     nodes that the cluster document says are slower.
  *
- * A GPU's memory takes in at most its node's host_link_bytes_per_s (intra_bytes_per_s if that is not known), from all
+ * A GPU's memory receives at most its node's host_link_bytes_per_s (intra_bytes_per_s if that is not known), from all
  * sources together.
  *
- * SOURCES. near: no byte comes from farther than it must. A shard is read from the node's disk; if it is not there,
+ * SOURCES. near: no byte comes from farther than necessary. A shard is read from the node's disk; if it is not there,
  * from a peer; if no node has it, from storage, once, and is relayed. fast: all of these are options for every shard,
- * and so is storage through another node that passes it on. On a tie, the first in this order is taken.
+ * and so is storage by way of another node. On a tie, the first in this order is chosen.
  *
- * BASELINE: every node fetches all that its GPUs need from storage, each shard once per node.
+ * BASELINE: every node fetches all shards that its GPUs need from storage, each shard once per node.
  */
 #ifndef AH_PLANNER_RECOVERY_TRANSFERS_H
 #define AH_PLANNER_RECOVERY_TRANSFERS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bundles: shards are equal if they have the same size and every node wants or has them in the same way. They are
- * sorted by that, and cut into bundles where it changes.
+ * Bundles: shards are equal if they have the same size and every node wants or has them in the same way. Shards are
+ * sorted so that equal shards are adjacent, and cut into bundles between unequal ones.
  */
 #include "planner/recovery/transfers_internal.h"
 
@@ -12,7 +12,7 @@
 
 enum { FROM_DISK, FROM_STORAGE, FROM_PEERS };
 
-/* What a node wants or has of a shard. */
+/* Whether a node wants a shard, and where it has it. */
 enum { WANTED = 1, IN_MEMORY = 2, ON_DISK = 4 };
 static int standing(const struct ah_transfers_view *view)
 {
@@ -124,7 +124,7 @@ static struct ah_transfer_option from_storage(const struct ah_transfers *f, size
                                        .n_passes = 3};
 }
 
-/* The option that node `via` fetches the shard and passes it on as it arrives. */
+/* Returns the option in which node `via` fetches the shard and passes it on as it arrives. */
 static struct ah_transfer_option from_storage_via(const struct ah_transfers *f, size_t via, size_t to)
 {
     size_t n_nodes = f->input->cluster->n_nodes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of transfers share: which node has, and which needs, each shard.
+ * What the files of transfers share: which nodes have, and which need, each shard.
  */
 #ifndef AH_PLANNER_RECOVERY_TRANSFERS_INTERNAL_H
 #define AH_PLANNER_RECOVERY_TRANSFERS_INTERNAL_H
@@ -16,16 +16,16 @@ struct ah_transfers_source {
     enum ah_medium medium;
     size_t node;
     uint64_t gpu;
-    size_t via; /* if from storage: 1 + the node that fetches it and passes it on; 0: none */
+    size_t via; /* from storage: 1 + the node that fetches it and passes it on; 0: none */
 };
 
 /* A shard, seen from a node. */
 struct ah_transfers_view {
-    bool wanted;     /* needed here, and not in the node's memory */
+    bool wanted;     /* needed on this node, and not in its memory */
     bool on_disk;    /* on a disk of this node */
-    uint32_t holder; /* in the node's memory: 1 + index of the holder; 0: none */
-    uint32_t taker;  /* 1 + index of the first role here that gets it from outside; 0: none yet */
-    struct ah_transfers_source by; /* how it gets here, if it is wanted */
+    uint32_t holder; /* 1 + index of the holder in the node's memory; 0: none */
+    uint32_t taker;  /* 1 + index of this node's first role that gets it from outside; 0: none yet */
+    struct ah_transfers_source by; /* how a wanted shard gets here */
 };
 
 struct ah_transfers {
@@ -34,16 +34,16 @@ struct ah_transfers {
     struct ah_roles roles;
     size_t n_shards;
     struct ah_transfers_view *views; /* (nodes, shards) */
-    const uint8_t *in_storage;       /* by shard; NULL: nothing */
+    const uint8_t *in_storage;       /* by shard; NULL: storage has nothing */
     double *port_bytes;              /* by role: bytes copied into the GPU's memory */
     double *all_bytes;               /* by role: the same if nothing were kept */
-    double *node_bytes;              /* by node: all that its GPUs need, each shard once */
+    double *node_bytes;              /* by node: bytes of all shards that its GPUs need */
     uint64_t needed, kept;
 
     struct ah_transfer_problem problem;
     double *rates;
-    size_t *shards; /* of the bundles, one after another */
-    size_t *first;  /* by bundle: where its shards begin */
+    size_t *shards; /* shards of the bundles, one bundle after another */
+    size_t *first;  /* by bundle: where its shards begin in `shards` */
     size_t **nodes; /* by bundle: the nodes of its receivers */
 };
 
@@ -53,7 +53,7 @@ static inline struct ah_transfers_view *ah_transfers_view(const struct ah_transf
     return &f->views[node * f->n_shards + shard];
 }
 
-/* Resources, by number. */
+/* Resources of a node, by number. */
 enum ah_transfers_resource {
     AH_TRANSFERS_OUT,
     AH_TRANSFERS_IN,
@@ -66,17 +66,17 @@ static inline size_t ah_transfers_resource(size_t node, enum ah_transfers_resour
     return node * AH_TRANSFERS_PER_NODE + which;
 }
 
-/* Makes rates, and bundles of all wanted shards. AH_E_MEMORY. */
+/* Makes the rates, and the bundles of all wanted shards. AH_E_MEMORY. */
 int ah_transfers_bundle(struct ah_transfers *f, struct ah_error *err);
 
-/* The source that an option of a bundle stands for. */
+/* Returns the source that an option of a bundle means. */
 struct ah_transfers_source ah_transfers_option_source(const struct ah_transfers *f, size_t shard,
                                                       size_t source);
 
-/* "network out of a100-0", in the arena; NULL: out of memory. */
+/* Returns a name such as "network out of a100-0", in the arena; NULL: out of memory. */
 const char *ah_transfers_resource_name(const struct ah_transfers *f, size_t resource);
 
-/* The moves of all roles, from the views. AH_E_MEMORY. */
+/* Lists the moves of all roles, from the views. AH_E_MEMORY. */
 int ah_transfers_list(struct ah_transfers *f, struct ah_moves *moves, struct ah_error *err);
 
 #endif

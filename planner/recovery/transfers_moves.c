@@ -13,7 +13,7 @@ struct listing {
     struct ah_transfers *f;
     struct ah_moves *moves;
     size_t room;
-    struct ah_transfers_source *sources; /* by shard, of one role */
+    struct ah_transfers_source *sources; /* by shard: its source for one role */
 };
 
 static bool same_source(const struct ah_transfers_source *a, const struct ah_transfers_source *b)
@@ -22,7 +22,7 @@ static bool same_source(const struct ah_transfers_source *a, const struct ah_tra
            a->node == b->node && a->gpu == b->gpu && a->via == b->via;
 }
 
-/* A source inside the role's node: another GPU, or the host. */
+/* Returns a source inside the role's node: another GPU, or the host. */
 static struct ah_transfers_source inside(const struct ah_gpu_role *role, enum ah_medium medium, uint64_t gpu,
                                          bool relayed)
 {
@@ -34,7 +34,7 @@ static struct ah_transfers_source inside(const struct ah_gpu_role *role, enum ah
                                         .gpu = medium == AH_MEDIUM_GPU ? gpu : AH_INVENTORY_NO_GPU};
 }
 
-/* What comes from outside goes to the first role of the node that needs it; the others get it from that role. */
+/* Shards from outside move to the first role of the node that needs them; the other roles get them from it. */
 static struct ah_transfers_source source_of(struct listing *l, size_t r, size_t shard)
 {
     const struct ah_transfers *f = l->f;
@@ -119,13 +119,13 @@ static struct range grow_range(const struct listing *l, const struct ah_gpu_role
     }
     while (range.end_slice < states->slices && slice_fits(l, role, &range, at.row, range.end_slice))
         range.end_slice++;
-    bool table = at.row == states->n_blocks; /* a range of its own */
+    bool table = at.row == states->n_blocks; /* the table is always a separate range */
     while (!table && range.end_row < states->n_blocks && row_fits(l, role, &range, range.end_row))
         range.end_row++;
     return range;
 }
 
-/* Removes the range's shards from what is to be listed; returns their bytes. */
+/* Removes the range's shards from the shards to be listed; returns their bytes. */
 static uint64_t empty(struct listing *l, const struct range *range)
 {
     const struct ah_states *states = l->f->input->states;

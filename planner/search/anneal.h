@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Anneal: a chain of choices, each a random change of the one before (vary.h). A change for the worse is accepted, too,
- * but less often the more it loses and the colder it is. So the chain leaves valleys, and ends in a deep one.
+ * but less often the more it loses and the colder it is. So the chain escapes from valleys, and ends in a deep one.
  *
  *     rc = ah_anneal_init(&chain, &limits, allowed, seed, err);
  *     rc = ah_anneal_start(&chain, configs, &knobs, err);
@@ -9,7 +9,7 @@
  *     rc = ah_anneal_run(&chain, 0.005, 0.001, err);      // the best seen is chain.evaluator.best
  *     ah_anneal_release(&chain);
  *
- * A chain shares nothing, so several may run at the same time. What it finds depends on its arguments alone.
+ * A chain shares nothing, so several may run at the same time. Its result depends only on its arguments.
  */
 #ifndef AH_PLANNER_SEARCH_ANNEAL_H
 #define AH_PLANNER_SEARCH_ANNEAL_H
@@ -17,26 +17,26 @@
 #include "planner/search/evaluator.h"
 #include "planner/search/vary.h"
 
-/* How good a choice is: one that fits beats one that does not; then less is better. */
+/* How good a choice is: a choice that fits beats one that does not; then less is better. */
 struct ah_height {
     uint64_t over_bytes; /* excess over its budgets */
-    double cost_us;      /* if it fits: the period, and what its bytes are worth to the evaluator */
+    double cost_us;      /* if it fits: the period plus the worth of its bytes to the evaluator */
 };
 
-/* The height of the choice that `evaluator` tried last. */
+/* Returns the height of the choice that `evaluator` tried last. */
 struct ah_height ah_height_of_last(const struct ah_evaluator *evaluator);
 
 struct ah_anneal {
     struct ah_evaluator evaluator; /* owned */
     struct ah_vary vary;
     uint64_t random;
-    struct ah_config *configs; /* by block; owned: where the chain is */
+    struct ah_config *configs; /* by block; owned: the chain's choice */
     struct ah_config *changed; /* by block; owned: scratch */
     struct ah_knobs knobs;
     struct ah_height height;
 };
 
-/* `allowed` as in vary.h. It stays borrowed, as does what the limits point to. `seed` must not be 0. */
+/* `allowed` as in vary.h. It stays borrowed, as do the objects that the limits point to. `seed` must not be 0. */
 int ah_anneal_init(struct ah_anneal *chain, const struct ah_evaluator_limits *limits, const uint32_t *allowed,
                    uint64_t seed, struct ah_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Assignments are walked block by block. A branch ends when it costs more than is allowed, since prices only add up.
+ * Assignments are walked block by block. A branch ends when it exceeds the allowed cost; no price is negative.
  */
 #include "planner/search/assignments.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Assignments: tries ways to give each block one of its configs, one after the other: all of them, or those that may
- * beat the best so far.
+ * Assignments: tries ways to give each block one of its configs, one after another: all ways, or those that may beat
+ * the best so far.
  *
  *     struct ah_assignments set;
  *     rc = ah_assignments_init(&set, &vary, &milp, err);           // all
@@ -31,14 +31,14 @@ struct ah_assignments {
     double most_us;                    /* the most that the configs of an assignment may cost together */
 };
 
-/* `bound` (optional) has the prices; without it nothing costs anything. */
+/* `bound` (optional) has the prices; without it all prices are 0. */
 int ah_assignments_init(struct ah_assignments *set, const struct ah_vary *vary,
                         const struct ah_milp_result *bound, struct ah_error *err);
 
-/* How many assignments there are; `most` if not fewer. */
+/* Returns the number of assignments, at most `most`. */
 uint64_t ah_assignments_count(const struct ah_assignments *set, uint64_t most);
 
-/* Tries all assignments with these knobs, ignoring the evaluator's limit on work. The best that fit go to `list`
+/* Tries all assignments with these knobs, ignoring the evaluator's limit on work. Adds the best that fit to `list`
  * (optional). */
 int ah_assignments_try(const struct ah_assignments *set, struct ah_evaluator *evaluator,
                        const struct ah_knobs *knobs, struct ah_shortlist *list, struct ah_error *err);

@@ -2,7 +2,7 @@
  *
  * Evaluator: measures, bounds, evaluates and compares choices.
  *
- * The bound before an evaluation: no lane works longer than the period, and no resource is asked for more than it has.
+ * The bound before an evaluation: no lane works longer than the period, and no resource is used beyond its capacity.
  * Seen choices are remembered by a hash of 64 bits: a collision, one in 10^13 for a million choices, would only lose a
  * candidate.
  */
@@ -17,7 +17,7 @@
 
 struct seen_choice {
     uint64_t hash;   /* 0: free */
-    double known_to; /* a period above this is only a bound */
+    double known_to; /* the period is exact up to this; above, only a bound */
     double period_us;
     uint64_t live_bytes;
     uint64_t over_bytes;
@@ -29,7 +29,7 @@ struct ah_evaluator_seen {
     size_t n;
 };
 
-/* ---- what was seen ---- */
+/* ---- seen choices ---- */
 
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
@@ -79,7 +79,7 @@ static int grow_seen(struct ah_evaluator_seen *seen, struct ah_error *err)
     return AH_OK;
 }
 
-/* The place of a choice; if its hash is 0, the choice is new. */
+/* Finds the place of a choice; if its hash is 0, the choice is new. */
 static int note_seen(struct ah_evaluator_seen *seen, uint64_t hash, struct seen_choice **ret_choice,
                      bool *ret_new, struct ah_error *err)
 {
@@ -117,7 +117,7 @@ static int compare_bytes(uint64_t a, uint64_t b)
     return (a > b) - (a < b);
 }
 
-/* Periods are compared to a billionth: equal ones in theory may differ in their last bits. */
+/* Periods are compared to a billionth, because periods that are equal in theory may differ in their last bits. */
 static bool better(const struct ah_evaluator *evaluator, const struct ah_config *configs,
                    const struct ah_score *score)
 {
@@ -181,7 +181,7 @@ static int evaluate_choice(struct ah_evaluator *evaluator, const struct ah_choic
     *verdict = AH_EVALUATOR_TOO_BIG;
     evaluator->last_over_bytes = UINT64_MAX;
     if (rc == AH_E_FAILED)
-        return AH_OK; /* rings too small for its order */
+        return AH_OK; /* the rings are too small for its order */
     if (rc || !fits(evaluator, &evaluator->last))
         return rc;
     *verdict = AH_EVALUATOR_WORSE;
@@ -199,7 +199,7 @@ static int evaluate_choice(struct ah_evaluator *evaluator, const struct ah_choic
 /* How much more an evaluation costs than a measurement. */
 enum { EVALUATION = 8 };
 
-/* The period that is enough for a choice with `live_bytes`. */
+/* Returns the period that is enough for a choice with `live_bytes`. */
 static double period_enough_us(const struct ah_evaluator *evaluator, double enough_us, uint64_t live_bytes)
 {
     double worth_us = evaluator->us_per_byte * (double)live_bytes;

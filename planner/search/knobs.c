@@ -72,7 +72,7 @@ static const uint32_t ladders[KNOBS][RUNGS] = {
     [KNOB_GRADIENTS] = {1, 2, 4, 8, 16, 32, 64, 128, 0}, [KNOB_TILE] = {1, 2, 4, 8, 16, 32},
 };
 
-/* Sets a knob to a rung of its ladder; false: it was there, or there is no such rung. */
+/* Sets a knob to a rung of its ladder; false: it was on it already, or there is no such rung. */
 static bool set_knob(const struct ah_job *job, struct ah_knobs *knobs, enum knob knob, uint32_t value)
 {
     struct ah_knobs before = *knobs;

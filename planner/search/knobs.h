@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Knobs: the choices of a plan that hold for all blocks, with starts for searches and the rungs that they try.
+ * Knobs: the choices of a plan that hold for all blocks; where searches start, and the ladders of values to try.
  */
 #ifndef AH_PLANNER_SEARCH_KNOBS_H
 #define AH_PLANNER_SEARCH_KNOBS_H
@@ -8,41 +8,41 @@
 #include "planner/search/evaluator.h"
 
 /* With this few blocks, each is a large part of the memory. Then good choices have no good neighbours, and often knobs
- * that are of no use elsewhere. */
+ * that are useless elsewhere. */
 enum { AH_FEW_BLOCKS = 8 };
 
-/* The knobs to start from: a tile is a quarter of a layer. */
+/* Returns the knobs to start from: a tile is a quarter of a layer. */
 struct ah_knobs ah_knobs_first(const struct ah_job *job, enum ah_scheduling scheduling,
                                enum ah_micro_order micro_order);
 
-/* The same with whole layers as tiles, which takes the least work to simulate. */
+/* Returns the same with whole layers as tiles, which takes the least work to simulate. */
 struct ah_knobs ah_knobs_coarse(const struct ah_job *job, enum ah_scheduling scheduling,
                                 enum ah_micro_order micro_order);
 
-/* The knobs that take the least memory: nothing is fetched ahead, and rings have one slot. */
+/* Returns the knobs that need the least memory: nothing is fetched ahead, and rings have one slot. */
 struct ah_knobs ah_knobs_leanest(const struct ah_job *job, enum ah_scheduling scheduling,
                                  enum ah_micro_order micro_order);
 
-/* These knobs with a ring of states, even if their choice streams none. */
+/* Returns these knobs with a ring of states, even if no states are streamed. */
 struct ah_knobs ah_knobs_with_states(const struct ah_knobs *knobs);
 
 bool ah_knobs_equal(const struct ah_knobs *a, const struct ah_knobs *b);
 
-/* Moves one knob to another rung of its ladder, as `random` says. */
+/* Moves one knob to another rung of its ladder, chosen by `random`. */
 void ah_knobs_shake(const struct ah_job *job, uint64_t random, struct ah_knobs *knobs);
 
-/* These knobs, with every knob that does not matter for these configs on a fixed rung. Choices that then have equal
- * knobs are the same plan. */
+/* Returns these knobs, with every knob that does not matter for these configs on a fixed rung. Then equal configs and
+ * equal knobs are the same plan. */
 struct ah_knobs ah_knobs_that_count(const struct ah_job *job, const struct ah_config *configs,
                                     const struct ah_knobs *knobs);
 
-/* All knobs that differ from these in one rung of one ladder. Returns how many. */
+/* Lists all knobs that differ from these by one rung of one ladder. Returns how many. */
 enum { AH_KNOBS_NEIGHBOURS_MAX = 54 };
 size_t ah_knobs_neighbours(const struct ah_job *job, const struct ah_knobs *knobs,
                            struct ah_knobs ret_neighbours[AH_KNOBS_NEIGHBOURS_MAX]);
 
-/* Improves the knobs of these configs, one after the other, until none helps. `*period_us`: the period with `*knobs`,
- * before and after. */
+/* Improves the knobs for these configs, one knob after another, until no change helps. `*period_us`: the period with
+ * `*knobs`, before and after the call. */
 int ah_knobs_climb(struct ah_evaluator *evaluator, const struct ah_config *configs, struct ah_knobs *knobs,
                    double *period_us, struct ah_error *err);
 

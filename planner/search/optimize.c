@@ -2,12 +2,12 @@
  *
  * Optimize: the ladder of budgets, and the bound.
  *
- * THE LADDER. Searches are not monotone: with more memory one may end worse. So there are searches at fixed budgets
- * (LADDER_LEAST_BYTES, doubled again and again) up to the requested one, each from the winner of the one before. What a
- * rung finds is a candidate at every higher rung, so at rungs, more memory is never slower. If everything fits at a
- * rung, higher rungs are not searched.
+ * THE LADDER. Searches are not monotone: with more memory, a search may end worse. So there are searches at fixed
+ * budgets (LADDER_LEAST_BYTES, doubled repeatedly) up to the requested budget, each from the winner of the search
+ * before. A rung's winner is a candidate at every higher rung, so more memory is never slower at rungs. If everything
+ * fits at a rung, higher rungs are not searched.
  *
- * The bound of a choice among several micro-batch orders is the least of the orders' bounds.
+ * The bound over several micro-batch orders is the least of the orders' bounds.
  */
 #include "planner/search/optimize.h"
 
@@ -20,7 +20,7 @@
 
 #define LADDER_LEAST_BYTES (UINT64_C(1) << 28)
 
-/* Real layouts take more than the relaxation says: counts for smaller budgets are starts, too. */
+/* Layouts need more memory than the relaxation says, so counts for smaller budgets are starts, too. */
 enum { TIGHTER = 4 };
 static const double tighter[TIGHTER] = {1, 0.97, 0.93, 0.85};
 
@@ -29,7 +29,7 @@ static const double tighter[TIGHTER] = {1, 0.97, 0.93, 0.85};
 enum { WORK = 2000000, FEW_BLOCKS = 16, MANY_BLOCKS = 64, RUNS = 32 };
 
 struct effort {
-    uint64_t work; /* of each rung, as trials count it */
+    uint64_t work; /* work of each rung (evaluator.h) */
     uint64_t all_below;
     size_t runs;
     bool ladder;
@@ -71,7 +71,7 @@ static uint64_t lesser(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Each memory's shortage is the smallest over all orders. */
+/* Takes the smaller of the two shortages for each memory. */
 static void take_shortage(struct ah_milp_shortage *least, const struct ah_milp_shortage *other)
 {
     bool less = other->both_device_bytes < least->both_device_bytes;
@@ -82,7 +82,7 @@ static void take_shortage(struct ah_milp_shortage *least, const struct ah_milp_s
         .both_host_bytes = less ? other->both_host_bytes : least->both_host_bytes};
 }
 
-/* Bound and feasibility over all orders. */
+/* Updates bound and feasibility with an order's results. */
 static void take_bound(struct ah_optimize_result *result, const struct ah_milp_result *milp, int order)
 {
     if (!milp->feasible) {
@@ -114,7 +114,7 @@ int ah_optimize_bound(const struct ah_optimize *optimize, struct ah_arena *arena
     return rc;
 }
 
-/* Finds the best of the paper's family without regard to the best so far, which would cut its trials short. */
+/* Finds the best choice of the paper's family, without the best so far, which would cut trials short. */
 static int search_paper(const struct ah_optimize *o, struct ah_arena *arena, struct ah_error *err)
 {
     struct ah_evaluator *evaluator = o->evaluator;
@@ -135,10 +135,10 @@ static int search_paper(const struct ah_optimize *o, struct ah_arena *arena, str
     return rc;
 }
 
-/* Chains count this share of what the bound says a byte is worth, because with all of it they leave memory unused. */
+/* Chains use this share of the bound's worth of a byte, because with all of it they would not use all memory. */
 static const double worth = 0.6;
 
-/* What one more byte would save of the period, by the bounds of the budget and of its smallest feasible share. */
+/* Returns what one more byte would save of the period, by the bounds of the budget and of its least feasible share. */
 static double us_per_byte(const struct ah_milp_result *counts, uint64_t device_bytes)
 {
     size_t last = TIGHTER - 1;
@@ -152,11 +152,11 @@ struct climb {
     const struct ah_optimize *optimize;
     struct ah_pool *pool;
     struct ah_arena *arena;
-    uint64_t roomy_bytes;    /* of the device: more memory changes nothing */
+    uint64_t roomy_bytes;    /* device memory beyond which more changes nothing */
     uint64_t searched_bytes; /* the highest budget so far */
 };
 
-/* Finds the budget with which the device holds everything, with room to spare. UINT64_MAX: not known. */
+/* Finds a budget with which everything fits on the device, with room to spare. UINT64_MAX: not known. */
 static int find_roomy(struct climb *climb, struct ah_error *err)
 {
     const struct ah_optimize *o = climb->optimize;
@@ -182,7 +182,7 @@ static int find_roomy(struct climb *climb, struct ah_error *err)
     return rc;
 }
 
-/* Solves for the counts of one budget, for all orders, and for somewhat less memory, too. */
+/* Solves for the counts of one budget, and of somewhat less memory, for all orders. */
 static int solve_counts(const struct climb *climb, uint64_t device_bytes, struct ah_search *search,
                         struct ah_milp_result *counts, struct ah_optimize_result *result,
                         struct ah_error *err)
@@ -254,7 +254,7 @@ int ah_optimize_run(const struct ah_optimize *optimize, struct ah_arena *arena,
     if (rc && rc != AH_E_FAILED)
         return rc;
     struct climb climb = {.optimize = optimize, .pool = pool, .arena = arena};
-    rc = climb_ladder(&climb, ret_result, err); /* without threads, one after the other */
+    rc = climb_ladder(&climb, ret_result, err); /* without threads, chains run one after another */
     ah_pool_free(pool);
     return rc;
 }

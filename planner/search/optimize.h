@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Optimize: the `optimal` policy for one job and one set of costs: bound, ladder of budgets, searches.
+ * Optimize: the `optimal` policy for one job and one set of costs: a bound, a ladder of budgets, and searches.
  *
  *     struct ah_optimize optimize = {.evaluator = &evaluator, .reserve_bytes = ..., .effort = AH_EFFORT_DEFAULT};
  *     rc = ah_optimize_run(&optimize, arena, &result, err);    // the plan's choice is evaluator.best
@@ -12,23 +12,23 @@
 #include "planner/search/evaluator.h"
 
 struct ah_optimize {
-    struct ah_evaluator *evaluator; /* with job, costs and budgets */
-    uint64_t reserve_bytes; /* on the device beside the arena; rungs of the ladder are budgets for both */
+    struct ah_evaluator *evaluator; /* initialised with job, costs and budgets */
+    uint64_t reserve_bytes;         /* device memory outside the arena; rungs of the ladder include it */
     enum ah_scheduling scheduling;
     uint32_t effort;         /* planner.h; 0: AH_EFFORT_DEFAULT */
     const uint32_t *allowed; /* (optional) as in search.h */
 };
 
 struct ah_optimize_result {
-    bool infeasible;                  /* proven */
+    bool infeasible;                  /* it is proven that there is no plan */
     double bound_us;                  /* 0: infeasible */
-    struct ah_milp_shortage shortage; /* where infeasible */
+    struct ah_milp_shortage shortage; /* if infeasible */
 };
 
 int ah_optimize_run(const struct ah_optimize *optimize, struct ah_arena *arena,
                     struct ah_optimize_result *ret_result, struct ah_error *err);
 
-/* The same result without a search: what no plan can beat. */
+/* Computes the result's bound without a search: a time that no plan can beat. */
 int ah_optimize_bound(const struct ah_optimize *optimize, struct ah_arena *arena,
                       struct ah_optimize_result *ret_result, struct ah_error *err);
 

@@ -4,9 +4,9 @@
  *   1. starts (starts.h), one for each of CHAINS chains
  *   2. ROUNDS rounds of annealing with equal shares of the work, split among the remaining chains. After each round the
  *      better half of the chains continues, colder
- *   3. a climb from what the chains found; with few blocks, 2 and 3 again and again
+ *   3. a climb from the chains' results; with few blocks, 2 and 3 are repeated
  *   4. if blocks or assignments are few: all assignments that may be faster, if these are few, with the knobs found;
- *      then a climb from the best of them; all that again if it changes the best
+ *      then a climb from the best of them; step 4 is repeated if it changes the best
  */
 #include "planner/search/search.h"
 
@@ -21,11 +21,11 @@
 
 enum { CHAINS = 8, ROUNDS = 4, LAST_CHAINS = 2, LISTED = 32 };
 
-/* With few blocks, many short runs beat one long one: luck matters more than length. Each run gets one part in
+/* With few blocks, many short runs beat one long run: luck matters more than length. Each run gets one part in
  * SHARE_OF_RUN of the work. */
 enum { SHARE_OF_RUN = 8 };
 
-/* By round: temperatures, as shares of the average time that a block takes of the period. */
+/* By round: temperatures, as shares of a block's average part of the period. */
 static const double temperatures[ROUNDS + 1] = {0.12, 0.08, 0.05, 0.03, 0.012};
 
 struct chain {
@@ -42,10 +42,10 @@ struct runner {
     struct ah_arena arena;
     struct ah_assignments sets[AH_SEARCH_ORDERS]; /* by order of micro-batches */
     struct chain chains[CHAINS];
-    struct chain *order[CHAINS]; /* the best first */
+    struct chain *order[CHAINS]; /* the chains, best first */
     size_t n;
     int round;
-    uint64_t work; /* of a run */
+    uint64_t work; /* work of a run */
     struct ah_start starts[CHAINS];
     size_t n_starts;
     atomic_uint_fast64_t evaluations;
@@ -119,7 +119,7 @@ static int run_rounds(struct runner *r, struct ah_error *err)
 
 /* ---- chains ---- */
 
-/* Opens a chain for each start, with random numbers of this run's own. */
+/* Opens a chain for each start, with random numbers that depend on the run. */
 static int open_chains(struct runner *r, size_t run, struct ah_error *err)
 {
     const struct ah_search *search = r->search;
@@ -192,7 +192,7 @@ static bool are_few(const struct runner *r)
            ah_assignments_count(all, r->search->all_below) < r->search->all_below;
 }
 
-/* Keeps, for each order, only assignments that may be faster than the best. */
+/* Limits the sets to assignments that may be faster than the best. */
 static void narrow_sets(struct runner *r)
 {
     const struct ah_evaluator *evaluator = r->search->evaluator;

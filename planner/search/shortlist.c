@@ -23,7 +23,7 @@ int ah_shortlist_init(struct ah_shortlist *list, size_t n_blocks, size_t most, s
     return AH_OK;
 }
 
-/* The entry with these configs, or else a new one, or the last one to be replaced; NULL: all are better. */
+/* Returns the entry with these configs, a new entry, or the last entry, to be replaced; NULL: all are better. */
 static struct ah_shortlisted *find_place(struct ah_shortlist *list, const struct ah_config *configs,
                                          double period_us)
 {
@@ -65,7 +65,7 @@ static bool is_over(const struct climb *climb)
     return climb->evaluator->spent >= climb->spent;
 }
 
-/* Tries the entry with these configs of two blocks; takes them back if they are not faster. */
+/* Tries the entry with these configs of two blocks; restores the old configs if they are not faster. */
 static int try_pair(struct climb *climb, size_t a, size_t b, struct ah_config of_a, struct ah_config of_b)
 {
     struct ah_shortlisted *at = climb->at;
@@ -105,7 +105,7 @@ static int try_pairs(struct climb *climb)
     return rc;
 }
 
-/* Tries all configs of one block with these knobs; takes back what is not faster. */
+/* Tries all configs of one block with these knobs; restores the old config if none is faster. */
 static int try_block_with(struct climb *climb, size_t block, const struct ah_knobs *knobs)
 {
     struct ah_config all[AH_CONFIGS_MAX];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Kinds of starts: the best so far; for each order of micro-batches, placed counts and, for each config, all layers
- * with it. The best of each kind is taken over ways to place, configs of embedding and head, and coarse or lean knobs.
+ * with it. The best of each kind is chosen over ways to place, configs of embedding and head, and coarse or lean knobs.
  *
  * MONOTONE RULE of placement: recompute and host weights toward the first blocks, host and streamed optimizers toward
- * the last. Counts of joint configs can follow it in one field at a time: all six orders of fields are tried.
+ * the last. Counts are of whole configs, so one field after another follows the rule: in all six orders of fields.
  */
 #include "planner/search/starts.h"
 
@@ -69,9 +69,9 @@ static int end_kind(struct finder *f)
     return AH_OK;
 }
 
-/* ---- counts, placed ---- */
+/* ---- placing counts ---- */
 
-/* The rank of a config by the monotone rule in one field: small ranks go to the first blocks. */
+/* Returns a config's rank by the monotone rule in one field: the first blocks get small ranks. */
 static int rank(const struct ah_config *config, int field)
 {
     const int ranks[FIELDS] = {
@@ -88,7 +88,7 @@ static bool stands_before(const struct ah_config *a, const struct ah_config *b, 
     return rank(a, FIELD_ACCUMULATOR) < rank(b, FIELD_ACCUMULATOR);
 }
 
-/* The first config by `order` that is not used up. */
+/* Returns the first config by `order` that is not used up. */
 static size_t next_config(const struct ah_config *all, size_t n, const uint32_t *left, const int order[3])
 {
     size_t best = n;
@@ -122,10 +122,10 @@ static int place_counts(struct finder *f, const struct ah_milp_result *counts, c
     return rc;
 }
 
-/* ---- all layers alike ---- */
+/* ---- equal layers ---- */
 
-/* Gives layers their `way`-th config, and embedding and head the first of the `end`-th half of theirs. A layer with
- * fewer configs, for example a frozen one, gets its last. */
+/* Gives layers their `way`-th config, and embedding and head the first config of the `end`-th half of their lists. A
+ * layer with fewer configs, for example a frozen one, gets its last. */
 static bool set_alike(struct finder *f, size_t way, size_t end)
 {
     bool exists = false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The changes, and how often each is drawn:
+ * The changes, and how often each is chosen at random:
  *
  *   border    a border between two unlike layers moves by some blocks
  *   stretch   some adjacent layers get another value of one field, or of all
@@ -9,7 +9,7 @@
  *   ends      the embedding or the head gets another config
  *   knob      a knob moves to another rung
  *
- * Swaps and turns keep the total that blocks take; a plan whose memory is full can change in few other ways.
+ * Swaps and turns keep the total memory of blocks; a plan whose memory is full can change in few other ways.
  */
 #include "planner/search/vary.h"
 
@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-/* xorshift64*: all numbers but 0 come once before any comes again. */
+/* xorshift64*: every number but 0 occurs once before any is repeated. */
 uint64_t ah_vary_next(uint64_t *random)
 {
     *random ^= *random << 13;
@@ -72,7 +72,7 @@ static size_t any_layer(struct change *c)
     return 1 + below(c->random, c->layers);
 }
 
-/* A random length: mostly few blocks, now and then up to a quarter of them. */
+/* Returns a random length: mostly few blocks, now and then up to a quarter of all. */
 static size_t any_length(struct change *c)
 {
     size_t length = 1;
@@ -89,7 +89,7 @@ static bool set_config(struct change *c, size_t block, const struct ah_config *c
     return true;
 }
 
-/* The first border between unlike layers after a random place. */
+/* Returns the first border between unlike layers after a random place. */
 static size_t find_border(struct change *c)
 {
     size_t start = any_layer(c);
@@ -118,7 +118,7 @@ static bool change_border(struct change *c)
 
 enum { FIELD_ACTIVATIONS, FIELD_OPTIMIZER, FIELD_HOME, FIELD_ALL, FIELDS };
 
-/* `config` with one field of `other`. Weights on the host exclude an optimizer on the device. */
+/* Returns `config` with one field of `other`. Weights on the host exclude an optimizer on the device. */
 static struct ah_config mixed(struct ah_config config, const struct ah_config *other, size_t field)
 {
     if (field == FIELD_ALL)
@@ -211,7 +211,7 @@ static bool change_knob(struct change *c)
 
 static const struct {
     bool (*change)(struct change *c);
-    size_t share; /* of a hundred */
+    size_t share; /* chance in a hundred */
 } changes[] = {{change_border, 30}, {change_stretch, 30}, {change_swap, 15},
                {change_turn, 13},   {change_ends, 4},     {change_knob, 8}};
 
@@ -226,7 +226,7 @@ static bool change_once(struct change *c)
 bool ah_vary_choice(const struct ah_vary *vary, uint64_t *random, struct ah_config *configs,
                     struct ah_knobs *knobs)
 {
-    enum { TWICE = 30 }; /* of a hundred: a change that does not fit alone may fit together with another */
+    enum { TWICE = 30 }; /* chance in a hundred: two changes together may fit where one does not */
     struct change c = {vary, random, configs, knobs, vary->job->n_blocks - 2};
     bool changed = change_once(&c);
     if (changed && below(random, 100) < TWICE)

@@ -3,7 +3,7 @@
  * Vary: changes a choice a little, at random. The result is valid: each block has a config that it may have.
  *
  *     const struct ah_vary vary = {.job = job, .allowed = allowed};
- *     if (ah_vary_choice(&vary, &random, configs, &knobs)) ... something is different now
+ *     if (ah_vary_choice(&vary, &random, configs, &knobs)) ... configs or knobs have changed
  *
  * The same `random` gives the same changes.
  */
@@ -20,7 +20,7 @@ struct ah_vary {
     const uint32_t *allowed; /* (optional) by block: bit i allows the i-th of ah_configs(); NULL: all */
 };
 
-/* The configs that a block may have. Returns how many. */
+/* Lists the configs that a block may have. Returns how many. */
 size_t ah_vary_options(const struct ah_vary *vary, size_t block,
                        struct ah_config ret_options[AH_CONFIGS_MAX]);
 
@@ -31,7 +31,7 @@ bool ah_vary_allows(const struct ah_vary *vary, size_t block, const struct ah_co
 bool ah_vary_choice(const struct ah_vary *vary, uint64_t *random, struct ah_config *configs,
                     struct ah_knobs *knobs);
 
-/* The next of a series of numbers; `random` is never 0. */
+/* Returns the next number of a random series; `random` is never 0. */
 uint64_t ah_vary_next(uint64_t *random);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bound raise: raises the bounds of settings by grouping (grouping.h), while that is worth the work.
+ * Bound raise: raises the bounds of settings with grouping (grouping.h) while that is worth the work.
  */
 #ifndef AH_PLANNER_CLUSTER_BOUND_BOUND_RAISE_H
 #define AH_PLANNER_CLUSTER_BOUND_BOUND_RAISE_H

@@ -6,7 +6,7 @@
  *     maximise sum of m x(y, m)  subject to  sum of y(k) x(y, m) <= N(k) for each k,   sum of x <= D           (1)
  *
  * over all (y, m) that can be done in time. If the maximum is less than M, T is too short. Prices w(k), v >= 0 prove
- * it: if every such pipeline costs no less than its micro-batches,
+ * that: if every such pipeline costs at least its number of micro-batches,
  *
  *     v + sum of y(k) w(k) >= m                                                                                (2)
  *
@@ -16,7 +16,7 @@
  *
  * GLPK's optimum of (1) over some pipelines has good prices. They are raised until their worth is almost M. Then, for
  * every m, pipeline_pricing.c is asked for a pipeline that violates (2), which becomes one more column. So neither GLPK
- * nor rounded prices can make a proof wrong. New prices are averaged with the old, since few columns give extreme ones.
+ * nor rounded prices can make a proof wrong. New prices are averaged with the old: few columns give extreme prices.
  *
  * WHOLE pipelines: if (1) with fractions of pipelines reaches M but little more, prices are raised to that value. By
  * (2), each pipeline of an arrangement of M micro-batches costs at most worth - M more than its micro-batches. The most
@@ -26,11 +26,11 @@
  *
  * over the vectors R of units. If room of all units is less than M, T is too short.
  *
- * CASES. What pipelines have in common decides how gradients are added up. All owners of a block can be inside one node
- * of kind k only if every pipeline has units in it; then the node has at least as many units as there are pipelines. A
- * case is proven or split, first by the number of pipelines: with 2 or 3, each byte of gradients passes an owner at
- * least once; with more, at least 1.5 times. Then kind by kind: either owners may be together in its nodes and every
- * pipeline has units of it, or sums leave its nodes. One pipeline alone is a case with m = M and no sums.
+ * CASES. The kinds that all pipelines use decide how gradients are added up. All owners of a block can be inside one
+ * node of kind k only if every pipeline has units in that node; so it has at least as many units as there are
+ * pipelines. A case is proven or split, first by the number of pipelines: with 2 or 3, each byte of gradients passes an
+ * owner at least once; with more, at least 1.5 times. Then kind by kind: either owners may be together in its nodes and
+ * every pipeline has units of it, or sums leave its nodes. One pipeline alone is a case with m = M and no sums.
  */
 #include "planner/cluster/bound/grouping.h"
 
@@ -43,34 +43,34 @@
 enum {
     COLUMNS_MAX = 512,
     ROUNDS_MAX = 40,
-    VIOLATIONS = 6, /* found before prices change */
+    VIOLATIONS = 6, /* violations to find before prices change */
     FEW_PIPELINES = 3,
     SPLIT_KINDS = 4, /* cases are not split by further kinds */
     LATTICE_MAX = 1 << 12
 };
 
-#define AHEAD      1.03 /* x m: pipelines of m micro-batches that cost more all count as this expensive */
+#define AHEAD      1.03       /* x m: prices of pipelines of m micro-batches above this all count as this */
 #define ALMOST     (1 - 1e-9) /* x M: the worth that prices are raised to */
 #define WHOLE_MOST 1.01       /* x M: up to this value of (1), whole pipelines are tried */
 
 struct situation { /* a case */
     struct ah_pipeline_pricing_sums sums;
-    double most; /* pipelines; INFINITY: any number */
-    bool alone;  /* exactly one pipeline */
+    double most; /* most pipelines; INFINITY: any number */
+    bool alone;  /* there is exactly one pipeline */
 };
 
 struct proving {
     struct ah_grouping *g;
     struct situation situation;
     double within_us;
-    double worth; /* (3) of the prices */
+    double worth; /* (3) for the prices */
     uint64_t last_step;
     bool last; /* the case is not split further */
 };
 
 /* ---- life cycle ---- */
 
-/* Some stage updates each block, at best on the fastest kind; the slowest of these updates counts. */
+/* Returns the longest of the blocks' updates, each on its fastest kind. */
 static double least_update_us(const struct ah_pipeline_pricing *c)
 {
     double longest = 0;
@@ -212,7 +212,7 @@ static void fill_rows(const struct proving *p, double *objective, double *upper,
     }
 }
 
-/* The optimum over the columns, and its prices; INFINITY: GLPK has none. */
+/* Computes the optimum over the columns, and its prices; INFINITY: GLPK found none. */
 static int solve(const struct proving *p, double *ret_value, double ret_prices[AH_PIPELINE_PRICING_KINDS + 1],
                  struct ah_error *err)
 {

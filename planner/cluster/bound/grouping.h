@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Grouping: a bound on the step that takes into account that units form pipelines of whole blocks that fit, and that
- * gradients are added up. It is tighter than the relaxation (relaxation.h), and much more work.
+ * gradients are added up. It is tighter than the relaxation (relaxation.h), and takes much more work.
  *
  *     bool can;
  *     ah_grouping_init(&grouping, problem, &can, err);
@@ -27,13 +27,13 @@ struct ah_grouping {
     double update_us;                   /* least duration of the longest update */
     struct ah_grouping_column *columns; /* owned: pipelines that were found in the last case */
     size_t n_columns;
-    double units[AH_PIPELINE_PRICING_KINDS]; /* by kind: how many there are */
+    double units[AH_PIPELINE_PRICING_KINDS]; /* by kind: number of units */
     double
-        prices[AH_PIPELINE_PRICING_KINDS]; /* of a unit, in micro-batches; the next proof begins with them */
-    double base;                           /* price of a pipeline */
+        prices[AH_PIPELINE_PRICING_KINDS]; /* of units, in micro-batches; the next proof begins with them */
+    double base;                           /* price of a pipeline without its units */
 };
 
-/* `ret_can` false: the problem has no units, too many kinds or blocks, or two classes in a node; nothing was made.
+/* `ret_can` false: the problem has no units, too many kinds or blocks, or two classes in a node; nothing is allocated.
  * AH_E_MEMORY. */
 int ah_grouping_init(struct ah_grouping *ret_grouping, const struct ah_cluster_problem *problem,
                      bool *ret_can, struct ah_error *err);

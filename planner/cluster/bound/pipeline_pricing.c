@@ -32,10 +32,11 @@
  * All this holds even if others use the network.
  *
  * SEARCH. Pipelines are built backwards from the last stage, since a stage's memory depends on how many are behind it.
- * A LABEL stands for j stages that hold the blocks from x on. It has their price, R, the ends by (5), and the SLACK:
- * the most that s of all stages before may add up to, by (1) of its stages. Labels are compared by these. If there are
- * too many, two are merged into one that is as good as both (6), which can only make a pipeline look cheaper. The least
- * cost of the blocks before x (time on the fastest kind; price of stages that just keep the pace) drops labels early.
+ * A LABEL describes j stages that hold block x and all later blocks. It has their price, R, the ends by (5), and the
+ * SLACK: the most that s of all stages before may add up to, by (1) of its stages. Labels are compared by these. If
+ * there are too many, two are merged into one that is as good as both (6), which can only make a pipeline look cheaper.
+ * The least cost of the blocks before x (time on the fastest kind; price of stages that just keep the pace) drops
+ * labels early.
  */
 #include "planner/cluster/bound/pipeline_pricing.h"
 
@@ -45,9 +46,9 @@
 
 enum {
     LABELS_MAX = 256,
-    ALIKE_MOST = 8,  /* labels of one place that are kept apart */
-    ALIKE_FEW = 4,   /* the same, with more than MANY_UNITS units */
-    ALIKE_WHOLE = 6, /* the same, when every composition is asked for */
+    ALIKE_MOST = 8,  /* most labels of one place */
+    ALIKE_FEW = 4,   /* most labels with more than MANY_UNITS units */
+    ALIKE_WHOLE = 6, /* most labels if every set of units is asked for */
     MANY_UNITS = 32,
     ARRAYS = 4
 };
@@ -64,14 +65,14 @@ static inline double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Special values of `ends_us`: the kind has no stages so far; (5) cannot rule it out any more. */
+/* Special values of `ends_us`: the kind has no stages so far; (5) can no longer exclude the label. */
 #define NO_STAGE 0.0
 #define NO_RISK  (-1.0)
 
 struct ah_pipeline_pricing_label {
     double price, behind_us, slack_us;
     double ends_us[AH_PIPELINE_PRICING_KINDS];
-    size_t place; /* index in `found`, or which needed kinds it has; labels are compared within a place */
+    size_t place; /* index in `found`, or the needed kinds it has; labels of a place are compared */
     uint8_t units[AH_PIPELINE_PRICING_KINDS];
 };
 
@@ -196,7 +197,7 @@ static bool dominates(size_t n_kinds, const struct ah_pipeline_pricing_label *a,
     return true;
 }
 
-/* (6). */
+/* Merges by (6). */
 static void merge(size_t n_kinds, struct ah_pipeline_pricing_label *label,
                   const struct ah_pipeline_pricing_label *other)
 {
@@ -212,7 +213,7 @@ static void merge(size_t n_kinds, struct ah_pipeline_pricing_label *label,
                                 : NO_RISK;
 }
 
-/* How different two labels are, relative to the query's limits. */
+/* Returns how different two labels are, relative to the query's limits. */
 static double distance(const struct ah_pipeline_pricing_query *query,
                        const struct ah_pipeline_pricing_label *a, const struct ah_pipeline_pricing_label *b)
 {
@@ -225,8 +226,8 @@ struct pricing {
     struct ah_pipeline_pricing *c;
     const struct ah_pipeline_pricing_query *query;
     struct ah_pipeline_price *found;
-    uint64_t in_flight; /* n of the next stage */
-    size_t j;           /* stages, the next one included */
+    uint64_t in_flight; /* n of the stage to add */
+    size_t j;           /* number of stages, including the stage to add */
 };
 
 static void insert(struct pricing *p, size_t first, const struct ah_pipeline_pricing_label *label)
@@ -265,10 +266,10 @@ static void insert(struct pricing *p, size_t first, const struct ah_pipeline_pri
 /* A stage to put before others. */
 struct step {
     size_t kind, first, end;
-    double forward_us, backward_us; /* with the sends that follow */
+    double forward_us, backward_us; /* each with the send that follows */
 };
 
-/* (2), or (3). */
+/* Returns the waits by (2), or by (3). */
 static double waits_us(const struct pricing *p, const struct step *s, double behind_us)
 {
     const double others = (double)(p->in_flight - 1);
@@ -385,7 +386,7 @@ static void prepend_all(struct pricing *p, size_t end, double pace_us)
     c->n_labels[at] = 0;
 }
 
-/* Finds the least price of units for the first x blocks, where each unit only has to keep the pace. */
+/* Finds the least price of units for the first x blocks if each unit only has to keep the pace. */
 static void find_least(struct ah_pipeline_pricing *c, const struct ah_pipeline_pricing_query *query,
                        double pace_us)
 {

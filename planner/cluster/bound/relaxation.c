@@ -10,9 +10,9 @@
  *
  *     T >= sum over b of M min over k of w(k) t(k, b)                                                          (3)
  *
- * for any weights, so a search for good ones cannot make the bound wrong. If all types keep the same ratio of speeds on
- * every block, weights in proportion to speed are best; the search begins there. Besides, each micro-batch passes every
- * block in turn (4), and the stage with the block of the longest update updates at the end (5).
+ * for any weights, so a search for good ones cannot make the bound wrong. If the ratios of the types' speeds are the
+ * same on every block, weights in proportion to speed are best; the search begins there. Two more bounds: each
+ * micro-batch passes every block in turn (4), and the block with the longest update is updated at the end (5).
  */
 #include "planner/cluster/bound/relaxation.h"
 
@@ -27,7 +27,7 @@ static double block_us(const struct ah_cluster_problem *problem, size_t kind, si
     return b->forward_us + b->backward_us[AH_ACTIVATIONS_KEEP];
 }
 
-/* (3), once the weights are made to add up. */
+/* Returns (3), with the weights scaled to the right sum. */
 static double dual_us(const struct ah_cluster_problem *problem, const double *units, const double *weights)
 {
     double sum = 0, us = 0;
@@ -96,12 +96,12 @@ int ah_relaxation_time(const struct ah_cluster_problem *problem, double *ret_us,
     }
     path_and_update(problem, &path_us, &update_us);
     double us = fmax(path_us, improve_dual(problem, units, weights)) + update_us;
-    *ret_us = us * (1 - 1e-12); /* roundings of these sums */
+    *ret_us = us * (1 - 1e-12); /* more than the roundings of these sums */
     free(units);
     return AH_OK;
 }
 
-/* The least bytes of a block on a unit of kind `k`: of its GPUs, with those of the host if `hosts`. */
+/* Returns the least bytes of a block on the GPUs of a unit of kind `k`, plus those on its host if `hosts`. */
 static double least_bytes(const struct ah_cluster_problem *problem, size_t k, size_t block, bool hosts)
 {
     const struct ah_problem_kind *kind = &problem->kinds[k];
@@ -114,7 +114,7 @@ static double least_bytes(const struct ah_cluster_problem *problem, size_t k, si
     return least * (double)kind->tp;
 }
 
-/* The most bytes of a host that units of a class have together, however many work. */
+/* Returns the most bytes of a host that the units of a class can use in total. */
 static double host_bytes(const struct ah_cluster_problem *problem, size_t class)
 {
     const struct ah_problem_kind *kind = ah_problem_kind_of(problem, class);

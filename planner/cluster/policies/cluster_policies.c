@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stage takes t for a micro-batch's forward and backward, and q for its sends. By any one stage, a pipeline of m
+ * A stage takes t for a micro-batch's forward and backward, and q for its sends. For any stage, a pipeline of m
  * micro-batches takes at least
  *
  *     m (t + q) + sum over j before it of (t + q)(j)                                                          (1)
  *
- * because its first input has to come through all stages j before it, and its last gradient back.
+ * because its first input has to pass all stages j before it, and its last gradient has to go back.
  */
 #include "planner/cluster/policies/cluster_policies_internal.h"
 

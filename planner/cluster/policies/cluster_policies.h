@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cluster policies: other systems' arrangements of a problem, each at its best setting over the knobs that the system
- * has. docs/policies has a page for each, with its sources and what it may not do.
+ * Cluster policies: the arrangements that other systems would make for a problem, with the best values of their knobs.
+ * docs/policies has a page for each system, with its sources and limits.
  *
  *     struct ah_cluster_policy_input input = {.problem = &problem, .flops_per_s = rates, ...};
  *     rc = ah_cluster_policies_search(&input, AH_CLUSTER_POLICY_MEGATRON, INFINITY, &best, &us, err);
@@ -21,12 +21,12 @@
 #include "planner/cluster/search/draft.h"
 #include "schemas/cluster_plan.h"
 
-/* What the systems' own planners know, beside a problem. */
+/* A problem, and what else the systems' own planners know. */
 struct ah_cluster_policy_input {
     const struct ah_cluster_problem *problem;
-    const double *flops_per_s; /* (kinds): what a GPU of the type is rated at */
+    const double *flops_per_s; /* (kinds): rated speed of a GPU of the type */
     uint64_t width, seq, vocabulary;
-    uint64_t sequences; /* of a micro-batch */
+    uint64_t sequences; /* sequences of a micro-batch */
 };
 
 /* True if the policy needs problems in which all units have the same degree. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Vertex v of part p has edges of weight conn(v, q) to part q. A move to q changes the cut by conn(v, p) - conn(v, q).
- * Swapping v with u in q changes it by that, by the same for u, and by 2 e(u, v). There are two initial partitions:
- * rows of neighbours; and the heaviest vertices first, each to the lightest part.
+ * Swapping v with u in q changes it by the sum of both moves plus 2 e(u, v). There are two initial partitions: rows of
+ * neighbours; and the heaviest vertices first, each to the lightest part.
  */
 #include "planner/cluster/policies/cuts.h"
 
@@ -19,12 +19,12 @@ enum { PASSES = 20 };
 struct cutting {
     const struct ah_cut_graph *graph;
     size_t k;
-    double limit; /* weight of a part */
+    double limit; /* most weight of a part */
     size_t *part; /* owned: (n) */
     /* Sums that follow from `part`: count_parts(). Owned. */
     size_t *count;  /* (k) */
     double *weight; /* (k) */
-    double *conn;   /* (n, k): edges of a vertex to a part */
+    double *conn;   /* (n, k): weight of a vertex's edges to a part */
 };
 
 static int reserve(struct cutting *ret_cutting, const struct ah_cut_graph *graph, size_t k,
@@ -96,7 +96,7 @@ static double cut_of(const struct cutting *c)
 
 /* ---- moves ---- */
 
-/* By how much moving `v` shrinks the cut. */
+/* Returns by how much moving `v` shrinks the cut. */
 static double gain(const struct cutting *c, size_t v, size_t to)
 {
     return c->conn[v * c->k + to] - c->conn[v * c->k + c->part[v]];
@@ -162,7 +162,7 @@ static bool exchange_vertices(struct cutting *c)
 
 /* ---- first partitions ---- */
 
-/* Deals vertices in order. A part ends where its share of the weight does, and leaves a vertex for each later part. */
+/* Deals vertices in order. A part ends where its share of the weight ends; each later part gets at least a vertex. */
 static void deal_rows(struct cutting *c)
 {
     size_t n = c->graph->n, q = 0, in_part = 0;

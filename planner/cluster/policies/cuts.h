@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cuts: splits a graph into k parts of about equal weight, with little weight on the edges between them. It stands in
- * for METIS's k-way partitioning in planners that use that. It is meant for small complete graphs: from two initial
+ * Cuts: splits a graph into k parts of about equal weight, with little weight on the edges between them. It replaces
+ * METIS's k-way partitioning in planners that use METIS. It is meant for small complete graphs: from two initial
  * partitions, vertices move and swap as long as the cut shrinks.
  */
 #ifndef AH_PLANNER_CLUSTER_POLICIES_CUTS_H
@@ -17,7 +17,7 @@ struct ah_cut_graph {
     const double *edges;   /* (n, n), symmetric; the diagonal does not matter */
 };
 
-/* Needs 1 <= k <= n. No part is empty; the heaviest is, if possible, at most 3 % above the mean. AH_E_MEMORY. */
+/* Needs 1 <= k <= n. No part is empty; if possible, the heaviest part is at most 3 % above the mean. AH_E_MEMORY. */
 int ah_cuts_find(const struct ah_cut_graph *graph, size_t k, size_t *ret_part, struct ah_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Nodes that cannot be told apart form a set: a choice is a number of nodes for each set, and an order is one of sets.
+ * Equal nodes form a set: a choice is a number of nodes for each set; an order is a sequence of sets.
  */
 #include "planner/cluster/policies/grids.h"
 
@@ -14,11 +14,11 @@ struct visiting {
     bool coarse;
     size_t n_sets;
     size_t *set_of;  /* (classes) */
-    size_t *size;    /* (sets): nodes */
+    size_t *size;    /* (sets): nodes in the set */
     size_t *chosen;  /* (sets): nodes that work */
-    size_t *left;    /* (sets): of these, not in the row yet */
+    size_t *left;    /* (sets): chosen nodes that are not in the row yet */
     size_t *classes; /* (units): the row */
-    size_t orders;   /* visited of one choice */
+    size_t orders;   /* orders visited for one choice */
     struct ah_error *err;
 };
 
@@ -61,7 +61,7 @@ static void make_sets(struct visiting *v)
     }
 }
 
-/* How many orders all choices have together, or some number above `most`. A choice of k(s) nodes of each set s has
+/* Returns the number of orders of all choices, or some number above `most`. A choice of k(s) nodes of each set s has
  * (sum k)! / product k!, built up set by set; `placed` nodes are placed already. */
 static double count_orders(const struct visiting *v, size_t set, size_t placed, double most)
 {
@@ -76,7 +76,7 @@ static double count_orders(const struct visiting *v, size_t set, size_t placed, 
     return sum;
 }
 
-/* The n-th class of a set. */
+/* Returns the n-th class of a set. */
 static size_t class_of(const struct visiting *v, size_t set, size_t n)
 {
     size_t class = 0;
@@ -108,7 +108,7 @@ static int visit_both(struct visiting *v, struct ah_grid grid)
     return rc;
 }
 
-/* Visits every order of the chosen nodes that are left. */
+/* Visits every order of the remaining chosen nodes. */
 static int visit_orders(struct visiting *v, size_t units, const struct ah_grid *grid)
 {
     bool any = false;

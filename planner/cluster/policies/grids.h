@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Grids: the units of some nodes in a row, cut into d pipelines of p stages, as launchers number ranks.
+ * Grids: the units of some nodes in a row, cut into d pipelines of p stages in the way that launchers number ranks.
  *
  * It visits all choices of nodes in all orders; swapping equal nodes gives no new order. If there are more than
  * AH_GRIDS_ORDERS orders, nodes of equal units stay together: all of them work or none. Then at most
- * AH_GRIDS_ORDERS_TOGETHER orders of each choice are visited, which is all 4! orders of four kinds.
+ * AH_GRIDS_ORDERS_TOGETHER orders of each choice are visited: enough for all 4! orders of four kinds.
  */
 #ifndef AH_PLANNER_CLUSTER_POLICIES_GRIDS_H
 #define AH_PLANNER_CLUSTER_POLICIES_GRIDS_H
@@ -15,9 +15,9 @@
 enum { AH_GRIDS_ORDERS = 20000, AH_GRIDS_ORDERS_TOGETHER = 24 };
 
 struct ah_grid {
-    const size_t *classes; /* (pipelines * stages): of the units, in their order */
+    const size_t *classes; /* (pipelines * stages): classes of the units in a row */
     size_t pipelines, stages;
-    bool rows; /* neighbours are stages of one pipeline; else one stage of all pipelines */
+    bool rows; /* neighbours are stages of one pipeline; false: the same stage of different pipelines */
 };
 
 static inline size_t ah_grid_class(const struct ah_grid *grid, size_t pipeline, size_t stage)
@@ -38,7 +38,7 @@ struct ah_grids_visitor {
 int ah_grids_visit(const struct ah_cluster_problem *problem, uint64_t most_pipelines,
                    const struct ah_grids_visitor *visitor, struct ah_error *err);
 
-/* Fills the draft with the pipelines of a grid; its stages have classes only. */
+/* Fills the draft with the pipelines of a grid; only the class of each stage is set. */
 void ah_grid_draft(const struct ah_grid *grid, struct ah_draft *draft);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * With b sequences of S tokens, width H, V words, L layers, 2 bytes a number, recompute, t GPUs a stage:
+ * With b sequences of S tokens, width H, vocabulary V, L layers, 2 bytes a number, recompute, t GPUs a stage:
  *
  *     compute     96 b S H^2 (1 + S / 6H + V / 16LH) / (rate of the stage's first GPU x t), a layer            (1)
  *     t > 1       12 max over ranks of the sum over others of 2 b S H / (t bw), a layer                        (2)
@@ -72,7 +72,7 @@ double ah_hexiscale_pipeline_s(const struct ah_hexiscale_model *model,
     size_t n = pipeline->n_stages;
     double sum_s = 0;
     if (micro_batches >= n) {
-        double running_s = 0, most_s = 0; /* fill: the first c stages; drain: the last ones; between: all */
+        double running_s = 0, most_s = 0; /* stages: fill: the first c; drain: the last; between: all */
         for (size_t i = 0; i < n; i++)
             most_s = fmax(most_s, stage_s(model, pipeline, i));
         for (size_t i = 0; i + 1 < n; i++)
@@ -91,7 +91,7 @@ double ah_hexiscale_pipeline_s(const struct ah_hexiscale_model *model,
     return sum_s;
 }
 
-/* The stage that holds a layer, and where its GPUs begin. */
+/* Returns the stage that holds a layer; `ret_gpus`: its GPUs. */
 static size_t holder(const struct ah_hexiscale_pipeline *p, size_t layer, const size_t **ret_gpus)
 {
     size_t i = 0;
@@ -120,7 +120,7 @@ static double slice_s(const struct ah_hexiscale_model *m, const struct ah_hexisc
     return 2 * most_s;
 }
 
-/* A layer has the owners of the one before it unless a stage begins there. */
+/* True if no stage begins at the layer, so that it has the owners of the layer before. */
 static int same_owners(const struct ah_hexiscale_pipeline *pipelines, size_t n, size_t layer)
 {
     const size_t *now, *before;
@@ -145,8 +145,7 @@ static double gradients_s(const struct ah_hexiscale_model *m, const struct ah_he
             least = t < least ? t : least;
         }
         layer_sum_s = 0;
-        for (size_t slice = 0; slice < most / least;
-             slice++) /* as HexiScale counts: not all slices there may be */
+        for (size_t slice = 0; slice < most / least; slice++) /* as HexiScale counts, which may miss slices */
             layer_sum_s += slice_s(m, pipelines, n, layer, slice, most, least);
     }
     return sum_s;

@@ -4,7 +4,7 @@
  *
  * 1. Grouping deals units to d groups so that the slowest group is as fast as possible: the fastest unit goes to the
  *    slowest group, then units are swapped. Groups that cannot hold the model are dropped. Among equal units it prefers
- *    the first, or one of the node that the group took from last: both are tried.
+ *    the first unit, or one of the node that the group took from last: both are tried.
  * 2. Mapping and balancing: types in every order (if there are many, by memory and by speed only); blocks split exactly
  *    for the formula of a pipeline; micro-batches to the group that ends first. The best few orders by that formula are
  *    simulated.
@@ -22,12 +22,12 @@ struct autohet {
     struct ah_policy_search *search;
     const struct ah_grid *row;                 /* the units of the chosen nodes */
     size_t n;                                  /* units */
-    size_t *group, *order;                     /* (units); order: in the trial */
+    size_t *group, *order;                     /* (units); order: the units in the trial's order */
     size_t *members;                           /* (units): classes of a group */
     size_t *last_node;                         /* (groups) */
     double *power;                             /* (groups) */
-    double *speed;                             /* (kinds): of a unit, profiled */
-    size_t *type, n_types;                     /* (kinds): of GPU */
+    double *speed;                             /* (kinds): profiled speed of a unit */
+    size_t *type, n_types;                     /* (kinds): type of GPU */
     size_t orders[ORDERS_MOST][MOST_PERMUTED]; /* ranks of types */
     size_t n_orders;
 };
@@ -55,7 +55,7 @@ static void profile(struct autohet *a)
 
 /* ---- 1: grouping ---- */
 
-/* The next unit to deal: the fastest left; of equals, one of `node`, or else the first. */
+/* Returns the next unit to deal: the fastest one left; on a tie, one of `node`, otherwise the first. */
 static size_t next_unit(const struct autohet *a, size_t node)
 {
     const struct ah_cluster_problem *problem = a->search->problem;
@@ -198,7 +198,7 @@ static bool same_links(const struct ah_cluster_problem *problem, const struct ah
     return true;
 }
 
-/* Splits each pipeline exactly; copies the split of an earlier one like it. */
+/* Splits each pipeline exactly, or copies the split of an earlier equal pipeline. */
 static bool split_pipelines(struct autohet *a)
 {
     struct ah_arrangement *arrangement = &a->search->trial.arrangement;
@@ -219,7 +219,7 @@ static bool split_pipelines(struct autohet *a)
     return ah_draft_share(&a->search->trial, &a->search->fits);
 }
 
-/* The time that its planner would expect: that of the slowest group, by the formula. */
+/* Returns the time that AutoHet's planner would expect: the slowest group's, by the formula. */
 static double estimate_us(const struct autohet *a)
 {
     const struct ah_arrangement *arrangement = &a->search->trial.arrangement;
@@ -229,7 +229,7 @@ static double estimate_us(const struct autohet *a)
     return us;
 }
 
-/* Simulates the best few orders by that time. */
+/* Simulates the few orders with the best estimates. */
 static int try_orders(struct autohet *a, size_t d, struct ah_error *err)
 {
     double expected_us[ORDERS_MOST + 2];
@@ -256,7 +256,7 @@ static int try_orders(struct autohet *a, size_t d, struct ah_error *err)
     return rc;
 }
 
-/* True if d groups could be the fastest, with equal stages, and micro-batches and bubble at full power. */
+/* True if d groups of equal stages could be the fastest if micro-batches and bubble ran at full power. */
 static bool worth(const struct autohet *a, size_t d)
 {
     double power = 0, m = (double)a->search->problem->micro_batches;

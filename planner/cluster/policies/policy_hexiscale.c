@@ -5,9 +5,9 @@
  *
  * 1. GPUs are cut into d pipelines of equal FLOPS, edges weighing 1 / bandwidth.
  * 2. Each pipeline is cut again, edges weighing bandwidth, into 1 + Binomial(2, 0.2) parts.
- * 3. Parts are put in order; the GPUs of a part and a machine become stages by a table, whichever costs least.
+ * 3. Parts are put in order; the GPUs of a part and a machine become stages by the cheapest row of a table.
  * 4. Layers are dealt in proportion to the memory of stages; if one does not fit, the pipelines are dropped.
- * 5. Steps 1 to 4 are done 40 times, d going up or down by one at random; the plan is the cheapest by its own model.
+ * 5. Steps 1 to 4 are done 40 times, with d changing by one at random; the plan is the cheapest by HexiScale's model.
  *
  * Users choose the first d, and whether to use degrees above 1. The plan of each such choice is simulated.
  */
@@ -21,7 +21,7 @@
 
 enum { ITERATIONS = 40, SEED = 40404, MACHINE = 8, PARTS = 3 };
 
-/* 3: degrees that n GPUs of a machine are cut into. */
+/* Step 3: degrees into which n GPUs of a machine are cut. */
 static const size_t table[MACHINE + 1][PARTS][MACHINE] = {
     [1] = {{1}},
     [2] = {{2}, {1, 1}},
@@ -45,9 +45,9 @@ struct hexiscale {
     struct ah_hexiscale_model model;
     double *flops, *bandwidth, *inverse; /* (gpus), (gpus, gpus) */
     size_t *node;                        /* (gpus) */
-    size_t *part; /* (gpus, gpus): [d - 1]: the cut into d pipelines; SIZE_MAX at first: unknown */
+    size_t *part; /* (gpus, gpus): [d - 1]: the cut into d pipelines; its first entry SIZE_MAX: unknown */
     size_t *mine, *sub, *scratch;    /* (gpus): GPUs of a pipeline, and their parts */
-    double *shares, *memory;         /* (gpus): all 1; of the stages of a pipeline */
+    double *shares, *memory;         /* (gpus): shares: all 1; memory: of a pipeline's stages */
     double *sub_weights, *sub_edges; /* of the graph of `mine` */
     struct set now, best;
     double best_s;
@@ -56,7 +56,7 @@ struct hexiscale {
     struct ah_error *err;
 };
 
-/* ---- chance ---- */
+/* ---- random numbers ---- */
 
 static uint64_t draw_random(struct hexiscale *h)
 {
@@ -76,7 +76,7 @@ static size_t draw_parts(struct hexiscale *h)
 
 /* ---- GPUs ---- */
 
-/* The class of units of `tp` GPUs of a node; SIZE_MAX: there are none. */
+/* Returns the class of units of `tp` GPUs of a node; SIZE_MAX: there are none. */
 static size_t class_of(const struct ah_cluster_problem *problem, size_t node, size_t tp)
 {
     for (size_t c = 0; c < problem->n_classes; c++)
@@ -142,8 +142,8 @@ static int cut_again(struct hexiscale *h, size_t n, size_t k)
     return ah_cuts_find(&graph, k, h->sub, h->err);
 }
 
-/* Sets the places of up to three parts. For each first part it takes the lexicographically greatest path, and of these
- * the one of least weight. As in HexiScale's code, part i then stands at path[i]. */
+/* Sets the places of up to three parts. For each first part it finds the lexicographically greatest path, and chooses
+ * the lightest of these paths. As in HexiScale's code, part i then gets place path[i]. */
 static void order_parts(const struct hexiscale *h, size_t n, size_t k, size_t ret_place[PARTS])
 {
     double between[PARTS][PARTS] = {{0}}, least = INFINITY;
@@ -165,7 +165,7 @@ static void order_parts(const struct hexiscale *h, size_t n, size_t k, size_t re
     }
 }
 
-/* Reads the degrees of a row of the table; returns how many, 0 if units of this node have no such row. */
+/* Reads the degrees of a row of the table; returns how many; 0: the node lacks units of these degrees. */
 static size_t table_degrees(const struct hexiscale *h, size_t node, size_t n, size_t row, size_t *ret_tp)
 {
     size_t stages = 0;
@@ -179,7 +179,7 @@ static size_t table_degrees(const struct hexiscale *h, size_t node, size_t n, si
     return stages;
 }
 
-/* If no row fits: the largest degrees of the node first or, without tensor parallelism, the least degree only. */
+/* For nodes that no row fits: the node's largest degrees first or, without tensor parallelism, only its least. */
 static size_t other_degrees(const struct hexiscale *h, size_t node, size_t n, size_t *ret_tp)
 {
     size_t stages = 0, least = 1;
@@ -201,8 +201,8 @@ static void deal_provisionally(const struct hexiscale *h, struct ah_hexiscale_pi
     }
 }
 
-/* Appends stages of `n` GPUs of one machine, which lie behind the pipeline's GPUs: the stages that would cost least
- * as a pipeline of their own. */
+/* Appends stages of `n` GPUs of one machine, which are stored after the pipeline's GPUs: the stages that would cost
+ * least as a separate pipeline. */
 static void add_machine(const struct hexiscale *h, struct ah_hexiscale_pipeline *pipeline, size_t n,
                         uint64_t m, size_t *scratch)
 {
@@ -263,7 +263,7 @@ static double fill_memory(struct hexiscale *h, const struct ah_hexiscale_pipelin
     return all;
 }
 
-/* The stage with the n-th largest memory; among equals, later stages come first. */
+/* Returns the stage with the n-th largest memory; among equals, later stages come first. */
 static size_t nth_memory(const struct hexiscale *h, size_t n_stages, size_t n)
 {
     for (size_t i = 0; i < n_stages; i++) {
@@ -403,7 +403,7 @@ static int run_iteration(struct hexiscale *h, size_t d)
     return AH_OK;
 }
 
-/* Simulates HexiScale's choice, with even shares of micro-batches, and with shares that let pipelines end together. */
+/* Simulates HexiScale's choice with even shares of micro-batches, and with shares that let pipelines end together. */
 static int simulate(struct hexiscale *h)
 {
     struct ah_policy_search *search = h->search;

@@ -39,7 +39,7 @@ static bool deal_evenly(struct ah_policy_search *search, unsigned counts)
     return true;
 }
 
-/* The time of the stage with the least work for a unit of `class`, if layers divide evenly; INFINITY: they do not. */
+/* Returns the time of the stage with least work on a unit of `class`; INFINITY: layers do not divide evenly. */
 static double least_stage_us(struct ah_policy_search *search, const struct ah_grid *grid, unsigned counts,
                              size_t class)
 {

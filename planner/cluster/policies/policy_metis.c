@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A k-way cut (docs/policies/metis.md): units are vertices weighted by their rated speed, edges weigh the bandwidth.
- * Each part is a pipeline; its stages stand in the order of the nodes, with layers and micro-batches as even as they
- * divide.
+ * A k-way cut (docs/policies/metis.md): units are vertices weighted by their rated speed, edges are weighted by
+ * bandwidth. Each part is a pipeline with its stages in the order of the nodes, and layers and micro-batches as even as
+ * possible.
  */
 #include "planner/cluster/policies/cluster_policies_internal.h"
 #include "planner/cluster/policies/cuts.h"
@@ -16,7 +16,7 @@ struct metis {
     struct ah_policy_search *search;
     double *weights, *edges; /* (units), (units, units) */
     size_t *part;            /* (units) */
-    double *shares;          /* (pipelines): 1 */
+    double *shares;          /* (pipelines): all 1 */
 };
 
 static void fill_graph(const struct metis *m, const struct ah_grid *grid, size_t n)

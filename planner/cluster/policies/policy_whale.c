@@ -36,7 +36,7 @@ static void sort_by_memory(const struct ah_cluster_problem *problem, struct ah_p
     }
 }
 
-/* 2. A block belongs to the stage in whose share its middle lies; each stage gets at least one. */
+/* 2. A block belongs to the stage whose share contains its middle; each stage gets at least one block. */
 static void split_by_speed(const struct ah_policy_search *search, struct ah_pipeline *pipeline)
 {
     size_t n = search->problem->n_blocks, block = 0;
@@ -45,7 +45,7 @@ static void split_by_speed(const struct ah_policy_search *search, struct ah_pipe
         all += ah_cluster_policies_work(search, b);
     for (size_t i = 0; i < pipeline->n_stages; i++) {
         struct ah_stage *stage = &pipeline->stages[i];
-        size_t last = n - (pipeline->n_stages - i - 1); /* leaves one for each stage behind */
+        size_t last = n - (pipeline->n_stages - i - 1); /* each later stage gets at least one block */
         share += ah_cluster_policies_flops(search, stage->class) / speed;
         stage->first = block;
         do
@@ -56,7 +56,7 @@ static void split_by_speed(const struct ah_policy_search *search, struct ah_pipe
     }
 }
 
-/* How full a stage is at least: its memory with all blocks recomputed, as a share of its capacity. */
+/* Returns how full a stage is at least: its memory with all blocks recomputed, as a share of its capacity. */
 static double least_fill(const struct ah_cluster_problem *problem, const struct ah_pipeline *pipeline,
                          size_t i)
 {

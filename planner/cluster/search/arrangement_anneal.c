@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shaking: simulated annealing, for what no series of improvements reaches. Each step makes a random change of units,
- * blocks or micro-batches. A slower arrangement is accepted with a probability that falls as the search cools. Every
- * other round begins with the best result so far; each round between begins with the best result for another number of
- * pipelines, in turn. Each round ends with an improvement.
+ * Shaking: simulated annealing, for arrangements that no series of improvements reaches. Each step makes a random
+ * change of units, blocks or micro-batches. A slower arrangement is accepted with a probability that falls as the
+ * search cools. Every other round begins with the best result so far; the other rounds begin with the best result for a
+ * different number of pipelines, in turn. Each round ends with an improvement.
  *
  * "Random" is a fixed sequence: the same problem and budget give the same arrangement.
  */
@@ -35,7 +35,7 @@ static size_t draw_below(struct shaking *s, size_t below)
 
 /* ---- changes of the trial. A pipeline that no longer covers all blocks is split anew afterwards. ---- */
 
-/* Puts a unit somewhere: a stage of some pipeline, or a pipeline of its own. */
+/* Makes a unit a stage of some pipeline, or a new pipeline. */
 static void put_unit(struct shaking *s, size_t class)
 {
     struct ah_draft *draft = &s->trial;
@@ -74,7 +74,7 @@ static void replace_unit(struct shaking *s, size_t class)
     stage->end = 0;
 }
 
-/* The stages of a pipeline, starting with some stage, become a pipeline of their own. */
+/* Splits a pipeline: some stage and those behind it become a new pipeline. */
 static void split_row(struct shaking *s)
 {
     struct ah_draft *draft = &s->trial;
@@ -91,7 +91,7 @@ static void split_row(struct shaking *s)
     }
 }
 
-/* The stages of a pipeline go behind those of another. */
+/* Appends the stages of a pipeline to those of another pipeline. */
 static void join_rows(struct shaking *s)
 {
     struct ah_draft *draft = &s->trial;
@@ -107,7 +107,7 @@ static void join_rows(struct shaking *s)
     }
 }
 
-/* Units of `class` in a pipeline. */
+/* Returns the number of units of `class` in a pipeline. */
 static size_t count_units(const struct ah_pipeline *pipeline, size_t class)
 {
     size_t n = 0;
@@ -116,7 +116,7 @@ static size_t count_units(const struct ah_pipeline *pipeline, size_t class)
     return n;
 }
 
-/* Pipeline `q` becomes like `p`, if its own units and idle ones allow that. */
+/* Makes pipeline `q` like `p`, if its units and idle units allow that. */
 static void imitate(struct shaking *s, size_t p, size_t q)
 {
     struct ah_pipeline *pipelines = s->trial.arrangement.pipelines;
@@ -132,7 +132,7 @@ static void imitate(struct shaking *s, size_t p, size_t q)
         pipelines[q].stages[i] = pipelines[p].stages[i];
 }
 
-/* One pipeline, or all of them, become like another if they can. */
+/* Makes one pipeline, or all, like another pipeline where possible. */
 static void imitate_some(struct shaking *s)
 {
     size_t n = s->trial.arrangement.n_pipelines, p = draw_below(s, n), one = draw_below(s, n);
@@ -181,7 +181,7 @@ static void change_share(struct shaking *s)
     ah_draft_pass_on(&s->trial, from, to);
 }
 
-/* Splits the pipelines that need it, for the average or a random share of micro-batches; shares these out anew. */
+/* Splits the pipelines that need it, for the average or a random share of micro-batches; then shares those out anew. */
 static bool split_and_share(struct shaking *s)
 {
     struct ah_draft *draft = &s->trial;

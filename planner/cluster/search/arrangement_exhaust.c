@@ -3,21 +3,21 @@
  * Exhaustion: every arrangement that could beat the best one.
  *
  * A CANDIDATE is a pipeline: a sequence of classes and a split of the blocks. Its cap is the most micro-batches that it
- * can do, alone and without contention, before the best time minus its update. ah_pipeline_time() never exceeds the
- * simulation, so an arrangement that gives it more is not better. Candidates with cap 0 are dropped. Then
+ * can do, without contention, before the best time minus its update. ah_pipeline_time() never exceeds the simulation,
+ * so an arrangement that gives it more is not better. Candidates with cap 0 are dropped. Then
  *
  *   room(R) = the most micro-batches that candidates on the units R take together
  *           = max over candidates c within R of cap(c) + room(R - units(c))                                       (1)
  *
- * for every vector R of units by class (a place in a lattice). A set of pipelines is extended only while its caps and
- * the room of the remaining units reach all micro-batches (2). Sets grow in the order of candidates, so none is seen
+ * for every vector R of units by class (a place in a lattice). A set of pipelines is extended only while its caps plus
+ * the room of the remaining units reach all micro-batches (2). Sets grow in the order of candidates, so no set is seen
  * twice. For each set, every share of the micro-batches within the caps is simulated.
  *
  * If blocks may be away, each of these is simulated with every limit on the update that matters (update_limit.h).
- * Forward and backward of a stage together are shortest under the largest limit, but each alone may not be. So for the
- * caps such a stage is as fast as if everything fitted, and the pipeline takes at least as long as its busiest stage,
- * and as one micro-batch's path, with the shortest passes (3). The passes are the shortest for any number of sharers
- * that the hosts could have (4), because only the set decides that number.
+ * The sum of forward and backward of a stage is shortest under the largest limit, but each of the two may not be. So
+ * for the caps such a stage is as fast as if everything fitted, and the pipeline takes at least as long as its busiest
+ * stage, and as one micro-batch's path, with the shortest passes (3). These are the shortest over all numbers of
+ * sharers that the hosts could have (4), because only the set decides that number.
  */
 #include "planner/cluster/groups.h"
 #include "planner/cluster/search/arrangement_search_internal.h"
@@ -35,8 +35,8 @@ enum { IDLE_STEPS = 16 };
 enum { CANDIDATES_MAX = 400000, LATTICE_MAX = 1 << 16, CLASSES_MAX = 16, STAGES_MAX = 64 };
 
 struct candidate {
-    size_t units;  /* place in the lattice */
-    size_t stages; /* where its stages begin in the pool */
+    size_t units;  /* the candidate's units as a place in the lattice */
+    size_t stages; /* index in the pool where its stages begin */
     size_t n_stages;
     uint64_t cap;
 };
@@ -55,7 +55,7 @@ struct exhausting {
     size_t n_places, place_room;
     size_t *bucket;                     /* (lattice + 1): where the candidates of a place begin */
     uint64_t *room;                     /* (lattice): (1) */
-    struct ah_stage stages[STAGES_MAX]; /* of the candidate being made */
+    struct ah_stage stages[STAGES_MAX]; /* stages of the candidate being made */
     size_t used[CLASSES_MAX];
     size_t longest[CLASSES_MAX]; /* most blocks of a stage of the class */
     uint64_t idle;               /* steps that led to no candidate */
@@ -79,7 +79,7 @@ static bool may_be_away(const struct ah_cluster_problem *problem, const struct a
     return ah_problem_has_host(problem, problem->classes[stage->class].kind);
 }
 
-/* (4). */
+/* Returns the shortest passes by (4). */
 static double shared_us(struct exhausting *x, uint64_t in_flight, const struct ah_stage *stage)
 {
     const struct ah_cluster_problem *problem = x->search->problem;
@@ -103,7 +103,7 @@ static void relax(const struct ah_cluster_problem *problem, struct ah_stage *sta
     }
 }
 
-/* Fits a stage, or relaxes it (3). Returns forward and backward under the largest limit; INFINITY: no room. */
+/* Fits a stage, or relaxes it (3). Returns forward plus backward under the largest limit; INFINITY: no room. */
 static double passes_us(struct exhausting *x, uint64_t in_flight, struct ah_stage *stage)
 {
     const struct ah_cluster_problem *problem = x->search->problem;
@@ -146,7 +146,7 @@ static int in_time(struct exhausting *x, struct ah_pipeline *pipeline, uint64_t 
     return rc;
 }
 
-/* The largest number of micro-batches in time: both memory and time grow with it. */
+/* Finds the largest number of micro-batches that ends in time: memory and time grow with the number. */
 static int find_cap(struct exhausting *x, struct ah_pipeline *pipeline, uint64_t *ret_cap)
 {
     uint64_t low = 0, high = x->search->problem->micro_batches, middle = 1;
@@ -164,7 +164,7 @@ static int find_cap(struct exhausting *x, struct ah_pipeline *pipeline, uint64_t
     return rc;
 }
 
-/* The same items with room for `needed`; NULL: out of memory, and nothing changed. */
+/* Returns the items with room for `needed`; NULL: out of memory, and nothing changed. */
 static void *grown(void *items, size_t *room, size_t needed, size_t item_bytes)
 {
     size_t larger = *room ? *room : 1024;
@@ -178,7 +178,7 @@ static void *grown(void *items, size_t *room, size_t needed, size_t item_bytes)
     return moved;
 }
 
-/* Room for one more candidate of `n_stages`. */
+/* Makes room for one more candidate of `n_stages`. */
 static int make_room(struct exhausting *x, size_t n_stages)
 {
     struct candidate *candidates =
@@ -214,8 +214,8 @@ static int add_candidate(struct exhausting *x, size_t n_stages)
     return AH_OK;
 }
 
-/* The most blocks that fit a stage of a class, with one micro-batch in flight. If blocks [first, end) fit, so do blocks
- * [first + 1, end). */
+/* Returns the most blocks that fit a stage of a class, with one micro-batch in flight. If blocks [first, end) fit, so
+ * do blocks [first + 1, end). */
 static size_t longest_of(struct exhausting *x, size_t class)
 {
     const size_t n = x->search->problem->n_blocks;
@@ -232,7 +232,7 @@ static size_t longest_of(struct exhausting *x, size_t class)
     return longest;
 }
 
-/* The most blocks that stages from `i` on can hold together. */
+/* Returns the most blocks that stage `i` and later stages can hold together. */
 static size_t most_blocks(const struct exhausting *x, size_t i, size_t n_stages)
 {
     size_t blocks = 0;
@@ -241,7 +241,7 @@ static size_t most_blocks(const struct exhausting *x, size_t i, size_t n_stages)
     return blocks;
 }
 
-/* Tries all splits of the blocks from stage `i` on. */
+/* Tries all splits of the blocks over stage `i` and later stages. */
 static int split_from(struct exhausting *x, size_t i, size_t n_stages)
 {
     const size_t n = x->search->problem->n_blocks, first = i ? x->stages[i - 1].end : 0,
@@ -260,7 +260,7 @@ static int split_from(struct exhausting *x, size_t i, size_t n_stages)
     return rc;
 }
 
-/* Tries all sequences of classes from stage `i` on. */
+/* Tries all sequences of classes for stage `i` and later stages. */
 static int sequence_from(struct exhausting *x, size_t i)
 {
     const struct ah_cluster_problem *problem = x->search->problem;
@@ -384,7 +384,7 @@ static int simulate_set(struct exhausting *x)
     return simulate_shares(x, 0, x->search->problem->micro_batches);
 }
 
-/* Adds every candidate from `from` on that fits the units `left`, where (2) holds. */
+/* Extends the set by candidate `from`, then by each later one, if it fits the units `left` and (2) holds. */
 static int extend_set(struct exhausting *x, size_t from, size_t left, uint64_t caps)
 {
     const uint64_t all = x->search->problem->micro_batches;
@@ -398,7 +398,7 @@ static int extend_set(struct exhausting *x, size_t from, size_t left, uint64_t c
         size_t end = x->bucket[candidate->units + 1];
         if (!within(x, candidate->units, left) ||
             caps + candidate->cap + x->room[left - candidate->units] < all) {
-            i = end - 1; /* the others of these units have no larger cap */
+            i = end - 1; /* further candidates with these units have no larger cap */
             continue;
         }
         x->chosen[x->n_chosen++] = candidate;

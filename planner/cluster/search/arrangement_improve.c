@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Improvement: takes the first change that makes the simulation faster, again and again until none does or the budget
- * is spent. Changes, from small to large:
+ * Improvement: makes the first change that makes the simulation faster, and repeats that until no change does or the
+ * budget is spent. Changes, from small to large:
  *
  *   a block moves to the stage before or behind · a micro-batch moves to another pipeline, or groups swap ·
  *   a unit stops working, or starts · two units swap · a unit moves
@@ -16,12 +16,12 @@ struct improving {
     struct ah_arrangement_search *search;
     struct ah_arrangement_search_start *at; /* the arrangement being improved */
     struct ah_draft trial;
-    bool better;     /* the trial became `at` */
+    bool better;     /* the trial was faster and became `at` */
     uint64_t budget; /* evaluations of the search at which to stop */
     struct ah_error *err;
 };
 
-enum { NEIGHBOUR_PLACES = 4 }; /* how far along a pipeline a unit that moves is tried */
+enum { NEIGHBOUR_PLACES = 4 }; /* places of a pipeline that are tried for a moved unit */
 
 static bool must_stop(const struct improving *m)
 {
@@ -49,7 +49,7 @@ static int judge_anew(struct improving *m)
     return judge_trial(m, ah_draft_mend(&m->trial, &m->search->fits));
 }
 
-/* True if two pipelines consist of the same stages. */
+/* True if two pipelines have equal stages. */
 static bool alike(const struct ah_pipeline *p, const struct ah_pipeline *q)
 {
     bool same = p->n_stages == q->n_stages;
@@ -58,7 +58,7 @@ static bool alike(const struct ah_pipeline *p, const struct ah_pipeline *q)
     return same;
 }
 
-/* Moves the end of a stage, or of that stage in all pipelines like this one. */
+/* Moves the end of a stage, or of that stage in all pipelines equal to this one. */
 static int shift_block(struct improving *m, size_t p, size_t i, bool back, bool all)
 {
     struct ah_arrangement *arrangement = &m->trial.arrangement;

@@ -10,10 +10,10 @@
 #include <math.h>
 
 enum {
-    LIMITED_UNITS = 16,     /* with more units, limits are chosen only in the end */
+    LIMITED_UNITS = 16,     /* with more units, update limits are chosen only at the end */
     ROUGH_UNITS = 32,       /* with more units, arrangements are estimated first */
-    SIMULATED_PASSES = 32,  /* take as long as one evaluation of a small problem */
-    ESTIMATED_PASSES = 128, /* the same, when estimated */
+    SIMULATED_PASSES = 32,  /* passes that take as long as one evaluation of a small problem */
+    ESTIMATED_PASSES = 128, /* passes, when estimated, that take as long */
     CONFIRMED_STARTS = 4
 };
 
@@ -141,7 +141,7 @@ static int add_given(struct ah_arrangement_search *search, const struct ah_arran
     return rc;
 }
 
-/* If blocks may be away: gives each start the limit on its update that suits it best. */
+/* If blocks may be away: gives each start its best update limit. */
 static int choose_limits(struct ah_arrangement_search *search, struct ah_error *err)
 {
     int rc = AH_OK;

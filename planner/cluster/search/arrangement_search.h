@@ -20,10 +20,10 @@
 #include "planner/cluster/search/draft.h"
 
 struct ah_arrangement_search_limits {
-    uint64_t improvements;              /* evaluations of 1 and 2 */
-    uint64_t shaking;                   /* of 3; 0: none */
-    uint64_t exhaustion;                /* of 4; 0: none */
-    const struct ah_arrangement *start; /* (optional) borrowed, fitted: one more start */
+    uint64_t improvements;              /* most evaluations of phases 1 and 2 */
+    uint64_t shaking;                   /* most evaluations of phase 3; 0: no shaking */
+    uint64_t exhaustion;                /* most evaluations of phase 4; 0: no exhaustion */
+    const struct ah_arrangement *start; /* (optional) one more start; borrowed, fitted */
 };
 
 struct ah_arrangement_search_result {
@@ -34,7 +34,7 @@ struct ah_arrangement_search_result {
 };
 
 /* Writes the best arrangement into `best`, which was made for `problem`. Arrangements that take `none_above_us` or more
- * are ignored (INFINITY: none). If an exhausted search finds no other, `bound_us` is that time. AH_E_MEMORY. */
+ * are ignored (INFINITY: no limit). If an exhausted search finds none, `bound_us` is that limit. AH_E_MEMORY. */
 int ah_arrangement_search_run(const struct ah_cluster_problem *problem,
                               const struct ah_arrangement_search_limits *limits, double none_above_us,
                               struct ah_draft *best, struct ah_arrangement_search_result *ret_result,

@@ -19,22 +19,22 @@ struct ah_arrangement_search {
     const struct ah_cluster_problem *problem;
     struct ah_fits fits;
     struct ah_draft *best;
-    double best_us; /* of `best`; before one is found, the time to beat */
+    double best_us; /* of `best`; the time to beat while there is none */
     bool found;     /* `best` is an arrangement */
     struct ah_arrangement_search_start
-        starts[AH_ARRANGEMENT_SEARCH_STARTS]; /* of different numbers of pipelines, the fastest first */
+        starts[AH_ARRANGEMENT_SEARCH_STARTS]; /* with different numbers of pipelines, the fastest first */
     size_t n_starts;
     bool rough; /* arrangements are estimated, not simulated */
     bool exhausting;
-    bool limits;             /* every arrangement gets its best limit on updates (update_limit.h) */
+    bool limits;             /* each arrangement gets its best update limit (update_limit.h) */
     struct ah_draft limited; /* scratch: an arrangement with that limit */
-    uint64_t evaluations;    /* done */
-    uint64_t budget;         /* stop there */
+    uint64_t evaluations;    /* evaluations done */
+    uint64_t budget;         /* evaluations at which the search stops */
 };
 
-/* Sorts the pipelines of a draft and simulates or estimates it. INFINITY: one pipeline alone takes `limit_us` or
- * longer, or groups do not allow the draft. With `limits`, it is the time with the best limit on updates; the draft
- * itself stays fitted for the problem's. */
+/* Sorts the pipelines of a draft and simulates or estimates it. INFINITY: some pipeline takes `limit_us` or longer, or
+ * groups do not allow the draft. With `limits`, the time is for the best update limit; the draft itself stays fitted
+ * for the problem's limit. */
 int ah_arrangement_search_time(struct ah_arrangement_search *search, struct ah_draft *draft, double limit_us,
                                double *ret_us, struct ah_error *err);
 
@@ -55,7 +55,7 @@ int ah_arrangement_search_improve(struct ah_arrangement_search *search,
 /* Anneals from `starts`, which were improved; there must be at least one. */
 int ah_arrangement_search_anneal(struct ah_arrangement_search *search, struct ah_error *err);
 
-/* `ret_done`: every arrangement was timed or ruled out. */
+/* Searches all arrangements. `ret_done`: each was timed or ruled out. */
 int ah_arrangement_search_exhaust(struct ah_arrangement_search *search, bool *ret_done, struct ah_error *err);
 
 #endif

@@ -2,19 +2,19 @@
  *
  * Starts: D pipelines for every D, of several sets of units. The sets are all units; all without the slowest types
  * (with few units: without the slowest units of any type); the fastest islands, if links make islands; and, if blocks
- * may be away, a few units of each node, which then get more of its host each. Units are dealt out in ways:
+ * may be away, a few units of each node, which then get larger shares of its host. Units are dealt out in these ways:
  *
  *   rows     by speed, node by node, in runs of equal total speed: pipelines of similar units
  *   snake    back and forth over the pipelines, so that each gets a similar share of every type
  *
  * Stages of a pipeline are ordered by memory or by speed, the largest first, since early stages hold more
- * micro-batches. If nothing fits, the second unit goes last, since the first and last stage hold tables. If links make
- * islands, also:
+ * micro-batches. If nothing fits, the second unit moves to the end, since the first and last stage hold tables. If
+ * links make islands, also:
  *
  *   places   as snake, but along one route through all nodes: a similar share of every island
  *   route    as rows, but along that route: pipelines on few islands
  *
- * Then stages also follow fast links (route.c), or that one route, so that equal blocks stand on one island.
+ * Then stages also follow fast links (route.c), or that one route, so that equal blocks are on one island.
  */
 #include "planner/cluster/groups.h"
 #include "planner/cluster/search/arrangement_search_internal.h"
@@ -30,11 +30,11 @@
 struct unit {
     size_t class;
     double speed;
-    uint64_t capacity_bytes; /* of all its GPUs */
+    uint64_t capacity_bytes; /* memory of all its GPUs */
     double host_bytes;       /* the host shares of all its GPUs */
-    double copies;           /* of the model's states that fit its GPUs' and host's memory */
-    size_t place;            /* of its class, on one route through all classes */
-    size_t turn;             /* of the unit, among working units along that route */
+    double copies;           /* copies of the model's states that fit its GPUs' and host's memory */
+    size_t place;            /* place of its class on one route through all classes */
+    size_t turn;             /* place of the unit among working units along that route */
 };
 
 static double speed(const struct ah_cluster_problem *problem, size_t kind)
@@ -96,19 +96,19 @@ enum { FEW_UNITS = 8, MANY_UNITS = 32, MOST_ISLANDS = 4 };
 /* Units to deal out. All arrays have room for all units of the problem. */
 struct dealing {
     const struct ah_cluster_problem *problem;
-    struct unit *all;   /* by speed */
-    struct unit *units; /* that work, by speed */
+    struct unit *all;   /* all units, by speed */
+    struct unit *units; /* units that work, by speed */
     struct unit *row;   /* units of one pipeline */
     size_t n_all, n_units;
-    double speed;            /* of all that work, together */
-    size_t *part;            /* which pipeline each is in */
-    size_t *classes;         /* of one pipeline */
+    double speed;            /* total speed of units that work */
+    size_t *part;            /* by unit: the pipeline that it is in */
+    size_t *classes;         /* classes of one pipeline */
     size_t *islands;         /* by class */
-    struct ah_islands links; /* no levels: all links are of similar speed */
-    bool at_last;            /* nothing fitted: the last attempt */
+    struct ah_islands links; /* no levels: all links have similar speeds */
+    bool at_last;            /* nothing fitted: this is the last attempt */
 };
 
-/* The share of the total speed that units before unit `i` along the route have. */
+/* Returns the share of the total speed that units before unit `i` along the route have. */
 static double speed_before(const struct dealing *d, size_t i)
 {
     double before = 0;
@@ -134,8 +134,8 @@ static void choose_parts(struct dealing *d, enum way way, size_t n)
 /* Orders of stages. */
 struct order {
     int (*compare)(const void *, const void *);
-    bool along; /* then improve it along fast links */
-    bool ends;  /* then put the second last */
+    bool along; /* then improve the order along fast links */
+    bool ends;  /* then move the second unit to the end */
 };
 
 enum { ORDERS = 4, LINKED_ORDERS = 6, AWAY_ORDERS = 2 };
@@ -246,7 +246,7 @@ static void release_dealing(struct dealing *d)
     ah_islands_release(&d->links);
 }
 
-/* Finds one route through all classes, starting with the one with the most memory. */
+/* Finds one route through all classes, starting with the class with the most memory. */
 static void find_places(struct dealing *d)
 {
     size_t n = 0;
@@ -262,7 +262,7 @@ static void find_places(struct dealing *d)
                 d->all[i].place = at;
 }
 
-/* How many units of `class` work. */
+/* Returns how many units of `class` work. */
 static size_t count_working(const struct dealing *d, size_t class)
 {
     size_t n = 0;
@@ -271,7 +271,7 @@ static size_t count_working(const struct dealing *d, size_t class)
     return n;
 }
 
-/* Sets the memory of a working unit, of its GPUs and its host share. */
+/* Sets the memory of a working unit: that of its GPUs and its host share. */
 static void measure_memory(const struct dealing *d, struct unit *unit)
 {
     const struct ah_cluster_problem *problem = d->problem;
@@ -331,7 +331,7 @@ static int init_dealing(const struct ah_cluster_problem *problem, struct dealing
     return rc;
 }
 
-/* True if all units from `n` on may idle. */
+/* True if unit `n` and all later units may idle. */
 static bool may_end(const struct dealing *d, size_t n)
 {
     const struct ah_problem_class *classes = d->problem->classes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Micro-batches are shared out one by one, each to the pipeline whose formula ends first with it.
+ * Micro-batches are shared out one by one, each to the pipeline that, by the formula, ends first with it.
  */
 #include "planner/cluster/search/draft.h"
 
@@ -36,7 +36,7 @@ void ah_draft_release(struct ah_draft *draft)
     *draft = (struct ah_draft){0};
 }
 
-/* Where the stages of each pipeline begin, after their numbers changed. */
+/* Sets where the stages of each pipeline begin, after their numbers changed. */
 static void place_stages(struct ah_draft *draft)
 {
     struct ah_stage *at = draft->stages;
@@ -161,7 +161,7 @@ void ah_draft_sort(struct ah_draft *draft)
     place_stages(draft);
 }
 
-/* Sets what the next micro-batch costs a pipeline whose stages are fitted. */
+/* Sets the cost of the next micro-batch in a pipeline whose stages are fitted. */
 static void price_micro_batch(const struct ah_draft *draft, size_t p)
 {
     struct ah_pipeline next = draft->arrangement.pipelines[p];
@@ -172,7 +172,7 @@ static void price_micro_batch(const struct ah_draft *draft, size_t p)
 }
 
 /* Gives a pipeline one more micro-batch. Up to its number of stages, each also adds one in flight; once these do not
- * fit, it gets no more. Returns how many it took. */
+ * fit, it gets no more. Returns how many it got. */
 static uint64_t give_micro_batch(const struct ah_draft *draft, size_t p, struct ah_fits *fits)
 {
     struct ah_pipeline *pipeline = &draft->arrangement.pipelines[p];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Draft: an arrangement that a search changes. Its stages lie one after another, pipeline after pipeline.
+ * Draft: an arrangement that a search changes. Its stages are stored one after another, pipeline after pipeline.
  *
  *     struct ah_draft draft;
  *     rc = ah_draft_init(&draft, problem, err);        // room for every unit
@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "planner/cluster/search/split.h"
 
-/* By the formula (split.h): a pipeline's time with one more micro-batch, and what each further one adds. */
+/* By the formula (split.h): a pipeline's time with one more micro-batch, and the time that each further one adds. */
 struct ah_draft_share {
     double next_us, more_us;
 };
@@ -26,13 +26,13 @@ struct ah_draft {
     struct ah_stage *scratch;                 /* owned: for ah_draft_sort() and ah_draft_change_shared() */
     struct ah_draft_share *shares;            /* owned: for ah_draft_share(), by pipeline */
     size_t n_stages;
-    size_t room; /* of stages, and of pipelines */
+    size_t room; /* the most stages, and the most pipelines */
 };
 
 int ah_draft_init(struct ah_draft *ret_draft, const struct ah_cluster_problem *problem, struct ah_error *err);
 void ah_draft_release(struct ah_draft *draft);
 
-/* Replace a draft by another one, or by an arrangement, of the same problem. */
+/* Replace a draft by a copy of another draft, or of an arrangement, of the same problem. */
 void ah_draft_copy(struct ah_draft *to, const struct ah_draft *from);
 void ah_draft_take(struct ah_draft *draft, const struct ah_arrangement *arrangement);
 
@@ -45,38 +45,38 @@ void ah_draft_add(struct ah_draft *draft, size_t class);
 void ah_draft_insert(struct ah_draft *draft, size_t p, size_t i, size_t class);
 void ah_draft_remove(struct ah_draft *draft, size_t p, size_t i);
 
-/* Idle units of `class`. Pipeline and index of global stage `at`. */
+/* Returns the number of idle units of `class`. Finds the pipeline, and the index in it, of global stage `at`. */
 size_t ah_draft_idle(const struct ah_draft *draft, size_t class);
 void ah_draft_find(const struct ah_draft *draft, size_t at, size_t *ret_pipeline, size_t *ret_stage);
 
-/* Orders the pipelines by their stages (class, then end; a prefix first), then by micro-batches, at last by groups.
+/* Orders the pipelines by their stages (class, then end; a prefix first), then by micro-batches, and finally by groups.
  * Time depends on the order: if two transfers could start at once, the lower pipeline's does. */
 void ah_draft_sort(struct ah_draft *draft);
 
-/* Splits the blocks of pipeline `p` for `micro_batches`, or for one if these do not fit. False: neither fits. */
+/* Splits the blocks of pipeline `p` for `micro_batches`, or for one if that does not fit. False: neither fits. */
 bool ah_draft_split(struct ah_draft *draft, size_t p, uint64_t micro_batches, struct ah_fits *fits);
 
-/* Splits the blocks of every pipeline anew, shares the micro-batches out and fits the stages. False: it does not fit,
- * or there are more pipelines than micro-batches or more stages than blocks. */
+/* Splits the blocks of every pipeline anew, shares the micro-batches out and fits the stages. False: a stage does not
+ * fit, or there are more pipelines than micro-batches or more stages than blocks. */
 bool ah_draft_finish(struct ah_draft *draft, struct ah_fits *fits);
 
 /* True if the stages of pipeline `p` hold all blocks, one after another. */
 bool ah_draft_covers(const struct ah_draft *draft, size_t p);
 
-/* As ah_draft_finish(), but keeps the split of pipelines that still cover all blocks and share hosts with as many units
- * as before. The caller sets `end` 0 in a stage that it changed. */
+/* As ah_draft_finish(), but does not split a pipeline that still covers all blocks and has the same sharers of hosts as
+ * before. The caller sets `end` 0 in a stage that it changed. */
 bool ah_draft_mend(struct ah_draft *draft, struct ah_fits *fits);
 
-/* Both count the sharers of hosts if blocks may be away. The first leaves blocks alone; the second marks stages whose
- * sharers changed with `end` 0. */
+/* Both count the sharers of hosts if blocks may be away. The first does not change blocks; the second sets `end` 0 in
+ * stages whose sharers changed. */
 void ah_draft_count_sharers(struct ah_draft *draft);
 void ah_draft_change_shared(struct ah_draft *draft);
 
-/* Makes the smallest change of two pipelines' shares: one micro-batch of `from` goes to `to`. If groups must be kept,
+/* Makes the smallest change of two pipelines' shares: one micro-batch of `from` moves to `to`. If groups must be kept,
  * the two swap shares, but only if `from` has more. False: no change. Both must be fitted again. */
 bool ah_draft_pass_on(const struct ah_draft *draft, struct ah_pipeline *from, struct ah_pipeline *to);
 
-/* Shares micro-batches out and fits the stages; the blocks stay. Sharers must be counted. False: it does not fit. */
+/* Shares micro-batches out and fits the stages; the blocks stay. Sharers must be counted. False: they do not fit. */
 bool ah_draft_share(struct ah_draft *draft, struct ah_fits *fits);
 
 #endif

@@ -49,7 +49,7 @@ bool ah_host_shares_next(const struct ah_cluster_problem *problem, size_t *units
                                                               : halve(problem, units);
 }
 
-/* A copy of `like` with one host share: that for `sharers` units. */
+/* Returns a copy of `like` with only the host share for `sharers` units. */
 static size_t find_kind(struct ah_host_shares_fixed *fixed, const struct ah_problem_kind *like,
                         size_t sharers)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Islands: groups of classes with much faster links inside than between them, as in racks, zones or sites.
+ * Islands: groups of classes with much faster links inside than between them: racks, zones or sites, for example.
  */
 #ifndef AH_PLANNER_CLUSTER_SEARCH_ISLANDS_H
 #define AH_PLANNER_CLUSTER_SEARCH_ISLANDS_H
@@ -11,18 +11,17 @@
 struct ah_islands {
     size_t n_classes;
     size_t *order; /* owned: classes; at every level, those of an island are adjacent */
-    double *
-        links; /* owned: of each class in `order`, the fastest to any before it, bytes a second; the first one: 0 */
+    double *links; /* owned: bytes/s of the fastest link from order[i] to any class before it; links[0] = 0 */
     double *levels; /* owned: the slowest link inside islands; from the coarsest islands to the finest */
     size_t n_levels;
 };
 
-/* A level ends where the next slower link between its islands has at most a quarter of the bandwidth. AH_E_MEMORY. */
+/* Finds the levels: the fastest link between islands has at most a quarter of the slowest inside. AH_E_MEMORY. */
 int ah_islands_init(struct ah_islands *ret_islands, const struct ah_cluster_problem *problem,
                     struct ah_error *err);
 void ah_islands_release(struct ah_islands *islands);
 
-/* Numbers the islands in `order`; `ret_island`, by class: its island. Returns how many there are: two or more. */
+/* Numbers the islands of a level in `order`. `ret_island`: by class. Returns the number of islands, at least two. */
 size_t ah_islands_at(const struct ah_islands *islands, size_t level, size_t *ret_island);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A piece [i, j] of the order is reversed (2-opt), or moves between two others (Or-opt). Either way only the three
- * links at its ends and its new place change. If all links are equal nothing moves, and the given order stays.
+ * A piece [i, j] of the order is reversed (2-opt), or moves between two other units (Or-opt). In both cases only the
+ * three links at its ends and at its new place change. If all links are equal nothing moves, and the given order stays.
  */
 #include "planner/cluster/search/route.h"
 
@@ -11,13 +11,13 @@ struct route {
     size_t n;
 };
 
-/* Between two units, both ways. */
+/* Returns the sends between two units, in both directions. */
 static double pair_us(const struct ah_cluster_problem *problem, size_t a, size_t b)
 {
     return ah_problem_send_us(problem, a, b) + ah_problem_send_us(problem, b, a);
 }
 
-/* Between places `i` and `j`; nothing is sent beyond the ends, -1 and n as numbers. */
+/* Returns the sends between places `i` and `j`; 0 if one is -1 or n, beyond the ends. */
 static double link_us(const struct route *r, size_t i, size_t j)
 {
     return i < r->n && j < r->n ? pair_us(r->problem, r->classes[i], r->classes[j]) : 0;
@@ -61,7 +61,7 @@ static bool try_turn(struct route *r, size_t i, size_t j)
     return true;
 }
 
-/* Moves the piece [i, j] behind place `k`, which lies behind it; as it is, or reversed. */
+/* Moves the piece [i, j] behind a later place `k`, reversed or not. */
 static bool try_move(struct route *r, size_t i, size_t j, size_t k)
 {
     double before_us = link_us(r, i - 1, i) + link_us(r, j, j + 1) + link_us(r, k, k + 1);

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Route: orders the stages of one pipeline along fast links, so that neighbours need little time for all that they send
- * each other.
+ * Route: orders the stages of one pipeline along fast links, so that neighbours need little time to send.
  */
 #ifndef AH_PLANNER_CLUSTER_SEARCH_ROUTE_H
 #define AH_PLANNER_CLUSTER_SEARCH_ROUTE_H
 
 #include "planner/cluster/cluster_problem.h"
 
-/* How long neighbours in this order take to send each other one micro-batch, all added up. */
+/* Returns the sum of the times that neighbours in this order take to send each other one micro-batch. */
 double ah_route_us(const struct ah_cluster_problem *problem, const size_t *classes, size_t n);
 
-/* Reverses and moves pieces of the order as long as that saves time; adjacent units of a class stay together. True: the
- * order changed. */
+/* Reverses and moves pieces of the order as long as that saves time; adjacent units of a class stay together. Returns
+ * true if the order changed. */
 bool ah_route_improve(const struct ah_cluster_problem *problem, size_t *classes, size_t n);
 
 #endif

@@ -25,7 +25,7 @@ struct making {
     struct ah_error *err;
 };
 
-/* A degree for each type, two bits each, and a size of micro-batches. */
+/* A degree for each type, in two bits each, and a size of micro-batches. */
 struct combination {
     uint32_t degrees, size;
     double bound_us;
@@ -53,7 +53,7 @@ static bool usable(const struct ah_cluster_request *request, uint32_t degrees)
     return any;
 }
 
-/* Micro-batches of 1, 2, 4, 8 sequences, if they divide the batch; or the request's number. 0: skip this size. */
+/* Returns the number of micro-batches of 1, 2, 4 or 8 sequences; or the request's number. 0: skip this size. */
 static uint64_t micro_batches_of(const struct ah_cluster_request *request, uint32_t size)
 {
     uint64_t batch = request->training.batch, sequences = UINT64_C(1) << size;
@@ -62,7 +62,7 @@ static uint64_t micro_batches_of(const struct ah_cluster_request *request, uint3
     return batch % sequences ? 0 : batch / sequences;
 }
 
-/* `apart`: the first pipeline adds groups up apart, so its sums take more memory. */
+/* Adds a setting. `apart`: the first pipeline sums groups separately, which needs more memory. */
 static int add_one(struct making *m, uint32_t degrees, uint32_t size, bool apart)
 {
     struct ah_setting *setting = &m->settings.items[m->settings.n];
@@ -132,7 +132,7 @@ static double weight_of(const struct ah_cluster_problem *problem, size_t kind)
     return 1 / fmax(us, 1e-9);
 }
 
-/* The part of one type in (1): sets `least_us` by block, and returns its part of the denominator. */
+/* Computes the part of one type in (1): sets `least_us` by block, and returns its part of the denominator. */
 static double weigh_type(const struct ah_cluster_problem *problem, const char *gpu, double *least_us)
 {
     double below = 0;
@@ -267,7 +267,7 @@ bool ah_setting_has_hosts(const struct ah_setting *setting)
     return false;
 }
 
-/* Adds every setting with hosts once more, now using them. Other systems do without hosts. */
+/* Adds every setting whose nodes have hosts once more, using them. Other systems do not use hosts. */
 static void add_away(struct making *m)
 {
     for (size_t i = 0, n = m->settings.n; i < n; i++) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Settings: what is decided before arrangements are searched: a degree of tensor parallelism for each type of GPU, and
- * a number of micro-batches. Each is a problem to search.
+ * Settings: a setting fixes the degree of tensor parallelism for each type of GPU, and the number of micro-batches,
+ * before arrangements are searched. Each setting is a problem to search.
  *
  * With one degree for all types, every degree is a setting. With a degree for each type (asym), only the combinations
  * with the lowest bounds are searched; the others are counted, with the least of their bounds.
  *
- * If sums stay as another plan has them (groups.h), a setting has up to two problems: with one vector of sums, or two.
+ * If sums stay as in another plan (groups.h), a setting has up to two problems: with one vector of sums, or two.
  */
 #ifndef AH_PLANNER_CLUSTER_SEARCH_SETTINGS_H
 #define AH_PLANNER_CLUSTER_SEARCH_SETTINGS_H
@@ -23,7 +23,7 @@ struct ah_setting {
     bool away_as_well; /* another setting is the same, but states and weights may be on hosts */
     bool exhausted;
     double quick_us, bound_us;
-    struct ah_arrangement start; /* the best of other systems in this setting; no pipelines: none */
+    struct ah_arrangement start; /* the best arrangement of other systems; no pipelines: none */
     double start_us;
     size_t index;
 };
@@ -32,7 +32,7 @@ struct ah_settings {
     struct ah_setting *items; /* in the arena */
     size_t n;
     size_t left_out;
-    double left_out_bound_us; /* none of those left out is faster; INFINITY: there are none */
+    double left_out_bound_us; /* no left-out setting is faster; INFINITY: none was left out */
 };
 
 /* Makes all settings that a request allows. AH_E_USAGE: there are none; AH_E_DOCUMENT: the training makes no sense. */
@@ -42,7 +42,7 @@ int ah_settings_make(const struct ah_cluster_request *request, struct ah_arena *
 /* True if every type has the same degree. */
 bool ah_setting_is_symmetric(const struct ah_cluster_request *request, const struct ah_setting *setting);
 
-/* True if some of its units have a host for states or weights. */
+/* True if some units of the setting can have states or weights on a host. */
 bool ah_setting_has_hosts(const struct ah_setting *setting);
 
 #endif

@@ -5,8 +5,8 @@
  *     least(i, x) = min over y < x of least(i - 1, y) + c(i, y, x)   where c(i, y, x) = t + q <= Z            (1)
  *
  * In the formula's optimum, Z is the longest stage. Z rises from the least possible value through the values that
- * matter, and stops when (m - 1) Z and the least sum of all exceed the best so far (2). A stage with more blocks never
- * takes less time, and if more blocks fit, fewer do (3).
+ * matter, and stops when (m - 1) Z plus the least possible sum exceeds the best so far (2). A stage with more blocks
+ * never takes less time, and if more blocks fit, fewer blocks fit, too (3).
  */
 #include "planner/cluster/search/split.h"
 
@@ -16,7 +16,7 @@
 
 static bool are_alike(const struct ah_cluster_problem *problem, size_t a, size_t b)
 {
-    for (size_t k = 0; k < problem->n_kinds; k++) { /* the structs have no padding */
+    for (size_t k = 0; k < problem->n_kinds; k++) { /* bytes can be compared: the structs have no padding */
         const struct ah_problem_kind *kind = &problem->kinds[k];
         if (memcmp(&kind->blocks[a], &kind->blocks[b], sizeof kind->blocks[a]) != 0)
             return false;
@@ -73,7 +73,7 @@ void ah_fits_release(struct ah_fits *fits)
     *fits = (struct ah_fits){0};
 }
 
-/* ---- what is remembered ---- */
+/* ---- remembered fits ---- */
 
 /* If memory is short the table stays empty, and nothing is remembered. */
 static void make_table(const struct ah_fits *fits, struct ah_fits_table *table)
@@ -101,7 +101,7 @@ static struct ah_fits_table *table_of(const struct ah_fits *fits, const struct a
     return table;
 }
 
-/* The run's index in a table. The run moves back as far as its blocks are all alike, so equal runs share an index. */
+/* Returns a run's index in a table. The run moves back over blocks equal to its own, so equal runs share an index. */
 static inline size_t run_at(const struct ah_fits *fits, uint64_t in_flight, size_t first, size_t end)
 {
     size_t n = fits->problem->n_blocks, alike = fits->alike[end - 1];
@@ -194,7 +194,7 @@ struct splitting {
     struct ah_fits *fits;
     const struct ah_pipeline *pipeline;
     double limit_us; /* Z */
-    double next_us;  /* the least c above Z that was seen */
+    double next_us;  /* the least c above Z so far */
     double sum_us;
 };
 
@@ -215,7 +215,7 @@ static struct splitting_stage stage_of(const struct splitting *s, size_t i)
     return stage;
 }
 
-/* c of (1). */
+/* Returns c of (1). */
 static inline double cell_us(const struct splitting *s, const struct splitting_stage *stage, size_t first,
                              size_t end)
 {
@@ -262,8 +262,8 @@ static void set_stage_bounds(const struct splitting *s, struct ah_pipeline *pipe
     }
 }
 
-/* The least Z for which (1) finds a split: longest(i, x) = min over y of max(longest(i - 1, y), c(i, y, x)). c only
- * grows as y falls, so the loop stops at the first c that is too long. INFINITY: nothing fits. */
+/* Returns the least Z for which (1) finds a split: longest(i, x) = min over y of max(longest(i - 1, y), c(i, y, x)). c
+ * only grows as y falls, so the loop stops at the first c that is too long. INFINITY: nothing fits. */
 static double least_limit(struct splitting *s)
 {
     size_t n = s->fits->problem->n_blocks, n_stages = s->pipeline->n_stages;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One event tree over everything that may happen next. Ends have the lower numbers, so at one instant they come before
+ * One event tree has everything that may happen next. Ends have lower numbers, so at one instant they come before
  * starts. A start is checked again whenever something that it waits for has ended.
  */
 #include "planner/cluster/sim/cluster_replay_internal.h"
@@ -52,7 +52,7 @@ void ah_cluster_replay_gradient_is_final(struct cluster_replay *c, size_t state,
         is_final(c, c->tied, step);
 }
 
-/* When a sum can start if nothing else ends first; INFINITY: something must end first. */
+/* Returns when a sum can start if nothing else ends first; INFINITY: something must end first. */
 static double sum_start_us(const struct cluster_replay *c, size_t sum)
 {
     const struct sum *s = &c->sums[sum];
@@ -124,7 +124,7 @@ static int read_programs(struct cluster_replay *c, struct ah_error *err)
     return AH_OK;
 }
 
-/* The first stage of the same node. */
+/* Returns the number of the stage's node: that of its first stage. */
 static size_t node_of(const struct cluster_replay *c, size_t state)
 {
     size_t node = 0;
@@ -252,7 +252,7 @@ static int place_sums(struct cluster_replay *c, struct ah_error *err)
     return list_segments(c, err);
 }
 
-/* Bytes of one micro-batch between two stages, all slices together. */
+/* Returns the bytes of one micro-batch between two stages, in all slices. */
 static double boundary_bytes(const struct ah_cluster_plan *plan)
 {
     const struct ah_cluster_plan_training *training = &plan->training;

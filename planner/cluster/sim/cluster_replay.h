@@ -2,25 +2,25 @@
  *
  * Cluster replay: the programs of all ranks of a cluster plan on one clock, tile by tile, in their frozen orders.
  *
- * The search times whole stages (stage_sim.h). The replay plays the work of each rank, from the document alone: items
- * and waits as the simulator and executors read them (graph.h), plus what no program has: messages between stages and
- * sums over pipelines. It plays several steps, one after another.
+ * The search times whole stages (stage_sim.h). The replay plays the work of each rank, using only the document: items
+ * and waits as the simulator and executors read them (graph.h), plus messages between stages and sums over pipelines,
+ * which are in no program. It plays several steps, one after another.
  *
  * INVARIANTS, which property.cluster.cluster_replay checks on the starts and ends reported to the listener:
- * 1. A lane does one item at a time, in its order. An item starts only when it has what it waits for: the waits of its
- *    program, a slot of its ring, its message, room for what it sends, and its gate. At most two gradients wait at a
- *    stage, and a stage is sent nothing of a step before it is done with the step before.
+ * 1. A lane does one item at a time, in its order. An item starts only after the waits of its program, and with a slot
+ *    of its ring, its message, room for its output at the receiver, and its gate. At most two gradients wait at a
+ *    stage, and a stage receives nothing of a step before it has done the step before.
  * 2. Between nodes a message takes the way out of one NIC and the way into the other. A sum over several nodes takes
- *    all ways of its owners' NICs. A way carries one thing at a time.
- * 3. Owners take their segments in the order of the plan, one at a time. A sum starts when the gradients of all its
+ *    all ways of its owners' NICs. A way carries one message or sum at a time.
+ * 3. Owners sum their segments in the order of the plan, one at a time. A sum starts when the gradients of all its
  *    owners are final: after the last backward or, if they are added up on the host, when the last tile has arrived.
  * 4. GATE. The norm of all gradients is known only when all passes of all stages, all gradients and all sums of the
- *    step are done. No update, no gradient that leaves for one, and no norm starts before. A program that clips has a
+ *    step are done. No update, no gradient sent for an update, and no norm starts before. A program that clips has a
  *    norm on its host lane, which its updates wait for; it costs nothing. A plan that does not clip has no gate: an
  *    update waits only for the sums of its block.
- * 5. Anything that can start, starts. At one instant all ends come first, then starts: lower stages before higher ones,
- *    stages before sums, sums from the highest block down.
- * 6. The step ends with its last item; what is fetched for the next step does not count.
+ * 5. Anything that can start, starts. At one instant all ends come first, then starts: lower stages before higher
+ *    stages, stages before sums, sums from the highest block down.
+ * 6. The step ends with its last item; fetches for the next step do not count.
  *
  * With nothing away this agrees with the simulation, except that the simulation has no limit on waiting gradients.
  */
@@ -35,21 +35,21 @@ enum { AH_CLUSTER_REPLAY_STEPS = 3 };
 /* An item of a stage's program, or a sum. */
 struct ah_cluster_replay_span {
     bool sum;
-    size_t of;     /* the stage, counted through all pipelines; the segment */
-    uint32_t item; /* of the program's rounds */
+    size_t of;     /* number of the stage over all pipelines, or of the segment */
+    uint32_t item; /* item of the program */
     uint32_t step;
     double start_us, end_us;
 };
 
 struct ah_cluster_replay_listener {
-    void (*tell)(void *context, const struct ah_cluster_replay_span *span); /* called at its end */
+    void (*tell)(void *context, const struct ah_cluster_replay_span *span); /* called at a span's end */
     void *context;
 };
 
 struct ah_cluster_replay_result {
-    double step_us;   /* the first, from an idle cluster */
-    double period_us; /* from the end of the second to that of the third */
-    uint64_t held;    /* gradients that were sent later because two were waiting */
+    double step_us;   /* time of the first step, from an idle cluster */
+    double period_us; /* from the end of the second step to the end of the third */
+    uint64_t held;    /* number of gradients sent later because two were waiting */
 };
 
 /* Plays a plan that has programs. `listener` may be NULL. AH_E_DOCUMENT: programs and segments cannot be played
@@ -57,10 +57,10 @@ struct ah_cluster_replay_result {
 int ah_cluster_replay(const struct ah_cluster_plan *plan, const struct ah_cluster_replay_listener *listener,
                       struct ah_cluster_replay_result *ret_result, struct ah_error *err);
 
-/* Plays a plan and writes the result into `predicted`; a plan without programs stays as it is. The same errors. */
+/* Plays a plan and writes the result into `predicted`; a plan without programs stays as it is. Errors as above. */
 int ah_cluster_replay_predict(struct ah_cluster_plan *plan, struct ah_error *err);
 
-/* Checks what the plan predicts about its replay (0 without programs). AH_E_DOCUMENT: it is wrong; the same errors. */
+/* Checks what the plan predicts about its replay (0 without programs). AH_E_DOCUMENT: it is wrong; errors as above. */
 int ah_cluster_replay_check(const struct ah_cluster_plan *plan, struct ah_error *err);
 
 #endif

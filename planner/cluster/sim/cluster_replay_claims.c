@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes and checks what a plan predicts about its replay.
+ * Writes and checks a plan's predictions about its replay.
  */
 #include "planner/cluster/sim/cluster_replay.h"
 
@@ -29,7 +29,7 @@ static bool differ(double told, double played)
 int ah_cluster_replay_check(const struct ah_cluster_plan *plan, struct ah_error *err)
 {
     const struct ah_cluster_plan_predicted *told = &plan->predicted;
-    struct ah_cluster_replay_result result = {0}; /* of a plan without programs */
+    struct ah_cluster_replay_result result = {0}; /* all 0 for a plan without programs */
     int rc = plan->n_programs ? ah_cluster_replay(plan, NULL, &result, err) : AH_OK;
     if (rc)
         return rc;

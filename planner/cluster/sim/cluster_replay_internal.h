@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the replay's files share: what items mean to other ranks (cluster_replay_marks.c), and stages that play their
+ * What the replay's files share: how items affect other ranks (cluster_replay_marks.c), and stages that play their
  * programs (cluster_replay_stage.c). Messages between stages keep their order, so a count identifies each: the k-th
  * output, gradient or freed place, over all steps.
  */
@@ -16,17 +16,17 @@
 
 enum { REPLAY_SETS = 1 << AH_GRAPH_LANES, REPLAY_WAITING = 2, REPLAY_NONE = UINT32_MAX };
 
-/* What an item means to others, as bits. */
+/* How an item affects other ranks, as bits. */
 enum {
     MARK_INPUT = 1,        /* waits for the output of the stage before */
-    MARK_GRADIENT = 2,     /* waits for the gradient, or the word, of the stage behind */
+    MARK_GRADIENT = 2,     /* waits for the gradient, or the word (messages.h), of the stage behind */
     MARK_SENDS_OUTPUT = 4, /* the output has arrived when the item ends */
     MARK_SENDS_GRADIENT = 8,
-    MARK_SLOT = 16,        /* waits for a place at the stage before */
+    MARK_SLOT = 16,        /* waits for a free slot at the stage before */
     MARK_FREES_SLOT = 32,  /* the last use of the gradient that was sent here */
     MARK_BEFORE_GATE = 64, /* the gate waits for it */
     MARK_BEHIND_GATE = 128,
-    MARK_ENDS_STEP = 256, /* the last of the compute lane: then the next step's inputs may arrive */
+    MARK_ENDS_STEP = 256, /* the last item of the compute lane: now the next step's inputs may arrive */
     MARK_NEXT_STEP = 512  /* work for the next step */
 };
 
@@ -38,8 +38,8 @@ struct rank_marks {
     uint16_t *marks;     /* by item */
     uint32_t
         *first_final; /* by item: the first block whose gradients are final at its end; REPLAY_NONE: none */
-    uint32_t *next_final; /* by block: the next one at the same item */
-    uint64_t before_gate; /* items of a step */
+    uint32_t *next_final; /* by block: the next block that is final at the same item */
+    uint64_t before_gate; /* items of a step that the gate waits for */
     uint64_t counted;     /* items of a step that belong to it */
     uint64_t micro_batches;
     bool frees_slots;
@@ -47,8 +47,8 @@ struct rank_marks {
 };
 
 struct replay_lane {
-    size_t at;      /* in the order of the lane */
-    uint32_t round; /* of the order; round 0 begins before the first step */
+    size_t at;      /* position in the order of the lane */
+    uint32_t round; /* pass over the order; round 0 begins before the first step */
     bool done, works, held;
     uint32_t item, step; /* at `at` */
     uint32_t waits_for;  /* an item that must have ended ... */
@@ -63,16 +63,16 @@ struct stage_state {
     struct replay_lane lanes[AH_GRAPH_LANES];
     uint32_t *ended; /* by item: how often it has ended */
     uint64_t taken[AH_GRAPH_RINGS], given[AH_GRAPH_RINGS];
-    uint64_t outputs, gradients, slots; /* sent, sent, freed */
-    uint32_t *segments;                 /* that it owns, in the order of the plan */
-    size_t n_segments, front;           /* front: the next of them */
+    uint64_t outputs, gradients, slots; /* numbers of sent outputs, sent gradients, freed slots */
+    uint32_t *segments;                 /* segments that it owns, in the order of the plan */
+    size_t n_segments, front;           /* front: the next segment to sum */
 };
 
 struct sum {
     const struct ah_cluster_plan_segment *segment;
     uint32_t *owners; /* stages */
     size_t n_owners;
-    double volume_bytes;                    /* through each owner's NIC; 0: it stays inside a node */
+    double volume_bytes;                    /* bytes through each owner's NIC; 0: owners are in one node */
     uint64_t left[AH_CLUSTER_REPLAY_STEPS]; /* blocks of its owners whose gradients are not final */
     uint32_t step;
     bool works;
@@ -89,23 +89,23 @@ struct cluster_replay {
     size_t n_stages;
     struct sum *sums;
     size_t n_sums;
-    uint32_t *sum_of; /* by block of the model: the sum of its gradients; REPLAY_NONE: none */
-    uint32_t tied;    /* the sum of the tied table; REPLAY_NONE: none */
+    uint32_t *sum_of; /* by block of the model: index of its sum; REPLAY_NONE: none */
+    uint32_t tied;    /* index of the tied table's sum; REPLAY_NONE: none */
     double boundary_bytes;
     struct ah_nics nics;
     struct ah_event_tree events;
     double now_us;
-    uint64_t gate[AH_CLUSTER_REPLAY_STEPS]; /* how many items and sums it still waits for */
+    uint64_t gate[AH_CLUSTER_REPLAY_STEPS]; /* by step: items and sums that its gate still waits for */
     double ends_us[AH_CLUSTER_REPLAY_STEPS];
-    uint64_t left; /* items and sums of all steps */
+    uint64_t left; /* items and sums not yet done, of all steps */
     uint64_t held;
 };
 
-/* cluster_replay_marks.c. Everything in `arena`; AH_E_DOCUMENT, AH_E_MEMORY. */
+/* Makes the marks of a program, in `arena` (cluster_replay_marks.c). AH_E_DOCUMENT, AH_E_MEMORY. */
 int ah_cluster_replay_read(const struct ah_plan *program, struct ah_arena *arena,
                            struct rank_marks *ret_marks, struct ah_error *err);
 
-/* cluster_replay_stage.c: what ends, and what can start, at `now_us`. */
+/* cluster_replay_stage.c: begin a stage; end the items that end at `now_us`; start those that can start. */
 int ah_cluster_replay_begin(struct cluster_replay *c, size_t state, struct ah_error *err);
 void ah_cluster_replay_end_items(struct cluster_replay *c, size_t state);
 void ah_cluster_replay_start_items(struct cluster_replay *c, size_t state);
@@ -115,6 +115,6 @@ void ah_cluster_replay_wake(struct cluster_replay *c, size_t state);
 void ah_cluster_replay_gradient_is_final(struct cluster_replay *c, size_t state, uint32_t block,
                                          uint32_t step);
 void ah_cluster_replay_is_before_gate(struct cluster_replay *c,
-                                      uint32_t step); /* one such item or sum is done */
+                                      uint32_t step); /* an item or sum before the gate is done */
 
 #endif

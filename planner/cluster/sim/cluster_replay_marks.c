@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program as others see it: which of its items they wait for, and which wait for them.
+ * A program as other ranks see it: which of its items they wait for, and which items wait for them.
  *
  * 1. A block's gradients are final when the last micro-batch's are made; those summed on the host, when the last tile
- *    is added (with one micro-batch: arrives). A frozen block's are when backward has passed it, or stopped above it.
- * 2. Before the gate are passes, their sends, and gradients that go to the host while passes go on. Behind it are the
- *    norm of a program that clips, updates, and gradients that leave for updates.
+ *    is added (with one micro-batch: arrives). A frozen block's are final when backward has passed or stopped above it.
+ * 2. Before the gate are passes, their sends, and gradients sent to the host during passes. Behind the gate are the
+ *    norm of a program that clips, updates, and gradients sent for updates.
  */
 #include "planner/cluster/sim/cluster_replay_internal.h"
 
@@ -109,7 +109,7 @@ static void find_last(const struct reading *r, bool arrivals, uint32_t *items)
     }
 }
 
-/* The last pass, or its send. */
+/* Returns the last pass, or its send. */
 static uint32_t last_pass(const struct reading *r)
 {
     uint32_t p = r->rank->graph.positions - 1;
@@ -140,7 +140,7 @@ static int find_final(const struct reading *r, struct ah_arena *arena, struct ah
     return AH_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole program ---- */
 
 static int reserve(struct rank_marks *s, size_t n_blocks, struct ah_arena *arena, struct ah_error *err)
 {

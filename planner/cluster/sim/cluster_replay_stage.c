@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One stage: four lanes, each with its frozen order. They share the host as on the virtual clock
+ * Plays one stage: four lanes, each with its frozen order. They share the host as on the virtual clock
  * (runtime/device/virtual/clock.h): speeds depend on which lanes work. An item that always runs at full speed ends at
  * its start + duration, to the bit.
  *
@@ -20,7 +20,7 @@ static bool sends(const struct stage_state *p, uint32_t item)
     return p->rank->marks[item] & (MARK_SENDS_OUTPUT | MARK_SENDS_GRADIENT);
 }
 
-/* The stage that the item sends to. */
+/* Returns the stage that the item sends to. */
 static const struct stage_state *target_of(const struct stage_state *p, uint32_t item)
 {
     return p->rank->marks[item] & MARK_SENDS_OUTPUT ? p + 1 : p - 1;
@@ -28,7 +28,7 @@ static const struct stage_state *target_of(const struct stage_state *p, uint32_t
 
 /* ---- orders ---- */
 
-/* Moves to the first item from `at` on that is played: round 0 has only early items, the last round only the others. */
+/* Moves to the next item to play, starting at `at`: round 0 plays only early items, the last round only others. */
 static void move_to_next_item(struct stage_state *p, size_t lane)
 {
     const struct ah_graph *graph = &p->rank->graph;
@@ -57,9 +57,9 @@ int ah_cluster_replay_begin(struct cluster_replay *c, size_t state, struct ah_er
     return AH_OK;
 }
 
-/* ---- what an item waits for ---- */
+/* ---- waits of an item ---- */
 
-/* True if all items of its own stage that the lane's item waits for have ended. If not, the lane remembers one. */
+/* True if all items of the stage that the lane's item waits for have ended. If not, the lane remembers one of them. */
 static bool is_let(const struct stage_state *p, struct replay_lane *l)
 {
     const struct ah_graph *graph = &p->rank->graph;
@@ -91,13 +91,13 @@ static bool is_expected(const struct stage_state *p, const struct replay_lane *l
     return p[1].ended[p[1].rank->graph.positions - 1] >= l->step;
 }
 
-/* The number, over all steps, of the message that compute's next item takes from or sends into `channel`. */
+/* Returns the number, over all steps, of the message that compute's next item takes from or sends into `channel`. */
 static uint64_t number_of(const struct stage_state *p, const struct replay_lane *l, enum ah_channel channel)
 {
     return l->step * p->rank->micro_batches + p->rank->messages.number[channel][l->item];
 }
 
-/* True if the item's message has arrived, and there is room for what it sends: at most one other gradient may wait. */
+/* True if the item's message has arrived, and there is room for its output: at most one other gradient may wait. */
 static bool has_messages(const struct stage_state *p, struct replay_lane *l)
 {
     unsigned marks = p->rank->marks[l->item];
@@ -129,7 +129,7 @@ static bool may_update(const struct cluster_replay *c, const struct stage_state 
     return is_summed(c, c->sum_of[block], l->step) && (!shares_table || is_summed(c, c->tied, l->step));
 }
 
-/* When a lane's next item can start if nothing else ends first; INFINITY: something must end first. */
+/* Returns when a lane's next item can start if nothing else ends first; INFINITY: something must end first. */
 static double start_us(const struct cluster_replay *c, const struct stage_state *p, struct replay_lane *l)
 {
     if (l->done || l->works || !is_let(p, l) || !has_slot(p, l->item) || !may_update(c, p, l) ||
@@ -143,7 +143,7 @@ static double start_us(const struct cluster_replay *c, const struct stage_state 
 
 /* ---- lanes at work ---- */
 
-/* Sets the speeds of the lanes that work now; returns when the first of them ends. */
+/* Sets the speeds of the lanes at work; returns the time at which the first of them ends. */
 static double set_speeds(const struct cluster_replay *c, struct stage_state *p)
 {
     unsigned set = 0;

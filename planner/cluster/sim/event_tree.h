@@ -12,10 +12,9 @@
 #include <stdint.h>
 
 struct ah_event_tree {
-    double *us; /* owned: (slots), by event */
-    uint32_t
-        *winners; /* owned: (slots), by node: the first of nodes 2i and 2i + 1; from `slots` on: events */
-    size_t slots; /* a power of two */
+    double *us;        /* owned: (slots), by event */
+    uint32_t *winners; /* owned: by node: the earlier of nodes 2i and 2i + 1; nodes >= `slots` are events */
+    size_t slots;      /* a power of two */
 };
 
 /* All events begin at INFINITY. AH_E_MEMORY. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NICs: until when each node's way out, and its way in, is taken. A transfer between nodes takes a way at each end, for
- * its bytes at that end's rate. Transfers take a way one after another.
+ * NICs: until when each node's ways out and in are busy. A transfer between nodes occupies a way at each end, for its
+ * bytes at that end's rate. A way carries one transfer at a time.
  */
 #ifndef AH_PLANNER_CLUSTER_SIM_NICS_H
 #define AH_PLANNER_CLUSTER_SIM_NICS_H
@@ -31,7 +31,7 @@ static inline void ah_nics_release(struct ah_nics *nics)
     *nics = (struct ah_nics){0};
 }
 
-/* When something can leave `from` and enter `to`. */
+/* Returns when the way out of `from` and the way into `to` are both free. */
 static inline double ah_nics_free_us(const struct ah_nics *nics, size_t from, size_t to)
 {
     return nics->out_us[from] > nics->in_us[to] ? nics->out_us[from] : nics->in_us[to];

@@ -2,15 +2,13 @@
  *
  *   pipeline p ends at     max( alone, what its nodes' NICs carry for all pipelines )                           (1)
  *   stage i of it is done  (1), less the last backwards of the stages before i and the sends to them            (2)
- *   segments               in their order, each when its owners are done and their NICs are free                (3)
- *
+ *   segments               summed in order, each when its owners are done and their NICs are free               (3)
  *   even                   when all would end if micro-batches could be shared in fractions, by the formula         (4)
  *
- * The estimate lies between (1) with (3), and the same with (4) as the end of the pipelines. If one of many equal
+ * The estimate is between (1) with (3), and the same with (4) as the end of the pipelines. If one of many equal
  * pipelines gets faster, only (4) shows it; (1) falls only once all of them are faster.
  *
- * (2) is too late if earlier stages have a backlog. (3) leaves out that transfers of passes and sums wait for each
- * other.
+ * (2) is too late if earlier stages have a backlog. (3) ignores that transfers of passes and sums wait for each other.
  */
 #include "planner/cluster/sim/stage_estimate.h"
 
@@ -21,15 +19,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const double smoothness = 0.8; /* the share of (4) */
+static const double smoothness = 0.8; /* weight of (4) in the estimate */
 
 struct estimate {
     const struct ah_cluster_problem *problem;
     const struct ah_arrangement *arrangement;
-    double *numbers; /* owned: all below */
-    double *nic_us;  /* (nodes): what goes out; then, when it is free of sums */
-    double *in_us;   /* (nodes): what comes in */
-    double *done_us; /* (stages): (2); then, when its last sum is done */
+    double *numbers; /* owned: memory of the arrays below */
+    double *nic_us;  /* (nodes): busy time of the way out; later, when it is free of sums */
+    double *in_us;   /* (nodes): busy time of the way in */
+    double *done_us; /* (stages): (2); later, when the stage's last sum is done */
     const struct ah_stage **stages;
     double pipelines_us, sums_us, update_us;
 };
@@ -101,7 +99,7 @@ static void place_pipeline(struct estimate *e, const struct ah_pipeline *pipelin
     }
 }
 
-/* (3) of one segment. */
+/* Adds one segment by (3). */
 static void sum(struct estimate *e, const struct ah_segment *segment)
 {
     double start_us = 0;
@@ -122,7 +120,7 @@ static void sum(struct estimate *e, const struct ah_segment *segment)
     e->sums_us = fmax(e->sums_us, start_us + segment->ring_us);
 }
 
-/* Blocks of a stage behind a segment are done before the stage is. */
+/* Sums all segments in order, with NICs that are free of sums at first. */
 static void begin_sums(struct estimate *e, const struct ah_segments *segments)
 {
     for (size_t c = 0; c < e->problem->n_classes; c++)

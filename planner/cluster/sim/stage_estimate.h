@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Estimate: roughly the time of ah_stage_sim_run(), without playing every pass of every pipeline. Searches of large
- * clusters use it, and simulate only what they end with.
+ * Estimate: approximates the time of ah_stage_sim_run(), without playing every pass of every pipeline. Searches of
+ * large clusters use it, and simulate only their results.
  */
 #ifndef AH_PLANNER_CLUSTER_SIM_STAGE_ESTIMATE_H
 #define AH_PLANNER_CLUSTER_SIM_STAGE_ESTIMATE_H
@@ -11,7 +11,7 @@
 
 /* Times an arrangement whose stages were fitted. Adjacent pipelines with equal stages and micro-batches are timed once.
  * The result is smoother than a simulation: within 15 % of it, mostly within 5 %, if ah_draft_finish() dealt the blocks
- * and many micro-batches; far below it if they are dealt badly. `ret_passes`: passes played. AH_E_MEMORY. */
+ * and many micro-batches; far below it if they are dealt badly. `ret_passes`: number of passes played. AH_E_MEMORY. */
 int ah_estimate_time(const struct ah_cluster_problem *problem, const struct ah_arrangement *arrangement,
                      double *ret_us, uint64_t *ret_passes, struct ah_error *err);
 

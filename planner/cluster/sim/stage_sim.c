@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Apart from NICs, what a stage does depends on its inputs alone. So each stage continues by itself until it lacks an
- * input or needs a NIC. The events are each stage's send to another node, and the segments that all their owners have
+ * Apart from NICs, a stage depends only on its inputs. So each stage continues by itself until it lacks an input or
+ * needs a NIC. The events are each stage's send to another node, and the sums of segments that all their owners have
  * reached. The event that can start earliest starts; on a tie, the lower stage, and stages before segments.
  *
  * Invariants:
- * 1. When an event starts, every stage has gone as far as it can. So starts never go back in time, and transfers pass a
- *    NIC in the order of their start.
+ * 1. When an event starts, every stage has advanced as far as it can. So starts never go back in time, and transfers
+ *    pass a NIC in the order of their start.
  * 2. The segments of a stage wait in its queue in the order of all segments, so that no two stages wait for each other.
- * 3. From the start of a pass on, the step takes at least the rest: the stage's own passes and sends, the way of the
+ * 3. After the start of a pass, the step takes at least the REST: the stage's own passes and sends, the path of the
  *    last gradient through the stages before, the sums of the first blocks (every pipeline has an owner of them, and
- *    they come last), and the slowest update. If that is too late for the caller, the simulation stops.
+ *    they come last), and the slowest update. If that exceeds the caller's limit, the simulation stops.
  */
 #include "planner/cluster/sim/stage_sim.h"
 
@@ -21,27 +21,27 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define LIMIT_MARGIN 1e-9 /* for roundings of (3) */
+#define LIMIT_MARGIN 1e-9 /* margin for roundings of (3) */
 
 struct lane {
     const struct ah_pipeline *pipeline;
     const struct ah_stage *stage;
     size_t index; /* in its pipeline */
     size_t node;
-    double nic_us;       /* its NIC, for a send to another node */
+    double nic_us;       /* time of its NIC for a send to another node */
     double sends_us[2];  /* forward, backward; 0: it sends nothing */
-    uint64_t next;       /* of 2m passes */
-    struct ah_turn made; /* the pass before that */
-    struct lane *to;     /* on another node, waits for what that pass sends; NULL: nothing is to be sent */
+    uint64_t next;       /* the next of its 2m passes */
+    struct ah_turn made; /* the pass before `next` */
+    struct lane *to;     /* on another node: waits for the output of `made`; NULL: nothing to send */
     bool called;         /* listed in the simulation's `called` */
     double free_us, busy_us;
     double rest_us; /* (3), at the start of its next pass */
     double last_us; /* start of its last backward; negative: not yet */
     double sync_free_us;
-    size_t front;      /* of its segments, counted in the list of all */
-    double *starts_us; /* (2m); NULL: nobody asks */
+    size_t front;      /* next of its segments, as an index in the list of all */
+    double *starts_us; /* (2m); NULL: not wanted */
     double *outputs;   /* (m): when an output arrived at the next stage; INFINITY: not yet */
-    double *gradients; /* (m): the same of a gradient, at the stage before */
+    double *gradients; /* (m): when a gradient arrived at the stage before */
     uint64_t in_flight, most_in_flight;
 };
 
@@ -55,13 +55,13 @@ struct simulation {
     double *cells;
     struct ah_nics nics;
     bool *summed;     /* (segments) */
-    uint32_t *called; /* (lanes): those that may go on */
+    uint32_t *called; /* (lanes): lanes that may be able to continue */
     size_t n_called;
     struct ah_event_tree
-        events;      /* (lanes, segments): when they can start; too early where a NIC was taken since */
+        events;      /* (lanes, segments): when they can start; too early if a NIC was taken since */
     double sync_us;  /* the last end of a segment */
-    double limit_us; /* of (3); INFINITY: none */
-    bool late;       /* it was exceeded */
+    double limit_us; /* limit of (3); INFINITY: none */
+    bool late;       /* limit_us was exceeded */
 };
 
 static double later(double a, double b)
@@ -105,7 +105,7 @@ static void find_front(struct simulation *r, size_t lane)
     r->lanes[lane].front = s;
 }
 
-/* How long the sums of the first blocks take, with those of a tied table. */
+/* Returns how long the sums of the first blocks take, with those of a tied table. */
 static double last_sums_us(const struct ah_segments *segments)
 {
     double us = 0;
@@ -114,7 +114,7 @@ static double last_sums_us(const struct ah_segments *segments)
     return us;
 }
 
-/* (3), with the sends. */
+/* Sets the rests of (3), including sends. */
 static void set_rests(struct simulation *r)
 {
     double update_us = 0, behind_us = 0;
@@ -201,7 +201,7 @@ static int init_simulation(struct simulation *r, struct ah_error *err)
 
 /* ---- passes and sends ---- */
 
-/* The lane that a pass sends to; NULL: it sends nothing. */
+/* Returns the lane that a pass sends to; NULL: it sends nothing. */
 static struct lane *target(struct lane *lane, struct ah_turn turn)
 {
     if (turn.backward)
@@ -209,7 +209,7 @@ static struct lane *target(struct lane *lane, struct ah_turn turn)
     return lane->index + 1 < lane->pipeline->n_stages ? lane + 1 : NULL;
 }
 
-/* When the input of a pass is there. */
+/* Returns when the input of a pass has arrived. */
 static double arrived_us(const struct lane *lane, struct ah_turn turn)
 {
     if (turn.backward)
@@ -242,7 +242,7 @@ static void compute_pass(struct simulation *r, struct lane *lane, struct ah_turn
         lane->in_flight--;
 }
 
-/* Sends what the last pass made. */
+/* Sends the output of the last pass. */
 static void send_result(struct simulation *r, struct lane *lane, struct lane *to, double start)
 {
     double us = lane->sends_us[lane->made.backward];
@@ -252,7 +252,7 @@ static void send_result(struct simulation *r, struct lane *lane, struct lane *to
     call_lane(r, to);
 }
 
-/* When a send to another node can start. */
+/* Returns when a send to another node can start. */
 static double send_start(const struct simulation *r, const struct lane *lane)
 {
     return later(lane->free_us, ah_nics_free_us(&r->nics, lane->node, lane->to->node));
@@ -269,7 +269,7 @@ static void send_away(struct simulation *r, struct lane *lane, double start)
 
 /* ---- segments ---- */
 
-/* When the last backward of a stage has passed block `first`. */
+/* Returns when the last backward of a stage has passed block `first`. */
 static double passed_us(const struct simulation *r, const struct lane *lane, const struct ah_segment *segment)
 {
     double us = lane->last_us + lane->stage->backward_us;
@@ -317,7 +317,7 @@ static void sum(struct simulation *r, size_t s, double start)
 
 /* ---- the loop ---- */
 
-/* When an event can start: a lane's send or, numbered after the lanes, a segment. */
+/* Returns when an event can start: a lane's send or, numbered after the lanes, a segment. */
 static double start_of(const struct simulation *r, size_t thing)
 {
     if (thing < r->n_lanes)
@@ -357,7 +357,7 @@ static void advance_lane(struct simulation *r, struct lane *lane)
     }
 }
 
-/* (1) */
+/* Advances all lanes, for invariant 1. */
 static void advance_all(struct simulation *r)
 {
     while (r->n_called && !r->late) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pipeline alone: every pass starts as soon as its stage is free and its input has arrived.
+ * One pipeline without contention: every pass starts as soon as its stage is free and its input has arrived.
  */
 #include "planner/cluster/sim/stage_sim.h"
 #include "runtime/schedule/turns.h"
@@ -9,14 +9,14 @@
 
 struct alone {
     const struct ah_pipeline *pipeline;
-    double *down_us; /* (stages): a send to the next stage */
-    double *free_us; /* (stages) */
-    uint64_t *next;  /* (stages): which of 2m passes */
-    double *outputs; /* (stages, m): when the output arrived behind; negative: not yet */
-    double *inputs;  /* (stages, m): when the gradient arrived in front */
+    double *down_us; /* (stages): time of a send to the next stage */
+    double *free_us; /* (stages): when the stage is free */
+    uint64_t *next;  /* (stages): number of the next of 2m passes */
+    double *outputs; /* (stages, m): when the output arrived at the next stage; negative: not yet */
+    double *inputs;  /* (stages, m): when the gradient arrived at the stage before */
 };
 
-/* When a pass may start, or a negative number: not known yet. */
+/* Returns when a pass may start, or a negative number: not known yet. */
 static double ready_us(const struct alone *a, size_t i, struct ah_turn turn)
 {
     uint64_t m = a->pipeline->micro_batches;

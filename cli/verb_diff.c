@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete diff A B: where two documents differ. Exit status like diff(1): 0 same, 1 different, 2 or more
- * trouble.
+ * autohete diff A B: where two documents differ. Exit status like diff(1): 0 same, 1 different, 2 or more trouble.
  */
 #include "cli/compare/diff_cluster_plan.h"
 #include "cli/compare/diff_plan.h"

@@ -7,10 +7,9 @@
  * printed, checked. Every device runs the same ops. Only ah_op_check() knows how many bytes each operand covers, so no
  * device can be asked to touch memory outside its arenas.
  *
- * Matrices are row-major. `rows` are tokens. Sizes are elements unless the name says bytes, and at least 1.
- * Operands need the alignment of their element; 64 bytes are faster. An output overlaps no other operand, except that
- * the list below lets some use the same memory as an input of equal dtype and row stride. Rules of arithmetic:
- * docs/numerics.md.
+ * Matrices are row-major. `rows` are tokens. Sizes are elements unless the name says bytes, and at least 1. Operands
+ * need the alignment of their element; 64 bytes are faster. An output overlaps no other operand, except that the list
+ * below lets some use the same memory as an input of equal dtype and row stride. Rules of arithmetic: docs/numerics.md.
  *
  * ROW STRIDE. An operand marked * below is a matrix whose rows may lie `row_stride` elements apart, as part of a wider
  * one (q, k or v of packed projections, gate or up of a packed MLP, a tile of the vocabulary's logits). 0: dense. All
@@ -295,9 +294,8 @@ struct ah_operand {
 
 const char *ah_op_name(enum ah_op_kind kind);
 
-/* The extent and role of every operand. AH_E_USAGE for an unknown kind, sizes that overflow or make no sense,
- * a missing or superfluous operand, a dtype or a row stride that it cannot have; the sentence names op and
- * operand. */
+/* The extent and role of every operand. AH_E_USAGE for an unknown kind, sizes that overflow or make no sense, a missing
+ * or superfluous operand, a dtype or a row stride that it cannot have; the sentence names op and operand. */
 int ah_op_operands(const struct ah_op *op, struct ah_operand ret_operands[AH_OP_ARGS], struct ah_error *err);
 
 /* Returns the bytes between memory and processor if the op reads every input and writes every output once. 0 for a

@@ -171,8 +171,7 @@ static inline uint64_t ah_attention_words(const struct ah_attention *attention, 
 void ah_attention_pack_a(unsigned char *dst, const struct ah_attention *attention,
                          const struct ah_attention_rows *rows);
 
-/* Packs at most 128 rows as an a of the head's elements, k along the tokens: `panels` parts of
- * AH_ATTENTION_A_BYTES. */
+/* Packs at most 128 rows as an a of the head's elements, k along the tokens: `panels` parts of AH_ATTENTION_A_BYTES. */
 void ah_attention_pack_a_turned(unsigned char *dst, const struct ah_attention *attention,
                                 const struct ah_attention_rows *rows);
 

@@ -5,7 +5,7 @@
  * 1. A BAR is an item. If there are more items than a page can draw smoothly, it joins successive tiles of one op
  *    without a pause between them. Bars of a lane are in order of time.
  * 2. All bars of the two iterations, FIRST and the next, are shown. So are bars of neighbouring iterations that overlap
- * their span of time, to show the lanes' other work.
+ *    their span of time, to show the lanes' other work.
  * 3. Times are whole ns since the beginning of FIRST. A bar is given by the pause before it and its length. Both are
  *    differences of rounded times, so rounding errors do not accumulate.
  */

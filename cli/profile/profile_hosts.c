@@ -204,8 +204,7 @@ static const char *const *words_of(const struct profiling *p)
     return words;
 }
 
-/* Sets the error for a failed mpirun. It prints what went wrong, but not always where, so names hosts that cannot be
- * found. */
+/* Sets the error for a failed mpirun. It prints what went wrong, but not always where, so names a lost host. */
 static int fail_launch(const struct profiling *p, int status, struct ah_error *err)
 {
     if (ah_interrupt_seen())

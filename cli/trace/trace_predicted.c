@@ -113,8 +113,7 @@ int ah_trace_predict(struct trace *trace, struct ah_error *err)
 
 /* ---- printing ---- */
 
-/* True if this iteration and all later ones last as long as the period. The very last matters only if it is
- * `iteration`. */
+/* True if this iteration and all later ones last as long as the period. The very last matters only as `iteration`. */
 static bool steady(const struct trace *trace, size_t iteration)
 {
     double period_us = trace->replay->period_us;

@@ -14,7 +14,7 @@
  *    has used any processor time. So an AdamW of 100 seconds is no stall, nor is a lane that an emulation slows. An op
  *    on a GPU gives no such sign, so an op that takes longer than the patience is a stall.
  * 4. The watch's own pulse (struct ah_device_watch) has not changed: no progress is known of the ranks for whose work
- * this device waits.
+ *    this device waits.
  * 5. The process ran: between two looks, at most twice the usual interval counts. So a process that was stopped
  *    (SIGSTOP, a debugger) or starved counts for no more.
  *

@@ -4,7 +4,7 @@
  *
  *     tile     32 x 32 elements of c, which a kernel computes (tile.h)
  *     strip    32 rows of c
- *     unit a rectangle of c that a thread computes at a time; it packs the columns of b once, and each strip of a once
+ *     unit     a rectangle of c that a thread computes at a time; it packs columns of b and strips of a only once
  *     step     the part of k that one call of a kernel multiplies, so that a and b stay in the first-level cache
  *     chunk    the part of k for which a unit's packed columns of b stay in the second-level cache; whole steps
  *

@@ -5,8 +5,8 @@
  *     -                 standard input
  *     folder            the config.json in it: a model as Hugging Face saves it
  *     file              a document
- *     rtx4090-64g a built-in document: a file of examples/models, machines or clusters, each embedded in the program
- *     under its name without `.json`
+ *     rtx4090-64g       a built-in document: a file of examples/models, machines or clusters, embedded in the program
+ *                       under its name without `.json`
  *
  * A file or folder of that name has precedence over a built-in document; a word with a slash is never built in.
  */

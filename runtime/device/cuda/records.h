@@ -4,8 +4,9 @@
  *
  *     struct ah_cuda_records records = {.calls = &calls};
  *     rc = ah_cuda_records_read(&records, buffer, bytes, err);             // for every buffer
- *     rc = ah_cuda_records_settle(&records, stream_ids, n, err); // then: assigns records to ops and sorts them ...
- *     records.settled, records.n ah_cuda_records_release(&records);
+ *     rc = ah_cuda_records_settle(&records, stream_ids, n, err);           // then: assigns records to ops, sorts them
+ *     ... records.settled, records.n
+ *     ah_cuda_records_release(&records);
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_RECORDS_H
 #define AH_RUNTIME_DEVICE_CUDA_RECORDS_H

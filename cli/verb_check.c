@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete check FILE...: are these documents valid, and do the given assertions hold for them?
+ * autohete check FILE...: checks whether documents are valid, and whether the given assertions hold for them.
  *
- * Every file is checked. The exit status is that of the most fundamental trouble found: an invalid document (3) comes
- * before a failed assertion (8).
+ * Every file is checked. The exit status is that of the most fundamental trouble found: an invalid document (3) before
+ * a failed assertion (8).
  */
 #include "cli/frame/emit.h"
 #include "cli/frame/input.h"
@@ -52,7 +52,7 @@ struct check {
     size_t n_assertions;
     struct check_inputs inputs;
     struct ah_emit emit;
-    int status; /* the smallest one so far that is not 0 */
+    int status; /* the smallest exit status so far that is not 0 */
 };
 
 static void check_failed(struct check *check, const struct ah_error *err)
@@ -164,7 +164,7 @@ static int check_cluster_plan(const struct check *check, const char *name, const
     return rc ? ah_error_prefix(err, rc, "%s", name) : AH_OK;
 }
 
-/* Checks what no reader can see: that each statement of the plan follows from the rest of it, and from its inputs. */
+/* Checks what the parser cannot: that each statement of the plan follows from the others, and from its inputs. */
 static int check_plan(const struct check *check, const char *name, const struct ah_plan *plan,
                       struct ah_error *err)
 {

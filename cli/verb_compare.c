@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete compare MODEL: every policy at its best setting, in one table; with --measured, each also trains.
+ * autohete compare MODEL: shows all policies, each at its best setting; with --measured, each also trains.
  */
 #include "base/units.h"
 #include "cli/compare/compare_cluster.h"
@@ -57,9 +57,9 @@ struct comparison {
     struct ah_compare_measurement *measurement; /* NULL: predicted only */
 };
 
-enum { FEASIBLE_CELLS = 5, MEASURED_CELLS = 6 }; /* in a row, after the policy's name */
+enum { FEASIBLE_CELLS = 5, MEASURED_CELLS = 6 }; /* number of cells in a row, after the policy's name */
 
-/* Step time of `optimal`; 0 if it has no plan. */
+/* Returns the step time of `optimal`; 0 if that has no plan. */
 static double optimal_us(const struct ah_comparison *rows)
 {
     for (size_t i = 0; i < AH_POLICIES; i++)
@@ -68,7 +68,7 @@ static double optimal_us(const struct ah_comparison *rows)
     return 0;
 }
 
-/* Memory as --device-memory and --host-memory limit it: with the reserve and the process, as everywhere in text. */
+/* Memory includes the reserve and the process, as in all text and as in --device-memory and --host-memory. */
 static void feasible_cells(struct ah_table *table, const struct ah_comparison *row,
                            const struct ah_machine *machine, double best_us)
 {
@@ -84,7 +84,7 @@ static void feasible_cells(struct ah_table *table, const struct ah_comparison *r
     ah_table_cell(table, "%s", ah_units_print_bytes(text, row->host_bytes + machine->host.process_bytes));
 }
 
-/* Cells under "device" and "host": the shortage of that memory, if there is one and its amount is known. */
+/* Adds cells under "device" and "host": the shortage of that memory, if there is a shortage of known size. */
 static void infeasible_cells(struct ah_table *table, const struct ah_comparison *row, int cells)
 {
     char text[AH_UNITS_TEXT_MAX];
@@ -425,7 +425,7 @@ static int check_options(const struct compare_options *options, struct ah_error 
     return AH_OK;
 }
 
-/* Refuses memory that the machine does not have, before making plans that could not be run. */
+/* Refuses budgets above the machine's memory, before making plans that could not be run. */
 static int check_exists(const struct ah_plan_request *request, struct ah_error *err)
 {
     const struct ah_machine *machine = request->machine;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete completion SHELL: the completion script of a shell, written from the tables of verbs and options.
+ * autohete completion SHELL: prints the completion script of a shell, made from the tables of verbs and options.
  *
  * bash: a function over COMP_WORDS; the word before the one at the cursor decides between an option's value, an option
  * and an operand. zsh: one _arguments specification per verb. fish: one `complete` line per option.
@@ -55,7 +55,7 @@ static void bash_option_name(struct ah_buffer *out, const struct ah_verb *verb,
     ah_buffer_printf(out, "--%s ", option->name);
 }
 
-/* Words that complete the value; NULL for an output, whose words only say what it may replace. */
+/* Returns the words that complete the value; NULL for an output, whose words only say what it may replace. */
 static const char *const *words_of(const struct ah_option *option)
 {
     return option->kind == AH_OPTION_OUTPUT ? NULL : option->words;
@@ -159,7 +159,7 @@ static void write_bash(const struct ah_cli *cli, struct ah_buffer *out)
                    "complete -F _autohete autohete\n");
 }
 
-/* '(-o --output)'{-o,--output}'[help]:FILE:_files' */
+/* Prints '(-o --output)'{-o,--output}'[help]:FILE:_files'. */
 static void zsh_option(struct ah_buffer *out, const struct ah_verb *verb, const struct ah_option *option)
 {
     (void)verb;
@@ -304,7 +304,7 @@ static const char *const shell_words[] = {"bash", "zsh", "fish", NULL};
 static int completion_run(struct ah_cli *cli, const void *options)
 {
     (void)options;
-    static script_writer *const writers[] = {write_bash, write_zsh, write_fish}; /* by shell_words */
+    static script_writer *const writers[] = {write_bash, write_zsh, write_fish}; /* in the order of shell_words */
     const char *shell = cli->arguments.operands[0];
     struct ah_buffer script = {0};
     for (size_t i = 0; shell_words[i]; i++)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete diff A B: where two documents differ. Exit status like diff(1): 0 same, 1 different, 2 or more
- * trouble.
+ * autohete diff A B: shows where two documents differ. Exit status: 0 same, 1 different, 2 or more trouble (like diff).
  */
 #include "cli/compare/diff_cluster_plan.h"
 #include "cli/compare/diff_plan.h"
@@ -21,20 +20,20 @@ struct diff_report {
     struct ah_cli *cli;
     struct ah_emit emit;
 
-    /* Returns the long list to which a difference belongs, which is then counted, not printed. */
+    /* Returns the long list to which a difference belongs; the difference is then counted instead of printed. */
     const char *(*bulk)(const char *path);
     const char *list;
     size_t n_of_list;
 };
 
-/* The value for printing; "" means absent. Long ones are cut. */
+/* Returns the value for printing, cut if it is long; "" means absent. */
 static const char *readable(char out[TEXT_MAX_BYTES], const char *value)
 {
     int n = snprintf(out, TEXT_MAX_BYTES, "%s", *value ? value : "(absent)");
     ah_terminal_clean(out);
     size_t end = TEXT_MAX_BYTES - 4;
     while (n >= TEXT_MAX_BYTES && ((unsigned char)out[end] & 0xC0) == 0x80)
-        end--; /* never cuts inside a character */
+        end--; /* do not cut inside a character */
     if (n >= TEXT_MAX_BYTES)
         memcpy(out + end, "...", 4);
     return out;
@@ -83,7 +82,7 @@ static void report_counted(void *context, const char *path, const char *a, const
         report_text(context, path, a, b);
 }
 
-/* Prints field by field; for plans only on request, because the changes in planning terms say most of it. */
+/* Prints differences field by field; for plans only on request, because the changes in planning terms say most. */
 static size_t print_text(struct ah_cli *cli, const struct ah_document *a, const struct ah_document *b,
                          bool fields)
 {

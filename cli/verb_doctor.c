@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete doctor: what is here, what is missing, and the command that installs it.
+ * autohete doctor: shows what is installed, what is missing, and the command that installs it.
  *
- * Each check of a table fills one finding. Only what the CPU device needs decides the exit status: without a GPU, or
+ * Each check in a table fills one finding. Only what the CPU device needs decides the exit status: without a GPU, or
  * with little lockable memory, autohete still works, but slower or for smaller models.
  */
 #include "base/host_memory.h"
@@ -42,7 +42,7 @@ struct finding {
     const char *what;
     enum state state;
     char detail[DETAIL_MAX];
-    char fix[DETAIL_MAX]; /* what to do; "" if nothing */
+    char fix[DETAIL_MAX]; /* what to do about it; "" if nothing */
 };
 
 struct doctor {
@@ -100,7 +100,7 @@ static void check_memory(const struct doctor *doctor, struct finding *ret)
     }
 }
 
-/* Host weights and tiles in flight are locked; if half of the memory can be locked, that is enough for any plan. */
+/* Host weights and tiles being copied are in locked memory. Half of all memory suffices for any plan. */
 static void check_memlock(const struct doctor *doctor, struct finding *ret)
 {
     if (!doctor->topology)
@@ -136,7 +136,7 @@ static void check_huge_pages(const struct doctor *doctor, struct finding *ret)
         "root");
 }
 
-/* Opens the device, as a run would do first, but with small arenas. */
+/* Opens the device as a run does, but with small arenas. */
 static void check_cpu_device(const struct doctor *doctor, struct finding *ret)
 {
     (void)doctor;
@@ -183,7 +183,7 @@ static void print_gpus(const struct ah_device_info *infos, size_t n, struct find
     }
 }
 
-/* Tries the library's products, and reports how much device memory is in use beside an arena. */
+/* Tries the library's products, and reports how much device memory is in use outside an arena. */
 static int try_products(struct ah_device *device, struct finding *ret, struct ah_error *err)
 {
     char text[AH_TRYOUT_TEXT_MAX], bytes[AH_UNITS_TEXT_MAX];
@@ -212,7 +212,7 @@ static void try_recorder(struct ah_device *device, struct finding *ret)
     snprintf(ret->fix + fixed, DETAIL_MAX - fixed, "%s%s", fixed ? "; " : "", err.text);
 }
 
-/* Checks what shows only when a device is opened and used. */
+/* Checks what can only be seen when a device is opened and used. */
 static void try_gpu(const struct ah_device_driver *driver, struct finding *ret)
 {
     struct ah_device *device = NULL;
@@ -266,7 +266,7 @@ static void say_noise(const char *path, const struct ah_machine *machine, struct
     print_detail(ret->fix, "close other programs, then autohete profile");
 }
 
-/* Checks the profile kept for this machine: present, valid, how noisy. */
+/* Checks this machine's profile in the cache: whether it exists, is valid, and how noisy its numbers are. */
 static void check_profile(const struct doctor *doctor, struct finding *ret)
 {
     const char *path = NULL;
@@ -306,7 +306,7 @@ static bool runs(const char *command, const char *option, const char *value)
     return started && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* Finds the Python packages of autohete-tokenize, in the folder of its --setup or by python3. Imports nothing. */
+/* Finds the Python packages of autohete-tokenize, in the folder of its --setup or through python3. Imports nothing. */
 static void check_tokenizer(const struct doctor *doctor, struct finding *ret)
 {
     static const char look[] =
@@ -336,7 +336,7 @@ static void check_tokenizer(const struct doctor *doctor, struct finding *ret)
     print_detail(ret->fix, "autohete-tokenize --setup");
 }
 
-/* Checks the plugin, its library, and what starts ranks. */
+/* Checks the plugin, its library, and the launcher of ranks. */
 static void check_mpi(const struct doctor *doctor, struct finding *ret)
 {
     static const char *const launchers[] = {"mpirun", "srun"};

@@ -120,7 +120,7 @@ static void print_text(struct ah_cli *cli, const struct ah_document *document)
     ah_inspect_list(cli, "warnings", document->warnings, document->n_warnings);
 }
 
-/* Writes the page, besides or instead of the text. */
+/* Writes the page, in addition to the text or instead of it. */
 static int write_page(struct ah_cli *cli, const struct inspect_options *options,
                       const struct ah_document *document, struct ah_error *err)
 {
@@ -144,7 +144,7 @@ static int print_document(struct ah_cli *cli, const struct ah_document *document
     return ah_document_print(document, &cli->out, err);
 }
 
-/* Machines and clusters are inputs that people copy and edit, so programs get them whole, too. */
+/* True if --json prints the whole document. Machines and clusters are inputs that people copy and edit. */
 static bool is_printed_whole(const struct ah_cli *cli, const struct inspect_options *options,
                              enum ah_document_kind kind)
 {

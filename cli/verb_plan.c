@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete plan MODEL: the best plan for a machine, how good it is, or why there is none.
+ * autohete plan MODEL: finds the best plan for a machine and says how good it is, or says why there is none.
  *
  * With `-o FILE`, the plan is written there and a summary is shown; otherwise the plan goes to standard output. If no
- * plan is found, an existing file is left alone.
+ * plan is found, an existing file is unchanged.
  */
 #include "base/units.h"
 #include "cli/frame/outputs.h"
@@ -144,7 +144,7 @@ static void print_found(struct ah_cli *cli, const struct ah_request *request, co
 
 /* ---- the plan ---- */
 
-/* Tells that the plan is a what-if, if no summary does. */
+/* Notes that the plan is a what-if, unless a summary says so. */
 static void tell_what_if(struct ah_cli *cli, const struct ah_plan *plan)
 {
     struct ah_buffer text = {0};
@@ -218,7 +218,7 @@ static int plan_request(struct ah_cli *cli, const struct plan_options *options, 
     return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
 }
 
-/* The order is part of another system's policy and cannot be changed. */
+/* Refuses --scheduling for other systems' policies, whose order is fixed. */
 static int check_scheduling(const struct ah_plan_request *request, const struct plan_options *options,
                             struct ah_error *err)
 {

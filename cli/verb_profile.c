@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete profile: measures the machine, keeps the document, shows it.
+ * autohete profile: measures the machine, then saves and shows the document.
  *
- * The document goes to `-o FILE`, `-o -` (standard output), the document of `--onto`, else the cache (cache.h). A
- * profile that emulates another machine is not this machine's, so it is kept only with -o. Before measuring for
- * minutes, the verb checks that the file can be written and that the training is possible.
+ * The document is written to `-o FILE`, `-o -` (standard output), the file of `--onto`, or otherwise the cache
+ * (cache.h). A profile that emulates another machine is not this machine's, so it is only saved with -o. Before
+ * measuring for minutes, the verb checks that the file can be written and that the training is possible.
  *
- * `--model` adds blocks to a profile: to that of `--onto`, to that of the cache if that would be written, else to a new
- * one.
+ * `--model` adds blocks to a profile: that of `--onto`, that of the cache if it would be written, or otherwise a new
+ * profile.
  */
 #include "cli/frame/cache.h"
 #include "cli/frame/input.h"
@@ -79,8 +79,8 @@ struct profile {
     const struct profile_options *options;
     const struct ah_device_driver *driver;
     uint32_t index;
-    const char *path; /* the file to write; NULL: none */
-    const char *base; /* the profile to which blocks are added; NULL: to a new one */
+    const char *path; /* the file to write; NULL: no file */
+    const char *base; /* the profile to which blocks are added; NULL: a new profile */
     struct ah_document emulated;
     struct ah_document measured;
     ah_profiler_progress *progress; /* NULL: a line on the terminal */
@@ -190,7 +190,7 @@ static int measure_machine(struct profile *profile, struct ah_error *err)
 
 /* ---- several machines ---- */
 
-/* Measures this machine as one of several hosts; the document goes to the caller. */
+/* Measures this machine as one of several hosts; the document is appended to `out`. */
 static int measure_node(void *context, ah_profiler_progress *progress, void *progress_context,
                         struct ah_buffer *out, struct ah_error *err)
 {
@@ -245,7 +245,7 @@ static int make_profile(struct profile *profile, struct ah_error *err)
     return rc;
 }
 
-/* A constant load on the machine does not show in spreads, so it is told here. */
+/* Warns of load on the machine, because a constant load does not show in spreads. */
 static void warn_of_load(struct ah_cli *cli, const struct ah_machine *machine)
 {
     double taken;

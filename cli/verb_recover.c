@@ -66,7 +66,7 @@ struct recovery {
     struct ah_progress progress;
 };
 
-/* How many documents are to be read from standard input ('-'). */
+/* Returns how many documents are to be read from standard input ('-'). */
 static int count_standard_input(const struct recover_options *options)
 {
     const char *const inputs[] = {options->plan, options->cluster, options->inventory, options->model};
@@ -156,7 +156,7 @@ static int read_numbers(struct recovery *r, const struct recover_options *option
     return AH_OK;
 }
 
-/* Makes the new plan add gradients up as the old one does. */
+/* Makes the new plan add up gradients in the same way as the old plan. */
 static int keep_sums(struct recovery *r, struct ah_cli *cli, const struct recover_options *options,
                      struct ah_error *err)
 {
@@ -227,7 +227,7 @@ static int write_document(struct ah_cli *cli, const struct ah_document *document
                              : ah_document_print(document, &cli->out, err);
 }
 
-/* Says whether a run of the new plan continues with the bits of the old one. */
+/* Says whether a run of the new plan gives the same bits as the old plan. */
 static int say_bits(struct ah_cli *cli, const struct recovery *r, const struct ah_cluster_plan *plan,
                     struct ah_error *err)
 {

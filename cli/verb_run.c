@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete run PLAN: trains.
+ * autohete run PLAN: trains as the plan says.
  *
  * Output: a line now and then, and on a terminal a progress line; with `--json` or `--log -`, only the run log; with
  * `--trace -`, only the trace.
@@ -91,12 +91,12 @@ static const struct ah_option run_table[] = {
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 /* clang-format on */
 
-enum { LINES = 10 };  /* lines about steps in a whole run */
-enum { STEADY = 32 }; /* steps whose median a line shows */
+enum { LINES = 10 };  /* number of lines about steps in a whole run */
+enum { STEADY = 32 }; /* number of steps whose median a line shows */
 
-/* Times of the last steps. A single one says little: the last before a save, for example, overlaps no next step. */
+/* Times of the last steps. A single time says little: the last step before a save, for example, overlaps no other. */
 struct steady {
-    uint64_t n; /* how many steps came; the last STEADY are kept */
+    uint64_t n; /* number of steps so far; the times of the last STEADY are kept */
     double us[STEADY], tokens_per_s[STEADY], learned_tokens_per_s[STEADY];
 };
 
@@ -107,9 +107,9 @@ struct running {
     struct ah_run_options given; /* the command line's options, completed from the document */
     struct ah_run run;
     struct ah_run_log log;
-    struct ah_run_trace *trace; /* NULL: none */
+    struct ah_run_trace *trace; /* NULL: no trace is wanted */
     struct ah_progress progress;
-    bool quiet;             /* print nothing for people: --quiet, or a log or trace has standard output */
+    bool quiet;             /* print nothing for people: --quiet is given, or standard output is for a log or trace */
     struct ah_error unsaid; /* why standard output could not be written */
     struct steady steady;
     struct ah_load load; /* the machine's load when the first step began */
@@ -126,7 +126,7 @@ static void put_line(struct running *running)
     ah_buffer_clear(&running->cli->out);
 }
 
-/* Prints the rate and the decay; tells which of them are defaults of fine-tuning. */
+/* Prints the learning rate and the weight decay; says which of them are defaults for fine-tuning. */
 static void say_learning(struct running *running)
 {
     const struct ah_run_options *options = &running->options->run;
@@ -143,7 +143,7 @@ static void say_learning(struct running *running)
                          options->warmup.given ? "" : "--warmup of 3 % (not 10 %)");
 }
 
-/* Tells in which files the width of tokens was inferred from values alone. */
+/* Says in which files the width of tokens was inferred only from values. */
 static void say_widths(struct running *running, const struct ah_dataset *data)
 {
     for (size_t i = 0; data && i < ah_dataset_facts(data)->files; i++) {
@@ -291,7 +291,7 @@ static int open_trace(struct running *running, struct ah_error *err)
     return rc;
 }
 
-/* Standard output goes to people, the log, or the trace, but to only one of them. */
+/* Gives standard output to people, the log, or the trace, but only to one of them. */
 static int share_output(struct running *running, struct ah_error *err)
 {
     const struct run_options *options = running->options;
@@ -305,7 +305,7 @@ static int share_output(struct running *running, struct ah_error *err)
     return AH_OK;
 }
 
-/* A log given now was checked before; one kept from the resumed run is checked here. */
+/* A log that an option names was checked before; a log that the resumed run had is checked here. */
 static int open_log(struct running *running, struct ah_error *err)
 {
     const char *given = running->options->run.log, *path = running->run.options->log;
@@ -340,7 +340,7 @@ static int open_running(struct running *running, struct ah_error *err)
     return rc;
 }
 
-/* Tells before training what will not be saved. A vocabulary of bytes needs no tokenizer. */
+/* Says before training what will not be saved. A vocabulary of bytes needs no tokenizer. */
 static void tell_of_saving(const struct running *running)
 {
     const struct ah_run *run = &running->run;
@@ -389,7 +389,7 @@ static void summarize(struct running *running, const struct ah_runlog_end *end)
     put_line(running);
 }
 
-/* If a run was slow, the reason may be other load on the machine. */
+/* Prints other load on the machine, which may be the reason for a slow run. */
 static void summarize_load(struct running *running)
 {
     char text[160];
@@ -411,7 +411,7 @@ static void summarize_load(struct running *running)
     put_line(running);
 }
 
-/* Tells in one line what the trace shows, and what it cannot show. */
+/* Says in one line what the trace shows, and what it cannot show. */
 static void summarize_overlap(struct running *running, const struct ah_runlog_overlap *overlap)
 {
     char steps[64];
@@ -522,7 +522,7 @@ static int follow_rank_0(struct running *running)
     return status;
 }
 
-/* Starts the ranks on their hosts and waits. The ranks print everything, so nothing is left to print here. */
+/* Starts the ranks on their hosts and waits. The ranks print everything, so this process prints nothing. */
 static int launch(struct running *running)
 {
     struct ah_error err = {0};

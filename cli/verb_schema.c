@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete schema [KIND]: the JSON Schema of a kind of document, or the list of kinds.
+ * autohete schema [KIND]: prints the JSON Schema of a kind of document, or the list of kinds.
  */
 #include "cli/frame/emit.h"
 #include "cli/verbs.h"

@@ -3,7 +3,7 @@
  * autohete simulate PLAN: simulates the plan's orders on the virtual clock: how long an iteration takes, what each lane
  * does and waits for.
  *
- * An item's wait is counted for the kind of op that held it up, in the iteration that the clock calls steady.
+ * An item's wait is counted for the kind of op that held the item up, in the steady iteration.
  */
 #include "base/units.h"
 #include "cli/frame/emit.h"
@@ -111,7 +111,7 @@ static const char *kind_word(unsigned kind)
 
 /* ---- for people ---- */
 
-/* The first step differs from a steady one by what an earlier step would have left to do or done ahead. */
+/* Prints the first step, which differs from a steady step because no earlier step left updates or copied ahead. */
 static void put_first_step(struct ah_cli *cli, const struct ah_replay *replay)
 {
     char text[AH_UNITS_TEXT_MAX];
@@ -159,7 +159,7 @@ static double idle_without_reason(const struct ah_replay_lane *lane)
 static void time_cell(struct ah_table *table, double us)
 {
     char text[AH_UNITS_TEXT_MAX];
-    const double shown_us = 0.005; /* less would be printed as nothing */
+    const double shown_us = 0.005; /* shorter waits would be printed as 0 */
     ah_table_cell(table, "%s", us >= shown_us ? ah_units_print_time(text, us) : "-");
 }
 

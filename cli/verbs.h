@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verbs: each has its own file, verb_<name>.c; main.c puts them into the table.
+ * Verbs: each is defined in its own file, verb_<name>.c; main.c has the table of all.
  */
 #ifndef AH_CLI_VERBS_H
 #define AH_CLI_VERBS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Our own plan is the last row, as in the comparison for one machine. Other systems' arrangements keep nothing on
- * hosts; if our plan does, the row before it shows our best plan without that.
+ * hosts. If our plan does, the row before it shows our best plan that keeps nothing there.
  */
 #include "cli/compare/compare_cluster.h"
 
@@ -17,7 +17,7 @@ struct comparison {
     const struct ah_request_cluster *request;
     struct ah_cluster_plan *plans[AH_CLUSTER_POLICIES]; /* NULL: no plan was found that fits */
     bool on_hosts;                                      /* the optimal plan has blocks on hosts */
-    struct ah_cluster_plan *without_hosts;              /* the best without blocks on hosts; NULL as above */
+    struct ah_cluster_plan *without_hosts;              /* the best plan without blocks on hosts; NULL as above */
 };
 
 static bool uses_hosts(const struct ah_cluster_plan *plan)
@@ -52,7 +52,7 @@ static enum ah_cluster_policy row_policy(size_t row)
     return (enum ah_cluster_policy)((row + 1) % AH_CLUSTER_POLICIES);
 }
 
-/* The numbers that the table shows of an arrangement. */
+/* The numbers of an arrangement that the table shows. */
 struct shape {
     uint64_t least_stages, most_stages;
     uint64_t least_tp, most_tp;
@@ -75,7 +75,7 @@ static struct shape shape_of(const struct ah_cluster_plan *plan)
     return shape;
 }
 
-/* The plan's step as a multiple of the optimal plan's; 0 if there is no optimal plan. */
+/* Returns the plan's step time divided by the optimal plan's; 0 if there is no optimal plan. */
 static double to_optimal(const struct comparison *comparison, const struct ah_cluster_plan *plan)
 {
     const struct ah_cluster_plan *best = comparison->plans[AH_CLUSTER_POLICY_OPTIMAL];

@@ -7,7 +7,7 @@
 
 #include "cli/plan/request_cluster.h"
 
-/* Plans with every policy and shows the results. Returns the exit status. */
+/* Plans with every policy and prints a table of the results. Returns the exit status. */
 int ah_compare_cluster(struct ah_cli *cli, const struct ah_request_cluster_options *options);
 
 #endif

@@ -9,17 +9,17 @@
 #include <string.h>
 
 enum { ROUNDS_DEFAULT = 5, STEPS_DEFAULT = 5, ROUNDS_MOST = 1000, STEPS_MOST = 100000 };
-enum { FIRST_STEPS = 3, LAST_STEPS = 1 }; /* of a turn; not counted */
+enum { FIRST_STEPS = 3, LAST_STEPS = 1 }; /* steps at either end of a turn that are not counted */
 
 struct turn {
-    uint64_t from_ns, to_ns; /* of the counted steps */
+    uint64_t from_ns, to_ns; /* start and end of the counted steps */
 };
 
 /* The results of one policy while it is measured. */
 struct entrant {
     const struct ah_comparison *row;
-    double *step_us; /* by round */
-    double *losses;  /* by step of its first round */
+    double *step_us; /* step time of each round */
+    double *losses;  /* loss of each step of its first round */
 };
 
 struct measuring {
@@ -27,7 +27,7 @@ struct measuring {
     struct ah_run_options options;
     struct entrant entrants[AH_POLICIES];
     size_t n_entrants;
-    uint64_t turn_steps; /* counted or not */
+    uint64_t turn_steps; /* steps of a turn, counted or not */
     struct ah_compare_measurement *measurement;
     struct ah_progress progress;
 
@@ -205,7 +205,7 @@ static int add_entrants(struct measuring *m, const struct ah_comparison rows[AH_
     return AH_OK;
 }
 
-/* Makes up tokens for a few batches. */
+/* Makes synthetic tokens for a few batches. */
 static int make_up_data(struct measuring *m, struct ah_made_up_tokens *tokens, struct ah_error *err)
 {
     const struct ah_plan *plan = m->entrants[0].row->plan;

@@ -17,7 +17,7 @@
 #include "schemas/machine.h"
 
 struct ah_compare_measured_options {
-    struct ah_option_list data; /* none: made-up tokens */
+    struct ah_option_list data; /* empty: synthetic tokens */
     const char *data_format;
     struct ah_option_integer steps;
     struct ah_option_integer rounds;
@@ -27,9 +27,9 @@ struct ah_compare_measured_options {
 
 /* The measurements of one policy. */
 struct ah_compare_measured {
-    struct ah_stats step_us;    /* over turns; n 0: the policy has no plan */
+    struct ah_stats step_us;    /* mean step of each turn; n is 0 if the policy has no plan */
     struct ah_stats to_optimal; /* n 0: optimal has no plan */
-    uint64_t device_peak_bytes; /* the highest byte that an op touched, plus the device's reserve */
+    uint64_t device_peak_bytes; /* up to the highest byte that an op touched, plus the device's reserve */
     uint64_t host_peak_bytes;
 };
 
@@ -40,14 +40,14 @@ struct ah_compare_measurement {
     uint64_t steps; /* counted steps of a turn */
     const char *device;
     bool made_up_data;
-    size_t signatures; /* how many different ones the plans have in all */
+    size_t signatures; /* how many different numeric signatures the plans have */
     const char *
         unlike; /* NULL, or a policy whose losses differ from an earlier round's, or from an equal signature's */
     uint64_t unlike_step; /* the first step with a different loss */
 };
 
-/* AH_E_USAGE names the option. Errors of ah_run_open() and ah_run_go(); AH_E_INTERRUPTED. The plans are for `machine`:
- * if that emulates a different machine, lanes are slowed to its rates. */
+/* AH_E_USAGE names the option. Errors of ah_run_open() and ah_run_go(); AH_E_INTERRUPTED. The plans were made for
+ * `machine`; if its profile emulates a different machine, lanes are slowed to that one's rates. */
 int ah_compare_measured_run(struct ah_cli *cli, const struct ah_comparison rows[AH_POLICIES],
                             const struct ah_machine *machine,
                             const struct ah_compare_measured_options *options,

@@ -15,7 +15,7 @@ void ah_diff_plan_text(struct ah_cli *cli, const struct ah_plan *a, const struct
 /* The same as fields of an object that the caller opened. */
 void ah_diff_plan_json(struct ah_emit *emit, const struct ah_plan *a, const struct ah_plan *b);
 
-/* The list that contains `path`, if text only counts differences in that list: "ops", "lanes", "arena"; else NULL. */
+/* Returns the list ("ops", "lanes", "arena") with field `path`, whose differences text only counts; NULL: no list. */
 const char *ah_diff_plan_bulk(const char *path);
 
 #endif

@@ -11,11 +11,11 @@
 #include "base/arena.h"
 #include "base/error.h"
 
-/* The path is in `arena`; nothing is created. `device` NULL means cpu. AH_E_FAILED: there is no home folder. */
+/* Returns the path of a device's profile, in `arena`; creates nothing. `device` NULL: cpu. AH_E_FAILED: no home. */
 int ah_cache_path(const char *device, struct ah_arena *arena, const char **ret_path, struct ah_error *err);
 
-/* The path of the GPU's profile if there is one, else of the CPU's. AH_E_USAGE: there is neither; the text says how to
- * make one. */
+/* Returns the path of the GPU's profile if that file exists, else of the CPU's. AH_E_USAGE: neither exists; the text
+ * says how to make one. */
 int ah_cache_find(struct ah_arena *arena, const char **ret_path, struct ah_error *err);
 
 /* Makes the folders above `path`, for this user only. */

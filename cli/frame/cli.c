@@ -93,7 +93,7 @@ int ah_cli_flush(struct ah_cli *cli, struct ah_error *err)
     return AH_OK;
 }
 
-/* Prints a label, the only part in colour, and a line on standard error. A terminal gets it wrapped between words. */
+/* Prints a label, the only part in colour, and a line on standard error. On a terminal, the line is wrapped. */
 static void put_labelled(const struct ah_cli *cli, const char *colour, const char *label, const char *text)
 {
     const size_t columns = ah_terminal_table_columns(STDERR_FILENO);
@@ -192,7 +192,7 @@ static void print_json_error(const struct ah_error *err, int status, const struc
         details->json(details->context, &emit);
     ah_emit_close(&emit);
     ah_emit_close(&emit);
-    /* Without memory for JSON, the plain text is better than silence. */
+    /* If memory for JSON runs out, the plain text is better than silence. */
     fprintf(stderr, "%s\n", line.failed ? err->text : line.data);
     ah_buffer_release(&line);
 }
@@ -286,7 +286,7 @@ static const struct ah_option global_table[] = {
     {"version", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct global_options, version), "print the version"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
-/* "--json check x": the verb after options; NULL: none. */
+/* Returns the verb that follows options, as in "--json check x"; NULL: none. */
 static const char *late_verb(const struct ah_cli *cli, const char *const *words)
 {
     while (*words && !ah_cli_find(cli->verbs, *words))
@@ -342,7 +342,7 @@ static bool takes_next(const struct ah_verb *verb, const char *word)
     return false;
 }
 
-/* True if --json is given. Called first, so that errors in the command line are JSON, too. */
+/* True if --json is given. Called first, so that errors in the command line are also JSON. */
 static bool asks_for_json(const struct ah_verb *const *verbs, const char *const *words)
 {
     const struct ah_verb *verb = *words ? ah_cli_find(verbs, *words) : NULL;

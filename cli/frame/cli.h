@@ -8,7 +8,7 @@
  *
  *   1. Data goes to `out` and from there to standard output; everything else to standard error.
  *   2. An error is one line, `error: <sentence>`, or with --json one line of JSON, on standard error.
- *   3. It is an error if standard output cannot be written (a full disk), but not if its reader went away.
+ *   3. It is an error if standard output cannot be written (a full disk), but not if its reader closed the pipe.
  *   4. Control characters of documents and file names never reach a terminal.
  *
  *     static int greet_run(struct ah_cli *cli, const void *given)
@@ -50,13 +50,13 @@ struct ah_verb {
     struct ah_option_syntax syntax;
     size_t options_bytes; /* size of the verb's options struct; 0: it has none */
     struct ah_example examples[AH_VERB_EXAMPLES];
-    int least_trouble; /* lowest exit status for errors: 2 if 1 means something else */
+    int least_trouble; /* lowest exit status for errors: 2 if the verb uses 1 for another result */
     int (*run)(struct ah_cli *cli, const void *options); /* returns the exit status */
 };
 
 struct ah_cli {
     const struct ah_verb *const *verbs; /* NULL-terminated, borrowed */
-    const struct ah_verb *verb;         /* the one that runs; NULL before it is known */
+    const struct ah_verb *verb;         /* the verb that runs; NULL before it is known */
     const char *const *words;           /* the command line after `autohete`; NULL-terminated, borrowed */
     struct ah_arguments arguments;      /* its operands and common options */
     struct ah_arena arena;              /* for everything that lives as long as the command */
@@ -64,24 +64,24 @@ struct ah_cli {
     struct ah_style out_style;
     struct ah_style err_style;
     size_t columns;       /* width for sentences on standard output */
-    size_t table_columns; /* width for tables there; 0: no terminal, so as wide as they need */
+    size_t table_columns; /* width for tables; 0: no terminal, so tables are as wide as they need */
     bool json;
-    bool out_closed; /* the reader of standard output went away: say nothing more there */
+    bool out_closed; /* the reader of standard output closed it: write nothing more there */
 };
 
 /* Runs a command line; returns the exit status. argv[argc] is NULL. */
 int ah_cli_main(const struct ah_verb *const *verbs, int argc, char **argv);
 
-/* NULL for an unknown name. */
+/* Returns the verb called `name`; NULL for an unknown name. */
 const struct ah_verb *ah_cli_find(const struct ah_verb *const *verbs, const char *name);
 
-/* AH_E_USAGE for a verb that does not exist; the text suggests the nearest one. */
+/* Sets `err` for a verb that does not exist, suggesting the most similar one; returns AH_E_USAGE. */
 int ah_cli_unknown(struct ah_cli *cli, const char *name, struct ah_error *err);
 
 /* Prints an error and returns its exit status. `out` is written first, so that a terminal shows both in order. */
 int ah_cli_fail(struct ah_cli *cli, const struct ah_error *err);
 
-/* The same with details: `text` prints lines below the sentence, `json` adds fields to the error's object. */
+/* ah_cli_fail() with details: `text` prints lines below the sentence, `json` adds fields to the error's object. */
 struct ah_cli_details {
     void (*text)(const struct ah_cli *cli, const void *context, struct ah_buffer *out);
     void (*json)(const void *context, struct ah_emit *emit);
@@ -105,10 +105,10 @@ enum ah_cli_label {
 /* Prints a line for people on standard error: nothing with --json, only warnings with --quiet. */
 void ah_cli_tell(struct ah_cli *cli, enum ah_cli_label label, const char *format, ...) AH_PRINTF(3, 4);
 
-/* A copy of `text`, in the arena, that is safe on a terminal; "" if out of memory, which marks `out` as failed. */
+/* Returns a copy of `text`, in the arena, that is safe on a terminal. Out of memory: "", and `out` has failed. */
 const char *ah_cli_clean(struct ah_cli *cli, const char *text);
 
-/* Appends `text` to `out`, indented and broken at the width of the terminal; releases it. */
+/* Appends `text` to `out`, indented and wrapped at the terminal's width; releases `text`. */
 void ah_cli_put_wrapped(struct ah_cli *cli, struct ah_buffer *text, size_t indent);
 
 /* Wraps, between words, the lines after byte `mark` of `out` that are too long for the terminal, and indents the
@@ -118,7 +118,7 @@ void ah_cli_fit(struct ah_cli *cli, size_t mark, size_t indent);
 /* Writes everything, waiting if the descriptor would block. Returns 0 or an errno. */
 int ah_cli_write(int fd, const char *bytes, size_t size);
 
-/* Writes `out` to standard output and empties it. AH_E_IO says why it cannot be written. */
+/* Writes `out` to standard output and empties it. AH_E_IO says why that failed. */
 int ah_cli_flush(struct ah_cli *cli, struct ah_error *err);
 
 #endif

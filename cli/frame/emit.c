@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Appends the text, replacing what is not UTF-8. */
+/* Appends the text, replacing bytes that are not UTF-8. */
 static void put_repaired(struct ah_buffer *out, const char *text)
 {
     char *copy = strdup(text);
@@ -33,7 +33,7 @@ static void put_text(struct ah_buffer *out, const char *text)
         put_repaired(out, text);
 }
 
-/* Writes what comes before a value: a comma and its key. */
+/* Writes a comma and the value's key. */
 static struct ah_buffer *begin_value(struct ah_emit *emit, const char *key)
 {
     struct ah_buffer *text = &emit->text;

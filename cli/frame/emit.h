@@ -27,8 +27,8 @@ enum { AH_EMIT_DEPTH_MAX = 16 };
 
 struct ah_emit {
     struct ah_buffer *out; /* (optional) borrowed */
-    bool one_line;         /* without indentation, and no newline at its end */
-    struct ah_buffer text; /* compact, until the outermost bracket closes */
+    bool one_line;         /* the text is one line without a newline at its end */
+    struct ah_buffer text; /* the JSON so far, compact; printed when the outermost bracket closes */
     unsigned depth;
     bool filled[AH_EMIT_DEPTH_MAX]; /* the bracket of that depth is not empty */
     char ends[AH_EMIT_DEPTH_MAX];   /* the closing bracket of that depth */
@@ -47,7 +47,7 @@ void ah_emit_integer(struct ah_emit *emit, const char *key, uint64_t value);
 void ah_emit_number(struct ah_emit *emit, const char *key, double value);
 void ah_emit_bool(struct ah_emit *emit, const char *key, bool value);
 
-/* `json` is JSON text already. */
+/* Adds `json`, which is JSON text already. */
 void ah_emit_json(struct ah_emit *emit, const char *key, const char *json);
 
 /* {"code": word, "exit_status": n, "message": sentence} */

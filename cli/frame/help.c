@@ -8,7 +8,7 @@
 
 enum { HELP_COLUMNS = 80, SPELLING_MAX = 64 };
 
-/* "-o, --output FILE" */
+/* Prints "-o, --output FILE". Returns `out`. */
 static const char *spell(char out[SPELLING_MAX], const struct ah_option *option)
 {
     char letter[8] = "    ";
@@ -19,7 +19,7 @@ static const char *spell(char out[SPELLING_MAX], const struct ah_option *option)
     return out;
 }
 
-/* Wraps and releases `text`. */
+/* Appends `text`, wrapped, and releases it. */
 static void put_buffer(struct ah_buffer *out, struct ah_buffer *text, size_t indent)
 {
     if (text->failed)
@@ -61,7 +61,7 @@ static void put_option(struct ah_cli *cli, const struct ah_option *option)
     put_buffer(&cli->out, &text, HELP_INDENT);
 }
 
-/* "[-o FILE] [--quick] FILE..." */
+/* Appends "[-o FILE] [--quick] FILE...". */
 static void put_syntax(struct ah_buffer *out, const struct ah_option_syntax *syntax)
 {
     for (const struct ah_option *option = syntax->options; option && option->name; option++) {
@@ -92,7 +92,7 @@ static void put_usage(struct ah_cli *cli, const struct ah_verb *verb)
     struct ah_buffer *out = &cli->out;
     size_t from = out->size;
     put_buffer(out, &syntax, strlen(start));
-    /* Tabs kept each option and its value on one line. */
+    /* Tabs have kept each option and its value on one line. */
     for (size_t i = from; i < out->size; i++)
         if (out->data[i] == '\t')
             out->data[i] = ' ';

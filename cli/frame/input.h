@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Input: what a word of the command line means if it names a model, a machine or a cluster.
+ * Input: how a word of the command line names a model, a machine or a cluster.
  *
  *     -                 standard input
  *     folder            the config.json in it: a model as Hugging Face saves it
  *     file              a document
- *     rtx4090-64g       a built-in document: the files of examples/models, machines and clusters are part of the
- *                       program, each under its name without `.json`
+ *     rtx4090-64g       a built-in document: a file of examples/models, machines or clusters, embedded in the program
+ *                       under its name without `.json`
  *
  * A file or folder of that name has precedence over a built-in document; a word with a slash is never built in.
  */
@@ -15,7 +15,7 @@
 
 #include "schemas/document.h"
 
-/* The names that are built in, NULL-terminated. */
+/* The names of built-in documents, NULL-terminated. */
 extern const char *const ah_input_models[];
 extern const char *const ah_input_machines[];
 extern const char *const ah_input_clusters[];

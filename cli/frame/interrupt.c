@@ -9,7 +9,7 @@
 
 static atomic_int interrupted;
 
-/* A second SIGINT or SIGTERM ends the process. A second SIGHUP or SIGUSR1 must not: when a terminal goes, the kernel
+/* A second SIGINT or SIGTERM ends the process. A second SIGHUP or SIGUSR1 must not: when a terminal closes, the kernel
  * and the shell may both send one, and the save that the first one requested must finish. */
 static void on_interrupt(int signal_number)
 {
@@ -29,7 +29,7 @@ const atomic_int *ah_interrupt_catch(void)
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);
         sigaction(SIGUSR1, &action, NULL);
-        if (sigaction(SIGHUP, NULL, &before) || before.sa_handler != SIG_IGN) /* nohup stays nohup */
+        if (sigaction(SIGHUP, NULL, &before) || before.sa_handler != SIG_IGN) /* keep ignoring it under nohup */
             sigaction(SIGHUP, &action, NULL);
     }
     return &interrupted;

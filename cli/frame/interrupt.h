@@ -2,7 +2,7 @@
  *
  * Interrupt: the first SIGINT, SIGTERM, SIGHUP or SIGUSR1 asks a verb to stop; a second SIGINT or SIGTERM ends the
  * process. A SIGHUP that is ignored from the start, as under nohup, stays ignored. Batch systems and launchers send
- * SIGUSR1 before the time is up.
+ * SIGUSR1 before a job's time is up.
  */
 #ifndef AH_CLI_FRAME_INTERRUPT_H
 #define AH_CLI_FRAME_INTERRUPT_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prints the manual. Source: mdoc(7). Each sentence begins on its own line, as mandoc's style checks ask.
+ * Prints the manual. Source: mdoc(7). Each sentence begins on its own line, as mandoc's style checks require.
  */
 #include "cli/frame/manual.h"
 
@@ -62,8 +62,8 @@ static bool ends_sentence(const char *text, const char *blank)
     return blank > text && strchr(".?", blank[-1]) && isupper((unsigned char)blank[1]);
 }
 
-/* Fills lines with `text`; each sentence begins a new line. Escapes backslashes, and what would be a request or macro
- * at the beginning of a line. */
+/* Fills lines with `text`; each sentence begins a new line. Escapes backslashes, and text that would be a request or
+ * macro at the beginning of a line. */
 static void put_text(struct ah_buffer *out, const char *text)
 {
     size_t column = 0;
@@ -190,7 +190,7 @@ void ah_manual_print(const struct ah_verb *const *verbs, struct ah_buffer *out)
     ah_buffer_puts(out, ".El\n.Pp\nEvery verb also takes:\n.Bl -tag -width Ds\n");
     put_options(out, ah_options_common);
     ah_buffer_puts(out, ".El\n");
-    /* mdoc(7) puts examples after the exit status. */
+    /* mdoc(7) requires examples after the exit status. */
     ah_buffer_puts(out, tail);
     put_examples(out, verbs);
 }

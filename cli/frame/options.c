@@ -96,7 +96,7 @@ static int store_text(struct option_reader *reader, const struct option_found *f
     return AH_OK;
 }
 
-/* The row's own spelling of the word `text`; NULL if the row has no such word. */
+/* Returns the row's own spelling of the word `text`; NULL if the row has no such word. */
 static const char *word_of(const struct ah_option *row, const char *text)
 {
     for (size_t i = 0; row->words && row->words[i]; i++)
@@ -215,7 +215,7 @@ static int option_store(struct option_reader *reader, const struct option_found 
     return setters[found->row->kind](reader, found, text, (char *)found->target + found->row->offset);
 }
 
-/* Takes the value of an option that needs one: `attached` if there is one, else the next word. */
+/* Reads the value of an option that needs one: `attached` if that is not NULL, else the next word. */
 static int option_value(struct option_reader *reader, const struct option_found *found, const char *attached)
 {
     if (!attached) {
@@ -251,7 +251,7 @@ static bool option_find(const struct option_reader *reader, const char *name, si
     return false;
 }
 
-/* Options that people know from other programs, or expect of another verb. */
+/* Options that people know from other programs, or expect because another verb has them. */
 static const struct {
     const char *names, *instead;
 } elsewhere[] = {
@@ -326,7 +326,7 @@ static int option_unknown(struct option_reader *reader, const char *name)
                         near ? "; did you mean '--" : "", near ? near : "", near ? "'?" : "");
 }
 
-/* `word` is "--name" or "--name=value". */
+/* Reads a `word` like "--name" or "--name=value". */
 static int read_long(struct option_reader *reader, const char *word)
 {
     const char *name = word + 2;
@@ -345,7 +345,7 @@ static int read_long(struct option_reader *reader, const char *word)
     return option_store(reader, &found, "");
 }
 
-/* `word` is "-x" or, for options with a value, "-xVALUE". */
+/* Reads a `word` like "-x" or, for options with a value, "-xVALUE". */
 static int read_short(struct option_reader *reader, const char *word)
 {
     const char *spelling = ah_arena_strndup(reader->arena, word, 2);
@@ -359,7 +359,7 @@ static int read_short(struct option_reader *reader, const char *word)
     return option_store(reader, &found, "");
 }
 
-/* True if an option takes patterns. The shell expands an unquoted one, and all but its first file become operands. */
+/* True if an option takes patterns. The shell expands an unquoted one: all but its first file become operands. */
 static bool takes_patterns(const struct ah_option *options)
 {
     for (; options && options->name; options++)

@@ -41,7 +41,7 @@ enum ah_option_kind {
     AH_OPTION_TEXTS,  /* field: struct ah_option_list; may be given many times */
 };
 
-/* `given` tells a 0 from no value. `word`: one of the row's `words`, given instead of a number. */
+/* `given` distinguishes 0 from no value. `word`: one of the row's `words`, given instead of a number. */
 struct ah_option_integer {
     bool given;
     const char *word;
@@ -63,7 +63,7 @@ struct ah_option {
     const char *name; /* without dashes; NULL ends a table */
     char letter;      /* (optional) the short spelling */
     enum ah_option_kind kind;
-    const char *value; /* what help calls the value; NULL for a flag */
+    const char *value; /* the value's name in help; NULL for a flag */
     const char *const
         *words;    /* (optional) NULL-terminated: all values of a WORD, suggestions for a TEXT, words accepted
                                 instead of a number */
@@ -80,7 +80,7 @@ enum ah_operand_kind {
 
 struct ah_operands {
     enum ah_operand_kind kind;
-    const char *name; /* what help calls an operand */
+    const char *name; /* the operand's name in help */
     unsigned min, max;
     const char *const *words; /* NULL-terminated */
 };
@@ -110,7 +110,7 @@ extern const struct ah_option ah_options_common[];
 int ah_options_parse(const struct ah_option_syntax *syntax, const char *const *words, struct ah_arena *arena,
                      void *ret_options, struct ah_arguments *ret_arguments, struct ah_error *err);
 
-/* True if the value names a file or folder; true if the option may be given many times. */
+/* _is_path(): true if the value names a file or folder. _repeats(): true if the option may be given many times. */
 bool ah_options_is_path(const struct ah_option *option);
 bool ah_options_repeats(const struct ah_option *option);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each output is compared with everything that the command line reads, and with the other outputs. A folder stands for
- * the files in it, a pattern for its matches. Each comparison looks at the disk; only existing outputs are opened.
+ * Each output is compared with everything that the command line reads, and with the other outputs. A folder means the
+ * files in it, a pattern its matches. Each comparison looks at the disk; only existing outputs are opened.
  */
 #include "cli/frame/outputs.h"
 
@@ -17,18 +17,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { HEAD_BYTES = 4096 }; /* enough of a file to tell what wrote it */
+enum { HEAD_BYTES = 4096 }; /* bytes that show what kind of file it is */
 
 struct output {
     const struct ah_option *row;
     const char *path;
 };
 
-/* A path of the command line, and how messages call it: "'--data'", "the PLAN that is given". */
+/* A path of the command line, and its name in messages: "'--data'", "the PLAN that is given". */
 struct named {
     const char *label;
     const char *path;
-    bool is_data; /* may be a pattern; files of data may have others beside them */
+    bool is_data; /* it may be a pattern; files of data may have `.mask` and `.docs` files beside them */
 };
 
 static bool is_stream(const char *path)
@@ -151,7 +151,7 @@ static int check_file(const struct output *output, const struct named *read, con
     return AH_OK;
 }
 
-/* True if the output lies in the folder, or in one below it. */
+/* True if the output is in the folder or below it. */
 static bool lies_in(const char *path, const char *folder)
 {
     char real[PATH_MAX], above[PATH_MAX];
@@ -161,8 +161,8 @@ static bool lies_in(const char *path, const char *folder)
     return !strncmp(real, above, length) && (real[length] == '/' || !strcmp(above, "/"));
 }
 
-/* Checks that the output is no file of a folder of weights, checkpoints or data, links included. A log may lie beside
- * checkpoints; in a folder of data, every file may be data. */
+/* Checks that the output is no file of a folder of weights, checkpoints or data, links included. A log may be beside
+ * checkpoints, but in a folder of data every file may be data. */
 static int check_folder(const struct output *output, const struct named *read, const char *folder,
                         struct ah_error *err)
 {
@@ -222,7 +222,7 @@ static int check_row(const struct output *output, const struct ah_option *row, c
     return rc;
 }
 
-/* Checks that the output is not that of a later row of the table. */
+/* Checks that no later row of the table has the same output file. */
 static int check_apart(const struct output *output, const struct ah_option *row, const void *options,
                        struct ah_error *err)
 {

@@ -17,7 +17,7 @@
 
 #include "cli/frame/options.h"
 
-/* What an output may replace: the `words` of its row are kinds of documents (`plan`), or these. */
+/* What an output may replace: its row's `words` are kinds of documents (`plan`), or the following. */
 #define AH_OUTPUT_PAGE   "page"   /* an HTML page of a plan */
 #define AH_OUTPUT_TRACE  "trace"  /* a timeline for Perfetto */
 #define AH_OUTPUT_EXPORT "export" /* a configuration of another system */
@@ -29,7 +29,7 @@
             "replace an existing file, whatever it holds, except one that this command reads"                \
     }
 
-/* `options`, `arguments`: as read by `syntax`. AH_E_USAGE names both files; AH_E_IO: cannot be made. AH_E_MEMORY. */
+/* `options`, `arguments`: as read by `syntax`. AH_E_USAGE names both files. AH_E_IO: one cannot be made. */
 int ah_outputs_check(const struct ah_option_syntax *syntax, const struct ah_arguments *arguments,
                      const void *options, struct ah_error *err);
 

@@ -63,8 +63,8 @@ static bool row_is_empty(const char *const *texts, size_t n)
 struct widths {
     size_t of[AH_TABLE_COLUMNS_MAX];
     size_t cells[AH_TABLE_COLUMNS_MAX]; /* widest cell, without the heading */
-    size_t least[AH_TABLE_COLUMNS_MAX]; /* no word is cut, no number parted from its unit */
-    size_t words[AH_TABLE_COLUMNS_MAX]; /* no word is cut */
+    size_t least[AH_TABLE_COLUMNS_MAX]; /* width at which no word is cut and no number loses its unit */
+    size_t words[AH_TABLE_COLUMNS_MAX]; /* width at which no word is cut */
     size_t n;
 };
 
@@ -100,7 +100,7 @@ static struct widths natural_widths(const struct ah_table *table)
     return widths;
 }
 
-/* Narrows the widest column that is wider than its `floor`; false: there is none. */
+/* Narrows the widest column that is wider than its `floor`; false: no column is. */
 static bool narrow(struct widths *widths, const size_t *floor)
 {
     size_t widest = widths->n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Table: text in columns, each as wide as its cells. Cells are cleaned of what could steer a terminal. If the table is
+ * Table: text in columns, each as wide as its cells. Cells are cleaned of terminal control characters. If the table is
  * wider than the terminal, headings are broken between words first, then text, then numbers and units.
  *
  *     struct ah_table table = {.arena = &cli->arena, .columns = {"group", ">blocks"}, .indent = 2};
@@ -24,7 +24,7 @@
 enum { AH_TABLE_COLUMNS_MAX = 10 };
 
 struct ah_table {
-    struct ah_arena *arena;                    /* borrowed: cells live there */
+    struct ah_arena *arena;                    /* borrowed; cells are stored in it */
     const char *columns[AH_TABLE_COLUMNS_MAX]; /* up to the first NULL */
     unsigned indent;
     char **cells; /* row after row */

@@ -26,31 +26,31 @@ struct ah_style {
 
 struct ah_style ah_terminal_style(int fd);
 
-/* `when`: "always" or "never"; any other text: as ah_terminal_style(). */
+/* `when`: "always" or "never"; for any other text, decides as ah_terminal_style() does. */
 struct ah_style ah_terminal_style_when(int fd, const char *when);
 
 /* Replaces, in place, what could steer a terminal by '?': control characters, C1 controls in UTF-8, direction marks. */
 void ah_terminal_clean(char *text);
 
-/* Columns that `text` takes: the number of its code points. */
+/* Returns how many columns `text` takes: the number of its code points. */
 size_t ah_terminal_width(const char *text);
 
-/* Columns of the terminal at `fd`, 40 to 160; 80 if that is no terminal. */
+/* Returns the width of the terminal at `fd` in columns, 40 to 160; 80 if `fd` is no terminal. */
 size_t ah_terminal_columns(int fd);
 
-/* The same for tables, but 0 if `fd` is no terminal, so that programs read each row as one line. */
+/* Returns the width for tables: 0 if `fd` is no terminal, so that programs read each row as one line. */
 size_t ah_terminal_table_columns(int fd);
 
 /* Appends `text` and a newline, broken between words before `columns`; the first line is at column `indent` already. */
 void ah_terminal_wrap(struct ah_buffer *out, const char *text, size_t indent, size_t columns);
 
-/* "####......" of `columns` characters, or "####" if not `points`. `out` has room for columns + 1. Returns `out`. */
+/* Prints "####......", `columns` characters, or "####" without `points`. Returns `out`: room for columns + 1. */
 const char *ah_terminal_bar(char *out, double fraction, size_t columns, bool points);
 
-/* One line on standard error that is redrawn: what is being done, a bar, per cent, time left. */
+/* One line on standard error that is redrawn: what is being done, a bar, per cent, remaining time. */
 struct ah_progress {
     bool shown;        /* standard error is a terminal */
-    uint64_t start_ns; /* of the whole work */
+    uint64_t start_ns; /* when the whole work began */
     uint64_t drawn_ns; /* when last drawn */
     double whole_s;    /* smoothed estimate of the whole time; 0: not known yet */
     double judged_s;   /* elapsed time at the last update of whole_s */
@@ -65,8 +65,8 @@ void ah_terminal_no_progress(void);
  * times a second. */
 void ah_terminal_draw(struct ah_progress *progress, double fraction, const char *what);
 
-/* Seconds left after `elapsed_s`, by the share done; below 0 while too little is done to tell. Parts of the work
- * differ in speed, so earlier estimates count, too, and the number does not jump. */
+/* Returns the seconds still needed after `elapsed_s`, given the share done; below 0 while too little is done to tell.
+ * Earlier estimates count, too, so the number does not jump when parts of the work differ in speed. */
 double ah_terminal_left_s(struct ah_progress *progress, double elapsed_s, double fraction);
 
 /* Removes the line; the next ah_terminal_draw() draws it again. */

@@ -46,8 +46,8 @@ void ah_inspect_resume_json(struct ah_emit *emit, const struct ah_document *docu
 void ah_inspect_status_text(struct ah_cli *cli, const struct ah_document *document);
 void ah_inspect_status_json(struct ah_emit *emit, const struct ah_document *document);
 
-/* Shared with report. As text: what ran, how it went and ended; the last evaluations. As fields of an object that the
- * caller opened: the first ones; the times of one side, measured or predicted. */
+/* Shared with report. _facts() prints what ran, how it went and ended; _evaluations() the last evaluations. _head() and
+ * _times() add fields to an object that the caller opened: the first fields; measured or predicted times. */
 void ah_inspect_runlog_facts(struct ah_cli *cli, const struct ah_runlog *runlog,
                              const struct ah_runlog_summary *summary);
 void ah_inspect_runlog_evaluations(struct ah_cli *cli, const struct ah_runlog *runlog);
@@ -57,34 +57,34 @@ void ah_inspect_runlog_times(struct ah_emit *emit, const struct ah_runlog_summar
 /* The first lines of a plan: assumptions of a what-if, speed, policy, quality, and what is trained. */
 void ah_inspect_plan_headline(struct ah_cli *cli, const struct ah_plan *plan);
 
-/* "what_if": [...], if the plan is for a machine with more memory than the one it names; else nothing. */
+/* Adds "what_if": [...] if the plan assumes a machine with more memory than the machine it names has; else nothing. */
 void ah_inspect_plan_what_if_json(struct ah_emit *emit, const struct ah_plan *plan);
 
 /* The first lines of a cluster plan: speed, quality, and where the time goes. */
 void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster_plan *plan);
 
-/* The first lines of moves: for which step, how long they take, how many bytes come from where. */
+/* The first lines of a document of moves: the step, how long the moves take, how many bytes come from where. */
 void ah_inspect_moves_summary(struct ah_cli *cli, const struct ah_moves *moves);
 
 void ah_inspect_signature_text(struct ah_cli *cli, const struct ah_signature *signature);
 void ah_inspect_signature_json(struct ah_emit *emit, const struct ah_signature *signature);
 
-/* "\n<heading>\n" in bold. */
+/* Prints "\n<heading>\n" in bold. */
 void ah_inspect_heading(struct ah_cli *cli, const char *heading);
 
-/* A table of names and values, to be filled with pairs of cells. */
+/* Returns an empty table of names and values; add cells in pairs. */
 struct ah_table ah_inspect_facts(struct ah_cli *cli);
 
-/* A cell "embedding, layer.0-8": blocks of a model with `of_model` blocks, named as in plans for one machine. */
+/* Adds a cell "embedding, layer.0-8": blocks of a model with `of_model` blocks, named as in plans for one machine. */
 void ah_inspect_cell_blocks(struct ah_table *table, uint64_t of_model, uint64_t first, uint64_t blocks);
 
-/* A table below its heading; nothing if it has no rows. */
+/* Prints a table below its heading; nothing if it has no rows. */
 void ah_inspect_table(struct ah_cli *cli, const char *heading, struct ah_table *table);
 
-/* "key: value" lines below a heading; nothing if there are none. */
+/* Prints "key: value" lines below a heading; nothing if there are no pairs. */
 void ah_inspect_pairs(struct ah_cli *cli, const char *heading, const struct ah_text_pair *pairs, size_t n);
 
-/* One text per line below a heading; nothing if there are none. */
+/* Prints one text per line below a heading; nothing if there are no texts. */
 void ah_inspect_list(struct ah_cli *cli, const char *heading, const char *const *texts, size_t n);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shows a checkpoint: how far it came, its files and its signature.
+ * Shows a checkpoint: its progress, its files and its signature.
  */
 #include "cli/inspect/inspect.h"
 

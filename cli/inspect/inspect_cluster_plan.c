@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete inspect CLUSTER-PLAN: pipelines, stages, what is on hosts, and whether `run` takes the plan.
+ * autohete inspect CLUSTER-PLAN: pipelines, stages, what is on hosts, and whether `run` can execute the plan.
  */
 #include "cli/inspect/inspect.h"
 
@@ -17,7 +17,7 @@
 /* Smaller shares are not mentioned. */
 static const double noticed = 0.005;
 
-/* True if the search kept to plans that add gradients up as another plan does. */
+/* True if the search was limited to plans that add up gradients in the same way as another plan. */
 static bool keeps_sums(const struct ah_cluster_plan *plan)
 {
     for (size_t i = 0; i < plan->n_annotations; i++)
@@ -64,7 +64,7 @@ static void put_headline(struct ah_cli *cli, const struct ah_cluster_plan *plan)
     ah_cli_fit(cli, mark, 0);
 }
 
-/* "0-3, 8" */
+/* Appends ranks as "0-3, 8". */
 static void put_ranks(struct ah_buffer *out, const uint64_t *ranks, size_t n)
 {
     for (size_t i = 0, j; i < n; i = j) {
@@ -87,7 +87,7 @@ static void cell_ranks(struct ah_table *table, const uint64_t *ranks, size_t n)
     ah_buffer_release(&text);
 }
 
-/* "30 keep, 2 recompute" */
+/* Adds the cell "30 keep, 2 recompute". */
 static void cell_configs(struct ah_table *table, const struct ah_cluster_plan_stage *stage)
 {
     uint64_t counts[AH_ACTIVATIONS_RECOMPUTE + 1] = {0};
@@ -131,7 +131,7 @@ static void put_pipelines(struct ah_cli *cli, const struct ah_cluster_plan *plan
     }
 }
 
-/* How many blocks of a stage have their weights on the host, or their states as `optimizer` says; "-": none. */
+/* Adds a cell: the number of blocks with weights on the host, or states as `optimizer` says; "-": none. */
 static void cell_count(struct ah_table *table, const struct ah_cluster_plan_stage *stage, bool weights,
                        enum ah_optimizer optimizer)
 {
@@ -208,7 +208,7 @@ static size_t count_ranks(const struct ah_cluster_plan *plan, size_t program)
     return n;
 }
 
-/* Prints what the ranks' programs say; nothing if there are none. */
+/* Prints a table of the ranks' programs; nothing if there are none. */
 static void put_programs(struct ah_cli *cli, const struct ah_cluster_plan *plan)
 {
     struct ah_table table = {.arena = &cli->arena,
@@ -271,7 +271,7 @@ void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster
     ah_cli_put_wrapped(cli, &line, 0);
 }
 
-/* Says how `run` takes the plan, or why it does not. */
+/* Says how to `run` the plan, or why that is impossible. */
 static void put_run(struct ah_cli *cli, const struct ah_cluster_plan *plan)
 {
     struct ah_error why = {0};
@@ -303,7 +303,7 @@ void ah_inspect_cluster_plan_text(struct ah_cli *cli, const struct ah_document *
 void ah_inspect_cluster_plan_json(struct ah_emit *emit, const struct ah_document *document)
 {
     const struct ah_cluster_plan *plan = document->body.cluster_plan;
-    struct ah_error why = {0}; /* why `run` refuses */
+    struct ah_error why = {0}; /* why `run` refuses the plan */
     ah_emit_text(emit, "model", plan->inputs.model.name);
     ah_emit_text(emit, "cluster", plan->inputs.cluster.name);
     ah_emit_integer(emit, "pipelines", plan->n_pipelines);

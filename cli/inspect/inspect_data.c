@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shows data without a model, so the vocabulary is unknown. Data are read as tokens of a 16-bit vocabulary, else of a
- * larger one. Text, and token files made of bytes, are read as bytes and shown as text.
+ * Shows data without a model, so the vocabulary is unknown. Data are read as tokens of a 16-bit vocabulary or, if that
+ * fails, of a larger one. Text, and token files whose tokens are bytes, are read as bytes and shown as text.
  */
 #include "cli/inspect/inspect_data.h"
 
@@ -35,7 +35,7 @@ struct viewer {
     const struct ah_dataset_facts *facts;
     bool bytes;                    /* tokens are bytes of text */
     struct ah_tokenizer tokenizer; /* if empty, ids are shown */
-    uint32_t *tokens;              /* WINDOW each */
+    uint32_t *tokens;              /* room for WINDOW tokens */
     uint8_t *bears;
 };
 
@@ -132,7 +132,7 @@ static void put_text(struct ah_buffer *text, const struct viewer *viewer, uint32
     if (viewer->bytes)
         put_byte(text, token);
     else if (!piece)
-        ah_buffer_printf(text, "<%" PRIu32 ">", token); /* from another tokenizer, or padding */
+        ah_buffer_printf(text, "<%" PRIu32 ">", token); /* a token of a different tokenizer, or padding */
     for (; piece && *piece; piece++)
         put_byte(text, (unsigned char)*piece);
 }
@@ -168,7 +168,7 @@ static void put_part(struct viewer *viewer, const uint32_t *tokens, size_t n, bo
     ah_buffer_release(&text);
 }
 
-/* Shows tokens from `from` on, up to `ret_end`: around where learning first begins or ends, if the window has that. */
+/* Shows tokens from `from` to `ret_end`: around where learning first begins or ends, if the window has such a place. */
 static int put_sample(struct viewer *viewer, uint64_t from, uint64_t *ret_end, struct ah_error *err)
 {
     const size_t length = viewer->bytes ? SAMPLE_BYTES : SAMPLE_TOKENS;
@@ -198,7 +198,7 @@ static int put_sample(struct viewer *viewer, uint64_t from, uint64_t *ret_end, s
     return AH_OK;
 }
 
-/* One sample from the beginning, one from the middle. */
+/* Shows one sample from the beginning and one from the middle. */
 static int put_samples(struct viewer *viewer, struct ah_error *err)
 {
     const struct ah_dataset_facts *facts = viewer->facts;

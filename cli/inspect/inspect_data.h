@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inspect data: the numbers of tokens and documents, and two samples that mark which tokens are learned.
+ * Inspect data: prints the numbers of tokens and documents, and two samples that mark which tokens are learned.
  */
 #ifndef AH_CLI_INSPECT_INSPECT_DATA_H
 #define AH_CLI_INSPECT_INSPECT_DATA_H
@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-/* True if the word names data: by its ending, as a pattern, or as a folder without a model or a checkpoint. */
+/* True if the word names data: by its ending, as a pattern, or as a folder that has no model and no checkpoint. */
 bool ah_inspect_data_is(const char *word);
 
 /* `format` as in --data-format; NULL: decided by content and name. `tokenizer` (optional): a tokenizer.json or its

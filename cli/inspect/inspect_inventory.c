@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "4-7" or "4" */
+/* Adds the cell "4-7" or "4". */
 static void cell_range(struct ah_table *table, uint64_t first, uint64_t end)
 {
     if (end == first + 1)

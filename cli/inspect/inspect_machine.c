@@ -17,7 +17,7 @@ static const char *print_share(char out[AH_UNITS_TEXT_MAX], double share)
     return out;
 }
 
-/* Three cells: the median, its spread, the number of samples. */
+/* Adds three cells: the median, its spread, the number of samples. */
 static void metric_cells(struct ah_table *table, const struct ah_metric *metric, print_rate *print)
 {
     char text[AH_UNITS_TEXT_MAX];
@@ -71,7 +71,7 @@ static void put_facts(struct ah_cli *cli, const struct ah_machine *machine)
     ah_table_print(&facts, &cli->out, cli->out_style, cli->table_columns);
 }
 
-/* Entries without times, as in plans, have no rates to show. */
+/* Prints rates of algorithms. Entries without times, as in plans, have none. */
 static void put_algorithms(struct ah_cli *cli, const struct ah_machine *machine)
 {
     const struct ah_algorithms *algorithms = machine->algorithms;
@@ -183,7 +183,7 @@ static void put_beside(struct ah_cli *cli, const struct ah_machine *machine)
     ah_inspect_table(cli, "beside each other", &table);
 }
 
-/* The median, or "-" if a block has no such pass. */
+/* Adds the cell of a pass: the median, or "-" if a block has no such pass. */
 static void pass_cell(struct ah_table *table, const struct ah_metric *us)
 {
     char text[AH_UNITS_TEXT_MAX];
@@ -263,7 +263,7 @@ static void put_rate(struct ah_table *table, const char *what, const char *rate,
     ah_table_cell(table, "%s", rate);
 }
 
-/* Leaves out rates that the document does not have. */
+/* Prints the rates that the document has. */
 static void put_rates(struct ah_cli *cli, const struct ah_machine *machine)
 {
     const struct ah_machine_disk *disk = machine->disk;
@@ -302,7 +302,7 @@ void ah_inspect_machine_summary(struct ah_cli *cli, const struct ah_document *do
                          machine->n_noise, machine->n_noise == 1 ? "" : "s");
 }
 
-/* Leaves out a rate that the document does not have. */
+/* Adds a rate if the document has it. */
 static void emit_rate(struct ah_emit *emit, const char *key, double rate)
 {
     if (rate > 0)

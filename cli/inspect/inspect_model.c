@@ -14,7 +14,7 @@
 
 enum { BF16_BYTES = 2, FP32_BYTES = 4, MOMENTS_BYTES = 8, DIGITS_MAX = 32 };
 
-/* "6,738,415,616" */
+/* Prints "6,738,415,616". Returns `out`. */
 static const char *print_exact(char out[DIGITS_MAX], uint64_t value)
 {
     char digits[DIGITS_MAX];
@@ -102,7 +102,7 @@ static void put_facts(struct ah_cli *cli, const struct ah_model *model)
     ah_table_print(&facts, &cli->out, cli->out_style, cli->table_columns);
 }
 
-/* Cells with the bytes of `parameters`, for each way of keeping them. */
+/* Adds cells with the bytes of `parameters`, for each way of storing them. */
 static void size_cells(struct ah_table *table, uint64_t parameters)
 {
     static const unsigned bytes[] = {BF16_BYTES, FP32_BYTES, MOMENTS_BYTES};

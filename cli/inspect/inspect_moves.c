@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The time that the moves take, and what limits it. */
+/* Prints the time that the moves take, and what limits it. */
 static void put_times(struct ah_cli *cli, const struct ah_moves *moves)
 {
     const struct ah_moves_predicted *told = &moves->predicted;

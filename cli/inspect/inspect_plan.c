@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Shows a plan at a glance: how fast, how good, what limits it, what each block does, how memory is used, what other
- * policies would give. Every time of a plan is a prediction and is called one.
+ * policies achieve. Every time of a plan is a prediction and is shown as one.
  */
 #include "cli/inspect/inspect.h"
 #include "cli/inspect/inspect_plan_internal.h"

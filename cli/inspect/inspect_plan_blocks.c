@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Shows the blocks of a plan: equal neighbours as one row, and a strip with one letter a block, cut to the terminal's
- * width, with its legend. A dot marks the choice without a cost in time or traffic: kept, on the device.
+ * width, with its legend. A dot marks the choice that costs no time or traffic: kept, or on the device.
  */
 #include "cli/inspect/inspect_plan_internal.h"
 
@@ -56,7 +56,7 @@ static unsigned optimizer_of(const struct ah_plan_block *block)
 
 enum { VALUES_MAX = 4 };
 
-/* Letters and their meanings, by the value of the field. */
+/* Letters and their meanings for each value of a field. */
 static const struct strip {
     const char *name;
     unsigned (*value)(const struct ah_plan_block *block);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The numeric signature, as plans, run logs and checkpoints show it.
+ * Shows the numeric signature of plans, run logs and checkpoints.
  */
 #include "cli/inspect/inspect.h"
 
@@ -14,7 +14,7 @@
 
 enum { PATTERNS_MAX = 256, HASH_SHOWN = 12 };
 
-/* "attention.*, !embedding.*" */
+/* Prints "attention.*, !embedding.*". Returns `out`. */
 static const char *join_patterns(char out[PATTERNS_MAX], const struct ah_signature *signature)
 {
     out[0] = '\0';

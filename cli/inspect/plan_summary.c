@@ -34,18 +34,18 @@ static const char *const lane_names[AH_PLAN_LANES] = {
     [AH_PLAN_LANE_HOST] = "host Adam",
 };
 
-/* Least shares of the step for which a lane is the bottleneck, the busiest lane is named if none is the bottleneck, and
- * a wait is mentioned. Each is half a percent below the percentage that is printed. */
+/* From these shares of the step on, a lane is the bottleneck, the busiest lane is named although it is none, and a wait
+ * is mentioned. Each is half a percent below the percentage that is printed. */
 static const double saturated = 0.945, busiest_least = 0.795, noticed = 0.005;
 
 enum { WAITED_FOR = AH_PLAN_LANES - 1 };
 
 /* Shares of the step in which each lane works, and in which compute waits for it; the bottlenecks, the busiest lane,
- * and the lanes that compute waits for, longest first. */
+ * and the lanes for which compute waits, longest wait first. */
 struct shares {
     double busy[AH_PLAN_LANES];
     double exposed[AH_PLAN_LANES];
-    double unexplained; /* compute neither works nor waits for a lane */
+    double unexplained; /* share in which compute neither works nor waits for a lane */
     bool named[AH_PLAN_LANES];
     size_t n_named;
     enum ah_plan_lane busiest;
@@ -88,7 +88,7 @@ static void put_capital(struct ah_buffer *out, const char *text)
     ah_buffer_printf(out, "%c%s", first, text + 1);
 }
 
-/* "Host Adam is the bottleneck: it is busy 96 % of the step" */
+/* Appends "Host Adam is the bottleneck: it is busy 96 % of the step". */
 static void put_one(struct ah_buffer *out, const struct shares *shares, enum ah_plan_lane lane,
                     const char *predicate)
 {
@@ -96,7 +96,7 @@ static void put_one(struct ah_buffer *out, const struct shares *shares, enum ah_
     ah_buffer_printf(out, " %s: it is busy %.0f %% of the step", predicate, 100 * shares->busy[lane]);
 }
 
-/* "Compute (busy 98 % of the step) and host Adam (96 %) together are the bottleneck" */
+/* Appends "Compute (busy 98 % of the step) and host Adam (96 %) together are the bottleneck". */
 static void put_several(struct ah_buffer *out, const struct shares *shares)
 {
     size_t left = shares->n_named;
@@ -115,8 +115,8 @@ static void put_several(struct ah_buffer *out, const struct shares *shares)
     ah_buffer_puts(out, " together are the bottleneck");
 }
 
-/* " and waits 12 % for host Adam (busy 87 %), 3 % for the link to the device (busy 51 %)"; for lanes in `said`, "busy"
- * is not repeated. */
+/* Appends " and waits 12 % for host Adam (busy 87 %), 3 % for the link to the device (busy 51 %)"; lanes in `said` get
+ * no "busy". */
 static void put_waits(struct ah_buffer *out, const struct shares *shares, const char *waits, const bool *said)
 {
     const char *before = "";
@@ -160,10 +160,10 @@ void ah_plan_put_bottleneck(struct ah_buffer *out, double step_us, const struct 
 
 struct part {
     size_t n;
-    const char *one, *many; /* what one block does, what several do */
+    const char *one, *many; /* verbs for one block and for several */
 };
 
-/* "10 of 23 blocks stream their states, 9 keep ...": the first part that has blocks gives the total. */
+/* Appends "10 of 23 blocks stream their states, 9 keep ..."; only the first part that has blocks is given the total. */
 static void put_parts(struct ah_buffer *out, const struct part *parts, size_t n, size_t all)
 {
     const char *before = "";
@@ -261,7 +261,7 @@ bool ah_plan_same_config(const struct ah_plan_block *a, const struct ah_plan_blo
            a->accumulator == b->accumulator;
 }
 
-/* "layer" of "layer.12"; the whole name if it has no dot. */
+/* Returns the length of "layer" in "layer.12"; of the whole name if it has no dot. */
 static size_t kind_length(const char *name)
 {
     const char *dot = strrchr(name, '.');

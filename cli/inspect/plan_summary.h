@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plan summary: a plan in words and shares. Pure; inspect, plan, compare and diff print it.
+ * Plan summary: sentences and shares that describe a plan. Pure; inspect, plan, compare and diff print it.
  */
 #ifndef AH_CLI_INSPECT_PLAN_SUMMARY_H
 #define AH_CLI_INSPECT_PLAN_SUMMARY_H
@@ -14,7 +14,7 @@
 
 enum { AH_PLAN_LANES = AH_PLAN_LANE_HOST + 1 };
 
-/* How long each lane works, and how long compute waits for it (0 for compute itself), by enum ah_plan_lane. */
+/* How long each lane works, and how long compute waits for this lane (0 for compute itself), by enum ah_plan_lane. */
 struct ah_plan_lane_times {
     double busy_us[AH_PLAN_LANES];
     double exposed_us[AH_PLAN_LANES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prints two rows per rank: measured, and below it predicted.
+ * Prints two rows per rank: its measurements, and below them its predictions.
  */
 #include "cli/inspect/report_ranks.h"
 
@@ -16,7 +16,7 @@
 struct column {
     const char *key, *heading;
     size_t offset;
-    bool optional; /* left out of the table if no rank has any */
+    bool optional; /* left out of the table if it is 0 for every rank */
 };
 
 #define COLUMN(member, text, may_miss)                                                                       \
@@ -101,7 +101,7 @@ static double share_of_waits(const struct ah_runlog_rank *rank)
     return rank->step_us > 0 ? 100 * us / rank->step_us : 0;
 }
 
-/* "30 %", "25 % to 60 %" */
+/* Appends the other ranks' share of waits, "30 %" or "25 % to 60 %". */
 static void put_others(struct ah_buffer *out, const struct sides *sides, const struct ah_runlog_rank *holder)
 {
     double least = 100, most = 0;
@@ -165,7 +165,7 @@ static bool is_several(const struct sides *sides, bool hosts)
     return several;
 }
 
-/* Stage "1", or "0.1" if there are several pipelines; then the host, if ranks ran on several. */
+/* Adds cells: stage "1", or "0.1" if there are several pipelines; the host, if ranks ran on several hosts. */
 static void cell_place(struct ah_table *table, const struct sides *sides, size_t i)
 {
     const struct ah_runlog_rank *rank = &(sides->measured ? sides->measured : sides->predicted)[i];

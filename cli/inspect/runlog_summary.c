@@ -11,12 +11,12 @@
 /* ---- steps ---- */
 
 struct steps {
-    const struct ah_runlog_step **items; /* those that count */
+    const struct ah_runlog_step **items; /* the steps that count */
     size_t n;
-    double *sorted; /* room for their values */
+    double *sorted; /* room for a value of each step */
 };
 
-/* True if an evaluation or a save came right before the step. Lines are in the order of steps. */
+/* True if an evaluation or a save came right before the step. The log's lines are in the order of steps. */
 static bool follows_drain(const struct ah_runlog *runlog, uint64_t step, size_t next[2])
 {
     while (next[0] < runlog->n_evaluations && runlog->evaluations[next[0]].step + 1 < step)
@@ -139,7 +139,7 @@ static void predict_all(struct ah_runlog_summary *summary, const struct ah_runlo
     predict(&summary->host_bytes, (double)predicted->host_bytes);
 }
 
-/* How long compute waits for each lane. Any other time in which compute does not work counts for compute itself. */
+/* Sets how long compute waits for each lane. Other time in which compute does not work counts for compute itself. */
 static void set_waits(struct ah_runlog_summary *summary, const struct ah_plan_exposed *exposed, bool measured)
 {
     const struct ah_runlog_pair *step = &summary->step_us, *compute = &summary->lane_us[AH_PLAN_LANE_COMPUTE];
@@ -160,7 +160,7 @@ static void set_waits(struct ah_runlog_summary *summary, const struct ah_plan_ex
     }
 }
 
-/* Shows waits for lanes only if every side that exists knows them, so that both sides compare the same numbers. */
+/* Keeps waits for lanes only if every side that exists has them, so that comparisons are between the same numbers. */
 static void set_both_waits(struct ah_runlog_summary *summary, const struct ah_runlog *runlog)
 {
     const struct ah_plan_exposed *measured = runlog->end ? runlog->end->exposed_us : NULL;
@@ -201,7 +201,7 @@ static int compare_parts(const void *left, const void *right)
     return a->op < b->op ? -1 : a->op > b->op;
 }
 
-/* If a side lists parts, those that it omits are 0. Data are never predicted. */
+/* If a side lists parts, all parts that it omits are 0 there. Data are never predicted. */
 static void fill_absent(struct ah_runlog_summary *summary, bool measured, bool predicted)
 {
     for (size_t i = 0; i < summary->n_parts; i++) {
@@ -281,7 +281,7 @@ bool ah_runlog_summary_is_off(const struct ah_runlog_summary *summary, const str
            fabs(difference(us)) >= 1e-3 * summary->step_us.predicted;
 }
 
-/* The part of a lane that differs most in the direction of `sign`; NULL: none does. */
+/* Returns the part of a lane that differs most in the direction of `sign`; NULL: none does. */
 static const struct ah_runlog_pair_of_part *worst_part(const struct ah_runlog_summary *summary,
                                                        enum ah_plan_lane lane, double sign)
 {
@@ -350,7 +350,7 @@ static void put_source(struct ah_buffer *out, const struct ah_runlog_summary *su
 
 void ah_runlog_summary_put_cause(struct ah_buffer *out, const struct ah_runlog_summary *summary)
 {
-    const double noticed = 0.005; /* of the step */
+    const double noticed = 0.005; /* least share of the step that is mentioned */
     struct ah_runlog_cause cause = ah_runlog_summary_cause(summary);
     char text[AH_UNITS_TEXT_MAX];
     if (!ah_runlog_summary_has_error(&summary->step_us))

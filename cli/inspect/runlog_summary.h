@@ -4,7 +4,7 @@
  *
  * Times of steps are medians over the last AH_RUNLOG_MEDIAN_STEPS steps. Steps after a drain (the first one, or one
  * after an evaluation or a save) are left out if there are others. A log that was cut off has no measured parts and
- * waits; one without a prediction has nothing predicted.
+ * waits; without a prediction, all pairs lack `predicted`.
  */
 #ifndef AH_CLI_INSPECT_RUNLOG_SUMMARY_H
 #define AH_CLI_INSPECT_RUNLOG_SUMMARY_H
@@ -36,30 +36,30 @@ struct ah_runlog_pair_of_part {
 struct ah_runlog_summary {
     size_t steps; /* how many steps the medians are over */
     struct ah_runlog_pair step_us;
-    struct ah_runlog_pair lane_us[AH_RUNLOG_LANES]; /* how long each works */
+    struct ah_runlog_pair lane_us[AH_RUNLOG_LANES]; /* how long each lane works */
     struct ah_runlog_pair waits_us
         [AH_RUNLOG_LANES]; /* how long compute waits for each; for compute: idle, waiting for no lane */
     struct ah_runlog_pair tokens_per_s;         /* batch x sequence */
-    struct ah_runlog_pair learned_tokens_per_s; /* tokens that have a loss; predicted: their share of all */
-    double tokens_share; /* of all tokens of a step; 1 without masks and padding, or if not known */
-    struct ah_runlog_pair device_bytes, host_bytes;      /* highest */
-    struct ah_runlog_pair copied_bytes[AH_RUNLOG_LANES]; /* only of h2d and d2h; never predicted */
-    struct ah_runlog_pair_of_part *parts;                /* in the arena; by lane, the longest first */
+    struct ah_runlog_pair learned_tokens_per_s; /* tokens that have a loss; predicted: tokens_share of all tokens */
+    double tokens_share; /* share of a step's tokens that have a loss; 1 without masks and padding, or if unknown */
+    struct ah_runlog_pair device_bytes, host_bytes;      /* peak bytes */
+    struct ah_runlog_pair copied_bytes[AH_RUNLOG_LANES]; /* bytes that h2d and d2h copied; never predicted */
+    struct ah_runlog_pair_of_part *parts;                /* in the arena; parts of ops by lane, the longest first */
     size_t n_parts;
 };
 
-/* `runlog` was read from a document. AH_E_MEMORY. */
+/* Summarises `runlog`, which was read from a document. AH_E_MEMORY. */
 int ah_runlog_summary_init(struct ah_runlog_summary *ret_summary, const struct ah_runlog *runlog,
                            struct ah_arena *arena, struct ah_error *err);
 
-/* True if both sides are known and the prediction is not 0. Then the error is measured / predicted - 1. */
+/* True if both numbers are known and the prediction is not 0. Then the error is measured / predicted - 1. */
 bool ah_runlog_summary_has_error(const struct ah_runlog_pair *pair);
 double ah_runlog_summary_error(const struct ah_runlog_pair *pair);
 
 /* "+20.8 %", or "x 182" beyond ten times; "" if there is no error. Returns `out`, with room for AH_UNITS_TEXT_MAX. */
 const char *ah_runlog_summary_print_error(char out[AH_UNITS_TEXT_MAX], const struct ah_runlog_pair *pair);
 
-/* True if the error is more than AH_RUNLOG_SUMMARY_OFF, and at least a thousandth of the step. */
+/* True if the error exceeds AH_RUNLOG_SUMMARY_OFF and is at least a thousandth of the step in time. */
 #define AH_RUNLOG_SUMMARY_OFF 0.05
 bool ah_runlog_summary_is_off(const struct ah_runlog_summary *summary, const struct ah_runlog_pair *us);
 
@@ -68,7 +68,7 @@ struct ah_runlog_cause {
     double step_us;         /* measured - predicted; 0: nothing to explain */
     enum ah_plan_lane lane; /* compute: its work, or `is_idle`; another lane: compute waits for it */
     bool is_idle;           /* compute waits for no lane, or for an unknown one */
-    double us;              /* its part of step_us */
+    double us;              /* the part of step_us that this cause explains */
     const struct ah_runlog_pair_of_part
         *part; /* (optional) the part of that lane that differs most in the same direction */
 };

@@ -11,23 +11,23 @@
 /* If the status of a run is older than this, the run may have died. */
 #define AH_STATUS_STALE_US UINT64_C(10000000)
 
-/* `now_us` counts as `updated_us` does; 0: leaves out the age and what follows from it. */
+/* Prints a status. `now_us`: the time on the clock of `updated_us`; 0: leaves out all that depends on its age. */
 void ah_status_put(struct ah_cli *cli, const struct ah_status *status, uint64_t now_us);
 
-/* A rank that does not answer or holds up others. In order: silent ranks, more `others`, lower rank. */
+/* A rank that does not answer or holds up others. Sorted: silent ranks first, then more `others`, then lower rank. */
 struct ah_status_behind {
     uint32_t rank;
-    uint32_t others;  /* how many ranks wait for it, directly or through others */
+    uint32_t others;  /* how many ranks wait for this rank, directly or through other ranks */
     double us;        /* the longest of these waits so far */
-    bool in_circle;   /* it waits for one of those ranks, too */
-    double silent_us; /* 0: it answers */
+    bool in_circle;   /* this rank itself waits for one of those ranks */
+    double silent_us; /* how long the rank has been silent; 0: it answers */
 };
 
-/* In `arena`; NULL and 0: no rank is behind. AH_E_MEMORY. */
+/* Finds the ranks that are behind, in `arena`; NULL and 0 if there are none. AH_E_MEMORY. */
 int ah_status_find_behind(const struct ah_status *status, struct ah_arena *arena,
                           struct ah_status_behind **ret_behind, size_t *ret_n, struct ah_error *err);
 
-/* "under 1 s", "12 s", "2 min", "5 h", "3 days" */
+/* Prints an age: "under 1 s", "12 s", "2 min", "5 h", "3 days". Returns `out`. */
 enum { AH_STATUS_AGE_MAX = 32 };
 const char *ah_status_print_age(char out[AH_STATUS_AGE_MAX], double us);
 

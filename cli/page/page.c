@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Marks where a page's data goes; each page has one. */
+/* The mark that a page's data replaces; each page has one. */
 static const char hole[] = "@DATA@";
 
 /* Enough iterations for a plan's order to become steady. */
@@ -77,7 +77,7 @@ static int write_plan(struct ah_cli *cli, const char *path, const struct ah_plan
     return rc;
 }
 
-/* What the page shows of each rank's program. */
+/* Adds a summary of each rank's program. */
 static void put_programs(struct ah_emit *emit, const struct ah_cluster_plan *plan)
 {
     ah_emit_open(emit, "programs", '[');
@@ -94,7 +94,7 @@ static void put_programs(struct ah_emit *emit, const struct ah_cluster_plan *pla
     ah_emit_close(emit);
 }
 
-/* The page gets the document, with a summary in place of each rank's program, and makes the timeline itself. */
+/* Writes a page with the document, but summaries of the ranks' programs. The page makes the timeline itself. */
 static int write_cluster(struct ah_cli *cli, const char *path, const struct ah_document *document,
                          struct ah_error *err)
 {

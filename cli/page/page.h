@@ -2,10 +2,10 @@
  *
  * Page: a plan or a cluster plan as one self-contained HTML page, which needs no network.
  *
- * A page is a constant (cli/page/, joined and embedded at build time by page/embed.cmake) with a hole for data, as
+ * A page is a constant (cli/page/, joined and embedded at build time by page/embed.cmake) with a place for its data, as
  * JSON. For a plan, the data are its numbers, two steady iterations of its replay, and what the device arena holds; for
- * a cluster plan, the document; for two plans, the facts of each and what differs. The page's own script draws
- * everything. Every number from the virtual clock is marked as simulated.
+ * a cluster plan, the document; for two plans, the facts of each plan and the differences. The page's own script draws
+ * everything. Numbers from the virtual clock are marked as simulated.
  *
  *     rc = ah_page_write(cli, "plan.html", &document, NULL, &err);
  */
@@ -22,7 +22,7 @@
 int ah_page_write(struct ah_cli *cli, const char *path, const struct ah_document *document,
                   const struct ah_plan_prospects *prospects, struct ah_error *err);
 
-/* Writes the page of what differs between the two plans that are the operands. Errors as above. */
+/* Writes the page of the differences between the two plans that are the operands. Errors as above. */
 int ah_page_write_diff(struct ah_cli *cli, const char *path, const struct ah_plan *a, const struct ah_plan *b,
                        struct ah_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The page's numbers, words and lists. Columns of lists are in the order of page/model.js.
+ * The page's numbers, texts and lists. Columns of lists are in the order of page/model.js.
  */
 #include "cli/page/page_internal.h"
 
@@ -61,7 +61,7 @@ static void put_memory(struct ah_emit *emit, const struct ah_plan_memory *memory
     ah_emit_close(emit);
 }
 
-/* [name, group, parameters, activations, weights, optimizer, accumulator] */
+/* Adds rows [name, group, parameters, activations, weights, optimizer, accumulator]. */
 static void put_blocks(struct ah_emit *emit, const struct ah_plan *plan)
 {
     ah_emit_open(emit, "blocks", '[');
@@ -80,7 +80,7 @@ static void put_blocks(struct ah_emit *emit, const struct ah_plan *plan)
     ah_emit_close(emit);
 }
 
-/* [kind, block, micro-batch, tiles, bytes] */
+/* Adds rows [kind, block, micro-batch, tiles, bytes]. */
 static void put_ops(struct ah_emit *emit, const struct ah_plan *plan)
 {
     ah_emit_open(emit, "ops", '[');
@@ -97,7 +97,7 @@ static void put_ops(struct ah_emit *emit, const struct ah_plan *plan)
     ah_emit_close(emit);
 }
 
-/* [policy, feasible, step_us] */
+/* Adds rows [policy, feasible, step_us]. */
 static void put_alternatives(struct ah_emit *emit, const struct ah_plan *plan)
 {
     ah_emit_open(emit, "alternatives", '[');

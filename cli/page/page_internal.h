@@ -10,7 +10,7 @@
 #include "runtime/schedule/occupancy.h"
 #include "runtime/schedule/replay.h"
 
-/* The pages without their data; made by page/embed.cmake. */
+/* The pages without their data, embedded by page/embed.cmake. */
 extern const unsigned char page_plan[], page_cluster[], page_diff[];
 extern const size_t page_plan_bytes, page_cluster_bytes, page_diff_bytes;
 
@@ -22,25 +22,25 @@ struct page {
     const struct ah_plan *plan;
     const struct ah_plan_prospects *prospects; /* (optional) */
     struct ah_replay replay;
-    size_t iterations; /* in the replay */
+    size_t iterations; /* number of iterations in the replay */
     struct ah_occupancy occupancy;
     struct ah_arena *arena;
     struct ah_emit emit;
 };
 
-/* The plan's own statements: inputs, training, times, memory, blocks. */
+/* Adds what the plan itself states: inputs, training, times, memory, blocks. */
 void page_put_plan(struct ah_emit *emit, const struct ah_plan *plan);
 
-/* "classes": device bytes at the peak, by class, with the gaps between tensors and the reserve. */
+/* Adds "classes": device bytes at the peak, by class, with the gaps between tensors and the reserve. */
 void page_put_classes(struct ah_emit *emit, const struct ah_plan_memory *memory);
 
-/* "lanes": [lane, time that it works, time that compute waits for it] */
+/* Adds "lanes": [lane, time that it works, time that compute waits for it]. */
 void page_put_lanes(struct ah_emit *emit, const struct ah_plan *plan);
 
-/* "facts": everything but the timeline. */
+/* Adds "facts": everything but the timeline. */
 void page_put_facts(struct page *page);
 
-/* "timeline": bars of two steady iterations, and bars of their neighbours that overlap them in time. */
+/* Adds "timeline": bars of two steady iterations, and overlapping bars of neighbouring iterations. */
 int page_put_timeline(struct page *page, struct ah_error *err);
 
 #endif

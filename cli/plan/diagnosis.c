@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Why a request has no plan. The rows of a diagnosis, for a machine or a cluster, are filled once, then printed as text
- * or as JSON.
+ * Says why a request has no plan. The rows of a diagnosis, for a machine or a cluster, are filled once, then printed as
+ * text or as JSON.
  */
 #include "cli/plan/diagnosis.h"
 
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A remedy in words. Its value in JSON is `word`, else `value`, else absent. */
+/* A remedy as texts. Its value in JSON is `word`, else `value`, else absent. */
 struct row {
     const char *kind, *word, *node;
     char change[AH_REMEDY_TEXT_MAX], lacking[AH_REMEDY_TEXT_MAX];
@@ -26,7 +26,7 @@ struct row {
 struct diagnosis {
     struct row rows[AH_REMEDIES];
     size_t n;
-    const char *tried;       /* if there are no rows: what was changed in vain */
+    const char *tried;       /* what was changed without success; used if there are no rows */
     const char *beyond_name; /* name of `beyond` in JSON */
     void (*emit_shortage)(const void *shortage, struct ah_emit *emit);
     const void *shortage;
@@ -36,7 +36,7 @@ _Static_assert((int)AH_CLUSTER_REMEDIES <= (int)AH_REMEDIES, "rows are enough fo
 
 /* ---- remedies of one machine ---- */
 
-/* Prints bytes in the largest unit that is exact, as the command line takes them. */
+/* Prints bytes in the largest exact unit, in the form of the command line. */
 static const char *exact_bytes(char out[AH_UNITS_TEXT_MAX], uint64_t bytes)
 {
     const uint64_t mib = UINT64_C(1) << 20;
@@ -50,7 +50,7 @@ static const char *exact_bytes(char out[AH_UNITS_TEXT_MAX], uint64_t bytes)
     return out;
 }
 
-/* "--micro-batches 4", "--policy stream"; without a value, just what is changed. */
+/* Prints "--micro-batches 4", "--policy stream"; without a value only `what`. */
 static void put_change(char out[AH_REMEDY_TEXT_MAX], const char *what, const char *word, uint64_t value)
 {
     if (word)
@@ -97,7 +97,7 @@ const char *ah_diagnosis_remedy(char out[AH_REMEDY_TEXT_MAX], const struct ah_re
     return out;
 }
 
-/* "a machine with more host memory (this one: 62.1 GiB)" */
+/* Prints "a machine with more host memory (this one: 62.1 GiB)". */
 static void put_lacking(char out[AH_REMEDY_TEXT_MAX], const struct ah_remedy *remedy,
                         const struct ah_machine *machine)
 {
@@ -171,7 +171,7 @@ static void add_cluster_remedy(struct diagnosis *said, const struct ah_cluster_r
 
 /* ---- for people ---- */
 
-/* What else the remedy changes, besides time and memory. */
+/* Adds a cell: what the remedy changes besides time and memory. */
 static void put_remark(struct ah_table *table, const struct row *row)
 {
     if (row->changes_mathematics)
@@ -196,7 +196,7 @@ static void put_word(struct ah_buffer *out, const char *word)
     ah_buffer_puts(out, "'");
 }
 
-/* True if the change sets the option in `word`. Then the old value is dropped. */
+/* True if the change sets the option in `word`. If so, its old value is dropped. */
 static bool is_replaced(const char *change, const char *word)
 {
     char option[AH_REMEDY_TEXT_MAX + 2];
@@ -212,7 +212,7 @@ static bool is_printable(const char *word)
     return !*word;
 }
 
-/* The command with the first change, ready to copy; nothing if a word is unsafe on a terminal. */
+/* Appends the command with the first change, ready to copy; nothing if a word is unsafe on a terminal. */
 static void put_command(const struct ah_cli *cli, const char *change, bool first_of_many,
                         struct ah_buffer *out)
 {

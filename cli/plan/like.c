@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * '--like': what is taken from the other plan, and which options must not set the same.
+ * '--like': copies the training of another plan, and refuses options that would set the same fields.
  */
 #include "cli/plan/like.h"
 
@@ -36,7 +36,7 @@ static int check_options(const struct ah_request_options *given, struct ah_error
     return AH_OK;
 }
 
-/* Copies into `arena` what `of` borrows from its document. */
+/* Copies `of` to `ret_kept`, with everything that it borrows from its document, into `arena`. */
 static int copy_training(struct ah_arena *arena, const struct ah_plan_training *of,
                          struct ah_plan_training *ret_kept, struct ah_error *err)
 {
@@ -57,7 +57,7 @@ static int copy_training(struct ah_arena *arena, const struct ah_plan_training *
     return AH_OK;
 }
 
-/* Refuses tensor parallelism: its ranks add up parts of products, which no other plan does. */
+/* Refuses tensor parallelism, because its ranks add up parts of products, and no other plan does that. */
 static int check_degrees(const struct ah_cluster_plan *plan, const char *path, struct ah_error *err)
 {
     for (size_t p = 0; p < plan->n_pipelines; p++)

@@ -13,8 +13,8 @@
 #include "cli/plan/request.h"
 #include "cli/plan/request_cluster.h"
 
-/* Sets request->planner.training. AH_E_USAGE: an option contradicts it; AH_E_MISMATCH: another model or kind of device;
- * errors of ah_input_load(). */
+/* Sets request->planner.training. AH_E_USAGE: an option contradicts that plan; AH_E_MISMATCH: it is for another model
+ * or kind of device; errors of ah_input_load(). */
 int ah_like_apply(struct ah_request *request, struct ah_cli *cli, const char *path,
                   const struct ah_request_options *given, struct ah_error *err);
 

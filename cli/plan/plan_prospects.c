@@ -15,7 +15,7 @@ const char *const ah_plan_prospects_words[] = {"device-memory", "batch", "seq", 
 static const enum ah_prospect_kind swept_kinds[] = {AH_PROSPECT_DEVICE_MEMORY, AH_PROSPECT_BATCH,
                                                     AH_PROSPECT_SEQ};
 
-/* A smaller gain is not worth a number. */
+/* The least gain that is printed as a number. */
 static const double noticed = 0.005;
 
 /* ---- the command line ---- */
@@ -120,7 +120,7 @@ void ah_plan_prospects_release(struct ah_plan_prospects *prospects)
 
 enum { WORDS_MAX = 120 };
 
-/* What differs from the request: "1 GiB more device memory (24.6 GiB)", "batch 16". */
+/* Prints how a row differs from the request: "1 GiB more device memory (24.6 GiB)", "batch 16". */
 static const char *change_words(char out[WORDS_MAX], const struct ah_prospect_change *change)
 {
     char bytes[AH_UNITS_TEXT_MAX];
@@ -155,7 +155,7 @@ static const char *change_words(char out[WORDS_MAX], const struct ah_prospect_ch
     return out;
 }
 
-/* "recompute 15+5, host 9+9, streamed 10"; nothing if everything stays on the device. */
+/* Prints "recompute 15+5, host 9+9, streamed 10"; nothing if everything stays on the device. */
 static const char *blocks_words(char out[WORDS_MAX], const struct ah_prospect_blocks *blocks)
 {
     int used = 0;
@@ -173,7 +173,7 @@ static const char *blocks_words(char out[WORDS_MAX], const struct ah_prospect_bl
     return out;
 }
 
-/* "device memory is short by at least 3.2 GiB" */
+/* Prints "device memory is short by at least 3.2 GiB". */
 static const char *shortage_words(char out[WORDS_MAX], const struct ah_prospect *row)
 {
     char bytes[AH_UNITS_TEXT_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plan prospects: `plan --explain` and `plan --sweep`. They show what limits a plan, and what other machines, batches
- * or sequence lengths give: as tables, as JSON, and on its page. Every row was planned (planner/prospects.h).
+ * Plan prospects: `plan --explain` and `plan --sweep`. They show what limits a plan, and the plans for other machines,
+ * batches or sequence lengths: as tables, as JSON, and on the plan's page. Every row was planned (planner/prospects.h).
  *
  *     rc = ah_plan_prospects_parse(&prospects, explain, sweep, &cli->arena, err);    // before anything long
  *     rc = ah_plan_prospects_find(&prospects, &request, plan, err);                  // plan NULL: there is none
@@ -23,15 +23,15 @@ struct ah_plan_prospects {
     uint64_t values[AH_PROSPECTS_LADDER_MAX];
     size_t n_values; /* 0: the planner chooses */
 
-    /* Found. */
+    /* Results of ah_plan_prospects_find(). */
     struct ah_buffer limits; /* what limits the plan, in sentences; empty without a plan */
     struct ah_prospect explained[AH_PROSPECTS_EXPLAINED];
-    size_t n_explained; /* 0: not asked, or there is no plan */
+    size_t n_explained; /* 0: --explain was not given, or there is no plan */
     struct ah_prospect points[AH_PROSPECTS_LADDER_MAX];
     size_t n_points;
 };
 
-/* `sweep`: "batch", "batch=1,2,4", "device-memory=8GiB,16GiB"; NULL: none. AH_E_USAGE says what is wrong with it. */
+/* `sweep`: "batch", "batch=1,2,4", "device-memory=8GiB,16GiB"; NULL: no sweep. AH_E_USAGE says what is wrong. */
 int ah_plan_prospects_parse(struct ah_plan_prospects *ret_prospects, bool explain, const char *sweep,
                             struct ah_error *err);
 
@@ -40,7 +40,7 @@ int ah_plan_prospects_find(struct ah_plan_prospects *prospects, const struct ah_
                            const struct ah_plan *plan, struct ah_error *err);
 void ah_plan_prospects_release(struct ah_plan_prospects *prospects);
 
-/* Tables, each below its heading. */
+/* Prints tables, each below its heading. */
 void ah_plan_prospects_put(struct ah_cli *cli, const struct ah_plan_prospects *prospects);
 
 /* Adds "explain" and "sweep" to an object that the caller opened; leaves out what was not asked for. */

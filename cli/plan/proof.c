@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks a plan before a verb executes it; for other documents, the message names a verb that takes them.
+ * Checks a plan before a verb executes it; for other documents, the message names a verb that accepts them.
  */
 #include "cli/plan/proof.h"
 
@@ -21,7 +21,7 @@ int ah_proof_plan(const struct ah_plan *plan, struct ah_error *err)
     int rc = ah_document_check_model(&plan->model, plan->inputs.model.sha256, &own);
     rc = rc ? rc : ah_schedule_check(plan, &own);
     rc = rc ? rc : ah_verify_policy(plan, &own);
-    /* A planner would refuse this as a bad request (AH_E_USAGE); here the document is at fault. */
+    /* The planner's checks report a bad request (AH_E_USAGE); here the document is at fault. */
     if (rc && rc != AH_E_MEMORY && rc != AH_E_MISMATCH)
         rc = AH_E_DOCUMENT;
     return rc ? ah_error_set(err, rc, "%s", own.text) : AH_OK;

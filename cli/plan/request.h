@@ -80,9 +80,9 @@ struct ah_request {
     struct ah_progress progress;
 };
 
-/* The model is the first operand. Texts live in cli->arena. AH_E_USAGE names the option, AH_E_IO and AH_E_DOCUMENT the
- * file. After a failure there is nothing to release. Planning with it shows progress and stops at an interrupt. The
- * request must not move. */
+/* Reads the documents and options; the model is the first operand. Texts are in cli->arena. AH_E_USAGE names the
+ * option, AH_E_IO and AH_E_DOCUMENT the file. After a failure there is nothing to release. Planning shows progress and
+ * stops at an interrupt. The request must not move. */
 int ah_request_init(struct ah_request *ret_request, struct ah_cli *cli,
                     const struct ah_request_options *options, struct ah_error *err);
 
@@ -90,7 +90,7 @@ int ah_request_init(struct ah_request *ret_request, struct ah_cli *cli,
 int ah_request_training(struct ah_request *request, struct ah_cli *cli,
                         const struct ah_request_options *options, struct ah_error *err);
 
-/* '--without': bit i of `ret_without` stands for enum ah_technique i. AH_E_USAGE names a word that is no technique. */
+/* '--without': bit i of `ret_without` excludes enum ah_technique i. AH_E_USAGE names a word that is no technique. */
 int ah_request_without(const struct ah_option_list *lists, uint32_t *ret_without, struct ah_error *err);
 
 /* '--effort': 1 to AH_EFFORT_MOST; 0 if not given. AH_E_USAGE: any other value. */
@@ -98,7 +98,7 @@ int ah_request_effort(const struct ah_option_integer *option, uint32_t *ret_effo
 
 void ah_request_release(struct ah_request *request);
 
-/* The index of `word` in a vocabulary that contains it. */
+/* Returns the index of `word` in a vocabulary that contains it. */
 unsigned ah_request_index(const char *const *words, const char *word);
 
 #endif

@@ -26,7 +26,7 @@ static bool is_word(const char *const *words, const char *word)
     return false;
 }
 
-/* Refuses `policy`, which belongs to the other kind of plans. */
+/* Refuses `policy`, which is for the other kind of plans. */
 static int refuse_policy(const char *policy, const char *const *words, const char *why, struct ah_error *err)
 {
     struct ah_buffer list = {0};

@@ -16,7 +16,7 @@
 struct ah_request_cluster_options {
     const struct ah_request_options *request;
     const char *cluster; /* file */
-    const char *tp;      /* of ah_request_words_tp; NULL: symmetric */
+    const char *tp;      /* one of ah_request_words_tp; NULL: symmetric */
     const char *policy;  /* NULL: optimal */
     const char *search;  /* NULL: both */
     const char *like;    /* (optional) file; ah_like_apply_cluster() */
@@ -33,11 +33,11 @@ struct ah_request_cluster {
 /* All policies, for one machine and for clusters. */
 extern const char *const ah_request_words_any_policy[];
 
-/* The modes, then degrees. */
+/* The modes of tensor parallelism, then its degrees. */
 extern const char *const ah_request_words_tp[];
 
 /* The model is the first operand. AH_E_USAGE names the option, AH_E_IO and AH_E_DOCUMENT the file. After a failure
- * there is nothing to release. Planning with it shows progress and stops at an interrupt. The request must not move. */
+ * there is nothing to release. Planning shows progress and stops at an interrupt. The request must not move. */
 int ah_request_cluster_init(struct ah_request_cluster *ret_request, struct ah_cli *cli,
                             const struct ah_request_cluster_options *options, struct ah_error *err);
 

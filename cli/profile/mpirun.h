@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mpirun: starts this program on hosts, and waits for its end.
+ * Mpirun: starts this program on hosts with mpirun, and waits until it ends.
  *
  *     rc = ah_mpirun_words(&hosts, false, words, &arena, &command, err);
  *     rc = rc ? rc : ah_mpirun_launch(command, NULL, &status, err);
  *
  * Each host is a separate context on mpirun's command line, so ranks are numbered in the order of the hosts, even if
  * several hosts are one machine. No process is bound to cores, because mpirun would give each of two ranks one core;
- * the plan says how many a rank has. Words go to mpirun as an array, never through a shell. mpirun has its own process
+ * the plan says how many cores a rank has. mpirun gets an array of words, never a shell's line. It has its own process
  * group, so a terminal's interrupt reaches only this process, which asks mpirun to pass on SIGUSR1.
  */
 #ifndef AH_CLI_PROFILE_MPIRUN_H
@@ -23,12 +23,12 @@ struct ah_mpirun_reader {
     void *context;
 };
 
-/* The command line that starts this program with `words` (NULL-terminated) on all hosts, with a process per slot or,
- * with `one_each`, per host. In arena, NULL-terminated. */
+/* Makes the command line that starts this program with `words` (NULL-terminated) on all hosts, with a process per slot
+ * or, with `one_each`, per host. In arena, NULL-terminated. */
 int ah_mpirun_words(const struct ah_hosts *hosts, bool one_each, const char *const *words,
                     struct ah_arena *arena, const char *const **ret_command, struct ah_error *err);
 
-/* Without a `reader` (optional), output goes to this process's standard output. AH_E_MISSING: there is no mpirun. */
+/* Runs a command. `reader` (optional) gets its output instead of standard output. AH_E_MISSING: there is no mpirun. */
 int ah_mpirun_launch(const char *const *command, const struct ah_mpirun_reader *reader, int *ret_status,
                      struct ah_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The process that starts mpirun, and rank 0's end of the pipe to it.
+ * The process that starts mpirun; and the output of rank 0, which that process reads.
  */
 #include "cli/profile/profile_hosts.h"
 
@@ -30,7 +30,7 @@ static const double poor_fit = 0.3;
 
 struct joining {
     const struct ah_profile_hosts_measure *measure;
-    double begin, end; /* the part of the whole that is measured now */
+    double begin, end; /* the part of all work that is measured now */
     uint64_t told_ns;
 };
 
@@ -109,10 +109,10 @@ int ah_profile_hosts_join(const struct ah_profile_hosts_measure *measure, struct
 struct hearing {
     struct ah_progress progress;
     struct ah_buffer text;
-    bool reports; /* the text begins with the report */
+    bool reports; /* the report has begun, and the text begins with it */
 };
 
-/* Takes whole lines from the text until the report begins. */
+/* Removes whole lines of progress from the text until the report begins. */
 static void take_lines(struct hearing *hearing)
 {
     size_t at = 0;
@@ -152,7 +152,7 @@ struct profiling {
     const struct ah_profile_hosts_options *options;
     struct ah_hosts hosts;
     struct ah_profile_report report;
-    struct ah_document *machines; /* by host */
+    struct ah_document *machines; /* machine document of each host */
 };
 
 static int check_hosts(const struct profiling *p, struct ah_error *err)
@@ -173,7 +173,7 @@ static int check_hosts(const struct profiling *p, struct ah_error *err)
     return AH_OK;
 }
 
-/* What mpirun starts on each host; NULL: no memory. */
+/* Returns the words with which mpirun starts each host's process; NULL: out of memory. */
 static const char *const *words_of(const struct profiling *p)
 {
     enum { WORDS = 12, NUMBER = 32 };
@@ -204,7 +204,7 @@ static const char *const *words_of(const struct profiling *p)
     return words;
 }
 
-/* mpirun prints what went wrong, but not always where; so names a host that cannot be found. */
+/* Sets the error for a failed mpirun. It prints what went wrong, but not always where, so names a lost host. */
 static int fail_launch(const struct profiling *p, int status, struct ah_error *err)
 {
     if (ah_interrupt_seen())
@@ -251,7 +251,7 @@ static int measure_hosts(struct profiling *p, struct ah_error *err)
     const struct ah_comm_driver *driver = NULL;
     const char *const *command = NULL;
     int status = 0;
-    int rc = ah_comm_load("mpi", &driver, err); /* fails here once instead of on every host */
+    int rc = ah_comm_load("mpi", &driver, err); /* fails once here instead of on every host */
     const char *const *words = rc ? NULL : words_of(p);
     if (!rc && !words)
         rc = ah_error_memory(err);
@@ -310,7 +310,7 @@ static void tell_doubts(const struct profiling *p)
                 report->links[i].link.fit_error * 100);
 }
 
-/* Parses the document before it is written, as every reader would. */
+/* Writes the document after parsing it as every reader would. */
 static int write_cluster(const struct profiling *p, struct ah_cluster *cluster, struct ah_error *err)
 {
     const char *output = p->options->output;

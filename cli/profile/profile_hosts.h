@@ -23,7 +23,7 @@ struct ah_profile_hosts_options {
 int ah_profile_hosts_run(struct ah_cli *cli, const struct ah_profile_hosts_options *options,
                          struct ah_error *err);
 
-/* Measures the machine of this process and appends the document. */
+/* How a process measures its machine: `measure` appends the machine document to `out`. */
 struct ah_profile_hosts_measure {
     int (*measure)(void *context, ah_profiler_progress *progress, void *progress_context,
                    struct ah_buffer *out, struct ah_error *err);

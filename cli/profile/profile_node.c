@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every two ranks have a channel each way. First each rank sends rank 0 its hello; then rank 0 sends commands (`word`).
- * Replies are answers, each followed by its document; points of a link; or messages of a ping.
+ * Every two ranks have a channel in each direction. First each rank sends rank 0 its hello; then rank 0 sends commands
+ * (`word`). A reply is an answer followed by its document, the points of a link, or the messages of a ping.
  */
 #include "cli/profile/profile_node.h"
 
@@ -27,7 +27,7 @@ struct answer {
 
 /* ---- ranks on the same machine ---- */
 
-/* The first line of a file; empty if there is none. */
+/* Reads the first line of a file; empty if there is no file. */
 static void read_first_line(const char *path, char *ret_text, int bytes)
 {
     FILE *file = fopen(path, "re");
@@ -83,7 +83,7 @@ static int send_bytes(const struct ah_profile_node *node, uint32_t peer, const v
 {
     union {
         const void *read;
-        void *data; /* not const, as receives write to it; sends only read */
+        void *data; /* not const, because receives write to it */
     } of = {data};
     return ah_comm_move(node->comm, way_to(node, peer).out, of.data, bytes, err);
 }
@@ -127,7 +127,7 @@ void ah_profile_node_close(struct ah_profile_node *node, int rc, const struct ah
 
 /* ---- measuring ---- */
 
-/* Measures this machine; the answer says whether that succeeded. */
+/* Measures this machine; returns an answer that says whether that succeeded. */
 static struct answer measure_node(const struct ah_profile_node *node, struct ah_buffer *text)
 {
     struct ah_error err = {0};
@@ -264,7 +264,7 @@ static int hear_answer(struct leading *l, uint32_t rank, struct ah_error *err)
     return rc;
 }
 
-/* Measures on all ranks of this turn at the same time. */
+/* All ranks of this turn measure at the same time. */
 static int take_turn(struct leading *l, uint32_t turn, struct ah_error *err)
 {
     const double part = 1.0 / (l->n_turns + 1.0), begin = turn * part;

@@ -23,7 +23,7 @@
 
 enum { AH_PROFILE_HOST_MAX = 256, AH_PROFILE_BOOT_MAX = 64 };
 
-/* Who a rank is. The boot id is the kernel's, so it identifies the machine; empty: unknown. */
+/* The identity of a rank. The boot id comes from the kernel and identifies the machine; empty: unknown. */
 struct ah_profile_hello {
     char host[AH_PROFILE_HOST_MAX];
     char boot[AH_PROFILE_BOOT_MAX];
@@ -33,7 +33,7 @@ struct ah_profile_hello {
 void ah_profile_hello_fill(struct ah_profile_hello *ret_hello);
 
 /* The turn, from 0, in which a rank measures; ranks on one machine have different turns. `first`: the first rank on the
- * same machine with the same host name; containers on a machine have their own names, and limits. */
+ * same machine with the same host name; containers on one machine have their own names and limits. */
 struct ah_profile_turn {
     uint32_t turn, first;
 };
@@ -44,10 +44,10 @@ struct ah_profile_node_options {
     struct ah_comm_options comm;
     const struct ah_profile_hello *hello;
     bool quick;
-    /* Measures this machine and appends the document. */
+    /* Measures this machine and appends its document to `out`. */
     int (*measure)(void *context, struct ah_buffer *out, struct ah_error *err);
     void *context;
-    /* (optional) For rank 0: from now on, the progress of `measure` is the part from `begin` to `end` of the whole. */
+    /* (optional) For rank 0: the progress of `measure` now covers the part from `begin` to `end` of all work. */
     void (*tell)(void *context, double begin, double end, const char *what);
     const atomic_int *cancel; /* (optional) set: stop before the next link */
 };
@@ -60,7 +60,7 @@ struct ah_profile_node {
 int ah_profile_node_open(struct ah_profile_node *node, const struct ah_profile_node_options *options,
                          struct ah_error *err);
 
-/* The report is in `arena` and includes failures of single ranks. AH_E_PEER: the world is lost. */
+/* Rank 0: directs the measurements. The report is in `arena`, with failures of single ranks. AH_E_PEER: lost a rank. */
 int ah_profile_node_lead(struct ah_profile_node *node, struct ah_arena *arena,
                          struct ah_profile_report *ret_report, struct ah_error *err);
 int ah_profile_node_follow(struct ah_profile_node *node, struct ah_error *err);

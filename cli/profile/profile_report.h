@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Report: the results of the ranks of 'profile --hosts', which rank 0 writes to standard output for the process that
- * started mpirun. It consists of lines, with texts of documents between them:
+ * started mpirun: lines, and documents between them.
  *
- *     progress 0.25 a: matrix products as often as there is something to tell report once; from here on host 0 vm first
- *     host on the same machine (or its own number), its name for itself machine 20790 bytes of the document, which
- *     follows link 0 1 1.1e9 35.5 0.02 ranks, bytes a second, latency, error of the fit failed 1 -9 there is no CUDA
- *     here rank, code, reason; besides, only hosts are listed end
+ *     progress 0.25 a: matrix products         whenever there is progress
+ *     report                                   once; the report follows
+ *     host 0 vm                                first host on the same machine (or its own number), its name for itself
+ *     machine 20790                            bytes of that host's document, which follows
+ *     link 0 1 1.1e9 35.5 0.02                 ranks, bytes a second, latency, error of the fit
+ *     failed 1 -9 there is no CUDA here        rank, code, reason; then only hosts are listed besides
+ *     end
  */
 #ifndef AH_CLI_PROFILE_PROFILE_REPORT_H
 #define AH_CLI_PROFILE_PROFILE_REPORT_H
@@ -20,7 +23,7 @@
 
 struct ah_report_host {
     const char *name; /* what the host calls itself */
-    uint64_t first;   /* the first host on the same machine */
+    uint64_t first;   /* number of the first host on the same machine */
     const char *text; /* a machine document; NULL: not measured */
     size_t text_bytes;
 };
@@ -36,7 +39,7 @@ struct ah_profile_report {
     struct ah_report_link *links;
     size_t n_links;
     uint64_t culprit;    /* the rank that failed with `why` */
-    struct ah_error why; /* code AH_OK: all went well */
+    struct ah_error why; /* code AH_OK: nothing failed */
 };
 
 void ah_profile_report_print(const struct ah_profile_report *report, struct ah_buffer *out);
@@ -47,7 +50,7 @@ void ah_profile_report_progress(double fraction, const char *what, struct ah_buf
 /* True if the line, without its newline, reports progress. `ret_what` points into the line. */
 bool ah_profile_report_is_progress(const char *line, double *ret_fraction, const char **ret_what);
 
-/* `text` begins at the line "report" and ends with a 0. Texts are copied into `arena`. AH_E_FAILED: `text` is cut. */
+/* `text` begins at the line "report" and ends with a 0. Copies texts into `arena`. AH_E_FAILED: `text` is cut off. */
 int ah_profile_report_parse(const char *text, size_t bytes, struct ah_arena *arena,
                             struct ah_profile_report *ret_report, struct ah_error *err);
 

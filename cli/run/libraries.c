@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds libraries' versions. Functions' types are from cJSON.h, hwloc.h, glpk.h.
+ * Finds libraries' versions. Types of functions are those of cJSON.h, hwloc.h, glpk.h.
  */
 #include "cli/run/libraries.h"
 
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A function as the loader returns it: an address. */
+/* Converts the address that the loader returns to a function. */
 union version_function {
     void *address;
     const char *(*text)(void);
@@ -21,7 +21,7 @@ static void print_text(char *out, void *function)
     snprintf(out, AH_LIBRARIES_TEXT_MAX, "%s", version.text());
 }
 
-/* hwloc_get_api_version(): 0x00020900 is 2.9.0. */
+/* Prints hwloc_get_api_version(): 0x00020900 is 2.9.0. */
 static void print_hwloc(char *out, void *function)
 {
     union version_function version = {.address = function};
@@ -40,7 +40,7 @@ const size_t ah_libraries_count = sizeof ah_libraries_rows / sizeof ah_libraries
 
 bool ah_libraries_version(const struct ah_libraries_row *row, char ret_text[AH_LIBRARIES_TEXT_MAX])
 {
-    /* First look in the libraries that this program is linked with, whatever their files are called. */
+    /* First look in the libraries with which this program is linked, because their file names may differ. */
     void *function = dlsym(RTLD_DEFAULT, row->symbol);
     void *library = function ? NULL : dlopen(row->soname, RTLD_LAZY | RTLD_LOCAL);
     if (library)

@@ -16,16 +16,16 @@ enum { AH_LIBRARIES_TEXT_MAX = 64 };
 struct ah_libraries_row {
     const char *name;
     const char *purpose; /* a clause */
-    const char *package; /* Debian's */
+    const char *package; /* name of the package in Debian */
     const char *soname;
     const char *symbol;                       /* of the version function */
-    void (*print)(char *out, void *function); /* its answer as text, AH_LIBRARIES_TEXT_MAX bytes */
+    void (*print)(char *out, void *function); /* calls `function` and prints the version, AH_LIBRARIES_TEXT_MAX bytes */
 };
 
 extern const struct ah_libraries_row ah_libraries_rows[];
 extern const size_t ah_libraries_count;
 
-/* False: the library is not installed. */
+/* Prints the library's version. Returns false if the library is not installed. */
 bool ah_libraries_version(const struct ah_libraries_row *row, char ret_text[AH_LIBRARIES_TEXT_MAX]);
 
 #endif

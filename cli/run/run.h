@@ -47,7 +47,7 @@ struct ah_run_options {
     const char *resume;
     const char *device;
     const char *emulate;
-    const struct ah_machine *emulated; /* (optional) emulates this profile, not that of the file `emulate` */
+    const struct ah_machine *emulated; /* (optional) the machine to emulate, instead of the file `emulate` */
     bool other_device;
     bool traces; /* ranks record what they do in some steps (trace_ranks.h) */
     struct ah_option_real stall_after;
@@ -84,7 +84,7 @@ struct ah_run_settings {
     struct ah_rate rate;
     double beta1, beta2, epsilon, weight_decay;
     uint64_t seed;
-    uint64_t save_every, valid_every; /* 0: only at the end */
+    uint64_t save_every, valid_every; /* 0: save or evaluate only at the end */
     uint64_t keep;
 };
 
@@ -101,19 +101,19 @@ struct ah_run {
     struct ah_cli *cli;
     const struct ah_run_options *options;
     const struct ah_plan *plan;   /* borrowed */
-    struct ah_plan_training step; /* the plan's training, or that of all ranks together; borrowed */
+    struct ah_plan_training step; /* the training of a whole step, over all ranks; borrowed */
     struct ah_run_settings settings;
     const char *save; /* folder of checkpoints; NULL: nothing is saved */
     struct ah_signature signature;
     struct ah_signature_run signature_run;
     struct ah_document from;     /* manifest of the checkpoint that the run resumes from */
-    struct ah_document resumed;  /* the other settings that it resumes with (run_resume.h) */
+    struct ah_document resumed;  /* the other settings with which the run resumes (run_resume.h) */
     struct ah_resume resume;     /* the settings for a run that resumes this one */
     struct ah_resume_best *best; /* best checkpoint by held-out loss; NULL: none yet */
     struct ah_divergence divergence;
-    bool diverged, stopped;  /* divergence was reported; it ended the run */
-    uint64_t kept_step;      /* of the last checkpoint before it diverged; 0: none */
-    uint64_t evaluated_step; /* UINT64_MAX: never in this run */
+    bool diverged, stopped;  /* divergence was reported; the run stopped because of it */
+    uint64_t kept_step;      /* step of the last checkpoint before the divergence; 0: none */
+    uint64_t evaluated_step; /* step of the last evaluation; UINT64_MAX: none in this run */
     double evaluated_loss;
     struct ah_resume_best best_place;
     struct ah_document emulated;
@@ -123,27 +123,27 @@ struct ah_run {
     struct ah_dataset *data, *held_out;
     struct ah_batches batches, held_out_batches;
     struct ah_trainer *trainer;
-    struct ah_tally *tally;       /* of all steps */
+    struct ah_tally *tally;       /* sums over all steps */
     struct ah_runlog_rank *ranks; /* each rank's measurements, once the run has ended; in cli->arena */
     size_t n_ranks;
-    struct ah_run_status *status;    /* NULL: none is written */
+    struct ah_run_status *status;    /* NULL: no status file is written */
     struct ah_buffer config;         /* config.json beside saved weights */
     struct ah_companions companions; /* other files beside saved weights */
     struct ah_checkpoint_job job;
     struct ah_checkpoints *checkpoints; /* NULL: nothing is saved */
-    struct ah_checkpoints_room room;    /* what checkpoints will take */
+    struct ah_checkpoints_room room;    /* disk space that checkpoints will take */
     struct ah_checkpoint_position position;
-    struct ah_checkpoints_found found; /* what the run resumes from; zeroed: it starts afresh */
-    struct ah_text_pair remarks[4]; /* on a damaged checkpoint, on the device; for the log; in cli->arena */
+    struct ah_checkpoints_found found; /* the checkpoint that the run resumes from; zeroed: a new run */
+    struct ah_text_pair remarks[4]; /* for the log: on a damaged checkpoint, on the device; in cli->arena */
     size_t n_remarks;
-    uint64_t resumed_step; /* 0: started afresh */
-    uint64_t saved_step;   /* UINT64_MAX: none in this run */
+    uint64_t resumed_step; /* step of that checkpoint; 0: a new run */
+    uint64_t saved_step;   /* step of the last save; UINT64_MAX: none in this run */
     char saved_path[PATH_MAX];
 };
 
-/* Opens everything that the options name. `plan` is proven (proof.h), or was made in this process. Texts live in
- * cli->arena. AH_E_MISMATCH: plan, data, device and checkpoint do not fit each other. Close `ret_run` after failures,
- * too; it must not move. */
+/* Opens everything that the options name. `plan` is proven (proof.h), or was made in this process. Texts are in
+ * cli->arena. AH_E_MISMATCH: plan, data, device and checkpoint do not fit together. Close `ret_run` even after a
+ * failure; it must not move. */
 int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan *plan,
                 const struct ah_run_options *options, struct ah_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run reports of its device before the first step, on the terminal and in the log.
+ * Remarks on a run's device before the first step, on the terminal and in the log.
  */
 #include "cli/run/run_device.h"
 
@@ -20,7 +20,7 @@ static int add_remark(struct ah_run *run, const char *key, const char *text, str
     return AH_OK;
 }
 
-/* Memory that the plan may use beyond the arena. */
+/* Returns the memory outside the arena that the plan may use. */
 static uint64_t left_bytes(const struct ah_run *run)
 {
     const struct ah_trainer_facts facts = ah_trainer_facts(run->trainer);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Remarks on the device of an open run: matrix products that its library lacks, or more memory in use beside the arena
- * than the plan expects. They are printed as warnings, and kept in the run log.
+ * Remarks on the device of an open run: matrix products that its library lacks, or more device memory in use outside
+ * the arena than the plan expects. They are printed as warnings, and kept in the run log.
  */
 #ifndef AH_CLI_RUN_RUN_DEVICE_H
 #define AH_CLI_RUN_RUN_DEVICE_H

@@ -3,8 +3,8 @@
  * The steps of a run, stretch by stretch.
  *
  * INVARIANTS
- * 1. At the end of a stretch, the position is that of the last step reported, so a checkpoint resumes there.
- * 2. If a step fails, the run ends without saving, so the previous checkpoint stays the newest.
+ * 1. At the end of a stretch, the data's position is that of the last reported step, so a checkpoint resumes there.
+ * 2. If a step fails, the run ends without saving, so the previous checkpoint remains the newest.
  */
 #include "base/threads.h"
 #include "base/units.h"
@@ -26,7 +26,7 @@ struct stretch {
     const struct ah_run_listener *listener;
 };
 
-/* Once the run diverges, its last checkpoint is kept: somebody may want to start again from there. */
+/* Watches for divergence. Once the run diverges, its last checkpoint is kept, so that a person can restart from it. */
 static void watch_loss(struct ah_run *run, double loss)
 {
     double last;
@@ -70,7 +70,7 @@ static void on_op(void *context, const struct ah_op_record *record)
         stretch->listener->op(stretch->listener->context, record);
 }
 
-/* Steps until the next evaluation, save or end. */
+/* Returns the steps until the next evaluation, save or end. */
 static uint64_t stretch_steps(const struct ah_run *run)
 {
     const uint64_t every[] = {run->settings.save_every, run->held_out ? run->settings.valid_every : 0};
@@ -116,7 +116,7 @@ static int evaluate_held_out(struct ah_run *run, const struct ah_run_listener *l
     return rc;
 }
 
-/* With --keep-best, notes a step that is the best so far; on a tie, the newest is the best. */
+/* With --keep-best, notes the step if it is the best so far; on a tie, the newer step is the best. */
 static void compare_with_best(struct ah_run *run)
 {
     if (!run->options->keep_best || run->evaluated_step != run->position.step ||
@@ -136,7 +136,7 @@ static struct ah_checkpoints_keep to_keep(const struct ah_run *run)
     return keep;
 }
 
-/* On a terminal, waits for somebody to make room. True: there is enough now. */
+/* On a terminal, waits until the person has freed disk space. True: there is enough now. */
 static bool wait_for_room(const struct ah_run *run)
 {
     enum { PATIENCE_S = 600 };
@@ -161,7 +161,7 @@ static bool wait_for_room(const struct ah_run *run)
     return false;
 }
 
-/* The last checkpoint could not be saved, as `err` says: saves the weights alone or, failing that, waits for room. */
+/* The last checkpoint could not be saved, as `err` says: saves only the weights or, failing that, waits for room. */
 static int rescue(struct ah_run *run, const struct ah_checkpoint_source *source,
                   struct ah_checkpoints_saved *ret_saved, struct ah_error *err)
 {
@@ -189,12 +189,12 @@ static int save(struct ah_run *run, const struct ah_run_listener *listener, bool
     struct ah_error own = {0};
     uint64_t start_ns = ah_threads_now_ns();
     const struct ah_resume_best *best = run->best, before = best ? *best : (struct ah_resume_best){0};
-    if (!run->resume.generator) /* so that each checkpoint has this file, however the run ends */
+    if (!run->resume.generator) /* written before the first save, so that every checkpoint has this file */
         ah_run_resume_write(run);
     compare_with_best(run);
     const struct ah_checkpoints_keep keep = to_keep(run);
     int rc = ah_checkpoints_save(run->checkpoints, &run->position, &source, &keep, &saved, &own);
-    if (rc) { /* this checkpoint was not saved, so it cannot be the best one kept */
+    if (rc) { /* this checkpoint was not saved, so it cannot be the best */
         run->best_place = before;
         run->best = best ? &run->best_place : NULL;
     }
@@ -235,7 +235,7 @@ static int between(struct ah_run *run, const struct ah_run_listener *listener, s
     return rc;
 }
 
-/* Adds to the message of a failed run the checkpoint that is left. */
+/* Adds the last saved checkpoint to the message of a failed run. */
 static int name_last_checkpoint(const struct ah_run *run, int rc, struct ah_error *err)
 {
     size_t length = strlen(err->text);
@@ -255,7 +255,7 @@ static int name_last_checkpoint(const struct ah_run *run, int rc, struct ah_erro
     return rc;
 }
 
-/* AH_OK: the run did not diverge, or has recovered. */
+/* Returns the error of a run that diverged; AH_OK: it did not diverge, or has recovered. */
 static int say_diverged(const struct ah_run *run, struct ah_error *err)
 {
     double last;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matches the hosts with the plan's nodes, and starts the command line again on them.
+ * Matches the hosts with the plan's nodes, and starts the command line on them.
  */
 #include "cli/run/run_hosts.h"
 
@@ -13,10 +13,10 @@
 /* The node in the plan and the host of each rank. */
 struct slots {
     const char **node, **host;
-    uint64_t n, ranks; /* slots that the file has; ranks of the plan */
+    uint64_t n, ranks; /* number of slots in the file; ranks of the plan */
 };
 
-/* Each stage has one rank (world.h). */
+/* Sets each rank's node. Each stage has one rank (world.h). */
 static int fill_nodes(const struct ah_cluster_plan *plan, struct ah_arena *arena, struct slots *slots,
                       struct ah_error *err)
 {
@@ -36,7 +36,7 @@ static int fill_nodes(const struct ah_cluster_plan *plan, struct ah_arena *arena
 
 /* ---- nodes named like hosts ---- */
 
-/* Takes a slot of the host of that name; false: it has none left. */
+/* Takes a slot of the host of that name; false: no slot remains. */
 static bool take_slot(struct ah_hosts *hosts, const char *name)
 {
     for (size_t i = 0; i < hosts->n; i++)
@@ -72,7 +72,7 @@ static int place_by_name(const struct ah_hosts *given, const struct slots *slots
 
 /* ---- other nodes, in the file's order ---- */
 
-/* Fills ranks in the order of the file; slots beyond the last rank are only counted. */
+/* Fills ranks in the order of the file; slots after the last rank are only counted. */
 static void place_in_order(const struct ah_hosts *hosts, struct slots *slots)
 {
     for (size_t i = 0; i < hosts->n; i++)
@@ -81,7 +81,7 @@ static void place_in_order(const struct ah_hosts *hosts, struct slots *slots)
                 slots->host[slots->n] = hosts->entries[i].name;
 }
 
-/* Ranks of one node must run on one host: they share its memory and its links. */
+/* Checks that all ranks of a node run on one host, because they share its memory and its links. */
 static int check_node(const struct slots *slots, uint64_t rank, const char *path, struct ah_error *err)
 {
     uint64_t first = 0;
@@ -126,7 +126,7 @@ int ah_run_hosts_place(const struct ah_hosts *given, const struct ah_cluster_pla
 
 /* ---- mpirun ---- */
 
-/* The words of the command line without '--hosts'; NULL: no memory. */
+/* Returns the words of the command line without '--hosts'; NULL: out of memory. */
 static const char *const *words_of(struct ah_cli *cli)
 {
     size_t n = 0, at = 0;

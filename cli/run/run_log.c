@@ -30,7 +30,7 @@ static void fail_line(struct ah_run_log_outlet *outlet, int reason)
                  strerror(reason));
 }
 
-/* True if lines can still be written. It is no failure if the reader of standard output went away. */
+/* True if lines can still be written. It is no failure if the reader of standard output closed it. */
 static bool is_open(const struct ah_run_log *log, const struct ah_run_log_outlet *outlet)
 {
     bool unread = outlet->descriptor == STDOUT_FILENO && log->run->cli->out_closed;
@@ -55,7 +55,7 @@ static void write_outlet(struct ah_run_log *log, struct ah_run_log_outlet *outle
     outlet->whole_bytes += (off_t)log->line.size;
 }
 
-/* Writes the printed line, unless `rc`. A failure is reported at once, as the run may go on without a log for days. */
+/* Writes the printed line, unless `rc`. Reports a failure at once: the run may continue without a log for days. */
 static void write_line(struct ah_run_log *log, int rc, const struct ah_error *err)
 {
     for (size_t i = 0; i < log->n_outlets; i++) {
@@ -72,7 +72,7 @@ static void write_line(struct ah_run_log *log, int rc, const struct ah_error *er
     ah_buffer_clear(&log->line);
 }
 
-/* The first failure of any outlet; AH_OK: none. */
+/* Returns the first failure of any outlet; AH_OK: none failed. */
 static int first_failure(const struct ah_run_log *log, struct ah_error *err)
 {
     for (size_t i = 0; i < log->n_outlets; i++)
@@ -215,7 +215,7 @@ void ah_run_log_evaluation(struct ah_run_log *log, uint64_t step, double loss, u
         write_line(log, ah_runlog_print_evaluation(&evaluation, &log->line, &err), &err);
 }
 
-/* Bytes of all files of a checkpoint, by its manifest. */
+/* Returns the bytes of all files of a checkpoint, according to its manifest. */
 static uint64_t checkpoint_bytes(const char *folder)
 {
     struct ah_document manifest = {0};
@@ -238,7 +238,7 @@ void ah_run_log_save(struct ah_run_log *log, uint64_t step, double us, const cha
     const struct ah_runlog_save save = {.step = step, .us = us, .bytes = checkpoint_bytes(path)};
     write_line(log, ah_runlog_print_save(&save, &log->line, &err), &err);
     for (size_t i = 0; i < log->n_outlets;
-         i++) /* so that a log is not behind the checkpoint after a power failure */
+         i++) /* flushed to disk, so that after a power failure the log has the checkpoint's steps */
         if (log->outlets[i].descriptor > STDERR_FILENO)
             (void)fsync(log->outlets[i].descriptor);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Run log: the lines of a run, written during the run to a file, to standard output, or to both. After each line the
- * file is valid, whatever happens next. If one of the two cannot be written any more, the other continues.
+ * file is valid, whatever happens next. If one of two outputs cannot be written any more, the other continues.
  *
  *     rc = ah_run_log_check(path, err);                 // for a resumed run, before it is opened
  *     rc = ah_run_log_open(&log, &run, path, shown, err);   // the header is written at once
@@ -22,23 +22,23 @@ struct ah_run_log_outlet {
     int descriptor;          /* -1: closed */
     off_t whole_bytes;       /* size before the line that is being written */
     bool goes_on;            /* continues an earlier run's log, which has a header */
-    struct ah_error failure; /* the first one */
+    struct ah_error failure; /* the first error of this output */
 };
 
 struct ah_run_log {
     struct ah_run *run;
     struct ah_run_log_outlet outlets[2];
     size_t n_outlets;      /* 0: no log */
-    bool begun;            /* its header is written */
+    bool begun;            /* the header is written */
     struct ah_buffer line; /* the line that is being written */
     struct ah_trainer_facts facts;
 };
 
-/* Checks that a resumed run can continue the existing file, even a cut one. AH_E_USAGE: it is no run log. AH_E_IO. */
+/* Checks that a resumed run can continue the file, which may be cut off. AH_E_USAGE: it is no run log. AH_E_IO. */
 int ah_run_log_check(const char *path, struct ah_error *err);
 
-/* `path` (optional) is borrowed until the log is closed; "-": standard output. `shown`: also on standard output. A
- * resumed run continues an existing log (run_log_keep.h). AH_E_MISMATCH: it is the log of another run. AH_E_IO. */
+/* `path` (optional) is borrowed until the log is closed; "-": standard output. `shown`: lines also go to standard
+ * output. A resumed run continues an existing log (run_log_keep.h). AH_E_MISMATCH: another run's log. AH_E_IO. */
 int ah_run_log_open(struct ah_run_log *ret_log, struct ah_run *run, const char *path, bool shown,
                     struct ah_error *err);
 

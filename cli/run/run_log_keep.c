@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Decides how much of an earlier log a resumed run keeps, and sets the rest aside.
+ * Decides how much of an earlier log a resumed run keeps, and renames a log that it cannot continue.
  */
 #include "cli/run/run_log_keep.h"
 
@@ -25,7 +25,7 @@ static int check_same_run(const struct ah_run *run, const char *path, const stru
                         field);
 }
 
-/* Why the log cannot be continued in place; NULL: it can. */
+/* Returns why the log cannot be continued in place; NULL: it can. */
 static const char *obstacle(const struct ah_run *run, const struct ah_runlog *runlog, const char *plan_sha256)
 {
     const char *device = ah_trainer_device(run->trainer)->info.name;
@@ -38,7 +38,7 @@ static const char *obstacle(const struct ah_run *run, const struct ah_runlog *ru
     return strcmp(runlog->device, device) != 0 ? "belongs to another device" : NULL;
 }
 
-/* Renames the file to the first free one of PATH.1, PATH.2 and so on. */
+/* Renames the file to the first unused name of PATH.1, PATH.2 and so on. */
 static int set_aside(const struct ah_run *run, const char *path, const char *why, struct ah_error *err)
 {
     char aside[PATH_MAX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Feeds the replay to tallies as if a run reported it. Sends are moved to the send lane. What the replay lacks is
+ * Tallies the replay like a run that reports its ops. Sends are moved to the send lane. Times that the replay lacks are
  * derived: a message arrives when its send ends; a sum is an op on the sums lane of each owner; the norm, which takes
  * no time in the replay, lasts from the end of the rank's own part of the step until the gate opens.
  */
@@ -40,13 +40,13 @@ struct stage {
     struct ah_runlog_rank *rank;
     struct ah_graph graph;
     struct ah_tally *tally;                     /* owned */
-    double own_end_us[AH_CLUSTER_REPLAY_STEPS]; /* of the rank's own part of the step, before the gate */
+    double own_end_us[AH_CLUSTER_REPLAY_STEPS]; /* end of the rank's own part of each step, before the gate */
     double compute_end_us[AH_CLUSTER_REPLAY_STEPS];
 };
 
 struct prediction {
     const struct ah_cluster_plan *plan;
-    struct stage *stages; /* of all pipelines */
+    struct stage *stages; /* the stages of all pipelines */
     size_t n;
     struct ah_arena arena;
 };

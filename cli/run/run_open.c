@@ -35,7 +35,7 @@
 
 enum { CONFIG_BYTES_MAX = 1 << 24 };
 
-/* A what-if plan is for a machine that does not exist: it answers a question and cannot be run. */
+/* Refuses a what-if plan, because it is for a machine that does not exist. */
 static int check_what_if(const struct ah_plan *plan, struct ah_error *err)
 {
     static const char *const options[AH_WHAT_IFS] = {"'--device-memory'", "'--host-memory'"};
@@ -134,7 +134,7 @@ static void set_rates(struct ah_run *run, const struct ah_plan_emulated *emulate
                                                 .host_bytes_per_s = 28 * emulated->host_adam_params_per_s};
 }
 
-/* Takes the rates to which an emulating profile says that it was slowed, if it is one. */
+/* If the profile emulates a machine, copies the rates to which it was slowed. */
 static int take_rates(struct ah_run *run, const struct ah_machine *machine, struct ah_error *err)
 {
     struct ah_plan_emulated *emulated = NULL;
@@ -144,7 +144,7 @@ static int take_rates(struct ah_run *run, const struct ah_machine *machine, stru
     return rc;
 }
 
-/* Measures this machine's products, and sets the throttle that gives it the ratios of the other machine. */
+/* Measures this machine's products, and sets the throttle that gives it the ratios of `machine`. */
 static int measure_ratios(struct ah_run *run, const struct ah_machine *machine, struct ah_error *err)
 {
     struct ah_document here = {0};
@@ -239,7 +239,7 @@ static int open_batches(struct ah_run *run, struct ah_error *err)
     return ah_batches_init(&run->held_out_batches, &options, err);
 }
 
-/* Opens data. If the path was kept from an earlier run, not given now, the message of an error says so. */
+/* Opens data. If the path comes from an earlier run instead of an option, the message of an error says so. */
 static int open_kept_data(struct ah_run *run, bool kept, const char *option,
                           const struct ah_option_list *paths, struct ah_dataset **ret_data,
                           struct ah_error *err)
@@ -265,7 +265,7 @@ static int open_all_data(struct ah_run *run, struct ah_error *err)
 
 /* ---- checkpoints ---- */
 
-/* A run cannot resume from weights alone, saved when there was no room for a checkpoint; the message names them. */
+/* Sets the error for a folder without checkpoints. The message names weights that were saved for lack of room. */
 static int say_no_checkpoint(const char *folder, struct ah_error *err)
 {
     char path[PATH_MAX], shown[AH_DOCUMENT_NAME_MAX];
@@ -297,7 +297,7 @@ static void tell_of_weights_alone(const struct ah_run *run)
                     ah_document_short_name(path, shown), step, found->step);
 }
 
-/* Reads the settings of the run that is resumed. Searches for the checkpoint only if it is not known yet. */
+/* Reads the settings of the run that is resumed. Searches for the checkpoint unless it is known already. */
 static int read_manifest(struct ah_run *run, struct ah_error *err)
 {
     struct ah_checkpoints_found *found = &run->found;
@@ -318,7 +318,7 @@ static int read_manifest(struct ah_run *run, struct ah_error *err)
                     : ah_error_memory(err);
 }
 
-/* For the most common differences, says which option to change; otherwise `err` keeps its text. */
+/* For the most common differences, says which option to change; for others, `err` is unchanged. */
 static int say_what_differs(const struct ah_run *run, struct ah_error *err)
 {
     const struct ah_signature *before = &run->from.body.checkpoint->numeric_signature;
@@ -351,8 +351,8 @@ static int check_resumed(struct ah_run *run, struct ah_error *err)
     return rc == AH_E_MISMATCH ? say_what_differs(run, err) : rc;
 }
 
-/* Makes the config.json beside saved weights: that of given weights, with the plan's dtype; or a checkpoint's, copied
- * unchecked because ah_checkpoints_resume() looks for damage; or one made from the model. */
+/* Makes the config.json beside saved weights: the given weights' file, with the plan's dtype; or a checkpoint's, copied
+ * unchecked because ah_checkpoints_resume() looks for damage; or a new file made from the model. */
 static int make_config(struct ah_run *run, struct ah_error *err)
 {
     const struct ah_model *model = &run->plan->model;
@@ -373,8 +373,8 @@ static int make_config(struct ah_run *run, struct ah_error *err)
     return rc;
 }
 
-/* Reads the files that each saved folder gets beside weights: from the folder of --tokenizer, else that of the weights,
- * else the resumed checkpoint, so that an interrupted run leaves the same files as an uninterrupted one. */
+/* Reads the files that each saved folder gets beside weights: from the folder of --tokenizer, else of the weights, else
+ * of the resumed checkpoint, so that interrupted and uninterrupted runs save the same files. */
 static int read_beside(struct ah_run *run, struct ah_error *err)
 {
     const struct ah_run_options *options = run->options;
@@ -401,7 +401,7 @@ static uint64_t saves_to_come(const struct ah_run *run)
     return every ? end / every - begin / every + (end % every != 0) : 1;
 }
 
-/* Notices a disk that is too small for the checkpoints before the first step, not after the last. */
+/* Checks before the first step whether the disk has room for the checkpoints. */
 static int check_room(struct ah_run *run, struct ah_error *err)
 {
     const uint64_t keep = run->settings.keep;
@@ -443,7 +443,7 @@ static int open_checkpoints(struct ah_run *run, struct ah_error *err)
 
 /* ---- the trainer ---- */
 
-/* The plan's algorithms apply only to its own kind of device. */
+/* Sets the device's options. The plan's algorithms apply only to its own kind of device. */
 static int device_options(struct ah_run *run, struct ah_device_options *ret_options, struct ah_error *err)
 {
     const struct ah_plan *plan = run->plan;
@@ -489,7 +489,7 @@ static int open_trainer(struct ah_run *run, struct ah_error *err)
         rc = ah_run_ranks_start(run->options->ranks, run, &options, err);
     rc = rc ? rc : ah_trainer_open(&run->trainer, &options, err);
     ah_pool_free(pool);
-    if (rc == AH_E_CAPACITY) /* the plan is for another machine's memory and threads, or was edited */
+    if (rc == AH_E_CAPACITY) /* the plan is for a machine with other memory or threads, or was edited */
         rc = ah_error_prefix(err, AH_E_MISMATCH, "the plan does not fit this device; plan again here");
     return rc;
 }
@@ -513,7 +513,7 @@ static int resume(struct ah_run *run, struct ah_error *err)
     return rc;
 }
 
-/* Tells the person, and the log, that steps are lost. */
+/* Warns on the terminal and in the log that steps are lost. */
 static void warn_of_damage(struct ah_run *run)
 {
     const struct ah_checkpoints_found *found = &run->found;
@@ -552,7 +552,7 @@ int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan
     if (!rc)
         rc = open_parts(ret_run, err);
     if (rc == AH_E_DOCUMENT &&
-        ret_run->found.again) { /* an older checkpoint is at another step: open everything again */
+        ret_run->found.again) { /* an older checkpoint is at a different step, so open everything once more */
         const struct ah_checkpoints_found found = ret_run->found;
         ah_run_close(ret_run);
         *ret_run = (struct ah_run){

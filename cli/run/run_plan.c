@@ -8,7 +8,7 @@
 
 #include <inttypes.h>
 
-/* One rank's program is a plan, too, but cannot be run alone. */
+/* Refuses the program of one rank: it is a plan, too, but cannot be run by itself. */
 static int check_whole(const struct ah_plan *plan, struct ah_error *err)
 {
     if (!plan->part)

@@ -6,7 +6,7 @@
  *     if (!rc && ah_run_plan_follows(&loaded))
  *         ... ah_run_ranks_follow(loaded.ranks, err) ...
  *     ... ah_run_open(&run, cli, loaded.plan, ...) with options.ranks = loaded.ranks ...
- *     ah_run_plan_release(&loaded);                     // after ah_run_close() and the last word about a failure
+ *     ah_run_plan_release(&loaded);                     // after ah_run_close() and once a failure has been reported
  */
 #ifndef AH_CLI_RUN_RUN_PLAN_H
 #define AH_CLI_RUN_RUN_PLAN_H
@@ -15,8 +15,8 @@
 
 struct ah_run_plan {
     struct ah_document document;
-    const struct ah_plan *plan; /* the document's, or that of this process's rank */
-    bool launches;              /* the command line names hosts to run the plan on */
+    const struct ah_plan *plan; /* the document's plan, or the program of this process's rank */
+    bool launches;              /* the command line names hosts on which to start the ranks */
     struct ah_run_ranks *ranks; /* owned; NULL: a plan for one machine */
 };
 

@@ -30,16 +30,16 @@ struct ah_run_ranks {
     struct ah_arena arena;
     struct ah_world world;
     struct ah_plan_training step;
-    uint32_t rank; /* of this process */
+    uint32_t rank; /* the rank of this process */
     struct ah_plan lead;
     char sha256[AH_DOCUMENT_DIGEST_MAX];
     struct ah_comm_hub *hub;    /* owned; NULL: ranks are processes */
-    struct follower *followers; /* threads by rank; the first is not used */
+    struct follower *followers; /* the threads of ranks; entry 0 is not used */
     struct ah_links links;
     bool linked, paces;
-    struct ah_device_watch watch;   /* of the devices of ranks that follow */
-    struct ah_buffer *waits;        /* by rank of this process: its waits when the world was lost */
-    struct ah_follower_host *hosts; /* by rank, once rank 0 has heard from them */
+    struct ah_device_watch watch;   /* watch for the devices of ranks other than 0 */
+    struct ah_buffer *waits;        /* for each rank of this process: what it was waiting for when the world was lost */
+    struct ah_follower_host *hosts; /* host of each rank, once rank 0 knows it */
 };
 
 static struct ah_trainer_rank *place_of(const struct ah_run_ranks *ranks)
@@ -297,7 +297,7 @@ static int start_threads(struct ah_run_ranks *ranks, struct ah_error *err)
     return rc ? rc : join_threads(ranks->hub, place_of(ranks), err);
 }
 
-/* One turn for each rank's messages, then one for each sum. A node's number is that of one of its ranks. */
+/* Makes the ways: turns for each rank's messages, then for each sum. A node's number is that of one of its ranks. */
 static int open_ways(struct ah_run_ranks *ranks, struct ah_error *err)
 {
     struct ah_trainer_rank *place = place_of(ranks);
@@ -365,7 +365,7 @@ bool ah_run_ranks_failed_elsewhere(const struct ah_run_ranks *ranks)
     return comm && ah_comm_fault(comm, &culprit, NULL) && culprit != ranks->rank;
 }
 
-/* Prints which micro-batches are a rank's, unless all are. */
+/* Prints which micro-batches a rank computes, unless it computes all. */
 static void print_share(const struct ah_trainer_rank *place, struct ah_buffer *out)
 {
     const struct ah_trainer_stage *stage = &place->stages[place->rank];

@@ -7,10 +7,10 @@
  *     if (!rc && !ah_run_ranks_leads(ranks))
  *         rc = ah_run_ranks_follow(ranks, err);                                // to the end of the run
  *     options.ranks = ranks;
- *     rc = ah_run_open(&run, cli, ah_run_ranks_plan(ranks), &options, err);   // brings the others along
+ *     rc = ah_run_open(&run, cli, ah_run_ranks_plan(ranks), &options, err);   // opens the other ranks, too
  *     ...
- *     ah_run_close(&run);                                                     // and ends them
- *     ah_run_ranks_free(ranks);                                               // after the last word about a failure
+ *     ah_run_close(&run);                                                     // and ends the other ranks
+ *     ah_run_ranks_free(ranks);                                               // once a failure has been reported
  */
 #ifndef AH_CLI_RUN_RUN_RANKS_H
 #define AH_CLI_RUN_RUN_RANKS_H
@@ -33,13 +33,13 @@ struct ah_world;
      "for a cluster plan: start a process for each rank with mpirun on these hosts, one a line: name slots=N"}
 /* clang-format on */
 
-/* True if a launcher (mpirun, srun) started this process. `ret_variable` is the variable that tells. */
+/* True if a launcher (mpirun, srun) started this process. `ret_variable` is the environment variable that shows it. */
 bool ah_run_ranks_launched(const char **ret_variable);
 
-/* How many of the plan's ranks have work. */
+/* Returns how many of the plan's ranks have work. */
 uint64_t ah_run_ranks_of_plan(const struct ah_cluster_plan *plan);
 
-/* Checks that the plan can be run at all. Errors of ah_world_init(). */
+/* Checks that this version can run the plan. Errors of ah_world_init(). */
 int ah_run_ranks_check(const struct ah_cluster_plan *plan, struct ah_error *err);
 
 /* `plan` is proven (proof.h) and stays borrowed. `local`: all ranks are threads; otherwise this process joins the world
@@ -68,7 +68,7 @@ uint32_t ah_run_ranks_n(const struct ah_run_ranks *ranks);
 const char *ah_run_ranks_host(const struct ah_run_ranks *ranks, uint32_t rank);
 const char *ah_run_ranks_node(const struct ah_run_ranks *ranks, uint32_t rank);
 
-/* The plan, and which part of it each rank has. */
+/* The cluster plan; the world, which says what each rank does. */
 const struct ah_cluster_plan *ah_run_ranks_cluster_plan(const struct ah_run_ranks *ranks);
 const struct ah_world *ah_run_ranks_world(const struct ah_run_ranks *ranks);
 
@@ -76,11 +76,11 @@ const struct ah_world *ah_run_ranks_world(const struct ah_run_ranks *ranks);
  * ah_follower_run(). */
 int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_device_watch watch, struct ah_error *err);
 
-/* Rank 0, once its data is open: makes the others start, too, and turns `options` into those of a rank. */
+/* Rank 0, once its data is open: makes the other ranks start, and completes `options` for the trainer of a rank. */
 int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
                        struct ah_trainer_options *options, struct ah_error *err);
 
-/* Rank 0 has ended, or failed before it had a trainer: releases the others. After ah_trainer_close(). NULL is fine. */
+/* Rank 0 has ended, or failed before it had a trainer: releases others. Follows ah_trainer_close(). NULL is fine. */
 void ah_run_ranks_end(struct ah_run_ranks *ranks);
 
 /* Rank 0 failed, unless `rc` is AH_OK. Tells ranks that wait for the run to start why it does not. NULL is fine. */

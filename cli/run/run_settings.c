@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Settings of a run: each is the given option, else a resumed run's earlier value, else a default. So `--resume DIR`
+ * Settings of a run: each comes from its option, else from the resumed run, else from a default. So `--resume DIR`
  * needs no other option.
  */
 #include "cli/plan/request.h"
@@ -15,7 +15,7 @@
 
 enum { STEPS_DEFAULT = 100, KEEP_DEFAULT = 2 };
 
-/* What differs between runs from fresh weights and from given ones; docs/running.md says why. */
+/* Defaults for runs that start from new weights and from given weights; docs/running.md says why they differ. */
 static const struct defaults {
     double lr, weight_decay;
     uint64_t warmup_percent, warmup_most;
@@ -45,13 +45,13 @@ static uint64_t count_of(const struct ah_option_integer *given, uint64_t otherwi
     return given->given ? given->value : otherwise;
 }
 
-/* Updates are computed in fp32. A beta that rounds to 1 there would leave the moments at 0. */
+/* True for a usable beta. Updates are computed in fp32, where a beta that rounds to 1 would keep the moments at 0. */
 static bool is_decay(double beta)
 {
     return beta >= 0 && (float)beta < 1;
 }
 
-/* "0.9,0.95" */
+/* Reads betas like "0.9,0.95". */
 static int read_betas(const char *text, struct ah_run_settings *settings, struct ah_error *err)
 {
     char *end = NULL;
@@ -67,7 +67,7 @@ static int read_betas(const char *text, struct ah_run_settings *settings, struct
     return AH_OK;
 }
 
-/* Checkpoints and run logs must be able to hold these numbers. */
+/* Checks that checkpoints and run logs can hold these numbers. */
 static int check_counts(const struct ah_run_settings *settings, struct ah_error *err)
 {
     const struct {
@@ -82,7 +82,7 @@ static int check_counts(const struct ah_run_settings *settings, struct ah_error 
     return AH_OK;
 }
 
-/* Not called for the old warm-up of a resumed run: it was checked when the run began, and the run may end earlier. */
+/* Checks a new warm-up. A resumed run's was checked when that run began, and the run may now end earlier. */
 static int check_warmup(const struct ah_run_settings *settings, struct ah_error *err)
 {
     if (settings->rate.warmup_steps > settings->steps)
@@ -117,7 +117,7 @@ static uint64_t default_warmup(const struct defaults *defaults, uint64_t steps)
     return warmup < defaults->warmup_most ? warmup : defaults->warmup_most;
 }
 
-/* Sets the steps for this many epochs. Rounds up: the last batch may go beyond the last epoch. */
+/* Sets the steps for this many epochs. Rounds up, so the last batch may extend beyond the last epoch. */
 static int read_epochs(const struct ah_run *run, struct ah_run_settings *settings, struct ah_error *err)
 {
     const double epochs = run->options->epochs.value;
@@ -129,7 +129,7 @@ static int read_epochs(const struct ah_run *run, struct ah_run_settings *setting
     return AH_OK;
 }
 
-/* Settings that no option gives keep their earlier values. settings->steps is set already. */
+/* Reads numbers. Settings without an option keep their earlier values. settings->steps is set already. */
 static void read_numbers(const struct ah_run_options *options, const struct ah_signature_run *before,
                          struct ah_run_settings *settings)
 {
@@ -154,7 +154,7 @@ static void read_numbers(const struct ah_run_options *options, const struct ah_s
     settings->keep = count_of(&options->keep, KEEP_DEFAULT);
 }
 
-/* A constant rate does not depend on the number of steps, so such a run may be extended. */
+/* Fills the signature. A constant rate does not depend on the number of steps, so such a run may be extended. */
 static void sign(struct ah_run *run)
 {
     const struct ah_run_settings *settings = &run->settings;
@@ -177,7 +177,7 @@ static void sign(struct ah_run *run)
     run->signature.tied = run->step.tied;
     run->signature.device = run->driver == ah_device_cpu() ? AH_DEVICE_CPU : AH_DEVICE_CUDA;
     if (run->signature.device != run->plan->numeric_signature.device)
-        run->signature.matmul_sha256 = NULL; /* it is for another device's library */
+        run->signature.matmul_sha256 = NULL; /* the algorithms are for another device's library */
     run->signature.run = &run->signature_run;
 }
 

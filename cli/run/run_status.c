@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Three threads use a status: the run's; that of the trainer's beats, which stores what it heard; and the one that
- * writes (run_writer). The mutex protects what two of them touch.
+ * Three threads use a status: the run's thread; the thread of the trainer's beats, which stores what they report; and
+ * the thread that writes (run_writer). The mutex protects fields that two of them use.
  */
 #include "cli/run/run_status.h"
 
@@ -29,7 +29,7 @@ struct news {
     bool any, over;
     uint64_t at_us;
     enum ah_status_ended ended;
-    uint32_t silent; /* 0: none; rank 0 is never asked */
+    uint32_t silent; /* a silent rank; 0: none, because rank 0 is never asked */
     uint64_t silent_ns;
 };
 
@@ -43,16 +43,16 @@ struct ah_run_status {
 
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    struct ah_trainer_beat *heard; /* owned, by rank */
-    uint64_t heard_us;             /* since 1970; 0: nothing yet */
+    struct ah_trainer_beat *heard; /* owned; the newest beat of each rank */
+    uint64_t heard_us;             /* time of the newest beats since 1970; 0: none yet */
     uint32_t asked;                /* the rank that was asked and has not answered; 0: none */
-    uint64_t asked_ns;             /* since when */
+    uint64_t asked_ns;             /* time of that question */
     bool begun, fresh, stopping;
     enum ah_status_ended ended;
-    struct ah_error failure; /* the first one */
+    struct ah_error failure; /* the first failure to write */
 
-    /* of the thread that writes */
-    struct ah_trainer_beat *shown; /* owned: a copy of what was heard */
+    /* used only by the thread that writes */
+    struct ah_trainer_beat *shown; /* owned; a copy of `heard` */
 };
 
 static uint64_t now_us(void)
@@ -62,7 +62,7 @@ static uint64_t now_us(void)
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-/* On the thread of beats. */
+/* Stores beats. Runs on the thread of beats. */
 static void on_beats(void *context, const struct ah_trainer_beat *beats, uint32_t ranks)
 {
     struct ah_run_status *status = context;
@@ -163,7 +163,7 @@ static int write_status(struct ah_run_status *status, const struct news *news, s
 
 /* ---- the writing thread ---- */
 
-/* Call the three below under the mutex. */
+/* Call the next three functions under the mutex. */
 
 static bool is_silent(const struct ah_run_status *status)
 {
@@ -231,7 +231,7 @@ static const char *name_file(struct ah_run *run)
     return path;
 }
 
-/* False: another kind of file is there, and is left alone. */
+/* True if there is no file, or an older status. A different kind of file must not be replaced. */
 static bool is_free(struct ah_run *run, const char *path)
 {
     struct ah_document document = {0};

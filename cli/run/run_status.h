@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run status: the file LOG.status beside a run's log. About once a second it is replaced with where each rank is
- * (`autohete status`). A log that is no file, such as standard output or /dev/null, has none.
+ * Run status: the file LOG.status beside a run's log. About once a second a new version replaces it, which says where
+ * each rank is (`autohete status`). A log that is no file, such as standard output or /dev/null, has no status.
  *
  *     rc = ah_run_status_new(&status, run, &trainer_options, err);  // before the trainer is opened, which feeds it
  *     ah_run_status_begin(status);                                  // from now on it is written
@@ -18,12 +18,13 @@
 
 struct ah_run_status;
 
-/* Sets in `options` what makes the trainer report to it. `ret_status` is NULL if there is no log, or if another kind of
- * file has the status's name, which is a warning. AH_E_MEMORY; AH_E_FAILED: no thread. Functions below take NULL. */
+/* Sets fields of `options` so that the trainer reports to the status. `ret_status` is NULL if there is
+ * no log, or if another kind of file has its name, with a warning. AH_E_MEMORY; AH_E_FAILED: no thread. Functions below
+ * accept NULL. */
 int ah_run_status_new(struct ah_run_status **ret_status, struct ah_run *run,
                       struct ah_trainer_options *options, struct ah_error *err);
 
-/* The run has begun. A run that fails before this leaves no status, or that of the run before. */
+/* The run has begun. A run that fails before this leaves no status, or the status of the run before. */
 void ah_run_status_begin(struct ah_run_status *status);
 
 /* On the run's thread: warns once if the file cannot be written. */

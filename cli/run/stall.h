@@ -16,9 +16,9 @@
      "(default 60; 0: wait forever)"}
 /* clang-format on */
 
-/* For the options of a device. `after` NULL or not given: 60 s. If the device stalls, the error is printed and the
- * process ends at once with AH_E_STALLED's status: the waiting thread may be inside a driver and never return. `cli` is
- * borrowed until the device is closed. */
+/* Returns the watch for a device's options. `after` NULL or not given: 60 s. If the device stalls, the error is printed
+ * and the process ends at once with AH_E_STALLED's status: the waiting thread may be inside a driver and never return.
+ * `cli` is borrowed until the device is closed. */
 struct ah_device_watch ah_stall_watch(struct ah_cli *cli, const struct ah_option_real *after);
 
 #endif

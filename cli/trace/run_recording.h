@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run recording: lets a run's device record what its hardware does (runtime/device/device.h), just while the steps of a
- * trace run. A failure to record never ends a run; it is kept in `why`.
+ * Run recording: lets a run's device record what its hardware does (runtime/device/device.h), but only during the steps
+ * of a trace. A failure to record never ends a run; `why` holds it.
  *
  *     struct ah_run_recording recording = {.device = device, .first_step = 5, .last_step = 8};
  *     ah_run_recording_start(&recording, steps_before);      // before the run
@@ -22,14 +22,14 @@ struct ah_run_recording {
     struct ah_device *device; /* borrowed; NULL: nothing is recorded */
     uint64_t first_step, last_step;
     enum ah_run_recording_state state;
-    struct ah_device_recording recorded; /* zeros: nothing */
+    struct ah_device_recording recorded; /* the result; zeros if nothing was recorded */
     struct ah_error why;                 /* code 0: nothing went wrong */
 };
 
 /* Begins at once if the first step is near. `steps_before`: steps done before this run. */
 void ah_run_recording_start(struct ah_run_recording *recording, uint64_t steps_before);
 
-/* Step `step` is done; up to two steps after it are submitted already. */
+/* Call it when step `step` is done; up to two steps after it are submitted already. */
 void ah_run_recording_step(struct ah_run_recording *recording, uint64_t step);
 
 /* Ends recording, if that has not ended yet. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * 1. A step is the compute of its iteration: from the end of the step before (if that is unknown, from the first
- *    block's forward) to the last op. Its forward belongs to the round before, so rounds before the first step are
- *    kept, too. What begins outside the steps is not shown.
+ *    block's forward) to the last op. Its forward belongs to the round before, so rounds before the first step are also
+ *    kept. Ops that begin outside the steps are not shown.
  * 2. The very first round also has instances from the opening before it (round.c, 2); their number depends on the item.
  *    They belong to earlier iterations.
  */
@@ -29,14 +29,14 @@ struct ah_run_trace {
     struct ah_arena arena;
     struct ah_graph graph;
     uint64_t first, steps;
-    struct ah_trace_slice *slices; /* times from the clock's own zero; in the arena */
+    struct ah_trace_slice *slices; /* slices with times from the clock's own zero; in the arena */
     size_t n, room;
-    size_t data_left;         /* slices that data may still take */
+    size_t data_left;         /* number of slices that data may still use */
     ptrdiff_t current[LANES]; /* the newest slice of each lane */
     uint64_t current_round[LANES];
     uint64_t opened;              /* the first round with an op; 0: none yet */
-    uint8_t *heard;               /* instances of each item so far in that round; in the arena */
-    struct ah_overlap_work *work; /* owned; the primitive ops of the kept rounds, and of a few after them */
+    uint8_t *heard;               /* number of each item's instances so far in that round; in the arena */
+    struct ah_overlap_work *work; /* owned; the primitive ops of the kept rounds, and of a few rounds after them */
     size_t n_work;
     uint64_t work_lost; /* ops for which `work` had no room */
     struct ah_run_recording recording;
@@ -128,13 +128,13 @@ static uint32_t item_of(const struct ah_run_trace *trace, const struct ah_op_rec
     return trace->graph.of_tile[trace->graph.first_tile[record->op] + record->tile];
 }
 
-/* An item's instances in the first round that come from the opening (rule 2). */
+/* Returns how many of an item's instances in the first round come from the opening (rule 2). */
 static unsigned instances_of_opening(const struct ah_graph_item *item)
 {
     return item->early ? (unsigned)!item->of_before + item->wraps : item->wraps;
 }
 
-/* The step to whose iteration an instance belongs. Call it once per instance, at its first op. */
+/* Returns the step to whose iteration an instance belongs. Call it once per instance, at its first op. */
 static uint64_t step_of(struct ah_run_trace *trace, const struct ah_op_record *record)
 {
     if (record->op == SIZE_MAX)
@@ -202,7 +202,7 @@ void ah_run_trace_op(struct ah_run_trace *trace, const struct ah_op_record *reco
 
 /* ---- writing ---- */
 
-/* The slice of a compute position in a step; NULL: there is none. */
+/* Returns the slice of a compute position in a step; NULL: there is none. */
 static const struct ah_trace_slice *find_slice(const struct ah_run_trace *trace, uint32_t position,
                                                uint64_t step)
 {
@@ -227,7 +227,7 @@ static bool time_step(const struct ah_run_trace *trace, uint64_t step, struct ah
     return true;
 }
 
-/* Finds the complete steps among the chosen ones or, if there is none, the last complete one before them. */
+/* Finds the complete steps among the chosen ones or, if none is complete, the last complete step before them. */
 static size_t find_steps(const struct ah_run_trace *trace, struct ah_trace_step *steps)
 {
     size_t n = 0;
@@ -238,7 +238,7 @@ static size_t find_steps(const struct ah_run_trace *trace, struct ah_trace_step 
     return n;
 }
 
-/* From the start of the first step to the end of the last one; empty if there is none. */
+/* Returns the time from the start of the first step to the end of the last one; empty if there is no step. */
 static struct ah_interval window_of(const struct ah_trace_step *steps, size_t n)
 {
     return n ? (struct ah_interval){steps[0].start_ns, steps[n - 1].end_ns} : (struct ah_interval){0, 0};
@@ -249,7 +249,7 @@ static bool begins_in(struct ah_interval window, int64_t ns)
     return ns >= window.start && ns < window.end;
 }
 
-/* The slice of an activity's op. `from` skips earlier slices for good, because a lane's slices are in ticket order. */
+/* Returns the slice of an activity's op. Moves `from` past earlier slices: a lane's slices are in ticket order. */
 static const struct ah_trace_slice *slice_of(const struct ah_trace_slice *slices, size_t n, size_t *from,
                                              const struct ah_device_activity *activity)
 {
@@ -260,8 +260,8 @@ static const struct ah_trace_slice *slice_of(const struct ah_trace_slice *slices
     return found ? &slices[*from] : NULL;
 }
 
-/* Adds what the hardware did for the ops shown and, inside the window, what it did for no known op. An activity that
- * starts before the previous one on its lane ends is clipped to its end. */
+/* Adds the hardware's activities for the ops shown and, inside the window, its activities for unknown ops. An activity
+ * that starts before the previous one on its lane ends is clipped to its end. */
 static int cut_activities(const struct ah_run_trace *trace, struct ah_arena *arena, struct ah_interval window,
                           struct ah_trace_measured *measured, struct ah_error *err)
 {
@@ -291,7 +291,7 @@ static int cut_activities(const struct ah_run_trace *trace, struct ah_arena *are
     return AH_OK;
 }
 
-/* Takes the slices that begin in the steps, with times from the start of the first step. */
+/* Copies the slices that begin in the steps, with times from the start of the first step. */
 static int cut_to_steps(const struct ah_run_trace *trace, struct ah_arena *arena,
                         struct ah_trace_measured *ret_measured, struct ah_error *err)
 {
@@ -317,7 +317,7 @@ static int cut_to_steps(const struct ah_run_trace *trace, struct ah_arena *arena
     return cut_activities(trace, arena, window, ret_measured, err);
 }
 
-/* Lists when lanes worked: as the hardware recorded it, if it did. The host's work is never recorded. */
+/* Lists when lanes worked, as the hardware recorded it if it was recorded. The host's work is never recorded. */
 static size_t list_work(const struct ah_run_trace *trace, struct ah_overlap_work *work)
 {
     const struct ah_device_recording *recorded = &trace->recording.recorded;

@@ -13,7 +13,7 @@
  *     rc = ah_run_trace_write(trace, cli, path, err);
  *     ah_run_trace_free(trace);
  *
- * ah_run_trace_new() takes all memory; ah_run_trace_op() takes none. For ranks of a cluster plan see trace_ranks.h.
+ * ah_run_trace_new() allocates all memory, ah_run_trace_op() none. For ranks of a cluster plan see trace_ranks.h.
  */
 #ifndef AH_CLI_TRACE_RUN_TRACE_H
 #define AH_CLI_TRACE_RUN_TRACE_H
@@ -29,10 +29,10 @@ struct ah_run_trace;
 
 struct ah_run_trace_options {
     uint64_t first_step; /* number of the first step shown; 0: the third one of the run */
-    uint64_t steps;      /* 0: 4 */
+    uint64_t steps;      /* how many steps are shown; 0: 4 */
 };
 
-/* Chooses steady steps of a run whose last step is `last`, if it has enough of them. */
+/* Chooses steady steps of a run whose last step is `last`, if it has enough steps. */
 struct ah_run_trace_options ah_run_trace_choose(uint64_t steps_before, uint64_t last);
 
 /* `plan` is borrowed until free. */
@@ -54,13 +54,13 @@ void ah_run_trace_step(struct ah_run_trace *trace, uint64_t step);
  * AH_E_UNSUPPORTED if it cannot. */
 const struct ah_error *ah_run_trace_end(struct ah_run_trace *trace);
 
-/* Where the time of the shown steps went, by what the device recorded, else by its lanes. Call it after
- * ah_run_trace_end(). The result is in `arena`; NULL if no step is complete. AH_E_MEMORY. */
+/* Computes where the time of the shown steps went, from what the device recorded, or otherwise from its lanes. Call it
+ * after ah_run_trace_end(). The result is in `arena`; NULL if no step is complete. AH_E_MEMORY. */
 int ah_run_trace_overlap(const struct ah_run_trace *trace, struct ah_arena *arena,
                          struct ah_runlog_overlap **ret_overlap, struct ah_error *err);
 
 /* Writes to `path` (`-`: standard output, through cli->out). If the run was too short for the chosen steps, the file
- * shows one before them, or only the predicted timeline. AH_E_IO names the path, and the file is unchanged. */
+ * shows an earlier step, or only the predicted timeline. AH_E_IO names the path, and the file is unchanged. */
 int ah_run_trace_write(const struct ah_run_trace *trace, struct ah_cli *cli, const char *path,
                        struct ah_error *err);
 

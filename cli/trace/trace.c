@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Format: "Trace Event Format" (Chromium). Times are in us with three decimals, so to the ns.
+ * Format: "Trace Event Format" (Chromium). Times are in us with three decimals.
  *
  * Events are collected as marks, sorted by time, and printed one a line. At equal times, ends come first (nothing is
- * printed for them), then the slice, then the arrows that bind to it.
+ * printed for them), then the slice, then the arrows attached to it.
  */
 #include "cli/trace/trace.h"
 
@@ -98,7 +98,7 @@ static void print_process(struct trace *trace, enum trace_process process, const
         print_track(trace, process, lane + 1, ah_words_plan_lane[lane], 2 * lane + 1);
 }
 
-/* Below each lane, a track for what the hardware did for it. */
+/* Adds a track below each lane, for what the hardware did for it. */
 static void print_activity_tracks(struct trace *trace)
 {
     static const char *const names[] = {[AH_PLAN_LANE_COMPUTE] = "compute: kernels",

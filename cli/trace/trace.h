@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trace: timelines as Chrome trace events, for Perfetto and chrome://tracing: a simulated timeline, alone or beside the
- * measured one of a run.
+ * Trace: timelines as Chrome trace events, for Perfetto and chrome://tracing: a simulated timeline, by itself or beside
+ * the measured one of a run.
  *
  * Each lane is a track, and each item (a tile of an op) a complete event; another track shows iterations. A simulation
- * also shows memory by class as counters, and why compute waited: arrows lead back from item to item until one was not
- * late. Times are rounded to nanoseconds, events are in order of time, and events of a lane do not overlap. Simulated
- * timelines are labelled so.
+ * also shows memory by class as counters, and why compute waited: arrows lead back from item to item, up to an item
+ * that was not late. Times are rounded to nanoseconds, events are in order of time, and events of a lane do not
+ * overlap. Simulated timelines are labelled so.
  */
 #ifndef AH_CLI_TRACE_TRACE_H
 #define AH_CLI_TRACE_TRACE_H
@@ -17,24 +17,24 @@
 
 /* What a lane did, in ns since the measured timeline's zero. */
 struct ah_trace_slice {
-    size_t op; /* index in the plan; SIZE_MAX: no op, but data */
+    size_t op; /* index in the plan; SIZE_MAX: work of no op, such as a batch's data */
     uint64_t tile;
-    uint64_t step; /* the step whose iteration it belongs to */
+    uint64_t step; /* the step in whose iteration the slice is */
     enum ah_plan_lane lane;
-    uint64_t first_ticket, last_ticket; /* of its ops */
+    uint64_t first_ticket, last_ticket; /* tickets of its ops */
     int64_t start_ns, end_ns;
 };
 
-/* A kernel, a copy or a fill, as the device recorded it. Those of one lane are in order of time, without overlap. */
+/* A kernel, a copy or a fill, as the device recorded it. Activities of a lane are in order of time, without overlap. */
 struct ah_trace_activity {
     const struct ah_device_activity *activity;
-    const struct ah_trace_slice *slice; /* the slice that it belongs to; NULL: not known */
+    const struct ah_trace_slice *slice; /* the slice in which it ran; NULL: not known */
     int64_t start_ns, end_ns;           /* as in slices */
 };
 
 struct ah_trace_step {
     uint64_t step;
-    int64_t start_ns, end_ns; /* of its compute */
+    int64_t start_ns, end_ns; /* when the step's compute began and ended */
 };
 
 struct ah_trace_measured {

@@ -18,7 +18,7 @@ enum { TRACE_NAME_MAX = 192, TRACK_ITERATIONS = 0, TRACE_LANES = AH_PLAN_LANE_HO
 enum { TRACK_ACTIVITIES = TRACE_LANES + 1 };
 enum trace_process { PROCESS_PREDICTED = 1, PROCESS_MEASURED = 2 };
 
-/* Events at the same time are in this order. */
+/* The order of events at the same time. */
 enum mark_kind {
     MARK_ITERATION,
     MARK_ITEM,
@@ -35,7 +35,7 @@ struct mark {
     int64_t ns; /* since the zero of its process */
     enum mark_kind kind;
     uint32_t item; /* index of the replay's item or of the slice; for an iteration, its number */
-    uint32_t from; /* arrows: the item where it leaves; together with `item`, it identifies the arrow */
+    uint32_t from; /* arrows: the item where the arrow starts; together with `item`, it identifies the arrow */
 };
 
 struct trace {
@@ -44,7 +44,7 @@ struct trace {
     const struct ah_trace_measured *measured; /* (optional) */
     struct ah_arena *arena;
     struct ah_occupancy occupancy;
-    double *end_us; /* by iteration; in the arena */
+    double *end_us; /* end of each iteration; in the arena */
     size_t iterations;
     int64_t from_ns, to_ns; /* shows items of the replay that begin in this span */
     struct mark *marks;     /* in the arena */
@@ -57,16 +57,16 @@ struct trace {
 void ah_trace_open(struct trace *trace, struct ah_emit *emit, const char *phase, unsigned process);
 void ah_trace_emit_ns(struct ah_emit *emit, const char *key, int64_t ns);
 
-/* The fields of a slice's track and time. */
+/* Adds the fields of a slice's track and time. */
 void ah_trace_emit_slice(struct ah_emit *emit, uint64_t track, int64_t start_ns, int64_t end_ns);
 
-/* "backward layer.3"; a norm has no block's name. Returns `out`. */
+/* Prints an op's name, "backward layer.3"; a norm has no block's name. Returns `out`. */
 const char *ah_trace_name(const struct ah_plan *plan, size_t op, char out[TRACE_NAME_MAX]);
 
 /* Adds fields about a tile of an op to the event's args. */
 void ah_trace_emit_op(struct ah_emit *emit, const struct ah_plan *plan, size_t op, uint64_t tile);
 
-/* trace_predicted.c, trace_measured.c: add marks, then print their events. */
+/* trace_predicted.c, trace_measured.c: _predict() and _measure() add marks; _print_...() print a mark's event. */
 int ah_trace_predict(struct trace *trace, struct ah_error *err);
 void ah_trace_print_predicted(struct trace *trace, const struct mark *mark);
 void ah_trace_measure(struct trace *trace);

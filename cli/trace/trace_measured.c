@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Traces what a run did. Work that no plan mentions is called data.
+ * Traces what a run did. Work without an op in the plan is called data.
  */
 #include "cli/trace/trace_internal.h"
 

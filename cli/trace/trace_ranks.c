@@ -2,7 +2,7 @@
  *
  * 1. A step of a rank lasts from the end of the previous step's compute to the end of its own; sends count as compute.
  *    It is shown if both ends were recorded.
- * 2. The window lasts from the first start of these steps on any rank to the last end. Spans beginning in it are shown.
+ * 2. The window lasts from the first start of these steps on any rank to the last end. It shows spans that begin in it.
  * 3. A send of a micro-batch pairs with its receive that ends nearest in time, because neither ends without the other.
  */
 #include "cli/trace/trace_ranks.h"
@@ -38,7 +38,7 @@ struct timeline {
     uint32_t rank;
     bool measured;
     const struct ah_plan *program;
-    struct ah_graph graph; /* for predictions */
+    struct ah_graph graph; /* graph of the program, for predictions */
     struct ah_recorded_span *spans;
     size_t n, room;
     int64_t clock_ns, clock_within_ns;
@@ -51,7 +51,7 @@ struct event {
     enum event_kind kind;
     const struct timeline *timeline;
     const struct ah_recorded_span *span;
-    uint64_t number; /* of the step or the arrow */
+    uint64_t number; /* number of the step or the arrow */
 };
 
 struct traced {
@@ -59,7 +59,7 @@ struct traced {
     const struct ah_cluster_plan *plan;
     const struct ah_world *world;
     struct ah_arena arena;
-    struct timeline *measured, *predicted; /* by rank */
+    struct timeline *measured, *predicted; /* a timeline per rank */
     struct ah_recorded_steps steps;
     struct event *events; /* owned */
     size_t n, room;
@@ -145,7 +145,7 @@ static bool is_of_compute(const struct ah_recorded_span *span)
     return span->op != AH_RECORDED_NO_OP && (span->lane == AH_LANE_COMPUTE || span->lane == AH_LANE_SEND);
 }
 
-/* When the last position of a step ends; false: that was not recorded. */
+/* Finds when the last position of a step ends; false: that was not recorded. */
 static bool end_of_step(const struct timeline *timeline, uint64_t step, int64_t *ret_ns)
 {
     const struct ah_plan *program = timeline->program;
@@ -209,7 +209,7 @@ static void put_spans(struct traced *t, const struct timeline *timeline, const s
 
 /* ---- arrows ---- */
 
-/* The receive that a send pairs with (rule 3). */
+/* Returns the receive that pairs with a send (rule 3). */
 static const struct ah_recorded_span *find_receive(const struct timeline *to, uint32_t lane,
                                                    uint64_t micro_batch, int64_t end_ns)
 {
@@ -245,7 +245,7 @@ static void put_arrows(struct traced *t, const struct timeline *from, const stru
 
 /* ---- printing ---- */
 
-/* The number of the timeline's process in the file. */
+/* Returns the number of the timeline's process in the file. */
 static unsigned process_of(const struct timeline *timeline)
 {
     return 1 + 2 * timeline->rank + !timeline->measured;

@@ -12,11 +12,11 @@
 
 #include "cli/run/run.h"
 
-/* The steps that ranks have to record; none if one rank trains all, or no trace is wanted. */
+/* Returns the steps that ranks have to record; none if there is only one rank, or no trace is wanted. */
 struct ah_recorded_steps ah_trace_ranks_steps(const struct ah_run *run);
 
-/* Rank 0, with nothing under way: asks all ranks and writes to `path` (`-`: standard output, through cli->out).
- * Errors of messages and of the replay; AH_E_IO names the path, and the file is unchanged. */
+/* Rank 0, while nothing runs: asks all ranks for their records and writes the trace to `path` (`-`: standard output,
+ * through cli->out). Errors of messages and of the replay; AH_E_IO names the path, and the file is unchanged. */
 int ah_trace_ranks_write(struct ah_run *run, const char *path, struct ah_error *err);
 
 #endif

@@ -9,8 +9,8 @@
  *     decay = 1 - lr * weight_decay
  *
  * where t is the step, from 1, and beta the *fp32* beta. After t steps, a moving average with weights beta and rest has
- * total weight 1 - beta^t for exactly these numbers. Corrections from 0.999 in double would fit another average, and a
- * constant gradient would come out changed: fp32 rounds 0.999 with an error of 1.3e-8, which is 1.3e-5 of 1 - 0.999.
+ * total weight 1 - beta^t for exactly these numbers. Corrections from 0.999 in double would fit a different average and
+ * would change a constant gradient: fp32 rounds 0.999 with an error of 1.3e-8, which is 1.3e-5 of 1 - 0.999.
  */
 #ifndef AH_RUNTIME_DEVICE_ADAMW_SCALARS_H
 #define AH_RUNTIME_DEVICE_ADAMW_SCALARS_H

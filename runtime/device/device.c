@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The half that all devices share: checks that do not depend on the driver, and the table of what each lane may run and
+ * The part that all devices share: checks that do not depend on the driver, and the table of what each lane may run and
  * touch (device.h, REACH).
  */
 #include "runtime/device/device.h"
@@ -95,7 +95,7 @@ int ah_device_open(struct ah_device **ret_device, const struct ah_device_driver 
     return AH_OK;
 }
 
-/* Ensures that arena and reserve never exceed the memory that the options allow. */
+/* Checks that arena and reserve together fit the memory that the options allow. */
 static int check_memory(const struct ah_device *device, uint64_t arena_bytes, struct ah_error *err)
 {
     char arena[AH_UNITS_TEXT_MAX], reserve[AH_UNITS_TEXT_MAX], given[AH_UNITS_TEXT_MAX];
@@ -193,7 +193,7 @@ static int check_lane(const struct ah_device *device, const struct ah_submission
     return AH_OK;
 }
 
-/* Call after ah_op_check(), so that ah_op_operands() cannot fail. */
+/* Checks kind and arenas of an op. Call it after ah_op_check(), so that ah_op_operands() cannot fail. */
 static int check_reach(const struct ah_submission *submission, struct ah_error *err)
 {
     const struct ah_op *op = submission->op;
@@ -216,7 +216,7 @@ uint64_t ah_device_submitted(const struct ah_device *device, uint32_t lane)
     return lane < device->lanes ? __atomic_load_n(&device->submitted[lane], __ATOMIC_ACQUIRE) : 0;
 }
 
-/* `last`: each lane's last ticket before this submission. */
+/* Checks the waits. `last`: each lane's last ticket before this submission. */
 static int check_waits(const struct ah_device *device, const struct ah_submission *submission,
                        const uint64_t last[AH_DEVICE_LANES_ALL], struct ah_error *err)
 {
@@ -247,7 +247,7 @@ static int check_submission(const struct ah_device *device, const struct ah_subm
     return rc ? rc : check_waits(device, submission, last, err);
 }
 
-/* A device records nothing after an op that joins, so the op that it joins must follow in the same call. */
+/* A device records no end after an op that joins, so the op that it joins must follow in the same call. */
 static int check_joins(const struct ah_submission *submission, const struct ah_submission *next,
                        struct ah_error *err)
 {
@@ -361,7 +361,7 @@ size_t ah_device_spans(struct ah_device *device, struct ah_span_reader *reader, 
         told += ret_spans[i].joined;
     const uint64_t passed = ret_spans[n - 1].ticket - reader->seen;
     reader->lost +=
-        passed > told ? passed - told : 0; /* passed < told: the reader began inside a joined run */
+        passed > told ? passed - told : 0; /* passed < told: the reader began inside a span of joined ops */
     reader->seen = ret_spans[n - 1].ticket;
     return n;
 }

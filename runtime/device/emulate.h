@@ -2,14 +2,14 @@
  *
  * Emulate: how much to slow a device's lanes so that it shows another machine's trade-offs.
  *
- * Only here do `profile --emulate` and `run --emulate` compute a throttle. Compute runs at full speed; copy lanes and
+ * `profile --emulate` and `run --emulate` both compute their throttle here. Compute runs at full speed; copy lanes and
  * the host lane are slowed until
  *
  *     link bytes/s : compute flops/s   and   host Adam params/s : compute flops/s
  *
  * equal the target's ratios. The host lane's other ops move bytes as fast as the target's host Adam does, at 28 bytes
- * per parameter: every profile has that rate. Slowing a whole machine by one factor changes no trade-off, so copy
- * latency is stretched by the same factor. The share of speed that copies keep while both directions work stays the
+ * per parameter, because every profile has that rate. Slowing a whole machine by one factor changes no trade-off, so
+ * copy latency is stretched by the same factor. The share of speed that copies reach while both directions work is the
  * target's.
  *
  *     enum ah_dtype dtype;
@@ -26,8 +26,8 @@
 
 #include <stdbool.h>
 
-/* The dtype whose matrix products the ratios refer to: bf16 if both the target and this device (`bf16`) have it, else
- * fp32. AH_E_USAGE if the target has no rate for a dtype that both know. */
+/* Sets the dtype whose matrix products the ratios refer to: bf16 if both the target and this device (`bf16`) have it,
+ * else fp32. AH_E_USAGE if the target has no rate for a dtype that both support. */
 int ah_emulate_dtype(const struct ah_machine *target, bool bf16, enum ah_dtype *ret_dtype,
                      struct ah_error *err);
 

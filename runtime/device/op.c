@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds what memory an op covers, by evaluating the table of kinds (op_table.c).
+ * Finds the memory that an op covers, by evaluating the table of kinds (op_table.c).
  *
  * 1. No product or end of an extent wraps: every multiplication and addition is checked.
- * 2. After ah_op_check() returned AH_OK, every byte that a kernel may touch through operand i lies in
- *    [offset, offset + bytes) of arg[i]'s arena, in one of its rows.
+ * 2. After ah_op_check() returned AH_OK, every byte that a kernel may touch through operand i is in [offset, offset +
+ *    bytes) of arg[i]'s arena, in one of its rows.
  */
 #include "runtime/device/op_internal.h"
 
@@ -34,7 +34,7 @@ static uint64_t element_align(enum element element, enum ah_dtype dtype)
     return element == SCALARS ? _Alignof(struct ah_adamw_scalars) : element_bytes(element, dtype);
 }
 
-/* True if the element may have `dtype`; `previous` is the dtype of the operand before. */
+/* True if the element may have `dtype`; `previous` is the dtype of the previous operand. */
 static bool element_takes(enum element element, uint32_t dtype, uint32_t previous)
 {
     if (dtype != AH_FP32 && dtype != AH_BF16)
@@ -49,7 +49,7 @@ static int operand_wrong(struct ah_error *err, const struct ah_op *op, const cha
     return ah_error_set(err, AH_E_USAGE, "op '%s': operand '%s' %s", ah_op_name(op->kind), operand, what);
 }
 
-/* Product of an operand's sizes; 0 if one of them is 0 or the product wraps. */
+/* Returns the product of an operand's sizes; 0 if one of them is 0 or the product wraps. */
 static uint64_t operand_elements(const struct operand_rule *rule, const struct op_sizes *sizes, size_t first)
 {
     uint64_t elements = 1;
@@ -73,7 +73,7 @@ static bool operand_extent(const struct operand_rule *rule, const struct op_size
            !__builtin_add_overflow(before_last, operand->row_bytes, &operand->bytes);
 }
 
-/* Needs the operand's extent. An op with n rows reads at most n rows of a table. */
+/* Returns the bytes touched in one pass, given the extent. An op with n rows reads at most n rows of a table. */
 static uint64_t operand_moved_bytes(const struct operand_rule *rule, const struct op_sizes *sizes,
                                     const struct ah_operand *operand)
 {
@@ -84,7 +84,7 @@ static uint64_t operand_moved_bytes(const struct operand_rule *rule, const struc
     return operand->row_bytes * operand->rows;
 }
 
-/* Returns what is wrong with an operand's ref; NULL if nothing is. */
+/* Returns what is wrong with an operand's ref; NULL if nothing is wrong. */
 static const char *ref_wrong(const struct ah_op *op, const struct op_sizes *sizes, size_t i)
 {
     const struct operand_rule *rule = &ah_op_table_rules(op->kind)[i];
@@ -161,7 +161,7 @@ uint64_t ah_op_moved_bytes(const struct ah_op *op)
     return bytes;
 }
 
-/* True if a row of `first`, which begins at 0, and one of `second`, which begins at `distance`, share a byte. Rows of
+/* True if a row of `first`, which begins at 0, and a row of `second`, which begins at `distance`, share a byte. Rows of
  * both are `stride` apart and no wider. `second` begins `column` bytes behind the start of row `row` of `first` (or
  * where that row would be), so row i of second can only touch rows row + i and row + i + 1 of first. */
 static bool rows_overlap(const struct ah_operand *first, const struct ah_operand *second, uint64_t distance,
@@ -173,8 +173,8 @@ static bool rows_overlap(const struct ah_operand *first, const struct ah_operand
     return same || next;
 }
 
-/* The same for any two operands. A single row counts as having any stride that is not less than its width; if the
- * strides are unequal, the gaps between rows count too. */
+/* The same for any two operands. A single row counts as having any stride that is not less than its width. If strides
+ * differ, the gaps between rows count as part of the operands. */
 static bool extents_overlap(const struct ah_operand *first, const struct ah_operand *second,
                             uint64_t distance)
 {
@@ -192,7 +192,7 @@ static bool same_rows(const struct ah_operand *a, const struct ah_operand *b)
     return a->rows == b->rows && a->row_bytes == b->row_bytes && a->stride_bytes == b->stride_bytes;
 }
 
-/* True if output i overlaps operand j where it may not. */
+/* True if output i overlaps operand j in a way that is not allowed. */
 static bool operands_overlap(const struct ah_op *op, const struct ah_operand *operands, size_t i, size_t j)
 {
     if (op->arg[i].arena != op->arg[j].arena)

@@ -4,21 +4,20 @@
  *
  * A transformer block is a straight-line program: an array of ops. An op names its kind, its operands (offsets in
  * arenas, never pointers) and its sizes. Ops are plain values: they are copied into a lane's queue, kept in programs,
- * printed, checked. Every device runs the same ops. Only ah_op_check() knows how many bytes each operand covers, so no
- * device can be asked to touch memory outside its arenas.
+ * printed, checked. Every device runs the same ops. Only ah_op_check() knows how many bytes each operand covers, and no
+ * device gets an op that would touch memory outside its arenas.
  *
- * Matrices are row-major. `rows` are tokens. Sizes are elements unless the name says bytes, and at least 1.
- * Operands need the alignment of their element; 64 bytes are faster. An output overlaps no other operand, except that
- * the list below lets some use the same memory as an input of equal dtype and row stride. Rules of arithmetic:
- * docs/numerics.md.
+ * Matrices are row-major. `rows` are tokens. Sizes are elements unless the name says bytes, and at least 1. Operands
+ * need the alignment of their element; 64 bytes are faster. An output overlaps no other operand, except that some in
+ * the list below may share the memory of an input of equal dtype and row stride. Rules of arithmetic: docs/numerics.md.
  *
- * ROW STRIDE. An operand marked * below is a matrix whose rows may lie `row_stride` elements apart, as part of a wider
+ * ROW STRIDE. An operand marked * below is a matrix whose rows may be `row_stride` elements apart, as part of a wider
  * one (q, k or v of packed projections, gate or up of a packed MLP, a tile of the vocabulary's logits). 0: dense. All
- * other operands are dense. Parts of one wide matrix lie in the gaps between each other's rows; that is no overlap.
+ * other operands are dense. Parts of one wide matrix fill the gaps between each other's rows, which is no overlap.
  *
  * Operand roles, per kind, in the order of arg[] ("?": may be absent, arena AH_ARENA_NONE):
  *
- *   copy                dst, src                         bytes of any kind
+ *   copy                dst, src                         bytes of any type
  *   fill                dst*
  *   cast                dst*, src*                       round to nearest even
  *   add                 dst*, a*, b*                     dst may be a or b
@@ -57,17 +56,17 @@
  *   clip                scalars, sums                    grad_scale from the norm of all blocks
  *   adamw               master, m, v, gradient, weight?, scalars     master fp32; m and v of one dtype
  *   call                -                                a function of the runtime
- *   send                src?                             bytes, handed to a function of the runtime; absent: a word
+ *   send                src?                             bytes, passed to a function of the runtime; absent: a word
  *   receive             dst?                             bytes that such a function brings; absent: a word
  *
- * POSITIONS, u32 of each token, say which row of a table belongs to it; absent: row r has position r % seq.
+ * POSITIONS, u32 of each token, select the token's row in a table; absent: row r has position r % seq.
  *
  * INDICES. Tokens and targets are below `vocabulary`, and positions below the rows of their table. docs[r] is where r's
- * document starts, counted within its sequence, and at most r's own index. Ops do not check this: the reader of the
- * data has checked every index before it reaches an arena. So the extent of a table is the whole table.
+ * document starts, counted within its sequence, and at most r's own index. Ops do not check this, because the data's
+ * reader checks every index before it reaches an arena. An op's extent in a table is the whole table.
  *
- * An output that a frozen tensor does not need is absent if marked "?". attention_backward always writes all three:
- * they come from one pass over the same scores.
+ * Outputs marked "?" are absent if a frozen tensor needs no gradient. attention_backward always writes all three,
+ * because they come from one pass over the same scores.
  */
 #ifndef AH_RUNTIME_DEVICE_OP_H
 #define AH_RUNTIME_DEVICE_OP_H
@@ -82,14 +81,14 @@
 enum ah_arena_kind {
     AH_ARENA_NONE,     /* the operand is absent */
     AH_ARENA_DEVICE,   /* the planned device arena */
-    AH_ARENA_PINNED,   /* host, locked: tiles in flight, host weights */
+    AH_ARENA_PINNED,   /* host, locked: tiles being copied, weights kept on the host */
     AH_ARENA_PAGEABLE, /* host: masters and moments of host Adam */
     AH_ARENA_KINDS
 };
 
 struct ah_ref {
     uint32_t arena; /* enum ah_arena_kind */
-    uint32_t dtype; /* enum ah_dtype, where the operand's type is free */
+    uint32_t dtype; /* enum ah_dtype, if the operand can have several types */
     uint64_t offset_bytes;
     uint64_t row_stride; /* elements between the starts of rows; 0: dense */
 };
@@ -116,9 +115,9 @@ enum ah_op_kind {
 
 enum { AH_OP_ARGS = 11 };
 
-/* Heads of rows whose partial gradients share a row of norm_backward's scratch: fp32, (ceil(rows * heads / 64), width),
- * twice that for layer norms. The other scratches: attention_backward fp32 (batch, heads, seq); embed_backward u32 (2,
- * rows). */
+/* Number of heads of rows whose partial gradients share a row of norm_backward's scratch: fp32, (ceil(rows * heads /
+ * 64), width), twice that for layer norms. Scratch of other ops: attention_backward fp32 (batch, heads, seq);
+ * embed_backward u32 (2, rows). */
 enum { AH_OP_NORM_GROUP = 64 };
 
 enum ah_epilogue { AH_EPILOGUE_NONE, AH_EPILOGUE_BIAS, AH_EPILOGUE_BIAS_GELU };
@@ -130,7 +129,7 @@ struct ah_op_bytes {
 };
 
 struct ah_op_elements {
-    uint64_t count; /* of a row */
+    uint64_t count; /* elements of a row */
     float value;    /* fill only */
     uint64_t rows;  /* 0 means 1 */
 };
@@ -151,10 +150,10 @@ struct ah_op_rows {
     uint32_t kind; /* enum ah_activation_kind; 0 for column_sum */
 };
 
-/* A row is `heads` vectors of `width`, each normalised by itself, with the same gain: q/k norms. */
+/* A row is `heads` vectors of `width`, each normalised separately with the same gain: q/k norms. */
 struct ah_op_norm {
     uint64_t rows;
-    uint64_t width; /* of gain and bias */
+    uint64_t width; /* elements of a vector, and of gain and bias */
     uint32_t heads; /* 0 means 1 */
     uint32_t kind;  /* enum ah_norm_kind */
     float epsilon;
@@ -175,7 +174,7 @@ struct ah_op_rope {
     uint32_t heads;
     uint32_t head_dim;
     uint32_t table_rows; /* positions in the table of (cos, sin) */
-    uint32_t seq;        /* without positions, <= table_rows; else 0 */
+    uint32_t seq;        /* tokens of a sequence, <= table_rows, if there are no positions; else 0 */
     bool inverse;
 };
 
@@ -184,7 +183,7 @@ struct ah_op_embed {
     uint64_t width;
     uint64_t vocabulary;
     uint64_t positions; /* rows of the position table; 0: none */
-    uint64_t seq;       /* with a position table and without positions, <= positions; else 0 */
+    uint64_t seq;       /* tokens of a sequence, if there is a position table but no positions operand; else 0 */
     uint64_t padding;   /* embed_backward: 1 + the token whose row of `dtable` gets nothing; 0: none */
 };
 
@@ -193,28 +192,28 @@ struct ah_op_cross_entropy {
     uint64_t vocabulary;
 };
 
-/* Tiles that begin at multiples of AH_OP_SUM_LEAF and are submitted in order give the bits of the whole: the first sets
- * dst, the others add to it. */
+/* Tiles that begin at multiples of AH_OP_SUM_LEAF and are submitted in order give the bits of one whole sum: the first
+ * tile sets dst, the others add to it. */
 enum { AH_OP_SUM_LEAF = 4096 };
 
 struct ah_op_sum {
     uint64_t count;
-    uint64_t first_element; /* of src in its vector: a multiple of AH_OP_SUM_LEAF */
+    uint64_t first_element; /* index of src's first element in its vector: a multiple of AH_OP_SUM_LEAF */
     bool accumulate;        /* adds to dst; must be true wherever first_element is not 0 */
 };
 
 struct ah_op_clip {
-    uint64_t sums; /* doubles, in block order */
+    uint64_t sums; /* number of sums: doubles, in block order */
     double limit;  /* 0: no clipping, the norm is only recorded */
 };
 
-/* Bounds of the names of stochastic rounding's random bits (base/philox.h): elements of a block, blocks. */
+/* Limits of the numbers that name random bits of stochastic rounding (base/philox.h): elements of a block, blocks. */
 #define AH_OP_ADAMW_END (UINT64_C(1) << 42)
 enum { AH_OP_ADAMW_BLOCKS = 1 << 16 };
 
 struct ah_op_adamw {
     uint64_t count;
-    uint64_t first_element; /* of the block's flat vector; its end is at most AH_OP_ADAMW_END */
+    uint64_t first_element; /* index in the block's flat vector, whose end is at most AH_OP_ADAMW_END */
     uint32_t block;         /* below AH_OP_ADAMW_BLOCKS */
     bool decay;
 };
@@ -231,16 +230,16 @@ struct ah_op_moved {
     uint64_t bytes;
 };
 
-/* A message to or from another rank. The device knows where the operand lies, the function knows the other rank. */
+/* A message to or from another rank. The device knows the operand's address, the function knows the other rank. */
 struct ah_op_message {
     int (*move)(void *context, const struct ah_op_moved *moved, struct ah_error *err);
     void *context; /* borrowed until the op is done */
     uint64_t bytes;
-    uint32_t channel; /* the function's */
+    uint32_t channel; /* the function's number for the channel */
     bool more;        /* sent together with the next message of its lane; the function keeps it until then */
 };
 
-/* What AdamW reads of one step, in an arena so that orders can be queued before the norm is known. Computed by
+/* AdamW's numbers for one step. They are in an arena so that ops can be queued before the norm is known. Computed by
  * ah_adamw_scalars_init() (adamw_scalars.h). */
 struct ah_adamw_scalars {
     float beta1, rest1; /* rest: 1 - beta */
@@ -248,7 +247,7 @@ struct ah_adamw_scalars {
     float epsilon;
     float neg_rate;   /* -lr / (1 - beta1^step) */
     float root_scale; /* 1 / sqrt(1 - beta2^step) */
-    float decay;      /* 1 - lr * weight_decay; only for tensors that decay */
+    float decay;      /* 1 - lr * weight_decay; used only for tensors that decay */
     float grad_scale; /* clip factor, 1 without clipping */
     float grad_norm;  /* written by clip, for the log */
     uint32_t step;
@@ -283,25 +282,24 @@ enum ah_role { AH_ROLE_NONE, AH_ROLE_IN, AH_ROLE_OUT, AH_ROLE_INOUT };
 struct ah_operand {
     const char *name;   /* "src", "bias" */
     enum ah_role role;  /* AH_ROLE_NONE: absent */
-    uint32_t may_equal; /* of an output: bits of the inputs at whose place it may be, in their dtype */
+    uint32_t may_equal; /* of an output: a bit for each input whose memory it may share, if their dtypes are equal */
     uint64_t bytes;     /* from its first byte to its last */
     uint64_t rows;
     uint64_t row_bytes;
     uint64_t stride_bytes;
     uint64_t
-        moved_bytes; /* touched in one pass: no gaps between rows; of a table, only the rows that are picked */
+        moved_bytes; /* bytes touched in one pass: without gaps between rows; of a table, only the selected rows */
     uint64_t align_bytes;
 };
 
 const char *ah_op_name(enum ah_op_kind kind);
 
-/* The extent and role of every operand. AH_E_USAGE for an unknown kind, sizes that overflow or make no sense,
- * a missing or superfluous operand, a dtype or a row stride that it cannot have; the sentence names op and
- * operand. */
+/* Finds the extent and role of every operand. AH_E_USAGE for an unknown kind, sizes that overflow or make no sense, a
+ * missing or superfluous operand, a dtype or row stride that the operand cannot have; the text names op and operand. */
 int ah_op_operands(const struct ah_op *op, struct ah_operand ret_operands[AH_OP_ARGS], struct ah_error *err);
 
-/* Returns the bytes between memory and processor if the op reads every input and writes every output once. 0 for a
- * call, and for an op that ah_op_operands() refuses. */
+/* Returns the bytes that pass between memory and processor if the op reads every input and writes every output once. 0
+ * for a call, and for an op that ah_op_operands() refuses. */
 uint64_t ah_op_moved_bytes(const struct ah_op *op);
 
 /* Does ah_op_operands(), and checks that every operand lies inside its arena (sizes by enum ah_arena_kind; otherwise

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of kinds that op_table.c defines and op.c evaluates. For each operand of each kind it has the role, the
- * element, and the extent as a product of up to three named sizes; a function of the kind takes the sizes from the op.
- * Only these two files use the short names.
+ * The table of kinds that op_table.c defines and op.c evaluates. For each operand of each kind, the table has the role,
+ * the element, and the extent as a product of up to three named sizes; a function of the kind takes the sizes from the
+ * op. Only these two files use the short names.
  */
 #ifndef AH_RUNTIME_DEVICE_OP_INTERNAL_H
 #define AH_RUNTIME_DEVICE_OP_INTERNAL_H
@@ -11,7 +11,7 @@
 
 #define BIT(i) (1u << (i))
 
-/* The sizes that extents are products of. ONE is 0, so an entry lists only what it needs. */
+/* The sizes whose products are extents. ONE is 0, so an entry lists only what it needs. */
 enum size_name {
     ONE,
     TWO,
@@ -44,7 +44,7 @@ enum element {
     ELEMENTS
 };
 
-enum presence { REQUIRED, OPTIONAL, BY_OP /* struct op_sizes has its enum use */ };
+enum presence { REQUIRED, OPTIONAL, BY_OP /* struct op_sizes says which */ };
 enum use { UNUSED, NEEDED, USABLE };
 enum lie { DENSE, MATRIX /* dims[0] rows, which may have a row stride */ };
 
@@ -58,18 +58,18 @@ struct operand_rule {
     uint32_t may_equal; /* bit i: it may share the memory of input i */
 };
 
-/* What the rules need to know about one op. */
+/* What the rules need to know of one op. */
 struct op_sizes {
     uint64_t of[SIZES];
     enum use use[AH_OP_ARGS]; /* for operands that are BY_OP */
-    bool accumulates;         /* operand 0 is read, too */
+    bool accumulates;         /* operand 0 is also read */
     const char *wrong;        /* what is wrong with the op; NULL: nothing */
 };
 
-/* The AH_OP_ARGS rules of a known kind's operands. */
+/* Returns the AH_OP_ARGS rules of a known kind's operands. */
 const struct operand_rule *ah_op_table_rules(enum ah_op_kind kind);
 
-/* The sizes of an op of a known kind. */
+/* Returns the sizes of an op of a known kind. */
 struct op_sizes ah_op_table_sizes(const struct ah_op *op);
 
 /* True if the operand is given. */

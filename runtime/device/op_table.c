@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operands of every kind of op, as one table: a list per kind, a rule per operand. Below it, a function per kind
- * takes the sizes that its rules name from the op, and finds what is wrong with it. op.c evaluates both.
+ * The operands of every kind of op, as one table: a list per kind, a rule per operand. Below the table, a function per
+ * kind reads the sizes that its rules name from the op, and finds what is wrong with the op. op.c evaluates both.
  */
 #include "runtime/device/op_internal.h"
 
@@ -182,7 +182,7 @@ static void sizes_norm(const struct ah_op *op, struct op_sizes *sizes)
         sizes->wrong = "norm is unknown";
 }
 
-/* A frozen gain or bias has no gradient; below the lowest trained block nothing needs dx. */
+/* A frozen gain or bias has no gradient, and blocks below the lowest trained block need no dx. */
 static void sizes_norm_backward(const struct ah_op *op, struct op_sizes *sizes)
 {
     bool sums = ah_op_table_has(op, 1) || ah_op_table_has(op, 2);
@@ -192,7 +192,7 @@ static void sizes_norm_backward(const struct ah_op *op, struct op_sizes *sizes)
         sizes->wrong = "none of 'dx', 'dgain', 'dbias' is given";
 }
 
-/* Without positions, row r has position r % seq, so the table needs at least seq rows. */
+/* Checks `seq`. Without positions, row r has position r % seq, so the table needs at least seq rows. */
 static void check_positions(const struct ah_op *op, size_t positions, uint64_t seq, struct op_sizes *sizes)
 {
     if (ah_op_table_has(op, positions) && seq != 0)
@@ -256,7 +256,7 @@ static void sizes_embed_forward(const struct ah_op *op, struct op_sizes *sizes)
     check_embed_positions(op, 2, 4, sizes);
 }
 
-/* A frozen table has no gradient; positions = 0 leaves out a frozen position table. */
+/* A frozen table has no gradient; positions = 0 means that the position table is frozen. */
 static void sizes_embed_backward(const struct ah_op *op, struct op_sizes *sizes)
 {
     sizes_embed(op, sizes);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prepares a few matrix products on small arenas, so that the device finds out about itself (tryout.h).
+ * Prepares a few matrix products on small arenas, so that the device learns what it can report (tryout.h).
  */
 #include "runtime/device/tryout.h"
 
 #include <stdio.h>
 
-/* Every operand is a square with this many elements per side; they follow each other in the arena. */
+/* Every operand is a square of SIDE x SIDE elements; operands follow each other in the arena. */
 enum { SIDE = 512, PLACE_BYTES = SIDE * SIDE * 4, OPERANDS = 5 };
 
 static const struct {
     uint32_t form, epilogue;
-    bool accumulates; /* into fp32 */
+    bool accumulates; /* adds to an fp32 c */
 } kinds[] = {
     {AH_MATMUL_NN, AH_EPILOGUE_NONE, false},      {AH_MATMUL_NN, AH_EPILOGUE_BIAS, false},
     {AH_MATMUL_NN, AH_EPILOGUE_BIAS_GELU, false}, {AH_MATMUL_NT, AH_EPILOGUE_NONE, false},

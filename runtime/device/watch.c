@@ -75,7 +75,7 @@ static void say_what_waits(struct sentence *sentence, uint64_t what)
     }
 }
 
-/* Prints the waits that are not met, given what is done in `heads`; true if there are any. */
+/* Prints the waits that are not met, given what is done in `heads`; returns true if there are any. */
 static bool say_waits(struct sentence *sentence, const struct ah_device_head *head,
                       const struct ah_device_head heads[AH_DEVICE_LANES_ALL])
 {
@@ -136,7 +136,7 @@ static void print_stall(const struct ah_device_watcher *watcher, struct ah_error
 
 /* ---- the thread ---- */
 
-/* Sleeps until the next look; false if the watch ends. */
+/* Sleeps until the next look; returns false if the watch ends. */
 static bool sleep_on(struct ah_device_watcher *watcher, uint64_t until_ns)
 {
     const struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
@@ -163,7 +163,7 @@ static struct look look_at(struct ah_device *device, const struct ah_device_watc
     return now;
 }
 
-/* True if an op of the device itself has begun. The host lane does not count: its op may wait for others. */
+/* True if an op of the device itself has begun. The host lane does not count: its op may wait for other ranks. */
 static bool has_begun(struct ah_device *device)
 {
     struct ah_device_head heads[AH_DEVICE_LANES_ALL] = {{0}};
@@ -176,7 +176,7 @@ static bool has_begun(struct ah_device *device)
     return false;
 }
 
-/* True if the program waits for others: they know the cause better, so they may report first. */
+/* True if the program waits for other ranks, which know the cause better and may report first. */
 static bool is_beside(const struct ah_device_watcher *watcher)
 {
     char text[AH_ERROR_TEXT_MAX / 2];

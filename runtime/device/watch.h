@@ -2,21 +2,21 @@
  *
  * Watch: a thread that notices when a device has stopped making progress, and reports what every lane is doing.
  *
- * device.c marks every call that may wait for the device with enter and leave. That costs three atomic operations,
- * which is all that training pays. The thread wakes up sixteen times during the program's patience (struct
- * ah_device_watch), at most once a second, and only looks at counters. It calls nothing that may block, since the
+ * device.c marks every call that may wait for the device with enter and leave. That costs training three atomic
+ * operations, and nothing else. The thread wakes up sixteen times during the program's patience (struct
+ * ah_device_watch), at most once a second, and only reads counters. It calls nothing that may block, since the
  * waiting thread may be inside a vendor's driver and hold its locks.
  *
- * WHAT COUNTS AS A STALL. Time adds up while all of this holds, and starts again from 0 as soon as one does not:
+ * WHAT COUNTS AS A STALL. Time is counted while all conditions hold, and starts from 0 when one does not:
  * 1. A call waits for the device. A program that saves, reads data or sleeps is not waiting, however long it takes.
  * 2. No such call has ended since the last look.
  * 3. The driver's pulse has not changed: no op was completed, on any lane, and no op that runs on the host's processors
  *    has used any processor time. So an AdamW of 100 seconds is no stall, nor is a lane that an emulation slows. An op
- *    that runs on a GPU gives no such sign: one that takes longer than the patience is a stall.
- * 4. The watch's own pulse (struct ah_device_watch) has not changed: no progress is known of others whose work this
- *    device waits for.
+ *    on a GPU gives no such sign, so an op that takes longer than the patience is a stall.
+ * 4. The watch's own pulse (struct ah_device_watch) has not changed: no progress is known of the ranks for whose work
+ *    this device waits.
  * 5. The process ran: between two looks, at most twice the usual interval counts. So a process that was stopped
- *    (SIGSTOP, a debugger) or starved has lost at most that.
+ *    (SIGSTOP, a debugger) or starved counts for no more.
  *
  * A second thread that keeps waiting for tickets that are done would hide a stall of the first (2). The trainer has one
  * thread.
@@ -29,10 +29,10 @@
 /* What a call waits for. */
 enum ah_device_waiting {
     AH_WAITING_FOR_TICKET, /* lane, ticket */
-    AH_WAITING_FOR_ANY,    /* one of several tickets; lane: the first one's */
-    AH_WAITING_TO_SUBMIT,  /* the number is that of ops */
+    AH_WAITING_FOR_ANY,    /* one of several tickets; lane: that of the first ticket */
+    AH_WAITING_TO_SUBMIT,  /* the number: how many ops */
     AH_WAITING_TO_RECORD,
-    AH_WAITING_TO_WARM, /* used by drivers; the number is an op kind */
+    AH_WAITING_TO_WARM, /* used by drivers; the number: the op's kind */
     AH_WAITING_TO_CLOSE
 };
 

@@ -2,9 +2,9 @@
  *
  * The CPU device: the reference for every other device, and the fallback where there is no accelerator.
  *
- * The compute lane's thread and its pool stand for the accelerator, on cores of their own. Each copy lane is one
- * thread; the host lane has a pool. placement.h says which cores they use. All arenas are host memory; only the checks
- * in device.c keep the device arena apart from the host's.
+ * The compute lane's thread and its pool play the accelerator, on separate cores. Each copy lane is one thread; the
+ * host lane has a pool. placement.h says which cores they use. All arenas are host memory; only the checks in device.c
+ * separate the device arena from the host's.
  *
  * 1. After reserve and prepare, no op allocates memory.
  * 2. `failed` is set after `failure` is complete; each is set only once.
@@ -29,7 +29,7 @@ static enum ah_product_form form_of(enum ah_tile_level level)
                                           : AH_PRODUCT_FMA;
 }
 
-/* The fastest level whose form is allowed. */
+/* Returns the fastest level whose form is allowed. */
 static enum ah_tile_level choose_level(uint32_t forms)
 {
     static const enum ah_tile_level most[] = {[AH_PRODUCT_FMA] = AH_TILE_AVX512,
@@ -67,7 +67,7 @@ static int cpu_probe(struct ah_device_info *ret_infos, size_t max, size_t *ret_n
     return rc;
 }
 
-/* Refuses arenas larger than free memory, because the system would map even those. */
+/* Refuses arenas larger than free memory, because the system would map them anyway. */
 static int check_capacity(const uint64_t arena_bytes[AH_ARENA_KINDS], struct ah_error *err)
 {
     struct ah_host_memory memory;
@@ -292,7 +292,7 @@ static int cpu_open(struct ah_device **ret_device, const struct ah_device_option
     return AH_OK;
 }
 
-/* `supports` says nothing about epilogues and alpha: they are not op kinds of their own. */
+/* Checks what `supports` does not cover: epilogues and alpha are not separate op kinds. */
 static int check_matmul(const struct ah_op *op, struct ah_error *err)
 {
     if (op->u.matmul.epilogue == AH_EPILOGUE_BIAS_GELU)

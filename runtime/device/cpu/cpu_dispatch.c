@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs the CPU device's ops: those of host/host.h and math/math.h, matrix products, and slowed copy and host lanes.
+ * Runs the CPU device's ops: those of host/host.h and math/math.h, matrix products, and ops on slowed lanes.
  */
 #include "runtime/device/cpu/cpu_internal.h"
 #include "runtime/device/host/convert.h"
@@ -59,7 +59,7 @@ bool ah_cpu_supports(enum ah_op_kind kind)
     return kind == AH_OP_MATMUL || ah_math_does(kind) || ah_host_does(kind);
 }
 
-/* Work and rate of an op on a slowed host lane; false if the op is not slowed. */
+/* Finds work and rate of an op on a slowed host lane; false if the op is not slowed. */
 static bool host_charge(const struct ah_cpu_task *task, double *ret_work, double *ret_work_per_s)
 {
     bool adamw = task->op.kind == AH_OP_ADAMW;

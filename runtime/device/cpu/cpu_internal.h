@@ -22,10 +22,10 @@ struct ah_cpu_lane {
     struct ah_pool *pool;     /* owned; NULL on copy lanes, which use only the lane's thread */
     struct ah_host host;      /* where its ops run: the pool, all arenas */
     struct ah_lane *opposite; /* the other copy lane, whose work shares the link; NULL elsewhere */
-    double both_kept;         /* share of the rate that is left while `opposite` is busy */
+    double both_kept;         /* share of its rate that this lane reaches while `opposite` is busy */
     struct ah_throttle
-        throttle;       /* used only by the lane's thread; on the host lane it counts AdamW's parameters */
-    double bytes_per_s; /* for the host lane's other ops; 0: not slowed */
+        throttle;       /* used only by the lane's thread; on the host lane its unit of work is AdamW's parameters */
+    double bytes_per_s; /* rate of the host lane's other ops; 0: not slowed */
 };
 
 struct ah_cpu_device {
@@ -52,7 +52,7 @@ struct ah_cpu_device {
 struct ah_cpu_task {
     struct ah_cpu_device *device;
     struct ah_cpu_lane *lane;
-    struct ah_matmul_product *product; /* if it is a matrix product */
+    struct ah_matmul_product *product; /* only if the op is a matrix product */
     uint64_t tag;
     uint8_t pace; /* as in a submission */
     struct ah_op op;

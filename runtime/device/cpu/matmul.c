@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products (matmul.h). The pool shares out units (blocking.h); a thread computes each one in its own memory:
+ * Matrix products (matmul.h). The pool distributes units (blocking.h); a thread computes each unit in its own memory:
  *
  *     for each chunk of k
  *         pack the unit's columns of b
@@ -37,7 +37,7 @@ struct ah_matmul {
     enum ah_tile_level level;
     unsigned threads;
     struct ah_matmul_product *products; /* owned */
-    struct ah_region workspace;         /* for the running product; one part of equal size for each thread */
+    struct ah_region workspace;         /* for the running product; a part of equal size for each thread */
 };
 
 int ah_matmul_new_at(struct ah_matmul **ret_matmul, unsigned threads, enum ah_tile_level level,
@@ -119,7 +119,7 @@ void ah_matmul_free(struct ah_matmul *matmul)
     free(matmul);
 }
 
-/* A matrix of the caller; its stride is never 0. */
+/* A matrix of the caller, with a stride that is never 0. */
 struct matrix {
     unsigned char *data;
     enum ah_dtype dtype;
@@ -135,7 +135,7 @@ struct run {
 /* A unit and the memory of the thread that computes it. */
 struct unit {
     const struct run *run;
-    uint64_t m, n; /* row and column of its first element */
+    uint64_t m, n; /* row and column of the unit's first element */
     uint64_t rows, columns;
     void *a;
     uint32_t *b;
@@ -153,7 +153,7 @@ static uint64_t stride_or(uint64_t stride, uint64_t dense)
     return stride ? stride : dense;
 }
 
-/* The part of `whole` that starts at element `k` along k and at row or column `other`. */
+/* Returns the part of `whole` that starts at element `k` along k and at row or column `other`. */
 static struct ah_pack_matrix part_of(const void *data, const struct ah_pack_matrix *whole, uint64_t k,
                                      uint64_t other)
 {
@@ -180,7 +180,7 @@ static void pack_columns(const struct unit *unit, const struct part *chunk)
     ah_pack_b(unit->b, product->kernel, &b);
 }
 
-/* The part of matrix `a` that one step of the strip at `row` reads. */
+/* Returns the part of matrix `a` that one step of the strip at `row` reads. */
 static struct ah_pack_matrix strip_of(const struct unit *unit, const struct part *step, uint64_t row)
 {
     const struct ah_matmul_shape *shape = &unit->run->product->shape;
@@ -202,7 +202,7 @@ static struct part step_of(const struct ah_blocking *blocking, const struct part
                          ah_blocking_part(chunk->count, blocking->step_k, k / blocking->step_k)};
 }
 
-/* The part of a that is read next after this step of the strip at `row`; empty after the last. */
+/* Returns the part of matrix `a` that is read after this step of the strip at `row`; empty after the last step. */
 static struct ah_pack_matrix next_strip(const struct unit *unit, const struct part *chunk,
                                         const struct part *step, uint64_t row)
 {

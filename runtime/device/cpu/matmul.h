@@ -40,14 +40,14 @@ struct ah_matmul_args {
     void *c;
     const void *a;
     const void *b;
-    const void *bias; /* NULL without */
+    const void *bias; /* NULL: no bias */
     uint64_t c_stride, a_stride, b_stride;
 };
 
-/* For pools of at most `threads` participants. *Owned* by the caller. */
+/* Makes products for pools of at most `threads` participants. *Owned* by the caller. */
 int ah_matmul_new(struct ah_matmul **ret_matmul, unsigned threads, struct ah_error *err);
 
-/* The same, with the instructions of `level`, which this processor must have. */
+/* Like ah_matmul_new(), with the instructions of `level`, which this processor must have. */
 int ah_matmul_new_at(struct ah_matmul **ret_matmul, unsigned threads, enum ah_tile_level level,
                      struct ah_error *err);
 
@@ -60,7 +60,7 @@ struct ah_matmul_product *ah_matmul_find(const struct ah_matmul *matmul, const s
 /* Bytes of workspace, of all threads together. */
 uint64_t ah_matmul_workspace_bytes(const struct ah_matmul *matmul);
 
-/* Computes the product on `pool` (NULL: the caller alone), whose participants are at most `threads`. */
+/* Computes the product on `pool` (NULL: only the calling thread), which has at most `threads` participants. */
 int ah_matmul_run(struct ah_matmul_product *product, const struct ah_matmul_args *args, struct ah_pool *pool,
                   struct ah_error *err);
 

@@ -14,7 +14,7 @@ static unsigned clamp(unsigned value, unsigned low, unsigned high)
     return value < low ? low : value > high ? high : value;
 }
 
-/* Processors for everything but compute, by index; those that disturb compute least come first. */
+/* Processors for everything but compute, by index; processors that disturb compute least come first. */
 struct rest {
     unsigned n;
     unsigned n_apart; /* leading entries on cores that compute does not use */
@@ -30,7 +30,7 @@ static bool shares_core(const struct ah_topology *topology, unsigned index, unsi
     return false;
 }
 
-/* Compute uses the first `compute` of `n_cpus` processors. */
+/* Lists the rest, if compute uses the first `compute` of `n_cpus` processors. */
 static void list_rest(struct rest *rest, const struct ah_topology *topology, unsigned n_cpus,
                       unsigned compute)
 {

@@ -2,7 +2,7 @@
  *
  * Placement: which processors the lanes of the CPU device use.
  *
- * The compute lane stands for an accelerator, so it has its own cores; the host lane and the copy lanes get the rest.
+ * The compute lane plays the accelerator, so it has its own cores; the host lane and the copy lanes get the rest.
  * Copy lanes mostly wait for memory or sleep. So they share the host lane's cores and any unused ones, and are not tied
  * to one core. Processors are numbered here in the order of struct ah_topology: first one of every physical core.
  *
@@ -14,10 +14,10 @@
  *     8      16          0-5                6-7                  6-7, 14-15
  *     16     16          0-11               12-15                12-15
  *
- * Compute leaves a quarter of the cores. If a control group limits processor time, the defaults divide only as many
- * cores as that time is worth. Others use the second processor of a compute core only if no core is left for them, and
- * compute's own processors only if there is no second one. So with 2 cores and compute_threads = 2, all share both. If
- * there are more threads than processors, they are not pinned.
+ * Compute takes three quarters of the cores. If a control group limits processor time, the defaults divide only as many
+ * cores as that time is worth. Other lanes use the second processor of a compute core only if no core remains for them,
+ * and compute's own processors only if there is no second one. So with 2 cores and compute_threads = 2, all lanes share
+ * both. If there are more threads than processors, they are not pinned.
  */
 #ifndef AH_RUNTIME_DEVICE_CPU_PLACEMENT_H
 #define AH_RUNTIME_DEVICE_CPU_PLACEMENT_H
@@ -41,13 +41,13 @@ struct ah_placement {
 void ah_placement_choose(struct ah_placement *ret_placement, const struct ah_topology *topology,
                          unsigned compute_threads, unsigned host_threads);
 
-/* Unties all threads from processors: other ranks on this machine would be tied to the same ones. */
+/* Unpins all threads, because other ranks on this machine would be pinned to the same processors. */
 void ah_placement_untie(struct ah_placement *placement);
 
 /* Restricts the calling thread to the copy lanes' processors; threads that it starts inherit that. `ret_before` is for
  * ah_placement_leave_copy(), which undoes it. If the system refuses, nothing changes: slower, but not wrong. */
 struct ah_placement_mask {
-    unsigned long bits[128]; /* of 8192 processors; all zero: nothing to undo */
+    unsigned long bits[128]; /* a bit for each of 8192 processors; all zero: nothing to undo */
 };
 void ah_placement_enter_copy(const struct ah_placement *placement, struct ah_placement_mask *ret_before);
 void ah_placement_leave_copy(const struct ah_placement_mask *before);

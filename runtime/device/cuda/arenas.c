@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Arenas of a CUDA device: one zeroed piece of the GPU's memory, and two regions of host memory. Threads of the host
- * lane, which are near the GPU (near.h), touch the regions first, so the regions lie there too. The runtime locks the
- * pinned one (pinned.c), so that its copies run beside everything else. A pinned arena that cannot be locked is
+ * lane, which are near the GPU (near.h), touch the regions first, so their memory is near it, too. The runtime locks
+ * the pinned region (pinned.c), so that its copies run beside all other work. A pinned arena that cannot be locked is
  * refused, because its copies would hold up the submitter.
  *
- * ORDER. The pinned arena is taken before the GPU's, because its page tables lie in the GPU's memory (about 2 MiB per
- * GiB with pages of 4 KiB). If they leave too little, the GPU's arena is refused, instead of the first kernel failing
- * to load.
+ * ORDER. The pinned arena is taken before the GPU's, because its page tables are in the GPU's memory (about 2 MiB per
+ * GiB with pages of 4 KiB). If too little remains, the GPU's arena is refused, instead of the first kernel failing to
+ * load.
  *
  * MEASURED. Once the arenas exist and every kernel has run, nothing takes GPU memory any more. `beside_bytes` is then
- * the context's size, measured at opening, plus all GPU memory but the arena that was taken since. Memory that other
- * processes take or give back meanwhile is counted, too.
+ * the context's size, measured at opening, plus all GPU memory taken since, except the arena. Changes in other
+ * processes' memory meanwhile are counted, too.
  */
 #include "base/host_memory.h"
 #include "base/units.h"
@@ -22,8 +22,8 @@
 
 /* ---- the device arena ---- */
 
-/* Bytes reserved for kernel code that are still unused, when `free_bytes` are free. Kernels of prepared products are
- * already loaded. Memory for products and page tables of locked memory is not code. */
+/* Returns the bytes reserved for kernel code that are unused when `free_bytes` are free. Kernels of prepared products
+ * are already loaded. Memory for products and page tables of locked memory is not code. */
 static uint64_t code_bytes_left(const struct ah_cuda_device *cuda, uint64_t free_bytes)
 {
     const uint64_t others = free_bytes + ah_cuda_products_bytes(cuda->products) + cuda->pinning.table_bytes;
@@ -31,7 +31,7 @@ static uint64_t code_bytes_left(const struct ah_cuda_device *cuda, uint64_t free
     return loaded < AH_CUDA_CODE_BYTES ? AH_CUDA_CODE_BYTES - loaded : 0;
 }
 
-/* Reports how much GPU memory is free, and how large an arena would fit. */
+/* Sets the error: how much GPU memory is free, and how large an arena would fit. */
 static int device_refused(const struct ah_cuda_device *cuda, uint64_t bytes, struct ah_error *err)
 {
     char asked[AH_UNITS_TEXT_MAX], has[AH_UNITS_TEXT_MAX];
@@ -39,7 +39,7 @@ static int device_refused(const struct ah_cuda_device *cuda, uint64_t bytes, str
     size_t free_bytes = 0, total_bytes = 0;
     if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess)
         (void)cudaGetLastError();
-    /* `--device-memory` is the arena and reserve_bytes together. */
+    /* `--device-memory` includes the arena and reserve_bytes. */
     const uint64_t code = code_bytes_left(cuda, free_bytes);
     uint64_t fits = free_bytes > code ? (free_bytes - code + cuda->common.reserve_bytes) / mib : 0;
     return ah_error_set(
@@ -82,7 +82,7 @@ static int zero_device_arena(const struct ah_cuda_device *cuda, uint64_t bytes, 
     return ah_cuda_check(err, rc, "cudaMemset");
 }
 
-/* Measures how much GPU memory is taken beside the arena. */
+/* Measures how much GPU memory is in use outside the arena. */
 static int measure_beside(struct ah_cuda_device *cuda, uint64_t arena_bytes, struct ah_error *err)
 {
     size_t free_bytes = 0, total_bytes = 0;
@@ -95,7 +95,7 @@ static int measure_beside(struct ah_cuda_device *cuda, uint64_t arena_bytes, str
     return rc;
 }
 
-/* The arena fitted, but then kernel code did not: the plan must leave more memory free. */
+/* Sets the error: the arena fitted, but then kernel code did not, so the plan must use less memory. */
 static int code_refused(const struct ah_cuda_device *cuda, uint64_t arena_bytes, struct ah_error *err)
 {
     char arena[AH_UNITS_TEXT_MAX], reckoned[AH_UNITS_TEXT_MAX], why[AH_ERROR_TEXT_MAX];
@@ -127,7 +127,7 @@ static int fill_device_arena(struct ah_cuda_device *cuda, const uint64_t arena_b
 
 /* ---- the host's arenas ---- */
 
-/* Refuses host arenas larger than available memory, because the system would map even those. */
+/* Refuses host arenas larger than available memory, because the system would map them anyway. */
 static int check_host_memory(uint64_t pinned_bytes, uint64_t pageable_bytes, struct ah_error *err)
 {
     struct ah_host_memory memory;
@@ -208,5 +208,5 @@ int ah_cuda_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_AREN
 
 void *ah_cuda_address(struct ah_device *device, enum ah_arena_kind arena)
 {
-    return ah_cuda_of(device)->arenas[arena].data; /* the host cannot read the device's */
+    return ah_cuda_of(device)->arenas[arena].data; /* NULL for the device arena, which the host cannot read */
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads cuBLASLt. Its soname carries the major version; within one, functions and descriptors keep their meaning.
+ * Loads cuBLASLt. Its soname contains the major version, within which functions and descriptors keep their meaning.
  */
 #include "runtime/device/cuda/cublaslt_calls.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A base lies in the middle of its window. The first base is the one with the narrowest of several windows; a busy
- * machine, where this thread runs late or the GPU answers late, gets more tries. A later base is taken if its window is
- * at most three times as wide, or narrower than the time by which the clocks may have drifted apart since.
+ * A base is the middle of its window. The first base is the one with the narrowest of several windows; on a busy
+ * machine, where this thread or the GPU is late, more are tried. A later base replaces it if its window is at most
+ * three times as wide, or narrower than the drift of the clocks since then may be.
  */
 #include "runtime/device/cuda/cuda_clock.h"
 
@@ -18,7 +18,7 @@ enum {
     ADJUST_NS = 1000 * 1000 * 1000,
     AGAIN_NS = ADJUST_NS / 8
 };
-enum { DRIFT = 20000 }; /* two clocks drift apart by one second in this many */
+enum { DRIFT = 20000 }; /* two clocks drift apart by at most one second in this many seconds */
 
 /* Records the base that is not in use. Returns its window; UINT64_MAX if the GPU did not reach it in `patience_ns`. */
 static uint64_t try_base(struct ah_cuda_clock *clock, uint64_t patience_ns, uint64_t *ret_base_ns)
@@ -34,7 +34,7 @@ static uint64_t try_base(struct ah_cuda_clock *clock, uint64_t patience_ns, uint
         end_ns = ah_threads_now_ns();
     }
     end_ns = ah_threads_now_ns();
-    (void)cudaGetLastError(); /* "not ready" is no failure to report later */
+    (void)cudaGetLastError(); /* "not ready" is no error, so no later call should report it */
     *ret_base_ns = begin_ns + (end_ns - begin_ns) / 2;
     return rc == cudaSuccess ? end_ns - begin_ns : UINT64_MAX;
 }

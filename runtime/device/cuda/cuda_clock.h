@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Clock: tells when a GPU event happened, on the host's monotonic clock.
+ * Clock: converts the time of a GPU event to the host's monotonic clock.
  *
  * The runtime only tells the time between two events. So a base event is recorded on an idle stream, between two
  * readings of the host's clock. The two clocks drift, and the runtime tells times in single precision, so the base is
  * renewed from time to time.
  *
  *     rc = ah_cuda_clock_init(&clock, err);
- *     uint64_t end_ns = ah_cuda_clock_ns(&clock, event);    // an event with timing that is over
+ *     uint64_t end_ns = ah_cuda_clock_ns(&clock, event);    // `event` has timing and has happened
  *     ah_cuda_clock_adjust(&clock);                         // now and then
  *     ah_cuda_clock_release(&clock);
  *
@@ -24,10 +24,10 @@
 
 struct ah_cuda_clock {
     cudaStream_t stream; /* owned */
-    cudaEvent_t base[2]; /* owned; one in use, one for the next try */
+    cudaEvent_t base[2]; /* owned; one is in use, the other is for the next try */
     unsigned used;
-    uint64_t base_ns;   /* of the base in use, on the host's clock */
-    uint64_t window_ns; /* how far apart the two readings were */
+    uint64_t base_ns;   /* time of the base in use, on the host's clock */
+    uint64_t window_ns; /* time between the two readings of the host's clock */
     uint64_t tried_ns;  /* when we last tried to set a base */
 };
 
@@ -35,7 +35,7 @@ struct ah_cuda_clock {
 int ah_cuda_clock_init(struct ah_cuda_clock *clock, struct ah_error *err);
 void ah_cuda_clock_release(struct ah_cuda_clock *clock);
 
-/* Renews a base older than a second. If the GPU or this thread is too busy, keeps the old one and tries again soon. */
+/* Renews a base older than a second. If the GPU or this thread is too busy, keeps the old base and tries again soon. */
 void ah_cuda_clock_adjust(struct ah_cuda_clock *clock);
 
 /* Returns when the finished `event` (with timing) happened, in ns on the host's clock; 0 if the runtime cannot tell. */

@@ -2,15 +2,15 @@
  *
  * The CUDA device: open, prepare, close.
  *
- * MEMORY of the GPU, as plans count it: `memory_bytes` is all of it, `free_bytes` what was free once the device was
- * open. `reserve_bytes` is what is taken beside the arena: the context, the workspaces of products and kernels, and
- * AH_CUDA_CODE_BYTES for kernel code, which the driver loads at a kernel's first launch (warm.c). The context counts as
- * what is not free once all is open, rounded up to CONTEXT_STEP_BYTES: a few pages more in one process must not reject
- * a plan made in another. If others hold memory too, at most CONTEXT_MOST_BYTES is counted, since the rest is not ours.
- * So a process needs arena plus reserve: with a budget of 12 GiB it would run on a GPU of 12 GiB.
+ * MEMORY of the GPU, as plans count it: `memory_bytes` is all memory, `free_bytes` what was free once the device was
+ * open. `reserve_bytes` is the memory outside the arena: the context, the workspaces of products and kernels, and
+ * AH_CUDA_CODE_BYTES for kernel code, which the driver loads at a kernel's first launch (warm.c). The context's size is
+ * what is not free once all is open, rounded up to CONTEXT_STEP_BYTES, because a few pages more in one process must not
+ * reject a plan made in another. If other processes use memory, at most CONTEXT_MOST_BYTES is counted, since the rest
+ * is not ours. So a process needs arena plus reserve, and a plan with a budget of 12 GiB would run on a GPU of 12 GiB.
  *
  * That is an estimate, made before kernels are loaded and host memory is locked. Afterwards arenas.c measures what is
- * really taken beside the arena: `beside_bytes`.
+ * really in use outside the arena: `beside_bytes`.
  *
  * Calls leave this device current on the calling thread.
  */
@@ -78,12 +78,12 @@ static int check_waits(const struct ah_cuda_device *cuda, struct ah_error *err)
     return AH_OK;
 }
 
-/* Measures what context and libraries took, once all else is open. */
+/* Measures the memory of context and libraries, once all else is open. */
 static int measure_context(struct ah_cuda_device *cuda, struct ah_error *err)
 {
     size_t free_bytes = 0, total_bytes = 0;
     struct ah_cuda_kept *kept = cuda->kept;
-    if (kept && kept->free_bytes) { /* kernel code and locked memory were added since */
+    if (kept && kept->free_bytes) { /* kernel code and locked memory were added since that size */
         cuda->common.info.free_bytes = kept->free_bytes;
         cuda->context_bytes = kept->context_bytes;
         return AH_OK;
@@ -248,7 +248,7 @@ static void drain_device(struct ah_cuda_device *cuda)
     for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
         if (cuda->streams[lane].stream)
             (void)cudaStreamSynchronize(cuda->streams[lane].stream);
-    (void)cudaDeviceSynchronize(); /* in case one of these failed */
+    (void)cudaDeviceSynchronize(); /* needed if one of the calls above failed */
 }
 
 /* ---- recording ---- */
@@ -262,7 +262,7 @@ int ah_cuda_record(struct ah_device *device, struct ah_error *err)
     for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
         streams[lane] = cuda->streams[lane].stream;
     (void)cudaSetDevice(cuda->index);
-    drain_device(cuda); /* CUPTI allocates; the driver may then wait for streams that wait for the host */
+    drain_device(cuda); /* CUPTI allocates, and the driver may then wait for streams that wait for the host */
     (void)cudaGetLastError(); /* the caller that waits for the ops gets the error */
     int rc = ah_cuda_recorder_new(&cuda->recorder, streams, AH_CUDA_STREAMS, err);
     return rc ? ah_error_prefix(err, rc, "recording kernels and copies") : AH_OK;

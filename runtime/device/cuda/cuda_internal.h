@@ -40,7 +40,7 @@ _Static_assert((int)AH_LANE_COMPUTE < AH_CUDA_STREAMS && (int)AH_LANE_H2D < AH_C
 struct ah_cuda_host_task {
     struct ah_cuda_device *cuda;
     uint64_t ticket, tag;
-    uint64_t after[AH_CUDA_STREAMS]; /* tickets of streams; 0: none */
+    uint64_t after[AH_CUDA_STREAMS]; /* the stream tickets to wait for; 0: none */
     struct ah_op op;
 };
 
@@ -50,8 +50,8 @@ _Static_assert(sizeof(struct ah_cuda_host_task) <= AH_LANE_PAYLOAD_MAX, "a task 
 struct ah_cuda_queued {
     cudaEvent_t start; /* owned */
     cudaEvent_t end;   /* owned */
-    bool waited;       /* for other lanes, so `start` is recorded */
-    bool joins;        /* the next op's group, so `end` is not recorded */
+    bool waited;       /* the op waited for other lanes, so `start` is recorded */
+    bool joins;        /* the op is in the next op's group, so `end` is not recorded */
     enum ah_op_kind kind;
     uint64_t tag;
     uint32_t n_waits;
@@ -68,12 +68,12 @@ struct ah_cuda_stream {
     struct ah_span *spans; /* owned; a ring */
     uint64_t n_spans, spans_made;
     _Atomic uint64_t submitted; /* the watcher reads these two without the lock */
-    _Atomic uint64_t done;      /* seen to be done */
-    uint64_t timed;             /* the spans up to this one are known */
-    uint64_t end_ns;            /* of the last timed span */
+    _Atomic uint64_t done;      /* last ticket seen to be done */
+    uint64_t timed;             /* spans up to this ticket are known */
+    uint64_t end_ns;            /* end of the last timed span */
 };
 
-/* One prepared op of each sort. */
+/* One op of each sort that was prepared, to be run once before training (warm.c). */
 struct ah_cuda_warm {
     struct ah_op *ops; /* owned */
     size_t n, room;
@@ -81,9 +81,9 @@ struct ah_cuda_warm {
 
 /* How the pinned arena is locked; zeroed if it is not. */
 struct ah_cuda_pinning {
-    uint64_t bytes;       /* locked; at least the arena's */
+    uint64_t bytes;       /* bytes locked; at least the arena's size */
     uint64_t piece_bytes; /* registered in pieces of this size */
-    uint64_t table_bytes; /* GPU memory that its page tables take */
+    uint64_t table_bytes; /* GPU memory for the page tables of the locked memory */
 };
 
 /* What outlives a device on a GPU. The byte counts are 0 until the first device has opened. */
@@ -106,11 +106,11 @@ struct ah_cuda_device {
     struct ah_cuda_stream streams[AH_CUDA_STREAMS];
     struct ah_cuda_recorder *recorder;       /* owned; NULL: nothing is recorded */
     struct ah_cuda_recorder *recorded;       /* owned; stopped: the last recording */
-    void *workspace;                         /* of kernels; owned */
-    struct ah_cuda_clock clock;              /* under the lock */
+    void *workspace;                         /* workspace of kernels; owned */
+    struct ah_cuda_clock clock;              /* used under the lock */
     uint64_t context_bytes;                  /* GPU memory that the context takes */
     unsigned char *device_arena;             /* owned */
-    struct ah_region arenas[AH_ARENA_KINDS]; /* those in host memory */
+    struct ah_region arenas[AH_ARENA_KINDS]; /* only those in host memory */
     struct ah_cuda_pinning pinning;          /* of the pinned arena */
     struct ah_cuda_kept *kept;               /* borrowed; NULL: nothing outlives the device */
 
@@ -129,8 +129,8 @@ struct ah_cuda_device {
      * AH_CUDA_STREAMS. */
     _Atomic uint32_t enqueueing;
 
-    /* The first failure. Read it under failure_lock, the inner of the two locks, once `failed` is set. `lost`, set
-     * after `failed`: the streams' state is unknown. */
+    /* The first failure. Read it under failure_lock, the inner of the two locks, once `failed` is set. `lost` is set
+     * after `failed`, if the state of the streams is unknown. */
     pthread_mutex_t failure_lock;
     struct ah_error failure;
     atomic_bool failed;
@@ -155,7 +155,7 @@ __attribute__((visibility("default"))) ah_plugin_fn ah_plugin_driver;
 
 /* probe.c */
 int ah_cuda_probe(struct ah_device_info *ret_infos, size_t max, size_t *ret_n, struct ah_error *err);
-/* Describes a GPU but for its free memory, which the caller reads after making it current. */
+/* Describes a GPU, except for its free memory, which the caller reads after making it current. */
 int ah_cuda_describe(int index, struct ah_device_info *ret_info, struct cudaDeviceProp *ret_properties,
                      struct ah_error *err);
 /* Counts the GPUs; it is an error if there are none. */
@@ -184,11 +184,11 @@ void ah_cuda_release_arenas(struct ah_cuda_device *cuda);
 /* pinned.c: what outlives devices on GPU `index`; first releases what is kept for another GPU. NULL: out of memory. */
 struct ah_cuda_kept *ah_cuda_kept_find(struct ah_device_keep *keep, int index);
 /* _resume() takes over a kept pinned arena of at least `bytes`; false: there is none. Then _take() zeroes it, or maps
- * and locks a new one. _forget() releases all that is locked; false: nothing was. */
+ * and locks a new one. _forget() releases all locked memory; false: none was locked. */
 bool ah_cuda_pinned_resume(struct ah_cuda_device *cuda, uint64_t bytes);
 int ah_cuda_pinned_take(struct ah_cuda_device *cuda, uint64_t bytes, struct ah_error *err);
 bool ah_cuda_pinned_forget(struct ah_cuda_device *cuda);
-/* Leaves the pinned arena to the next device, or releases it. */
+/* Keeps the pinned arena for the next device, or releases it. */
 void ah_cuda_pinned_leave(struct ah_cuda_device *cuda);
 
 /* cuda_lanes.c */
@@ -200,7 +200,7 @@ int ah_cuda_wait_any(struct ah_device *device, const struct ah_wait *waits, size
 uint64_t ah_cuda_done(struct ah_device *device, uint32_t lane);
 size_t ah_cuda_spans(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
                      size_t max);
-/* Stores the first failure and ignores later ones. With or without the lock. */
+/* Stores the first failure and ignores later ones. May be called with or without the lock. */
 struct ah_cuda_culprit {
     uint32_t lane;
     enum ah_op_kind kind;
@@ -213,14 +213,14 @@ void ah_cuda_fail(struct ah_cuda_device *cuda, const struct ah_cuda_culprit *cul
 int ah_cuda_stream_init(struct ah_cuda_stream *stream, bool first, const struct ah_device_options *options,
                         struct ah_error *err);
 void ah_cuda_stream_release(struct ah_cuda_stream *stream);
-/* The last ticket of `ticket`'s group, or the newest ticket if the group is still open. Under the lock, or by the
- * submitter. */
+/* The last ticket of `ticket`'s group, or the newest ticket if the group is still open. Call it under the lock, or as
+ * the submitter. */
 uint64_t ah_cuda_stream_group_end(const struct ah_cuda_stream *stream, uint64_t ticket);
 /* Enqueues an op behind its waits. Blocks only while the queue is full. */
 void ah_cuda_stream_submit(struct ah_cuda_device *cuda, const struct ah_submission *submission);
 /* Waits until `ticket` is done, or the streams are lost. */
 void ah_cuda_stream_wait(struct ah_cuda_device *cuda, uint32_t lane, uint64_t ticket);
-/* The last finished ticket. */
+/* Returns the last finished ticket. */
 uint64_t ah_cuda_stream_done(struct ah_cuda_device *cuda, uint32_t lane);
 size_t ah_cuda_stream_spans(struct ah_cuda_device *cuda, uint32_t lane, uint64_t after,
                             struct ah_span *ret_spans, size_t max);

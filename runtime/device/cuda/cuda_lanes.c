@@ -5,36 +5,36 @@
  *
  * ORDER
  * 1. One thread submits. An op is enqueued at once, behind the waits it names. So all streams together are filled in
- *    the order of submission, and every wait is for something submitted before.
- * 2. A ticket is an event: `end` of its slot, recorded behind the op. The ticket `capacity` later takes the slot again
- *    only once the op was seen to be done, and no stream is told to wait for such a ticket. So an event that is waited
- *    for always belongs to that ticket.
- * 3. A stream waits for another one by that event (cudaStreamWaitEvent), and for the host lane by the value of
- *    `host_done` in locked memory (cuStreamWaitValue64). The host lane raises it to an op's ticket behind the op, even
- *    if the op failed or was skipped. Before an op starts, the host lane's thread polls the events it waits for. A
- *    thread that has seen a stream's event sees what the stream wrote to the host; a stream that has seen the value
- *    sees what the host wrote.
+ *    the order of submission, and every wait is for an earlier op.
+ * 2. A ticket is an event: `end` of its slot, recorded behind the op. The ticket `capacity` later reuses the slot only
+ *    once the op was seen to be done, and no stream is then told to wait for the old ticket. So an event for which a
+ *    stream waits always belongs to the right ticket.
+ * 3. A stream waits for another stream by that event (cudaStreamWaitEvent), and for the host lane by the value of
+ *    `host_done` in locked memory (cuStreamWaitValue64). The host lane raises this value to an op's ticket after the
+ *    op, even if the op failed or was skipped. Before an op starts, the host lane's thread polls the events for which
+ *    the op waits. A thread that has seen a stream's event sees what the stream wrote to the host; a stream that has
+ *    seen the value sees what the host wrote.
  *
  * NO DEADLOCK
- * 4. By 1 the oldest op that is not done waits for nothing. Even if the streams shared one hardware queue, it would be
- *    at the head, so everything can run in the order of submission. A queue for each stream, as CUDA has (up to
- *    CUDA_DEVICE_MAX_CONNECTIONS), only lets them overlap.
- * 5. The submitter waits only if a lane's queue is full, which then holds older ops. A stream's queue is shorter than
- *    what the driver takes without blocking inside a call, where it could keep the host lane from polling events.
+ * 4. By 1 the oldest op that is not done waits for nothing. Even if the streams shared one hardware queue, this op
+ *    would be at its head, so everything can run in the order of submission. A queue for each stream, as CUDA has (up
+ *    to CUDA_DEVICE_MAX_CONNECTIONS), only lets them overlap.
+ * 5. The submitter waits only if a lane's queue is full, which then holds older ops. A stream's queue is so short that
+ *    the driver never blocks inside a call, where it could keep the host lane from polling events.
  *
  * FAILURE
  * 6. `failed` is set once, after `failure` is complete. From then on ops of the host lane and newly submitted ops of
- *    streams are skipped. What streams already hold cannot be taken back: it runs, behind its waits, on whatever is in
- *    the arenas. Its results are useless, and nothing reports them as good.
+ *    streams are skipped. Ops already in streams cannot be taken back: they run, behind their waits, on whatever is in
+ *    the arenas. Their results are useless, and nothing reports them as good.
  * 7. Every wait ends. Streams run what is enqueued, events are recorded even for skipped ops, and `host_done` keeps
  *    rising. If the GPU itself fails, every later call says so (an error that "sticks"). Then the streams are `lost`
- *    and all their tickets count as done, since the GPU touches nothing any more. The same holds if an event could not
+ *    and all their tickets count as done, since the GPU no longer touches memory. The same holds if an event could not
  *    be recorded or queried; close() then waits for the streams themselves.
  * 8. The failure names the op whose call failed. If the GPU failed by itself, it names the oldest op not seen to be
- *    done: on compute, if that was busy.
+ *    done: on compute, if that lane was busy.
  *
- * SPANS are in the order of tickets and never overlap within a lane: a time that the GPU's clock puts before the end of
- * the op ahead is moved there. `ready` is the end of the op ahead or the submission, whichever was later.
+ * SPANS are in the order of tickets and never overlap within a lane: a time before the end of the previous op, by the
+ * GPU's clock, is moved to that end. `ready` is the end of the previous op or the submission, whichever was later.
  *
  * Source: CUDA Runtime API manual, "Event Management", "Stream Management"; CUDA Driver API manual, "Stream Memory
  * Operations".
@@ -115,12 +115,12 @@ static void host_submit(struct ah_cuda_device *cuda, const struct ah_submission 
                                     .payload_bytes = sizeof task,
                                     .tag = submission->tag};
     (void)ah_lane_submit(cuda->host_lane, &job,
-                         NULL); /* refuses only what is too large, or waits for itself */
+                         NULL); /* fails only for jobs that are too large or wait for themselves */
 }
 
 /* ---- functions of the driver's table ---- */
 
-/* AH_OK unless `op` is a product that was not prepared. */
+/* Returns AH_OK unless `op` is a product that was not prepared. */
 static int check_prepared(const struct ah_cuda_device *cuda, const struct ah_op *op, struct ah_error *err)
 {
     if (op->kind != AH_OP_MATMUL || ah_cuda_products_has(cuda->products, op))
@@ -137,7 +137,7 @@ int ah_cuda_submit(struct ah_device *device, const struct ah_submission *submiss
         rc = check_prepared(cuda, submissions[i].op, err);
     if (rc)
         return rc;
-    (void)cudaSetDevice(cuda->index); /* for the calling thread; if it fails, so do the calls behind it */
+    (void)cudaSetDevice(cuda->index); /* for the calling thread; if this fails, so do the calls after it */
     for (size_t i = 0; i < n; i++) {
         if (submissions[i].lane == AH_LANE_HOST)
             host_submit(cuda, &submissions[i]);

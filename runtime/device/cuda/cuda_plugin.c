@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA driver of device.h, as the plugin libautohete_cuda.so: NVIDIA GPUs from Ampere on.
+ * The CUDA driver of device.h, as the plugin libautohete_cuda.so: for NVIDIA GPUs since Ampere.
  */
 #include "runtime/device/cuda/cuda_internal.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The products of a device: the list of those prepared, the memory they share, and how one is launched.
+ * The products of a device: the list of prepared products, the memory they share, and how one is launched.
  *
- * 1. The first product takes the workspace, of fixed size; a product that needs the stage takes it. Both count in
- *    ah_cuda_products_bytes().
+ * 1. The first product allocates the workspace, of fixed size; a staged product enlarges the stage if needed. Both
+ *    count in ah_cuda_products_bytes().
  * 2. A product runs once when it is prepared, on temporary memory, to load its kernels: the driver loads a kernel, and
- *    takes memory for it, when it first runs. If there is no such memory, this is left out.
+ *    takes memory for it, when it first runs. Without such memory, the product is not run.
  * 3. A launch writes the pointers of bias and aux into the product's descriptor; cuBLASLt reads it before it returns.
  */
 #include "runtime/device/cuda/errors.h"
@@ -80,7 +80,7 @@ bool ah_cuda_products_has(const struct ah_cuda_products *products, const struct 
     return find_product(products, &key) != NULL;
 }
 
-/* Makes `*place` at least `bytes` long. What it held is lost. */
+/* Makes `*place` at least `bytes` long. Its contents are lost. */
 static int grow_place(void **place, uint64_t *held_bytes, uint64_t bytes, const char *what,
                       struct ah_error *err)
 {
@@ -94,7 +94,7 @@ static int grow_place(void **place, uint64_t *held_bytes, uint64_t bytes, const 
         *held_bytes = bytes;
         return AH_OK;
     }
-    (void)cudaGetLastError(); /* the runtime would report it again from the next call */
+    (void)cudaGetLastError(); /* the next call must not report this error a second time */
     *place = NULL;
     return ah_error_set(err, rc == cudaErrorMemoryAllocation ? AH_E_CAPACITY : AH_E_FAILED,
                         "cannot allocate %llu bytes on the GPU for the %s of matrix products: %s",
@@ -197,7 +197,7 @@ static uint64_t bytes_of(uint32_t dtype)
     return dtype == AH_FP32 ? 4 : 2;
 }
 
-/* Finishes `rows` rows of c, starting with `row`. */
+/* Finishes `rows` rows of c, starting with row `row`. */
 static int finish_step(const struct ah_cuda_products *products, const struct ah_cuda_product *product,
                        uint64_t row, uint64_t rows, void *const arg[AH_OP_ARGS], cudaStream_t stream,
                        struct ah_error *err)
@@ -244,7 +244,8 @@ static int run_staged(struct ah_cuda_products *products, const struct ah_cuda_pr
     return rc;
 }
 
-/* Runs the even part of a cut product, then the rest. If k is cut, both add to one c; otherwise each writes its own. */
+/* Runs the even part of a cut product, then the rest. If k is cut, both add to one c; otherwise each writes its
+ * part. */
 static int run_cut(struct ah_cuda_products *products, const struct ah_cuda_product *product, float alpha,
                    void *const arg[AH_OP_ARGS], cudaStream_t stream, struct ah_error *err)
 {
@@ -304,7 +305,7 @@ static uint64_t max_of(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* The largest operand, at 4 bytes an element. */
+/* Returns the size of the largest operand, at 4 bytes an element. */
 static uint64_t largest_bytes(const struct ah_cuda_product_key *key)
 {
     uint64_t a = (key->form == AH_MATMUL_TN ? key->k : key->m) * key->a_pitch;
@@ -312,8 +313,8 @@ static uint64_t largest_bytes(const struct ah_cuda_product_key *key)
     return 4 * max_of(max_of(a, b), key->m * max_of(key->c_pitch, key->aux_pitch));
 }
 
-/* Runs the products from index `first` to the last on arbitrary data; the results are not used. Inputs share one place,
- * outputs have two others, so no thread writes what another one reads. */
+/* Runs the products from index `first` to the last on arbitrary data; the results are not used. Inputs share one place
+ * and outputs have two others, so no thread writes what another thread reads. */
 static int warm_products(struct ah_cuda_products *products, size_t first, struct ah_error *err)
 {
     uint64_t bytes = 0;
@@ -373,7 +374,7 @@ uint64_t ah_cuda_products_bytes(const struct ah_cuda_products *products)
     return products->workspace_bytes + products->stage_bytes;
 }
 
-/* Keeps the offers that a table may have: those whose entry would not be refused. */
+/* Returns the offers that a table may have: offers whose entry would not be refused. */
 static size_t keep_offers(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_part *part,
                           const cublasLtMatmulHeuristicResult_t *results, int n, const struct ah_op *op,
                           struct ah_device_algorithm *ret_algorithms, size_t max)

@@ -3,7 +3,7 @@
  * Products: matrix products on a GPU, by cuBLASLt, as op.h defines them.
  *
  * Opening a device loads the library. Prepare builds what products of given shapes need, picks their algorithms and
- * takes workspace; run enqueues one and creates nothing. All calls use the GPU that is current on the calling thread.
+ * takes workspace. Run enqueues one product and creates nothing. All calls use the calling thread's current GPU.
  *
  * BITS. A product's algorithm follows from its shape, strides, types and epilogue, the GPU and the library. It comes
  * from options->algorithms if the table has it; otherwise it is the library's first choice within a fixed workspace. An
@@ -41,15 +41,15 @@ int ah_cuda_products_new(struct ah_cuda_products **ret_products, const struct ah
                          struct ah_error *err);
 
 /* Builds what the products among the ops need; shapes already there cost nothing. May take device memory:
- * ah_cuda_products_bytes() says how much in all. AH_E_UNSUPPORTED for a product that the library does not do,
- * AH_E_MISMATCH for a table entry that this library or GPU does not take, AH_E_CAPACITY. */
+ * ah_cuda_products_bytes() says how much in all. AH_E_UNSUPPORTED for a product that the library cannot compute,
+ * AH_E_MISMATCH for a table entry that this library or GPU refuses, AH_E_CAPACITY. */
 int ah_cuda_products_prepare(struct ah_cuda_products *products, const struct ah_op *ops, size_t n,
                              struct ah_error *err);
 
 /* Device memory held, in bytes. */
 uint64_t ah_cuda_products_bytes(const struct ah_cuda_products *products);
 
-/* Returns how many products ops asked for, and how many of these are made in steps. */
+/* Returns how many products the prepared ops use, and how many of these are computed in steps. */
 struct ah_device_products ah_cuda_products_count(const struct ah_cuda_products *products);
 
 /* True if the product is prepared. */
@@ -64,7 +64,7 @@ int ah_cuda_products_candidates(struct ah_cuda_products *products, const struct 
                                 struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
                                 struct ah_error *err);
 
-/* The library's name, such as "cuBLASLt 13.0.0": it gives words of algorithms their meaning. *Borrowed* until free. */
+/* The library's name, such as "cuBLASLt 13.0.0": only it understands `words` of algorithms. *Borrowed* until free. */
 const char *ah_cuda_products_library(const struct ah_cuda_products *products);
 
 /* Nothing may be running. NULL is fine. */

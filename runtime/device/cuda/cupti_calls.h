@@ -37,13 +37,13 @@ struct ah_cupti {
 #define AH_CUPTI_FIELD(field, function) __typeof__(&function) field;
     AH_CUPTI_CALLS(AH_CUPTI_FIELD)
 #undef AH_CUPTI_FIELD
-    uint32_t api_version; /* of the library, as CUPTI_API_VERSION */
+    uint32_t api_version; /* the library's version, in the form of CUPTI_API_VERSION */
 };
 
 /* Loads the library. AH_E_MISSING if it is not found, or lacks a function or the records of this build's headers. */
 int ah_cupti_load(struct ah_cupti *ret_calls, struct ah_error *err);
 
-/* AH_OK, or the error of a call that returned `result`. */
+/* Returns AH_OK, or the error of a call that returned `result`. */
 int ah_cupti_check(const struct ah_cupti *calls, CUptiResult result, const char *call, struct ah_error *err);
 
 #endif

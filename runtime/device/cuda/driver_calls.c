@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds the driver calls, each at the version that introduced its present form, so that any later driver has it.
+ * Finds the driver calls, each at the version that introduced its present form, which every later driver has.
  * Source: CUDA Runtime API manual, "Driver Entry Point Access".
  */
 #include "runtime/device/cuda/driver_calls.h"
@@ -28,7 +28,7 @@ static int find_entry(const struct entry *entry, struct ah_error *err)
                             "the NVIDIA driver lacks '%s' of CUDA %u.%u; upgrade the driver", entry->name,
                             entry->version / 1000, entry->version % 1000 / 10);
     memcpy(entry->to, &function,
-           sizeof function); /* C has no cast from a pointer to data to one to a function */
+           sizeof function); /* C has no cast from a data pointer to a function pointer */
     return AH_OK;
 }
 

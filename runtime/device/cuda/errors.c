@@ -72,7 +72,7 @@ static const struct cause *find_cause(cudaError_t code)
     return NULL;
 }
 
-/* cudaErrorInsufficientDriver means both "no driver" and "an old one"; the driver's version tells which. */
+/* cudaErrorInsufficientDriver means "no driver" or "an old driver"; the driver's version tells which. */
 static int driver_missing(struct ah_error *err)
 {
     int version = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Errors: turns an error of the CUDA runtime into a code and a sentence that tells a person what to do.
+ * Errors: turns an error of the CUDA runtime into a code and a sentence that says what to do.
  *
  *     cudaError_t rc = cudaStreamCreateWithPriority(&stream, flags, priority);
  *     if (rc != cudaSuccess)
@@ -19,10 +19,10 @@
  * memory ran out, otherwise AH_E_FAILED. Clears the thread's CUDA error, so that no later call reports it. */
 int ah_cuda_error(struct ah_error *err, cudaError_t code, const char *call);
 
-/* The same, but AH_OK for success. */
+/* Like ah_cuda_error(), but returns AH_OK for cudaSuccess. */
 int ah_cuda_check(struct ah_error *err, cudaError_t code, const char *call);
 
-/* True if the error costs the process its GPU: all queued work is gone, and every later call fails. */
+/* True if the process can no longer use its GPU: all queued work is lost, and every later call fails. */
 bool ah_cuda_error_sticks(cudaError_t code);
 
 #endif

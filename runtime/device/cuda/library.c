@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opens libraries with dlopen(3): RTLD_NOW, so that missing symbols show here; RTLD_LOCAL, so that symbols stay
+ * Opens libraries with dlopen(3): RTLD_NOW, so that missing symbols are found here; RTLD_LOCAL, so that symbols stay
  * private; RTLD_NODELETE, see library.h.
  */
 #include "runtime/device/cuda/library.h"
@@ -57,7 +57,7 @@ int ah_cuda_library_open(const char *soname, const struct ah_cuda_symbol *symbol
                                 soname, symbols[i].name);
         }
         memcpy(symbols[i].to, &symbol,
-               sizeof symbol); /* C has no cast from a pointer to data to one to a function */
+               sizeof symbol); /* C has no cast from a data pointer to a function pointer */
     }
     return AH_OK;
 }

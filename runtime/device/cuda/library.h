@@ -15,9 +15,9 @@ struct ah_cuda_symbol {
     void *to; /* address of a pointer to a function */
 };
 
-/* Opens the library `soname` and finds `n` of its functions. Looks where the loader does, then in lib64 and
+/* Opens the library `soname` and finds `n` of its functions. Searches where the loader does, then in lib64 and
  * extras/CUPTI/lib64 of $CUDA_HOME, then of /usr/local/cuda. AH_E_MISSING names what is missing and how to get it. The
- * library stays loaded while the process lives, because it has threads and handlers of its own. */
+ * library stays loaded until the process ends, because it has its own threads and handlers. */
 int ah_cuda_library_open(const char *soname, const struct ah_cuda_symbol *symbols, size_t n,
                          struct ah_error *err);
 

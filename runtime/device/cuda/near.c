@@ -46,7 +46,7 @@ static void read_list(struct mask *ret_mask, const char *path)
     }
 }
 
-/* A usable processor: whether it is far from the GPU, and its rank among the processors of its core. */
+/* A usable processor: whether it is far from the GPU, and its index among the processors of its core. */
 struct candidate {
     int cpu;
     bool is_far;
@@ -98,7 +98,7 @@ static unsigned find_candidates(struct candidate *candidates, const struct ah_cu
     return n;
 }
 
-/* Counts the cores that are as near as the nearest. */
+/* Counts the cores that are as near as the nearest core. */
 static unsigned count_cores(const struct candidate *candidates, unsigned n)
 {
     unsigned cores = 0;
@@ -125,7 +125,7 @@ static unsigned count_all_cores(const struct candidate *candidates, unsigned n)
     return cores;
 }
 
-/* Returns the nearest processor that the first `threads` leave free, on a core of its own if possible; -1: none. */
+/* Returns the nearest processor after the first `threads` candidates, on an unused core if possible; -1: none. */
 static int find_submitter(const struct candidate *candidates, unsigned n, unsigned threads)
 {
     for (unsigned i = threads; i < n; i++)

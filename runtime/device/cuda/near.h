@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Near: which host processors are nearest to a GPU, so that threads, and the memory they touch first, stay on its side
- * of the machine. Read from the kernel's files; on a machine with one NUMA node, all are near.
+ * Near: finds the host processors nearest to a GPU, so that threads, and the memory they touch first, stay on its side
+ * of the machine. Reads the kernel's files; on a machine with one NUMA node, all processors are near.
  *
  *     struct ah_cuda_near near;
  *     ah_cuda_near_find(&near, &(struct ah_cuda_near_options){.address = "0000:65:00.0"});
@@ -14,29 +14,29 @@
 enum { AH_CUDA_NEAR_MAX = 1024 };
 
 struct ah_cuda_near {
-    unsigned threads;           /* of the host lane */
-    int cpus[AH_CUDA_NEAR_MAX]; /* of each thread; -1: not pinned */
+    unsigned threads;           /* number of threads of the host lane */
+    int cpus[AH_CUDA_NEAR_MAX]; /* processor of each thread; -1: not pinned */
     int submitter;              /* processor of the thread that enqueues; -1: none is reserved */
 };
 
 struct ah_cuda_near_options {
     const char *address; /* the GPU's address on the PCI bus */
     unsigned
-        threads; /* 0: one per core but one for the submitter, and no more than control groups let run at once */
-    bool submitter; /* reserve a core for the thread that enqueues: `threads` is at most all cores but one */
-    const char *root;     /* (optional) a folder that stands for / */
+        threads; /* 0: one per core, except the submitter's, and no more than control groups let run at once */
+    bool submitter; /* reserves a core for the thread that enqueues, so `threads` is at most all cores but one */
+    const char *root;     /* (optional) a folder to read instead of / */
     const unsigned *cpus; /* (optional) the processors to use; NULL: those of the calling thread */
     unsigned n_cpus;
 };
 
-/* Places the threads: near processors first, and one on every core before a second on any. If there are more threads
- * than processors, none is pinned. Missing or damaged files are ignored. */
+/* Places the threads: near processors first, and a thread on every core before any core gets a second. If there are
+ * more threads than processors, no thread is pinned. Missing or damaged files are ignored. */
 void ah_cuda_near_find(struct ah_cuda_near *ret_near, const struct ah_cuda_near_options *options);
 
 /* Pins the calling thread to the submitter's processor, if there is one; threads that it starts inherit the pin.
  * ah_cuda_near_leave() undoes it with `ret_before`. If the system refuses, nothing changes. */
 struct ah_cuda_near_mask {
-    unsigned long bits[128]; /* of 8192 processors; all zero: nothing to undo */
+    unsigned long bits[128]; /* a bit for each of 8192 processors; all zero: nothing to undo */
 };
 void ah_cuda_near_enter(const struct ah_cuda_near *near, struct ah_cuda_near_mask *ret_before);
 void ah_cuda_near_leave(struct ah_cuda_near_mask *before);

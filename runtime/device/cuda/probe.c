@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds the GPUs, or says what keeps them from being used.
+ * Finds the GPUs, or says why they cannot be used.
  *
  * The plugin is linked with the static CUDA runtime, never with libcuda.so.1: the runtime loads the driver itself. So
  * the plugin loads without a driver, and cudaGetDeviceCount() then returns cudaErrorInsufficientDriver.
@@ -33,15 +33,15 @@ int ah_cuda_describe(int index, struct ah_device_info *ret_info, struct cudaDevi
     memcpy(info.name, ret_properties->name, sizeof info.name - 1);
     info.name[strnlen(ret_properties->name, sizeof info.name - 1)] = '\0';
     info.memory_bytes = ret_properties->totalGlobalMem;
-    info.bf16 = ret_properties->major >= 8; /* matrix units take bf16 from Ampere on */
+    info.bf16 = ret_properties->major >= 8; /* matrix units support bf16 since Ampere */
     for (unsigned kind = 0; kind < AH_OP_KINDS; kind++)
         info.supports[kind] = ah_cuda_supports((enum ah_op_kind)kind);
     *ret_info = info;
     return AH_OK;
 }
 
-/* Only a device with a context knows its free memory. If others use all memory, no context can be made, and the device
- * is listed with nothing free. Leaves `index` current. */
+/* Only a device with a context knows its free memory. If other processes use all memory, no context can be made, and
+ * the device is listed with no free memory. Makes `index` current. */
 static int find_free_bytes(int index, uint64_t *ret_bytes, struct ah_error *err)
 {
     size_t free_bytes = 0, total_bytes = 0;
@@ -49,7 +49,7 @@ static int find_free_bytes(int index, uint64_t *ret_bytes, struct ah_error *err)
     if (rc == cudaSuccess)
         rc = cudaMemGetInfo(&free_bytes, &total_bytes);
     if (rc == cudaErrorMemoryAllocation)
-        (void)cudaGetLastError(); /* the runtime would report it again from the next call */
+        (void)cudaGetLastError(); /* the next call must not report this error a second time */
     else if (rc != cudaSuccess)
         return ah_cuda_error(err, rc, "cudaMemGetInfo");
     *ret_bytes = free_bytes;

@@ -2,11 +2,11 @@
  *
  * One product: its key, its descriptors, its algorithm. See products_internal.h.
  *
- * What we ask of the library, so that bits depend only on the key:
+ * Our requirements, so that bits depend only on the key:
  * 1. a workspace of fixed size; alignments by the key;
- * 2. K split only if fp32 partial sums are added in their own step (reduction scheme COMPUTE_TYPE): the other schemes
- *    round partial sums to c's type;
- * 3. for fp32, "pedantic" arithmetic: no TF32, no sums of bf16 products, whatever the environment says.
+ * 2. K is split only if fp32 partial sums are added in a separate step (reduction scheme COMPUTE_TYPE): the other
+ *    schemes round partial sums to c's type;
+ * 3. for fp32, "pedantic" arithmetic: no TF32, no sums of bf16 products, even if the environment asks for them.
  *
  * Source: cuBLAS manual, cublasLtMatmul() (supported types), cublasLtMatmulPreferenceAttributes_t, "Results
  * reproducibility".
@@ -79,8 +79,8 @@ void ah_cuda_product_print(const struct ah_cuda_product_key *key, char ret_text[
 }
 
 /* cuBLASLt's epilogues read a bias of c's type, and write an aux of c's type with rows that are a multiple of 8
- * elements apart. They never get unaligned operands: some kernels read a bias eight elements at a time whatever the
- * descriptor said, and that breaks the device. */
+ * elements apart. They never get unaligned operands: some kernels read a bias eight elements at a time, whatever the
+ * descriptor says, and crash. */
 static bool library_has_epilogue(const struct ah_cuda_product_key *key)
 {
     if (key->epilogue == AH_EPILOGUE_NONE)
@@ -119,7 +119,7 @@ static cublasStatus_t set_desc(const struct ah_cublaslt *calls, cublasLtMatmulDe
     return status;
 }
 
-/* With `fused`, includes the key's epilogue. The pointers are dummies: heuristics only read their alignment. */
+/* Makes a descriptor, with the epilogue if `fused`. Pointers are dummies: heuristics only read their alignment. */
 static cublasStatus_t make_desc(const struct ah_cublaslt *calls, const struct ah_cuda_product_key *key,
                                 bool fused, cublasLtMatmulDesc_t *ret_desc)
 {
@@ -145,7 +145,7 @@ static cublasStatus_t make_desc(const struct ah_cublaslt *calls, const struct ah
     return status == CUBLAS_STATUS_SUCCESS ? set_desc(calls, *ret_desc, settings, n) : status;
 }
 
-/* Makes the layouts of `part`: its pieces of a, of b, and of c or the stage. */
+/* Makes the layouts of `part`: of its parts of a, b, and c or the stage. */
 static cublasStatus_t make_layouts(const struct ah_cublaslt *calls, const struct ah_cuda_product_key *key,
                                    bool staged, struct ah_cuda_product_part *part)
 {
@@ -221,7 +221,7 @@ static int keep_usable(cublasLtMatmulHeuristicResult_t *results, int n)
     return kept;
 }
 
-/* True if the heuristic says that the library lacks this product. It may call unsupported types and places of an
+/* True if the heuristic says that the library lacks this product. It may call unsupported types and addresses of an
  * epilogue invalid. */
 static bool is_refusal(const struct ah_cuda_product_key *key, cublasStatus_t status)
 {
@@ -267,7 +267,7 @@ bool ah_cuda_product_takes(const struct ah_cuda_product_maker *maker, const stru
     return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= AH_CUDA_PRODUCT_WORKSPACE_BYTES;
 }
 
-/* The table's entry for the product, or NULL. Tables hold aligned operands only. */
+/* Returns the table's entry for the product, or NULL. Tables only have entries for aligned operands. */
 static const struct ah_device_algorithm *find_entry(const struct ah_cuda_product_maker *maker,
                                                     const struct ah_cuda_product_key *key)
 {
@@ -296,7 +296,7 @@ static int take_entry(const struct ah_cuda_product_maker *maker, const struct ah
         (unsigned long long)key->k, maker->library);
 }
 
-/* Chooses `part`'s algorithm: the table's `entry` or, if NULL, the heuristic's first. `ret_found`: there is one. */
+/* Chooses `part`'s algorithm: the table's `entry` or, if NULL, the heuristic's first. `ret_found`: one exists. */
 static int choose_algorithm(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_key *key,
                             const struct ah_device_algorithm *entry, struct ah_cuda_product_part *part,
                             bool *ret_found, struct ah_error *err)
@@ -323,7 +323,7 @@ static int build_whole(struct ah_cuda_product *product, const struct ah_cuda_pro
     return rc ? rc : choose_algorithm(maker, key, find_entry(maker, key), &product->parts[0], ret_found, err);
 }
 
-/* Splits `size` into the largest multiple of 8 and the rest. False if either is 0. */
+/* Splits `size` into the largest multiple of 8 and the rest. Returns false if one of them is 0. */
 static bool split_even(uint64_t size, uint64_t *ret_even, uint64_t *ret_rest)
 {
     if (size % AH_CUDA_PRODUCT_EVEN == 0 || size < AH_CUDA_PRODUCT_EVEN)
@@ -333,9 +333,9 @@ static bool split_even(uint64_t size, uint64_t *ret_even, uint64_t *ret_rest)
     return true;
 }
 
-/* Sets the sizes of a cut product's two parts; false: it is not cut. A product is cut if exactly one of the sizes that
- * rows of a, b or c run along is no multiple of 8, and nothing else rules out a fast kernel. If that size is a short k
- * and c is bf16, it is not cut, because the extra rounding of a partial sum would show. */
+/* Sets the sizes of a cut product's two parts; false: it is not cut. A product is cut if exactly one of the sizes along
+ * rows of a, b or c is no multiple of 8, and nothing else rules out a fast kernel. If that size is a short k and c is
+ * bf16, it is not cut, because the extra rounding of a partial sum would be visible. */
 static bool find_cut(const struct ah_cuda_product_key *key, struct ah_cuda_product_part parts[2])
 {
     const uint64_t pitches = key->c_pitch | key->a_pitch | key->b_pitch;
@@ -368,7 +368,7 @@ static int build_cut(struct ah_cuda_product *product, const struct ah_cuda_produ
     return rc;
 }
 
-/* Rows of a step: as many as fit the workspace's size, at least AH_CUDA_PRODUCT_STEP, at most m. */
+/* Returns the rows of a step: as many as fit the workspace's size, at least AH_CUDA_PRODUCT_STEP, at most m. */
 static uint64_t step_rows(const struct ah_cuda_product_key *key)
 {
     uint64_t rows = AH_CUDA_PRODUCT_WORKSPACE_BYTES / sizeof(float) / key->n;

@@ -3,17 +3,17 @@
  * A prepared product: cuda_products.c finds and launches it, product.c builds it.
  *
  * cuBLASLt has columns where op.h has rows: a row-major (m, n) matrix is a column-major (n, m) one at the same place.
- * So its D is c with n rows and m columns, its A is our b and its B our a; a bias of n elements is one of its rows.
+ * So its D is c with n rows and m columns, its A is our b, its B is our a, and its bias has an element per row of D.
  *
  * Most products are one call. Some have an epilogue that cuBLASLt lacks (for example, a bias or an aux in another type
- * than c) or that it is not trusted with (unaligned operands). These are *staged*: rows of c, some at a time, are
- * computed in fp32 in memory of the products and finished by a kernel (kernels/epilogue.h). A staged product has two
+ * than c) or that it is not trusted with (unaligned operands). These are *staged*: some rows of c at a time are
+ * computed in fp32 in the products' memory and finished by a kernel (kernels/epilogue.h). A staged product has two
  * parts: all steps but the last, and the last.
  *
- * A product with a size that is no multiple of 8, such as a vocabulary of 50257, is *cut*. cuBLASLt judges a product by
- * its sizes, however far apart rows are, and for such sizes it only has kernels that read element by element (cuBLASLt
- * 13.1 on an H100: about 100 TFLOP/s of 700). The first part is as large a multiple of 8 as fits, the second is the
- * rest. If both parts are summands of c, the rest is made first, so that only the small part is rounded twice.
+ * A product with a size that is no multiple of 8, such as a vocabulary of 50257, is *cut*. cuBLASLt chooses kernels by
+ * the sizes, not by the distance of rows, and for such sizes it only has kernels that read element by element (cuBLASLt
+ * 13.1 on an H100: about 100 TFLOP/s of 700). The first part is the largest multiple of 8 that fits, the second is the
+ * rest. If both parts are summands of c, the rest is computed first, so that only the small part is rounded twice.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_PRODUCTS_INTERNAL_H
 #define AH_RUNTIME_DEVICE_CUDA_PRODUCTS_INTERNAL_H
@@ -23,7 +23,7 @@
 
 #include <library_types.h>
 
-/* What NVIDIA's manual advises for Hopper; enough for splitting K of the shapes that have few tiles. */
+/* The workspace that NVIDIA's manual advises for Hopper; enough to split K for shapes with few tiles. */
 enum { AH_CUDA_PRODUCT_WORKSPACE_BYTES = 32 << 20 };
 
 /* How many offers the library is always asked for: its first offer may depend on that number. */
@@ -38,19 +38,19 @@ enum { AH_CUDA_PRODUCT_EVEN = 8 };
 /* Everything that decides which algorithm a product gets. It has no padding, because keys are compared as bytes. */
 struct ah_cuda_product_key {
     uint64_t m, n, k;
-    uint64_t c_pitch, a_pitch, b_pitch, aux_pitch; /* elements from row to row; aux: 0 without */
+    uint64_t c_pitch, a_pitch, b_pitch, aux_pitch; /* elements from row to row; aux_pitch is 0 without aux */
     uint32_t form, epilogue;
-    uint32_t in, out;   /* enum ah_dtype of a and b; of c */
-    uint32_t bias, aux; /* enum ah_dtype; 0 without */
+    uint32_t in, out;   /* enum ah_dtype: `in` of a and b, `out` of c */
+    uint32_t bias, aux; /* enum ah_dtype; 0 if there is none */
     uint32_t has_aux, accumulates;
-    uint32_t aligned; /* 1: operands begin at multiples of AH_CUDA_PRODUCT_ALIGN; 0: only of their element */
+    uint32_t aligned; /* 1: operands begin at multiples of AH_CUDA_PRODUCT_ALIGN; 0: only of their element's size */
     uint32_t unused;
 };
 
 struct ah_cuda_product_part {
     uint64_t m, n, k;
     cublasLtMatmulDesc_t desc;
-    cublasLtMatrixLayout_t a, b, d; /* of cuBLASLt's A, B; of C and D */
+    cublasLtMatrixLayout_t a, b, d; /* layouts of cuBLASLt's A and B; `d` is that of C and D */
     uint32_t d_align;               /* C and D begin at multiples of this many bytes */
     cublasLtMatmulAlgo_t algo;
 };
@@ -60,13 +60,13 @@ enum ah_cuda_product_way { AH_CUDA_PRODUCT_WHOLE, AH_CUDA_PRODUCT_STAGED, AH_CUD
 struct ah_cuda_product {
     struct ah_cuda_product_key key;
     enum ah_cuda_product_way way;
-    bool asked; /* an op has this very key; other products are prepared for operands that a plan moves */
+    bool asked; /* an op has exactly this key; the other products are for operands that a plan places elsewhere */
     size_t n_parts;
     struct ah_cuda_product_part parts[2];
-    uint64_t stage_bytes; /* 0 unless staged */
+    uint64_t stage_bytes; /* fp32 memory for rows of c; 0 unless staged */
 };
 
-/* The library on the current GPU, and what its algorithms are chosen by. */
+/* The library on the current GPU, and the table from which algorithms are chosen. */
 struct ah_cuda_product_maker {
     struct ah_cublaslt calls;
     cublasLtHandle_t handle;
@@ -86,13 +86,13 @@ int ah_cuda_product_init(struct ah_cuda_product *product, const struct ah_cuda_p
                          const struct ah_cuda_product_key *key, struct ah_error *err);
 void ah_cuda_product_release(struct ah_cuda_product *product, const struct ah_cuda_product_maker *maker);
 
-/* The algorithms for a part, the library's first choice first; none is no error. */
+/* Finds the algorithms for a part, the library's first choice first; finding none is no error. */
 int ah_cuda_product_offers(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_key *key,
                            const struct ah_cuda_product_part *part,
                            cublasLtMatmulHeuristicResult_t ret_results[AH_CUDA_PRODUCT_OFFERS], int *ret_n,
                            struct ah_error *err);
 
-/* True if the library takes the algorithm for a part; a table's entry must pass this. */
+/* True if the library accepts the algorithm for a part; a table's entry must pass this check. */
 bool ah_cuda_product_takes(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_part *part,
                            const cublasLtMatmulAlgo_t *algo);
 

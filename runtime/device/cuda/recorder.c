@@ -4,14 +4,14 @@
  * or inside any CUDA call.
  *
  * 1. The callbacks get no context: they find the process's one recorder in `recording`, under its lock. They only move
- *    buffers and call nothing; the buffers are read when all has stopped.
- * 2. Buffers are allocated with the recorder. When all are out, CUPTI gets none and counts what it drops.
- * 3. A buffer that CUPTI did not give back belongs to it: it is freed when it comes back, not with the recorder.
- * 4. Times are on the host's clock: CUPTI asks us for it and converts the GPU's times.
- * 5. Kernels are recorded as concurrent; the other kind of record would run them one by one. The only calls recorded
- *    are those that enqueue: without them, CUPTI does not say which op a kernel belongs to. Kinds of calls are enabled
- *    whole, then all other calls are taken out. The manual also offers to enable calls one by one, but CUPTI 13.0 then
- *    records nothing.
+ *    buffers and call nothing; the buffers are read once recording has stopped.
+ * 2. Buffers are allocated with the recorder. Once CUPTI has all buffers, it counts the records that it drops.
+ * 3. A buffer that CUPTI has not returned belongs to CUPTI: it is freed when it is returned, not with the recorder.
+ * 4. Times are on the host's clock: CUPTI asks us for its time and converts the GPU's times.
+ * 5. Kernels are recorded as concurrent; the other kind of record would make kernels run one by one. Only calls that
+ *    enqueue are recorded, because without them CUPTI does not say to which op a kernel belongs. Whole kinds of calls
+ *    are enabled, then all other calls are disabled. The manual also allows enabling calls one by one, but CUPTI 13.0
+ *    then records nothing.
  *
  * Source: CUPTI manual, "CUPTI Activity API", "CUPTI Callback API" (one subscriber); cupti_activity.h of CUDA 13.0.
  */
@@ -29,7 +29,7 @@ enum { BUFFERS = 32, BUFFER_BYTES = 2 << 20, RECORDER_STREAMS_MAX = 4, RECORDER_
 enum buffer_state { BUFFER_FREE, BUFFER_OUT, BUFFER_FULL };
 
 struct buffer {
-    uint8_t *bytes; /* owned, unless it is out */
+    uint8_t *bytes; /* owned, unless CUPTI has the buffer */
     enum buffer_state state;
     size_t valid;
 };
@@ -101,7 +101,7 @@ static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *by
     }
     pthread_mutex_unlock(&recording.lock);
     if (!mine)
-        free(bytes); /* its recorder is gone */
+        free(bytes); /* its recorder no longer exists */
 }
 
 static void CUPTIAPI ignore_call(void *context, CUpti_CallbackDomain domain, CUpti_CallbackId call,
@@ -164,7 +164,7 @@ static int find_streams(struct ah_cuda_recorder *recorder, const cudaStream_t *s
     return rc;
 }
 
-/* Rule 5. If a call cannot be taken out, its records are skipped. */
+/* Applies rule 5. If a call cannot be disabled, its records are skipped. */
 static void choose_calls(const struct ah_cupti *calls)
 {
     for (CUpti_CallbackId i = 1; i < CUPTI_RUNTIME_TRACE_CBID_SIZE; i++)
@@ -177,7 +177,7 @@ static void choose_calls(const struct ah_cupti *calls)
         (void)calls->enable_driver_call(driver_calls[i], 1);
 }
 
-/* Keeps CUPTI's data in host memory, as the GPU's is planned. If CUPTI refuses, it takes some MiB of the GPU's. */
+/* Keeps CUPTI's data in host memory, because plans need the GPU's. If CUPTI refuses, it takes some MiB of the GPU. */
 static void prefer_host_memory(const struct ah_cupti *calls)
 {
     uint8_t pinned = 1;
@@ -250,7 +250,7 @@ void ah_cuda_recorder_end(struct ah_cuda_recorder *recorder)
 
 /* ---- stop ---- */
 
-/* The second flush brings the records that CUPTI still held when its kinds were disabled. */
+/* Flushes twice. The second time returns the records that CUPTI still held when its kinds were disabled. */
 static int flush_activities(struct ah_cuda_recorder *recorder, struct ah_error *err)
 {
     const struct ah_cupti *calls = &recorder->calls;
@@ -264,7 +264,7 @@ static int flush_activities(struct ah_cuda_recorder *recorder, struct ah_error *
     return ah_cupti_check(calls, first ? first : second, "cuptiActivityFlushAll", err);
 }
 
-/* From here on CUPTI finds no recorder, so buffers stay as they are. */
+/* Stops CUPTI. Its callbacks then find no recorder, so buffers do not change any more. */
 static int stop_recording(struct ah_cuda_recorder *recorder, struct ah_error *err)
 {
     int rc = AH_OK;
@@ -320,7 +320,7 @@ void ah_cuda_recorder_free(struct ah_cuda_recorder *recorder)
     struct ah_device_recording unused;
     if (!recorder)
         return;
-    (void)ah_cuda_recorder_stop(recorder, &unused, NULL); /* the records own everything that was read */
+    (void)ah_cuda_recorder_stop(recorder, &unused, NULL); /* `records` owns everything that was read */
     for (size_t i = 0; i < BUFFERS; i++)
         if (recorder->buffers[i].state != BUFFER_OUT)
             free(recorder->buffers[i].bytes);

@@ -7,11 +7,11 @@
  *     ah_cuda_recorder_begin(recorder, lane, ticket);              // the calling thread enqueues this op
  *     ah_cuda_recorder_end(recorder);
  *     rc = ah_cuda_recorder_stop(recorder, &recording, err);       // the streams are idle
- *     ah_cuda_recorder_free(recorder);                             // the recording goes with it
+ *     ah_cuda_recorder_free(recorder);                             // also frees the recording
  *
  * CUPTI serves one subscriber in a process: there is one recorder at a time, for one device, and none if another
- * profiler came first. Between new and stop CUPTI's own threads call back into this file; after stop nothing does. Only
- * one thread may use a recorder.
+ * profiler subscribed first. Between new and stop CUPTI's own threads call back into this file; after stop nothing
+ * does. Only one thread may use a recorder.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_RECORDER_H
 #define AH_RUNTIME_DEVICE_CUDA_RECORDER_H
@@ -23,8 +23,8 @@
 
 struct ah_cuda_recorder;
 
-/* `streams` are those of lanes 0 to n - 1. Loads CUPTI. AH_E_FAILED, also if another profiler or recorder uses it;
- * AH_E_MISSING, AH_E_MEMORY: then nothing records. *Owned* by the caller. */
+/* `streams` are those of lanes 0 to n - 1. Loads CUPTI. AH_E_FAILED, also if another profiler or recorder uses CUPTI;
+ * AH_E_MISSING, AH_E_MEMORY: then nothing is recorded. *Owned* by the caller. */
 int ah_cuda_recorder_new(struct ah_cuda_recorder **ret_recorder, const cudaStream_t *streams, uint32_t n,
                          struct ah_error *err);
 
@@ -32,12 +32,12 @@ int ah_cuda_recorder_new(struct ah_cuda_recorder **ret_recorder, const cudaStrea
 void ah_cuda_recorder_begin(struct ah_cuda_recorder *recorder, uint32_t lane, uint64_t ticket);
 void ah_cuda_recorder_end(struct ah_cuda_recorder *recorder);
 
-/* Stops, even if it fails, and returns the recording, *borrowed* until free. AH_E_MEMORY; AH_E_FAILED if CUPTI did not
- * return its records. */
+/* Stops recording, even if it fails, and returns the recording, *borrowed* until free. AH_E_MEMORY; AH_E_FAILED if
+ * CUPTI did not return its records. */
 int ah_cuda_recorder_stop(struct ah_cuda_recorder *recorder, struct ah_device_recording *ret_recording,
                           struct ah_error *err);
 
-/* Stops first, if that was not done. NULL is fine. */
+/* Stops the recorder first if it still records. NULL is fine. */
 void ah_cuda_recorder_free(struct ah_cuda_recorder *recorder);
 
 #endif

@@ -4,7 +4,7 @@
  *
  *     struct ah_cuda_records records = {.calls = &calls};
  *     rc = ah_cuda_records_read(&records, buffer, bytes, err);             // for every buffer
- *     rc = ah_cuda_records_settle(&records, stream_ids, n, err);           // then: assigns them to ops, in order
+ *     rc = ah_cuda_records_settle(&records, stream_ids, n, err);           // then: assigns records to ops, sorts them
  *     ... records.settled, records.n
  *     ah_cuda_records_release(&records);
  */
@@ -15,7 +15,7 @@
 #include "runtime/device/cuda/cupti_calls.h"
 #include "runtime/device/device.h"
 
-/* The number that stands for an op in CUPTI's records. */
+/* Returns the number that identifies an op in CUPTI's records. */
 static inline uint64_t ah_cuda_records_id(uint32_t lane, uint64_t ticket)
 {
     return ticket * AH_DEVICE_LANES_MAX + lane;
@@ -24,8 +24,8 @@ static inline uint64_t ah_cuda_records_id(uint32_t lane, uint64_t ticket)
 /* An activity that is not yet assigned to an op. */
 struct ah_cuda_record {
     struct ah_device_activity activity;
-    uint32_t correlation; /* of the call that enqueued it */
-    uint32_t stream;      /* CUPTI's number for it */
+    uint32_t correlation; /* number of the call that enqueued it */
+    uint32_t stream;      /* CUPTI's number for the stream */
 };
 
 /* A call that was made for an op. */
@@ -45,23 +45,23 @@ struct ah_cuda_records {
     uint64_t untimed; /* activities without times */
     uint64_t overhead_ns;
     struct ah_arena names;
-    const char *last_name, *last_text; /* of the newest kernel: as given, and as kept */
+    const char *last_name, *last_text; /* of the newest kernel: the name from CUPTI, and its readable form */
 };
 
-/* Adds what a buffer holds. AH_E_MEMORY; AH_E_FAILED for a buffer that CUPTI cannot read. */
+/* Adds the records in a buffer. AH_E_MEMORY; AH_E_FAILED for a buffer that CUPTI cannot read. */
 int ah_cuda_records_read(struct ah_cuda_records *records, uint8_t *buffer, size_t bytes,
                          struct ah_error *err);
 
 /* Assigns all records that were read, and sorts them by lane and start. An activity belongs to the op for which its
- * call was made. If no record tells that, it belongs to the lane whose stream it ran on (`stream_ids`, by lane),
- * without an op. Activities of other streams are dropped. */
+ * call was made. If no record names that op, the activity only gets the lane whose stream it ran on (`stream_ids`, by
+ * lane). Activities of other streams are dropped. */
 int ah_cuda_records_settle(struct ah_cuda_records *records, const uint32_t *stream_ids, uint32_t n_streams,
                            struct ah_error *err);
 
 void ah_cuda_records_release(struct ah_cuda_records *records);
 
-/* Returns the readable part of a kernel's name. For a name that a C++ compiler mangled, that is the identifier and that
- * of its class argument, such as "rope", "Kernel2<cutlass_80_gemm>". In arena; NULL: out of memory. */
+/* Returns the readable part of a kernel's name. For a name that a C++ compiler mangled, that is the identifier and its
+ * class argument's, such as "rope", "Kernel2<cutlass_80_gemm>". In arena; NULL: out of memory. */
 const char *ah_cuda_records_name(struct ah_arena *arena, const char *name);
 
 #endif

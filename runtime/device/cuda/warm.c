@@ -2,13 +2,13 @@
  *
  * Warming: launches every kernel that the prepared ops need, once, before the first op is submitted.
  *
- * The driver loads a kernel's code at its first launch. That takes memory, and it may wait until the GPU is idle while
- * holding what other calls need. With a stream that waits for the host lane, and a host lane that polls events, neither
- * would continue. So once the arenas exist, and still hold zeros, one op of each sort runs on them, and they are zeroed
- * again. Zeros are valid operands of every op: token 0, position 0, documents that start at 0.
+ * The driver loads a kernel's code at its first launch. That takes memory, and the driver may wait until the GPU is
+ * idle while it holds a lock that other calls need. If a stream waits for the host lane, and the host lane polls
+ * events, neither would continue. So once the arenas exist, and still hold zeros, one op of each sort runs on them, and
+ * they are zeroed once more. Zeros are valid operands of every op: token 0, position 0, documents that start at 0.
  *
- * Two ops are of one sort if they differ only in where their operands lie, and kernels cannot tell. An op outside the
- * arenas, or prepared after them, is not warmed: its first launch loads its code.
+ * Two ops are of one sort if they differ only in the addresses of their operands, in a way that kernels do not notice.
+ * An op outside the arenas, or prepared after them, is not warmed: its first launch loads its code.
  *
  * Source: CUDA C++ Programming Guide, "Lazy Loading".
  */
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGN_BYTES = 256 }; /* the alignment that kernels may look at */
+enum { ALIGN_BYTES = 256 }; /* the largest alignment that kernels check */
 
 static bool same_sort(const struct ah_op *a, const struct ah_op *b)
 {
@@ -35,7 +35,7 @@ static bool same_sort(const struct ah_op *a, const struct ah_op *b)
     return true;
 }
 
-/* True for ops of the compute lane: all operands are in the GPU's memory. */
+/* True if the op can run on the compute lane: all operands are in the GPU's memory. */
 static bool is_compute(const struct ah_op *op)
 {
     bool any = false;

@@ -3,8 +3,7 @@
  * AdamW over flat arrays, as PyTorch defines it: decoupled decay, bias correction, epsilon outside the root.
  *
  * ONE SEQUENCE OF OPERATIONS. Every version (portable, AVX2, AVX-512, CUDA) computes exactly this for each element, in
- * fp32. Each operation rounds to nearest even once, fma() once as a whole; division and root are IEEE; denormals are
- * kept:
+ * fp32. Each operation, fma() included, rounds to nearest even once; division and root are IEEE; denormals are kept:
  *
  *     g  = gradient * grad_scale
  *     m  = fma(beta1, m, rest1 * g)
@@ -18,14 +17,14 @@
  *
  * STATES are fp32 or bf16. bf16 states are widened, the update uses the new m and v before they are rounded, and both
  * are stored with stochastic rounding: the upper half of (bits + r), where r has 16 random bits. Element e of the
- * block's flat vector takes word e % 4 of draw e / 4 (base/philox.h; purpose ROUNDING, named by seed, step and block).
- * The word's low 16 bits round m, its high 16 bits v. Values that bf16 can hold and infinities do not change; a NaN
- * becomes quiet. GRADIENTS are fp32 or bf16. The same pass may write the new WEIGHT, fp32 or bf16 (nearest even); a
+ * block's flat vector uses word e % 4 of random draw e / 4 (base/philox.h; purpose ROUNDING, named by seed, step and
+ * block). The word's low 16 bits round m, its high 16 bits v. Values that bf16 can hold and infinities do not change; a
+ * NaN becomes quiet. GRADIENTS are fp32 or bf16. The same pass may write the new WEIGHT, fp32 or bf16 (nearest even); a
  * bf16 weight is written past the caches.
  *
  * Elements are independent: any split of [0, count) into ranges gives the same bits. Splits at multiples of
  * 64 elements are fastest. Arrays need only the alignment of their type. They are faster if they start on a cache line
- * and NOT all at the same offset modulo 2 MiB: shift p, m, v and g against each other by a few KiB.
+ * and NOT all at the same offset modulo 2 MiB: shift p, m, v and g relative to each other by a few KiB.
  *
  *     struct ah_adamw_arrays a = {.master = p, .m = m, .v = v, .gradient = g, .weight = w,
  *                                 .gradient_dtype = AH_BF16, .weight_dtype = AH_BF16, .decay = true};
@@ -54,7 +53,7 @@ struct ah_adamw_arrays {
     enum ah_dtype gradient_dtype;
     enum ah_dtype weight_dtype;
     bool decay;
-    uint32_t block;         /* keys stochastic rounding together with first_element */
+    uint32_t block;         /* with first_element, selects the random bits of stochastic rounding */
     uint64_t first_element; /* index 0's position in the block's flat vector */
 };
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Clip: the factor that keeps the global gradient norm at a limit, as PyTorch's clip_grad_norm_ defines it:
+ * Clip: computes the factor that limits the global gradient norm, as PyTorch's clip_grad_norm_ defines it:
  *
  *     norm = sqrt(sum of all blocks' sums of squares)      factor = min(1, limit / (norm + 1e-6))
  *
- * Computed in double, blocks added in order, rounded to fp32 once.
+ * Computed in double, with blocks added in order, and rounded to fp32 once.
  */
 #ifndef AH_RUNTIME_DEVICE_HOST_CLIP_H
 #define AH_RUNTIME_DEVICE_HOST_CLIP_H

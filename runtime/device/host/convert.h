@@ -5,7 +5,7 @@
  * fp32 to bf16 rounds to nearest even, keeps denormals and makes NaN quiet. All sums are fp32. Every function but
  * ah_convert_copy() works element by element, or column by column, on a range [begin, end) of its arrays. Any split
  * into ranges gives the same bits on every instruction set (NaN payloads aside). Arrays need the alignment of their
- * type. Unless said otherwise, a destination may equal a source but must not overlap it in another way.
+ * type. Unless said otherwise, a destination may equal a source but must not otherwise overlap it.
  *
  * Threads: no shared state; ranges that do not overlap may run at the same time.
  */
@@ -30,7 +30,7 @@ struct ah_convert_in {
 
 enum { AH_CONVERT_COLUMN_GROUP = 64, AH_CONVERT_STREAM_BYTES = 1 << 20 };
 
-/* dst = src in dst's type. In place only if both types are equal. */
+/* dst = src, converted to dst's type. In place only if both types are equal. */
 void ah_convert_cast(enum ah_isa isa, struct ah_convert_out dst, struct ah_convert_in src, uint64_t begin,
                      uint64_t end);
 
@@ -45,7 +45,7 @@ void ah_convert_add(enum ah_isa isa, struct ah_convert_out dst, struct ah_conver
 /* data[i] *= factor. Used to measure memory bandwidth: reads 4 bytes and writes 4 per element. */
 void ah_convert_scale(enum ah_isa isa, float *data, float factor, uint64_t begin, uint64_t end);
 
-/* dst = value in dst's type. */
+/* dst = value, converted to dst's type. */
 void ah_convert_fill(struct ah_convert_out dst, float value, uint64_t begin, uint64_t end);
 
 /* dst[c] = sum over rows of src[r * stride + c] for columns c in [begin, end), all in fp32. Rows are added in order in
@@ -58,8 +58,8 @@ struct ah_convert_matrix {
 void ah_convert_column_sum(enum ah_isa isa, struct ah_convert_out dst, const struct ah_convert_matrix *matrix,
                            uint64_t begin, uint64_t end);
 
-/* Copies bytes that do not overlap, at any alignment. From AH_CONVERT_STREAM_BYTES on, it writes past the caches, so
- * that a copy lane does not evict the compute lane's data. When it returns, every thread sees the result. */
+/* Copies bytes that do not overlap, at any alignment. Copies of AH_CONVERT_STREAM_BYTES or more are written past the
+ * caches, so that a copy lane does not evict the compute lane's data. When it returns, every thread sees the result. */
 void ah_convert_copy(enum ah_isa isa, void *dst, const void *src, size_t bytes);
 
 #endif

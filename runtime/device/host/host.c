@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs an op on the host: a table from its kind to its kernel (host.h).
+ * Runs an op on the host, with a table of kernels by kind (host.h).
  */
 #include "runtime/device/host/host.h"
 
@@ -9,7 +9,7 @@
 #include "runtime/device/host/convert.h"
 #include "runtime/device/host/reduce.h"
 
-/* Sizes of a split's pieces: in elements, in bytes (copies), in columns. */
+/* Sizes of pieces into which work is split: in elements, in bytes (copies), in columns. */
 enum { PIECE_ELEMENTS = 1 << 16, PIECE_BYTES = 1 << 21, PIECE_COLUMNS = 128 };
 
 _Static_assert((int)AH_OP_SUM_LEAF == (int)AH_REDUCE_LEAF, "tiles begin at leaves");
@@ -45,7 +45,7 @@ static struct ah_convert_in in(const struct task *task, size_t arg)
 typedef void work_fn(const struct task *task, uint64_t begin, uint64_t end);
 typedef void row_fn(const struct task *task, uint64_t row, uint64_t begin, uint64_t end);
 
-/* Splits [0, count) into pieces; `work` does one piece. */
+/* A split of [0, count) into pieces; `work` does one piece. */
 struct split {
     const struct task *task;
     work_fn *work;
@@ -69,7 +69,7 @@ static void work_copy(const struct task *task, uint64_t begin, uint64_t end)
     ah_convert_copy(task->host->isa, dst + begin, src + begin, end - begin);
 }
 
-/* Bytes from the first row of an elementwise op's operand to row `row`. */
+/* Returns the bytes from the first row of an elementwise op's operand to row `row`. */
 static uint64_t row_at(const struct task *task, size_t arg, uint64_t row)
 {
     const struct ah_ref *ref = &task->op->arg[arg];
@@ -118,7 +118,7 @@ static row_fn *const row_of_kind[AH_OP_KINDS] = {
     [AH_OP_ACCUMULATE] = row_accumulate,
 };
 
-/* Does elements [begin, end), counted through all rows in order. */
+/* Computes elements [begin, end), counted through all rows in order. */
 static void work_elements(const struct task *task, uint64_t begin, uint64_t end)
 {
     const uint64_t count = task->op->u.elements.count;
@@ -177,7 +177,7 @@ static uint64_t count_params(const struct ah_op *op)
     return op->u.adamw.count;
 }
 
-/* Kinds whose work is only split: how much there is, and the size of a piece. */
+/* Kinds whose work is only split: the amount of work, and the size of a piece. */
 static const struct {
     work_fn *work;
     uint64_t (*count)(const struct ah_op *op);

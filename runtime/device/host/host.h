@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Host: ops on the host's own cores. The host lane of every device runs these, and so does the CPU device's compute
- * lane, which adds matrix products and math/math.h.
+ * lane, which also runs matrix products and the ops of math/math.h.
  *
  * An op was checked when it was submitted (op.h); here its operands become pointers, and the work is split over a
  * pool in pieces that do not change the result.
@@ -28,17 +28,17 @@ struct ah_workspace; /* math/workspace.h */
 struct ah_host {
     enum ah_isa isa;
     struct ah_pool *pool;                  /* NULL: only the calling thread */
-    unsigned char *arenas[AH_ARENA_KINDS]; /* where each begins; NULL: the op cannot reach it */
-    const struct ah_workspace *workspace;  /* (optional) for ops that need one: only on the compute lane */
+    unsigned char *arenas[AH_ARENA_KINDS]; /* where each arena begins; NULL: ops cannot reach it */
+    const struct ah_workspace *workspace;  /* (optional) only ops of the compute lane need one */
 };
 
 /* True if ops of this kind run here. */
 bool ah_host_does(enum ah_op_kind kind);
 
-/* Where operand `arg` lies; NULL if it is absent. */
+/* Returns the address of operand `arg`; NULL if it is absent. */
 void *ah_host_operand(const struct ah_host *host, const struct ah_op *op, size_t arg);
 
-/* Runs an op of a kind that runs here. AH_E_NUMERIC: a norm is not finite; also returns what a `call` returns. */
+/* Runs an op of a kind that runs here. AH_E_NUMERIC: a norm is not finite; also the errors of a `call`'s function. */
 int ah_host_run(const struct ah_host *host, const struct ah_op *op, struct ah_error *err);
 
 #endif

@@ -24,7 +24,7 @@ struct ah_adamw_constants {
     float grad_scale, decay, neg_rate, root_scale, epsilon;
     float beta1, rest1, beta2, rest2;
     uint32_t key[2];
-    uint32_t counter[4]; /* of draw 0; draw d adds d to the 64 bits of [0] and [1] */
+    uint32_t counter[4]; /* counter of random draw 0; draw d adds d to the 64 bits of [0] and [1] */
 };
 
 enum { AH_KERNELS_STRIP = 512, AH_KERNELS_NO_WEIGHT = 2 };
@@ -49,14 +49,14 @@ struct ah_kernels {
     ah_kernels_scale *scale;
     ah_kernels_columns *columns[2]; /* src */
     ah_kernels_leaf *leaf[2][2];    /* kind, dtype */
-    ah_kernels_copy *copy;          /* whole lines to a 64-byte aligned destination, past the caches */
+    ah_kernels_copy *copy;          /* copies whole lines to a 64-byte aligned destination, past the caches */
 };
 
 extern const struct ah_kernels ah_kernels_portable;
 extern const struct ah_kernels ah_kernels_avx2;
 extern const struct ah_kernels ah_kernels_avx512;
 
-/* The table of an instruction set; the portable one if the build has no other. */
+/* Returns the table of an instruction set; the portable table if the build lacks that of `isa`. */
 const struct ah_kernels *ah_kernels_of(enum ah_isa isa);
 
 #endif

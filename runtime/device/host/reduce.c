@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The canonical reduction (reduce.h): a pool sums leaves, one window at a time; the caller adds their sums in order.
+ * The canonical reduction (reduce.h): a pool sums leaves, a window at a time; the caller adds the leaf sums in order.
  */
 #include "runtime/device/host/reduce.h"
 
@@ -8,8 +8,8 @@
 #include "runtime/device/host/kernels_internal.h"
 
 enum {
-    WINDOW = 8192, /* leaves; their sums take 32 KiB of stack and cover 128 MiB of fp32 */
-    CHUNK = 64     /* leaves that a worker takes at a time */
+    WINDOW = 8192, /* leaves of a sum: the leaf sums take 32 KiB of stack and cover 128 MiB of fp32 */
+    CHUNK = 64     /* leaves that a thread sums at a time */
 };
 
 struct window {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The canonical reduction: forms every sum that matters beyond one tensor (global gradient norm, loss), with the same
- * bits on every device and for every number of threads.
+ * The canonical reduction: computes every sum that spans tensors (global gradient norm, loss) with the same bits on
+ * every device and for every number of threads.
  *
  * DEFINITION. A flat vector x of n elements is cut into leaves of 4096 elements; a short last leaf is filled with +0.
- * Terms are x, or x * x rounded to fp32. A leaf is 256 rows of 16 lanes, with term 16 r + l in row r, lane l. It is
- * summed as a tree in fp32, every addition rounded to nearest even:
+ * Terms are x, or x * x rounded to fp32. A leaf is 256 rows of 16 lanes, with term 16 r + l in row r, lane l. Leaves
+ * are summed as trees in fp32, every addition rounded to nearest even:
  *
  *     rows:   256 -> 128 -> ... -> 1:  row'[i] = row[2 i] + row[2 i + 1], lane by lane
  *     lanes:  16 -> 8 -> 4 -> 2 -> 1:  lane'[i] = lane[i] + lane[i + half]
@@ -15,8 +15,8 @@
  *
  * A GPU warp of 32 threads reads two rows at once, so its first addition is lane i plus lane i + 16.
  *
- * Leaves are independent, so a pool may compute any range of them; only ah_reduce_add() has an order.
- * ah_reduce_run() does both, in windows of leaves whose sums fit its stack; it allocates nothing.
+ * Leaves of the sum are independent, so a pool may compute any range of them; only ah_reduce_add() needs an order.
+ * ah_reduce_run() does both, for as many leaves at a time as have sums that fit on its stack; it allocates nothing.
  */
 #ifndef AH_RUNTIME_DEVICE_HOST_REDUCE_H
 #define AH_RUNTIME_DEVICE_HOST_REDUCE_H
@@ -39,7 +39,7 @@ struct ah_reduce_input {
     uint64_t count;
 };
 
-/* Number of leaves of a vector of `count` elements. */
+/* Returns the number of leaves of a vector of `count` elements. */
 uint64_t ah_reduce_leaf_count(uint64_t count);
 
 /* Writes the sums of leaves [begin, end) to ret_sums[0 .. end - begin). */
@@ -50,7 +50,7 @@ void ah_reduce_leaves(enum ah_isa isa, const struct ah_reduce_input *input, uint
 double ah_reduce_add(double total, const float *sums, uint64_t n);
 
 /* Adds all leaf sums of the input to `total` in order, using a pool (NULL: the caller's thread). Start at 0.0. A vector
- * cut at leaves may be summed piece by piece, each from the previous total, with the same bits. */
+ * cut between leaves may be summed piece by piece, each starting from the previous total, with the same bits. */
 double ah_reduce_run(enum ah_isa isa, struct ah_pool *pool, const struct ah_reduce_input *input,
                      double total);
 

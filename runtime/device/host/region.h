@@ -3,8 +3,8 @@
  * Region: the memory of one device arena.
  *
  * It is mapped, with huge pages if the system has them, and touched before use: a page fault in the step loop costs
- * more than the work on the page. A page lies in the memory of the processor that touches it first. So one thread maps
- * a large region, and the threads that will work on it touch it, piece by piece:
+ * more than the work on the page. A page is placed in the memory of the processor that touches it first. So one thread
+ * maps a large region, and the threads that will work on it touch it, piece by piece:
  *
  *     rc = ah_region_map(&region, bytes, err);
  *     rc = ah_region_fill(&region, pool, processor, err);
@@ -26,30 +26,30 @@
 struct ah_region {
     unsigned char *data; /* owned; zeros at first; NULL while empty */
     uint64_t bytes;
-    void *mapping; /* what to unmap */
+    void *mapping; /* the mapping to unmap */
     uint64_t mapping_bytes;
     uint64_t locked_bytes; /* held in memory by mlock(2) */
-    bool used;             /* not zeros any more: touching a piece zeroes it */
+    bool used;             /* the region no longer holds zeros, so touching a piece zeroes it */
 };
 
 /* Takes address space, but no memory yet. 0 bytes: an empty region. AH_E_MEMORY: there is not enough address space. */
 int ah_region_map(struct ah_region *region, uint64_t bytes, struct ah_error *err);
 
-/* How many pieces a region has; touching a piece takes memory for it. Different threads may touch different pieces at
- * the same time. */
+/* Returns how many pieces a region has; touching a piece takes memory for it. Different threads may touch different
+ * pieces at the same time. */
 size_t ah_region_pieces(const struct ah_region *region);
 void ah_region_touch(const struct ah_region *region, size_t piece);
 
-/* Touches a whole region, with the threads of the pool that will work on it; that takes memory for it. A temporary
- * thread on `processor` (-1: any) takes the place of the pool's caller, because lanes count only ops. AH_E_FAILED,
- * AH_E_MEMORY: no thread could be started. */
+/* Touches a whole region with the threads of the pool that will work on it, which takes memory for it. A temporary
+ * thread on `processor` (-1: any) replaces the pool's caller, because lanes count only ops. AH_E_FAILED, AH_E_MEMORY:
+ * no thread could be started. */
 int ah_region_fill(struct ah_region *region, struct ah_pool *pool, int processor, struct ah_error *err);
 
-/* Asks for mlock(2); a refusal is no failure: see `locked_bytes`. Touch the region first, because mlock would otherwise
+/* Tries mlock(2); a refusal is no failure: see `locked_bytes`. Touch the region first, because mlock would otherwise
  * take all of its memory for the calling thread. */
 void ah_region_lock(struct ah_region *region);
 
-/* Maps a region and touches it on the calling thread: for small ones. */
+/* Maps a region and touches it on the calling thread: for small regions. */
 int ah_region_init(struct ah_region *region, uint64_t bytes, struct ah_error *err);
 
 void ah_region_release(struct ah_region *region);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Throttle: makes a lane work at a given rate (`--emulate`) by saying when it may continue.
+ * Throttle: makes a lane work at a given rate (`--emulate`) by computing when it may continue.
  *
  * It keeps a running deadline instead of pausing: each piece of work moves the deadline by its cost, and the lane
- * sleeps until then. If a sleep ends late, the next piece or op sleeps less, so the rate holds over any number of them.
- * A lane that begins over 200 us after its deadline was idle or is slower than the rate; it gets no credit for that.
+ * sleeps until then. If a sleep ends late, the next piece or op sleeps less, so the rate holds on average. A lane that
+ * begins over 200 us after its deadline was idle or is slower than the rate; it gets no credit for the lost time.
  *
  *     ah_throttle_begin(&throttle, ah_threads_now_ns());
  *     for each slice:  copy it;  ah_threads_sleep_until_ns(ah_throttle_pay(&throttle, bytes, rate));
  *
- * It reads no clock and does not sleep. One thread.
+ * The throttle itself reads no clock and does not sleep. One thread.
  */
 #ifndef AH_RUNTIME_DEVICE_HOST_THROTTLE_H
 #define AH_RUNTIME_DEVICE_HOST_THROTTLE_H
@@ -34,7 +34,7 @@ void ah_throttle_begin(struct ah_throttle *throttle, uint64_t now_ns);
 /* Charges finished `work` at the current rate, `work_per_s` > 0. Returns the time in ns when the lane may continue. */
 uint64_t ah_throttle_pay(struct ah_throttle *throttle, double work, double work_per_s);
 
-/* Bytes of a slice that takes about a millisecond: a multiple of 64, from 64 KiB to 4 MiB. */
+/* Returns the bytes of a slice that takes about a millisecond: a multiple of 64, from 64 KiB to 4 MiB. */
 uint64_t ah_throttle_slice_bytes(const struct ah_throttle *throttle);
 
 #endif

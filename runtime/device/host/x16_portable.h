@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The compiler decides about inlining: loops over lanes in every table entry would make the code very large. */
+/* No forced inlining here: loops over lanes in every table entry would make the code very large. */
 #define X16_TABLE ah_kernels_portable
 #define X16_ENTRY static
 #define X16_FN    static inline __attribute__((unused))
@@ -92,7 +92,7 @@ X16_FN struct x16f x16_min(struct x16f a, struct x16f b)
     return a;
 }
 
-/* `yes` where a < b, otherwise (also if one is a NaN) `no`. */
+/* Returns `yes` in lanes where a < b, otherwise (also if one is a NaN) `no`. */
 X16_FN struct x16f x16_where_less(struct x16f a, struct x16f b, struct x16f yes, struct x16f no)
 {
     X16_EACH a.lane[i] = a.lane[i] < b.lane[i] ? yes.lane[i] : no.lane[i];
@@ -112,7 +112,7 @@ X16_FN struct x16f x16_below(struct x16f a)
     return a;
 }
 
-/* 2^n for a = n + 1.5 * 2^23, n whole from -126 to 127; 0 for -127, infinity for 128. Undefined for others and NaN. */
+/* 2^n for a = n + 1.5 * 2^23, n whole from -126 to 127; 0 for n = -127, infinity for 128. Other n: undefined. */
 X16_FN struct x16f x16_power(struct x16f a)
 {
     struct x16u bits;
@@ -165,7 +165,7 @@ X16_FN struct x16u x16_words_low(struct x16u a)
     return a;
 }
 
-/* The words of 16 draws, starting at a multiple of 16. Word w of draw counter + d, four draws per vector, is
+/* The words of 16 random draws, starting at a multiple of 16. Word w of draw counter + d, four draws per vector, is
  * ret_words[d / 4].lane[4 (d % 4) + w]. */
 X16_FN void x16_philox(const uint32_t counter[4], const uint32_t key[2], struct x16u ret_words[4])
 {
@@ -228,7 +228,7 @@ X16_FN void x16_prefetch(const void *at)
     __builtin_prefetch(at);
 }
 
-/* After this, other threads see streamed stores. */
+/* After this call, other threads see streamed stores. */
 X16_FN void x16_stream_end(void)
 {
 }

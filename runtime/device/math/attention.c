@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What forward and backward attention share (attention_internal.h): reading an op, finding the keys that strips see,
- * and packing and storing operands of products.
+ * Code that forward and backward attention share (attention_internal.h): reading an op, finding the keys that strips
+ * see, and packing and storing operands of products.
  */
 #include "runtime/device/math/attention_internal.h"
 
@@ -41,7 +41,7 @@ const struct ah_attention_limits *ah_attention_limit(struct ah_attention_limits 
     return limits;
 }
 
-/* The rows as stored in memory, starting with element `column` of the head. */
+/* Returns the rows as stored in memory, starting with element `column` of the head. */
 static struct ah_pack_matrix lying(const struct ah_attention *attention, const struct ah_attention_rows *rows,
                                    uint64_t column)
 {
@@ -167,7 +167,7 @@ static const struct ah_attention_steps *steps_of(const struct ah_tile_kernel *ke
 
 #endif
 
-/* Sizes that follow from the op and from the words of `kernel`. */
+/* Returns the sizes that follow from the op and from the words of `kernel`. */
 static struct ah_attention shape_of(const struct ah_op_attention *sizes, const struct ah_tile_kernel *kernel)
 {
     struct ah_attention shape = {
@@ -183,7 +183,7 @@ static struct ah_attention shape_of(const struct ah_op_attention *sizes, const s
     return shape;
 }
 
-/* Counts one fp32 per word, because no kernel needs more. */
+/* Assumes words of one fp32, because no kernel needs more memory. */
 uint64_t ah_attention_bytes(const struct ah_op *op)
 {
     const struct ah_attention shape = shape_of(&op->u.attention, ah_tile_kernel(AH_TILE_PORTABLE, AH_FP32));

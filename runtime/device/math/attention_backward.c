@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention, backward: dq, dk, dv from dout, q, k, v, out and lse, in one pass that recomputes the scores:
+ * Attention, backward: dq, dk, dv from dout, q, k, v, out and lse, in one pass, which recomputes the scores:
  *
  *     p = 2^(s - lse)      s = scale k q^T; s and lse are in powers of two
  *     g = v dout^T         the gradient of p
@@ -22,8 +22,8 @@
  *
  * 1. One thread sums each element of dq over keys, and each of dk and dv over heads, then queries, all in ascending
  *    order. So bits do not depend on threads. Each pair of query and key costs five products.
- * 2. A strip that sees nothing of a tile is skipped, unless it lies between strips that see the tile (possible if
- *    `docs` do not ascend): masked keys add zeros.
+ * 2. A strip that sees nothing of a tile is skipped, unless it is between strips that see the tile (possible if `docs`
+ *    do not ascend); then its masked keys add zeros.
  * 3. p and d of keys beyond the sequence are 0, and packed queries beyond it are 0, so neither changes a sum.
  */
 #include "runtime/device/math/attention_internal.h"
@@ -42,16 +42,16 @@ struct strip {
     float *dquery;  /* (panels, 32, LANES): sums */
     float *dscores; /* (keys of a block, LANES), as a b */
     float lse[LANES];
-    float delta[LANES]; /* times -scale */
+    float delta[LANES]; /* delta times -scale */
 };
 
 /* 128 queries. */
 struct queries {
     struct strip strips[BLOCK_STRIPS];
-    uint64_t n;      /* strips */
+    uint64_t n;      /* number of strips */
     uint32_t *query; /* packed as a b, k along the queries */
     uint32_t *dout;
-    uint64_t panel_words; /* between panels of query and dout */
+    uint64_t panel_words; /* words between panels of query and dout */
 };
 
 struct unit {
@@ -60,13 +60,13 @@ struct unit {
     uint64_t kv_head;
     uint64_t head;
     struct queries queries[CHUNK_BLOCKS];
-    uint64_t n;          /* blocks of queries */
-    uint64_t first_tile; /* first and last that the chunk sees */
+    uint64_t n;          /* number of blocks of queries */
+    uint64_t first_tile; /* first and last tile that the chunk sees */
     uint64_t last_tile;
-    unsigned char *key;        /* (tiles of a block, steps): packed */
+    unsigned char *key;        /* (tiles of a block, steps): packed keys */
     unsigned char *value;      /* the same */
-    unsigned char *key_turned; /* (panels): packed */
-    unsigned char *weights;    /* for a tile: packed as an a */
+    unsigned char *key_turned; /* (panels): packed keys */
+    unsigned char *weights;    /* weights for a tile, packed as an a */
     unsigned char *dscores;    /* the same */
     float *sums;               /* two tiles: scores and gradients of weights */
     float *dkey;               /* (tiles, panels, 32, 32): sums */
@@ -140,7 +140,7 @@ static void pack_strip(const struct unit *unit, const struct strip *strip)
     ah_attention_pack_b_turned(strip->dout, attention, &dout);
 }
 
-/* Stores delta in the op's scratch; sets the strip's delta (times -scale) and lse (powers of two), 0 beyond the end. */
+/* Stores delta in the op's scratch; sets the strip's delta (times -scale) and lse (base 2), 0 beyond the end. */
 static void prepare_lanes(const struct unit *unit, struct strip *strip)
 {
     const struct ah_attention *attention = unit->attention;
@@ -197,7 +197,7 @@ static void begin_chunk(struct unit *unit, uint64_t first)
         begin_queries(unit, &unit->queries[unit->n++], strip);
 }
 
-/* Offset in bytes of a block's tile `i` in packed k or v. */
+/* Returns the offset in bytes of a block's tile `i` in packed k or v. */
 static uint64_t tile_at(const struct unit *unit, uint64_t i)
 {
     return i * unit->attention->steps_per_head * AH_ATTENTION_A_BYTES;
@@ -218,7 +218,7 @@ static void pack_keys(const struct unit *unit, uint64_t block)
     }
 }
 
-/* Computes weights and slopes of a tile and strip `i` of `queries`, each in its place among the packed ones. */
+/* Computes weights and slopes of a tile and strip `i` of `queries`, and stores them in packed operands. */
 static void compute_slopes(const struct unit *unit, const struct queries *queries, uint64_t i, uint64_t block,
                            uint64_t tile)
 {
@@ -264,7 +264,7 @@ static void add_keys(const struct unit *unit, const struct queries *queries, uin
         return;
     for (uint64_t i = first; i < end; i++)
         compute_slopes(unit, queries, i, block, tile);
-    /* The first strip to see a tile is the one on the diagonal, in the unit's first head. */
+    /* The first strip that sees a tile is the strip on the diagonal, in the unit's first head. */
     const bool is_first = first_strip + first == tile && unit->head == unit->kv_head * attention->group;
     const uint64_t before = ah_attention_words(attention, first * AH_ATTENTION_STRIP);
     struct ah_tile_operands operands = {
@@ -368,7 +368,7 @@ static void run_unit(void *context, size_t number, unsigned worker)
     store_keys(&unit);
 }
 
-/* The type that products read: pairs of bf16 only if all operands are bf16. */
+/* Returns the type that products read: pairs of bf16 only if all operands are bf16. */
 static enum ah_dtype type_of(const struct ah_op *op)
 {
     return op->arg[3].dtype == AH_BF16 && op->arg[4].dtype == AH_BF16 ? AH_BF16 : AH_FP32;

@@ -16,7 +16,7 @@
  * Scores are in powers of two: scaled by scale * log2(e). Invariants, for every query and after every block:
  *
  * 1. m is the largest score so far. It starts at the finite -FLT_MAX, so 2^(s - m) of a masked key is 0, never NaN.
- * 2. l is the sum of 2^(s - m) over the keys so far, o that of 2^(s - m) v: l >= 1 once a key was seen.
+ * 2. l is the sum of 2^(s - m) over the keys so far, o that of 2^(s - m) v. So l >= 1 once a key was seen.
  * 3. A query's result depends only on its strip, its sequence's keys and `docs`: blocks start at multiples of 128 keys,
  *    not at the unit's beginning. So bits depend neither on units nor on threads. A query that sees no key of a tile
  *    adds zeros there.
@@ -44,12 +44,12 @@ struct unit {
     const struct ah_attention *attention;
     uint64_t sequence;
     uint64_t kv_head;
-    uint64_t n; /* items */
+    uint64_t n; /* number of items */
     struct item items[ITEMS];
     unsigned char *key;   /* (tiles of a block, steps): packed */
     unsigned char *value; /* (panels): packed */
     float *scores;        /* (keys of a block, LANES) */
-    uint64_t first_tile;  /* first and last that an item sees */
+    uint64_t first_tile;  /* first and last tile that an item sees */
     uint64_t last_tile;
 };
 
@@ -75,7 +75,7 @@ uint64_t ah_attention_forward_bytes(const struct ah_attention *shape)
     return room.used;
 }
 
-/* Tile `i` of the block, packed. */
+/* Returns packed tile `i` of the block. */
 static unsigned char *key_of(const struct unit *unit, uint64_t i)
 {
     return unit->key + i * unit->attention->steps_per_head * AH_ATTENTION_A_BYTES;
@@ -83,8 +83,8 @@ static unsigned char *key_of(const struct unit *unit, uint64_t i)
 
 /* How heads and strips are cut into units. */
 struct cut {
-    uint64_t heads;  /* per unit */
-    uint64_t strips; /* per unit */
+    uint64_t heads;  /* heads per unit */
+    uint64_t strips; /* strips per unit */
     uint64_t head_sets;
     uint64_t strip_sets;
 };
@@ -131,7 +131,7 @@ static void begin_item(struct unit *unit, struct item *item, uint64_t head, uint
 static void begin_unit(struct unit *unit, const struct cut *cut, uint64_t number)
 {
     const struct ah_attention *attention = unit->attention;
-    const uint64_t strip_set = cut->strip_sets - 1 - number % cut->strip_sets; /* the longest first */
+    const uint64_t strip_set = cut->strip_sets - 1 - number % cut->strip_sets; /* units with the most work first */
     const uint64_t head_set = number / cut->strip_sets % cut->head_sets;
     const uint64_t kv = number / cut->strip_sets / cut->head_sets;
     unit->sequence = kv / attention->sizes.kv_heads;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Shared by attention's forward and backward: the op with its operands, strips of queries and the keys they see,
- * packing, and the steps between products for each instruction set.
+ * packing, and the steps between matrix products for each instruction set.
  *
- * SHAPES. A strip is 32 queries of one head, a tile 32 keys, both at multiples of 32 from the start of their sequence;
+ * SHAPES. A strip is 32 queries of one head, a tile 32 keys, both at multiples of 32 in their sequence;
  * a block is 4 tiles. Everything between products is TURNED: a row for each key (or element of a head), a column for
- * each query of the strip, as tiles hold their sums (tile.h). So each query's numbers (largest score, sum, log) are in
- * one lane, nothing is summed across lanes, and one product writes weights in the order in which the next reads them.
+ * each query of the strip, like sums of tiles (tile.h). So each query's numbers (largest score, sum, log) are in one
+ * lane, nothing is summed across lanes, and one product writes weights in the order in which the next reads them.
  *
  * SIGHT. Query q of a sequence sees keys max(docs[q], q - window + 1) to q, both included.
  */
@@ -25,7 +25,7 @@ enum {
     AH_ATTENTION_TILE = AH_TILE_ROWS,     /* keys */
     AH_ATTENTION_BLOCK_TILES = 4,
     AH_ATTENTION_BLOCK = AH_ATTENTION_BLOCK_TILES * AH_ATTENTION_TILE,
-    AH_ATTENTION_A_BYTES = AH_TILE_ROWS * AH_TILE_ROW_BYTES /* a packed a for one step of a product */
+    AH_ATTENTION_A_BYTES = AH_TILE_ROWS * AH_TILE_ROW_BYTES /* bytes of a packed a for one step of a product */
 };
 
 _Static_assert((int)AH_ATTENTION_STRIP == (int)AH_ATTENTION_TILE, "strips and tiles meet on the diagonal");
@@ -42,20 +42,20 @@ struct ah_attention_slopes {
     const float *scores;
     const float *dweights;
     float factor;                             /* turns scores into powers of two */
-    float scale;                              /* for gradients of weights */
-    const float *lse;                         /* for each query, in powers of two */
+    float scale;                              /* factor for gradients of weights */
+    const float *lse;                         /* each query's log-sum-exp in base 2 */
     const float *delta;                       /* for each query: -scale times the sum of dout * out */
     const struct ah_attention_limits *limits; /* NULL: every query sees every key */
-    void *weights;                            /* out, as an a: (keys, queries) */
-    void *dscores;                            /* out, the same */
-    void *dscores_b;                          /* out, as a b: words along the keys */
+    void *weights;                            /* output, packed as an a: (keys, queries) */
+    void *dscores;                            /* output, packed in the same way */
+    void *dscores_b;                          /* output, packed as a b: words along the keys */
 };
 
 /* Steps between products. Rows of 32 floats, a lane for each query. */
 struct ah_attention_steps {
     /* scores *= factor, -infinity for keys that a query does not see (limits NULL: it sees all); updates max */
     void (*scale)(float *scores, float factor, const struct ah_attention_limits *limits, float *max);
-    /* Scores become 2^(score - max), as words of a b along the keys, and are added to sum. `keys` is even. */
+    /* Scores become 2^(score - max), stored as words of a b along the keys, and are added to sum. `keys` is even. */
     void (*weigh)(float *scores, uint64_t keys, const float *max, float *sum);
     /* factor = 2^(old - new) */
     void (*decay)(float *factor, const float *old_max, const float *new_max);
@@ -72,24 +72,24 @@ struct ah_attention_steps {
 extern const struct ah_attention_steps ah_attention_portable;
 extern const struct ah_attention_steps ah_attention_avx2;
 extern const struct ah_attention_steps ah_attention_avx512;
-extern const struct ah_attention_steps ah_attention_pairs; /* words are pairs of bf16 */
+extern const struct ah_attention_steps ah_attention_pairs; /* for words that are pairs of bf16 */
 
 /* An op, as its units of work read it. */
 struct ah_attention {
     struct ah_op_attention sizes;
     const struct ah_tile_kernel *kernel;
-    const struct ah_tile_kernel *single; /* its words hold one fp32 */
+    const struct ah_tile_kernel *single; /* the kernel whose words hold one fp32 */
     const struct ah_attention_steps *steps;
-    struct ah_math_matrix out, dout, q, k, v, dq, dk, dv; /* those that begin with d: backward only */
+    struct ah_math_matrix out, dout, q, k, v, dq, dk, dv; /* names with d: backward only */
     float *lse;
     float *delta;             /* backward's scratch */
     const uint32_t *docs;     /* NULL: documents begin at 0 */
-    unsigned char *workspace; /* thread 0's */
+    unsigned char *workspace; /* workspace of thread 0 */
     uint64_t workspace_bytes; /* per thread */
     uint64_t group;           /* heads that share a head of k and v */
-    uint64_t strips;          /* per sequence; also its number of tiles */
-    uint64_t panels;          /* per head, of 32 elements each */
-    uint64_t words;           /* per head, packed */
+    uint64_t strips;          /* strips per sequence, which is also its number of tiles */
+    uint64_t panels;          /* panels of 32 elements per head */
+    uint64_t words;           /* packed words per head */
     uint64_t steps_per_head;  /* steps of AH_TILE_WORDS words */
     float factor;             /* scale * log2(e) */
 };
@@ -97,7 +97,7 @@ struct ah_attention {
 /* The keys that a strip sees. */
 struct ah_attention_sight {
     uint64_t strip;
-    uint64_t first_tile;                /* first that any query sees; the last is tile `strip` */
+    uint64_t first_tile;                /* first tile that any query sees; the last one is tile `strip` */
     uint64_t masked_tiles;              /* in tiles below this, some query does not see every key */
     uint64_t first[AH_ATTENTION_STRIP]; /* first key that each query sees */
 };
@@ -115,7 +115,7 @@ struct ah_attention_rows {
 void ah_attention_begin(struct ah_attention *ret_attention, const struct ah_host *host,
                         const struct ah_op *op, enum ah_dtype in);
 
-/* Operand `arg` as a matrix; its rows have `heads` heads. */
+/* Returns operand `arg` as a matrix; its rows have `heads` heads. */
 struct ah_math_matrix ah_attention_matrix(const struct ah_host *host, const struct ah_op *op, size_t arg,
                                           uint32_t heads);
 
@@ -135,11 +135,11 @@ static inline void ah_attention_kernel_end(const struct ah_attention *attention)
 void ah_attention_look(struct ah_attention_sight *ret_sight, const struct ah_attention *attention,
                        uint64_t sequence, uint64_t strip);
 
-/* Limits of the strip's queries in a tile, stored in `limits`; NULL if all queries see the whole tile. */
+/* Returns the limits of the strip's queries in a tile, stored in `limits`; NULL if all queries see the whole tile. */
 const struct ah_attention_limits *ah_attention_limit(struct ah_attention_limits *limits,
                                                      const struct ah_attention_sight *sight, uint64_t tile);
 
-/* Number of tokens in tiles (or strips) [first, end); a sequence's last one may be short. */
+/* Returns the number of tokens in tiles (or strips) [first, end); a sequence's last tile may be short. */
 static inline uint64_t ah_attention_between(const struct ah_attention *attention, uint64_t first,
                                             uint64_t end)
 {
@@ -154,7 +154,7 @@ static inline uint64_t ah_attention_end(uint64_t block, uint64_t last)
     return last + 1 < end ? last + 1 : end;
 }
 
-/* Index of the first row in an array of shape (batch, heads, seq). */
+/* Returns the index of the first of `rows` in an array of shape (batch, heads, seq). */
 static inline uint64_t ah_attention_query(const struct ah_attention *attention,
                                           const struct ah_attention_rows *rows)
 {
@@ -171,8 +171,7 @@ static inline uint64_t ah_attention_words(const struct ah_attention *attention, 
 void ah_attention_pack_a(unsigned char *dst, const struct ah_attention *attention,
                          const struct ah_attention_rows *rows);
 
-/* Packs at most 128 rows as an a of the head's elements, k along the tokens: `panels` parts of
- * AH_ATTENTION_A_BYTES. */
+/* Packs at most 128 rows as an a of the head's elements, k along the tokens: `panels` parts of AH_ATTENTION_A_BYTES. */
 void ah_attention_pack_a_turned(unsigned char *dst, const struct ah_attention *attention,
                                 const struct ah_attention_rows *rows);
 
@@ -196,7 +195,7 @@ void ah_attention_store_turned(const struct ah_attention *attention, const struc
 void ah_attention_store(const struct ah_attention *attention, const struct ah_attention_rows *to,
                         const float *sums);
 
-/* Number of the head's elements in panel `panel`. */
+/* Returns the number of the head's elements in panel `panel`. */
 static inline uint64_t ah_attention_panel(const struct ah_attention *attention, uint64_t panel)
 {
     uint64_t left = attention->sizes.head_dim - panel * AH_TILE_ROWS;
@@ -216,7 +215,7 @@ static inline void *ah_attention_take(struct ah_attention_room *room, uint64_t b
     return at;
 }
 
-/* Bytes of workspace that a thread needs: for an op, whatever its kernel; and for forward or backward of a shape. */
+/* Return the bytes of workspace that a thread needs: for an op with any kernel; for forward or backward of a shape. */
 uint64_t ah_attention_bytes(const struct ah_op *op);
 uint64_t ah_attention_forward_bytes(const struct ah_attention *shape);
 uint64_t ah_attention_backward_bytes(const struct ah_attention *shape);

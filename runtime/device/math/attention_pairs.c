@@ -20,7 +20,7 @@
 #define WIDE 4 /* two rows */
 #include "runtime/device/math/functions.inc"
 
-/* The elements of `low`, then those of `high`, as bf16. */
+/* Returns the elements of `low`, then those of `high`, as bf16. */
 PAIRS_FN __m512i halves_of(struct x16f low, struct x16f high)
 {
     return (__m512i)_mm512_cvtne2ps_pbh(high.v, low.v);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cross-entropy: each row's loss, and its gradient in place of the logits or beside them (cross_entropy.inc).
+ * Cross-entropy: each row's loss, and its gradient in place of the logits or in a separate matrix (cross_entropy.inc).
  */
 #include "runtime/device/math/math_kernels_internal.h"
 

@@ -3,34 +3,34 @@
  * Embeddings: looks up each token's row in a table and adds its position's row; backward adds rows of dy to the tables.
  *
  * ORDER OF SUMS. Each row of a table gets the sum of its rows of dy, in ascending order and in fp32. A token's rows are
- * added in groups of 64, then the group sums in order; a position's rows are added one after another. The sum is added
- * to the table's row and rounded once. Rows without dy and the padding token's row are not touched.
+ * added in groups of 64, then the group sums in order; a position's rows are added one after another. The total is
+ * added to the table's row and rounded once. Rows without dy and the padding token's row are not touched.
  *
- * A stable radix sort of row numbers by token, in the two halves of the scratch, brings a token's rows together: a RUN.
- * Threads share pieces of the sorted rows and strips of columns; a run is done by the piece in which it begins.
- * Positions need no scratch: each piece of the position table searches all rows for its own.
+ * A stable radix sort of row numbers by token, in the two halves of the scratch, brings a token's rows together as a
+ * RUN. Threads share pieces of the sorted rows and strips of columns; a run belongs to the piece in which it begins.
+ * Positions need no scratch: each piece of the position table searches all rows for rows with its positions.
  */
 #include "runtime/device/host/convert.h"
 #include "runtime/device/math/math_internal.h"
 
 enum {
-    STRIP = 512,      /* columns */
-    PIECE_ROWS = 256, /* sorted rows */
-    GROUP = 64,       /* rows of a run that are summed before their sum joins the others */
+    STRIP = 512,      /* columns of a strip */
+    PIECE_ROWS = 256, /* sorted rows of a piece */
+    GROUP = 64,       /* rows of a run that are summed before their sum is added to the others */
     DIGIT_BITS = 8,
     DIGITS = 1 << DIGIT_BITS,
-    POSITIONS = 16 /* per piece; a thread has a strip of each position on its stack, 32 KiB in all */
+    POSITIONS = 16 /* positions per piece; a thread has a strip of each position on its stack, 32 KiB in all */
 };
 
 struct embed {
     enum ah_isa isa;
-    struct ah_math_matrix y;                      /* rows of y or dy, by row */
-    struct ah_math_matrix table, positions_table; /* or their gradients */
+    struct ah_math_matrix y;                      /* y or dy */
+    struct ah_math_matrix table, positions_table; /* the tables or their gradients */
     const uint32_t *tokens;
     const uint32_t *positions; /* NULL: row % seq */
-    const uint32_t *sorted;    /* rows by token */
+    const uint32_t *sorted;    /* rows sorted by token */
     uint64_t rows, width, table_positions, seq, padding;
-    uint64_t strips; /* of columns */
+    uint64_t strips; /* number of strips of columns */
 };
 
 static struct ah_convert_out out(const struct ah_math_matrix *matrix, uint64_t row, uint64_t column)
@@ -43,7 +43,7 @@ static struct ah_convert_in in(const struct ah_math_matrix *matrix, uint64_t row
     return (struct ah_convert_in){ah_math_at(matrix, row, column), matrix->dtype};
 }
 
-/* Fields that the three ops share; the caller sets y and the tables. */
+/* Sets the fields that the three ops share; the caller sets y and the tables. */
 static struct embed embed_of(const struct ah_host *host, const struct ah_op *op)
 {
     const struct ah_op_embed *sizes = &op->u.embed;
@@ -107,7 +107,7 @@ static void sort_by_digit(const uint32_t *tokens, const uint32_t *from, uint32_t
         to[next[tokens[from[i]] >> shift & (DIGITS - 1)]++] = from[i];
 }
 
-/* Row numbers by token, in one of the halves of `scratch`. */
+/* Returns row numbers sorted by token, in one of the halves of `scratch`. */
 static const uint32_t *sort_rows(const uint32_t *tokens, uint32_t *scratch, uint64_t rows,
                                  uint64_t vocabulary)
 {
@@ -136,7 +136,7 @@ static uint64_t run_end(const struct embed *e, uint64_t place)
     return place;
 }
 
-/* Sums columns [column, column + n) of the rows at places [begin, end); there are at least two. */
+/* Sums columns [column, column + n) of the rows at places [begin, end), which are at least two. */
 static void add_rows(const struct embed *e, float *ret_sum, uint64_t begin, uint64_t end, uint64_t column,
                      uint64_t n)
 {
@@ -169,7 +169,7 @@ static void add_run(const struct embed *e, uint64_t begin, uint64_t end, uint64_
     ah_convert_add(e->isa, out(&e->table, token, column), in(&e->table, token, column), total, 0, n);
 }
 
-/* The number of a piece is its piece of rows * strips + its strip of columns. */
+/* Computes pieces. A piece's number is that of its rows * strips + that of its strip of columns. */
 static void run_pieces(const void *context, uint64_t begin, uint64_t end)
 {
     const struct embed *e = context;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs an op: a table from its kind to its function (math.h).
+ * Runs an op with a table of functions by kind (math.h).
  */
 #include "runtime/device/math/math.h"
 

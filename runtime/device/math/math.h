@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Math: the compute lane's ops on host cores, except matrix products and ops that every device's host lane runs
- * (host/host.h): norms, rotary positions, activations, embeddings, the loss, attention.
+ * Math: the compute lane's ops on host cores: norms, rotary positions, activations, embeddings, the loss, attention.
+ * Matrix products, and ops that every device's host lane runs (host/host.h), are elsewhere.
  *
  * An op was checked when it was submitted (op.h). Each is split over the pool's threads in pieces that do not change
  * the result, computes in fp32 for operands of any type, and rounds once when it stores. Bits are the same for any
- * number of threads and any instruction set. The exception is attention with instructions for bf16, as in products
+ * number of threads and any instruction set. The exception is attention with bf16 instructions, as for matrix products
  * (tile/tile.h); docs/numerics.md has the rules.
  *
  *     if (ah_math_does(op.kind))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the ops in this folder: their functions, which are in math.c's table, and operands as matrices.
+ * Shared by the ops in this folder: their functions, which math.c's table lists, and operands as matrices.
  */
 #ifndef AH_RUNTIME_DEVICE_MATH_MATH_INTERNAL_H
 #define AH_RUNTIME_DEVICE_MATH_MATH_INTERNAL_H
@@ -32,11 +32,11 @@ struct ah_math_matrix {
     uint64_t stride; /* elements between rows */
 };
 
-/* Operand `arg` as a matrix; its rows have `width` elements. */
+/* Returns operand `arg` as a matrix; its rows have `width` elements. */
 struct ah_math_matrix ah_math_matrix(const struct ah_host *host, const struct ah_op *op, size_t arg,
                                      uint64_t width);
 
-/* Address of element `column` of `row`; NULL if the operand is absent. */
+/* Returns the address of element `column` of row `row`; NULL if the operand is absent. */
 static inline void *ah_math_at(const struct ah_math_matrix *matrix, uint64_t row, uint64_t column)
 {
     if (!matrix->data)
@@ -44,7 +44,7 @@ static inline void *ah_math_at(const struct ah_math_matrix *matrix, uint64_t row
     return matrix->data + (row * matrix->stride + column) * ah_dtype_bytes(matrix->dtype);
 }
 
-/* Does rows [begin, end) of a task. */
+/* Computes rows [begin, end) of a task. */
 typedef void ah_math_rows_fn(const void *task, uint64_t begin, uint64_t end);
 
 /* Splits `rows` rows of about `row_elements` each over the pool, in pieces of a few thousand elements. */

@@ -27,7 +27,7 @@ struct ah_norm_args {
     struct ah_math_matrix gain, bias; /* one row of `width`; bias may be absent */
     float *mean;                      /* of each vector; NULL: rms */
     float *scale;                     /* 1 / deviation of each vector */
-    float *dgain, *dbias;             /* partial sums of groups (groups, width); NULL: not wanted */
+    float *dgain, *dbias;             /* partial sums of gradients (groups, width); NULL: not wanted */
     uint64_t vectors, heads, width;
     float epsilon;
 };
@@ -41,7 +41,7 @@ struct ah_rope_args {
 };
 
 struct ah_activation_args {
-    struct ah_math_matrix y, x, up; /* forward; up only if gated */
+    struct ah_math_matrix y, x, up; /* forward; `up` only if gated */
     struct ah_math_matrix dx, dup, dy;
     uint64_t width;
 };
@@ -49,14 +49,14 @@ struct ah_activation_args {
 struct ah_cross_entropy_args {
     float *loss;
     struct ah_math_matrix logits,
-        gradient; /* gradient: the same matrix as logits, or bf16 beside fp32 logits */
+        gradient; /* gradient: the same matrix as logits, or a separate bf16 matrix if logits are fp32 */
     const uint32_t *targets;
     const uint8_t *mask; /* NULL: every row counts */
     const float *scale;
     uint64_t vocabulary;
 };
 
-/* Kernels do vectors or rows [begin, end); `group` is one of the groups of norm_backward's scratch. */
+/* Kernels compute vectors or rows [begin, end); `group`: index of a group in norm_backward's scratch. */
 typedef void ah_kernels_norm(const struct ah_norm_args *args, uint64_t begin, uint64_t end);
 typedef void ah_kernels_norm_backward(const struct ah_norm_args *args, uint64_t group);
 typedef void ah_kernels_rope(const struct ah_rope_args *args, uint64_t begin, uint64_t end);
@@ -78,7 +78,7 @@ extern const struct ah_math_kernels ah_math_kernels_portable;
 extern const struct ah_math_kernels ah_math_kernels_avx2;
 extern const struct ah_math_kernels ah_math_kernels_avx512;
 
-/* The table of an instruction set; the portable one if the build has no other. */
+/* Returns the table of an instruction set; the portable table if the build lacks that of `isa`. */
 const struct ah_math_kernels *ah_math_kernels_of(enum ah_isa isa);
 
 #endif

@@ -20,14 +20,14 @@ struct backward {
     ah_kernels_norm_backward *kernel;
 };
 
-/* Adds up one gradient from its partial sums. */
+/* The task of adding up one gradient from its partial sums. */
 struct columns {
     enum ah_isa isa;
     struct ah_convert_out dst;
     struct ah_convert_matrix partials;
 };
 
-/* Arguments of both directions; rms norms have no means. */
+/* Returns the arguments that both directions share; rms norms have no means. */
 static struct ah_norm_args args_of(const struct ah_op *op, float *stats)
 {
     const struct ah_op_norm *norm = &op->u.norm;

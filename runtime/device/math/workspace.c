@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Workspace of the ops that need one (workspace.h).
+ * Workspace of the ops that need memory (workspace.h).
  */
 #include "runtime/device/math/workspace.h"
 
@@ -8,7 +8,7 @@
 
 enum { PAGE_BYTES = 4096 };
 
-/* Largest head whose bytes are computed; no memory could hold a larger one. */
+/* Elements of the largest head whose bytes are computed; no memory could hold a larger head. */
 static const uint64_t most_elements = UINT64_C(1) << 48;
 
 uint64_t ah_workspace_bytes(const struct ah_op *op)
@@ -20,7 +20,7 @@ uint64_t ah_workspace_bytes(const struct ah_op *op)
     return (ah_attention_bytes(op) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 }
 
-/* Bytes for all threads; UINT64_MAX if that many cannot be addressed. */
+/* Returns the bytes for all threads; UINT64_MAX if that many cannot be addressed. */
 static uint64_t all_bytes(const struct ah_workspace *workspace, const struct ah_op *op)
 {
     uint64_t bytes;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Workspace: memory that attention needs beside its operands. It multiplies tiles, with the instructions of a level
- * (tile/tile.h), and packs what it multiplies, with separate memory for each thread. That memory is made when ops are
- * prepared, since nothing is allocated while they run. Other ops of this room need none.
+ * Workspace: memory that attention needs in addition to its operands. Attention multiplies tiles with the instructions
+ * of a level (tile/tile.h), and packs their operands, in separate memory for each thread. The memory is allocated when
+ * ops are prepared, since nothing is allocated while they run. Other ops of this room need none.
  *
  *     struct ah_workspace workspace = {.level = ah_tile_choose(), .threads = ah_pool_threads(pool)};
  *     rc = ah_workspace_prepare(&workspace, &op, err);
@@ -10,7 +10,7 @@
  *     ah_math_run(&host, &op);
  *     ah_workspace_release(&workspace);
  *
- * Bits depend on the level in bf16, but never on the threads. Prepare when nothing runs; one op runs at a time.
+ * Bits of bf16 depend on the level, but never on the threads. Prepare when nothing runs; one op runs at a time.
  */
 #ifndef AH_RUNTIME_DEVICE_MATH_WORKSPACE_H
 #define AH_RUNTIME_DEVICE_MATH_WORKSPACE_H
@@ -24,17 +24,17 @@
 
 struct ah_workspace {
     enum ah_tile_level level;
-    unsigned threads;        /* the most threads that a pool using it may have */
-    struct ah_region region; /* owned; the threads' parts have equal size */
+    unsigned threads;        /* the most threads that a pool using this workspace may have */
+    struct ah_region region; /* owned; a part of equal size for each thread */
 };
 
-/* Bytes that each thread needs for the op; 0: it needs no workspace; UINT64_MAX: more than can exist. */
+/* Returns the bytes that each thread needs for the op; 0: no workspace; UINT64_MAX: more than can exist. */
 uint64_t ah_workspace_bytes(const struct ah_op *op);
 
-/* Enlarges it for the op if needed. AH_E_CAPACITY: the op needs more than can be addressed. AH_E_MEMORY. */
+/* Enlarges the workspace for the op if needed. AH_E_CAPACITY: the op needs more than can be addressed. AH_E_MEMORY. */
 int ah_workspace_prepare(struct ah_workspace *workspace, const struct ah_op *op, struct ah_error *err);
 
-/* True if it is large enough for the op. */
+/* True if the workspace is large enough for the op. */
 bool ah_workspace_holds(const struct ah_workspace *workspace, const struct ah_op *op);
 
 void ah_workspace_release(struct ah_workspace *workspace);

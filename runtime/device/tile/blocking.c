@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cuts c into even units that fit the caches, in the way that this estimate finds fastest:
+ * Cuts c into even units that fit the caches, in the way that is fastest by this estimate:
  *
  *     cost of a unit = tiles * cycles of a tile + squares packed * cycles of a square        (per 16 words of k)
  *     finished after ceil(units / threads) rounds of units
  *
- * The constants were measured (bench/bench_matmul.c); the choice is good even if they are wrong by half.
+ * The constants were measured (bench/bench_matmul.c); the choice is good even if they are wrong by 50 %.
  */
 #include "runtime/device/tile/blocking.h"
 
@@ -14,14 +14,14 @@
 enum {
     STEP_WORDS = AH_TILE_WORDS,
     CHUNK_STEPS = 4,
-    UNIT_N_MOST = 384, /* with a chunk's words: 768 KiB of packed b */
+    UNIT_N_MOST = 384, /* with the words of a chunk, this makes 768 KiB of packed b */
     UNIT_N_FEW =
-        768, /* if a is so large that reading it twice costs more than overfilling the second cache */
-    LARGE_A = 32 << 20,    /* bytes */
-    UNIT_M_MOST = 2048,    /* if k is one chunk, so only a strip's sums are kept */
+        768, /* if a is so large that reading it twice costs more than exceeding the second-level cache */
+    LARGE_A = 32 << 20,    /* bytes from which a is large */
+    UNIT_M_MOST = 2048,    /* only if k is one chunk, so only a strip's sums are kept */
     SUMS_MOST = 256 << 10, /* elements of a unit whose sums are kept from chunk to chunk */
     PARTS_MOST =
-        4, /* parts of m tried, as a multiple of the fewest; twice that if a is large, so that some fit */
+        4, /* most parts of m that are tried, as a multiple of the fewest; twice that if a is large, so that some fit */
     PARTS_PER_THREAD = 4 /* further parts of m that are tried */
 };
 
@@ -29,7 +29,7 @@ enum {
 static const double cycles_straight = 200;
 static const double cycles_turned = 250;
 
-/* How long the other threads wait for the slowest one, as a share of a unit's time. */
+/* How long the other threads wait for the slowest thread, as a share of a unit's time. */
 static const double wait_share = 0.25;
 
 uint64_t ah_blocking_parts(uint64_t whole, uint64_t part)
@@ -42,7 +42,7 @@ uint64_t ah_blocking_part(uint64_t whole, uint64_t part, uint64_t i)
     return whole - i * part < part ? whole - i * part : part;
 }
 
-/* Size of `parts` parts that are as even as whole multiples of `step` allow. */
+/* Returns the size of `parts` parts that are as even as whole multiples of `step` allow. */
 static uint64_t even_part(uint64_t whole, uint64_t parts, uint64_t step)
 {
     return ah_blocking_parts(ah_blocking_parts(whole, parts), step) * step;
@@ -116,7 +116,7 @@ struct ah_matmul_shape ah_blocking_shape(const struct ah_op *op)
 
 /* ---- memory ---- */
 
-/* Reserves `bytes` more at `*end`, on whole pages, and returns where. */
+/* Reserves `bytes` more at `*end`, on whole pages, and returns their offset. */
 static size_t place_pages(size_t *end, size_t bytes)
 {
     size_t at = *end;

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocking: how a matrix product is cut.
+ * Blocking: how a matrix product is cut into parts.
  *
  *     tile     32 x 32 elements of c, which a kernel computes (tile.h)
  *     strip    32 rows of c
- *     unit     a rectangle of c that a thread computes at a time; it packs the columns of b once, and each strip of a
- *              once
- *     step     the part of k that a tile is multiplied by at once, so that a and b stay in the first cache
- *     chunk    the part of k for which a unit's packed columns of b stay in the second cache; whole steps
+ *     unit     a rectangle of c that a thread computes at a time; it packs columns of b and strips of a only once
+ *     step     the part of k that one call of a kernel multiplies, so that a and b stay in the first-level cache
+ *     chunk    the part of k for which a unit's packed columns of b stay in the second-level cache; whole steps
  *
- * Chunks and steps depend on the shape only, and each element of c is summed over all of k in order. Units depend on
- * the number of threads, too; that changes no bits, as elements share nothing. The last part is what remains.
+ * Chunks and steps depend on the shape only, and each element of c is summed over all of k in order. Units also depend
+ * on the number of threads, which changes no bits, as elements share nothing. The last part of each may be smaller.
  *
  * The memory that a thread packs into follows from the blocking. These functions are pure: plans use them, too.
  */
@@ -31,7 +30,7 @@ struct ah_matmul_shape {
 };
 
 struct ah_blocking {
-    uint64_t unit_m; /* multiples of a tile's */
+    uint64_t unit_m; /* multiples of the tile's sizes */
     uint64_t unit_n;
     uint64_t chunk_k;
     uint64_t step_k;
@@ -48,23 +47,23 @@ struct ah_blocking_memory {
     size_t end; /* bytes in all */
 };
 
-/* The shape of an op of kind `matmul`. */
+/* Returns the shape of an op of kind `matmul`. */
 struct ah_matmul_shape ah_blocking_shape(const struct ah_op *op);
 
 struct ah_blocking_memory ah_blocking_memory_of(const struct ah_matmul_shape *shape,
                                                 const struct ah_tile_kernel *kernel,
                                                 const struct ah_blocking *blocking);
 
-/* An upper bound, for the kernels of any processor, of the bytes that each of `threads` needs for the product. */
+/* Returns an upper bound, for the kernels of any processor, of the bytes that each of `threads` threads needs. */
 uint64_t ah_blocking_bytes(const struct ah_matmul_shape *shape, unsigned threads);
 
-/* True if all sums of a unit are kept from chunk to chunk; otherwise only a strip's are kept. */
+/* True if all sums of a unit are kept from chunk to chunk; otherwise only those of a strip are kept. */
 bool ah_blocking_keeps_sums(const struct ah_matmul_shape *shape, const struct ah_blocking *blocking);
 
-/* ceil(whole / part) */
+/* Returns ceil(whole / part). */
 uint64_t ah_blocking_parts(uint64_t whole, uint64_t part);
 
-/* Size of part `i`. */
+/* Returns the size of part `i`. */
 uint64_t ah_blocking_part(uint64_t whole, uint64_t part, uint64_t i);
 
 #endif

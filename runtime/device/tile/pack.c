@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Packs operands of matrix products (pack.h). If k runs the same way before and after, rows are copied in pieces of 16
- * words; otherwise squares of 16 x 16 words are transposed. Leftovers are packed word by word. All loops read along the
- * matrix's rows, so that the processor can prefetch.
+ * Packs operands of matrix products (pack.h). If k has the same direction before and after, rows are copied in pieces
+ * of 16 words; otherwise squares of 16 x 16 words are transposed. The remaining words are packed one by one. All loops
+ * read along the matrix's rows, so that the processor can prefetch.
  */
 #include "runtime/device/tile/pack_internal.h"
 
@@ -16,10 +16,10 @@ struct packing {
     unsigned char *to;
     enum ah_pack_word word;
     uint64_t per_word;    /* elements per word */
-    size_t row_bytes;     /* between packed rows */
-    size_t pair_bytes;    /* in a packed row, from two pieces to the next two */
+    size_t row_bytes;     /* bytes between packed rows */
+    size_t pair_bytes;    /* bytes in a packed row from two pieces to the next two */
     bool k_in_rows;       /* in the packed form */
-    uint64_t rows, width; /* of the packed form; width in words */
+    uint64_t rows, width; /* sizes of the packed form; width in words */
     const struct ah_pack_blocks *blocks;
 };
 
@@ -48,7 +48,7 @@ static size_t bytes_of_row(const struct ah_pack_matrix *matrix)
     return matrix->stride * ah_dtype_bytes(matrix->dtype);
 }
 
-/* Word `word` of row or column `other`; zeros where the matrix has no element. */
+/* Returns word `word` of row or column `other`; zeros where the matrix has no element. */
 static uint32_t edge_word(const struct packing *packing, uint64_t word, uint64_t other)
 {
     const struct ah_pack_matrix *matrix = packing->matrix;

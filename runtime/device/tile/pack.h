@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pack: brings operands of matrix products into the order in which tiles read them (tile.h). The kernel decides what a
+ * Pack: copies operands of matrix products into the order in which tiles read them (tile.h). The kernel decides what a
  * word is: fp32, a pair of bf16 along k, or fp32 made from bf16.
  *
- * A packed b is panels of AH_TILE_COLUMNS columns; a panel's rows hold one word of each column. A packed a is
+ * A packed b is panels of AH_TILE_COLUMNS columns; a row of a panel holds one word of each column. A packed a is
  * AH_TILE_ROWS rows of AH_TILE_WORDS words. Packing fills missing elements with zeros: k up to a multiple of 16 words
  * and, in b, the last panel's columns. It does not fill missing rows of a.
  *
@@ -26,16 +26,16 @@ struct ah_pack_matrix {
     bool k_in_rows;  /* true: k rows of `other` elements; false: `other` rows of k elements */
 };
 
-/* Number of words that `k` elements are packed into: a multiple of AH_PACK_WORDS. */
+/* Returns the number of words into which `k` elements are packed: a multiple of AH_PACK_WORDS. */
 uint64_t ah_pack_words(const struct ah_tile_kernel *kernel, uint64_t k);
 
-/* Packs b; panels follow each other. */
+/* Packs b, panel after panel. */
 void ah_pack_b(void *dst, const struct ah_tile_kernel *kernel, const struct ah_pack_matrix *b);
 
 /* Packs a: at most AH_TILE_ROWS rows, with k of at most AH_TILE_WORDS words. */
 void ah_pack_a(void *dst, const struct ah_tile_kernel *kernel, const struct ah_pack_matrix *a);
 
-/* Prefetches part `part` of `parts` of a matrix that is packed soon. */
+/* Prefetches part `part` of `parts` of a matrix that will be packed soon. */
 void ah_pack_prefetch(const struct ah_pack_matrix *matrix, uint64_t part, uint64_t parts);
 
 #endif

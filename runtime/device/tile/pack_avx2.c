@@ -25,7 +25,7 @@ PACK_INLINE __m256i load_words(const unsigned char *from, enum ah_pack_word word
     return _mm256_loadu_si256((const __m256i *)(const void *)from);
 }
 
-/* Four words of one row and four of another. */
+/* Loads four words of one row and four of another row. */
 PACK_INLINE __m256i load_two(const unsigned char *low, const unsigned char *high, enum ah_pack_word word)
 {
     if (word == AH_PACK_FP32)
@@ -40,7 +40,7 @@ PACK_INLINE void store_words(unsigned char *to, __m256i words)
     _mm256_storeu_si256((__m256i *)(void *)to, words);
 }
 
-/* Eight rows of four words become four of eight. */
+/* Turns eight rows of four words into four rows of eight. */
 PACK_INLINE void turn_part(unsigned char *to, size_t to_bytes, const unsigned char *from, size_t row_bytes,
                            enum ah_pack_word word)
 {

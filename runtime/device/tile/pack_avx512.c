@@ -24,7 +24,7 @@ PACK_INLINE void transpose(__m512i row[16])
         t[i + 2] = _mm512_unpacklo_epi64(high01, high23);
         t[i + 3] = _mm512_unpackhi_epi64(high01, high23);
     }
-    /* t[4 g + c] holds columns c, c + 4, c + 8, c + 12 of rows 4 g to 4 g + 3, a quarter each. */
+    /* t[4 g + c] holds columns c, c + 4, c + 8, c + 12 of rows 4 g to 4 g + 3, each in a quarter of the register. */
     for (int c = 0; c < 4; c++) {
         __m512i low01 = _mm512_shuffle_i32x4(t[c], t[4 + c], 0x88);
         __m512i high01 = _mm512_shuffle_i32x4(t[c], t[4 + c], 0xdd);
@@ -88,7 +88,7 @@ PACK_INLINE void copy_of(unsigned char *to, size_t to_bytes, const struct ah_pac
     }
 }
 
-/* Interleaves two rows into one of pairs. Each load is its own instruction: the hardware prefetcher needs that. */
+/* Interleaves two rows into one row of pairs. Each load is a separate instruction, as the hardware prefetcher needs. */
 PACK_INLINE void interleave(unsigned char *to, size_t to_bytes, const struct ah_pack_source *source)
 {
     const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7,

@@ -10,7 +10,7 @@
 
 enum { AH_PACK_PIECE = AH_PACK_WORDS, AH_PACK_PIECE_BYTES = AH_PACK_PIECE * 4 };
 
-/* What a word is made from. */
+/* What a packed word is made from. */
 enum ah_pack_word { AH_PACK_FP32, AH_PACK_PAIRS, AH_PACK_EXPANDED };
 
 /* Where pieces start in the matrix: one or two in each of 16 rows, or several in one row. */
@@ -18,7 +18,7 @@ struct ah_pack_source {
     const unsigned char *from;
     size_t row_bytes;
     enum ah_pack_word word;
-    bool k_in_rows; /* of the matrix; if true, a pair is made from two rows */
+    bool k_in_rows; /* as in the matrix; if true, a pair is made from two rows */
 };
 
 struct ah_pack_blocks {
@@ -26,12 +26,12 @@ struct ah_pack_blocks {
     void (*turn)(unsigned char *to, size_t to_bytes, const struct ah_pack_source *source);
     /* Copies two pieces of each of 16 rows. */
     void (*copy)(unsigned char *to, size_t to_bytes, const struct ah_pack_source *source);
-    /* Copies pieces that follow each other in one row, before and after packing; never pairs from two rows. */
+    /* Copies pieces that follow each other in one row, before and after packing; never for pairs from two rows. */
     void (*copy_row)(unsigned char *to, const struct ah_pack_source *source, uint64_t pieces);
 };
 
 extern const struct ah_pack_blocks ah_pack_blocks_portable;
-extern const struct ah_pack_blocks ah_pack_blocks_avx2; /* no pairs: no AVX2 kernel reads them */
+extern const struct ah_pack_blocks ah_pack_blocks_avx2; /* without pairs, which no AVX2 kernel reads */
 extern const struct ah_pack_blocks ah_pack_blocks_avx512;
 
 /* True if a word is made from two rows. */
@@ -40,7 +40,7 @@ static inline bool ah_pack_is_paired(const struct ah_pack_source *source)
     return source->word == AH_PACK_PAIRS && source->k_in_rows;
 }
 
-/* Bytes of a piece in a row of the matrix. */
+/* Returns the bytes of a piece in a row of the matrix. */
 static inline size_t ah_pack_piece_bytes(const struct ah_pack_source *source)
 {
     return ah_pack_is_paired(source) || source->word == AH_PACK_EXPANDED ? AH_PACK_PIECE_BYTES / 2

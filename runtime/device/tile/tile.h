@@ -10,8 +10,8 @@
  *     kernel->store(sums, &out);
  *     kernel->end();
  *
- * ARITHMETIC. A sum is fp32, is not rounded between steps, and depends only on its row of a and its column of b. How a
- * word is added:
+ * ARITHMETIC. A sum is fp32, is not rounded between steps, and depends only on its row of a and its column of b. A word
+ * is added as follows:
  *
  *   fma   Words are fp32. One fused multiply-add per word, in ascending k: the same bits on all processors. Also used
  *         for bf16 on processors without bf16 instructions: packing widens the elements to fp32.
@@ -38,13 +38,13 @@
 enum {
     AH_TILE_ROWS = 32,
     AH_TILE_COLUMNS = 32,
-    AH_TILE_WORDS = 128, /* per step, at most */
+    AH_TILE_WORDS = 128, /* words per step, at most */
     AH_TILE_SUMS = AH_TILE_ROWS * AH_TILE_COLUMNS,
     AH_TILE_ROW_BYTES = AH_TILE_WORDS * 4
 };
 
 struct ah_tile_operands {
-    const void *a;  /* (AH_TILE_ROWS, words) words: packed, or the matrix itself if the kernel reads rows */
+    const void *a;  /* (AH_TILE_ROWS, words) words: packed, or in the matrix itself if the kernel has reads_rows */
     size_t a_bytes; /* between rows; AH_TILE_ROW_BYTES if packed */
     const void *b;  /* (words, AH_TILE_COLUMNS) words */
     uint64_t rows;  /* rows of a in use; the sums of others are undefined */
@@ -56,7 +56,7 @@ struct ah_tile_out {
     void *c; /* (rows, columns) */
     enum ah_dtype dtype;
     uint64_t stride;  /* elements between rows */
-    const void *bias; /* one per column; NULL: no bias */
+    const void *bias; /* an element per column; NULL: no bias */
     enum ah_dtype bias_dtype;
     bool accumulate; /* only if c is fp32 */
     uint64_t rows, columns;
@@ -64,17 +64,17 @@ struct ah_tile_out {
 
 struct ah_tile_kernel {
     const char *name;
-    enum ah_isa isa;     /* for packing */
-    enum ah_dtype words; /* AH_BF16: pairs */
-    bool reads_rows;     /* takes any a_bytes, not only that of packed rows */
-    double tile_cycles;  /* for 16 words, roughly; the cost of packing is weighed against it */
+    enum ah_isa isa;     /* instruction set for packing */
+    enum ah_dtype words; /* what words hold; AH_BF16: pairs of bf16 */
+    bool reads_rows;     /* accepts any a_bytes, not only that of packed rows */
+    double tile_cycles;  /* rough cycles for 16 words, to be weighed against the cost of packing */
     void (*begin)(void); /* (optional) before a thread's first product */
     void (*end)(void);   /* (optional) after a thread's last product */
     void (*multiply)(float *sums, const struct ah_tile_operands *operands, bool is_first);
     void (*store)(const float *sums, const struct ah_tile_out *out);
 };
 
-/* The newest instructions that products may use. Tests choose lower levels, to check what older processors do. */
+/* The newest instructions that products may use. Tests choose lower levels, to test what older processors do. */
 enum ah_tile_level {
     AH_TILE_PORTABLE,
     AH_TILE_AVX2,
@@ -84,14 +84,14 @@ enum ah_tile_level {
     AH_TILE_LEVELS
 };
 
-/* The highest level of this processor and system. Asks the system to let this process use AMX. */
+/* Returns the highest level of this processor and system. Asks the system to let this process use AMX. */
 enum ah_tile_level ah_tile_detect(void);
 
-/* The level that products use here: the fastest. If AVX-512-BF16 is the highest but no faster than fp32, it is
+/* Returns the fastest level, which products use here. If AVX-512-BF16 is the highest but no faster than fp32, this is
  * AH_TILE_AVX512, so that bf16 gives the same bits as on processors without it. */
 enum ah_tile_level ah_tile_choose(void);
 
-/* The kernel for operands of type `in` at a level. */
+/* Returns the kernel for operands of type `in` at a level. */
 const struct ah_tile_kernel *ah_tile_kernel(enum ah_tile_level level, enum ah_dtype in);
 
 #endif

@@ -4,7 +4,7 @@
  * assembly because GCC 12's intrinsics do not say which memory they read.
  *
  * Linux lets only processes that ask use tile registers (Documentation/arch/x86/xstate.rst). A thread configures them
- * before its first product of a run and releases them after the last, so other users in the process find them unused.
+ * before its first product of a run and releases them after the last, so other code in the process finds them unused.
  */
 #if defined(__x86_64__)
 
@@ -22,7 +22,7 @@ bool ah_tile_amx_permitted(void)
     return ah_isa_has_amx_bf16() && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 
-/* Palette 1, as LDTILECFG reads it. */
+/* The operand of LDTILECFG, for palette 1. */
 struct configuration {
     uint8_t palette;
     uint8_t start_row;

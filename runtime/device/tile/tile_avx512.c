@@ -49,7 +49,7 @@ DOT_TARGET static void multiply_dot(float *sums, const struct ah_tile_operands *
         dot_group(sums + r * AH_TILE_COLUMNS, a + r * AH_TILE_WORDS, operands->b, operands->words, is_first);
 }
 
-/* The conversion flushes denormals, but sums of dot and amx are never denormal before a bias is added. */
+/* Stores whole rows without bias. The conversion flushes denormals, but sums of dot and amx are never denormal. */
 DOT_TARGET static void store_whole_bf16(const float *sums, const struct ah_tile_out *out)
 {
     uint16_t *c = out->c;

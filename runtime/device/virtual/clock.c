@@ -15,21 +15,20 @@
  *      lanes a shorter duration never makes any op later.
  *   6. An op is ready when as many dependencies have finished as it has. Each op that finishes counts down its
  *      followers; the graph is the same in every iteration, so only the counts are kept for each.
- *   7. `sets` holds speeds by running set. They depend on nothing but the set and the graph, so a hit and a miss
- *      give the same bits.
+ *   7. `sets` holds speeds by running set. They depend on nothing but the set and the graph, so a hit and a miss in the
+ *      table give the same bits.
  *   8. A frozen lane's order is read and written at the same places of `order`. So the course's order may be `order`
- *      itself, as the last run left it: nothing else is written there before the orders are taken over.
- *   9. In a ring with R slots, the n-th op to take a slot gets the one that the (n-R)-th op to give one back gave, each
- *      counted in its lane's order. So the orders of lanes decide which op waits for which, and a run repeated with
- *      frozen orders has the same waits.
+ *      itself, from the last run, because nothing else is written there before the orders are copied.
+ *   9. In a ring with R slots, the n-th op to take a slot gets the slot that the (n-R)-th op to give one back gave,
+ *      each counted in its lane's order. So the orders of lanes decide which op waits for which, and a run repeated
+ *      with frozen orders has the same waits.
  */
 #include "runtime/device/virtual/clock_internal.h"
 
 #include <float.h>
 #include <string.h>
 
-/* The loop over events and its parts. A run's number of lanes never changes; where it is a constant, loops over lanes
- * unroll. */
+/* For the loop over events and its parts. Where the number of lanes is a constant, loops over lanes are unrolled. */
 #define CLOCK_INLINE static inline __attribute__((always_inline))
 
 /* ---- ready ops of a priority or fifo lane: a binary heap ---- */
@@ -49,7 +48,7 @@ static void clock_push(struct clock_heap *heap, struct clock_heap_item item)
     heap->items[hole] = item;
 }
 
-/* Takes the first item; there is one. */
+/* Removes and returns the first item; the heap is not empty. */
 static struct clock_heap_item clock_pop(struct clock_heap *heap)
 {
     struct clock_heap_item *items = heap->items;
@@ -107,7 +106,7 @@ static uint64_t clock_ready_key(const struct clock_run *run, enum ah_clock_rule 
     uint64_t key;
     if (rule == AH_CLOCK_PRIORITY)
         return run->ops[op].priority + at / run->n_ops * run->course->priority_step;
-    memcpy(&key, &run->now, sizeof key); /* bits of doubles >= 0 are ordered as the doubles */
+    memcpy(&key, &run->now, sizeof key); /* the bits of doubles >= 0 have the order of the doubles */
     return key;
 }
 
@@ -139,7 +138,7 @@ CLOCK_INLINE void clock_finish(struct clock_run *run, uint32_t at, uint32_t op)
 
 /* ---- lanes ---- */
 
-/* Returns the heap from which a free priority or fifo lane takes an op now; the heap of `free` ops may be empty. */
+/* Returns the heap from which a free priority or fifo lane takes an op now; the heap `free` may be empty. */
 static struct clock_heap *clock_best_heap(const struct clock_run *run, struct clock_lane *lane)
 {
     if (!lane->takers.n || !clock_has_slot(run, lane->ring))
@@ -165,7 +164,7 @@ static void clock_next(const struct clock_run *run, struct clock_lane *lane)
     lane->next_op = lane->next - lane->iteration;
 }
 
-/* Sets lane->at and lane->op to what a free lane takes now; false if there is nothing. */
+/* Sets lane->at and lane->op to the op that a free lane takes now; false if there is none. */
 static bool clock_choose(struct clock_run *run, struct clock_lane *lane)
 {
     if (lane->rule != AH_CLOCK_FROZEN) {
@@ -188,7 +187,7 @@ static bool clock_choose(struct clock_run *run, struct clock_lane *lane)
     return true;
 }
 
-/* Sets the lane's byte of the key to the row of its running op; 0: it demands nothing, or no op runs. */
+/* Sets the lane's byte of the key to the row of its running op; 0: it uses no resource, or no op runs. */
 static void clock_ask(struct clock_run *run, size_t lane, uint8_t row)
 {
     run->key.word[lane / CLOCK_KEY_LANES] += (uint64_t)row << CLOCK_KEY_BITS * (lane % CLOCK_KEY_LANES);
@@ -267,7 +266,7 @@ static bool clock_same(struct clock_key a, struct clock_key b)
     return a.word[0] == b.word[0] && a.word[1] == b.word[1];
 }
 
-/* Returns the running set's speeds from `sets`, an open hash table; in a full neighbourhood an entry is overwritten. */
+/* Returns the running set's speeds from `sets`, an open hash table; if all probed entries are full, one is replaced. */
 static const struct clock_speeds *clock_set_of(const struct clock_run *run)
 {
     const struct clock_key none = {.word = {0, 0}};
@@ -292,7 +291,7 @@ static double clock_positive(double x)
     return x > 0 ? x : 0;
 }
 
-/* Adds the time that the running op has lost since `since` to the account of the resource that limits it. */
+/* Adds the time that the running op has lost since `since` to the `lost` of the resource that limits it. */
 static void clock_account(struct clock_lane *lane, double now)
 {
     if (lane->limit == AH_SHARE_NONE)
@@ -334,7 +333,7 @@ CLOCK_INLINE void clock_share(struct clock_run *run, size_t n_lanes)
 
 /* ---- events ---- */
 
-/* Returns the resource that cost the op most time (the first of equals), and clears the account for the next op. */
+/* Returns the resource that cost the op most time (the first of equals), and clears `lost` for the next op. */
 static uint32_t clock_take_loss(struct clock_lane *lane, size_t n_resources)
 {
     uint32_t most = 0;
@@ -364,7 +363,7 @@ CLOCK_INLINE void clock_complete(struct clock_run *run, size_t l)
     clock_finish(run, lane->at, lane->op);
 }
 
-/* Advances to the next instant at which an op finishes; false if none runs. */
+/* Advances to the next instant at which an op finishes; false if no op runs. */
 CLOCK_INLINE bool clock_advance(struct clock_run *run, size_t n_lanes)
 {
     double next = DBL_MAX;
@@ -387,7 +386,7 @@ CLOCK_INLINE void clock_loop(struct clock_run *run, size_t n_lanes)
     } while (run->left > 0 && clock_advance(run, n_lanes));
 }
 
-/* Schedules have four lanes; the constant gives them a specialised copy of the loop. */
+/* Schedules have four lanes, so the constant makes a specialised copy of the loop for them. */
 static void clock_go(struct clock_run *run)
 {
     if (run->n_lanes == 4)
@@ -405,7 +404,7 @@ static size_t clock_present(const struct clock_op *op, size_t iterations)
     return absent > iterations ? 0 : iterations - absent;
 }
 
-/* Counts each lane's ops, and in ret_takers those that take a slot; finds where each ring's begin in `given`. */
+/* Counts each lane's ops, and in ret_takers the ops that take a slot; finds where each ring's ops begin in `given`. */
 static void clock_count(struct clock_run *run, size_t *ret_takers)
 {
     const struct ah_clock_graph *graph = &run->memory->graph;
@@ -427,7 +426,7 @@ static void clock_count(struct clock_run *run, size_t *ret_takers)
     }
 }
 
-/* Finds where each lane's ops lie in `order`; in frozen lanes they ascend, unless the course gives orders (8). */
+/* Finds where each lane's ops are in `order`; in frozen lanes they ascend, unless the course gives orders (8). */
 static void clock_place_lanes(struct clock_run *run)
 {
     size_t takers[AH_CLOCK_LANES] = {0};
@@ -451,12 +450,12 @@ static void clock_place_lanes(struct clock_run *run)
     }
 }
 
-/* Takes over the orders of frozen lanes. `waiting` serves as the mark "seen". */
+/* Copies the orders of frozen lanes. `waiting` marks the ops already seen. */
 static int clock_take_orders(struct clock_run *run, struct ah_error *err)
 {
     uint32_t *seen = run->memory->waiting;
     const uint32_t *order = run->course->order;
-    uint32_t iteration = 0; /* its first instance */
+    uint32_t iteration = 0; /* first instance of the iteration */
     if (!order)
         return AH_OK;
     memset(seen, 0, run->n_instances * sizeof *seen);
@@ -478,7 +477,7 @@ static int clock_take_orders(struct clock_run *run, struct ah_error *err)
     return AH_OK;
 }
 
-/* Notes for each op which of its instances are needed. Returns how many are needed in all. */
+/* Sets for each op which of its instances are needed. Returns how many are needed in all. */
 static size_t clock_need(struct clock_run *run)
 {
     const uint32_t *needed = run->course->needed;

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Clock: a device that does no work. It finds when each op of a graph would start and finish.
+ * Clock: a simulated device. It finds when each op of a graph would start and finish.
  *
  * LANES run one op at a time; different lanes run at the same time. An op starts when its dependencies have finished, a
  * slot is free for it (RINGS), and its lane takes it. The lane's rule says which op a free lane takes:
  *
- *   frozen     the next one of a given order; if that cannot start yet, the lane waits for it
- *   priority   of those that can start, the one with the smallest key; ties by index
- *   fifo       of those that can start, the one that has been ready longest; ties by index
+ *   frozen     the next op of a given order; if that cannot start yet, the lane waits for it
+ *   priority   the op with the smallest key among those that can start; ties by index
+ *   fifo       the op that has been ready longest among those that can start; ties by index
  *
  * RINGS are slots in memory. An op may take a slot of a ring when it starts, and an op may give one back when it
  * finishes: the n-th op to take from a ring with R slots starts when n - R slots have been given back. An op that waits
  * for a slot does not hold up others of a priority or fifo lane. All ops that take from a ring are on one lane, all
  * that give back to it are on one lane, and a lane takes from one ring only.
  *
- * SHARING. An op takes `duration_us` at full speed. Its demand row says what it demands of resources meanwhile. Ops
- * that run together get speeds from share.h, which are recomputed whenever the running set changes.
+ * SHARING. An op takes `duration_us` at full speed. Its demand row says how much of each resource it uses meanwhile.
+ * Ops that run together get speeds from share.h, which are recomputed whenever the running set changes.
  *
- * AT ONE INSTANT, all ops that end then finish first; then lanes take ops, in ascending order, one each. An op without
- * duration finishes at once and frees its lane, and the lanes are asked again.
+ * AT EACH INSTANT, first all ops that end then finish. Then each lane, in ascending order, takes one op. An op without
+ * duration finishes at once and frees its lane, and the lanes have another turn.
  *
  * The result of a priority or fifo run contains the order of every lane. Run again as frozen, that order
  * gives the same times, to the bit.
@@ -26,7 +26,7 @@
  *     struct ah_clock clock = {0};
  *     struct ah_clock_result result;
  *     rc = ah_clock_reserve(&clock, &graph, 1, err);         // allocates
- *     rc = rc ? rc : ah_clock_run(&clock, &graph, &result, err);   // does not; as often as you like
+ *     rc = rc ? rc : ah_clock_run(&clock, &graph, &result, err);   // allocates nothing; call it as often as you like
  *     printf("%g us\n", result.end_us);
  *     ah_clock_release(&clock);
  *
@@ -36,7 +36,7 @@
  * iteration, these are the ops.
  *
  *     rc = ah_clock_reserve(&clock, &graph, 3, err);
- *     rc = rc ? rc : ah_clock_load(&clock, &graph, err);                // checks it and takes it in
+ *     rc = rc ? rc : ah_clock_load(&clock, &graph, err);                // checks and copies the graph
  *     rc = rc ? rc : ah_clock_repeat(&clock, &course, &result, err);    // as often as you like
  *
  * The same graph and course give the same bits. One thread at a time per clock.
@@ -56,8 +56,8 @@ enum { AH_CLOCK_LANES = AH_SHARE_PARTS, AH_CLOCK_DEMANDS = 255, AH_CLOCK_RINGS =
 
 enum ah_clock_rule { AH_CLOCK_FROZEN, AH_CLOCK_PRIORITY, AH_CLOCK_FIFO };
 
-/* In which iterations of a course an op is absent: then its instance takes no time and no slot of a ring, gives none
- * back, and waits for nothing but its turn. */
+/* The iterations of a course in which an op is absent. An absent instance takes no time and no slot of a ring, gives
+ * none back, and waits for nothing but its turn. */
 enum { AH_CLOCK_NOT_FIRST = 1, AH_CLOCK_NOT_LAST = 2 };
 
 /* All pointers are borrowed until the last run of the graph. Arrays are by op unless they say otherwise. */
@@ -70,20 +70,20 @@ struct ah_clock_graph {
 
     const double *duration_us; /* at full speed; 0 to 1e15 */
     const uint32_t *lane;
-    const uint32_t *demand;   /* row of `demands`; NULL: no op demands anything */
+    const uint32_t *demand;   /* row of `demands`; NULL: no op uses any resource */
     const uint64_t *priority; /* keys of priority lanes; NULL: all equal */
 
     /* Op i waits for dependency[dependency_first[i]] to dependency[dependency_first[i + 1] - 1]. */
     const size_t *dependency_first; /* n_ops + 1; NULL: no op waits for any */
     const uint32_t *dependency;
-    const uint8_t *dependency_back; /* 1: an op of the iteration before; 0: of the same; NULL: all 0 */
+    const uint8_t *dependency_back; /* 1: waits for an op of the iteration before; 0: of the same; NULL: all 0 */
     const uint8_t *absent;          /* AH_CLOCK_NOT_... bits; NULL: all 0 */
 
     const uint8_t *takes; /* the ring from which it takes a slot, or AH_CLOCK_NO_RING; NULL: none does */
     const uint8_t *gives; /* the ring to which it gives a slot back, or AH_CLOCK_NO_RING; likewise */
     const uint32_t *ring_slots; /* slots by ring; all are free at the start */
 
-    const enum ah_clock_rule *rule; /* for ah_clock_run(), as in a course */
+    const enum ah_clock_rule *rule; /* rule of each lane for ah_clock_run(), as in a course */
     const uint32_t *order;          /* likewise */
 
     const struct ah_share_demand *demands;
@@ -100,33 +100,33 @@ struct ah_clock_course {
 
     uint64_t priority_step; /* added to the keys from each iteration to the next */
 
-    /* By op: how many of its instances, starting with the first, have to finish; NULL: all. The run ends when they
-     * have, so for other instances only what happened by then is known. */
+    /* By op: how many of its instances, starting with the first, must finish; NULL: all. The run ends when they have,
+     * so spans of other instances only hold what happened until then. */
     const uint32_t *needed;
 };
 
 struct ah_clock_span {
     double ready_us; /* when its dependencies had finished */
-    double slot_us;  /* when the slot it took was free; 0: from the start, or it takes none */
+    double slot_us;  /* when the slot it took became free; 0: free from the start, or it takes no slot */
     double start_us; /* later than ready_us and slot_us if the lane was busy, or frozen to another op first */
-    double finish_us;    /* later than start + duration if other ops slowed it */
+    double finish_us;    /* later than start_us + duration_us if other ops slowed it */
     uint32_t waited_for; /* the dependency that finished last; AH_CLOCK_NO_OP: it has none */
     uint32_t gave_slot;  /* the op that gave the slot back; AH_CLOCK_NO_OP: slot_us is 0 */
-    uint32_t slowed_by;  /* the resource that cost it most time; AH_SHARE_NONE: always at full speed */
+    uint32_t slowed_by;  /* the resource that cost the op most time; AH_SHARE_NONE: it ran at full speed */
 };
 
 struct ah_clock_lane {
     size_t first;     /* index of the lane's first op in `order` */
-    size_t n;         /* its ops that have started; all if all are needed */
+    size_t n;         /* number of its ops that have started; all if all are needed */
     double busy_us;   /* time in which an op ran */
-    double idle_us;   /* time in which none ran; busy + idle = end (but for rounding) */
-    double slowed_us; /* part of busy that full speed would have saved */
+    double idle_us;   /* time in which no op ran; busy + idle = end (except for rounding) */
+    double slowed_us; /* part of busy_us that full speed would have saved */
 };
 
 struct ah_clock_result {
     double end_us;                     /* when the last op finishes */
     const struct ah_clock_span *spans; /* by op; borrowed until the clock's next call */
-    const uint32_t *order;             /* by lane, as each ran; borrowed likewise */
+    const uint32_t *order;             /* ops by lane, in the order in which they ran; borrowed likewise */
     struct ah_clock_lane lanes[AH_CLOCK_LANES];
 };
 
@@ -137,7 +137,7 @@ struct ah_clock {
 };
 
 /* Makes room for `iterations` iterations of graphs with at most as many ops and dependencies as this one; reads nothing
- * else of it. Never shrinks; forgets the loaded graph. AH_E_MEMORY leaves the clock as it was. */
+ * else of `graph`. Never shrinks; unloads the loaded graph. AH_E_MEMORY leaves the clock unchanged. */
 int ah_clock_reserve(struct ah_clock *clock, const struct ah_clock_graph *graph, size_t iterations,
                      struct ah_error *err);
 

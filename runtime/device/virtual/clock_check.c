@@ -76,14 +76,14 @@ static int check_op(const struct ah_clock_graph *graph, size_t op, struct ah_err
     return AH_OK;
 }
 
-/* The lane that takes from each ring, the lane that gives back to it, and each lane's ring; UINT8_MAX: none yet. */
+/* The lane that takes from each ring, the lane that gives back to it, and the ring of a lane; UINT8_MAX: none yet. */
 struct ring_use {
     uint8_t taking_lane[AH_CLOCK_RINGS];
     uint8_t giving_lane[AH_CLOCK_RINGS];
     uint8_t ring[AH_CLOCK_LANES];
 };
 
-/* Notes that an op takes from or gives back to `ring`; AH_E_USAGE if another lane does, too. */
+/* Notes that an op takes from or gives back to `ring`; AH_E_USAGE if a different lane does so, too. */
 static int check_ring(const struct ah_clock_graph *graph, size_t op, uint8_t ring, uint8_t *lane_of_ring,
                       const char *does, struct ah_error *err)
 {

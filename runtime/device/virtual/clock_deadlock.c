@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Explains a deadlock: nothing runs, but ops are left. Each of them waits for a dependency, for an earlier op of its
+ * Explains a deadlock: nothing runs, but ops remain. Each of them waits for a dependency, for an earlier op of its
  * frozen lane, or for a slot of a ring.
  */
 #include "runtime/device/virtual/clock_internal.h"
@@ -32,7 +32,7 @@ static bool clock_lacks_slot(const struct clock_run *run, uint32_t at)
     return clock_is_ready(run->memory, at) && (lane->rule != AH_CLOCK_FROZEN || lane->next == at);
 }
 
-/* The first dependency that never finished. */
+/* Returns the first dependency that never finished. */
 static uint32_t clock_unfinished(const struct clock_run *run, uint32_t at)
 {
     const struct ah_clock_graph *graph = &run->memory->graph;
@@ -79,10 +79,10 @@ static int clock_say_blocked(const struct clock_run *run, uint32_t op, uint32_t 
 }
 
 /* Following blockers from any unfinished op ends in a cycle or at an op for which no slot will be free. The error names
- * the latter, or the cycle's lowest op, preferring ops that lack a slot. */
+ * that op, or the cycle's lowest op, preferring ops that lack a slot. */
 int ah_clock_explain_deadlock(const struct clock_run *run, struct ah_error *err)
 {
-    uint32_t givers[AH_CLOCK_RINGS]; /* for each ring, the first unfinished op that gives to it */
+    uint32_t givers[AH_CLOCK_RINGS]; /* for each ring, the first unfinished op that gives a slot back */
     memset(givers, 0xff, sizeof givers);
     clock_mark_done(run);
     for (uint32_t at = run->n_instances; at-- > 0;) {

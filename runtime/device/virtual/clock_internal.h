@@ -13,7 +13,7 @@
 enum { CLOCK_SETS = 256, CLOCK_PROBES = 8 };
 
 /* Values of `waiting`, the number of an instance's unfinished dependencies. An absent instance waits for none: its
- * count starts at AWAY, and there are too few dependencies to count down until the ABSENT bit clears. */
+ * count starts at AWAY, and it has too few dependencies for counting down to clear the ABSENT bit. */
 #define CLOCK_ABSENT UINT32_C(0x80000000)
 #define CLOCK_AWAY   UINT32_MAX
 #define CLOCK_DONE   UINT32_C(0x7fffffff) /* set only to explain a deadlock */
@@ -27,15 +27,15 @@ struct clock_heap_item {
 struct clock_op {
     double duration;
     uint64_t priority;
-    uint32_t first_follower; /* into `followers`; the next op's is the end */
-    uint32_t needed;         /* the running course needs its instances below this number */
+    uint32_t first_follower; /* index of its first follower in `followers`; the next op's is the end */
+    uint32_t needed;         /* the running course needs the op's instances below this number */
     uint8_t lane;
-    uint8_t row; /* its demand row + 1; 0: it demands nothing */
+    uint8_t row; /* its demand row + 1; 0: the op uses no resource */
     uint8_t takes, gives;
     uint8_t absent;
 };
 
-/* The `row` of each lane's running op, 0 if it demands nothing; one byte per lane, lane 0 in the lowest. */
+/* The `row` of each lane's running op, 0 if it uses no resource; one byte per lane, lane 0 in the lowest byte. */
 enum { CLOCK_KEY_LANES = 8, CLOCK_KEY_BITS = 8 };
 struct clock_key {
     uint64_t word[AH_CLOCK_LANES / CLOCK_KEY_LANES];
@@ -48,21 +48,21 @@ struct clock_speeds {
 
 struct ah_clock_memory {
     size_t max_ops, max_dependencies, max_instances;
-    struct ah_clock_graph graph; /* the loaded graph; n_ops is 0 if there is none, or it is empty */
+    struct ah_clock_graph graph; /* the loaded graph; n_ops is 0 if no graph is loaded, or an empty one */
     bool loaded;
 
     /* By op. */
     struct clock_op *ops; /* n_ops + 1 */
     uint32_t *needs;      /* number of dependencies */
     uint32_t
-        *needs_first; /* number of dependencies in the same iteration: all that the first iteration has */
-    uint32_t *early;  /* n_early ops that wait for nothing, or are absent, in some iteration */
+        *needs_first; /* number of dependencies in the same iteration; the first iteration has only these */
+    uint32_t *early;  /* n_early ops that, in some iteration, wait for nothing or are absent */
     size_t n_early;
-    uint32_t *followers; /* by dependency: the op that waits, + n_ops if that is in the next iteration */
+    uint32_t *followers; /* by dependency: the op that waits, + n_ops if it is the op of the next iteration */
 
     /* By instance. */
     struct ah_clock_span *spans;
-    struct clock_heap_item *ready; /* heaps of each lane, at the same index as its ops in `order` */
+    struct clock_heap_item *ready; /* heaps of each lane, starting at the same index as its ops in `order` */
     uint32_t *order;
     uint32_t *given;   /* ops that gave slots back: by ring, then in time order */
     uint32_t *waiting; /* see CLOCK_ABSENT */
@@ -79,23 +79,23 @@ struct clock_heap {
 
 struct clock_ring {
     size_t slots;
-    size_t taken; /* so far, by ops that started */
-    size_t given; /* so far, by ops that finished */
+    size_t taken; /* slots taken so far by ops that started */
+    size_t given; /* slots given back so far by ops that finished */
     size_t first; /* index of its ops in `given` */
 };
 
 struct clock_lane {
     enum ah_clock_rule rule;
     uint32_t at, op;        /* the running instance and its op */
-    uint32_t next, next_op; /* frozen lanes: what runs next; AH_CLOCK_NO_OP: none is left */
+    uint32_t next, next_op; /* frozen lanes: the instance and op that run next; AH_CLOCK_NO_OP: none remains */
     uint32_t iteration;     /* first instance of the iteration of `next` */
     size_t first;           /* index of its ops in `order` and of its heaps in `ready` */
     size_t n;               /* number of its ops */
     size_t taken;           /* number of ops started */
-    uint8_t ring;           /* from which its ops take slots */
+    uint8_t ring;           /* the ring from which its ops take slots */
     uint8_t limit;
-    uint8_t row;              /* of the running op; 0: none runs, or it demands nothing */
-    bool was_slowed;          /* others have slowed the running op */
+    uint8_t row;              /* row of the running op; 0: no op runs, or it uses no resource */
+    bool was_slowed;          /* other ops have slowed the running op */
     struct clock_heap free;   /* ready ops that take no slot */
     struct clock_heap takers; /* ready ops that take a slot */
     double since;             /* the time for which `remaining` holds */
@@ -110,8 +110,8 @@ struct clock_run {
     const struct ah_clock_course *course;
     struct ah_clock_memory *memory;
     const struct clock_op *ops;
-    uint32_t n_ops;       /* per iteration */
-    uint32_t n_instances; /* of all iterations */
+    uint32_t n_ops;       /* ops per iteration */
+    uint32_t n_instances; /* instances of all iterations */
     size_t n_lanes;
     double now;
     size_t left; /* needed instances that have not finished */
@@ -135,16 +135,16 @@ static inline bool clock_is_ready(const struct ah_clock_memory *memory, uint32_t
     return !memory->waiting[at] || clock_is_absent(memory, at);
 }
 
-/* The ring from which an instance takes a slot. */
+/* Returns the ring from which an instance takes a slot, or AH_CLOCK_NO_RING. */
 static inline uint8_t clock_takes(const struct ah_clock_memory *memory, uint32_t at, uint32_t op)
 {
     return clock_is_absent(memory, at) ? AH_CLOCK_NO_RING : memory->ops[op].takes;
 }
 
-/* Checks all but the orders of frozen lanes. AH_E_USAGE names the first number out of range. */
+/* Checks all of a graph but the orders of frozen lanes. AH_E_USAGE names the first number out of range. */
 int ah_clock_check(const struct ah_clock_graph *graph, struct ah_error *err);
 
-/* Returns AH_E_FAILED for a run in which nothing runs but ops are left; names one of them and what it waits for. */
+/* Returns AH_E_FAILED for a run in which nothing runs but ops remain; names one of them and what it waits for. */
 int ah_clock_explain_deadlock(const struct clock_run *run, struct ah_error *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Allocates the clock's memory and loads graphs. Loading gathers what a run reads about an op in one place, and turns
- * each op's list of dependencies into a list of its followers.
+ * Allocates the clock's memory and loads graphs. Loading stores what a run reads about an op in one place, and turns
+ * lists of dependencies into lists of followers.
  */
 #include "runtime/device/virtual/clock_internal.h"
 
@@ -111,7 +111,7 @@ static int check_room(const struct ah_clock *clock, const struct ah_clock_graph 
     return AH_OK;
 }
 
-/* True if the row demands anything. */
+/* True if the row uses any resource. */
 static bool asks(const struct ah_clock_graph *graph, uint32_t row)
 {
     for (size_t r = 0; r < graph->n_resources; r++)

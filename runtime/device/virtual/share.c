@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Max-min fairness by progressive filling. All speeds rise together, part i's at weight[i] * level, until a part is at
- * full speed or a resource is used up. The parts concerned keep their speed; the others continue to rise.
+ * full speed or a resource is used up. These parts, or all that use the resource, keep their speed; the others
+ * continue.
  *
  * INVARIANTS
  *   1. Every speed is in (0, 1].
- *   2. At these speeds, parts demand no more than the capacity of any resource (but for rounding).
+ *   2. At these speeds, parts use no more than the capacity of any resource (except for rounding).
  *   3. A part below full speed is limited by a resource that is used up, and no part that demands this resource has a
  *      higher speed / weight. With 1 and 2 this is max-min fairness.
  *   4. The same parts give the same bits: sums run in the order of the parts.
@@ -27,7 +28,7 @@ struct share {
     size_t n;
     double
         full[AH_SHARE_RESOURCES]; /* level at which the resource is used up; negative: no part demands it */
-    double used[AH_SHARE_RESOURCES]; /* by fixed parts */
+    double used[AH_SHARE_RESOURCES]; /* amounts used by fixed parts */
     double level;
 };
 
@@ -52,7 +53,7 @@ static void share_rise(struct share *share, const double *capacity, size_t n_res
             if (!share->parts[i].fixed)
                 slope += share->parts[i].weight * share->parts[i].demand->amount[r];
         share->full[r] = slope > 0 ? (capacity[r] - share->used[r]) / slope : -1;
-        if (slope > 0 && share->full[r] < share->level) /* after rounding, what is left may be negative */
+        if (slope > 0 && share->full[r] < share->level) /* after rounding, the rest may be negative */
             share->full[r] = share->level;
         if (slope > 0 && share->full[r] < next)
             next = share->full[r];
@@ -60,7 +61,7 @@ static void share_rise(struct share *share, const double *capacity, size_t n_res
     share->level = next;
 }
 
-/* The first used-up resource that the part demands, or AH_SHARE_NONE. */
+/* Returns the first used-up resource that the part uses, or AH_SHARE_NONE. */
 static uint8_t share_limit(const struct share *share, const struct share_part *part, size_t n_resources)
 {
     for (size_t r = 0; r < n_resources; r++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Share: how fast parts run that use the same resources at the same time.
+ * Share: computes how fast parts run if they use the same resources at the same time.
  *
- * At full speed, a part (a copy, a matrix product, host Adam) demands an amount of each resource (DRAM bandwidth, a
+ * At full speed, a part (a copy, a matrix product, host Adam) uses an amount of each resource (DRAM bandwidth, a
  * direction of a link, cores). Speeds are in (0, 1]; 1 is full. They are max-min fair: no part can become faster unless
  * another, whose speed / weight is no higher, becomes slower. Plain fairness slows all parts at a contended resource by
  * the same factor. Weights let one part yield more than another, as measured on real machines.
@@ -21,7 +21,7 @@
 enum { AH_SHARE_RESOURCES = 16, AH_SHARE_PARTS = 16, AH_SHARE_NONE = 255 };
 
 struct ah_share_demand {
-    double amount[AH_SHARE_RESOURCES]; /* of each resource, at full speed, in the unit of its capacity */
+    double amount[AH_SHARE_RESOURCES]; /* amount of each resource used at full speed, in the unit of its capacity */
     double weight;                     /* speeds at a contended resource are proportional to it; 0: 1 */
 };
 

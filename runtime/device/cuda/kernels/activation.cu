@@ -12,9 +12,9 @@
  *   gelu        dy (P + x D(x))
  *   silu        dx = dy up (s + x s'),  dup = dy x s
  *
- * One pass over each operand: in bf16, silu moves 6 bytes an element forward and 10 backward. A thread takes eight
- * neighbouring elements and issues all loads before the first use. At some 25 instructions an element, two of them on
- * the special function unit, memory stays the bottleneck.
+ * Each operand is read or written once: in bf16, silu moves 6 bytes an element forward and 10 backward. A thread takes
+ * eight neighbouring elements and issues all loads before the first use. At about 25 instructions an element, two of
+ * them on the special function unit, memory remains the bottleneck.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 
@@ -57,7 +57,7 @@ inline float reciprocal(float x)
 }
 #endif
 
-/* e^x for -128 <= x <= 88: x / ln 2 is split in two, and the small part enters as a factor. */
+/* e^x for -128 <= x <= 88: x / ln 2 is split in two, and the small part becomes a factor. */
 __device__ inline float exponential(float x)
 {
     const float t = x * 1.44269502f, rest = fmaf(x, 1.92596303e-8f, fmaf(x, 1.44269502f, -t));
@@ -82,7 +82,7 @@ __device__ inline float normal_below(float x)
     return 0.5f * erfcf(-0.707106781f * x);
 }
 
-/* Replaces eight x by their y. The kind is the same for all threads: one branch for eight elements. */
+/* Replaces eight x by their y. The kind is the same for all threads, so eight elements cost one branch. */
 __device__ inline void forward(uint32_t kind, float x[8], const float up[8])
 {
     if (kind == AH_ACTIVATION_GELU_TANH)
@@ -96,7 +96,7 @@ __device__ inline void forward(uint32_t kind, float x[8], const float up[8])
             x[j] = x[j] * sigmoid(x[j]).value * up[j];
 }
 
-/* dy / dx, without up. x^2 is capped where s' has long been 0, so that 0 is never multiplied by infinity. */
+/* dy / dx, without up. x^2 is capped at a value where s' is 0, so that 0 is never multiplied by infinity. */
 __device__ inline float slope_gelu_tanh(float x)
 {
     const float x2 = fminf(1024.0f, x * x);
@@ -150,7 +150,7 @@ template <int D> __global__ void __launch_bounds__(THREADS) activation(struct ta
     }
 }
 
-/* dx may overwrite dy: a thread reads its elements before it writes any. */
+/* dx may overwrite dy, because a thread reads all its elements before it writes any. */
 template <int D> __global__ void __launch_bounds__(THREADS) activation_backward(struct task t)
 {
     const uint64_t i = 8 * (static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x), n = t.width - i;

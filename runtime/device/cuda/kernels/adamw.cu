@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AdamW: the operations of device/host/adamw.h, bit for bit. Each is rounded once, fma as a whole, with IEEE division
- * and root, without flushing denormals; with bf16 states it draws the same random words.
+ * AdamW: the operations of device/host/adamw.h, bit for bit. Each operation, fma included, is rounded once, with IEEE
+ * division and root, without flushing denormals; bf16 states use the same random words.
  *
- * A thread takes two groups of four elements, called fours, which are THREADS fours apart. It reads 16 bytes of each
- * fp32 array and 8 of each bf16 one, next to its neighbour's, with eight loads in flight. One pass: 28 bytes an element
- * with fp32 states and a bf16 gradient and weight. One draw of Philox has the words for one four, so with bf16 states
- * fours begin at multiples of four of the block's flat vector. Unaligned arrays, and ones that begin inside a four with
- * bf16 states, are done one element at a time.
+ * A thread updates two quads (`four`: four elements), which are THREADS quads apart. It reads 16 bytes of each fp32
+ * array and 8 of each bf16 array, next to its neighbour's, with eight loads in flight. One pass moves 28 bytes an
+ * element with fp32 states and a bf16 gradient and weight. One random draw of Philox has the words for one quad, so
+ * with bf16 states quads begin at multiples of four in the block's flat vector. Unaligned arrays, and arrays that begin
+ * inside a quad with bf16 states, are updated one element at a time.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 #include "runtime/device/cuda/kernels/philox.cuh"
@@ -23,7 +23,7 @@ struct task {
     const unsigned char *gradient;
     const struct ah_adamw_scalars *scalars;
     uint64_t count, first_element;
-    unsigned head; /* elements of the first four that lie before the arrays */
+    unsigned head; /* elements of the first quad that are before the arrays */
     uint32_t state, gradient_dtype, weight_dtype;
     uint32_t block;
     bool decay;
@@ -59,7 +59,7 @@ __device__ inline struct element update(const struct rates *r, struct element e,
     return n;
 }
 
-/* The upper half of bits + r, where r has 16 random bits; a NaN becomes quiet. */
+/* Returns the upper half of bits + r, where r has 16 random bits; a NaN becomes quiet. */
 __device__ inline uint16_t round_randomly(float x, unsigned random)
 {
     const unsigned bits = __float_as_uint(x);
@@ -67,7 +67,7 @@ __device__ inline uint16_t round_randomly(float x, unsigned random)
     return static_cast<uint16_t>(sum >> 16);
 }
 
-/* The random words of the four that begins at `element` of the block's flat vector. */
+/* Returns the random words of the quad that begins at `element` of the block's flat vector. */
 __device__ inline uint4 words_of(const struct task *t, uint64_t element)
 {
     const struct ah_adamw_scalars *s = t->scalars;
@@ -78,7 +78,7 @@ __device__ inline uint4 words_of(const struct task *t, uint64_t element)
         make_uint2(static_cast<unsigned>(s->seed), static_cast<unsigned>(s->seed >> 32)));
 }
 
-/* Four elements starting at i, loaded as floats, and stored. */
+/* A quad: four elements starting at i, loaded as floats, and stored. */
 template <int D> struct four;
 
 template <> struct four<AH_FP32> {
@@ -136,7 +136,7 @@ __device__ inline void four_store_randomly(uint16_t *to, uint64_t i, const float
         make_uint2(halves[0] | halves[1] << 16, halves[2] | halves[3] << 16);
 }
 
-/* A thread's four, as loaded. */
+/* A thread's quad, as loaded. */
 template <int STATE, int GRADIENT> struct held {
     struct four<AH_FP32> master;
     struct four<STATE> m, v;
@@ -208,10 +208,10 @@ __device__ inline void one_update(const struct task *t, const struct rates *r, u
         ah_element_set(t->weight, t->weight_dtype, i, after.master);
 }
 
-/* Updates the elements of one four, which may begin before the arrays or pass their end. */
+/* Updates the elements of one quad, which may begin before the arrays or pass their end. */
 __device__ inline void some_update(const struct task *t, const struct rates *r, uint64_t four)
 {
-    const uint64_t begin = 4 * four - t->head; /* wraps if it lies before */
+    const uint64_t begin = 4 * four - t->head; /* wraps if the quad begins before the arrays */
     uint4 words = make_uint4(0, 0, 0, 0);
     if (t->state == AH_BF16)
         words = words_of(t, t->first_element + begin);
@@ -257,7 +257,7 @@ kernel_fn *const kernels[2][2][3] = {{WEIGHTS(AH_FP32, AH_FP32), WEIGHTS(AH_FP32
                                      {WEIGHTS(AH_BF16, AH_FP32), WEIGHTS(AH_BF16, AH_BF16)}};
 #undef WEIGHTS
 
-/* True if every array can be read four elements at a time, and each four begins where a random draw begins. */
+/* True if every array can be read four elements at a time, and each quad begins where a random draw begins. */
 bool is_whole(const struct task *t)
 {
     const uintptr_t places = reinterpret_cast<uintptr_t>(t->master) | reinterpret_cast<uintptr_t>(t->m) |

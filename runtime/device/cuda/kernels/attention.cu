@@ -110,7 +110,7 @@ static __device__ __forceinline__ float dot_pair(uint32_t a, uint32_t b, float s
     return fmaf(high(a), high(b), fmaf(low(a), low(b), sum));
 }
 
-/* A lane's part of a dot product of two rows of bf16, 16 bytes at a time. */
+/* Returns a lane's part of a dot product of two rows of bf16, read 16 bytes at a time. */
 template <uint32_t TEAM>
 static __device__ __forceinline__ float dot_chunks(const unsigned char *a, const unsigned char *b,
                                                    uint32_t head_dim)
@@ -138,8 +138,8 @@ static __device__ __forceinline__ float dot_elements(const unsigned char *a, uin
     return sum;
 }
 
-/* A team of TEAM lanes does one query of one head, in the order of memory. A smaller TEAM only drops lanes that would
- * add nothing, so that any TEAM gives the same bits. */
+/* A team of TEAM lanes computes one query of one head, in the order of memory. A smaller TEAM only drops lanes that
+ * would add nothing, so any TEAM gives the same bits. */
 template <bool chunks, uint32_t TEAM>
 static __global__ void __launch_bounds__(DELTA_THREADS) delta(const struct ah_attention attention)
 {

@@ -2,10 +2,10 @@
  *
  * What the attention kernels share: the op as kernels see it, which keys a query sees, and tiles of bf16 in shared
  * memory with their products. The tensor-core kernels are attention_forward.cu and attention_backward.cu;
- * attention_plain.cu does every op that they cannot.
+ * attention_plain.cu computes the ops that these cannot.
  *
- * HELD AND PASSING. A block holds some rows (queries, or keys) and lets tiles of the other kind pass. Each warp has
- * 16 * M of the held rows to itself, from their scores to their sums, so that nothing is added across warps:
+ * HELD AND PASSING. A block holds some rows (queries, or keys) and loads tiles of the other kind one by one. Each warp
+ * has 16 * M of the held rows to itself, from their scores to their sums, so nothing is added across warps:
  *
  *     forward        holds q           passing k, v       s = q k^T                     o += p v
  *     dq             holds q, dout     passing k, v       s = q k^T,  d = dout v^T      dq += (d p) k
@@ -14,9 +14,9 @@
  * A product leaves scores in the layout in which the next one takes its first operand (mma.cuh), so p never goes
  * through shared memory. To get there, dk and dv compute the scores transposed.
  *
- * TILES. A row of a tile is D elements, in chunks of 16 bytes. Chunk c of row r lies at chunk c ^ (r % 8) if D is a
- * multiple of 64, otherwise (only of 32) at c ^ (r / 2 % 4). So the same chunk of eight rows, which a load or store of
- * a quarter warp touches, lies in different banks. Rows beyond the sequence and columns beyond head_dim are zero.
+ * TILES. A row of a tile is D elements, in chunks of 16 bytes. Chunk c of row r is stored at chunk c ^ (r % 8) if D is
+ * a multiple of 64, otherwise (only of 32) at c ^ (r / 2 % 4). So the same chunk of eight rows, which a load or store
+ * of a quarter warp touches, is in different banks. Rows beyond the sequence and columns beyond head_dim are zero.
  *
  * head_dim is any multiple of 8 up to D: the next larger D of a table is taken.
  */
@@ -43,7 +43,7 @@ struct ah_attention {
     struct ah_attention_matrix out, q, k, v, dout, dq, dk, dv;
     float *lse;           /* (batch, heads, seq) */
     float *delta;         /* (batch, heads, seq): sums of dout * out; backward only */
-    const uint32_t *docs; /* (batch, seq); NULL: none */
+    const uint32_t *docs; /* (batch, seq); NULL: no documents */
     uint32_t batch, seq, heads, kv_heads, head_dim, window;
     uint32_t group; /* heads / kv_heads */
     float scale;
@@ -58,7 +58,7 @@ extern "C" {
 cudaError_t ah_attention_plain_forward(const struct ah_attention *attention, cudaStream_t stream);
 cudaError_t ah_attention_plain_backward(const struct ah_attention *attention, cudaStream_t stream);
 
-/* Makes the op from a launch. _suits(): true if tensor cores can do it. */
+/* _of() makes the op from a launch. _suits(): true if tensor cores can compute it. */
 void ah_attention_of(struct ah_attention *ret_attention, const struct ah_cuda_launch *launch);
 bool ah_attention_suits(const struct ah_attention *attention);
 
@@ -72,7 +72,7 @@ cudaError_t ah_attention_delta(const struct ah_attention *attention, cudaStream_
 
 } /* extern "C" */
 
-/* Returns how many sets of `each` hold `n` things. */
+/* Returns how many sets of `each` things hold `n` things. */
 static inline __host__ __device__ uint32_t ah_attention_sets(uint32_t n, uint32_t each)
 {
     return n / each + (n % each != 0);
@@ -88,7 +88,7 @@ AH_ATTENTION_DEVICE unsigned char *ah_attention_row(const struct ah_attention &a
            static_cast<uint64_t>(head) * attention.head_dim * matrix.element_bytes;
 }
 
-/* Element `i` of a row. */
+/* Returns element `i` of a row. */
 AH_ATTENTION_DEVICE float ah_attention_element(const unsigned char *row, uint32_t element_bytes, uint32_t i)
 {
     if (element_bytes == 4)
@@ -112,10 +112,10 @@ AH_ATTENTION_DEVICE uint32_t ah_attention_warp(void)
 /* The work of a block that holds queries. */
 struct ah_attention_task {
     uint32_t sequence, head;
-    uint32_t query; /* the first */
+    uint32_t query; /* the first of the block's queries */
 };
 
-/* The task of block `block`, with ROWS queries each. The last queries see the most keys and come first. */
+/* Returns the task of block `block`, if blocks have ROWS queries. The last queries see the most keys and come first. */
 template <uint32_t ROWS>
 AH_ATTENTION_DEVICE struct ah_attention_task ah_attention_task_of(const struct ah_attention &attention,
                                                                   uint32_t block)
@@ -125,7 +125,7 @@ AH_ATTENTION_DEVICE struct ah_attention_task ah_attention_task_of(const struct a
             (blocks - 1 - block % blocks) * ROWS};
 }
 
-/* ---- which keys queries see: from their first one to themselves ---- */
+/* ---- the keys that a query sees: from its first key to itself ---- */
 
 AH_ATTENTION_DEVICE uint32_t ah_attention_window(const struct ah_attention &attention, uint32_t query)
 {
@@ -148,7 +148,7 @@ struct ah_attention_sight {
 };
 
 /* Writes the first keys of `n` queries, starting with `query`, to `first` (shared), and returns their range to all
- * threads. Queries beyond the sequence get its last one's. Every thread has passed a barrier since the writes. */
+ * threads. Queries beyond the sequence get its last query's. Every thread passes a barrier after the writes. */
 AH_ATTENTION_DEVICE struct ah_attention_sight ah_attention_look(const struct ah_attention &attention,
                                                                 uint32_t *first, uint32_t sequence,
                                                                 uint32_t query, uint32_t n)
@@ -197,19 +197,19 @@ template <uint32_t D> struct ah_attention_tile {
     static const uint32_t slots = D > 128  ? 32
                                   : D > 64 ? 16
                                   : D > 32 ? 8
-                                           : 4;           /* lanes that share a row's chunks */
+                                           : 4;           /* number of lanes that share the chunks of a row */
     static const uint32_t variants = D % 64 == 0 ? 4 : 2; /* pairs of chunks that the swizzle mixes */
 };
 
-/* Where chunk `chunk` of row `row` lies in a tile. */
+/* Returns where chunk `chunk` of row `row` is in a tile. */
 template <uint32_t D> AH_ATTENTION_DEVICE uint32_t ah_attention_chunk(uint32_t row, uint32_t chunk)
 {
     const uint32_t swizzle = D % 64 == 0 ? row % 8 : row / 2 % 4;
     return row * ah_attention_tile<D>::row_bytes + (chunk ^ swizzle) * AH_ATTENTION_CHUNK;
 }
 
-/* Returns the place of the chunk 2 * `pair` after chunk 0 or 1 of a row, which lies at `at`: thanks to the swizzle, one
- * exclusive or with a constant. Tiles lie at multiples of 128 bytes. */
+/* Returns the place of the chunk 2 * `pair` after chunk 0 or 1 of a row, which is at `at`: thanks to the swizzle, one
+ * exclusive or with a constant. Tiles start at multiples of 128 bytes. */
 template <uint32_t D> AH_ATTENTION_DEVICE ah_mma_place ah_attention_pair(ah_mma_place at, uint32_t pair)
 {
     const uint32_t variants = ah_attention_tile<D>::variants;
@@ -217,14 +217,14 @@ template <uint32_t D> AH_ATTENTION_DEVICE ah_mma_place ah_attention_pair(ah_mma_
            pair / variants * variants * (2 * AH_ATTENTION_CHUNK);
 }
 
-/* Where a lane loads its row of 16 x 16 elements as a; or, transposed, as two b side by side. */
+/* Returns where a lane loads its row of 16 x 16 elements as an a or, transposed, as two b side by side. */
 template <uint32_t D> AH_ATTENTION_DEVICE uint32_t ah_attention_lane_a(void)
 {
     const uint32_t lane = threadIdx.x % AH_ATTENTION_LANES;
     return ah_attention_chunk<D>(lane % 16, lane / 16);
 }
 
-/* The same for two b of 16 rows, with k along the row. */
+/* The same for two b of 16 rows, with k along the rows. */
 template <uint32_t D> AH_ATTENTION_DEVICE uint32_t ah_attention_lane_b(void)
 {
     const uint32_t lane = threadIdx.x % AH_ATTENTION_LANES;
@@ -232,7 +232,7 @@ template <uint32_t D> AH_ATTENTION_DEVICE uint32_t ah_attention_lane_b(void)
 }
 
 /* Starts copying `n` rows of the head at `rows`, at most ROWS, into a tile. The tile's other rows become zero, as do
- * columns from `head_bytes` on. All THREADS of a block call it. */
+ * columns starting at byte `head_bytes`. All THREADS of a block call it. */
 template <uint32_t D, uint32_t ROWS, uint32_t THREADS>
 AH_ATTENTION_DEVICE void ah_attention_fetch(struct ah_mma_pipe &pipe, ah_mma_place tile,
                                             const unsigned char *rows, uint64_t row_bytes, uint32_t n,
@@ -328,20 +328,20 @@ AH_ATTENTION_DEVICE void ah_attention_accumulate(float (&o)[M][COLUMNS / 8][4], 
 
 /* ---- rows and columns of a lane's elements ---- */
 
-/* Row of elements [m][][2 * half]. */
+/* Returns the row of elements [m][][2 * half]. */
 AH_ATTENTION_DEVICE uint32_t ah_attention_lane_row(uint32_t m, uint32_t half)
 {
     return m * 16 + half * 8 + threadIdx.x % AH_ATTENTION_LANES / 4;
 }
 
-/* Column of elements [][n][odd]. */
+/* Returns the column of elements [][n][odd]. */
 AH_ATTENTION_DEVICE uint32_t ah_attention_lane_column(uint32_t n, uint32_t odd)
 {
     return n * 8 + threadIdx.x % 4 * 2 + odd;
 }
 
 /* Sets scores of unseen keys to -infinity. Rows are queries starting with `query`, columns are keys starting with
- * `key`; `first` (shared) has each row's first key. */
+ * `key`; `first` (shared) holds each row's first key. */
 template <uint32_t M, uint32_t N>
 AH_ATTENTION_DEVICE void ah_attention_mask(float (&s)[M][N / 8][4], const struct ah_attention &attention,
                                            const uint32_t *first, uint32_t query, uint32_t key)
@@ -361,9 +361,9 @@ AH_ATTENTION_DEVICE void ah_attention_mask(float (&s)[M][N / 8][4], const struct
         }
 }
 
-/* Stores the warp's sums, times a factor per row, as COLUMNS columns of bf16 starting at `column`. They go to the
- * warp's own rows of the tile at `tile`, where no other warp uses these columns, and from there, 16 bytes a lane, to
- * those of its rows that exist (`n`). */
+/* Stores the warp's sums, times a factor per row, as COLUMNS columns of bf16 starting at `column`. They pass through
+ * the warp's own rows of the tile at `tile`, where no other warp uses these columns. From there each lane copies 16
+ * bytes at a time to the `n` rows that exist. */
 template <uint32_t D, uint32_t M, uint32_t COLUMNS>
 AH_ATTENTION_DEVICE void ah_attention_store(const float (&sums)[M][COLUMNS / 8][4],
                                             const float (&factor)[M][2], unsigned char *tile, uint32_t column,

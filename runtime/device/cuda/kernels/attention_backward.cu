@@ -6,26 +6,26 @@
  *     d = p (dout v^T - delta)      delta = the sum of dout * out of each query, kept in the op's scratch
  *     dq = scale d k       dk = scale d^T q       dv = p^T dout
  *
- * in three kernels: delta; dq, whose blocks hold queries and let keys pass; dk and dv, whose blocks hold keys and let
- * the queries of all heads that share them pass (attention.cuh). No sum is shared between blocks, so bits are the same
- * in every run.
+ * in three kernels: delta; dq, whose blocks hold queries while keys pass; dk and dv, whose blocks hold keys while the
+ * queries of all heads that share these keys pass (attention.cuh). No sum is shared between blocks, so bits are the
+ * same in every run.
  *
- * COST. It makes seven products where five would do, because both passes compute s and dout v^T. With five, each block
- * that holds keys would have a part of dq, and the parts must be added. FlashAttention-2 adds them by atomics, in an
- * order that differs from run to run; its deterministic mode keeps a copy of dq in fp32 for each of several sets of
- * blocks and adds the copies afterwards. Others let blocks wait for each other's turn. Both need dq in fp32, 4 bytes
- * where the gradient has 2: memory outside the arena that no plan knows of. Seven products need neither memory nor
- * waiting.
+ * COST. The kernels compute seven products where five would do, because both passes compute s and dout v^T. With five,
+ * each block that holds keys would have a part of dq, and these parts must be added. FlashAttention-2 adds them by
+ * atomics, in an order that differs from run to run; its deterministic mode keeps a copy of dq in fp32 for each of
+ * several sets of blocks and adds the copies afterwards. Other implementations let blocks wait for their turn. Both
+ * need dq in fp32, 4 bytes where the gradient has 2, which is memory outside the arena that plans do not count. Seven
+ * products need neither memory nor waiting.
  *
  * dq: like forward (attention_forward.cu), with dout beside q. Three products a tile, in the order dout v^T, s, d k: v
- * is free after the first, and k is needed only from the second on, so with one tile of each every fetch hides behind
- * products. Of a thread's registers dq takes D M / 2, scores N M; two blocks fit each multiprocessor.
+ * is free after the first, and k is needed only from the second on, so with one tile of each, every fetch hides behind
+ * products. In a thread, dq takes D M / 2 registers and scores take N M; two blocks fit each multiprocessor.
  *
- * dk and dv: their sums take D M registers, so M is 1 from D = 96 on, with 8 warps a block. There are two sets of tiles
- * of q and dout, one in use while the other is fetched, so one barrier a tile. Above D = 128 two warps share 16 keys,
- * with half of the columns of dk and dv each; both compute the scores, so there are nine products. Where a GPU has too
- * little shared memory for a shape (99 KiB on 8.6, 8.9 and 12.0), the next row of `key_shapes` has shorter tiles: the
- * same sums in the same order.
+ * dk and dv: their sums take D M registers, so M is 1 for D >= 96, with 8 warps a block. There are two sets of tiles of
+ * q and dout, one in use while the other is fetched, so a tile costs one barrier. Above D = 128 two warps share 16
+ * keys, with half of the columns of dk and dv each; both compute the scores, so there are nine products. Where a GPU
+ * has too little shared memory for a shape (99 KiB on 8.6, 8.9 and 12.0), the next row of `key_shapes` has shorter
+ * tiles: the same sums in the same order.
  *
  *     dq:   D     M   N   registers   shared      dk, dv:   D     M   N    registers   shared
  *           32    2   64     32 + 128   24 KiB              32    2   32     64 + 64    24 KiB + 1
@@ -34,10 +34,10 @@
  *           128   2   32    128 +  64   80 KiB              128   1   64    128 + 64   128 KiB + 2
  *           256   1   32    128 +  32   96 KiB              256   1   32    128 + 32   128 KiB + 1
  *
- * 1. An element of dq is summed over keys, one of dk and dv over heads, then queries, each in ascending order, 16 at a
- *    time, by one warp. Tiles that are skipped would have added zeros.
+ * 1. An element of dq is summed over keys, an element of dk or dv over heads, then queries, each in ascending order, 16
+ *    at a time, by one warp. Tiles that are skipped would have added zeros.
  * 2. A query has p = 0 for keys that it does not see. Rows beyond the sequence are zero in every tile, as are their lse
- *    and delta: they add nothing, whatever their p, and are not stored.
+ *    and delta. So they add nothing, whatever their p, and are not stored.
  *
  * Source: Dao, FlashAttention-2 (2023), section 3.
  */
@@ -57,7 +57,7 @@ template <uint32_t D, uint32_t M, uint32_t N> struct query_shared {
     uint32_t first[QUERY_WARPS * M * 16];
 };
 
-/* For each row of a lane: lse in powers of two, and delta. */
+/* For each row of a lane: lse in base 2, and delta. */
 template <uint32_t M> struct query_rows {
     float lse[M][2];
     float delta[M][2];
@@ -188,7 +188,7 @@ static cudaError_t queries(const struct ah_attention *attention, cudaStream_t st
 }
 
 static const struct {
-    uint32_t head_dim; /* at most this */
+    uint32_t head_dim; /* largest head_dim of this row */
     backward_fn *run;
 } query_shapes[] = {
     {32, queries<32, 2, 64>},   {64, queries<64, 2, 64>},   {96, queries<96, 2, 32>},
@@ -197,21 +197,21 @@ static const struct {
 
 /* ---- dk and dv ---- */
 
-/* A block has W sets of M * 16 keys, each with P warps for parts of the columns. Queries pass by, N at a time. */
+/* A block has W sets of M * 16 keys, each with P warps for parts of the columns. Queries pass, N at a time. */
 template <uint32_t D, uint32_t M, uint32_t W, uint32_t P, uint32_t N> struct key_shape {
     static const uint32_t threads = W * P * AH_ATTENTION_LANES;
     static const uint32_t keys = W * M * 16;
-    static const uint32_t columns = D / P; /* of dk and dv, for one warp */
+    static const uint32_t columns = D / P; /* columns of dk and dv that one warp computes */
 };
 
-/* The queries that pass a block. */
+/* A tile of queries that pass. */
 template <uint32_t D, uint32_t N> struct key_tile {
     unsigned char q[N * D * 2];
     unsigned char dout[N * D * 2];
     float lse[N];
     float delta[N];
     uint32_t docs[N];
-    uint32_t padding[N]; /* to a multiple of 128 bytes with each N */
+    uint32_t padding[N]; /* makes the size a multiple of 128 bytes for each N */
 };
 
 template <uint32_t D, uint32_t KEYS, uint32_t N> struct key_shared {
@@ -223,7 +223,7 @@ template <uint32_t D, uint32_t KEYS, uint32_t N> struct key_shared {
 
 struct key_task {
     uint32_t sequence, kv_head;
-    uint32_t key;   /* the first of the block */
+    uint32_t key;   /* the block's first key */
     uint32_t tiles; /* tiles of a head, starting at the first key */
 };
 
@@ -335,8 +335,8 @@ template <uint32_t M, uint32_t COLUMNS> struct key_sums {
     float dv[M][COLUMNS / 8][4];
 };
 
-/* Adds what a tile of queries starting with `query` contributes to the warp's keys starting with `key`, whose k and v
- * are at `k_at` and `v_at`, in columns starting with `column`. */
+/* Adds the contribution of a tile of queries starting with `query` to the warp's keys starting with `key`, whose k and
+ * v are at `k_at` and `v_at`, in columns starting with `column`. */
 template <uint32_t D, uint32_t M, uint32_t N, uint32_t COLUMNS>
 static __device__ __forceinline__ void add_tile(struct key_sums<M, COLUMNS> &sums,
                                                 const struct key_tile<D, N> &tile,
@@ -390,7 +390,7 @@ static __global__ void __launch_bounds__(W *P *AH_ATTENTION_LANES, W *P == 4 ? 2
     const uint32_t blocks = ah_attention_sets(attention.seq, KEYS);
     struct key_task task = {blockIdx.x / blocks / attention.kv_heads,
                             blockIdx.x / blocks % attention.kv_heads, blockIdx.x % blocks * KEYS,
-                            0}; /* the longest first */
+                            0}; /* the blocks with most work first */
     const uint32_t warp_row = ah_attention_warp() / P * M * 16, column = ah_attention_warp() % P * COLUMNS;
     const uint32_t key = task.key + warp_row, at = warp_row * D * 2;
     struct ah_mma_pipe pipe = {};
@@ -444,7 +444,7 @@ static cudaError_t keys(const struct ah_attention *attention, cudaStream_t strea
     }
 
 static const struct {
-    uint32_t head_dim; /* at most this */
+    uint32_t head_dim; /* largest head_dim of this row */
     size_t shared_bytes;
     backward_fn *run;
 } key_shapes[] = {

@@ -11,9 +11,9 @@
  *                                               p = 2^(s - m');  l = l + p;  o = o + p v;  m = m'
  *
  * So each fetch hides behind half of a tile's work, with only one tile of k and one of v. In a thread, o takes D M / 2
- * registers and s takes N M / 2; with all else that is just below 255. Two blocks, 8 warps, fit a multiprocessor, and
- * each warp's products hide the softmax and barriers of others. With M = 2 a load from shared memory serves two
- * products; with 1, loading would take longer than multiplying.
+ * registers and s takes N M / 2; with everything else that is just below 255. Two blocks, 8 warps, fit a
+ * multiprocessor, and each warp's products hide the softmax and barriers of others. With M = 2 a load from shared
+ * memory serves two products; with M = 1, loading would take longer than multiplying.
  *
  *     D     M   N     o + s   shared
  *     32    2    64      96   16 KiB
@@ -23,10 +23,10 @@
  *     256   1    64     160   96 KiB   one block
  *
  * 1. m is the largest score so far. Over this thread's part of a row, l is the sum of 2^(s - m), o that of 2^(s - m) v.
- *    Before a row has seen a key, m is -infinity and 0 is used for it, so that unseen keys weigh 2^-infinity = 0.
+ *    Before a row has seen a key, m is -infinity and 0 replaces it, so that unseen keys weigh 2^-infinity = 0.
  * 2. Tiles before the first key that any query of the block sees, and after its last query, are not fetched. A warp
- *    skips the products of a tile that none of its queries sees, and does not mask one that all see whole.
- * 3. A query's result depends only on its sequence's keys and `docs`: tiles lie at multiples of N, and N follows from
+ *    skips the products of a tile that none of its queries sees, and masks no tile that they all see whole.
+ * 3. A query's result depends only on its sequence's keys and `docs`: tiles start at multiples of N, and N follows from
  *    head_dim.
  *
  * Source: Dao, FlashAttention-2 (2023); Milakov and Gimelshein, Online normalizer calculation for softmax (2018).
@@ -46,7 +46,7 @@ template <uint32_t D, uint32_t M, uint32_t N> struct forward_shared {
 template <uint32_t D, uint32_t M> struct forward_rows {
     float out[M][D / 8][4];
     float most[M][2];
-    float sum[M][2]; /* of this lane's columns */
+    float sum[M][2]; /* sum over this lane's columns */
 };
 
 template <uint32_t D, uint32_t M>
@@ -62,7 +62,7 @@ static __device__ __forceinline__ void begin(struct forward_rows<D, M> &rows)
     }
 }
 
-/* The largest value of the four lanes of a row. */
+/* Returns the largest value of the four lanes of a row. */
 static __device__ __forceinline__ float largest(float value)
 {
     value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 1));
@@ -75,7 +75,7 @@ static __device__ __forceinline__ float total(float value)
     return value + __shfl_xor_sync(0xffffffffu, value, 2);
 }
 
-/* Rescales the rows' sums to their new largest scores, and returns those as exponents of two in `ret_base`. */
+/* Rescales the rows' sums to their new largest scores, and returns these scores as exponents of two in `ret_base`. */
 template <uint32_t D, uint32_t M, uint32_t N>
 static __device__ __forceinline__ void rise(struct forward_rows<D, M> &rows, float (&ret_base)[M][2],
                                             const float (&s)[M][N / 8][4], float factor)
@@ -219,7 +219,7 @@ static cudaError_t forward(const struct ah_attention *attention, cudaStream_t st
 }
 
 static const struct {
-    uint32_t head_dim; /* at most this */
+    uint32_t head_dim; /* largest head_dim of this row */
     forward_fn *run;
 } shapes[] = {
     {32, forward<32, 2, 64>},   {64, forward<64, 2, 128>},  {96, forward<96, 2, 64>},

@@ -4,12 +4,12 @@
  * are those of attention_forward.cu and attention_backward.cu, with fp32 products; nothing is rounded between them,
  * even for bf16 operands.
  *
- * A block of 256 threads holds 64 rows of one head while tiles of 64 rows pass. A thread has 4 x 4 of the scores: rows
- * y, y + 16, ..., columns x, x + 16, ..., with x = thread % 16, y = thread / 16; and 4 x 8 of the sums. Operands come
- * through shared memory, 32 elements of the head at a time for scores, 16 passing rows at a time for sums.
+ * A block of 256 threads holds 64 rows of one head while tiles of 64 rows pass. A thread has 4 x 4 scores: rows y, y +
+ * 16, ..., columns x, x + 16, ..., with x = thread % 16, y = thread / 16; and 4 x 8 sums. Operands come through shared
+ * memory, 32 elements of the head at a time for scores, 16 passing rows at a time for sums.
  *
- * A block makes 128 columns of its results. For wider heads gridDim.y blocks make the same scores, each for its own
- * columns. One thread makes each result's sum, in ascending order.
+ * A block computes 128 columns of its results. For wider heads, gridDim.y blocks compute the same scores, each for its
+ * own columns. One thread computes each result's sum, in ascending order.
  */
 #include "runtime/device/cuda/kernels/attention.cuh"
 
@@ -24,7 +24,7 @@ struct plain_shared {
     } u;
     float p[TILE][TILE + 1];
     uint32_t first[TILE];
-    float lse[TILE]; /* to base 2 */
+    float lse[TILE]; /* lse in base 2 */
     float delta[TILE];
     uint32_t last[THREADS / AH_ATTENTION_LANES];
 };
@@ -88,7 +88,7 @@ static __device__ __forceinline__ uint32_t own_column(uint32_t j)
     return threadIdx.x % SIDE + j * SIDE;
 }
 
-/* s = a b^T; a and b have 64 rows. */
+/* s = a b^T, with 64 rows of each. */
 static __device__ void multiply(float (&s)[EACH][EACH], struct plain_shared &shared,
                                 const struct plain_rows &a, const struct plain_rows &b)
 {
@@ -111,7 +111,7 @@ static __device__ void multiply(float (&s)[EACH][EACH], struct plain_shared &sha
     }
 }
 
-/* Puts p into shared memory for add(). */
+/* Stores p in shared memory for add(). */
 static __device__ void share(struct plain_shared &shared, const float (&p)[EACH][EACH])
 {
     __syncthreads();
@@ -240,8 +240,8 @@ static __global__ void __launch_bounds__(THREADS) forward(const struct ah_attent
 
 /* ---- backward ---- */
 
-/* Reads lse and delta of 64 queries; those beyond the sequence get its last query's. A barrier must lie between the
- * last read of the old values and this, and another between this and the first read of the new ones. */
+/* Reads lse and delta of 64 queries; queries beyond the sequence get the last query's. Put a barrier between the last
+ * read of the old values and this call, and another between this call and the first read of the new values. */
 static __device__ void read_sums(struct plain_shared &shared, const struct ah_attention &attention,
                                  uint32_t sequence, uint32_t head, uint32_t query)
 {
@@ -253,7 +253,7 @@ static __device__ void read_sums(struct plain_shared &shared, const struct ah_at
     }
 }
 
-/* Reads these and `first`, then passes a barrier. */
+/* Reads lse, delta and `first`, then passes a barrier. */
 static __device__ void read_queries(struct plain_shared &shared, const struct ah_attention &attention,
                                     uint32_t sequence, uint32_t head, uint32_t query)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See columns.cuh. A block takes a strip of 16, 32 or 64 columns, wider for wider matrices; a thread adds eight columns
- * of every n-th row, in ascending order, with four rows in flight. Then the block's threads are added in a tree. One
- * pass: the matrix is read once, in pieces of 32 to 128 bytes a row, which neighbouring strips complete to whole lines.
+ * Sums columns (columns.cuh). A block has a strip of 16, 32 or 64 columns, wider for wider matrices; a thread adds
+ * eight columns of every n-th row, in ascending order, with four rows in flight. Then the threads' sums are added as a
+ * tree. The matrix is read once, in pieces of 32 to 128 bytes a row, which neighbouring strips complete to whole lines.
  * Narrow matrices get narrow strips, so that there are blocks for all processors (4096 columns: 128).
  */
 #include "runtime/device/cuda/kernels/columns.cuh"
@@ -16,10 +16,10 @@ enum { THREADS_MAX = 1024, LANES_MAX = 8, AT_ONCE = 4 };
 struct task {
     struct ah_rows dst, src;
     uint64_t rows, width;
-    unsigned lanes; /* eights of a strip */
+    unsigned lanes; /* groups of eight columns in a strip */
 };
 
-/* The thread's sum of rows first, first + apart, ... */
+/* Sums rows first, first + apart, ... for one thread. */
 template <int D>
 __device__ inline void sum_rows(const struct task *t, uint64_t first, unsigned apart, uint64_t column,
                                 float ret_sum[8])

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Columns: sums over the rows of a matrix, for the op column_sum and for the gradients of norms. One block makes a
- * column's whole sum, so only the sums are written.
+ * Columns: sums over the rows of a matrix, for the op column_sum and for the gradients of norms. One block computes a
+ * column's whole sum, so only sums are written.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_KERNELS_COLUMNS_CUH
 #define AH_RUNTIME_DEVICE_CUDA_KERNELS_COLUMNS_CUH

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cross-entropy: the loss of each row of logits x, and its gradient. The gradient replaces the logits, or goes in bf16
- * beside fp32 logits, which are then only read. With M the largest logit of a row:
+ * Cross-entropy: the loss of each row of logits x, and its gradient. The gradient replaces the logits, or is a separate
+ * bf16 matrix beside fp32 logits, which are then only read. With M the largest logit of a row:
  *
  *     S = sum exp(x_i - M)                                              (1)
  *     loss = ln S + (M - x_target)                                      (2)
  *     gradient_i = exp(x_i - M) (scale / S),  - scale at the target     (3)
  *
- * A block takes a row, a thread every n-th element, with sixteen loads in flight. One read finds the row's largest
- * logit and its sum; when a larger logit comes, the sum so far is rescaled. As many logits as fit the processor's
+ * A block computes a row, a thread every n-th element, with sixteen loads in flight. One read finds the row's largest
+ * logit and its sum; when a larger logit is found, the sum so far is rescaled. As many logits as fit the processor's
  * shared memory stay there for (3): 56 thousand in fp32 on Hopper. A row that fits is read once and written once, 8
- * bytes an element, or 6 with a bf16 gradient. The rest of a longer row is read again, last part first, since that part
- * is still in the L2 cache.
+ * bytes an element, or 6 with a bf16 gradient. The rest of a longer row is read a second time, last part first, since
+ * that part is still in the L2 cache.
  *
- * Elements are taken one by one, 128 bytes a warp, because rows of an odd vocabulary are not aligned. The number of
- * THREADS follows from the vocabulary alone, and what stays in shared memory changes no bits.
+ * Elements are read one by one, 128 bytes a warp, because rows of an odd vocabulary are not aligned. The number of
+ * THREADS follows only from the vocabulary, and keeping logits in shared memory changes no bits.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 #include "runtime/device/cuda/kernels/teams.cuh"
@@ -29,14 +29,14 @@ enum {
     MANY = 1024,
     MANY_FROM = 8192,
     AT_ONCE = 16
-}; /* THREADS; MANY from a vocabulary of MANY_FROM on */
+}; /* THREADS; MANY for vocabularies of MANY_FROM or more */
 enum { SHARED_STATIC = 2048, SHARED_DEFAULT = 48 << 10 };
 
 struct task {
     float *loss;
-    struct ah_rows logits, gradient; /* gradient: the same as logits, or beside them */
+    struct ah_rows logits, gradient; /* gradient: the same matrix as logits, or a separate one */
     const uint32_t *targets;
-    const uint8_t *mask; /* NULL: none */
+    const uint8_t *mask; /* NULL: no mask */
     const float *scale;
     uint32_t vocabulary;
     uint32_t held; /* elements of a row that stay in shared memory */
@@ -72,13 +72,13 @@ __device__ inline void logit_set(uint16_t *to, float x)
     *to = static_cast<uint16_t>(ah_bf16_pair(x, 0));
 }
 
-/* The largest of some logits, and the sum of exp(x - most) over them. */
+/* The largest of some logits, and their sum of exp(x - most). */
 struct total {
     float most, sum;
 };
 
-/* Reads the thread's elements; leaves the first ones in shared memory. `most` stays finite, so that logits of -infinity
- * have exponentials of 0. */
+/* Reads the thread's elements; keeps the first of them in shared memory. `most` stays finite, so that logits of
+ * -infinity have exponentials of 0. */
 template <uint32_t THREADS, class T>
 __device__ inline struct total read_row(const struct task *t, const T *row, T *held)
 {
@@ -180,7 +180,7 @@ template <uint32_t THREADS> row_kernel *kernel_of(const struct task *t)
                                         : cross_entropy<AH_FP32, AH_FP32, THREADS>;
 }
 
-/* Bytes of shared memory for rows of `bytes`: a whole row, or as much as a block may have. */
+/* Returns the shared memory for rows of `bytes`: a whole row, or as much as a block may have. */
 cudaError_t shared_for(uint64_t bytes, uint64_t *ret_bytes)
 {
     int device, most;

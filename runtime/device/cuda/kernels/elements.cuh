@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Elements: operands of fp32 and bf16 as kernels take them, eight elements at a time.
+ * Elements: reads and writes operands of fp32 and bf16 in kernels, eight elements at a time.
  *
  * A kernel made for bf16 or fp32 (a template's argument) reads and writes eight elements with instructions of 16 bytes:
  * rows begin at multiples of 16 bytes and have a multiple of eight elements. AH_ANY is the version for everything else:
- * it learns the type when it runs, takes elements one by one, and the last eight of a row may be fewer. The choice of
- * version changes no bits: an element belongs to the same thread and gets the same arithmetic.
+ * it learns the type when it runs, reads elements one by one, and the last eight of a row may be incomplete. The choice
+ * of version changes no bits: an element belongs to the same thread and gets the same arithmetic.
  *
  *     template <int D> __global__ void twice(struct ah_rows x)
  *     {
@@ -47,7 +47,7 @@ static inline struct ah_rows ah_rows_of(const struct ah_cuda_launch *launch, siz
     return rows;
 }
 
-/* Which version takes an operand: its dtype, or AH_ANY. An absent operand has the version of the others. */
+/* Returns which version an operand needs: its dtype, or AH_ANY. An absent operand has the version of the `others`. */
 static inline int ah_rows_version(const struct ah_rows *rows, uint64_t width, int others)
 {
     const uint64_t bytes = rows->dtype == AH_BF16 ? 2 : 4;
@@ -73,7 +73,7 @@ static __device__ inline float ah_bf16_float(unsigned bits)
     return __uint_as_float(bits << 16);
 }
 
-/* Two floats as bf16, rounded to nearest even: `low` in the lower half. */
+/* Returns two floats as bf16, rounded to nearest even, `low` in the lower half. */
 #ifdef __CUDACC__
 static __device__ inline unsigned ah_bf16_pair(float low, float high)
 {
@@ -88,7 +88,7 @@ static inline unsigned ah_bf16_pair(float low, float high)
 }
 #endif
 
-/* One element. */
+/* Returns element `i`. */
 static __device__ inline float ah_element(const void *data, uint32_t dtype, uint64_t i)
 {
     if (dtype == AH_BF16)
@@ -133,7 +133,7 @@ static __device__ inline void ah_address_at(struct ah_address<AH_ANY> *ret_addre
     ret_address->dtype = rows->dtype;
 }
 
-/* Row `row` of operand `rows`, starting with element `column`. */
+/* Returns the address of row `row` of operand `rows`, starting with element `column`. */
 template <int D>
 __device__ inline struct ah_address<D> ah_row(const struct ah_rows &rows, uint64_t row, uint64_t column) {
     struct ah_address<D> address;
@@ -157,7 +157,7 @@ template <> struct ah_eight<AH_ANY> {
     float of[8];
 };
 
-/* Elements [i, i + 8) of a row. Only the first n exist; the others are +0. */
+/* Loads elements [i, i + 8) of a row. Only the first n exist; the others become +0. */
 static __device__ inline void ah_load(struct ah_eight<AH_BF16> *ret_eight, struct ah_address<AH_BF16> from,
                                       uint64_t i, uint64_t)
 {
@@ -201,7 +201,7 @@ static __device__ inline void ah_floats(const struct ah_eight<AH_ANY> &eight, fl
         ret_values[j] = eight.of[j];
 }
 
-/* The first n of eight values as elements [i, i + n), each rounded once. */
+/* Stores the first n of eight values as elements [i, i + n), each rounded once. */
 static __device__ inline void ah_store(struct ah_address<AH_BF16> to, uint64_t i, uint64_t,
                                        const float values[8])
 {
@@ -225,7 +225,7 @@ static __device__ inline void ah_store(struct ah_address<AH_ANY> to, uint64_t i,
             ah_element_set(to.data, to.dtype, i + j, values[j]);
 }
 
-/* Sums of eight in a tree. */
+/* Sums of eight numbers, or of their products, added as a tree. */
 static __device__ inline float ah_eight_sum(const float a[8])
 {
     return ((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7]));

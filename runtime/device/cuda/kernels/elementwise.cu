@@ -2,12 +2,12 @@
  *
  * Copy, fill, cast, add and accumulate: kernels that read each operand once, write once, and run at memory speed.
  *
- * 1. A thread takes `items` of a row: eight elements, or a unit of bytes moved as it is. It loads a whole turn before
- *    it stores any, and stores only where it alone has loaded, so a result may also be an operand.
- * 2. Rows without gaps count as one row: whole items are moved 16 bytes at a time, the few elements behind them one by
+ * 1. A thread processes `items` of a row: eight elements, or a unit of bytes moved unchanged. It loads several items
+ *    before it stores any, and stores only where no other thread loads, so a result may also be an operand.
+ * 2. Rows without gaps count as one row: whole items are moved 16 bytes at a time, the few remaining elements one by
  *    one. Rows with gaps are moved 16 bytes at a time if all begin and end at multiples of 16.
  * 3. Bits are those of runtime/device/host/convert.h. A converted NaN keeps its sign and upper payload; a NaN from an
- *    addition is the GPU's own.
+ *    addition is the GPU's standard NaN.
  */
 #include "base/bf16.h"
 #include "runtime/device/cuda/kernels/elements.cuh"
@@ -43,7 +43,7 @@ static __global__ void __launch_bounds__(THREADS) each(Body body, uint64_t rows,
         }
 }
 
-/* Spreads threads along a row up to its length, the others across rows. */
+/* Spreads threads along a row up to its length, and the remaining threads across rows. */
 template <class Body>
 static cudaError_t each_launch(const struct ah_cuda_launch *launch, const Body &body, uint64_t rows,
                                uint64_t items)
@@ -192,7 +192,7 @@ cudaError_t ah_cuda_fill(const struct ah_cuda_launch *launch)
 
 /* ---- elements ---- */
 
-/* Two floats as bf16. The hardware's conversion makes all NaNs the same; this one keeps them. */
+/* Returns two floats as bf16. The hardware's conversion makes all NaNs equal; this one keeps them distinct. */
 static __device__ inline unsigned pair_exact(float low, float high)
 {
     unsigned pair = ah_bf16_pair(low, high);
@@ -277,7 +277,7 @@ static cudaError_t task_by(const struct ah_cuda_launch *launch, const struct eac
     return each_launch(launch, body, task->rows, (task->count + ITEM - 1) / ITEM);
 }
 
-/* Runs `fast` on whole items if all rows lie at multiples of 16 bytes, and `any` on the rest. */
+/* Runs `fast` on whole items if all rows start at multiples of 16 bytes, and `any` on the rest. */
 static cudaError_t task_run(const struct ah_cuda_launch *launch, struct each_task task, size_t operands,
                             task_fn *fast, task_fn *any)
 {

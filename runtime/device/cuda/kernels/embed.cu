@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Embed: rows of a table by token, plus rows of another by position; gather is the same without positions. A thread
- * does eight neighbouring columns of a row: one pass, every row is read and written once.
+ * Embed: each row is the token's row of a table, plus the position's row of another table; gather has no positions. A
+ * thread computes eight neighbouring columns of a row, so every row is read and written once.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 
@@ -11,7 +11,7 @@ namespace
 enum { THREADS = 256 };
 
 struct task {
-    struct ah_rows y, table, positions_table; /* the last is absent without positions */
+    struct ah_rows y, table, positions_table; /* positions_table is absent without positions */
     const uint32_t *tokens;
     const uint32_t *positions; /* NULL: row % seq */
     uint64_t rows, width, seq;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Embed, backward: rows of dy added to the tables, deterministically.
+ * Embed, backward: adds rows of dy to the tables, deterministically.
  *
  * A row of a table becomes the sum of its rows of dy plus its old value, rounded once. Rows that no token selects are
  * not touched, nor is the padding token's. Three kernels:
  *
- *   1. ranks    row numbers sorted by token, then row: a row's place is the number of rows that come before it, which a
- *               block counts by looking at all tokens. n^2 comparisons, two instructions each, on all processors: 5 us
- *               for 8192 rows, 75 us for 32768, a fraction of what (2) takes there. The scratch holds the places.
- *   2. tokens   a RUN is what belongs to one token. A block has a window of sorted places and a strip of columns; its
- *               warps take the runs that begin there by turns, and add rows in ascending order. The last run of a
- *               window may be LONG: then each warp has every 8th row of it, and the warps are added in order. dy is
- *               read once; of the table, rows with a run are read and written once: one pass.
- *   3. positions a block has a position and a strip, and adds its rows in ascending order, which it finds by looking at
- *               all positions, or knows where these repeat. dy is read once more.
+ *   1. ranks: row numbers sorted by token, then row: a row's place is the number of rows that come before it, which a
+ *      block counts by looking at all tokens. n^2 comparisons, two instructions each, on all processors: 5 us for 8192
+ *      rows, 75 us for 32768, a fraction of the time of (2). The scratch holds the places.
+ *   2. tokens: a RUN is the rows of one token. A block has a window of sorted places and a strip of columns; its warps
+ *      take turns with the runs that begin there, and add rows in ascending order. The last run of a window may be
+ *      LONG: then each warp adds every 8th row of it, and the warps' sums are added in order. dy is read once; of the
+ *      table, rows with a run are read and written once.
+ *   3. positions: a block has a position and a strip. It adds the position's rows in ascending order; it finds them by
+ *      looking at all positions, or computes them where positions repeat. dy is read a second time.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 #include "runtime/device/cuda/kernels/teams.cuh"
@@ -31,14 +31,14 @@ enum { RANKED = 32, TILE = 1024 }; /* rows that a block ranks; tokens that it lo
 
 struct task {
     struct ah_rows table, dy;
-    const uint32_t *tokens; /* or positions */
+    const uint32_t *tokens; /* tokens, or positions */
     uint32_t *sorted;       /* row numbers by token */
     uint64_t rows, width, seq, padding;
-    uint64_t strips; /* of columns; blocks are numbered strip by strip of a window, or of a position */
+    uint64_t strips; /* strips of columns; blocks are numbered strip by strip of a window, or of a position */
 };
 
-/* How many tokens in the warp's part of a tile sort before `row`, whose token is `token`. All rows of the block lie in
- * one tile: there, equal tokens count if they come first; in earlier tiles all equal ones count, in later ones none. */
+/* Returns how many tokens in the warp's part of a tile sort before `row`, whose token is `token`. All rows of the block
+ * are in one tile: there, equal tokens count if they come first; in earlier tiles all count, in later tiles none. */
 __device__ inline uint32_t rank_in_tile(const uint32_t *tile, uint64_t begin, uint64_t row, uint32_t token)
 {
     const unsigned part = threadIdx.x / 32 * (TILE / WARPS);
@@ -60,7 +60,7 @@ __device__ inline uint32_t rank_in_tile(const uint32_t *tile, uint64_t begin, ui
     return count;
 }
 
-/* (1) A block ranks RANKED rows, each by a lane of every warp. */
+/* (1) A block ranks RANKED rows; in every warp, a lane counts for one row. */
 __global__ void __launch_bounds__(THREADS) ranks(struct task t)
 {
     __shared__ uint32_t counts[WARPS][RANKED];
@@ -105,7 +105,7 @@ __device__ inline void add_rows(const struct task *t, const uint32_t *places, ui
     }
 }
 
-/* Eight columns of the table's row whose sum is being computed. */
+/* Loads eight columns of the table's row whose sum is being computed. */
 template <int D>
 __device__ inline void table_load(const struct task *t, uint64_t row, uint64_t column,
                                   struct ah_eight<D> *ret_before)
@@ -140,7 +140,7 @@ __device__ inline uint64_t run_end(const struct task *t, uint64_t place, uint32_
     }
 }
 
-/* Sums a long run with all warps of the block; shared: (WARPS, 8, 32). */
+/* Sums a long run with all warps of the block; `shared` has the shape (WARPS, 8, 32). */
 template <int D>
 __device__ inline void add_long_run(const struct task *t, uint64_t begin, uint64_t end, uint64_t column,
                                     float (*shared)[8][32])

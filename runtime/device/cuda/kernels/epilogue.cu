@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See epilogue.h. A thread does one column of every gridDim.y-th row. This path is rare: cuBLASLt finishes the usual
- * products itself. So it is not tuned, except that consecutive threads take consecutive columns.
+ * Finishes products (epilogue.h). A thread computes one column of every gridDim.y-th row. This path is rare, because
+ * cuBLASLt finishes the usual products itself, so only memory access is tuned: neighbouring threads have neighbouring
+ * columns.
  */
 #include "runtime/device/cuda/kernels/epilogue.h"
 
@@ -17,7 +18,7 @@ static __device__ float load(const void *from, uint32_t dtype, uint64_t i)
     return __uint_as_float((unsigned)((const uint16_t *)from)[i] << 16);
 }
 
-/* Rounds bf16 to nearest even, and a NaN stays one, as in base/bf16.h. */
+/* Stores a value; bf16 is rounded to nearest even, and a NaN stays a NaN, as in base/bf16.h. */
 static __device__ void store(void *to, uint32_t dtype, uint64_t i, float value)
 {
     unsigned bits = __float_as_uint(value);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Epilogue: finishes a matrix product whose fp32 sums lie in a buffer of their own (products_internal.h):
+ * Epilogue: finishes a matrix product whose fp32 sums are in a separate buffer (products_internal.h):
  *
  *     x = product (+ bias) (+ c when accumulating)       aux = x       c = x, or gelu_tanh(x)
  *
@@ -22,9 +22,9 @@ struct ah_cuda_epilogue {
     const float *product; /* (rows, width), dense */
     const void *bias;     /* (width) */
     void *c;              /* (rows, c_pitch) */
-    void *aux;            /* (rows, aux_pitch); NULL: none */
+    void *aux;            /* (rows, aux_pitch); NULL: no aux */
     uint64_t rows, width;
-    uint64_t c_pitch, aux_pitch;             /* elements */
+    uint64_t c_pitch, aux_pitch;             /* elements from row to row */
     uint32_t c_dtype, bias_dtype, aux_dtype; /* enum ah_dtype */
     bool accumulates;
     bool gelu;

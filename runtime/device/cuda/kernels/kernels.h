@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Kernels: how a GPU does all ops but matrix products (cuda_products.h). One function per kind of op enqueues the op's
- * work on a stream and returns at once. Ops were checked before (op.h); each computes the same as on the CPU device, as
+ * work on a stream and returns at once. Ops were checked before (op.h). They compute what the CPU device computes, as
  * docs/numerics.md says.
  *
  *     struct ah_cuda_launch launch = {.op = &op, .arg = {...}, .stream = stream, .workspace = workspace,
  *                                     .processors = 132};
  *     cudaError_t rc = ah_cuda_norm(&launch);
  *
- * The same bits come from every run: no atomics on floating-point numbers, no order that depends on timing.
+ * Every run gives the same bits: no atomics on floating-point numbers, no order that depends on timing.
  *
  * Kernels are compiled twice: by nvcc, and by the host's compiler for the double of the tests (simt.cuh).
  */
@@ -28,17 +28,17 @@ enum { AH_CUDA_KERNEL_WORKSPACE_BYTES = 1 << 18 };
 
 struct ah_cuda_launch {
     const struct ah_op *op; /* borrowed until the function returns */
-    void *arg[AH_OP_ARGS];  /* where operands lie, as a kernel reaches them; NULL: absent */
+    void *arg[AH_OP_ARGS];  /* addresses of the operands for a kernel; NULL: absent */
     cudaStream_t stream;
     /* GPU memory that ops of this stream use one after another: AH_CUDA_KERNEL_WORKSPACE_BYTES at a multiple of 256. It
-     * may be part of the matrix products' workspace on the same stream. No op relies on what another left there. */
+     * may be part of the matrix products' workspace on the same stream. No op relies on what is there. */
     void *workspace;
     uint32_t processors; /* multiprocessors of the GPU */
 };
 
 typedef cudaError_t ah_cuda_kernel_fn(const struct ah_cuda_launch *launch);
 
-ah_cuda_kernel_fn ah_cuda_copy; /* between places of the device arena only */
+ah_cuda_kernel_fn ah_cuda_copy; /* only within the device arena */
 ah_cuda_kernel_fn ah_cuda_fill;
 ah_cuda_kernel_fn ah_cuda_cast;
 ah_cuda_kernel_fn ah_cuda_add;

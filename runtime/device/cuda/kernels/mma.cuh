@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mma: matrix-unit operations that CUDA C++ has no plain name for: products of 16 x 8 x 16 tiles of bf16, loads of
+ * Mma: matrix-unit operations that CUDA C++ has no function for: products of 16 x 8 x 16 tiles of bf16, loads of
  * their operands from shared memory, background copies into shared memory, and the two conversions in between. For GPUs
- * from Ampere on (sm_80); in the tests' double, mma_double.cuh does the same on the CPU.
+ * since Ampere (sm_80); in the tests' double, mma_double.cuh does the same on the CPU.
  *
  *     __shared__ __align__(128) uint16_t a[16 * 16], b[8 * 16];      rows of 16: (m, k), (n, k)
  *     struct ah_mma_pipe pipe = {};
@@ -11,7 +11,7 @@
  *     ah_mma_wait<0>(pipe);
  *     __syncthreads();
  *
- * With g = lane / 4 and t = lane % 4, a lane of the warp holds these pairs of neighbours of a tile:
+ * With g = lane / 4 and t = lane % 4, a lane of the warp holds these pairs of neighbouring elements of a tile:
  *
  *     a (16, 16): [0] row g, columns 2t and 2t + 1;  [1] row g + 8;  [2] row g, columns 2t + 8, + 9;  [3] row g + 8
  *     b (16, 8):  [0] rows 2t and 2t + 1, column g;  [1] rows 2t + 8, + 9
@@ -33,7 +33,7 @@
 /* An address in shared memory, in bytes. */
 typedef uint32_t ah_mma_place;
 
-/* A thread's background copies. Empty on a GPU: the hardware keeps them. */
+/* A thread's background copies. Empty on a GPU, where the hardware keeps track of them. */
 struct ah_mma_pipe {
 };
 
@@ -60,9 +60,9 @@ static __device__ __forceinline__ void ah_mma_multiply(float (&c)[4], const uint
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Loads four 8 x 8 tiles. Lane i passes the place of row i % 8 of tile i / 8: 16 bytes at a multiple of 16, the rows of
- * each tile in different banks. A lane gets elements 2t and 2t + 1 of row g of each tile; from _turned(), rows 2t and
- * 2t + 1 of column g. */
+/* Loads four 8 x 8 tiles. Lane i passes the place of row i % 8 of tile i / 8: 16 bytes at a multiple of 16, with the
+ * rows of a tile in different banks. A lane gets elements 2t and 2t + 1 of row g of each tile; with _turned(), rows 2t
+ * and 2t + 1 of column g. */
 static __device__ __forceinline__ void ah_mma_load(uint32_t (&ret_tiles)[4], ah_mma_place row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -79,8 +79,8 @@ static __device__ __forceinline__ void ah_mma_load_turned(uint32_t (&ret_tiles)[
                  : "memory");
 }
 
-/* Starts copying `bytes` (at most 16) from global memory, and zeroes the rest of the 16 bytes at `to`. Both lie at
- * multiples of 16. If `bytes` is 0, nothing is read, whatever `from` is. */
+/* Starts copying `bytes` (at most 16) from global memory, and zeroes the rest of the 16 bytes at `to`. Both addresses
+ * are multiples of 16. If `bytes` is 0, nothing is read, whatever `from` is. */
 static __device__ __forceinline__ void ah_mma_copy(struct ah_mma_pipe &, ah_mma_place to, const void *from,
                                                    uint32_t bytes)
 {
@@ -110,7 +110,7 @@ template <unsigned groups> static __device__ __forceinline__ void ah_mma_wait(st
     asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
 }
 
-/* Two numbers as bf16, to nearest even, `low` in the lower half. */
+/* Returns two numbers as bf16, rounded to nearest even, `low` in the lower half. */
 static __device__ __forceinline__ uint32_t ah_mma_pair(float low, float high)
 {
     uint32_t pair;
@@ -118,7 +118,7 @@ static __device__ __forceinline__ uint32_t ah_mma_pair(float low, float high)
     return pair;
 }
 
-/* 2^x within 2 units of the last place; below 2^-126 it is 0. */
+/* Returns 2^x within 2 units of the last place; results below 2^-126 become 0. */
 static __device__ __forceinline__ float ah_mma_exp2(float x)
 {
     float power;

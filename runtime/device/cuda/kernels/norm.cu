@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Norm: normalises each vector of a row by itself (a row has `heads` of them). Arithmetic as in device/math/norm.inc,
- * but sums in an order of their own.
+ * Norm: normalises each of a row's `heads` vectors separately. The arithmetic is that of device/math/norm.inc, but sums
+ * have a different order.
  *
- * A team of threads does one vector: 32 elements a thread, in four pieces of eight that interleave with its
- * neighbours'. They stay in registers, so x is read once and y written once: one pass over memory, 4 bytes an element
- * in bf16, with gain and bias from the caches. Vectors of more than 32768 elements, or unaligned ones, are read again
- * for every sum.
+ * A team of threads computes one vector: 32 elements a thread, in four groups of eight that interleave with its
+ * neighbours'. They stay in registers, so x is read once and y written once: 4 bytes an element in bf16, with gain and
+ * bias from the caches. Vectors of more than 32768 elements, and unaligned vectors, are read once more for every sum.
  *
- * A thread adds its eights in ascending order, each in a tree; then threads are added in a tree (teams.cuh). The team's
- * size follows from the width alone.
+ * A thread adds its groups in ascending order, each as a tree; then the threads' sums are added as a tree (teams.cuh).
+ * The team's size follows only from the width.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 #include "runtime/device/cuda/kernels/teams.cuh"
@@ -21,15 +20,15 @@ enum { TEAM_MAX = 1024, BLOCK_MIN = 256 };
 
 struct task {
     struct ah_rows y, x, gain, bias;
-    float *mean; /* of layer norms */
+    float *mean; /* only of layer norms */
     float *scale;
     uint64_t vectors, heads, width;
-    uint64_t eights; /* of a vector */
+    uint64_t eights; /* groups of eight elements in a vector */
     unsigned team;
     float epsilon;
 };
 
-/* How many eights of a vector a thread keeps, and how many it visits. */
+/* How many groups of eight a thread keeps in registers, and how many it visits. */
 template <int D> struct kept {
     enum { EIGHTS = 4 };
     static __device__ unsigned rounds(const struct task *)
@@ -52,7 +51,7 @@ template <int D> struct part {
     struct ah_eight<D> held[kept<D>::EIGHTS];
 };
 
-/* Round k of a part, as floats; missing elements are 0. */
+/* Loads group k of a part as floats; missing elements are 0. */
 template <int D>
 __device__ inline void round_floats(struct part<D> *p, unsigned k, uint64_t, uint64_t, float ret_x[8])
 {

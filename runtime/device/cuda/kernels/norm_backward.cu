@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Norm, backward. Arithmetic as in device/math/norm.inc, but sums in an order of their own.
+ * Norm, backward. The arithmetic is that of device/math/norm.inc, but sums have a different order.
  *
- * A block does a group of AH_OP_NORM_GROUP vectors, its teams of threads taking turns: 16 elements a thread, in two
- * pieces of eight. In bf16 the next vector loads while one is computed. The partial gradients of gain and bias stay in
- * registers until the group is done. Then teams are added in order, and the group's sums go to a row of the scratch,
- * whose columns columns.cuh adds. So x and dy are read once and dx is written once: one pass, plus the scratch, 1/32 of
- * that, twice.
+ * A block computes a group of AH_OP_NORM_GROUP vectors, which its teams of threads do by turns: 16 elements a thread,
+ * in two groups of eight. In bf16 the next vector is loaded while one is computed. The partial gradients of gain and
+ * bias stay in registers until all vectors are done. Then the teams' sums are added in order and stored in a row of the
+ * scratch, whose columns columns.cuh adds. So x and dy are read once and dx is written once; the scratch, 1/32 of that,
+ * is written and read.
  *
- * A whole block does vectors of more than 8192 elements, one after another, with the partial gradients in the scratch:
- * three passes. Teams, and so the order of sums, follow from the width alone.
+ * A whole block computes vectors of more than 8192 elements, one after another, with the partial gradients in the
+ * scratch: three passes. Teams, and so the order of sums, follow only from the width.
  */
 #include "runtime/device/cuda/kernels/columns.cuh"
 #include "runtime/device/cuda/kernels/teams.cuh"
@@ -26,7 +26,7 @@ struct task {
     const float *scale;
     float *dgain, *dbias; /* partial, (groups, width); NULL: not wanted */
     uint64_t vectors, heads, width;
-    uint64_t eights; /* of a vector */
+    uint64_t eights; /* groups of eight elements in a vector */
     unsigned team;
 };
 
@@ -34,11 +34,11 @@ struct task {
 template <int X, int DY> struct part {
     struct ah_eight<X> x[EIGHTS];
     struct ah_eight<DY> dy[EIGHTS];
-    uint64_t row, column; /* where the vector lies */
+    uint64_t row, column; /* where the vector begins */
     float mean, scale;
 };
 
-/* What dx is computed from once the sums are known. */
+/* The values from which dx is computed once the sums are known. */
 struct back {
     float g[EIGHTS][8];
     float n[EIGHTS][8];
@@ -107,7 +107,7 @@ __device__ inline void part_add(const struct part<X, DY> *p, const struct task *
     }
 }
 
-/* Writes dx; `means` are those of g and g n. */
+/* Writes dx; `means`: the means of g and of g n. */
 template <int X, int DY, bool LAYER>
 __device__ inline void part_write(const struct part<X, DY> *p, const struct task *t, unsigned lane,
                                   struct back *back, const float means[2])
@@ -124,9 +124,9 @@ __device__ inline void part_write(const struct part<X, DY> *p, const struct task
     }
 }
 
-/* A team's layout in shared memory: the first elements of all eights, then the second ones, and so on. The gaps between
- * them, and between teams, avoid bank conflicts for threads that write one element of many eights and for those that
- * read whole eights. */
+/* A team's layout in shared memory: the first elements of all groups of eight, then the second elements, and so on. The
+ * gaps between these, and between teams, avoid bank conflicts for threads that write one element of many groups, and
+ * for threads that read whole groups. */
 __host__ __device__ inline unsigned eights_apart(unsigned team)
 {
     return EIGHTS * team + 4;
@@ -137,7 +137,7 @@ __host__ __device__ inline unsigned teams_apart(unsigned team)
     return 8 * eights_apart(team) + team;
 }
 
-/* Adds the block's teams and writes a row of partial sums. */
+/* Adds the sums of the block's teams and writes them as a row of partial sums. */
 __device__ inline void add_teams(const struct task *t, const float sums[EIGHTS][8], float *shared, float *row)
 {
     const unsigned lane = threadIdx.x & (t->team - 1), teams = blockDim.x / t->team,
@@ -159,12 +159,12 @@ __device__ inline void add_teams(const struct task *t, const float sums[EIGHTS][
 
 template <int X, int DY, bool LAYER> __global__ void __launch_bounds__(THREADS) norm_group(struct task t)
 {
-    AH_DYNAMIC_SHARED(float, shared); /* teams_apart() floats a team */
+    AH_DYNAMIC_SHARED(float, shared); /* teams_apart() floats for each team */
     __shared__ float partial[2][2][AH_WARPS_MAX];
     const unsigned lane = threadIdx.x & (t.team - 1), teams = blockDim.x / t.team;
     const uint64_t begin = static_cast<uint64_t>(blockIdx.x) * AH_OP_NORM_GROUP + threadIdx.x / t.team;
     const float width = static_cast<float>(t.width);
-    /* Wider types would not fit the registers twice. */
+    /* Two vectors of wider types would not fit the registers. */
     constexpr bool ahead = X == AH_BF16 && (DY == AH_BF16 || !LAYER);
     struct gradients gradients = {};
     struct part<X, DY> next = part<X, DY>();
@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(WIDE_THREADS) norm_group_wide(struct task t)
 
 typedef void group_kernel(struct task);
 
-/* dy may be fp32 while x is bf16: it is then the sum of two products. */
+/* Chooses the kernel. dy may be fp32 while x is bf16, because it is then the sum of two products. */
 template <bool LAYER> group_kernel *kernel_of(const struct task *t)
 {
     const struct ah_rows *const operands[] = {&t->x, &t->dx, &t->gain};
@@ -286,7 +286,7 @@ cudaError_t run_groups(cudaStream_t stream, struct task *t, uint64_t groups)
     return AH_LAUNCH(kernel, grid, dim3(threads), shared_bytes, stream, *t);
 }
 
-/* Makes operand `arg` from its partial sums, if it is wanted. */
+/* Computes operand `arg` from its partial sums, if it is wanted. */
 cudaError_t add_groups(const struct ah_cuda_launch *launch, size_t arg, float *partials, uint64_t groups)
 {
     const uint64_t width = launch->op->u.norm.width;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Philox on a GPU: the ten rounds of base/philox.h, whose own functions run on the host.
+ * Philox on a GPU: computes the ten rounds of base/philox.h, whose functions are for the host.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_KERNELS_PHILOX_CUH
 #define AH_RUNTIME_DEVICE_CUDA_KERNELS_PHILOX_CUH

@@ -4,10 +4,10 @@
  *
  *     y_p = x_p c - x_(p+h) s,      y_(p+h) = x_(p+h) c + x_p s,
  *
- * The second product is rounded and the first fused with it, bit for bit as on the CPU device (device/math/rope.inc).
+ * The second product is rounded, the first is fused with it: bit for bit as on the CPU (device/math/rope.inc).
  *
- * A thread turns eight neighbouring pairs of up to HEADS heads of one row: x is read and written once, and the row's
- * cosines and sines come from the caches once for these heads. One pass: 4 bytes an element in bf16.
+ * A thread turns eight neighbouring pairs of up to HEADS heads of one row: x is read and written once, 4 bytes an
+ * element in bf16, and the row's cosines and sines are read from the caches once for these heads.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 
@@ -22,7 +22,7 @@ struct task {
     const uint32_t *positions; /* NULL: row % seq */
     uint64_t rows, seq;
     unsigned heads, half;
-    unsigned eights;     /* of half a head */
+    unsigned eights;     /* groups of eight elements in half a head */
     unsigned head_lanes; /* threads that share the heads of a row */
     bool inverse;
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Simt: how kernels are launched and find dynamic shared memory, for both compilers. nvcc compiles them for GPUs. In
- * tests the host's compiler takes the same source, and tests/double/cuda runs it on the CPU; this header then also
- * brings CUDA's own names (simt_double.cuh lists them).
+ * tests the host's compiler compiles the same source, and tests/double/cuda runs it on the CPU; this header then also
+ * defines CUDA's own names (simt_double.cuh lists them).
  *
  *     __global__ void __launch_bounds__(256) row_sums(float *out, const float *__restrict__ in, unsigned width)
  *     {
@@ -21,8 +21,8 @@
  * A template's name goes in parentheses if it has a comma: AH_LAUNCH((copy<float, 4>), ...).
  *
  * To run on both, a thread may wait for others of its block (barriers, functions of the warp with any masks), but never
- * for another block. Only their masks decide which lanes take part in functions of the warp: nothing runs in lockstep.
- * Kernels' arguments are plain values.
+ * for another block. Only the mask decides which lanes take part in a function of the warp, because threads do not run
+ * in lockstep. Kernels' arguments are plain values.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_KERNELS_SIMT_CUH
 #define AH_RUNTIME_DEVICE_CUDA_KERNELS_SIMT_CUH
@@ -32,7 +32,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A parameter of type T that takes any argument convertible to it. */
+/* A parameter of type T that accepts any argument convertible to T. */
 template <class T> struct ah_simt_value {
     typedef T type;
 };

@@ -2,14 +2,14 @@
  *
  * Sums: the canonical reduction (device/host/reduce.h), with the same bits on every device, and clip, which uses it.
  *
- *   1. leaves   a warp does a leaf of 4096 elements: lane 2 i + h loads half h of rows 16 i to 16 i + 15, all at once.
+ *   1. leaves   a warp sums a leaf of 4096 elements: lane 2 i + h loads half h of rows 16 i to 16 i + 15, all at once.
  *               Row levels 16 -> 1 are added in a lane's registers, the next four between lanes 2, 4, 8 and 16 apart.
- *               Then the columns: 16 -> 8 between neighbouring lanes, 8 -> 1 in registers. One pass over src; the leaf
+ *               Then the columns: 16 -> 8 between neighbouring lanes, 8 -> 1 in registers. src is read once; the leaf
  *               sums, a two-thousandth of it, go to the workspace.
- *   2. total    one block adds the leaf sums in double, in flat order. Sums that need no rounding may be added in any
- *               order: see exact_step(). Otherwise one thread adds them one after another.
+ *   2. total    one block adds the leaf sums in double, in order. If none needs rounding, any order will do: see
+ *               exact_step(). Otherwise one thread adds them one after another.
  *
- * A vector with more leaves than the workspace holds is summed in several such pairs.
+ * A vector with more leaf sums than the workspace holds is summed by several such pairs of kernels.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 
@@ -81,7 +81,7 @@ template <int D> __global__ void __launch_bounds__(32 * LEAF_WARPS) leaves(struc
         t.sums[place] = sum;
 }
 
-/* Sums over the block in any order: the additions are exact. */
+/* Sums over the block in any order, because the additions are exact. */
 __device__ inline double block_sum(double value, double *shared)
 {
     for (int bits = 16; bits; bits /= 2)
@@ -101,10 +101,10 @@ __device__ inline bool is_multiple(double x, double inverse)
     return trunc(x * inverse) == x * inverse;
 }
 
-/* (2) Adds the block's `mine` to *total if that needs no rounding, otherwise returns false. Let |total| + sum |x| <
+/* (2) Adds the block's `mine` to *total if no sum needs rounding, otherwise returns false. Let |total| + sum |x| <
  * 2^e, where total and every x are integers times 2^(e - 53). Then any partial sum is such an integer of at most 53
- * bits: it is exact, and the order does not matter. Leaf sums within 5000 times of each other mostly pass. Adding one
- * after another takes as long as reading leaves of bf16. */
+ * bits: so it is exact, and the order does not matter. Leaf sums that differ by factors below 5000 mostly pass. Adding
+ * one after another takes as long as reading the leaves in bf16. */
 __device__ inline bool exact_step(const float *mine, double *total, double (*shared)[TOTAL_WARPS])
 {
     double sum = 0, size = 0;
@@ -114,9 +114,9 @@ __device__ inline bool exact_step(const float *mine, double *total, double (*sha
     }
     sum = block_sum(sum, shared[0]);
     size = block_sum(size, shared[1]) + fabs(*total);
-    if (!isfinite(size) || size < 0x1p-200) /* leaf sums are 0 or above 2^-150; all threads agree */
+    if (!isfinite(size) || size < 0x1p-200) /* leaf sums are 0 or above 2^-150; threads agree */
         return false;
-    /* One binade above the size's own, as the size is rounded. */
+    /* One binade above that of `size`, because `size` is rounded. */
     const long long exponent = (__double_as_longlong(size) >> 52) - 1023 + 2;
     const double inverse = __longlong_as_double((53 - exponent + 1023) << 52);
     bool exact = is_multiple(*total, inverse);
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(TOTAL_THREADS) add_sums(struct task t)
         *t.dst = total;
 }
 
-/* (1) and (2) for the leaves of `t`. */
+/* Launches (1) and (2) for the leaves of `t`. */
 cudaError_t add_leaves(cudaStream_t stream, const struct task *t, int version)
 {
     void (*const kernel)(struct task) = version == AH_BF16   ? leaves<AH_BF16>
@@ -193,7 +193,7 @@ cudaError_t run(const struct ah_cuda_launch *launch, bool squares)
     return rc;
 }
 
-/* The same as device/host/clip.c. If the norm is not finite, the factor keeps its value. */
+/* Computes the same as device/host/clip.c. If the norm is not finite, the factor is unchanged. */
 __global__ void clip(struct ah_adamw_scalars *scalars, const double *sums, uint64_t n, double limit)
 {
     double total = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Teams: 2^k threads of a block, neighbours by threadIdx.x, that work on one vector. Blocks are one-dimensional and
- * made of whole teams. A sum over a team adds in a fixed tree and reaches all its threads.
+ * made of whole teams. A sum over a team is added as a fixed tree, and all its threads get it.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_KERNELS_TEAMS_CUH
 #define AH_RUNTIME_DEVICE_CUDA_KERNELS_TEAMS_CUH
@@ -10,7 +10,7 @@
 
 enum { AH_WARPS_MAX = 32 };
 
-/* The smallest power of two >= n, but at most `most`, itself a power of two. */
+/* Returns the smallest power of two >= n, but at most `most`, which is a power of two. */
 static inline unsigned ah_team_size(uint64_t n, unsigned most)
 {
     unsigned size = 1;
@@ -19,7 +19,7 @@ static inline unsigned ah_team_size(uint64_t n, unsigned most)
     return size;
 }
 
-/* Sums over each min(team, 32) neighbouring lanes. */
+/* Returns the sum over each min(team, 32) neighbouring lanes. */
 static __device__ inline float ah_warp_sum(float value, unsigned team)
 {
     for (unsigned bits = team < 32 ? team / 2 : 16; bits; bits /= 2)
@@ -34,8 +34,8 @@ static __device__ inline float ah_warp_most(float value)
     return value;
 }
 
-/* Sums over each team; all threads of the block take part. `partial`: shared, one float per warp of the block. A team
- * above a warp passes one barrier, so a second sum needs another `partial` while threads may read the first. */
+/* Returns the sum over each team; all threads of the block take part. `partial`: shared, one float per warp of the
+ * block. A team above a warp passes one barrier, so a second sum needs another `partial` while this one may be read. */
 static __device__ inline float ah_team_sum(float value, unsigned team, float *partial)
 {
     const unsigned lane = threadIdx.x % 32, warps = team / 32;

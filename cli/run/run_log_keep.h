@@ -20,7 +20,7 @@ struct ah_run_log_kept {
     bool complete;      /* the log has all steps of the run and its end line, so there is nothing to add */
 };
 
-/* `run` is open and resumes. AH_E_MISMATCH: another run's log. AH_E_DOCUMENT. AH_E_IO. */
+/* `run` is open and resumes. AH_E_MISMATCH: another run's log; AH_E_DOCUMENT, AH_E_IO, AH_E_MEMORY. */
 int ah_run_log_keep(const struct ah_run *run, const char *path, struct ah_run_log_kept *ret_kept,
                     struct ah_error *err);
 

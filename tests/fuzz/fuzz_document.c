@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct ah_document document = {0};
     struct ah_error err = {0};
-    char *text = malloc(size ? size : 1); /* exactly this size, so that the address sanitizer sees reads beyond it */
+    char *text = malloc(size ? size : 1); /* exactly this size, so that a sanitizer sees reads beyond it */
     require(text != NULL, "out of memory");
     memcpy(text, data, size);
     int rc = ah_document_parse(&document, "fuzz", text, size, AH_DOCUMENT_ANY, &err);

@@ -24,14 +24,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRAINING_BLOCKS = 4, TRAINING_VECTORS = 4 /* the last vector is the weights */, TRAINING_PATTERNS = 2 };
+enum { TRAINING_BLOCKS = 4, TRAINING_VECTORS = 4 /* the last: weights */, TRAINING_PATTERNS = 2 };
 
 struct training_options {
     enum ah_dtype dtype, state_dtype;
     unsigned vocabulary; /* 0 means 50 */
     const char *frozen;  /* (optional) pattern of the frozen tensors, beginning with '!' */
     uint64_t file_bytes;
-    unsigned owners; /* if above 0, so many ranks save and load together; block b belongs to owner b % owners */
+    unsigned owners; /* above 0: number of ranks that save and load together, blocks in turn */
 };
 
 struct training {
@@ -44,8 +44,8 @@ struct training {
     struct ah_checkpoint_sink sink;
     struct ah_checkpoint_position position;
     struct ah_flat flat[TRAINING_BLOCKS];
-    unsigned owners, owner;                                  /* number of owners, and the owner that works now */
-    uint64_t step;                                           /* the step whose values are given */
+    unsigned owners, owner;                                  /* number of owners; owner at work */
+    uint64_t step;                                           /* step whose values are given */
     unsigned char *taken[TRAINING_BLOCKS][TRAINING_VECTORS]; /* loaded values, in their stored type */
     uint64_t n_taken[TRAINING_BLOCKS][TRAINING_VECTORS];     /* number of elements loaded */
     char wrong[128];

@@ -83,7 +83,7 @@ static int extend(void *context, struct ah_error *err)
 
 TEST(profiler, every_allocation_of_an_extension_fails_once)
 {
-    struct extension extension = {.rates = {.matmul_flops_per_s = {1e6, 1e6}, /* slow: each sample is one cycle */
+    struct extension extension = {.rates = {.matmul_flops_per_s = {1e6, 1e6}, /* a sample is one cycle */
                                             .link_bytes_per_s = {1e10, 1e10},
                                             .device_copy_bytes_per_s = 1e10}};
     test_job_open(&extension.job, "tiny",

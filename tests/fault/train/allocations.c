@@ -179,7 +179,7 @@ static void watch_plan(struct golden *g, uint64_t *plans)
 TEST(allocations, are_none_between_steps)
 {
     static const struct {
-        const char *name; /* models with and without clip, with one micro-batch or several, with documents and masks */
+        const char *name; /* with and without clip, one micro-batch or several, documents, masks */
         enum ah_dtype dtype, state_dtype;
     } cases[] = {{"gpt2", AH_FP32, AH_FP32},         {"gpt2-untied-odd", AH_BF16, AH_BF16},
                  {"llama-masked", AH_FP32, AH_FP32}, {"mistral-documents", AH_BF16, AH_FP32},

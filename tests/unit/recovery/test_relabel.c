@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Renames nodes of a plan so that states stay where they lie: equal nodes swap, a node that differs stays.
+ * Tests renaming nodes of a plan so that states need not move: equal nodes swap, a node that differs stays.
  */
 #include "planner/recovery/relabel.h"
 
@@ -46,7 +46,7 @@ static void make_cluster(struct fixture *f)
         .name = "x", .device = AH_DEVICE_CUDA, .gpus = &f->gpu, .n_gpus = 1, .nodes = f->nodes, .n_nodes = 3};
 }
 
-/* Stage n, with two blocks and degree 2, is on node n. */
+/* Makes a plan whose stage n, with two blocks and degree 2, is on node n. */
 static void make_plan(struct fixture *f)
 {
     for (size_t n = 0; n < 3; n++) {

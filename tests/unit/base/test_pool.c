@@ -87,7 +87,7 @@ static void sum_chunk(void *context, size_t chunk, unsigned worker)
     sums[8 * worker + 1]++;
 }
 
-/* More chunks than one round can have. */
+/* Runs more chunks than one round can have. */
 TEST(pool, millions_of_chunks)
 {
     const uint64_t chunks = (2 << 20) + 12345;

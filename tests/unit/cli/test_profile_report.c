@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A report survives a pipe unchanged, and a truncated one is noticed.
+ * A report comes through a pipe unchanged, and a truncated report is noticed.
  */
 #include "cli/profile/profile_report.h"
 

@@ -114,7 +114,7 @@ TEST(cluster_costs, flops_and_all_reduces)
     }
 }
 
-/* fp32 training uses the rate of fp32 products if the cluster gives one, and then needs no bf16 rate. bf16 does. */
+/* fp32 training uses the rate of fp32 products if the cluster gives it, and then needs no bf16 rate. */
 TEST(cluster_costs, rates_are_of_what_is_trained)
 {
     struct costs c;

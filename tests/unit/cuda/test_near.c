@@ -106,7 +106,7 @@ TEST_IN(near, keeps_a_core_for_the_submitter, root_make, root_remove)
     near = find_beside(*state, 4, 16); /* the submitter gets a far core, no second processor */
     expect(&near, four, 4);
     assert_int_equal(near.submitter, 0);
-    near = find_beside(*state, 16, 16); /* at most all cores but one */
+    near = find_beside(*state, 16, 16); /* threads get at most all cores but one */
     expect(&near, seven, 7);
     assert_int_equal(near.submitter, 0);
     near = find_beside(*state, 5, 1); /* there is only one core */

@@ -162,7 +162,7 @@ TEST(emulator, votes_among_lanes_of_a_mask)
     }
 }
 
-/* Odd lanes loop five times and even ones three, at the same time. */
+/* Odd lanes loop five times while even lanes loop three times. */
 TEST(emulator, warps_diverge_and_meet_again)
 {
     const unsigned sums[2] = {0 + 2 + 4, 1 + 3 + 5 + 7 + 9};

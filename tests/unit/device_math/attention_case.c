@@ -201,7 +201,7 @@ void attention_case_check(const struct attention_run *run, enum attention_place 
         worst = error <= worst ? worst : error;
         most = fabs(exact[i]) > most ? fabs(exact[i]) : most;
     }
-    /* Where the exact gradients are 0, computed ones are as small as rounding errors. */
+    /* Where exact gradients are 0, computed gradients are as small as rounding errors. */
     const double least = 0.1;
     if (!(sqrt(errors) <= of_norm * (sqrt(squares) + least * sqrt((double)n))) ||
         !(worst <= of_most * (most + least)))

@@ -118,7 +118,7 @@ TEST(planner, chooses_micro_batches)
     test_request_close(&any);
 }
 
-/* Only one of six sequences fits at a time, so the planner must try six micro-batches, which is no power of two. */
+/* Only one of six sequences fits at a time, so the planner must try six micro-batches, not only powers of two. */
 TEST(planner, takes_single_sequences_where_nothing_else_fits)
 {
     struct test_request t;

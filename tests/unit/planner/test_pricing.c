@@ -145,7 +145,7 @@ TEST(pricing, rates_of_near_shapes)
     CHECK_OK(fill(&c), c.err);
     double without = c.costs.groups[g].forward_us;
     assert_true(with_small > without);
-    assert_true(with_small < 30 * without); /* at 1 GFLOP/s it would be 265000 times */
+    assert_true(with_small < 30 * without); /* it would be 265000 times at 1 GFLOP/s */
     close_case(&c);
 }
 

@@ -86,7 +86,7 @@ TEST(remedies, of_a_policy_that_is_not_enough)
     assert_true(device.value >= t.diagnosis.needed_bytes && device.beyond_machine);
     assert_true(device.value - t.diagnosis.needed_bytes < 3 * TEST_GIB);
     check_text_has(t.err.text, "no plan exists; device memory is short by at least ");
-    t.request.any_micro_batches = true; /* of any number of them */
+    t.request.any_micro_batches = true; /* any number of micro-batches */
     assert_int_equal(test_request_plan(&t), AH_E_INFEASIBLE);
     assert_true(t.diagnosis.proven && remedy_of(&t.diagnosis, AH_REMEDY_DEVICE_MEMORY).value <= device.value);
     test_request_close(&t);
@@ -105,7 +105,7 @@ TEST(remedies, of_both_memories)
     assert_int_equal(t.diagnosis.needed_bytes, both.value);
     assert_int_equal(t.diagnosis.other_needed_bytes, both.host_bytes);
     check_text_has(t.err.text, "; and host memory is short by");
-    t.request.device_bytes = both.value; /* one remedy by itself is not enough */
+    t.request.device_bytes = both.value; /* only more device memory is not enough */
     assert_int_equal(test_request_plan(&t), AH_E_INFEASIBLE);
     test_request_close(&t);
 }

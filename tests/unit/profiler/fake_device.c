@@ -19,7 +19,7 @@ struct fake_job {
     double left_s;    /* remaining part of work_s */
     uint64_t tag;
     struct ah_wait wait; /* the op it waits for; ticket 0: none */
-    bool stalls;         /* does not slow others while it is late */
+    bool stalls;         /* does not slow other lanes while it stands still */
 };
 
 struct fake_lane {

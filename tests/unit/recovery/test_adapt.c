@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Adapts an old plan of two pipelines after losing a node: an idle unit replaces it, or its pipeline shrinks or goes.
+ * Adapts a plan of two pipelines after losing a node: an idle unit replaces it, or its pipeline shrinks or is dropped.
  */
 #include "planner/recovery/adapt.h"
 
@@ -130,7 +130,7 @@ TEST(adapt, takes_an_idle_unit_in_place_of_a_lost_one)
     static struct fixture f;
     struct ah_cluster_plan plan;
     begin(&f, 5);
-    f.nodes[0].gpus = 2; /* one GPU of a is idle */
+    f.nodes[0].gpus = 2; /* one GPU of node a is idle */
     adapt(&f, AH_ADAPT_REPLACE, &plan);
     assert_int_equal(plan.n_pipelines, 2);
     assert_int_equal(plan.pipelines[0].n_stages, 2);

@@ -93,7 +93,7 @@ static void begin(struct fixture *f)
             f->bytes[b][k] = 100;
     f->states = (struct ah_states){.n_blocks = BLOCKS, .slices = SLICES, .bytes = f->bytes};
     f->holders.entries = f->entries;
-    /* a and b hold each other's states; on c the slices are swapped */
+    /* nodes a and b hold each other's states; on node c the slices are swapped */
     hold(f, 0, 0, 1, 0);
     hold(f, 0, 1, 1, 1);
     hold(f, 1, 0, 0, 0);
@@ -139,7 +139,7 @@ TEST(relabel, leaves_nodes_that_differ)
     static struct fixture f;
     struct ah_error err = {0};
     begin(&f);
-    f.cluster.pairs = &f.pair; /* a has its own link to c, so a and b differ */
+    f.cluster.pairs = &f.pair; /* only node a has its own link to c, so a and b differ */
     f.cluster.n_pairs = 1;
     CHECK_OK(ah_relabel_plan(&f.cluster, &f.states, &f.holders, &f.arena, &f.plan, &err), err);
     assert_string_equal(f.stages[0].node, "a");

@@ -207,7 +207,7 @@ TEST(compile, streams_states)
     assert_int_equal(op_of(&k, AH_PLAN_STATES_IN, 1, 0)->tiles, tiles);
     assert_int_equal(op_of(&k, AH_PLAN_STATES_OUT, 1, 0)->tiles, tiles);
     size_t seen = 0;
-    for (size_t i = 0; i < it->positions; i++) { /* from the block's backward around to its forward */
+    for (size_t i = 0; i < it->positions; i++) { /* from the block's backward to its next forward */
         size_t p = (op_of(&k, AH_PLAN_BACKWARD, 1, 0)->position + i) % it->positions;
         const struct ah_plan_op *op = &it->ops[it->compute[p]];
         if (op->op == AH_PLAN_FORWARD && op->block == 1)

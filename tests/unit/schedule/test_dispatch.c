@@ -49,7 +49,7 @@ static size_t updates(const struct ah_plan *plan, uint64_t ret_blocks[LAYERS + 2
 }
 
 /* Updates take long, so all gradients arrive before the second update. The head's gradient arrives first and is used
- * first. Then the lowest blocks come first, as the next forward needs them first. First in, first out goes downward. */
+ * first. Then the lowest blocks come first, as the next forward needs them first. FIFO takes the top blocks first. */
 TEST(dispatch, takes_what_is_needed_first)
 {
     static struct test_case c;

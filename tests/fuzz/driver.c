@@ -29,7 +29,7 @@ static uint64_t random_next(uint64_t *state)
     return *state * UINT64_C(0x2545F4914F6CDD1D) >> 16;
 }
 
-/* Pieces that readers trip over. */
+/* Pieces of text that readers may handle wrongly. */
 static const char *const pieces[] = {"\"",
                                      "{",
                                      "}",
@@ -51,7 +51,7 @@ static const char *const pieces[] = {"\"",
                                      "\"a\":1,",
                                      "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["};
 
-/* Replaces the first digit from `at` on: most documents stay valid. */
+/* Replaces the first digit at or after `at`, which leaves most documents valid. */
 static void change_digit(char *text, size_t size, size_t at, uint64_t *state)
 {
     for (size_t i = at; i < size; i++) {
@@ -62,7 +62,7 @@ static void change_digit(char *text, size_t size, size_t at, uint64_t *state)
     }
 }
 
-/* Applies one of: cut, byte changed, piece put in or over, stretch removed, stretch doubled, digits changed. */
+/* Cuts the text, changes a byte or digit, inserts or writes a piece, removes or doubles a stretch; returns the size. */
 static size_t mutate(char *text, size_t size, size_t room, uint64_t *state)
 {
     size_t at = size ? random_next(state) % size : 0;
@@ -128,7 +128,7 @@ static int replay(const char *path, uint64_t *state)
     return 0;
 }
 
-/* FILE... */
+/* The arguments are the files of the corpus. */
 int main(int argc, char **argv)
 {
     uint64_t state = 88172645463325252u;

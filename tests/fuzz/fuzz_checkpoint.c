@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fuzz target for loading a checkpoint: the input is the manifest of a folder whose other files are intact. A refusal
- * is one sentence; an accepted checkpoint hands out nothing beyond the model.
+ * is one sentence; an accepted checkpoint loads exactly the values that were saved.
  */
 #include "runtime/train/checkpoint/checkpoints.h"
 #include "tests/support/training.h"
@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     path_of("/checkpoint.json", path);
     FILE *file = fopen(path, "wb");
     training_require(file && fwrite(data, 1, size, file) == size && !fclose(file), "cannot write");
-    training_wrong(&run, 3); /* clears the values taken */
+    training_wrong(&run, 3); /* forgets the loaded values */
     int rc = training_resume(&run, folder, &found, &position, &err);
     if (rc)
         training_require(err.text[0] && !strchr(err.text, '\n') && err.code == rc, "not one sentence");

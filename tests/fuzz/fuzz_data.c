@@ -3,8 +3,8 @@
  * Fuzz target for data sets: any bytes as a file of tokens, its mask and its documents.
  *
  * Input: name and format (a byte each), which companion files exist (bits of a byte), lengths of mask and documents
- * (u16 each); then the three contents. A data set that opens yields only valid indices, even after its files change
- * underneath it, whatever the error.
+ * (u16 each); then the three contents. A data set that opens yields only valid indices, with or without an error, even
+ * after its files were changed.
  */
 #include "runtime/train/data/batches.h"
 
@@ -143,7 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct ah_dataset_options options = {
         .paths = paths,
         .n_paths = 1,
-        .vocabulary = data[0] % 4 ? 256 : vocabulary, /* text needs 256 */
+        .vocabulary = data[0] % 4 ? 256 : vocabulary, /* text needs a vocabulary of 256 */
         .format = (enum ah_dataset_format)(data[1] % AH_DATASET_FORMAT_COUNT)};
     int rc = ah_dataset_open(&opened, &options, &err);
     require(!rc || (err.text[0] && !strchr(err.text, '\n')), "not one sentence");

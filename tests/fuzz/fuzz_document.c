@@ -3,7 +3,7 @@
  * Fuzz target for the document readers. Any bytes may come in. An accepted document must print; the printed text must
  * read back as the same document and print the same bytes.
  *
- * With libFuzzer (AUTOHETE_FUZZ=ON, clang), it drives LLVMFuzzerTestOneInput; otherwise driver.c does.
+ * libFuzzer (AUTOHETE_FUZZ=ON, clang) calls LLVMFuzzerTestOneInput; in other builds driver.c calls it.
  */
 #include "schemas/document.h"
 
@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct ah_document document = {0};
     struct ah_error err = {0};
-    char *text = malloc(size ? size : 1); /* exactly this size, so that reading beyond it is seen */
+    char *text = malloc(size ? size : 1); /* exactly this size, so that a sanitizer sees reads beyond it */
     require(text != NULL, "out of memory");
     memcpy(text, data, size);
     int rc = ah_document_parse(&document, "fuzz", text, size, AH_DOCUMENT_ANY, &err);

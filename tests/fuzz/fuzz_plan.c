@@ -29,7 +29,7 @@ static void require(int holds, const char *what)
     }
 }
 
-/* Can it run quickly? A small document may ask for very many tiles: that is slow, not wrong. */
+/* True if the plan runs quickly. A small document may ask for very many tiles, which is slow, not wrong. */
 static int is_small(const struct ah_plan *plan)
 {
     uint64_t items = 0;

@@ -6,8 +6,8 @@
  *     H   a header up to a NUL, then data; the header's length is prepended, so that fuzzing gets past it
  *     I   an index; its files are "one" and "two" with a tensor each
  *
- * Accepted files have sorted tensors that lie apart and within their files, with every element readable. A refusal is
- * one sentence.
+ * In accepted files, tensors are sorted, do not overlap, do not reach beyond their files, and every element can be
+ * read. A refusal is one sentence.
  */
 #include "runtime/model/safetensors.h"
 #include "runtime/model/weights.h"

@@ -24,18 +24,18 @@
 enum calls_then {
     CALLS_FAIL,
     CALLS_KILL,
-    CALLS_HALF /* kills after the call; a write writes half */
+    CALLS_HALF /* kills the process after the call; a write writes only half */
 };
 
 static struct {
     unsigned made;
-    unsigned at; /* 0: none */
+    unsigned at; /* number of the call that fails or kills; 0: none */
     enum calls_then then;
     int reason;
     const char *only;     /* (optional) counts calls of this name only */
     char last[16];        /* the call that failed */
-    size_t n_synced;      /* bytes of `synced` */
-    char synced[1 << 14]; /* "PATH\n" for each fsync, in order; after a rename "> TO\n" */
+    size_t n_synced;      /* bytes used in `synced` */
+    char synced[1 << 14]; /* in order: "PATH\n" for each fsync, "> TO\n" for each rename */
 } calls;
 
 static void calls_note(const char *mark, const char *path)
@@ -55,7 +55,7 @@ static void calls_die(void)
     kill(getpid(), SIGKILL);
 }
 
-/* Returns whether this call must fail. Kills the process first, if asked to. */
+/* Counts the call and returns whether it must fail. Kills the process instead if the test asked for that. */
 static int calls_fails(const char *name)
 {
     if (calls.only && strcmp(calls.only, name) != 0)
@@ -69,7 +69,7 @@ static int calls_fails(const char *name)
     return calls.then == CALLS_FAIL;
 }
 
-/* Kills the process after the call, if asked to. */
+/* Kills the process after the call if the test asked for that. */
 static void calls_after(const char *name)
 {
     if (calls.then == CALLS_HALF && calls.made == calls.at && (!calls.only || strcmp(calls.only, name) == 0))
@@ -105,7 +105,7 @@ int __wrap_rename(const char *from, const char *to)
     return rc;
 }
 
-/* Syncs nothing: no failure or kill here would show it, and it would take longer than all the rest. */
+/* Does not sync: no failure or kill here would notice, and syncing would take longer than the rest of the test. */
 int __wrap_fsync(int fd);
 int __wrap_fsync(int fd)
 {
@@ -119,7 +119,7 @@ int __wrap_fsync(int fd)
     return 0;
 }
 
-/* Always closes; when it must fail, the real close's result is lost. */
+/* Always closes the file, even when this call must fail. */
 int __real_close(int fd);
 int __wrap_close(int fd);
 int __wrap_close(int fd)

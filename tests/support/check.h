@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by all tests: cmocka and the headers it needs, cases that register themselves, and a few checks of ours.
+ * Shared by all tests: cmocka and the headers it needs, cases that register themselves, and a few checks of our own.
  *
  *     TEST(units, reads_gib)                        // in test_units.c of tests/unit/base
  *     {
@@ -8,7 +8,7 @@
  *     }
  *     TEST_IN(file, is_replaced, root_make, root_remove) { ... *state is what root_make left there ... }
  *
- * All cases of a room and kind are one program, which runs all of them, or those named on its command line:
+ * All cases of a room and kind are one program, which runs all cases, or those named on its command line:
  *
  *     build/test/tests/unit.base units              // a module
  *     build/test/tests/unit.base units.reads_gib    // one case, which CTest knows as unit.base.units.reads_gib
@@ -28,7 +28,7 @@
 /* A case of `module`, which is the file's name without test_. CMake reads these lines: tests/CMakeLists.txt. */
 #define TEST(module, behaviour) TEST_IN(module, behaviour, NULL, NULL)
 
-/* The same between cmocka's fixture functions, either of which may be NULL. */
+/* The same, run between cmocka's set-up and tear-down functions, either of which may be NULL. */
 #define TEST_IN(module, behaviour, set_up, tear_down)                                                        \
     static void test_##module##__##behaviour(void **state);                                                  \
     __attribute__((constructor)) static void register_##module##__##behaviour(void)                          \
@@ -44,10 +44,10 @@ struct check_case {
     struct CMUnitTest test;
 };
 
-/* Adds a case before main(); `entry` must live on. */
+/* Adds a case before main() runs; `entry` must stay valid. */
 void check_register(struct check_case *entry);
 
-/* Ends the case because it cannot run here. A program that runs this case alone exits with 77. */
+/* Ends the case because it cannot run here. A program that runs only this case exits with 77. */
 void check_skip(const char *reason);
 
 /* The call must return AH_OK; otherwise its error text is shown. */
@@ -67,23 +67,23 @@ void check_skip(const char *reason);
         check_text_has((err).text, (part));                                                                  \
     } while (0)
 
-/* How many of `full` random cases to try: $AH_TEST_SCALE times as many, a tenth if it is not set, at least one. */
+/* Returns how many random cases to try: `full` times $AH_TEST_SCALE (0.1 if it is not set), at least one. */
 size_t check_scaled(size_t full);
 
 /* Fails the test unless `text` contains `part`. */
 void check_text_has(const char *text, const char *part);
 
-/* |a - b| <= tolerance * max(1, |b|). */
+/* Fails the test unless |a - b| <= tolerance * max(1, |b|). */
 void check_near(double a, double b, double tolerance);
 
-/* Seed of a random test: $AH_TEST_SEED, else `fallback`; prints it so that a failure can be repeated. */
+/* Returns the seed of a random test: $AH_TEST_SEED or `fallback`. Prints it so that a failure can be repeated. */
 uint64_t check_seed(uint64_t fallback);
 
-/* A small generator for test data (xorshift), and a uniform double in [0, 1). */
+/* Return a random number for test data (xorshift with a multiplier), and a uniform double in [0, 1). */
 uint64_t check_random(uint64_t *state);
 double check_uniform(uint64_t *state);
 
-/* The plain xorshift: a number below `below`. */
+/* Returns a random number below `below`, from xorshift without the multiplier. */
 uint64_t check_draw(uint64_t *state, uint64_t below);
 
 #endif

@@ -16,7 +16,7 @@ static atomic_uint_fast64_t stood_ns;
 static void (*_Atomic sleep_hook)(void *context);
 static void *sleep_context;
 
-/* Set under the mutex of the thread that waits for a moment: its condition (NULL: none), its mutex, the moment. */
+/* The thread in a timed wait sets these under its mutex: its condition (NULL: no thread waits), mutex, deadline. */
 static pthread_cond_t *_Atomic waits_on;
 static pthread_mutex_t *waits_under;
 static atomic_uint_fast64_t waits_until_ns;
@@ -87,7 +87,7 @@ void __wrap_ah_threads_sleep_until_ns(uint64_t deadline_ns)
         atomic_fetch_add(&stood_ns, deadline_ns - now_ns);
 }
 
-/* Like the real one, it may return 0 although nobody signalled. */
+/* Like the real function, may return 0 although nobody signalled. */
 int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until)
 {
     if (!atomic_load(&stands))
@@ -109,7 +109,7 @@ void clock_wait_over(void)
     atomic_store(&waits_no_more, true);
 }
 
-/* Waits for the thread's next moment; UINT64_MAX: it waits no more. */
+/* Returns the deadline of the thread's next timed wait, once there is one; UINT64_MAX: it will not wait any more. */
 static uint64_t next_moment(void)
 {
     for (;;) {

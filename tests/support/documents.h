@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads documents of this tree for tests; the test fails if one cannot be read.
+ * Loads documents of this repository for tests; the test fails if a document cannot be read.
  */
 #ifndef AH_TESTS_SUPPORT_DOCUMENTS_H
 #define AH_TESTS_SUPPORT_DOCUMENTS_H
@@ -17,7 +17,7 @@ static inline void load_document(struct ah_document *ret_document, const char *p
     CHECK_OK(ah_document_load(ret_document, path, kind, &err), err);
 }
 
-/* Loads examples/machines/NAME.json, or NAME.json of models or clusters. */
+/* Loads examples/machines/NAME.json, or examples/models/ or examples/clusters/, by `kind`. */
 static inline void load_example(struct ah_document *ret_document, enum ah_document_kind kind,
                                 const char *name)
 {

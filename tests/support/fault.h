@@ -4,7 +4,7 @@
  *
  *     static int parse(void *context, struct ah_error *err) { ... return rc; }
  *     fault_sweep(parse, &input);   // fails each allocation once; the code must return an error, or succeed
- *                                   // without it, and leak nothing (the address sanitizer watches)
+ *                                   // despite the failure, and leak nothing (AddressSanitizer checks)
  */
 #ifndef AH_TESTS_SUPPORT_FAULT_H
 #define AH_TESTS_SUPPORT_FAULT_H
@@ -13,11 +13,11 @@
 
 #include <stddef.h>
 
-/* Runs `run` with allocation 1, 2, 3, ... failing until a run meets no failing allocation. A run whose
+/* Runs `run` with allocation 1, 2, 3, ... failing, until a run makes fewer allocations. A run whose
  * allocation failed must not return AH_OK unless `may_succeed`. Returns the number of allocations. */
 size_t fault_sweep(int (*run)(void *context, struct ah_error *err), void *context, int may_succeed);
 
-/* Allocations since the last call (for "this loop allocates nothing"). */
+/* Returns the number of allocations since its last call (to check that a loop allocates nothing). */
 size_t fault_count(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1. Ticket n of a lane is ticket PARTS n of the inner lane.
- * 2. A place in `places` is free again before it is reused: a lane has room for fewer ops than there are places.
+ * 1. Ticket n of a lane is ticket PARTS * n of the inner lane.
+ * 2. A place in `places` is free before it is reused, because a lane's queue has room for fewer ops than PLACES.
  */
 #include "tests/support/hooked.h"
 
@@ -16,11 +16,11 @@ struct place {
 };
 
 struct hooked_device {
-    struct ah_device common; /* first: callers hold it */
+    struct ah_device common; /* must be first, as callers hold a pointer to it */
     struct ah_device *inner; /* owned */
     struct hooked_hooks hooks;
     unsigned char *arenas[AH_ARENA_KINDS];
-    uint64_t tickets[AH_DEVICE_LANES_ALL]; /* given out so far */
+    uint64_t tickets[AH_DEVICE_LANES_ALL]; /* number of tickets given out, by lane */
     struct place places[AH_DEVICE_LANES_ALL][PLACES];
 };
 
@@ -108,7 +108,7 @@ static uint64_t hooked_done(struct ah_device *device, uint32_t lane)
     return inner->driver->done(inner, lane) / PARTS;
 }
 
-/* An op is forgotten if one of its parts is. */
+/* Leaves out an op if the inner device no longer has the spans of all its parts. */
 static size_t hooked_spans(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
                            size_t max)
 {
@@ -127,7 +127,7 @@ static size_t hooked_spans(struct ah_device *device, uint32_t lane, uint64_t aft
 
 /* ---- life ---- */
 
-/* The inner device makes the same progress, in other numbers. */
+/* The inner device's pulse shows the same progress. */
 static uint64_t hooked_pulse(struct ah_device *device)
 {
     struct ah_device *inner = hooked_of(device)->inner;

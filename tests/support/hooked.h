@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hooked: a device around the CPU's whose every op passes through functions of a test, on its lane, where its waits are
- * met: to watch what runs, to look at memory or change it, to take time.
+ * Hooked: a device around the CPU device that calls functions of a test before and after each op, on the op's lane,
+ * once its waits are over. Such a function can watch what runs, read or change memory, or delay the op.
  *
  *     hooked_set(&(struct hooked_hooks){.before = sleep_a_while, .context = &seed});
- *     options.driver = hooked_driver();      // devices opened from now on
+ *     options.driver = hooked_driver();      // devices opened from now on call the hooks
  *
- * An op is three of the CPU device's, on the same lane: a call of the first hook, which has the op's waits, the op, and
- * a call of the second. So tickets and waits mean what they mean on any device; a span lasts from before the first hook
- * until behind the second.
+ * Each op becomes three ops of the CPU device on the same lane: a call of the first hook, which has the op's waits; the
+ * op itself; and a call of the second hook. Tickets and waits mean the same as on any device. A span includes both
+ * hooks.
  *
  * Hooks of different lanes run at the same time.
  */
@@ -20,9 +20,9 @@
 struct hooked_op {
     uint32_t lane;
     uint64_t ticket;
-    uint64_t tag; /* the submitter's */
+    uint64_t tag; /* tag from the submission */
     const struct ah_op *op;
-    unsigned char *const *arenas; /* by enum ah_arena_kind */
+    unsigned char *const *arenas; /* starts of the arenas, by enum ah_arena_kind */
 };
 
 struct hooked_hooks {
@@ -30,11 +30,11 @@ struct hooked_hooks {
     void (*before)(void *context, const struct hooked_op *op); /* (optional) */
     void (*after)(void *context, const struct hooked_op *op);  /* (optional) */
     void *context;
-    /* (optional) Behind `before`: an error is that of the op, which is not done. */
+    /* (optional) Called after `before`. If it returns an error, the op fails with this error and does not run. */
     int (*fail)(void *context, const struct hooked_op *op, struct ah_error *err);
 };
 
-/* For devices that are opened from now on; copied. */
+/* Sets the hooks of devices that are opened from now on; copies `hooks`. */
 void hooked_set(const struct hooked_hooks *hooks);
 
 const struct ah_device_driver *hooked_driver(void);

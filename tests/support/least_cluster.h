@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The least that is planned for a cluster: a model of three layers on two desktops, asked for quickly.
+ * The smallest request for a cluster plan: a model of three layers on two desktops, with a short search.
  */
 #ifndef AH_TESTS_SUPPORT_LEAST_CLUSTER_H
 #define AH_TESTS_SUPPORT_LEAST_CLUSTER_H
@@ -8,13 +8,13 @@
 #include "planner/cluster/cluster_planner.h"
 #include "tests/support/documents.h"
 
-/* Digests of the model and of the cluster. */
+/* A stand-in for the digests of the model and of the cluster. */
 #define LEAST_SHA256 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 struct least_cluster {
     struct ah_document model, cluster;
     const char *patterns[1];
-    struct ah_cluster_request request; /* borrows the others: this must not move */
+    struct ah_cluster_request request; /* borrows the other members, so the struct must not move */
 };
 
 static inline void least_cluster_open(struct least_cluster *least)

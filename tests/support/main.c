@@ -27,7 +27,7 @@ void check_skip(const char *reason)
     skip();
 }
 
-/* Whether `word` is the case's name or its module's. */
+/* True if `word` is the name of the case or of its module. */
 static bool names(const char *word, const struct check_case *entry)
 {
     size_t length = strlen(word);

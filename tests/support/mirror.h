@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mirror: a device around another one, whose device arena the host can read and write like the CPU device's, so the
- * same tests of ops run on both. An op that reaches the device arena has all of it copied up before and down after. So
+ * Mirror: a device around another device. The host can read and write its device arena as on the CPU device, so the
+ * same tests of ops run on both. Each op outside the host lane copies the whole arena up before and down after, so
  * arenas should be a few MiB, and such ops are done when submit returns. Ops of the host lane just pass through.
  *
  *     ah_device_open(&device, mirror_driver(inner), &options, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A machine as its files: a folder in place of /, with the files of /proc and /sys that a test writes.
+ * A synthetic machine: a folder that replaces /, with files of /proc and /sys that the test writes.
  *
  *     TEST_IN(module, behaviour, root_make, root_remove)     // *state is the folder's path
  *     root_put(*state, "proc/self/cgroup", "0::/\n");
@@ -14,7 +14,7 @@
 int root_make(void **state);
 int root_remove(void **state);
 
-/* Writes text, or bytes, to `path` below `root`; missing folders are made. */
+/* Write text, or bytes, to `path` below `root`; missing folders are made. */
 void root_put(const char *root, const char *path, const char *text);
 void root_put_bytes(const char *root, const char *path, const void *bytes, size_t size);
 

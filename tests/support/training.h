@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A small run for what saves and loads one: a model of two layers, its signature, and weights and states. Every value
- * is a function of (step, block, vector, place), so that a wrong one is noticed.
+ * A small run for tests of saving and loading: a model of two layers, its signature, weights and states. Every value is
+ * a function of (step, block, vector, place), so that a wrong value is noticed.
  *
  *     struct training run;
  *     training_init(&run, &(struct training_options){.state_dtype = AH_BF16});
@@ -24,14 +24,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRAINING_BLOCKS = 4, TRAINING_VECTORS = 4 /* the last is the weights */, TRAINING_PATTERNS = 2 };
+enum { TRAINING_BLOCKS = 4, TRAINING_VECTORS = 4 /* the last: weights */, TRAINING_PATTERNS = 2 };
 
 struct training_options {
     enum ah_dtype dtype, state_dtype;
-    unsigned vocabulary; /* 0: 50 */
-    const char *frozen;  /* (optional) a pattern with ! before it */
+    unsigned vocabulary; /* 0 means 50 */
+    const char *frozen;  /* (optional) pattern of the frozen tensors, beginning with '!' */
     uint64_t file_bytes;
-    unsigned owners; /* above 0: how many save and load together, blocks in turn */
+    unsigned owners; /* above 0: number of ranks that save and load together, blocks in turn */
 };
 
 struct training {
@@ -44,20 +44,20 @@ struct training {
     struct ah_checkpoint_sink sink;
     struct ah_checkpoint_position position;
     struct ah_flat flat[TRAINING_BLOCKS];
-    unsigned owners, owner;                                  /* how many, and the one at work */
-    uint64_t step;                                           /* being saved */
-    unsigned char *taken[TRAINING_BLOCKS][TRAINING_VECTORS]; /* raw values, as they were loaded */
-    uint64_t n_taken[TRAINING_BLOCKS][TRAINING_VECTORS];     /* elements */
+    unsigned owners, owner;                                  /* number of owners; owner at work */
+    uint64_t step;                                           /* step whose values are given */
+    unsigned char *taken[TRAINING_BLOCKS][TRAINING_VECTORS]; /* loaded values, in their stored type */
+    uint64_t n_taken[TRAINING_BLOCKS][TRAINING_VECTORS];     /* number of elements loaded */
     char wrong[128];
 };
 
-/* 32 bits unique to the place: a finite number as fp32, and its upper half as bf16. */
+/* Returns 32 bits unique to the place: a finite number as fp32, and so is the upper half as bf16. */
 static inline uint32_t training_bits(uint64_t step, uint64_t block, uint64_t vector, uint64_t place)
 {
     uint64_t x = (step * 8191 + block * 131 + vector * 17 + 1) * UINT64_C(0x9E3779B97F4A7C15) + place;
     x = (x ^ x >> 31) * UINT64_C(0xBF58476D1CE4E5B9);
     x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
-    return (uint32_t)(x >> 32) & 0xBFFFFFFFu; /* exponent below 128 */
+    return (uint32_t)(x >> 32) & 0xBFFFFFFFu; /* clears the exponent's top bit, so the number is finite */
 }
 
 static inline float training_weight(uint64_t step, uint64_t block, uint64_t place)
@@ -303,7 +303,7 @@ static inline const struct ah_checkpoint_position *training_at(struct training *
     return &run->position;
 }
 
-/* Returns what is wrong with the loaded values, which must be those of `step`; "": nothing. Forgets them. */
+/* Returns what is wrong with the loaded values, which must be those of `step`; "": nothing. Forgets the values. */
 static inline const char *training_wrong(struct training *run, uint64_t step)
 {
     run->wrong[0] = '\0';
@@ -349,7 +349,7 @@ static inline int training_resume(struct training *run, const char *path,
     if (!rc)
         rc = ah_checkpoints_resume(&run->job, &run->sink, ret_found, ret_position, err);
     if (rc == AH_E_DOCUMENT && ret_found->again) {
-        training_wrong(run, 0); /* forgets */
+        training_wrong(run, 0); /* forgets the loaded values */
         rc = ah_checkpoints_resume(&run->job, &run->sink, ret_found, ret_position, err);
     }
     return rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fails each allocation in base/ once: every call must return an error, and nothing may leak (AddressSanitizer checks).
- * Functions that promise not to allocate are held to it.
+ * Also checks that functions which promise not to allocate do not.
  */
 #include "base/arena.h"
 #include "base/buffer.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fsync() failures: fsync() is wrapped at link time (extra.cmake) and its n-th call fails. Before the rename, the old
- * file stays. After it, the new file is in place and the message says what may still happen.
+ * file stays. After the rename, the new file is in place, and the message says that a crash may still lose it.
  */
 #include "base/file.h"
 #include "tests/support/check.h"

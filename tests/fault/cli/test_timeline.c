@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fails each allocation of a trace, a run's trace and a page once: expects an error, no leak, nothing written.
+ * Fails each allocation once in making a trace, a run's trace and a page: expects an error, no leak, nothing written.
  */
 #include "cli/page/page.h"
 #include "cli/trace/run_trace.h"
@@ -30,7 +30,7 @@ static int write_trace(void *context, struct ah_error *err)
     return finish(&cli, rc, err);
 }
 
-/* Records a step that is done. */
+/* Records a finished step. */
 static void tell_step(struct ah_run_trace *trace)
 {
     const struct ah_plan *plan = tiny_plan();

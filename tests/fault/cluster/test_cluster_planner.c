@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fails each allocation of cluster planning once: expects no leak, and an error or the same plan. The same plan is
- * possible because remembering how stages were fitted is optional.
+ * possible because the planner can do without its memory of fitted stages.
  */
 #include "tests/support/fault.h"
 #include "tests/support/least_cluster.h"
 
 struct sweep {
     struct ah_cluster_request request;
-    double step_us; /* of the plan; 0: not known yet */
+    double step_us; /* the plan's step time; 0: not known yet */
 };
 
 static int plan(void *context, struct ah_error *err)

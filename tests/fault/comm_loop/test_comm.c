@@ -56,7 +56,7 @@ TEST(comm, every_allocation_may_fail)
     assert_true(fault_sweep(run_pair, &messages, 0) > 10);
 }
 
-/* A world with more messages allocates no more than one with fewer. */
+/* A world that moves more messages allocates no more than a world that moves fewer. */
 TEST(comm, moves_allocate_nothing)
 {
     struct ah_error err = {0};

@@ -25,7 +25,7 @@ static int open_and_prepare(void *context, struct ah_error *err)
     return rc;
 }
 
-/* Alternates products and copies of their results, each waiting for the one before. */
+/* Alternates products and copies of their results; each op waits for the previous op. */
 static int run_loop(struct ah_device *device, const struct ah_op *ops, struct ah_error *err)
 {
     struct ah_wait product = {AH_LANE_COMPUTE, 0};

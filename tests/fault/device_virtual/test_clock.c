@@ -40,7 +40,7 @@ TEST(clock, a_run_allocates_nothing)
     CHECK_OK(ah_clock_reserve(&clock, &graph, 1, &err), err);
     (void)fault_count();
     CHECK_OK(ah_clock_run(&clock, &graph, &result, &err), err);
-    CHECK_OK(ah_clock_reserve(&clock, &graph, 1, &err), err); /* there is room already */
+    CHECK_OK(ah_clock_reserve(&clock, &graph, 1, &err), err); /* the clock has room for this graph already */
     assert_int_equal(fault_count(), 0);
     ah_clock_release(&clock);
 }

@@ -26,9 +26,9 @@ enum call { PREAD, PWRITE, FSYNC, CLOSE, FALLOCATE, CALLS };
 
 static struct {
     unsigned made[CALLS];
-    unsigned failing[CALLS]; /* number of the call that fails; 0: none */
+    unsigned failing[CALLS]; /* number of the call that fails, by kind; 0: none */
     int reason;
-    int half; /* reads and writes move half of what they are asked to */
+    int half; /* true: reads and writes move half of the requested bytes */
 } calls;
 
 ssize_t __real_pread(int fd, void *bytes, size_t size, off_t offset);
@@ -194,7 +194,7 @@ TEST_IN(weights, survive_every_failing_allocation, root_make, root_remove)
     }
 }
 
-/* Asks for a layer that is not there, so that the error names the nearest tensor. */
+/* Asks for one layer more than the files have, so that the error names the nearest tensor. */
 static int miss(void *context, struct ah_error *err)
 {
     struct scene *scene = context;
@@ -243,7 +243,7 @@ static unsigned sweep(int (*run)(void *, struct ah_error *), struct scene *scene
             fail_msg("call %u of kind %d failed, yet the code returns %d", n, (int)call, rc);
         check_text_has(err.text, strerror(reason));
         check_text_has(err.text, scene->folder);
-        if (run == save && call != CLOSE && !scene->shard_bytes) /* closing config.json keeps weights */
+        if (run == save && call != CLOSE && !scene->shard_bytes) /* then the weights stay */
             assert_in_range(files_in(scene->folder), 0, call == FSYNC && n > 1 ? 1 : 0);
     }
 }
@@ -279,7 +279,7 @@ TEST_IN(weights, report_what_closing_finds_out, root_make, root_remove)
     ah_document_release(&scene.model);
 }
 
-/* A file system that cannot reserve or sync is no reason to fail; interrupted and short calls are continued. */
+/* Saving succeeds on a file system that cannot reserve or sync; interrupted and short calls are continued. */
 TEST_IN(weights, go_on_where_they_can, root_make, root_remove)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fails each allocation of an export once: expects an error, no leak, and no truncated text passed off as whole.
+ * Fails each allocation of an export once: expects an error and no leak, never success with a truncated text.
  */
 #include "planner/export/export.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes GLPK's functions fail one way after another: the solver must return an error or the truth.
+ * Makes GLPK's functions fail in every way, one after another: the solver must return an error or the right result.
  */
 #include "planner/bound/solver.h"
 
@@ -22,7 +22,7 @@ int __wrap_glp_intopt(glp_prob *problem, const glp_iocp *parameters);
 int __wrap_glp_init_env(void);
 int __wrap_glp_get_status(glp_prob *problem);
 
-/* What each function returns instead of working; 0: it works. ABORTS: it reports misuse. */
+/* What each function returns without doing its work; 0: it does its work. ABORTS: it reports misuse. */
 enum { ABORTS = -1 };
 static struct {
     int simplex, exact, exact_calls, intopt, init_env, status;
@@ -98,7 +98,7 @@ TEST_IN(solver, exact_needs_no_simplex, clear, NULL)
     assert_int_equal(result.status, AH_SOLVER_OPTIMAL);
     check_near(result.objective, -13.5, 0);
     CHECK_OK(solve(true, &result, &err), err);
-    assert_int_equal(result.status, AH_SOLVER_INFEASIBLE); /* no solution found, which proves nothing */
+    assert_int_equal(result.status, AH_SOLVER_INFEASIBLE); /* GLPK found no solution, which proves nothing */
 }
 
 TEST_IN(solver, starts_again_from_another_basis, clear, NULL)

@@ -10,7 +10,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* The least work that still exercises every part. */
+/* Limits for the least work that still exercises every part. */
 static const struct ah_measure_limits least = {
     .samples_min = 1,
     .samples_max = 1,
@@ -51,7 +51,7 @@ TEST(profiler, every_allocation_fails_once)
         .adam_params_per_s = {1e9, 1e9},
         .device_copy_bytes_per_s = 1e10,
     };
-    /* a `noise` message that does not fit is dropped, and profiling continues */
+    /* success is allowed: a `noise` message without memory is dropped, and profiling continues */
     size_t allocations = fault_sweep(profile, &rates, 1);
     assert_true(allocations > 100);
 }
@@ -83,7 +83,7 @@ static int extend(void *context, struct ah_error *err)
 
 TEST(profiler, every_allocation_of_an_extension_fails_once)
 {
-    struct extension extension = {.rates = {.matmul_flops_per_s = {1e6, 1e6}, /* one cycle is a sample */
+    struct extension extension = {.rates = {.matmul_flops_per_s = {1e6, 1e6}, /* a sample is one cycle */
                                             .link_bytes_per_s = {1e10, 1e10},
                                             .device_copy_bytes_per_s = 1e10}};
     test_job_open(&extension.job, "tiny",

@@ -42,7 +42,7 @@ TEST(layout, placing_allocates_nothing)
     (void)fault_count();
     ah_layout_live(&layout, tensors, 3, 4, &result);
     ah_layout_place(&layout, tensors, 3, 4, &result);
-    CHECK_OK(ah_layout_reserve(&layout, 2, 4, &err), err); /* there is room already */
+    CHECK_OK(ah_layout_reserve(&layout, 2, 4, &err), err); /* the layout has room for this already */
     assert_int_equal(fault_count(), 0);
     ah_layout_release(&layout);
 }

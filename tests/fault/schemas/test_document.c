@@ -76,7 +76,7 @@ TEST(document, survives_them_in_schemas)
     }
 }
 
-/* A refused document must stay refused, or fail for lack of memory. */
+/* Reading a bad document must fail as before, or for lack of memory. */
 static int refused(void *context, struct ah_error *err)
 {
     struct ah_document document;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Nothing in this process allocates between the first step and the last: neither our code, nor libraries, nor the C
- * library on their behalf. This program defines the allocating functions itself, so that every library binds to them,
- * and forwards to the C library's. It is not built with sanitizers, which replace the same functions.
+ * library on their behalf. This program defines the allocating functions itself, so that every library calls them, and
+ * they forward to the C library's. It is not built with sanitizers, which replace the same functions.
  */
 #include "tests/golden/train/policies.h"
 #include "tests/support/documents.h"
@@ -136,13 +136,13 @@ static void start_thread(void)
 
 TEST(allocations, of_libraries_are_counted)
 {
-    assert_true(counted_by(print_to_buffer) > 0); /* the C library's own */
-    assert_true(counted_by(parse_document) > 10); /* cJSON's */
+    assert_true(counted_by(print_to_buffer) > 0); /* allocations of the C library */
+    assert_true(counted_by(parse_document) > 10); /* allocations of cJSON */
     assert_true(counted_by(start_thread) > 0);
 }
 
 struct watch {
-    uint64_t first_step, last_step; /* watched */
+    uint64_t first_step, last_step; /* steps between which allocations are counted */
     uint64_t at_first, at_last;
 };
 
@@ -179,7 +179,7 @@ static void watch_plan(struct golden *g, uint64_t *plans)
 TEST(allocations, are_none_between_steps)
 {
     static const struct {
-        const char *name; /* clipped or not, one micro-batch or several, with documents and masks */
+        const char *name; /* with and without clip, one micro-batch or several, documents, masks */
         enum ah_dtype dtype, state_dtype;
     } cases[] = {{"gpt2", AH_FP32, AH_FP32},         {"gpt2-untied-odd", AH_BF16, AH_BF16},
                  {"llama-masked", AH_FP32, AH_FP32}, {"mistral-documents", AH_BF16, AH_FP32},

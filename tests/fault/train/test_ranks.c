@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * No step of any rank allocates, including messages and engines. If one rank runs out of memory, all ranks end.
+ * No step of any rank allocates, not even in messages and engines. If one rank runs out of memory, all ranks end.
  */
 #include "tests/property/train/pipeline.h"
 #include "tests/support/fault.h"
@@ -15,7 +15,7 @@ static int train_counted(void *context, struct ah_trainer *trainer, struct ah_ba
 {
     size_t *allocations = context;
     (void)held_out;
-    int rc = ah_trainer_run(trainer, 1, NULL, err); /* all ranks are open */
+    int rc = ah_trainer_run(trainer, 1, NULL, err); /* after this step, all ranks have finished opening */
     if (rc)
         return rc;
     (void)fault_count();
@@ -58,8 +58,8 @@ static int open_within(struct pipeline *p, double deadline_s, struct ah_error *e
     return rc;
 }
 
-/* Waits only briefly for ranks that cannot join. On a busy machine a healthy rank may need longer: the second try
- * grants it, with no allocation failing any more. */
+/* Waits only briefly, as ranks that failed never join. On a busy machine a healthy rank may need longer: the second
+ * try waits long enough, and no allocation fails in it. */
 static int open_all(void *context, struct ah_error *err)
 {
     int rc = open_within(context, 0.2, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * No step allocates, and opening survives the failure of each allocation.
+ * No training step allocates, and opening a trainer survives the failure of each allocation.
  */
 #include "tests/golden/train/case.h"
 #include "tests/support/fault.h"

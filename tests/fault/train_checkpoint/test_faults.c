@@ -58,7 +58,7 @@ static int save(struct scene *scene, uint64_t step, struct ah_error *err)
 
 static int resume(struct scene *scene, struct ah_checkpoint_position *position, struct ah_error *err)
 {
-    training_wrong(&scene->run, 1); /* clears the values taken */
+    training_wrong(&scene->run, 1); /* forgets the loaded values */
     struct ah_checkpoints_found found;
     return training_resume(&scene->run, scene->folder, &found, position, err);
 }
@@ -67,7 +67,7 @@ static unsigned leftovers(const char *folder)
 {
     unsigned n = 0;
     DIR *listing = opendir(folder);
-    if (!listing) /* never created */
+    if (!listing) /* the folder was never created */
         return 0;
     for (struct dirent *entry; (entry = readdir(listing));)
         n += strstr(entry->d_name, ".tmp") != NULL;
@@ -77,7 +77,7 @@ static unsigned leftovers(const char *folder)
 
 /* ---- calls ---- */
 
-/* Saves step 1, then step 2 with the failure. */
+/* Saves step 1, then step 2 with the failure of call `at`. */
 static int save_with_failure(struct scene *scene, const char *only, unsigned at, int reason,
                              struct ah_error *err)
 {
@@ -93,7 +93,7 @@ static int save_with_failure(struct scene *scene, const char *only, unsigned at,
     return rc;
 }
 
-/* Returns the step of the checkpoint found. */
+/* Checks the newest checkpoint and returns its step. */
 static uint64_t check_whole(struct scene *scene, int rc, unsigned at)
 {
     struct ah_error err = {0};
@@ -166,7 +166,7 @@ static const char *noted(const char *line)
     return at;
 }
 
-/* A machine crash keeps only what was synced. */
+/* A crash of the machine loses all data that was not synced. */
 TEST_IN(faults, of_power_find_everything_synced, root_make, root_remove)
 {
     static const char *const files[] = {"states.bin", "model.safetensors", "checkpoint.json.part"};
@@ -298,7 +298,7 @@ static void sweep_allocations(void **state, unsigned owners)
     begin_owners(&scene, state, 0, owners);
     size_t saving = fault_sweep(save_first, &scene, 1);
     CHECK_OK(save_first(&scene, &err), err);
-    size_t loading = fault_sweep(load_again, &scene, owners > 0); /* without the manifest, loads alone */
+    size_t loading = fault_sweep(load_again, &scene, owners > 0); /* one owner loads with no manifest */
     assert_string_equal(training_wrong(&scene.run, 1), "");
     print_message("allocations: %zu saving, %zu loading\n", saving, loading);
     assert_true(saving > 100 && loading > 50);

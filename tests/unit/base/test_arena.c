@@ -9,7 +9,7 @@
 
 enum { PIECES = 3000 };
 
-/* Leaves no zeros in the memory that malloc() hands out next. */
+/* Fills the memory that malloc() will hand out next with bytes other than 0. */
 static void soil_heap(void)
 {
     enum { BLOCKS = 64, BLOCK_BYTES = 20000 };

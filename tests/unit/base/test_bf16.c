@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The oracle knows nothing of bits: it compares distances to the two neighbouring bf16 values, in double, where
- * all of them and their differences are exact.
+ * Rounding against an oracle that does not use bits: it compares the distances to the two neighbouring bf16 values
+ * in double, where the values and their differences are exact.
  */
 #include "base/bf16.h"
 
@@ -23,7 +23,7 @@ static uint32_t bits_of(float value)
     return bits;
 }
 
-/* The value of a bf16 number, from its definition; 0x7F80, one beyond the largest, counts as 2^128. */
+/* Returns the value of a bf16 number by its definition; 0x7F80 (infinity) counts as 2^128. */
 static double value_of(uint16_t stored)
 {
     int exponent = stored >> 7 & 255, fraction = stored & 127;
@@ -102,7 +102,7 @@ TEST(bf16, known_values)
     assert_int_equal(ah_bf16_from_fp32(-0.0f), 0x8000);
     assert_int_equal(ah_bf16_from_fp32(3.4028234e38f), 0x7F80); /* rounds to infinity */
     assert_int_equal(ah_bf16_from_fp32(1.00390625f), 0x3F80);   /* ties to even, down */
-    assert_int_equal(ah_bf16_from_fp32(1.01171875f), 0x3F82);   /* and up */
+    assert_int_equal(ah_bf16_from_fp32(1.01171875f), 0x3F82);   /* ties to even, up */
     assert_int_equal(ah_bf16_from_fp32(float_of(0x7F800001)), 0x7FC0);
     assert_int_equal(ah_bf16_from_fp32(float_of(0xFFFFFFFF)), 0xFFFF);
 }

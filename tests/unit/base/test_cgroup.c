@@ -34,7 +34,7 @@ TEST_IN(cgroup, version_2_quota, root_make, root_remove)
     assert_true(processors(*state) == 4);
     root_put(*state, "sys/fs/cgroup/a/b/cpu.max", "75000 50000\n");
     assert_true(processors(*state) == 1.5);
-    root_put(*state, "sys/fs/cgroup/a/b/cpu.max", "800000 100000\n"); /* the parent group has less */
+    root_put(*state, "sys/fs/cgroup/a/b/cpu.max", "800000 100000\n"); /* the parent's quota is less */
     assert_true(processors(*state) == 4);
 }
 

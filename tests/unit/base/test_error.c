@@ -44,7 +44,7 @@ TEST(error, long_sentences_are_cut)
     assert_int_equal(strlen(err.text), AH_ERROR_TEXT_MAX - 1);
 }
 
-/* The exit statuses that scripts rely on, written out again here. */
+/* Scripts rely on these exit statuses. */
 TEST(error, exit_statuses)
 {
     static const struct {

@@ -135,7 +135,7 @@ TEST_IN(file, replacing_keeps_the_mode, enter_folder, leave_folder)
     struct ah_error err = {0};
     put("old", "a longer text that was there");
     chmod("old", 0604);
-    int seen = open("old", O_RDONLY); /* a reader that opened it earlier keeps the old content */
+    int seen = open("old", O_RDONLY); /* a reader that opened the file earlier still sees the old content */
     CHECK_OK(ah_file_write("old", "new", 3, &err), err);
     check_holds("old", "new");
     assert_int_equal(mode_of("old"), 0604);
@@ -194,7 +194,7 @@ TEST_IN(file, write_failures_name_the_path, enter_folder, leave_folder)
     assert_int_equal(entries(), 2);
 }
 
-/* A file size limit stands for a full disk. */
+/* A file size limit simulates a full disk. */
 TEST_IN(file, a_full_disk_loses_nothing, enter_folder, leave_folder)
 {
     struct ah_error err = {0};
@@ -212,7 +212,7 @@ TEST_IN(file, a_full_disk_loses_nothing, enter_folder, leave_folder)
     CHECK_FAILS(rc, err, AH_E_IO, "old: cannot be written");
     assert_int_equal(fresh, AH_E_IO);
     check_holds("old", "precious");
-    assert_int_equal(entries(), 1); /* no temporary file, no new one */
+    assert_int_equal(entries(), 1); /* no temporary file and no new file */
 }
 
 TEST_IN(file, a_file_without_write_permission_stays, enter_folder, leave_folder)
@@ -237,7 +237,7 @@ struct reading {
     unsigned char last;
 };
 
-/* Reads to the end, slowly at first, so that the writer must wait. */
+/* Reads to the end of the file, slowly at first, so that the writer must wait. */
 static void *read_slowly(void *context)
 {
     struct reading *reading = context;
@@ -294,7 +294,7 @@ TEST_IN(file, pipes_are_written_in_place, enter_folder, leave_folder)
     assert_true(S_ISFIFO(about.st_mode));
 }
 
-/* The writer waits for a descriptor that would block. */
+/* The writer waits for a non-blocking descriptor that cannot take more bytes. */
 TEST_IN(file, descriptors_are_written_in_place, enter_folder, leave_folder)
 {
     struct ah_error err = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each test writes a machine's files into a folder that stands for /.
+ * Usable and available memory of synthetic machines: each test writes a machine's files into a folder that replaces /.
  */
 #include "base/host_memory.h"
 
@@ -18,7 +18,7 @@ TEST(host_memory, resident_grows_with_what_is_touched)
 {
     enum { BYTES = 32 << 20, TRIES = 50 };
     uint64_t grown = 0;
-    for (int i = 0; i < TRIES && grown < BYTES / 2; i++) { /* the kernel's count lags by some pages a core */
+    for (int i = 0; i < TRIES && grown < BYTES / 2; i++) { /* the kernel's count lags, by pages per core */
         uint64_t before = ah_host_memory_resident();
         unsigned char *bytes = malloc(BYTES);
         assert_non_null(bytes);
@@ -41,7 +41,7 @@ static struct ah_host_memory read_memory(const char *root)
     return memory;
 }
 
-static void put_meminfo(const char *root) /* 16 GiB, 10 of them available */
+static void put_meminfo(const char *root) /* a machine with 16 GiB, of which 10 are available */
 {
     root_put(
         root, "proc/meminfo",
@@ -100,7 +100,7 @@ TEST_IN(host_memory, version_1_and_its_unlimited, root_make, root_remove)
     assert_int_equal(read_memory(*state).usable_bytes, 5 * gib);
 }
 
-/* The group uses 3 of 4 GiB, 1 of them reclaimable file pages; its parent has less left. */
+/* The group uses 3 of its 4 GiB, and 1 of these 3 is reclaimable file pages; then its parent has less free memory. */
 TEST_IN(host_memory, what_a_group_uses_is_not_available, root_make, root_remove)
 {
     put_meminfo(*state);
@@ -132,7 +132,7 @@ TEST_IN(host_memory, version_1_counts_the_groups_below, root_make, root_remove)
     assert_int_equal(read_memory(*state).available_bytes, 2 * gib);
 }
 
-/* The count of file pages is newer than the total, and greater. */
+/* The kernel may count file pages later than the total, so they may exceed it. */
 TEST_IN(host_memory, available_is_at_most_usable, root_make, root_remove)
 {
     put_meminfo(*state);
@@ -177,7 +177,7 @@ TEST_IN(host_memory, no_total_is_an_error, root_make, root_remove)
     CHECK_FAILS(ah_host_memory_read(&memory, *state, &err), err, AH_E_IO, "MemTotal");
 }
 
-/* The oracle on this machine: the C library asks the kernel in another way (sysinfo). */
+/* Compares with the C library, which asks the kernel in a different way (sysinfo). */
 TEST_IN(host_memory, this_machine, root_make, root_remove)
 {
     struct ah_host_memory memory = read_memory(NULL);

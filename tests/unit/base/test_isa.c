@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The oracle is the kernel: /proc/cpuinfo lists what both processor and system support.
+ * Detected instruction sets against the kernel: /proc/cpuinfo lists what both processor and system support.
  */
 #include "base/isa.h"
 

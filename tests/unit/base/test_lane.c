@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs write plain memory, so the thread sanitizer notices when a ticket fails to order them.
+ * Jobs write memory without atomics, so the thread sanitizer notices when a ticket fails to order them.
  */
 #include "base/lane.h"
 
@@ -30,7 +30,7 @@ static struct ah_lane *new_lane(const char *name, size_t queue, size_t spans)
 }
 
 struct append {
-    int *list; /* list[0] is the count */
+    int *list; /* list[0] is the number of values after it */
     int value;
 };
 
@@ -140,10 +140,10 @@ TEST(lane, refuses_what_cannot_be)
     assert_int_equal(ah_lane_submit(lane, &job, &ticket), AH_E_USAGE);
     job = (struct ah_lane_job){.run = run_append, .waits = waits, .n_waits = AH_LANE_WAITS_MAX + 1};
     assert_int_equal(ah_lane_submit(lane, &job, &ticket), AH_E_USAGE);
-    job.n_waits = 1; /* for itself */
+    job.n_waits = 1; /* a job that waits for itself */
     assert_int_equal(ah_lane_submit(lane, &job, &ticket), AH_E_USAGE);
     assert_int_equal(ticket, 77);
-    assert_int_equal(submit_append(lane, list, 1), 1); /* nothing was queued */
+    assert_int_equal(submit_append(lane, list, 1), 1); /* ticket 1: the refused jobs were not queued */
     ah_lane_drain(lane);
     ah_lane_free(lane);
 }
@@ -171,7 +171,7 @@ TEST(lane, payload_is_a_copy)
     submit_sleep(lane, 2000000, NULL, 0);
     struct ah_lane_job job = {.run = run_wide, .payload = &wide, .payload_bytes = sizeof wide};
     assert_int_equal(ah_lane_submit(lane, &job, NULL), AH_OK);
-    memset(wide.bytes, 0, sizeof wide.bytes); /* before it ran */
+    memset(wide.bytes, 0, sizeof wide.bytes); /* before the job has run */
     ah_lane_drain(lane);
     assert_true(ok);
     ah_lane_free(lane);
@@ -201,12 +201,12 @@ TEST(lane, spans_are_the_newest_jobs)
         assert_true(spans[i].start_ns <= spans[i].end_ns && spans[i].end_ns <= ah_threads_now_ns());
         assert_true(i == 0 || spans[i].ready_ns >= spans[i - 1].end_ns);
     }
-    assert_true(spans[3].end_ns - spans[3].start_ns >= 2000000); /* it slept that long, after the wait */
+    assert_true(spans[3].end_ns - spans[3].start_ns >= 2000000); /* the job slept that long after its wait */
     struct ah_lane_span other;
     assert_int_equal(ah_lane_spans(slow, 0, &other, 1), 1);
     assert_true(spans[3].start_ns >= other.end_ns);
     assert_int_equal(ah_lane_spans(lane, 0, spans, 2), 2);
-    assert_int_equal(spans[0].ticket, 7); /* the oldest ones left */
+    assert_int_equal(spans[0].ticket, 7); /* the oldest spans still kept come first */
     assert_int_equal(ah_lane_spans(lane, 8, spans, 8), 2);
     assert_int_equal(spans[0].ticket, 9);
     assert_int_equal(spans[1].ticket, 10);
@@ -287,13 +287,13 @@ static double cpu_seconds(void)
     return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
 }
 
-/* Idle lanes fall asleep sooner or later; later on a busy machine, hence the tries. */
+/* Idle lanes fall asleep after a while. On a busy machine this takes longer, so the test tries several times. */
 TEST(lane, idle_lanes_use_no_processor)
 {
     struct ah_lane *waiting = new_lane("waiting", 0, 0), *idle = new_lane("idle", 0, 0);
     struct gate gate = {0}, *at = &gate;
     struct ah_lane_wait wait = {idle, 1};
-    submit_sleep(waiting, 0, &wait, 1); /* waits for a ticket of the idle lane */
+    submit_sleep(waiting, 0, &wait, 1); /* the job waits for a ticket of the idle lane */
     double used = 1;
     for (int i = 0; i < 100 && used >= 0.015; i++) {
         double before = cpu_seconds();
@@ -310,14 +310,14 @@ TEST(lane, idle_lanes_use_no_processor)
 
 /* The stress: jobs 0..JOBS-1 in one global order, each on a random lane, each waiting for some earlier jobs. One thread
  * per lane submits them through small queues. Each job checks that its predecessor on the lane and all jobs it waits
- * for have run: plain reads, ordered by tickets alone. */
+ * for have run. Only tickets order these reads, which are not atomic. */
 enum { LANES = 4, JOBS = 4000, STRESS_WAITS = 4 };
 
 struct stress_job {
     int lane;
     uint64_t ticket;
-    int before[STRESS_WAITS]; /* jobs it waits for; -1: none */
-    int previous;             /* on its lane; -1: none */
+    int before[STRESS_WAITS]; /* jobs that this job waits for; -1: none */
+    int previous;             /* the previous job on the same lane; -1: none */
     int ran;
 };
 
@@ -403,7 +403,7 @@ static void *watch_stress(void *context)
     return NULL;
 }
 
-/* Waits for one more job of any lane until all are done; a lost wake-up would hang here. */
+/* Waits until one more job of any lane is done, until all jobs are; a lost wake-up would hang here. */
 static void *follow_stress(void *context)
 {
     struct stress *stress = context;

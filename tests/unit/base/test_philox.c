@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Random123's tests/kat_vectors, "philox4x32 10". */
+/* Values from Random123's tests/kat_vectors, "philox4x32 10". */
 TEST(philox, known_answers)
 {
     static const struct {
@@ -28,7 +28,7 @@ TEST(philox, known_answers)
     }
 }
 
-/* The packing is part of the numeric signature: one name, its counter and key written out. */
+/* The packing is part of the numeric signature: checks the counter and key of one name. */
 TEST(philox, packing_is_fixed)
 {
     const struct ah_philox_name name = {.seed = 0x0123456789abcdef,
@@ -55,7 +55,7 @@ static void take_out(struct ah_philox_name *name, const uint32_t counter[4], con
     name->seed = key[0] | (uint64_t)key[1] << 32;
 }
 
-/* Names that can be unpacked again are distinct. */
+/* Each name can be unpacked from its counter and key, so no two names share them. */
 TEST(philox, names_are_distinct)
 {
     uint64_t seed = check_seed(81);

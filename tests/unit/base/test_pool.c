@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Counters of chunks are plain integers: the thread sanitizer notices a chunk that runs twice at once, or one whose end
- * the caller was not told of.
+ * Counters of chunks are not atomic, so the thread sanitizer notices a chunk that runs twice at once, or a chunk that
+ * still runs when the caller's call returns.
  */
 #include "base/pool.h"
 
@@ -19,9 +19,9 @@ enum { CHUNKS_MAX = 257, THREADS_MAX = 8 };
 struct tally {
     unsigned threads;
     unsigned value;                /* written by the caller before a run, read by chunks */
-    unsigned ran[CHUNKS_MAX];      /* by chunk */
+    unsigned ran[CHUNKS_MAX];      /* number of runs, by chunk */
     unsigned seen[CHUNKS_MAX];     /* `value` seen by each chunk */
-    unsigned scratch[THREADS_MAX]; /* by worker */
+    unsigned scratch[THREADS_MAX]; /* number of chunks, by worker */
     atomic_uint wrong;
 };
 
@@ -72,7 +72,7 @@ TEST(pool, every_chunk_runs_once)
     for (unsigned threads = 1; threads <= THREADS_MAX; threads++) {
         struct tally tally = {.threads = threads};
         struct ah_pool *pool = new_pool(threads, 0);
-        for (size_t chunks = 0; chunks < 20; chunks++) /* none, fewer than threads, more */
+        for (size_t chunks = 0; chunks < 20; chunks++) /* no chunks, fewer than threads, and more */
             run_and_check(pool, &tally, chunks);
         for (int i = 0; i < 100; i++)
             run_and_check(pool, &tally, check_random(&seed) % (CHUNKS_MAX + 1));
@@ -87,7 +87,7 @@ static void sum_chunk(void *context, size_t chunk, unsigned worker)
     sums[8 * worker + 1]++;
 }
 
-/* More chunks than one round can have. */
+/* Runs more chunks than one round can have. */
 TEST(pool, millions_of_chunks)
 {
     const uint64_t chunks = (2 << 20) + 12345;
@@ -117,7 +117,7 @@ TEST(pool, ten_thousand_tiny_runs)
     ah_pool_free(pool);
 }
 
-/* Two pools called in turn, one with little patience: a run finds workers spinning, falling asleep or asleep. */
+/* Calls two pools in turn. In the pool with little patience, a run finds workers spinning, falling asleep or asleep. */
 TEST(pool, runs_at_any_moment_of_falling_asleep)
 {
     uint64_t seed = check_seed(42);
@@ -140,8 +140,8 @@ static void count_fast(void *context, size_t chunk, unsigned worker)
     atomic_fetch_add_explicit(&ran[chunk], 1, memory_order_relaxed);
 }
 
-/* More threads than processors and no patience: late workers meet the end of one run and the start of the next, which
- * has another length. */
+/* More threads than processors and no patience: late workers arrive while one run ends and the next run starts, which
+ * has a different length. */
 TEST(pool, late_workers_take_nothing_of_the_next_run)
 {
     struct ah_pool *pool = new_pool(THREADS_MAX, 1);
@@ -172,7 +172,7 @@ static void meet(void *context, size_t chunk, unsigned worker)
         sched_yield();
 }
 
-/* A lost wake-up hangs here: there are as many chunks as threads, and none ends before all have begun. */
+/* A lost wake-up hangs here: there are as many chunks as threads, and no chunk ends before all have begun. */
 TEST(pool, sleeping_workers_wake)
 {
     uint64_t seed = check_seed(43);
@@ -187,7 +187,7 @@ TEST(pool, sleeping_workers_wake)
     }
 }
 
-/* The caller sleeps while a worker runs a long chunk, and is woken. */
+/* Runs a long chunk on a worker, so that the caller falls asleep and must be woken. */
 static void slow_for_workers(void *context, size_t chunk, unsigned worker)
 {
     struct meeting *meeting = context;
@@ -216,7 +216,7 @@ static double cpu_seconds(void)
     return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
 }
 
-/* Idle workers fall asleep sooner or later; later on a busy machine, hence the tries. */
+/* Idle workers fall asleep after a while. On a busy machine this takes longer, so the test tries several times. */
 TEST(pool, idle_workers_use_no_processor)
 {
     struct tally tally = {.threads = 4};

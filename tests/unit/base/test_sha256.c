@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vectors of FIPS 180-4's examples (NIST, "Cryptographic Standards and Guidelines", SHA-256), and all lengths
+ * Digests against the examples of FIPS 180-4 (NIST, "Cryptographic Standards and Guidelines", SHA-256), and all lengths
  * from 0 to 299 against Python's hashlib.
  */
 #include "base/sha256.h"
@@ -92,7 +92,7 @@ TEST(sha256, pieces_do_not_matter)
     }
 }
 
-/* Both implementations compress alike from any state. */
+/* Both implementations give the same result from any state. */
 TEST(sha256, instructions_equal_the_portable_way)
 {
     uint64_t seed = check_seed(72);
@@ -110,7 +110,7 @@ TEST(sha256, instructions_equal_the_portable_way)
     }
 }
 
-/* Processors without the instructions use the portable way. */
+/* The portable implementation, as used on processors without the instructions. */
 TEST(sha256, portable_way_alone)
 {
     struct ah_sha256 hash;

@@ -47,7 +47,7 @@ TEST(stats, percentiles)
 TEST(stats, line_through_points_on_a_line)
 {
     double x[20], y[20], intercept, slope, worst;
-    for (int i = 0; i < 20; i++) { /* 5 us and 20 GB/s, from 4 KiB to 2 GiB */
+    for (int i = 0; i < 20; i++) { /* a link of 5 us and 20 GB/s, messages from 4 KiB to 2 GiB */
         x[i] = ldexp(4096, i);
         y[i] = 5 + x[i] / 20e3;
     }
@@ -63,7 +63,7 @@ TEST(stats, line_never_starts_below_zero)
     double intercept, slope, worst;
     assert_int_equal(ah_stats_fit_line(x, y, 3, &intercept, &slope, &worst), 0);
     assert_true(intercept == 0);
-    /* least of sum (1 - b x/y)^2: b = sum(x/y) / sum(x^2/y^2) = (11/6) / (1 + 1/4 + 1/9) */
+    /* minimises sum (1 - b x/y)^2: b = sum(x/y) / sum(x^2/y^2) = (11/6) / (1 + 1/4 + 1/9) */
     check_near(slope, (11.0 / 6) / (49.0 / 36), 1e-12);
     check_near(worst, fabs(3 * slope - 9) / 9, 1e-12);
 }

@@ -67,7 +67,7 @@ TEST(threads, pin)
 
 enum { ARITHMETIC_CHUNKS = 20 };
 
-/* Flushes denormals to zero where the processor can, and rounds upward: threads would inherit this. */
+/* Sets flushing of denormals to zero, where the processor has it, and rounding upward: new threads inherit both. */
 static void spoil_arithmetic(void)
 {
     fesetround(FE_UPWARD);
@@ -96,7 +96,7 @@ static void job_arithmetic(void *payload)
 
 static atomic_bool worker_came;
 
-/* The caller's first chunk lasts until the worker has one. */
+/* The caller's first chunk lasts until the worker has begun a chunk. */
 static void chunk_arithmetic(void *context, size_t chunk, unsigned worker)
 {
     int *ieee = context;

@@ -45,7 +45,7 @@ TEST(topology, siblings_come_last)
     ah_topology_release(&topology);
 }
 
-/* Linux often numbers processors like this: siblings after all cores. */
+/* Linux often numbers the first processors of all cores, then the second processors. */
 TEST(topology, numbers_are_the_kernels)
 {
     struct ah_topology topology = synthetic("numa:2 core:2 pu:2(indexes=0,4,1,5,2,6,3,7)");
@@ -122,7 +122,7 @@ TEST(topology, this_machine)
     assert_int_equal(topology.threads, n);
     assert_true(1 <= topology.sockets && topology.sockets <= topology.cores && topology.cores <= n);
     assert_true(topology.numa_nodes >= 1 && topology.cpu_model[0]);
-    for (unsigned i = 0; i < n; i++) { /* the same numbers, in another order */
+    for (unsigned i = 0; i < n; i++) { /* the same numbers, in a different order */
         unsigned found = 0;
         for (unsigned k = 0; k < n; k++)
             found += topology.cpus[k] == (int)cpus[i];
@@ -161,7 +161,7 @@ TEST(topology, only_the_affinity_mask)
     ah_topology_release(&topology);
 }
 
-/* If the kernel and hwloc differ widely, the kernel is believed and a note says so. */
+/* If the kernel and hwloc differ widely, the kernel's number is used and a note says so. */
 TEST_IN(topology, a_note_where_memory_differs, root_make, root_remove)
 {
     struct ah_error err = {0};

@@ -202,7 +202,7 @@ TEST(units, prints_times)
     assert_string_equal(ah_units_print_time(out, 3.6e9), "3600 s");
 }
 
-/* Any input gives a text that fits and is terminated. */
+/* Any input gives a text that fits its buffer and is terminated. */
 TEST(units, prints_what_is_no_number)
 {
     static const double odd[] = {-1, -2.5e9, 1e300, -1e300, HUGE_VAL, -HUGE_VAL, 5e-324};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading a hosts file: one host per line.
+ * Tests reading a hosts file, which has one host per line.
  */
 #include "runtime/comm/hosts_file.h"
 

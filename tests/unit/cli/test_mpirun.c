@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests mpirun's command line, and reading a child's output.
+ * Tests the command line that starts mpirun, and reading a child's output.
  */
 #include "cli/profile/mpirun.h"
 
@@ -12,7 +12,7 @@
 static struct ah_hosts_entry entries[] = {{"a", 2}, {"b", 1}};
 static const struct ah_hosts hosts = {entries, 2, 3};
 
-/* Joins the words; the program's path becomes PROGRAM. */
+/* Joins the words of the command; the program's path becomes PROGRAM. */
 static void join(const char *const *command, struct ah_buffer *out)
 {
     for (size_t i = 0; command[i]; i++)

@@ -217,7 +217,7 @@ TEST(options, counts_operands)
 TEST(options, nearest_counts_edits)
 {
     const char *const names[] = {"profile", "inspect", "check", "diff"};
-    assert_string_equal(ah_nearest("porfile", names, 4), "profile"); /* swapped neighbours: one edit */
+    assert_string_equal(ah_nearest("porfile", names, 4), "profile"); /* swapping two neighbours is one edit */
     assert_string_equal(ah_nearest("chek", names, 4), "check");
     assert_string_equal(ah_nearest("difff", names, 4), "diff");
     assert_string_equal(ah_nearest("inspct", names, 4), "inspect");

@@ -25,7 +25,7 @@ static const struct ah_option table[] = {
 
 static const struct ah_option_syntax syntax = {table, {AH_OPERAND_FILE, "PLAN", 1, 1, NULL}};
 
-/* Enters a folder with input files, files of each output kind, and others. */
+/* Enters a folder with input files, files of each output kind, and other files. */
 static int enter(void **state)
 {
     assert_int_equal(root_make(state) | chdir(*state), 0);
@@ -94,7 +94,7 @@ TEST_IN(outputs, replaces_its_own_kind, enter, leave)
 {
     const struct {
         struct sample sample;
-        const char *said; /* NULL: accepted */
+        const char *said; /* part of the message; NULL: accepted */
     } rows[] = {
         {{.output = "old.json"}, NULL},
         {{.output = "new", .log = "empty"}, NULL},

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Times in percent of the step: each lane's work, and how long compute waits for each other lane. */
+/* Checks the text for these times in percent of the step: each lane's work, and compute's wait for each other lane. */
 static void says(struct ah_plan_lane_times times, const char *expected)
 {
     struct ah_buffer out = {0};
@@ -105,7 +105,7 @@ TEST(plan_summary, counts_one_as_one)
     ah_buffer_release(&out);
 }
 
-/* Checks the ranges of a plan with these blocks. */
+/* Checks the ranges of equal blocks printed for a plan with these blocks. */
 static void ranges_are(struct ah_plan_block *blocks, size_t n, const char *expected)
 {
     const struct ah_plan plan = {.blocks = blocks, .n_blocks = n};

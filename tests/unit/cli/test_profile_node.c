@@ -32,7 +32,7 @@ TEST(profile_node, gives_ranks_of_one_machine_turns)
     }
 }
 
-/* Two machines may have the same name; without a boot id, names must do. */
+/* Two machines may have the same name. Ranks without a boot id are compared by name. */
 TEST(profile_node, knows_machines_by_their_boot)
 {
     static const struct ah_profile_hello alike[] = {
@@ -51,7 +51,7 @@ struct rank {
     struct ah_arena arena;
     struct ah_profile_report report;
     struct ah_error err;
-    uint64_t begin_ns, end_ns; /* when it measured */
+    uint64_t begin_ns, end_ns; /* when the rank measured its machine */
     uint32_t rank, fails;
     const struct ah_profile_hello *hello;
     double told; /* the last fraction reported */
@@ -98,7 +98,7 @@ static void *live(void *context)
     return NULL;
 }
 
-/* All ranks succeed, even if measuring fails on one. */
+/* Runs all ranks; each must succeed, even if measuring fails on rank `fails`. */
 static void run(struct rank *ranks, const struct ah_profile_hello *with, uint32_t fails)
 {
     struct ah_comm_hub *hub = NULL;

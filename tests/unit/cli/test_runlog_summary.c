@@ -7,7 +7,7 @@
 
 enum { STEPS_MAX = 3 * AH_RUNLOG_MEDIAN_STEPS };
 
-/* A log of 1000 us steps: compute works 700, waits 200 for host Adam and idles 100, all as predicted. */
+/* A log of steps of 1000 us: compute works for 700, waits 200 for host Adam and idles 100, as predicted. */
 struct log {
     struct ah_runlog_step *steps;
     struct ah_plan_exposed exposed[2]; /* predicted, measured */
@@ -79,10 +79,10 @@ TEST(runlog_summary, counts_steps_that_follow_no_drain)
     log.runlog.saves = saves;
     log.runlog.n_saves = 2;
     for (size_t i = 0; i < 8; i++)
-        log.steps[i].step_us = i % 2 ? 10.0 * (double)(i + 1) : 9999; /* 1, 3, 5 and 7 are cold */
+        log.steps[i].step_us = i % 2 ? 10.0 * (double)(i + 1) : 9999; /* steps 1, 3, 5 and 7 are cold */
     summarise(&log);
     assert_int_equal(log.summary.steps, 4);
-    check_near(log.summary.step_us.measured, 50, 1e-12); /* of 20, 40, 60, 80 */
+    check_near(log.summary.step_us.measured, 50, 1e-12); /* the median of 20, 40, 60, 80 */
     check_near(log.summary.step_us.spread, 20.0 / 50, 1e-12);
     close_log(&log);
 }
@@ -114,7 +114,7 @@ TEST(runlog_summary, takes_the_last_steps)
     close_log(&log);
 }
 
-/* The time compute waits for each lane, and the rest. */
+/* Splits a step into the times compute waits for each lane, and idle time. */
 TEST(runlog_summary, splits_the_step)
 {
     struct log log;
@@ -123,7 +123,7 @@ TEST(runlog_summary, splits_the_step)
     check_near(log.summary.waits_us[AH_PLAN_LANE_HOST].measured, 200, 1e-12);
     check_near(log.summary.waits_us[AH_PLAN_LANE_COMPUTE].measured, 100, 1e-9);
     check_near(log.summary.waits_us[AH_PLAN_LANE_COMPUTE].predicted, 100, 1e-9);
-    log.runlog.end = NULL; /* cut off: all of it counts as idle, on both sides */
+    log.runlog.end = NULL; /* log cut off: all waiting counts as idle, predicted and measured */
     summarise(&log);
     assert_false(log.summary.waits_us[AH_PLAN_LANE_HOST].is_predicted);
     check_near(log.summary.waits_us[AH_PLAN_LANE_COMPUTE].measured, 300, 1e-9);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prints a status for people, at any age.
+ * Tests the text that people see for a status, however old the status is.
  */
 #include "cli/inspect/status_text.h"
 
@@ -13,7 +13,7 @@ static struct ah_status_wait waits[] = {
     {.rank = 0, .message = AH_STATUS_OUTPUT, .sends = true, .micro_batch = 1, .us = 3e6},
     {.rank = 3, .message = AH_STATUS_NORM, .micro_batch = AH_STATUS_NO_MICRO_BATCH, .us = 0}};
 
-/* Ranks 1 and 0 wait for rank 2, one through the other; rank 4 waits for rank 3. */
+/* Rank 0 waits for rank 1, which waits for rank 2; rank 4 waits for rank 3. */
 static struct ah_status_rank ranks[] = {
     {.rank = 0,
      .host = "a",
@@ -47,7 +47,7 @@ static struct ah_status made(void)
                               .n_ranks = sizeof ranks / sizeof *ranks};
 }
 
-/* Checks the text printed `old_us` after the status was written. */
+/* Checks that the text printed `old_us` after the status was written begins with `begin`. */
 static void expect(const struct ah_status *status, int64_t old_us, const char *begin)
 {
     struct ah_cli cli = {.out_style = {"", "", "", "", "", ""}};
@@ -94,7 +94,7 @@ TEST(status_text, says_how_old_it_is)
     expect(&status, 9999999, "tiny: after step 12 of 200, 9 s ago\n");
     expect(&status, 10000001, "tiny: after step 12 of 200; no update for 10 s: the run may have died\n");
     expect(&status, 130000000, "tiny: after step 12 of 200; no update for 2 min: the run may have died\n");
-    expect(&status, -5000000, "tiny: after step 12 of 200, under 1 s ago\n"); /* our clock is behind */
+    expect(&status, -5000000, "tiny: after step 12 of 200, under 1 s ago\n"); /* our clock is late */
     status.ended = AH_STATUS_INTERRUPTED;
     expect(&status, INT64_C(3) * 86400 * 1000000,
            "tiny: interrupted after step 12 of 200, 3 days ago\n\nrank");
@@ -113,7 +113,7 @@ TEST(status_text, ages_are_whole_units)
     assert_string_equal(ah_status_print_age(text, 48 * 3600e6), "2 days");
 }
 
-/* In a circle, nobody is last. */
+/* In a circle of waiting ranks, no rank holds up all others. */
 TEST(status_text, says_that_ranks_wait_in_a_circle)
 {
     struct ah_status_wait first = waits[0], other = waits[1];
@@ -130,7 +130,7 @@ TEST(status_text, says_that_ranks_wait_in_a_circle)
            "waits for it, 3 s so far\n");
 }
 
-/* Messages in flight look like a circle for a moment. */
+/* Messages in flight can look like a circle of waiting ranks for a moment. */
 TEST(status_text, says_nothing_of_a_circle_that_passes)
 {
     struct ah_status_wait first = waits[0], other = waits[1];

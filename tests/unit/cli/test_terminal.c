@@ -20,7 +20,7 @@ TEST(terminal, cleans_what_steers)
     cleans_to("a\r\nb\tc\x7f", "a??b?c?");
     cleans_to("\xc2\x9b"
               "2J\xc2\xa0",
-              "?2J\xc2\xa0"); /* C1 is an escape, a no-break space is not */
+              "?2J\xc2\xa0"); /* C1 controls are replaced, a no-break space is not */
     cleans_to("a\xe2\x80\xae"
               "b\xe2\x81\xa6"
               "c\xe2\x80\x93",
@@ -34,7 +34,7 @@ TEST(terminal, width_counts_code_points)
     assert_int_equal(ah_terminal_width("\xc3\xa9t\xc3\xa9"), 3);
 }
 
-/* Uneven progress: 8 % of the work take 2 s, then nothing for 3 s, then it continues as before. */
+/* Uneven progress: 8 % of the work takes 2 s, then there is none for 3 s, then it continues at the old rate. */
 TEST(terminal, left_does_not_jump)
 {
     struct ah_progress progress = {0};
@@ -101,7 +101,7 @@ static void check_table(struct ah_table *table, size_t columns, const char *expe
     ah_buffer_release(&out);
 }
 
-/* Headings wrap first, then text, then numbers part from their units; without a width, nothing wraps. */
+/* Headings wrap first, then text, and last numbers before their units; without a width, nothing wraps. */
 TEST(terminal, table_wraps_at_its_width)
 {
     struct ah_arena arena = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Working GPUs of a node share its host, in any pipeline and degree; their number limits what a stage keeps there.
+ * GPUs of a node that work share its host, in any pipeline and degree; their number limits a stage's host memory.
  */
 #include "planner/cluster/cluster_problem.h"
 
@@ -8,7 +8,7 @@
 
 enum { BLOCKS = 4, SHARERS = 4, CLASSES = 3, STAGES = 4 };
 
-/* Two nodes; the GPUs of the second also form units of two. Each block has 100 bytes of state, on GPU or host. */
+/* Two nodes; GPUs of the second can also form units of two. Each block has 100 bytes of state, on GPU or host. */
 struct fixture {
     struct ah_cluster_problem problem;
     struct ah_problem_kind kinds[2];
@@ -57,7 +57,7 @@ TEST(cluster_problem, those_that_idle_do_not_share)
     make(&f);
     f.stages[3].class = 1;
     ah_arrangement_share(&f.problem, &f.arrangement);
-    for (size_t i = 0; i < 3; i++) /* in both pipelines */
+    for (size_t i = 0; i < 3; i++) /* stages of both pipelines */
         assert_int_equal(f.stages[i].sharers, 3);
     assert_int_equal(f.stages[3].sharers, 1);
     f.arrangement.n_pipelines = 1;
@@ -69,15 +69,15 @@ TEST(cluster_problem, gpus_share_whatever_their_degree)
 {
     struct fixture f;
     make(&f);
-    f.stages[2].class = 1; /* one GPU */
-    f.stages[3].class = 2; /* two */
+    f.stages[2].class = 1; /* a unit of one GPU */
+    f.stages[3].class = 2; /* a unit of two GPUs */
     ah_arrangement_share(&f.problem, &f.arrangement);
     assert_int_equal(f.stages[0].sharers, 2);
     assert_int_equal(f.stages[2].sharers, 3);
-    assert_int_equal(f.stages[3].sharers, 2); /* 2 each, not 1.5 */
+    assert_int_equal(f.stages[3].sharers, 2); /* 3 GPUs make 2 units of two, not 1.5 */
 }
 
-/* Keeping 400 bytes, all four blocks need two away: alone a stage has room for them; with a sharer it recomputes. */
+/* To keep all activations, two blocks' states must be on the host. With a sharer one fits, so a block recomputes. */
 TEST(cluster_problem, a_stage_fits_what_its_share_allows)
 {
     struct fixture f;

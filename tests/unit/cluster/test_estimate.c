@@ -72,7 +72,7 @@ static void check(const struct case_cluster *c, double expected_us, uint64_t exp
     assert_int_equal(passes, expected_passes);
 }
 
-/* Checks the stage simulation too, where its result is as easy to work out. */
+/* Checks the stage simulation too, in cases where its result is as easy to work out. */
 static void check_stage_sim(const struct case_cluster *c, double expected_us)
 {
     struct ah_error err = {0};
@@ -81,7 +81,7 @@ static void check_stage_sim(const struct case_cluster *c, double expected_us)
     assert_true(fabs(result.step_us - expected_us) <= 1e-9 * expected_us);
 }
 
-/* Equal stages and free transfers: (m + P - 1)(f + b) plus the update. */
+/* Equal stages with free transfers take (m + P - 1)(f + b) plus the update. */
 TEST(estimate, equal_stages_take_what_the_formula_says)
 {
     struct case_cluster c;
@@ -91,15 +91,15 @@ TEST(estimate, equal_stages_take_what_the_formula_says)
     check_stage_sim(&c, 187);
 }
 
-/* Three equal pipelines of 3 micro-batches of 30 us. Doubling the speed of one does not shorten the step, but it could
- * take more: 9 micro-batches at 1/30 + 1/30 + 1/15 a microsecond take 67.5 us. */
+/* Three equal pipelines, each with 3 micro-batches of 30 us. Doubling the speed of one does not shorten the step, but
+ * that one could take more work: 9 micro-batches at 1/30 + 1/30 + 1/15 a microsecond take 67.5 us. */
 TEST(estimate, falls_with_one_of_many_alike_pipelines)
 {
     struct case_cluster c;
     build(&c, 1, 10, 20);
     for (size_t p = 0; p < 3; p++)
         add(&c, 3, (size_t[]){0});
-    check(&c, 90 + 7, 6); /* side by side and alike: played once */
+    check(&c, 90 + 7, 6); /* equal pipelines that do not interact are simulated once */
     check_stage_sim(&c, 97);
     build(&c, 1, 10, 20);
     add(&c, 3, (size_t[]){0});
@@ -109,8 +109,8 @@ TEST(estimate, falls_with_one_of_many_alike_pipelines)
     check_stage_sim(&c, 97);
 }
 
-/* Two pipelines share two NICs, 4 micro-batches each. Alone a pipeline ends at 510 us: stages compute for 2 us and send
- * for 100. The NICs carry 8 messages of 100 us each way. */
+/* Two pipelines with 4 micro-batches each share two NICs. A pipeline by itself ends at 510 us: its stages compute for
+ * 2 us and send for 100. Together they send 8 messages of 100 us each way. */
 TEST(estimate, pipelines_wait_for_the_nics_they_share)
 {
     struct case_cluster c;
@@ -122,7 +122,7 @@ TEST(estimate, pipelines_wait_for_the_nics_they_share)
     check(&c, 0.2 * 800 + 0.8 * 510 + 7, 16);
 }
 
-/* The same inside a node: nothing uses a NIC. */
+/* Both stages are on one node, so no message uses a NIC. */
 TEST(estimate, stages_of_one_node_share_no_nic)
 {
     struct case_cluster c;
@@ -134,9 +134,9 @@ TEST(estimate, stages_of_one_node_share_no_nic)
     check_stage_sim(&c, 517);
 }
 
-/* Two crossing pipelines with one micro-batch each and sends of 2 us: both end at 10 + 2 + 30 + 2 + 20 = 64. Sums pass
- * both NICs at 100 bytes a microsecond, the link at 50. Those of block 1 begin when its last backward ends, 22 us
- * earlier, and hold the NICs for 80 us; then those of block 0 take 6000 / 50, plus latency twice. */
+/* Two pipelines in opposite directions, one micro-batch each, sends of 2 us: both end at 10 + 2 + 30 + 2 + 20 = 64.
+ * Sums pass both NICs at 100 bytes a microsecond, and the link at 50. The sums of block 1 begin when its last backward
+ * ends, 22 us earlier, and hold the NICs for 80 us. Then the sums of block 0 take 6000 / 50, plus the latency twice. */
 TEST(estimate, sums_take_turns_behind_their_last_backward)
 {
     struct case_cluster c;

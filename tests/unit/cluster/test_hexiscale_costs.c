@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * HexiScale's formulas by hand: one stage, three stages column by column, gradient sums of unequal degrees.
+ * Tests HexiScale's formulas by hand: one stage, three stages column by column, gradient sums of unequal degrees.
  */
 #include "planner/cluster/policies/hexiscale_costs.h"
 #include "tests/support/check.h"
@@ -14,7 +14,7 @@ struct fixture {
     struct ah_hexiscale_model model;
 };
 
-/* GPUs 0 and 1 on one node, 2 and 3, twice as fast, on another. Width 8, 16 tokens, 32 words, 2 sequences, 4 layers. */
+/* GPUs 0, 1 are on one node; 2, 3, twice as fast, on another. Width 8, seq 16, vocabulary 32, batch 2, 4 layers. */
 static void make(struct fixture *f)
 {
     for (size_t i = 0; i < GPUS; i++) {
@@ -45,7 +45,7 @@ TEST(hexiscale_costs, one_stage)
           5 * 4 * (layer_flops / 2e6 + 12 * residual / 2e5));
 }
 
-/* Three stages fill and drain column by column; also with fewer micro-batches than stages. */
+/* Three stages fill and drain column by column, even with fewer micro-batches than stages. */
 TEST(hexiscale_costs, columns)
 {
     struct fixture f;
@@ -60,7 +60,7 @@ TEST(hexiscale_costs, columns)
     check(ah_hexiscale_pipeline_s(&f.model, &p, 1), a + b + c);
 }
 
-/* One stage of two GPUs, and two stages of one: layers 0, 1 on GPU 2, layers 2, 3 on GPU 3; two slices each. */
+/* A pipeline of one stage on two GPUs, and a pipeline of two stages: layers 0, 1 on GPU 2 and layers 2, 3 on GPU 3. */
 TEST(hexiscale_costs, gradients)
 {
     struct fixture f;

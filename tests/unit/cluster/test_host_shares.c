@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How many units share each host: every number if few, else repeated halves; and a problem with these numbers fixed.
+ * How many units share each host: all combinations if few, otherwise repeated halves; a problem with these fixed.
  */
 #include "planner/cluster/search/host_shares.h"
 
@@ -10,7 +10,7 @@
 
 enum { CLASSES = 3, MOST = 10 };
 
-/* Two nodes of one kind with hosts, and one of another kind without. */
+/* Two nodes of one kind that has hosts, and a node of another kind that has none. */
 struct fixture {
     struct ah_cluster_problem problem;
     struct ah_problem_kind kinds[2];

@@ -16,7 +16,7 @@ static const struct ah_cluster_node node = {.gpus = 4,
                                             .host_memory_bytes_per_s = 100e9,
                                             .host_link_bytes_per_s = 20e9};
 
-/* bf16 weights and micro-batch gradients, fp32 sums, master and two moments. */
+/* Returns a job with bf16 weights and micro-batch gradients, and fp32 sums, master and two moments. */
 static struct ah_job bf16_job(void)
 {
     return (struct ah_job){
@@ -27,7 +27,7 @@ struct priced {
     struct ah_problem_away away[AH_PROBLEM_AWAYS];
 };
 
-/* A fully trained layer on `tp` GPUs; its update takes 1 us on the device. */
+/* Prices a fully trained block on `tp` GPUs, whose update takes 1 us on the device. */
 static struct priced price(const struct ah_job *job, unsigned without, uint64_t tp, enum ah_block_kind kind)
 {
     const struct ah_offload_terms terms = {.job = job,
@@ -45,7 +45,7 @@ static struct priced price(const struct ah_job *job, unsigned without, uint64_t 
     return priced;
 }
 
-/* Each parameter takes 1 / 20 ns a byte over the link, 1 / 25 through its share of memory. */
+/* Each byte of a parameter takes 1 / 20 ns over the link, and 1 / 25 ns through the GPU's share of host memory. */
 static double us_of(double link_bytes, double memory_bytes)
 {
     double link = link_bytes / 20, memory = memory_bytes / 25;
@@ -58,7 +58,7 @@ TEST(offload_costs, shares_of_a_gpu)
     check_near(host.link_bytes_per_s, 20e9, 1e-12);
     check_near(host.memory_bytes_per_s, 25e9, 1e-12);
     assert_int_equal(host.memory_bytes, 15 * GIB);                       /* a sixteenth is left free */
-    assert_int_equal(ah_offload_share(&node, 2).memory_bytes, 30 * GIB); /* if the others idle */
+    assert_int_equal(ah_offload_share(&node, 2).memory_bytes, 30 * GIB); /* if the other GPUs idle */
     struct ah_cluster_node other = node;
     other.host_memory_bytes = 512 * GIB;
     assert_int_equal(ah_offload_share(&other, other.gpus).memory_bytes, 126 * GIB); /* at most 8 GiB free */
@@ -71,7 +71,7 @@ TEST(offload_costs, states)
     struct ah_job job = bf16_job();
     struct priced block = price(&job, 0, 1, AH_BLOCK_LAYER);
     const struct ah_problem_away *away = &block.away[AH_OFFLOAD_STATES];
-    assert_int_equal(away->optimizer, AH_OPTIMIZER_STREAMED); /* 24 bytes through memory instead of 36 */
+    assert_int_equal(away->optimizer, AH_OPTIMIZER_STREAMED); /* 24 bytes through memory, not 36 */
     assert_int_equal(away->weights, AH_WEIGHTS_DEVICE);
     check_near(away->update_us, us_of(12, 24), 1e-12);
     assert_int_equal(away->state_bytes, 6 * PARAMETERS);
@@ -99,7 +99,7 @@ TEST(offload_costs, weights)
     assert_int_equal(away->staging_bytes, 8 * PARAMETERS);
 }
 
-/* In fp32 the weight is the master, so blocks updated on the host keep it there, too. */
+/* In fp32 the weight is the master, so a block updated on the host also has its weights there. */
 TEST(offload_costs, fp32)
 {
     struct ah_job job = {

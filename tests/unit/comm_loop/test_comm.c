@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine, over threads, and its promises to those who move messages.
+ * Tests the message engine with ranks on threads, and its promises to callers that move messages.
  */
 #include "base/threads.h"
 #include "runtime/comm/comm.h"
@@ -25,7 +25,7 @@ static void open_pair(struct world *world, const struct ah_comm_hub_options *opt
     world_agree(world);
 }
 
-/* A message and its answer, many times. */
+/* A rank that exchanges a message and its answer many times. */
 struct player {
     struct ah_comm *comm;
     uint32_t out, in;
@@ -156,7 +156,7 @@ TEST(comm, misuse_is_refused_and_harms_nobody)
     CHECK_FAILS(ah_comm_move_together(world.rank[0].comm, twice, 2, &err), err, AH_E_USAGE, "two messages");
     CHECK_OK(ah_comm_move(world.rank[1].comm, 0, data, 8, &err), err);
     CHECK_OK(moving_end(&send), send.err);
-    assert_int_equal(world_posts(), 2); /* none of the refused ones */
+    assert_int_equal(world_posts(), 2); /* none of the refused messages */
     assert_int_equal(ah_comm_fault(world.rank[0].comm, NULL, NULL), AH_OK);
     world_close(&world);
 }
@@ -267,7 +267,7 @@ static void *open_and_close(void *context)
 {
     struct world_rank *rank = context;
     if (rank->options.rank % 2 == 1)
-        return NULL; /* never comes */
+        return NULL; /* this rank never opens */
     rank->rc = ah_comm_open(&rank->comm, &rank->options, &rank->err);
     return NULL;
 }
@@ -298,7 +298,7 @@ static int never_open(struct ah_comm_end **ret_end, const struct ah_comm_options
 
 TEST(comm, a_driver_that_never_opens_is_given_up)
 {
-    static struct ah_comm_driver driver; /* the engine keeps it */
+    static struct ah_comm_driver driver; /* the engine keeps using it */
     struct ah_comm *comm = NULL;
     struct ah_error err = {0};
     driver = *ah_comm_loop();
@@ -337,7 +337,7 @@ static void *set_up(void *context)
     return NULL;
 }
 
-/* Two ranks ask for different channels; both get the same answer. */
+/* Two ranks ask for different channels: both must get the same error. */
 static void check_disagree(const struct ah_comm_channel *of_0, size_t n_0, const struct ah_comm_channel *of_1,
                            size_t n_1, const char *says)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The driver alone, through its table: two ranks called from one thread, so the test decides the order of calls. Rank 0
- * sends on channels 0 and 1 and receives on 2; rank 1 the other way round.
+ * Tests the driver without the engine: two ranks called from one thread, so the test decides the order of calls. Rank 0
+ * sends on channels 0 and 1 and receives on channel 2; rank 1 receives on 0 and 1 and sends on 2.
  */
 #include "runtime/comm/loop/loop.h"
 
@@ -69,7 +69,7 @@ static void post(struct pair *pair, int rank, uint32_t channel, void *data, uint
     ah_comm_loop()->post(pair->sides[rank].end, &message, 1);
 }
 
-/* Returns finished channels as bits; all must have ended well. */
+/* Returns the finished channels as bits; all must have succeeded. */
 static unsigned polled(struct pair *pair, int rank)
 {
     struct ah_comm_done done[CHANNELS];
@@ -96,7 +96,7 @@ TEST(loop, a_send_is_done_when_its_receive_is_posted)
             else
                 post(&pair, 0, 0, from, BYTES);
         }
-        assert_string_equal(to, "first"); /* before anybody polls, the earliest possible moment */
+        assert_string_equal(to, "first"); /* arrives before any rank polls, the earliest possible moment */
         assert_int_equal(polled(&pair, 0), 1);
         assert_int_equal(polled(&pair, 1), 1);
     }
@@ -113,15 +113,15 @@ TEST(loop, a_posted_receive_may_be_full_of_poison)
     assert_memory_equal(to, poison, BYTES);
     post(&pair, 0, 0, from, BYTES);
     assert_memory_equal(to, from, BYTES);
-    post(&pair, 1, 2, from, BYTES); /* a send is left alone */
+    post(&pair, 1, 2, from, BYTES); /* posting a send does not poison its data */
     assert_int_equal(from[0], 'x');
     assert_int_equal(polled(&pair, 1) | polled(&pair, 0), 1);
     post(&pair, 0, 2, to, BYTES);
     pair_close(&pair);
 }
 
-/* Posts both channels of rank 0 and waits for both ranks. Returns the channel that rank 1 had first; 2: both together.
- * Counts in `early` bytes that arrive long before completion, in `late` those that come after the posts. */
+/* Sends on both channels of rank 0 and waits for both ranks. Returns the channel that rank 1 completes first; 2: both
+ * together. Counts bytes that arrive before completion in `early`, and bytes that arrive after the posts in `late`. */
 static int race(struct pair *pair, unsigned *early, unsigned *late)
 {
     uint64_t from[2] = {1, 2}, to[2] = {0, 0};
@@ -215,7 +215,7 @@ TEST(loop, a_serial_world_moves_a_group_together)
     assert_string_equal(data[1], "b");
     assert_string_equal(data[3], "a");
 
-    struct ah_error why = {0}; /* both send before they receive, one after the other: a deadlock */
+    struct ah_error why = {0}; /* each rank posts its send first and by itself: a deadlock */
     uint32_t rank = 9;
     const struct ah_comm_message alone[] = {{0, false, data[0], 1}, {2, false, data[1], 1}};
     ah_comm_loop()->post(pair.sides[0].end, &alone[0], 1);
@@ -236,7 +236,7 @@ TEST(loop, what_is_posted_comes_back_from_a_lost_world)
     post(&pair, 0, 0, data, BYTES);
     post(&pair, 1, 2, data, BYTES);
     assert_int_equal(ah_comm_loop()->fault(pair.sides[0].end, &rank, &why), AH_OK);
-    post(&pair, 1, 0, data, BYTES); /* its second post */
+    post(&pair, 1, 0, data, BYTES); /* the second post of rank 1 */
     post(&pair, 0, 1, data, BYTES);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(ah_comm_loop()->fault(pair.sides[i].end, &rank, &why), AH_E_PEER);
@@ -263,7 +263,7 @@ static void *send_all(void *context)
     return NULL;
 }
 
-/* Revokes at some moment of a large copy; returns whether that was in its middle. */
+/* Revokes the world `after_us` into a large copy. Returns true if the copy was still running. */
 static bool revoke_beside(unsigned char *from, unsigned char *to, uint64_t after_us)
 {
     struct pair pair;
@@ -280,7 +280,7 @@ static bool revoke_beside(unsigned char *from, unsigned char *to, uint64_t after
     ah_comm_loop()->revoke(pair.sides[1].end, &why);
     while (ah_comm_loop()->poll(pair.sides[1].end, &done, 1) == 0)
         is_middle = true;
-    memset(to, 0, MOST); /* nothing writes there any more */
+    memset(to, 0, MOST); /* after this, nothing writes to `to` any more */
     pthread_join(thread, NULL);
     for (size_t i = 0; i < MOST; i += 4096)
         assert_int_equal(to[i], 0);
@@ -318,8 +318,8 @@ static void *send_both(void *context)
     return NULL;
 }
 
-/* Rank 1 has posted both receives. It posts its next turn during the first copy, when the second message is about to
- * begin; returns whether nothing was done by then. */
+/* Rank 1 has posted both receives. During the first copy, before the second message begins, it posts its next group.
+ * Returns true if no message was done by then. */
 static bool post_beside(unsigned char *from, unsigned char *to, uint64_t after_us)
 {
     struct pair pair;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * World: ranks of one test, opened together on threads of their own and then used from one thread.
+ * World: the ranks of one test, which are opened together on separate threads and then used from one thread.
  *
  *     struct world world;
  *     world_open(&world, 2, &(struct ah_comm_hub_options){0}, NULL);
@@ -35,21 +35,21 @@ struct world {
     struct world_rank rank[WORLD_RANKS];
 };
 
-/* Calls `run` on one thread per rank and waits for all. */
+/* Calls `run` for each rank on its own thread and waits for all threads. */
 void world_each(struct world *world, void *(*run)(void *rank));
 
-/* The loop driver with posts counted. `polls`: it cannot wait, so the engine polls. */
+/* Returns the loop driver, counting posts. `polls`: the driver cannot wait, so the engine polls. */
 const struct ah_comm_driver *world_driver(bool polls);
 
-/* `driver` NULL: world_driver(false). */
+/* Opens all ranks; the test fails if one cannot be opened. `driver` NULL means world_driver(false). */
 void world_open(struct world *world, uint32_t ranks, const struct ah_comm_hub_options *options,
                 const struct ah_comm_driver *driver);
 
-/* Number of messages posted since the world was opened; the second waits until there are `n`. */
+/* world_posts() returns the number of messages posted since the world was opened; world_await_posts() awaits `n`. */
 unsigned world_posts(void);
 void world_await_posts(unsigned n);
 
-/* Adds a channel at both ends, with the next number there. */
+/* Adds a channel at both ranks, with the next free number of each rank. */
 void world_join(struct world *world, uint32_t from, uint32_t to, uint32_t purpose, uint64_t most_bytes);
 
 /* Sets up the channels; fails the test unless all ranks succeed. */
@@ -57,7 +57,7 @@ void world_agree(struct world *world);
 
 void world_close(struct world *world);
 
-/* A move on a thread of its own. */
+/* A move that runs on its own thread. */
 struct moving {
     pthread_t thread;
     struct ah_comm *comm;

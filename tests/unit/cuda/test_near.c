@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A machine as its files: two sockets of four cores with two processors each; 0-3 and 8-11 are on the first socket.
+ * Finds processors near a GPU, which is on the second of two sockets of 4 cores; 0-3 and 8-11 are on the first socket.
  */
 #include "runtime/device/cuda/near.h"
 #include "tests/support/check.h"
@@ -44,9 +44,9 @@ TEST_IN(near, takes_cores_of_its_side, root_make, root_remove)
 {
     const int three[] = {4, 5, 6}, most[] = {4, 5, 6, 7, 12, 13, 14, 15, 0, 1};
     put_machine(*state);
-    struct ah_cuda_near near = find(*state, 0, all, 16); /* four cores there, one left for the submitter */
+    struct ah_cuda_near near = find(*state, 0, all, 16); /* four near cores, less the submitter's */
     expect(&near, three, 3);
-    near = find(*state, 10, all, 16); /* then second processors, then the other side */
+    near = find(*state, 10, all, 16); /* then second processors, then the far side */
     expect(&near, most, 10);
 }
 
@@ -55,13 +55,13 @@ TEST_IN(near, takes_what_it_may, root_make, root_remove)
     static const unsigned some[] = {2, 5, 13, 14};
     const int both[] = {5, 14};
     put_machine(*state);
-    struct ah_cuda_near near = find(*state, 2, some, 4); /* 13 shares 5's core, 14 has its own */
+    struct ah_cuda_near near = find(*state, 2, some, 4); /* 13 shares the core of 5, 14 does not */
     expect(&near, both, 2);
     near = find(*state, 0, some, 4);
     expect(&near, both, 1);
     static const unsigned far[] = {0, 1, 2};
     const int two[] = {0, 1};
-    near = find(*state, 0, far, 3); /* none on its side */
+    near = find(*state, 0, far, 3); /* no processor on the GPU's side */
     expect(&near, two, 2);
 }
 
@@ -103,10 +103,10 @@ TEST_IN(near, keeps_a_core_for_the_submitter, root_make, root_remove)
     struct ah_cuda_near near = find_beside(*state, 0, 16);
     expect(&near, three, 3);
     assert_int_equal(near.submitter, 7);
-    near = find_beside(*state, 4, 16); /* near cores are taken: one of the other side, no second processor */
+    near = find_beside(*state, 4, 16); /* the submitter gets a far core, no second processor */
     expect(&near, four, 4);
     assert_int_equal(near.submitter, 0);
-    near = find_beside(*state, 16, 16); /* at most all cores but one */
+    near = find_beside(*state, 16, 16); /* threads get at most all cores but one */
     expect(&near, seven, 7);
     assert_int_equal(near.submitter, 0);
     near = find_beside(*state, 5, 1); /* there is only one core */

@@ -22,34 +22,34 @@ struct kernel_case {
     unsigned *out;
 };
 
-/* One word per thread: its place in the grid as a unique number. */
+/* Writes one word per thread: its place in the grid as a unique number. */
 cudaError_t kernel_places(const struct kernel_case *c);
 
-/* Values go around the block, through shared memory, `rounds` times; out is each thread's last value. */
+/* Passes values around the block through shared memory, `rounds` times, and writes each thread's last value. */
 cudaError_t kernel_around(const struct kernel_case *c, unsigned rounds);
 
-/* Sums thread numbers over the block, by shuffles and static shared memory: one word per block. */
+/* Sums thread numbers over each block, by shuffles and static shared memory, and writes one word per block. */
 cudaError_t kernel_block_sums(const struct kernel_case *c);
 
-/* Eight words per thread: shuffles of its number, as the test repeats them. */
+/* Writes eight words per thread: shuffles of its number, which the test repeats. */
 cudaError_t kernel_shuffles(const struct kernel_case *c, int width);
 
-/* Five words per thread: ballot, any, all, sum and equals of numbers mod 3, among lanes of equal parity. */
+/* Writes five words per thread: ballot, any, all, sum and equals of numbers mod 3, among lanes of equal parity. */
 cudaError_t kernel_votes(const struct kernel_case *c);
 
-/* Lanes of equal parity shuffle among themselves in different loops, then all meet. */
+/* Lanes of equal parity shuffle among themselves, odd and even lanes in different loops; then all lanes meet. */
 cudaError_t kernel_diverges(const struct kernel_case *c);
 
-/* Threads at or above `leaves` return before the barrier; the others count the remaining ones, twice. */
+/* Threads with numbers of `leaves` and above return before the barrier; the other threads count themselves, twice. */
 cudaError_t kernel_returns_early(const struct kernel_case *c, unsigned leaves);
 
-/* Initial contents of dynamic and static shared memory, two words per thread; then overwrites them. */
+/* Writes the initial contents of dynamic and static shared memory, two words per thread; then overwrites them. */
 cudaError_t kernel_looks_at_shared(const struct kernel_case *c);
 
-/* Even threads wait at a barrier; odd ones wait for the lanes that wait there. */
+/* Hangs: even threads wait at a barrier; odd threads wait for these lanes. */
 cudaError_t kernel_sticks(const struct kernel_case *c);
 
-/* Lane 0 waits for lane 1 alone, which waits for all. */
+/* Hangs: lane 0 waits for lane 1 only, and lane 1 waits for all lanes. */
 cudaError_t kernel_disagrees(const struct kernel_case *c);
 
 cudaError_t kernel_traps(const struct kernel_case *c, unsigned thread);
@@ -62,10 +62,10 @@ cudaError_t kernel_counts(const struct kernel_case *c);
 /* Writes `value` to out[0 ... n). */
 cudaError_t kernel_writes(const struct kernel_case *c, unsigned value, unsigned n);
 
-/* Results of intrinsics that tests know; out has 32 words. */
+/* Writes results of intrinsics, which the test knows; out has 32 words. */
 cudaError_t kernel_intrinsics(const struct kernel_case *c);
 
-cudaError_t kernel_allow_shared(size_t bytes); /* for kernel_looks_at_shared() */
+cudaError_t kernel_allow_shared(size_t bytes); /* allows kernel_looks_at_shared() this much */
 
 #ifdef __cplusplus
 }

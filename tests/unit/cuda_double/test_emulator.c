@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Thread blocks on the CPU: places, barriers, warp functions, divergence, shared memory and failing blocks. Results
- * that must not depend on which thread runs first are checked in several orders.
+ * Tests thread blocks on the CPU: places, barriers, warp functions, divergence, shared memory and failing blocks.
+ * Results that must not depend on which thread runs first are checked in several orders.
  */
 #include "tests/double/cuda/double.h"
 #include "tests/double/cuda/emulator.h"
@@ -100,7 +100,7 @@ static unsigned bits_of(float value)
     return bits;
 }
 
-/* Lane `from` of the `width`-lane segment of thread i. */
+/* Returns the thread that is lane `from` of thread i's segment of `width` lanes. */
 static unsigned lane_of(unsigned i, unsigned from, unsigned width)
 {
     return i / width * width + from % width;
@@ -162,7 +162,7 @@ TEST(emulator, votes_among_lanes_of_a_mask)
     }
 }
 
-/* Odd lanes loop five times and even ones three, at the same time. */
+/* Odd lanes loop five times while even lanes loop three times. */
 TEST(emulator, warps_diverge_and_meet_again)
 {
     const unsigned sums[2] = {0 + 2 + 4, 1 + 3 + 5 + 7 + 9};
@@ -189,7 +189,7 @@ TEST(emulator, barriers_do_not_wait_for_threads_that_returned)
         }
 }
 
-/* It holds neither the previous block's values nor zeros. */
+/* Shared memory begins with neither the previous block's values nor zeros. */
 TEST(emulator, shared_memory_begins_poisoned)
 {
     enum { THREADS = 64, BLOCKS = 5 };
@@ -227,7 +227,7 @@ TEST(emulator, atomics_miss_no_thread)
 TEST(emulator, intrinsics_have_cudas_bits)
 {
     const unsigned expected[] = {
-        0x77225500u, /* bytes 0, 5, 2, 7, lowest first */
+        0x77225500u, /* selects bytes 0, 5, 2, 7, lowest first */
         0xffffffffu, 3,           0xc0000000u, 3,  8,   31, 4, bits_of(0x1p-11f + 0x1p-24f),
         0x3eaaaaabu, 0x3fb504f3u, 24,          79, 420, 5,  6};
     struct kernel_case c = begin(0, along(1), along(1));
@@ -248,7 +248,7 @@ static void expect_broken(struct kernel_case *c, cudaError_t code, const char *f
     check_text_has(report, first);
     check_text_has(report, second);
     assert_int_equal(cudaGetLastError(), code);
-    assert_int_equal(cudaGetLastError(), code); /* nothing clears it */
+    assert_int_equal(cudaGetLastError(), code); /* nothing clears the error */
     assert_int_equal(kernel_places(c), code);
     end(c);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The double of the CUDA runtime: it keeps CUDA's order and no more, counts memory, refuses misuse, and fails where it
- * is told to.
+ * Tests the double of the CUDA runtime: it guarantees the order that CUDA does and no more, counts memory, refuses
+ * misuse, and fails where a test asks for it.
  */
 #include "tests/double/cuda/double.h"
 #include "tests/support/check.h"
@@ -15,7 +15,7 @@
 
 enum { WORDS = 4096, BYTES = WORDS * 4, DELAY_US = 20000, STREAMS = 2 };
 
-/* Two streams, memory of the device, pinned memory. */
+/* Two streams, device memory and pinned memory. */
 struct scene {
     cudaStream_t streams[STREAMS];
     unsigned *device;
@@ -96,7 +96,7 @@ TEST_IN(runtime, a_stream_runs_its_work_in_order, set_up, tear_down)
     }
 }
 
-/* Who does not wait finds what was there before. */
+/* A stream that does not wait for another finds memory as it was before. */
 TEST_IN(runtime, streams_do_not_wait_for_each_other, set_up, tear_down)
 {
     struct scene *s = *state;
@@ -124,7 +124,7 @@ TEST_IN(runtime, a_stream_waits_for_an_event_as_it_was_recorded, set_up, tear_do
     assert_int_equal(cudaEventRecord(event, s->streams[0]), cudaSuccess);
     assert_int_equal(cudaEventQuery(event), cudaErrorNotReady);
     assert_int_equal(cudaStreamWaitEvent(s->streams[1], event, 0), cudaSuccess);
-    assert_int_equal(cudaEventRecord(event, s->streams[1]), cudaSuccess); /* changes nothing for who waits */
+    assert_int_equal(cudaEventRecord(event, s->streams[1]), cudaSuccess); /* the wait above stays as it is */
     assert_int_equal(cudaEventDestroy(event), cudaSuccess);
     assert_int_equal(write_words(s, s->streams[1], 7), cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(s->streams[1]), cudaSuccess);
@@ -200,7 +200,7 @@ TEST_IN(runtime, memory_is_counted_and_ends, set_up, tear_down)
     assert_int_equal(cudaGetLastError(), cudaErrorMemoryAllocation);
     assert_int_equal(cudaGetLastError(), cudaSuccess);
     assert_int_equal(cudaMalloc((void **)&place, most), cudaSuccess);
-    assert_int_equal(place[0], 0xffffffffu); /* no zeros */
+    assert_int_equal(place[0], 0xffffffffu); /* new memory is not zeroed */
     assert_int_equal(cudaMalloc((void **)&more, 1), cudaErrorMemoryAllocation);
     assert_int_equal(cudaFree(place), cudaSuccess);
     assert_int_equal(cuda_double_alive().device_bytes, there);
@@ -255,7 +255,7 @@ TEST_IN(runtime, refuses_copies_of_the_wrong_memory, set_up, tear_down)
     expect_misuse(2, "to memory that reaches over the end");
     assert_int_equal(copy_up(s, gone, s->pinned, 16), cudaErrorInvalidValue);
     expect_misuse(3, "to memory that was freed");
-    assert_int_equal(cudaMemcpy(s->device, plain, 16, cudaMemcpyHostToDevice), cudaSuccess); /* which waits */
+    assert_int_equal(cudaMemcpy(s->device, plain, 16, cudaMemcpyHostToDevice), cudaSuccess); /* this waits */
     assert_int_equal(cudaMemsetAsync(s->pinned, 0, 16, s->streams[0]), cudaErrorInvalidValue);
     expect_misuse(4, "to pinned memory");
 }
@@ -299,7 +299,7 @@ TEST_IN(runtime, refuses_events_and_streams_that_are_none, set_up, tear_down)
     assert_int_equal(cudaStreamSynchronize(stream), cudaErrorInvalidResourceHandle);
 }
 
-/* A launch goes to the current device; an event belongs to the device where it was made. */
+/* A launch runs on the current device, and an event belongs to the device where it was made. */
 TEST_IN(runtime, refuses_streams_of_another_device, set_up, tear_down)
 {
     struct scene *s = *state;
@@ -344,7 +344,7 @@ TEST_IN(runtime, refuses_launches_beyond_the_hardware, set_up, tear_down)
     assert_int_equal(cudaStreamSynchronize(s->streams[0]), cudaSuccess);
 }
 
-/* Its code would be loaded then, which may wait for the stream, as may what takes memory. */
+/* A first launch loads the kernel's code, which may wait for the stream. So may calls that allocate memory. */
 TEST_IN(runtime, refuses_a_first_launch_while_a_stream_waits_for_the_host, set_up, tear_down)
 {
     struct scene *s = *state;
@@ -379,7 +379,7 @@ TEST_IN(runtime, fails_the_call_that_it_is_told_to, set_up, tear_down)
 {
     struct scene *s = *state;
     void *place = NULL;
-    be(0); /* counts from here */
+    be(0); /* counts calls from here on */
     cuda_double_fail("cudaMalloc", 2, cudaErrorMemoryAllocation);
     cuda_double_fail("cudaLaunchKernel", 1, cudaErrorLaunchOutOfResources);
     assert_int_equal(cudaMalloc(&place, 16), cudaSuccess);
@@ -397,7 +397,7 @@ TEST_IN(runtime, fails_the_call_that_it_is_told_to, set_up, tear_down)
     assert_int_equal(cudaStreamSynchronize(s->streams[0]), cudaErrorUnknown);
 }
 
-/* A device that broke answers every call with what broke it, and nobody waits for its streams. */
+/* Every call to a broken device returns the error that broke it, and no call waits for its streams. */
 TEST_IN(runtime, a_broken_device_stays_so, set_up, tear_down)
 {
     struct scene *s = *state;
@@ -412,7 +412,7 @@ TEST_IN(runtime, a_broken_device_stays_so, set_up, tear_down)
     assert_int_equal(cudaStreamSynchronize(s->streams[0]), cudaErrorIllegalAddress);
     assert_int_equal(cudaGetLastError(), cudaErrorIllegalAddress);
     assert_int_equal(cudaEventDestroy(event),
-                     cudaErrorIllegalAddress); /* and yet it is gone: set_up's tear_down */
+                     cudaErrorIllegalAddress); /* destroyed nevertheless: tear_down checks */
 }
 
 TEST_IN(runtime, reads_the_environment, set_up, tear_down)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A plugin whose driver does nothing; FAKE_* definitions make it wrong in one way each.
+ * A plugin whose driver does nothing; each FAKE_* definition makes the plugin wrong in one way.
  */
 #include "runtime/device/device_plugin.h"
 

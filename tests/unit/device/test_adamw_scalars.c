@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compared with long double sums, term by term: the weights of a moving average after t steps are rest * (1 + beta +
- * ... + beta^(t - 1)).
+ * Compares the scalars with long double sums, term by term: the weights of a moving average after t steps add up to
+ * rest * (1 + beta + ... + beta^(t - 1)).
  */
 #include "runtime/device/adamw_scalars.h"
 
@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-/* Sum of the weights of the average after `steps`. */
+/* Returns the sum of the weights of the moving average after `steps`. */
 static long double weights(float beta, float rest, uint32_t steps)
 {
     long double sum = 0, weight = rest;
@@ -18,7 +18,7 @@ static long double weights(float beta, float rest, uint32_t steps)
     return sum;
 }
 
-/* Rounded once: off by at most half an ulp, plus a bit for the reference. */
+/* Checks that `got` was rounded only once: it is off by at most half an ulp, plus a little for the reference. */
 static void check_rounded(const char *what, float got, long double expected)
 {
     float ulp = fabsf(nextafterf(got, INFINITY) - got);

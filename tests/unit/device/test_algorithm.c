@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Converts entries of algorithm tables to ops and back.
+ * Tests converting entries of algorithm tables to ops and back.
  */
 #include "runtime/device/algorithm.h"
 #include "tests/support/check.h"

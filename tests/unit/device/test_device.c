@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The checks that all devices share, with a driver that records what reaches it.
+ * Tests the checks that all devices share, with a driver that records the calls that reach it.
  */
 #include "runtime/device/device.h"
 
@@ -13,10 +13,10 @@ enum { ARENA = 4096 };
 struct noted {
     struct ah_device common;
     unsigned submits, waits, prepares, reserves, closes;
-    uint64_t prepare_bytes; /* what prepare adds to the reserve */
+    uint64_t prepare_bytes; /* bytes that prepare adds to the reserve */
     struct ah_op last;
     int wait_rc, submit_rc;
-    unsigned calls; /* of submit */
+    unsigned calls; /* number of calls of submit */
 };
 
 static struct noted noted;
@@ -76,7 +76,7 @@ static uint64_t noted_done(struct ah_device *device, uint32_t lane)
     return device->submitted[lane];
 }
 
-/* Keeps the last 3 spans. */
+/* Returns spans of the last 3 ops only. */
 static size_t noted_spans(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
                           size_t max)
 {
@@ -161,7 +161,7 @@ TEST(device, refuses_another_build)
     assert_null(device);
 }
 
-/* open, prepare, reserve: their sum keeps to the bound, and nothing beyond is allocated. */
+/* The bytes of open, prepare and reserve together must be within the bound; nothing beyond it is allocated. */
 TEST(device, keeps_to_the_memory_given)
 {
     struct ah_error err = {0};
@@ -187,7 +187,7 @@ TEST(device, keeps_to_the_memory_given)
     CHECK_FAILS(ah_device_prepare(device, &op, 1, &err), err, AH_E_CAPACITY, "exceed");
 }
 
-/* Which arenas each lane can copy between. */
+/* The pairs of arenas that each lane can copy between. */
 TEST(device, keeps_lanes_in_reach)
 {
     enum { D = AH_ARENA_DEVICE, H = AH_ARENA_PINNED, P = AH_ARENA_PAGEABLE };
@@ -289,7 +289,7 @@ TEST(device, waits_for_the_past_only)
     CHECK_FAILS(ah_device_wait(device, AH_DEVICE_LANES, 0, &err), err, AH_E_USAGE, "never given");
 }
 
-/* In one array, waits may name tickets that it gives out, and all are checked before any is queued. */
+/* In one array, an op may wait for earlier ops of the array. All waits are checked before any op is queued. */
 TEST(device, queues_arrays_whole)
 {
     struct ah_error err = {0};
@@ -308,7 +308,7 @@ TEST(device, queues_arrays_whole)
     CHECK_FAILS(ah_device_submit(device, submissions, 4, tickets, &err), err, AH_E_USAGE,
                 "submission 4 of 4: op 'copy': waits for ticket 2 of lane 'compute'");
     waits[1].ticket = 1;
-    waits[0].ticket = 3; /* comes later in the array */
+    waits[0].ticket = 3; /* this op comes later in the array */
     CHECK_FAILS(ah_device_submit(device, submissions, 4, tickets, &err), err, AH_E_USAGE, "submission 3");
     waits[0].ticket = 2;
     noted.submit_rc = AH_E_UNSUPPORTED;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Extents of every operand against hand-written numbers, for one op of each kind with distinct primes as sizes, and the
- * rules of ah_op_check().
+ * Tests extents of every operand against hand-written numbers, for one op of each kind with distinct primes as sizes,
+ * and the rules of ah_op_check().
  */
 #include "runtime/device/op.h"
 
@@ -19,8 +19,8 @@ struct expected {
 };
 
 struct row {
-    struct ah_op op;    /* arena device, offsets filled in by spread() */
-    const char *dtypes; /* per operand: 'f' fp32, 'b' bf16, '-' absent */
+    struct ah_op op;    /* spread() sets arenas and offsets */
+    const char *dtypes; /* a letter for each operand: 'f' fp32, 'b' bf16, '-' absent */
     struct expected operands[AH_OP_ARGS];
 };
 
@@ -114,7 +114,7 @@ static const struct row rows[] = {
 
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
-/* The first row of a kind. */
+/* Returns the first row of a kind. */
 static const struct row *row_of(enum ah_op_kind kind)
 {
     size_t i = 0;
@@ -123,7 +123,7 @@ static const struct row *row_of(enum ah_op_kind kind)
     return &rows[i];
 }
 
-/* The op with all its operands in the device arena, far apart. */
+/* Returns the row's op with all operands in the device arena, far from each other. */
 static struct ah_op spread(const struct row *row)
 {
     struct ah_op op = row->op;
@@ -161,7 +161,7 @@ TEST(op, covers_what_it_says)
             fail_msg("no row for op '%s'", ah_op_name((enum ah_op_kind)kind));
 }
 
-/* Each operand at the last offset where it fits, and one element further. */
+/* Puts each operand at the last offset where it fits, and one element further, where it does not. */
 TEST(op, ends_where_its_arena_ends)
 {
     struct ah_error err = {0};
@@ -313,7 +313,7 @@ TEST(op, adamw_keeps_to_the_random_numbers_names)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'adamw': block is 2^16 or more");
 }
 
-/* By hand: inputs count once, outputs once, both twice; tables only the rows used, packed rows no gaps. */
+/* By hand: inputs count once, outputs once, in-out operands twice; tables count used rows only, packed rows no gaps. */
 TEST(op, moves_each_operand_once)
 {
     static const struct {
@@ -480,7 +480,7 @@ TEST(op, works_in_place_where_it_may)
     struct ah_error err = {0};
     struct ah_op op = spread(row_of(AH_OP_ADD));
     op.arg[2].offset_bytes = op.arg[0].offset_bytes;
-    CHECK_OK(ah_op_check(&op, arenas, &err), err); /* add: dst is b, both are fp32 */
+    CHECK_OK(ah_op_check(&op, arenas, &err), err); /* of add: dst is in place of b, both fp32 */
     op.arg[2].offset_bytes += 4;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps 'b'");
     op = spread(row_of(AH_OP_ADD));
@@ -492,7 +492,7 @@ TEST(op, works_in_place_where_it_may)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps 'src'");
 }
 
-/* Every output at the offset of every other operand: only the pairs listed in op.h are accepted. */
+/* Puts every output at the offset of every other operand: only the pairs listed in op.h are accepted. */
 TEST(op, is_in_place_nowhere_else)
 {
     struct ah_error err = {0};
@@ -516,10 +516,10 @@ TEST(op, is_in_place_nowhere_else)
     assert_int_equal(taken, 5);
 }
 
-/* The matrices of the first row of each kind, by hand. All other operands are dense. */
+/* The matrices among the operands of the first row of each kind, by hand. All other operands are dense. */
 static const struct {
     enum ah_op_kind kind;
-    const char *names; /* equal operands */
+    const char *names; /* operands of this shape */
     uint64_t rows, width;
 } matrices[] = {
     {AH_OP_FILL, "dst", 1, 13},
@@ -551,7 +551,7 @@ static bool names_have(const char *names, const char *name)
     return at;
 }
 
-/* Checks operand j, `rows_of` rows of `width` elements, with every kind of stride. */
+/* Checks every kind of stride for operand j, which has `rows_of` rows of `width` elements. */
 static void check_matrix(const struct row *row, size_t j, uint64_t rows_of, uint64_t width)
 {
     struct ah_error err = {0};
@@ -638,7 +638,7 @@ TEST(op, takes_packed_rows)
     op.arg[1].offset_bytes = 19 * 2;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "output 'dq' overlaps 'dk'");
     op.arg[1].offset_bytes = 20 * 2;
-    op.arg[2].offset_bytes = 31 * 2; /* runs into the next row of dq */
+    op.arg[2].offset_bytes = 31 * 2; /* overlaps the next row of dq */
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps 'dv'");
     op.arg[2].offset_bytes = (40 + 30) * 2; /* one row further: still fits */
     CHECK_OK(ah_op_check(&op, arenas, &err), err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plugins that load, and plugins that are wrong in one way each (extra.cmake builds them and sets AUTOHETE_PLUGIN_DIR).
+ * Loads correct plugins and plugins with one fault each (extra.cmake builds them and sets AUTOHETE_PLUGIN_DIR).
  */
 #include "runtime/device/device_plugin.h"
 
@@ -47,7 +47,7 @@ TEST(plugin, says_what_is_wrong)
     }
 }
 
-/* A refused plugin stays in memory: what it loaded may have started threads. */
+/* A refused plugin stays in memory, because libraries that it loaded may have started threads. */
 TEST(plugin, is_never_unmapped)
 {
     struct ah_error err = {0};

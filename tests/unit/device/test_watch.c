@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What counts as a stall: a driver whose lanes the test moves by hand, and a clock that it advances.
+ * Tests what counts as a stall, with a driver whose lanes the test moves by hand and a clock that it advances.
  */
 #include "runtime/device/watch.h"
 
@@ -13,11 +13,11 @@
 
 enum { PATIENCE_NS = 200 * 1000 * 1000, LOOK_NS = PATIENCE_NS / 16 };
 
-/* Waiting calls last as long as `meanwhile`. */
+/* A device driven by hand: each call that waits runs `meanwhile` and then returns. */
 struct by_hand {
     struct ah_device common;
     _Atomic uint64_t pulse, elsewhere;
-    atomic_bool waits; /* for other ranks */
+    atomic_bool waits; /* true: the rank waits for other ranks */
     atomic_uint told;
     struct ah_error why;
     void (*meanwhile)(void);
@@ -51,7 +51,7 @@ static void hand_drain(struct ah_device *device)
     (void)hand_wait(device, 0, 0, NULL);
 }
 
-/* Compute waits for h2d, whose second op has begun; d2h is idle; the host has a note. */
+/* Compute waits for h2d, whose second op has begun; d2h is idle; the host lane gives a note. */
 static void hand_head(struct ah_device *device, uint32_t lane, struct ah_device_head *ret_head)
 {
     static const struct ah_device_head heads[AH_DEVICE_LANES] = {
@@ -156,7 +156,7 @@ static void wait_while(struct ah_device *device, void (*meanwhile)(void))
     CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, 0, &err), err);
 }
 
-/* Told not before patience ends, and at the latest at the second look after that. */
+/* The stall is reported after patience ends, at the latest at the second look after that. */
 static void lose_patience(void)
 {
     clock_advance(PATIENCE_NS);
@@ -195,7 +195,7 @@ TEST(watch, does_not_tell_while_something_moves)
     struct ah_device *device = open_by_hand(PATIENCE_NS / 1e9);
     wait_while(device, move_for_long);
     assert_int_equal(atomic_load(&hand.told), 0);
-    wait_while(device, lose_patience); /* tells once nothing moves */
+    wait_while(device, lose_patience); /* reports once nothing moves */
     close_by_hand(device);
 }
 
@@ -207,7 +207,7 @@ static void move_elsewhere(void)
     }
 }
 
-/* Told a quarter of the patience later than for a rank that waits for nobody. */
+/* The stall is reported a quarter of the patience later than for a rank that waits for no other. */
 static void lose_patience_late(void)
 {
     clock_advance(PATIENCE_NS + 3 * LOOK_NS);
@@ -254,7 +254,7 @@ TEST(watch, counts_from_the_last_wait)
     assert_int_equal(atomic_load(&hand.told), 0);
 }
 
-/* Each leap counts as two looks. */
+/* Stops the process 7 times; each leap of the clock counts as two looks. */
 static void be_stopped(void)
 {
     for (int i = 0; i < 7; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which cores the threads of each lane get, on machines of every kind.
+ * Tests which cores the threads of each lane get, on machines of every kind.
  */
 #include "runtime/device/cpu/placement.h"
 
@@ -28,7 +28,7 @@ static const struct ah_topology *make(struct machine *machine, unsigned cpus, un
     return &machine->topology;
 }
 
-/* The table of placement.h, and explicit requests. */
+/* Rows of the table in placement.h, and explicit requests. */
 TEST(placement, follows_its_table)
 {
     static const struct {
@@ -76,7 +76,7 @@ TEST(placement, never_shares_compute_cores_by_default)
         }
 }
 
-/* With time for 4 processors on 16 cores, more threads would only be stopped in turn. */
+/* With a quota of 4 processors on 16 cores, the kernel would only stop additional threads in turn. */
 TEST(placement, keeps_to_a_quota)
 {
     struct ah_placement placement;

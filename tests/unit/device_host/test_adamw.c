@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AdamW against a double-precision reference, and against the sequence of adamw.h for one element, where volatile keeps
- * the compiler from fusing or reordering; on every instruction set of this processor.
+ * Tests AdamW against a double-precision reference, and against the sequence of adamw.h for one element, in which
+ * volatile keeps the compiler from fusing or reordering; on every instruction set of this processor.
  */
 #include "runtime/device/host/adamw.h"
 
@@ -39,7 +39,7 @@ struct variant {
     int weight; /* enum ah_dtype or NO_WEIGHT */
 };
 
-/* Variant number 0..11. */
+/* Returns variant `number`, 0 to 11. */
 static struct variant variant_of(int number)
 {
     return (struct variant){(enum ah_dtype)(number & 1), (enum ah_dtype)(number >> 1 & 1), number >> 2};
@@ -106,7 +106,7 @@ static void put_state(const struct ah_adamw_arrays *a, const struct ah_adamw_sca
     ((uint16_t *)a->v)[i] = round_by(v, words[element % 4] >> 16);
 }
 
-/* The sequence of adamw.h for one element. */
+/* Updates one element by the sequence of adamw.h. */
 static void one_element(const struct ah_adamw_arrays *a, const struct ah_adamw_scalars *s, uint64_t i)
 {
     const float decay = a->decay ? s->decay : 1.0f;
@@ -131,7 +131,7 @@ static bool nan32(uint32_t bits)
     return (bits & 0x7fffffff) > 0x7f800000;
 }
 
-/* The same bits, or both NaN. */
+/* Fails the test unless all elements have the same bits, or both are NaN. */
 static void same_array(const char *what, const void *a, const void *b, enum ah_dtype dtype)
 {
     for (uint64_t i = 0; i < N; i++) {
@@ -156,7 +156,7 @@ static void same_set(const char *what, const struct set *a, const struct set *b,
     same_array(text, a->weight, b->weight, kind.weight == AH_BF16 ? AH_BF16 : AH_FP32);
 }
 
-/* Random bits: normal numbers, denormals, infinities and NaNs; one in four from the edges of the range. */
+/* Fills with random bits: normal numbers, denormals, infinities and NaNs; one in four from the edges of the range. */
 static void fill_bits(struct set *s, uint64_t *random)
 {
     static const uint32_t edges[] = {0x00000000, 0x80000000, 0x00000001, 0x007fffff, 0x00800000, 0x7f7fffff,
@@ -169,7 +169,7 @@ static void fill_bits(struct set *s, uint64_t *random)
     memcpy(s, words, sizeof *s);
 }
 
-/* Numbers typical of training. */
+/* Fills with numbers typical of training. */
 static void fill_training(struct set *s, struct variant kind, uint64_t *random)
 {
     for (uint64_t i = 0; i < N; i++) {
@@ -207,7 +207,7 @@ TEST(adamw, equals_the_written_sequence)
         }
 }
 
-/* Sizes 1 to 70 at every offset in a vector; everything outside the range stays. */
+/* Sizes 1 to 70 at every offset in a vector; nothing outside the range may change. */
 TEST(adamw, small_sizes_and_odd_offsets)
 {
     uint64_t random = check_seed(42);
@@ -354,13 +354,13 @@ TEST(adamw, decay_only_where_asked)
     struct ah_adamw_arrays a = arrays_of(&s, (struct variant){AH_FP32, AH_FP32, NO_WEIGHT});
     a.decay = false;
     ah_adamw_run(AH_ISA_PORTABLE, &a, &plain, 0, 1);
-    assert_true(s.master[0] == 2.0f); /* no gradient, no decay: unchanged */
+    assert_true(s.master[0] == 2.0f); /* unchanged, as there is no gradient and no decay */
     a.decay = true;
     ah_adamw_run(AH_ISA_PORTABLE, &a, &plain, 0, 1);
     assert_true(s.master[0] == 2.0f * plain.decay);
 }
 
-/* The mean of many roundings of one value is the value: unbiased within five standard deviations. */
+/* The mean of many roundings of one value is that value, within five standard deviations. */
 TEST(adamw, stochastic_rounding_is_unbiased)
 {
     struct ah_adamw_scalars s = plain;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Casts, sums and copies against one element at a time, on every instruction set of this processor.
+ * Tests casts, sums and copies against code for one element, on every instruction set of this processor.
  */
 #include "runtime/device/host/convert.h"
 
@@ -14,7 +14,7 @@
 
 enum { N = 300, EDGE = 16, WIDTH = 1100, ROWS = 150 };
 
-/* The bf16 nearest to a finite or infinite x, found by comparing both neighbours in double. */
+/* Returns the bf16 nearest to x, which is no NaN, by comparing both neighbours in double. */
 static uint16_t nearest_bf16(float x)
 {
     uint32_t bits;
@@ -24,7 +24,7 @@ static uint16_t nearest_bf16(float x)
         return down;
     double low = fabs((double)ah_bf16_to_fp32(down)), high = fabs((double)ah_bf16_to_fp32(up));
     if ((up & 0x7fff) == 0x7f80)
-        high = 0x1p128; /* the value that infinity stands for */
+        high = 0x1p128; /* infinity counts as this value */
     double to_low = fabs((double)x) - low, to_high = high - fabs((double)x);
     if (to_low == to_high)
         return down & 1 ? up : down;
@@ -71,7 +71,7 @@ static void same(const char *what, const void *got, const void *expected, enum a
     }
 }
 
-/* A random range of N elements, often small. */
+/* Returns a random range of N elements, often a small range. */
 static void any_range(uint64_t *random, uint64_t *ret_begin, uint64_t *ret_end)
 {
     uint64_t most = check_random(random) % 3 ? 70 : N;
@@ -103,7 +103,7 @@ TEST(convert, cast_rounds_to_nearest_even)
     }
 }
 
-/* All 65536 patterns: widening is exact and narrowing gives them back, NaNs made quiet. */
+/* For all 65536 patterns, widening is exact and narrowing gives the pattern back; NaNs become quiet. */
 TEST(convert, every_bf16_survives)
 {
     static uint16_t all[1 << 16], back[1 << 16];
@@ -210,7 +210,7 @@ TEST(convert, column_sums_in_any_split)
     }
 }
 
-/* Every alignment of both ends, small and streamed; no byte beyond is written. */
+/* Copies with every alignment of both ends, small and streamed; no byte beyond the ends is written. */
 TEST(convert, copy_at_any_alignment)
 {
     const size_t room = AH_CONVERT_STREAM_BYTES + 4096;

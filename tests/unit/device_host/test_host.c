@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops run by the host, with pools of every size: sums in tiles, rows with gaps, supported ops. tests/device checks the
- * values of every op against double precision.
+ * Tests ops run by the host, with pools of every size: sums in tiles, rows with gaps, supported ops. tests/device
+ * checks the values of every op against double precision.
  */
 #include "runtime/device/host/host.h"
 
@@ -14,8 +14,8 @@
 enum { ARENA = 1 << 20, POOLS = 4 };
 
 struct fixture {
-    struct ah_host hosts[POOLS]; /* alone, and with 1 to 3 participants */
-    unsigned char *arena;        /* pageable */
+    struct ah_host hosts[POOLS]; /* with no pool, and with pools of 1 to 3 participants */
+    unsigned char *arena;        /* the pageable arena */
     uint64_t random;
 };
 
@@ -70,7 +70,7 @@ static double sum(struct fixture *f, struct ah_op op, uint64_t first, uint64_t c
     return total;
 }
 
-/* Any tiling cut at leaves gives the sum of the whole, bit for bit. */
+/* Tiles that are cut at leaves of the sum, in any way, give the sum of the whole, bit for bit. */
 TEST_IN(host, tiles_of_a_sum_change_nothing, setup, teardown)
 {
     enum { COUNT = 50 * AH_OP_SUM_LEAF + 77, DATA = 64 };

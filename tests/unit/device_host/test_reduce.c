@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The canonical reduction against its definition as a recursion, and against exact sums.
+ * Tests the canonical reduction against its definition as a recursion, and against exact sums.
  */
 #include "runtime/device/host/reduce.h"
 
@@ -24,7 +24,7 @@ static float term(const struct ah_reduce_input *in, uint64_t i)
     return in->kind == AH_REDUCE_SUM_SQUARES ? square : x;
 }
 
-/* Rows [row, row + rows) of one lane: the sum of its halves. */
+/* Returns the sum of rows [row, row + rows) of one lane of a leaf, by adding the sums of both halves. */
 static float lane_sum(const struct ah_reduce_input *in, uint64_t leaf, uint64_t lane, uint64_t row,
                       uint64_t rows)
 {
@@ -62,7 +62,7 @@ static void same_double(double got, double expected)
         fail_msg("%a, expected %a", got, expected);
 }
 
-/* Numbers of very different size, so another order gives another sum. */
+/* Fills with numbers of very different size, so a different order gives a different sum. */
 static void fill(void *data, enum ah_dtype dtype, uint64_t n, uint64_t *random)
 {
     for (uint64_t i = 0; i < n; i++) {
@@ -83,7 +83,7 @@ TEST(reduce, equals_its_definition_on_every_instruction_set)
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
         for (int number = 0; number < 4; number++) {
             enum ah_dtype dtype = (enum ah_dtype)(number & 1);
-            /* One element late, so no vector of the input is aligned. */
+            /* The input begins at the second element, so no vector is aligned. */
             char *begin = (char *)data + (dtype == AH_BF16 ? 2 : 4);
             struct ah_reduce_input in = {begin, dtype, (enum ah_reduce_kind)(number >> 1), counts[c]};
             fill(begin, dtype, counts[c], &random);
@@ -110,7 +110,7 @@ TEST(reduce, infinities_nans_and_denormals)
         assert_true(isnan(ah_reduce_run(isa, NULL, &in, 0.0)));
 }
 
-/* More leaves than a window holds, in any ranges, on any number of threads. */
+/* Sums more leaves than a window holds, in any ranges, on any number of threads. */
 TEST(reduce, threads_and_ranges_change_nothing)
 {
     const uint64_t count = 9000ull * AH_REDUCE_LEAF + 33, leaves = ah_reduce_leaf_count(count);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mincore(2) tells which memory a region has. Huge pages are forbidden to this process, so every page counts.
+ * Tests with mincore(2) when pages of a region become resident. Huge pages are forbidden, so that single pages count.
  */
 #include "runtime/device/host/region.h"
 
@@ -29,7 +29,7 @@ TEST(region, memory_comes_piece_by_piece)
 {
     struct ah_region region;
     struct ah_error err = {0};
-    const uint64_t pages = 5000; /* two pieces of 8 MiB and a bit */
+    const uint64_t pages = 5000; /* two pieces of 8 MiB and part of a third */
     CHECK_OK(ah_region_map(&region, pages * PAGE_BYTES - 7, &err), err);
     assert_int_equal((uintptr_t)region.data % AH_REGION_ALIGN_BYTES, 0);
     assert_int_equal(resident_pages(&region), 0);

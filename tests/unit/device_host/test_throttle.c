@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The throttle with a simulated clock: a lane that sleeps exactly, one that oversleeps, one that was idle.
+ * Tests the throttle in simulated time: a lane sleeps exactly, oversleeps, or was idle.
  */
 #include "runtime/device/host/throttle.h"
 
@@ -32,7 +32,7 @@ TEST(throttle, makes_up_for_late_sleeps)
     struct ah_throttle throttle = {.work_per_s = 65536e3};
     check_near((double)run(&throttle, 5000 * MS, 100000, 1000) / (double)MS, 1000.1, 1e-4);
     throttle = (struct ah_throttle){.work_per_s = 65536e3};
-    check_near((double)run(&throttle, 5000 * MS, 100000, 1) / (double)MS, 1000.1, 1e-4); /* an op a slice */
+    check_near((double)run(&throttle, 5000 * MS, 100000, 1) / (double)MS, 1000.1, 1e-4); /* an op per slice */
 }
 
 TEST(throttle, gives_no_credit_for_idling)
@@ -44,7 +44,7 @@ TEST(throttle, gives_no_credit_for_idling)
     assert_int_equal(ah_throttle_pay(&throttle, 1000, throttle.work_per_s), 501 * MS);
 }
 
-/* Work that is slower than its rate is not delayed further. */
+/* Work that took longer than the rate allows is not delayed further. */
 TEST(throttle, does_not_slow_the_slow)
 {
     struct ah_throttle throttle = {.work_per_s = 1e6};

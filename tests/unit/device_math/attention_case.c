@@ -74,7 +74,7 @@ uint64_t attention_case_width(const struct attention_shape *s, enum attention_pl
     return (uint64_t)(keys ? s->kv_heads : s->heads) * s->head_dim;
 }
 
-/* Puts `n` places next to each other in the rows of one matrix. */
+/* Puts `n` operands next to each other in the rows of one matrix. */
 static void put_matrix(struct attention_run *run, const enum attention_place *places, uint64_t n)
 {
     const struct attention_shape *s = &run->data->shape;
@@ -201,7 +201,7 @@ void attention_case_check(const struct attention_run *run, enum attention_place 
         worst = error <= worst ? worst : error;
         most = fabs(exact[i]) > most ? fabs(exact[i]) : most;
     }
-    /* Gradients that are exactly 0 come out as small as rounding errors. */
+    /* Where exact gradients are 0, computed gradients are as small as rounding errors. */
     const double least = 0.1;
     if (!(sqrt(errors) <= of_norm * (sqrt(squares) + least * sqrt((double)n))) ||
         !(worst <= of_most * (most + least)))

@@ -16,7 +16,7 @@
 #include "runtime/device/op.h"
 #include "tests/unit/device_math/attention_exact.h"
 
-/* Makes values of this type and the exact results; release them with attention_case_release(). */
+/* Makes random values of this type and the exact results; release both with attention_case_release(). */
 void attention_case_data(uint64_t *random, struct attention_data *ret_data,
                          const struct attention_shape *shape, enum ah_dtype dtype);
 
@@ -24,38 +24,38 @@ void attention_case_release(struct attention_data *data);
 
 enum attention_place { OUT, LSE, Q, K, V, DOCS, DQ, DK, DV, DOUT, DELTA, PLACES };
 
-/* Both ops, with their operands in one arena. */
+/* The forward and the backward op, with their operands in one arena. */
 struct attention_run {
     const struct attention_data *data; /* borrowed */
-    enum ah_dtype dtype;               /* of q, k and v */
-    enum ah_dtype others;              /* of out, dout, dq, dk and dv */
+    enum ah_dtype dtype;               /* type of q, k and v */
+    enum ah_dtype others;              /* type of out, dout, dq, dk and dv */
     struct ah_ref refs[PLACES];
     uint64_t bytes;
-    unsigned char *arena; /* the caller's, at a multiple of 64 */
+    unsigned char *arena; /* aligned to 64; the caller frees it */
     struct ah_op forward, backward;
 };
 
 void attention_case_init(struct attention_run *ret_run, const struct attention_data *data,
                          enum ah_dtype dtype, enum ah_dtype others);
 
-/* Elements in a row of a place. */
+/* Returns the number of elements in a row of the operand at `place`. */
 uint64_t attention_case_width(const struct attention_shape *shape, enum attention_place place);
 
-/* Element `i` of a place, whatever its stride. */
+/* Read or write element `i` of the operand at `place`, not counting gaps between rows. */
 double attention_case_get(const struct attention_run *run, enum attention_place place, uint64_t i);
 void attention_case_put(const struct attention_run *run, enum attention_place place, uint64_t i,
                         double value);
 
-/* Fails if the arena differs from its copy `before` outside the outputs of `op`; overwrites that copy. */
+/* Fails the test if the arena differs from its copy `before` outside the outputs of `op`; overwrites that copy. */
 void attention_case_check_outside(const struct attention_run *run, const struct ah_op *op,
                                   unsigned char *before);
 
-/* Fails unless the norm of the error is at most `of_norm` times that of the exact values, and the largest error at most
- * `of_most` times the largest value. */
+/* Fails the test unless the norm of the error is at most `of_norm` times the norm of the exact values, and the largest
+ * error at most `of_most` times the largest exact value. */
 void attention_case_check(const struct attention_run *run, enum attention_place place, const double *exact,
                           double of_norm, double of_most);
 
-/* Checks all results in this way. */
+/* Checks all results with attention_case_check(). */
 void attention_case_check_all(const struct attention_run *run, double of_norm, double of_most);
 
 #endif

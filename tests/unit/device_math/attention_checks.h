@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks of what attention must do on every device, on cases (attention_case.h).
+ * Checks what attention must do on every device, with cases of attention_case.h.
  *
  *     const struct attention_runner runner = {do_both, context, &random};
  *     attention_check_large_scores(&runner);
@@ -11,20 +11,20 @@
 #include "tests/unit/device_math/attention_case.h"
 
 struct attention_runner {
-    /* Runs forward, then backward, in the arena, and fails if anything but their outputs changes. */
+    /* Runs forward, then backward, in the arena. Fails the test if anything but their outputs changes. */
     void (*both)(void *context, struct attention_run *run);
     void *context;
     uint64_t *random;
 };
 
-/* q, k and v have one type, everything else the other. */
+/* Checks cases in which q, k and v have one type and all other operands have the other type. */
 void attention_check_both_types(const struct attention_runner *runner);
 
-/* Scores far apart: weights are 0 or 1, nothing overflows. */
+/* Checks scores of very different size: weights are 0 or 1, and nothing overflows. */
 void attention_check_large_scores(const struct attention_runner *runner);
 
-/* A query that sees one key gets its v, and its score has no gradient. Most queries see nothing of the first tile that
- * their block looks at. */
+/* Checks queries that see one key: the output is the key's v, and the score has no gradient. Most queries see no key in
+ * the first tile that their block reads. */
 void attention_check_one_key(const struct attention_runner *runner);
 
 #endif

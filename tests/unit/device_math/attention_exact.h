@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention as straight loops in double: the reference for test_attention.c.
+ * Attention as simple loops in double: the reference for test_attention.c.
  */
 #ifndef AH_TESTS_UNIT_DEVICE_MATH_ATTENTION_EXACT_H
 #define AH_TESTS_UNIT_DEVICE_MATH_ATTENTION_EXACT_H
@@ -14,26 +14,26 @@ enum attention_docs { DOCS_NONE, DOCS_ASCENDING, DOCS_ANY, DOCS_OWN, DOCS_TILES 
 struct attention_shape {
     uint32_t batch, seq, heads, kv_heads, head_dim, window;
     enum attention_docs docs;
-    bool packed; /* q, k, v lie in one matrix, as do dq, dk, dv; else rows lie apart */
-    float size;  /* of q and k; 0: 1 */
+    bool packed; /* q, k, v are in one matrix, as are dq, dk, dv; else rows have gaps */
+    float size;  /* size of values in q and k; 0 means 1 */
 };
 
 /* Operands and exact results; the maker owns all arrays. */
 struct attention_data {
     struct attention_shape shape;
     float scale;
-    double *q, *k, *v, *dout;         /* rounded to the type */
-    double *out, *lse, *dq, *dk, *dv; /* exact */
+    double *q, *k, *v, *dout;         /* inputs, rounded to the type */
+    double *out, *lse, *dq, *dk, *dv; /* exact results */
     uint32_t *docs;
 };
 
-/* Number of tokens in all sequences. */
+/* Returns the number of tokens in all sequences. */
 uint64_t attention_exact_rows(const struct attention_shape *shape);
 
-/* Fills the exact results from the values. */
+/* Computes the exact results from the inputs. */
 void attention_exact_solve(struct attention_data *data);
 
-/* The loss whose gradient dout is: the sum of dout * out. */
+/* Returns the sum of dout * out, which is the loss that has the gradient dout. */
 double attention_exact_loss(const struct attention_data *data);
 
 #endif

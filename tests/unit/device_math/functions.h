@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Applies every function of functions.inc to arrays at each level, for test_functions.c.
+ * Applies each function of functions.inc to arrays, at each level of instruction set, for test_functions.c.
  */
 #ifndef AH_TESTS_UNIT_DEVICE_MATH_FUNCTIONS_H
 #define AH_TESTS_UNIT_DEVICE_MATH_FUNCTIONS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions at level avx2; in plain C on other processor families.
+ * The functions at level avx2. On other processor families they are in plain C.
  */
 #if defined(__x86_64__)
 #include "runtime/device/host/x16_avx2.h"

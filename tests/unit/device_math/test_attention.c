@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention against straight loops in double: many shapes, both types, every level of this processor, any number of
- * threads. Operands are in an arena full of NaN, so reads and writes beyond them show.
+ * Tests attention against simple loops in double: many shapes, both types, every level of this processor, any number of
+ * threads. Operands are in an arena full of NaN, so the test notices reads and writes beyond them.
  */
 #include "runtime/device/math/math.h"
 
@@ -197,8 +197,8 @@ TEST_IN(attention, of_one_key_is_its_value, setup, teardown)
         &(struct attention_runner){run_both, &(struct way){f->top, f->pools[2]}, &f->random});
 }
 
-/* A tile that no query of a strip sees is not multiplied: NaN in its k, v and dout reaches no other document. Documents
- * have 64 tokens and begin with tiles; each is poisoned in turn. */
+/* A tile that no query of a strip sees is not multiplied, so NaN in a document's k, v and dout reaches no other
+ * document. Documents have 64 tokens and begin where tiles begin; each document gets the NaN in turn. */
 TEST_IN(attention, skips_what_is_not_seen, setup, teardown)
 {
     const struct attention_shape shape = {1, 256, 2, 1, 32, 0, DOCS_TILES, true, 0};
@@ -240,14 +240,14 @@ TEST_IN(attention, skips_what_is_before_the_window, setup, teardown)
     for (uint64_t i = 0; i < 128 * 16; i++)
         attention_case_put(&run, V, i, NAN);
     do_op(&run, &run.forward, f->top, f->pools[1]);
-    /* The window of query 160 begins with tile 4. */
+    /* The window of query 160 begins where tile 4 begins. */
     for (uint64_t i = 160 * 16; i < 320 * 16; i++)
         assert_true(isfinite(attention_case_get(&run, OUT, i)));
     free(run.arena);
     attention_case_release(&d);
 }
 
-/* All levels with single words give equal bits; at each level, so do all numbers of threads. */
+/* All levels that do not multiply pairs give equal bits. At each level, all numbers of threads give equal bits. */
 static void check_bits(struct fixture *f, const struct attention_data *d, enum ah_dtype dtype)
 {
     struct attention_run reference = {0}, run;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Exponentials and functions built from them: errors over all of fp32 against double, equal bits at every level.
+ * Tests exponentials and functions built from them: errors over all of fp32 against double, equal bits at every level.
  */
 #include "base/isa.h"
 #include "runtime/device/math/math_log.h"
@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Every STEP-th bit pattern is an argument; STEP is a prime, so all low bits occur. */
+/* Tests every STEP-th bit pattern as an argument; STEP is a prime, so all low bits occur. */
 enum { STEP = 39989, LANES = 16 };
 
 static float of_bits(uint32_t bits)
@@ -21,7 +21,7 @@ static float of_bits(uint32_t bits)
     return value;
 }
 
-/* |y - exact| in units of the last place of `exact`. */
+/* Returns |y - exact| in units of the last place of `exact`. */
 static double ulps(float y, double exact)
 {
     const double size = fabs(exact) < (double)FLT_MIN ? (double)FLT_MIN : fabs(exact);
@@ -32,7 +32,7 @@ static double exact_of(enum function function, double x)
 {
     switch (function) {
     case FUNCTION_EXP:
-        return exp(fmin(x, 88)); /* its upper limit */
+        return exp(fmin(x, 88)); /* it treats larger x as 88 */
     case FUNCTION_EXP2:
         return exp2(x);
     case FUNCTION_SIGMOID:
@@ -46,10 +46,10 @@ static double exact_of(enum function function, double x)
     return erfc(fabs(x) / sqrt(2)) / 2;
 }
 
-/* Promised errors in ulp, for results of at least `least`; smaller ones come out as at most `least`. */
+/* Promised errors in ulp, for exact results of at least `least`. For smaller results, 0 <= y <= `least`. */
 static const struct {
     double ulp;
-    double per_square; /* times x^2, for the normal tail */
+    double per_square; /* added error per x^2, for the normal tail */
     double least;
 } promises[FUNCTIONS] = {
     [FUNCTION_EXP] = {1.1, 0, FLT_MIN},   [FUNCTION_EXP2] = {1.0, 0, FLT_MIN},
@@ -108,7 +108,7 @@ TEST(functions, are_as_exact_as_they_say_at_every_level)
     }
 }
 
-/* Between 1/1024 and 1024 on both sides, which few bit patterns hit. */
+/* Tests positive and negative arguments of ordinary size, which few bit patterns have. */
 TEST(functions, are_exact_where_arguments_are)
 {
     uint64_t random = check_seed(17);

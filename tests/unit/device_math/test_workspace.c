@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A workspace holds what every thread needs for each prepared op, and no more.
+ * Tests that a workspace has the memory that all threads need for each prepared op, and no more.
  */
 #include "runtime/device/math/workspace.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels against the order of operations in tile.h, bit for bit, with fmaf(): random numbers of many sizes, also
- * denormal, in one step and in several; and stores of every width.
+ * Tests kernels against the order of operations in tile.h, bit for bit, with fmaf(): random numbers of many sizes, also
+ * denormal, in one step and in several steps. Also tests stores of every width.
  */
 #include "runtime/device/tile/tile.h"
 
@@ -35,7 +35,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* From 2^-low to 1, either sign. */
+/* Returns a random number of either sign, of size 2^-low to 2. */
 static float random_float(struct fixture *f, int low)
 {
     float size =
@@ -113,7 +113,7 @@ static sum_fn *sum_of(const struct ah_tile_kernel *kernel)
     return strcmp(kernel->name, "amx") == 0 ? sum_amx : sum_dot;
 }
 
-/* Checks a product that continues from `sums`, in a random number of rows. */
+/* Checks a product that adds to `sums`, or replaces them if it `is_first`, with a random number of rows. */
 static void check_product(struct fixture *f, const struct ah_tile_kernel *kernel, bool is_first, int low)
 {
     const uint64_t words = 16 * (1 + check_random(&f->random) % (WORDS / 16));
@@ -145,7 +145,7 @@ TEST_IN(tile, adds_in_the_stated_order, setup, teardown)
     for (enum ah_tile_level level = AH_TILE_PORTABLE; level <= ah_tile_detect(); level++)
         for (enum ah_dtype in = AH_FP32; in <= AH_BF16; in++)
             for (int i = 0; i < 6; i++) {
-                const int low = i < 3 ? 10 : 148; /* the last three have denormal elements and sums */
+                const int low = i < 3 ? 10 : 148; /* the last three rounds have denormal numbers */
                 check_product(f, ah_tile_kernel(level, in), true, low);
                 check_product(f, ah_tile_kernel(level, in), false, low);
             }
@@ -187,7 +187,7 @@ TEST_IN(tile, stores_every_width, setup, teardown)
         enum ah_tile_level level = (enum ah_tile_level)((unsigned)i % (ah_tile_detect() + 1u));
         const struct ah_tile_kernel *kernel =
             ah_tile_kernel(level, (enum ah_dtype)(check_random(&f->random) % 2));
-        bool pairs = kernel->words == AH_BF16; /* their sums are never denormal */
+        bool pairs = kernel->words == AH_BF16; /* sums of pairs are never denormal */
         struct ah_tile_out out = {
             .c = c,
             .dtype = (enum ah_dtype)(check_random(&f->random) % 2),
@@ -208,7 +208,7 @@ TEST_IN(tile, stores_every_width, setup, teardown)
     }
 }
 
-/* As numerics.md says: NaNs become quiet and keep sign and upper payload; infinities stay. */
+/* As in numerics.md: NaNs become quiet and keep sign and upper payload; infinities stay infinities. */
 TEST_IN(tile, stores_what_is_no_number, setup, teardown)
 {
     struct fixture *f = *state;

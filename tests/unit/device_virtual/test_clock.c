@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Simulates small graphs and compares with times worked out by hand.
+ * Simulates small graphs and compares the results with times worked out by hand.
  */
 #include "runtime/device/virtual/clock.h"
 #include "tests/support/check.h"
@@ -26,7 +26,7 @@ static void check_span(const struct ah_clock_result *result, uint32_t op, double
                  span->start_us, span->finish_us, ready, start, finish);
 }
 
-/* A fetch, a product that needs it, and another fetch beside the product. */
+/* A fetch, a product that needs the fetched data, and another fetch at the same time as the product. */
 TEST(clock, lanes_overlap)
 {
     const double duration[] = {10, 30, 20, 5};
@@ -55,8 +55,8 @@ TEST(clock, lanes_overlap)
     ah_clock_release(&clock);
 }
 
-/* Op 0 runs at full speed until 50; then ops 0 and 2 run at 100 / 125 = 0.8. Op 0 has 50 left and ends at 112.5; by
- * then op 2 has done 50 of 100, so it ends at 162.5. */
+/* Op 0 runs at full speed until 50; then ops 0 and 2 run at 100 / 125 = 0.8. Op 0 has 50 us of work left and ends at
+ * 112.5. By then op 2 has done 50 of its 100, so it ends at 162.5. */
 TEST(clock, contention_stretches_ops)
 {
     const struct ah_share_demand demands[] = {{.amount = {75}}, {.amount = {50}}, {.amount = {0}}};
@@ -86,8 +86,8 @@ TEST(clock, contention_stretches_ops)
     ah_clock_release(&clock);
 }
 
-/* Op 0 runs beside op 1 at 1/4 until 40, losing 30 us to resource 0; beside op 2 at 4/5 until 120, losing 16 us to
- * resource 1; then alone. The shorter contention costs more. */
+/* Beside op 1, op 0 runs at 1/4 until 40 and loses 30 us to resource 0. Beside op 2 it runs at 4/5 until 120 and loses
+ * 16 us to resource 1. Then it runs by itself. The shorter contention costs more. */
 TEST(clock, names_the_resource_that_cost_most)
 {
     const struct ah_share_demand demands[] = {{.amount = {1, 1}}, {.amount = {3, 0}}, {.amount = {0, 0.25}}};
@@ -156,7 +156,7 @@ TEST(clock, rules_choose_the_order)
     assert_memory_equal(order, by_index, sizeof order);
 }
 
-/* The order that a clock found can be frozen and given to itself or to another clock. */
+/* The order that a clock found can be frozen, for the same clock or for another clock. */
 TEST(clock, takes_its_own_order)
 {
     const double duration[] = {1, 2, 3, 4};
@@ -238,8 +238,8 @@ TEST(clock, an_empty_graph_ends_at_once)
     ah_clock_release(&clock);
 }
 
-/* Eight lanes of ops with ten demand rows: more running sets than the clock remembers. The one resource is always
- * short, so the time taken equals the work done on it. */
+/* Ops on eight lanes with ten different demands: more running sets than the clock remembers. The only resource is
+ * always short, so the time taken equals the work done on it. */
 TEST(clock, many_running_sets_lose_no_work)
 {
     enum { OPS = 4000, LANES = 8, ROWS = 10 };
@@ -352,7 +352,7 @@ TEST(clock, names_an_op_on_a_cycle)
     ah_clock_release(&clock);
 }
 
-/* Lane 0 sends tiles into a ring of one slot; lane 1 uses them and gives it back. Op 4 needs no slot and overtakes. */
+/* Lane 0 sends tiles into a ring of one slot; lane 1 uses the tiles and frees the slot. Op 4 needs no slot. */
 struct ringed {
     double duration[5];
     uint32_t lane[5];
@@ -398,7 +398,7 @@ TEST(clock, an_op_waits_for_its_place)
     init_ringed(&r);
     run(&clock, &r.graph, &result);
     check_span(&result, 0, 0, 0, 1);
-    check_span(&result, 4, 0, 1, 4); /* overtakes op 2, which has priority */
+    check_span(&result, 4, 0, 1, 4); /* overtakes op 2, which waits for a slot */
     check_span(&result, 2, 0, 11, 12);
     check_span(&result, 3, 12, 12, 22);
     assert_true(result.spans[0].slot_us == 0 && result.spans[2].slot_us == 11);
@@ -408,7 +408,7 @@ TEST(clock, an_op_waits_for_its_place)
     r.graph.rule = NULL;
     run(&clock, &r.graph, &result);
     check_span(&result, 2, 0, 11, 12);
-    check_span(&result, 4, 0, 12, 15); /* frozen behind it */
+    check_span(&result, 4, 0, 12, 15); /* in the frozen order, after op 2 */
     ah_clock_release(&clock);
 }
 
@@ -436,7 +436,7 @@ TEST(clock, says_that_a_ring_is_too_small)
 TEST(clock, refuses_rings_of_several_lanes)
 {
     static const struct {
-        int taker, giver; /* the op that also takes, or gives */
+        int taker, giver; /* op that also takes or gives a slot; -1: none */
         uint8_t ring;
         size_t n_rings;
         const char *text;

@@ -34,7 +34,7 @@ TEST(share, one_contended_resource_slows_all_alike)
     assert_int_equal(limits[2], AH_SHARE_NONE);
 }
 
-/* The copies stop at 0.5 on the link; Adam gets the rest of DRAM: (100 - 2 * 0.5 * 20) / 90. */
+/* The link limits both copies to 0.5; Adam gets the remaining DRAM rate: (100 - 2 * 0.5 * 20) / 90. */
 TEST(share, what_one_cannot_use_the_others_get)
 {
     const struct ah_share_demand copy = {.amount = {[DRAM] = 20, [LINK] = 10}};
@@ -50,7 +50,7 @@ TEST(share, what_one_cannot_use_the_others_get)
     assert_int_equal(limits[1], DRAM);
 }
 
-/* As measured beside each other: Adam keeps 0.9 of its rate, a copy 0.6. */
+/* As measured when both run: Adam keeps 0.9 of its rate, a copy 0.6. */
 TEST(share, weights_make_one_give_way_more)
 {
     const struct ah_share_demand adam = {.amount = {[DRAM] = 80}, .weight = 0.9};

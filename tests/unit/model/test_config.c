@@ -16,7 +16,7 @@ static void parse(struct ah_document *ret_document, const char *text)
              err);
 }
 
-/* The model prints and reads back unchanged, and the printer knows every key that it wrote. */
+/* Checks that the model prints and reads back unchanged, and that the reader knows every key that was printed. */
 static void check_example(const char *path)
 {
     struct ah_document model, again;
@@ -87,7 +87,7 @@ TEST(config, says_windows_ropes_and_biases)
         struct ah_buffer out = {0};
         struct ah_error err = {0};
         parse(&model, texts[i]);
-        CHECK_OK(ah_config_print(model.body.model, AH_FP32, &out, &err), err); /* which reads it back */
+        CHECK_OK(ah_config_print(model.body.model, AH_FP32, &out, &err), err); /* this also reads it back */
         ah_buffer_release(&out);
         ah_document_release(&model);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Initial weights: their distribution and pinned bits. tests/tools/weights_oracle.py computes them, too.
+ * Tests initial weights: their distribution and pinned bits. tests/tools/weights_oracle.py computes the weights, too.
  */
 #include "runtime/model/initial.h"
 
@@ -153,7 +153,7 @@ TEST(initial, norms_are_one_and_biases_zero)
     ah_document_release(&document);
 }
 
-/* ---- is it normal? ---- */
+/* ---- distribution ---- */
 
 static int compare_floats(const void *a, const void *b)
 {
@@ -161,8 +161,8 @@ static int compare_floats(const void *a, const void *b)
     return (one > other) - (one < other);
 }
 
-/* The largest distance from the normal distribution function, in units of 1 / sqrt(n): above 1.95 in one of a thousand
- * samples. Sorts `values`. */
+/* Returns the largest distance from the normal distribution function, in units of 1 / sqrt(n). One sample in a thousand
+ * exceeds 1.95. Sorts `values`. */
 static double distance(float *values, size_t n, double deviation)
 {
     double most = 0;
@@ -175,7 +175,7 @@ static double distance(float *values, size_t n, double deviation)
     return most * sqrt((double)n);
 }
 
-/* Sum of products of elements `lag` apart, over n deviation^2; it has a deviation of 1 / sqrt(n). */
+/* Returns the sum of products of elements `lag` apart, over n deviation^2. Its standard deviation is 1 / sqrt(n). */
 static double correlation(const float *values, size_t n, size_t lag, double deviation)
 {
     double sum = 0;
@@ -202,7 +202,7 @@ TEST(initial, is_normal)
             squares += x * x;
             fourth += x * x * x * x;
         }
-        /* each within four standard deviations */
+        /* each moment is within four standard deviations */
         assert_true(fabs(sum / N) < 4 / root);
         assert_true(fabs(squares / N - 1) < 4 * sqrt(2) / root);
         assert_true(fabs(fourth / N - 3) < 4 * sqrt(96) / root);
@@ -278,7 +278,7 @@ TEST(initial, hands_a_failure_on)
     ah_document_release(&document);
 }
 
-/* ---- some blocks alone ---- */
+/* ---- some blocks only ---- */
 
 struct some {
     uint64_t wanted;

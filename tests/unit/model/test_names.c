@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts against rules for all names, and against docs/weights.md, which lists them.
+ * Tests the parts of blocks' tensors against rules for all names, and against docs/weights.md, which lists the names.
  */
 #include "runtime/model/weight_names.h"
 
@@ -26,7 +26,7 @@ static void check_block(const struct ah_model *model, uint64_t block)
     size_t n = ah_names_parts(model, block, parts), at = 0;
     for (size_t t = 0; t < n_tensors; t++) {
         uint64_t row = 0;
-        for (; at < n && parts[at].tensor == t; at++) { /* in order, without gaps, to the last row */
+        for (; at < n && parts[at].tensor == t; at++) { /* parts in order, without gaps, to the last row */
             const struct ah_names_part *part = &parts[at];
             assert_int_equal(part->row, row);
             assert_int_equal(part->cols, tensors[t].cols);
@@ -92,9 +92,9 @@ TEST(names, know_what_holds_nothing)
     assert_false(ah_names_ignorable(AH_FAMILY_LLAMA, ""));
 }
 
-/* ---- the page ---- */
+/* ---- docs/weights.md ---- */
 
-/* The word in the page's "rows" column: which of q, k, v the part is. */
+/* Returns the word in the page's "rows" column: which of q, k, v the part is. */
 static const char *rows_word(const struct ah_names_part *part, const struct ah_model *model)
 {
     uint64_t query = model->heads * model->head_dim, key = model->kv_heads * model->head_dim;
@@ -132,7 +132,7 @@ static void print_table(const struct ah_model *model, struct ah_buffer *out)
     }
 }
 
-/* Uses a model of the family with every possible tensor. */
+/* Checks the page's table of the family, with a model that has every possible tensor. */
 static void check_page(const char *page, enum ah_family family)
 {
     bool gpt2 = family == AH_FAMILY_GPT2;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Our logarithm, sine and cosine against the C library's in long double.
+ * Tests our logarithm, sine and cosine against the C library's in long double.
  */
 #include "runtime/model/normal_internal.h"
 #include "tests/support/check.h"
@@ -27,7 +27,7 @@ TEST(normal, logarithm_is_right)
         long double expected = logl((long double)x);
         note(((long double)ah_normal_log(x) - expected) / expected);
     }
-    for (int i = -200; i < 200; i++) { /* at 1, and where the power of two changes */
+    for (int i = -200; i < 200; i++) { /* around 1, and where the power of two changes */
         double x = 0.5 * sqrt(2) * (1 + i * 0x1p-52), y = 1 + i * 0x1p-53;
         note(((long double)ah_normal_log(x) - logl((long double)x)) / logl((long double)x));
         if (i)
@@ -43,7 +43,7 @@ TEST(normal, sine_and_cosine_are_right)
     uint64_t random = check_seed(2);
     worst = 0;
     for (uint64_t i = 0; i < 400000; i++) {
-        /* borders of eighths and their neighbours, then random values */
+        /* borders of eighths of a turn and their neighbours, then random values */
         uint32_t bits = i < 800 ? (uint32_t)((i / 100) << 29) + (uint32_t)(i % 100) - 50
                                 : (uint32_t)check_random(&random);
         long double angle = two_pi * (((long double)bits + 0.5L) * 0x1p-32L);

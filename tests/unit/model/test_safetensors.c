@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files written byte by byte: valid ones, and every way in which one may lie.
+ * Reads files written byte by byte: valid files, and files with every kind of false claim.
  */
 #include "runtime/model/safetensors.h"
 
@@ -238,7 +238,7 @@ TEST_IN(safetensors, prints_strange_names_plainly, root_make, root_remove)
 
 /* ---- values ---- */
 
-/* The true value of a half, by its definition. */
+/* Returns the value of an fp16 number by its definition. */
 static double half(unsigned bits)
 {
     int exponent = bits >> 10 & 31, fraction = bits & 1023;
@@ -274,7 +274,7 @@ TEST_IN(safetensors, reads_every_16_bit_number_exactly, root_make, root_remove)
         if (isnan(expected) ? !isnan(got) : memcmp(&expected, &got, sizeof got) != 0)
             fail_msg("half %04x is read as %a, not %a", i, got, expected);
     }
-    for (unsigned first = 0; first < ALL; first += 4099) { /* in pieces */
+    for (unsigned first = 0; first < ALL; first += 4099) { /* reads in pieces */
         unsigned n = ALL - first < 4099 ? ALL - first : 4099;
         CHECK_OK(
             ah_safetensors_read(&files, ah_safetensors_find(&files, "b"), first, n, values + first, &err),
@@ -411,7 +411,7 @@ static const struct ah_safetensors_spec specs[] = {{"z", 2, {2, 3}}, {"a.b", 1, 
 static void write_all(struct ah_safetensors_writer *writer)
 {
     struct ah_error err = {0};
-    const float z[] = {1, 2, 3, 4, 5, 6}, a[] = {-1, 0.5f, 1.00390625f /* between two bf16: to even */};
+    const float z[] = {1, 2, 3, 4, 5, 6}, a[] = {-1, 0.5f, 1.00390625f /* between two bf16, to even */};
     CHECK_OK(ah_safetensors_write(writer, 0, 4, z + 4, 2, &err), err);
     CHECK_OK(ah_safetensors_write(writer, 1, 0, a, 3, &err), err);
     CHECK_OK(ah_safetensors_write(writer, 0, 0, z, 4, &err), err);

@@ -36,7 +36,7 @@ static void expect(const char *text, const char *const pieces[], size_t n)
     ah_tokenizer_release(&tokenizer);
 }
 
-/* U+0120 stands for a space and U+010A for a newline; two letters may be halves of one character. */
+/* In the file, U+0120 means a space and U+010A a newline. Two letters may be the two bytes of one character. */
 TEST(tokenizer, letters_of_a_byte_level_vocabulary_are_bytes)
 {
     static const char *const pieces[] = {"a", " b", "\n", "\xc3", "\xa9", NULL, "<|end|>"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Saving and loading in pieces: everything once and in order, also for matrices larger than a piece.
+ * Tests saving and loading in pieces: every element once and in order, also for matrices larger than a piece.
  * tests/tools/weights_oracle.py tests families, dtypes and damaged files.
  */
 #include "runtime/model/weights.h"
@@ -30,7 +30,7 @@ static void parse(struct ah_document *ret_document, const char *text)
              err);
 }
 
-/* The value of an element: exact in bf16 too, different from its neighbours in rows and columns. */
+/* Returns the value of an element: exact even in bf16, and different from its neighbours in rows and columns. */
 static float value_at(uint64_t block, uint64_t element)
 {
     uint64_t mixed = (element + 1) * UINT64_C(0x9E3779B97F4A7C15) ^ block << 7;
@@ -41,8 +41,8 @@ static float value_at(uint64_t block, uint64_t element)
 struct walker {
     const struct ah_model *model;
     uint64_t block, element; /* where the next piece must begin, except for padding */
-    uint64_t elements;       /* so far */
-    uint64_t fail_at;        /* giving and taking fail at this block; 0: never */
+    uint64_t elements;       /* number of elements so far */
+    uint64_t fail_at;        /* block at which giving and taking fail; 0: none */
 };
 
 static void check_piece(struct walker *walker, const struct ah_weights_piece *piece)
@@ -150,7 +150,7 @@ TEST_IN(weights, come_back_from_large_matrices, root_make, root_remove)
     }
 }
 
-/* Checked without loading, which may err alike: row c, column r of the file is our row r, column c. */
+/* Reads the file itself, as loading could make the same mistake. Its row c, column r is our row r, column c. */
 TEST_IN(weights, are_transposed_in_files_of_gpt2, root_make, root_remove)
 {
     static const char text[] = "{\"model_type\":\"gpt2\",\"n_embd\":700,\"n_layer\":1,\"n_head\":1,"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A fixture for trials in unit tests: a model of eight blocks whose compute hides everything else.
+ * A fixture for unit tests that evaluate choices: a model of eight blocks whose compute hides all other work.
  */
 #ifndef AH_TESTS_UNIT_PLANNER_EVALUATORS_H
 #define AH_TESTS_UNIT_PLANNER_EVALUATORS_H
@@ -11,7 +11,7 @@
 
 enum { BLOCKS = 8 };
 
-/* Compute is so slow that it hides the other lanes, and device updates are free: choices with equal activations take
+/* Compute is so slow that it hides the other lanes, and device updates are free. So choices with equal activations take
  * equally long. */
 struct fixture {
     struct test_job job;

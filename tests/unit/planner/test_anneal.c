@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Annealing: at temperature 0 the cost only falls; at a high one it need not.
+ * Tests annealing: at temperature 0 the cost only falls; at a high temperature it may rise.
  */
 #include "planner/search/anneal.h"
 

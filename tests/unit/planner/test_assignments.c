@@ -6,7 +6,7 @@
 /* Every block may use its first two configs. */
 static const uint32_t two_each[BLOCKS] = {3, 3, 3, 3, 3, 3, 3, 3};
 
-/* The first config is free, the second costs the number of the block. */
+/* Returns prices: the first config of a block is free, the second costs the number of the block. */
 static struct ah_milp_result prices(uint32_t class_of[BLOCKS], double prices_us[BLOCKS * AH_CONFIGS_MAX])
 {
     for (size_t block = 0; block < BLOCKS; block++) {
@@ -38,10 +38,10 @@ TEST(assignments, are_counted_by_what_they_cost)
     assert_int_equal(count_at(&set, -0.5), 0);
     assert_int_equal(count_at(&set, 0), 2); /* both configs of block 0 are free */
     assert_int_equal(count_at(&set, 1), 4);
-    assert_int_equal(count_at(&set, 3), 10); /* also 2, 3 or 1 + 2 */
+    assert_int_equal(count_at(&set, 3), 10); /* extra costs: 0, 1, 2, 3 or 1 + 2 */
     ah_assignments_release(&set);
     CHECK_OK(ah_assignments_init(&set, &vary, NULL, &f.err), f.err);
-    assert_int_equal(count_at(&set, 0), 256); /* without prices */
+    assert_int_equal(count_at(&set, 0), 256); /* without prices, nothing exceeds the limit */
     ah_assignments_release(&set);
     teardown(&f);
 }

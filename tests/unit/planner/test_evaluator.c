@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Evaluators of choices: the best one is kept, nothing is tried twice, and limits of time, memory and work hold.
+ * Tests evaluators: the best choice is kept, no choice is tried twice, and limits of time, memory and work hold.
  */
 #include "tests/unit/planner/evaluators.h"
 
@@ -28,7 +28,7 @@ TEST(evaluator, prefers_the_shorter_period)
     teardown(&f);
 }
 
-/* For equal periods, less host memory wins, then the configs that come first; tried in both orders. */
+/* Of choices with equal periods, less host memory wins, then configs that come first. Tries them in both orders. */
 TEST(evaluator, breaks_ties)
 {
     for (int turn = 0; turn < 2; turn++) {
@@ -63,18 +63,18 @@ TEST(evaluator, tries_nothing_twice)
     assert_int_equal(try_it(&f), AH_EVALUATOR_SEEN);
     assert_true(f.evaluator.last.period_us == period);
     assert_int_equal(f.evaluator.evaluations, evaluations);
-    f.knobs.send_behind++; /* nothing is sent */
+    f.knobs.send_behind++; /* no effect: nothing is sent */
     assert_int_equal(try_it(&f), AH_EVALUATOR_SEEN);
     f.configs[2].optimizer = AH_OPTIMIZER_HOST;
     assert_int_not_equal(try_it(&f), AH_EVALUATOR_SEEN);
     f.knobs.send_behind++;
     assert_int_not_equal(try_it(&f), AH_EVALUATOR_SEEN);
-    f.knobs.fetch_ahead++; /* no weights are fetched */
+    f.knobs.fetch_ahead++; /* no effect: no weights are fetched */
     assert_int_equal(try_it(&f), AH_EVALUATOR_SEEN);
     teardown(&f);
 }
 
-/* A choice only known to be slower than one limit is tried again for a higher limit. */
+/* If a choice is only known to be slower than one limit, it is evaluated once more for a higher limit. */
 TEST(evaluator, knows_periods_as_far_as_it_was_asked)
 {
     struct fixture f;
@@ -103,12 +103,12 @@ TEST(evaluator, counts_what_bytes_are_worth)
     double period_us = f.evaluator.last.period_us;
     uint64_t live_bytes = f.evaluator.last_live_bytes;
     assert_true(live_bytes > 0 && live_bytes <= f.evaluator.last.device.peak_bytes);
-    f.evaluator.us_per_byte = period_us / (double)live_bytes; /* as much as the period */
+    f.evaluator.us_per_byte = period_us / (double)live_bytes; /* the bytes cost as much as the period */
     f.configs[2].activations = AH_ACTIVATIONS_RECOMPUTE;
     f.evaluator.enough_us = 1.5 * period_us;
     assert_int_equal(try_it(&f), AH_EVALUATOR_WORSE);
     assert_true(f.evaluator.last_live_bytes < live_bytes);
-    assert_int_equal(f.evaluator.evaluations, 1); /* its work and bytes alone exceed the limit */
+    assert_int_equal(f.evaluator.evaluations, 1); /* not evaluated: work plus bytes exceed the limit */
     f.evaluator.enough_us = 3 * period_us;
     assert_int_equal(try_it(&f), AH_EVALUATOR_WORSE);
     assert_int_equal(f.evaluator.evaluations, 2);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What each target is told about plans with known blocks, and which blocks each loss names. The expected settings are
- * written by hand from the targets' documentation (docs/export.md).
+ * Tests the settings that each target gets for plans with known blocks, and which blocks each loss names. Expected
+ * settings are written by hand from the targets' documentation (docs/export.md).
  */
 #include "planner/export/export.h"
 
@@ -28,7 +28,7 @@ struct expectation {
     const char *what;
     struct shape shape;
     enum ah_export_target target;
-    const char *settings;           /* all of them as compact JSON, except the batch, which all have */
+    const char *settings;           /* compact JSON of the settings without the batch, which all have */
     const char *losses[FIELDS_MAX]; /* "effect: field blocks", in order, until NULL */
 };
 

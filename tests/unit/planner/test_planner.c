@@ -45,7 +45,7 @@ TEST(planner, says_what_was_asked)
     }
 }
 
-/* Groups end anywhere; the micro-batch that ends one does extra work, even if it is not the last. */
+/* Groups of sums may end anywhere. A micro-batch that ends a group does extra work, even if it is not the last. */
 TEST(planner, adds_up_in_the_groups_that_were_asked)
 {
     static const uint64_t device_mib[] = {560, 4096};
@@ -118,7 +118,7 @@ TEST(planner, chooses_micro_batches)
     test_request_close(&any);
 }
 
-/* Six sequences, of which only one fits at a time, so no power of two helps. */
+/* Only one of six sequences fits at a time, so the planner must try six micro-batches, not only powers of two. */
 TEST(planner, takes_single_sequences_where_nothing_else_fits)
 {
     struct test_request t;

@@ -38,11 +38,11 @@ TEST(planning, leaves_memory_to_the_system)
     struct ah_machine machine = {.device.kind = AH_DEVICE_CUDA};
     assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 9 * TEST_GIB), 15 * TEST_GIB);
     assert_int_equal(ah_planning_host_budget(&machine, 512 * TEST_GIB, 9 * TEST_GIB), 504 * TEST_GIB);
-    machine.device.kind = AH_DEVICE_CPU; /* its arena is host memory */
+    machine.device.kind = AH_DEVICE_CPU; /* a CPU's arena is host memory */
     assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 9 * TEST_GIB), 6 * TEST_GIB);
     assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 15 * TEST_GIB), 0);
     assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 16 * TEST_GIB), 0);
-    machine.host.process_bytes = 15 << 20; /* needed whatever the device takes */
+    machine.host.process_bytes = 15 << 20; /* the budget is never less than this */
     assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 16 * TEST_GIB), 15 << 20);
     assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 9 * TEST_GIB), 6 * TEST_GIB);
 }
@@ -55,7 +55,7 @@ static void has_what_if(const struct ah_planning *p, size_t i, enum ah_what_if_f
     assert_true(p->what_if[i].machine_bytes < planned_bytes);
 }
 
-/* Asking for more memory plans for a machine that has it; its system keeps a share. */
+/* A request for more memory than there is plans for a machine that has it, whose system also keeps a share. */
 TEST(planning, takes_more_than_there_is_as_a_what_if)
 {
     struct test_request t;
@@ -122,7 +122,7 @@ TEST(planning, finds_the_fastest_split)
 
 enum { WAYS = 3 };
 
-/* Turns the machine into a CPU of 4 cores: products and host Adam measured on 1, 2 and 4 threads. */
+/* Turns the machine into a CPU of 4 cores, with products and host Adam measured on 1, 2 and 4 threads. */
 static void make_cpu(struct ah_machine *machine, struct ah_machine_matmul *matmul,
                      struct ah_machine_adam *adam)
 {
@@ -173,7 +173,7 @@ TEST(planning, a_what_if_of_a_cpu_is_of_its_host)
     test_request_close(&t);
 }
 
-/* Lanes share the cores: the plan uses the fastest split; its bound is the least of all splits. */
+/* Lanes share the cores. The plan uses the fastest split, and its bound is the least bound of all splits. */
 TEST(planning, chooses_among_splits)
 {
     struct test_request t;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Costs against hand calculations from the example machines, and the messages for missing numbers.
+ * Tests costs against hand calculations for the example machines, and the messages for missing numbers.
  */
 #include "planner/cost/pricing.h"
 
@@ -50,7 +50,7 @@ TEST(pricing, links_and_updates)
     check_near(c.costs.d2h_us_per_byte * 26.2e9, 1e6, 1e-12);
     check_near(c.costs.host_adam_us * 2.15e9, 1e6, 1e-12);
     check_near(c.costs.device_adam_us * 29e9, 1e6, 1e-12);
-    /* Reads a bf16 gradient, reads and writes an fp32 sum, at 67 GB/s and at 29 G x 28 B. */
+    /* Accumulating reads a bf16 gradient and reads and writes an fp32 sum, at 67 GB/s and at 29 G x 28 B. */
     check_near(c.costs.host_accumulate_us * 67e9, 10e6, 1e-9);
     check_near(c.costs.device_accumulate_us * 29e9 * 28, 10e6, 1e-9);
     check_near(c.costs.device_squares_us * 29e9 * 28, 2e6, 1e-9);
@@ -63,7 +63,7 @@ TEST(pricing, links_and_updates)
     close_case(&c);
 }
 
-/* Sums of micro-batches are fp32: 30 bytes a parameter instead of the measured 28; fp32 weights: 28. */
+/* Sums of micro-batches are fp32: updates move 30 bytes a parameter, not the measured 28. With fp32 weights: 28. */
 TEST(pricing, updates_by_the_bytes_they_move)
 {
     struct pricing_case c;
@@ -79,7 +79,7 @@ TEST(pricing, updates_by_the_bytes_they_move)
     close_case(&c);
 }
 
-/* With one product measured, every product runs at its rate, attention at 1/2 and 2/5 of it. */
+/* If only one product was measured, all products run at its rate, and attention at 1/2 and 2/5 of that rate. */
 TEST(pricing, block_times_by_hand)
 {
     struct pricing_case c;
@@ -100,7 +100,7 @@ TEST(pricing, block_times_by_hand)
         double us = pass == AH_PASS_FORWARD ? cost->forward_us : cost->backward_us[AH_ACTIVATIONS_SELECTIVE];
         check_near(us / expected_us, 1, 1e-9);
     }
-    /* 8192 tokens through matrices of 202 M parameters at 780 TFLOP/s: 4.24 ms, plus attention. */
+    /* 8192 tokens through matrices of 202 M parameters take 4.24 ms at 780 TFLOP/s, plus attention. */
     check_near(c.costs.groups[layer - c.job.job.groups].forward_us / 4700, 1, 0.08);
     close_case(&c);
 }
@@ -127,7 +127,7 @@ TEST(pricing, more_recomputation_takes_longer)
     }
 }
 
-/* A measured shape has its own rate; a shape between two has a rate between theirs, closer to the nearer one's. */
+/* A measured shape has its own rate. A shape between two measured shapes has a rate between, closer to the nearer's. */
 TEST(pricing, rates_of_near_shapes)
 {
     struct pricing_case c;
@@ -136,7 +136,7 @@ TEST(pricing, rates_of_near_shapes)
     const struct ah_job_group *layer = test_job_group(&c.job.job, AH_BLOCK_LAYER);
     size_t g = (size_t)(layer - c.job.job.groups);
     machine->n_matmul = 2;
-    machine->matmul[0].m = 8192, machine->matmul[0].n = 12288, machine->matmul[0].k = 4096; /* its qkv */
+    machine->matmul[0].m = 8192, machine->matmul[0].n = 12288, machine->matmul[0].k = 4096; /* llama's qkv */
     machine->matmul[1].m = 16, machine->matmul[1].n = 16, machine->matmul[1].k = 16;
     machine->matmul[1].flops_per_s.median = 1e9;
     CHECK_OK(fill(&c), c.err);
@@ -145,7 +145,7 @@ TEST(pricing, rates_of_near_shapes)
     CHECK_OK(fill(&c), c.err);
     double without = c.costs.groups[g].forward_us;
     assert_true(with_small > without);
-    assert_true(with_small < 30 * without); /* at 1 GFLOP/s: 265000 times */
+    assert_true(with_small < 30 * without); /* it would be 265000 times at 1 GFLOP/s */
     close_case(&c);
 }
 
@@ -248,7 +248,7 @@ TEST(pricing, splits_cores)
     assert_int_equal(ah_pricing_thread_splits(&machine, splits, AH_PRICING_SPLITS_MAX), 1);
     assert_int_equal(splits[0].compute, 0);
     assert_int_equal(splits[0].host, 4);
-    adam[3].params_per_s.median = 4e9; /* all cores are fastest, but one must enqueue */
+    adam[3].params_per_s.median = 4e9; /* all cores are fastest, but one core enqueues */
     assert_int_equal(ah_pricing_thread_splits(&machine, splits, AH_PRICING_SPLITS_MAX), 1);
     assert_int_equal(splits[0].host, 4);
     adam[0] = adam[3]; /* nothing else was measured */
@@ -257,7 +257,7 @@ TEST(pricing, splits_cores)
     assert_int_equal(splits[0].host, 8);
 }
 
-/* Rates of a CPU are those for the threads of the lane. */
+/* On a CPU, rates are those measured with as many threads as the lane has. */
 TEST(pricing, rates_of_a_split)
 {
     struct pricing_case c;
@@ -297,7 +297,7 @@ TEST(pricing, rates_of_a_split)
     close_case(&c);
 }
 
-/* Every group measured on `threads` threads: forward takes 10 us plus its number, backward 100, 200 or 300 more. */
+/* Times of every group on `threads` threads: forward takes 10 us plus its number, backward 100, 200 or 300 us more. */
 struct measured {
     struct ah_machine_block blocks[8];
     struct ah_machine_backward backward[8][AH_ACTIVATIONS_WAYS];
@@ -345,8 +345,8 @@ TEST(pricing, takes_measured_blocks)
     close_case(&c);
 }
 
-/* A block measured on other threads, for another program, or without a config that plans may choose, is estimated as if
- * it were absent; others keep their measured times. */
+/* A block measured with another number of threads, for another program, or without a config that plans may choose, is
+ * estimated as if it were absent. Other blocks keep their measured times. */
 TEST(pricing, estimates_what_was_not_measured)
 {
     struct pricing_case c;
@@ -370,7 +370,7 @@ TEST(pricing, estimates_what_was_not_measured)
     close_case(&c);
 }
 
-/* Number of ops in a layer's forward pass, or in its backward pass with the padding of its gradient. */
+/* Returns the number of ops in a layer's forward pass, or in its backward pass with the padding of its gradient. */
 static uint64_t ops_of(const struct pricing_case *c, const struct ah_job_group *layer, enum ah_pass pass)
 {
     struct ah_program_step steps[AH_PROGRAM_STEPS_MAX];
@@ -383,7 +383,7 @@ static uint64_t ops_of(const struct pricing_case *c, const struct ah_job_group *
     return ops;
 }
 
-/* Slow launches set the time of a pass, fast ones do not change it; measured blocks keep their times. */
+/* Slow launches determine the time of a pass, fast launches do not change it, and measured blocks keep their times. */
 TEST(pricing, passes_are_launched)
 {
     struct pricing_case c;
@@ -425,7 +425,7 @@ static const struct ah_plan_resource *find_resource(const struct ah_costs *costs
     return NULL;
 }
 
-/* Compute may use all cores if blocks were measured that way; other lanes then take their share of them. */
+/* Compute may use all cores if blocks were measured on all cores. Other lanes then take a share of the cores. */
 TEST(pricing, all_cores_for_compute)
 {
     struct pricing_case c;
@@ -453,7 +453,7 @@ TEST(pricing, all_cores_for_compute)
     close_case(&c);
 }
 
-/* On a machine that emulates another, lanes sleep, so they never compete for memory, whatever pairs keep. */
+/* On a machine that emulates another, lanes sleep, so they never compete for memory, whatever `beside` says. */
 TEST(pricing, emulated_lanes_do_not_meet_in_memory)
 {
     for (int emulates = 0; emulates < 2; emulates++) {

@@ -3,7 +3,7 @@
 
 #include "base/units.h"
 
-/* The remedy of this kind; there has to be one. */
+/* Returns the remedy of this kind; fails the test if there is none. */
 static struct ah_remedy remedy_of(const struct ah_diagnosis *diagnosis, enum ah_remedy_kind kind)
 {
     for (size_t i = 0; i < diagnosis->n_remedies; i++)
@@ -23,7 +23,7 @@ TEST(remedies, go_beyond_the_machine)
     const struct ah_remedy device = remedy_of(d, AH_REMEDY_DEVICE_MEMORY);
     const struct ah_remedy host = remedy_of(d, AH_REMEDY_HOST_MEMORY);
     assert_true(d->proven && !d->both);
-    assert_string_equal(d->resource, "host memory"); /* its share is smaller */
+    assert_string_equal(d->resource, "host memory"); /* its relative shortage is smaller */
     assert_string_equal(d->other_resource, "device memory");
     assert_true(device.beyond_machine && !device.changes_mathematics);
     assert_true(host.beyond_machine && host.step_us > device.step_us);
@@ -38,7 +38,7 @@ TEST(remedies, go_beyond_the_machine)
     test_request_close(&t);
 }
 
-/* One step less has no plan; a step is a 32nd, a power of two. */
+/* With one step less than the remedy there is no plan. A step is a 32nd of the memory, as a power of two. */
 TEST(remedies, are_the_least_memory)
 {
     struct test_request t;
@@ -54,7 +54,7 @@ TEST(remedies, are_the_least_memory)
     test_request_close(&t);
 }
 
-/* The order of micro-batches that takes less memory says how much is needed. */
+/* The order of micro-batches that needs less memory decides how much is needed. */
 TEST(remedies, need_what_the_better_order_needs)
 {
     struct test_request t;
@@ -70,7 +70,7 @@ TEST(remedies, need_what_the_better_order_needs)
     test_request_close(&t);
 }
 
-/* What another policy lacks: all its settings were tried. */
+/* For a policy other than optimal, what is needed follows from trying all its settings. */
 TEST(remedies, of_a_policy_that_is_not_enough)
 {
     struct test_request t;
@@ -86,7 +86,7 @@ TEST(remedies, of_a_policy_that_is_not_enough)
     assert_true(device.value >= t.diagnosis.needed_bytes && device.beyond_machine);
     assert_true(device.value - t.diagnosis.needed_bytes < 3 * TEST_GIB);
     check_text_has(t.err.text, "no plan exists; device memory is short by at least ");
-    t.request.any_micro_batches = true; /* of any of them */
+    t.request.any_micro_batches = true; /* any number of micro-batches */
     assert_int_equal(test_request_plan(&t), AH_E_INFEASIBLE);
     assert_true(t.diagnosis.proven && remedy_of(&t.diagnosis, AH_REMEDY_DEVICE_MEMORY).value <= device.value);
     test_request_close(&t);
@@ -105,12 +105,12 @@ TEST(remedies, of_both_memories)
     assert_int_equal(t.diagnosis.needed_bytes, both.value);
     assert_int_equal(t.diagnosis.other_needed_bytes, both.host_bytes);
     check_text_has(t.err.text, "; and host memory is short by");
-    t.request.device_bytes = both.value; /* each alone is not enough */
+    t.request.device_bytes = both.value; /* only more device memory is not enough */
     assert_int_equal(test_request_plan(&t), AH_E_INFEASIBLE);
     test_request_close(&t);
 }
 
-/* What the system keeps of a larger machine is not in the budget. */
+/* The memory that the system keeps on a larger machine is not part of the budget. */
 TEST(remedies, count_what_the_system_keeps)
 {
     struct test_request t;

@@ -47,7 +47,7 @@ static struct ah_restriction without(struct fixture *f, uint32_t techniques)
     return restriction;
 }
 
-/* Does block `block` pass with its i-th config? The others use their first allowed one. */
+/* True if the restriction allows the i-th config of `block`, while other blocks use their first allowed config. */
 static bool block_may(const struct fixture *f, const struct ah_restriction *restriction, size_t block,
                       size_t i)
 {

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* x + y = 10, 3x + y <= 17, x <= 4: minimises -2x - y and the like. */
+/* A problem with x + y = 10, 3x + y <= 17, x <= 4, which minimises -2x - y and similar costs. */
 static const double upper[] = {4, INFINITY};
 static const bool integer[] = {true, true};
 static const double lower[] = {10, -INFINITY};
@@ -90,7 +90,7 @@ TEST(solver, sees_what_has_no_end)
     assert_int_equal(result.status, AH_SOLVER_UNBOUNDED);
 }
 
-/* A knapsack that needs a tree: a few nodes give at most an incumbent, all of them the optimum. */
+/* A knapsack that needs branching: with few nodes there is at most an incumbent, with all nodes the optimum. */
 TEST(solver, stops_after_nodes)
 {
     enum { N = 12 };

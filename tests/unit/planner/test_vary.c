@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random changes to choices: every allowed config and knob is reached, and nothing else.
+ * Tests random changes to choices: they reach every allowed config and knob, and no other.
  */
 #include "planner/search/vary.h"
 
 #include "planner/search/knobs.h"
 #include "tests/property/planner/instances.h"
 
-/* Random instances with random restrictions, some with frozen blocks or micro-batches. */
+/* Opens a random instance with random restrictions, sometimes with frozen blocks or micro-batches. */
 static bool open_instance(struct instance *it, uint64_t *random, uint32_t allowed[INSTANCE_BLOCKS])
 {
     struct ah_config all[AH_CONFIGS_MAX];

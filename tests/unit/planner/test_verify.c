@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans pass against their own model and machine; every difference that only these reveal is noticed.
+ * Plans pass when checked with their own model and machine; every difference that only these show is noticed.
  */
 #include "planner/verify.h"
 #include "runtime/schedule/check.h"
@@ -41,7 +41,7 @@ TEST(verify, each_policy_is_known_by_its_plans)
     }
 }
 
-/* Here the blocks of `optimal` fit no other policy. */
+/* The block configs of this `optimal` plan fit no other policy. */
 TEST(verify, no_policy_places_others_blocks)
 {
     struct test_request t;
@@ -109,7 +109,7 @@ static void other_sharing(struct ah_plan *plan)
     plan->sharing.resources[0].name = "dram";
 }
 
-/* Halves every time of the plan, as for a machine twice as fast. */
+/* Halves all times of the plan, as if the machine were twice as fast. */
 static void twice_as_fast(struct ah_plan *plan)
 {
     double *times[] = {&plan->time.step_us,        &plan->time.compute_us,      &plan->time.h2d_us,
@@ -201,7 +201,7 @@ TEST(verify, what_ifs_are_of_the_machine)
     }
 }
 
-/* The step of a tiny model consists of launches. The plan passes by itself, and against its machine. */
+/* Launches take most of a tiny model's step. The plan passes by itself and when checked with its machine. */
 TEST(verify, launches_are_in_the_plan)
 {
     struct ah_metric launch_us = {.n = 10, .median = 50, .min = 50, .max = 50};
@@ -212,7 +212,7 @@ TEST(verify, launches_are_in_the_plan)
         t.request.device_bytes = policy == AH_POLICY_OPTIMAL ? 545 * TEST_MIB : 0;
         CHECK_OK(test_request_plan(&t), t.err);
         CHECK_OK(verify(&t), t.err);
-        /* Two micro-batches, 6 layers, at least ten ops forward and twenty backward. */
+        /* Two micro-batches, 6 layers, at least ten forward and twenty backward ops each. */
         assert_true(t.plan.time.compute_us > 2 * 6 * 30 * launch_us.median);
         for (size_t i = 0; i < t.plan.n_ops; i++)
             if (t.plan.ops[i].op == AH_PLAN_DEVICE_ADAM && t.plan.ops[i].block == 1)
@@ -221,7 +221,7 @@ TEST(verify, launches_are_in_the_plan)
     }
 }
 
-/* Plans have the same bytes if every op is longer than a launch. */
+/* Launches do not change a byte of a plan if every op takes longer than its launches. */
 TEST(verify, launches_are_nothing_to_large_models)
 {
     struct ah_metric launch_us = {.n = 10, .median = 4, .min = 4, .max = 4};
@@ -240,7 +240,7 @@ TEST(verify, launches_are_nothing_to_large_models)
     ah_buffer_release(&text[1]);
 }
 
-/* The bound of a plan without some techniques is also without them. */
+/* If a plan may not use some techniques, its bound is computed without them, too. */
 TEST(verify, restrictions_are_in_the_bound)
 {
     struct test_request t;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Simulates from one completion to the next; in between, busy lanes work at constant speed (see fake_device.h).
+ * Simulates from one completion to the next; between completions, busy lanes work at constant speed (fake_device.h).
  */
 #include "tests/unit/profiler/fake_device.h"
 
@@ -13,21 +13,21 @@
 enum { QUEUE = 8192 };
 
 struct fake_job {
-    double late_s;    /* before it starts */
-    double work_s;    /* time it takes alone, after its latency */
-    double latency_s; /* left of what neighbours do not stretch, including late_s */
-    double left_s;    /* of work_s */
+    double late_s;    /* delay before it starts */
+    double work_s;    /* time it takes on an idle device, after its latency */
+    double latency_s; /* remaining time that other lanes do not stretch, including late_s */
+    double left_s;    /* remaining part of work_s */
     uint64_t tag;
-    struct ah_wait wait; /* ticket 0: none */
-    bool stalls;         /* does not slow others while it is late */
+    struct ah_wait wait; /* the op it waits for; ticket 0: none */
+    bool stalls;         /* does not slow other lanes while it stands still */
 };
 
 struct fake_lane {
-    struct fake_job *queue; /* QUEUE */
-    struct ah_span *spans;  /* QUEUE */
-    size_t queued, taken;   /* since everything was done */
+    struct fake_job *queue; /* room for QUEUE jobs */
+    struct ah_span *spans;  /* room for QUEUE spans */
+    size_t queued, taken;   /* number of jobs since the lane was last empty */
     uint64_t submitted;
-    size_t n_spans; /* ops done */
+    size_t n_spans; /* number of ops done */
     double ready_s;
 };
 
@@ -151,7 +151,7 @@ static double copy_seconds(const struct fake_device *device, uint32_t lane, doub
     return seconds;
 }
 
-/* Threads of a lane: the requested number; 1 on a GPU. */
+/* Returns the number of threads of a lane: the requested number, or 1 on a GPU. */
 static double number_of(uint32_t threads)
 {
     return threads ? threads : 1;
@@ -167,7 +167,7 @@ static double adam_seconds(const struct fake_device *device, uint32_t lane, cons
     return (double)op->u.adamw.count / (limit > 0 ? fmin(limit, rate) : rate);
 }
 
-/* Speedup of a product with its algorithm in the table, or else with the first one. */
+/* Returns the speedup of a product with its algorithm in the table, or with the first algorithm if it has none. */
 static double offer_of(const struct fake_device *device, const struct ah_op *op)
 {
     struct ah_algorithm product, entry;
@@ -232,7 +232,7 @@ static int fake_submit(struct ah_device *base, const struct ah_submission *submi
     return rc;
 }
 
-/* Does the lane have a head that may run? */
+/* True if the lane has a head that may run. */
 static bool is_running(const struct fake_device *device, uint32_t lane)
 {
     const struct fake_lane *of = &device->lanes[lane];
@@ -242,14 +242,14 @@ static bool is_running(const struct fake_device *device, uint32_t lane)
     return device->lanes[wait.lane].n_spans >= wait.ticket;
 }
 
-/* Does the lane's head stand still? */
+/* True if the lane's head stands still. */
 static bool is_stalled(const struct fake_lane *lane)
 {
     const struct fake_job *head = &lane->queue[lane->taken];
     return head->stalls && head->latency_s > 0;
 }
 
-/* The speed of a lane's head beside the running heads of the others. */
+/* Returns the speed of a lane's head while the running heads of other lanes slow it. */
 static double speed_of(const struct fake_device *device, uint32_t lane)
 {
     double speed = 1;
@@ -284,7 +284,7 @@ static double to_next_phase(const struct fake_job *job, double speed)
     return job->latency_s > 0 ? job->latency_s : job->left_s / speed;
 }
 
-/* Works on the job for `step_s`, at most to its next phase; returns whether it is done. */
+/* Works on the job for `step_s`, at most until its next phase; returns true if the job is done. */
 static bool work_on(struct fake_job *job, double step_s, double speed)
 {
     if (job->latency_s > 0) {
@@ -376,7 +376,7 @@ static size_t fake_spans(struct ah_device *base, uint32_t lane, uint64_t after, 
     return n;
 }
 
-/* The first word of an algorithm is its number. */
+/* Offers algorithms; the first word of each is its number. */
 static int fake_algorithms(struct ah_device *base, const struct ah_op *product,
                            struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
                            struct ah_error *err)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A device whose speed is known: it does no work, but takes exactly the time its rates say, on its own clock. So the
- * profile it must yield is known in advance.
+ * A device of known speed: it does no work, but takes exactly the time that its rates say, on its own clock. So tests
+ * know in advance which profile it must give.
  *
- * Ops of different lanes overlap: beside others, a lane's head runs at the product of its shares. Submitted ops run
- * when somebody waits. Arenas are real memory that nothing fills.
+ * Ops of different lanes overlap: a lane's head keeps a share of its speed for each other busy lane, and the shares
+ * multiply. Submitted ops run when the caller waits. Arenas are real memory that nothing fills.
  */
 #ifndef AH_TESTS_UNIT_PROFILER_FAKE_DEVICE_H
 #define AH_TESTS_UNIT_PROFILER_FAKE_DEVICE_H
@@ -20,24 +20,24 @@ struct fake_rates {
     double noise_s;              /* added to copies below 4 MiB */
     double adam_params_per_s[2]; /* by dtype of the weight, for one thread */
     double device_copy_bytes_per_s;
-    double kept[4][4]; /* [part][beside]; 0 means 1 */
+    double kept[4][4]; /* share of its speed that a part keeps, by [part][other part]; 0 means 1 */
     double late_s;     /* wait of the host's second op for a processor if another lane is busy */
     double
-        stall_s; /* every host op stands still for this long in two of three waits for it; others then have the
+        stall_s; /* in two of three waits for host ops, each stands still for this long; other lanes then have the
                        memory to themselves */
     enum ah_device_kind kind;
     bool no_bf16;
-    const char *library;            /* for products; NULL: none */
-    double offers[FAKE_OFFERS_MAX]; /* speedup of products by algorithm, until 0 */
-    int fail_open;                  /* an ah_err to fail with; 0: opens */
-    int fail_submit;                /* the n-th submit fails; 0: none */
+    const char *library;            /* library of the products; NULL: none */
+    double offers[FAKE_OFFERS_MAX]; /* speedup of products by algorithm; 0 ends the list */
+    int fail_open;                  /* ah_err that opening returns */
+    int fail_submit;                /* number of the submit that fails; 0: none */
 };
 
-/* The driver. It reads `*rates` whenever devices are opened or run; `rates` is borrowed by all devices until the next
+/* Returns the driver. It reads `*rates` whenever devices are opened or run; all devices borrow `rates` until the next
  * call of fake_device_driver(). */
 const struct ah_device_driver *fake_device_driver(struct fake_rates *rates);
 
-/* Number of open devices; a profile leaves none. */
+/* Returns the number of open devices, which must be 0 after a profile. */
 int fake_device_open_count(void);
 
 #endif

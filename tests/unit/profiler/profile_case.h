@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A profile of a device whose speed is known (fake_device.h), plus blocks of a model.
+ * A profile of a device of known speed (fake_device.h), to which a test can add blocks of a model.
  *
- *     profile_case_open(&c, "tiny", training, &rates);      products are measured
- *     CHECK_OK(profile_case_extend(&c), c.err);             blocks, too
+ *     profile_case_open(&c, "tiny", training, &rates);      measures products
+ *     CHECK_OK(profile_case_extend(&c), c.err);             measures blocks, too
  *     ... c.document.body.machine
  *     profile_case_close(&c);
  */
@@ -14,11 +14,11 @@
 #include "tests/property/schedule/jobs.h"
 #include "tests/unit/profiler/fake_device.h"
 
-extern const struct ah_measure_limits profile_case_limits; /* the least that can be measured */
+extern const struct ah_measure_limits profile_case_limits; /* for the shortest possible profile */
 
 struct profile_case {
     struct test_job job;
-    struct fake_rates rates; /* the device reads these as they are */
+    struct fake_rates rates; /* current rates; a test may change them */
     struct ah_profiler_options options;
     struct ah_document document;
     struct ah_error err;

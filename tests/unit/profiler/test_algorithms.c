@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Choosing algorithms for products on a device whose speed with each is known (fake_device.h).
+ * Tests choosing algorithms for products, on a device whose speed with each algorithm is known (fake_device.h).
  */
 #include "runtime/device/algorithm.h"
 #include "runtime/schedule/products.h"
@@ -10,7 +10,7 @@
 
 static const struct ah_plan_training usual = {.batch = 4, .micro_batches = 2, .seq = 64, .dtype = AH_BF16};
 
-/* `flops_per_s` is for bf16. */
+/* `flops_per_s` is the rate of bf16 products. */
 static void open_case(struct profile_case *c, double flops_per_s, const double offers[FAKE_OFFERS_MAX])
 {
     struct fake_rates rates = {.kind = AH_DEVICE_CUDA, .library = "fake 1.0"};
@@ -46,7 +46,7 @@ TEST(algorithms, the_fastest_is_chosen)
         unsigned best;
     } cases[] = {
         {{1, 1.5, 2, 1.2}, 2},
-        {{1, 1.019, 0.5, 0}, 0}, /* not enough faster */
+        {{1, 1.019, 0.5, 0}, 0}, /* algorithm 1 is not fast enough */
         {{1, 1.03, 0, 0}, 1},
         {{1, 0, 0, 0}, 0},
     };
@@ -63,7 +63,7 @@ TEST(algorithms, the_fastest_is_chosen)
     }
 }
 
-/* Measuring again, or another model, changes no choice; another library gets new choices. */
+/* Measuring a second time, or for another model, changes no choice; another library gets new choices. */
 TEST(algorithms, stay_once_chosen)
 {
     struct profile_case c;

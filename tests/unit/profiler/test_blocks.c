@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks of a model on a device whose speed is known (fake_device.h): products at its rate, every other op 1 us. The
- * tests add up what a pass must take from its program.
+ * Tests measuring blocks on a device of known speed (fake_device.h): products run at its rate, every other op takes
+ * 1 us. The expected time of a pass is the sum over its program.
  */
 #include "runtime/schedule/program.h"
 #include "tests/unit/profiler/profile_case.h"
@@ -81,7 +81,7 @@ TEST(blocks, have_the_known_speed)
         }
 }
 
-/* A document with blocks reads back; measuring again replaces blocks, another model adds some. */
+/* A document with blocks reads back. Measuring a second time replaces blocks; measuring another model adds blocks. */
 TEST(blocks, are_added_and_replaced)
 {
     struct profile_case c;
@@ -132,7 +132,7 @@ TEST(blocks, oldest_make_room)
     profile_case_close(&c);
 }
 
-/* Frozen blocks have no backward, unless they lie above a trained block. */
+/* Frozen blocks have no backward, unless a block below them is trained. */
 TEST(blocks, of_a_model_that_is_trained_in_part)
 {
     static const char *patterns[] = {"layer.2.*", "head.*"};

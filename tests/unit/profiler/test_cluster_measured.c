@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Builds a cluster from profiles and links: ranks, types, cards and pairs.
+ * Tests building a cluster from profiles and links: ranks, types, network cards and pairs.
  */
 #include "profiler/cluster_measured.h"
 
@@ -23,7 +23,7 @@ struct scene {
 
 static const char *const names[MOST] = {"a", "b", "c", "d"};
 
-/* Hosts with the same profile, each on a machine of its own; all links are equal. */
+/* Makes `n` hosts with the same profile, each on its own machine; all links are equal. */
 static void begin(struct scene *scene, size_t n, const char *path)
 {
     size_t n_links = 0;
@@ -54,7 +54,7 @@ static void end(struct scene *scene)
     ah_arena_release(&scene->arena);
 }
 
-/* The cluster prints and reads back. */
+/* Checks that the cluster prints and reads back. */
 static void check_valid(struct scene *scene)
 {
     const struct ah_document document = {.kind = AH_DOCUMENT_CLUSTER, .body = {.cluster = &scene->cluster}};
@@ -83,10 +83,10 @@ TEST(cluster_measured, gives_equal_machines_one_type)
     CHECK_OK(make(&scene), scene.err);
     assert_int_equal(scene.cluster.n_gpus, 1);
     assert_int_equal(scene.cluster.n_nodes, 3);
-    assert_null(scene.cluster.gpus[0].machine_sha256); /* it belongs to no single profile */
+    assert_null(scene.cluster.gpus[0].machine_sha256); /* a mean of several profiles */
     struct ah_cluster_gpu mean = scene.cluster.gpus[0];
     check_valid(&scene);
-    scene.measured.n_hosts = 2; /* the links of the first two come first */
+    scene.measured.n_hosts = 2; /* the link of the first two hosts comes first */
     scene.measured.n_links = 1;
     scale_products(&scene, 1, 1 / 0.94);
     CHECK_OK(make(&scene), scene.err);
@@ -129,7 +129,7 @@ TEST(cluster_measured, gives_a_slot_its_share)
     end(&scene);
 }
 
-/* Two entries of one machine with a slot each equal one entry with two slots. */
+/* Two hosts on one machine, with one slot each, get the same shares as one host with two slots. */
 TEST(cluster_measured, shares_a_machine_among_its_hosts)
 {
     struct scene apart, together;
@@ -152,13 +152,13 @@ TEST(cluster_measured, shares_a_machine_among_its_hosts)
     end(&together);
 }
 
-/* Links in order: a-b, a-c, b-c. */
+/* The links are, in order, a-b, a-c and b-c. */
 TEST(cluster_measured, has_pairs_where_cards_say_something_else)
 {
     struct scene scene;
     begin_cpus(&scene, 3);
-    scene.links[1].link.bytes_per_s = 1.0e9; /* 9 % less */
-    scene.links[1].link.latency_us = 49;     /* 22 %, 9 us more */
+    scene.links[1].link.bytes_per_s = 1.0e9; /* 9 % less than the other links */
+    scene.links[1].link.latency_us = 49;     /* 22 % and 9 us more */
     scene.links[2].link.bytes_per_s = 1.02e9;
     CHECK_OK(make(&scene), scene.err);
     assert_int_equal(scene.cluster.n_pairs, 0);
@@ -178,7 +178,7 @@ TEST(cluster_measured, has_pairs_where_cards_say_something_else)
     end(&scene);
 }
 
-/* The rate between two ranks of one machine says nothing about its card. */
+/* The rate between two ranks of one machine says nothing about the machine's network card. */
 TEST(cluster_measured, a_card_has_no_links_inside_a_machine)
 {
     struct scene scene;

@@ -33,7 +33,7 @@ TEST(load, refuses_what_is_not_one)
     assert_true(load.total_s == 0 && load.busy_s == 0);
 }
 
-/* Two processors, 10 seconds between the readings. */
+/* Two processors; the readings are 10 seconds apart. */
 static const char before_text[] = "cpu 1000 0 0 1000 0 0 0 0 0 0";
 
 TEST(load, own_work_is_not_others)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads a PCIe link from the files Linux shows, in folders made for the test.
+ * Tests reading a PCIe link from the files that Linux shows, in folders made for the test.
  */
 #include "profiler/pcie.h"
 #include "tests/support/check.h"
@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char port[64];   /* a folder */
-static char device[80]; /* in it */
+static char port[64];   /* folder of the port */
+static char device[80]; /* folder in `port` */
 
 static void put(const char *folder, const char *name, const char *text)
 {

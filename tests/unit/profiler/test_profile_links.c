@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fits latency and rate to message times.
+ * Tests fitting latency and rate to message times.
  */
 #include "profiler/profile_links.h"
 
 #include "tests/support/check.h"
 
-/* Captured: two processes on one machine, Open MPI 4.1 over shared memory. */
+/* Times measured between two processes on one machine, with Open MPI 4.1 over shared memory. */
 static const struct ah_profile_points captured = {6,
                                                   {4096, 65536, 262144, 1048576, 4194304, 16777216},
                                                   {18.795, 33.871, 80.889, 399.146, 1171.457, 4643.249}};
 
-/* A 1 Gbit network with exact latency and rate; larger messages would take too long to measure. */
+/* Exact times of a 1 Gbit network, whose larger messages would take too long to measure. */
 static const struct ah_profile_points line = {
     4,
     {4096, 65536, 262144, 1048576},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whole profiles of devices of known speed (fake_device.h); real host results (memory, disk) need only be sane.
+ * Tests whole profiles of devices of known speed (fake_device.h). Memory and disk are real: results must be plausible.
  */
 #include "profiler/measure_internal.h"
 #include "tests/unit/profiler/fake_device.h"
@@ -55,7 +55,7 @@ static struct ah_profiler_options options_of(struct fake_rates *rates, uint32_t 
     return (struct ah_profiler_options){.driver = fake_device_driver(rates), .quick = true, .parts = parts};
 }
 
-/* Two shapes, three forms, one or two dtypes, with one thread and with all. */
+/* Checks products of two shapes, three forms and `dtypes` dtypes, with one thread and with all threads. */
 static void check_matmul(const struct ah_machine *machine, const struct fake_rates *rates, size_t dtypes)
 {
     size_t counts = machine->host.threads > 1 ? 2 : 1;
@@ -128,7 +128,7 @@ TEST(profiler, finds_the_known_speed)
     check_links(machine, &rates);
     check_beside(machine, &rates);
     assert_true(machine->launch_us->n >= 10);
-    check_near(machine->launch_us->median, 1, 1e-6); /* the device's time for a fill */
+    check_near(machine->launch_us->median, 1, 1e-6); /* the device takes 1 us for a fill */
     assert_int_equal(machine->n_memory + machine->n_adam, 0);
     assert_null(machine->disk);
     ah_document_release(&document);
@@ -187,7 +187,7 @@ TEST(profiler, a_gpu_has_no_threads)
     assert_int_equal(fake_device_open_count(), 0);
 }
 
-/* A machine with twice the link and a quarter of the host speed, relative to its compute. */
+/* Returns a machine with twice the link speed and a quarter of the host speed, relative to its compute. */
 static struct ah_machine target_machine(void)
 {
     static struct ah_machine_matmul products[] = {
@@ -214,7 +214,7 @@ static struct ah_machine target_machine(void)
     };
 }
 
-/* Counts noise sentences; which others there are depends on the machine. */
+/* Counts noise sentences that contain `what`; there may be others, which depend on the machine. */
 static size_t sentences_with(const struct ah_machine *machine, const char *what)
 {
     size_t n = 0;
@@ -228,7 +228,7 @@ static double ratio(const struct ah_machine *machine, double rate, enum ah_dtype
     return rate / ah_machine_matmul_flops_per_s(machine, dtype);
 }
 
-/* A profile keeps its links even if small copies take longer than large ones. */
+/* A profile has rates of links even if small copies take longer than large copies. */
 TEST(profiler, rates_a_link_that_no_line_fits)
 {
     struct ah_error err;
@@ -252,22 +252,22 @@ TEST(profiler, rates_a_link_that_no_line_fits)
     ah_document_release(&document);
 }
 
-/* A lane that gets a processor only after the other is done is run again for longer. */
+/* If a lane gets a processor only after the other lane is done, both run once more for longer. */
 TEST(profiler, lanes_meet_in_the_end)
 {
     struct ah_error err;
     struct fake_rates rates = known_rates();
     struct ah_document document = {0};
     struct ah_profiler_options options = options_of(&rates, PART(MATMUL) | PART(LINKS) | PART(BESIDE));
-    rates.matmul_flops_per_s[AH_BF16] = 5e8; /* a block is few products, so it can grow */
+    rates.matmul_flops_per_s[AH_BF16] = 5e8; /* a block is few products, so it has room to grow */
     rates.late_s = 50 * tiny.block_s;
     CHECK_OK(ah_profiler_run_within(&document, &options, &tiny, &err), err);
     check_beside(document.body.machine, &rates);
     ah_document_release(&document);
 }
 
-/* A host lane often waits for processors, as on a hypervisor with other guests. What it leaves to copies meanwhile must
- * not count as their share. */
+/* The host lane often waits for processors, as on a hypervisor with other guests. Copies are faster meanwhile, which
+ * must not count as their share. */
 TEST(profiler, shares_are_those_of_calm_runs)
 {
     struct ah_error err;
@@ -305,7 +305,7 @@ TEST(profiler, emulates_the_ratios)
                1, 0.02);
     check_near(ah_machine_kept(machine, AH_PART_H2D, AH_PART_D2H), 0.8, 0.01);
     assert_int_equal(sentences_with(machine, "emulate:"), 0);
-    /* only the compute lane's threads compute, so this is "best" */
+    /* emulation measures products only with the threads that the compute lane gets */
     for (size_t i = 1; i < machine->n_matmul; i++)
         assert_int_equal(machine->matmul[i].threads, machine->matmul[0].threads);
     ah_document_release(&document);
@@ -347,7 +347,7 @@ struct progress {
     double last;
     unsigned calls;
     char what[128];
-    atomic_int *cancel; /* set after `cancel_after` calls */
+    atomic_int *cancel; /* flag to set after `cancel_after` calls */
     unsigned cancel_after;
 };
 
@@ -469,7 +469,7 @@ TEST(profiler, measures_memory_and_disk)
     options.disk_folder = folder;
     sched_getaffinity(0, sizeof before, &before);
     int rc = ah_profiler_run_within(&document, &options, &tiny, &err);
-    assert_int_equal(rmdir(folder), 0); /* the folder is empty */
+    assert_int_equal(rmdir(folder), 0); /* the profiler left no file */
     CHECK_OK(rc, err);
     sched_getaffinity(0, sizeof after, &after);
     assert_true(CPU_EQUAL(&before, &after));
@@ -477,7 +477,7 @@ TEST(profiler, measures_memory_and_disk)
     assert_int_equal(machine->n_memory, machine->host.threads > 1 ? 8 : 4);
     for (size_t i = 0; i < machine->n_memory; i++)
         check_sane(&machine->memory[i].bytes_per_s);
-    if (machine->disk) { /* not if the tree is in memory */
+    if (machine->disk) { /* absent if the folder is in memory */
         check_sane(&machine->disk->read_bytes_per_s);
         check_sane(&machine->disk->write_bytes_per_s);
     }

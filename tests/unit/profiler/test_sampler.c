@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sampler on simulated work: a script says how long each block takes, and only it moves the clock.
+ * Tests the sampler with simulated work: a script says how long each block takes, and only this time moves the clock.
  */
 #include "profiler/sampler.h"
 
@@ -11,18 +11,18 @@
 
 struct world {
     uint64_t now_ns;
-    unsigned blocks; /* run by all works together */
-    char order[512]; /* which work ran each block */
+    unsigned blocks; /* number of blocks run by all works */
+    char order[512]; /* name of the work that ran each block */
 };
 
 struct script {
     struct world *world;
     char name;
     double each_s;                                  /* seconds per repeat */
-    double (*factor)(unsigned block, double now_s); /* (optional) how much slower a block is */
+    double (*factor)(unsigned block, double now_s); /* (optional) slowdown of a block */
     unsigned blocks;
-    uint64_t repeats; /* of the last block */
-    int fails_at;     /* block that fails; 0: none */
+    uint64_t repeats; /* repeats in the last block */
+    int fails_at;     /* number of the block that fails; 0: none */
 };
 
 static int run_script(void *context, uint64_t repeats, double *ret_seconds, struct ah_error *err)
@@ -73,7 +73,7 @@ TEST(sampler, warms_up_until_blocks_agree)
     uint64_t repeats = 0;
     double seconds = 0;
     CHECK_OK(ah_sampler_settle(&sampler, &work, &repeats, &seconds, &err), err);
-    assert_int_equal(script.blocks, 9); /* six cold ones, then three that agree */
+    assert_int_equal(script.blocks, 9); /* six cold blocks, then three that agree */
     assert_true((double)repeats * 0.0011 >= 0.004 && (double)(repeats - 1) * 0.0011 < 0.0045);
 }
 
@@ -96,7 +96,7 @@ TEST(sampler, gives_up_warming_up)
     assert_true(world.now_ns >= 200000000 && world.now_ns < 230000000);
 }
 
-/* The processor is away during this block. */
+/* Number of the block during which the processor does other work. */
 static unsigned stalled_block;
 
 static double stalls(unsigned block, double now_s)
@@ -149,7 +149,7 @@ TEST(sampler, takes_turns)
     CHECK_OK(ah_sampler_measure(&sampler, works, 2, series, &err), err);
     assert_int_equal(series[0].n, 10);
     assert_int_equal(series[1].n, 10);
-    /* warm-up of each, then ten turns of two blocks each */
+    /* the warm-ups of a and b, then ten turns of two blocks for each */
     assert_string_equal(world.order, "aaabbb"
                                      "aabbaabbaabbaabbaabbaabbaabbaabbaabbaabb");
     check_near(series[0].values[9], 0.005, 1e-6);
@@ -176,7 +176,7 @@ TEST(sampler, a_sample_is_its_fastest_block)
     assert_int_equal(script.blocks, 3);
 }
 
-/* The machine is slower by half between 0.3 s and 0.5 s. */
+/* Work takes 1.5 times as long between 0.3 s and 0.5 s. */
 static double slow_spell(unsigned block, double now_s)
 {
     (void)block;
@@ -197,7 +197,7 @@ TEST(sampler, a_slow_spell_moves_no_median)
     for (int i = 0; i < 2; i++) {
         struct ah_metric metric = ah_sampler_metric(&series[i], 1e3);
         check_near(metric.median, 5.0, 1e-6);
-        assert_true(metric.max > 7.0); /* both met the spell */
+        assert_true(metric.max > 7.0); /* both were slow during the spell */
     }
 }
 
@@ -220,7 +220,7 @@ TEST(sampler, rounds_may_come_in_goes)
     }
     for (unsigned go = 0; go < 30; go++)
         CHECK_OK(ah_sampler_go_on(&sampler, &set, &series, &err), err);
-    assert_int_equal(series.n, AH_SAMPLER_SAMPLES_MAX); /* full */
+    assert_int_equal(series.n, AH_SAMPLER_SAMPLES_MAX); /* the series is full */
 }
 
 static double noise_of_five_percent(unsigned block, double now_s)
@@ -242,8 +242,8 @@ TEST(sampler, restless_series_get_more_samples)
     struct ah_sampler_series series;
 
     CHECK_OK(ah_sampler_measure(&sampler, &work, 1, &series, &err), err);
-    assert_int_equal(series.n, 10); /* no budget: the minimum */
-    sampler.budget_s = 0.4;         /* the warm-up, never content, takes 0.2 */
+    assert_int_equal(series.n, 10); /* without a budget: the minimum */
+    sampler.budget_s = 0.4;         /* the warm-up, which never settles, takes 0.2 */
     CHECK_OK(ah_sampler_measure(&sampler, &work, 1, &series, &err), err);
     assert_in_range(series.n, 18, 21); /* as many as the budget allows */
     sampler.budget_s = 60;
@@ -251,7 +251,7 @@ TEST(sampler, restless_series_get_more_samples)
     assert_int_equal(series.n, 40);
     script.factor = NULL;
     CHECK_OK(ah_sampler_measure(&sampler, &work, 1, &series, &err), err);
-    assert_int_equal(series.n, 10); /* calm at once */
+    assert_int_equal(series.n, 10); /* calm from the start */
 }
 
 TEST(sampler, a_tight_budget_takes_blocks)
@@ -274,7 +274,7 @@ TEST(sampler, a_tight_budget_takes_blocks)
 }
 
 struct ratio_world {
-    double slow; /* grows from round to round: the machine drifts */
+    double slow; /* slowdown, which grows each round as the machine drifts */
 };
 
 static int ratio_round(void *context, double *ret_values, struct ah_error *err)
@@ -354,13 +354,13 @@ TEST(sampler, verdicts)
     assert_int_equal(ah_sampler_judge(&series, &amount), AH_SAMPLER_SPREADS);
     check_near(amount, 0.04, 1e-12);
     series = series_of(20, step_up);
-    /* both halves are tight; only their distance shows, as spread too */
+    /* each half has little spread; the distance between the halves counts as spread */
     assert_int_equal(ah_sampler_judge(&series, &amount), AH_SAMPLER_SPREADS);
     series.n = 0;
     assert_int_equal(ah_sampler_judge(&series, &amount), AH_SAMPLER_CALM);
 }
 
-/* Tight at first, then most samples a little higher: the spread stays small, the halves differ. */
+/* First samples spread little, later samples are all higher: the whole spread stays small, but the halves differ. */
 static double late_drift(size_t i)
 {
     return i < 12 ? 100 + 0.1 * (double)(i % 2) : 106;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Adapts an old plan of two pipelines after a node is lost: replaces it by an idle unit, shrinks or drops its pipeline.
+ * Adapts a plan of two pipelines after losing a node: an idle unit replaces it, or its pipeline shrinks or is dropped.
  */
 #include "planner/recovery/adapt.h"
 
@@ -41,7 +41,7 @@ static void make_request(struct fixture *f)
                                              .generator = "test"};
 }
 
-/* Pipeline 0 has stages on a and b, pipeline 1 one stage on c. The new cluster has the nodes in mask `there`. */
+/* Pipeline 0 has stages on nodes a and b, pipeline 1 has one on c. The new cluster has the nodes in mask `there`. */
 static void begin(struct fixture *f, unsigned there)
 {
     memset(f, 0, sizeof *f);
@@ -111,12 +111,12 @@ TEST(adapt, replaces_shrinks_or_drops)
 {
     static struct fixture f;
     struct ah_cluster_plan plan;
-    begin(&f, 5); /* b is gone, no unit is idle */
+    begin(&f, 5); /* node b is gone, and no unit is idle */
     adapt(&f, AH_ADAPT_REPLACE, &plan);
     assert_int_equal(plan.n_pipelines, 2);
     adapt(&f, AH_ADAPT_SHRINK, &plan);
     assert_int_equal(plan.n_pipelines, 2);
-    assert_int_equal(plan.pipelines[0].stages[0].blocks, BLOCKS); /* a holds it all */
+    assert_int_equal(plan.pipelines[0].stages[0].blocks, BLOCKS); /* node a holds all blocks of pipeline 0 */
     adapt(&f, AH_ADAPT_DROP, &plan);
     assert_int_equal(plan.n_pipelines, 1);
     assert_string_equal(plan.pipelines[0].stages[0].node, "c");
@@ -130,7 +130,7 @@ TEST(adapt, takes_an_idle_unit_in_place_of_a_lost_one)
     static struct fixture f;
     struct ah_cluster_plan plan;
     begin(&f, 5);
-    f.nodes[0].gpus = 2; /* one GPU of a is idle */
+    f.nodes[0].gpus = 2; /* one GPU of node a is idle */
     adapt(&f, AH_ADAPT_REPLACE, &plan);
     assert_int_equal(plan.n_pipelines, 2);
     assert_int_equal(plan.pipelines[0].n_stages, 2);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shards of example models: they add up to the model, and a tied table counts once.
+ * Tests shards of example models: they add up to the model, and a tied table counts once.
  */
 #include "planner/recovery/states.h"
 
@@ -28,7 +28,7 @@ static uint64_t sum_kind(const struct ah_states *states, enum ah_shard_kind kind
     return sum;
 }
 
-/* Elements of all blocks' vectors, according to the job. */
+/* Returns the number of elements in all blocks' vectors, according to the job. */
 static uint64_t elements_of(const struct ah_model *model, const struct ah_plan_training *training,
                             struct ah_arena *arena)
 {

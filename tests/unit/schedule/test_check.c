@@ -15,7 +15,7 @@ static struct ah_plan *load(struct ah_document *document)
     return document->body.plan;
 }
 
-/* The plan is refused after `change`, with a message that contains `part`. */
+/* Checks that the plan is refused after `change`, with a message that contains `part`. */
 static void refused(void (*change)(struct ah_plan *plan), const char *part)
 {
     struct ah_document document = {0};
@@ -82,7 +82,7 @@ static bool share_bytes(const struct ah_plan_tensor *a, const struct ah_plan_ten
     return a->offset_bytes < b->offset_bytes + b->bytes && b->offset_bytes < a->offset_bytes + a->bytes;
 }
 
-/* Do any two tensors overlap, by definition? */
+/* True if any two tensors overlap: they share bytes and live at the same time. */
 static bool overlap_somewhere(const struct ah_plan *plan)
 {
     const struct ah_plan_arena *arena = &plan->arena;
@@ -196,13 +196,13 @@ static void hurry_the_embeddings_update(struct ah_plan *plan)
     op->us /= 1.001;
 }
 
-/* This is the smallest update, so it may take as long as its launch. */
+/* Stretches the first update, the smallest, which may be as short as its launch. */
 static void launch_the_embeddings_update(struct ah_plan *plan)
 {
     find_op(plan, AH_PLAN_DEVICE_ADAM)->us *= 1.001;
 }
 
-/* A layer's update is several launches, and much more work. */
+/* Stretches the layers' updates, which are several launches and much more work. */
 static void slow_the_layers_updates(struct ah_plan *plan)
 {
     for (size_t i = 0; i < plan->n_ops; i++)
@@ -226,7 +226,7 @@ TEST(check, equal_work_takes_equal_time)
     refused(slow_the_heads_fetches, "; at the rate of other copies, ");
 }
 
-/* ---- what is compiled again ---- */
+/* ---- comparison with a compilation ---- */
 
 static struct ah_plan_tensor *find_tensor(struct ah_plan *plan, const char *name)
 {
@@ -375,7 +375,7 @@ TEST(check, sizes_are_those_of_the_model)
     refused(lengthen_tokens, "arena.tensors[11].bytes: is 151873; 151872 follows from the rest of the plan");
 }
 
-/* A small document cannot ask for a large compilation. */
+/* A small document must not cause a large compilation. */
 TEST(check, what_is_compiled_is_no_larger_than_the_plan)
 {
     refused(add_micro_batches, "lanes.compute: has ");

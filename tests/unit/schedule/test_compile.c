@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Small choices: where their ops are and how long their tensors live.
+ * Compiles small choices, and tests where their ops are and how long their tensors live.
  */
 #include "runtime/schedule/schedule_internal.h"
 #include "tests/property/schedule/choices.h"
@@ -83,7 +83,7 @@ static const struct ah_config on_host = {.weights = AH_WEIGHTS_HOST, .optimizer 
 static const struct ah_config host_update = {.optimizer = AH_OPTIMIZER_HOST};
 static const struct ah_config streamed = {.optimizer = AH_OPTIMIZER_STREAMED};
 
-/* Forward 0 to 4, then backward 3 to 0; without other ops these are the positions. */
+/* Forward of blocks 0 to 4, then backward of blocks 3 to 0; without other ops these are the positions. */
 TEST(compile, goes_up_and_down)
 {
     static struct compiled k;
@@ -118,7 +118,7 @@ TEST(compile, orders_micro_batches)
     close_case(&k);
 }
 
-/* A gradient gets one extra position to leave the device; it lives until the position before it is due. */
+/* Sending a gradient may take one extra position. The gradient lives until the position before the send is due. */
 TEST(compile, sends_gradients)
 {
     static struct compiled k;
@@ -138,7 +138,7 @@ TEST(compile, sends_gradients)
     close_case(&k);
 }
 
-/* Weights are fetched one position ahead of each use; their lifetime begins after the issue. */
+/* Weights are fetched one position ahead of each use. They live from the position after the fetch is issued. */
 TEST(compile, fetches_weights)
 {
     static struct compiled k;
@@ -148,7 +148,7 @@ TEST(compile, fetches_weights)
     assert_int_equal(fetch->due_before, 1);
     assert_int_equal(fetch->issue_after, POSITIONS - 1);
     check_life(tensor_of(&k, AH_TENSOR_FETCHED, 1, 0), 0, 1);
-    fetch = op_of(&k, AH_PLAN_FETCH, 3, 0); /* its backward is two positions after its forward: one fetch */
+    fetch = op_of(&k, AH_PLAN_FETCH, 3, 0); /* backward is two positions after forward, so one fetch does */
     assert_int_equal(fetch->due_before, 3);
     check_life(tensor_of(&k, AH_TENSOR_FETCHED, 3, 0), 2, 5);
     const struct ah_plan_op *gather = op_of(&k, AH_PLAN_GATHER, 0, 0);
@@ -156,7 +156,7 @@ TEST(compile, fetches_weights)
     close_case(&k);
 }
 
-/* The uses of frozen weights are so close that one fetch serves all; the next follows the last use. */
+/* All uses of the frozen weights are so close that one fetch serves them. The next fetch follows the last use. */
 TEST(compile, never_fetches_into_weights_in_use)
 {
     static struct compiled k;
@@ -173,7 +173,7 @@ TEST(compile, never_fetches_into_weights_in_use)
     close_case(&k);
 }
 
-/* Device updates follow their own gradient, or the last one if they wait for the norm. */
+/* A device update follows its own gradient, or the last gradient if updates wait for the norm. */
 TEST(compile, updates_on_the_device)
 {
     static struct compiled k;
@@ -207,7 +207,7 @@ TEST(compile, streams_states)
     assert_int_equal(op_of(&k, AH_PLAN_STATES_IN, 1, 0)->tiles, tiles);
     assert_int_equal(op_of(&k, AH_PLAN_STATES_OUT, 1, 0)->tiles, tiles);
     size_t seen = 0;
-    for (size_t i = 0; i < it->positions; i++) { /* from the block's backward around to its forward */
+    for (size_t i = 0; i < it->positions; i++) { /* from the block's backward to its next forward */
         size_t p = (op_of(&k, AH_PLAN_BACKWARD, 1, 0)->position + i) % it->positions;
         const struct ah_plan_op *op = &it->ops[it->compute[p]];
         if (op->op == AH_PLAN_FORWARD && op->block == 1)
@@ -221,7 +221,7 @@ TEST(compile, streams_states)
     close_case(&k);
 }
 
-/* Rings count where they are smaller than whole vectors. */
+/* Rings count as pinned memory if they are smaller than whole vectors. */
 TEST(compile, counts_pinned_memory)
 {
     static struct compiled k;

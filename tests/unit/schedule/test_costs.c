@@ -8,7 +8,7 @@ TEST(costs, work_takes_no_less_than_its_launches)
     check_near(ah_costs_launched(100, 10, 10), 100, 0);
     check_near(ah_costs_launched(100, 30, 10), 300, 0);
     check_near(ah_costs_launched(0, 2, 10), 20, 0);
-    check_near(ah_costs_launched(0.1, UINT64_C(1) << 40, 0), 0.1, 0); /* not known */
+    check_near(ah_costs_launched(0.1, UINT64_C(1) << 40, 0), 0.1, 0); /* launch time not known */
 }
 
 TEST(costs, updates_are_launched)

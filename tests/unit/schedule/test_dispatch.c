@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Dispatched orders that can be predicted.
+ * Tests dispatch in cases whose order is easy to predict.
  */
 #include "runtime/schedule/replay.h"
 #include "tests/property/schedule/choices.h"
@@ -9,7 +9,7 @@
 
 enum { LAYERS = 5 };
 
-/* All blocks are updated on the host, one tile each, with weights on the device. */
+/* Makes a case in which all blocks are updated on the host, one tile each, with weights on the device. */
 static void make_case(struct test_case *c, double clip, double copy_us, double adam_us)
 {
     test_case_model(c, LAYERS, 64, false);
@@ -48,8 +48,8 @@ static size_t updates(const struct ah_plan *plan, uint64_t ret_blocks[LAYERS + 2
     return n;
 }
 
-/* Updates take long, so all gradients arrive before the second update. The head's gradient came first; then the lowest
- * blocks go first, as the next forward needs them first. First in, first out goes down. */
+/* Updates take long, so all gradients arrive before the second update. The head's gradient arrives first and is used
+ * first. Then the lowest blocks come first, as the next forward needs them first. FIFO takes the top blocks first. */
 TEST(dispatch, takes_what_is_needed_first)
 {
     static struct test_case c;
@@ -86,7 +86,7 @@ TEST(dispatch, updates_from_below_after_the_norm)
     test_case_close(&c);
 }
 
-/* Nothing else costs time, so the period is the compute lane's work. */
+/* Only compute costs time, so the period is the compute lane's work. */
 TEST(dispatch, compute_alone_sets_the_pace)
 {
     static struct test_case c;
@@ -113,7 +113,7 @@ TEST(dispatch, compute_waits_for_the_host)
     test_case_close(&c);
 }
 
-/* If steps end, nothing overlaps the next iteration. */
+/* If steps end, no work overlaps the next iteration. */
 TEST(dispatch, steps_may_end)
 {
     static struct test_case c;
@@ -131,7 +131,7 @@ TEST(dispatch, steps_may_end)
     test_case_close(&c);
 }
 
-/* For a choice slower than the limit, the dispatch alone gives the period, to a few percent. */
+/* For a choice slower than the limit, the period comes from the dispatch only, and is right to a few percent. */
 TEST(dispatch, enough_is_enough)
 {
     static struct test_case c;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an emitted document says about the choice it was made from.
+ * Tests what an emitted document says about its choice.
  */
 #include "runtime/schedule/schedule.h"
 #include "tests/property/schedule/choices.h"
@@ -136,7 +136,7 @@ TEST_IN(emit, tensors_by_name, emit, drop)
     (void)find("tokens");
 }
 
-/* Each lane lists every tile of its ops. */
+/* Each lane lists all tiles of its ops. */
 TEST_IN(emit, lanes_mention_every_tile, emit, drop)
 {
     const struct ah_plan *plan = document.body.plan;

@@ -14,7 +14,7 @@ static const struct ah_model small = {.width = 10,
                                       .position = AH_POSITION_ROPE,
                                       .qkv_bias = true};
 
-/* By hand: sizes 10, 240 (24 x 10), 24, 120 (10 x 12), 10, 70, 70, 70, each rounded up to 128. */
+/* By hand: the tensors have 10, 240 (24 x 10), 24, 120 (10 x 12), 10, 70, 70, 70 elements, each rounded up to 128. */
 TEST(flat, begins_tensors_at_multiples_of_128)
 {
     static const uint64_t firsts[] = {0, 128, 384, 512, 640, 768, 896, 1024};
@@ -43,8 +43,8 @@ TEST(flat, packs_trained_tensors)
     assert_int_equal(flat.tensors[3].first, 512);
 }
 
-/* By hand: norm | qkv | bias | output | norm | three of the MLP. With tensors 1, 3 and 4, the matrices are apart in the
- * whole vector, and a norm follows. */
+/* By hand, the runs are: norm | qkv | bias | output | norm | three tensors of the MLP. If only tensors 1, 3 and 4 are
+ * trained, the matrices are not adjacent in the whole vector, and a norm follows. */
 TEST(flat, runs_decay_alike)
 {
     struct ah_run_of_elements runs[AH_MODEL_TENSORS_MAX];
@@ -66,7 +66,7 @@ TEST(flat, finds_by_name)
     assert_int_equal(ah_flat_find(&flat, "attention.qkv"), flat.n);
 }
 
-/* Elements of padding in each example, as docs/layout.md claims. */
+/* The padding of each example is as small as docs/layout.md claims. */
 TEST(flat, padding_costs_little)
 {
     for (size_t i = 0; i < TEST_MODELS; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For any groups, walking through the micro-batches adds each once, in order, as "((g0 + g1) + ...) + (...)" says.
- * Compared with sums written out as texts.
+ * For any groups, walking through the micro-batches adds each once, in order, as in "((g0 + g1) + ...) + (...)". The
+ * tests compare with sums written out as texts.
  */
 #include "runtime/schedule/fold.h"
 #include "tests/support/check.h"
@@ -11,7 +11,7 @@
 
 enum { TEXT_MAX = 256 };
 
-/* Adds as training does, with two accumulators. */
+/* Writes the sum as training adds it, with two accumulators. */
 static void walk(const struct ah_plan_training *training, char *ret_total)
 {
     char total[TEXT_MAX] = "", apart[TEXT_MAX] = "", now[TEXT_MAX];
@@ -57,7 +57,7 @@ TEST(fold, of_one_micro_batch_behind_the_first_adds_as_one_group_does)
     expect((uint64_t[]){2, 1, 1}, 3, 4, 0, "(((a+b)+c)+d)");
 }
 
-/* ---- the one spelling ---- */
+/* ---- unique spelling ---- */
 
 enum { SPELLED_MAX = 7, DRAWS = 64 };
 
@@ -74,7 +74,7 @@ static float add_up(const struct ah_plan_training *training, const float *gradie
     return total;
 }
 
-/* Bit i of `cuts` ends a group after micro-batch i. */
+/* Returns a training with groups of sums: bit i of `cuts` ends a group after micro-batch i. */
 static struct ah_plan_training cut(uint64_t micro_batches, unsigned cuts, uint64_t *sums)
 {
     size_t n = 0;

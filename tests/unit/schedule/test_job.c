@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sizes against hand calculations from the published formulas (Korthikanti et al. without scores and dropout, and its
- * form for gated MLPs and grouped heads), with the published shapes of the models.
+ * Tests sizes against hand calculations from the published formulas (Korthikanti et al. without scores and dropout, and
+ * the same for gated MLPs and grouped heads), with the published shapes of the models.
  */
 #include "tests/property/schedule/jobs.h"
 
@@ -12,12 +12,12 @@ static struct ah_plan_training training(uint64_t batch, uint64_t micro_batches, 
         .batch = batch, .micro_batches = micro_batches, .seq = seq, .dtype = dtype, .state_dtype = AH_FP32};
 }
 
-/* Bytes a token, bf16, without the 2h of the block's input. */
+/* Saved bytes per token in bf16, without the 2h of the block's input. */
 static const struct {
     const char *model;
     uint64_t chunk_tokens, keep, selective;
 } published[] = {
-    /* 32h + 4a with h 768, a 12, plus 16 for two layer norms; selective 20h. */
+    /* 32h + 4a with h 768, a 12, plus 16 for two layer norms; selective has 20h + 4a. */
     {"gpt2-124m", 1024, 32 * 768 + 4 * 12 + 16 - 2 * 768, 20 * 768 + 4 * 12 - 2 * 768},
     /* 8h + 4ad + 4kd + 6f + 4a + 8; selective is less by two norms (4h) and the product (2f). */
     {"llama-2-7b", 2048, 16 * 4096 + 6 * 11008 + 4 * 32 + 8 - 2 * 4096,
@@ -45,7 +45,7 @@ TEST(job, saves_what_is_published)
     }
 }
 
-/* llama-2-7b, bf16, 2048 tokens, h 4096, f 11008, by hand. */
+/* By hand for llama-2-7b in bf16: 2048 tokens, h 4096, f 11008. */
 TEST(job, scratch_of_llama)
 {
     struct test_job j;
@@ -53,9 +53,9 @@ TEST(job, scratch_of_llama)
     const struct ah_job_group *layer = test_job_group(&j.job, AH_BLOCK_LAYER);
     const uint64_t t = 2048, h = 4096, f = 11008;
     assert_int_equal(layer->forward_work_bytes[AH_ACTIVATIONS_KEEP], 0);
-    /* The MLP at its widest: middle, gate, up and their product. */
+    /* The MLP where it needs the most: middle, gate, up and their product. */
     assert_int_equal(layer->forward_work_bytes[AH_ACTIVATIONS_RECOMPUTE], t * (2 * h + 6 * f));
-    /* Gradients of gate and up, and the one they pass down. */
+    /* The gradients of gate and up, and the gradient of their input. */
     assert_int_equal(layer->backward_work_bytes[AH_ACTIVATIONS_KEEP], t * (4 * f + 2 * h));
     assert_int_equal(layer->input_bytes, t * 2 * h);
     /* One chunk: norm's output and statistics, logits and their gradient, loss. */
@@ -93,7 +93,7 @@ TEST(job, bytes_of_elements)
     }
 }
 
-/* Seven losses fit behind the scalars of a step. */
+/* A step's header has room for seven losses after the scalars. */
 TEST(job, bytes_of_headers)
 {
     static const struct {
@@ -153,7 +153,7 @@ TEST(job, groups_by_trained_tensors)
     check_group(&j.job.groups[7], "head", 33, 1, true, true);
     assert_int_equal(j.job.group_of[31], 3);
     assert_int_equal(j.job.groups[6].trained_elements, 0);
-    /* A frozen block keeps only what the gradient passes through: neither norm's output, nor the product. */
+    /* A frozen block keeps only what passing the gradient needs: no norm's output, and not the product. */
     assert_int_equal(j.job.groups[3].saved_bytes[0] - j.job.groups[6].saved_bytes[0],
                      64 * (4 * 4096 + 2 * 14336));
     test_job_close(&j);

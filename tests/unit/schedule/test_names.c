@@ -24,7 +24,7 @@ TEST(names, are_read_as_they_are_written)
     }
 }
 
-/* A part whose block 0 is the model's block 2. */
+/* Names in a part of a model, whose block 0 is the model's block 2. */
 TEST(names, are_those_of_the_model)
 {
     const struct ah_name_blocks blocks = {.of_model = BLOCKS, .first = 2};
@@ -44,7 +44,7 @@ TEST(names, are_those_of_the_model)
     assert_false(ah_name_read(blocks, "embedding.weights", &read, &number));
 }
 
-/* A range goes over the numbers of layers, and names embedding and head beside them. */
+/* A range is written with the numbers of layers; embedding and head are named separately. */
 TEST(names, ranges_count_layers)
 {
     static const struct {

@@ -84,7 +84,7 @@ static bool lives(const struct ah_plan_tensor *tensor, size_t position)
                                       : position >= tensor->from || position <= tensor->to;
 }
 
-/* Compared with looking at every tensor at every position. */
+/* Compares with a search through all tensors at all positions. */
 TEST(occupancy, finds_the_highest)
 {
     enum { TENSORS = 40, POSITIONS = 23 };

@@ -9,7 +9,7 @@ static struct ah_plan_training training(uint64_t batch, uint64_t seq, enum ah_dt
     return (struct ah_plan_training){.batch = batch, .micro_batches = 1, .seq = seq, .dtype = dtype};
 }
 
-/* Total flops of the steps of one kind. */
+/* Returns the total flops of a pass's steps of one kind. */
 static double flops_of(const struct ah_job *job, const struct ah_job_group *group, enum ah_pass pass,
                        enum ah_activations way, enum ah_step_kind kind)
 {
@@ -21,7 +21,7 @@ static double flops_of(const struct ah_job *job, const struct ah_job_group *grou
     return sum;
 }
 
-/* All products except attention take 12 b s L h^2 (1 + g f/h + k/a + V/(2 L h)), the general formula. */
+/* All products except attention take 12 b s L h^2 (1 + g f/h + k/a + V/(2 L h)) flops, the general formula. */
 TEST(program, products_follow_the_general_formula)
 {
     static const char *const names[] = {"llama-2-7b", "llama-3-8b", "mistral-7b", "qwen2.5-7b"};
@@ -44,7 +44,7 @@ TEST(program, products_follow_the_general_formula)
     }
 }
 
-/* A layer with f = 4h: 24 b s h^2 forward, twice that backward; recompute repeats all but the MLP's last product. */
+/* A layer with f = 4h: 24 b s h^2 flops forward, double that backward; recompute repeats all but the last product. */
 TEST(program, recompute_costs_a_forward)
 {
     struct test_job j;
@@ -56,7 +56,7 @@ TEST(program, recompute_costs_a_forward)
     check_near(flops_of(&j.job, layer, AH_PASS_BACKWARD, AH_ACTIVATIONS_KEEP, m) / bsh2, 48, 1e-12);
     check_near(flops_of(&j.job, layer, AH_PASS_BACKWARD, AH_ACTIVATIONS_SELECTIVE, m) / bsh2, 48, 1e-12);
     check_near(flops_of(&j.job, layer, AH_PASS_BACKWARD, AH_ACTIVATIONS_RECOMPUTE, m) / bsh2, 48 + 16, 1e-12);
-    /* Causal: half of 4 b s^2 h, plus the diagonal. */
+    /* Causal attention takes half of 4 b s^2 h, plus the diagonal. */
     double forward = flops_of(&j.job, layer, AH_PASS_FORWARD, AH_ACTIVATIONS_KEEP, a);
     check_near(forward / (2.0 * 2 * 512 * 513 * 768), 1, 1e-12);
     check_near(flops_of(&j.job, layer, AH_PASS_BACKWARD, AH_ACTIVATIONS_KEEP, a) / forward, 2.5, 1e-12);
@@ -109,7 +109,7 @@ static void check_steps(const struct ah_job *job, enum ah_block_kind kind, enum 
     }
 }
 
-/* 2500 tokens in chunks of 1024: two whole ones, and 452. */
+/* 2500 tokens in chunks of 1024: two whole chunks, and one of 452. */
 TEST(program, the_head_goes_by_chunks)
 {
     enum { V = 50257, H = 768 };
@@ -134,7 +134,7 @@ TEST(program, the_head_goes_by_chunks)
     test_job_close(&j);
 }
 
-/* With an odd vocabulary, rows of logits and of their gradient begin at whole lines; the vocabulary itself stays. */
+/* With an odd vocabulary, rows of logits and of their gradient are padded to whole lines; the vocabulary is not. */
 TEST(program, rows_of_logits_are_aligned)
 {
     enum { V = 50257, PITCH = 50304, CHUNK = 1024 };
@@ -160,7 +160,7 @@ TEST(program, rows_of_logits_are_aligned)
         }
     }
     assert_int_equal(found, 2);
-    assert_int_equal(strided, 2 * 5); /* head, loss (both), weight, input; in chunks and in the rest */
+    assert_int_equal(strided, 2 * 5); /* head, loss (2), weight, input; in whole chunks and the rest */
     test_job_close(&j);
 }
 
@@ -201,7 +201,7 @@ TEST(program, steps_of_llama)
     test_job_open(&j, "llama-3-8b", training(2, 64, AH_BF16));
     check_steps(&j.job, AH_BLOCK_LAYER, AH_PASS_FORWARD, forward, sizeof forward / sizeof forward[0]);
     check_steps(&j.job, AH_BLOCK_LAYER, AH_PASS_BACKWARD, backward, sizeof backward / sizeof backward[0]);
-    /* A product moves its operands once. */
+    /* A product moves each operand once. */
     struct ah_program_step steps[AH_PROGRAM_STEPS_MAX];
     ah_program_steps(&j.job, test_job_group(&j.job, AH_BLOCK_LAYER), AH_PASS_BACKWARD, AH_ACTIVATIONS_KEEP,
                      steps);
@@ -209,7 +209,7 @@ TEST(program, steps_of_llama)
     test_job_close(&j);
 }
 
-/* Biases lie between the weights of gate and up, so each has its own products; input gradients are added in fp32. */
+/* A bias is stored between the weights of gate and up, so each has its own products. Input gradients add in fp32. */
 TEST(program, gate_and_up_with_biases_are_two_products)
 {
     enum { H = 4096, F = 14336, T = 64 };
@@ -260,7 +260,7 @@ TEST(program, stops_at_the_lowest_trained_tensor)
     check_steps(&j.job, AH_BLOCK_LAYER, AH_PASS_BACKWARD, expected, 3);
     const struct ah_job_group *layer = test_job_group(&j.job, AH_BLOCK_LAYER);
     assert_int_equal(layer->saved_bytes[AH_ACTIVATIONS_KEEP],
-                     64 * 2 * (4096 + 2 * 14336)); /* norm, gate, up */
+                     64 * 2 * (4096 + 2 * 14336)); /* norm's output, gate, up */
     test_job_close(&j);
 }
 

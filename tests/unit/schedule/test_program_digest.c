@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A group's digest changes if, and only if, what its ops do changes.
+ * A group's digest changes if and only if the work of its ops changes.
  */
 #include "runtime/schedule/program.h"
 
 #include "tests/property/schedule/jobs.h"
 
 struct digests {
-    char text[3][AH_SHA256_HEX_MAX]; /* by kind of block */
+    char text[3][AH_SHA256_HEX_MAX]; /* digests, by kind of block */
 };
 
 static const struct ah_plan_training usual = {
@@ -51,7 +51,7 @@ TEST(program_digest, does_not_know_name_or_depth)
     struct ah_plan_training clipped = usual;
     clipped.clip = 1;
     clipped.state_dtype = AH_BF16;
-    clipped.batch = 12; /* the same micro-batch, three of them */
+    clipped.batch = 12; /* three micro-batches of the same size */
     clipped.micro_batches = 3;
     struct digests a = digests_with(NULL, usual), b = digests_with(rename_model, clipped);
     assert_memory_equal(&a, &b, sizeof a);
@@ -71,7 +71,7 @@ static void use_wider_mlp(struct ah_model *model)
 
 static void use_fewer_heads(struct ah_model *model)
 {
-    model->heads = 3; /* twice as large: the same matrices */
+    model->heads = 3; /* fewer but larger heads, with equal matrices */
     model->kv_heads = 1;
     model->head_dim *= 2;
 }
@@ -99,7 +99,7 @@ TEST(program_digest, knows_the_micro_batch)
     trainings[0].batch = 2;
     trainings[1].micro_batches = 2;
     trainings[2].seq = 32;
-    trainings[2].batch = 8; /* as many tokens */
+    trainings[2].batch = 8; /* the same number of tokens */
     trainings[3].dtype = AH_BF16;
     trainings[4].trainable = (const char **)(uintptr_t)head_only;
     trainings[4].n_trainable = 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Invalid plans: each gives an error of the document that says what is wrong, and none crashes.
+ * Replays invalid plans: each must give a document error that says what is wrong, and none may crash.
  */
 #include "runtime/schedule/replay.h"
 #include "tests/property/schedule/choices.h"
@@ -14,7 +14,7 @@ struct valid {
     struct ah_plan *plan;
 };
 
-/* Has every kind of op: blocks on the host, streamed blocks, sums on the host, clipping; rings for all. */
+/* Makes a plan with every kind of op: blocks on the host, streamed blocks, sums on the host, clipping, all rings. */
 static void make_valid(struct valid *v, enum ah_optimizer optimizer)
 {
     struct ah_score score;
@@ -190,7 +190,7 @@ TEST(replay, wants_states_in_and_out)
     }
 }
 
-/* ---- numbers at random ---- */
+/* ---- random numbers ---- */
 
 static uint64_t draw_number(uint64_t most, uint64_t *seed)
 {
@@ -258,7 +258,7 @@ static void parse(struct ah_document *document, const struct ah_buffer *text)
     CHECK_OK(ah_document_parse(document, "plan.json", text->data, text->size, AH_DOCUMENT_PLAN, &err), err);
 }
 
-/* Spoils a plan in memory, prints it if possible, and runs it if it reads back; returns whether it did. */
+/* Spoils a plan in memory, prints it if possible, and runs it if it reads back; returns true if it read back. */
 static bool try_spoiled(const struct ah_buffer *valid, uint64_t *seed)
 {
     struct ah_document document = {0}, again = {0};

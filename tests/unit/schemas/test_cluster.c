@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The example clusters are those published with HexiScale: their peaks add up to what the paper compares with.
+ * Checks the example clusters, which are published with HexiScale: their peak rates add up to the paper's sums.
  */
 #include "schemas/cluster.h"
 #include "tests/support/documents.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * config.json of each family: what is accepted, refused by name, or warned about.
+ * Tests reading config.json of each family: what is accepted, refused by name, or warned about.
  */
 #include "base/file.h"
 #include "schemas/document.h"
@@ -305,7 +305,7 @@ TEST(huggingface, windows_follow_the_family)
         "layer_types: has sliding_attention without a window");
 }
 
-/* transformers treats a mistral with layer_types as another model, and a window of 0 as an error. */
+/* transformers reads a mistral with layer_types as a different model, and a window of 0 as an error. */
 TEST(huggingface, mistral_takes_layer_types)
 {
 #define MISTRAL(more) FAMILY("mistral", ",\"num_key_value_heads\":2" more)
@@ -368,7 +368,7 @@ TEST(huggingface, refuses_a_window_of_nothing)
     }
 }
 
-/* null where transformers refuses it, and keys that act there although the family does not declare them. */
+/* Cases: null where transformers refuses it, and keys that have an effect although the family does not declare them. */
 TEST(huggingface, refuses_what_transformers_reads_otherwise)
 {
 #define QWEN2(more) FAMILY("qwen2", ",\"num_key_value_heads\":2" more)
@@ -435,7 +435,7 @@ TEST(huggingface, refuses_what_transformers_reads_otherwise)
     ah_document_release(&document);
 }
 
-/* The table of keys matches the fields that are read. */
+/* The table of keys lists exactly the fields that are read. */
 TEST(huggingface, what_is_read_is_in_the_table_of_keys)
 {
     for (unsigned family = 0; ah_words_family[family]; family++) {
@@ -479,7 +479,7 @@ static void put_row(struct ah_buffer *out, const struct ah_huggingface_key *key)
     ah_buffer_puts(out, "\n");
 }
 
-/* docs/huggingface.md shows the table; otherwise the test prints what belongs there. */
+/* docs/huggingface.md must show the table; if it does not, the test prints what belongs there. */
 TEST(huggingface, docs_show_the_table_of_keys)
 {
     struct ah_buffer page = {0}, out = {0};
@@ -510,7 +510,7 @@ TEST(huggingface, warns_once_of_each_key_without_effect)
     ah_document_release(&document);
 }
 
-/* Keys in files on the hub, as transformers' base class, generation and common tools write them. */
+/* Keys without effect that transformers' base class, generation settings and common tools write into config.json. */
 TEST(huggingface, common_keys_without_effect_need_no_word)
 {
     static const char base[] =
@@ -556,7 +556,7 @@ TEST(huggingface, names_come_from_the_path)
     }
 }
 
-/* A model from any config prints as one that our own reader accepts. */
+/* A model from any config prints as a model document that our own reader accepts. */
 TEST(huggingface, prints_a_model_of_ours)
 {
     static const char *const texts[] = {"{" GPT2_SIZES "}", LLAMA(",\"attention_bias\":true"),

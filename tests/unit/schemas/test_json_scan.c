@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scanner against the traps of RFC 8259 (cases of the public JSON test suites, written out by hand).
+ * Tests the scanner against the traps of RFC 8259 (cases of the public JSON test suites, written out by hand).
  */
 #include "schemas/json.h"
 #include "tests/support/check.h"
@@ -33,7 +33,7 @@ static const struct sample samples[] = {
     {"\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"", NULL},
     {"\"\xf4\x8f\xbf\xbf\"", NULL},
     {"{\"a\":{\"b\":[1,2,{\"c\":null}]}}", NULL},
-    {"{\"a\":1,\"a\":2}", NULL}, /* found later, in the tree */
+    {"{\"a\":1,\"a\":2}", NULL}, /* refused later, in the tree */
 
     {"", "is empty"},
     {"  \n", "is empty"},

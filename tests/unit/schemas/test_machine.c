@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks in a machine document: found by program and threads, never twice.
+ * Tests blocks in a machine document, which are found by program and threads and occur only once.
  */
 #include "schemas/document.h"
 #include "schemas/machine.h"

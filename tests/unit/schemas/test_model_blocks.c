@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* GPT-2 small and a Qwen3-like block, by the sizes of the published weights. */
+/* Models like GPT-2 small and Qwen3, with the sizes of the published weights. */
 static struct ah_model gpt2(void)
 {
     return (struct ah_model){.family = AH_FAMILY_GPT2,

@@ -15,8 +15,8 @@
 #define PATH "tests/golden/schemas/documents/runlog.ndjson"
 
 struct scene {
-    struct ah_buffer whole; /* the log */
-    char path[PATH_MAX];    /* of the part that is read */
+    struct ah_buffer whole; /* the complete log */
+    char path[PATH_MAX];    /* path of the part that is read */
     struct ah_run_log_text text;
     struct ah_error err;
 };
@@ -37,7 +37,7 @@ static int read_part(struct scene *scene, const char *bytes, size_t size)
     return ah_run_log_read(scene->path, &scene->text, &scene->err);
 }
 
-/* Whole lines in the first `size` bytes; a last line that lacks only its newline counts. */
+/* Returns the number of whole lines in the first `size` bytes; a last line that lacks only its newline counts. */
 static size_t whole_lines(const struct scene *scene, size_t size, size_t *ret_bytes)
 {
     size_t n = 0, at = 0;
@@ -77,7 +77,7 @@ TEST_IN(run_log_read, takes_a_log_that_is_cut_at_any_byte, root_make, root_remov
     ah_buffer_release(&scene.whole);
 }
 
-/* The bytes before later steps, and before the end, which no step follows. */
+/* The bytes before any step, and before the end line, form a log that can be resumed from that point. */
 TEST_IN(run_log_read, finds_where_a_run_goes_on, root_make, root_remove)
 {
     struct scene scene;
@@ -100,7 +100,7 @@ TEST_IN(run_log_read, finds_where_a_run_goes_on, root_make, root_remove)
     ah_buffer_release(&scene.whole);
 }
 
-/* An error before the last line is no cut, and a file that is no log is not taken for the start of one. */
+/* An error before the last line is not a cut, and a file that is not a log does not count as the beginning of a log. */
 TEST_IN(run_log_read, refuses_what_is_no_cut, root_make, root_remove)
 {
     struct scene scene;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run logs line by line, and the numeric signature that they carry.
+ * Tests run logs line by line, and the numeric signature in them.
  */
 #include "base/file.h"
 #include "schemas/plan.h"
@@ -34,7 +34,7 @@ TEST(runlog, reads_what_was_written_line_by_line)
     struct ah_error err = {0};
     struct ah_document again;
     CHECK_OK(ah_runlog_print_header(log, &text, &err), err);
-    CHECK_OK(parse(&again, &text, &err), err); /* a log that has just begun */
+    CHECK_OK(parse(&again, &text, &err), err); /* a log without steps yet */
     assert_int_equal(again.body.runlog->n_steps, 0);
     ah_document_release(&again);
     for (size_t i = 0; i < log->n_steps; i++) {
@@ -97,7 +97,7 @@ TEST(runlog, steps_do_not_go_back)
     ah_document_release(&document);
 }
 
-/* Text inserted as line 5 of the log (step 6 is done) or before line 1, and the message. */
+/* Inserts text as line 5 of the log, after step 6, or before line 1, and checks the message. */
 TEST(runlog, names_the_line_that_is_wrong)
 {
     static const struct {
@@ -156,7 +156,7 @@ TEST(runlog, signature_names_the_first_field_that_differs)
     load_document(&plan, "tests/golden/schemas/documents/plan.json", AH_DOCUMENT_PLAN);
     struct ah_signature a = log.body.runlog->numeric_signature;
     struct ah_signature b = plan.body.plan->numeric_signature;
-    check_differs(&a, &b, NULL); /* a plan knows no run */
+    check_differs(&a, &b, NULL); /* a plan has no fields of a run */
     b.seq = 512;
     check_differs(&a, &b, "seq");
     b = a;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds which rank holds up the others, from who waits for whom.
+ * Tests finding the rank that holds up the others, from reports of who waits for whom.
  */
 #include "runtime/train/behind.h"
 

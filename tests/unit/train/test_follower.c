@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks hosts, as their ranks describe them, against what the plan needs.
+ * Tests the check of hosts, as their ranks describe them, against what the plan needs.
  */
 #include "runtime/train/follower.h"
 

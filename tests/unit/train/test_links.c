@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a rank waited for when it lost its world, and how it reports that.
+ * Tests what a rank reports to have waited for when it lost its world.
  */
 #include "runtime/train/links.h"
 
@@ -16,8 +16,8 @@ struct rank {
     struct ah_comm_options options;
     struct ah_comm *comm;
     pthread_t thread;
-    enum ah_links_purpose purpose; /* of the first channel */
-    int rc;                        /* of the move that the lost world ended */
+    enum ah_links_purpose purpose; /* purpose of the first channel */
+    int rc;                        /* result of the move that the lost world ended */
 };
 
 static void open_rank(struct rank *rank)
@@ -30,7 +30,7 @@ static void open_rank(struct rank *rank)
     assert_int_equal(ah_comm_channels(rank->comm, channels, 2, NULL), AH_OK);
 }
 
-/* Receives every message sent, then waits for one more. */
+/* Receives all messages that are sent, then waits for one more. */
 static void *receive(void *context)
 {
     struct rank *rank = context;
@@ -109,7 +109,7 @@ TEST(links, a_rank_says_what_it_waited_for)
     }
 }
 
-/* A failing op revokes the world, and a thread that waits for another rank first hears of the loss. */
+/* A failing op revokes the world, and a thread that waits for another rank learns of the loss before the op's error. */
 TEST(links, a_failure_has_its_code_and_its_rank_once_however_a_rank_hears_of_it)
 {
     struct pair pair;

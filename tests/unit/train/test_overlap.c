@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures overlap and compares it with counting every moment.
+ * Compares measured overlap with a count over every moment.
  */
 #include "runtime/train/overlap.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which steps of a simulated run count, and for what.
+ * Tests which steps of a simulated run count, and for which numbers.
  */
 #include "runtime/train/tally.h"
 #include "tests/support/tiny_plan.h"
@@ -47,12 +47,12 @@ TEST_IN(tally, times_steps_from_the_one_before, tiny_plan_load, tiny_plan_releas
 {
     struct ah_tally *tally = begun(500000);
     check_near(step(tally, 1, 600), 100, 1e-12);
-    check_median(tally, 100); /* if it is the only one, the first step counts */
+    check_median(tally, 100); /* the first step counts if it is the only step */
     check_near(step(tally, 2, 630), 30, 1e-12);
     check_median(tally, 30);
     check_near(step(tally, 3, 680), 50, 1e-12);
     check_median(tally, 40);
-    ah_tally_begin(tally, 1000000); /* something else took 320 us in between */
+    ah_tally_begin(tally, 1000000); /* 320 us of other work in between */
     check_near(step(tally, 4, 1900), 900, 1e-12);
     check_median(tally, 40); /* step 4 follows a drain: not counted */
     check_near(step(tally, 5, 1960), 60, 1e-12);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ways of NICs: one message at a time, who goes first, and one shared page for all ranks.
+ * Tests ways of NICs: a way carries one message at a time, the lowest turn is first, and all ranks share one page.
  */
 #include "runtime/train/ways.h"
 
@@ -31,13 +31,13 @@ TEST(ways, a_way_is_taken_by_one_at_a_time)
 {
     struct ah_ways *ways = new_ways();
     const uint64_t first_ns = take(ways, 0, 0, 1, 20);
-    assert_true(take(ways, 1, 1, 0, 20) - first_ns < 20 * MS); /* the other way */
-    assert_true(take(ways, 2, 0, 2, 0) >= first_ns);           /* nothing to send: no wait */
+    assert_true(take(ways, 1, 1, 0, 20) - first_ns < 20 * MS); /* the opposite direction */
+    assert_true(take(ways, 2, 0, 2, 0) >= first_ns);           /* nothing to send, so no wait */
     const uint64_t second_ns = take(ways, 3, 0, 2, 20);
     assert_true(second_ns >= first_ns + 20 * MS);
     assert_true(ah_threads_now_ns() >= second_ns);
     assert_true(take(ways, 4, 2, 1, 5) <
-                second_ns + 20 * MS); /* the second holds only the ways out of 0 and into 2 */
+                second_ns + 20 * MS); /* the second message holds only the ways out of 0 and into 2 */
     ah_ways_free(ways);
 }
 
@@ -55,7 +55,7 @@ static void *take_later(void *context)
     return NULL;
 }
 
-/* No matter who came first. */
+/* The order of arrival does not matter. */
 TEST(ways, of_those_who_wait_the_lowest_turn_goes_first)
 {
     struct ah_ways *ways = new_ways();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a rank waits for, by what its lanes are at, while messages of all kinds are under way.
+ * Tests what a rank waits for, according to the ops of its lanes, while messages of all kinds are under way.
  */
 #include "runtime/comm/loop/loop.h"
 #include "runtime/train/trainer_internal.h"
@@ -13,7 +13,7 @@
 
 enum { MESSAGES = 4, MICRO_BATCHES = 2 };
 
-/* Messages of rank 1, all with rank 0, which moves none of them. */
+/* Channels of rank 1, all to or from rank 0, which moves no message. */
 static const struct ah_comm_channel asked[MESSAGES] = {
     {.purpose = AH_LINKS_OUTPUT, .most_bytes = 8},
     {.purpose = AH_LINKS_GRADIENT, .most_bytes = 8},
@@ -82,7 +82,7 @@ static void open_world(void)
     pthread_join(other, NULL);
 }
 
-/* `messages`: a bit for each of `asked` that is under way. */
+/* Opens both ranks. `messages` has a bit for each channel of `asked` that has a message under way. */
 static void open_scene(unsigned messages)
 {
     struct ah_comm_under_way under_way[MESSAGES];
@@ -118,7 +118,7 @@ static void close_scene(void)
     ah_comm_hub_free(scene.hub);
 }
 
-/* An op that runs, unless it waits: for the first op of these lanes, of which none is done. */
+/* Puts an op on `lane`. It runs if `n` is 0; otherwise it waits for the unfinished first op of each of `lanes`. */
 static void put_op(uint32_t lane, uint32_t n, const uint32_t *lanes)
 {
     heads[lane] = (struct ah_device_head){.submitted = 1, .any = true, .n_waits = n};
@@ -128,7 +128,7 @@ static void put_op(uint32_t lane, uint32_t n, const uint32_t *lanes)
 
 enum { WORKS = -1 };
 
-/* `message`: of `asked`. */
+/* Checks that the rank waits for the message of asked[message], or works. */
 static void expect(int message)
 {
     struct ah_trainer_beat beat;
@@ -167,7 +167,7 @@ TEST(whereabouts, of_all_messages_the_one_that_compute_needs_counts)
     for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++) {
         put_op(AH_LANE_COMPUTE, 1, &lanes[i]);
         expect(messages[i]);
-        put_op(AH_LANE_H2D, 1, &lanes[i]); /* over another lane */
+        put_op(AH_LANE_H2D, 1, &lanes[i]); /* compute waits for it by way of h2d */
         put_op(AH_LANE_COMPUTE, 1, &(const uint32_t){AH_LANE_H2D});
         expect(messages[i]);
     }
@@ -185,18 +185,18 @@ TEST(whereabouts, own_work_counts_before_messages)
     heads[AH_LANE_D2H] = (struct ah_device_head){.submitted = 1, .done = 1};
     expect(OUTPUT);
     heads[AH_LANE_COMPUTE] = (struct ah_device_head){.submitted = 0};
-    put_op(AH_LANE_HOST, 0, NULL); /* compute is idle */
+    put_op(AH_LANE_HOST, 0, NULL); /* the host works, compute is idle */
     expect(WORKS);
     close_scene();
 }
 
-/* A receive whose place is free is there long before anyone needs it. */
+/* A receive starts as soon as its memory is free, long before an op needs the message, so it does not count. */
 TEST(whereabouts, a_word_counts_where_compute_has_nothing_to_do)
 {
     open_scene(ALL);
     put_op(AH_LANE_RECEIVE_BEFORE, 0, NULL);
     expect(WORD);
-    put_op(AH_LANE_COMPUTE, 1, &(const uint32_t){AH_LANE_H2D}); /* of which nothing is submitted */
+    put_op(AH_LANE_COMPUTE, 1, &(const uint32_t){AH_LANE_H2D}); /* h2d has no op yet */
     expect(WORD);
     close_scene();
     open_scene(1u << OUTPUT);

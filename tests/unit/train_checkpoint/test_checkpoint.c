@@ -51,7 +51,7 @@ static void run_command(const char *format, ...)
     assert_int_equal(system(command), 0);
 }
 
-/* ---- what is written ---- */
+/* ---- writing ---- */
 
 TEST_IN(checkpoint, comes_back_bit_for_bit, root_make, root_remove)
 {
@@ -61,7 +61,7 @@ TEST_IN(checkpoint, comes_back_bit_for_bit, root_make, root_remove)
         {AH_BF16, AH_BF16, 0, NULL, 20000, 0},
         {AH_FP32, AH_BF16, 0, "!layer.0.*", 1, 0},
         {AH_BF16, AH_FP32, 0, "!embedding.*", 30000, 0},
-        {AH_BF16, AH_BF16, 60000, NULL, 0, 0}, /* a vector of more than one piece */
+        {AH_BF16, AH_BF16, 60000, NULL, 0, 0}, /* a vector has more than one piece */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct training run;
@@ -75,7 +75,7 @@ TEST_IN(checkpoint, comes_back_bit_for_bit, root_make, root_remove)
     }
 }
 
-/* The files are equal whoever writes them, manifest and digests included, and everyone can read them. */
+/* One owner or several write equal files, manifest and digests included, and one owner or several can read them. */
 TEST_IN(checkpoint, of_several_owners_is_that_of_one, root_make, root_remove)
 {
     static const struct training_options cases[] = {
@@ -157,7 +157,7 @@ TEST_IN(checkpoint, is_weights_for_others, root_make, root_remove)
     training_release(&run);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 TEST_IN(checkpoint, of_another_run_is_refused_by_field, root_make, root_remove)
 {
@@ -178,7 +178,7 @@ TEST_IN(checkpoint, of_another_run_is_refused_by_field, root_make, root_remove)
     training_release(&run);
 }
 
-/* Every byte counts: flips one bit at the beginning, middle and end of each file in turn. */
+/* Every byte matters: flips one bit at the beginning, middle and end of each file in turn; loading must fail. */
 static void change_every_file(void **state, unsigned owners)
 {
     static const char *const names[] = {
@@ -210,7 +210,7 @@ static void change_every_file(void **state, unsigned owners)
     run_command("rm -r '%s'", in(*state, ""));
 }
 
-/* What several owners read is hashed in its destination. */
+/* Data that several owners read is hashed after it was read, so both ways are tested. */
 TEST_IN(checkpoint, with_one_bit_changed_is_refused_by_file, root_make, root_remove)
 {
     change_every_file(state, 0);
@@ -243,7 +243,7 @@ TEST_IN(checkpoint, with_files_cut_missing_or_swapped_is_refused_by_file, root_m
     training_release(&run);
 }
 
-/* Swaps two files of equal size: the blocks of the two layers. */
+/* Swaps two files of equal size, which have the states of the two layers. */
 TEST_IN(checkpoint, with_equal_files_swapped_is_refused, root_make, root_remove)
 {
     struct training run;
@@ -259,7 +259,7 @@ TEST_IN(checkpoint, with_equal_files_swapped_is_refused, root_make, root_remove)
     training_release(&run);
 }
 
-/* Changes a number in the manifest that nothing else checks. */
+/* Changes a number in the manifest that only the manifest's sha256 protects. */
 TEST_IN(checkpoint, manifest_is_known_by_its_sha256, root_make, root_remove)
 {
     struct training run;
@@ -271,7 +271,7 @@ TEST_IN(checkpoint, manifest_is_known_by_its_sha256, root_make, root_remove)
     training_release(&run);
 }
 
-/* False claims that a manifest without its sha256 could make, with files that fit it. */
+/* Refuses false claims that a manifest without its sha256 could make, with files that fit the claims. */
 TEST_IN(checkpoint, hostile_manifests_are_refused, root_make, root_remove)
 {
     static const struct {
@@ -342,7 +342,7 @@ TEST_IN(checkpoint, save_hands_on_failures_and_leaves_nothing, root_make, root_r
     run.source.give = refuse_piece;
     CHECK_FAILS(ah_checkpoint_save(&run.job, training_at(&run, 1), &run.source, path, &err), err,
                 AH_E_NUMERIC, "not now");
-    assert_int_equal(rmdir(*state), 0); /* it is empty */
+    assert_int_equal(rmdir(*state), 0); /* the folder is empty */
     CHECK_FAILS(ah_checkpoint_save(&run.job, training_at(&run, 1), &run.source, path, &err), err, AH_E_IO,
                 "No such file");
     assert_int_equal(mkdir(*state, 0777), 0);

@@ -98,7 +98,7 @@ TEST_IN(checkpoints, the_newest_is_found_the_oldest_go, root_make, root_remove)
     assert_false(there(&scene, "step-00000300") || there(&scene, "step-00000100"));
     expect(&scene, scene.folder, 500);
     expect(&scene, below(&scene, "step-00000400", path), 400);
-    save(&scene, 100000000, 0); /* nine digits; all are kept */
+    save(&scene, 100000000, 0); /* nine digits; every checkpoint is kept */
     assert_true(there(&scene, "step-100000000") && there(&scene, "step-00000400"));
     expect(&scene, scene.folder, 100000000);
     save(&scene, 100000000, 1);
@@ -149,8 +149,8 @@ static const char *const damages[] = {
     "sed -i 's/\"step\": 3/\"step\": 4/' step-00000003/checkpoint.json",
 };
 
-/* An older checkpoint is taken only if all its bytes are right; the message says what is wrong with the newest. A
- * damaged checkpoint given by name has no substitute. */
+/* An older checkpoint replaces the newest only if all its bytes are right; the message says what is wrong with the
+ * newest. If the user names a damaged checkpoint, no other replaces it. */
 TEST_IN(checkpoints, older_whole_ones_replace_damaged_ones, root_make, root_remove)
 {
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
@@ -175,7 +175,7 @@ TEST_IN(checkpoints, older_whole_ones_replace_damaged_ones, root_make, root_remo
     }
 }
 
-/* A checkpoint that is unreadable, but not damaged, is for a person to fix: no steps are given up for it. */
+/* A person must fix a checkpoint that is unreadable but not damaged: the run does not fall back and lose steps. */
 TEST_IN(checkpoints, unreadable_ones_are_not_replaced, root_make, root_remove)
 {
     struct scene scene;
@@ -190,7 +190,7 @@ TEST_IN(checkpoints, unreadable_ones_are_not_replaced, root_make, root_remove)
     end(&scene);
 }
 
-/* Saving continues in place of damaged checkpoints, which keep their files under another name. */
+/* New checkpoints take the place of damaged checkpoints, whose files are kept under another name. */
 TEST_IN(checkpoints, damaged_ones_are_set_aside, root_make, root_remove)
 {
     struct scene scene;
@@ -211,7 +211,7 @@ TEST_IN(checkpoints, damaged_ones_are_set_aside, root_make, root_remove)
     end(&scene);
 }
 
-/* A folder that a run made but never saved into is removed; one that existed before stays. */
+/* A folder that a run made but never saved into is removed; a folder that existed before stays. */
 TEST_IN(checkpoints, no_empty_folder_is_left, root_make, root_remove)
 {
     struct scene scene;
@@ -259,10 +259,10 @@ TEST_IN(checkpoints, one_run_at_a_time, root_make, root_remove)
     end(&scene);
 }
 
-/* Removes what a killed save left, but not what only looks like it. */
+/* Opening removes files that a killed save left behind, but not files that only look similar. */
 TEST_IN(checkpoints, remove_only_what_is_theirs, root_make, root_remove)
 {
-    static const char *const stay[] = {"step-00000002.tmp/states.bin", /* no mark */
+    static const char *const stay[] = {"step-00000002.tmp/states.bin", /* the folder has no mark of a save */
                                        "step-00000003.tmp/notes.txt",
                                        "step-00000004.tmp/checkpoint.json/deep",
                                        "step-5.tmp/config.json",

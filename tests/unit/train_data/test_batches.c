@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batches by hand: the example of docs/data.md, the cursor, epochs, held-out data, what is refused.
+ * Tests batches worked out by hand: the example of docs/data.md, the cursor, epochs, held-out data, refusals.
  */
 #include "runtime/train/data/batches.h"
 #include "runtime/train/data/permutation.h"
@@ -68,7 +68,7 @@ static void check_mask(const uint8_t *mask, const char *expected)
         assert_int_equal(mask[i], expected[i] == '1');
 }
 
-/* Two documents, "Q:A" and "hello!"; the question bears no loss. */
+/* Writes two documents, "Q:A" and "hello!"; the question does not count in the loss. */
 static void put_example(const char *root)
 {
     static const uint64_t docs[] = {0, 3};
@@ -95,7 +95,7 @@ TEST_IN(batches, the_example_of_the_page, root_make, root_remove)
     ah_dataset_close(data);
 }
 
-/* Aligned data: the last sequence is a sample too, padding follows it, and no sequence is cut. */
+/* In aligned data, the last sequence is a sample too, with padding after it, and no sequence is cut. */
 TEST_IN(batches, aligned_sequences, root_make, root_remove)
 {
     struct ah_batches batches;
@@ -128,7 +128,7 @@ TEST_IN(batches, aligned_sequences, root_make, root_remove)
     ah_dataset_close(data);
 }
 
-/* 26 letters are 5 samples of 5; a batch of 2 reaches into the next epoch; z is only a target. */
+/* 26 letters are 5 samples of 5 tokens. A batch of 2 samples reaches into the next epoch. z is only a target. */
 TEST_IN(batches, every_target_once_an_epoch, root_make, root_remove)
 {
     struct ah_batches batches;
@@ -157,7 +157,7 @@ TEST_IN(batches, every_target_once_an_epoch, root_make, root_remove)
     ah_dataset_close(data);
 }
 
-/* Rows do not depend on where a stretch begins, how it is split into calls, or what was read before. */
+/* Rows do not depend on where a fill begins, how it is split into calls, or what was read before. */
 TEST_IN(batches, the_cursor_is_all, root_make, root_remove)
 {
     struct ah_batches batches;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Data sets in folders of their own: every kind of file, what is refused and how, companions, changing files.
+ * Tests data sets, each in its own folder: every kind of file, refusals, companion files, changing files.
  */
 #include "runtime/train/data/dataset.h"
 #include "tests/support/check.h"
@@ -17,7 +17,7 @@
 
 enum { PATHS_MOST = 4 };
 
-/* Opens paths below the test's folder. */
+/* A data set opened from paths below the test's folder, and its options. */
 struct opened {
     char paths[PATHS_MOST][PATH_MAX];
     const char *list[PATHS_MOST];
@@ -91,7 +91,7 @@ static void put_shard(const char *root, const char *path, int32_t magic, int32_t
     root_put_bytes(root, path, file, sizeof header + bytes);
 }
 
-/* Our own header, as in docs/data.md. */
+/* Fields of our own header, as in docs/data.md. */
 struct own {
     uint32_t version, token_bytes;
     uint64_t tokens, vocabulary, align;
@@ -160,7 +160,7 @@ TEST_IN(dataset, kinds_of_files, root_make, root_remove)
     ah_dataset_close(NULL);
 }
 
-/* Traps that would train on other tokens than the user means. */
+/* Refuses files that would train on tokens other than the user means. */
 TEST_IN(dataset, text_and_widths_are_not_guessed, root_make, root_remove)
 {
     uint64_t wide[32];
@@ -245,7 +245,7 @@ TEST_IN(dataset, text_and_widths_are_not_guessed, root_make, root_remove)
                 "bytes.bin' holds tokens, but '");
 }
 
-/* Every field of our header is checked; what comes before the tokens is no part of the identity. */
+/* Every field of our header is checked. Bytes before the tokens are not part of the identity. */
 TEST_IN(dataset, own_header, root_make, root_remove)
 {
     static const struct {
@@ -268,7 +268,7 @@ TEST_IN(dataset, own_header, root_make, root_remove)
         put_own(*state, "a.bin", &cases[i].own, five_u16, cases[i].bytes);
         CHECK_FAILS(open_one(&opened, *state, "a.bin"), opened.err, AH_E_DOCUMENT, cases[i].text);
     }
-    root_put_bytes(*state, "short.bin", "AHTOKENS\1\0\0", 12); /* including its NUL */
+    root_put_bytes(*state, "short.bin", "AHTOKENS\1\0\0", 12); /* including the NUL */
     CHECK_FAILS(open_one(&opened, *state, "short.bin"), opened.err, AH_E_DOCUMENT,
                 "ends within its 64-byte header");
     char identity[4][AH_SHA256_HEX_MAX];
@@ -352,7 +352,7 @@ TEST_IN(dataset, refuses_by_name, root_make, root_remove)
     CHECK_FAILS(open_one(&opened, *state, "tokens.bin"), opened.err, AH_E_USAGE, "'vocabulary' is 0");
 }
 
-/* The vocabulary is a bound for every kind; the message names the first token beyond it, wherever it is. */
+/* The vocabulary is a bound for every kind of file. The message names the first token beyond it, wherever that is. */
 TEST_IN(dataset, tokens_beyond_the_vocabulary, root_make, root_remove)
 {
     static uint16_t many[1200000];
@@ -365,7 +365,7 @@ TEST_IN(dataset, tokens_beyond_the_vocabulary, root_make, root_remove)
     root_put_bytes(*state, "many.u16", many, sizeof many);
     static const struct {
         const char *path;
-        uint64_t vocabulary; /* enough; one less is not */
+        uint64_t vocabulary; /* smallest vocabulary that is enough */
         const char *text;
     } cases[] = {{"a.bin", 50257, "a.bin: token 3 is 50256, but the vocabulary of the model is 50256"},
                  {"b.bin", 50257, "b.bin: token 3 is 50256,"},
@@ -494,7 +494,7 @@ TEST_IN(dataset, masks_and_documents, root_make, root_remove)
     struct opened opened = prepared(*state, 256, AH_DATASET_AUTO);
     CHECK_OK(open_paths(&opened, *state, both, 2), opened.err);
     const struct ah_dataset_facts *facts = ah_dataset_facts(opened.data);
-    assert_int_equal(facts->documents, 5); /* a text begins one, .docs begin others */
+    assert_int_equal(facts->documents, 5); /* each text begins one, .docs add more */
     assert_int_equal(facts->unmasked, 5);
     assert_true(facts->has_docs && facts->has_mask);
     check_flags(opened.data, "0100001", "1011110");
@@ -601,7 +601,7 @@ static void digest_of(const void *bytes, size_t size, unsigned char digest[AH_SH
     ah_sha256_finish(&hash, digest);
 }
 
-/* The identity, as docs/data.md defines it, of a shard of two leaves and a bit, with a mask. */
+/* The identity that docs/data.md defines, for a shard with a mask and slightly more than two leaves. */
 TEST_IN(dataset, identity_is_as_defined, root_make, root_remove)
 {
     enum { TOKENS = 1100000, LEAF = 1 << 20 };
@@ -644,7 +644,7 @@ static void identity(const char *root, const char *const *paths, size_t n, char 
     ah_dataset_close(opened.data);
 }
 
-/* Names and headers do not matter; contents, order, cuts and companions do. */
+/* The identity does not depend on names and headers, but on contents, order, cuts and companions. */
 TEST_IN(dataset, identity_tells_apart, root_make, root_remove)
 {
     static const uint64_t docs[] = {1};
@@ -679,7 +679,7 @@ static void full_path(const char *root, const char *name, char path[PATH_MAX])
     snprintf(path, PATH_MAX, "%s/%s", root, name);
 }
 
-/* Overwrites bytes and restores the modification time, so only the content tells. */
+/* Overwrites bytes and restores the modification time, so only the content shows the change. */
 static void overwrite_unseen(const char *path, const void *bytes, size_t size)
 {
     struct stat about;
@@ -712,9 +712,9 @@ TEST_IN(dataset, files_that_change, root_make, root_remove)
             CHECK_OK(read_all(opened.data, tokens, &opened.err), opened.err);
             full_path(*state, parts[part], path);
             full_path(*state, "saved", saved);
-            if (how == 0) /* shrinks */
+            if (how == 0) /* the file shrinks */
                 assert_int_equal(truncate(path, 2), 0);
-            else if (how == 1) /* is rewritten */
+            else if (how == 1) /* the file's time changes */
                 assert_int_equal(utimensat(AT_FDCWD, path, (struct timespec[]){{1, 0}, {1, 0}}, 0), 0);
             else
                 assert_int_equal(truncate(path, 4096), 0);
@@ -723,7 +723,7 @@ TEST_IN(dataset, files_that_change, root_make, root_remove)
             check_text_has(opened.err.text, path);
             ah_dataset_close(opened.data);
         }
-    /* Only the content tells: still no token beyond the vocabulary, no offset out of range. */
+    /* Even if only the content shows a change, reads give no token beyond the vocabulary and no offset out of range. */
     root_put_bytes(*state, "a.bin", five_u16, sizeof five_u16);
     root_put_bytes(*state, "a.bin.mask", "\1\1\1\1\1", 5);
     root_put_bytes(*state, "a.bin.docs", docs, sizeof docs);
@@ -746,7 +746,7 @@ TEST_IN(dataset, files_that_change, root_make, root_remove)
     ah_dataset_close(opened.data);
 }
 
-/* A closed file is opened again, but only if it is still the same file. */
+/* A file that was closed is opened a second time, but only if it is still the same file. */
 TEST_IN(dataset, a_replaced_file, root_make, root_remove)
 {
     enum { FILES = AH_DATASET_OPEN_FILES + 1 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The order of samples never changes: values from a second implementation (Python, after the text of permutation.c and
- * philox.h), and properties of a shuffle.
+ * Tests that the order of samples never changes, with values from a second implementation (Python, after the text of
+ * permutation.c and philox.h), and tests properties of a shuffle.
  */
 #include "runtime/train/data/permutation.h"
 #include "tests/support/check.h"
@@ -34,7 +34,7 @@ TEST(permutation, all_orders_are_equally_likely)
         assert_in_range(orders[possible[i]], 400 - 73, 400 + 73);
 }
 
-/* Epochs and seeds rarely agree on a place, and neighbours are rarely in order. */
+/* Different epochs or seeds rarely put the same sample in the same place, and neighbours are rarely in order. */
 TEST(permutation, epochs_and_seeds_differ)
 {
     const uint64_t n = 10000;
@@ -45,7 +45,7 @@ TEST(permutation, epochs_and_seeds_differ)
         same_seed += here == ah_permutation_at(2, 0, n, i);
         in_order += here == ah_permutation_at(1, 0, n, i - 1) + 1;
     }
-    assert_in_range(same_epoch, 0, 8); /* random orders have about one */
+    assert_in_range(same_epoch, 0, 8); /* random orders agree in about one place */
     assert_in_range(same_seed, 0, 8);
     assert_in_range(in_order, 0, 8);
 }

@@ -29,7 +29,7 @@
             "replace an existing file, whatever it holds, except one that this command reads"                \
     }
 
-/* `options`, `arguments`: as read by `syntax`. AH_E_USAGE names both files; AH_E_IO: one cannot be made; AH_E_MEMORY. */
+/* `options`, `arguments`: read by `syntax`. AH_E_USAGE names both files; AH_E_IO: none can be made; AH_E_MEMORY. */
 int ah_outputs_check(const struct ah_option_syntax *syntax, const struct ah_arguments *arguments,
                      const void *options, struct ah_error *err);
 

@@ -20,7 +20,7 @@ int ah_run_hosts_place(const struct ah_hosts *given, const struct ah_cluster_pla
                        struct ah_arena *arena, struct ah_hosts *ret_hosts, struct ah_error *err);
 
 /* Runs this command line, without '--hosts', on all hosts, and waits until it ends; an interrupt makes all ranks save
- * and end. `plan` passed ah_run_ranks_check(). AH_E_USAGE: a line is no host; AH_E_MISMATCH; AH_E_MISSING: no mpirun. */
+ * and end. `plan` passed ah_run_ranks_check(). AH_E_USAGE: a line is no host; AH_E_MISMATCH; AH_E_MISSING: mpirun. */
 int ah_run_hosts_launch(struct ah_cli *cli, const char *path, const struct ah_cluster_plan *plan,
                         int *ret_status, struct ah_error *err);
 

@@ -36,6 +36,7 @@ def comments(path, text):
 
 def messages(path, text):
     """Literals of four words and more that people see."""
+    text = re.sub(r"(?m)^#include.*$", "", text)
     code = re.sub(r"/\*.*?\*/", lambda match: re.sub(r"[^\n]", " ", match.group()), text, flags=re.DOTALL)
     for match in LITERALS.finditer(code):
         literal = re.sub(r'"\s*(?:PRI(\w+)\s*)?"', lambda part: part.group(1) or "", match.group())

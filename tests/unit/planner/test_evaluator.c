@@ -28,7 +28,7 @@ TEST(evaluator, prefers_the_shorter_period)
     teardown(&f);
 }
 
-/* Of choices with equal periods, less host memory wins, then configs that come first. Tries them in both orders. */
+/* Among choices with equal periods, less host memory wins, then configs that come first. Tries them in both orders. */
 TEST(evaluator, breaks_ties)
 {
     for (int turn = 0; turn < 2; turn++) {

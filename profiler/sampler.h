@@ -102,7 +102,7 @@ int ah_sampler_go_on(const struct ah_sampler *sampler, struct ah_sampler_set *se
 int ah_sampler_measure(const struct ah_sampler *sampler, const struct ah_sampler_work *works, size_t n,
                        struct ah_sampler_series *ret_series, struct ah_error *err);
 
-/* Return the series as a metric: its values times `scale`; or, if they are times, `amount` / value. */
+/* Return the series as a metric: each value multiplied by `scale`; of durations, `amount` divided by each. */
 struct ah_metric ah_sampler_metric(const struct ah_sampler_series *series, double scale);
 struct ah_metric ah_sampler_rate(const struct ah_sampler_series *series, double amount);
 

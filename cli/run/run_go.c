@@ -147,7 +147,7 @@ static bool wait_for_room(const struct ah_run *run)
         if (ah_checkpoints_find_room(run->checkpoints, 0, 1, &room, NULL))
             return false;
         if (room.free_bytes >= room.needed_bytes)
-            return waited_s > 0; /* if 0, the save did not fail for lack of room */
+            return waited_s > 0; /* waited only if the save failed for lack of room */
         if (!waited_s)
             ah_cli_tell(run->cli, AH_CLI_WARNING,
                         "'%s' has %s free, and the checkpoint of step %" PRIu64 " needs %s: free some space "

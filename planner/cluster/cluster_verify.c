@@ -173,7 +173,7 @@ static size_t class_of(const struct verify *v, const struct ah_cluster_plan_stag
     return c;
 }
 
-/* The first blocks of a stage are away, although some of them may have nothing that could be away. */
+/* The first blocks of a stage keep states or weights on the host; some of them may have none to keep there. */
 static void read_config(const struct ah_cluster_plan_config *config, struct ah_stage *stage)
 {
     if (config->activations == AH_ACTIVATIONS_RECOMPUTE)

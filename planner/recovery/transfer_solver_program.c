@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The program of transfer_solver.h for planner/bound/solver.h. Its columns are T in seconds, then for each bundle y(l),
- * then for each receiver d f(d,s), and r(l,d) for all l that may relay to it. A bundle with one receiver has no y and
+ * then for each receiver d: f(d,s), and r(l,d) for all l that may relay to d. A bundle with one receiver has no y and
  * no r. Its rows are (1) to (4) by bundle, then (5) by resource. The relaxation's prices of rows (5) give the bound,
  * which is evaluated separately; the integer search gives counts, which are dealt out to shards.
  */

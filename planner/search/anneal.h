@@ -17,7 +17,7 @@
 #include "planner/search/evaluator.h"
 #include "planner/search/vary.h"
 
-/* How good a choice is: a choice that fits beats one that does not; then less is better. */
+/* How good a choice is: one that fits beats one that does not; between two alike, the lower height is better. */
 struct ah_height {
     uint64_t over_bytes; /* excess over its budgets */
     double cost_us;      /* if it fits: the period plus the worth of its bytes to the evaluator */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Walk: the one order in which weights are loaded, saved and initialised: block by block, tensor by tensor, part by
- * part, band by band. A band is as many whole rows of a part as its limit allows, or a stretch of a longer row. A band
- * is handed out in pieces. For a transposed part, whose rows are columns in the file, bands are larger, and files
- * are read and written AH_WALK_LINES lines at a time. Each line's stretch in a band is one system call, and both sides
- * of the transposition use whole cache lines.
+ * part, band by band. A band is as many whole rows of a part as its limit allows, or part of one row that exceeds it. A
+ * band is handed out in pieces. For a transposed part, whose rows are columns in the file, bands are larger, and files
+ * are read and written AH_WALK_LINES lines at a time. The part of a line in a band takes one system call, and both
+ * sides of the transposition use whole cache lines.
  */
 #ifndef AH_RUNTIME_MODEL_WALK_INTERNAL_H
 #define AH_RUNTIME_MODEL_WALK_INTERNAL_H

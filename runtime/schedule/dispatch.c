@@ -291,7 +291,7 @@ int ah_dispatch_run_steady(struct ah_dispatch_memory *memory, struct ah_sim_run 
     return ah_dispatch_run(memory, run, orders, ret_result, err);
 }
 
-/* Compute waited for op `at` from from_us to to_us: splits that time among the lanes in the chain that held `at` up. */
+/* The compute lane waited for op `at` from `from_us` to `to_us`. Splits that time among the lanes that delayed it. */
 static void blame(const struct ah_sim_run *run, const struct ah_clock_result *result, uint32_t at,
                   double from_us, double to_us, double exposed_us[AH_WAIT_LANES])
 {

@@ -90,7 +90,7 @@ static int note_position(const struct reading *r, uint32_t position, struct ah_e
 
 /* ---- tensors ---- */
 
-/* A gradient sent without bytes has no tensor, even if a tensor has that name. */
+/* True for a gradient message without bytes: a signal. It uses no tensor, even if one has its name. */
 static bool is_word(const struct reading *r, enum ah_channel channel, const struct ah_message *message)
 {
     return channel == AH_CHANNEL_GRADIENT_OUT && message->at != AH_MESSAGES_NEVER &&

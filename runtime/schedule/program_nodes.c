@@ -73,8 +73,8 @@ static uint64_t element_bytes(const struct ah_program_context *context, enum ele
     return element == PARTIAL ? 4 : fixed[element];
 }
 
-/* Returns the elements from row to row. A vocabulary may have any size, so rows of logits are padded to whole lines of
- * memory: otherwise products on GPUs would read and write them element by element. */
+/* Returns the distance between the starts of two rows, in elements. A vocabulary may have any size, so rows of logits
+ * are padded to whole lines of memory: otherwise products on GPUs would access them element by element. */
 static uint64_t pitch(const struct ah_program_context *context, const struct tensor_rule *rule)
 {
     enum { LINE = 64 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Guesses the format of bytes. Each answer is "yes" only if data that we read cannot look like that by chance; with too
- * few bytes it is "no".
+ * Guesses the format of bytes. An answer is "yes" only if data of no other format we read could look like this by
+ * chance. With too few bytes it is "no".
  */
 #include "runtime/train/data/format_internal.h"
 

@@ -183,7 +183,7 @@ static void train(const struct golden *golden, bool every_op, struct heard *hear
     ah_trainer_close(trainer);
 }
 
-/* At most two events for each item observed: its start, if it waited, and its end. The clock takes a few more. */
+/* Each item makes at most two events: its start, if it waited, and its end. The clock needs a few more events. */
 TEST(groups, of_a_training_are_its_items)
 {
     static struct heard items, ops;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Orders of stages against all orders of up to six nodes, and islands against a flood over links that are fast enough.
+ * Checks the order of stages against all orders of up to six nodes, and islands against a flood fill over fast links.
  */
 #include "planner/cluster/search/islands.h"
 #include "planner/cluster/search/route.h"

@@ -71,7 +71,7 @@ static void same(const char *what, const void *got, const void *expected, enum a
     }
 }
 
-/* Returns a random range of N elements, often a small range. */
+/* Returns a random part of the N elements, often a small one. */
 static void any_range(uint64_t *random, uint64_t *ret_begin, uint64_t *ret_end)
 {
     uint64_t most = check_random(random) % 3 ? 70 : N;

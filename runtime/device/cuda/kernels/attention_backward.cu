@@ -2,7 +2,7 @@
  *
  * Attention, backward, on tensor cores: dq, dk, dv from dout, q, k, v, out, lse. Recomputes the scores, tile by tile:
  *
- *     p = 2^(s - lse)      s = scale q k^T, lse: both in powers of two
+ *     p = 2^(s - lse)      s = scale q k^T, lse: both are exponents of 2
  *     d = p (dout v^T - delta)      delta = the sum of dout * out of each query, kept in the op's scratch
  *     dq = scale d k       dk = scale d^T q       dv = p^T dout
  *
@@ -14,7 +14,7 @@
  * each block that holds keys would have a part of dq, and these parts must be added. FlashAttention-2 adds them by
  * atomics, in an order that differs from run to run; its deterministic mode keeps a copy of dq in fp32 for each of
  * several sets of blocks and adds the copies afterwards. Other implementations let blocks wait for their turn. Both
- * need dq in fp32, 4 bytes where the gradient has 2, which is memory outside the arena that plans do not count. Seven
+ * need dq in fp32, 4 bytes where the gradient has 2: memory outside the arena, so plans do not count it. Seven
  * products need neither memory nor waiting.
  *
  * dq: like forward (attention_forward.cu), with dout beside q. Three products a tile, in the order dout v^T, s, d k: v

@@ -5,11 +5,11 @@
  * A block computes a group of AH_OP_NORM_GROUP vectors, which its teams of threads do by turns: 16 elements a thread,
  * in two groups of eight. In bf16 the next vector is loaded while one is computed. The partial gradients of gain and
  * bias stay in registers until all vectors are done. Then the teams' sums are added in order and stored in a row of the
- * scratch, whose columns columns.cuh adds. So x and dy are read once and dx is written once; the scratch, 1/32 of that,
- * is written and read.
+ * scratch; columns.cuh adds up its columns. So x and dy are read once and dx is written once; the scratch, 1/32 of
+ * that, is written and read.
  *
- * A whole block computes vectors of more than 8192 elements, one after another, with the partial gradients in the
- * scratch: three passes. Teams, and so the order of sums, follow only from the width.
+ * Vectors of more than 8192 elements are computed one after another, each by a whole block, with the partial gradients
+ * in the scratch: three passes. Teams, and so the order of sums, follow only from the width.
  */
 #include "runtime/device/cuda/kernels/columns.cuh"
 #include "runtime/device/cuda/kernels/teams.cuh"

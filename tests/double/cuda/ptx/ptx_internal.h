@@ -186,7 +186,7 @@ struct ptx_touch {
     uint32_t write_meeting, read_meeting; /* of their warps, then */
 };
 
-#define PTX_MANY_READERS UINT32_MAX /* in several warps */
+#define PTX_MANY_READERS UINT32_MAX /* threads of several warps read it */
 
 struct ptx_block {
     const struct ptx_kernel *kernel;

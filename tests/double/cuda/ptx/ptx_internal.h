@@ -70,7 +70,7 @@ typedef void ptx_act_fn(struct ptx_block *block, struct ptx_warp *warp, const st
 enum ptx_way {
     PTX_ALONE,    /* ->scalar, on every lane */
     PTX_ACTS,     /* ->act, on the lanes that are here */
-    PTX_TOGETHER, /* ->act, when all lanes of its last operand, the mask, are here; without operands: all */
+    PTX_TOGETHER, /* ->act, when all lanes of its last operand, the mask, are here; no operands: all lanes */
     PTX_BRANCHES,
     PTX_RETURNS,
     PTX_BARRIER
@@ -96,7 +96,7 @@ struct ptx_op {
     ptx_scalar_fn *scalar;
     ptx_act_fn *act;
     uint32_t results; /* leading operands that are written */
-    bool whole;       /* PTX_TOGETHER: the whole warp, from one place */
+    bool whole;       /* PTX_TOGETHER: the whole warp acts, at one instruction */
 };
 
 struct ptx_insn {
@@ -105,7 +105,7 @@ struct ptx_insn {
     uint32_t n;
     uint32_t guard; /* a predicate; PTX_NO_REGISTER: none */
     bool guard_not;
-    bool joins; /* a label is here */
+    bool joins; /* other lanes may join here, at a label */
     uint32_t target;
     uint32_t line;
     enum ptx_space space; /* for loads and stores, like the next two */
@@ -118,8 +118,8 @@ struct ptx_insn {
 struct ptx_counts {
     atomic_ullong launches, warps;
     atomic_ullong insns[PTX_SORTS];
-    atomic_ullong shared_turns, shared_least;   /* 128 bytes each */
-    atomic_ullong global_sectors, global_least; /* 32 bytes each */
+    atomic_ullong shared_turns, shared_least;   /* turns made and the fewest possible, 128 bytes each */
+    atomic_ullong global_sectors, global_least; /* sectors read and the fewest possible */
 };
 
 struct ptx_kernel {
@@ -128,15 +128,15 @@ struct ptx_kernel {
     uint32_t n;
     uint32_t registers;
     uint64_t parameters_bytes;
-    uint32_t shared_bytes; /* static; dynamic memory follows */
-    uint32_t threads_max;  /* of a block; 0: any */
+    uint32_t shared_bytes; /* static shared memory; dynamic memory follows */
+    uint32_t threads_max;  /* most threads of a block; 0: any */
     struct ptx_counts *counts;
 };
 
 /* ptx_decode.c: fills in op, space, bytes and elements from the name. False: the name is unknown. */
 bool ptx_decode(struct ptx_insn *insn, const char *name);
 
-/* ptx_scalar.c: the instruction of that name, NULL if a lane does not do it alone; comparisons by relation and type. */
+/* ptx_scalar.c: the instruction of that name, NULL if lanes do not run it alone; comparisons by relation and type. */
 const struct ptx_op *ptx_scalar_find(const char *name);
 ptx_scalar_fn *ptx_compare_find(const char *relation, const char *type);
 
@@ -170,7 +170,7 @@ struct ptx_warp {
     uint64_t (*reg)[EMULATOR_WARP]; /* by register and lane */
     uint32_t number;
     uint32_t alive;      /* lanes that have not returned */
-    uint32_t waiting;    /* with lanes of the warp */
+    uint32_t waiting;    /* lanes that wait for lanes of the warp */
     uint32_t at_barrier; /* of the block */
     uint32_t at[EMULATOR_WARP];
     uint32_t meetings;             /* how often its lanes met at bar.warp.sync */
@@ -179,27 +179,27 @@ struct ptx_warp {
     uint32_t n_copies;
 };
 
-/* The last to touch two bytes of shared memory. Threads count from 1. */
+/* The last threads to touch two bytes of shared memory, numbered from 1. */
 struct ptx_touch {
     uint64_t written, read; /* epochs */
     uint32_t writer, reader;
-    uint32_t write_meeting, read_meeting; /* of their warps, then */
+    uint32_t write_meeting, read_meeting; /* `meetings` of their warps at that time */
 };
 
-#define PTX_MANY_READERS UINT32_MAX /* in several warps */
+#define PTX_MANY_READERS UINT32_MAX /* readers in several warps */
 
 struct ptx_block {
     const struct ptx_kernel *kernel;
     const unsigned char *parameters;
     uint64_t parameters_bytes;
-    uint32_t special[PTX_SPECIALS]; /* those of the block */
+    uint32_t special[PTX_SPECIALS]; /* special registers of the block */
     unsigned char *shared;
     uint32_t shared_bytes;
     struct ptx_touch *touches; /* one for each two bytes */
     uint64_t epoch;            /* barriers passed, in all blocks that ran here */
     struct ptx_warp *warps;
     uint32_t n_warps, threads;
-    char why[EMULATOR_REPORT_MAX / 2]; /* it ended; "": it did not */
+    char why[EMULATOR_REPORT_MAX / 2]; /* why the block ended; "": it did not */
     struct ptx_tally {
         uint64_t insns[PTX_SORTS];
         uint64_t shared_turns, shared_least, global_sectors, global_least;
@@ -209,7 +209,7 @@ struct ptx_block {
 /* ptx_machine.c: ends the block at an instruction. The first sentence is kept. */
 __attribute__((format(printf, 3, 4))) void ptx_trap(struct ptx_block *block, const struct ptx_insn *insn,
                                                     const char *format, ...);
-/* An operand's value in a lane. */
+/* Returns an operand's value in a lane. */
 uint64_t ptx_value(const struct ptx_block *block, const struct ptx_warp *warp,
                    const struct ptx_operand *operand, uint32_t lane);
 
@@ -223,7 +223,7 @@ static inline void ptx_set(struct ptx_warp *warp, const struct ptx_operand *oper
     for (uint32_t left_ = (lanes), lane = 0; left_ && (lane = (uint32_t)__builtin_ctz(left_), 1);            \
          left_ &= left_ - 1)
 
-/* ptx_shared.c: a thread reads or writes bytes of shared memory. False: that ended the block. */
+/* ptx_shared.c: a thread reads or writes bytes of shared memory. Returns false if that ended the block. */
 bool ptx_shared_touch(struct ptx_block *block, const struct ptx_warp *warp, const struct ptx_insn *insn,
                       uint32_t lane, uint64_t place, uint32_t bytes, bool writes);
 /* Counts the turns of an access: `places` of the lanes, `bytes` each. */

@@ -60,8 +60,7 @@ TEST(plugin, lists_gpus_or_says_why_not)
     assert_true(rc || n > 0);
 }
 
-/* Opening a device that does not exist gives the error of listing, or an error with the number of devices.
- * */
+/* Opening a device that does not exist gives the error of listing, or an error with the number of devices. */
 TEST(plugin, does_not_open_what_is_not_there)
 {
     const struct ah_device_options options = {.index = DEVICES};

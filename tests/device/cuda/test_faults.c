@@ -120,8 +120,7 @@ static bool fail_one(const char *call, uint64_t nth, cudaError_t code)
     return rc != AH_OK;
 }
 
-/* Calls of each name in a life without faults. Counts vary: timing decides how often the host looks at events.
- * */
+/* Calls of each name in a life without faults. Counts vary: timing decides how often the host looks at events. */
 struct called {
     const char *name;
     uint64_t n;

@@ -59,8 +59,7 @@ void op_case_run(struct op_case *c);
 /* Runs in one way only, for ops whose ways may differ in bits; the results are those of this way. */
 void op_case_run_one(struct op_case *c, unsigned way);
 
-/* Return the number of ways; run the op in one way on a copy of c->memory, which `ret_memory` receives.
- * */
+/* Return the number of ways; run the op in one way on a copy of c->memory, which `ret_memory` receives. */
 unsigned op_case_ways(void);
 void op_case_run_way(const struct op_case *c, unsigned way, unsigned char *ret_memory);
 

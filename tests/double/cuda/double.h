@@ -123,8 +123,7 @@ void cuda_double_go_on(void);
 /* Returns the number of calls and streams that hang now. */
 unsigned cuda_double_hanging(void);
 
-/* Return the number of calls of that name so far (`any`: of all), and the i-th name called, NULL after the last.
- * */
+/* Return the number of calls of that name so far (`any`: of all), and the i-th name called, NULL after the last. */
 uint64_t cuda_double_calls(const char *call);
 const char *cuda_double_called(unsigned i);
 

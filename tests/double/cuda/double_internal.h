@@ -61,8 +61,7 @@ size_t double_pinned_ranges(void);
 void double_forget_kernels(void);
 
 /* driver.c: true if a stream waits for a value, or has such a wait queued. double_idle() is for calls in which the
- * driver may wait until the GPU is idle: misuse then, since the host that would write the value waits for the driver.
- * */
+ * driver may wait until the GPU is idle: misuse then, as the host that would write the value waits for the driver. */
 bool double_awaits_values(void);
 cudaError_t double_idle(const char *call);
 

@@ -2,8 +2,7 @@
  *
  * Streams and events.
  *
- * 1. A stream is a thread with a list of work, run in order. The default stream is one more; no other stream waits for
- *    it.
+ * 1. A stream is a thread with a list of work, run in order. The default stream is one more; no stream waits for it.
  * 2. An event records into a `record`, which lives as long as anyone looks at it: recording the event again, or
  *    destroying it, changes nothing for those who wait already.
  * 3. When the device is broken, work is dropped and nobody waits any more.

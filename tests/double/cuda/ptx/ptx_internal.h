@@ -119,7 +119,7 @@ struct ptx_counts {
     atomic_ullong launches, warps;
     atomic_ullong insns[PTX_SORTS];
     atomic_ullong shared_turns, shared_least;   /* turns made and the fewest possible, 128 bytes each */
-    atomic_ullong global_sectors, global_least; /* sectors read and the fewest possible */
+    atomic_ullong global_sectors, global_least; /* sectors moved and the fewest possible, 32 bytes each */
 };
 
 struct ptx_kernel {
@@ -171,7 +171,7 @@ struct ptx_warp {
     uint32_t number;
     uint32_t alive;      /* lanes that have not returned */
     uint32_t waiting;    /* lanes that wait for lanes of the warp */
-    uint32_t at_barrier; /* of the block */
+    uint32_t at_barrier; /* lanes at the block's barrier */
     uint32_t at[EMULATOR_WARP];
     uint32_t meetings;             /* how often its lanes met at bar.warp.sync */
     uint32_t group[EMULATOR_WARP]; /* the open group of copies */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every call of the CUDA runtime fails once in the life of a device that uses all lanes: once with an error of only
- * that call, and once with an error that loses the GPU. The device must report it, unless it did not need the call;
- * every wait ends; everything is given back; nothing is done that hardware would punish.
+ * Every call of the CUDA runtime fails in the life of a device that uses all lanes: once with an error of only that
+ * call, and once with an error that loses the GPU. The device must report it, unless it did not need the call; every
+ * wait ends; everything is given back; nothing is done that hardware would punish.
  */
 #include "tests/device/cuda/open.h"
 

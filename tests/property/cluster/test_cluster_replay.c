@@ -9,7 +9,7 @@
  *    plans that do not clip, whose updates wait for no gate and shorten the step; and, rarely, a message and a sum that
  *    could take a NIC at the same instant, where rounding decides. No step is shorter than the busiest stage or the
  *    path of a micro-batch.
- * 4. Nothing is summed that nobody trains.
+ * 4. Gradients are summed only if a rank trains them.
  * 5. The program of a single rank replays as in the simulator.
  */
 #include "runtime/schedule/replay.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ranks did, from the spans of all their lanes on one clock, is what their documents allow. From the documents
- * only:
+ * What ranks did, from the spans of all their lanes on one clock, is what their documents allow. By the documents only:
  *
  * 1. A rank runs its positions in order, step after step, and begins none before the previous position is done, sends
  *    included. An update by gradients of the step before runs in every step but the first, and once after the last.

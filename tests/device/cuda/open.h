@@ -35,7 +35,7 @@ static inline struct ah_op fill_op(uint32_t arena, uint64_t offset, uint64_t cou
 static inline struct ah_device *open_device(const struct ah_device_options *options)
 {
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 4 * MIB, 4 * MIB, 4 * MIB};
-    const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1025, 0); /* whole items of 16 bytes, and a rest */
+    const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1025, 0); /* whole items of 16 bytes, then a rest */
     struct ah_device *device = NULL;
     struct ah_error err = {0};
     CHECK_OK(ah_device_open(&device, ah_plugin_driver(), options, &err), err);
@@ -56,7 +56,7 @@ static inline uint64_t submit_op(struct ah_device *device, uint32_t lane, const 
     return ticket;
 }
 
-/* Makes the next call of that name hang, after letting `skipped` pass. */
+/* Makes the next call of that name hang, after letting `skipped` calls pass. */
 static inline void hang_next(const char *call, uint64_t skipped)
 {
     cuda_double_hang(call, cuda_double_calls(call) + skipped + 1);
@@ -68,8 +68,8 @@ static inline void wait_until_hanging(unsigned n)
         ah_threads_sleep_until_ns(ah_threads_now_ns() + 100000);
 }
 
-/* Upper bound of the error of a GPU span read now, against the host's clock: the window between the two host readings
- * that set the base, which is long on a busy machine, plus rounding, as event times are floats. */
+/* Returns an upper bound of a GPU span's error against the host's clock: the window between the two host readings that
+ * set the base (long on a busy machine), plus rounding, since event times are floats. */
 static inline uint64_t clock_error_ns(struct ah_device *device)
 {
     return ah_cuda_of(device)->clock.window_ns + 10000;
@@ -95,7 +95,7 @@ static inline uint64_t submit_gate(struct ah_device *device, struct gate *gate)
     return submit_op(device, AH_LANE_HOST, &op, (struct ah_wait){0});
 }
 
-/* After closing: everything was given back, and nothing was done that hardware would punish. */
+/* Checks, after closing, that everything was given back and nothing was done that hardware would punish. */
 static inline void expect_nothing_left(void)
 {
     const struct cuda_double_alive alive = cuda_double_alive();

@@ -37,7 +37,7 @@ static void check_device(const struct ah_device_info *info)
         assert_int_equal(info->supports[op], op < AH_OP_KINDS);
 }
 
-/* With a GPU: its description. Without: a sentence that says what is missing and what to do. */
+/* With a GPU, the plugin describes it. Without one, the error says what is missing and what to do. */
 TEST(plugin, lists_gpus_or_says_why_not)
 {
     static struct ah_device_info infos[DEVICES];
@@ -60,7 +60,7 @@ TEST(plugin, lists_gpus_or_says_why_not)
     assert_true(rc || n > 0);
 }
 
-/* Opening a device that does not exist gives the same error as listing, or the number of devices. */
+/* Opening a device that does not exist gives the error of listing, or an error with the number of devices. */
 TEST(plugin, does_not_open_what_is_not_there)
 {
     const struct ah_device_options options = {.index = DEVICES};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening the CUDA device, giving it memory and closing it, on machines that the double plays.
+ * Opening the CUDA device, giving it memory and closing it, on machines that the double simulates.
  */
 #include "tests/device/cuda/open.h"
 
@@ -59,7 +59,7 @@ TEST_IN(device, refuses_by_name, be_plain, NULL)
     expect_refused(&plain, AH_E_MISSING, "too old: it supports CUDA 11.4");
 }
 
-/* Without them, streams cannot wait for the host. */
+/* Without stream memory operations, streams cannot wait for the host. */
 TEST_IN(device, needs_stream_memory_operations, be_plain, NULL)
 {
     cuda_double_fail("cuDeviceGetAttribute", 1, cudaErrorNotSupported);
@@ -153,7 +153,7 @@ TEST_IN(device, gives_what_the_reserve_leaves, be_plain, NULL)
     expect_nothing_left();
 }
 
-/* Arena and reserve stay within the budget; if they would not, nothing is taken. */
+/* Arena and reserve stay within the budget; if they would exceed it, nothing is allocated. */
 TEST_IN(device, keeps_a_budget, be_plain, NULL)
 {
     struct ah_device_options options = {.memory_bytes = 256 * MIB};
@@ -198,12 +198,12 @@ TEST_IN(device, says_why_memory_is_not_locked, be_plain, NULL)
     CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "could not lock 2.0 MiB");
     check_text_has(err.text, "ulimit -l");
     assert_int_equal(cuda_double_alive().device_bytes, before);
-    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err); /* none was taken, so all can be now */
+    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err); /* the failure left nothing allocated */
     ah_device_close(device);
     expect_nothing_left();
 }
 
-/* Memory is locked in pieces no larger than what the driver locks at once, and a copy may span two of them. */
+/* Memory is locked in pieces no larger than what the driver locks at once, and a copy may span two pieces. */
 TEST_IN(device, locks_in_pieces, be_plain, NULL)
 {
     enum { BYTES = 4000 };
@@ -281,7 +281,7 @@ TEST_IN(device, is_one_of_several, be_plain, NULL)
     expect_nothing_left();
 }
 
-/* One op of each sort is launched before the first is submitted, and leaves no trace. */
+/* One op of each kind is launched before the program submits its first op, and leaves no trace. */
 TEST_IN(device, loads_kernels_ahead, be_plain, NULL)
 {
     const struct ah_op ops[] = {fill_op(AH_ARENA_DEVICE, 0, 1000, 7), fill_op(AH_ARENA_DEVICE, 4096, 1000, 7),

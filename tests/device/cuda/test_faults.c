@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every call of the CUDA runtime fails once in the life of a device that uses all lanes: with an error of that call
- * alone, and with one that loses the GPU. The device must report it, unless it did not need the call; every wait ends;
- * everything is given back; nothing is done that hardware would punish.
+ * Every call of the CUDA runtime fails in the life of a device that uses all lanes: once with an error of only that
+ * call, and once with an error that loses the GPU. The device must report it, unless it did not need the call; every
+ * wait ends; everything is given back; nothing is done that hardware would punish.
  */
 #include "tests/device/cuda/open.h"
 
 enum { LOOPS = 3, CALLS_MAX = 128 };
-/* The thread sanitizer is a hundred times slower, the address sanitizer ten times. */
+/* Runs are a hundred times slower under the thread sanitizer, ten times under the address sanitizer. */
 #if defined(__SANITIZE_THREAD__)
 enum { OF_EACH = 1 };
 #elif defined(__SANITIZE_ADDRESS__)
@@ -24,7 +24,7 @@ static struct ah_op product_op(void)
     return op;
 }
 
-/* A ring through all lanes, longer than their queues. */
+/* Submits a ring of ops through all lanes, longer than their queues. */
 static int work(struct ah_device *device, struct ah_error *err)
 {
     const struct ah_op host = fill_op(AH_ARENA_PINNED, 0, 2048, 2),
@@ -55,7 +55,7 @@ static void read_spans(struct ah_device *device)
     }
 }
 
-/* The device's whole life. */
+/* Runs the device's whole life, from opening to closing. */
 static int live(struct ah_error *err)
 {
     const struct ah_device_options options = {.queue = 2, .host_threads = 1};
@@ -85,7 +85,7 @@ static void be_plain(void)
     cuda_double_set(&settings);
 }
 
-/* If a call that frees fails, what it should free stays. */
+/* True if the call frees something. If such a call fails, what it should free stays allocated. */
 static bool gives_back(const char *call)
 {
     static const char *const calls[] = {"cudaFree", "cudaFreeHost", "cudaStreamDestroy"};
@@ -120,7 +120,7 @@ static bool fail_one(const char *call, uint64_t nth, cudaError_t code)
     return rc != AH_OK;
 }
 
-/* Calls of each name in a life without faults. Counts vary: how often the host looks at events depends on timing. */
+/* Calls of each name in a life without faults. Counts vary: timing decides how often the host looks at events. */
 struct called {
     const char *name;
     uint64_t n;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Locked memory of the host that one device leaves to the next.
+ * Locked host memory that one device passes on to the next.
  */
 #include "tests/device/cuda/open.h"
 
 #include <stdio.h>
 
-/* Opens a device with these arenas; the one of the GPU has a MiB. */
+/* Opens a device with these arenas; the GPU's arena has 1 MiB. */
 static struct ah_device *open_with(struct ah_device_keep *keep, uint32_t index, uint64_t pinned_bytes,
                                    uint64_t pageable_bytes, int expected)
 {
@@ -34,7 +34,7 @@ static bool is_zero(const unsigned char *bytes, uint64_t n)
     return true;
 }
 
-/* A smaller arena finds what a larger one left, in zeros; one that is larger still is locked anew. */
+/* A smaller arena reuses the zeroed memory of a larger one; an arena larger than that memory is locked anew. */
 TEST(pinned, is_locked_once)
 {
     static const struct {
@@ -71,7 +71,7 @@ TEST(pinned, nothing_outlives_a_device_without_a_keep)
     }
 }
 
-/* In pieces, as drivers lock much of it: all of them stay, all of them go. */
+/* Drivers lock large memory in pieces: all pieces are kept together, and freed together. */
 TEST(pinned, pieces_are_kept)
 {
     struct cuda_double settings = cuda_double_default();
@@ -124,7 +124,7 @@ TEST(pinned, another_gpu_locks_its_own)
     expect_nothing_left();
 }
 
-/* Kept memory must not be what a plan lacks: it goes before anything is refused. */
+/* Kept memory is freed before a plan is refused for lack of host memory. */
 TEST(pinned, goes_where_host_memory_is_short)
 {
     struct cuda_double settings = cuda_double_default();
@@ -138,7 +138,7 @@ TEST(pinned, goes_where_host_memory_is_short)
     expect_nothing_left();
 }
 
-/* Nothing is known about a device that failed: its memory is given back. */
+/* The state of a failed device is unknown, so its memory is freed, not kept. */
 TEST(pinned, a_lost_device_leaves_nothing)
 {
     struct cuda_double settings = cuda_double_default();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the plugin lists GPUs, with a double of the CUDA runtime that plays other machines.
+ * How the plugin lists GPUs, with a double of the CUDA runtime that simulates other machines.
  */
 #include "runtime/device/cuda/cuda_internal.h"
 #include "tests/double/cuda/double.h"
@@ -49,7 +49,7 @@ TEST(probe, describes_devices)
     assert_int_equal(infos[1].free_bytes, 15 * MIB);
     assert_int_equal(infos[0].kind, AH_DEVICE_CUDA);
     assert_true(infos[1].supports[AH_OP_MATMUL]);
-    assert_int_equal(current_device(), 1); /* as it was */
+    assert_int_equal(current_device(), 1); /* the current device is unchanged */
 }
 
 TEST(probe, counts_more_than_it_may_describe)

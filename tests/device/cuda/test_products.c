@@ -19,7 +19,7 @@
 /* EVEN, as a gap: rows begin at multiples of 8 elements. */
 enum { OPERANDS = 5, NO = 0, YES = 1, EVEN = 1 << 20 };
 
-/* A product: sizes, gaps between rows (elements), how far operands lie off an aligned place (elements). */
+/* A product: sizes, gaps between rows (elements), how far operands begin after an aligned place (elements). */
 struct product_case {
     enum ah_matmul_form form;
     uint64_t m, n, k;
@@ -71,7 +71,7 @@ static const struct product_case place_cases[] = {
     {AH_MATMUL_NT, 33, 48, 40, AH_BF16, AH_BF16, AH_EPILOGUE_BIAS, AH_FP32, NO, 0, NO, 0, 0, 1},
 };
 
-/* An odd size, with rows spaced so that each begins aligned, as in a head. */
+/* An odd size, with rows spaced so that each row begins aligned, as in a head. */
 static const struct product_case cut_cases[] = {
     {AH_MATMUL_NT, 24, 43, 40, AH_BF16, AH_FP32, AH_EPILOGUE_NONE, 0, NO, 0, NO, 0, EVEN, 0},
     {AH_MATMUL_NT, 24, 8 * 9 + 1, 40, AH_BF16, AH_BF16, AH_EPILOGUE_NONE, 0, NO, 0, NO, -2, EVEN, 0},
@@ -96,7 +96,7 @@ struct matrix {
 struct stand {
     struct ah_op op;
     struct matrix of[OPERANDS]; /* c, a, b, bias, aux */
-    float *before;              /* c's, dense */
+    float *before;              /* c before the product, dense */
 };
 
 static uint64_t seed_of_tests = 2463534242;
@@ -190,7 +190,7 @@ static double gelu_tanh(double x)
     return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
 }
 
-/* x of one element, and what its sum may be off by. */
+/* Returns one element before its activation, and the allowed error of its sum. */
 static double expected(const struct stand *stand, uint64_t i, uint64_t j, double *ret_error)
 {
     const struct ah_op_matmul *matmul = &stand->op.u.matmul;
@@ -308,7 +308,7 @@ TEST_IN(products, lie_anywhere, start, finish)
     check_cases(place_cases, sizeof place_cases / sizeof place_cases[0]);
 }
 
-/* What the library offers first is its fast algorithm, which it has for even sizes only. */
+/* The library first offers its fast algorithm, which exists for even sizes only. */
 TEST_IN(products, are_cut_where_they_are_odd, start, finish)
 {
     const size_t n_cases = sizeof cut_cases / sizeof cut_cases[0];
@@ -328,7 +328,7 @@ TEST_IN(products, are_cut_where_they_are_odd, start, finish)
     ah_cuda_products_free(products);
 }
 
-/* What lies between rows stays as it was. */
+/* Bytes between rows do not change. */
 TEST_IN(products, leave_gaps_alone, start, finish)
 {
     struct ah_cuda_products *products = open_products(&(struct ah_device_options){0});
@@ -364,7 +364,7 @@ TEST_IN(products, are_prepared_once, start, finish)
     ah_cuda_products_free(products);
 }
 
-/* A run makes nothing and takes nothing. */
+/* A run creates no objects and allocates no memory. */
 TEST_IN(products, run_without_making_anything, start, finish)
 {
     static const char *const makers[] = {"cudaMalloc", "cublasLtMatrixLayoutCreate",
@@ -384,13 +384,13 @@ TEST_IN(products, run_without_making_anything, start, finish)
             assert_int_equal(cuda_double_calls(makers[j]), before[j]);
         tear_down(&stand);
     }
-    uint64_t told = ah_cuda_products_bytes(products); /* the device rounds each of two up */
+    uint64_t told = ah_cuda_products_bytes(products); /* the device rounds up each of two allocations */
     assert_in_range(cuda_double_alive().device_bytes, told, told + 512);
     assert_true(told > 0);
     ah_cuda_products_free(products);
 }
 
-/* The bits of c after one run with these options. */
+/* Gets the bits of c after one run with these options. */
 static void bits_with(const struct ah_device_options *options, const struct product_case *it, float *ret_c)
 {
     struct ah_cuda_products *products = open_products(options);
@@ -407,7 +407,7 @@ static void bits_with(const struct ah_device_options *options, const struct prod
     ah_cuda_products_free(products);
 }
 
-/* Each algorithm has bits of its own, the same every time; without a table the first one is taken. */
+/* Each algorithm gives its own bits, the same every time; without a table the first algorithm is used. */
 TEST_IN(products, take_the_algorithm_of_the_table, start, finish)
 {
     enum { M = 24, N = 40, K = 200, OFFERS = 8 };
@@ -471,7 +471,7 @@ TEST_IN(products, say_that_memory_is_short, start, finish)
     assert_int_equal(cudaGetLastError(), cudaSuccess);
 }
 
-/* Open, prepare, run and close, with whatever fails failing. */
+/* Opens, prepares, runs and closes, while any call may fail. */
 static int whole_life(const struct ah_op *op, const struct stand *stand, struct ah_error *err)
 {
     struct ah_cuda_products *products = NULL;
@@ -485,7 +485,7 @@ static int whole_life(const struct ah_op *op, const struct stand *stand, struct 
     return rc;
 }
 
-/* The nth call of each function fails, until there is no nth one. Of some the failure is none of ours: giving back. */
+/* The nth call of each function fails, until there is no nth call. Failures of calls that free are not reported. */
 TEST_IN(products, survive_each_call_failing, start, finish)
 {
     static const struct {
@@ -501,9 +501,9 @@ TEST_IN(products, survive_each_call_failing, start, finish)
         {"cublasLtMatmulAlgoGetHeuristic", true},
         {"cublasLtMatmul", true},
         {"cudaStreamSynchronize", true},
-        {"cudaMalloc", false}, /* warming up does without */
+        {"cudaMalloc", false}, /* warming up works without it */
     };
-    static const size_t picked[] = {2, 4, 5}; /* whole, staged as the library refuses, staged */
+    static const size_t picked[] = {2, 4, 5}; /* whole; staged because the library refuses; staged */
     for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++)
         for (size_t p = 0; p < sizeof picked / sizeof picked[0]; p++) {
             uint64_t n = 1;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 enum { LOOPS = 5, BYTES = 8192, NAMES_MAX = 128 };
-/* The thread sanitizer is a hundred times slower: there only the first call of each name fails. */
+/* The thread sanitizer is a hundred times slower, so under it only the first call of each name fails. */
 #if defined(__SANITIZE_THREAD__)
 enum { MORE_FAULTS = 0 };
 #else
@@ -46,7 +46,7 @@ static struct ah_device *open_prepared(void)
     return device;
 }
 
-/* A ring through all lanes: host, up, a product and a fill, down. Returns what came down. */
+/* Runs a ring of ops through all lanes: host, up, a product and a fill, down. Returns the value copied down. */
 static float work(struct ah_device *device)
 {
     const struct ah_op host = fill_op(AH_ARENA_PINNED, BYTES, BYTES / 4, 2),
@@ -77,7 +77,7 @@ static size_t read_spans(struct ah_device *device, uint32_t lane, struct ah_span
 
 enum { DELAY_US = 5000 }; /* so that an activity in the span of another op is noticed */
 
-/* Every op of a lane has activities, each within the op's span. */
+/* Checks that every op of a lane has activities, each within the op's span. */
 static void expect_lane(struct ah_device *device, const struct ah_device_recording *recording, uint32_t lane,
                         uint64_t first_ticket, size_t n_ops, uint32_t kind)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the CUDA device reports about itself in use: products its library lacks, and memory taken beside the arena.
+ * What the CUDA device reports about itself in use: products its library lacks, and memory taken outside the arena.
  */
 #include "runtime/device/tryout.h"
 #include "tests/device/cuda/open.h"
@@ -61,7 +61,7 @@ TEST(remarks, memory_beside_the_arena_is_measured)
     expect_nothing_left();
 }
 
-/* Kernels take more than the reserve: reported if it fits, refused if it does not. */
+/* Kernels that need more than the reserve are reported if their memory fits, and refused otherwise. */
 TEST(remarks, code_beyond_the_reserve)
 {
     struct cuda_double settings = cuda_double_default();

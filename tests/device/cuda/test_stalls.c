@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every wait on a GPU, hanging: the watch must say which lane holds up the others, and why. Then the double stops
- * hanging, so that the device can be closed. The program starts to wait only once the lanes have settled, which may
- * take long on a busy machine.
+ * Each kind of wait on a GPU hangs in turn, and the watch must say which lane holds up the others, and why. Then the
+ * double stops hanging, so that the device can be closed. The program starts to wait only once the lanes have settled,
+ * which may take long on a busy machine.
  */
 #include "tests/device/cuda/open.h"
 
@@ -10,13 +10,13 @@
 
 static const struct ah_wait none = {0};
 
-/* Patience where the program runs into the hang only after its wait began. */
+/* Patience of tests in which the program reaches the hang only after its wait began. */
 static const double LONG_S = 1;
 
 struct told {
     atomic_uint n;
     struct ah_error why;
-    struct gate *gate; /* opened on a stall; NULL: only the double goes on */
+    struct gate *gate; /* opened on a stall; NULL: only the double's hangs end */
 };
 
 static void stalled(void *context, const struct ah_error *why)
@@ -56,7 +56,7 @@ static void settle(struct ah_device *device, uint32_t lane, uint64_t done)
         ah_threads_sleep_until_ns(ah_threads_now_ns() + 100000);
 }
 
-/* A copy up, a fill on compute, a copy down, a copy on the host: each waits for the one before. */
+/* Submits a copy up, a fill on compute, a copy down and a copy on the host; each waits for the op before. */
 static void submit_chain(struct ah_device *device)
 {
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1025, 3);
@@ -109,7 +109,7 @@ TEST(stalls, of_an_event)
         (const char *[]){"; h2d: 0 of 1 done, op 1 'copy' has started but not finished", NULL});
 }
 
-/* The stream never notices that what it waits for has happened: all its waits are met. */
+/* The stream never notices that the event it waits for has happened, although all its waits are met. */
 TEST(stalls, of_a_wait_for_an_event)
 {
     struct gate gate = {false};
@@ -131,7 +131,7 @@ TEST(stalls, of_a_wait_for_an_event)
     expect_nothing_left();
 }
 
-/* The same for a value in the host's memory. */
+/* The stream never notices that the host has written the value it waits for. */
 TEST(stalls, of_a_value_of_the_host)
 {
     struct gate gate = {false};
@@ -191,7 +191,7 @@ TEST(stalls, of_a_full_queue)
     expect_nothing_left();
 }
 
-/* The call that asks what is done does not return. */
+/* The call that asks which ops are done does not return. */
 TEST(stalls, of_a_question)
 {
     struct told told;

@@ -32,8 +32,8 @@ static struct ah_span span_of(struct ah_device *device, uint32_t lane, uint64_t 
     return span;
 }
 
-/* Copies both ways are held until both have begun. An op starts after what it waits for has ended, and all spans lie
- * within what the host saw. */
+/* Copies in both directions are held until both have begun. An op starts after the ops that it waits for have ended,
+ * and all spans are within the times that the host saw. */
 TEST(streams, have_spans_of_the_gpus_clock)
 {
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB);
@@ -120,7 +120,7 @@ static void *open_later(void *context)
     return NULL;
 }
 
-/* A full queue holds up the submitter and nobody else, whatever it waits for. */
+/* A full queue holds up the submitter and nobody else, whatever the queue waits for. */
 TEST(streams, wait_where_a_queue_is_full)
 {
     struct gate gate = {false};
@@ -145,7 +145,7 @@ TEST(streams, wait_where_a_queue_is_full)
     expect_nothing_left();
 }
 
-/* A full queue, none of it done when the last op arrives: each op keeps its own span. */
+/* Each op keeps its own span in a full queue, even if none is done when the last op arrives. */
 TEST(streams, keep_apart_what_is_queued)
 {
     enum { QUEUE = 6 };
@@ -175,7 +175,7 @@ TEST(streams, keep_apart_what_is_queued)
     expect_nothing_left();
 }
 
-/* The error names the op that ran, or the ops that it may have been; every wait on host and GPU ends. */
+/* The error names the op that failed, or all ops that may have failed; every wait on host and GPU ends. */
 TEST(streams, name_what_ran_when_the_gpu_failed)
 {
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 1),

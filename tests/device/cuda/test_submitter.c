@@ -54,7 +54,7 @@ TEST(submitter, is_not_where_the_host_lane_is)
     expect_nothing_left();
 }
 
-/* The submitter goes on although none of a copy lane's first 192 ops is done. */
+/* The submitter continues although none of a copy lane's first 192 ops is done. */
 TEST(submitter, gets_192_copies_ahead)
 {
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
@@ -74,7 +74,7 @@ TEST(submitter, gets_192_copies_ahead)
     expect_nothing_left();
 }
 
-/* Page tables of pinned memory lie on the GPU, so pinning comes first: if it fails, no arena was allocated. */
+/* Page tables of pinned memory are stored on the GPU, so pinning comes first: if it fails, no arena was allocated. */
 TEST(submitter, pins_before_it_takes_the_arena)
 {
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 4 * MIB, 4 * MIB, 4 * MIB};

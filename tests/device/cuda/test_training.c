@@ -7,7 +7,7 @@
 #include "tests/golden/train/case.h"
 
 enum { STEPS = 2, CALLS_MAX = 128 };
-/* Sanitizers make a training slow: there only every EVERY-th name fails. */
+/* Sanitizers make a training slow, so under them only every EVERY-th name fails. */
 #if defined(__SANITIZE_THREAD__)
 enum { EVERY = 12 };
 #elif defined(__SANITIZE_ADDRESS__)
@@ -38,7 +38,7 @@ static int train(struct golden_result *result, struct ah_error *err)
     return rc;
 }
 
-/* If a call that frees fails, what it should free stays. */
+/* True if the call frees something. If such a call fails, what it should free stays allocated. */
 static bool gives_back(const char *call)
 {
     return strstr(call, "Free") || strstr(call, "Destroy") || strstr(call, "destroy");
@@ -75,7 +75,7 @@ static bool fail_one(const char *call, uint64_t nth, cudaError_t code)
     return rc != AH_OK;
 }
 
-/* Each name fails in turn: at a middle call if `middle`, else at the first. */
+/* Fails each name in turn, at a middle call if `middle`, otherwise at the first call. */
 static void fail_some(cudaError_t code, bool middle)
 {
     static struct {
@@ -129,7 +129,7 @@ TEST_IN(training, survives_the_loss_of_the_gpu, open_golden, close_golden)
     fail_some(cudaErrorLaunchFailure, true);
 }
 
-/* The error says at which step, op and block. */
+/* The error names the step, the op and the block. */
 TEST_IN(training, names_step_op_and_block, open_golden, close_golden)
 {
     struct ah_error err = {0};

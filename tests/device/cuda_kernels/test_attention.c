@@ -76,8 +76,8 @@ static void check_shape(struct fixture *f, const struct attention_shape *shape, 
     attention_case_release(&d);
 }
 
-/* Each row of the tables, with few and with many tiles. In some windows, the last query that sees a tile of keys is the
- * first of its own tile. */
+/* Tests each row of the tables, with few and with many tiles. In some windows, the last query that sees a tile of keys
+ * is the first query of its own tile. */
 TEST_IN(attention, equals_straight_loops, setup, teardown)
 {
     static const struct attention_shape shapes[] = {
@@ -92,7 +92,7 @@ TEST_IN(attention, equals_straight_loops, setup, teardown)
         check_shape(*state, &shapes[i], AH_BF16);
 }
 
-/* Operands that tensor cores do not take: fp32, heads that are no multiple of 16 bytes, wide heads. */
+/* Tests operands that tensor cores cannot take: fp32, heads that are no multiple of 16 bytes, wide heads. */
 TEST_IN(attention, equals_straight_loops_without_tensor_cores, setup, teardown)
 {
     static const struct attention_shape shapes[] = {
@@ -194,8 +194,8 @@ TEST_IN(attention, of_one_key_is_its_value, setup, teardown)
     attention_check_one_key(&(struct attention_runner){run_both, f, &f->random});
 }
 
-/* Blocks do not read tiles before the first key that their queries see, nor queries after the last that sees their
- * keys: NaN there reaches nobody. Windows of 64 tokens, documents of 64. */
+/* Blocks do not read tiles before the first key that their queries see, nor queries after the last query that sees
+ * their keys, so NaN there changes nothing. Windows of 64 tokens, documents of 64. */
 TEST_IN(attention, skips_what_is_not_seen, setup, teardown)
 {
     static const struct attention_shape shapes[] = {{1, 320, 1, 1, 32, 64, DOCS_NONE, true, 0},

@@ -62,12 +62,12 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Any bits, including NaN, infinities and denormals. `finite` leaves out the first two, for additions. */
+/* Any bits, including NaN, infinities and denormals. `finite` leaves out NaN and infinities, for additions. */
 static void scatter(struct machine *m, uint64_t *random, bool finite)
 {
     for (size_t i = 0; i < ARENA_BYTES; i += 4) {
         uint32_t word = (uint32_t)below(random, UINT64_C(1) << 31) << 1 ^ (uint32_t)below(random, 4);
-        if (finite) /* both halves, so as bf16, too */
+        if (finite) /* both halves, so bf16 values are finite, too */
             word &= 0xbfffbfffu;
         memcpy(m->expected + i, &word, 4);
     }
@@ -80,7 +80,7 @@ static uint64_t size_of(uint64_t *random)
     return 1 + below(random, limits[below(random, sizeof limits / sizeof limits[0])]);
 }
 
-/* Operands one behind another, some at multiples of 16 bytes, some with gaps between rows. */
+/* Returns an op whose operands follow each other, some at multiples of 16 bytes, some with gaps between rows. */
 static struct ah_op random_op(uint64_t *random, size_t chosen, size_t operands)
 {
     struct ah_op op = {.kind = kinds[chosen].kind};

@@ -38,8 +38,8 @@ static long faults_of_this_thread(void)
     return usage.ru_minflt;
 }
 
-/* The thread that reserves arenas must not touch them first: they would lie near the wrong processor. After reserve
- * there is no page left to fault on. */
+/* The thread that reserves arenas must not touch them first: their pages would be near the wrong processor. After
+ * ah_device_reserve(), no page is left to fault on. */
 TEST(arenas, are_touched_by_the_pools)
 {
     struct ah_device *device = NULL;

@@ -78,7 +78,7 @@ static int note_move(void *context, const struct ah_op_moved *told, struct ah_er
     return AH_OK;
 }
 
-/* What a message's function is told. Message lanes do nothing else, and other lanes carry no messages. */
+/* Checks the arguments of a message's function. Message lanes do nothing else, and other lanes carry no messages. */
 TEST(cpu, carries_messages_where_the_options_say_so)
 {
     struct ah_error err = {0};
@@ -118,7 +118,7 @@ TEST(cpu, carries_messages_where_the_options_say_so)
     ah_device_close(device);
 }
 
-/* If only fp32's form may be taken, bf16 products have its bits, whatever else the processor offers. */
+/* If only the fp32 form is allowed, bf16 products have the bits of that form, whatever else the processor offers. */
 TEST(cpu, takes_the_forms_of_products_that_it_may)
 {
     enum { M = 33, N = 40, K = 130 };
@@ -155,7 +155,7 @@ TEST(cpu, takes_the_forms_of_products_that_it_may)
     ah_device_close(device);
 }
 
-/* Milliseconds from start to end of a lane's newest `n_ops` ops. */
+/* Returns the milliseconds from start to end of a lane's newest `n_ops` ops. */
 static double lane_ms(struct ah_device *device, uint32_t lane, uint64_t n_ops)
 {
     struct ah_span spans[8];
@@ -164,7 +164,7 @@ static double lane_ms(struct ah_device *device, uint32_t lane, uint64_t n_ops)
     return (double)(spans[n_ops - 1].end_ns - spans[0].start_ns) * 1e-6;
 }
 
-/* 5 copies of 1 MiB at 100 MiB a second, each half a millisecond late. */
+/* Runs 5 copies of 1 MiB at 100 MiB a second, each half a millisecond late. */
 TEST(cpu, lanes_are_slowed_as_asked)
 {
     struct ah_error err = {0};
@@ -193,8 +193,8 @@ static void pass_gate(void *context)
         sched_yield();
 }
 
-/* Copies of 4 MiB at 100 MiB a second keep `both_kept` of that while a copy the other way is held up, and all of it
- * afterwards. */
+/* Copies of 4 MiB at 100 MiB a second keep the share `both_kept` of that rate while a copy in the other direction is
+ * held up, and the full rate afterwards. */
 static void copy_beside(uint32_t lane, struct ah_op some, uint32_t other_lane, struct ah_op other)
 {
     const double rate = 100.0 * (double)MIB;
@@ -227,7 +227,7 @@ TEST(cpu, lanes_share_the_link)
     clock_go();
 }
 
-/* 30000 parameters at 1 M a second. */
+/* Updates 30000 parameters at 1 million a second. */
 TEST(cpu, slows_host_adam)
 {
     struct ah_error err = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gradients of every op as the device computes them. An op makes y of its inputs; c are random numbers and L = sum c y.
- * Given c as the gradient of y, its backward ops must make, for each input x, a gradient g with
+ * Gradients of every op as the device computes them. An op computes y from its inputs; c are random numbers and L = sum
+ * c y. Given c as the gradient of y, the op's backward ops must compute, for each input x, a gradient g with
  *
  *     (L(x + h d) - L(x - h d)) / 2h = <g, d>      for random directions d of x
  *
@@ -32,8 +32,8 @@ struct trial {
     struct ah_ref y, dy;
     size_t n_y;
     float c[VALUES_MAX];
-    uint64_t end_bytes;                                                    /* end of what is placed */
-    void (*fill)(struct trial *t, unsigned char *arena, uint64_t *random); /* (optional) other operands */
+    uint64_t end_bytes;                                                    /* end of the placed operands */
+    void (*fill)(struct trial *t, unsigned char *arena, uint64_t *random); /* (optional) fills the others */
     double step;                                                           /* h */
 };
 
@@ -95,7 +95,7 @@ static struct ah_op *backward(struct trial *t, struct ah_op op)
     return to;
 }
 
-/* Adds input `arg` of the forward op, uniform in [low, high). Backward leaves its gradient in `gradient`. */
+/* Adds input `arg` of the forward op, uniform in [low, high). Backward writes its gradient to `gradient`. */
 static void differentiate(struct trial *t, size_t arg, struct ah_ref gradient, double low, double high)
 {
     struct input *input = &t->inputs[t->n_inputs++];
@@ -278,7 +278,7 @@ static void fill_angles(struct trial *t, unsigned char *arena, uint64_t *random)
     }
 }
 
-/* In place: backward turns the gradient where it lies. */
+/* Backward rotates the gradient in place. */
 TEST_IN(gradients, of_rope, seed, NULL)
 {
     struct trial *t = new_evaluator(0.5);
@@ -397,7 +397,7 @@ static void fill_targets(struct trial *t, unsigned char *arena, uint64_t *random
     }
 }
 
-/* Forward and backward in one: logits become their gradient. */
+/* One op is both forward and backward: it replaces the logits by their gradient. */
 TEST_IN(gradients, of_the_loss, seed, NULL)
 {
     struct trial *t = new_evaluator(1e-2);

@@ -12,7 +12,7 @@
 
 #define MIB UINT64_C(1048576)
 
-/* How far two looks at one moment may differ: events of a GPU are brought onto the host's clock. */
+/* Largest difference between two readings of one moment, as times of GPU events are converted to the host's clock. */
 #ifdef CHECK_CUDA
 static const uint64_t CLOCKS_NS = 200 * 1000;
 #else
@@ -42,7 +42,7 @@ static struct ah_op fill(uint32_t arena, uint64_t offset, uint64_t count, float 
         .kind = AH_OP_FILL, .arg = {{arena, AH_FP32, offset, 0}}, .u.elements = {count, value, 0}};
 }
 
-/* Prepared, so that the first launch of none of them loads its code while a stream is held up (cuda/warm.c). */
+/* Opens a device with its ops prepared, so that no first launch loads code while a stream is held up (cuda/warm.c). */
 static struct ah_device *open_device(void)
 {
     struct ah_error err = {0};
@@ -82,7 +82,7 @@ static int fail_call(void *context, struct ah_error *err)
     return ah_error_set(err, AH_E_NUMERIC, "loss is not finite");
 }
 
-/* While the host lane is held, the other lanes finish work that does not wait for it; what waits does not start. */
+/* While the host lane is held, the other lanes finish work that does not wait for it; waiting ops do not start. */
 TEST(lanes, run_at_the_same_time_and_wait)
 {
     struct ah_error err = {0};
@@ -166,7 +166,7 @@ TEST(lanes, remember_when)
         assert_int_equal(second[i].ticket, i + 1);
         assert_int_equal(second[i].tag, 1000 + AH_LANE_D2H);
         assert_true(second[i].ready_ns <= second[i].start_ns && second[i].start_ns <= second[i].end_ns);
-        assert_true(second[i].start_ns + CLOCKS_NS >= first[i].end_ns); /* it waited for it */
+        assert_true(second[i].start_ns + CLOCKS_NS >= first[i].end_ns); /* it waited for the first */
     }
     other = ah_device_newest(device, AH_LANE_D2H, 1);
     assert_int_equal(ah_device_spans(device, &other, second, 4), 1);
@@ -174,7 +174,7 @@ TEST(lanes, remember_when)
     ah_device_close(device);
 }
 
-/* Spans are read while the lane works: each once and in order, or counted as lost. */
+/* Spans are read while the lane works: each span is read once and in order, or counted as lost. */
 TEST(lanes, tell_times_while_they_run)
 {
     enum { OPS = 3000 };
@@ -204,7 +204,7 @@ TEST(lanes, tell_times_while_they_run)
     ah_device_close(device);
 }
 
-/* The first of the lanes that are held up. */
+/* A wait for several lanes ends when the first of them is done. */
 TEST(lanes, are_waited_for_together)
 {
     struct ah_error err = {0};
@@ -223,7 +223,7 @@ TEST(lanes, are_waited_for_together)
     assert_int_equal(ah_device_done(device, AH_LANE_HOST), 0);
     atomic_store(&gate.open, true);
     CHECK_OK(ah_device_wait_any(device, waits, 2, &met, &err), err);
-    assert_in_range(met, 0, 1); /* both may come between two looks */
+    assert_in_range(met, 0, 1); /* both may be done by the next look */
     CHECK_OK(ah_device_wait_any(device, &waits[1], 1, &met, &err), err);
     const struct ah_op bad = {.kind = AH_OP_CALL, .u.call = {fail_call, NULL}};
     waits[0].ticket = submit(device, AH_LANE_HOST, &bad, (struct ah_wait){0});
@@ -232,7 +232,7 @@ TEST(lanes, are_waited_for_together)
     ah_device_close(device);
 }
 
-/* What is submitted behind a failure is skipped on every lane. */
+/* Ops submitted after a failure are skipped on every lane. */
 TEST(lanes, report_a_failure_once_and_for_all)
 {
     struct ah_error err = {0};

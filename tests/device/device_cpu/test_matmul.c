@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The thread sanitizer is a hundred times slower. */
+/* Runs under the thread sanitizer are a hundred times slower. */
 #if defined(__SANITIZE_THREAD__)
 enum { CASES = 3, MANY = 40 };
 #else
@@ -112,7 +112,7 @@ static struct ah_op random_product(struct fixture *f)
     m->m = sizes[below(f, SIZES)];
     m->n = sizes[below(f, SIZES)];
     m->k = sizes[below(f, SIZES)];
-    if (below(f, 10) == 0) { /* long enough to be cut */
+    if (below(f, 10) == 0) { /* k is long enough to be cut */
         m->k = 16385 + below(f, 4000);
         m->m = 1 + below(f, 140);
         m->n = 1 + below(f, 70);
@@ -137,7 +137,7 @@ static void run(struct ah_device *device, const struct ah_op *op)
     CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, ticket, &err), err);
 }
 
-/* One element in double, and the sum of its terms' sizes. */
+/* Returns one element in double, and the sum of its terms' magnitudes. */
 static double exact(struct ah_device *device, const struct ah_op *op, uint64_t row, uint64_t column,
                     double before, double *ret_size)
 {
@@ -211,7 +211,7 @@ TEST_IN(matmul, equals_double_precision, setup, teardown)
     assert_true(CASES < 40 || (forms[0] && forms[1] && forms[2]));
 }
 
-/* Several tiles and groups in each direction. */
+/* Tests products of several tiles and groups in each direction. */
 TEST_IN(matmul, of_many_tiles, setup, teardown)
 {
     struct fixture *f = *state;
@@ -226,7 +226,7 @@ TEST_IN(matmul, of_many_tiles, setup, teardown)
         }
 }
 
-/* c, a and b as parts of wider matrices give the bits of dense ones. */
+/* c, a and b as parts of wider matrices give the bits of dense matrices. */
 TEST_IN(matmul, of_parts_of_wider_matrices, setup, teardown)
 {
     struct fixture *f = *state;

@@ -57,7 +57,7 @@ static uint64_t below(struct fixture *f, uint64_t limit)
     return check_random(&f->random) % limit;
 }
 
-/* Any size, often at the edges of vectors and pieces. */
+/* Returns a random size, often at the edges of vectors and pieces. */
 static uint64_t random_count(struct fixture *f, uint64_t most)
 {
     static const uint64_t edges[] = {1,  2,  15,   16,   17,   31,    32,    33,   63,
@@ -172,13 +172,13 @@ TEST_IN(ops, copy, setup, teardown)
     }
 }
 
-/* Index of element i of a matrix with `count` elements a row. */
+/* Returns the index of element i of a matrix with `count` elements a row. */
 static uint64_t element(struct ah_ref ref, uint64_t count, uint64_t i)
 {
     return i / count * (ref.row_stride ? ref.row_stride : count) + i % count;
 }
 
-/* Random rows and, for some operands, strides; all within a slot. */
+/* Sets random rows and, for some operands, strides, all within a slot. */
 static void random_rows(struct fixture *f, struct ah_op *op, size_t operands)
 {
     uint64_t most = 100000;
@@ -304,7 +304,7 @@ TEST_IN(ops, clip, setup, teardown)
     assert_true(scalars.grad_norm == 5.0f);
 }
 
-/* One step from fp32 states. The kernels have deeper tests of their own; this one is about operands and splits. */
+/* Checks one step from fp32 states. The kernels have deeper tests; this test is about operands and splits. */
 static void check_adamw(struct fixture *f, const struct ah_op *op, const struct ah_adamw_settings *s,
                         const double *before, uint64_t n)
 {

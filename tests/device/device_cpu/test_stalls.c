@@ -90,7 +90,7 @@ static void nap(void)
     ah_threads_sleep_until_ns(ah_threads_now_ns() + UINT64_C(5000000));
 }
 
-/* The pulse moves again and again, within a minute. */
+/* Checks that the pulse keeps moving, within a minute. */
 static void expect_pulse(struct ah_device *device)
 {
     enum { MOVES = 4, NAPS_MOST = 12000 };

@@ -59,7 +59,7 @@ static void fill(struct op_case *c, bool special)
             op_case_set(c, op_case_below(c->random, 4), 0, i, odd[op_case_below(c->random, 8)]);
 }
 
-/* The operand's memory; NULL if it is absent. */
+/* Returns the operand's memory; NULL if the operand is absent. */
 static void *operand(const struct op_case *c, unsigned char *memory, size_t arg)
 {
     return c->op.arg[arg].arena ? memory + c->op.arg[arg].offset_bytes : NULL;
@@ -83,7 +83,7 @@ static void run_host(const struct op_case *c, const struct ah_adamw_scalars *sca
     ah_adamw_run(ah_isa_detect(), &arrays, scalars, 0, c->op.u.adamw.count);
 }
 
-/* Both have the same bits, or both are NaN. */
+/* Checks that both elements have the same bits, or that both are NaN. */
 static void check_element(const struct op_case *c, const struct op_case *host, size_t arg, uint64_t i)
 {
     const double there = op_case_result(c, arg, 0, i), here = op_case_result(host, arg, 0, i);

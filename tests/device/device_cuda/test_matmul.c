@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products on a GPU through the device, against sums in double: forms, types, rows apart, tails, what is added,
- * epilogues. (Their keys, memory and failures, on the double alone: tests/device/cuda/test_products.c.)
+ * Matrix products on a GPU through the device, against sums in double: forms, types, strides, tails, accumulation,
+ * epilogues. (For their keys, memory and failures, on the double only, see tests/device/cuda/test_products.c.)
  *
  * TOLERANCE of one element: (16 + k / 64) 2^-24 of the sum of its terms' sizes, since tensor cores cut terms off within
- * 16 products and add those in fp32; a product of fp32 in fewer bits is off by more wherever k is short. What is bf16
+ * 16 products and add those in fp32; a product of fp32 in fewer bits is off by more wherever k is short. A bf16 result
  * is rounded once more. The library may take the processor's tanh for gelu(x), exact to 2^-11.
  *
- * BITS are the same in every run. Of operands that begin at another alignment they may differ (cuda_products.h).
+ * BITS are the same in every run. They may differ for operands that begin at another alignment (cuda_products.h).
  */
 #include "tests/device/device_math/op_case.h"
 
@@ -45,7 +45,7 @@ static double gelu_tanh(double x)
     return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
 }
 
-/* x of an element, before gelu, and what it may be off by. */
+/* Returns an element before gelu, and its allowed error. */
 static double exact(const struct op_case *c, uint64_t row, uint64_t column, double *ret_error)
 {
     const struct ah_op_matmul *matmul = &c->op.u.matmul;
@@ -82,7 +82,7 @@ static void check_element(const struct op_case *c, uint64_t row, uint64_t column
     op_case_check(c, C, row, column, gelu ? gelu_tanh(x) : x, gelu ? 1.2 * error + fabs(x) * 0x1p-11 : error);
 }
 
-/* All elements of small results, some of large ones, the last one always. */
+/* Checks all elements of small results, and some elements of large results, always including the last. */
 static void check_elements(const struct op_case *c)
 {
     const struct ah_op_matmul *matmul = &c->op.u.matmul;
@@ -161,7 +161,7 @@ TEST(matmul, equals_double_precision)
     }
 }
 
-/* A product of the form and types, dense, or on a part of wider matrices. */
+/* Returns a product of the form and types, on dense matrices or on parts of wider matrices. */
 static struct ah_op product(enum ah_matmul_form form, enum ah_dtype in, enum ah_dtype out,
                             const uint64_t sizes[3], uint64_t gap)
 {
@@ -174,7 +174,7 @@ static struct ah_op product(enum ah_matmul_form form, enum ah_dtype in, enum ah_
     return op;
 }
 
-/* Every form and type, added to c and not, in whole tiles and with tails of each kind, of even and of odd rows. */
+/* Tests every form and type, adding to c or not, in whole tiles and with each kind of tail, in even and odd rows. */
 TEST(matmul, of_every_form_and_type)
 {
     static const enum ah_dtype types[][2] = {{AH_FP32, AH_FP32}, {AH_BF16, AH_BF16}, {AH_BF16, AH_FP32}};
@@ -193,7 +193,7 @@ TEST(matmul, of_every_form_and_type)
             }
 }
 
-/* Sums so long, and results so small, that a library cuts the sums. */
+/* Tests sums so long, and results so small, that a library splits the sums. */
 TEST(matmul, of_long_sums)
 {
     static const uint64_t sizes[] = {34, 24, 16385};
@@ -206,7 +206,7 @@ TEST(matmul, of_long_sums)
         }
 }
 
-/* Several tiles in each direction, rows of an odd number of elements: a vocabulary's. */
+/* Tests several tiles in each direction, with rows of an odd number of elements, as a vocabulary has. */
 TEST(matmul, of_many_tiles)
 {
     static const uint64_t sizes[] = {MANY, 1601, 97};

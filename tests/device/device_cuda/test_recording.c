@@ -10,7 +10,7 @@
 
 enum { STEPS = 3, OPS_MAX = 1 << 16 };
 
-/* The clocks of events and of CUPTI agree within this. */
+/* The clocks of events and of CUPTI agree within this time. */
 static const uint64_t CLOCK_NS = 2000 * 1000;
 
 static struct golden golden;
@@ -46,7 +46,7 @@ static struct ah_trainer *open_trainer(void)
     return trainer;
 }
 
-/* Returns `n` if no op has this ticket. */
+/* Returns the index of the op with this ticket, `n` if there is none. */
 static size_t find_op(uint32_t lane, uint64_t ticket)
 {
     size_t i = 0;
@@ -55,7 +55,7 @@ static size_t find_op(uint32_t lane, uint64_t ticket)
     return i;
 }
 
-/* Each activity lies within its op's span. Returns how many ops have any. */
+/* Checks that each activity is within its op's span. Returns how many ops have activities. */
 static size_t expect_in_spans(const struct ah_device_recording *recording)
 {
     size_t ops = 0;

@@ -99,7 +99,7 @@ TEST(sums, have_the_bits_of_the_host)
     }
 }
 
-/* More leaf sums than one step adds: exact with leaves alike, inexact with others. */
+/* Tests more leaf sums than one step adds: they are exact if the leaves are alike, inexact otherwise. */
 TEST(sums, of_many_leaves)
 {
     uint64_t random = check_seed(72);

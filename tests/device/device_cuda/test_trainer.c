@@ -52,7 +52,7 @@ static void expect_equal(const struct golden_result *a, const struct golden_resu
     assert_memory_equal(a->weights, b->weights, a->n_values * sizeof *a->weights);
 }
 
-/* |a - b| / |b|, as vectors. */
+/* Returns |a - b| / |b| of the two vectors. */
 static double distance(const float *a, const float *b, size_t n)
 {
     double apart = 0, size = 0;

@@ -167,7 +167,7 @@ void op_case_set(struct op_case *c, size_t arg, uint64_t row, uint64_t column, d
     store_at(c, arg, place(c, arg, row, column), value);
 }
 
-/* Everything but the outputs is unchanged in `after`. */
+/* Checks that everything but the outputs is unchanged in `after`. */
 static void check_rest(const struct op_case *c, const unsigned char *after)
 {
     unsigned char *expected = malloc(c->bytes);

@@ -30,7 +30,7 @@ struct op_case {
     uint64_t *random;       /* borrowed */
 };
 
-/* A number below `limit`; a size from 1 to `limit`, often small or a multiple of 8. */
+/* Return a number below `limit`, and a size from 1 to `limit` that is often small or a multiple of 8. */
 uint64_t op_case_below(uint64_t *random, uint64_t limit);
 uint64_t op_case_size(uint64_t *random, uint64_t limit);
 struct ah_ref op_case_ref(uint64_t *random, uint64_t width); /* a matrix: any type, maybe with gaps between
@@ -43,12 +43,12 @@ struct ah_ref op_case_fp32(void);                            /* fp32 or words */
 void op_case_init(struct op_case *ret_case, const struct ah_op *op, uint64_t *random);
 void op_case_release(struct op_case *c);
 
-/* Fills operand `arg`: uniform in [low, high), rounded to its type; words below `limit`; bytes 0 or 1. */
+/* Fill operand `arg`: uniform in [low, high), rounded to its type; with words below `limit`; with bytes 0 or 1. */
 void op_case_fill(struct op_case *c, size_t arg, double low, double high);
 void op_case_fill_words(struct op_case *c, size_t arg, uint64_t limit);
 void op_case_fill_bytes(struct op_case *c, size_t arg);
 
-/* Elements before and after the run. Set `width` for operands with dense rows; without it, all is one row. */
+/* Elements before and after the run. Set `width` for operands with dense rows; without it, the operand is one row. */
 double op_case_input(const struct op_case *c, size_t arg, uint64_t row, uint64_t column);
 double op_case_result(const struct op_case *c, size_t arg, uint64_t row, uint64_t column);
 uint32_t op_case_word(const struct op_case *c, size_t arg, uint64_t i);
@@ -59,15 +59,15 @@ void op_case_run(struct op_case *c);
 /* Runs in one way only, for ops whose ways may differ in bits; the results are those of this way. */
 void op_case_run_one(struct op_case *c, unsigned way);
 
-/* The number of ways; the op run in one of them on a copy of c->memory, all of which `ret_memory` receives. */
+/* Return the number of ways; run the op in one way on a copy of c->memory, which `ret_memory` receives. */
 unsigned op_case_ways(void);
 void op_case_run_way(const struct op_case *c, unsigned way, unsigned char *ret_memory);
 
-/* The result is `expected` within `tolerance`, plus half a unit of the last place for bf16. */
+/* Checks that the result is `expected` within `tolerance`, plus half a unit of the last place for bf16. */
 void op_case_check(const struct op_case *c, size_t arg, uint64_t row, uint64_t column, double expected,
                    double tolerance);
 
-/* d f(x) / d x[i], by central differences. */
+/* Returns the derivative of f with respect to *x, by central differences. */
 double op_case_slope(double (*f)(void *context), void *context, double *x, double step);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Activations against their definitions in double, whose gradients are held to central differences.
+ * Activations against their definitions in double, whose gradients are checked by central differences.
  */
 #include "tests/device/device_math/op_case.h"
 
@@ -137,7 +137,7 @@ TEST(activation, backward)
     }
 }
 
-/* dx where dy was gives what it gives elsewhere. */
+/* A dx that replaces dy has the values of a dx stored elsewhere. */
 TEST(activation, dx_may_be_dy)
 {
     uint64_t random = check_seed(44);
@@ -168,7 +168,7 @@ TEST(activation, dx_may_be_dy)
     }
 }
 
-/* Far from zero nothing overflows on the way. */
+/* No intermediate result overflows for inputs far from zero. */
 TEST(activation, far_from_zero)
 {
     static const double far[] = {40, 100, 1e4, 1e20, 3e38};

@@ -107,7 +107,7 @@ TEST(cross_entropy, loss_and_gradient)
     run_round(&random, 2, VOCABULARY, 8);
 }
 
-/* Gives `beside` the same rows; its gradient has an operand of its own. */
+/* Gives `beside` the rows of `within`; its gradient has an operand of its own. */
 static void copy_inputs(struct op_case *beside, const struct op_case *within)
 {
     const struct ah_op_cross_entropy *sizes = &within->op.u.cross_entropy;
@@ -120,7 +120,7 @@ static void copy_inputs(struct op_case *beside, const struct op_case *within)
             op_case_set(beside, 1, r, i, op_case_input(within, 1, r, i));
 }
 
-/* A gradient beside the logits has the bits of one in their place, rounded once. */
+/* A gradient stored in an operand of its own has the bits of a gradient that replaces the logits, rounded once. */
 static void check_beside(uint64_t *random, uint64_t rows, uint64_t vocabulary)
 {
     struct op_case within, beside;
@@ -161,7 +161,7 @@ TEST(cross_entropy, a_gradient_beside_the_logits_has_the_same_bits)
     check_beside(&random, 1, 70000); /* more than a GPU's block holds */
 }
 
-/* The loss is 0 if the target's logit is far above the others, and NaN if a logit is. */
+/* The loss is 0 if the target's logit is far above the others, and NaN if any logit is NaN. */
 TEST(cross_entropy, edges)
 {
     enum { N = 40 };

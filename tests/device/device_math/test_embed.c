@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Embeddings against straight loops in double: rows by token and position, and their sums on the way back.
+ * Embeddings against straight loops in double: rows by token and position, and their sums in backward.
  */
 #include "tests/device/device_math/op_case.h"
 
@@ -9,7 +9,7 @@
 
 enum { ROUNDS = 600 };
 
-/* Sizes that give long runs of one token, several strips of columns, several pieces. */
+/* Returns sizes that give long runs of one token, several strips of columns, several pieces. */
 static struct ah_op_embed random_embed(uint64_t *random, bool positions)
 {
     struct ah_op_embed embed = {.rows = op_case_size(random, op_case_below(random, 10) ? 60 : 1500),
@@ -91,8 +91,8 @@ TEST(embed, gather)
     }
 }
 
-/* Each row of operand `table` gained the sum of its rows of dy. Rows without any, and the padding token's, are
- * unchanged bit for bit. */
+/* Checks that each row of operand `table` gained the sum of its rows of dy. Rows without rows of dy, and the padding
+ * token's row, are unchanged bit for bit. */
 static void check_table(const struct op_case *c, size_t table, uint64_t rows)
 {
     const struct ah_op_embed *embed = &c->op.u.embed;

@@ -80,7 +80,7 @@ TEST(norm, reference_has_the_gradients_of_differences)
     }
 }
 
-/* Vectors that several warps, or a whole block, of a GPU share. Those above 8192 exceed its registers. */
+/* Returns vectors that several warps or a whole block of a GPU share. Above 8192 elements they exceed its registers. */
 static struct ah_op_norm wide_norm(uint64_t *random, int round)
 {
     static const uint64_t widths[] = {8200, 1032, 4096, 1000, 2048, 5000, 8192, 20000, 33000};
@@ -91,7 +91,7 @@ static struct ah_op_norm wide_norm(uint64_t *random, int round)
                                .epsilon = 1e-5f};
 }
 
-/* Sizes of a random norm; every tenth round is wide. */
+/* Returns the sizes of a random norm; every tenth round is wide. */
 static struct ah_op_norm random_norm(uint64_t *random, int round)
 {
     if (round % 10 == 0)
@@ -162,7 +162,7 @@ TEST(norm, forward)
     }
 }
 
-/* Sets the statistics that forward would have left. */
+/* Sets the statistics that forward would have written. */
 static void set_stats(struct op_case *c)
 {
     static struct vector v;

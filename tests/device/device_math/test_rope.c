@@ -61,7 +61,7 @@ TEST(rope, turns_every_head)
     }
 }
 
-/* With cosine and sine of real angles, forward and inverse give x again, and lengths stay. */
+/* With cosine and sine of real angles, forward and inverse give x again, and lengths do not change. */
 TEST(rope, inverse_turns_back)
 {
     enum { ROWS = 7, HEADS = 2, DIM = 36 };

@@ -39,7 +39,7 @@ static void ratios_of(const struct ah_machine *machine, double ret_ratios[RATIOS
     ret_ratios[2] = ah_machine_adam_params_per_s(machine, AH_HOST, AH_FP32) / compute;
 }
 
-/* A profile of this machine as `target` shows the target's ratios. */
+/* Checks that a profile of this machine, slowed to emulate `target`, shows the target's ratios. */
 static void expect_ratios(const struct ah_machine *target)
 {
     struct ah_error err;
@@ -58,7 +58,7 @@ static void expect_ratios(const struct ah_machine *target)
     ah_document_release(&document);
 }
 
-/* This machine's compute rate in fp32, so that the target can be one whose lanes are slow beside it. */
+/* Returns this machine's compute rate in fp32, so that a target's lanes can be slow in comparison. */
 static double compute_rate(void)
 {
     struct ah_error err;

@@ -46,7 +46,7 @@ static double lane_us(const struct ah_runlog_end *end, enum ah_plan_lane lane)
     return us;
 }
 
-/* A run of one step: its parts add up to the busy time of each lane. */
+/* In a run of one step, its parts add up to the busy time of each lane. */
 static void check_one_step(struct ah_trainer *trainer)
 {
     struct heard heard = {0};
@@ -67,7 +67,7 @@ static void check_one_step(struct ah_trainer *trainer)
     ah_tally_free(heard.tally);
 }
 
-/* Steps that overlap: every kind of op in the plan appears. Returns how long compute waited. */
+/* When steps overlap, every kind of op in the plan appears. Returns how long compute waited. */
 static double check_steps(struct ah_trainer *trainer)
 {
     const struct ah_plan *plan = golden.options.plan;

@@ -20,7 +20,7 @@ static void expect_equal(const struct golden_result *a, const struct golden_resu
     assert_memory_equal(a->weights, b->weights, a->n_values * sizeof *a->weights);
 }
 
-/* Arenas are as large as planned and are not touched beyond that; the device's is touched to its end. */
+/* Arenas are as large as planned and are not touched beyond that; the device arena is touched to its end. */
 TEST(trainer, touches_what_the_plan_gives)
 {
     uint64_t seed = check_seed(3);
@@ -210,7 +210,7 @@ TEST(trainer, records_lanes)
 struct overtaking {
     const struct ah_graph *graph;
     const struct ah_plan *plan;
-    uint64_t sends, sent; /* gradient items in a round; so far */
+    uint64_t sends, sent; /* gradient items in a round; those sent so far */
     atomic_uint_fast64_t norms;
     bool late;
 };
@@ -236,7 +236,7 @@ static void hold_gradients(void *context, const struct hooked_op *op)
     overtaking->late = naps == NAPS_MOST;
 }
 
-/* Squares go down before the last gradients, so that the norm does not wait for those. */
+/* Squares go down before the last gradients, so that the norm does not wait for these gradients. */
 TEST(trainer, sums_overtake_gradients)
 {
     struct ah_arena arena = {0};

@@ -3,7 +3,7 @@
  * What every call begins and ends with.
  *
  * 1. A code that breaks a device on hardware (`sticky`) breaks it here, wherever it comes from.
- * 2. cudaGetLastError() is per thread, and cannot clear what broke the device.
+ * 2. cudaGetLastError() is per thread, and cannot clear an error that broke the device.
  */
 #include "tests/double/cuda/double_internal.h"
 
@@ -96,7 +96,7 @@ static cudaError_t enter(const char *call)
     return rc;
 }
 
-/* If so, the work hangs in its stream, and the caller continues. */
+/* True if the call enqueues work: then the work hangs in its stream, and the caller continues. */
 static bool enqueues(const char *call)
 {
     static const char *const names[] = {"cudaMemcpyAsync",     "cudaMemsetAsync",     "cudaLaunchKernel",

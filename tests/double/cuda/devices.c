@@ -53,7 +53,7 @@ cudaError_t CUDARTAPI cudaGetDevice(int *device)
     return double_leave(rc);
 }
 
-/* cudaErrorInvalidDevice if there is no device of this number. */
+/* Returns cudaErrorInvalidDevice if there is no device of this number. */
 static cudaError_t check_device(int device)
 {
     return device >= 0 && device < double_settings().n ? cudaSuccess : cudaErrorInvalidDevice;

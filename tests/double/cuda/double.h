@@ -11,8 +11,8 @@
  * MISUSE that hardware punishes late, seldom or by being slow is refused here, with a sentence on stderr: copies whose
  * ends are not what their kind says, not inside one allocation, freed or not pinned; invalid events and streams;
  * waiting for an event that was never recorded; launches beyond the hardware's limits; streams that wait for the
- * default stream. While a stream waits for a value from the host, so are the first launch of a kernel, which loads its
- * code and may wait for all streams, and whatever takes or gives memory.
+ * default stream. While a stream waits for a value from the host, misuse includes the first launch of a kernel, which
+ * loads its code and may wait for all streams, and calls that take or free memory.
  *
  * Tests linked with it set it up with the functions below. Programs that load the plugin take settings from the
  * environment:
@@ -73,7 +73,7 @@ struct cuda_double_device {
 
 struct cuda_double_fault {
     char call[CUDA_DOUBLE_NAME_MAX];
-    uint64_t nth; /* from 1; 0: none */
+    uint64_t nth; /* number of the failing call, from 1; 0: none */
     cudaError_t code;
 };
 
@@ -91,10 +91,10 @@ struct cuda_double {
     char code[1024]; /* a folder; "": kernels run from their source */
     char counts[1024];
     struct cuda_double_fault faults[CUDA_DOUBLE_FAULTS];
-    struct cuda_double_fault hangs[CUDA_DOUBLE_FAULTS]; /* without a code */
+    struct cuda_double_fault hangs[CUDA_DOUBLE_FAULTS]; /* their codes are not used */
     unsigned channel;                                   /* pieces of work that a stream holds; 0: no limit */
     char missing[CUDA_DOUBLE_FAULTS][CUDA_DOUBLE_NAME_MAX];
-    char profiler[CUDA_DOUBLE_NAME_MAX]; /* uses CUPTI already; "": none */
+    char profiler[CUDA_DOUBLE_NAME_MAX]; /* a profiler that uses CUPTI already; "": none */
     unsigned cupti_version;              /* 0: its headers' version */
     unsigned cublaslt_version;           /* 0: its headers' version */
     unsigned plain;                      /* 1: cuBLASLt has no epilogues */
@@ -120,14 +120,14 @@ void cuda_double_narrow(unsigned channel);
 /* Ends all hangs, and prevents new ones until the next cuda_double_set(). */
 void cuda_double_go_on(void);
 
-/* Number of calls and streams that hang now. */
+/* Returns the number of calls and streams that hang now. */
 unsigned cuda_double_hanging(void);
 
-/* Number of calls of that name so far; `any`: of all. The i-th name that was called, NULL after the last. */
+/* Return the number of calls of that name so far (`any`: of all), and the i-th name called, NULL after the last. */
 uint64_t cuda_double_calls(const char *call);
 const char *cuda_double_called(unsigned i);
 
-/* Number of misuses so far; the last sentence about one, or about the kernel that failed. */
+/* Return the number of misuses so far, and the last sentence about a misuse or about the kernel that failed. */
 unsigned cuda_double_misuses(void);
 void cuda_double_report(char ret_text[CUDA_DOUBLE_REPORT_MAX]);
 

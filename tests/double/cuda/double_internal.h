@@ -36,9 +36,9 @@ void double_add_fault(const char *call, uint64_t nth, cudaError_t code); /* unde
  */
 cudaError_t double_enter(const char *call);
 cudaError_t double_leave(cudaError_t code);
-bool double_hangs(void);       /* was this thread's last call told to hang? Its work then hangs; asks once */
+bool double_hangs(void);       /* true, once, if this thread's last call was told to hang; its work hangs */
 void double_hang(void);        /* hangs until cuda_double_go_on() */
-cudaError_t double_lost(void); /* what broke the device; cudaSuccess: it works. Under the lock or not. */
+cudaError_t double_lost(void); /* error that broke the device, or cudaSuccess; with or without the lock */
 void double_lose(cudaError_t code, const char *why);
 __attribute__((format(printf, 2, 3))) cudaError_t double_misuse(cudaError_t code, const char *format, ...);
 void double_forget_calls(void);
@@ -48,19 +48,19 @@ int double_device(void);
 void double_forget_device(void);
 size_t double_shared_bytes(const struct cuda_double_device *device);
 
-/* memory.c: what `bytes` from `place` are. */
+/* memory.c: the kind of memory that `bytes` bytes at `place` are in. */
 enum double_place { PLACE_UNKNOWN, PLACE_DEVICE, PLACE_PINNED, PLACE_FREED, PLACE_PARTLY };
 enum double_place double_place_of(const void *place, size_t bytes);
 const char *double_place_name(enum double_place place);
 size_t double_device_bytes(void);
-bool double_take_code(const struct cuda_double *settings, int device); /* under the lock, like the next */
+bool double_take_code(const struct cuda_double *settings, int device); /* with the lock, like the next */
 void double_forget_code(void);
 size_t double_pinned_ranges(void);
 
 /* launches.c */
 void double_forget_kernels(void);
 
-/* driver.c: whether a stream waits for a value, or will when it gets there. double_idle() is for calls in which the
+/* driver.c: true if a stream waits for a value, or has such a wait queued. double_idle() is for calls in which the
  * driver may wait until the GPU is idle: misuse then, as the host that would write the value waits for the driver. */
 bool double_awaits_values(void);
 cudaError_t double_idle(const char *call);
@@ -69,13 +69,13 @@ cudaError_t double_idle(const char *call);
 enum double_activity_kind { ACTIVITY_KERNEL, ACTIVITY_COPY, ACTIVITY_FILL };
 struct double_activity {
     enum double_activity_kind kind;
-    const char *name; /* of a kernel */
+    const char *name; /* name of a kernel */
     size_t bytes;
     enum cudaMemcpyKind way;
 };
 
-/* Is told of activities: on the caller's thread when one is enqueued; then, with what that returned, when it starts and
- * when it is done. NULL: no tracer. A tracer must live forever. */
+/* Is told of activities: on the caller's thread when one is enqueued; then, with the pointer that enqueued() returned,
+ * when it starts and when it is done. NULL: no tracer. A tracer must live forever. */
 struct double_tracer {
     void *(*enqueued)(const struct double_activity *activity, uint32_t stream);
     void (*starts)(void *traced);
@@ -92,7 +92,7 @@ struct double_work {
     size_t payload_bytes;
     const struct double_activity *activity; /* NULL: invisible to profilers */
 };
-/* Misuse if the stream belongs to another device than `what`. */
+/* Reports misuse if the stream belongs to a different device than `what`. */
 cudaError_t double_check_device(cudaStream_t stream, int device, const char *what);
 cudaError_t double_enqueue(cudaStream_t stream, const struct double_work *work);
 uint32_t double_stream_id(cudaStream_t stream); /* 0: none */

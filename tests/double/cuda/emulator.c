@@ -33,7 +33,7 @@ struct thread {
     struct emulator_thread self; /* first: emulator_self points to it */
     struct fiber *fiber;
     enum place place;
-    unsigned mask; /* while with its warp, like the next two */
+    unsigned mask; /* valid while it waits with its warp, like the next two */
     emulator_act_fn *act;
     void *mine;
 };
@@ -47,7 +47,7 @@ struct worker {
     struct fiber home; /* the stack of emulator_run() */
     struct fiber fibers[EMULATOR_THREADS_MAX];
     unsigned opened;
-    struct fiber *idle[EMULATOR_THREADS_MAX]; /* opened, without a thread */
+    struct fiber *idle[EMULATOR_THREADS_MAX]; /* open fibers without a thread */
     unsigned n_idle;
     unsigned char *shared;
     unsigned char *fixed; /* static shared memory; NULL: none */
@@ -118,14 +118,14 @@ static struct fiber *idle_fiber(struct worker *w)
     return fiber;
 }
 
-/* Leaves the block for good: what still waits in it never continues. */
+/* Leaves the block for good: threads that still wait in it never continue. */
 static void give_up(struct worker *w, struct fiber *self, enum emulator_result result)
 {
     w->result = result;
     fiber_switch(self, &w->home);
 }
 
-/* Lets others run; returns when one of them lets `self` run again. */
+/* Lets other fibers run; returns when one of them switches back to `self`. */
 static void leave(struct worker *w, struct fiber *self)
 {
     if (w->n_ready) {
@@ -223,7 +223,7 @@ void emulator_trap(const char *why)
     __builtin_trap();
 }
 
-/* Others may have waited for this return. */
+/* Other threads may have waited for this thread to return. */
 static void thread_returned(struct worker *w, struct thread *thread)
 {
     unsigned first = thread->self.number / EMULATOR_WARP * EMULATOR_WARP;
@@ -307,8 +307,8 @@ static void begin_launch(struct worker *w, const struct emulator_launch *launch)
     find_fixed(w);
 }
 
-/* Uses an instruction that sanitizers do not see: blocks begin often, and static shared memory is that of all
- * kernels. */
+/* Uses an instruction that sanitizers do not see: blocks begin often, and static shared memory covers the variables of
+ * all kernels. */
 static void poison(unsigned char *place, size_t bytes)
 {
     __asm__ volatile("rep stosb" : "+D"(place), "+c"(bytes) : "a"(EMULATOR_POISON) : "memory");

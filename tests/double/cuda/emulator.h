@@ -5,8 +5,8 @@
  *
  * A thread runs until it waits for others: at a barrier of the block, or where lanes of a warp act together. Then the
  * next ready thread runs. So warps diverge as freely as on hardware that schedules threads independently. A barrier
- * that can never complete is noticed at once: all threads left are waiting, and the block fails with a list of what
- * they wait for. Nobody waits for threads that have returned.
+ * that can never complete is noticed at once: all remaining threads are waiting, and the block fails with a list of
+ * what they wait for. Nobody waits for threads that have returned.
  *
  * LANES ACTING TOGETHER is one primitive, emulator_warp(): every lane of the mask brings a pointer to its own data;
  * when all are there, one of them calls `act` once with all the pointers, and all continue. Shuffles, votes and tiles
@@ -91,8 +91,8 @@ struct emulator_launch {
     dim3 grid;
     dim3 block;
     size_t shared_bytes;
-    uint64_t order;       /* 0: who waited longest runs next; else random, from this seed */
-    uint64_t *next_block; /* shared by all who run the launch, used atomically; 0 at first */
+    uint64_t order;       /* 0: the longest waiting thread runs next; else random, by this seed */
+    uint64_t *next_block; /* shared by all threads that run the launch, used atomically; 0 at first */
 };
 
 enum emulator_result { EMULATOR_DONE, EMULATOR_STUCK, EMULATOR_TRAPPED, EMULATOR_NO_MEMORY };

@@ -41,8 +41,8 @@ __asm__(".text\n"
 
 enum { SAVED_WORDS = 6 };
 
-/* Looks as if the fiber had switched away just before the body's first instruction. Stacks begin at different lines of
- * a page, or their first lines would all share one set of the cache. */
+/* Builds a frame as if the fiber had switched away just before the body's first instruction. Stacks begin at different
+ * lines of a page, or their first lines would all share one set of the cache. */
 static void *first_frame(struct fiber *fiber, void (*entry)(void))
 {
     size_t line = ((uintptr_t)fiber->stack / GUARD_BYTES) % (GUARD_BYTES / LINE_BYTES);
@@ -68,7 +68,7 @@ static void arrived(struct fiber *self)
     const void *bottom = NULL;
     size_t bytes = 0;
     __sanitizer_finish_switch_fiber(self->fake_stack, &bottom, &bytes);
-    if (!leaving->stack_bytes) { /* the thread's own stack is known once it is left */
+    if (!leaving->stack_bytes) { /* the thread's own stack is known once the thread switches away */
         leaving->stack = (unsigned char *)(uintptr_t)bottom;
         leaving->stack_bytes = bytes;
     }

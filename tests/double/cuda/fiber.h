@@ -16,7 +16,7 @@
 #include <stddef.h>
 
 struct fiber {
-    void *stack_pointer; /* while it does not run */
+    void *stack_pointer; /* valid while the fiber does not run */
     unsigned char *stack;
     size_t stack_bytes;
     void (*body)(struct fiber *self);
@@ -30,7 +30,7 @@ int fiber_open(struct fiber *fiber, void (*body)(struct fiber *self));
 /* Makes an open fiber start its body again, whatever it was doing. */
 void fiber_restart(struct fiber *fiber);
 
-/* `from` continues here when somebody switches to it. A `from` that was never opened stands for the thread. */
+/* `from` continues here when somebody switches to it. A `from` that was never opened represents the thread itself. */
 void fiber_switch(struct fiber *from, struct fiber *to);
 
 void fiber_close(struct fiber *fiber);

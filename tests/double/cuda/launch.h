@@ -17,10 +17,10 @@ enum { LAUNCH_ARGUMENTS_MAX = 4096 };
 struct launch {
     const char *name;                   /* lives forever */
     const void *kernel;                 /* the argument of cudaFuncSetAttribute() */
-    void (*run)(const void *arguments); /* one thread */
+    void (*run)(const void *arguments); /* runs one thread */
     const void *arguments;              /* copied */
     size_t arguments_bytes;
-    const void *parameters; /* the same, each aligned as GPUs take them; copied; NULL: no kernel */
+    const void *parameters; /* the arguments, aligned as GPUs take them; copied; NULL: no kernel */
     size_t parameters_bytes;
     dim3 grid;
     dim3 block;

@@ -24,14 +24,14 @@ enum {
     SHARED_OF_SYSTEM = 1 << 10
 };
 
-/* What cudaFuncSetAttribute() allowed, on the device that was current. Under the lock. */
+/* Shared memory that cudaFuncSetAttribute() allowed, on the device that was current. Under the lock. */
 static struct {
     const void *kernel;
     int device;
     size_t shared_bytes;
 } allowed[KERNELS_MAX];
 
-/* The place of a kernel among those that were allowed more, or of the next one. Under the lock. */
+/* Returns the index of a kernel among those that were allowed more, or the next free index. Under the lock. */
 static size_t find_allowed(const void *kernel, int device)
 {
     size_t i = 0;
@@ -133,7 +133,7 @@ static cudaError_t run(void *payload, char *report)
     return skipped || double_lost() ? cudaSuccess : codes[crew_run(&launch, settings.threads, report)];
 }
 
-/* NULL, or what no hardware would run. */
+/* Returns NULL, or why no hardware would run the launch. */
 static const char *wrong_launch(const struct launch *launch)
 {
     dim3 b = launch->block, g = launch->grid;
@@ -150,7 +150,7 @@ static const char *wrong_launch(const struct launch *launch)
     return NULL;
 }
 
-/* Kernels that were launched on a device: their code is there. Under the lock. */
+/* Kernels that were launched on a device, so that their code is there. Under the lock. */
 static struct {
     const void *kernel;
     int device;
@@ -165,7 +165,7 @@ void double_forget_kernels(void)
     pthread_mutex_unlock(&double_lock);
 }
 
-/* The first launch loads the code: that takes memory, and must not be while a stream waits for the host. */
+/* The first launch loads the code, which takes memory and must not happen while a stream waits for the host. */
 static cudaError_t load(const struct launch *launch)
 {
     const struct cuda_double settings = double_settings();
@@ -207,7 +207,7 @@ static void count_once(void)
         (void)atexit(write_counts);
 }
 
-/* What nvcc made of the kernel, where that is run. Libraries' kernels have no parameters, and no code. */
+/* Finds nvcc's code of the kernel, if such code is run. Kernels of libraries have no parameters and no code. */
 static cudaError_t find_code(const struct launch *launch, const struct ptx_kernel **ret_code)
 {
     char report[EMULATOR_REPORT_MAX];

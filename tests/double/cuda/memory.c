@@ -3,8 +3,8 @@
  * Device memory and pinned ranges of the host.
  *
  * 1. Every allocation begins at a multiple of ALIGN and counts in multiples of it against its device's memory.
- * 2. The code of kernels is never freed, and is nobody's allocation.
- * 3. What is freed is remembered, as long as there is room, so that who uses it is told so.
+ * 2. The code of kernels is never freed, and is not an allocation of the program.
+ * 3. Freed ranges are remembered while there is room, so that a use after free is reported as such.
  */
 #include "tests/double/cuda/double_internal.h"
 #include "tests/double/cuda/emulator.h"
@@ -31,7 +31,7 @@ static size_t rounded(size_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* Under the lock, as all that follow up to the calls. */
+/* Under the lock, like all functions from here to the calls. */
 static size_t used_bytes(int device)
 {
     size_t bytes = 0;
@@ -41,7 +41,7 @@ static size_t used_bytes(int device)
     return bytes;
 }
 
-/* Bytes of page tables in the memory of every device. */
+/* Returns the bytes of page tables in the memory of every device. */
 static size_t table_bytes(const struct cuda_double *settings)
 {
     size_t bytes = 0;
@@ -76,7 +76,7 @@ static bool overlap(const struct range *range, const unsigned char *begin, size_
     return begin < range->begin + range->bytes && range->begin < begin + bytes;
 }
 
-/* Forgets freed ranges where [begin, begin + bytes) lies, and when the table is full the oldest. */
+/* Forgets freed ranges that overlap [begin, begin + bytes), and the oldest one when the table is full. */
 static struct range *new_range(const unsigned char *begin, size_t bytes)
 {
     size_t kept = 0;
@@ -204,7 +204,7 @@ static cudaError_t give_back(void *place, enum double_place kind)
     return cudaSuccess;
 }
 
-/* A device that is broken gives its memory back like any other, for the sake of who looks for leaks. */
+/* A broken device frees its memory like any other, for tests that look for leaks. */
 cudaError_t CUDARTAPI cudaFree(void *place)
 {
     cudaError_t rc = enter(__func__);

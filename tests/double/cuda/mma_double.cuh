@@ -28,7 +28,7 @@ struct mma_copy {
 
 struct ah_mma_pipe {
     unsigned n;
-    unsigned group; /* the open one */
+    unsigned group; /* the open group */
     struct mma_copy copies[MMA_COPIES];
 };
 
@@ -197,7 +197,7 @@ static inline uint32_t mma_half(float value)
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return 0x7fffu; /* the instruction has one NaN */
+        return 0x7fffu; /* the instruction has only this NaN */
     return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
 }
 

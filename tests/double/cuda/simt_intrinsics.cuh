@@ -230,7 +230,7 @@ static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shi
     return static_cast<unsigned>(both >> (shift & 31));
 }
 
-/* Each byte of the result is one of the eight of b and a, or its sign. */
+/* Each byte of the result is one of the eight bytes of b and a, or that byte's sign. */
 static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
 {
     uint64_t both = static_cast<uint64_t>(b) << 32 | a;

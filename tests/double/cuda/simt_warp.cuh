@@ -201,7 +201,7 @@ static inline unsigned __reduce_xor_sync(unsigned mask, unsigned value)
     return simt_reduce<simt_xor>(mask, value);
 }
 
-/* One lane's part in a search for its equals. */
+/* One lane's part in a search for lanes with equal values. */
 struct simt_match {
     uint64_t value;
     unsigned equals;

@@ -2,7 +2,7 @@
  *
  * Streams and events.
  *
- * 1. A stream is a thread with a list of work, run in order. The default stream is one more; no other waits for it.
+ * 1. A stream is a thread with a list of work, run in order. The default stream is one more; no stream waits for it.
  * 2. An event records into a `record`, which lives as long as anyone looks at it: recording the event again, or
  *    destroying it, changes nothing for those who wait already.
  * 3. When the device is broken, work is dropped and nobody waits any more.
@@ -147,7 +147,7 @@ static cudaError_t open_stream(struct CUstream_st **ret_stream)
     return cudaSuccess;
 }
 
-/* The stream of a handle; NULL, with a report, if it is none. */
+/* Returns the stream of a handle; NULL, with a report, if the handle is no stream. */
 static struct CUstream_st *stream_of(cudaStream_t handle)
 {
     struct CUstream_st *found = NULL;
@@ -401,7 +401,7 @@ static cudaError_t destroy_event(cudaEvent_t event)
     return cudaSuccess;
 }
 
-/* Destroys the event even if it fails: nobody could try again. */
+/* Destroys the event even if the call fails, since nobody could try again. */
 cudaError_t CUDARTAPI cudaEventDestroy(cudaEvent_t event)
 {
     cudaError_t rc = double_enter(__func__);
@@ -470,7 +470,7 @@ cudaError_t CUDARTAPI cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return double_leave(rc ? rc : record_event(event, stream));
 }
 
-/* The event's last record, held for the caller; NULL, with a report, if there is none. */
+/* Returns the event's last record, held for the caller; NULL, with a report, if there is none. */
 static struct record *record_of(cudaEvent_t event, const char *call)
 {
     struct record *record = NULL;

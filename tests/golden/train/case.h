@@ -99,7 +99,7 @@ static inline void golden_string(const struct golden *g, const char *key, char r
     snprintf(ret_text, GOLDEN_PATH_MAX, "%.*s", (int)strcspn(at, "\""), at);
 }
 
-/* Opens the tokens that a key of training.json names: bytes of a .txt, else 16-bit numbers. */
+/* Opens the tokens that a key of training.json names: bytes of a .txt, otherwise 16-bit numbers. */
 static inline void golden_open_dataset(const struct golden *g, const char *key, struct ah_dataset **ret_data)
 {
     struct ah_error err = {0};
@@ -229,7 +229,7 @@ static inline void golden_close(struct golden *g)
 
 /* ---- plans ---- */
 
-/* Plans g->c.choice; false if its order cannot run. */
+/* Plans g->c.choice; returns false if its order cannot run. */
 static inline bool golden_plan(struct golden *g)
 {
     struct ah_error err = {0};
@@ -246,7 +246,7 @@ static inline bool golden_plan(struct golden *g)
     return true;
 }
 
-/* Everything on the device, nothing recomputed. */
+/* Plans everything on the device, nothing recomputed. */
 static inline void golden_plan_resident(struct golden *g)
 {
     struct ah_config options[AH_CONFIGS_MAX];
@@ -258,7 +258,7 @@ static inline void golden_plan_resident(struct golden *g)
     assert_true(golden_plan(g));
 }
 
-/* The next config for each block, counted by its kind, so that plans go through all of them. */
+/* Chooses the next config for each block, counted by the kind of block, so that plans go through all configs. */
 static inline void golden_choose_next(struct golden *g, uint64_t *turn)
 {
     struct ah_config options[AH_CONFIGS_MAX];
@@ -269,7 +269,7 @@ static inline void golden_choose_next(struct golden *g, uint64_t *turn)
     }
 }
 
-/* Random configs for all blocks, and random knobs. */
+/* Plans random configs for all blocks, and random knobs. */
 static inline void golden_plan_random(struct golden *g, uint64_t *seed)
 {
     do {
@@ -305,7 +305,7 @@ static inline int golden_read_block(struct golden *g, struct ah_trainer *trainer
     return rc;
 }
 
-/* Every parameter of the model, block by block. */
+/* Reads every parameter of the model, block by block. */
 static inline void golden_read(struct golden *g, struct ah_trainer *trainer, enum ah_trainer_vector vector,
                                float *values, size_t *ret_n)
 {
@@ -326,7 +326,7 @@ static inline void golden_first_gradient(struct golden *g, struct ah_trainer *tr
         result->gradients[i] = (float)((double)result->gradients[i] / rest / factor);
 }
 
-/* Runs the first step by itself, so that its gradient can be read; then the others. */
+/* Runs the first step by itself, so that its gradient can be read; then the other steps. */
 static inline struct ah_trainer *golden_start(struct golden *g, struct golden_result *result)
 {
     struct ah_error err = {0};
@@ -342,7 +342,7 @@ static inline struct ah_trainer *golden_start(struct golden *g, struct golden_re
     return trainer;
 }
 
-/* Held-out loss on `data`, in order. */
+/* Returns the held-out loss on `data`, in order. */
 static inline double golden_loss_of(struct golden *g, struct ah_trainer *trainer, struct ah_dataset *data)
 {
     struct ah_error err = {0};
@@ -360,7 +360,7 @@ static inline double golden_loss_of(struct golden *g, struct ah_trainer *trainer
     return evaluation.loss;
 }
 
-/* Held-out loss on the training data. */
+/* Returns the held-out loss on the training data. */
 static inline double golden_held_out_loss(struct golden *g, struct ah_trainer *trainer)
 {
     return golden_loss_of(g, trainer, g->data);

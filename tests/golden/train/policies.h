@@ -14,10 +14,10 @@
 
 struct golden_asked {
     enum ah_policy policy;
-    uint64_t device_bytes; /* of the arena; 0: all */
+    uint64_t device_bytes; /* device arena; 0: all memory */
 };
 
-/* False: there is no such plan. */
+/* Returns false if there is no such plan. */
 static inline bool golden_plan_policy(struct golden *g, const struct ah_machine *machine,
                                       struct golden_asked asked)
 {

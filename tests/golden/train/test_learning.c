@@ -9,10 +9,10 @@
 
 enum { STEPS = 200 };
 
-/* fp32 against double. */
+/* Tolerances of fp32 against double. */
 #define FP32_LOSS     2e-4
 #define FP32_HELD_OUT 2e-4
-/* bf16 against fp32: a step's difference, the mean absolute difference, and the difference held out. */
+/* Tolerances of bf16 against fp32: for a step's loss, the mean absolute difference and the held-out loss. */
 #define BF16_LOSS     0.06
 #define BF16_MEAN     0.01
 #define BF16_HELD_OUT 0.03
@@ -25,7 +25,7 @@ struct learned {
     size_t n;
 };
 
-/* Weights come from the host, states stay there. */
+/* Plans weights that come from the host, and states that stay there. */
 static void plan_offloaded(struct golden *g)
 {
     for (size_t block = 0; block < g->c.job.n_blocks; block++)
@@ -80,7 +80,7 @@ static size_t read_expected(const char *text, const char *key, double ret_values
     }
 }
 
-/* Both must agree within `tolerance`; returns the mean absolute difference. */
+/* Both arrays must agree within `tolerance`; returns the mean absolute difference. */
 static double expect_near(const char *what, const double *values, const double *expected, size_t n,
                           double tolerance)
 {

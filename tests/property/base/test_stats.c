@@ -60,7 +60,7 @@ TEST(stats, equals_the_definition)
     }
 }
 
-/* The share of samples below the percentile p is p, within one sample; it grows with p. */
+/* The share of samples below the percentile p is p, within one sample; the percentile grows with p. */
 TEST(stats, percentile_splits_samples)
 {
     uint64_t seed = check_seed(22);
@@ -91,7 +91,7 @@ static double cost(const double *x, const double *y, size_t n, double intercept,
     return sum;
 }
 
-/* No line near the fitted one with a non-negative intercept is better; the function is convex. */
+/* No nearby line with a non-negative intercept fits better, which suffices because the error is convex. */
 TEST(stats, line_is_the_best)
 {
     uint64_t seed = check_seed(23);

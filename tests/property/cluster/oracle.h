@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A second simulation, written from docs/clusters.md: tasks know what they wait for and which places they occupy, and
- * the one that can start first starts. Also the best treatment of a stage's activations, by trying all.
+ * the task that can start first starts. Also the best treatment of a stage's activations, by trying all.
  */
 #ifndef AH_TESTS_PROPERTY_CLUSTER_ORACLE_H
 #define AH_TESTS_PROPERTY_CLUSTER_ORACLE_H
@@ -12,7 +12,7 @@
 
 enum { ORACLE_TASKS = 4 * MOST_UNITS * 64 + 64, ORACLE_WAITS = 2 * MOST_UNITS + 2 };
 
-/* Takes `us`; starts when all of `after` are done (or within `lag` of their end) and its places are free. */
+/* Takes `us`; starts when all tasks in `after` are done (or within `lag` of their end) and its places are free. */
 struct task {
     double us, lag[ORACLE_WAITS];
     size_t after[ORACLE_WAITS], n_after;
@@ -43,7 +43,7 @@ static inline const struct oracle *oracle_of(const struct ah_cluster_problem *in
     return &o;
 }
 
-/* What stage `s` has away of `block`, with its host shared by `s->sharers` units. */
+/* Returns what stage `s` has away for `block`, while `s->sharers` units share its host. */
 static inline const struct ah_problem_away *oracle_away(const struct ah_cluster_problem *in,
                                                         const struct ah_stage *s, size_t block)
 {
@@ -51,7 +51,7 @@ static inline const struct ah_problem_away *oracle_away(const struct ah_cluster_
     return &host->away[2 * block + (block - s->first < s->weights_away)];
 }
 
-/* Every working GPU draws on its node's host, whichever pipeline it is in. */
+/* Sets the sharers of each stage: all working GPUs of a node share its host, whichever pipeline they are in. */
 static inline void oracle_share(const struct ah_cluster_problem *in, struct ah_arrangement *plan)
 {
     uint64_t gpus[MOST_CLASSES] = {0};
@@ -121,11 +121,11 @@ static inline void oracle_pipeline(struct oracle *o, const struct ah_pipeline *p
     size_t n = p->n_stages;
     uint64_t m = p->micro_batches;
     size_t at = o->n, per_stage[MOST_UNITS] = {0};
-    for (size_t i = 0; i < n; i++) { /* where each stage's tasks begin */
+    for (size_t i = 0; i < n; i++) { /* finds where each stage's tasks begin */
         per_stage[i] = at;
         at += 2 * m + (i + 1 < n ? m : 0) + (i > 0 ? m : 0);
     }
-    for (int round = 0; round < 2; round++) { /* round 0 names them, round 1 makes them */
+    for (int round = 0; round < 2; round++) { /* round 0 numbers the tasks, round 1 adds them */
         if (round)
             o->n = per_stage[0];
         for (size_t i = 0; i < n; i++) {
@@ -306,7 +306,7 @@ static inline double oracle_step_us(const struct ah_cluster_problem *in, const s
     return oracle_run(&o) + update;
 }
 
-/* Do GPU and host memory suffice for the stage's choices, and does the update keep its limit? */
+/* True if GPU and host memory suffice for the stage's choices, and the update keeps its limit. */
 static inline bool oracle_suffices(const struct ah_cluster_problem *in, uint64_t in_flight,
                                    const struct ah_stage *s)
 {
@@ -336,7 +336,7 @@ static inline bool oracle_suffices(const struct ah_cluster_problem *in, uint64_t
 }
 
 /* Sets what a stage recomputes and has away, for the shortest passes. Ties: fewest weights away, then fewest
- * recomputed, then fewest selective, then fewest states away. False: nothing fits. */
+ * recomputed, then fewest selective, then fewest states away. Returns false if nothing fits. */
 static inline bool oracle_fit(const struct ah_cluster_problem *in, uint64_t in_flight, struct ah_stage *s)
 {
     const struct oracle *o = oracle_of(in);

@@ -133,7 +133,7 @@ static inline void planned_draw(struct planned *c, uint64_t *random)
         .generator = "test"};
 }
 
-/* Plans what was drawn; false if nothing was found that fits. */
+/* Plans the drawn request; returns false if no plan was found that fits. */
 static inline bool planned_plan(struct planned *c)
 {
     struct ah_error err = {0};

@@ -112,7 +112,7 @@ static inline size_t played_at(const struct played_stage *s, size_t step, uint32
     return step * s->graph.n_items + item;
 }
 
-/* End of all tiles of this op; negative: there is none. */
+/* Returns the end of all tiles of this op; negative: there is no such op. */
 static inline double played_end(const struct played_stage *s, size_t step, enum ah_plan_op_kind kind,
                                 uint64_t block, uint64_t micro_batch)
 {
@@ -154,7 +154,7 @@ static inline void played_find_gates(struct played *p)
 
 /* ---- messages ---- */
 
-/* When the message for the op and the place for its own are there; 0: it waits for neither. */
+/* Returns when the op's message is there and the place of the message it sends is free; 0: it waits for neither. */
 static inline double played_message_us(const struct played_stage *s, size_t step, const struct ah_plan_op *op)
 {
     const struct ah_plan_part *part = s->program->part;
@@ -181,7 +181,7 @@ static inline double played_message_us(const struct played_stage *s, size_t step
     return us;
 }
 
-/* The stage that an op sends to, if that is on another node; NULL: nothing leaves the node. */
+/* Returns the stage that an op sends to, if that stage is on another node; NULL: nothing leaves the node. */
 static inline const struct played_stage *played_target(const struct played_stage *s,
                                                        const struct ah_plan_op *op)
 {
@@ -198,7 +198,7 @@ static inline void played_take_way(struct played *p, const struct ah_cluster_pla
 {
     const struct played_way way = {stage->node, out, from_us, from_us + 1e6 * bytes / stage->nic_bytes_per_s,
                                    by};
-    for (size_t i = 0; i < p->n_ways; i++) /* a node that takes part twice counts once */
+    for (size_t i = 0; i < p->n_ways; i++) /* a node with two stages in the sum counts once */
         if (p->ways[i].by == by && p->ways[i].out == out && !strcmp(p->ways[i].node, way.node))
             return;
     p->ways = realloc(p->ways, (p->n_ways + 1) * sizeof *p->ways);
@@ -254,7 +254,7 @@ static inline void played_take_ways(struct played *p)
     }
 }
 
-/* The first time from `us` on when nobody else has the ways that `by` takes. */
+/* Returns the first time at or after `us` when no other user has the ways that `by` takes. */
 static inline double played_free_us(struct played *p, size_t by, double us)
 {
     const double ready_us = us;
@@ -287,7 +287,7 @@ static inline void played_check_ways(const struct played *p)
 
 /* ---- items ---- */
 
-/* When the slots of each ring were given back, in order. */
+/* Times at which the slots of each ring were given back, in order. */
 struct played_rings {
     double *given_us[AH_GRAPH_RINGS];
     size_t given[AH_GRAPH_RINGS], taken[AH_GRAPH_RINGS];
@@ -312,7 +312,7 @@ static inline struct played_rings played_find_rings(struct played *p, const stru
     return rings;
 }
 
-/* When the gradients of a block are summed over all pipelines. */
+/* Returns when the gradients of a block are summed over all pipelines. */
 static inline double played_summed_us(const struct played *p, const struct played_stage *s, size_t step,
                                       uint64_t block)
 {
@@ -329,7 +329,7 @@ static inline double played_summed_us(const struct played *p, const struct playe
     return us;
 }
 
-/* When an item could start, apart from its lane and its NICs. */
+/* Returns when an item could start if its lane and its NICs were free. */
 static inline double played_ready_us(const struct played *p, const struct played_stage *s, size_t step,
                                      uint32_t item, struct played_rings *rings)
 {
@@ -388,7 +388,7 @@ static inline void played_check_lane(struct played *p, const struct played_stage
 
 /* ---- sums ---- */
 
-/* When all gradients of a block are final in a stage: the last micro-batch has passed it, whatever lies below. */
+/* Returns when all gradients of a block are final in a stage: once the last micro-batch has passed the block. */
 static inline double played_final_us(const struct played_stage *s, size_t step, uint64_t block)
 {
     const uint64_t last = s->program->training.micro_batches - 1;

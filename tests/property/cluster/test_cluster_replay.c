@@ -4,12 +4,12 @@
  *
  * 1. Every item and sum starts exactly when it can (played.h), even where lanes of some programs are a thousand times
  *    slower than others.
- * 2. The document says what the replay takes; a changed claim is found out.
+ * 2. The document states the times of the replay; a changed claim is detected.
  * 3. With nothing away, the step equals the simulation's, to rounding. Exceptions: gradients that wait for a place;
  *    plans that do not clip, whose updates wait for no gate and shorten the step; and, rarely, a message and a sum that
- *    could take a NIC at the same instant, where rounding decides. No step is shorter than the busiest stage or the way
- *    of a micro-batch.
- * 4. Nothing is summed that nobody trains.
+ *    could take a NIC at the same instant, where rounding decides. No step is shorter than the busiest stage or the
+ *    path of a micro-batch.
+ * 4. Gradients are summed only if a rank trains them.
  * 5. The program of a single rank replays as in the simulator.
  */
 #include "runtime/schedule/replay.h"
@@ -71,7 +71,7 @@ static double compute_us(const struct ah_plan *program, bool updates, uint64_t m
     return us;
 }
 
-/* The simulation's step with updates as programs have them: one rate for all blocks of a stage. */
+/* Returns the simulation's step, with updates as in programs: one rate for all blocks of a stage. */
 static double simulated_us(const struct played *p)
 {
     double update_us = 0;

@@ -27,7 +27,7 @@ static void draw_graph(struct graph *g, uint64_t *random)
     }
 }
 
-/* Weighs the heaviest part and the cut; false: a part is empty. */
+/* Weighs the heaviest part and the cut; returns false if a part is empty. */
 static bool judge(const struct graph *g, size_t k, const size_t *part, double *ret_heaviest, double *ret_cut)
 {
     double weight[MOST_VERTICES] = {0};
@@ -45,7 +45,7 @@ static bool judge(const struct graph *g, size_t k, const size_t *part, double *r
     return true;
 }
 
-/* The least cut of partitions whose heaviest part weighs at most `limit`. */
+/* Returns the least cut of partitions whose heaviest part weighs at most `limit`. */
 static double least_cut(const struct graph *g, size_t k, double limit)
 {
     size_t part[MOST_VERTICES] = {0};
@@ -85,7 +85,7 @@ TEST(cuts, are_near_the_least)
     assert_true(least >= GRAPHS * 8 / 10);
 }
 
-/* Four pairs of neighbours: fast links stay inside parts, or lie across them where edges weigh the inverse. */
+/* Four pairs of neighbours: fast links stay inside parts, or connect parts if edges weigh the inverse. */
 TEST(cuts, keep_heavy_edges)
 {
     double weights[8], edges[64], inverse[64];

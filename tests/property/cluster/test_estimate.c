@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Estimates against simulations of random arrangements: exactly the mixture if a pipeline is alone, within 15 % if
+ * Estimates against simulations of random arrangements: exactly the mixture if there is one pipeline, within 15 % if
  * blocks and micro-batches are dealt as the search deals them.
  */
 #include "planner/cluster/sim/stage_estimate.h"
@@ -34,7 +34,7 @@ static bool draw_pipeline(struct case_problem *c, uint64_t *random, struct ah_dr
     return draw_arrangement(&c->problem, random, true, draft) && draft->arrangement.n_pipelines == 1;
 }
 
-/* Expects four fifths of formula (F), a fifth of the pipeline's time alone, and the update. */
+/* Expects four fifths of formula (F), a fifth of the time of the pipeline by itself, and the update. */
 static void check_alone(const struct case_problem *c, const struct ah_draft *draft)
 {
     const struct ah_pipeline *pipeline = &draft->arrangement.pipelines[0];
@@ -69,7 +69,7 @@ TEST(estimate, of_one_pipeline_is_known)
     assert_true(several > problems() / 4);
 }
 
-/* Eight micro-batches a unit; NICs up to five times slower than in the other tests. */
+/* Draws eight micro-batches per unit, and NICs up to five times slower than in the other tests. */
 static void draw_large(struct case_problem *c, uint64_t *random)
 {
     draw_problem(c, random, MOST_BLOCKS, MOST_UNITS, MOST_MICRO_BATCHES);
@@ -77,7 +77,7 @@ static void draw_large(struct case_problem *c, uint64_t *random)
     slow_down(c, draw_real(random, 1, 5));
 }
 
-/* Estimate divided by simulation, for random pipelines with the best splits and shares; 0: they do not fit. */
+/* Returns estimate / simulation of random pipelines with the best splits and shares; 0: they do not fit. */
 static double ratio(struct case_problem *c, uint64_t *random)
 {
     struct ah_error err = {0};

@@ -2,8 +2,8 @@
  *
  * The search against trying everything: on small random clusters, every set of pipelines, every order of units, every
  * split of blocks and every share of micro-batches is simulated by the oracle, with every limit on the update, and
- * hosts shared by the units that work. An exhausted search finds that optimum; no bound is above it. The same where
- * pipelines are to keep groups of micro-batches.
+ * hosts shared by the units that work. An exhausted search finds that optimum; no bound is above it. The same holds
+ * where pipelines must keep groups of micro-batches.
  */
 #include "planner/cluster/bound/relaxation.h"
 #include "planner/cluster/search/arrangement_search.h"
@@ -13,7 +13,7 @@
 
 enum { INSTANCES = 600, GROUPED = 300, PIPELINES_MAX = 20000, PLANS_MAX = 60000, MENU_MAX = 40 };
 
-/* What a stage does under each limit on the update, from the largest on: every treatment was looked at. */
+/* A stage's best treatment, out of all, under each limit on the update, from the largest limit down. */
 struct menu {
     bool made;
     struct ah_stage items[MENU_MAX];
@@ -34,14 +34,14 @@ struct all {
     size_t left[MOST_CLASSES];
     struct ah_pipeline chosen[MOST_UNITS];
     size_t n_chosen;
-    /* (classes): sharers, first, end, in flight */
+    /* indexed by class, then sharers, first, end, in flight */
     struct menu (*menus)[MOST_UNITS + 1][MOST_BLOCKS][MOST_BLOCKS + 1][MOST_UNITS + 1];
     uint64_t plans, limits;
     bool count_only;
     double best_us;
 };
 
-/* The stage under ever lower limits. */
+/* Lists the stage's treatments under ever lower limits. */
 static void make_menu(const struct ah_cluster_problem *in, struct ah_stage stage, uint64_t in_flight,
                       struct menu *menu)
 {
@@ -57,7 +57,7 @@ static void make_menu(const struct ah_cluster_problem *in, struct ah_stage stage
     }
 }
 
-/* Takes from the menu of every stage what keeps the limit. False: a stage has nothing. */
+/* Takes from every stage's menu the first treatment within the limit. Returns false if a stage has none. */
 static bool choose(struct all *all, struct ah_arrangement *plan, double limit_us, double *ret_longest_us)
 {
     *ret_longest_us = 0;
@@ -123,8 +123,8 @@ static int by_stages(const void *a, const void *b)
                                       : (int)p->micro_batches - (int)q->micro_batches;
 }
 
-/* The first pipeline takes the leading groups, every other one a group of its own. False: some pipeline has another
- * number of micro-batches. Equal pipelines keep their order. */
+/* The first pipeline takes the leading groups, every other pipeline takes one group. Returns false if a pipeline has a
+ * different number of micro-batches. Equal pipelines keep their order. */
 static bool put_in_groups(const struct ah_problem_groups *groups, struct ah_arrangement *plan)
 {
     struct ah_pipeline sorted[MOST_UNITS];
@@ -203,7 +203,7 @@ static void all_sets(struct all *all, size_t from)
     }
 }
 
-/* The optimum; INFINITY: nothing fits; negative: there are too many plans to try. */
+/* Returns the optimum; INFINITY: nothing fits; negative: there are too many plans to try. */
 static double try_all(const struct ah_cluster_problem *in, uint64_t *ret_plans)
 {
     struct all all = {
@@ -291,7 +291,7 @@ static void check_problem(struct case_problem *c, double optimum_us, struct tall
     ah_draft_release(&best);
 }
 
-/* Cuts the micro-batches into groups; some numbers of pipelines may not be. */
+/* Cuts the micro-batches into groups; some numbers of pipelines may be excluded. */
 static void draw_groups(struct ah_cluster_problem *in, uint64_t *groups, uint64_t *random)
 {
     size_t n = 0;

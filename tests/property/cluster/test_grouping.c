@@ -30,7 +30,7 @@ static bool proves(struct ah_grouping *grouping, double step_us)
     return does;
 }
 
-/* Two settings like this one with known bounds: the other's bound is raised to the first one's, and no further. */
+/* Gives two settings like this one known bounds: the second's bound is raised to the first's, and no further. */
 static void check_certificate(const struct ah_cluster_problem *in, double relaxed_us, double optimum_us)
 {
     struct ah_setting settings[] = {{.problem = *in, .bound_us = relaxed_us},

@@ -20,7 +20,7 @@ enum { BLOCKS = 26, TYPES = 5, NODES_MAX = 6, STAGES_MAX = 4 };
 
 enum type { RTX3090X2, TITANX2, RTX3090X8, TITANX8, RTX2080X8 };
 
-/* Milliseconds, forward and backward. */
+/* Measured milliseconds of forward and backward. */
 static const struct {
     const char *name;
     uint64_t tp;
@@ -95,7 +95,7 @@ static void set_blocks(struct cluster *c)
         c->gradient_bytes[b] = FP32 * (b == 0 ? table + positions : b == BLOCKS - 1 ? table : layer);
 }
 
-/* A node for each stage. */
+/* Makes a node for each stage. */
 static void set_network(struct cluster *c, const struct run *run)
 {
     size_t n = c->problem.n_classes = run->n_pipelines * run->n_stages;
@@ -108,7 +108,7 @@ static void set_network(struct cluster *c, const struct run *run)
     }
 }
 
-/* Micro-batches are shared evenly, as those runs did. */
+/* Predicts an iteration. Micro-batches are shared evenly, as in the measured runs. */
 static double predict_s(const struct run *run, double *ret_sync_s)
 {
     static struct cluster c;

@@ -2,10 +2,10 @@
  *
  * Messages of programs of plans for random clusters:
  *
- * 1. They match the ops, found position by position, and lie in the tensors of their names.
+ * 1. They match the ops, found position by position, and are stored in the tensors named for them.
  * 2. Stages can do their steps together exactly if a graph of all positions of three steps has no cycle. This holds for
  *    the planner's programs, and for copies whose places are free later, many of which deadlock.
- * 3. A program with a changed op or tensor is refused, or says what it said before.
+ * 3. A program with a changed op or tensor is refused, or still says the same.
  */
 #include "runtime/schedule/messages.h"
 #include "runtime/schedule/turns.h"
@@ -42,7 +42,7 @@ static bool trains(const struct ah_plan *plan)
     return ah_plan_is_head(plan, plan->n_blocks - 1);
 }
 
-/* The first position that needs the gradient, or the word, of a micro-batch. */
+/* Returns the first position that needs the gradient, or the word that replaces it, of a micro-batch. */
 static size_t first_need(const struct ah_plan *plan, uint64_t m)
 {
     const uint64_t ahead = ah_turn_ahead(plan->part->stage, plan->part->stages, plan->training.micro_batches);
@@ -97,7 +97,7 @@ static void check_program(const struct ah_messages *m)
     }
 }
 
-/* The lifetime of an arriving gradient ends at its last use. */
+/* Checks that the lifetime of an arriving gradient ends at its last use. */
 static void check_last_uses(const struct ah_messages *m)
 {
     for (uint64_t i = 0; i < m->micro_batches && m->of[AH_CHANNEL_GRADIENT_IN]; i++)
@@ -110,7 +110,7 @@ static void check_last_uses(const struct ah_messages *m)
 struct graph {
     size_t first[STAGES + 1]; /* node of position 0 in a stage's step 0 */
     size_t *from, *to, n_edges, room;
-    unsigned *left; /* edges into each node */
+    unsigned *left; /* edges into each node that remain */
 };
 
 static size_t node(const struct graph *g, const struct pipeline *p, size_t stage, size_t step,
@@ -132,7 +132,7 @@ static void edge(struct graph *g, size_t from, size_t to)
     g->left[to]++;
 }
 
-/* What is sent at `sent->at` is needed at `expected->at`, and its place is free from `expected->from` on. */
+/* The message sent at `sent->at` is needed at `expected->at`, and its place is free from `expected->from` on. */
 static void message_edges(struct graph *g, const struct pipeline *p, size_t sender,
                           const struct ah_message *sent, size_t receiver, const struct ah_message *expected)
 {
@@ -163,7 +163,7 @@ static void build(struct graph *g, const struct pipeline *p)
         }
 }
 
-/* Removes nodes that no edge leads to, again and again; what remains is a circle. */
+/* True if nodes remain after repeatedly removing nodes without incoming edges: they contain a cycle. */
 static bool has_circle(const struct pipeline *p)
 {
     struct graph g = {0};
@@ -203,7 +203,7 @@ static void open_pipeline(struct pipeline *p, const struct planned *c, size_t pi
     }
 }
 
-/* Frees the places of one stage later, each by at most `most` positions; what needs them does not move. */
+/* Frees the places of one stage later, each by at most `most` positions; the positions that need them do not move. */
 static void delay(struct ah_messages *m, uint64_t most, uint64_t *random)
 {
     static const enum ah_channel in[] = {AH_CHANNEL_OUTPUT_IN, AH_CHANNEL_GRADIENT_IN};

@@ -40,7 +40,7 @@ TEST(monotone, more_is_never_slower)
     assert_true(faster > problems() / 4);
 }
 
-/* Step time of D pipelines of P equal stages with equal shares; INFINITY where that does not divide or fit. */
+/* Returns the step time of D pipelines of P equal stages with equal shares; INFINITY if they do not divide or fit. */
 static double grid_us(const struct ah_cluster_problem *problem, size_t pipelines, size_t stages)
 {
     struct ah_draft draft;

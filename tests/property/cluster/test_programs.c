@@ -6,8 +6,8 @@
  * 2. It has the stage's blocks and configs, and takes no more GPU and host memory than the stage says. A plan whose
  *    stage names another program is refused. It runs on the cluster's kind of device: on a CPU with its cores, with
  *    memory reserved for what its ops pack. It clips as the training does, and has a norm if it trains at all.
- * 3. Alone, with nothing away, a step takes exactly m passes with their sends, and the update. With states or weights
- *    away and vectors of many tiles, it is within 5 % of the stage's estimate (docs/clusters.md).
+ * 3. By itself, with nothing away, a step takes exactly m passes with their sends, and the update. With states or
+ *    weights away and vectors of many tiles, it is within 5 % of the stage's estimate (docs/clusters.md).
  */
 #include "runtime/schedule/check.h"
 #include "runtime/schedule/reserve.h"
@@ -230,7 +230,7 @@ TEST(programs, are_what_stages_do)
                 seen.again && seen.frozen && seen.shared && seen.cpu && seen.norms);
 }
 
-/* Rule 3 for real sizes. */
+/* Checks rule 3 for real sizes. */
 static void check_example(const char *model, double *longest)
 {
     static struct planned c;

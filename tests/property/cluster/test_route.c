@@ -18,7 +18,7 @@ struct network {
     struct ah_problem_link links[MOST_NODES * MOST_NODES];
 };
 
-/* Nodes on islands of islands: each level outwards is several times slower. */
+/* Draws nodes on nested islands, where links of each outer level are several times slower. */
 static void draw_islands(struct network *n, size_t nodes, uint64_t *random)
 {
     double slower = draw_real(random, 1.2, 12);
@@ -43,7 +43,7 @@ static void draw_islands(struct network *n, size_t nodes, uint64_t *random)
     }
 }
 
-/* The least over all orders of the entries from `at` on. */
+/* Returns the least time over all orders of the entries from `at` on. */
 static double least_us(const struct network *n, size_t *classes, size_t count, size_t at)
 {
     double least = INFINITY;
@@ -126,7 +126,7 @@ TEST(route, islands_are_what_fast_links_reach)
         CHECK_OK(ah_islands_init(&islands, &n.problem, &err), err);
         for (size_t level = 0; level < islands.n_levels; level++) {
             size_t count = ah_islands_at(&islands, level, island);
-            assert_true(count > before); /* finer and finer */
+            assert_true(count > before); /* each level has more islands */
             before = count;
             for (size_t a = 0; a < nodes; a++) {
                 bool reached[MOST_NODES] = {0};

@@ -31,14 +31,14 @@ static size_t problems(void)
     return check_scaled(INSTANCES);
 }
 
-/* A cluster of the test's own, on types of GPU of its own. */
+/* A cluster with types of GPU made for the test. */
 struct case_cluster {
     struct ah_cluster cluster;
     struct ah_cluster_gpu gpus[TYPES];
     struct ah_cluster_node nodes[NODES];
 };
 
-/* At most `gpus` GPUs in `nodes` nodes, with little memory on GPUs and hosts and slow links to the hosts. */
+/* Draws at most `gpus` GPUs in `nodes` nodes, with little memory on GPUs and hosts and slow links to the hosts. */
 static void draw_cluster(const struct ah_cluster *like, uint64_t *random, size_t nodes, size_t gpus,
                          struct case_cluster *c)
 {
@@ -81,7 +81,7 @@ static struct ah_cluster_request request_of(const struct ah_model *model, const 
                                        .generator = "test"};
 }
 
-/* Step time in us; INFINITY: nothing fits. */
+/* Returns the step time in us; INFINITY: nothing fits. */
 static double plan_us(const struct ah_model *model, const struct ah_cluster *cluster, bool *exhausted)
 {
     const struct ah_cluster_request request = request_of(model, cluster);
@@ -130,7 +130,7 @@ TEST(shares, one_more_gpu_is_never_slower)
 
 /* ---- the optimum ---- */
 
-/* Optimum with `units` of each class, each with the host share of that many units even if some idle. */
+/* Returns the optimum with `units` of each class, each with the host share of that many units even if some idle. */
 static double fixed_us(const struct ah_cluster_problem *problem, const size_t units[MOST_CLASSES])
 {
     struct ah_cluster_problem fixed = *problem;
@@ -155,7 +155,7 @@ static double fixed_us(const struct ah_cluster_problem *problem, const size_t un
     return find_optimum_us(&fixed);
 }
 
-/* The least over all numbers of units from class `c` on. */
+/* Returns the least time over all numbers of units from class `c` on. */
 static double least_us(const struct ah_cluster_problem *problem, size_t c, size_t units[MOST_CLASSES])
 {
     double us = INFINITY;
@@ -262,7 +262,7 @@ TEST(shares, the_bound_is_below_the_optimum)
     ah_document_release(&model);
 }
 
-/* Six GPUs in each node: more numbers of units than are bounded one by one, so the bound is that of units alone. */
+/* Six GPUs in each node give too many numbers of units to bound each, so the bound is that of units alone on hosts. */
 TEST(shares, a_plan_has_its_bound)
 {
     struct ah_document model, document;

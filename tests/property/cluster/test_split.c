@@ -12,7 +12,7 @@
 
 enum { INSTANCES = 10000 };
 
-/* The least value of the formula over the splits of the stages from `i` on. */
+/* Returns the least value of the formula over the splits of the stages from `i` on. */
 static double least_us(const struct ah_cluster_problem *problem, struct ah_pipeline *pipeline, size_t i,
                        size_t first)
 {
@@ -41,7 +41,7 @@ static double least_us(const struct ah_cluster_problem *problem, struct ah_pipel
     return least;
 }
 
-/* Remembered stages equal those fitted anew, whether they were met before or not. */
+/* Checks that cached stages equal stages fitted anew, whether they were asked for before or not. */
 static void check_fits(const struct ah_cluster_problem *problem, struct ah_fits *fits,
                        struct ah_pipeline *pipeline)
 {

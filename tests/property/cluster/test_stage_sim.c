@@ -21,7 +21,7 @@ static double path_us(const struct ah_cluster_problem *in, const struct ah_pipel
     return us;
 }
 
-/* Passes and update are as short as the oracle's. */
+/* Checks that passes and update take as long as the oracle's. */
 static void check_treatment(const struct ah_cluster_problem *in, const struct ah_stage *stage,
                             const struct ah_stage *best)
 {
@@ -33,7 +33,7 @@ static void check_treatment(const struct ah_cluster_problem *in, const struct ah
     assert_true(fabs(oracle_update(in, best) - stage->update_us) <= 1e-9 * (1 + stage->update_us));
 }
 
-/* When each forward and backward of a stage starts, from the starts of its passes: 1F1B, spelled out. */
+/* Sorts the starts of a stage's passes into forwards and backwards, in 1F1B order. */
 static void sort_starts(const struct ah_pipeline *pipeline, size_t stage, const double *starts_us,
                         double ret_us[2][MOST_MICRO_BATCHES])
 {
@@ -45,7 +45,7 @@ static void sort_starts(const struct ah_pipeline *pipeline, size_t stage, const 
     }
 }
 
-/* No stage does two things at once, nothing starts before its input has arrived, and ends are as reported. */
+/* Checks that no stage does two things at once, nothing starts before its input arrives, and ends are as reported. */
 static void check_starts(const struct ah_cluster_problem *in, const struct ah_pipeline *pipeline,
                          const double *starts_us, double pipeline_us)
 {
@@ -155,7 +155,7 @@ TEST(stage_sim, equals_the_oracle)
     assert_true(several > problems() / 4 && recomputing && states && weights);
 }
 
-/* A simulation with a limit says the same, or that it is longer; if it is much longer, it says so early. */
+/* A simulation with a limit gives the same step or says that it exceeds the limit, early if by much. */
 static void check_limits(const struct ah_cluster_problem *in, const struct ah_arrangement *arrangement,
                          size_t *early)
 {
@@ -199,7 +199,7 @@ TEST(stage_sim, a_limit_only_hides_what_is_longer)
 TEST(stage_sim, transfers_pass_in_the_order_of_their_start)
 {
     uint64_t random = 0x9e3779b97f4a7c15;
-    for (size_t n = 0; n < 4 * problems();) { /* about one in a hundred depends on it */
+    for (size_t n = 0; n < 4 * problems();) { /* about one problem in a hundred depends on this order */
         struct case_problem c;
         struct ah_draft draft;
         struct ah_error err = {0};

@@ -13,7 +13,7 @@
 
 enum { BLOCKS = 12, ISLANDS = 3, NODES = 2 * ISLANDS };
 
-/* Each island has a node of fast units and one of slow ones; node `at[i][k]`. */
+/* Island i has a node of fast units and a node of slow units, nodes `at[i][k]`. */
 struct sites {
     struct ah_cluster_problem problem;
     struct ah_problem_kind kinds[2];
@@ -89,7 +89,7 @@ static void compare(const struct sites *s, const size_t *classes, size_t pipelin
     ah_draft_release(&best);
 }
 
-/* Sums are small, activations large: a pipeline on each island. */
+/* With small sums and large activations, each island gets a pipeline. */
 TEST(starts, keep_pipelines_on_islands)
 {
     static struct sites s;
@@ -102,7 +102,7 @@ TEST(starts, keep_pipelines_on_islands)
     }
 }
 
-/* There is memory for one copy: a pipeline that crosses between the islands once. */
+/* With memory for one copy only, the pipeline crosses between the islands once. */
 TEST(starts, cross_seldom)
 {
     static struct sites s;
@@ -113,7 +113,7 @@ TEST(starts, cross_seldom)
     }
 }
 
-/* Pipelines that differ only in their nodes are split alike, and only these. */
+/* Pipelines that differ only in their nodes are split alike, and no others are. */
 TEST(starts, alike_pipelines_are_split_alike)
 {
     static struct sites s;

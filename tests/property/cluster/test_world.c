@@ -2,7 +2,7 @@
  *
  * Worlds of planned pipelines: every rank is what its stage says. A broken plan is refused with one sentence before any
  * rank starts: by the reader of documents, by the joint replay of programs, or by the world itself, which checks even
- * if nobody looked before.
+ * if nothing else did.
  */
 #include "planner/cluster/sim/cluster_replay.h"
 #include "runtime/schedule/check.h"
@@ -27,7 +27,7 @@ static bool is_wanted(const struct ah_cluster_plan *plan)
     return wanted;
 }
 
-/* A pipeline of CPUs. */
+/* Draws a pipeline of CPUs. */
 static void draw(uint64_t *random)
 {
     for (int i = 0; i < DRAWS; i++) {
@@ -45,7 +45,7 @@ static void draw(uint64_t *random)
     fail_msg("no pipeline of %d stages in %d draws", LEAST_STAGES, DRAWS);
 }
 
-/* ---- an intact one ---- */
+/* ---- intact pipelines ---- */
 
 TEST(world, has_a_place_for_every_rank)
 {
@@ -77,7 +77,7 @@ TEST(world, has_a_place_for_every_rank)
     planned_release(&planned);
 }
 
-/* Idle GPUs are not started; ranks behind them get lower numbers. */
+/* Idle GPUs are not started; ranks after them get lower numbers. */
 TEST(world, numbers_ranks_without_those_that_idle)
 {
     uint64_t random = check_seed(84);
@@ -138,7 +138,7 @@ static void draw_several(uint64_t *random)
     fail_msg("no pipelines with a boundary in %d draws", DRAWS);
 }
 
-/* Does the document say that `rank` owns the segment? One rank of each pipeline does. */
+/* True if the document says that `rank` owns the segment, as one rank of each pipeline does. */
 static bool is_owner(const struct ah_cluster_plan_segment *segment, uint32_t rank)
 {
     for (size_t i = 0; i < segment->groups[0].n_ranks; i++)
@@ -214,7 +214,7 @@ TEST(world, has_a_place_for_every_rank_of_several_pipelines)
     assert_true(unequal > 0 || check_scaled(SEVERAL) < SEVERAL);
 }
 
-/* ---- broken ones ---- */
+/* ---- broken pipelines ---- */
 
 static struct ah_cluster_plan_stage *stage_of(struct ah_cluster_plan *plan, size_t i)
 {
@@ -538,12 +538,12 @@ static void expect_all_refused(void (*draw_one)(uint64_t *random), const struct 
     for (size_t i = 0; i < n; i++) {
         uint64_t random = 83;
         struct ah_error err = {0}, again = {0};
-        draw_one(&random); /* drawn again each time, since it is changed in place */
+        draw_one(&random); /* the plan is drawn anew, since it is changed in place */
         broken_ones[i].breaks(&planned.plan);
         if (broken_ones[i].by_world)
             expect_refused(broken_ones[i].name, look_at(&planned.plan, &err), &err);
         if (planned.plan.pipelines[0].n_stages < 2 ||
-            program_of(&planned.plan, 1)->part) /* else it cannot be printed */
+            program_of(&planned.plan, 1)->part) /* otherwise it cannot be printed */
             expect_refused(broken_ones[i].name, read_and_look_at(&planned.plan, &again), &again);
         planned_release(&planned);
     }

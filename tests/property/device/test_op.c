@@ -18,7 +18,7 @@ static uint64_t below(uint64_t *random, uint64_t limit)
     return check_random(random) % limit;
 }
 
-/* Marks the operand's bytes; returns whether one was marked before. */
+/* Marks the operand's bytes; returns whether a byte was marked before. */
 static bool mark(unsigned char marks[ROOM], const struct ah_ref *ref, uint64_t rows, uint64_t count)
 {
     const uint64_t each = ref->dtype == AH_BF16 ? 2 : 4;

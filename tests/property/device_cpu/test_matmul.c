@@ -53,8 +53,8 @@ static void put(struct matrix *matrix, uint64_t row, uint64_t column, float valu
         ((uint16_t *)data)[i] = ah_bf16_from_fp32(value);
 }
 
-/* All ones is a NaN in both types. A third of the matrices are dense; a third have rows aligned to cache lines, as
- * kernels that read them in place want them. */
+/* Bits that are all ones are a NaN in both types. A third of the matrices are dense; a third have rows aligned to cache
+ * lines, as required by kernels that read them in place. */
 static struct matrix random_matrix(uint64_t *random, enum ah_dtype dtype, uint64_t rows, uint64_t width)
 {
     struct matrix matrix = {.dtype = dtype, .rows = rows, .width = width};
@@ -120,7 +120,7 @@ static struct matrix run(const struct product *p, unsigned threads)
     return c;
 }
 
-/* One element of c: `ret_float` in the order of fma kernels, `ret_size` the sum of its terms' magnitudes. */
+/* Returns one element of c; `ret_float`: in the order of fma kernels; `ret_size`: the sum of its terms' magnitudes. */
 static double exact(const struct product *p, uint64_t row, uint64_t column, float *ret_float,
                     double *ret_size)
 {
@@ -195,7 +195,7 @@ TEST(matmul, equals_the_sum_whatever_strides_and_threads)
         assert_true(seen[ah_tile_detect()][i / 3][i % 3]);
 }
 
-/* GPT-2's sizes in small: several units, chunks and steps in every direction. */
+/* Tests GPT-2's sizes scaled down: several units, chunks and steps in every direction. */
 TEST(matmul, of_many_units)
 {
     uint64_t random = check_seed(11);

@@ -36,7 +36,7 @@ static inline void fill_at(const struct ah_share_demand *const *parts, size_t n,
             speeds[i] = fmin(1, fill_weight(parts[i]) * level);
 }
 
-/* Bisects for the highest common level that fits; parts that cannot rise alone from there are fixed. */
+/* Bisects for the highest common level that fits; parts that cannot rise by themselves from there are fixed. */
 static inline void fill_by_bisection(const struct ah_share_demand *const *parts, size_t n,
                                      const double *capacity, size_t n_resources, double *ret_speeds)
 {

@@ -47,7 +47,7 @@ static void draw_resources(struct graph *g, uint64_t *seed)
     }
 }
 
-/* Dependencies go to ops of lower rank; ranks are a random permutation of the indices. */
+/* Draws dependencies on ops of lower rank; ranks are a random permutation of the indices. */
 static void draw_dependencies(struct graph *g, uint64_t *seed, const uint32_t *rank)
 {
     size_t n = 0;
@@ -74,7 +74,7 @@ static void shuffle(uint32_t *items, size_t n, uint64_t *seed)
     }
 }
 
-/* A frozen order that agrees with the ranks, for every lane. */
+/* Draws a frozen order that agrees with the ranks, for every lane. */
 static void draw_order(struct graph *g, const uint32_t *rank)
 {
     uint32_t by_rank[MAX_OPS];
@@ -155,7 +155,7 @@ static void check_dependencies(const struct ah_clock_graph *graph, const struct 
     }
 }
 
-/* Each lane runs each of its ops once, one after another; a frozen lane starts each as soon as it can. */
+/* Checks that each lane runs its ops once, one after another; a frozen lane starts each op as soon as it can. */
 static void check_lanes(const struct ah_clock_graph *graph, const struct ah_clock_result *result)
 {
     bool seen[MAX_OPS] = {false};
@@ -196,7 +196,7 @@ static bool goes_first(const struct ah_clock_graph *graph, const struct ah_clock
 }
 
 /* While a ready op waits, its lane is always busy with ops that go first or started before it was ready. An op without
- * duration can make others ready within an instant, after lanes have chosen: equal times are not judged then. */
+ * duration can make others ready within an instant, after lanes have chosen: so equal times are not checked. */
 static void check_choices(const struct ah_clock_graph *graph, const struct ah_clock_result *result)
 {
     bool zeros = false;
@@ -294,7 +294,7 @@ static void each_run_satisfies_the_invariants(enum style style, uint64_t fallbac
         for (size_t op = 0; op < g->of.n_ops; op++)
             slowed += result.spans[op].slowed_by != AH_SHARE_NONE;
     }
-    assert_true(style == STYLE_EXACT || slowed > 5 * GRAPHS); /* the graphs do contend */
+    assert_true(style == STYLE_EXACT || slowed > 5 * GRAPHS); /* ops do contend for resources */
     ah_clock_release(&clock);
 }
 

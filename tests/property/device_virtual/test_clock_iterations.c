@@ -33,8 +33,8 @@ struct graph {
     enum ah_clock_rule rule[LANES];
 };
 
-/* Ops wait for lower ones of their iteration and for any of the one before. Lane 1 may take from ring 0 and lane 2 give
- * back; lane 2 may take from ring 1 and lane 3 give back. */
+/* Ops wait for lower ops of their iteration and for any ops of the iteration before. Lane 1 may take from ring 0 and
+ * lane 2 give back; lane 2 may take from ring 1 and lane 3 give back. */
 static void draw(struct graph *g, uint64_t *seed)
 {
     size_t n = 2 + check_random(seed) % (MAX_OPS - 1), edges = 0;
@@ -191,7 +191,7 @@ TEST(clock_iterations, are_what_is_written_out)
     ah_clock_release(&other);
 }
 
-/* Courses of a loaded graph do not remember each other. */
+/* Courses of a loaded graph do not affect each other. */
 TEST(clock_iterations, run_again_as_before)
 {
     static struct graph g;

@@ -53,7 +53,7 @@ static void depend(struct graph *g, uint32_t op, uint32_t dependency)
     g->dependency[g->first[op + 1]++] = dependency;
 }
 
-/* An op that takes, and a later one that gives back. The second may take from another ring, as host Adam does. */
+/* Adds an op that takes and a later op that gives back. The latter may take from another ring, as host Adam does. */
 static void add_pair(struct graph *g, uint64_t *seed)
 {
     uint8_t ring = (uint8_t)(check_random(seed) % g->of.n_rings);
@@ -148,7 +148,7 @@ static bool can_start(const struct simulation *s, size_t op)
     return s->ready[op] && !s->started[op] && place;
 }
 
-/* The op that an idle lane starts now, or MAX_OPS. */
+/* Returns the op that an idle lane starts now, or MAX_OPS. */
 static size_t choose(const struct simulation *s, size_t lane)
 {
     const struct graph *g = s->g;
@@ -177,7 +177,7 @@ static void finish(struct simulation *s, size_t op)
     see_ready(s);
 }
 
-/* One round over the lanes; true if an op without duration ran. */
+/* Makes one round over the lanes; returns true if an op without duration ran. */
 static bool start_some(struct simulation *s)
 {
     const struct graph *g = s->g;
@@ -232,8 +232,8 @@ static bool simulate(struct simulation *s, const struct graph *g)
 
 /* ---- the properties ---- */
 
-/* The n-th taker of a ring of R slots, in lane order, has the slot of giver n - R. Returns how many waited for memory
- * longer than for data. */
+/* The n-th taker of a ring of R slots, in lane order, has the slot of giver n - R. Returns how many takers waited for
+ * memory longer than for data. */
 static size_t check_places(const struct graph *g, const struct ah_clock_result *result, size_t ring)
 {
     const uint32_t *order = result->order;
@@ -257,7 +257,7 @@ static size_t check_places(const struct graph *g, const struct ah_clock_result *
     return waited;
 }
 
-/* No more slots are held at any time than there are. */
+/* Checks that no more slots are held at any time than the ring has. */
 static void check_never_more_than_places(const struct graph *g, const struct ah_clock_span *spans,
                                          size_t ring)
 {

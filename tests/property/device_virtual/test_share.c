@@ -84,7 +84,7 @@ TEST(share, speeds_are_max_min_fair)
         for (size_t i = 0; i < it->n; i++)
             limited += limits[i] != AH_SHARE_NONE;
     }
-    assert_true(limited > CASES); /* the cases do contend */
+    assert_true(limited > CASES); /* parts do contend for resources */
 }
 
 TEST(share, speeds_equal_those_of_bisection)
@@ -122,8 +122,8 @@ TEST(share, extreme_amounts_keep_speeds_positive)
     }
 }
 
-/* Two resources asked alike and equally large up to the last bits: rounding must not make the rest of the second
- * negative, of which one part asks next to nothing. */
+/* Two resources have equal demands, and sizes equal up to the last bits. One part asks next to nothing of the second;
+ * rounding must not make the rest of that resource negative. */
 TEST(share, nearly_equal_resources_keep_speeds_positive)
 {
     uint64_t seed = check_seed(20240804);

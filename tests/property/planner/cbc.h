@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* False: infeasible. Needs the program `cbc` (Debian's coinor-cbc). */
+/* Returns false if infeasible. Needs the program `cbc` (Debian's coinor-cbc). */
 static bool cbc_solve(const struct ah_solver_problem *problem, double *ret_objective)
 {
     char folder[] = "/tmp/autohete-cbc-XXXXXX", path[64], solution[64], command[256], line[256] = "";

@@ -31,7 +31,7 @@ static uint64_t instance_below(uint64_t *random, uint64_t n)
     return check_random(random) % n;
 }
 
-/* From low to high, with every order of magnitude equally likely. */
+/* Returns a number from low to high, with every order of magnitude equally likely. */
 static double instance_scaled(uint64_t *random, double low, double high)
 {
     return low * pow(high / low, check_uniform(random));
@@ -130,7 +130,7 @@ static void instance_costs(struct instance *it, uint64_t *random)
         costs->launch_us = per_parameter * instance_scaled(random, 10, 5000);
 }
 
-/* False: these patterns train nothing; draw others. */
+/* Returns false if the drawn patterns train nothing; then draw others. */
 static bool instance_open(struct instance *it, uint64_t *random, uint64_t layers)
 {
     struct ah_error err = {0};

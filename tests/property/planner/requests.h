@@ -64,7 +64,7 @@ static inline void test_request_close(struct test_request *t)
     ah_document_release(&t->machine);
 }
 
-/* The plan's document as text; the caller releases it. */
+/* Returns the plan's document as text; the caller releases it. */
 static inline struct ah_buffer test_request_text(struct test_request *t)
 {
     const struct ah_document document = {.kind = AH_DOCUMENT_PLAN, .body = {.plan = &t->plan}};

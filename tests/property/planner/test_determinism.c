@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The same request gives the same bytes: again, after other plans, and in two threads at once.
+ * The same request gives the same bytes: repeated, after other plans, and in two threads at once.
  */
 #include "tests/property/planner/requests.h"
 
@@ -57,7 +57,7 @@ struct worker {
     struct ah_buffer texts[REQUESTS];
 };
 
-/* Plans all requests; each worker starts with another one. */
+/* Plans all requests; each worker starts with a different request. */
 static void *work(void *context)
 {
     struct worker *worker = context;

@@ -27,7 +27,7 @@ static const struct ah_export_setting *find(const struct ah_export *export, cons
     return NULL;
 }
 
-/* Uses few or many kinds of blocks: a plan that mixes everything never meets the exact cases. */
+/* Uses few or many kinds of blocks: a plan that mixes everything is never an exact case. */
 static void randomize(struct ah_plan *plan, struct ah_plan_block *blocks, uint64_t *seed)
 {
     unsigned kinds = 1 + (unsigned)(check_random(seed) % 4);

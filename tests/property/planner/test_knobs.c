@@ -14,7 +14,7 @@ static struct ah_knobs combine(const struct ah_job *job, enum ah_micro_order ord
 {
     static const uint32_t behind[RUNGS] = {1, 2, 4}, ahead[RUNGS] = {1, 2, 4}, states[RUNGS] = {1, 4, 16},
                           weights[RUNGS] = {2, 16, 0}, gradients[RUNGS] = {2, 16, 0};
-    static const uint64_t tiles[RUNGS] = {1, 4, 32}; /* of a layer */
+    static const uint64_t tiles[RUNGS] = {1, 4, 32}; /* tiles of a layer */
     struct ah_knobs knobs = ah_knobs_first(job, AH_SCHEDULING_PRIORITY, order);
     int rung[6];
     for (int i = 0; i < 6; i++) {
@@ -31,7 +31,7 @@ static struct ah_knobs combine(const struct ah_job *job, enum ah_micro_order ord
     return knobs;
 }
 
-/* The best period of all, including `known`. Anything slower than the best so far is not looked at closely. */
+/* Returns the best period of all, including `known`. Choices slower than the best so far are not examined further. */
 static double best_of_all(const struct ah_evaluator_limits *limits, const struct ah_candidate *known)
 {
     const struct ah_job *job = limits->job;

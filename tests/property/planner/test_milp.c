@@ -187,7 +187,7 @@ static void plain_all(struct plain *p, size_t class, size_t column, uint32_t lef
     }
 }
 
-/* Checks memory as if no weights were kept from forward to backward, which takes least. */
+/* Checks memory as if no weights were kept from forward to backward, which needs least. */
 static void check_limits(const struct ah_milp *milp, const struct ah_milp_candidate *candidate)
 {
     for (size_t i = 0; i < milp->n_rows; i++) {
@@ -458,7 +458,7 @@ TEST(milp, says_how_much_is_short)
     assert_true(device > 5 && host > 5 && both > 5);
 }
 
-/* ---- the same again ---- */
+/* ---- repeated runs ---- */
 
 TEST(milp, same_input_same_result)
 {

@@ -2,7 +2,7 @@
  *
  * More is never worse: random pairs of instances of which one has some faster rates.
  *
- * 1. The bound never rises, not by one bit. The emitted period, which is a search's, never rises by more than 1 %.
+ * 1. The bound never rises, not by one bit. The emitted period, which a search finds, never rises by more than 1 %.
  * 2. With more device memory, at budgets of 256 MiB doubled again and again, no period rises.
  * 3. No period is below the work of a lane, or below the bound.
  */
@@ -41,7 +41,7 @@ static struct outcome optimize(const struct instance *it, const struct ah_costs 
     return outcome;
 }
 
-/* Each rate is left as it is, or up to twice as fast. */
+/* Returns the time at the same rate, or at one up to twice as fast. */
 static double faster(uint64_t *random, double time)
 {
     return instance_below(random, 2) ? time : time * (0.5 + 0.5 * check_uniform(random));
@@ -72,7 +72,7 @@ static void speed_up(const struct instance *it, uint64_t *random, struct costs *
     }
 }
 
-/* Device memory at `share` between a lean and a lavish choice; from 0.83 on above both. */
+/* Returns device memory at `share` between a lean and a lavish choice; from 0.83 on it exceeds both. */
 static uint64_t device_between(const struct instance *it, double share)
 {
     struct ah_schedule schedule = {0};

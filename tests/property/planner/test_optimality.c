@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 struct brute {
-    struct ah_evaluator evaluator; /* without limits of evaluations */
+    struct ah_evaluator evaluator; /* evaluates without limits */
     const uint32_t *allowed;
     struct ah_knobs knobs;
     struct ah_config configs[INSTANCE_BLOCKS];
@@ -56,7 +56,7 @@ static void brute_from(struct brute *b, size_t block)
     }
 }
 
-/* "recompute host streamed" as "rhs". */
+/* Prints "recompute host streamed" as "rhs". */
 static void show(const char *what, const struct ah_config *configs, size_t n)
 {
     printf("%s", what);
@@ -80,7 +80,7 @@ static double brute_best(const struct instance *it, const struct ah_evaluator_li
     return b.best_us;
 }
 
-/* Allows all configs with one or two layers, and four random ones with more. */
+/* Allows all configs with one or two layers, and four random configs with more. */
 static void draw_allowed(const struct instance *it, uint64_t *random, uint32_t *allowed)
 {
     bool few = it->job.n_blocks <= 4 ||

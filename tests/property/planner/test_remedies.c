@@ -88,7 +88,7 @@ static void check_needed(const struct test_request *t)
     ah_arena_release(&arena);
 }
 
-/* Returns the number of remedies. */
+/* Follows the remedies for a request; returns their number. */
 static size_t check_request(struct test_request *t, size_t followed[AH_REMEDIES])
 {
     int rc = test_request_plan(t);

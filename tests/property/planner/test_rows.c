@@ -2,7 +2,7 @@
  *
  * Every row against the schedule itself: for random choices of everything, no row says more than the schedule takes.
  * The work of each lane, which rows (1) to (4) sum up, equals the schedule's to the last digits. Prices at budgets that
- * a choice just keeps are a bound on it, too.
+ * a choice just fits are a bound on it, too.
  */
 #include "planner/bound/milp_internal.h"
 #include "tests/property/planner/instances.h"
@@ -104,7 +104,7 @@ static void check_needs(const struct ah_milp_input *input, const struct ah_confi
                  (unsigned long long)(score->pinned_bytes + score->pageable_bytes));
 }
 
-/* Prices the choice in a budget of what it takes, or a bit more. */
+/* Prices the choice in a budget of exactly what it takes, or slightly more. */
 static double priced(struct ah_milp_input input, const struct ah_config *configs,
                      const struct ah_score *score, double slack)
 {
@@ -134,7 +134,7 @@ static double priced(struct ah_milp_input input, const struct ah_config *configs
     return us;
 }
 
-/* How close the rows come: the least ratios are printed and checked, so that a row that says nothing is noticed. */
+/* How close the rows come: the least ratios are printed and checked, so that a row that bounds nothing is noticed. */
 struct tightness {
     double time, device, host, priced;
     size_t n, n_priced;

@@ -36,7 +36,7 @@ static void demand_of_part(const struct ah_plan_sharing *sharing, int part,
     }
 }
 
-/* The speed that `part` keeps over 1 s of work while `beside` works all the time. */
+/* Returns the speed that `part` keeps over 1 s of work while `beside` works all the time. */
 static double kept_on_clock(const struct ah_plan_sharing *sharing, int part, int beside)
 {
     struct ah_share_demand demands[2];
@@ -65,7 +65,7 @@ static double kept_on_clock(const struct ah_plan_sharing *sharing, int part, int
     return kept;
 }
 
-/* The largest difference between what a pair keeps on the clock and in the document. */
+/* Returns the largest difference between what a pair keeps on the clock and in the document. */
 static double worst(const struct ah_machine *machine, bool sums_only)
 {
     struct ah_arena arena = {0};

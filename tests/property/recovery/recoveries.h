@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random clusters, plans and losses, and a recovery checked against the inventory itself. Every need is met once, from
- * one step, from a place that has it, where the plan's configs keep it. Nearer places go first, no host is overfull,
- * and bytes and time follow from the moves.
+ * Random clusters, plans and losses, and a recovery checked against the inventory itself. Every shard needed arrives
+ * once, from one step and a place that has it, where the plan's configs keep it. Nearer places are preferred, no host
+ * is overfull, and bytes and time follow from the moves.
  */
 #ifndef AH_TESTS_PROPERTY_RECOVERY_RECOVERIES_H
 #define AH_TESTS_PROPERTY_RECOVERY_RECOVERIES_H
@@ -24,7 +24,7 @@ enum { NODES = 6, HOLDINGS = 512, SLICES = 2, LAST_STEP = 90 };
 /* ---- instances ---- */
 
 struct problem {
-    bool hosts; /* may hold blocks */
+    bool hosts; /* hosts may hold blocks */
     struct ah_document model;
     char model_sha256[AH_DOCUMENT_DIGEST_MAX];
     struct ah_cluster_gpu gpus[2];
@@ -50,7 +50,7 @@ static const char model_text[] =
 static const char *const patterns[] = {"*"};
 static const char *const ids[NODES] = {"n0", "n1", "n2", "n3", "n4", "n5"};
 
-/* Hosts that may hold blocks, and GPUs too small to do without. */
+/* Hosts that may hold blocks, and GPUs too small to do without them. */
 static inline void draw_hosts(struct problem *c, size_t n_nodes, uint64_t *random)
 {
     for (size_t g = 0; g < 2; g++)
@@ -213,7 +213,7 @@ static inline void lose(struct problem *c, unsigned lost)
                                               .horizon_steps = 100};
 }
 
-/* False: the model fits no plan of this cluster. */
+/* Returns false if no plan of this cluster fits the model. */
 static inline bool begin(struct problem *c, uint64_t *random, bool hosts)
 {
     struct ah_error err = {0};
@@ -259,7 +259,7 @@ static inline bool covers(const struct problem *c, uint64_t first, uint64_t bloc
     return shard->row == c->states.n_blocks ? ends : shard->row >= first && shard->row < first + blocks;
 }
 
-/* Is the shard there and in reach? `node` NULL: on any node. */
+/* True if the shard is there and in reach. `node` NULL: on any node. */
 static inline bool has(const struct problem *c, const struct ah_shard *shard, uint64_t step,
                        enum ah_medium medium, const char *node, uint64_t gpu)
 {
@@ -303,7 +303,7 @@ static inline bool is_complete(const struct problem *c, uint64_t step)
     return true;
 }
 
-/* Bytes of the step that no node has, counting each shard once. */
+/* Returns the bytes of the step that no node has, counting each shard once. */
 static inline uint64_t missing_bytes(const struct problem *c, uint64_t step)
 {
     uint64_t bytes = 0;
@@ -349,7 +349,7 @@ static inline const struct ah_cluster_node *node_of_rank(const struct problem *c
     return &c->now.nodes[n];
 }
 
-/* Does a rank on `node` get the shard from elsewhere? Relayed moves count only if `inside`. */
+/* True if a rank on `node` gets the shard from elsewhere. Relayed moves count only if `inside`. */
 static inline bool receives(const struct problem *c, const struct result *r, const char *node,
                             const struct ah_shard *shard, bool inside)
 {
@@ -363,7 +363,7 @@ static inline bool receives(const struct problem *c, const struct result *r, con
     return false;
 }
 
-/* The source of a move has the shard, and no nearer place has it. */
+/* Checks that the source of a move has the shard, and no nearer place has it. */
 static inline void check_source(const struct problem *c, const struct result *r, const struct ah_move *move,
                                 const char *node, const struct ah_shard *shard)
 {
@@ -389,7 +389,7 @@ static inline void check_source(const struct problem *c, const struct result *r,
         assert_string_not_equal(move->node, node);
 }
 
-/* Where the stage keeps the shard: by its block's config; for the tied table by the embedding's, else the head's. */
+/* Returns where the stage keeps the shard: by the config of its block; for the tied table, of embedding, else head. */
 static inline enum ah_medium lives(const struct problem *c, const struct ah_cluster_plan_stage *stage,
                                    const struct ah_shard *shard)
 {
@@ -408,7 +408,7 @@ static inline enum ah_medium lives(const struct problem *c, const struct ah_clus
     return AH_MEDIUM_GPU;
 }
 
-/* One rank of a stage: each of its shards is kept or comes by one move. */
+/* Checks one rank of a stage: each of its shards is kept or arrives by one move. */
 static inline void check_rank(const struct problem *c, struct result *r,
                               const struct ah_cluster_plan_stage *stage, size_t part, uint64_t *covered)
 {
@@ -441,7 +441,7 @@ static inline void check_rank(const struct problem *c, struct result *r,
     assert_true(on_host <= stage->host_bytes / stage->tp);
 }
 
-/* The longest time of NICs, disks and storage, from the moves alone. */
+/* Returns the longest time of NICs, disks and storage, from the moves only. */
 static inline double busiest_s(const struct problem *c, const struct result *r)
 {
     double out[NODES] = {0}, in[NODES] = {0}, disk[NODES] = {0}, storage[NODES] = {0}, all = 0, longest = 0;
@@ -496,7 +496,7 @@ static inline void check(const struct problem *c, struct result *r)
     free(covered);
 }
 
-/* Recovers; false if no plan fits what is left. */
+/* Recovers; returns false if no plan fits the remaining nodes. */
 static inline bool recover(struct problem *c, struct result *r)
 {
     struct ah_error err = {0};

@@ -38,7 +38,7 @@ TEST(recovery, meets_every_need_once)
             struct ah_shard any = {0};
             if (c.request.sources == AH_SOURCES_NEAR)
                 assert_int_equal(r.moves.bytes.storage, missing_bytes(&c, newest));
-            else if (has(&c, &any, newest, AH_MEDIUM_STORAGE, NULL, 0)) /* then it has all */
+            else if (has(&c, &any, newest, AH_MEDIUM_STORAGE, NULL, 0)) /* then it has every shard */
                 assert_true(r.moves.predicted.time_us <= r.moves.predicted.baseline_us * (1 + 1e-9));
             for (size_t m = 0; m < r.moves.n_moves; m++) {
                 tiers[r.moves.moves[m].tier]++;
@@ -79,7 +79,7 @@ TEST(recovery, moves_nothing_where_nothing_is_lost)
     assert_true(done > 0);
 }
 
-/* The last step is live and whole in storage: only what had one replica comes from storage, and only once. */
+/* The last step is live, and whole in storage: only shards that had one replica come from storage, once each. */
 TEST(recovery, takes_from_storage_what_no_node_has)
 {
     static struct problem c;
@@ -104,7 +104,7 @@ TEST(recovery, takes_from_storage_what_no_node_has)
     assert_true(replicas > 0 && parts > 0);
 }
 
-/* With a new node and few steps to come, nothing moves for it; with many, the faster plan is taken. */
+/* With a new node and few steps left, nothing moves for it; with many steps left, the faster plan is chosen. */
 TEST(recovery, weighs_speed_against_moves)
 {
     static struct problem c;

@@ -24,7 +24,7 @@ struct problem {
     struct ah_transfer_receiver receivers[64][NODES];
     struct ah_transfer_option options[64][NODES][SOURCES];
     struct ah_transfer_option relays[64][NODES * NODES];
-    size_t nodes[64][NODES]; /* of receivers */
+    size_t nodes[64][NODES]; /* nodes of the receivers */
 };
 
 static struct ah_transfer_option through(size_t source, size_t n, size_t a, size_t b, size_t c)
@@ -153,7 +153,7 @@ static void go_on(struct search *s, size_t b, size_t i)
 
 /* ---- what a result says ---- */
 
-/* Every shard is in one piece, every choice is allowed, and the pieces take the reported time. */
+/* Checks that every shard is in one piece, every choice is allowed, and the pieces take the reported time. */
 static void check_pieces(const struct problem *c, const struct ah_transfer_result *result)
 {
     struct search s = {.problem = &c->problem};
@@ -211,7 +211,7 @@ TEST(transfer_solver, is_the_best_of_all_choices)
         greedy += piecewise.time_s > s.best * (1 + 1e-9);
         ah_arena_release(&arena);
     }
-    assert_true(greedy > 0 || instances < 600); /* else the program was never needed */
+    assert_true(greedy > 0 || instances < 600); /* otherwise the program was never needed */
     printf("%zu instances; piece by piece %zu of them take longer than the least\n", instances, greedy);
 }
 

@@ -4,7 +4,7 @@
  *
  *     static struct test_case c;
  *     test_case_open(&c, &seed);          // a small model, costs whose lanes are about as busy
- *     test_case_part(&c, &seed);          // (optional) of that model, a stage of a pipeline
+ *     test_case_part(&c, &seed);          // (optional) a pipeline stage of that model
  *     test_case_choose(&c, &seed);        // a valid config for every block, and knobs
  *     ah_schedule_evaluate(&schedule, &c.choice, ...);
  *     test_case_close(&c);
@@ -24,7 +24,7 @@ struct test_case {
     struct ah_model model;
     struct ah_model_rope rope;
     const char *patterns[TEST_PATTERNS_MAX];
-    struct ah_plan_part part; /* if the job is a part */
+    struct ah_plan_part part; /* used if the job is a part */
     struct ah_arena arena;
     struct ah_job job;
     struct ah_cost_group groups[TEST_GROUPS_MAX];
@@ -39,7 +39,7 @@ static inline uint64_t test_below(uint64_t *seed, uint64_t n)
     return check_random(seed) % n;
 }
 
-/* A llama with `layers` layers. */
+/* Makes a llama with `layers` layers. */
 static inline void test_case_model(struct test_case *c, uint64_t layers, uint64_t width, bool tied)
 {
     *c = (struct test_case){.rope = {.theta = 10000}};
@@ -89,7 +89,7 @@ static inline void test_case_job(struct test_case *c, struct ah_plan_training tr
     assert_true(c->job.n_groups <= TEST_GROUPS_MAX && c->job.n_blocks <= TEST_BLOCKS_MAX);
 }
 
-/* Costs of a machine on which every lane can be the busiest: a layer's forward takes `forward_us`, a copy of its
+/* Sets costs of a machine on which every lane can be the busiest: a layer's forward takes `forward_us`, a copy of its
  * weights `copy_us`, its update on the host `adam_us`. */
 static inline void test_case_costs(struct test_case *c, double forward_us, double copy_us, double adam_us)
 {
@@ -184,7 +184,7 @@ static inline void test_case_part(struct test_case *c, uint64_t *seed)
     test_case_cut(c, micro_batches[test_below(seed, 4)], seed);
 }
 
-/* A valid config for every block; sometimes few different ones, as in plans. */
+/* Draws a valid config for every block; sometimes only a few different configs, as in plans. */
 static inline void test_case_configs(struct test_case *c, uint64_t *seed)
 {
     struct ah_config options[AH_CONFIGS_MAX];

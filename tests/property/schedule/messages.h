@@ -27,7 +27,7 @@ static inline const struct ah_plan_op *messages_op(const struct ah_plan *plan, s
     return &plan->ops[plan->lanes.compute[position]];
 }
 
-/* Where a stage does this; SIZE_MAX: nowhere. */
+/* Returns the position of this op in a stage; SIZE_MAX: none. */
 static inline size_t messages_find(const struct ah_plan *plan, enum ah_plan_op_kind kind, uint64_t block,
                                    uint64_t micro_batch)
 {
@@ -39,7 +39,7 @@ static inline size_t messages_find(const struct ah_plan *plan, enum ah_plan_op_k
     return SIZE_MAX;
 }
 
-/* The last position at which a stage touches the gradient that it was sent; SIZE_MAX: at none. */
+/* Returns the last position at which a stage touches the gradient that it was sent; SIZE_MAX: none. */
 static inline size_t messages_gradient_used(const struct ah_plan *plan, uint64_t micro_batch)
 {
     size_t used = SIZE_MAX;
@@ -52,7 +52,7 @@ static inline size_t messages_gradient_used(const struct ah_plan *plan, uint64_t
     return used;
 }
 
-/* Does the tensor of this name live at all positions that run between two times? */
+/* Checks that the tensor of this name lives at all positions that run between two times. */
 static inline void messages_check_lives(const struct messages_stage *s, size_t step, const char *label,
                                         uint64_t block, uint64_t micro_batch, double from_us, double to_us)
 {
@@ -74,7 +74,7 @@ static inline void messages_check_lives(const struct messages_stage *s, size_t s
     }
 }
 
-/* A message of a micro-batch from a stage to the next one. */
+/* Checks the messages of a micro-batch between a stage and the next stage. */
 static inline void messages_check_between(const struct messages_stage *s, size_t step, uint64_t m)
 {
     const struct messages_stage *next = s + 1;

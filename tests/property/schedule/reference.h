@@ -24,10 +24,10 @@ struct reference {
     const struct ah_op *op;
     const uint64_t *at; /* first byte of each operand */
     const struct reference_data *data;
-    uint64_t first_row; /* of the tokens it works on */
+    uint64_t first_row; /* of the tokens that the op works on */
 };
 
-/* Element of an operand; its rows are `width` wide if they are dense. */
+/* Returns an element of an operand, whose rows are `width` wide if they are dense. */
 static inline double *ref_element(const struct reference *r, size_t arg, uint64_t row, uint64_t width,
                                   uint64_t col)
 {
@@ -125,7 +125,7 @@ static inline void ref_rope(const struct reference *r)
         }
 }
 
-/* Probability of query row `i` on key row `j` of head `h`, once lse is known; the score before. */
+/* Returns the probability of query row `i` on key row `j` of head `h`, once lse is known; before that, the score. */
 static inline double ref_score(const struct reference *r, size_t q, size_t k, uint64_t i, uint64_t j,
                                uint64_t h)
 {
@@ -197,7 +197,7 @@ static inline void ref_attention_backward(const struct reference *r)
                 ref_attention_backward_pair(r, i, j, h);
 }
 
-/* The activation and its derivative: gelu by its definition, the tanh form as published. */
+/* Returns the activation and its derivative: gelu by its definition, the tanh form as published. */
 static inline double ref_activate(uint32_t kind, double x, double *ret_slope)
 {
     const double pi = acos(-1.0);
@@ -289,7 +289,7 @@ static inline void ref_cross_entropy(const struct reference *r)
     }
 }
 
-/* Runs an op of a kind that programs use; false for another kind. */
+/* Runs an op of a kind that programs use; returns false for other kinds. */
 static inline bool reference_do(const struct reference *r)
 {
     static void (*const functions[AH_OP_KINDS])(const struct reference *) = {

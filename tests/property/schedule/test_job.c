@@ -9,7 +9,7 @@
 
 enum { PATTERNS = 9, ROUNDS = 400 };
 
-/* A name with some of its characters replaced by wildcards. */
+/* Returns a name with some of its characters replaced by wildcards. */
 static const char *random_pattern(const struct ah_model *model, uint64_t *random, char text[128])
 {
     struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
@@ -30,7 +30,7 @@ static const char *random_pattern(const struct ah_model *model, uint64_t *random
     return text;
 }
 
-/* By definition, the last pattern that matches decides. */
+/* Returns the trained tensors of a block: by definition, the last pattern that matches a name decides. */
 static uint32_t expected_trained(const struct ah_job *job, size_t block, const char **patterns, size_t n)
 {
     struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
@@ -83,7 +83,7 @@ static void check_groups(const struct ah_job *job, const char **patterns, size_t
     assert_int_equal(blocks, job->n_blocks);
 }
 
-/* Every pattern matches something, and something is trained. */
+/* True if every pattern matches something, and something is trained. */
 static bool is_usable(const struct ah_model *model, const char **patterns, size_t n)
 {
     struct ah_job job = {.model = model};

@@ -76,7 +76,7 @@ static void check_result(const struct lifetimes_set *set, const bool *lives,
     assert_true(classes == most);
 }
 
-/* Places the set again, in a layout that placed others before and in a fresh one. */
+/* Places the set again, in a layout that placed other sets before and in a fresh layout. */
 static void check_repeats(struct ah_layout *used, const struct lifetimes_set *set,
                           const struct ah_layout_result *result)
 {
@@ -100,7 +100,7 @@ static void check_repeats(struct ah_layout *used, const struct lifetimes_set *se
     ah_layout_release(&fresh);
 }
 
-/* A peak that is within `enough_bytes` may grow up to it; any other stays as it was. */
+/* A peak that is within `enough_bytes` may grow up to it; any other peak does not change. */
 static void check_enough(struct ah_layout *layout, const struct lifetimes_set *set, const bool *lives,
                          const struct ah_layout_result *result)
 {
@@ -138,7 +138,7 @@ static void check_set(struct ah_layout *layout, struct lifetimes_set *set,
 
 /* ---- random lifetimes ---- */
 
-/* Anything: stacked tensors that do not nest, whole circles, one position, sizes that do not divide. */
+/* Draws anything: stacked tensors that do not nest, whole circles, one position, sizes that do not divide. */
 static void draw_random(struct lifetimes_set *set, uint64_t *seed)
 {
     uint64_t most = check_random(seed) % 8 ? 40 : 200;

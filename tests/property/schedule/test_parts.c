@@ -4,7 +4,7 @@
  * in order. A pass waits for what the stage before or behind it sends, and a sender waits while two gradients are
  * waiting. A stage that trains nothing waits for word from the stage behind it all the same. Then:
  *
- * 1. They come to an end: no stage waits for another for ever.
+ * 1. Every run ends: no stage waits for another for ever.
  * 2. What is sent has its place from the start of sending until its last reader is done.
  * 3. A stage has at most min(m, P - i) micro-batches between their forward and the end of their backward.
  * 4. Before the last pass is done, nothing is updated, and gradients of weights on the device stay there, unless the
@@ -114,14 +114,14 @@ static bool nothing_trained(const struct stage *s)
     return s->c.job.lowest == s->plan->n_blocks;
 }
 
-/* How many forwards the stage's order has before the first backward. */
+/* Returns how many forwards the stage's order has before the first backward. */
 static uint64_t ahead(const struct stage *s)
 {
     uint64_t behind = s->c.part.stages - 1 - s->c.part.stage, m = s->plan->training.micro_batches;
     return behind < m ? behind : m;
 }
 
-/* When the op at the stage's next position may start; negative: not known yet. */
+/* Returns when the op at the stage's next position may start; negative: not known yet. */
 static double ready_us(size_t n, size_t i)
 {
     const struct stage *s = &stages[i];
@@ -195,7 +195,7 @@ static void check_updates(const struct stage *s)
                          s->plan->blocks[op->block].accumulator != AH_ACCUMULATOR_HOST;
         bool next =
             s->plan->blocks[op->block].optimizer == AH_OPTIMIZER_STREAMED && !s->c.choice.knobs.step_ends;
-        if (op->op == AH_PLAN_DEVICE_ADAM && !next) /* streamed ones may belong to the next step */
+        if (op->op == AH_PLAN_DEVICE_ADAM && !next) /* streamed updates may belong to the next step */
             assert_true(op->position >= passes);
         else if (op->op == AH_PLAN_HOST_ADAM || (op->op == AH_PLAN_SEND_GRADIENTS && on_device))
             assert_true(op->issue_after + 1 >= passes);
@@ -207,7 +207,7 @@ static void run(size_t n, uint64_t *seed)
     double slow[STAGES_MOST];
     size_t left = 0;
     for (size_t i = 0; i < n; i++) {
-        slow[i] = test_below(seed, 2) ? 0.01 : 30; /* some stages far ahead of others */
+        slow[i] = test_below(seed, 2) ? 0.01 : 30; /* some stages run far ahead of others */
         stages[i].at = 0;
         stages[i].free_us = 0;
         left += stages[i].plan->lanes.n_compute;

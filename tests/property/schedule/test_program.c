@@ -114,7 +114,7 @@ static void clobber(struct machine *m, size_t writer)
     }
 }
 
-/* Columns of a row that an operand covers: its own, or all. */
+/* Finds the columns of a row that an operand covers: its own, or all. */
 static void operand_columns(struct machine *m, const struct ah_program_op *op,
                             const struct ah_operand *operand, size_t arg, uint64_t *from, uint64_t *to)
 {
@@ -204,7 +204,7 @@ static void run(struct machine *m)
     }
 }
 
-/* Largest sum of scratch bytes live at one instant, which any allocator must hold. */
+/* Returns the largest sum of scratch bytes live at one instant, which any allocator must hold. */
 static uint64_t live_bound(const struct machine *m, uint64_t *ret_highest_end)
 {
     uint64_t most = 0;
@@ -224,7 +224,7 @@ static uint64_t live_bound(const struct machine *m, uint64_t *ret_highest_end)
     return most;
 }
 
-/* The tensors whose gradients a place holds: one, or gate's and up's. */
+/* Returns the tensors whose gradients a place holds: one, or gate's and up's. */
 static uint32_t gradients_in(const struct ah_program_place *place, const struct ah_flat *flat,
                              uint64_t element_bytes)
 {
@@ -331,7 +331,7 @@ static struct work work_of(const struct ah_job *job, const struct ah_job_group *
     return work;
 }
 
-/* keep saves most and does least work; selective repeats no product. */
+/* Checks that `keep` saves most and does least work, and that `selective` repeats no product. */
 static void check_ways(const struct ah_job *job, const struct ah_job_group *group)
 {
     struct work keep = work_of(job, group, AH_PASS_BACKWARD, AH_ACTIVATIONS_KEEP);
@@ -362,7 +362,7 @@ static void check_job(const struct ah_job *job, struct tally *tally)
     }
 }
 
-/* Half of the names, one name, all but one: by patterns that name tensors. */
+/* Draws patterns that name tensors: half of the names, one name, or all but one. */
 static size_t random_patterns(const struct ah_model *model, uint64_t *random, char text[][96],
                               const char **patterns)
 {

@@ -33,7 +33,7 @@ static void close_case(struct drawn *d)
     test_case_close(&d->c);
 }
 
-/* Draws a choice that can run. Only rings too small for its order may stop one. */
+/* Draws a choice that can run. Only rings too small for its order may prevent that. */
 static void choose(struct drawn *d, uint64_t *seed)
 {
     struct ah_error err = {0};
@@ -71,7 +71,7 @@ static void check_sums(const struct drawn *d, const struct ah_replay *replay)
     (void)replay;
 }
 
-/* Does compute set the pace, so that its work and its waits fill the period? */
+/* True if compute sets the pace, so that its work and its waits fill the period. */
 static bool check_account(const struct drawn *d)
 {
     const struct ah_score *s = &d->score;
@@ -119,7 +119,7 @@ static void check_memory(const struct ah_plan *plan)
                      (highest + AH_LAYOUT_ALIGN - 1) / AH_LAYOUT_ALIGN * AH_LAYOUT_ALIGN);
 }
 
-/* Does a tensor named after the block and `label` live at this position? */
+/* True if a tensor named after the block and `label` lives at this position. */
 static bool holds(const struct ah_plan *plan, uint64_t block, const char *label, uint64_t p)
 {
     const char *owner = plan->blocks[block].name;
@@ -158,7 +158,7 @@ static void check_pass(const struct ah_plan *plan, const struct ah_plan_op *op, 
         check_held(plan, op, "input", p);
 }
 
-/* Everything an op touches is there when it runs. */
+/* Checks that everything an op touches is live when the op runs. */
 static void check_lives(const struct ah_plan *plan)
 {
     uint64_t n = plan->arena.positions;
@@ -307,7 +307,7 @@ static void draw_durations(struct ah_plan *plan, const double *us, double least,
         plan->ops[op].us = us[op] * (least + (most - least) * check_uniform(seed));
 }
 
-/* Orders run, and rules hold, however long anything takes. */
+/* Orders run, and rules hold, whatever the durations are. */
 TEST(schedule, orders_run_with_any_durations)
 {
     static struct drawn d;
@@ -328,7 +328,7 @@ TEST(schedule, orders_run_with_any_durations)
     }
 }
 
-/* Exact without sharing, in frozen orders. */
+/* Without sharing and in frozen orders, this holds exactly. */
 TEST(schedule, faster_is_never_later)
 {
     static struct drawn d;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks a replayed timeline against the rules of docs/planning.md: written from the page, with nothing of the
- * schedule's own.
+ * Checks a replayed timeline against the rules of docs/planning.md: written from the page, with no code of the
+ * schedule.
  *
  *     struct timeline t;
  *     timeline_open(&t, plan, &replay, iterations);
@@ -40,7 +40,7 @@ static inline const struct ah_plan_op *timeline_op(const struct timeline *t, uin
     return &t->plan->ops[op];
 }
 
-/* The op of a kind, block and micro-batch. */
+/* Returns the op of a kind, block and micro-batch. */
 static inline uint32_t timeline_find(const struct timeline *t, enum ah_plan_op_kind kind, uint64_t block,
                                      uint64_t micro_batch)
 {
@@ -51,7 +51,7 @@ static inline uint32_t timeline_find(const struct timeline *t, enum ah_plan_op_k
     return TIMELINE_NONE;
 }
 
-/* The same for the first micro-batch that has one. */
+/* Returns that op for the first micro-batch that has one. */
 static inline uint32_t timeline_first(const struct timeline *t, enum ah_plan_op_kind kind, uint64_t block)
 {
     uint32_t op = TIMELINE_NONE;
@@ -106,7 +106,7 @@ static inline void timeline_open(struct timeline *t, const struct ah_plan *plan,
     for (size_t i = 0; i < replay->n_items; i++) {
         const struct ah_replay_item *item = &replay->items[i];
         size_t at = item->iteration * t->n + t->first[item->op] + item->tile;
-        assert_true(t->finish[at] < 0); /* each once */
+        assert_true(t->finish[at] < 0); /* each tile runs once */
         t->start[at] = item->start_us;
         t->finish[at] = item->finish_us;
     }
@@ -120,7 +120,7 @@ static inline void timeline_close(struct timeline *t)
     free(t->finish);
 }
 
-/* "v waits for u": the latest instance of u before it on the circle. */
+/* "v waits for u" means the latest instance of u before v on the circle. */
 static inline void timeline_tile_waits(const struct timeline *t, uint32_t v, uint64_t v_tile, uint32_t u,
                                        uint64_t u_tile, const char *rule)
 {
@@ -139,7 +139,7 @@ static inline void timeline_tile_waits(const struct timeline *t, uint32_t v, uin
                      t->finish[(r - back) * t->n + at_u]);
 }
 
-/* All tiles of v wait for all of u. */
+/* Checks that all tiles of v wait for all tiles of u. */
 static inline void timeline_all_wait(const struct timeline *t, uint32_t v, uint32_t u, const char *rule)
 {
     if (v == TIMELINE_NONE || u == TIMELINE_NONE)
@@ -149,7 +149,7 @@ static inline void timeline_all_wait(const struct timeline *t, uint32_t v, uint3
             timeline_tile_waits(t, v, tile, u, of, rule);
 }
 
-/* Tile by tile if both have equally many. */
+/* Checks that v waits for u, tile by tile if both have equally many tiles. */
 static inline void timeline_waits(const struct timeline *t, uint32_t v, uint32_t u, const char *rule)
 {
     if (v == TIMELINE_NONE || u == TIMELINE_NONE)
@@ -196,7 +196,7 @@ static inline void timeline_check_positions(const struct timeline *t)
     free(tile);
 }
 
-/* Does the plan train anything? A stage of a pipeline may not. */
+/* True if the plan trains anything; a stage of a pipeline may not. */
 static inline bool timeline_trains(const struct timeline *t)
 {
     for (uint64_t block = 0; block < t->plan->n_blocks; block++)
@@ -354,7 +354,7 @@ static inline void timeline_check_rings(const struct timeline *t)
                             AH_PLAN_STATES_OUT, false);
 }
 
-/* Lanes do one thing at a time, in the order of the document, round by round. */
+/* Checks that lanes do one thing at a time, in the order of the document, round by round. */
 static inline void timeline_check_lanes(const struct timeline *t)
 {
     for (size_t lane = 0; lane < 4; lane++) {

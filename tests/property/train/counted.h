@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loop driver with its messages counted, by rank; read the counts when the ranks are closed.
+ * The loop driver with its messages counted, by rank; read the counts after the ranks are closed.
  *
  *     counted_reset();
  *     pipeline.driver = counted_driver();
@@ -17,7 +17,7 @@ enum { COUNTED_RANKS = 8, COUNTED_PURPOSES = AH_LINKS_BEAT_DOWN + 1 };
 
 struct counted {
     uint64_t posts;         /* all messages, in both directions */
-    uint64_t watched;       /* the post, counted from 1, whose purpose is kept; 0: none */
+    uint64_t watched;       /* the post, counted from 1, whose purpose is saved; 0: none */
     uint32_t watched_is_of; /* that purpose; COUNTED_PURPOSES: not posted */
     const struct ah_comm_channel *channels;
     uint64_t messages[COUNTED_PURPOSES][2], bytes[COUNTED_PURPOSES][2]; /* received, sent */

@@ -28,7 +28,7 @@ struct pipeline_stage {
     struct test_case c;
     struct ah_schedule schedule;
     struct ah_document document;
-    struct ah_dataset *data, *held_out; /* one thread at a time uses one */
+    struct ah_dataset *data, *held_out; /* each used by one thread at a time */
     struct ah_batches batches, held_out_batches;
     struct ah_trainer_options options;
     struct ah_trainer_rank rank;
@@ -47,24 +47,24 @@ struct pipeline {
     uint32_t share_ranks[TEST_BLOCKS_MAX + 1][PIPELINE_STAGES];
     size_t n_shares;
     uint32_t pipelines;
-    uint64_t share_piece;                /* 0: as ever */
+    uint64_t share_piece;                /* 0: the default */
     const struct ah_comm_driver *driver; /* NULL: ah_comm_loop() */
     double deadline_s;                   /* of the world */
-    bool apart;                          /* rank 0 alone writes and reads checkpoints */
+    bool apart;                          /* only rank 0 writes and reads checkpoints */
     struct ah_comm_hub *hub;
 
-    /* (optional) Told of every rank's trainer when nothing runs any more, on that rank's thread. */
+    /* (optional) Gets every rank's trainer once nothing runs any more, on that rank's thread. */
     void (*done)(void *context, const struct pipeline_stage *stage, struct ah_trainer *trainer);
     void *context;
-    /* (optional) Instead of its next config, a block takes the last one that nothing before it exceeds. */
+    /* (optional) Scores configs: a block takes the last config with the highest score, not its next. */
     int (*likes)(const struct ah_config *config);
-    /* (optional) Told of the configs that a block has, and might have had. */
+    /* (optional) Gets the configs that a block could have had; `had`: the block has it. */
     void (*chosen)(enum ah_block_kind kind, const struct ah_config *config, bool had);
 };
 
 /* ---- plans ---- */
 
-/* The order of some choices cannot run: rings too small for it. */
+/* Some choices cannot run because their rings are too small for their order. */
 static inline void pipeline_plan_stage(struct pipeline_stage *s, uint64_t *turn, uint64_t *seed)
 {
     struct ah_config options[AH_CONFIGS_MAX];
@@ -128,7 +128,7 @@ static inline void pipeline_open_stage(struct pipeline *p, const struct golden *
     s->c.model = g->c.model;
     s->c.part = at->part;
     training.batch = training.batch / training.micro_batches * at->micro_batches;
-    if (p->pipelines > 1) { /* a group each; one pipeline adds all of them up by itself */
+    if (p->pipelines > 1) { /* each has one group; a single pipeline adds up all groups */
         training.sums = NULL;
         training.n_sums = 0;
     }
@@ -163,7 +163,7 @@ static inline void pipeline_open_stage(struct pipeline *p, const struct golden *
         p->owner[at->part.first_block + block] = at->rank;
 }
 
-/* Stages cut anywhere; `ranks` names theirs. */
+/* Cuts stages anywhere; `ranks` lists their ranks. */
 static inline void pipeline_cut(struct pipeline *p, const struct golden *g, struct pipeline_place at,
                                 const uint32_t *ranks, uint64_t *turn, uint64_t *seed)
 {
@@ -193,7 +193,7 @@ static inline uint32_t pipeline_rank_of(const struct pipeline *p, uint32_t pipel
     return rank;
 }
 
-/* Cut wherever some pipeline is; from above, as gradients come. */
+/* Cuts shares wherever some pipeline is cut, from the head down, as gradients become ready. */
 static inline void pipeline_share(struct pipeline *p, uint64_t blocks)
 {
     for (uint64_t end = blocks, at = blocks; at-- > 0;) {
@@ -211,7 +211,7 @@ static inline void pipeline_share(struct pipeline *p, uint64_t blocks)
     }
 }
 
-/* The table is last: heads, then embeddings. */
+/* Adds the table's share last: ranks of heads, then ranks of embeddings. */
 static inline void pipeline_share_table(struct pipeline *p, const struct golden *g)
 {
     uint32_t *ranks = p->share_ranks[p->n_shares];
@@ -230,7 +230,7 @@ static inline void pipeline_tell_shares(struct pipeline *p)
         p->stages[rank].rank.n_shares = p->n_shares;
 }
 
-/* `n` 0: any number of stages from 2 on. `turn`: by kind of block, the config that is next. */
+/* `n`: number of stages; 0: any from 2 on. `turn`: the next config, by kind of block. */
 static inline void pipeline_open(struct pipeline *p, const struct golden *g, uint64_t n, uint64_t *turn,
                                  uint64_t *seed)
 {
@@ -248,8 +248,8 @@ static inline void pipeline_open(struct pipeline *p, const struct golden *g, uin
     pipeline_tell_shares(p);
 }
 
-/* A pipeline for each of these groups of micro-batches, `most` ranks in all at most, numbered in random order. Each has
- * one stage where embedding and head have one table that is not split. */
+/* Opens a pipeline for each of these groups of micro-batches, with at most `most` ranks in all, numbered in random
+ * order. Each has one stage if embedding and head share a table that is not split. */
 static inline void pipeline_open_groups(struct pipeline *p, const struct golden *g, const uint64_t *sums,
                                         size_t n_sums, uint64_t most, uint64_t *turn, uint64_t *seed)
 {
@@ -350,7 +350,7 @@ static inline void *pipeline_follow(void *context)
     return NULL;
 }
 
-/* What became of each rank is in its stage. Errors of the hub. */
+/* Runs the ranks; each rank's outcome is in its stage. Returns errors of the hub. */
 static inline int pipeline_try(struct pipeline *p, const struct ah_comm_hub_options *world,
                                pipeline_lead *lead, void *context, struct ah_error *err)
 {

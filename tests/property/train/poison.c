@@ -24,7 +24,7 @@ static bool stays(const struct poison *poison, const struct ah_plan_tensor *tens
     return tensor->from == 0 && tensor->to + 1 == poison->plan->arena.positions;
 }
 
-/* Is the tensor born at `position`, from compute's side? */
+/* True if the tensor is born at `position`, from compute's side. */
 static bool is_born_at(const struct poison *poison, size_t tensor, uint64_t position)
 {
     const struct ah_plan_tensor *it = &poison->plan->arena.tensors[tensor];
@@ -71,7 +71,7 @@ void poison_close(struct poison *poison)
     ah_arena_release(&poison->arena);
 }
 
-/* ---- operands lie in their tensors ---- */
+/* ---- operands are inside their tensors ---- */
 
 static const struct ah_plan_op *op_of(const struct poison *poison, uint64_t tag)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Poison: while a plan runs, bytes of the arena are made wrong wherever the plan says that nobody needs them, and every
- * operand must lie in a tensor that the plan says is there. Whoever reads something too early or too late, or beside
- * its place, computes with NaNs.
+ * Poison: while a plan runs, bytes of the arena are overwritten wherever the plan says that nobody needs them, and
+ * every operand must lie in a tensor that the plan says is there. An op that reads too early, too late or outside its
+ * operands computes with NaNs.
  *
  *     poison_open(&poison, model, plan);
  *     hooked_set(&(struct hooked_hooks){poison_submit, poison_before, poison_after, &poison});
@@ -35,13 +35,13 @@ struct poison {
     struct ah_job job;
     struct ah_graph graph;
     struct ah_addresses addresses;
-    uint8_t *lives, *kept; /* (positions, units): lives there; and was not born there */
-    uint64_t units;        /* of the device arena */
+    uint8_t *lives, *kept; /* (positions, units): which units live at a position; those not born there */
+    uint64_t units;        /* units in the device arena */
 
     /* For the compute lane's hooks. */
-    uint64_t latest;   /* item */
-    uint64_t followed; /* items that each followed the one before it */
-    uint8_t *held;     /* units */
+    uint64_t latest;   /* latest item */
+    uint64_t followed; /* items that each directly followed the item before */
+    uint8_t *held;     /* by unit: it held a live tensor */
 
     /* What happened. */
     atomic_uint_fast64_t born[AH_TENSOR_LABELS],

@@ -3,7 +3,7 @@
  * Promise 1: plans of one numeric signature give the same losses and weights, bit for bit. Each signature is trained
  * once undisturbed with everything on the device, then under plans of every policy and plans whose blocks go through
  * every config. These run with one thread and two, on lanes that hold up ops for random times, or until another lane
- * begins one. Lest this compare equal things, traces must show every item of every plan, every lane at work, and lanes
+ * begins one. To prove that the runs differ, traces must show every item of every plan, every lane at work, and lanes
  * at work at the same time. All plans together must cover every config, policy, kind of op, ring and order. Below full
  * scale, some may be missing.
  */
@@ -81,7 +81,7 @@ static void see_plan(const struct golden *g)
     seen.plans++;
 }
 
-/* Every item of the plan ran in every step; counts what was covered. */
+/* Checks that every item of the plan ran in every step; counts what was covered. */
 static void see_traffic(const struct golden *g, struct ah_trainer *trainer)
 {
     struct ah_arena arena = {0};
@@ -136,8 +136,8 @@ static void expect_all_seen(void)
 
 static atomic_uint_fast64_t held_up, begun[AH_DEVICE_LANES];
 
-/* Holds up one op in eight, by its place in its lane. A few of them wait until a lane that must be seen working beside
- * theirs has begun an op, which not every op can wait for. */
+/* Holds up one op in eight, by its place in its lane. A few of these ops wait instead until a lane that must be seen
+ * working beside theirs has begun an op; not every op can wait for that. */
 static void hold_up(void *context, const struct hooked_op *op)
 {
     const uint64_t *seed = context;
@@ -159,7 +159,7 @@ static void hold_up(void *context, const struct hooked_op *op)
 
 /* ---- plans ---- */
 
-/* The next config for each block, so that plans go through all of them; random knobs. */
+/* Plans the next config for each block, so that plans go through all configs, with random knobs. */
 static void plan_next(struct golden *g, uint64_t *turn, uint64_t *seed)
 {
     golden_choose_next(g, turn);
@@ -211,7 +211,7 @@ static size_t count_groups(const struct signature *signature, uint64_t *ret_micr
     return n;
 }
 
-/* The same micro-batches in one group give other bits, except in bf16, where sums of a few gradients are exact. */
+/* The same micro-batches in one group give different bits, except in bf16, where sums of a few gradients are exact. */
 static void regroup(struct golden *g, uint64_t *sums, size_t n, uint64_t micro_batches)
 {
     golden_regroup(g, micro_batches, NULL, 0);

@@ -29,7 +29,7 @@ static void see(const struct poison *poison)
         seen.given[i] += atomic_load(&poison->given[i]);
 }
 
-/* Every kind of tensor that comes and goes has appeared. */
+/* Checks that every kind of tensor with a limited life has appeared. */
 static void expect_all_seen(void)
 {
     static const enum ah_tensor_label passing[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loss of a step is a sum of doubles, one per micro-batch, from the left in their order; a held-out loss is that of
- * all micro-batches of all batches. One process and pipelines are checked against sums made here.
+ * The loss of a step is a sum of doubles, one per micro-batch, from the left in their order; a held-out loss sums all
+ * micro-batches of all batches. One process and pipelines are checked against sums made here.
  *
  * Few losses show the order of additions: leaves are fp32, and doubles add a few of them exactly. So the test replaces
  * the device's sums, op by op, with sums of numbers for which any other order gives another double. It searches for
@@ -17,7 +17,7 @@ enum { STEPS = 3, LEAVES = 3, EVALUATED_LEAST = 2, SEARCHES = 10000 };
 static struct golden golden;
 static struct pipeline pipeline;
 
-/* Replaces the device's sums: the n-th has these leaves. Only the head's lane uses it. */
+/* Replaces the device's sums: the n-th sum has these leaves. Only the head's lane uses it. */
 static struct {
     uint64_t seed, n;
     double last;
@@ -86,7 +86,7 @@ static bool differ(double a, double b)
     return memcmp(&a, &b, sizeof a) != 0;
 }
 
-/* Does every other order give another sum, in the first step and held out? */
+/* True if every other order gives a different sum, in the first step and held out. */
 static bool tells(uint64_t seed, uint64_t micro_batches, uint64_t evaluated)
 {
     const uint64_t before = STEPS * micro_batches;

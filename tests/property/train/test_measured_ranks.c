@@ -3,9 +3,9 @@
  * What ranks report about their own steps, collected at rank 0:
  *
  * 1. Work and waits of compute do not overlap: together they are no more than the step.
- * 2. Nobody waits for a neighbour, a pipeline or a gate that is not there, and bytes are those of the documents.
+ * 2. Nobody waits for a neighbour, a pipeline or a gate that does not exist, and bytes are those of the documents.
  * 3. Recorded steps have each position of each program once, in order, and no lane does two things at a time.
- * 4. A slow rank works longest. The others stand still for others longer than it does, each on the side where it is.
+ * 4. A slow rank works longest. The other ranks wait longer than it does, each for the side where the slow rank is.
  */
 #include "base/threads.h"
 #include "runtime/train/measured.h"
@@ -59,7 +59,7 @@ static int lead(void *context, struct ah_trainer *trainer, struct ah_batches *he
     }
     rc = rc ? rc : ah_measured_collect(trainer, tally, measured, err);
     rc = rc ? rc : ah_recorded_collect(trainer, &arena, recorded, err);
-    if (!rc) /* the trainer owns them */
+    if (!rc) /* the trainer owns the spans */
         keep_own_spans();
     ah_tally_free(tally);
     return rc;
@@ -122,7 +122,7 @@ static uint64_t count_spans(const struct ah_recorded *of, uint64_t step, uint64_
     return n;
 }
 
-/* When the op at a position begins in a step, or with `ends` when it ends. */
+/* Returns when the op at a position begins in a step or, with `ends`, when it ends. */
 static int64_t time_of(const struct ah_recorded *of, uint64_t step, uint64_t op, bool ends)
 {
     int64_t ns = ends ? INT64_MIN : INT64_MAX;
@@ -140,7 +140,7 @@ static void check_recorded(size_t rank)
     const struct ah_plan *plan = pipeline.stages[rank].options.plan;
     int64_t end_ns[AH_DEVICE_LANES_ALL] = {0};
     assert_int_equal(of->lost, 0);
-    assert_true(llabs(of->clock_ns) < 1000000000); /* one machine */
+    assert_true(llabs(of->clock_ns) < 1000000000); /* all ranks are on one machine */
     for (size_t i = 0; i < of->n; i++) {
         const struct ah_recorded_span *span = &of->spans[i];
         assert_true(span->start_ns <= span->end_ns);
@@ -223,7 +223,7 @@ static void sleep_in_compute(void *context, const struct hooked_op *op)
         nanosleep(&(struct timespec){.tv_nsec = 1000L * SLOW_US}, NULL);
 }
 
-/* Share of the step that a rank waits for its neighbours and at the gate. */
+/* Returns the share of the step that a rank waits for its neighbours and at the gate. */
 static double share_of_others(const struct ah_tally_rank *times)
 {
     return (times->waits_us[AH_LANE_SEND] + times->waits_us[AH_LANE_RECEIVE_BEFORE] +

@@ -47,7 +47,7 @@ static bool is_wanted(const struct ah_cluster_plan *plan, bool several)
     return wanted && ranks > 1 && ranks <= PIPELINE_STAGES;
 }
 
-/* Two kinds of machine, one three times as fast as the other, with links that make summing worthwhile. */
+/* Sets up two kinds of machine, one three times as fast as the other, with links that make summing worthwhile. */
 static void make_unequal(struct planned *c, uint64_t *random)
 {
     struct ah_cluster_gpu *slow = &c->gpus[0], *fast = &c->gpus[1];
@@ -168,7 +168,7 @@ static struct ah_trainer_options options_of(const struct ah_plan *plan, struct a
                                        .seed = 7};
 }
 
-/* Trains with everything on the device, wherever the cluster's plan has it. */
+/* Trains with everything on the device, wherever the cluster's plan stores it. */
 static void train_alone(const char *path)
 {
     struct ah_error err = {0};
@@ -323,7 +323,7 @@ static void expect_same_step(const struct ah_cluster_plan *plan, const struct ah
         assert_memory_equal(other.sums, training->sums, other.n_sums * sizeof *other.sums);
 }
 
-/* The document, read again, passes `check`. */
+/* Checks that the document, read again, passes `check`. */
 static void expect_valid(const struct planned *other)
 {
     struct ah_error err = {0};
@@ -353,7 +353,7 @@ static void count_pair(const struct ah_cluster_plan *plan, const struct ah_plan_
             pairs->away += plan->programs[k].blocks[block].accumulator == AH_ACCUMULATOR_HOST;
 }
 
-/* Room for the whole model everywhere, fast links, and one GPU per node: as many pipelines as nodes. */
+/* Gives all GPUs room for the whole model, fast links, and one GPU per node: as many pipelines as nodes. */
 static void make_roomy(struct planned *c, size_t nodes, double times_as_fast)
 {
     c->cluster.n_nodes = nodes;
@@ -384,7 +384,7 @@ static void draw_roomy(uint64_t *random)
     } while (!planned_plan(&planned));
 }
 
-/* Two nodes, of which one takes all groups but the last; or a node for each group. */
+/* Plans for two nodes, one of which takes all groups but the last, or for one node per group. */
 static bool draw_roomy_other(struct planned *other, const struct ah_plan_training *training, bool two)
 {
     const double last = (double)training->sums[training->n_sums - 1];

@@ -3,8 +3,8 @@
  * Checkpoints do not depend on how many ranks made them. A run stopped after an odd step and resumed by one process, by
  * ranks, or by ranks cut otherwise ends with the bits of one that never stopped. So does a chain of worlds of eight,
  * five, three, eight and one ranks, with several pipelines or one that adds up their groups itself. Some die on the
- * way, also while they save, and the next resumes from the last checkpoint. Whether ranks share the folder or rank 0
- * alone writes, a checkpoint has the same bytes.
+ * way, also while they save, and the next resumes from the last checkpoint. Whether ranks share the folder or only rank
+ * 0 writes, a checkpoint has the same bytes.
  */
 #include "runtime/train/persist.h"
 #include "tests/property/train/pipeline.h"
@@ -39,7 +39,7 @@ static struct ah_signature signature_of(struct ah_signature_run *run)
     return signature;
 }
 
-/* Saves with all ranks together, then with rank 0 alone; both must have the same bytes. */
+/* Saves with all ranks together, then with only rank 0; both checkpoints must have the same bytes. */
 static int save_twice(const struct ah_checkpoint_job *job, const struct ah_checkpoint_position *position,
                       struct ah_trainer *trainer, const char *path, struct ah_error *err)
 {
@@ -183,7 +183,7 @@ static void open_world(const struct chain *chain, uint64_t ranks, uint64_t *turn
         pipeline_open(&pipeline, &golden, ranks < blocks ? ranks : blocks, turn, seed);
 }
 
-/* What a dead world saved is whole or absent. */
+/* Checks that what a dead world saved is whole or absent. */
 static void check_death(const struct leg *leg)
 {
     struct ah_error err = {0};
@@ -280,7 +280,7 @@ TEST_IN(rank_resumes, go_on_with_any_arrangement, root_make, root_remove)
     assert_true(n_together > 0 && n_lost > 0);
 }
 
-/* What is read reaches a rank of each pipeline. */
+/* Values from a checkpoint reach a rank of each pipeline. */
 TEST_IN(rank_resumes, of_several_pipelines_have_them, root_make, root_remove)
 {
     static const struct {

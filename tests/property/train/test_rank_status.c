@@ -24,7 +24,7 @@ struct held {
     atomic_uint_fast64_t ops;
     atomic_bool is_held, seen;
     sem_t over;
-    struct ah_trainer_beat last[RANKS]; /* at the end */
+    struct ah_trainer_beat last[RANKS]; /* last beat of each rank */
 };
 
 static void hold_up(void *context, const struct hooked_op *op)
@@ -40,7 +40,7 @@ static void hold_up(void *context, const struct hooked_op *op)
     sem_timedwait(&held->over, &until);
 }
 
-/* Do all others wait for it, each already for some time? */
+/* True if all other ranks have been waiting for the held rank for some time. */
 static bool all_wait(const struct held *held, const struct ah_trainer_beat *beats, uint32_t ranks)
 {
     uint32_t waits_for[RANKS], root[RANKS];

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ranks did, from the spans of all their lanes on one clock, is what their documents allow. Of the documents
- * alone:
+ * What ranks did, from the spans of all their lanes on one clock, is what their documents allow. By the documents only:
  *
- * 1. A rank does its positions in their order, step after step, and begins none before the one ahead of it is done,
- *    sends included. An update by gradients of the step before is there in every step but the first, and once behind
- *    the last.
+ * 1. A rank runs its positions in order, step after step, and begins none before the previous position is done, sends
+ *    included. An update by gradients of the step before runs in every step but the first, and once after the last.
  * 2. A send is not done before its receive begins, nor a receive before its send does.
  * 3. A position that needs a message begins when it has arrived.
- * 4. A receive begins when every position ahead of the first of its tensor's life is done, and every copy that is due
- *    before there; so nothing that lay there before is in use.
+ * 4. A receive begins when every position before its tensor's life is done, and every copy that is due by then, so no
+ *    earlier tensor in its place is still in use.
  * 5. Channels carry each step's messages, as long as the documents say, and nothing else.
  *
  * With several pipelines, whose ranks add up the gradients of their shares:
@@ -17,9 +15,9 @@
  * 6. Every rank does its shares in the plan's order, step after step, each block piece by piece, with the ranks that
  *    have the block in other pipelines, and with nobody else.
  * 7. A share begins when the last gradient of each of its blocks has been added up on that rank.
- * 8. An update, or the way of a sum to the host, begins behind the block's share; the norm behind all.
+ * 8. An update, or the copy of a sum to the host, begins after the block's share; the norm begins after all shares.
  *
- * Some lanes are slow, so that whoever does not wait is early.
+ * Some lanes are slow, so that an op that fails to wait is early.
  */
 #include "runtime/schedule/graph.h"
 #include "runtime/train/bind.h"
@@ -54,12 +52,12 @@ struct trace {
     struct ah_graph graph;
     struct ah_span spans[AH_DEVICE_LANES_ALL][SPANS];
     size_t n[AH_DEVICE_LANES_ALL];
-    struct when positions[STEPS + 1][ITEMS]; /* by round; of the last one updates only */
-    struct when copies[ITEMS][STEPS + 1];    /* of items, by occurrence: first start and last end */
+    struct when positions[STEPS + 1][ITEMS]; /* by round; the last round has only updates */
+    struct when copies[ITEMS][STEPS + 1];    /* by item and occurrence: first start and last end */
     uint32_t n_copies[ITEMS];
-    const struct ah_trainer *trainer;               /* of the latest run; only a name by now */
-    struct when shares[STEPS][TEST_BLOCKS_MAX + 1]; /* those of this rank */
-    size_t next_note, next_sum;                     /* that are not looked at yet */
+    const struct ah_trainer *trainer;               /* of the latest run; compared, never read */
+    struct when shares[STEPS][TEST_BLOCKS_MAX + 1]; /* shares of this rank */
+    size_t next_note, next_sum;                     /* the first not checked yet */
 };
 
 static struct trace traces[PIPELINE_STAGES];
@@ -83,7 +81,7 @@ static void read_lane(struct trace *t, struct ah_device *device, uint32_t lane)
     assert_int_equal(reader.seen, ah_device_submitted(device, lane));
 }
 
-/* On the rank's own thread. */
+/* Runs on the rank's own thread. */
 static void read_trace(void *context, const struct pipeline_stage *s, struct ah_trainer *trainer)
 {
     struct trace *t = &((struct trace *)context)[s->rank.rank];
@@ -99,7 +97,7 @@ static const struct ah_plan_op *op_at(const struct trace *t, uint64_t position)
 
 /* ---- rule 1 ---- */
 
-/* The next span of compute and the lane of sends, whichever begins first; NULL: none. */
+/* Returns the next span of compute or the lane of sends, whichever begins first; NULL: none. */
 static const struct ah_span *next_span(const struct trace *t, size_t at[2])
 {
     const struct ah_span *compute = at[0] < t->n[AH_LANE_COMPUTE] ? &t->spans[AH_LANE_COMPUTE][at[0]] : NULL,
@@ -111,7 +109,7 @@ static const struct ah_span *next_span(const struct trace *t, size_t at[2])
     return is_send ? send : compute;
 }
 
-/* Spans in their order against the document's: round after round, position after position. */
+/* Matches spans, in order, with the document's positions, round after round. */
 static void place_positions(struct trace *t)
 {
     const uint64_t n = t->plan->lanes.n_compute;
@@ -128,7 +126,7 @@ static void place_positions(struct trace *t)
         end_ns = span->end_ns;
         if (last && next && span->tag == (next - 1) % n && op_at(t, span->tag)->op != AH_PLAN_SEND_OUTPUT &&
             op_at(t, span->tag)->op != AH_PLAN_SEND_INPUT_GRADIENT && n > 1) {
-            last->end_ns = span->end_ns; /* several of one item */
+            last->end_ns = span->end_ns; /* several spans of one item */
             continue;
         }
         while (next < (STEPS + 1) * n && next % n != span->tag) {
@@ -172,7 +170,7 @@ static uint64_t find_position(const struct trace *t, enum ah_plan_op_kind kind, 
     return UINT64_MAX;
 }
 
-/* Occurrences of a lane's items: their ops follow each other. */
+/* Finds the occurrences of a lane's items, whose ops follow each other. */
 static void place_items(struct trace *t, uint32_t lane, enum ah_plan_lane of)
 {
     uint64_t last = UINT64_MAX;
@@ -220,7 +218,7 @@ struct hop {
     const struct trace *from, *to;
     enum ah_plan_op_kind sends;
     uint64_t sent_block;
-    uint32_t lane; /* it arrives on */
+    uint32_t lane; /* lane that it arrives on */
 };
 
 static void check_message(const struct hop *hop, uint64_t step, uint64_t m,
@@ -267,7 +265,7 @@ static void check_bytes(size_t rank, bool is_output, bool sends)
     const bool there =
         is_output == sends ? plan->part->stage + 1 < plan->part->stages : plan->part->stage > 0;
     uint64_t bytes = 0, messages = 0;
-    /* what is sent stands in ops; what arrives is what the neighbour's ops say, and what its tensors hold here */
+    /* ops say what is sent; what arrives is in the neighbour's ops, and in the tensors here */
     const struct ah_plan *of =
         sends || !there ? plan : traces[is_output ? place->before : place->behind].plan;
     for (size_t p = 0; p < of->lanes.n_compute && there; p++) {
@@ -283,7 +281,7 @@ static void check_bytes(size_t rank, bool is_output, bool sends)
 
 /* ---- rule 6 ---- */
 
-/* What the lanes of sums were asked for, of all ranks. */
+/* Messages that the lanes of sums of all ranks were asked for. */
 static struct note {
     const void *trainer;
     uint32_t channel;
@@ -302,10 +300,10 @@ static void note(void *context, const struct hooked_op *op)
         notes[at] = (struct note){message->context, message->channel, message->bytes};
 }
 
-/* Messages and bytes by the other's rank and what they are. */
+/* Messages and bytes, by the other rank and the kind of message. */
 struct tally {
     uint64_t messages[PIPELINE_STAGES][AH_SUM_CHANNELS], bytes[PIPELINE_STAGES][AH_SUM_CHANNELS];
-    size_t ops, of_them; /* all; messages */
+    size_t ops, of_them; /* all ops; those that are messages */
 };
 
 static void expect_message(struct tally *tally, uint32_t rank, enum ah_bind_sum sum, uint64_t elements)
@@ -316,7 +314,7 @@ static void expect_message(struct tally *tally, uint32_t rank, enum ah_bind_sum 
     tally->of_them++;
 }
 
-/* Piece q is added up by member q modulo their number: a rank of each pipeline, of a table two of each. */
+/* Piece q is summed by member q modulo their number; members are one rank of each pipeline, two for a table. */
 static struct tally expected_of(const struct ah_trainer_rank *place, const struct ah_trainer_share *share,
                                 uint64_t elements, bool squares)
 {
@@ -343,7 +341,7 @@ static struct tally expected_of(const struct ah_trainer_rank *place, const struc
     return tally;
 }
 
-/* The next that this rank's lane was asked for; NULL: there is none. */
+/* Returns the next message that this rank's lane was asked for; NULL: there is none. */
 static const struct note *next_note(struct trace *t)
 {
     for (; t->next_note < atomic_load(&n_notes); t->next_note++)
@@ -363,7 +361,7 @@ static uint64_t table_elements(const struct ah_job *job)
     return (elements + AH_FLAT_ALIGN - 1) / AH_FLAT_ALIGN * AH_FLAT_ALIGN;
 }
 
-/* What of a block the share of the table does not have. */
+/* Returns the trained elements of a block that are not in the share of the table. */
 static uint64_t trained_elements(size_t rank, uint64_t block)
 {
     const struct ah_job *job = &pipeline.stages[rank].c.job;
@@ -390,7 +388,7 @@ static void check_block_sum(struct trace *t, const struct tally *expected, uint6
         FAIL(t, "the sum of block %" PRIu64 " in step %" PRIu64 " has other messages", block, step + 1);
 }
 
-/* When each share of this rank began and ended, in the plan's order. */
+/* Finds when each share of this rank began and ended, in the plan's order. */
 static void place_shares(struct trace *t, const struct ah_trainer_rank *place)
 {
     t->next_note = t->next_sum = 0;

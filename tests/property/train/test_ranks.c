@@ -22,7 +22,7 @@ static struct golden_result first, other;
 static struct pipeline pipeline;
 static uint64_t plans;
 static bool (*wanted)(void); /* NULL: any pipeline */
-/* Messages that come in early meet those that have not left yet. */
+/* With slow copies, messages arrive early, while others have not been sent yet. */
 static const struct ah_device_throttle slow_copies = {.d2h_bytes_per_s = 2e7};
 
 struct configs {
@@ -40,7 +40,7 @@ static void see(enum ah_block_kind kind, const struct ah_config *config, bool ha
     configs->of[kind][config->activations][config->weights][config->optimizer][config->accumulator] = true;
 }
 
-/* As golden_start(), with an open trainer; then the held-out loss. */
+/* Trains like golden_start(), with an open trainer, then computes the held-out loss. */
 static int train(void *context, struct ah_trainer *trainer, struct ah_batches *held_out, struct ah_error *err)
 {
     struct golden *g = &golden;
@@ -190,13 +190,13 @@ TEST(ranks, have_the_bits_of_one_process)
     assert_true(seen.dtypes[0] && seen.dtypes[1] && seen.clipped[0] && seen.clipped[1]);
 }
 
-/* Device updates between the first forwards of a step, with gradients of the step before. */
+/* Prefers device updates between the first forwards of a step, with gradients of the step before. */
 static int likes_streamed(const struct ah_config *config)
 {
     return config->optimizer == AH_OPTIMIZER_STREAMED;
 }
 
-/* Does some rank have such an update where a message of the next step, if there is one, may arrive? */
+/* True if a rank has such an update where a message of the next step may arrive. */
 static bool has_late_update(void)
 {
     struct ah_error err = {0};
@@ -214,7 +214,7 @@ static bool has_late_update(void)
     return has;
 }
 
-/* Gradients that go to the host, and are summed and squared there. */
+/* Prefers gradients that are copied to the host, and summed and squared there. */
 static int likes_host(const struct ah_config *config)
 {
     return (config->optimizer == AH_OPTIMIZER_HOST) + (config->accumulator == AH_ACCUMULATOR_HOST);
@@ -288,7 +288,7 @@ static void write_text(const char *folder, const char *name, const char *text, s
     assert_int_equal(fclose(file), 0);
 }
 
-/* A golden case with the layers that `deep` says, and fresh weights. */
+/* Opens a golden case with the layers that `deep` lists, and fresh weights. */
 static void open_deep(const struct deep *deep, char *folder)
 {
     static const char *const names[] = {"config.json", "training.json", "data.bin"};
@@ -462,7 +462,7 @@ static void expect_negative(const struct zeros *zeros, const char *who)
                      (double)zeros->values[i]);
 }
 
-/* Sums made on the device. */
+/* Prefers sums made on the device. */
 static int likes_device_sums(const struct ah_config *config)
 {
     return config->accumulator == AH_ACCUMULATOR_DEVICE;

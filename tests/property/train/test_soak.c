@@ -122,7 +122,7 @@ static void run_world(uint64_t *seed)
     seen.dead += !did_all;
 }
 
-/* Runs worlds of one signature, whose bits one process gives first. */
+/* Runs worlds of one signature, after one process has computed its bits. */
 static void run_signature(const struct signature *signature, size_t worlds, uint64_t *seed)
 {
     uint64_t turn[AH_BLOCK_HEAD + 1] = {0}, sums[4];

@@ -58,7 +58,7 @@ static void tell_item(struct told *told, const struct ah_replay_item *item, int6
         told->part_us[told->plan->ops[item->op].op][item->lane] += item->finish_us - item->start_us;
 }
 
-/* Reports, lane by lane, everything done by the end of a round, including ops of the next one. */
+/* Reports, lane by lane, everything done by the end of a round, including ops of the next round. */
 static void tell_round(struct told *told, int64_t round, uint64_t *seed)
 {
     const struct ah_replay *replay = told->replay;

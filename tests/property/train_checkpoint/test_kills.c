@@ -79,7 +79,7 @@ static uint64_t resume(struct training *run, const char *folder)
     return position.step;
 }
 
-/* Finds only whole checkpoints. Returns their number. */
+/* Checks that all checkpoints are whole. Returns their number. */
 static unsigned count_whole(const char *folder)
 {
     unsigned n = 0;
@@ -149,7 +149,7 @@ TEST_IN(kills, within_every_call, root_make, root_remove)
     kill_everywhere(state, CALLS_HALF, &(struct training_options){.state_dtype = AH_BF16});
 }
 
-/* Files that several owners write, all in the one process that is killed. */
+/* Several owners write files, all in the one process that is killed. */
 TEST_IN(kills, before_every_call_of_several_owners, root_make, root_remove)
 {
     kill_everywhere(state, CALLS_KILL,

@@ -42,7 +42,7 @@ TEST(permutation, is_bijective)
     free(seen);
 }
 
-/* In huge sets no sample of many comes twice, and each is inside the set. */
+/* In huge sets, none of many samples comes twice, and each is inside the set. */
 static int compare(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;

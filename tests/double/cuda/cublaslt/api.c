@@ -2,7 +2,7 @@
  *
  * A double of cuBLASLt: the calls that the plugin makes, in a library of the same soname. It multiplies on the
  * processor, in stream order, and is stricter than the real one: it refuses wherever the manual says that a call may
- * fail, so that what works here has a chance there.
+ * fail, so that calls that work here are likely to work there.
  *
  * Objects carry a mark and are counted: use after destroy is CUBLAS_STATUS_INVALID_VALUE, and double.h tells how many
  * live.
@@ -38,7 +38,7 @@ enum mark { MARK_HANDLE = 0x48414e44, MARK_DESC, MARK_LAYOUT, MARK_PREFERENCE, M
 
 struct cublasLtContext {
     uint64_t mark;
-    int device; /* current when it was made; it works on no other */
+    int device; /* current when the handle was made, which works on no other device */
 };
 
 struct preference {
@@ -264,7 +264,7 @@ static bool same_layout(const struct layout *a, const struct layout *b)
     return a->type == b->type && a->rows == b->rows && a->columns == b->columns && a->ld == b->ld;
 }
 
-/* Types as in the manual's table; bias and aux have D's type. */
+/* True if the types are in the manual's table; bias and aux have D's type. */
 static bool is_supported(const struct problem *problem)
 {
     const struct desc *desc = &problem->desc;
@@ -380,7 +380,7 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
     cublasStatus_t status = read_problem(handle, desc, a, b, c, d, &problem);
     if (status == CUBLAS_STATUS_SUCCESS && (asked < 1 || !prefer || prefer->mark != MARK_PREFERENCE))
         status = CUBLAS_STATUS_INVALID_VALUE;
-    /* The manual leaves open which of its two refusals an epilogue meets. */
+    /* The manual leaves open which of two errors refuses an epilogue. */
     if (status == CUBLAS_STATUS_SUCCESS && double_settings().plain && has_bias(&problem))
         status = CUBLAS_STATUS_NOT_SUPPORTED;
     if (status == CUBLAS_STATUS_SUCCESS && has_aux(&problem) &&
@@ -439,7 +439,7 @@ static bool holds(const void *place, const struct layout *layout)
                                    type_bytes(layout->type));
 }
 
-/* Hardware would only notice that an address belongs to nobody. */
+/* Hardware would only notice an address outside of all allocations. */
 static bool places_exist(const struct product *product)
 {
     const struct problem *problem = &product->problem;

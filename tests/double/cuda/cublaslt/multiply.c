@@ -34,7 +34,7 @@ static float as_tf32(float value)
     return value;
 }
 
-/* An operand as fp32, K of each row (of A) or column (of B) in one piece. */
+/* Returns an operand as fp32, with the K elements of each row (of A) or column (of B) stored together. */
 static float *gather(const void *from, const struct layout *layout, bool k_goes_down, bool narrow,
                      uint64_t outer, uint64_t k)
 {
@@ -143,7 +143,7 @@ static struct {
 } kernels[KERNELS_MAX];
 static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Stands for the code that computes a product. */
+/* Returns an address that represents the code that computes a product. */
 static const void *kernel_of(const struct product *product)
 {
     size_t i = 0;
@@ -158,7 +158,7 @@ static const void *kernel_of(const struct product *product)
     return &kernels[i];
 }
 
-/* One thread of a kernel, so that the runtime's double orders, records and times it like any other. */
+/* Runs as one thread of a kernel, so that the runtime's double orders, records and times it like any other kernel. */
 static void run(const void *product)
 {
     multiply(product);

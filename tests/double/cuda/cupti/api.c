@@ -3,12 +3,12 @@
  * A double of CUPTI: the calls that the plugin makes, as a library of the same soname, on the double of the CUDA
  * runtime, which tells it of kernels, copies and fills (double_trace()).
  *
- * It is as CUPTI's manual says, and no kinder: one subscriber; records only of kinds that are enabled; the op of an
- * activity only where the call that enqueued it is recorded, too, of which it records none whose kind is not enabled
- * (as 13.0 on an H100 does, where the manual says otherwise); records go into buffers of the user's, of all streams and
- * kinds in the order in which they are ready; a buffer is handed back when it is full or flushed, and records that find
- * none are dropped and counted. What works with CUPTI by luck is misuse: enabling without a subscriber or buffers, or
- * while a stream waits for the host (it takes memory, for which the driver may wait), leaving with kinds enabled.
+ * It behaves as CUPTI's manual says, and is no kinder. There is one subscriber, and only enabled kinds are recorded. An
+ * activity has its op only if the call that enqueued it is recorded, too; calls of kinds that are not enabled are not
+ * (as in 13.0 on an H100, where the manual says otherwise). Records of all streams and kinds go into the user's buffers
+ * in the order in which they are ready. A full or flushed buffer is handed back; records that find no buffer are
+ * dropped and counted. What works with CUPTI only by luck is misuse: enabling without a subscriber or buffers, or while
+ * a stream waits for the host (it takes memory, for which the driver may wait), or leaving with kinds enabled.
  *
  * Source: cupti_activity.h and cupti_callbacks.h of CUDA 13.0.
  */
@@ -40,7 +40,7 @@ static struct {
     size_t written, dropped;
 } cupti = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* For the calling thread. */
+/* External ids of the calling thread. */
 static __thread struct {
     uint64_t ids[IDS_MAX];
     unsigned n;
@@ -98,7 +98,7 @@ static void ask_for_buffer(void)
         cupti.size = limit;
 }
 
-/* Under the lock. False: it is dropped. */
+/* Under the lock. Returns false if the record is dropped. */
 static bool append(const void *record, CUpti_ActivityKind kind)
 {
     const size_t bytes = size_of(kind), drop = double_settings().drop;
@@ -125,7 +125,7 @@ struct traced {
     uint64_t start_ns;
 };
 
-/* Under the lock: the call, and before it for which op it was made. */
+/* Under the lock: appends a record of the call, after a record of the op that it was made for. */
 static void append_call(uint32_t correlation)
 {
     const CUpti_ActivityAPI call = {.kind = CUPTI_ACTIVITY_KIND_RUNTIME, .correlationId = correlation};
@@ -153,7 +153,7 @@ static void *enqueued(const struct double_activity *activity, uint32_t stream)
     return traced;
 }
 
-/* The wall clock, unless the user has another. */
+/* Returns the wall clock, unless the user has set a different clock. */
 static uint64_t now_ns(void)
 {
     struct timespec now;
@@ -337,7 +337,7 @@ EXPORT CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind)
     return double_idle(__func__) ? CUPTI_ERROR_INVALID_OPERATION : set_kind(kind, true);
 }
 
-/* Told to fail it does what it is asked for, since the double has no other way to end. */
+/* When told to fail, it still disables the kind, since the double has no other way to end. */
 EXPORT CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind)
 {
     CUptiResult result = set_kind(kind, false);
@@ -378,7 +378,7 @@ EXPORT CUptiResult cuptiActivityFlushAll(uint32_t flag)
                                       .overheadKind = CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH,
                                       .start = start_ns,
                                       .end = start_ns + OVERHEAD_NS};
-    if (!double_settings().faults[0].nth) /* else the reader may not come so far as to free it */
+    if (!double_settings().faults[0].nth) /* otherwise the reader may stop before it frees this */
         record.overheadData = malloc(16);
     if (!append(&record, record.kind))
         free(record.overheadData);

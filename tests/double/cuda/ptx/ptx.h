@@ -17,7 +17,7 @@
  * lanes never come; a matrix instruction or a barrier that a warp's lanes do not reach together; unknown instructions.
  *
  * It counts what launches do: instructions by kind, turns of shared memory and sectors of global memory beside the
- * fewest that would do (ptx_counts()).
+ * fewest that would suffice (ptx_counts()).
  *
  *   ptx_parse.c     files to instructions
  *   ptx_decode.c    what an instruction does, from its name

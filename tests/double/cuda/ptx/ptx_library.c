@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reads folders of files, and finds the entry for a kernel's address: by the host compiler's name of the function, from
- * the symbol table of its program or library. nvcc's name is the same, except for names that both make up. An unnamed
- * namespace has one name for each file in nvcc (_GLOBAL__N__<file's>), and one for all in the host's compiler
+ * the symbol table of its program or library. nvcc's name is the same, except for names that the compilers invent. An
+ * unnamed namespace has one name for each file in nvcc (_GLOBAL__N__<file's>), and one for all in the host's compiler
  * (_GLOBAL__N_1), which also marks static functions (_ZL).
  */
 #include "tests/double/cuda/ptx/ptx_internal.h"
@@ -111,7 +111,7 @@ static void normalize(const char *name, char *ret_name, size_t max)
     ret_name[n < max ? n : max - 1] = '\0';
 }
 
-/* The object that an address lies in. */
+/* The object (program or library) that contains an address. */
 struct object {
     uintptr_t address;
     uintptr_t base;
@@ -135,7 +135,7 @@ static int find_object(struct dl_phdr_info *info, size_t bytes, void *context)
     return 0;
 }
 
-/* The name of the function there, in an ELF file in memory; NULL: it has none. */
+/* Returns the name of the function at `place`, from an ELF file in memory; NULL: it has none. */
 static const char *name_in(const unsigned char *file, uintptr_t place)
 {
     const ElfW(Ehdr) *head = (const void *)file;

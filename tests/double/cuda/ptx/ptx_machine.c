@@ -4,8 +4,8 @@
  *
  * 1. A lane has returned (not in `alive`), waits for lanes of its warp, waits at the block's barrier, or is ready, at
  *    an instruction of its own (`at`).
- * 2. Those ready lanes of a warp run that are furthest behind in the text, all that are at one instruction. They stop
- *    in front of a label, where others might join them.
+ * 2. The ready lanes that run are those furthest behind in the text, all at the same instruction. They stop in front of
+ *    a label, where other lanes might join them.
  * 3. Lanes that act together wait until all lanes of their mask that have not returned are at the same instruction.
  *    An act of the whole warp, or a barrier, is an error if a lane of the warp is somewhere else.
  * 4. The barrier opens when all threads of the block that have not returned are there: a new epoch begins.
@@ -97,7 +97,7 @@ static void put(struct ptx_warp *warp, uint32_t lanes, uint32_t at)
     warp->at[lane] = at;
 }
 
-/* Lanes in the mask of an act that have not returned. */
+/* Returns the lanes in the mask of an act that have not returned. */
 static uint32_t wanted(struct ptx_block *block, const struct ptx_warp *warp, const struct ptx_insn *insn,
                        uint32_t lanes)
 {
@@ -156,7 +156,7 @@ static void leave(struct ptx_warp *warp, uint32_t lanes)
     warp->waiting = 0; /* lanes that waited for them look again */
 }
 
-/* Runs one instruction on lanes at `at`. True if they are at the next one, still together. */
+/* Runs one instruction on lanes at `at`. True if they are at the next instruction, still together. */
 static bool step(struct ptx_block *block, struct ptx_warp *warp, uint32_t *at, uint32_t lanes)
 {
     const struct ptx_insn *insn = &block->kernel->insns[*at];
@@ -284,7 +284,7 @@ static void begin_warp(const struct ptx_block *block, struct ptx_warp *warp, uin
     warp->waiting = warp->at_barrier = warp->meetings = warp->n_copies = 0;
     memset(warp->at, 0, sizeof warp->at);
     memset(warp->group, 0, sizeof warp->group);
-    /* A register read before it is written is neither 0 nor small. */
+    /* Registers start neither 0 nor small, so that a read before a write shows. */
     memset(warp->reg, EMULATOR_POISON, block->kernel->registers * sizeof *warp->reg);
 }
 

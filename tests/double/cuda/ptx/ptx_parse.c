@@ -32,7 +32,7 @@ struct parser {
     char *report;
     bool failed;
 
-    char dynamic[NAME_MAX_]; /* the file's name of dynamic shared memory; "": none */
+    char dynamic[NAME_MAX_]; /* name of the file's dynamic shared memory; "": none */
 
     /* the entry being read */
     struct ptx_kernel *kernel;
@@ -85,7 +85,7 @@ static void skip_space(struct parser *p)
     }
 }
 
-/* Takes text up to one of `ends`, which is not taken. */
+/* Takes text up to, but without, one of the characters in `ends`. */
 static void take_until(struct parser *p, const char *ends, char *ret_text, size_t max)
 {
     size_t n = 0;
@@ -286,7 +286,7 @@ static struct ptx_insn *add_insn(struct parser *p)
     return insn;
 }
 
-/* Whether an instruction has the operands that it needs to run. */
+/* True if an instruction has the operands that it needs to run. */
 static bool is_whole(const struct ptx_insn *insn)
 {
     if (insn->n < insn->op.results || (insn->op.way == PTX_ALONE && insn->n > 5))
@@ -297,13 +297,13 @@ static bool is_whole(const struct ptx_insn *insn)
     return true;
 }
 
-/* "mov.b64 {%r1, %r2}, %rd1" takes the halves of a value, "mov.b64 %rd1, {%r1, %r2}" makes one from halves. */
+/* "mov.b64 {%r1, %r2}, %rd1" splits a value into halves, "mov.b64 %rd1, {%r1, %r2}" joins two halves. */
 static bool splits(const char *name, const char *operands)
 {
     return strcmp(name, "mov.b64") == 0 && *operands == '{';
 }
 
-/* The name of a 64-bit move in the tables. */
+/* Returns the name of a 64-bit move in the tables. */
 static const char *plain_name(const char *name, const struct ptx_insn *insn)
 {
     if (strcmp(name, "mov.b64") != 0)
@@ -410,7 +410,7 @@ static void body(struct parser *p)
         }
     }
     struct ptx_insn *last = p->failed ? NULL : add_insn(p);
-    if (last) /* labels may stand behind the last instruction */
+    if (last) /* labels may follow the last instruction */
         (void)ptx_decode(last, "ret");
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a lane does alone: arithmetic, logic, conversions, comparisons. One row an instruction.
+ * What a lane does alone: arithmetic, logic, conversions, comparisons. Each instruction is a row of a table.
  *
  * NaN results are 0x7fffffff, as on hardware. Without .ftz denormals are kept.
  */
@@ -75,14 +75,14 @@ static float flushed(float value)
     return fpclassify(value) == FP_SUBNORMAL ? copysignf(0.0f, value) : value;
 }
 
-/* Off by `error` of itself, up or down by the argument's bits; what hardware computes exactly is not moved. */
+/* Returns `exact` with relative `error`, up or down by the argument's bits; hardware's exact values stay. */
 static float approximate(double exact, double error, uint32_t argument, bool is_exact)
 {
     const double off = (argument * 2654435761u >> 31) ? error : -error;
     return (float)(is_exact ? exact : exact * (1 + off));
 }
 
-/* The ISA allows 2^-22. */
+/* The ISA allows a relative error of 2^-22. */
 static float power_of_two(float x, uint32_t argument)
 {
     return approximate(exp2((double)x), 0x1.ep-23, argument, x == truncf(x));
@@ -242,7 +242,7 @@ const struct ptx_op *ptx_scalar_find(const char *name)
 
 /* ---- comparisons ---- */
 
-/* Ordered ones are false for NaN, those that end in u true. */
+/* Ordered relations are false for NaN; relations that end in u are true. */
 #define RELATIONS(X, type, get)                                                                              \
     X(type##_eq, "eq", #type, get(a) == get(b))                                                              \
     X(type##_ne, "ne", #type, get(a) != get(b) && get(a) == get(a) && get(b) == get(b))                      \

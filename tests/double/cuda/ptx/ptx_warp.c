@@ -144,7 +144,7 @@ static float add_products(const float a[TILE_K], const float b[TILE_K], float c)
     return cut(sum * unit);
 }
 
-/* One element of a tile of pairs: `high` picks the half of the operand. */
+/* Returns one element of a tile of pairs; `high` picks the half of the operand. */
 static float half_of(const struct ptx_block *block, const struct ptx_warp *warp,
                      const struct ptx_operand *operand, uint32_t lane, uint32_t high)
 {
@@ -178,8 +178,8 @@ static void multiply(struct ptx_block *block, struct ptx_warp *warp, const struc
         ptx_set(warp, &d[i], lane, ptx_of_f32(sums[lane][i]));
 }
 
-/* Lane l brings the place of row l % 8 of matrix l / 8. From matrix i it gets elements 2 (l % 4) and the next of row l
- * / 4, or, turned, of column l / 4. */
+/* Lane l passes the address of row l % 8 of matrix l / 8. From matrix i it gets elements 2 (l % 4) and 2 (l % 4) + 1 of
+ * row l / 4 or, if transposed, of column l / 4. */
 static void load_matrices(struct ptx_block *block, struct ptx_warp *warp, const struct ptx_insn *insn,
                           uint32_t lanes, bool turned)
 {

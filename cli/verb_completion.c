@@ -304,7 +304,8 @@ static const char *const shell_words[] = {"bash", "zsh", "fish", NULL};
 static int completion_run(struct ah_cli *cli, const void *options)
 {
     (void)options;
-    static script_writer *const writers[] = {write_bash, write_zsh, write_fish}; /* in the order of shell_words */
+    static script_writer *const writers[] = {write_bash, write_zsh,
+                                             write_fish}; /* in the order of shell_words */
     const char *shell = cli->arguments.operands[0];
     struct ah_buffer script = {0};
     for (size_t i = 0; shell_words[i]; i++)

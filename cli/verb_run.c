@@ -109,7 +109,7 @@ struct running {
     struct ah_run_log log;
     struct ah_run_trace *trace; /* NULL: no trace is wanted */
     struct ah_progress progress;
-    bool quiet;             /* print nothing for people: --quiet is given, or standard output is for a log or trace */
+    bool quiet; /* print nothing for people: --quiet is given, or standard output is for a log or trace */
     struct ah_error unsaid; /* why standard output could not be written */
     struct steady steady;
     struct ah_load load; /* the machine's load when the first step began */

@@ -17,7 +17,7 @@ struct comparison {
     const struct ah_request_cluster *request;
     struct ah_cluster_plan *plans[AH_CLUSTER_POLICIES]; /* NULL: no plan was found that fits */
     bool on_hosts;                                      /* the optimal plan has blocks on hosts */
-    struct ah_cluster_plan *without_hosts;              /* the best plan without blocks on hosts; NULL as above */
+    struct ah_cluster_plan *without_hosts; /* the best plan without blocks on hosts; NULL as above */
 };
 
 static bool uses_hosts(const struct ah_cluster_plan *plan)

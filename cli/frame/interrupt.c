@@ -29,7 +29,8 @@ const atomic_int *ah_interrupt_catch(void)
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);
         sigaction(SIGUSR1, &action, NULL);
-        if (sigaction(SIGHUP, NULL, &before) || before.sa_handler != SIG_IGN) /* keep ignoring it under nohup */
+        if (sigaction(SIGHUP, NULL, &before) ||
+            before.sa_handler != SIG_IGN) /* keep ignoring it under nohup */
             sigaction(SIGHUP, &action, NULL);
     }
     return &interrupted;

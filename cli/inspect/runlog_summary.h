@@ -39,12 +39,14 @@ struct ah_runlog_summary {
     struct ah_runlog_pair lane_us[AH_RUNLOG_LANES]; /* how long each lane works */
     struct ah_runlog_pair waits_us
         [AH_RUNLOG_LANES]; /* how long compute waits for each; for compute: idle, waiting for no lane */
-    struct ah_runlog_pair tokens_per_s;         /* batch x sequence */
-    struct ah_runlog_pair learned_tokens_per_s; /* tokens that have a loss; predicted: tokens_share of all tokens */
-    double tokens_share; /* share of a step's tokens that have a loss; 1 without masks and padding, or if unknown */
+    struct ah_runlog_pair tokens_per_s; /* batch x sequence */
+    struct ah_runlog_pair
+        learned_tokens_per_s; /* tokens that have a loss; predicted: tokens_share of all tokens */
+    double
+        tokens_share; /* share of a step's tokens that have a loss; 1 without masks and padding, or if unknown */
     struct ah_runlog_pair device_bytes, host_bytes;      /* peak bytes */
     struct ah_runlog_pair copied_bytes[AH_RUNLOG_LANES]; /* bytes that h2d and d2h copied; never predicted */
-    struct ah_runlog_pair_of_part *parts;                /* in the arena; parts of ops by lane, the longest first */
+    struct ah_runlog_pair_of_part *parts; /* in the arena; parts of ops by lane, the longest first */
     size_t n_parts;
 };
 

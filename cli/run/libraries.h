@@ -18,8 +18,9 @@ struct ah_libraries_row {
     const char *purpose; /* a clause */
     const char *package; /* name of the package in Debian */
     const char *soname;
-    const char *symbol;                       /* of the version function */
-    void (*print)(char *out, void *function); /* calls `function` and prints the version, AH_LIBRARIES_TEXT_MAX bytes */
+    const char *symbol; /* of the version function */
+    void (*print)(char *out,
+                  void *function); /* calls `function` and prints the version, AH_LIBRARIES_TEXT_MAX bytes */
 };
 
 extern const struct ah_libraries_row ah_libraries_rows[];

@@ -37,8 +37,9 @@ struct ah_run_ranks {
     struct follower *followers; /* the threads of ranks; entry 0 is not used */
     struct ah_links links;
     bool linked, paces;
-    struct ah_device_watch watch;   /* watch for the devices of ranks other than 0 */
-    struct ah_buffer *waits;        /* for each rank of this process: what it was waiting for when the world was lost */
+    struct ah_device_watch watch; /* watch for the devices of ranks other than 0 */
+    struct ah_buffer
+        *waits; /* for each rank of this process: what it was waiting for when the world was lost */
     struct ah_follower_host *hosts; /* host of each rank, once rank 0 knows it */
 };
 

@@ -34,9 +34,10 @@ struct ah_run_trace {
     size_t data_left;         /* number of slices that data may still use */
     ptrdiff_t current[LANES]; /* the newest slice of each lane */
     uint64_t current_round[LANES];
-    uint64_t opened;              /* the first round with an op; 0: none yet */
-    uint8_t *heard;               /* number of each item's instances so far in that round; in the arena */
-    struct ah_overlap_work *work; /* owned; the primitive ops of the kept rounds, and of a few rounds after them */
+    uint64_t opened; /* the first round with an op; 0: none yet */
+    uint8_t *heard;  /* number of each item's instances so far in that round; in the arena */
+    struct ah_overlap_work
+        *work; /* owned; the primitive ops of the kept rounds, and of a few rounds after them */
     size_t n_work;
     uint64_t work_lost; /* ops for which `work` had no room */
     struct ah_run_recording recording;

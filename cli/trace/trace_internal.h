@@ -35,7 +35,8 @@ struct mark {
     int64_t ns; /* since the zero of its process */
     enum mark_kind kind;
     uint32_t item; /* index of the replay's item or of the slice; for an iteration, its number */
-    uint32_t from; /* arrows: the item where the arrow starts; together with `item`, it identifies the arrow */
+    uint32_t
+        from; /* arrows: the item where the arrow starts; together with `item`, it identifies the arrow */
 };
 
 struct trace {

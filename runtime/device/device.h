@@ -166,7 +166,7 @@ struct ah_device_throttle {
  * document. It decides bits, so it is part of the numeric signature and is never made while a plan runs. */
 struct ah_device_algorithm {
     struct ah_op product; /* a matmul; offsets of its operands do not matter */
-    uint64_t words[8];    /* in the library's own format, as the device that measured the algorithm wrote them */
+    uint64_t words[8]; /* in the library's own format, as the device that measured the algorithm wrote them */
 };
 
 /* What to do when the device stalls. */
@@ -215,12 +215,12 @@ struct ah_device_options {
         pin_submitter; /* GPUs: the thread that calls reserve submits, and is pinned to a separate core until it closes
                                  the device; host_threads is then at most all cores but one. Cores are those of the
                                  process's affinity mask; threads started in between inherit the pin. */
-    bool messages;     /* adds the lanes for messages to other ranks; AH_E_UNSUPPORTED if the driver has none */
-    bool shared; /* CPU: other ranks compute on this machine, too, so no thread is tied to a processor */
+    bool messages; /* adds the lanes for messages to other ranks; AH_E_UNSUPPORTED if the driver has none */
+    bool shared;   /* CPU: other ranks compute on this machine, too, so no thread is tied to a processor */
     uint32_t
         product_forms; /* CPU: how many of the first forms of bf16 products are allowed (info.product_form); 0: all */
-    uint32_t queue;    /* ops a lane's queue holds; 0: 1024 */
-    uint32_t spans;    /* finished ops whose times a lane remembers, the oldest overwritten; 0: 1024 */
+    uint32_t queue; /* ops a lane's queue holds; 0: 1024 */
+    uint32_t spans; /* finished ops whose times a lane remembers, the oldest overwritten; 0: 1024 */
     struct ah_device_throttle throttle;
     struct ah_device_pace pace; /* (optional, both functions or none; drivers with `messages`) */
     struct ah_device_watch watch;
@@ -241,7 +241,8 @@ extern const char *const ah_words_product_form[];
 struct ah_device_products {
     uint32_t n;
     uint32_t in_steps;
-    char first[AH_DEVICE_NAME_MAX]; /* the first product made in steps: "bias_gelu nn 4096x3072x768 bf16"; "": none */
+    char first
+        [AH_DEVICE_NAME_MAX]; /* the first product made in steps: "bias_gelu nn 4096x3072x768 bf16"; "": none */
 };
 
 /* What a lane is doing. */
@@ -262,9 +263,8 @@ struct ah_device_info {
     uint64_t free_bytes;
     uint64_t locked_bytes; /* locked part of the reserved pinned arena; not all of it if the system refused */
     bool bf16;
-    bool supports[64]; /* by enum ah_op_kind */
-    uint32_t
-        product_form; /* CPU: its last (fastest) enum ah_product_form; forms differ in bits */
+    bool supports[64];     /* by enum ah_op_kind */
+    uint32_t product_form; /* CPU: its last (fastest) enum ah_product_form; forms differ in bits */
 
     /* Set when opened: the library for matrix products, with its version; "": no algorithms to choose from. */
     char library[AH_DEVICE_NAME_MAX];

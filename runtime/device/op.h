@@ -183,8 +183,8 @@ struct ah_op_embed {
     uint64_t width;
     uint64_t vocabulary;
     uint64_t positions; /* rows of the position table; 0: none */
-    uint64_t seq;       /* tokens of a sequence, if there is a position table but no positions operand; else 0 */
-    uint64_t padding;   /* embed_backward: 1 + the token whose row of `dtable` gets nothing; 0: none */
+    uint64_t seq; /* tokens of a sequence, if there is a position table but no positions operand; else 0 */
+    uint64_t padding; /* embed_backward: 1 + the token whose row of `dtable` gets nothing; 0: none */
 };
 
 struct ah_op_cross_entropy {
@@ -280,10 +280,11 @@ enum ah_role { AH_ROLE_NONE, AH_ROLE_IN, AH_ROLE_OUT, AH_ROLE_INOUT };
 /* One operand as the op uses it: `rows` pieces of `row_bytes`, `stride_bytes` apart. An operand that may not have a row
  * stride is one row. */
 struct ah_operand {
-    const char *name;   /* "src", "bias" */
-    enum ah_role role;  /* AH_ROLE_NONE: absent */
-    uint32_t may_equal; /* of an output: a bit for each input whose memory it may share, if their dtypes are equal */
-    uint64_t bytes;     /* from its first byte to its last */
+    const char *name;  /* "src", "bias" */
+    enum ah_role role; /* AH_ROLE_NONE: absent */
+    uint32_t
+        may_equal; /* of an output: a bit for each input whose memory it may share, if their dtypes are equal */
+    uint64_t bytes; /* from its first byte to its last */
     uint64_t rows;
     uint64_t row_bytes;
     uint64_t stride_bytes;

@@ -24,7 +24,7 @@ struct ah_cpu_lane {
     struct ah_lane *opposite; /* the other copy lane, whose work shares the link; NULL elsewhere */
     double both_kept;         /* share of its rate that this lane reaches while `opposite` is busy */
     struct ah_throttle
-        throttle;       /* used only by the lane's thread; on the host lane its unit of work is AdamW's parameters */
+        throttle; /* used only by the lane's thread; on the host lane its unit of work is AdamW's parameters */
     double bytes_per_s; /* rate of the host lane's other ops; 0: not slowed */
 };
 

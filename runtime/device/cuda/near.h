@@ -23,7 +23,8 @@ struct ah_cuda_near_options {
     const char *address; /* the GPU's address on the PCI bus */
     unsigned
         threads; /* 0: one per core, except the submitter's, and no more than control groups let run at once */
-    bool submitter; /* reserves a core for the thread that enqueues, so `threads` is at most all cores but one */
+    bool
+        submitter; /* reserves a core for the thread that enqueues, so `threads` is at most all cores but one */
     const char *root;     /* (optional) a folder to read instead of / */
     const unsigned *cpus; /* (optional) the processors to use; NULL: those of the calling thread */
     unsigned n_cpus;

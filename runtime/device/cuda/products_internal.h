@@ -43,7 +43,8 @@ struct ah_cuda_product_key {
     uint32_t in, out;   /* enum ah_dtype: `in` of a and b, `out` of c */
     uint32_t bias, aux; /* enum ah_dtype; 0 if there is none */
     uint32_t has_aux, accumulates;
-    uint32_t aligned; /* 1: operands begin at multiples of AH_CUDA_PRODUCT_ALIGN; 0: only of their element's size */
+    uint32_t
+        aligned; /* 1: operands begin at multiples of AH_CUDA_PRODUCT_ALIGN; 0: only of their element's size */
     uint32_t unused;
 };
 
@@ -60,7 +61,8 @@ enum ah_cuda_product_way { AH_CUDA_PRODUCT_WHOLE, AH_CUDA_PRODUCT_STAGED, AH_CUD
 struct ah_cuda_product {
     struct ah_cuda_product_key key;
     enum ah_cuda_product_way way;
-    bool asked; /* an op has exactly this key; the other products are for operands that a plan places elsewhere */
+    bool
+        asked; /* an op has exactly this key; the other products are for operands that a plan places elsewhere */
     size_t n_parts;
     struct ah_cuda_product_part parts[2];
     uint64_t stage_bytes; /* fp32 memory for rows of c; 0 unless staged */

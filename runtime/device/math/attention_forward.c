@@ -131,7 +131,8 @@ static void begin_item(struct unit *unit, struct item *item, uint64_t head, uint
 static void begin_unit(struct unit *unit, const struct cut *cut, uint64_t number)
 {
     const struct ah_attention *attention = unit->attention;
-    const uint64_t strip_set = cut->strip_sets - 1 - number % cut->strip_sets; /* units with the most work first */
+    const uint64_t strip_set =
+        cut->strip_sets - 1 - number % cut->strip_sets; /* units with the most work first */
     const uint64_t head_set = number / cut->strip_sets % cut->head_sets;
     const uint64_t kv = number / cut->strip_sets / cut->head_sets;
     unit->sequence = kv / attention->sizes.kv_heads;

@@ -25,7 +25,8 @@ enum {
     AH_ATTENTION_TILE = AH_TILE_ROWS,     /* keys */
     AH_ATTENTION_BLOCK_TILES = 4,
     AH_ATTENTION_BLOCK = AH_ATTENTION_BLOCK_TILES * AH_ATTENTION_TILE,
-    AH_ATTENTION_A_BYTES = AH_TILE_ROWS * AH_TILE_ROW_BYTES /* bytes of a packed a for one step of a product */
+    AH_ATTENTION_A_BYTES =
+        AH_TILE_ROWS * AH_TILE_ROW_BYTES /* bytes of a packed a for one step of a product */
 };
 
 _Static_assert((int)AH_ATTENTION_STRIP == (int)AH_ATTENTION_TILE, "strips and tiles meet on the diagonal");

@@ -19,7 +19,8 @@ enum {
     GROUP = 64,       /* rows of a run that are summed before their sum is added to the others */
     DIGIT_BITS = 8,
     DIGITS = 1 << DIGIT_BITS,
-    POSITIONS = 16 /* positions per piece; a thread has a strip of each position on its stack, 32 KiB in all */
+    POSITIONS =
+        16 /* positions per piece; a thread has a strip of each position on its stack, 32 KiB in all */
 };
 
 struct embed {

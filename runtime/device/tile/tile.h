@@ -44,7 +44,8 @@ enum {
 };
 
 struct ah_tile_operands {
-    const void *a;  /* (AH_TILE_ROWS, words) words: packed, or in the matrix itself if the kernel has reads_rows */
+    const void
+        *a; /* (AH_TILE_ROWS, words) words: packed, or in the matrix itself if the kernel has reads_rows */
     size_t a_bytes; /* between rows; AH_TILE_ROW_BYTES if packed */
     const void *b;  /* (words, AH_TILE_COLUMNS) words */
     uint64_t rows;  /* rows of a in use; the sums of others are undefined */

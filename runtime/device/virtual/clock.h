@@ -76,8 +76,9 @@ struct ah_clock_graph {
     /* Op i waits for dependency[dependency_first[i]] to dependency[dependency_first[i + 1] - 1]. */
     const size_t *dependency_first; /* n_ops + 1; NULL: no op waits for any */
     const uint32_t *dependency;
-    const uint8_t *dependency_back; /* 1: waits for an op of the iteration before; 0: of the same; NULL: all 0 */
-    const uint8_t *absent;          /* AH_CLOCK_NOT_... bits; NULL: all 0 */
+    const uint8_t
+        *dependency_back;  /* 1: waits for an op of the iteration before; 0: of the same; NULL: all 0 */
+    const uint8_t *absent; /* AH_CLOCK_NOT_... bits; NULL: all 0 */
 
     const uint8_t *takes; /* the ring from which it takes a slot, or AH_CLOCK_NO_RING; NULL: none does */
     const uint8_t *gives; /* the ring to which it gives a slot back, or AH_CLOCK_NO_RING; likewise */

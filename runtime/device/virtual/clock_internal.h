@@ -86,13 +86,14 @@ struct clock_ring {
 
 struct clock_lane {
     enum ah_clock_rule rule;
-    uint32_t at, op;        /* the running instance and its op */
-    uint32_t next, next_op; /* frozen lanes: the instance and op that run next; AH_CLOCK_NO_OP: none remains */
-    uint32_t iteration;     /* first instance of the iteration of `next` */
-    size_t first;           /* index of its ops in `order` and of its heaps in `ready` */
-    size_t n;               /* number of its ops */
-    size_t taken;           /* number of ops started */
-    uint8_t ring;           /* the ring from which its ops take slots */
+    uint32_t at, op; /* the running instance and its op */
+    uint32_t next,
+        next_op;        /* frozen lanes: the instance and op that run next; AH_CLOCK_NO_OP: none remains */
+    uint32_t iteration; /* first instance of the iteration of `next` */
+    size_t first;       /* index of its ops in `order` and of its heaps in `ready` */
+    size_t n;           /* number of its ops */
+    size_t taken;       /* number of ops started */
+    uint8_t ring;       /* the ring from which its ops take slots */
     uint8_t limit;
     uint8_t row;              /* row of the running op; 0: no op runs, or it uses no resource */
     bool was_slowed;          /* other ops have slowed the running op */

@@ -21,8 +21,9 @@
 enum { AH_SHARE_RESOURCES = 16, AH_SHARE_PARTS = 16, AH_SHARE_NONE = 255 };
 
 struct ah_share_demand {
-    double amount[AH_SHARE_RESOURCES]; /* amount of each resource used at full speed, in the unit of its capacity */
-    double weight;                     /* speeds at a contended resource are proportional to it; 0: 1 */
+    double amount
+        [AH_SHARE_RESOURCES]; /* amount of each resource used at full speed, in the unit of its capacity */
+    double weight;            /* speeds at a contended resource are proportional to it; 0: 1 */
 };
 
 /* Computes the speeds of `n` (<= AH_SHARE_PARTS) parts and the resource that limits each (AH_SHARE_NONE: it runs at

@@ -40,7 +40,7 @@ struct ah_cluster_node {
     double nic_bytes_per_s; /* out of and into the node */
     double nic_latency_us;
     uint64_t host_memory_bytes;
-    double host_memory_bytes_per_s; /* rate of that memory that AdamW on all cores reaches */
+    double host_memory_bytes_per_s; /* the memory's bandwidth that AdamW reaches on all cores */
     double
         host_link_bytes_per_s; /* from the host to each GPU, and back; 0: unknown, so the host holds nothing */
     double disk_bytes_per_s;   /* 0: no local disk */

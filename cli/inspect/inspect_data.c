@@ -168,7 +168,7 @@ static void put_part(struct viewer *viewer, const uint32_t *tokens, size_t n, bo
     ah_buffer_release(&text);
 }
 
-/* Shows tokens from `from` to `ret_end`: around where learning first begins or ends, if the window has such a place. */
+/* Shows tokens of the window that begins at `from`, around the first change of the mask, if any. Sets `ret_end`. */
 static int put_sample(struct viewer *viewer, uint64_t from, uint64_t *ret_end, struct ah_error *err)
 {
     const size_t length = viewer->bytes ? SAMPLE_BYTES : SAMPLE_TOKENS;

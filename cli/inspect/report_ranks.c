@@ -101,7 +101,7 @@ static double share_of_waits(const struct ah_runlog_rank *rank)
     return rank->step_us > 0 ? 100 * us / rank->step_us : 0;
 }
 
-/* Appends the other ranks' share of waits, "30 %" or "25 % to 60 %". */
+/* Appends the share of their steps that the other ranks wait, "30 %" or "25 % to 60 %". */
 static void put_others(struct ah_buffer *out, const struct sides *sides, const struct ah_runlog_rank *holder)
 {
     double least = 100, most = 0;

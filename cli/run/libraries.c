@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds libraries' versions. Types of functions are those of cJSON.h, hwloc.h, glpk.h.
+ * Finds libraries' versions. Types of functions are as declared in cJSON.h, hwloc.h and glpk.h.
  */
 #include "cli/run/libraries.h"
 

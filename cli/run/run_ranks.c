@@ -298,7 +298,7 @@ static int start_threads(struct ah_run_ranks *ranks, struct ah_error *err)
     return rc ? rc : join_threads(ranks->hub, place_of(ranks), err);
 }
 
-/* Makes the ways: turns for each rank's messages, then for each sum. A node's number is that of one of its ranks. */
+/* Creates the ways, with the uses of each rank's messages, then of each sum. A node's number is one of its ranks'. */
 static int open_ways(struct ah_run_ranks *ranks, struct ah_error *err)
 {
     struct ah_trainer_rank *place = place_of(ranks);

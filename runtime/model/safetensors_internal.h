@@ -46,7 +46,7 @@ struct ah_safetensors_index {
     const char **files; /* sorted by name, all different */
 };
 
-/* Reads an index. `ret_index` is zeroed before; the caller releases its arena, also after a failure. */
+/* Reads an index. The caller zeroes `ret_index` first and releases its arena afterwards, also after a failure. */
 int ah_safetensors_index_read(struct ah_safetensors_index *ret_index, const char *path, struct ah_error *err);
 
 /* Checks that the index names the file of every tensor, and no other tensor. The tensors are sorted. */

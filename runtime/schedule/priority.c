@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ranks so far. `chain` is the longest chain of work from the end of an item to the position of its rank. */
+/* Priorities set so far. `chain`: the longest chain of work from an item's end to the position it is due at. */
 struct ranking {
     const struct ah_items *items;
     uint32_t positions;

@@ -95,8 +95,8 @@ static int move_part(struct share *s, uint64_t turn, uint32_t owner, uint32_t me
                   : message(s, from->rank, AH_SUM_PARTIAL_IN, part_of(s, owner, member, turn), n);
 }
 
-/* A channel moves one message at a time, but two ranks may have two members each. Messages between two ranks are
- * numbered 0 to 3, equally at both ends; messages with the same number move together. */
+/* A channel moves one message at a time, but each of two ranks may be two members of a share. Messages between
+ * them are numbered 0 to 3, the same at both ends; messages with the same number move together. */
 static uint32_t go_of(const struct share *s, uint32_t owner, uint32_t member)
 {
     const uint32_t half = s->n / 2;

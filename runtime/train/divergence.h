@@ -24,7 +24,7 @@ struct ah_divergence {
 /* Adds the loss of a step, finite and above 0. */
 void ah_divergence_step(struct ah_divergence *divergence, double loss);
 
-/* True if the run diverges. `ret_last`: the median of the last steps. No step counts for both medians. */
+/* True if the run diverges: compares the median of the last steps, `ret_last`, with that of steps before those. */
 bool ah_divergence_is(const struct ah_divergence *divergence, double *ret_last);
 
 #endif

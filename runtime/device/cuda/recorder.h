@@ -23,8 +23,8 @@
 
 struct ah_cuda_recorder;
 
-/* `streams` are those of lanes 0 to n - 1. Loads CUPTI. AH_E_FAILED, also if another profiler or recorder uses CUPTI;
- * AH_E_MISSING, AH_E_MEMORY: then nothing is recorded. *Owned* by the caller. */
+/* `streams` are those of lanes 0 to n - 1. Loads CUPTI. AH_E_FAILED (for example another profiler or recorder uses
+ * CUPTI), AH_E_MISSING or AH_E_MEMORY: nothing is recorded. *Owned* by the caller. */
 int ah_cuda_recorder_new(struct ah_cuda_recorder **ret_recorder, const cudaStream_t *streams, uint32_t n,
                          struct ah_error *err);
 

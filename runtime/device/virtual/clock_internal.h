@@ -116,7 +116,7 @@ struct clock_run {
     size_t n_lanes;
     double now;
     size_t left; /* needed instances that have not finished */
-    bool fresh;  /* an op with demands started since speeds were computed */
+    bool fresh;  /* an op that has demands has started since speeds were computed */
     struct clock_key key;
     struct clock_key set_key; /* key of `set`, the speeds that were looked up last */
     const struct clock_speeds *set;

@@ -503,7 +503,7 @@ TEST_IN(products, survive_each_call_failing, start, finish)
         {"cudaStreamSynchronize", true},
         {"cudaMalloc", false}, /* warming up works without it */
     };
-    static const size_t picked[] = {2, 4, 5}; /* whole; staged because the library refuses; staged */
+    static const size_t picked[] = {2, 4, 5}; /* one whole, one that the library refuses whole, one staged */
     for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++)
         for (size_t p = 0; p < sizeof picked / sizeof picked[0]; p++) {
             uint64_t n = 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fails each allocation of opening a run once, from the start and from a checkpoint, which must stay unchanged.
+ * Opens runs, new ones and from a checkpoint, and lets each allocation fail in turn. The checkpoint must not change.
  */
 #include "cli/run/run.h"
 #include "cli/verbs.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Courses of several iterations against the same graph written out: all instances, run once.
+ * Compares running a graph for several iterations with running once a graph in which all iterations are written out.
  */
 #include "runtime/device/virtual/clock.h"
 #include "tests/support/check.h"

@@ -142,7 +142,7 @@ AH_ATTENTION_DEVICE uint32_t ah_attention_first(const struct ah_attention &atten
     return document > first ? document : first;
 }
 
-/* The smallest and largest first key that a block's queries see. */
+/* Each query of a block sees keys from some first key on: the smallest and the largest of these first keys. */
 struct ah_attention_sight {
     uint32_t least, most;
 };

@@ -24,6 +24,7 @@ TRACE_STEPS, TRACE_SECONDS = 2, 60
 # Policies whose lanes are looked at with a timeline: `run` shows steps 5 to 8 of this many, and all lanes are full there.
 TRACED, STEADY_STEPS = ("optimal" + FREE, "zero-offload" + FREE), 9
 OFF, OFF_SHARE = 0.05, 0.01  # of a prediction, and of the step: what a row of a plan's speed names
+LAYOUT_ALIGN = 256  # AH_LAYOUT_ALIGN: a plan rounds the end of its highest buffer up to it
 FIRST, LAST = 3, 1  # steps of a run that fill and empty the lanes are not counted
 STEPS = 10
 SMALL_HOST_BYTES, PROFILE_HOST_BYTES = 12 << 30, 36 << 30  # PyTorch; arrays of 2 GiB are at most a sixteenth of what is free
@@ -202,7 +203,8 @@ def measured(bench, run):
             "predicted_us": round(run["plan"]["time"]["step_us"]),
             "error": round(run["plan"]["time"]["step_us"] / middle - 1, 4), "steps": len(us), "other_s": round(run["other_s"], 1),
             "device_bytes": run["plan"]["memory"]["device_bytes"], "host_bytes": run["plan"]["memory"]["host_bytes"],
-            "peak_as_planned": all(step["device_peak_bytes"] == run["plan"]["memory"]["device_bytes"] for step in steps), **taken, **stolen}
+            "peak_as_planned": all(0 <= run["plan"]["memory"]["device_bytes"] - step["device_peak_bytes"] < LAYOUT_ALIGN for step in steps),
+            **taken, **stolen}
 
 
 LONG_COPIES_BYTES = 1 << 28  # of a step; below, latency is what is seen

@@ -644,6 +644,9 @@ def check_parts(options):
     unknown = set(options.parts) - {name for name, _ in parts.listed()}
     if unknown:
         raise SystemExit(f"gpu-check: there is no part '{sorted(unknown)[0]}'; --list names them")
+    unknown = set(options.policies or ()) - set(parts.POLICIES)
+    if unknown:
+        raise SystemExit(f"gpu-check: there is no policy '{sorted(unknown)[0]}'; there are {', '.join(parts.POLICIES)}")
 
 
 def begin(bench, options):
@@ -675,6 +678,7 @@ def in_order(done, options):
 def run(folder, options):
     check_parts(options)
     bench = Bench(folder, options.quick, options.item_seconds)
+    bench.policies = options.policies or bench.policies
     end = time.monotonic() + 60 * options.minutes
     held = hold_gpus()
     memory.be_ended_first(500)

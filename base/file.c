@@ -406,3 +406,20 @@ bool ah_file_same(const char *a, const char *b)
            folder_a.st_dev == folder_b.st_dev && folder_a.st_ino == folder_b.st_ino &&
            !strcmp(name_of(real_a), name_of(real_b));
 }
+
+int ah_file_write_all(int fd, const char *bytes, size_t size)
+{
+    while (size) {
+        ssize_t n = write(fd, bytes, size);
+        if (n < 0 && errno == EAGAIN) {
+            struct pollfd ready = {.fd = fd, .events = POLLOUT};
+            poll(&ready, 1, -1);
+        } else if (n < 0 && errno != EINTR) {
+            return errno;
+        } else if (n > 0) {
+            bytes += n;
+            size -= (size_t)n;
+        }
+    }
+    return 0;
+}

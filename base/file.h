@@ -37,6 +37,9 @@ int ah_file_read(const char *path, size_t limit_bytes, struct ah_buffer *ret_byt
  * temporary file, ".autohete-PID-N.tmp", remains and may be deleted. */
 int ah_file_write(const char *path, const void *bytes, size_t size, struct ah_error *err);
 
+/* Writes everything to a descriptor, waiting if it would block. Returns 0 or an errno. */
+int ah_file_write_all(int fd, const char *bytes, size_t size);
+
 /* True if `a` and `b` name one file, so that writing to one may change the other. It follows hard and symbolic links,
  * and compares names of files that do not exist yet; devices and pipes are never the same. */
 bool ah_file_same(const char *a, const char *b);

@@ -9,9 +9,9 @@
 #include "cli/inspect/inspect.h"
 #include "cli/inspect/plan_summary.h"
 #include "cli/plan/request.h"
-#include "cli/run/devices.h"
-#include "cli/run/run.h"
 #include "cli/verbs.h"
+#include "runtime/run/devices.h"
+#include "runtime/run/run.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -7,8 +7,8 @@
 #include "cli/inspect/inspect.h"
 #include "cli/inspect/inspect_data.h"
 #include "cli/page/page.h"
-#include "cli/run/run.h"
 #include "cli/verbs.h"
+#include "runtime/run/run.h"
 #include "runtime/schedule/names.h"
 
 #include <string.h>

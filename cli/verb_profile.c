@@ -16,11 +16,11 @@
 #include "cli/inspect/inspect.h"
 #include "cli/plan/request.h"
 #include "cli/profile/profile_hosts.h"
-#include "cli/run/devices.h"
 #include "cli/run/stall.h"
 #include "cli/verbs.h"
 #include "profiler/processor_load.h"
 #include "profiler/profiler.h"
+#include "runtime/run/devices.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -10,15 +10,17 @@
 #include "cli/frame/interrupt.h"
 #include "cli/frame/outputs.h"
 #include "cli/inspect/plan_summary.h"
-#include "cli/run/devices.h"
+#include "cli/run/run_heading.h"
 #include "cli/run/run_hosts.h"
-#include "cli/run/run_log.h"
+#include "cli/run/run_options.h"
 #include "cli/run/run_plan.h"
+#include "cli/run/run_terminal.h"
 #include "cli/run/stall.h"
 #include "cli/trace/run_trace.h"
 #include "cli/trace/trace_ranks.h"
 #include "cli/verbs.h"
 #include "profiler/processor_load.h"
+#include "runtime/run/run_log.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,6 +32,7 @@ struct run_options {
     const char *trace;
     bool force, local, pace;
     const char *hosts;
+    struct ah_option_real stall_after;
 };
 
 #define FIELD(name) offsetof(struct run_options, name)
@@ -87,7 +90,7 @@ static const struct ah_option run_table[] = {
     AH_RUN_RANKS_ROWS(struct run_options),
     {"other-device", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.other_device),
      "run a plan that was made for another kind of device"},
-    AH_STALL_OPTION(FIELD(run.stall_after)),
+    AH_STALL_OPTION(FIELD(stall_after)),
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 /* clang-format on */
 
@@ -103,6 +106,7 @@ struct steady {
 struct running {
     struct ah_cli *cli;
     const struct run_options *options;
+    struct ah_run_terminal terminal;
     struct ah_run_plan loaded;
     struct ah_run_options given; /* the command line's options, completed from the document */
     struct ah_run run;
@@ -124,76 +128,6 @@ static void put_line(struct running *running)
     if (!running->quiet && ah_cli_flush(running->cli, &err) && !running->unsaid.code)
         running->unsaid = err;
     ah_buffer_clear(&running->cli->out);
-}
-
-/* Prints the learning rate and the weight decay; says which of them are defaults for fine-tuning. */
-static void say_learning(struct running *running)
-{
-    const struct ah_run_options *options = &running->options->run;
-    const struct ah_run_settings *settings = &running->run.settings;
-    struct ah_buffer *out = &running->cli->out;
-    ah_buffer_printf(
-        out, "learning rate %g (%s, warm-up %" PRIu64 " of %" PRIu64 " step%s), weight decay %g\n",
-        settings->rate.lr, ah_run_words_schedule[settings->rate.schedule], settings->rate.warmup_steps,
-        settings->steps, settings->steps == 1 ? "" : "s", settings->weight_decay);
-    if (options->weights && !(options->lr.given && options->weight_decay.given && options->warmup.given))
-        ah_buffer_printf(out, "fine-tuning defaults: %s%s%s; they differ from those of fresh weights\n",
-                         options->lr.given ? "" : "--lr 1e-5 (not 3e-4) ",
-                         options->weight_decay.given ? "" : "--weight-decay 0 (not 0.1) ",
-                         options->warmup.given ? "" : "--warmup of 3 % (not 10 %)");
-}
-
-/* Says in which files the width of tokens was inferred only from values. */
-static void say_widths(struct running *running, const struct ah_dataset *data)
-{
-    for (size_t i = 0; data && i < ah_dataset_facts(data)->files; i++) {
-        const struct ah_dataset_file *file = ah_dataset_file(data, i);
-        if (!file->by_values)
-            continue;
-        ah_buffer_printf(
-            &running->cli->out,
-            "%s: read as %u-bit tokens, the only width that fits the vocabulary ('--data-format %s' confirms "
-            "it)\n",
-            ah_cli_clean(running->cli, file->path), 8 * file->token_bytes,
-            ah_dataset_format_word(file->format));
-        return;
-    }
-}
-
-static void print_heading(struct running *running)
-{
-    struct ah_cli *cli = running->cli;
-    const struct ah_run *run = &running->run;
-    const struct ah_dataset_facts *data = ah_dataset_facts(run->data);
-    char text[AH_UNITS_TEXT_MAX];
-    if (running->quiet)
-        return;
-    ah_buffer_printf(&cli->out, "%s%s%s on %s, policy %s: %s a step %s\n", cli->out_style.bold,
-                     ah_cli_clean(cli, run->plan->inputs.model.name), cli->out_style.reset,
-                     ah_cli_clean(cli, ah_trainer_device(run->trainer)->info.name),
-                     ah_words_policy[run->plan->policy], ah_units_print_time(text, run->plan->time.step_us),
-                     ah_plan_predicted(run->plan->time.estimated));
-    if (running->loaded.ranks)
-        ah_run_ranks_print(running->loaded.ranks, cli, &cli->out);
-    ah_buffer_printf(&cli->out, "data: %s tokens, ", ah_units_print_count(text, (double)data->tokens));
-    ah_buffer_printf(&cli->out, "%" PRIu64 " step%s an epoch; ", ah_batches_steps(&run->batches),
-                     ah_batches_steps(&run->batches) == 1 ? "" : "s");
-    if (run->resumed_step)
-        ah_buffer_printf(&cli->out, "continues after step %" PRIu64 "\n", run->resumed_step);
-    else
-        ah_buffer_printf(&cli->out, "%s\n",
-                         run->options->weights ? "begins with given weights" : "begins with fresh weights");
-    if (run->save && run->room.needed_bytes && run->room.free_bytes < UINT64_MAX) {
-        char available[AH_UNITS_TEXT_MAX];
-        ah_buffer_printf(&cli->out, "checkpoints in %s: %s at most, %s free\n", ah_cli_clean(cli, run->save),
-                         ah_units_print_bytes(text, run->room.needed_bytes),
-                         ah_units_print_bytes(available, run->room.free_bytes));
-    }
-    say_learning(running);
-    say_widths(running, run->data);
-    say_widths(running, run->held_out);
-    ah_cli_fit(cli, 0, 2);
-    put_line(running);
 }
 
 static bool is_shown(const struct running *running, uint64_t step)
@@ -283,7 +217,8 @@ static void on_saved(void *context, uint64_t step, double us, const struct ah_ch
 static int open_trace(struct running *running, struct ah_error *err)
 {
     const struct ah_run *run = &running->run;
-    const struct ah_run_trace_options options = ah_run_trace_choose(run->resumed_step, run->settings.steps);
+    const struct ah_recorded_steps steps = ah_run_traced_steps(run);
+    const struct ah_run_trace_options options = {.first_step = steps.first, .steps = steps.n};
     ah_trainer_time_ops(run->trainer);
     int rc = ah_run_trace_new(&running->trace, run->plan, &options, err);
     if (!rc)
@@ -327,12 +262,16 @@ static int open_running(struct running *running, struct ah_error *err)
         rc = ah_run_plan_load(&running->loaded, path, &wish, err);
     running->given.ranks = running->loaded.ranks;
     running->given.traces = options->trace;
+    running->given.watch = ah_stall_watch(running->cli, &options->stall_after);
     if (rc || running->loaded.launches || ah_run_plan_follows(&running->loaded))
         return rc;
     if (!rc && options->run.log && options->run.resume)
         rc = ah_run_log_check(options->run.log, err);
     if (!rc)
-        rc = ah_run_open(&running->run, running->cli, running->loaded.plan, &running->given, err);
+        rc = ah_run_options_check(&running->given, running->loaded.plan, err);
+    running->terminal.host.stop = ah_interrupt_catch();
+    if (!rc)
+        rc = ah_run_open(&running->run, &running->terminal.host, running->loaded.plan, &running->given, err);
     if (!rc && options->trace && !running->loaded.ranks)
         rc = open_trace(running, err);
     if (!rc)
@@ -367,7 +306,10 @@ static int run_steps(struct running *running, struct ah_error *err)
                                              .evaluated = on_evaluated,
                                              .saved = on_saved,
                                              .context = running};
-    print_heading(running);
+    if (!running->quiet) {
+        ah_run_heading_print(running->cli, &running->run, &running->options->run);
+        put_line(running);
+    }
     tell_of_saving(running);
     running->progress = ah_terminal_progress();
     ah_load_read(&running->load);
@@ -450,7 +392,7 @@ static int write_trace(struct running *running, struct ah_error *err)
     const char *path = running->options->trace;
     if (!path)
         return AH_OK;
-    int rc = running->loaded.ranks ? ah_trace_ranks_write(&running->run, path, err)
+    int rc = running->loaded.ranks ? ah_trace_ranks_write(&running->run, running->cli, path, err)
                                    : ah_run_trace_write(running->trace, running->cli, path, err);
     if (!rc && strcmp(path, "-") != 0)
         ah_cli_tell(running->cli, AH_CLI_WROTE, "%s; open it in ui.perfetto.dev or chrome://tracing", path);
@@ -517,7 +459,7 @@ static int follow_rank_0(struct running *running)
     const int status = !rc                                                    ? 0
                        : ah_run_ranks_failed_elsewhere(running->loaded.ranks) ? ah_error_exit_status(rc)
                                                                               : ah_cli_fail(cli, &err);
-    ah_run_ranks_tell_waits(running->loaded.ranks, cli);
+    ah_run_ranks_tell_waits(running->loaded.ranks, &running->terminal.host);
     ah_run_plan_release(&running->loaded);
     return status;
 }
@@ -544,6 +486,7 @@ static int run_run(struct ah_cli *cli, const void *given)
         return ah_cli_fail(cli, &err);
     }
     *running = (struct running){.cli = cli, .options = given};
+    ah_run_terminal_init(&running->terminal, cli);
     int rc = open_running(running, &err);
     if (!rc && ah_run_plan_follows(&running->loaded))
         return follow_rank_0(running);
@@ -553,7 +496,7 @@ static int run_run(struct ah_cli *cli, const void *given)
         rc = train(running, &err);
     const bool saved = running->run.saved_path[0];
     ah_run_ranks_give_up(running->loaded.ranks, rc, &err);
-    ah_run_ranks_tell_pace(running->loaded.ranks, cli);
+    ah_run_ranks_tell_pace(running->loaded.ranks, &running->terminal.host);
     ah_run_log_close(&running->log, NULL, NULL);
     ah_run_trace_free(running->trace);
     ah_run_close(&running->run);
@@ -564,7 +507,7 @@ static int run_run(struct ah_cli *cli, const void *given)
     } else if (rc && rc != AH_E_USAGE) {
         status = ah_cli_fail(cli, &err);
     }
-    ah_run_ranks_tell_waits(running->loaded.ranks, cli);
+    ah_run_ranks_tell_waits(running->loaded.ranks, &running->terminal.host);
     ah_run_plan_release(&running->loaded); /* this ends the process if its world was lost */
     return status;
 }

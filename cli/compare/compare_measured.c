@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/compare/compare_measured.h"
 
-#include "cli/run/run.h"
+#include "cli/frame/interrupt.h"
+#include "cli/run/run_terminal.h"
+#include "cli/run/stall.h"
+#include "runtime/run/run.h"
 #include "runtime/train/data/made_up_tokens.h"
 
 #include <inttypes.h>
@@ -24,6 +27,7 @@ struct entrant {
 
 struct measuring {
     struct ah_cli *cli;
+    struct ah_run_terminal terminal;
     struct ah_run_options options;
     struct entrant entrants[AH_POLICIES];
     size_t n_entrants;
@@ -94,7 +98,7 @@ static int take_turn(struct measuring *m, struct ah_error *err)
     const struct ah_run_listener listener = {.step = on_step, .context = m};
     struct ah_run run;
     draw_progress(m, 0);
-    int rc = ah_run_open(&run, m->cli, m->entrant->row->plan, &m->options, err);
+    int rc = ah_run_open(&run, &m->terminal.host, m->entrant->row->plan, &m->options, err);
     if (!rc)
         rc = ah_run_go(&run, &listener, err);
     if (!rc)
@@ -256,7 +260,10 @@ int ah_compare_measured_run(struct ah_cli *cli, const struct ah_comparison rows[
                                       .data_format = options->data_format,
                                       .seed = options->seed,
                                       .device = options->device,
+                                      .watch = ah_stall_watch(cli, NULL),
                                       .emulated = machine->emulates ? machine : NULL}};
+    ah_run_terminal_init(&m.terminal, cli);
+    m.terminal.host.stop = ah_interrupt_catch();
     m.options.steps = (struct ah_option_integer){.given = true, .value = m.turn_steps};
     rc = add_entrants(&m, rows, err);
     return rc || !m.n_entrants ? rc : measure_entrants(&m, err);

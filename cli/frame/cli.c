@@ -4,6 +4,7 @@
  */
 #include "cli/frame/cli.h"
 
+#include "base/file.h"
 #include "cli/frame/emit.h"
 #include "cli/frame/help.h"
 #include "cli/frame/outputs.h"
@@ -63,28 +64,11 @@ int ah_cli_unknown(struct ah_cli *cli, const char *name, struct ah_error *err)
                         near ? near : "", near ? "'?" : "");
 }
 
-int ah_cli_write(int fd, const char *bytes, size_t size)
-{
-    while (size) {
-        ssize_t n = write(fd, bytes, size);
-        if (n < 0 && errno == EAGAIN) {
-            struct pollfd ready = {.fd = fd, .events = POLLOUT};
-            poll(&ready, 1, -1);
-        } else if (n < 0 && errno != EINTR) {
-            return errno;
-        } else if (n > 0) {
-            bytes += n;
-            size -= (size_t)n;
-        }
-    }
-    return 0;
-}
-
 int ah_cli_flush(struct ah_cli *cli, struct ah_error *err)
 {
     if (cli->out.failed)
         return ah_error_memory(err);
-    int failed = cli->out_closed ? 0 : ah_cli_write(STDOUT_FILENO, cli->out.data, cli->out.size);
+    int failed = cli->out_closed ? 0 : ah_file_write_all(STDOUT_FILENO, cli->out.data, cli->out.size);
     ah_buffer_clear(&cli->out);
     if (failed == EPIPE)
         cli->out_closed = true;

@@ -115,9 +115,6 @@ void ah_cli_put_wrapped(struct ah_cli *cli, struct ah_buffer *text, size_t inden
  * continuations. Does nothing if standard output is not a terminal. */
 void ah_cli_fit(struct ah_cli *cli, size_t mark, size_t indent);
 
-/* Writes everything, waiting if the descriptor would block. Returns 0 or an errno. */
-int ah_cli_write(int fd, const char *bytes, size_t size);
-
 /* Writes `out` to standard output and empties it. AH_E_IO says why that failed. */
 int ah_cli_flush(struct ah_cli *cli, struct ah_error *err);
 

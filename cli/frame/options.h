@@ -22,6 +22,7 @@
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/option_value.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,24 +40,6 @@ enum ah_option_kind {
     AH_OPTION_REAL,   /* field: struct ah_option_real; "0.5", not negative, or one of `words` */
     AH_OPTION_WORD,   /* field: const char *, one of `words` */
     AH_OPTION_TEXTS,  /* field: struct ah_option_list; may be given many times */
-};
-
-/* `given` distinguishes 0 from no value. `word`: one of the row's `words`, given instead of a number. */
-struct ah_option_integer {
-    bool given;
-    const char *word;
-    uint64_t value;
-};
-
-struct ah_option_real {
-    bool given;
-    const char *word;
-    double value;
-};
-
-struct ah_option_list {
-    const char **items; /* in arena; the texts are those of argv */
-    size_t n;
 };
 
 struct ah_option {

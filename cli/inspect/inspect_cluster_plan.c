@@ -6,7 +6,7 @@
 
 #include "base/units.h"
 #include "cli/inspect/plan_summary.h"
-#include "cli/run/run_ranks.h"
+#include "runtime/run/run_ranks.h"
 #include "schemas/cluster_plan.h"
 
 #include <inttypes.h>

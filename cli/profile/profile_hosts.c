@@ -4,6 +4,7 @@
  */
 #include "cli/profile/profile_hosts.h"
 
+#include "base/file.h"
 #include "base/threads.h"
 #include "cli/frame/interrupt.h"
 #include "cli/frame/outputs.h"
@@ -39,7 +40,7 @@ static void write_progress(double fraction, const char *what)
     struct ah_buffer line = {0};
     ah_profile_report_progress(fraction, what, &line);
     if (!line.failed)
-        (void)ah_cli_write(STDOUT_FILENO, line.data, line.size);
+        (void)ah_file_write_all(STDOUT_FILENO, line.data, line.size);
     ah_buffer_release(&line);
 }
 
@@ -77,7 +78,7 @@ static int lead(struct ah_profile_node *node, struct ah_error *err)
         ah_profile_report_print(&report, &text);
     if (!rc && text.failed)
         rc = ah_error_memory(err);
-    if (!rc && ah_cli_write(STDOUT_FILENO, text.data, text.size))
+    if (!rc && ah_file_write_all(STDOUT_FILENO, text.data, text.size))
         rc = ah_error_set(err, AH_E_IO, "the report could not be written");
     ah_buffer_release(&text);
     ah_arena_release(&arena);

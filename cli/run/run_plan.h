@@ -11,7 +11,7 @@
 #ifndef AH_CLI_RUN_RUN_PLAN_H
 #define AH_CLI_RUN_RUN_PLAN_H
 
-#include "cli/run/run_ranks.h"
+#include "runtime/run/run_ranks.h"
 
 struct ah_run_plan {
     struct ah_document document;

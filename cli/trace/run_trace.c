@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 4, AFTER = 4, WARM_UP = 2, ITERATIONS_MORE = 6, LANES = AH_GRAPH_LANES, NONE = -1 };
+enum { STEPS = 4, WARM_UP = 2, ITERATIONS_MORE = 6, LANES = AH_GRAPH_LANES, NONE = -1 };
 enum { WORK_MOST = 1 << 18, ROUNDS_BEHIND = 2 };
 
 _Static_assert((int)AH_LANE_COMPUTE == (int)AH_PLAN_LANE_COMPUTE &&
@@ -55,13 +55,6 @@ static int take_memory(struct ah_run_trace *trace, struct ah_error *err)
     trace->heard = ah_arena_array(&trace->arena, trace->graph.n_items, sizeof *trace->heard);
     trace->work = calloc(WORK_MOST, sizeof *trace->work);
     return trace->slices && trace->heard && trace->work ? AH_OK : ah_error_memory(err);
-}
-
-struct ah_run_trace_options ah_run_trace_choose(uint64_t steps_before, uint64_t last)
-{
-    const bool enough = last >= steps_before + AFTER + STEPS;
-    return (struct ah_run_trace_options){.first_step = steps_before + 1 + (enough ? AFTER : 0),
-                                         .steps = STEPS};
 }
 
 int ah_run_trace_new(struct ah_run_trace **ret_trace, const struct ah_plan *plan,

@@ -32,9 +32,6 @@ struct ah_run_trace_options {
     uint64_t steps;      /* how many steps are shown; 0: 4 */
 };
 
-/* Chooses steady steps of a run whose last step is `last`, if it has enough steps. */
-struct ah_run_trace_options ah_run_trace_choose(uint64_t steps_before, uint64_t last);
-
 /* `plan` is borrowed until free. */
 int ah_run_trace_new(struct ah_run_trace **ret_trace, const struct ah_plan *plan,
                      const struct ah_run_trace_options *options, struct ah_error *err);

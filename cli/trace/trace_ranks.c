@@ -8,10 +8,10 @@
 #include "cli/trace/trace_ranks.h"
 
 #include "base/file.h"
-#include "cli/run/run_ranks.h"
 #include "cli/trace/run_trace.h"
 #include "cli/trace/trace_internal.h"
 #include "planner/cluster/sim/cluster_replay.h"
+#include "runtime/run/run_ranks.h"
 #include "runtime/schedule/graph.h"
 #include "runtime/train/recorded.h"
 #include "runtime/train/world.h"
@@ -67,14 +67,6 @@ struct traced {
     struct trace out;
     bool failed;
 };
-
-struct ah_recorded_steps ah_trace_ranks_steps(const struct ah_run *run)
-{
-    if (!run->options->ranks || !run->options->traces)
-        return (struct ah_recorded_steps){0};
-    const struct ah_run_trace_options chosen = ah_run_trace_choose(run->resumed_step, run->settings.steps);
-    return (struct ah_recorded_steps){chosen.first_step, chosen.steps};
-}
 
 /* ---- predicted ---- */
 
@@ -458,20 +450,20 @@ static int collect_timelines(struct traced *t, struct ah_error *err)
         t->measured[rank].clock_ns = recorded[rank].clock_ns;
         t->measured[rank].clock_within_ns = recorded[rank].clock_within_ns;
         if (recorded[rank].lost)
-            ah_cli_tell(t->run->cli, AH_CLI_WARNING,
+            ah_run_tell(t->run->host, AH_RUN_WARNING,
                         "%" PRIu64 " spans of rank %" PRIu32 " were lost; the trace has gaps",
                         recorded[rank].lost, rank);
     }
     return rc ? rc : predict(t, err);
 }
 
-int ah_trace_ranks_write(struct ah_run *run, const char *path, struct ah_error *err)
+int ah_trace_ranks_write(struct ah_run *run, struct ah_cli *cli, const char *path, struct ah_error *err)
 {
     const struct ah_run_ranks *ranks = run->options->ranks;
     struct traced t = {.run = run,
                        .plan = ah_run_ranks_cluster_plan(ranks),
                        .world = ah_run_ranks_world(ranks),
-                       .steps = ah_trace_ranks_steps(run)};
+                       .steps = ah_run_traced_steps(run)};
     int rc = collect_timelines(&t, err);
     if (!rc) {
         put_timelines(&t, t.measured, t.steps.first, t.steps.n);
@@ -479,7 +471,7 @@ int ah_trace_ranks_write(struct ah_run *run, const char *path, struct ah_error *
         rc = print_trace(&t, err);
     }
     if (!rc && !strcmp(path, "-"))
-        ah_buffer_append(&run->cli->out, t.out.text.data, t.out.text.size);
+        ah_buffer_append(&cli->out, t.out.text.data, t.out.text.size);
     else if (!rc)
         rc = ah_file_write(path, t.out.text.data, t.out.text.size, err);
     ah_buffer_release(&t.out.text);

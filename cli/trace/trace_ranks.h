@@ -10,13 +10,11 @@
 #ifndef AH_CLI_TRACE_TRACE_RANKS_H
 #define AH_CLI_TRACE_TRACE_RANKS_H
 
-#include "cli/run/run.h"
-
-/* Returns the steps that ranks have to record; none if there is only one rank, or no trace is wanted. */
-struct ah_recorded_steps ah_trace_ranks_steps(const struct ah_run *run);
+#include "cli/frame/cli.h"
+#include "runtime/run/run.h"
 
 /* Rank 0, while nothing runs: asks all ranks for their records and writes the trace to `path` (`-`: standard output,
  * through cli->out). Errors of messages and of the replay; AH_E_IO names the path, and the file is unchanged. */
-int ah_trace_ranks_write(struct ah_run *run, const char *path, struct ah_error *err);
+int ah_trace_ranks_write(struct ah_run *run, struct ah_cli *cli, const char *path, struct ah_error *err);
 
 #endif

@@ -43,6 +43,9 @@ ROOMS = {
     "planner": ["base", "schemas", "runtime/schedule", "runtime/device", "runtime/device/virtual", "runtime/model"],
     "planner/cluster": ["base", "schemas", "runtime/schedule", "runtime/device", "planner"],
     "planner/recovery": ["base", "schemas", "runtime/schedule", "runtime/device", "planner", "planner/cluster"],
+    "runtime/run": ["base", "schemas", "runtime/schedule", "runtime/device", "runtime/device/cpu", "runtime/model", "runtime/comm",
+                    "runtime/comm/loop", "runtime/train", "runtime/train/data", "runtime/train/checkpoint", "profiler", "planner",
+                    "planner/cluster"],
     "cli": None,  # may use every room
 }
 

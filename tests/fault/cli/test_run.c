@@ -2,8 +2,10 @@
  *
  * Opens runs, new ones and from a checkpoint, and lets each allocation fail in turn. The checkpoint must not change.
  */
-#include "cli/run/run.h"
+#include "cli/frame/interrupt.h"
+#include "cli/run/run_terminal.h"
 #include "cli/verbs.h"
+#include "runtime/run/run.h"
 #include "tests/support/documents.h"
 #include "tests/support/fault.h"
 #include "tests/support/root.h"
@@ -95,7 +97,10 @@ static int open_and_close(const struct folder *f, const struct ah_run_options *o
 {
     static struct ah_run run; /* static, since its paths make it large */
     struct ah_cli cli = {.out_style = {"", "", "", "", "", ""}, .err_style = {"", "", "", "", "", ""}};
-    int rc = ah_run_open(&run, &cli, f->document.body.plan, options, err);
+    struct ah_run_terminal terminal;
+    ah_run_terminal_init(&terminal, &cli);
+    terminal.host.stop = ah_interrupt_catch();
+    int rc = ah_run_open(&run, &terminal.host, f->document.body.plan, options, err);
     ah_run_close(&run);
     ah_arena_release(&cli.arena);
     return rc;

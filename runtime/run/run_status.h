@@ -11,10 +11,10 @@
  *
  * A separate thread writes, so a slow disk does not delay the run. If the file cannot be written, one warning is given.
  */
-#ifndef AH_CLI_RUN_RUN_STATUS_H
-#define AH_CLI_RUN_RUN_STATUS_H
+#ifndef AH_RUN_RUN_STATUS_H
+#define AH_RUN_RUN_STATUS_H
 
-#include "cli/run/run.h"
+#include "runtime/run/run.h"
 
 struct ah_run_status;
 

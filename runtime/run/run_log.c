@@ -2,11 +2,12 @@
  *
  * Run log: writes lines to the log and to standard output during a run.
  */
-#include "cli/run/run_log.h"
+#include "runtime/run/run_log.h"
 
-#include "cli/run/run_log_keep.h"
-#include "cli/run/run_measured.h"
-#include "cli/run/run_ranks.h"
+#include "base/file.h"
+#include "runtime/run/run_log_keep.h"
+#include "runtime/run/run_measured.h"
+#include "runtime/run/run_ranks.h"
 #include "schemas/checkpoint.h"
 #include "schemas/machine.h"
 #include "schemas/run_log_read.h"
@@ -33,7 +34,7 @@ static void fail_line(struct ah_run_log_outlet *outlet, int reason)
 /* True if lines can still be written. It is no failure if the reader of standard output closed it. */
 static bool is_open(const struct ah_run_log *log, const struct ah_run_log_outlet *outlet)
 {
-    bool unread = outlet->descriptor == STDOUT_FILENO && log->run->cli->out_closed;
+    bool unread = outlet->descriptor == STDOUT_FILENO && *log->run->host->output_closed;
     return outlet->descriptor >= 0 && !outlet->failure.code && !unread;
 }
 
@@ -47,9 +48,9 @@ static bool is_wanted(const struct ah_run_log *log)
 
 static void write_outlet(struct ah_run_log *log, struct ah_run_log_outlet *outlet)
 {
-    int failed = ah_cli_write(outlet->descriptor, log->line.data, log->line.size);
+    int failed = ah_file_write_all(outlet->descriptor, log->line.data, log->line.size);
     if (failed == EPIPE && outlet->descriptor == STDOUT_FILENO)
-        log->run->cli->out_closed = true;
+        *log->run->host->output_closed = true;
     else if (failed)
         fail_line(outlet, failed);
     outlet->whole_bytes += (off_t)log->line.size;
@@ -66,7 +67,7 @@ static void write_line(struct ah_run_log *log, int rc, const struct ah_error *er
         if (is_open(log, outlet) && (log->begun || !outlet->goes_on))
             write_outlet(log, outlet);
         if (!failed && outlet->failure.code && log->begun)
-            ah_cli_tell(log->run->cli, AH_CLI_WARNING, "%s; training continues without it",
+            ah_run_tell(log->run->host, AH_RUN_WARNING, "%s; training continues without it",
                         outlet->failure.text);
     }
     ah_buffer_clear(&log->line);
@@ -100,7 +101,7 @@ static int open_outlet(struct ah_run_log *log, const char *path, const struct ah
                            lseek(outlet.descriptor, outlet.whole_bytes, SEEK_SET) < 0))
         fail_line(&outlet, errno);
     if (kept->lacks_newline && is_open(log, &outlet)) {
-        int failed = ah_cli_write(outlet.descriptor, "\n", 1);
+        int failed = ah_file_write_all(outlet.descriptor, "\n", 1);
         outlet.whole_bytes++;
         if (failed)
             fail_line(&outlet, failed);
@@ -132,9 +133,9 @@ static void write_header(struct ah_run_log *log)
                                      .predicted = &predicted};
     int rc = ah_document_digest(&document, sha256, &err);
     if (!rc)
-        rc = ah_tally_predict(run->plan, &run->cli->arena, &predicted, &err);
+        rc = ah_tally_predict(run->plan, run->host->arena, &predicted, &err);
     if (!rc && run->options->ranks)
-        rc = ah_run_measured_predict(ah_run_ranks_cluster_plan(run->options->ranks), &run->cli->arena,
+        rc = ah_run_measured_predict(ah_run_ranks_cluster_plan(run->options->ranks), run->host->arena,
                                      &predicted.ranks, &predicted.n_ranks, &err);
     if (!rc)
         rc = ah_runlog_print_header(&header, &log->line, &err);

@@ -3,11 +3,11 @@
  * Three threads use a status: the run's thread; the thread of the trainer's beats, which stores what they report; and
  * the thread that writes (run_writer). The mutex protects fields that two of them use.
  */
-#include "cli/run/run_status.h"
+#include "runtime/run/run_status.h"
 
 #include "base/lane.h"
 #include "base/threads.h"
-#include "cli/run/run_ranks.h"
+#include "runtime/run/run_ranks.h"
 #include "runtime/schedule/names.h"
 #include "runtime/train/follower.h"
 #include "schemas/status.h"
@@ -225,7 +225,7 @@ static const char *name_file(struct ah_run *run)
 {
     const char *log = run->options->log;
     const size_t room = strlen(log) + sizeof AH_STATUS_SUFFIX;
-    char *path = ah_arena_alloc(&run->cli->arena, room);
+    char *path = ah_arena_alloc(run->host->arena, room);
     if (path)
         snprintf(path, room, "%s" AH_STATUS_SUFFIX, log);
     return path;
@@ -242,8 +242,8 @@ static bool is_free(struct ah_run *run, const char *path)
     int rc = ah_document_load(&document, path, AH_DOCUMENT_STATUS, &err);
     ah_document_release(&document);
     if (rc)
-        ah_cli_tell(
-            run->cli, AH_CLI_WARNING,
+        ah_run_tell(
+            run->host, AH_RUN_WARNING,
             "'%s' exists and is not a run's status; it is kept, so 'autohete status' will have nothing to "
             "show",
             ah_document_short_name(path, shown));
@@ -337,7 +337,7 @@ void ah_run_status_warn(struct ah_run_status *status)
     pthread_mutex_unlock(&status->mutex);
     status->warned = failure.code;
     if (failure.code)
-        ah_cli_tell(status->run->cli, AH_CLI_WARNING, "%s; training continues without its status",
+        ah_run_tell(status->run->host, AH_RUN_WARNING, "%s; training continues without its status",
                     failure.text);
 }
 

@@ -8,10 +8,10 @@
  *     ah_run_log_step(&log, &record, step_us); ...
  *     rc = ah_run_log_close(&log, &end, err);           // also reports that an earlier line could not be written
  */
-#ifndef AH_CLI_RUN_RUN_LOG_H
-#define AH_CLI_RUN_RUN_LOG_H
+#ifndef AH_RUN_RUN_LOG_H
+#define AH_RUN_RUN_LOG_H
 
-#include "cli/run/run.h"
+#include "runtime/run/run.h"
 #include "runtime/train/trainer.h"
 #include "schemas/runlog.h"
 

@@ -3,10 +3,10 @@
  * Run resume: the settings, stored beside checkpoints, that a run needs to resume (schemas/resume.h). --resume reads
  * them for options that are not given; a run writes them before its first save and after each save.
  */
-#ifndef AH_CLI_RUN_RUN_RESUME_H
-#define AH_CLI_RUN_RUN_RESUME_H
+#ifndef AH_RUN_RUN_RESUME_H
+#define AH_RUN_RUN_RESUME_H
 
-#include "cli/run/run.h"
+#include "runtime/run/run.h"
 
 /* Completes run->options from the folder in which the run's checkpoint was found. AH_E_USAGE: neither the options nor
  * the settings name the data. AH_E_DOCUMENT, AH_E_IO. */

@@ -2,7 +2,7 @@
  *
  * The settings beside checkpoints: reads them for `--resume`, and writes them for a run that saves.
  */
-#include "cli/run/run_resume.h"
+#include "runtime/run/run_resume.h"
 
 #include "base/file.h"
 #include "schemas/resume.h"
@@ -79,14 +79,14 @@ int ah_run_resume_read(struct ah_run *run, struct ah_error *err)
     int rc = AH_OK;
     if (!run->options->resume)
         return AH_OK;
-    struct ah_run_options *options = ah_arena_alloc(&run->cli->arena, sizeof *options);
+    struct ah_run_options *options = ah_arena_alloc(run->host->arena, sizeof *options);
     if (!options)
         return ah_error_memory(err);
     *options = *run->options;
     run->options = options;
     const char *folder = folder_of(&run->found, path);
     if (!run->save && !options->no_save)
-        run->save = ah_arena_strdup(&run->cli->arena, folder);
+        run->save = ah_arena_strdup(run->host->arena, folder);
     if (!run->save && !options->no_save)
         return ah_error_memory(err);
     snprintf(name, sizeof name, "%s/" AH_RESUME_FILE, folder);
@@ -114,13 +114,13 @@ static const char *absolute(struct ah_run *run, const char *path)
     if (path[0] == '/' || !getcwd(folder, sizeof folder))
         return path;
     snprintf(full, sizeof full, "%s/%s", folder, path);
-    const char *kept = ah_arena_strdup(&run->cli->arena, full);
+    const char *kept = ah_arena_strdup(run->host->arena, full);
     return kept ? kept : path;
 }
 
 static const char **all_absolute(struct ah_run *run, const struct ah_option_list *list)
 {
-    const char **items = ah_arena_array(&run->cli->arena, list->n, sizeof *items);
+    const char **items = ah_arena_array(run->host->arena, list->n, sizeof *items);
     for (size_t i = 0; items && i < list->n; i++)
         items[i] = absolute(run, list->items[i]);
     return items;
@@ -158,5 +158,5 @@ void ah_run_resume_write(struct ah_run *run)
     snprintf(name, sizeof name, "%s/" AH_RESUME_FILE, run->save);
     int rc = fill_resume(run) ? ah_document_save(&document, name, &err) : ah_error_memory(&err);
     if (rc)
-        ah_cli_tell(run->cli, AH_CLI_WARNING, "%s; --resume will ask for --data again", err.text);
+        ah_run_tell(run->host, AH_RUN_WARNING, "%s; --resume will ask for --data again", err.text);
 }

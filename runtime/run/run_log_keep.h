@@ -6,10 +6,10 @@
  * trained again, with the same losses. A log that lacks steps, or was written with another plan or device, cannot be
  * continued. It is renamed to PATH.1 (or .2, ...), and a new log begins.
  */
-#ifndef AH_CLI_RUN_RUN_LOG_KEEP_H
-#define AH_CLI_RUN_RUN_LOG_KEEP_H
+#ifndef AH_RUN_RUN_LOG_KEEP_H
+#define AH_RUN_RUN_LOG_KEEP_H
 
-#include "cli/run/run.h"
+#include "runtime/run/run.h"
 
 #include <stdbool.h>
 #include <stdint.h>

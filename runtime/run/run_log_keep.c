@@ -2,7 +2,7 @@
  *
  * Decides how much of an earlier log a resumed run keeps, and renames a log that it cannot continue.
  */
-#include "cli/run/run_log_keep.h"
+#include "runtime/run/run_log_keep.h"
 
 #include "schemas/run_log_read.h"
 
@@ -53,7 +53,7 @@ static int set_aside(const struct ah_run *run, const char *path, const char *why
     }
     if (unlink(path))
         return ah_error_set(err, AH_E_IO, "the run log '%s' cannot be renamed: %s", path, strerror(errno));
-    ah_cli_tell(run->cli, AH_CLI_WARNING, "the run log '%s' %s; it is kept as '%s', and a new one begins",
+    ah_run_tell(run->host, AH_RUN_WARNING, "the run log '%s' %s; it is kept as '%s', and a new one begins",
                 path, why, aside);
     return AH_OK;
 }

@@ -4,11 +4,11 @@
  * derived: a message arrives when its send ends; a sum is an op on the sums lane of each owner; the norm, which takes
  * no time in the replay, lasts from the end of the rank's own part of the step until the gate opens.
  */
-#include "cli/run/run_measured.h"
+#include "runtime/run/run_measured.h"
 
-#include "cli/run/run_ranks.h"
 #include "planner/cluster/segments.h"
 #include "planner/cluster/sim/cluster_replay.h"
+#include "runtime/run/run_ranks.h"
 #include "runtime/schedule/graph.h"
 #include "runtime/train/measured.h"
 #include "runtime/train/world.h"
@@ -220,8 +220,8 @@ int ah_run_measured_collect(struct ah_run *run, struct ah_error *err)
     if (!ranks || run->position.step == run->resumed_step)
         return AH_OK;
     const uint32_t n = ah_run_ranks_n(ranks);
-    struct ah_measured *measured = ah_arena_array(&run->cli->arena, n, sizeof *measured);
-    struct ah_runlog_rank *told = ah_arena_array(&run->cli->arena, n, sizeof *told);
+    struct ah_measured *measured = ah_arena_array(run->host->arena, n, sizeof *measured);
+    struct ah_runlog_rank *told = ah_arena_array(run->host->arena, n, sizeof *told);
     if (!measured || !told)
         return ah_error_memory(err);
     int rc = ah_measured_collect(run->trainer, run->tally, measured, err);

@@ -3,8 +3,7 @@
  * Settings of a run: each comes from its option, else from the resumed run, else from a default. So `--resume DIR`
  * needs no other option.
  */
-#include "cli/plan/request.h"
-#include "cli/run/run.h"
+#include "runtime/run/run.h"
 #include "schemas/checkpoint.h"
 #include "schemas/field.h"
 

@@ -8,11 +8,10 @@
  */
 #include "base/threads.h"
 #include "base/units.h"
-#include "cli/frame/interrupt.h"
-#include "cli/run/run.h"
-#include "cli/run/run_measured.h"
-#include "cli/run/run_resume.h"
-#include "cli/run/run_status.h"
+#include "runtime/run/run.h"
+#include "runtime/run/run_measured.h"
+#include "runtime/run/run_resume.h"
+#include "runtime/run/run_status.h"
 #include "runtime/train/persist.h"
 
 #include <inttypes.h>
@@ -38,7 +37,7 @@ static void watch_loss(struct ah_run *run, double loss)
     run->stopped = policy && !strcmp(policy, "stop");
     run->kept_step = run->saved_step == UINT64_MAX ? run->resumed_step : run->saved_step;
     if (!run->stopped)
-        ah_cli_tell(run->cli, AH_CLI_WARNING,
+        ah_run_tell(run->host, AH_RUN_WARNING,
                     "the run is diverging: after step %" PRIu64 " the last %d steps have a median loss of "
                     "%.4f, the first %d had %.4f; a lower --lr may help; --on-divergence stop ends such a "
                     "run",
@@ -59,7 +58,7 @@ static bool on_step(void *context, const struct ah_step_record *record)
         watch_loss(run, record->loss);
     }
     ah_run_status_warn(run->status);
-    return !ah_interrupt_seen() && !run->stopped;
+    return !ah_run_is_stopped(run->host) && !run->stopped;
 }
 
 static void on_op(void *context, const struct ah_op_record *record)
@@ -100,8 +99,7 @@ static int evaluate_held_out(struct ah_run *run, const struct ah_run_listener *l
     struct ah_trainer_evaluation evaluation;
     if (!run->held_out)
         return AH_OK;
-    int rc =
-        ah_trainer_evaluate(run->trainer, &run->held_out_batches, ah_interrupt_catch(), &evaluation, err);
+    int rc = ah_trainer_evaluate(run->trainer, &run->held_out_batches, run->host->stop, &evaluation, err);
     if (rc == AH_E_INTERRUPTED) /* ah_run_go() sees the interrupt itself */
         return AH_OK;
     if (!rc && !isfinite(evaluation.loss))
@@ -136,26 +134,26 @@ static struct ah_checkpoints_keep to_keep(const struct ah_run *run)
     return keep;
 }
 
-/* On a terminal, waits until the person has freed disk space. True: there is enough now. */
+/* If a person watches, waits until the person has freed disk space. True: there is enough now. */
 static bool wait_for_room(const struct ah_run *run)
 {
     enum { PATIENCE_S = 600 };
     char needed[AH_UNITS_TEXT_MAX], available[AH_UNITS_TEXT_MAX];
     struct ah_checkpoints_room room;
-    const bool told_to_end = ah_interrupt_seen();
-    for (unsigned waited_s = 0; isatty(STDERR_FILENO) && waited_s <= PATIENCE_S; waited_s++) {
+    const bool told_to_end = ah_run_is_stopped(run->host);
+    for (unsigned waited_s = 0; run->host->attended && waited_s <= PATIENCE_S; waited_s++) {
         if (ah_checkpoints_find_room(run->checkpoints, 0, 1, &room, NULL))
             return false;
         if (room.free_bytes >= room.needed_bytes)
             return waited_s > 0; /* waited only if the save failed for lack of room */
         if (!waited_s)
-            ah_cli_tell(run->cli, AH_CLI_WARNING,
+            ah_run_tell(run->host, AH_RUN_WARNING,
                         "'%s' has %s free, and the checkpoint of step %" PRIu64 " needs %s: free some space "
                         "within %d minutes and it will be saved; an interrupt gives up the save",
                         run->save, ah_units_print_bytes(available, room.free_bytes), run->position.step,
                         ah_units_print_bytes(needed, room.needed_bytes), PATIENCE_S / 60);
         (void)sleep(1);
-        if (ah_interrupt_seen() != told_to_end)
+        if (ah_run_is_stopped(run->host) != told_to_end)
             return false;
     }
     return false;
@@ -199,7 +197,7 @@ static int save(struct ah_run *run, const struct ah_run_listener *listener, bool
         run->best = best ? &run->best_place : NULL;
     }
     if (rc == AH_E_IO && !last) {
-        ah_cli_tell(run->cli, AH_CLI_WARNING, "%s; training continues, and the next save tries again",
+        ah_run_tell(run->host, AH_RUN_WARNING, "%s; training continues, and the next save tries again",
                     own.text);
         return AH_OK;
     }
@@ -225,11 +223,11 @@ static int between(struct ah_run *run, const struct ah_run_listener *listener, s
     bool at_end = run->position.step >= settings->steps;
     const bool saves = is_due(run->position.step, settings->save_every, at_end);
     int rc = AH_OK;
-    if (!ah_interrupt_seen() &&
+    if (!ah_run_is_stopped(run->host) &&
         (is_due(run->position.step, settings->valid_every, at_end) || (saves && run->options->keep_best)))
         rc = evaluate_held_out(run, listener, err);
     if (rc != AH_E_NUMERIC && saves) {
-        int saved = save(run, listener, at_end || ah_interrupt_seen() || rc, rc ? NULL : err);
+        int saved = save(run, listener, at_end || ah_run_is_stopped(run->host) || rc, rc ? NULL : err);
         rc = rc ? rc : saved;
     }
     return rc;
@@ -296,7 +294,7 @@ static int run_steps(struct ah_run *run, const struct ah_run_listener *listener,
     int rc = AH_OK;
     if (!run->position.step && run->held_out)
         rc = evaluate_held_out(run, listener, err);
-    while (!rc && run->position.step < run->settings.steps && !ah_interrupt_seen()) {
+    while (!rc && run->position.step < run->settings.steps && !ah_run_is_stopped(run->host)) {
         rc = train(run, listener, err);
         if (!rc && run->stopped)
             rc = say_diverged(run, err);

@@ -3,19 +3,21 @@
  * Run: trains as a plan says; shared by the verbs `run` and `compare --measured`.
  *
  *     struct ah_run run;
- *     rc = ah_run_open(&run, cli, plan, &options, err);    // data, device, weights or a checkpoint: all checks
+ *     rc = ah_run_open(&run, &host, plan, &options, err);  // data, device, weights or a checkpoint: all checks
  *     rc = ah_run_go(&run, &listener, err);                // steps, evaluations, saves
  *     ah_run_close(&run);                                  // in every case
  *
  * A run is cut into stretches. Between two stretches the trainer is drained, held-out loss is measured and checkpoints
  * are saved. After an interrupt, the stretch ends after the steps that have begun; then the run saves.
  */
-#ifndef AH_CLI_RUN_RUN_H
-#define AH_CLI_RUN_RUN_H
+#ifndef AH_RUN_RUN_H
+#define AH_RUN_RUN_H
 
-#include "cli/frame/cli.h"
+#include "base/option_value.h"
+#include "runtime/run/run_host.h"
 #include "runtime/train/checkpoint/checkpoints.h"
 #include "runtime/train/divergence.h"
+#include "runtime/train/recorded.h"
 #include "runtime/train/tally.h"
 #include "runtime/train/trainer.h"
 #include "schemas/document.h"
@@ -49,8 +51,8 @@ struct ah_run_options {
     const char *emulate;
     const struct ah_machine *emulated; /* (optional) the machine to emulate, instead of the file `emulate` */
     bool other_device;
-    bool traces; /* ranks record what they do in some steps (trace_ranks.h) */
-    struct ah_option_real stall_after;
+    bool traces;                        /* ranks record what they do in ah_run_traced_steps() */
+    struct ah_device_watch watch;       /* what to do when the device stalls */
     struct ah_device_keep *keep_pinned; /* (optional) shared by consecutive runs; borrowed */
     struct ah_run_ranks
         *ranks; /* (optional) for a cluster plan: this run is its rank 0 (run_ranks.h); borrowed */
@@ -59,24 +61,6 @@ struct ah_run_options {
 extern const char *const ah_run_words_schedule[];
 extern const char *const ah_run_words_divergence[];
 extern const char *const ah_run_words_format[];
-
-#define AH_RUN_FIELD(name) offsetof(struct ah_run_options, name)
-
-/* Rows for an options struct that begins with a struct ah_run_options: data and device. */
-/* clang-format off */
-#define AH_RUN_DATA_OPTIONS                                                                                  \
-    {"data", 0, AH_OPTION_FILES, "PATH", NULL, AH_RUN_FIELD(data),                                           \
-     "train on this: a token file, a folder of them, or a pattern; can be given several times"},             \
-    {"data-format", 0, AH_OPTION_WORD, "FORMAT", ah_run_words_format, AH_RUN_FIELD(data_format),             \
-     "format of the files (default auto: detected from content and name)"},                                  \
-    {"device", 0, AH_OPTION_TEXT, "DEVICE", ah_devices_words, AH_RUN_FIELD(device),                          \
-     "the device to train on, with an index if there are several (cuda:1); default the plan's kind"},     \
-    {"emulate", 0, AH_OPTION_FILE, "MACHINE", NULL, AH_RUN_FIELD(emulate),                                   \
-     "slow the copy and host lanes to the ratios of this machine document, or to the exact rates of a "      \
-     "profile that emulates one"},                                                                           \
-    {"seed", 0, AH_OPTION_COUNT, "N", NULL, AH_RUN_FIELD(seed),                                              \
-     "seed of everything random: initial weights, data order, rounding (default 0)"}
-/* clang-format on */
 
 /* The settings of a run, with all defaults filled in. */
 struct ah_run_settings {
@@ -98,7 +82,7 @@ struct ah_run_listener {
 };
 
 struct ah_run {
-    struct ah_cli *cli;
+    const struct ah_run_host *host;
     const struct ah_run_options *options;
     const struct ah_plan *plan;   /* borrowed */
     struct ah_plan_training step; /* the training of a whole step, over all ranks; borrowed */
@@ -124,7 +108,7 @@ struct ah_run {
     struct ah_batches batches, held_out_batches;
     struct ah_trainer *trainer;
     struct ah_tally *tally;       /* sums over all steps */
-    struct ah_runlog_rank *ranks; /* each rank's measurements, once the run has ended; in cli->arena */
+    struct ah_runlog_rank *ranks; /* each rank's measurements, once the run has ended; in the host's arena */
     size_t n_ranks;
     struct ah_run_status *status;    /* NULL: no status file is written */
     struct ah_buffer config;         /* config.json beside saved weights */
@@ -134,7 +118,8 @@ struct ah_run {
     struct ah_checkpoints_room room;    /* disk space that checkpoints will take */
     struct ah_checkpoint_position position;
     struct ah_checkpoints_found found; /* the checkpoint that the run resumes from; zeroed: a new run */
-    struct ah_text_pair remarks[4]; /* for the log: on a damaged checkpoint, on the device; in cli->arena */
+    struct ah_text_pair
+        remarks[4]; /* for the log: on a damaged checkpoint, on the device; in the host's arena */
     size_t n_remarks;
     uint64_t resumed_step; /* step of that checkpoint; 0: a new run */
     uint64_t saved_step;   /* step of the last save; UINT64_MAX: none in this run */
@@ -142,9 +127,9 @@ struct ah_run {
 };
 
 /* Opens everything that the options name. `plan` is proven (proof.h), or was made in this process. Texts are in
- * cli->arena. AH_E_MISMATCH: plan, data, device and checkpoint do not fit together. Close `ret_run` even after a
+ * host->arena. AH_E_MISMATCH: plan, data, device and checkpoint do not fit together. Close `ret_run` even after a
  * failure; it must not move. */
-int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan *plan,
+int ah_run_open(struct ah_run *ret_run, const struct ah_run_host *host, const struct ah_plan *plan,
                 const struct ah_run_options *options, struct ah_error *err);
 
 /* Trains to the last step. AH_E_INTERRUPTED: the run was asked to stop, and has saved if it saves at all. */
@@ -152,9 +137,8 @@ int ah_run_go(struct ah_run *run, const struct ah_run_listener *listener, struct
 
 void ah_run_close(struct ah_run *run);
 
-/* Opens data as the options say; shows progress on a terminal, unless `quiet`. */
-int ah_run_open_data(const struct ah_run *run, const struct ah_option_list *paths, bool quiet,
-                     struct ah_dataset **ret_data, struct ah_error *err);
+/* The steps of an open run that a trace shows: steady ones, if the run has enough. */
+struct ah_recorded_steps ah_run_traced_steps(const struct ah_run *run);
 
 /* run_settings.c: fills in settings and signature from the options, else from the checkpoint, else with defaults. The
  * data is open already. */

@@ -2,10 +2,10 @@
  *
  * Ranks in a run log: the first line has each rank's prediction, the last line its measurements.
  */
-#ifndef AH_CLI_RUN_RUN_MEASURED_H
-#define AH_CLI_RUN_RUN_MEASURED_H
+#ifndef AH_RUN_RUN_MEASURED_H
+#define AH_RUN_RUN_MEASURED_H
 
-#include "cli/run/run.h"
+#include "runtime/run/run.h"
 #include "schemas/cluster_plan.h"
 
 /* Predicts a steady step of each rank, as the replay simulates it (planner/cluster/sim/cluster_replay.h), tallied like

@@ -2,21 +2,21 @@
  *
  * Remarks on a run's device before the first step, on the terminal and in the log.
  */
-#include "cli/run/run_device.h"
+#include "runtime/run/run_device.h"
 
 #include "base/units.h"
-#include "cli/run/run_ranks.h"
 #include "runtime/device/tryout.h"
+#include "runtime/run/run_ranks.h"
 
 #include <stdio.h>
 
 static int add_remark(struct ah_run *run, const char *key, const char *text, struct ah_error *err)
 {
-    const char *kept = ah_arena_strdup(&run->cli->arena, text);
+    const char *kept = ah_arena_strdup(run->host->arena, text);
     if (!kept)
         return ah_error_memory(err);
     run->remarks[run->n_remarks++] = (struct ah_text_pair){key, kept};
-    ah_cli_tell(run->cli, AH_CLI_WARNING, "%s", kept);
+    ah_run_tell(run->host, AH_RUN_WARNING, "%s", kept);
     return AH_OK;
 }
 

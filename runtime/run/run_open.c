@@ -5,23 +5,17 @@
 #include "base/file.h"
 #include "base/topology.h"
 #include "base/units.h"
-#include "cli/frame/input.h"
-#include "cli/frame/interrupt.h"
-#include "cli/inspect/plan_summary.h"
-#include "cli/plan/request.h"
-#include "cli/run/devices.h"
-#include "cli/run/run.h"
-#include "cli/run/run_device.h"
-#include "cli/run/run_ranks.h"
-#include "cli/run/run_resume.h"
-#include "cli/run/run_status.h"
-#include "cli/run/stall.h"
-#include "cli/trace/trace_ranks.h"
 #include "planner/planner.h"
 #include "profiler/profiler.h"
 #include "runtime/device/algorithm.h"
 #include "runtime/device/emulate.h"
 #include "runtime/model/config.h"
+#include "runtime/run/devices.h"
+#include "runtime/run/run.h"
+#include "runtime/run/run_device.h"
+#include "runtime/run/run_ranks.h"
+#include "runtime/run/run_resume.h"
+#include "runtime/run/run_status.h"
 #include "runtime/train/persist.h"
 #include "schemas/checkpoint.h"
 #include "schemas/machine.h"
@@ -34,78 +28,6 @@
 #include <unistd.h>
 
 enum { CONFIG_BYTES_MAX = 1 << 24 };
-
-/* Refuses a what-if plan, because it is for a machine that does not exist. */
-static int check_what_if(const struct ah_plan *plan, struct ah_error *err)
-{
-    static const char *const options[AH_WHAT_IFS] = {"'--device-memory'", "'--host-memory'"};
-    struct ah_buffer text = {0};
-    if (!plan->n_what_if)
-        return AH_OK;
-    ah_plan_put_what_if(&text, plan);
-    int rc =
-        text.failed
-            ? ah_error_memory(err)
-            : ah_error_set(err, AH_E_MISMATCH,
-                           "the plan answers '%s' and cannot run; plan again without %s%s%s for the machine "
-                           "as it is, or with '--machine' for one that has that much",
-                           text.data, options[plan->what_if[0].field], plan->n_what_if > 1 ? " and " : "",
-                           plan->n_what_if > 1 ? options[plan->what_if[1].field] : "");
-    ah_buffer_release(&text);
-    return rc;
-}
-
-static int check_words(const struct ah_run_options *options, struct ah_error *err)
-{
-    if (!options->data.n && !options->resume)
-        return ah_error_set(err, AH_E_USAGE, "'--data' is missing: a file of tokens to train on");
-    if (options->weights && options->resume)
-        return ah_error_set(err, AH_E_USAGE,
-                            "'--weights' and '--resume' both set what to begin with; leave one out");
-    if (options->steps.given && options->epochs.given)
-        return ah_error_set(err, AH_E_USAGE,
-                            "'--steps' and '--epochs' both set the length of the run; leave one out");
-    if (options->save && options->no_save)
-        return ah_error_set(err, AH_E_USAGE, "'--save' and '--no-save' contradict each other; leave one out");
-    if (options->weights && !options->save && !options->no_save)
-        return ah_error_set(
-            err, AH_E_USAGE,
-            "a run with '--weights' must say where its result goes: give '--save' DIR, or '--no-save' to "
-            "keep nothing");
-    if (!options->save && (!options->resume || options->no_save) &&
-        (options->save_every.given || options->keep.given || options->keep_best || options->tokenizer))
-        return ah_error_set(err, AH_E_USAGE, "'--%s' needs '--save' DIR, where checkpoints go",
-                            options->save_every.given ? "save-every"
-                            : options->keep.given     ? "keep"
-                            : options->keep_best      ? "keep-best"
-                                                      : "tokenizer");
-    if (!options->valid.n && !options->resume && (options->valid_every.given || options->keep_best))
-        return ah_error_set(err, AH_E_USAGE, "'--%s' needs '--valid' FILE, the data held out",
-                            options->keep_best ? "keep-best" : "valid-every");
-    return AH_OK;
-}
-
-/* Checks '--weights': for a folder of checkpoints, says which one to give; for a name on the hub, how to fetch it. */
-static int check_weights(struct ah_run *run, struct ah_error *err)
-{
-    const char *folder = run->options->weights;
-    struct ah_checkpoints_found found;
-    struct stat about;
-    char shown[AH_DOCUMENT_NAME_MAX];
-    if (!folder)
-        return AH_OK;
-    if (stat(folder, &about)) {
-        int rc = ah_error_set(err, AH_E_IO, "%s: cannot be read: %s", ah_document_short_name(folder, shown),
-                              strerror(errno));
-        ah_input_add_hub(folder, err);
-        return rc;
-    }
-    if (!S_ISDIR(about.st_mode) || ah_checkpoints_find(folder, &found, NULL) || !found.folder[0] ||
-        !found.path[0])
-        return AH_OK;
-    return ah_error_set(err, AH_E_IO, "%s: is a folder of checkpoints; name one of them, such as '%s'",
-                        ah_document_short_name(folder, shown), found.path);
-}
 
 /* ---- the device ---- */
 
@@ -138,7 +60,7 @@ static void set_rates(struct ah_run *run, const struct ah_plan_emulated *emulate
 static int take_rates(struct ah_run *run, const struct ah_machine *machine, struct ah_error *err)
 {
     struct ah_plan_emulated *emulated = NULL;
-    int rc = ah_planner_emulated(machine, run->plan->training.dtype, &run->cli->arena, &emulated, err);
+    int rc = ah_planner_emulated(machine, run->plan->training.dtype, run->host->arena, &emulated, err);
     if (!rc && emulated)
         set_rates(run, emulated);
     return rc;
@@ -153,8 +75,8 @@ static int measure_ratios(struct ah_run *run, const struct ah_machine *machine, 
                                                 .device_index = run->device_index,
                                                 .quick = true,
                                                 .parts = 1u << AH_PROFILER_MATMUL,
-                                                .watch = ah_stall_watch(run->cli, &run->options->stall_after),
-                                                .cancel = ah_interrupt_catch()};
+                                                .watch = run->options->watch,
+                                                .cancel = run->host->stop};
     int rc = ah_profiler_run(&here, &options, err);
     if (!rc)
         rc = ah_emulate_dtype(machine, here.body.machine->device.bf16, &dtype, err);
@@ -172,14 +94,14 @@ static int read_emulated(struct ah_run *run, struct ah_error *err)
     if (run->options->emulated)
         return take_rates(run, run->options->emulated, err);
     if (!path && planned)
-        ah_cli_tell(
-            run->cli, AH_CLI_WARNING,
+        ah_run_tell(
+            run->host, AH_RUN_WARNING,
             "the plan is for a machine that emulates '%s'; without '--emulate %s' lanes run at full speed "
             "and the prediction does not apply",
             planned->name, planned->name);
     if (!path)
         return AH_OK;
-    int rc = ah_input_load(&run->emulated, path, AH_DOCUMENT_MACHINE, err);
+    int rc = run->host->load(&run->emulated, path, AH_DOCUMENT_MACHINE, err);
     if (rc)
         return rc;
     const struct ah_machine *machine = run->emulated.body.machine;
@@ -189,8 +111,8 @@ static int read_emulated(struct ah_run *run, struct ah_error *err)
         set_rates(run, planned);
         return AH_OK;
     }
-    ah_cli_tell(
-        run->cli, AH_CLI_WARNING,
+    ah_run_tell(
+        run->host, AH_RUN_WARNING,
         "'--emulate' %s: the plan is for %s%s%s, so its prediction does not apply; plan with a profile made "
         "by 'autohete profile --emulate %s -o FILE'",
         path, planned ? "a machine that emulates '" : "a machine that emulates none",
@@ -202,26 +124,27 @@ static int read_emulated(struct ah_run *run, struct ah_error *err)
 
 static bool show_data(void *context, uint64_t done_bytes, uint64_t total_bytes)
 {
-    struct ah_progress *progress = context;
-    ah_terminal_draw(progress, total_bytes ? (double)done_bytes / (double)total_bytes : 1, "checking data");
-    return !ah_interrupt_seen();
+    const struct ah_run_host *host = context;
+    if (host->checking)
+        host->checking(host->context, total_bytes ? (double)done_bytes / (double)total_bytes : 1);
+    return !ah_run_is_stopped(host);
 }
 
-int ah_run_open_data(const struct ah_run *run, const struct ah_option_list *paths, bool quiet,
+static int open_data(const struct ah_run *run, const struct ah_option_list *paths,
                      struct ah_dataset **ret_data, struct ah_error *err)
 {
-    struct ah_progress progress = ah_terminal_progress();
+    struct ah_run_host host = *run->host;
     const char *format = run->options->data_format;
     const struct ah_dataset_options options = {.paths = paths->items,
                                                .n_paths = paths->n,
                                                .format =
                                                    format ? ah_dataset_format_of(format) : AH_DATASET_AUTO,
                                                .vocabulary = run->plan->model.vocabulary,
-                                               .progress = quiet ? NULL : show_data,
-                                               .context = &progress};
+                                               .progress = show_data,
+                                               .context = &host};
     int rc = ah_dataset_open(ret_data, &options, err);
-    if (!quiet)
-        ah_terminal_erase(&progress);
+    if (host.checking)
+        host.checking(host.context, -1);
     return rc;
 }
 
@@ -244,7 +167,7 @@ static int open_kept_data(struct ah_run *run, bool kept, const char *option,
                           const struct ah_option_list *paths, struct ah_dataset **ret_data,
                           struct ah_error *err)
 {
-    int rc = ah_run_open_data(run, paths, false, ret_data, err);
+    int rc = open_data(run, paths, ret_data, err);
     if (rc != AH_E_IO || !kept)
         return rc;
     const struct ah_error why = *err;
@@ -291,7 +214,7 @@ static void tell_of_weights_alone(const struct ah_run *run)
     char path[PATH_MAX], shown[AH_DOCUMENT_NAME_MAX];
     const uint64_t step = found->folder[0] ? ah_checkpoints_weights_alone(found->folder, path) : 0;
     if (step > found->step)
-        ah_cli_tell(run->cli, AH_CLI_NOTE,
+        ah_run_tell(run->host, AH_RUN_NOTE,
                     "'%s' has the weights of step %" PRIu64 " alone; this run resumes from step %" PRIu64 ", "
                     "the newest complete checkpoint",
                     ah_document_short_name(path, shown), step, found->step);
@@ -312,7 +235,7 @@ static int read_manifest(struct ah_run *run, struct ah_error *err)
         return rc;
     tell_of_weights_alone(run);
     ah_buffer_printf(&name, "%s/" AH_CHECKPOINT_MANIFEST, found->path);
-    manifest = name.failed ? NULL : ah_arena_strdup(&run->cli->arena, name.data);
+    manifest = name.failed ? NULL : ah_arena_strdup(run->host->arena, name.data);
     ah_buffer_release(&name);
     return manifest ? ah_document_load(&run->from, manifest, AH_DOCUMENT_CHECKPOINT, err)
                     : ah_error_memory(err);
@@ -455,8 +378,8 @@ static int device_options(struct ah_run *run, struct ah_device_options *ret_opti
                                    .host_threads = plan->threads ? (uint32_t)plan->threads->host : 0,
                                    .throttle = run->throttle,
                                    .keep = run->options->keep_pinned,
-                                   .watch = ah_stall_watch(run->cli, &run->options->stall_after)};
-    return ah_device_algorithm_table(planned ? plan->algorithms : NULL, &run->cli->arena, ret_options, err);
+                                   .watch = run->options->watch};
+    return ah_device_algorithm_table(planned ? plan->algorithms : NULL, run->host->arena, ret_options, err);
 }
 
 static int open_trainer(struct ah_run *run, struct ah_error *err)
@@ -464,21 +387,22 @@ static int open_trainer(struct ah_run *run, struct ah_error *err)
     const struct ah_plan *plan = run->plan;
     const struct ah_run_settings *settings = &run->settings;
     struct ah_pool *pool = NULL;
-    struct ah_trainer_options options = {.model = &plan->model,
-                                         .plan = plan,
-                                         .driver = run->driver,
-                                         .batches = &run->batches,
-                                         .documents =
-                                             run->held_out && ah_dataset_facts(run->held_out)->has_docs,
-                                         .rate = settings->rate,
-                                         .beta1 = settings->beta1,
-                                         .beta2 = settings->beta2,
-                                         .epsilon = settings->epsilon,
-                                         .weight_decay = settings->weight_decay,
-                                         .seed = settings->seed,
-                                         .weights = run->options->weights,
-                                         .steps_before = run->resumed_step,
-                                         .recorded = ah_trace_ranks_steps(run)};
+    struct ah_trainer_options options = {
+        .model = &plan->model,
+        .plan = plan,
+        .driver = run->driver,
+        .batches = &run->batches,
+        .documents = run->held_out && ah_dataset_facts(run->held_out)->has_docs,
+        .rate = settings->rate,
+        .beta1 = settings->beta1,
+        .beta2 = settings->beta2,
+        .epsilon = settings->epsilon,
+        .weight_decay = settings->weight_decay,
+        .seed = settings->seed,
+        .weights = run->options->weights,
+        .steps_before = run->resumed_step,
+        .recorded = run->options->ranks && run->options->traces ? ah_run_traced_steps(run)
+                                                                : (struct ah_recorded_steps){0}};
     int rc = device_options(run, &options.device, err);
     rc = rc ? rc : ah_pool_new(&pool, &(struct ah_pool_options){0}, err);
     if (rc)
@@ -522,41 +446,45 @@ static void warn_of_damage(struct ah_run *run)
     snprintf(text, sizeof text,
              "%.500s; resuming from '%s', the newest complete one: %" PRIu64 " step%s must be trained again",
              found->damaged.text, ah_document_short_name(found->path, shown), lost, lost == 1 ? "" : "s");
-    const char *kept = ah_arena_strdup(&run->cli->arena, text);
+    const char *kept = ah_arena_strdup(run->host->arena, text);
     if (kept)
         run->remarks[run->n_remarks++] = (struct ah_text_pair){"warning", kept};
-    ah_cli_tell(run->cli, AH_CLI_WARNING, "%s", text);
+    ah_run_tell(run->host, AH_RUN_WARNING, "%s", text);
 }
 
 static int open_parts(struct ah_run *run, struct ah_error *err)
 {
     static int (*const parts[])(struct ah_run *, struct ah_error *) = {
-        check_weights, find_device,   read_manifest, ah_run_resume_read, open_all_data,    ah_run_settle,
-        open_batches,  check_resumed, read_beside,   read_emulated,      open_checkpoints, check_room,
-        open_trainer,  resume,        open_tally};
+        find_device,   read_manifest, ah_run_resume_read, open_all_data,    ah_run_settle, open_batches,
+        check_resumed, read_beside,   read_emulated,      open_checkpoints, check_room,    open_trainer,
+        resume,        open_tally};
     int rc = AH_OK;
     run->step = run->options->ranks ? *ah_run_ranks_step(run->options->ranks) : run->plan->training;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
-        rc = ah_interrupt_seen() ? ah_error_set(err, AH_E_INTERRUPTED, "interrupted; nothing was trained")
-                                 : parts[i](run, err);
+        rc = ah_run_is_stopped(run->host)
+                 ? ah_error_set(err, AH_E_INTERRUPTED, "interrupted; nothing was trained")
+                 : parts[i](run, err);
     return rc;
 }
 
-int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan *plan,
+struct ah_recorded_steps ah_run_traced_steps(const struct ah_run *run)
+{
+    enum { STEPS = 4, AFTER = 4 };
+    const bool enough = run->settings.steps >= run->resumed_step + AFTER + STEPS;
+    return (struct ah_recorded_steps){run->resumed_step + 1 + (enough ? AFTER : 0), STEPS};
+}
+
+int ah_run_open(struct ah_run *ret_run, const struct ah_run_host *host, const struct ah_plan *plan,
                 const struct ah_run_options *options, struct ah_error *err)
 {
-    *ret_run = (struct ah_run){.cli = cli, .options = options, .plan = plan, .save = options->save};
-    ah_interrupt_catch();
-    int rc = check_what_if(plan, err);
-    rc = rc ? rc : check_words(options, err);
-    if (!rc)
-        rc = open_parts(ret_run, err);
+    *ret_run = (struct ah_run){.host = host, .options = options, .plan = plan, .save = options->save};
+    int rc = open_parts(ret_run, err);
     if (rc == AH_E_DOCUMENT &&
         ret_run->found.again) { /* an older checkpoint is at a different step, so open everything once more */
         const struct ah_checkpoints_found found = ret_run->found;
         ah_run_close(ret_run);
         *ret_run = (struct ah_run){
-            .cli = cli, .options = options, .plan = plan, .found = found, .save = options->save};
+            .host = host, .options = options, .plan = plan, .found = found, .save = options->save};
         rc = open_parts(ret_run, err);
     }
     if (!rc && ret_run->found.damaged.code)

@@ -7,31 +7,19 @@
  *     if (!rc && !ah_run_ranks_leads(ranks))
  *         rc = ah_run_ranks_follow(ranks, err);                                // to the end of the run
  *     options.ranks = ranks;
- *     rc = ah_run_open(&run, cli, ah_run_ranks_plan(ranks), &options, err);   // opens the other ranks, too
+ *     rc = ah_run_open(&run, &host, ah_run_ranks_plan(ranks), &options, err);   // opens the other ranks, too
  *     ...
  *     ah_run_close(&run);                                                     // and ends the other ranks
  *     ah_run_ranks_free(ranks);                                               // once a failure has been reported
  */
-#ifndef AH_CLI_RUN_RUN_RANKS_H
-#define AH_CLI_RUN_RUN_RANKS_H
+#ifndef AH_RUN_RUN_RANKS_H
+#define AH_RUN_RUN_RANKS_H
 
-#include "cli/run/run.h"
+#include "runtime/run/run.h"
 #include "schemas/cluster_plan.h"
 
 struct ah_run_ranks;
 struct ah_world;
-
-/* Rows for an options struct with `local`, `pace` and `hosts`: how to run a cluster plan. */
-/* clang-format off */
-#define AH_RUN_RANKS_ROWS(options)                                                                           \
-    {"local", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(options, local),                                       \
-     "for a cluster plan: run all ranks on this machine, as threads"},                                       \
-    {"pace", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(options, pace),                                         \
-     "for a cluster plan with all ranks on one machine: make every op and message take its planned time, "   \
-     "to check the planned step"},                                                                           \
-    {"hosts", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(options, hosts),                                     \
-     "for a cluster plan: start a process for each rank with mpirun on these hosts, one a line: name slots=N"}
-/* clang-format on */
 
 /* True if a launcher (mpirun, srun) started this process. `ret_variable` is the environment variable that shows it. */
 bool ah_run_ranks_launched(const char **ret_variable);
@@ -52,7 +40,7 @@ void ah_run_ranks_pace(struct ah_run_ranks *ranks);
 bool ah_run_ranks_paced(const struct ah_run_ranks *ranks);
 
 /* Rank 0, after the last step: if the run is paced, tells how many ops took longer than planned. NULL is fine. */
-void ah_run_ranks_tell_pace(const struct ah_run_ranks *ranks, struct ah_cli *cli);
+void ah_run_ranks_tell_pace(const struct ah_run_ranks *ranks, const struct ah_run_host *host);
 
 /* True if this process is rank 0. */
 bool ah_run_ranks_leads(const struct ah_run_ranks *ranks);
@@ -88,13 +76,13 @@ void ah_run_ranks_give_up(struct ah_run_ranks *ranks, int rc, const struct ah_er
 
 /* If the world was lost: a note for each rank of this process on what it was waiting for. Call it after
  * ah_run_ranks_end() or ah_run_ranks_follow(). NULL is fine. */
-void ah_run_ranks_tell_waits(const struct ah_run_ranks *ranks, struct ah_cli *cli);
+void ah_run_ranks_tell_waits(const struct ah_run_ranks *ranks, const struct ah_run_host *host);
 
 /* True if another rank's failure ended the run. That rank's process reports it, so this one need not. */
 bool ah_run_ranks_failed_elsewhere(const struct ah_run_ranks *ranks);
 
-/* Appends a line for people: which rank has which blocks, and where. */
-void ah_run_ranks_print(const struct ah_run_ranks *ranks, struct ah_cli *cli, struct ah_buffer *out);
+/* True if the ranks are threads of this process. */
+bool ah_run_ranks_are_threads(const struct ah_run_ranks *ranks);
 
 /* True if ranks differ in their best form of bf16 products; then `ret_text` says which form is used. */
 bool ah_run_ranks_products(const struct ah_run_ranks *ranks, char *ret_text, size_t bytes);

@@ -2,11 +2,10 @@
  *
  * If ranks are threads, each rank other than 0 is a job on its own lane.
  */
-#include "cli/run/run_ranks.h"
+#include "runtime/run/run_ranks.h"
 
 #include "base/lane.h"
 #include "base/units.h"
-#include "cli/frame/cli.h"
 #include "runtime/comm/driver.h"
 #include "runtime/comm/loop/loop.h"
 #include "runtime/schedule/names.h"
@@ -100,19 +99,19 @@ bool ah_run_ranks_paced(const struct ah_run_ranks *ranks)
     return ranks && ranks->paces;
 }
 
-void ah_run_ranks_tell_pace(const struct ah_run_ranks *ranks, struct ah_cli *cli)
+void ah_run_ranks_tell_pace(const struct ah_run_ranks *ranks, const struct ah_run_host *host)
 {
     char by[AH_UNITS_TEXT_MAX];
     if (!ranks || !place_of(ranks)->ways)
         return;
     const struct ah_ways_totals totals = ah_ways_totals(place_of(ranks)->ways);
     if (totals.late)
-        ah_cli_tell(cli, AH_CLI_NOTE,
+        ah_run_tell(host, AH_RUN_NOTE,
                     "paced: %" PRIu64 " of %" PRIu64
                     " ops and messages took longer than planned, by %s in all",
                     totals.late, totals.ops, ah_units_print_time(by, (double)totals.late_ns * 1e-3));
     else
-        ah_cli_tell(cli, AH_CLI_NOTE, "paced: none of %" PRIu64 " ops and messages took longer than planned",
+        ah_run_tell(host, AH_RUN_NOTE, "paced: none of %" PRIu64 " ops and messages took longer than planned",
                     totals.ops);
 }
 
@@ -230,11 +229,11 @@ static void keep_waits(struct ah_run_ranks *ranks, uint32_t rank)
         ah_links_waits(comm, ranks->lead.training.micro_batches, ranks->paces ? 3 : 1, &ranks->waits[rank]);
 }
 
-void ah_run_ranks_tell_waits(const struct ah_run_ranks *ranks, struct ah_cli *cli)
+void ah_run_ranks_tell_waits(const struct ah_run_ranks *ranks, const struct ah_run_host *host)
 {
     for (uint32_t rank = 0; ranks && rank < ranks->world.ranks; rank++)
         if (ranks->waits[rank].size && !ranks->waits[rank].failed)
-            ah_cli_tell(cli, AH_CLI_NOTE, "rank %" PRIu32 " waited for %s meanwhile", rank,
+            ah_run_tell(host, AH_RUN_NOTE, "rank %" PRIu32 " waited for %s meanwhile", rank,
                         ranks->waits[rank].data);
 }
 
@@ -366,47 +365,9 @@ bool ah_run_ranks_failed_elsewhere(const struct ah_run_ranks *ranks)
     return comm && ah_comm_fault(comm, &culprit, NULL) && culprit != ranks->rank;
 }
 
-/* Prints which micro-batches a rank computes, unless it computes all. */
-static void print_share(const struct ah_trainer_rank *place, struct ah_buffer *out)
+bool ah_run_ranks_are_threads(const struct ah_run_ranks *ranks)
 {
-    const struct ah_trainer_stage *stage = &place->stages[place->rank];
-    const uint64_t last = stage->first_micro_batch + stage->micro_batches - 1;
-    if (place->pipelines < 2)
-        return;
-    ah_buffer_printf(out, "; pipeline %" PRIu32 ", micro-batch", stage->pipeline);
-    if (stage->micro_batches > 1)
-        ah_buffer_printf(out, "es %" PRIu64 " to", stage->first_micro_batch);
-    ah_buffer_printf(out, " %" PRIu64, last);
-}
-
-void ah_run_ranks_print(const struct ah_run_ranks *ranks, struct ah_cli *cli, struct ah_buffer *out)
-{
-    if (ranks->hub)
-        ah_buffer_printf(out, "%" PRIu32 " rank%s of this process", ranks->world.ranks,
-                         ranks->world.ranks == 1 ? ", a thread" : "s, threads");
-    else
-        ah_buffer_printf(out, "%" PRIu32 " ranks; 'kill -USR1 %ld' on host '%s' saves and ends all of them",
-                         ranks->world.ranks, (long)getpid(), ah_cli_clean(cli, ranks->hosts[0].name));
-    if (ranks->paces)
-        ah_buffer_printf(out, "\n  paced: every op and message takes as long as planned");
-    for (uint32_t rank = 0; rank < ranks->world.ranks; rank++) {
-        const struct ah_plan *program = ranks->world.programs[rank];
-        struct ah_buffer blocks = {0};
-        ah_name_range(ah_names_of_plan(program), 0, program->n_blocks, &blocks);
-        ah_buffer_printf(out, "\n  rank %" PRIu32, rank);
-        if (!ranks->hub)
-            ah_buffer_printf(out, " on %s", ah_cli_clean(cli, ranks->hosts[rank].name));
-        ah_buffer_printf(out, ", as node %s: %s", ah_cli_clean(cli, ranks->world.nodes[rank]),
-                         blocks.failed ? "?" : ah_cli_clean(cli, blocks.data));
-        print_share(&ranks->world.places[rank], out);
-        ah_buffer_release(&blocks);
-    }
-    if (ranks->plan->n_idle_ranks)
-        ah_buffer_printf(out, "\n  %zu GPU%s of the plan idle%s and %s not started",
-                         ranks->plan->n_idle_ranks, ranks->plan->n_idle_ranks == 1 ? "" : "s",
-                         ranks->plan->n_idle_ranks == 1 ? "s" : "",
-                         ranks->plan->n_idle_ranks == 1 ? "is" : "are");
-    ah_buffer_printf(out, "\n");
+    return ranks->hub;
 }
 
 bool ah_run_ranks_products(const struct ah_run_ranks *ranks, char *ret_text, size_t bytes)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/run/devices.h"
+#include "runtime/run/devices.h"
 
 #include "runtime/device/device_plugin.h"
 

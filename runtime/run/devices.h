@@ -2,8 +2,8 @@
  *
  * Devices: finds the device that `--device NAME` names: `cpu`, `cuda`, `cuda:1`.
  */
-#ifndef AH_CLI_RUN_DEVICES_H
-#define AH_CLI_RUN_DEVICES_H
+#ifndef AH_RUN_DEVICES_H
+#define AH_RUN_DEVICES_H
 
 #include "base/error.h"
 #include "runtime/device/device.h"

@@ -66,7 +66,7 @@ static uint64_t missing(const struct side *side)
     return side->needed_bytes > side->available_bytes ? side->needed_bytes - side->available_bytes : 0;
 }
 
-/* Returns the shortage relative to the available memory: a host's is doubled more easily than a device's. */
+/* Returns the shortage relative to the available memory, because the same bytes are easier to add to a large memory. */
 static double growth(const struct side *side)
 {
     return (double)missing(side) / (1.0 + (double)side->available_bytes);

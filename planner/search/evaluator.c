@@ -17,7 +17,7 @@
 
 struct seen_choice {
     uint64_t hash;   /* 0: free */
-    double known_to; /* the period is exact up to this; above, only a bound */
+    double known_to; /* a period up to this is exact; a longer one is only a bound */
     double period_us;
     uint64_t live_bytes;
     uint64_t over_bytes;

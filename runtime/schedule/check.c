@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Check: runs the parts in order. Each part may rely on what earlier parts have checked, but not on small numbers.
+ * Runs the parts of the check in order. A part may rely on earlier parts, but not on small numbers.
  */
 #include "runtime/schedule/check.h"
 

@@ -63,7 +63,7 @@ static uint64_t aligned(uint64_t bytes)
 
 /* ---- sums ---- */
 
-/* Differences may wrap below 0; the sums come out right. */
+/* Stores differences as unsigned numbers. They may wrap below 0, but their running sums are right. */
 static void count_tensor(const struct ah_plan_tensor *tensor, struct ah_occupancy *occupancy)
 {
     uint64_t *at = occupancy->bytes[part_of(tensor->name)];

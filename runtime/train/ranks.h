@@ -45,7 +45,7 @@ struct ranks {
     /* Channels that send. */
     uint64_t sent;                              /* ticket of the latest send on any channel */
     struct ranks_partner *partner[AH_CHANNELS]; /* in a world of turns, by micro-batch; else NULL */
-    uint64_t moved[AH_CHANNELS];                /* sends so far; only the lane uses it */
+    uint64_t moved[AH_CHANNELS];                /* number of sends so far; used only by the lane `send` */
     bool trains_now;                            /* if false, no receive moves with a send */
 
     struct ah_comm_moved *together; /* owned: messages of the lane `sums` to move with the next one */

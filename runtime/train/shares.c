@@ -66,7 +66,7 @@ static bool reads(const struct ah_trainer *t, uint32_t item)
     return false;
 }
 
-/* True if a share covers the block: a tied one, the embedding, and the head if that has a copy of the table. */
+/* True if a share covers the block. A tied share covers the embedding, and the head if that has a copy of the table. */
 static bool has_block(const struct ah_trainer *t, const struct ah_trainer_share *share, uint64_t block)
 {
     const uint64_t at = t->job.part.first_block + block;
@@ -122,7 +122,7 @@ bool ah_trainer_shares(const struct ah_trainer_rank *rank, const struct ah_train
     return i < n;
 }
 
-/* Returns the most pieces of other ranks here at a time: one from each other member, for each of its own members. */
+/* Returns the most pieces of other ranks that are here at a time: one from each other member for each member here. */
 static uint32_t parts_at_once(const struct ah_trainer_rank *rank)
 {
     uint32_t most = 0;

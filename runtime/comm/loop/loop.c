@@ -209,7 +209,7 @@ static int loop_open(struct ah_comm_end **ret_end, const struct ah_comm_options 
         rc = wait_for_ranks(end, false, err);
         if (!rc)
             *ret_end = &end->base;
-        else if (hub->culprit != end->rank && hub->why.code) /* nobody can ask an end that never opened */
+        else if (hub->culprit != end->rank && hub->why.code) /* this end was never opened: no fault() */
             rc = ah_error_set(err, hub->why.code, "rank %u: %s", hub->culprit, hub->why.text);
     }
     pthread_mutex_unlock(&hub->mutex);
@@ -403,7 +403,7 @@ static void refuse_deadlock(struct ah_comm_hub *hub)
     }
     if (!stuck)
         return;
-    for (uint32_t i = 0; i < hub->ranks; i++) /* walks into the ring */
+    for (uint32_t i = 0; i < hub->ranks; i++) /* from an end outside into the ring */
         stuck = stuck->blocks->peer;
     const struct loop_slot *slot = stuck->blocks, *next = slot->peer->blocks;
     (void)ah_error_set(

@@ -85,7 +85,7 @@ struct ah_diagnosis {
     bool proven; /* true: proven that the policy has no plan; false: none was found */
     bool at_least;
     const char
-        *resource; /* "device memory", "host memory": static; if two, the one that lacks the smaller share */
+        *resource; /* "device memory", "host memory": static; if both, the one short by the smaller share */
     uint64_t needed_bytes;
     uint64_t available_bytes;
     bool both;

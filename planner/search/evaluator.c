@@ -199,7 +199,7 @@ static int evaluate_choice(struct ah_evaluator *evaluator, const struct ah_choic
 /* How much more an evaluation costs than a measurement. */
 enum { EVALUATION = 8 };
 
-/* Returns the period that is enough for a choice with `live_bytes`. */
+/* Returns the period above which a choice with `live_bytes` need not be timed exactly; 0: no such period. */
 static double period_enough_us(const struct ah_evaluator *evaluator, double enough_us, uint64_t live_bytes)
 {
     double worth_us = evaluator->us_per_byte * (double)live_bytes;

@@ -114,7 +114,7 @@ int ah_optimize_bound(const struct ah_optimize *optimize, struct ah_arena *arena
     return rc;
 }
 
-/* Finds the best choice of the paper's family, without the best so far, which would cut trials short. */
+/* Finds the best choice of the paper's family. Hides the best so far meanwhile, because it would cut trials short. */
 static int search_paper(const struct ah_optimize *o, struct ah_arena *arena, struct ah_error *err)
 {
     struct ah_evaluator *evaluator = o->evaluator;

@@ -287,8 +287,8 @@ struct ah_device_driver {
     int (*open)(struct ah_device **ret_device, const struct ah_device_options *options, struct ah_error *err);
     void (*close)(struct ah_device *device);
 
-    /* (optional: nothing to build) Builds everything that ops of these shapes need beyond their operands, and sets
-     * reserve_bytes. Called with every lane idle. */
+    /* (optional; NULL: there is nothing to build) Builds everything that ops of these shapes need beyond their
+     * operands, and sets reserve_bytes. Called with every lane idle. */
     int (*prepare)(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err);
 
     /* Takes the arenas; once. On failure none is taken. */

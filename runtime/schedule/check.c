@@ -98,7 +98,7 @@ static int check_device(const struct ah_plan *plan, struct ah_error *err)
                         kind == AH_DEVICE_CPU ? "a GPU" : "the CPU device");
 }
 
-/* A run would refuse a plan that has no room outside the arena for memory that its ops need. */
+/* Checks that the plan leaves room outside the arena for memory that its ops need; otherwise a run would refuse it. */
 static int check_reserve(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
     const struct ah_plan_memory *memory = &plan->memory;

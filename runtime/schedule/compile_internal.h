@@ -40,7 +40,7 @@ struct compile {
     uint32_t *send_of[2]; /* index in base of the send of outputs, of gradients: by micro_batch */
     uint32_t *base_of[2]; /* index in base of forward, backward: by micro_batch * n_blocks + block */
     uint32_t
-        last_gradient; /* index in base of the last op that makes a gradient; in a part, of its last op */
+        last_gradient; /* index in `base` of the last op that makes a gradient; in a part: of the last op */
     struct compile_attached *attached, *sorted;
     size_t n_attached;
     uint32_t *count;

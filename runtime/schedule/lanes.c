@@ -56,7 +56,7 @@ static uint32_t fetch_issue(const struct compile *c, uint32_t use, uint32_t afte
 }
 
 struct uses {
-    uint32_t first, last; /* uses that share the open fetch */
+    uint32_t first, last; /* first and last use that the fetch being built serves */
     size_t micro_batch;   /* of the first use */
     bool open;
 };

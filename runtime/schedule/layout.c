@@ -295,7 +295,7 @@ static uint64_t layout_part(struct ah_layout_memory *memory, const struct ah_lay
     return base;
 }
 
-/* Lists the other tensors by where they begin: spans of several positions, and moments of one. */
+/* Lists the other tensors by their first position: spans live over several positions, moments at only one. */
 static void layout_take_others(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                                size_t n, size_t positions)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1. Sums by class begin as differences, plus bytes at `from` and minus bytes after `to`; these are then added up along
- *    the positions.
+ * 1. Bytes by class are first stored as differences, plus bytes at `from` and minus bytes after `to`. These are then
+ *    added up along the positions.
  * 2. For the highest end at every position, tensors are visited in descending order of their ends. Each marks its
  *    positions that are still unmarked. `next` leads from a position to the first unmarked position there or later.
  */

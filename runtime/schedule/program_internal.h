@@ -148,7 +148,7 @@ extern const struct tensor_rule ah_program_tensor_rules[TENSORS];
 const struct step_rule *ah_program_forward_rules(enum ah_block_kind kind);
 const struct step_rule *ah_program_backward_rules(enum ah_block_kind kind);
 
-/* What rows are evaluated against. */
+/* The job, group, features and sizes for which rows are evaluated. */
 struct ah_program_context {
     const struct ah_job *job;
     const struct ah_job_group *group;

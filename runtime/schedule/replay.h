@@ -38,7 +38,7 @@ struct ah_replay_item {
 
 struct ah_replay_lane {
     double busy_us, idle_us, slowed_us;  /* in a steady iteration */
-    double waited_us[AH_REPLAY_REASONS]; /* idle_us by reason; in the rest, the lane had nothing to do */
+    double waited_us[AH_REPLAY_REASONS]; /* idle_us by reason; the rest: the lane had nothing to do */
     double slowed_by_us[16];             /* slowed_us by resource */
 };
 

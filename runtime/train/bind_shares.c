@@ -48,8 +48,7 @@ static struct ah_ref element_at(struct ah_ref vector, uint64_t element)
     return vector;
 }
 
-/* Returns where a member's part of a piece of `owner` (which is here) is: in the member's vector or where it
- * arrives. */
+/* `owner` is on this rank. Returns where a member's part of its piece is: in the member's vector, or as received. */
 static struct ah_ref part_of(const struct share *s, uint32_t owner, uint32_t member, uint64_t turn)
 {
     uint64_t place = 0;

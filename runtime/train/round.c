@@ -244,7 +244,7 @@ void ah_round_after_messages(const struct ah_trainer *t, struct waits *waits)
     waits_add(waits, AH_LANE_SEND, t->ranks.sent);
 }
 
-/* In a world of turns: receives when the message is needed, unless it moves with the send before it. */
+/* If messages take turns: receives when the message is needed, unless it moves with the send before it. */
 static int take_turn(struct ah_trainer *t, enum ah_channel channel, uint32_t position,
                      const struct waits *free, struct waits *waits, struct ah_error *err)
 {

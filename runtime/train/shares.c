@@ -75,7 +75,7 @@ static bool has_block(const struct ah_trainer *t, const struct ah_trainer_share 
     return at >= share->first_block && at - share->first_block < share->blocks;
 }
 
-/* In a world of turns a share also waits for the rank's last pass or message. */
+/* If messages take turns: true for the rank's last pass or message, for which a share waits, too. */
 static bool is_last_pass(const struct ah_trainer *t, uint32_t item)
 {
     return !ah_comm_independent(t->options.rank->comm) && item == t->ranks.last_pass;
@@ -202,7 +202,7 @@ int ah_shares_advance(struct ah_trainer *t, int64_t round, enum round_part part,
     return AH_OK;
 }
 
-/* In a world of turns: true for a compute item of the next step, which comes after the sums. */
+/* If messages take turns: true for a compute item of the next step, which comes after the sums. */
 static bool comes_behind(const struct ah_trainer *t, uint32_t item)
 {
     return !ah_comm_independent(t->options.rank->comm) && item < t->graph.positions &&

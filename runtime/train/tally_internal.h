@@ -17,7 +17,7 @@
 enum {
     TALLY_LANES = AH_GRAPH_LANES,
     TALLY_EXPOSED = TALLY_LANES - 1,   /* lanes but compute, starting with AH_PLAN_LANE_H2D */
-    TALLY_WAITS = AH_DEVICE_LANES_ALL, /* device lanes but compute, by their number less 1, then the gate */
+    TALLY_WAITS = AH_DEVICE_LANES_ALL, /* waits for: device lanes but compute (number less 1), the gate */
     TALLY_GATE = AH_DEVICE_LANES_ALL,  /* counted as if it were a lane */
     TALLY_KEPT = 4, /* instances kept of each item; more than the steps that can be under way */
     TALLY_DATA_KEPT = 64,

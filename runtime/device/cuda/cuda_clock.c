@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sets the clock's base (cuda_clock.h). The base event's time is taken as the middle of its window, between two
- * readings of the host's clock. At first the narrowest of several windows is used; a busy machine gets more tries. A
- * later base replaces it if its window is at most three times as wide, or narrower than the clocks may have drifted
- * since.
+ * Sets the clock's base (cuda_clock.h). A base is the middle of its window between two readings of the host's clock. At
+ * first the narrowest of several windows is used, of more on a busy machine. A later base replaces it if its window is
+ * at most three times as wide, or narrower than the clocks may have drifted since.
  */
 #include "runtime/device/cuda/cuda_clock.h"
 

@@ -7,8 +7,7 @@
  * AH_CUDA_CODE_BYTES for kernel code, which the driver loads at a kernel's first launch (warm.c). The context's size is
  * what is not free once all is open, rounded up to CONTEXT_STEP_BYTES. So a plan made in one process still fits in
  * another whose context has a few more pages. If other processes use memory, at most CONTEXT_MOST_BYTES is counted,
- * since the rest is not ours. So a process needs arena plus reserve: a plan with a budget of 12 GiB runs on a GPU of 12
- * GiB.
+ * since the rest is not ours. So a process needs arena plus reserve, and a plan for 12 GiB runs on a GPU of 12 GiB.
  *
  * That is an estimate, made before kernels are loaded and host memory is locked. Afterwards arenas.c measures what is
  * really in use outside the arena: `beside_bytes`.
@@ -84,8 +83,7 @@ static int measure_context(struct ah_cuda_device *cuda, struct ah_error *err)
 {
     size_t free_bytes = 0, total_bytes = 0;
     struct ah_cuda_kept *kept = cuda->kept;
-    if (kept &&
-        kept->free_bytes) { /* an earlier device measured it before kernel code and locked memory were added */
+    if (kept && kept->free_bytes) { /* measured before kernel code and locked memory were added */
         cuda->common.info.free_bytes = kept->free_bytes;
         cuda->context_bytes = kept->context_bytes;
         return AH_OK;

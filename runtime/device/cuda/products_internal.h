@@ -62,7 +62,7 @@ struct ah_cuda_product {
     struct ah_cuda_product_key key;
     enum ah_cuda_product_way way;
     bool
-        asked; /* an op has exactly this key; the other products are for operands that a plan places elsewhere */
+        asked; /* an op has exactly this key; other products are for operands that a plan aligns differently */
     size_t n_parts;
     struct ah_cuda_product_part parts[2];
     uint64_t stage_bytes; /* fp32 memory for rows of c; 0 unless staged */

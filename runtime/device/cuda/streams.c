@@ -93,8 +93,7 @@ uint64_t ah_cuda_stream_group_end(const struct ah_cuda_stream *stream, uint64_t 
     return ticket;
 }
 
-/* Under the lock: returns the last ticket of the first group not seen to be done; 0: no such group, or it is still
- * open. */
+/* Under the lock: returns the last ticket of the first group not seen to be done; 0: there is none, or it is open. */
 static uint64_t next_end(const struct ah_cuda_stream *stream)
 {
     if (stream->done == stream->submitted)

@@ -13,14 +13,14 @@
  *   5. An op that always runs at full speed finishes at exactly start + duration: `since` and `remaining` move
  *      only when the speed changes. Without sharing, therefore, times are made of max and + only, and in frozen
  *      lanes a shorter duration never makes any op later.
- * 6. An op is ready when its count of unfinished dependencies is 0. Each op that finishes decrements the counts of its
- * followers. The graph is the same in every iteration, so only the counts are kept per iteration. 7. `sets` holds
- * speeds by running set. They depend on nothing but the set and the graph, so a hit and a miss in the
+ *   6. An op is ready when its count of unfinished dependencies is 0. Each op that finishes decrements its followers'
+ *      counts. The graph is the same in every iteration, so only the counts are kept per iteration.
+ *   7. `sets` holds speeds by running set. They depend on nothing but the set and the graph, so a hit and a miss in the
  *      table give the same bits.
- * 8. A course may pass in `order` itself, from the last run, as its order. This works because a frozen lane's order is
- *    read from and written to the same places, and nothing is written there before the orders are copied. 9. In a ring
- *    with R slots, the n-th op that takes a slot gets the one that the (n-R)-th op that gives a slot back gave back,
- *    each counted in its lane's order. So the orders of lanes decide which op waits for which, and a run repeated
+ *   8. A frozen lane's order is read from and written to the same places of `order`. Nothing is written there before
+ *      the orders are copied. So `order` itself, from the last run, may be passed in as the course's order.
+ *   9. In a ring with R slots, the n-th op to take a slot gets the slot given back by the (n-R)-th op to give one back,
+ *      each counted in its lane's order. So the orders of lanes decide which op waits for which, and a run repeated
  *      with frozen orders has the same waits.
  */
 #include "runtime/device/virtual/clock_internal.h"
@@ -28,8 +28,7 @@
 #include <float.h>
 #include <string.h>
 
-/* For the functions of the event loop: inlined, their loops over lanes are unrolled if the number of lanes is a
- * constant. */
+/* For functions of the event loop: once inlined, loops over a constant number of lanes are unrolled. */
 #define CLOCK_INLINE static inline __attribute__((always_inline))
 
 /* ---- ready ops of a priority or fifo lane: a binary heap ---- */

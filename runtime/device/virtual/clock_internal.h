@@ -27,9 +27,8 @@ struct clock_heap_item {
 struct clock_op {
     double duration;
     uint64_t priority;
-    uint32_t
-        first_follower; /* its followers begin at this index of `followers` and end where the next op's begin */
-    uint32_t needed;    /* the running course needs the op's instances below this number */
+    uint32_t first_follower; /* index of its first follower in `followers`; the next op's first is the end */
+    uint32_t needed;         /* the running course needs the op's instances below this number */
     uint8_t lane;
     uint8_t row; /* its demand row + 1; 0: the op uses no resource */
     uint8_t takes, gives;

@@ -31,8 +31,8 @@ bool ah_knobs_equal(const struct ah_knobs *a, const struct ah_knobs *b);
 /* Moves one knob to another rung of its ladder, chosen by `random`. */
 void ah_knobs_shake(const struct ah_job *job, uint64_t random, struct ah_knobs *knobs);
 
-/* Returns these knobs, but with each knob that does not matter for these configs set to a fixed value. So plans are the
- * same exactly if their configs and these knobs are. */
+/* Returns these knobs, but with each knob that does not matter for these configs set to a fixed value. Then equal
+ * configs and equal knobs mean the same plan. */
 struct ah_knobs ah_knobs_that_count(const struct ah_job *job, const struct ah_config *configs,
                                     const struct ah_knobs *knobs);
 

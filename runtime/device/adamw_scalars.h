@@ -10,7 +10,8 @@
  *
  * where t is the step, from 1, and beta is the *fp32* beta, which the moving averages use, too. After t steps the
  * weights of an average sum to 1 - beta^t, so the correction must use the same beta. fp32 rounds 0.999 with an error of
- * 1.3e-8, which is 1.3e-5 of 1 - 0.999: a correction from 0.999 in double would be wrong by that much.
+ * 1.3e-8, which is 1.3e-5 of 1 - 0.999: a correction from 0.999 in double would change a constant gradient by up to
+ * that.
  */
 #ifndef AH_RUNTIME_DEVICE_ADAMW_SCALARS_H
 #define AH_RUNTIME_DEVICE_ADAMW_SCALARS_H

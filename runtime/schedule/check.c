@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs the parts of the check in order. A part may rely on earlier parts, but not on small numbers.
+ * Runs the parts of the check in order. A part may rely on earlier parts, but not on numbers being small.
  */
 #include "runtime/schedule/check.h"
 

@@ -83,7 +83,7 @@ struct ah_stretch ah_bind_table(const struct ah_binder *binder, uint64_t block);
 /* True if this stretch of a block's trained vector is part of a copy. */
 bool ah_bind_is_copy(const struct ah_binder *binder, uint64_t block, struct ah_stretch part);
 
-/* In a single process: after the step's last gradient, adds the copy's gradient to the table's and copies it back. */
+/* In one process: after the step's last gradient, adds the copy's gradient to the table's and copies the total back. */
 int ah_bind_join(struct ah_binder *binder, uint64_t position);
 
 /* bind_tiles.c: the ops of any other item. */

@@ -181,7 +181,7 @@ static int evaluate_choice(struct ah_evaluator *evaluator, const struct ah_choic
     *verdict = AH_EVALUATOR_TOO_BIG;
     evaluator->last_over_bytes = UINT64_MAX;
     if (rc == AH_E_FAILED)
-        return AH_OK; /* the rings are too small for its order */
+        return AH_OK; /* no plan: the rings are too small for this order */
     if (rc || !fits(evaluator, &evaluator->last))
         return rc;
     *verdict = AH_EVALUATOR_WORSE;

@@ -8,10 +8,9 @@
  *     rest = 1 - beta     neg_rate = -lr / (1 - beta1^t)     root_scale = 1 / sqrt(1 - beta2^t)
  *     decay = 1 - lr * weight_decay
  *
- * where t is the step, from 1, and beta is the *fp32* beta, which the moving averages use, too. After t steps the
- * weights of an average sum to 1 - beta^t, so the correction must use the same beta. fp32 rounds 0.999 with an error of
- * 1.3e-8, which is 1.3e-5 of 1 - 0.999: a correction from 0.999 in double would change a constant gradient by up to
- * that.
+ * where t is the step, from 1, and beta is the *fp32* beta of the moving averages. After t steps the weights of an
+ * average sum to 1 - beta^t, so the correction must use the same beta. fp32 rounds 0.999 with an error of 1.3e-8, which
+ * is 1.3e-5 of 1 - 0.999: correcting with 0.999 in double would change a constant gradient by up to that.
  */
 #ifndef AH_RUNTIME_DEVICE_ADAMW_SCALARS_H
 #define AH_RUNTIME_DEVICE_ADAMW_SCALARS_H

@@ -264,8 +264,7 @@ static int loop_channels(struct ah_comm_end *base, const struct ah_comm_channel 
         return ah_error_memory(err);
     pthread_mutex_lock(&hub->mutex);
     end->slots = slots;
-    int rc =
-        atomic_load(&hub->is_lost) ? say_lost(hub, err) : AH_OK; /* a lost rank may have freed its wishes */
+    int rc = atomic_load(&hub->is_lost) ? say_lost(hub, err) : AH_OK; /* wishes of a lost rank may be freed */
     if (!rc) {
         end->wishes = (struct ah_comm_wishes){channels, n};
         end->is_described = true;

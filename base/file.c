@@ -26,7 +26,7 @@
 
 enum { READ_STEP_BYTES = 65536, LINKS_MAX = 40, TEMPORARIES_MAX = 1000, WRITER_WAIT_MS = 5000 };
 
-/* Returns the path for sentences, which begin with it, as do those about the contents of files (schemas/). */
+/* Returns the path as shown in error messages. They begin with it, like messages about contents of files (schemas/). */
 static const char *shown(const char *path)
 {
     return *path ? path : "''";

@@ -119,7 +119,7 @@ static int fill_plan(struct ah_planning *p, struct ah_plan *ret_plan, struct ah_
 
 /* ---- one policy ---- */
 
-/* Reports that there is no plan. `others_proven`: nor has any other choice that the request allows, which is proven. */
+/* Reports that there is no plan. `others_proven`: it is proven that no other choice allowed by the request has one. */
 static int no_plan(struct ah_planning *p, bool others_proven, struct ah_diagnosis *ret_diagnosis,
                    struct ah_error *err)
 {

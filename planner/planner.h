@@ -82,10 +82,10 @@ struct ah_remedy {
  * plan needs these (`optimal`: by the relaxation; another policy: by all its settings); otherwise the choices tried
  * need them. 0: unknown. */
 struct ah_diagnosis {
-    bool proven; /* no plan of the policy exists; false: none was found */
+    bool proven; /* true: proven that the policy has no plan; false: none was found */
     bool at_least;
     const char
-        *resource; /* "device memory", "host memory": static; if two, the one that lacks the smaller share */
+        *resource; /* "device memory", "host memory": static; if both, the one short by the smaller share */
     uint64_t needed_bytes;
     uint64_t available_bytes;
     bool both;
@@ -114,7 +114,7 @@ struct ah_comparison {
     uint64_t host_bytes;
     struct ah_plan *plan; /* NULL: infeasible; points into arena and the request */
     const char *setting;  /* the knobs of its best setting, in words; in arena */
-    bool proven;          /* infeasible: no plan of the policy exists; false: none was found */
+    bool proven;          /* infeasible: proven that the policy has no plan; false: none was found */
     const char *resource; /* infeasible: the memory that is short; static */
     uint64_t short_bytes; /* infeasible: bytes lacking; 0: unknown */
     bool at_least;        /* any plan lacks short_bytes; false: the plans tried lack them */

@@ -80,7 +80,7 @@ static bool must_stop(void *context, uint64_t evaluations)
     return p->request->progress(p->request->context, p->evaluations + evaluations, 0);
 }
 
-/* Finds the reserve: as measured or, if more, what ops need with any split of cores, because all splits compete. */
+/* Finds the reserve: as measured or, if more, the most that ops need with any split of cores. All splits share it. */
 static int find_reserve(struct ah_planning *p, const struct ah_plan_threads *threads, size_t n,
                         struct ah_error *err)
 {

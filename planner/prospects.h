@@ -55,7 +55,7 @@ struct ah_prospect {
     uint64_t device_bytes; /* the reserve included */
     uint64_t host_bytes;
     struct ah_prospect_blocks blocks;
-    bool proven;          /* infeasible: no plan exists; false: none was found */
+    bool proven;          /* infeasible: proven that no plan exists; false: none was found */
     const char *resource; /* infeasible: the memory that is short; static */
     uint64_t short_bytes; /* infeasible: bytes lacking; 0: unknown */
     bool at_least;        /* any plan lacks short_bytes */

@@ -219,7 +219,7 @@ static int rise(const struct memory_search *search, struct steps *steps, bool *r
 static int fall(const struct memory_search *search, struct steps which, uint64_t most, struct steps *steps,
                 struct ah_error *err)
 {
-    uint64_t holds = 0; /* there is a plan with this many steps fewer */
+    uint64_t holds = 0; /* with this many fewer steps there is still a plan */
     int rc = AH_OK;
     for (int i = 0; i < HALVINGS && !rc && most - holds > 1; i++) {
         uint64_t fewer = holds + (most - holds) / 2;
@@ -266,7 +266,7 @@ static int find_memory(const struct memory_search *search, struct steps steps, s
     return rc;
 }
 
-/* Returns an axis from what the relaxation needs, or from just more than there is: less is certainly too little. */
+/* Returns an axis from what the relaxation needs or, if unknown, just above what there is. Less is too little. */
 static struct axis axis_of(const struct ah_planning *p, bool device, uint64_t missing_bytes)
 {
     const struct ah_machine *machine = p->request->machine;

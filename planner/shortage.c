@@ -2,11 +2,11 @@
  *
  * Shortage: which memory is short, and by how much.
  *
- * If the relaxation has no solution, its rows tell: the least device memory with the host's budget, the least host
- * memory with the device's or, if neither alone is enough, both. If it has a solution but no plan was found, the trials
- * tell: the least device memory of all choices that fit the host, and vice versa. Policies other than `optimal` use
- * trials, too, since they need more than the relaxation says. The rows, and a policy's settings if all were tried, give
- * lower bounds: layouts may take more.
+ * If the relaxation has no solution, its rows show the shortage: the least device memory with the host's budget, the
+ * least host memory with the device's or, if neither alone is enough, both. If it has a solution but no plan was found,
+ * the trials show it: the least device memory of all choices that fit the host, and vice versa. Policies other than
+ * `optimal` use trials, too, since they need more than the relaxation says. The rows, and a policy's settings if all
+ * were tried, give lower bounds: layouts may take more.
  */
 #include "planner/planner_internal.h"
 
@@ -66,7 +66,7 @@ static uint64_t missing(const struct side *side)
     return side->needed_bytes > side->available_bytes ? side->needed_bytes - side->available_bytes : 0;
 }
 
-/* Returns the shortage relative to the available memory: a host's is doubled more easily than a device's. */
+/* Returns the shortage relative to the available memory, because the same bytes are easier to add to a large memory. */
 static double growth(const struct side *side)
 {
     return (double)missing(side) / (1.0 + (double)side->available_bytes);

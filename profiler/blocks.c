@@ -207,8 +207,8 @@ static double flops_per_s(const struct ah_machine *machine, enum ah_dtype dtype,
     return best;
 }
 
-/* Returns a number of layers with which, by the rates of products, enough rounds fit into the budget; but enough for
- * all configs of activations. */
+/* Returns how many layers to use: by the rates of products, few enough for the rounds to fit into the budget, but
+ * enough for all configs of activations. */
 static uint64_t layers_for(const struct ah_measure *measure, unsigned threads, double budget_s)
 {
     const struct ah_job *job = measure->options->job;

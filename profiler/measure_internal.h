@@ -90,8 +90,8 @@ struct ah_measure {
     unsigned sets_done;
     double told; /* largest fraction of progress reported */
     char what[128];
-    struct ah_products *products;                     /* owned by measure_matmul.c; kept between its turns */
-    unsigned goes;                                    /* turns of the matrix products */
+    struct ah_products *products; /* owned by measure_matmul.c; kept between its turns */
+    unsigned goes;                /* number of turns in which matrix products are measured */
     struct ah_load meanwhile[AH_PROFILER_PART_COUNT]; /* load of the processors during each part */
 
     unsigned judged;                        /* numbers judged in the running part */

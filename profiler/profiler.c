@@ -23,7 +23,7 @@
 /* A ratio that misses its target by more than this is reported. */
 #define EMULATION_ERROR 0.05
 
-enum { NOISE_SENTENCES_MAX = 64, NOISE_ROOM_MAX = 1024 /* the limit of documents */ };
+enum { NOISE_SENTENCES_MAX = 64, NOISE_ROOM_MAX = 1024 /* the most that a document may have */ };
 
 /* Shapes are (rows, columns, inner): from GPT-2 124M's products, and squares. A quick profile uses small shapes,
  * because an op of a millisecond or two, in the caches, is rarely disturbed. The other lanes are measured while the

@@ -140,7 +140,7 @@ static int read_config(struct conversion *conversion)
                                conversion};
     for (const cJSON *child = conversion->tree->child; child; child = child->next)
         conversion->max_warnings++;
-    conversion->max_warnings += 32; /* keys inside rope, dropout */
+    conversion->max_warnings += 32; /* room for keys inside rope and for dropout */
     conversion->warnings =
         ah_arena_array(conversion->arena, conversion->max_warnings, sizeof *conversion->warnings);
     if (!conversion->warnings)
@@ -241,7 +241,7 @@ static int convert_rope_object(struct conversion *conversion, const char *key,
             return refuse_text(conversion, key, child->string,
                                "gives some layers their own rope, which is not supported");
     }
-    /* Without its kind, some versions reject rope_scaling and others ignore it. */
+    /* If rope_scaling does not state its kind, some versions reject it and others ignore it. */
     if (!from->rope_type && !from->type && (strcmp(key, "rope_scaling") == 0 || from->factor > 0))
         return refuse_key(conversion, key, "rope_type is missing; it names the kind of rope");
     *rope = (struct ah_model_rope){.theta = rope->theta};

@@ -52,7 +52,7 @@
         .about = "Micro-batches of each group that is summed separately; absent: all are one group."         \
     }
 
-/* The same: where the gradients of a table that embedding and head share are added up. */
+/* In training and its signature: where the gradients of a table that embedding and head share are added up. */
 #define AH_ROW_TIED(tag)                                                                                     \
     {                                                                                                        \
         .name = "tied", AH_WORD_AT(tag, tied, ah_words_tied), .flags = AH_FIELD_OPTIONAL,                    \

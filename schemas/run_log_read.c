@@ -11,7 +11,7 @@
 /* The first bytes of every log that `run` writes. */
 #define BEGINNING "{\"kind\":\"runlog\""
 
-enum { LIMIT_BYTES = 64 << 20 /* document.h refuses what is too long for it */ };
+enum { LIMIT_BYTES = 64 << 20 /* the limit of document.h for run logs */ };
 
 /* Returns the number of bytes up to the last newline. */
 static size_t whole_lines(const struct ah_buffer *bytes)

@@ -5,7 +5,7 @@
  *   1. A relaxed solution is rounded, and the counts DESCEND: one block at a time gets the config that most lowers the
  *      excess over the limits, then the largest time row. Sums are whole and checked at each step.
  *   2. The incumbent of the integer program after a few nodes descends too.
- *   3. The same from relaxations without one of the configs that the best counts use, those with most blocks first.
+ *   3. Step 1 is repeated without one of the configs that the best counts use, those with most blocks first.
  */
 #include "planner/bound/milp_solve_internal.h"
 

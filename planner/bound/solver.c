@@ -9,7 +9,7 @@
  *   4. Without GLPK's presolver an integer search starts from the relaxation's optimal basis, which is made first.
  *   5. glp_exact() takes whole numbers as they are and others approximately, so nothing is scaled here. GLPK stores its
  *      scale factors separately; they affect floating-point pivots only.
- *   6. glp_error() prints whatever glp_term_out() says, so a hook swallows it.
+ *   6. glp_error() prints even if glp_term_out() has switched output off, so a hook discards the text.
  *   7. Node limits, no time limits: results must not depend on the machine's speed.
  */
 #include "planner/bound/solver.h"

@@ -45,8 +45,8 @@ struct ah_solver_result {
     double objective; /* if optimal or feasible */
     double *values;   /* by column; the caller's array, written if optimal or feasible */
     double *
-        prices; /* (optional) by row; the caller's array: what the objective falls by for one more of its limit, written
-                         where relax is optimal. Rounded */
+        prices; /* (optional) by row; the caller's array, written where relax is optimal: how much the objective
+                 * falls if the row's limit grows by 1. Rounded */
 };
 
 struct ah_solver_limits {

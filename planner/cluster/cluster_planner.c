@@ -41,7 +41,7 @@ enum {
 };
 
 #define SHORTER_UPDATE 0.75
-#define WORTH_MORE     (1 - 1e-3) /* a gain that is worth another search */
+#define WORTH_MORE     (1 - 1e-3) /* a gain by this factor is worth another search */
 #define FAR_BEHIND     1.3
 
 const char *const ah_words_cluster_search[] = {"both", "exact", "graph", NULL};
@@ -427,7 +427,7 @@ static int search_all(struct ah_cluster_planning *p, struct ah_error *err)
     bool exact = p->request->search != AH_CLUSTER_SEARCH_GRAPH;
     uint32_t effort = p->request->effort ? p->request->effort : EFFORT_DEFAULT;
     p->planned = (2 + AH_CLUSTER_POLICIES) * p->n_settings + THOROUGH_SETTINGS + 1;
-    int rc = p->request->sums_stay ? AH_OK : search_policies(p, err); /* policies would not keep the groups */
+    int rc = p->request->sums_stay ? AH_OK : search_policies(p, err); /* no policy keeps the groups of sums */
     rc = rc ? rc : search_quickly(p, err);
     if (!rc && exact)
         rc = exhaust(p, EARLY_EVALUATIONS, err);

@@ -25,7 +25,7 @@ struct ah_segment {
 
 struct ah_segments {
     struct ah_segment
-        *items; /* those with at least two owners that train parts; highest block first, tied table last */
+        *items; /* only if at least two owners train blocks in it; highest block first, tied table last */
     size_t n;
     uint32_t *owners; /* owned: memory of the items' lists */
 };

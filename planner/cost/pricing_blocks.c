@@ -13,12 +13,12 @@
  * BETWEEN SHAPES times per flop are averaged, with the fourth power of the inverse distance in log m, log n, log k as
  * weights: a measured shape has its own rate, others have mostly the nearest shape's, and nothing is extrapolated.
  *
- * SHARES of attention on a GPU. FlashAttention-2 on an A100 (arXiv 2307.08691, section 4.1) reaches up to 73 % of the
- * peak forward and 63 % backward on long sequences, less on the causal ones of 1 to 2 thousand tokens that training
- * has; PyTorch's benchmark of it on the same GPU (pytorch/pytorch, pull request 192799) has a median of 136 TFLOP/s
- * forward, 79 for both passes, where the best products reach 265. We take 0.5 forward and 0.4 backward: between these
- * medians and those maxima. On a CPU the two products of a tile run in cache but are narrow, and the softmax between
- * them is not hidden: the same shares.
+ * SHARES of attention on a GPU are 0.5 forward and 0.4 backward, between measured medians and maxima. FlashAttention-2
+ * on an A100 (arXiv 2307.08691, section 4.1) reaches up to 73 % of the peak forward and 63 % backward on long
+ * sequences; less on causal sequences of 1 to 2 thousand tokens, as in training. PyTorch's benchmark of it on the same
+ * GPU (pytorch/pytorch, pull request 192799) has medians of 136 TFLOP/s forward and 79 for both passes; the best
+ * products reach 265. A CPU gets the same shares: the two products of a tile run in cache but are narrow, and the
+ * softmax is not hidden.
  */
 #include "planner/cost/pricing_internal.h"
 

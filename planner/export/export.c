@@ -140,7 +140,7 @@ static const char *name_blocks(struct ah_export_draft *draft, ah_export_block_te
     return keep_text(draft, &out);
 }
 
-/* Adds a loss after all those that change as much or more. */
+/* Adds a loss after all losses with the same effect or a more important one. */
 void ah_export_lose(struct ah_export_draft *draft, enum ah_export_effect effect, const char *field,
                     ah_export_block_test *test, const char *plan, const char *instead)
 {

@@ -11,10 +11,10 @@
  *   autohete-paper  first r layers recompute; last o optimizers host, then    layers + 1, 2 n + 1
  *                   first p weights host
  *
- * All settings of a family are tried if there are at most ALL_BELOW. In a larger family, numbers with few values are
- * tried with all, others on a grid; the best few points are refined in steps that are halved, down to one. Then all
- * orders are tried with the best numbers, then grid and steps with the best order. Orders that need very different
- * numbers are searched separately.
+ * All settings of a family are tried if there are at most ALL_BELOW. In a larger family, all values of numbers with few
+ * values are tried, and a grid of values of the others. The best few points are refined in steps that are halved, down
+ * to one. Then all orders are tried with the best numbers, then grid and steps with the best order. Orders that need
+ * very different numbers are searched separately.
  */
 #include "planner/policies/policies.h"
 

@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Configs first, then orders. */
+/* First the techniques that restrict configs, then those that restrict orders. */
 #define AH_TECHNIQUE_WORDS(X)                                                                                \
     X(KEEP, "keep")                                                                                          \
     X(SELECTIVE, "selective")                                                                                \

@@ -17,7 +17,7 @@ struct adapting {
     const struct ah_cluster_request *request;
     const struct ah_cluster_plan *old;
     enum ah_adapt_way way;
-    bool apart; /* if sums stay: use numbers of pipelines with a second vector of sums (groups.h) */
+    bool apart; /* if sums stay: only numbers of pipelines that need a second vector of sums (groups.h) */
     bool any;   /* any number of pipelines is allowed */
     struct ah_cluster_problem problem;
     bool estimated;

@@ -22,7 +22,7 @@ struct loading {
     double *seconds; /* by resource */
     int *ways;       /* by shard, bundle after bundle: leader, then the choice of each receiver */
     int *best_ways;
-    int *trial; /* the way of one shard, as is `old` */
+    int *trial; /* the ways of one shard being tried (trial) and before (old) */
     int *old;
     size_t *way_of; /* by bundle: index of its first shard's way in `ways` */
     size_t n_ways;

@@ -17,7 +17,7 @@
 
 struct seen_choice {
     uint64_t hash;   /* 0: free */
-    double known_to; /* the period is exact up to this; above, only a bound */
+    double known_to; /* a period up to this is exact; a longer one is only a bound */
     double period_us;
     uint64_t live_bytes;
     uint64_t over_bytes;
@@ -181,7 +181,7 @@ static int evaluate_choice(struct ah_evaluator *evaluator, const struct ah_choic
     *verdict = AH_EVALUATOR_TOO_BIG;
     evaluator->last_over_bytes = UINT64_MAX;
     if (rc == AH_E_FAILED)
-        return AH_OK; /* the rings are too small for its order */
+        return AH_OK; /* no plan: the rings are too small for this order */
     if (rc || !fits(evaluator, &evaluator->last))
         return rc;
     *verdict = AH_EVALUATOR_WORSE;
@@ -199,7 +199,7 @@ static int evaluate_choice(struct ah_evaluator *evaluator, const struct ah_choic
 /* How much more an evaluation costs than a measurement. */
 enum { EVALUATION = 8 };
 
-/* Returns the period that is enough for a choice with `live_bytes`. */
+/* Returns the period above which a choice with `live_bytes` need not be timed exactly; 0: no such period. */
 static double period_enough_us(const struct ah_evaluator *evaluator, double enough_us, uint64_t live_bytes)
 {
     double worth_us = evaluator->us_per_byte * (double)live_bytes;

@@ -31,12 +31,12 @@ bool ah_knobs_equal(const struct ah_knobs *a, const struct ah_knobs *b);
 /* Moves one knob to another rung of its ladder, chosen by `random`. */
 void ah_knobs_shake(const struct ah_job *job, uint64_t random, struct ah_knobs *knobs);
 
-/* Returns these knobs, with every knob that does not matter for these configs on a fixed rung. Then equal configs and
- * equal knobs are the same plan. */
+/* Returns these knobs, but with each knob that does not matter for these configs set to a fixed value. Then equal
+ * configs and equal knobs mean the same plan. */
 struct ah_knobs ah_knobs_that_count(const struct ah_job *job, const struct ah_config *configs,
                                     const struct ah_knobs *knobs);
 
-/* Lists all knobs that differ from these by one rung of one ladder. Returns how many. */
+/* Lists all knobs that differ from the given ones in one knob, by one rung of its ladder. Returns how many. */
 enum { AH_KNOBS_NEIGHBOURS_MAX = 54 };
 size_t ah_knobs_neighbours(const struct ah_job *job, const struct ah_knobs *knobs,
                            struct ah_knobs ret_neighbours[AH_KNOBS_NEIGHBOURS_MAX]);

@@ -114,7 +114,7 @@ int ah_optimize_bound(const struct ah_optimize *optimize, struct ah_arena *arena
     return rc;
 }
 
-/* Finds the best choice of the paper's family, without the best so far, which would cut trials short. */
+/* Finds the best choice of the paper's family. Hides the best so far meanwhile, because it would cut trials short. */
 static int search_paper(const struct ah_optimize *o, struct ah_arena *arena, struct ah_error *err)
 {
     struct ah_evaluator *evaluator = o->evaluator;
@@ -135,10 +135,10 @@ static int search_paper(const struct ah_optimize *o, struct ah_arena *arena, str
     return rc;
 }
 
-/* Chains use this share of the bound's worth of a byte, because with all of it they would not use all memory. */
+/* Chains value a byte at this share of what the bound says. At its full value they would leave memory unused. */
 static const double worth = 0.6;
 
-/* Returns what one more byte would save of the period, by the bounds of the budget and of its least feasible share. */
+/* Returns how much a further byte shortens the period, by the bounds of the budget and of its least feasible share. */
 static double us_per_byte(const struct ah_milp_result *counts, uint64_t device_bytes)
 {
     size_t last = TIGHTER - 1;

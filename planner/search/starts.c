@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kinds of starts: the best so far; for each order of micro-batches, placed counts and, for each config, all layers
- * with it. The best of each kind is chosen over ways to place, configs of embedding and head, and coarse or lean knobs.
+ * Kinds of starts: the best so far; for each order of micro-batches, placed counts, and for each config all layers with
+ * it. Of each kind the best is taken over ways to place, configs of embedding and head, coarse or lean knobs.
  *
  * MONOTONE RULE of placement: recompute and host weights toward the first blocks, host and streamed optimizers toward
  * the last. Counts are of whole configs, so one field after another follows the rule: in all six orders of fields.

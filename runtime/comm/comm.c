@@ -42,8 +42,8 @@ static int give_order(struct ah_comm *comm, enum comm_order order, struct ah_err
     return comm->order_rc ? ah_error_set(err, comm->order_rc, "%s", comm->order_err.text) : AH_OK;
 }
 
-/* A driver's launcher may wait for a process that never comes, in a call that nothing can end. Then returns AH_E_PEER,
- * and the engine's thread owns the end until the process ends. */
+/* Opens the driver. Its launcher may wait for a process that never comes, in a call that nothing can end: then returns
+ * AH_E_PEER, and the engine's thread owns `comm` until the process ends. */
 static int open_in_time(struct ah_comm *comm, bool *ret_is_stuck, struct ah_error *err)
 {
     const double deadline_s = comm->options.deadline_s + PATIENCE_S;

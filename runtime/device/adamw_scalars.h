@@ -8,9 +8,9 @@
  *     rest = 1 - beta     neg_rate = -lr / (1 - beta1^t)     root_scale = 1 / sqrt(1 - beta2^t)
  *     decay = 1 - lr * weight_decay
  *
- * where t is the step, from 1, and beta the *fp32* beta. After t steps, a moving average with weights beta and rest has
- * total weight 1 - beta^t for exactly these numbers. Corrections from 0.999 in double would fit a different average and
- * would change a constant gradient: fp32 rounds 0.999 with an error of 1.3e-8, which is 1.3e-5 of 1 - 0.999.
+ * where t is the step, from 1, and beta is the *fp32* beta of the moving averages. After t steps the weights of an
+ * average sum to 1 - beta^t, so the correction must use the same beta. fp32 rounds 0.999 with an error of 1.3e-8, which
+ * is 1.3e-5 of 1 - 0.999: correcting with 0.999 in double would change a constant gradient by up to that.
  */
 #ifndef AH_RUNTIME_DEVICE_ADAMW_SCALARS_H
 #define AH_RUNTIME_DEVICE_ADAMW_SCALARS_H

@@ -184,8 +184,8 @@ struct ah_device_watch {
 
     /* (optional; both with `name_context`, on the watching thread: they may not block) `beside` prints what else the
      * program waits for, as part of a sentence; true if it waits for other ranks. If so, and no op has begun, the stall
-     * is reported a quarter later, so that those ranks report first. `pulse`: a number that changes with any progress
-     * elsewhere. */
+     * is reported only after another quarter of patience_s, so that those ranks report first. `pulse`: a number that
+     * changes with any progress elsewhere. */
     bool (*beside)(const void *context, char *ret_text, size_t room);
     uint64_t (*pulse)(const void *context);
 };
@@ -212,9 +212,9 @@ struct ah_device_options {
     uint32_t compute_threads; /* CPU: cores of the compute lane; 0: three quarters, leaving at least one */
     uint32_t host_threads;    /* cores of the host lane; 0: the cores without compute, at least one */
     bool
-        pin_submitter; /* GPUs: the thread that calls reserve submits, and is pinned to a separate core until it closes
-                                 the device; host_threads is then at most all cores but one. Cores are those of the
-                                 process's affinity mask; threads started in between inherit the pin. */
+        pin_submitter; /* GPUs: pins the thread that calls reserve and submits to a separate core of the process's
+                        * affinity mask, until it closes the device. Threads that it starts meanwhile inherit the
+                        * pin. host_threads is then at most all cores but one. */
     bool messages; /* adds the lanes for messages to other ranks; AH_E_UNSUPPORTED if the driver has none */
     bool shared;   /* CPU: other ranks compute on this machine, too, so no thread is tied to a processor */
     uint32_t
@@ -287,8 +287,8 @@ struct ah_device_driver {
     int (*open)(struct ah_device **ret_device, const struct ah_device_options *options, struct ah_error *err);
     void (*close)(struct ah_device *device);
 
-    /* (optional: nothing to build) Builds everything that ops of these shapes need beyond their operands, and sets
-     * reserve_bytes. Called with every lane idle. */
+    /* (optional; NULL: there is nothing to build) Builds everything that ops of these shapes need beyond their
+     * operands, and sets reserve_bytes. Called with every lane idle. */
     int (*prepare)(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err);
 
     /* Takes the arenas; once. On failure none is taken. */
@@ -358,8 +358,8 @@ struct ah_device {
     uint64_t wait_what;                /* what the newest waiting call waits for */
 };
 
-/* A number that changes with the size of any struct that crosses a plugin's border, and with the kinds of ops and
- * lanes: a sum with weights that are far apart. */
+/* A number that changes if the size of any struct that crosses a plugin's border changes, or the number of op kinds or
+ * lanes: a sum of them with very different weights. */
 /* clang-format off */
 #define AH_DEVICE_LAYOUT \
     ((uint32_t)(sizeof(struct ah_device_driver) + 1009 * sizeof(struct ah_device) + \

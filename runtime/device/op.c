@@ -162,8 +162,8 @@ uint64_t ah_op_moved_bytes(const struct ah_op *op)
 }
 
 /* True if a row of `first`, which begins at 0, and a row of `second`, which begins at `distance`, share a byte. Rows of
- * both are `stride` apart and no wider. `second` begins `column` bytes behind the start of row `row` of `first` (or
- * where that row would be), so row i of second can only touch rows row + i and row + i + 1 of first. */
+ * both are `stride` apart and no wider. `second` begins `column` bytes after the start of row `row` of `first`, which
+ * may be beyond its last row. So row i of second can only touch rows row + i and row + i + 1 of first. */
 static bool rows_overlap(const struct ah_operand *first, const struct ah_operand *second, uint64_t distance,
                          uint64_t stride)
 {

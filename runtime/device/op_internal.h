@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The table of kinds that op_table.c defines and op.c evaluates. For each operand of each kind, the table has the role,
- * the element, and the extent as a product of up to three named sizes; a function of the kind takes the sizes from the
- * op. Only these two files use the short names.
+ * the type of its elements, and the extent as a product of up to three named sizes. A function for each kind takes
+ * these sizes from the op. Only these two files use the short names.
  */
 #ifndef AH_RUNTIME_DEVICE_OP_INTERNAL_H
 #define AH_RUNTIME_DEVICE_OP_INTERNAL_H

@@ -15,11 +15,11 @@
  *    on a GPU gives no such sign, so an op that takes longer than the patience is a stall.
  * 4. The watch's own pulse (struct ah_device_watch) has not changed: no progress is known of the ranks for whose work
  *    this device waits.
- * 5. The process ran: between two looks, at most twice the usual interval counts. So a process that was stopped
- *    (SIGSTOP, a debugger) or starved counts for no more.
+ * 5. The process ran: between two looks, at most twice the usual interval counts. So time for which the process was
+ *    stopped (SIGSTOP, a debugger) or starved counts for no more.
  *
- * A second thread that keeps waiting for tickets that are done would hide a stall of the first (2). The trainer has one
- * thread.
+ * By 2, a thread that keeps waiting for tickets that are already done would hide the stall of another thread. The
+ * trainer has only one thread.
  */
 #ifndef AH_RUNTIME_DEVICE_WATCH_H
 #define AH_RUNTIME_DEVICE_WATCH_H

@@ -102,7 +102,7 @@ static void put_layer_types(const struct print *print)
     ah_buffer_puts(print->out, "]");
 }
 
-/* Returns the first layer with a window: older readers only support windows in all layers from a given layer up. */
+/* Returns the first layer with a window. Older readers only support windows in all layers from some layer up. */
 static uint64_t first_windowed(const struct ah_model *model)
 {
     uint64_t i = 0;

@@ -19,7 +19,7 @@ struct load {
     struct ah_safetensors files;
     size_t skipped; /* bytes of names to skip: the prefix, if the files leave it out */
     bool *used;     /* by tensor of the files: a part has used it */
-    float *values;  /* AH_WALK_BAND_MAX; the part that no band reaches stays untouched */
+    float *values;  /* AH_WALK_BAND_MAX; memory is only used as far as bands reach */
     float *lines;   /* AH_WEIGHTS_PIECE_MAX; lines of the file, or values to compare with */
     struct ah_error *err;
 };

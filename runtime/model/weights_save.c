@@ -33,7 +33,7 @@ struct save {
     uint64_t total_bytes, shard_bytes;   /* of data; of the last shard */
     struct ah_safetensors_writer writer; /* of shard `open` - 1 */
     size_t open, first;                  /* its first part */
-    float *values; /* owned; AH_WALK_BAND_MAX; the part that no band reaches stays untouched */
+    float *values; /* owned; AH_WALK_BAND_MAX; memory is only used as far as bands reach */
     float *lines;  /* owned; AH_WEIGHTS_PIECE_MAX; lines of the file */
     struct ah_error *err;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Check: runs the parts in order. Each part may rely on what earlier parts have checked, but not on small numbers.
+ * Runs the parts of the check in order. A part may rely on earlier parts, but not on numbers being small.
  */
 #include "runtime/schedule/check.h"
 
@@ -98,7 +98,7 @@ static int check_device(const struct ah_plan *plan, struct ah_error *err)
                         kind == AH_DEVICE_CPU ? "a GPU" : "the CPU device");
 }
 
-/* A run would refuse a plan that has no room outside the arena for memory that its ops need. */
+/* Checks that the plan leaves room outside the arena for memory that its ops need; otherwise a run would refuse it. */
 static int check_reserve(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
     const struct ah_plan_memory *memory = &plan->memory;

@@ -21,7 +21,7 @@ static int check_names(const struct ah_plan *plan, struct ah_error *err)
     return AH_OK;
 }
 
-/* Refuses resources with the same name, and block-major order with a single micro-batch, where it means nothing. */
+/* Refuses two resources with one name, and block-major order with a single micro-batch, where it has no meaning. */
 static int check_words(const struct ah_plan *plan, struct ah_error *err)
 {
     const struct ah_plan_sharing *sharing = &plan->sharing;
@@ -73,7 +73,7 @@ static int check_solver(const struct ah_plan *plan, struct ah_error *err)
 
 /* ---- policies ---- */
 
-/* A plan lists all policies but its own and `optimal`, once each and in order, or none. */
+/* Checks that a plan lists either no policies, or all except its own and `optimal`, once each and in order. */
 static int check_alternatives(const struct ah_plan *plan, struct ah_error *err)
 {
     size_t next = 0;
@@ -95,7 +95,7 @@ static int check_alternatives(const struct ah_plan *plan, struct ah_error *err)
                         ah_words_policy[plan->policy]);
 }
 
-/* No alternative beats the bound, and `optimal` is at least as fast as the paper's plan, where its search starts. */
+/* Checks that no alternative beats the bound, and `optimal` is no slower than the paper's plan, its search's start. */
 static int check_alternative_times(const struct ah_plan *plan, struct ah_error *err)
 {
     for (size_t i = 0; i < plan->n_alternatives; i++) {

@@ -28,11 +28,11 @@ static bool makes_gradient(const struct ah_plan *plan, const struct ah_plan_op *
            (op->op == AH_PLAN_BACKWARD || (head && op->op == AH_PLAN_FORWARD));
 }
 
-/* Returns 0 to WAYS - 1: different numbers for ops of one kind and group that do different work. */
+/* Returns a number below WAYS. Ops of one kind and group have equal numbers exactly if they do equal work. */
 static unsigned way_of(const struct ah_plan *plan, const struct ah_plan_op *op)
 {
     const struct ah_plan_block *block = &plan->blocks[op->block];
-    const bool last = op->micro_batch + 1 == plan->training.micro_batches; /* makes squares */
+    const bool last = op->micro_batch + 1 == plan->training.micro_batches; /* also squares the sum */
     const bool closes = ah_fold_of(&plan->training, op->micro_batch).closes;
     if (makes_gradient(plan, op))
         return block->accumulator == AH_ACCUMULATOR_HOST ? 1 : (last ? 2U : 0U) + (closes ? 3U : 0U);
@@ -94,7 +94,7 @@ static double launches_of(const struct ah_job *job, const struct ah_plan_op *op)
     return op->op == AH_PLAN_DEVICE_ADAM ? (double)ah_flat_runs(&flat, runs) : 0;
 }
 
-/* Finds the least time per parameter and per launch. Each op must take the longer of the two times that these give. */
+/* Finds the least times per parameter and per launch. Each op must take the longer of its two resulting times. */
 static int check_rates(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
     double us_each[OP_KINDS][WAYS], launch_us = INFINITY;
@@ -128,7 +128,7 @@ static int check_rates(const struct ah_plan *plan, const struct ah_job *job, str
 
 /* ---- rule 3 ---- */
 
-/* Solves for both times with the first copy and the copy whose tiles per byte differ most from the first's. */
+/* Solves for the times per tile and per byte from the first copy and the one that differs most in tiles per byte. */
 struct ah_check_copies ah_check_copies(const struct ah_plan *plan, enum ah_plan_lane lane)
 {
     struct ah_check_copies copies = {.relative = 1e-9};

@@ -10,7 +10,7 @@
 
 enum { COMPILE_NONE = UINT32_MAX };
 
-/* A tile of an update on the device, and the index in `base` of the op that it follows. */
+/* A tile of an update on the device, and the index in `base` of the op after which it runs. */
 struct compile_attached {
     uint32_t after;
     uint32_t op;
@@ -26,7 +26,7 @@ struct compile {
     size_t n_blocks, micro_batches;
     bool clip;
     bool
-        late_updates; /* updates come after the iteration's last gradient; in a part, after its last op in `base` */
+        late_updates; /* updates come after the iteration's last gradient; in a part: after its last op in `base` */
 
     struct ah_plan_op *ops;
     size_t n_ops;
@@ -40,7 +40,7 @@ struct compile {
     uint32_t *send_of[2]; /* index in base of the send of outputs, of gradients: by micro_batch */
     uint32_t *base_of[2]; /* index in base of forward, backward: by micro_batch * n_blocks + block */
     uint32_t
-        last_gradient; /* index in base of the last op that makes a gradient; in a part, of its last op */
+        last_gradient; /* index in `base` of the last op that makes a gradient; in a part: of the last op */
     struct compile_attached *attached, *sorted;
     size_t n_attached;
     uint32_t *count;
@@ -89,7 +89,7 @@ uint32_t ah_compile_gradient(const struct compile *c, size_t block, size_t micro
 /* Position of the stage's send of this kind. */
 uint32_t ah_compile_send(const struct compile *c, enum ah_plan_op_kind kind, size_t micro_batch);
 
-/* Distance up the circle from one position to another (1 to n_compute); the position at a distance before or after. */
+/* Positions form a circle. Return the distance forward to another one (1 to n_compute); the position at a distance. */
 uint32_t ah_compile_distance(const struct compile *c, uint32_t from, uint32_t to);
 uint32_t ah_compile_before(const struct compile *c, uint32_t position, uint32_t distance);
 uint32_t ah_compile_after(const struct compile *c, uint32_t position, uint32_t distance);

@@ -39,7 +39,7 @@ struct ah_costs {
     bool estimated;   /* some times are not measured block times */
 };
 
-/* The time of work that consists of `ops` ops of the compute lane: no less than launching them one after another. */
+/* Returns the time of work made of `ops` ops of the compute lane: no less than it takes to launch them one by one. */
 static inline double ah_costs_launched(double us, uint64_t ops, double launch_us)
 {
     double launches_us = (double)ops * launch_us;

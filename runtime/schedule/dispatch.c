@@ -4,8 +4,8 @@
  *
  * 1. Instance (iteration r, item i) is op r x n + i of the clock.
  * 2. round(r, i) = r if the item is issued at the first head or later, else r - 1.
- * 3. A round's order is the order in which a dispatch by priority ran its instances. Every edge leads to an instance
- *    run later in the same round, or to a later round. So frozen orders cannot deadlock.
+ * 3. A round's order is the order in which a dispatch by priority ran its instances. Every dependency leads to an
+ *    instance that ran later in this round, or to a later round. So frozen orders cannot deadlock.
  * 4. Some instances are absent at both ends of a run: states copied in for an update after the last iteration, and
  *    updates with gradients from before the first. They take no time and no slot, and wait for nothing.
  * 5. The last complete iteration is measured: number R - 2 of R. A run may stop once it is done.
@@ -145,7 +145,7 @@ int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_sim_run 
 
 /* ---- freezing ---- */
 
-/* Lists the instances of round 1, lane by lane: iteration 1 starting at the first head, and iteration 2 before it. */
+/* Lists the instances of round 1, lane by lane: iteration 1 from its first head on, and iteration 2 before its own. */
 static void take_round(const struct ah_sim_run *run, const struct ah_clock_result *result,
                        struct ah_orders *orders)
 {
@@ -162,7 +162,7 @@ static void take_round(const struct ah_sim_run *run, const struct ah_clock_resul
     }
 }
 
-/* Lists what a dispatch must reach: all of round 1, and the heads that measure its period. */
+/* Lists what a dispatch must finish: all of round 1, and the heads between which its period is measured. */
 static const uint32_t *need_round(struct ah_dispatch_memory *m, const struct ah_sim_run *run)
 {
     uint32_t *needed = m->needed.items;
@@ -219,7 +219,7 @@ static uint32_t *repeat_lane(const struct ah_sim_run *run, const uint32_t *items
     return next;
 }
 
-/* Lists what a run must reach (invariant 5). */
+/* Lists what a run must finish (invariant 5). */
 static const uint32_t *need_measured(struct ah_dispatch_memory *m, const struct ah_sim_run *run)
 {
     uint32_t *needed = m->needed.items;
@@ -261,7 +261,7 @@ static double item_period(const struct ah_sim_run *run, const struct ah_clock_re
     return measured[item].finish_us - (measured - n)[item].finish_us;
 }
 
-/* Takes the longest period of all items: a lane that falls behind shows here before compute notices. */
+/* The longest period of all items counts: so a lane that falls behind shows before it delays compute. */
 double ah_dispatch_period(const struct ah_sim_run *run, const struct ah_clock_result *result)
 {
     double period = 0;

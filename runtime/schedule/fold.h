@@ -3,9 +3,9 @@
  * Fold: to which sum the gradient of a micro-batch is added (docs/distributed.md, "Sums").
  *
  * `training.sums` divides a step's micro-batches into groups (none: one group). Each group's gradients are added up in
- * order, starting with a copy; then the groups' sums are added up in order. The first group is summed right into the
- * total, and a group of one micro-batch is added right to the total: the bits are the same. Any other group is summed
- * separately first, and that sum is added to the total.
+ * order, starting with a copy; then the groups' sums are added up in order. The first group is summed in the total
+ * itself, and a group of one micro-batch is added to the total directly: the bits are the same. Any other group is
+ * summed separately first, and that sum is added to the total.
  */
 #ifndef AH_RUNTIME_SCHEDULE_FOLD_H
 #define AH_RUNTIME_SCHEDULE_FOLD_H

@@ -59,7 +59,7 @@ int ah_reading_iteration(const struct ah_plan *plan, struct ah_grow *compute_mem
     return AH_OK;
 }
 
-/* The n-th mention of an op in a lane's list is its n-th tile. */
+/* The n-th time that a lane's list names an op means the op's n-th tile. */
 int ah_reading_orders(const struct ah_plan *plan, const struct ah_items *items, struct ah_grow *order_memory,
                       struct ah_grow *seen_memory, struct ah_orders *ret_orders, struct ah_error *err)
 {
@@ -131,7 +131,7 @@ static void share_slots(const struct reading *r, uint32_t taker, uint32_t user, 
     }
 }
 
-/* Which kinds use the slots that another kind takes; `each`: user and taker are of the same micro-batch. */
+/* Kinds of ops that use slots taken by another kind; `each`: user and taker have the same micro-batch. */
 static const struct {
     enum ah_plan_op_kind taker, user;
     enum ah_graph_ring ring;

@@ -64,7 +64,7 @@ static const bool once_a_block[AH_PLAN_COLLECTIVE + 1] = {
     [AH_PLAN_UPLOAD] = true, [AH_PLAN_STATES_IN] = true, [AH_PLAN_STATES_OUT] = true,
 };
 
-/* Checks what the rules assume. `again`: the block already has an op of this kind. */
+/* Checks what the rules assume of an op. `again`: the block already has an op of this kind. */
 static int check_op(const struct build *b, uint32_t op, bool again)
 {
     const struct ah_plan_op *it = &b->it->ops[op];
@@ -185,7 +185,7 @@ static void edge(struct build *b, uint32_t item, uint32_t from)
     b->n_pairs++;
 }
 
-/* Op v waits for op u: tile by tile if both have as many tiles, else for all of u. Nothing if an op is missing. */
+/* Makes op v wait for op u: tile by tile if both have as many tiles, else for all of u. Either may be missing. */
 static void wait_for(struct build *b, uint32_t v, uint32_t u)
 {
     if (v == ITEMS_NONE || u == ITEMS_NONE)
@@ -199,14 +199,14 @@ static void wait_for(struct build *b, uint32_t v, uint32_t u)
         edge(b, tile_item(b, v, tile), tile_item(b, u, tile));
 }
 
-/* Op v waits for all of op u. */
+/* Makes op v wait for all of op u. */
 static void wait_for_all(struct build *b, uint32_t v, uint32_t u)
 {
     if (v != ITEMS_NONE && u != ITEMS_NONE)
         edge(b, tile_item(b, v, 0), last_item(b, u));
 }
 
-/* Rule 2, and tiles in ascending order. */
+/* Adds the edges of rule 2, and those between the tiles of an op. */
 static void position_edges(struct build *b)
 {
     for (uint32_t op = 0; op < b->it->n_ops; op++) {
@@ -221,7 +221,7 @@ static void position_edges(struct build *b)
     }
 }
 
-/* Rules 3 and 4. */
+/* Adds the edges of rules 3 and 4. */
 static int host_update_edges(struct build *b, uint64_t block)
 {
     uint32_t adam = first_op(b, AH_PLAN_HOST_ADAM, block);
@@ -282,7 +282,7 @@ static int norm_edges(struct build *b)
     return AH_OK;
 }
 
-/* Returns the op after which a block's gradients are on the host, if its weights or sum are; else ITEMS_NONE. */
+/* Returns the op after which a block's gradients are on the host; ITEMS_NONE if neither its weights nor its sum are. */
 static uint32_t arrival(const struct build *b, uint64_t block)
 {
     bool on_host = first_op(b, AH_PLAN_HOST_ADAM, block) != ITEMS_NONE &&
@@ -310,7 +310,7 @@ static void arrival_edges(struct build *b)
     }
 }
 
-/* Returns an upper bound for the pairs of rule 10. */
+/* Returns an upper bound for the number of pairs to which rule 10 applies. */
 static size_t count_arrivals(const struct ah_iteration *it)
 {
     size_t n[AH_PLAN_COLLECTIVE + 1] = {0};
@@ -320,7 +320,7 @@ static size_t count_arrivals(const struct ah_iteration *it)
            (n[AH_PLAN_DEVICE_ADAM] + n[AH_PLAN_HOST_ADAM] + n[AH_PLAN_UPLOAD] + n[AH_PLAN_NORM]);
 }
 
-/* Rule 6: each block's states, and all copies in the order of their use, starting at the head. */
+/* Adds the edges of rule 6: of each block's states, and of all copies in order of use, starting at the head. */
 static void streamed_edges(struct build *b)
 {
     for (uint64_t block = 0; block < b->it->n_blocks; block++) {
@@ -383,13 +383,13 @@ static void fetch_edges(struct build *b, uint64_t block)
         else if (fetch->bytes / b->it->weight_bytes == trained_elements(b, block))
             wait_for(b, op, update);
         else
-            wait_for_all(b, op, update); /* its tiles are not those of the update */
+            wait_for_all(b, op, update); /* the fetch and the update have different tiles */
     }
     for (uint32_t op = first_op(b, AH_PLAN_GATHER, block); op != ITEMS_NONE; op = b->next[op])
         wait_for(b, op, update);
 }
 
-/* Rule 9. Returns the number of pairs that it concerns, at most REUSES_MAX; adds their edges if `add`. */
+/* Returns the number of pairs of ops to which rule 9 applies, at most REUSES_MAX. Adds their edges if `add`. */
 static size_t reuse_edges(struct build *b, bool add)
 {
     uint32_t *first = b->due_first; /* by position: a send_gradients due there */
@@ -542,7 +542,7 @@ int ah_items_build(struct ah_items_memory *memory, const struct ah_iteration *it
     rc = issue_states_out(&b);
     if (!rc)
         rc = all_edges(&b);
-    if (!rc && b.n_pairs > b.max_pairs) /* some op occurs far more often than in any iteration */
+    if (!rc && b.n_pairs > b.max_pairs) /* some op occurs far more often than a valid iteration allows */
         rc = ah_error_set(err, AH_E_DOCUMENT, "ops: %zu waits for %zu tiles are too many; plan again",
                           b.n_pairs, b.items.n);
     if (rc)

@@ -2,8 +2,8 @@
  *
  * Makes a job from a model and its training: sorts blocks into groups, then sizes the groups.
  *
- * Blocks with equal keys form a group. Keys are hashed, so a block costs the same among ten thousand different ones as
- * among a few.
+ * Blocks with equal keys form a group. Keys are hashed, so the time for a block does not grow with the number of
+ * groups.
  */
 #include "runtime/schedule/job.h"
 
@@ -261,7 +261,7 @@ static size_t lowest_trained(size_t n_blocks, const uint32_t *trained)
     return block;
 }
 
-/* Returns the part's lowest block whose backward runs; `lowest` is the model's. */
+/* Returns the part's lowest block whose backward runs. `lowest`: that of the whole model. */
 static size_t lowest_of_part(const struct ah_job *job, size_t lowest)
 {
     size_t first = job->part.first_block;
@@ -280,7 +280,7 @@ static void mark_windows(const struct ah_model *model, bool *windowed)
             windowed[model->window_layers[i] + 1] = true;
 }
 
-/* The copy is trained if the table is: patterns name only the table. */
+/* A copy of the table is trained if the table is, because patterns name only the table. */
 static uint32_t copy_trained(const struct ah_job *job)
 {
     struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
@@ -334,7 +334,7 @@ static void divide_by_tp(const struct ah_job *job, uint64_t *amount)
     *amount = *amount / job->part.tp + (*amount % job->part.tp != 0);
 }
 
-/* Reduces everything that was sized whole to the share of one of `tp` ranks. */
+/* Divides all sizes that count for `tp` ranks together, so that they count for one rank. */
 static void share_job(struct ah_job *job)
 {
     divide_by_tp(job, &job->residual_bytes);

@@ -6,11 +6,11 @@
  * cost or bytes: kind, attention window, trained tensors, and what backward does in them. Sizes that depend on tokens
  * are per micro-batch.
  *
- * BACKWARD runs in every block from the head down to the lowest one with a trained tensor. Blocks above that one hand
- * a gradient down (`input_gradient`), trained or not; the lowest does not. Blocks below it run forward only. The
- * head's forward, loss and backward are one op. It works on one chunk of tokens at a time, so that logits never exist
- * whole. Results depend on the chunk, so the chunk depends only on the model's shape. A tied head uses the
- * embedding's table: it writes its gradient of the table first, and the embedding's backward adds to that.
+ * BACKWARD runs in every block from the head down to the lowest one with a trained tensor. Each of them but the lowest
+ * hands a gradient down (`input_gradient`), trained or not. Blocks below the lowest run forward only. The head's
+ * forward, loss and backward are one op. It works on one chunk of tokens at a time, so that logits never exist whole.
+ * Results depend on the chunk, so the chunk depends only on the model's shape. A tied head uses the embedding's table:
+ * it writes its gradient of the table first, and the embedding's backward adds to that.
  *
  * FLAT VECTORS (flat.h, docs/layout.md): one of all the block's parameters, in the order of ah_model_tensors(), and
  * one of the trained ones, from which gradients, optimizer states and tiles are cut.
@@ -99,7 +99,7 @@ struct ah_job {
     bool copies_table;        /* the head is tied, and this rank has its own copy of the table */
     size_t lowest;            /* lowest block whose backward runs; n_blocks: none does */
     uint64_t tokens;          /* per micro-batch */
-    uint64_t chunk_tokens;    /* in the head: a power of two, at least 64; a micro-batch may be smaller */
+    uint64_t chunk_tokens;    /* in the head: a power of two, at least 64; may exceed a micro-batch */
     uint64_t
         residual_bytes;    /* tokens x width in the training's dtype: the residual stream, and its gradient */
     uint64_t input_bytes;  /* a micro-batch's data on the device: AH_JOB_TOKEN_BYTES per token */
@@ -118,7 +118,7 @@ struct ah_job {
 int ah_job_init(struct ah_job *ret_job, const struct ah_model *model, const struct ah_plan_training *training,
                 struct ah_arena *arena, struct ah_error *err);
 
-/* The same for one rank of a pipeline; `part` must name blocks that the model has. NULL: the whole model. */
+/* Like ah_job_init(), for one rank of a pipeline. `part` must name blocks that the model has; NULL: the whole model. */
 int ah_job_init_part(struct ah_job *ret_job, const struct ah_model *model,
                      const struct ah_plan_training *training, const struct ah_plan_part *part,
                      struct ah_arena *arena, struct ah_error *err);
@@ -138,7 +138,7 @@ static inline bool ah_job_splits_table(const struct ah_job *job)
     return job->training.tied == AH_TIED_SPLIT;
 }
 
-/* True if, moreover, this rank has both blocks; it adds their two gradients after the last gradient of the step. */
+/* True if the table is split and this rank has both blocks: it adds their gradients after the step's last gradient. */
 static inline bool ah_job_joins_table(const struct ah_job *job)
 {
     return ah_job_splits_table(job) && !job->part.first_block && job->has_head &&

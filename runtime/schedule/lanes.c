@@ -47,7 +47,7 @@ static uint32_t update_due(const struct compile *c, size_t block)
 
 /* ---- weights on the host ---- */
 
-/* Returns the position after which a fetch for the use at `use` is issued; it may not overtake the op at `after`. */
+/* Returns the position after which a fetch for the use at position `use` is issued: not before `after`. */
 static uint32_t fetch_issue(const struct compile *c, uint32_t use, uint32_t after)
 {
     uint32_t most = ah_compile_distance(c, after, use);
@@ -56,7 +56,7 @@ static uint32_t fetch_issue(const struct compile *c, uint32_t use, uint32_t afte
 }
 
 struct uses {
-    uint32_t first, last; /* uses that share the open fetch */
+    uint32_t first, last; /* first and last use that the fetch being built serves */
     size_t micro_batch;   /* of the first use */
     bool open;
 };
@@ -168,7 +168,7 @@ static void fetches(struct compile *c, size_t block)
 
 /* ---- gradients ---- */
 
-/* Returns the position that waits for the copy of a gradient made at `made`. */
+/* Returns the position that waits for the copy of a gradient made at position `made`. */
 static uint32_t send_due(const struct compile *c, size_t block, uint32_t made)
 {
     uint32_t most = ah_compile_distance(c, made, ah_compile_forward(c, block, 0));

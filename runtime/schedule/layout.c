@@ -6,8 +6,8 @@
  *     the stack: each tensor on top of the highest one that lives when it begins
  *     other tensors, in gaps between each other and above the stack that lives at the same time (layout_fit.c)
  *
- * The others are placed downwards from the least height that live bytes need. So as activations die, gradients can use
- * the space above the shrinking stack.
+ * The others are placed downwards from the least height that the live bytes allow. So gradients can use the space above
+ * the stack, which shrinks as activations die.
  *
  * INVARIANTS
  *   1. All offsets and sizes are whole units of AH_LAYOUT_ALIGN.
@@ -295,7 +295,7 @@ static uint64_t layout_part(struct ah_layout_memory *memory, const struct ah_lay
     return base;
 }
 
-/* Lists the other tensors by where they begin: spans of several positions, and moments of one. */
+/* Lists the other tensors by their first position: spans live over several positions, moments at only one. */
 static void layout_take_others(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                                size_t n, size_t positions)
 {

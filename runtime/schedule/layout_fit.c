@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fit: places tensors that are neither persistent nor stacked. Each in turn gets a gap between the placed tensors
- * whose lives overlap its own. Spans come first, in several orders and manners (a table); moments go into the remaining
- * gaps. The lowest layout is kept; the search ends early with a layout that needs only the live bytes, or
- * only what is enough.
+ * Fit: places tensors that are neither persistent nor stacked. Each in turn gets a gap between the placed tensors whose
+ * lives overlap its own. Spans come first, in several orders and manners (a table); moments go into the remaining gaps.
+ * The lowest layout is kept. The search ends early with a layout that needs only the live bytes, or no more than the
+ * bytes that are enough.
  *
  * INVARIANTS
  *   1. A span is at or above `floor`, hence above every persistent or stacked tensor whose life overlaps its own.
@@ -218,7 +218,7 @@ static void fit_order_spans(struct ah_layout_memory *memory, enum fit_order orde
         memory->order[k] = memory->keys[k] & LAYOUT_INDEX_MASK;
 }
 
-/* Returns the end of the highest span, or a number >= `limit` as soon as a span reaches it: that is the culprit. */
+/* Returns the end of the highest span; or, if a span (the culprit) reaches `limit`, at once the end of that span. */
 static uint64_t fit_spans(struct ah_layout_memory *memory, enum fit_manner manner, uint64_t ceiling,
                           uint64_t limit)
 {

@@ -20,7 +20,7 @@ struct layout_span {
     uint64_t offset;
 };
 
-/* Ways to place spans (layout_fit.c). */
+/* Number of ways to place spans (layout_fit.c). */
 enum { LAYOUT_WAYS = 6 };
 
 /* Arrays are indexed by tensor unless said otherwise. Working arrays hold nothing between calls. */
@@ -63,14 +63,14 @@ static inline uint32_t layout_turn(uint32_t position, uint32_t cut, size_t posit
     return (uint32_t)(position >= cut ? position - cut : position + positions - cut);
 }
 
-/* The first position p where the fewest units of these tensors live both at p - 1 and at p. */
+/* Returns the first position p with the fewest units of tensors that live both at p - 1 and at p. */
 uint32_t ah_layout_cut(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                        const uint32_t *indices, size_t n, size_t positions);
 
 /* Sorts in ascending order. */
 void ah_layout_sort(uint64_t *keys, size_t n);
 
-/* Heights in units: no layout is lower than `live`, and a layout of `enough` or less is not improved. */
+/* Heights in units: no layout is lower than `live`, and a layout no higher than `enough` is not improved. */
 struct layout_heights {
     uint64_t live;
     uint64_t enough;

@@ -66,8 +66,8 @@ static int note_message(const struct reading *r, enum ah_channel channel, uint64
     return AH_OK;
 }
 
-/* A gradient is first needed by the backward of the last block if the stage has one; otherwise by the send of the
- * stage's own word; without that, by the forward that could run too far ahead. */
+/* A gradient from the next stage is first needed by the last block's backward; without one, by the send of this stage's
+ * own gradient message; without that, by the forward that must not run further ahead. */
 static int note_position(const struct reading *r, uint32_t position, struct ah_error *err)
 {
     const struct ah_plan_op *op = op_at(r->program, position);
@@ -262,13 +262,13 @@ static int check_sizes(const struct pipeline *p, size_t stage, struct ah_error *
     return AH_OK;
 }
 
-/* True if the neighbour has come far enough: a receiver needs the send, a sender needs the message's memory free. */
+/* True if the neighbour is far enough: to receive, past the send; to send, where the memory is free. */
 static bool is_let(const struct pipeline *p, size_t stage, enum ah_channel channel, uint64_t step,
                    uint32_t position)
 {
     static const struct {
         int neighbour;
-        enum ah_channel other; /* the neighbour's end of the channel */
+        enum ah_channel other; /* the same channel, as the neighbour names it */
     } ends[AH_CHANNELS] = {[AH_CHANNEL_OUTPUT_IN] = {-1, AH_CHANNEL_OUTPUT_OUT},
                            [AH_CHANNEL_OUTPUT_OUT] = {1, AH_CHANNEL_OUTPUT_IN},
                            [AH_CHANNEL_GRADIENT_IN] = {1, AH_CHANNEL_GRADIENT_OUT},

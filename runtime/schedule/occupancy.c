@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1. Sums by class begin as differences, plus bytes at `from` and minus bytes after `to`; these are then added up along
- *    the positions.
+ * 1. Bytes by class are first stored as differences, plus bytes at `from` and minus bytes after `to`. These are then
+ *    added up along the positions.
  * 2. For the highest end at every position, tensors are visited in descending order of their ends. Each marks its
  *    positions that are still unmarked. `next` leads from a position to the first unmarked position there or later.
  */
@@ -63,7 +63,7 @@ static uint64_t aligned(uint64_t bytes)
 
 /* ---- sums ---- */
 
-/* Differences may wrap below 0; the sums come out right. */
+/* Stores differences as unsigned numbers. They may wrap below 0, but their running sums are right. */
 static void count_tensor(const struct ah_plan_tensor *tensor, struct ah_occupancy *occupancy)
 {
     uint64_t *at = occupancy->bytes[part_of(tensor->name)];

@@ -7,7 +7,7 @@
  * 2. Updates on the device come in between. A `device` update follows the block's last gradient. If updates wait for
  *    the norm, it follows the last gradient of all blocks, and the lowest block comes first.
  * 3. Streamed updates are spread to match the arrival of their states, which are copied one after the other over the
- *    link. A block's copies may begin once its gradient does; of these blocks, the first needed is copied first. Each
+ *    link. A block's copies may begin once its gradient is being made. The block needed first is copied first. Each
  *    tile is updated after the op that runs when it arrives, but before the block's weights are used (or fetched).
  */
 #include "runtime/schedule/compile_internal.h"
@@ -17,7 +17,7 @@
 
 /* ---- forward and backward ---- */
 
-/* Appends an op to the order. It takes `us`, unless the choice states its time. */
+/* Appends an op to the order. Its time is `us`, unless the choice gives another. */
 static struct ah_plan_op *base_append(struct compile *c, enum ah_plan_op_kind kind, size_t block,
                                       size_t micro_batch, double us)
 {
@@ -131,7 +131,7 @@ struct arrivals {
     size_t n_waiting; /* blocks in c->waiting, whose gradients are done; the last one is served first */
 };
 
-/* Returns the last base op, counted over two iterations, that the update of this block may follow. */
+/* Returns the last base op, counted over two iterations, after which this block's update may still come. */
 static size_t deadline(const struct compile *c, size_t block, size_t ready)
 {
     if (c->knobs->step_ends)

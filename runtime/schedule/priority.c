@@ -2,8 +2,8 @@
  *
  * Priority: finds which of all items that could start is needed first.
  *
- * 1. First comes the item that the earliest compute position waits for, through any edges. Position numbers continue in
- *    later iterations. Ties go to the longer chain of work up to that position, then to the lower block.
+ * 1. First comes the item needed by the earliest compute position, directly or through other items. Position numbers
+ *    continue in later iterations. Ties go to the longer chain of work up to that position, then to the lower block.
  * 2. Edges between items of other lanes make no cycle, even over iterations: every cycle has a compute op.
  */
 #include "runtime/schedule/schedule_internal.h"
@@ -18,7 +18,7 @@ struct ranking {
     uint32_t positions;
     uint64_t *rank;
     double *chain;
-    uint32_t *left; /* by item: followers in lanes other than compute without a final rank */
+    uint32_t *left; /* by item: number of followers, in lanes other than compute, whose rank is not final */
     uint32_t *queue;
     size_t n_queue;
 };

@@ -20,7 +20,7 @@ static void add_product(struct list *list, const struct ah_algorithm *product)
         list->items[list->n++] = *product;
 }
 
-/* A repeated step that first writes c and then adds to it is two products. */
+/* Adds a step's products: two if the step is repeated, and first writes c, then adds to it. */
 static void add_step(struct list *list, const struct ah_program_op *step)
 {
     struct ah_algorithm product;

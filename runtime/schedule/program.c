@@ -125,8 +125,8 @@ static bool is_read(const struct node *node, size_t arg)
     return node->role[arg] == AH_ROLE_IN || node->role[arg] == AH_ROLE_INOUT;
 }
 
-/* Emits the forward steps that make what `node` reads, and, first, what those read; each is repeated once. Tensors are
- * written before they are read (program_table.c, 1), so the recursion is no deeper than the forward line. */
+/* Emits the forward steps whose results `node` reads, after the steps whose results those read, each at most once.
+ * Tensors are written before they are read (program_table.c, 1). So the recursion is no deeper than the line. */
 static void provide(struct emission *emission, const struct node *node)
 {
     const struct line *forward = &emission->block->forward;
@@ -234,8 +234,8 @@ size_t ah_program_saved(const struct ah_job *job, const struct ah_job_group *gro
 
 /* ---- steps as a cost model sees them ---- */
 
-/* Pairs of a query and a key that it sees, in one head and sequence. A query sees itself and the keys before it, at
- * most `window` in all if there is one. */
+/* Returns the number of pairs of a query and a key that it sees, in one head and sequence. A query sees its own and
+ * earlier keys, at most `window` if that is not 0. */
 static double attention_pairs(uint64_t seq, uint64_t window)
 {
     double s = (double)seq, w = window && window < seq ? (double)window : s;

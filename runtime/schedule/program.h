@@ -99,9 +99,9 @@ struct ah_program_place {
 enum { AH_PROGRAM_NO_PLACE = UINT8_MAX, AH_PROGRAM_PLACES_MAX = 112 };
 
 /* A primitive op with everything but addresses. A present operand names the device arena, and its offset counts from
- * its place. The executor does the rest: it calls ah_program_drop_documents() if data has no documents. If embedding
- * rows were gathered on the host, they become the table and `tokens` count from 0. The loss sum is pointed at its
- * micro-batch's. */
+ * its place. The executor adapts the op. If data has no documents, it calls ah_program_drop_documents(). If embedding
+ * rows were gathered on the host, they replace the table, and `tokens` count from 0. Each micro-batch gets its own loss
+ * sum. */
 struct ah_program_op {
     const char *name;
     struct ah_op op;

@@ -56,7 +56,7 @@ enum size_name {
 enum element {
     ACT,     /* the training's dtype */
     F32,     /* fp32 */
-    PARTIAL, /* fp32 if two products are added up in it (gated, not packed), else as ACT */
+    PARTIAL, /* fp32 if the tensor is the sum of two products (gated, not packed), else as ACT */
     U32,
     U8,
     F64
@@ -125,7 +125,7 @@ struct operand_rule {
     enum operand_kind kind;
     enum tensor tensor;
     enum part part;
-    bool optional; /* the op can do without it; an output that nothing needs is left out */
+    bool optional; /* the op works without it; an output that nothing needs is left out */
     const char *parameter;
     bool and_up; /* with "mlp.gate.weight": "mlp.up.weight" as well, as rows of one matrix */
 };
@@ -148,7 +148,7 @@ extern const struct tensor_rule ah_program_tensor_rules[TENSORS];
 const struct step_rule *ah_program_forward_rules(enum ah_block_kind kind);
 const struct step_rule *ah_program_backward_rules(enum ah_block_kind kind);
 
-/* What rows are evaluated against. */
+/* The job, group, features and sizes for which rows are evaluated. */
 struct ah_program_context {
     const struct ah_job *job;
     const struct ah_job_group *group;

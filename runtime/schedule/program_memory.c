@@ -5,10 +5,10 @@
  * SAVED. keep saves every tensor that forward writes and backward reads. selective drops the tensors that cheap steps
  * can recompute from what it saves. So it never saves more than keep.
  *
- * SCRATCH. A tensor lives from the first step that touches it to the last. If it outlives a chunk and a step of the
- * loop touches it, it lives through the loop. Each tensor gets the lowest offset where it overlaps no tensor that lives
- * at the same time. First fit depends on the order, so a few orders are tried and the lowest peak is taken. In the
- * tests' programs that peak equals the largest sum of bytes alive at one step, which is a lower bound.
+ * SCRATCH. A tensor lives from the first step that touches it to the last. If the loop over chunks touches it and it is
+ * kept for longer than a chunk, it lives through the whole loop. Each tensor gets the lowest offset where it overlaps
+ * no tensor that lives at the same time. First fit depends on the order, so a few orders are tried and the lowest peak
+ * is taken. In the tests' programs that peak equals the largest sum of bytes alive at one step, which is a lower bound.
  */
 #include "runtime/schedule/program_internal.h"
 
@@ -69,7 +69,7 @@ static bool is_repeatable(const struct node *node, const bool *kept)
     return true;
 }
 
-/* A step's second output (statistics of a norm) is small and is dropped only with its result. */
+/* True if `selective` may drop the tensor. The small statistics of a norm are dropped only together with its result. */
 static bool is_droppable(const struct ah_program_block *block, size_t tensor, const bool *kept)
 {
     bool droppable = kept[tensor];

@@ -32,13 +32,13 @@ struct ah_replay_item {
     double slowed_us; /* how much longer it took than at full speed */
     double waited_us; /* how long the lane was idle before it */
     enum ah_replay_reason reason;
-    uint32_t waited_for; /* index of an item; UINT32_MAX: none */
+    uint32_t waited_for; /* index of the item that it waited for longest; UINT32_MAX: none */
     uint8_t slowed_by;   /* index into sharing.resources; 255: none */
 };
 
 struct ah_replay_lane {
     double busy_us, idle_us, slowed_us;  /* in a steady iteration */
-    double waited_us[AH_REPLAY_REASONS]; /* idle_us by reason; in the rest, the lane had nothing to do */
+    double waited_us[AH_REPLAY_REASONS]; /* idle_us by reason; the rest: the lane had nothing to do */
     double slowed_by_us[16];             /* slowed_us by resource */
 };
 
@@ -54,8 +54,8 @@ struct ah_replay {
     struct ah_replay_lane lanes[4];
 };
 
-/* `plan` was read from a document, or emitted. AH_E_DOCUMENT: the rules of docs/planning.md forbid or miss an op,
- * or orders and dependencies deadlock. AH_E_USAGE: fewer than 3 iterations. AH_E_MEMORY. */
+/* `plan` was read from a document, or emitted. AH_E_DOCUMENT: the rules of docs/planning.md forbid an op or require a
+ * missing one, or orders and dependencies deadlock. AH_E_USAGE: fewer than 3 iterations. AH_E_MEMORY. */
 int ah_replay_run(const struct ah_plan *plan, size_t iterations, struct ah_arena *arena,
                   struct ah_replay *ret_replay, struct ah_error *err);
 

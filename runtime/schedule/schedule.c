@@ -19,7 +19,7 @@ static bool leaves_first(const struct ah_job *job, struct ah_config config)
     return added_up && config.weights == AH_WEIGHTS_HOST && config.optimizer == AH_OPTIMIZER_HOST;
 }
 
-/* Lists the accumulators to choose from. Sums of a split table that are joined stay on the device. */
+/* Lists the accumulators to choose from. If this rank adds up both sums of a split table, they stay on the device. */
 static size_t accumulators(const struct ah_job *job, const struct ah_job_group *group,
                            struct ah_config config, uint8_t ret_accumulators[2])
 {

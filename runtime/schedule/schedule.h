@@ -49,7 +49,7 @@ struct ah_knobs {
     uint64_t tile_elements; /* a multiple of AH_PLAN_TILE_UNIT */
     enum ah_micro_order micro_order;
     uint32_t
-        fetch_ahead; /* how many compute positions early a fetch may begin; 0: only when its user is next */
+        fetch_ahead; /* a fetch may begin this many compute positions early; 0: only when its user is next */
     uint32_t
         send_behind; /* compute positions for which a gradient may stay on the device after its backward; 0:
                              compute waits for the copy */
@@ -68,7 +68,7 @@ struct ah_choice {
     const double
         *base_us; /* (optional) times of forward, backward and sends, in compute order; replace costs */
     double
-        enough_us; /* (optional) if a dispatch takes over 1 % longer, its own period counts; its order is not run */
+        enough_us; /* (optional) if a dispatch's period is over 1 % longer, it counts, and its order is not run */
     uint64_t enough_bytes; /* (optional) a layout that needs no more than this is not improved */
 };
 

@@ -21,7 +21,7 @@ struct part {
     size_t first, last; /* micro-batches that are one tensor */
 };
 
-/* Gradients that a stage holds before it uses them; with one more, the sender waits. */
+/* How many gradients may have arrived at a stage before it uses them; the sender of a further one waits. */
 enum { WAITING = 2 };
 
 /* Returns when the input that another stage sends may arrive (rule 1). */
@@ -61,7 +61,7 @@ static uint32_t last_reader(const struct compile *c, size_t block, size_t micro_
     return backward == COMPILE_NONE ? ah_compile_forward(c, block, micro_batch) : backward;
 }
 
-/* True if the last tensor made is the first one freed, which fails if forwards run ahead of the backwards. */
+/* True if tensors are freed in the reverse order of being made: false if forwards run ahead of the backwards. */
 static bool nests(const struct compile *c)
 {
     return !c->job->is_part;
@@ -182,7 +182,7 @@ void ah_compile_tensors(struct compile *c)
 
 /* ---- host ---- */
 
-/* Returns the ring's slots: `slots`, or 0 if whole vectors need no more memory. Adds its bytes to pinned memory. */
+/* Returns the ring's number of slots: `slots`, or 0 if whole vectors take no more memory. Adds its pinned bytes. */
 static uint64_t ring(struct compile *c, uint64_t slots, uint64_t tiles, uint64_t element_bytes,
                      uint64_t whole_bytes)
 {
@@ -228,7 +228,7 @@ static void host_block(struct compile *c, size_t block, struct flow *gradients, 
         flow_add(c, weights, group->trained_elements, job->weight_bytes);
 }
 
-/* False if a ring of gradients would deadlock: its slots would wait for updates that wait for all gradients. */
+/* False if a ring of gradients would deadlock: its slots are freed by updates, and these wait for all gradients. */
 static bool gradients_flow(const struct compile *c)
 {
     if (!c->late_updates)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Matches patterns with names of tensors. Patterns are applied in order, so later ones override earlier ones. Each is
- * tried only on blocks that its beginning allows, so a thousand patterns for a layer each stay cheap.
+ * tried only on blocks that its beginning allows, so even a thousand patterns, each for one layer, are fast.
  */
 #include "runtime/schedule/trainable.h"
 
@@ -19,7 +19,7 @@ size_t ah_trainable_name(const struct ah_model *model, uint64_t block, const cha
     return n < 0 ? 0 : (size_t)n;
 }
 
-/* After a mismatch, the last `*` matches one more character: linear in practice, never exponential. */
+/* After a mismatch, the last `*` is extended by one character: linear time in practice, never exponential. */
 bool ah_trainable_glob(const char *pattern, const char *name)
 {
     const char *star = NULL, *resume = NULL;

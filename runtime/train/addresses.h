@@ -98,7 +98,7 @@ struct ah_addresses {
     struct ah_ref state_ring;
     struct ah_ref device_headers, device_sums, angles, words;
     struct ah_ref headers, sums, staging, bounce_buffer;
-    struct ah_ref partials;      /* pieces of other ranks' sums, one from each */
+    struct ah_ref partials;      /* pieces of sums received from other ranks, one from each */
     uint64_t share_piece;        /* elements of one piece */
     uint64_t staged_micro_bytes; /* bytes of a micro-batch in the staging; its mask follows its words */
 };

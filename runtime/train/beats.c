@@ -27,7 +27,7 @@ struct beats {
     uint64_t period_ns, ticks, beaten;
     pthread_mutex_t mutex;
     pthread_cond_t stop;
-    bool stopping; /* rank 0: under the mutex */
+    bool stopping; /* rank 0: changes under the mutex */
 };
 
 struct beat {
@@ -38,7 +38,7 @@ struct beat {
 
 _Static_assert(sizeof(struct beat) == AH_LINKS_BEAT_BYTES, "what the channels carry");
 
-/* True if the program, not its device, waits: for a report or an order. */
+/* True if the program itself, not its device, waits for a report or an order of another rank. */
 static bool waits_for_word(const struct ah_trainer *t)
 {
     struct ah_comm_under_way messages[UNDER_WAY_MAX];

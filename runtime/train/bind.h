@@ -52,7 +52,7 @@ struct ah_bound {
     struct ah_bound_op *ops; /* owned */
     size_t n_ops, room;
     uint32_t *
-        first; /* owned; by item, then extra, then receive (by channel and micro-batch), then share; and the end */
+        first; /* owned: first op of each item, extra, receive (by channel, micro-batch) and share; last: n_ops */
 };
 
 struct ah_bind_options {

@@ -39,7 +39,7 @@ int ah_bind_elements(struct ah_binder *binder, enum ah_op_kind kind, struct ah_r
 int ah_bind_squares(struct ah_binder *binder, struct ah_ref sums, uint64_t block, struct ah_ref src,
                     struct ah_stretch part);
 
-/* Find a block's gradient on the device at `position`: of one micro-batch, their sum, or a group's sum. */
+/* Find a block's gradient on the device at `position`: that of one micro-batch, the sum, or a group's sum. */
 int ah_bind_gradient(const struct ah_binder *binder, uint64_t block, uint64_t micro_batch, uint64_t position,
                      struct ah_ref *ret_ref);
 int ah_bind_gradient_sum(const struct ah_binder *binder, uint64_t block, uint64_t position,
@@ -83,7 +83,7 @@ struct ah_stretch ah_bind_table(const struct ah_binder *binder, uint64_t block);
 /* True if this stretch of a block's trained vector is part of a copy. */
 bool ah_bind_is_copy(const struct ah_binder *binder, uint64_t block, struct ah_stretch part);
 
-/* In a single process: after the step's last gradient, adds the copy's to the table's and copies the total back. */
+/* In one process: after the step's last gradient, adds the copy's gradient to the table's and copies the total back. */
 int ah_bind_join(struct ah_binder *binder, uint64_t position);
 
 /* bind_tiles.c: the ops of any other item. */

@@ -48,7 +48,7 @@ static struct ah_ref element_at(struct ah_ref vector, uint64_t element)
     return vector;
 }
 
-/* Returns the place of a member's part of a piece of `owner`, which is ours: in its vector, or where it arrives. */
+/* `owner` is on this rank. Returns where a member's part of its piece is: in the member's vector, or as received. */
 static struct ah_ref part_of(const struct share *s, uint32_t owner, uint32_t member, uint64_t turn)
 {
     uint64_t place = 0;
@@ -122,7 +122,7 @@ static int add_elements(struct share *s, struct ah_ref to, struct ah_ref what, u
     return ah_bind_elements(s->binder, AH_OP_ACCUMULATE, to, what, AH_OFFSET_NONE, n);
 }
 
-/* Adds up members [first, end): ((m0 + m1) + ...) + own, then the rest; in our own part or, without one, the first. */
+/* Adds up the parts of members [first, end) in order: in the owner's part if it is one of them, else in the first. */
 static int fold(struct share *s, uint64_t turn, uint32_t owner, uint32_t first, uint32_t end,
                 struct ah_ref *ret_sum)
 {

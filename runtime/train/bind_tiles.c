@@ -166,7 +166,7 @@ static int bind_adamw(const struct tile *tile, const struct update *update,
                              .first_element = part.first,
                              .block = (uint32_t)(tile->binder->job->part.first_block + tile->op->block),
                              .decay = run->decay};
-    if (ah_bind_is_copy(tile->binder, tile->op->block, part)) { /* rounds like the table: same elements */
+    if (ah_bind_is_copy(tile->binder, tile->op->block, part)) { /* same random bits as the table */
         bound->op.u.adamw.first_element -= ah_bind_table(tile->binder, tile->op->block).first;
         bound->op.u.adamw.block = 0;
     }

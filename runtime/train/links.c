@@ -204,9 +204,9 @@ int ah_links_fail(const struct ah_trainer_rank *place, int rc, struct ah_error *
     if (!ah_comm_fault(place->comm, &culprit, &why) || !why.code || why.code == AH_E_PEER)
         return rc;
     const bool is_told = culprit == place->rank &&
-                         rc != AH_E_PEER; /* AH_E_PEER: its own failure, too, was received as a message */
+                         rc != AH_E_PEER; /* AH_E_PEER: the caller learned of the failure from the world */
     if (is_told && err)
-        why = *err; /* more than was sent to the others */
+        why = *err; /* the caller's error says more than what was sent to the others */
     why.code = is_told ? rc : why.code;
     return culprit || place->rank
                ? ah_links_say(place, culprit, why.code, why.text, err)

@@ -31,7 +31,7 @@ enum { PACE_SETS = 1 << AH_GRAPH_LANES };
 struct pace_lane {
     bool works;
     bool is_message; /* always at full speed */
-    bool keen;       /* the thread sleeps precisely */
+    bool keen;       /* the thread has asked for precise timers */
     double left_ns, speed;
     uint64_t since_ns; /* the time at which `left_ns` remained */
     uint64_t ended_ns; /* planned end of the previous item, or its real end if that was late */

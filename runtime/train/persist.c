@@ -8,7 +8,7 @@
 
 enum { NARROW_MAX = 4096 }; /* numbers that are widened or narrowed at a time */
 
-/* The common elements of a piece and a tensor: as a piece for the trainer, and their offset in the original piece. */
+/* The elements that a piece and a tensor have in common: as a piece for the trainer, and their offset in the piece. */
 struct part {
     struct ah_weights_piece piece;
     uint64_t at;

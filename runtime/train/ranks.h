@@ -40,12 +40,12 @@ struct ranks {
     uint32_t *begun[AH_CHANNELS]; /* by position: number of a step's messages whose memory is free by then */
     uint64_t *received[AH_CHANNELS]; /* by micro-batch: ticket of the receive in the latest step */
     uint64_t posted[AH_CHANNELS];    /* number of receives in this run */
-    bool *joined[AH_CHANNELS]; /* in a world of turns, by micro-batch: it moves with a send; else NULL */
+    bool *joined[AH_CHANNELS]; /* if messages take turns, by micro-batch: it moves with a send; else NULL */
 
     /* Channels that send. */
     uint64_t sent;                              /* ticket of the latest send on any channel */
-    struct ranks_partner *partner[AH_CHANNELS]; /* in a world of turns, by micro-batch; else NULL */
-    uint64_t moved[AH_CHANNELS];                /* sends so far; only the lane uses it */
+    struct ranks_partner *partner[AH_CHANNELS]; /* if messages take turns, by micro-batch; else NULL */
+    uint64_t moved[AH_CHANNELS];                /* number of sends so far; used only by the lane `send` */
     bool trains_now;                            /* if false, no receive moves with a send */
 
     struct ah_comm_moved *together; /* owned: messages of the lane `sums` to move with the next one */

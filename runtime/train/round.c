@@ -244,7 +244,7 @@ void ah_round_after_messages(const struct ah_trainer *t, struct waits *waits)
     waits_add(waits, AH_LANE_SEND, t->ranks.sent);
 }
 
-/* In a world of turns: receives when the message is needed, unless it moves with the send before it. */
+/* If messages take turns: receives when the message is needed, unless it moves with the send before it. */
 static int take_turn(struct ah_trainer *t, enum ah_channel channel, uint32_t position,
                      const struct waits *free, struct waits *waits, struct ah_error *err)
 {
@@ -448,7 +448,7 @@ static int advance_lane(struct ah_trainer *t, size_t lane, int64_t round, enum r
         return AH_OK;
     *ret_done = true;
     t->cursor[lane]++;
-    /* Items that wait for a compute op that is left out wait for the ops before it, which still own the memory. */
+    /* Instead of a compute op that is left out, an item waits for the ops before it, which still use the memory. */
     ticket = lane == AH_PLAN_LANE_COMPUTE ? t->queue.last[AH_LANE_COMPUTE] : 0;
     const uint32_t of_ticket = out && lane == AH_PLAN_LANE_COMPUTE ? AH_LANE_COMPUTE : lane_of(t, item);
     int rc = out ? AH_OK : submit_item(t, item, step, &waits, &ticket, err);

@@ -66,7 +66,7 @@ static bool reads(const struct ah_trainer *t, uint32_t item)
     return false;
 }
 
-/* True if a share covers the block: a tied one, the embedding, and the head if that has a copy of the table. */
+/* True if a share covers the block. A tied share covers the embedding, and the head if that has a copy of the table. */
 static bool has_block(const struct ah_trainer *t, const struct ah_trainer_share *share, uint64_t block)
 {
     const uint64_t at = t->job.part.first_block + block;
@@ -75,7 +75,7 @@ static bool has_block(const struct ah_trainer *t, const struct ah_trainer_share 
     return at >= share->first_block && at - share->first_block < share->blocks;
 }
 
-/* In a world of turns a share also waits for the rank's last pass or message. */
+/* If messages take turns: true for the rank's last pass or message, for which a share waits, too. */
 static bool is_last_pass(const struct ah_trainer *t, uint32_t item)
 {
     return !ah_comm_independent(t->options.rank->comm) && item == t->ranks.last_pass;
@@ -122,7 +122,7 @@ bool ah_trainer_shares(const struct ah_trainer_rank *rank, const struct ah_train
     return i < n;
 }
 
-/* Returns the most pieces of other ranks here at a time: one from each other member, for each of its own members. */
+/* Returns the most pieces of other ranks that are here at a time: one from each other member for each member here. */
 static uint32_t parts_at_once(const struct ah_trainer_rank *rank)
 {
     uint32_t most = 0;
@@ -202,7 +202,7 @@ int ah_shares_advance(struct ah_trainer *t, int64_t round, enum round_part part,
     return AH_OK;
 }
 
-/* In a world of turns: true for a compute item of the next step, which comes after the sums. */
+/* If messages take turns: true for a compute item of the next step, which comes after the sums. */
 static bool comes_behind(const struct ah_trainer *t, uint32_t item)
 {
     return !ah_comm_independent(t->options.rank->comm) && item < t->graph.positions &&

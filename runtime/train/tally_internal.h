@@ -17,9 +17,9 @@
 enum {
     TALLY_LANES = AH_GRAPH_LANES,
     TALLY_EXPOSED = TALLY_LANES - 1,   /* lanes but compute, starting with AH_PLAN_LANE_H2D */
-    TALLY_WAITS = AH_DEVICE_LANES_ALL, /* device lanes but compute, by their number less 1, then the gate */
+    TALLY_WAITS = AH_DEVICE_LANES_ALL, /* waits for: device lanes but compute (number less 1), the gate */
     TALLY_GATE = AH_DEVICE_LANES_ALL,  /* counted as if it were a lane */
-    TALLY_KEPT = 4,                    /* instances of an item, and steps under way with room to spare */
+    TALLY_KEPT = 4, /* instances kept of each item; more than the steps that can be under way */
     TALLY_DATA_KEPT = 64,
     TALLY_SUMS_KEPT = 256
 };
@@ -29,7 +29,7 @@ struct tally_done {
     uint64_t iteration; /* number of its step; 0: empty */
     uint64_t from_ns;   /* end of the previous op in its lane */
     uint64_t start_ns, end_ns;
-    uint64_t take; /* number of slots that its ring had given out before */
+    uint64_t take; /* number of slots that its ring had given out before this one */
 };
 
 /* An item that gave back a slot of a ring; kept in order, in a circular list. */

@@ -3,8 +3,8 @@
  * Why a rank's compute waits for other ranks, in addition to the waits of its plan:
  *
  * 1. SENDS. They are in the order of compute but run on a lane of their own; compute waits until they are done.
- * 2. MESSAGES. An item that needs a message begins when that has arrived. However long the receive took, the neighbour
- *    is only charged for time after the sends in which the item missed nothing of its own rank.
+ * 2. MESSAGES. An item that needs a message begins when that has arrived. The neighbour is only charged for time after
+ *    the sends in which the item waited for nothing on its own rank, however long the receive took.
  * 3. SUMS. An item that reads a total waits for the lane of sums, which does one share after another. With several
  *    pipelines, updates come after all passes, so the item waited for the share that ended last.
  * 4. THE GATE is the norm's item, starting when this rank's own part was ready (tally_waits.c).

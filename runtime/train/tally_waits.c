@@ -4,9 +4,9 @@
  *
  * 1. The last few instances of every item are kept, by iteration. An instance waited for whichever of these ended last:
  *    the instances that the plan makes it wait for; if it takes a slot, the instance that gave the slot back (with n
- *    slots, take k waits for give k - n); for compute and the norm, data.
- * 2. For each compute item, [from, start] is followed backwards. The lane of the item that it waited for is charged
- *    since that item could begin, then the lane that held that item up, and so on until `from`, or until compute.
+ *    slots, take k waits for give k - n); for compute and the norm, also ops that no plan mentions.
+ * 2. The wait [from, start] of a compute item is charged backwards: to the lane of the item that it waited for, since
+ *    that item could begin; then to the lane that held that item up, and so on, until `from` or compute.
  * 3. The first round of a run has two instances of early items; only the later instance is kept.
  */
 #include "runtime/train/tally_internal.h"

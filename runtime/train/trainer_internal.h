@@ -49,7 +49,7 @@ struct ring {
     uint64_t slots, taken, given;
 };
 
-/* At most two rounds are under way, with ops of three steps. */
+/* An item's latest instances. At most two rounds are under way, with ops of three steps. */
 struct item_state {
     int64_t step[STEPS_MARKED];    /* steps of the latest instances, by step % STEPS_MARKED */
     uint64_t ticket[STEPS_MARKED]; /* 0: no op, nothing to wait for */
@@ -191,7 +191,7 @@ int ah_round_load(struct ah_trainer *t, int64_t step, uint64_t micro_batch, uint
                   struct ah_error *err);
 int ah_round_receive(struct ah_trainer *t, enum ah_channel channel, uint64_t micro_batch,
                      const struct waits *waits, struct ah_error *err);
-/* In a world of turns: adds waits for all messages so far. */
+/* If messages take turns: adds waits for all messages so far. */
 void ah_round_after_messages(const struct ah_trainer *t, struct waits *waits);
 int ah_round_header(struct ah_trainer *t, int64_t step, const struct waits *waits, uint64_t *ret_ticket,
                     struct ah_error *err);

@@ -72,7 +72,7 @@ static struct found cause_of_wait(const struct view *view, uint32_t lane, unsign
     return found;
 }
 
-/* If no submitted op holds up compute: finds own work on any lane, or what holds up host, orders or other lanes. */
+/* If no submitted op holds up compute: finds this rank's work on any lane, or what holds up host, orders or lanes. */
 static struct found look_beside(const struct view *view)
 {
     static const uint32_t lanes[] = {AH_LANE_HOST, AH_LANE_SUMS, AH_LANE_SEND, AH_LANE_RECEIVE_BEFORE,

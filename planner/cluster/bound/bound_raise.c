@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A setting is done if a few steps prove that it takes `most_us` or more. Each other setting is tested against the
- * lowest bound so far. If it cannot be proven to take that long, its bound is bisected between its old bound and the
- * lowest, and becomes the lowest. Each setting gets half of the remaining steps.
+ * Raises the bounds of settings. A setting is done if a few steps prove that it takes `most_us` or more. Each other
+ * setting is tested against the lowest bound so far. If it cannot be proven to take that long, its bound is bisected
+ * between its old bound and the lowest, and becomes the lowest. Each setting gets half of the remaining steps.
  *
  * If there are few ways to share hosts, a time is proven too short for each way, because every arrangement fits the
  * problem in which exactly its number of units share each host (host_shares.h). If there are more ways, it is proven

@@ -49,7 +49,7 @@ enum {
     LATTICE_MAX = 1 << 12
 };
 
-#define AHEAD      1.03       /* x m: prices of pipelines of m micro-batches above this all count as this */
+#define AHEAD      1.03       /* x m: a higher price of a pipeline of m micro-batches counts as this */
 #define ALMOST     (1 - 1e-9) /* x M: the worth that prices are raised to */
 #define WHOLE_MOST 1.01       /* x M: up to this value of (1), whole pipelines are tried */
 

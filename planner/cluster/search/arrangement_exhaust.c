@@ -398,7 +398,7 @@ static int extend_set(struct exhausting *x, size_t from, size_t left, uint64_t c
         size_t end = x->bucket[candidate->units + 1];
         if (!within(x, candidate->units, left) ||
             caps + candidate->cap + x->room[left - candidate->units] < all) {
-            i = end - 1; /* further candidates with these units have no larger cap */
+            i = end - 1; /* skip other candidates with these units: their caps are no larger */
             continue;
         }
         x->chosen[x->n_chosen++] = candidate;

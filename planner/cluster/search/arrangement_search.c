@@ -12,8 +12,8 @@
 enum {
     LIMITED_UNITS = 16,     /* with more units, update limits are chosen only at the end */
     ROUGH_UNITS = 32,       /* with more units, arrangements are estimated first */
-    SIMULATED_PASSES = 32,  /* passes that take as long as one evaluation of a small problem */
-    ESTIMATED_PASSES = 128, /* passes, when estimated, that take as long */
+    SIMULATED_PASSES = 32,  /* simulated passes that take as long as an evaluation of a small problem */
+    ESTIMATED_PASSES = 128, /* estimated passes that take as long as an evaluation of a small problem */
     CONFIRMED_STARTS = 4
 };
 

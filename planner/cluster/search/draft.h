@@ -45,7 +45,7 @@ void ah_draft_add(struct ah_draft *draft, size_t class);
 void ah_draft_insert(struct ah_draft *draft, size_t p, size_t i, size_t class);
 void ah_draft_remove(struct ah_draft *draft, size_t p, size_t i);
 
-/* Returns the number of idle units of `class`. Finds the pipeline, and the index in it, of global stage `at`. */
+/* Return the number of idle units of `class`; find the pipeline, and the index in it, of global stage `at`. */
 size_t ah_draft_idle(const struct ah_draft *draft, size_t class);
 void ah_draft_find(const struct ah_draft *draft, size_t at, size_t *ret_pipeline, size_t *ret_stage);
 

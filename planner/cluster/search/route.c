@@ -11,13 +11,13 @@ struct route {
     size_t n;
 };
 
-/* Returns the sends between two units, in both directions. */
+/* Returns the time of one send in each direction between two units. */
 static double pair_us(const struct ah_cluster_problem *problem, size_t a, size_t b)
 {
     return ah_problem_send_us(problem, a, b) + ah_problem_send_us(problem, b, a);
 }
 
-/* Returns the sends between places `i` and `j`; 0 if one is -1 or n, beyond the ends. */
+/* Returns the time of the sends between places `i` and `j`; 0 if one is -1 or n, beyond the ends. */
 static double link_us(const struct route *r, size_t i, size_t j)
 {
     return i < r->n && j < r->n ? pair_us(r->problem, r->classes[i], r->classes[j]) : 0;

@@ -5,8 +5,8 @@
  *   segments               summed in order, each when its owners are done and their NICs are free               (3)
  *   even                   when all would end if micro-batches could be shared in fractions, by the formula         (4)
  *
- * The estimate is between (1) with (3), and the same with (4) as the end of the pipelines. If one of many equal
- * pipelines gets faster, only (4) shows it; (1) falls only once all of them are faster.
+ * The estimate is a weighted mean of (1) with (3), and of the same with (4) as the end of the pipelines. If one of many
+ * equal pipelines gets faster, only (4) shows it; (1) falls only once all of them are faster.
  *
  * (2) is too late if earlier stages have a backlog. (3) ignores that transfers of passes and sums wait for each other.
  */

@@ -209,7 +209,7 @@ static int loop_open(struct ah_comm_end **ret_end, const struct ah_comm_options 
         rc = wait_for_ranks(end, false, err);
         if (!rc)
             *ret_end = &end->base;
-        else if (hub->culprit != end->rank && hub->why.code) /* nobody can ask an end that never opened */
+        else if (hub->culprit != end->rank && hub->why.code) /* fault() cannot report it: not opened */
             rc = ah_error_set(err, hub->why.code, "rank %u: %s", hub->culprit, hub->why.text);
     }
     pthread_mutex_unlock(&hub->mutex);
@@ -264,7 +264,7 @@ static int loop_channels(struct ah_comm_end *base, const struct ah_comm_channel 
         return ah_error_memory(err);
     pthread_mutex_lock(&hub->mutex);
     end->slots = slots;
-    int rc = atomic_load(&hub->is_lost) ? say_lost(hub, err) : AH_OK; /* wishes of a lost rank may be gone */
+    int rc = atomic_load(&hub->is_lost) ? say_lost(hub, err) : AH_OK; /* wishes of a lost rank may be freed */
     if (!rc) {
         end->wishes = (struct ah_comm_wishes){channels, n};
         end->is_described = true;
@@ -403,7 +403,7 @@ static void refuse_deadlock(struct ah_comm_hub *hub)
     }
     if (!stuck)
         return;
-    for (uint32_t i = 0; i < hub->ranks; i++) /* walks into the ring */
+    for (uint32_t i = 0; i < hub->ranks; i++) /* follows the waits into the ring */
         stuck = stuck->blocks->peer;
     const struct loop_slot *slot = stuck->blocks, *next = slot->peer->blocks;
     (void)ah_error_set(

@@ -29,7 +29,7 @@ static enum ah_product_form form_of(enum ah_tile_level level)
                                           : AH_PRODUCT_FMA;
 }
 
-/* Returns the fastest level whose form is allowed. */
+/* Returns the fastest instruction level whose form of bf16 products (tile.h) is among the first `forms`; 0: all. */
 static enum ah_tile_level choose_level(uint32_t forms)
 {
     static const enum ah_tile_level most[] = {[AH_PRODUCT_FMA] = AH_TILE_AVX512,

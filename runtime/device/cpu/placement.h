@@ -14,10 +14,10 @@
  *     8      16          0-5                6-7                  6-7, 14-15
  *     16     16          0-11               12-15                12-15
  *
- * Compute takes three quarters of the cores. If a control group limits processor time, the defaults divide only as many
- * cores as that time is worth. Other lanes use the second processor of a compute core only if no core remains for them,
- * and compute's own processors only if there is no second one. So with 2 cores and compute_threads = 2, all lanes share
- * both. If there are more threads than processors, they are not pinned.
+ * Compute takes three quarters of the cores. If a control group limits processor time, the defaults count only as many
+ * cores as that time can keep busy. Other lanes use the second processor of a compute core only if no core remains for
+ * them, and compute's own processors only if there is no second one. So with 2 cores and compute_threads = 2, all lanes
+ * share both. If there are more threads than processors, they are not pinned.
  */
 #ifndef AH_RUNTIME_DEVICE_CPU_PLACEMENT_H
 #define AH_RUNTIME_DEVICE_CPU_PLACEMENT_H
@@ -44,8 +44,8 @@ void ah_placement_choose(struct ah_placement *ret_placement, const struct ah_top
 /* Unpins all threads, because other ranks on this machine would be pinned to the same processors. */
 void ah_placement_untie(struct ah_placement *placement);
 
-/* Restricts the calling thread to the copy lanes' processors; threads that it starts inherit that. `ret_before` is for
- * ah_placement_leave_copy(), which undoes it. If the system refuses, nothing changes: slower, but not wrong. */
+/* Restricts the calling thread, and threads that it starts, to the copy lanes' processors. ah_placement_leave_copy()
+ * undoes it with `ret_before`. If the system refuses, nothing changes: slower, but not wrong. */
 struct ah_placement_mask {
     unsigned long bits[128]; /* a bit for each of 8192 processors; all zero: nothing to undo */
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A base is the middle of its window. The first base is the one with the narrowest of several windows; on a busy
- * machine, where this thread or the GPU is late, more are tried. A later base replaces it if its window is at most
- * three times as wide, or narrower than the drift of the clocks since then may be.
+ * Sets the clock's base (cuda_clock.h). A base is the middle of its window between two readings of the host's clock. At
+ * first the narrowest of several windows is used, of more on a busy machine. A later base replaces it if its window is
+ * at most three times as wide, or narrower than the clocks may have drifted since.
  */
 #include "runtime/device/cuda/cuda_clock.h"
 
@@ -20,7 +20,7 @@ enum {
 };
 enum { DRIFT = 20000 }; /* two clocks drift apart by at most one second in this many seconds */
 
-/* Records the base that is not in use. Returns its window; UINT64_MAX if the GPU did not reach it in `patience_ns`. */
+/* Records the base event that is not in use. Returns its window; UINT64_MAX: not reached in `patience_ns`. */
 static uint64_t try_base(struct ah_cuda_clock *clock, uint64_t patience_ns, uint64_t *ret_base_ns)
 {
     cudaEvent_t event = clock->base[!clock->used];

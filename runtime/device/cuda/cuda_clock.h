@@ -2,9 +2,9 @@
  *
  * Clock: converts the time of a GPU event to the host's monotonic clock.
  *
- * The runtime only tells the time between two events. So a base event is recorded on an idle stream, between two
- * readings of the host's clock. The two clocks drift, and the runtime tells times in single precision, so the base is
- * renewed from time to time.
+ * The runtime only measures the time between two events. So a base event is recorded on an idle stream, between two
+ * readings of the host's clock. The base is renewed from time to time, because the two clocks drift and the runtime
+ * returns times in single precision.
  *
  *     rc = ah_cuda_clock_init(&clock, err);
  *     uint64_t end_ns = ah_cuda_clock_ns(&clock, event);    // `event` has timing and has happened

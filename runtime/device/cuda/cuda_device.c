@@ -5,9 +5,9 @@
  * MEMORY of the GPU, as plans count it: `memory_bytes` is all memory, `free_bytes` what was free once the device was
  * open. `reserve_bytes` is the memory outside the arena: the context, the workspaces of products and kernels, and
  * AH_CUDA_CODE_BYTES for kernel code, which the driver loads at a kernel's first launch (warm.c). The context's size is
- * what is not free once all is open, rounded up to CONTEXT_STEP_BYTES, because a few pages more in one process must not
- * reject a plan made in another. If other processes use memory, at most CONTEXT_MOST_BYTES is counted, since the rest
- * is not ours. So a process needs arena plus reserve, and a plan with a budget of 12 GiB would run on a GPU of 12 GiB.
+ * what is not free once all is open, rounded up to CONTEXT_STEP_BYTES. So a plan made in one process still fits in
+ * another whose context has a few more pages. If other processes use memory, at most CONTEXT_MOST_BYTES is counted,
+ * since the rest is not ours. So a process needs arena plus reserve, and a plan for 12 GiB runs on a GPU of 12 GiB.
  *
  * That is an estimate, made before kernels are loaded and host memory is locked. Afterwards arenas.c measures what is
  * really in use outside the arena: `beside_bytes`.
@@ -83,7 +83,7 @@ static int measure_context(struct ah_cuda_device *cuda, struct ah_error *err)
 {
     size_t free_bytes = 0, total_bytes = 0;
     struct ah_cuda_kept *kept = cuda->kept;
-    if (kept && kept->free_bytes) { /* kernel code and locked memory were added since that size */
+    if (kept && kept->free_bytes) { /* measured before kernel code and locked memory were added */
         cuda->common.info.free_bytes = kept->free_bytes;
         cuda->context_bytes = kept->context_bytes;
         return AH_OK;

@@ -86,7 +86,7 @@ struct ah_cuda_pinning {
     uint64_t table_bytes; /* GPU memory for the page tables of the locked memory */
 };
 
-/* What outlives a device on a GPU. The byte counts are 0 until the first device has opened. */
+/* What is kept on a GPU when its device is closed. The byte counts are 0 until the first device has opened. */
 struct ah_cuda_kept {
     int index; /* of the GPU */
     uint64_t free_bytes, context_bytes;
@@ -181,7 +181,7 @@ int ah_cuda_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_AREN
 void *ah_cuda_address(struct ah_device *device, enum ah_arena_kind arena);
 void ah_cuda_release_arenas(struct ah_cuda_device *cuda);
 
-/* pinned.c: what outlives devices on GPU `index`; first releases what is kept for another GPU. NULL: out of memory. */
+/* pinned.c: returns what is kept for GPU `index`, after releasing what is kept for another GPU. NULL: out of memory. */
 struct ah_cuda_kept *ah_cuda_kept_find(struct ah_device_keep *keep, int index);
 /* _resume() takes over a kept pinned arena of at least `bytes`; false: there is none. Then _take() zeroes it, or maps
  * and locks a new one. _forget() releases all locked memory; false: none was locked. */
@@ -213,8 +213,8 @@ void ah_cuda_fail(struct ah_cuda_device *cuda, const struct ah_cuda_culprit *cul
 int ah_cuda_stream_init(struct ah_cuda_stream *stream, bool first, const struct ah_device_options *options,
                         struct ah_error *err);
 void ah_cuda_stream_release(struct ah_cuda_stream *stream);
-/* The last ticket of `ticket`'s group, or the newest ticket if the group is still open. Call it under the lock, or as
- * the submitter. */
+/* Returns the last ticket of `ticket`'s group, or the newest ticket if that group is still open. Only for callers that
+ * hold the lock, and for the submitter. */
 uint64_t ah_cuda_stream_group_end(const struct ah_cuda_stream *stream, uint64_t ticket);
 /* Enqueues an op behind its waits. Blocks only while the queue is full. */
 void ah_cuda_stream_submit(struct ah_cuda_device *cuda, const struct ah_submission *submission);

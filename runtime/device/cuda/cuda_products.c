@@ -374,7 +374,7 @@ uint64_t ah_cuda_products_bytes(const struct ah_cuda_products *products)
     return products->workspace_bytes + products->stage_bytes;
 }
 
-/* Returns the offers that a table may have: offers whose entry would not be refused. */
+/* Keeps only the offers that a table of algorithms may contain, because a device accepts them. Returns their number. */
 static size_t keep_offers(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_part *part,
                           const cublasLtMatmulHeuristicResult_t *results, int n, const struct ah_op *op,
                           struct ah_device_algorithm *ret_algorithms, size_t max)

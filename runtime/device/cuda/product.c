@@ -145,7 +145,7 @@ static cublasStatus_t make_desc(const struct ah_cublaslt *calls, const struct ah
     return status == CUBLAS_STATUS_SUCCESS ? set_desc(calls, *ret_desc, settings, n) : status;
 }
 
-/* Makes the layouts of `part`: of its parts of a, b, and c or the stage. */
+/* Makes the layouts of a, b, and c (staged: of the stage), each as far as `part` uses them. */
 static cublasStatus_t make_layouts(const struct ah_cublaslt *calls, const struct ah_cuda_product_key *key,
                                    bool staged, struct ah_cuda_product_part *part)
 {
@@ -221,8 +221,8 @@ static int keep_usable(cublasLtMatmulHeuristicResult_t *results, int n)
     return kept;
 }
 
-/* True if the heuristic says that the library lacks this product. It may call unsupported types and addresses of an
- * epilogue invalid. */
+/* True if `status` means that the library lacks this product. For an epilogue with unsupported types or addresses, the
+ * heuristic may also report an invalid value. */
 static bool is_refusal(const struct ah_cuda_product_key *key, cublasStatus_t status)
 {
     return status == CUBLAS_STATUS_NOT_SUPPORTED ||

@@ -6,7 +6,7 @@
  * So its D is c with n rows and m columns, its A is our b, its B is our a, and its bias has an element per row of D.
  *
  * Most products are one call. Some have an epilogue that cuBLASLt lacks (for example, a bias or an aux in another type
- * than c) or that it is not trusted with (unaligned operands). These are *staged*: some rows of c at a time are
+ * than c) or for which we do not trust it (unaligned operands). These are *staged*: some rows of c at a time are
  * computed in fp32 in the products' memory and finished by a kernel (kernels/epilogue.h). A staged product has two
  * parts: all steps but the last, and the last.
  *
@@ -26,7 +26,7 @@
 /* The workspace that NVIDIA's manual advises for Hopper; enough to split K for shapes with few tiles. */
 enum { AH_CUDA_PRODUCT_WORKSPACE_BYTES = 32 << 20 };
 
-/* How many offers the library is always asked for: its first offer may depend on that number. */
+/* How many algorithms the library is asked for. Always the same number, because its first offer may depend on it. */
 enum { AH_CUDA_PRODUCT_OFFERS = 16 };
 
 /* Rows of a step of a staged product are a multiple of this, so that every step begins aligned if the first does. */
@@ -62,7 +62,7 @@ struct ah_cuda_product {
     struct ah_cuda_product_key key;
     enum ah_cuda_product_way way;
     bool
-        asked; /* an op has exactly this key; the other products are for operands that a plan places elsewhere */
+        asked; /* an op has exactly this key; other products are for operands that a plan aligns differently */
     size_t n_parts;
     struct ah_cuda_product_part parts[2];
     uint64_t stage_bytes; /* fp32 memory for rows of c; 0 unless staged */

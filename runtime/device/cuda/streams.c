@@ -93,7 +93,7 @@ uint64_t ah_cuda_stream_group_end(const struct ah_cuda_stream *stream, uint64_t 
     return ticket;
 }
 
-/* Under the lock: returns the end of the next group not seen to be done; 0: there is none, or it has no end yet. */
+/* Under the lock: returns the last ticket of the first group not seen to be done; 0: there is none, or it is open. */
 static uint64_t next_end(const struct ah_cuda_stream *stream)
 {
     if (stream->done == stream->submitted)
@@ -195,7 +195,7 @@ void ah_cuda_stream_wait(struct ah_cuda_device *cuda, uint32_t lane, uint64_t ti
 
 /* ---- times ---- */
 
-/* Under the lock: makes the span of the first group without times, which is done. */
+/* Under the lock: records the span of the oldest group that has none yet. The group is done. */
 static void time_next(struct ah_cuda_device *cuda, struct ah_cuda_stream *stream)
 {
     const struct ah_cuda_queued *queued = ah_cuda_queued(stream, stream->timed + 1);

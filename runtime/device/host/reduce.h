@@ -16,7 +16,7 @@
  * A GPU warp of 32 threads reads two rows at once, so its first addition is lane i plus lane i + 16.
  *
  * Leaves of the sum are independent, so a pool may compute any range of them; only ah_reduce_add() needs an order.
- * ah_reduce_run() does both, for as many leaves at a time as have sums that fit on its stack; it allocates nothing.
+ * ah_reduce_run() does both, window by window: the leaf sums of one window fit on its stack. It allocates nothing.
  */
 #ifndef AH_RUNTIME_DEVICE_HOST_REDUCE_H
 #define AH_RUNTIME_DEVICE_HOST_REDUCE_H

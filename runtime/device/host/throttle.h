@@ -4,7 +4,7 @@
  *
  * It keeps a running deadline instead of pausing: each piece of work moves the deadline by its cost, and the lane
  * sleeps until then. If a sleep ends late, the next piece or op sleeps less, so the rate holds on average. A lane that
- * begins over 200 us after its deadline was idle or is slower than the rate; it gets no credit for the lost time.
+ * begins more than 200 us after its deadline was idle, or is slower than the rate: it may not catch up on that time.
  *
  *     ah_throttle_begin(&throttle, ah_threads_now_ns());
  *     for each slice:  copy it;  ah_threads_sleep_until_ns(ah_throttle_pay(&throttle, bytes, rate));

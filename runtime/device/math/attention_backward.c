@@ -264,7 +264,7 @@ static void add_keys(const struct unit *unit, const struct queries *queries, uin
         return;
     for (uint64_t i = first; i < end; i++)
         compute_slopes(unit, queries, i, block, tile);
-    /* The first strip that sees a tile is the strip on the diagonal, in the unit's first head. */
+    /* The strip on the diagonal, in the unit's first head, is the first strip that sees a tile. */
     const bool is_first = first_strip + first == tile && unit->head == unit->kv_head * attention->group;
     const uint64_t before = ah_attention_words(attention, first * AH_ATTENTION_STRIP);
     struct ah_tile_operands operands = {
@@ -368,7 +368,7 @@ static void run_unit(void *context, size_t number, unsigned worker)
     store_keys(&unit);
 }
 
-/* Returns the type that products read: pairs of bf16 only if all operands are bf16. */
+/* Returns the type of elements that products read: bf16 only if all operands are bf16. */
 static enum ah_dtype type_of(const struct ah_op *op)
 {
     return op->arg[3].dtype == AH_BF16 && op->arg[4].dtype == AH_BF16 ? AH_BF16 : AH_FP32;

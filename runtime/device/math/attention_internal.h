@@ -3,10 +3,10 @@
  * Shared by attention's forward and backward: the op with its operands, strips of queries and the keys they see,
  * packing, and the steps between matrix products for each instruction set.
  *
- * SHAPES. A strip is 32 queries of one head, a tile 32 keys, both at multiples of 32 in their sequence;
- * a block is 4 tiles. Everything between products is TURNED: a row for each key (or element of a head), a column for
- * each query of the strip, like sums of tiles (tile.h). So each query's numbers (largest score, sum, log) are in one
- * lane, nothing is summed across lanes, and one product writes weights in the order in which the next reads them.
+ * SHAPES. A strip is 32 queries of one head, a tile 32 keys, both at multiples of 32 in their sequence; a block is 4
+ * tiles. Between products, data is transposed (TURNED): a row for each key (or element of a head), a column for each
+ * query of the strip, like sums of tiles (tile.h). So each query's numbers (largest score, sum, log) are in one lane,
+ * nothing is summed across lanes, and one product writes weights in the order in which the next reads them.
  *
  * SIGHT. Query q of a sequence sees keys max(docs[q], q - window + 1) to q, both included.
  */
@@ -188,7 +188,7 @@ void ah_attention_pack_b(uint32_t *dst, const struct ah_attention *attention,
 void ah_attention_multiply(float *sums, const struct ah_attention *attention, const unsigned char *a,
                            uint64_t rows, const uint32_t *b);
 
-/* Stores `panels` tiles of sums (elements of the head, queries) as rows of `to`; `turned` is room for a tile. */
+/* Stores `panels` tiles of sums (elements of the head, queries) transposed, as rows of `to`. `turned`: room for one. */
 void ah_attention_store_turned(const struct ah_attention *attention, const struct ah_attention_rows *to,
                                const float *sums, float *turned);
 

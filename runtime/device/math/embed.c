@@ -7,7 +7,7 @@
  * added to the table's row and rounded once. Rows without dy and the padding token's row are not touched.
  *
  * A stable radix sort of row numbers by token, in the two halves of the scratch, brings a token's rows together as a
- * RUN. Threads share pieces of the sorted rows and strips of columns; a run belongs to the piece in which it begins.
+ * RUN. Threads get pieces of the sorted rows and strips of columns; a run belongs to the piece in which it begins.
  * Positions need no scratch: each piece of the position table searches all rows for rows with its positions.
  */
 #include "runtime/device/host/convert.h"

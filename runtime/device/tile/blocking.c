@@ -16,12 +16,12 @@ enum {
     CHUNK_STEPS = 4,
     UNIT_N_MOST = 384, /* with the words of a chunk, this makes 768 KiB of packed b */
     UNIT_N_FEW =
-        768, /* if a is so large that reading it twice costs more than exceeding the second-level cache */
+        768, /* for a so large that reading it twice costs more than exceeding the second-level cache */
     LARGE_A = 32 << 20,    /* bytes from which a is large */
-    UNIT_M_MOST = 2048,    /* only if k is one chunk, so only a strip's sums are kept */
-    SUMS_MOST = 256 << 10, /* elements of a unit whose sums are kept from chunk to chunk */
+    UNIT_M_MOST = 2048,    /* used only if k is one chunk, because then only a strip's sums are kept */
+    SUMS_MOST = 256 << 10, /* largest unit, in elements, whose sums are kept from chunk to chunk */
     PARTS_MOST =
-        4, /* most parts of m that are tried, as a multiple of the fewest; twice that if a is large, so that some fit */
+        4, /* up to this many times the fewest parts of m are tried; twice as many if a is large, so that some fit */
     PARTS_PER_THREAD = 4 /* further parts of m that are tried */
 };
 

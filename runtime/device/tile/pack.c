@@ -17,7 +17,7 @@ struct packing {
     enum ah_pack_word word;
     uint64_t per_word;    /* elements per word */
     size_t row_bytes;     /* bytes between packed rows */
-    size_t pair_bytes;    /* bytes in a packed row from two pieces to the next two */
+    size_t pair_bytes;    /* distance in bytes, in a packed row, between one pair of pieces and the next */
     bool k_in_rows;       /* in the packed form */
     uint64_t rows, width; /* sizes of the packed form; width in words */
     const struct ah_pack_blocks *blocks;
@@ -85,7 +85,7 @@ static struct ah_pack_source source_at(const struct packing *packing, uint64_t w
                                    packing->word, matrix->k_in_rows};
 }
 
-/* Packs `pieces` pieces of each of 16 rows, starting at (row, column): as one block if the matrix fills it. */
+/* Packs `pieces` pieces of each of 16 rows, starting at (row, column): in one call if the matrix covers them all. */
 static void pack_block(const struct packing *packing, uint64_t row, uint64_t column, uint64_t pieces)
 {
     const struct ah_pack_matrix *matrix = packing->matrix;

@@ -26,7 +26,7 @@ struct ah_pack_blocks {
     void (*turn)(unsigned char *to, size_t to_bytes, const struct ah_pack_source *source);
     /* Copies two pieces of each of 16 rows. */
     void (*copy)(unsigned char *to, size_t to_bytes, const struct ah_pack_source *source);
-    /* Copies pieces that follow each other in one row, before and after packing; never for pairs from two rows. */
+    /* Copies pieces that follow each other in one row, both in the matrix and packed; never pairs from two rows. */
     void (*copy_row)(unsigned char *to, const struct ah_pack_source *source, uint64_t pieces);
 };
 

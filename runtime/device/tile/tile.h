@@ -68,7 +68,7 @@ struct ah_tile_kernel {
     enum ah_isa isa;     /* instruction set for packing */
     enum ah_dtype words; /* what words hold; AH_BF16: pairs of bf16 */
     bool reads_rows;     /* accepts any a_bytes, not only that of packed rows */
-    double tile_cycles;  /* rough cycles for 16 words, to be weighed against the cost of packing */
+    double tile_cycles;  /* rough number of cycles for 16 words of k, compared with the cost of packing */
     void (*begin)(void); /* (optional) before a thread's first product */
     void (*end)(void);   /* (optional) after a thread's last product */
     void (*multiply)(float *sums, const struct ah_tile_operands *operands, bool is_first);

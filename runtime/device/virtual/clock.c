@@ -13,13 +13,13 @@
  *   5. An op that always runs at full speed finishes at exactly start + duration: `since` and `remaining` move
  *      only when the speed changes. Without sharing, therefore, times are made of max and + only, and in frozen
  *      lanes a shorter duration never makes any op later.
- *   6. An op is ready when as many dependencies have finished as it has. Each op that finishes counts down its
- *      followers; the graph is the same in every iteration, so only the counts are kept for each.
+ *   6. An op is ready when its count of unfinished dependencies is 0. Each op that finishes decrements its followers'
+ *      counts. The graph is the same in every iteration, so only the counts are kept per iteration.
  *   7. `sets` holds speeds by running set. They depend on nothing but the set and the graph, so a hit and a miss in the
  *      table give the same bits.
- *   8. A frozen lane's order is read and written at the same places of `order`. So the course's order may be `order`
- *      itself, from the last run, because nothing else is written there before the orders are copied.
- *   9. In a ring with R slots, the n-th op to take a slot gets the slot that the (n-R)-th op to give one back gave,
+ *   8. A frozen lane's order is read from and written to the same places of `order`. Nothing is written there before
+ *      the orders are copied. So `order` itself, from the last run, may be passed in as the course's order.
+ *   9. In a ring with R slots, the n-th op to take a slot gets the slot given back by the (n-R)-th op to give one back,
  *      each counted in its lane's order. So the orders of lanes decide which op waits for which, and a run repeated
  *      with frozen orders has the same waits.
  */
@@ -28,7 +28,7 @@
 #include <float.h>
 #include <string.h>
 
-/* For the loop over events and its parts. Where the number of lanes is a constant, loops over lanes are unrolled. */
+/* For functions of the event loop: once inlined, loops over a constant number of lanes are unrolled. */
 #define CLOCK_INLINE static inline __attribute__((always_inline))
 
 /* ---- ready ops of a priority or fifo lane: a binary heap ---- */
@@ -148,7 +148,7 @@ static struct clock_heap *clock_best_heap(const struct clock_run *run, struct cl
     return &lane->takers;
 }
 
-/* Returns the first instance of the iteration of `at`, which is often `guess`. */
+/* Returns the first instance of the iteration to which instance `at` belongs. It is often `guess`. */
 static uint32_t clock_iteration(const struct clock_run *run, uint32_t at, uint32_t guess)
 {
     return at - guess < run->n_ops ? guess : at - at % run->n_ops;
@@ -291,7 +291,7 @@ static double clock_positive(double x)
     return x > 0 ? x : 0;
 }
 
-/* Adds the time that the running op has lost since `since` to the `lost` of the resource that limits it. */
+/* Adds the time that the running op has lost after `since` to `lost` of the resource that limits the op. */
 static void clock_account(struct clock_lane *lane, double now)
 {
     if (lane->limit == AH_SHARE_NONE)

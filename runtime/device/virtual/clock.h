@@ -18,7 +18,7 @@
  * Ops that run together get speeds from share.h, which are recomputed whenever the running set changes.
  *
  * AT EACH INSTANT, first all ops that end then finish. Then each lane, in ascending order, takes one op. An op without
- * duration finishes at once and frees its lane, and the lanes have another turn.
+ * duration finishes at once and frees its lane; then every lane may take an op again.
  *
  * The result of a priority or fifo run contains the order of every lane. Run again as frozen, that order
  * gives the same times, to the bit.
@@ -57,7 +57,7 @@ enum { AH_CLOCK_LANES = AH_SHARE_PARTS, AH_CLOCK_DEMANDS = 255, AH_CLOCK_RINGS =
 enum ah_clock_rule { AH_CLOCK_FROZEN, AH_CLOCK_PRIORITY, AH_CLOCK_FIFO };
 
 /* The iterations of a course in which an op is absent. An absent instance takes no time and no slot of a ring, gives
- * none back, and waits for nothing but its turn. */
+ * none back, and waits only for its turn in its lane. */
 enum { AH_CLOCK_NOT_FIRST = 1, AH_CLOCK_NOT_LAST = 2 };
 
 /* All pointers are borrowed until the last run of the graph. Arrays are by op unless they say otherwise. */
@@ -109,7 +109,7 @@ struct ah_clock_course {
 struct ah_clock_span {
     double ready_us; /* when its dependencies had finished */
     double slot_us;  /* when the slot it took became free; 0: free from the start, or it takes no slot */
-    double start_us; /* later than ready_us and slot_us if the lane was busy, or frozen to another op first */
+    double start_us; /* later than ready_us and slot_us if the lane was busy or had to run another op first */
     double finish_us;    /* later than start_us + duration_us if other ops slowed it */
     uint32_t waited_for; /* the dependency that finished last; AH_CLOCK_NO_OP: it has none */
     uint32_t gave_slot;  /* the op that gave the slot back; AH_CLOCK_NO_OP: slot_us is 0 */

@@ -46,7 +46,7 @@ static uint32_t clock_unfinished(const struct clock_run *run, uint32_t at)
     return AH_CLOCK_NO_OP;
 }
 
-/* Returns the op for which unfinished op `at` waits; if `at` lacks a slot, that is its ring's op in `givers`. */
+/* Returns the op that unfinished op `at` waits for. If `at` lacks a slot, this is the op of its ring in `givers`. */
 static uint32_t clock_blocker(const struct clock_run *run, const uint32_t *givers, uint32_t at)
 {
     if (!clock_is_ready(run->memory, at))

@@ -12,11 +12,11 @@
 
 enum { CLOCK_SETS = 256, CLOCK_PROBES = 8 };
 
-/* Values of `waiting`, the number of an instance's unfinished dependencies. An absent instance waits for none: its
- * count starts at AWAY, and it has too few dependencies for counting down to clear the ABSENT bit. */
+/* Special values of `waiting`, the number of an instance's unfinished dependencies. An absent instance waits for none:
+ * its count starts at AWAY, so high that counting down its dependencies never clears the ABSENT bit. */
 #define CLOCK_ABSENT UINT32_C(0x80000000)
 #define CLOCK_AWAY   UINT32_MAX
-#define CLOCK_DONE   UINT32_C(0x7fffffff) /* set only to explain a deadlock */
+#define CLOCK_DONE   UINT32_C(0x7fffffff) /* the instance has finished; set only to explain a deadlock */
 
 struct clock_heap_item {
     uint64_t key;
@@ -27,7 +27,7 @@ struct clock_heap_item {
 struct clock_op {
     double duration;
     uint64_t priority;
-    uint32_t first_follower; /* index of its first follower in `followers`; the next op's is the end */
+    uint32_t first_follower; /* index of its first follower in `followers`; the next op's first is the end */
     uint32_t needed;         /* the running course needs the op's instances below this number */
     uint8_t lane;
     uint8_t row; /* its demand row + 1; 0: the op uses no resource */
@@ -35,7 +35,7 @@ struct clock_op {
     uint8_t absent;
 };
 
-/* The `row` of each lane's running op, 0 if it uses no resource; one byte per lane, lane 0 in the lowest byte. */
+/* A running set: the `row` of each lane's running op (0: uses no resource), one byte per lane, lane 0 lowest. */
 enum { CLOCK_KEY_LANES = 8, CLOCK_KEY_BITS = 8 };
 struct clock_key {
     uint64_t word[AH_CLOCK_LANES / CLOCK_KEY_LANES];

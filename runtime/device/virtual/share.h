@@ -4,8 +4,8 @@
  *
  * At full speed, a part (a copy, a matrix product, host Adam) uses an amount of each resource (DRAM bandwidth, a
  * direction of a link, cores). Speeds are in (0, 1]; 1 is full. They are max-min fair: no part can become faster unless
- * another, whose speed / weight is no higher, becomes slower. Plain fairness slows all parts at a contended resource by
- * the same factor. Weights let one part yield more than another, as measured on real machines.
+ * another, whose speed / weight is no higher, becomes slower. With equal weights, all parts at a contended resource
+ * slow down by the same factor. With other weights one part yields more than another, as measured on real machines.
  *
  *     const struct ah_share_demand *parts[] = {&copy, &adam};
  *     ah_share_fill(parts, 2, &dram_bytes_per_s, 1, speeds, limits);

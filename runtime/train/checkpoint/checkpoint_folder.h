@@ -77,7 +77,7 @@ typedef int ah_checkpoint_take(void *context, const struct ah_checkpoint_piece *
 
 /* Calls for processes that save or load together; `context` is the source's or the sink's. */
 struct ah_checkpoint_together {
-    /* `ret_together`: all processes with a block see `folder`, empty except for a mark, and sharing is worth it. */
+    /* Sets `ret_together`: all processes with a block see `folder`, which only has a mark, and sharing is worth it. */
     int (*meet)(void *context, const char *folder, bool *ret_together, struct ah_error *err);
     /* All processes, this one included, call ah_checkpoint_fill(). Values are synced when it returns. */
     int (*fill)(void *context, const struct ah_checkpoint_job *job, const char *folder, struct ah_error *err);

@@ -298,7 +298,7 @@ static int write_manifest(struct save *save)
     return rc;
 }
 
-/* Only weights are no checkpoint: removes the mark, so there is no manifest. */
+/* Weights alone are no checkpoint: removes the mark, so that the folder never gets a manifest. */
 static int remove_mark(struct save *save)
 {
     ah_stream_abandon(&save->mark);

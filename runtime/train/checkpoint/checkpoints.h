@@ -89,7 +89,7 @@ uint64_t ah_checkpoints_weights_alone(const char *folder, char ret_path[PATH_MAX
 
 /* Disk space that future saves need, and free space. */
 struct ah_checkpoints_room {
-    uint64_t checkpoints; /* how many more than now will exist at once */
+    uint64_t checkpoints; /* how many more checkpoints than now will exist at once */
     uint64_t one_bytes;   /* bytes of each */
     uint64_t needed_bytes;
     uint64_t free_bytes; /* UINT64_MAX: unknown */

@@ -88,7 +88,7 @@ static int find_newest(struct ah_checkpoints_found *found, struct ah_error *err)
     return rc;
 }
 
-/* Adds to `err` the checkpoint before the one that the user named itself, or that could not be read. */
+/* Adds to `err` the newest checkpoint older than the one that the user named, or that could not be read. */
 static int name_older(const struct ah_checkpoints_found *found, int rc, struct ah_error *err)
 {
     char folder[PATH_MAX];

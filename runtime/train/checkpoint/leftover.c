@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Patterns of all names that a save gives, also temporary (base/file.h), except companions. The first two are marks. */
+/* Patterns of all names that a save gives to files, temporary ones too, except companions. The first two are marks. */
 static const char *const names_of_saves[] = {AH_LEFTOVER_MARK,
                                              AH_CHECKPOINT_MANIFEST,
                                              "states.bin",
@@ -119,7 +119,7 @@ int ah_leftover_ours(const char *folder, bool *ret_ours, struct ah_error *err)
     return rc;
 }
 
-/* Removes the files that are marks, or if not `marks`, all other files. */
+/* Removes the marks or, if not `marks`, all other files. */
 static int unlink_names(const char *folder, const struct ah_leftover_names *names, bool marks,
                         struct ah_error *err)
 {

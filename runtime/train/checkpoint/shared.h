@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Shared: finds out whether several processes, maybe on different hosts, see one folder whose files keep everybody's
- * writes. It tests this by writing, and never judges by names of hosts or kinds of file systems.
+ * writes. It tests this by writing, whatever the hosts' names or the kinds of file systems are.
  *
  * One process offers a file with a random token. The others look for it at the same path, read the token, and write
  * their answers into it, each at its own unaligned offset. The first process checks the answers and removes the file.

@@ -72,7 +72,7 @@ int ah_stream_sync_folder(const char *folder, struct ah_error *err);
 /* Writes the folder that contains `path`; "." if it names none. */
 void ah_stream_parent(const char *path, char ret_folder[PATH_MAX]);
 
-/* Set "PATH: cannot be <done>: <errno>", AH_E_IO; any message about a path. Long paths are cut, but not the rest. */
+/* Set the error "PATH: cannot be <done>: <errno>" (AH_E_IO), or any message after a path. Only long paths are cut. */
 int ah_stream_fail(struct ah_error *err, const char *path, const char *done);
 int ah_stream_say(struct ah_error *err, int code, const char *path, const char *format, ...) AH_PRINTF(4, 5);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Places are pairs (left, right) of `bits` bits each. A round maps (left, right) to (right, left ^ f(right)), which can
- * be undone for any f; here f is Philox, keyed by seed, epoch, round and right. Results of n or more are mapped again
- * (cycle walking). In a permutation no path enters a cycle from outside, so the walk ends below n, after fewer than
- * four maps on average. Luby and Rackoff (1988): three rounds suffice against an observer; eight leave margin for
+ * A place is a pair (left, right) of `bits` bits each. A round maps (left, right) to (right, left ^ f(right)), which
+ * can be undone for any f; here f is Philox, keyed by seed, epoch, round and right. Results of n or more are mapped
+ * again (cycle walking). In a permutation no path enters a cycle from outside, so the walk ends below n, after fewer
+ * than four maps on average. Luby and Rackoff (1988): three rounds suffice against an observer; eight leave margin for
  * squares of a few bits.
  */
 #include "runtime/train/data/permutation.h"

@@ -49,7 +49,7 @@ struct ah_scanner {
     unsigned char *leaves; /* owned; a buffer of one leaf for each thread of the pool */
     ah_dataset_progress_fn *progress;
     void *context;
-    uint64_t total_bytes; /* of all scans to come */
+    uint64_t total_bytes; /* of all scans that will be run */
     atomic_uint_least64_t done_bytes;
 };
 

@@ -57,7 +57,7 @@ inline float reciprocal(float x)
 }
 #endif
 
-/* e^x for -128 <= x <= 88: x / ln 2 is split in two, and the small part becomes a factor. */
+/* Returns e^x for -128 <= x <= 88. x / ln 2 is split into a float and its rounding error, which becomes a factor. */
 __device__ inline float exponential(float x)
 {
     const float t = x * 1.44269502f, rest = fmaf(x, 1.92596303e-8f, fmaf(x, 1.44269502f, -t));
@@ -96,7 +96,7 @@ __device__ inline void forward(uint32_t kind, float x[8], const float up[8])
             x[j] = x[j] * sigmoid(x[j]).value * up[j];
 }
 
-/* dy / dx, without up. x^2 is capped at a value where s' is 0, so that 0 is never multiplied by infinity. */
+/* Returns the derivative of gelu_tanh at x. x^2 is capped where s' is 0, so that 0 is never multiplied by infinity. */
 __device__ inline float slope_gelu_tanh(float x)
 {
     const float x2 = fminf(1024.0f, x * x);

@@ -15,10 +15,10 @@
  * through shared memory. To get there, dk and dv compute the scores transposed.
  *
  * TILES. A row of a tile is D elements, in chunks of 16 bytes. Chunk c of row r is stored at chunk c ^ (r % 8) if D is
- * a multiple of 64, otherwise (only of 32) at c ^ (r / 2 % 4). So the same chunk of eight rows, which a load or store
- * of a quarter warp touches, is in different banks. Rows beyond the sequence and columns beyond head_dim are zero.
+ * a multiple of 64, and at c ^ (r / 2 % 4) if D is only a multiple of 32. So a quarter warp, which loads or stores the
+ * same chunk of eight rows, uses different banks. Rows beyond the sequence and columns beyond head_dim are zero.
  *
- * head_dim is any multiple of 8 up to D: the next larger D of a table is taken.
+ * head_dim may be any multiple of 8. Each kernel has a table of D; the op uses the smallest D >= head_dim.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_KERNELS_ATTENTION_CUH
 #define AH_RUNTIME_DEVICE_CUDA_KERNELS_ATTENTION_CUH
@@ -166,8 +166,8 @@ AH_ATTENTION_DEVICE struct ah_attention_sight ah_attention_look(const struct ah_
     return sight;
 }
 
-/* Returns to all threads of the block the last query that sees a key up to `key`; there is one, since `key` or the
- * sequence's last token sees itself. `last` (shared) has a word per warp; leave it alone until the next barrier. */
+/* Returns to all threads of the block the last query that sees a key <= `key`. There is one, because `key`, or the
+ * sequence's last token, sees itself. `last` (shared) has a word per warp; do not write it before the next barrier. */
 AH_ATTENTION_DEVICE uint32_t ah_attention_last(const struct ah_attention &attention, uint32_t *last,
                                                uint32_t sequence, uint32_t key)
 {
@@ -208,8 +208,8 @@ template <uint32_t D> AH_ATTENTION_DEVICE uint32_t ah_attention_chunk(uint32_t r
     return row * ah_attention_tile<D>::row_bytes + (chunk ^ swizzle) * AH_ATTENTION_CHUNK;
 }
 
-/* Returns the place of the chunk 2 * `pair` after chunk 0 or 1 of a row, which is at `at`: thanks to the swizzle, one
- * exclusive or with a constant. Tiles start at multiples of 128 bytes. */
+/* `at` is the place of chunk 0 or 1 of a row. Returns the place of the chunk 2 * `pair` further on. With this swizzle
+ * that is one exclusive or with a constant, because tiles start at multiples of 128 bytes. */
 template <uint32_t D> AH_ATTENTION_DEVICE ah_mma_place ah_attention_pair(ah_mma_place at, uint32_t pair)
 {
     const uint32_t variants = ah_attention_tile<D>::variants;
@@ -217,14 +217,14 @@ template <uint32_t D> AH_ATTENTION_DEVICE ah_mma_place ah_attention_pair(ah_mma_
            pair / variants * variants * (2 * AH_ATTENTION_CHUNK);
 }
 
-/* Returns where a lane loads its row of 16 x 16 elements as an a or, transposed, as two b side by side. */
+/* Returns where a lane reads its row of 16 x 16 elements: an operand a (mma.cuh) or, transposed, two operands b. */
 template <uint32_t D> AH_ATTENTION_DEVICE uint32_t ah_attention_lane_a(void)
 {
     const uint32_t lane = threadIdx.x % AH_ATTENTION_LANES;
     return ah_attention_chunk<D>(lane % 16, lane / 16);
 }
 
-/* The same for two b of 16 rows, with k along the rows. */
+/* The same for two operands b of 16 rows, with k along the rows. */
 template <uint32_t D> AH_ATTENTION_DEVICE uint32_t ah_attention_lane_b(void)
 {
     const uint32_t lane = threadIdx.x % AH_ATTENTION_LANES;
@@ -328,13 +328,13 @@ AH_ATTENTION_DEVICE void ah_attention_accumulate(float (&o)[M][COLUMNS / 8][4], 
 
 /* ---- rows and columns of a lane's elements ---- */
 
-/* Returns the row of elements [m][][2 * half]. */
+/* Returns the row of a lane's elements s[m][][2 * half] in the warp's tile of scores or sums. */
 AH_ATTENTION_DEVICE uint32_t ah_attention_lane_row(uint32_t m, uint32_t half)
 {
     return m * 16 + half * 8 + threadIdx.x % AH_ATTENTION_LANES / 4;
 }
 
-/* Returns the column of elements [][n][odd]. */
+/* Returns the column of a lane's elements s[][n][odd] and s[][n][2 + odd] in the warp's tile. */
 AH_ATTENTION_DEVICE uint32_t ah_attention_lane_column(uint32_t n, uint32_t odd)
 {
     return n * 8 + threadIdx.x % 4 * 2 + odd;

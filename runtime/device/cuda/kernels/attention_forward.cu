@@ -25,7 +25,7 @@
  * 1. m is the largest score so far. Over this thread's part of a row, l is the sum of 2^(s - m), o that of 2^(s - m) v.
  *    Before a row has seen a key, m is -infinity and 0 replaces it, so that unseen keys weigh 2^-infinity = 0.
  * 2. Tiles before the first key that any query of the block sees, and after its last query, are not fetched. A warp
- *    skips the products of a tile that none of its queries sees, and masks no tile that they all see whole.
+ *    skips the products of a tile that none of its queries sees. It masks a tile only if one of them misses a key.
  * 3. A query's result depends only on its sequence's keys and `docs`: tiles start at multiples of N, and N follows from
  *    head_dim.
  *

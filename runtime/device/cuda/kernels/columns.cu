@@ -3,7 +3,7 @@
  * Sums columns (columns.cuh). A block has a strip of 16, 32 or 64 columns, wider for wider matrices; a thread adds
  * eight columns of every n-th row, in ascending order, with four rows in flight. Then the threads' sums are added as a
  * tree. The matrix is read once, in pieces of 32 to 128 bytes a row, which neighbouring strips complete to whole lines.
- * Narrow matrices get narrow strips, so that there are blocks for all processors (4096 columns: 128).
+ * Narrow matrices get narrow strips, so that all processors have a block (4096 columns: 128 blocks).
  */
 #include "runtime/device/cuda/kernels/columns.cuh"
 #include "runtime/device/cuda/kernels/teams.cuh"

@@ -42,8 +42,8 @@ static __device__ __forceinline__ ah_mma_place ah_mma_at(const void *shared)
     return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
 
-/* Returns the same place, but hides that from the compiler, so that a loop computes addresses from it anew instead of
- * keeping them in registers. */
+/* Returns `place`, but the compiler cannot know that. So a loop computes addresses from it anew instead of keeping them
+ * in registers. */
 static __device__ __forceinline__ ah_mma_place ah_mma_anew(ah_mma_place place)
 {
     asm volatile("" : "+r"(place));

@@ -28,7 +28,7 @@ struct task {
     float epsilon;
 };
 
-/* How many groups of eight a thread keeps in registers, and how many it visits. */
+/* How many groups of eight elements a thread keeps in registers, and how many it reads in all. */
 template <int D> struct kept {
     enum { EIGHTS = 4 };
     static __device__ unsigned rounds(const struct task *)

@@ -2,11 +2,11 @@
  *
  * Norm, backward. The arithmetic is that of device/math/norm.inc, but sums have a different order.
  *
- * A block computes a group of AH_OP_NORM_GROUP vectors, which its teams of threads do by turns: 16 elements a thread,
- * in two groups of eight. In bf16 the next vector is loaded while one is computed. The partial gradients of gain and
- * bias stay in registers until all vectors are done. Then the teams' sums are added in order and stored in a row of the
- * scratch; columns.cuh adds up its columns. So x and dy are read once and dx is written once; the scratch, 1/32 of
- * that, is written and read.
+ * A block computes a group of AH_OP_NORM_GROUP vectors, and its teams of threads take the vectors in turn: 16 elements
+ * a thread, in two groups of eight. In bf16 the next vector is loaded while one is computed. The partial gradients of
+ * gain and bias stay in registers until all vectors are done. Then the teams' sums are added in order and stored in a
+ * row of the scratch; columns.cuh adds up its columns. So x and dy are read once and dx is written once; the scratch,
+ * 1/32 of that, is written and read.
  *
  * Vectors of more than 8192 elements are computed one after another, each by a whole block, with the partial gradients
  * in the scratch: three passes. Teams, and so the order of sums, follow only from the width.
@@ -164,7 +164,7 @@ template <int X, int DY, bool LAYER> __global__ void __launch_bounds__(THREADS) 
     const unsigned lane = threadIdx.x & (t.team - 1), teams = blockDim.x / t.team;
     const uint64_t begin = static_cast<uint64_t>(blockIdx.x) * AH_OP_NORM_GROUP + threadIdx.x / t.team;
     const float width = static_cast<float>(t.width);
-    /* Two vectors of wider types would not fit the registers. */
+    /* True if the next vector is loaded ahead: two vectors of wider types would not fit the registers. */
     constexpr bool ahead = X == AH_BF16 && (DY == AH_BF16 || !LAYER);
     struct gradients gradients = {};
     struct part<X, DY> next = part<X, DY>();
@@ -195,7 +195,7 @@ template <int X, int DY, bool LAYER> __global__ void __launch_bounds__(THREADS) 
         add_teams(&t, gradients.bias, shared, t.dbias + blockIdx.x * t.width);
 }
 
-/* A wide vector in the backward pass. */
+/* A vector of more than 8192 elements, which a whole block computes. */
 struct wide {
     uint64_t row, column;
     float mean, scale;

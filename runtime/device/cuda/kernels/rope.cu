@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rope: turns elements p and p + h of a head of 2 h by the angle of pair p, in place:
+ * Rope: rotates elements p and p + h of a head of 2 h elements by the angle of pair p, in place:
  *
  *     y_p = x_p c - x_(p+h) s,      y_(p+h) = x_(p+h) c + x_p s,
  *
  * The second product is rounded, and the first is fused with the addition: bit for bit as on the CPU
  * (device/math/rope.inc).
  *
- * A thread turns eight neighbouring pairs of up to HEADS heads of one row: x is read and written once, 4 bytes for
+ * A thread rotates eight neighbouring pairs of up to HEADS heads of one row: x is read and written once, 4 bytes for
  * each bf16 element, and the row's cosines and sines are read from the caches once for these heads.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"

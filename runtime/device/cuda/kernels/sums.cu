@@ -114,7 +114,7 @@ __device__ inline bool exact_step(const float *mine, double *total, double (*sha
     }
     sum = block_sum(sum, shared[0]);
     size = block_sum(size, shared[1]) + fabs(*total);
-    if (!isfinite(size) || size < 0x1p-200) /* leaf sums are 0 or above 2^-150; threads agree */
+    if (!isfinite(size) || size < 0x1p-200) /* leaf sums are 0 or above 2^-150; all threads decide alike */
         return false;
     /* One binade above that of `size`, because `size` is rounded. */
     const long long exponent = (__double_as_longlong(size) >> 52) - 1023 + 2;

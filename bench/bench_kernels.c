@@ -33,8 +33,6 @@ enum { TIMES_MOST = 20, TIMES_LEAST = 3, ALIGN = 256 };
 
 static const uint64_t PIECE_BYTES = 8 * MIB - 192, TIME_NS = 200000000;
 
-/* ---- shapes ---- */
-
 enum { B = AH_BF16, F = AH_FP32, NONE = -1 };
 
 /* `types` of operands in the order of op.h; NONE: absent. */
@@ -90,8 +88,6 @@ static const struct kernel_case cases[] = {
 /* clang-format on */
 
 enum { CASES = sizeof cases / sizeof *cases };
-
-/* ---- operands ---- */
 
 __attribute__((noreturn)) static void fail(const char *what)
 {
@@ -252,8 +248,6 @@ static void open_case(struct kernel *k, const struct kernel_case *c)
         ah_device_prepare(k->device, ops, n, &err) || ah_device_reserve(k->device, arena_bytes, &err))
         fail(err.text);
 }
-
-/* ---- times ---- */
 
 static double time_op(struct kernel *k)
 {

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The simulated clock (clock.h), which replaces three functions at link time.
+ */
 #include "tests/support/clock.h"
 
 #include "base/threads.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops that share an event: what is recorded, who may wait for what, and that a training times items, not ops.
+ * Ops that share an event: which events are recorded, who may wait for which op, and that training times items, not
+ * ops.
  */
 #include "tests/device/cuda/open.h"
 #include "tests/golden/train/case.h"
@@ -146,12 +147,10 @@ TEST(groups, refuse_what_does_not_follow)
     expect_nothing_left();
 }
 
-/* ---- a training ---- */
-
 struct heard {
     struct golden_result result;
     uint64_t told, events; /* ops on streams that the observer saw; events recorded */
-    uint64_t clock;        /* at most how many of those set the clock: eight a second */
+    uint64_t clock;        /* at most how many of the events set the clock: eight a second */
 };
 
 static bool hear_step(void *context, const struct ah_step_record *record)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Matrix products of the CUDA plugin against sums in double precision, over forms, types, strides, epilogues and
- * places; their memory; the table of algorithms. cuBLASLt is the double's, whose three algorithms give different bits,
- * and which multiplies fp32 in fewer bits unless it is told not to.
+ * places; their memory; the table of algorithms. The double of cuBLASLt has three algorithms with different bits, and
+ * rounds fp32 operands unless asked not to.
  */
 #include "base/bf16.h"
 #include "runtime/device/cuda/cuda_products.h"

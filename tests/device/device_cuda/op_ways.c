@@ -35,7 +35,6 @@ unsigned op_case_ways(void)
     return WAYS;
 }
 
-/* Copies the first bytes of the pinned arena up, runs the op, and copies them down. */
 static void run(const struct ah_op *op, uint64_t bytes)
 {
     const struct ah_ref there = {AH_ARENA_DEVICE, AH_FP32, 0, 0}, here = {AH_ARENA_PINNED, AH_FP32, 0, 0};

@@ -6,7 +6,7 @@
  * It keeps CUDA's order and no more. A stream is a thread that runs what was enqueued, and streams run at the same
  * time. Copies can be slowed, so that a reader that does not wait sees old data. Device memory is heap memory, counted
  * against the device's size and full of NaN at first; the address sanitizer guards its ends. A kernel that fails, or a
- * call told to fail with such a code, breaks the device as on hardware: every later call returns that code.
+ * call that a test makes fail with such a code, breaks the device as on hardware: every later call returns that code.
  *
  * MISUSE that hardware punishes late, seldom or by being slow is refused here, with a sentence on stderr: copies whose
  * ends are not what their kind says, not inside one allocation, freed or not pinned; invalid events and streams;

@@ -36,7 +36,7 @@ void double_add_fault(const char *call, uint64_t nth, cudaError_t code); /* unde
  */
 cudaError_t double_enter(const char *call);
 cudaError_t double_leave(cudaError_t code);
-bool double_hangs(void);       /* true, once, if this thread's last call was told to hang; its work hangs */
+bool double_hangs(void);       /* true, once, if this thread's last call must hang; then its work hangs */
 void double_hang(void);        /* hangs until cuda_double_go_on() */
 cudaError_t double_lost(void); /* error that broke the device, or cudaSuccess; with or without the lock */
 void double_lose(cudaError_t code, const char *why);

@@ -458,7 +458,7 @@ static inline void played_check_ends(const struct played *p)
     assert_true(fabs(ends_us[2] - ends_us[1] - p->result.period_us) <= 1e-12 * ends_us[2]);
 }
 
-/* Every message has its place, checked over the compute positions of all steps, as the check of messages wants them. */
+/* Checks the messages of each pipeline with messages.h, at the compute positions of all steps. */
 static inline void played_check_messages(struct played *p)
 {
     struct messages_stage sent[PLAYED_STAGES];

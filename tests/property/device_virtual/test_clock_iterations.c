@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compares running a graph for several iterations with running once a graph in which all iterations are written out.
+ * A graph run for several iterations must give the times of a longer graph, run once, that contains all iterations.
  */
 #include "runtime/device/virtual/clock.h"
 #include "tests/support/check.h"
@@ -135,7 +135,7 @@ static void check_same(const struct ah_clock_span *a, const struct ah_clock_span
     assert_int_equal(a->slowed_by, b->slowed_by);
 }
 
-/* A course that needs only some iterations of each op gives those the same times. */
+/* If a course needs only some iterations of each op, these have the same times as in a full course. */
 static void check_needed(struct ah_clock *clock, struct ah_clock_course course, size_t n,
                          const struct ah_clock_span *all, uint64_t *seed)
 {

@@ -389,7 +389,7 @@ static inline void check_source(const struct problem *c, const struct result *r,
         assert_string_not_equal(move->node, node);
 }
 
-/* Returns where the stage keeps the shard: by the config of its block; for the tied table, of embedding, else head. */
+/* Returns where the stage keeps the shard: by its block's config; a tied table by the embedding's, else the head's. */
 static inline enum ah_medium lives(const struct problem *c, const struct ah_cluster_plan_stage *stage,
                                    const struct ah_shard *shard)
 {

@@ -280,7 +280,6 @@ struct pairs {
     uint64_t as_one, one_to_one, leading, several, away, refused, adapted, adapted_leading;
 };
 
-/* Plans the same model and training for the other cluster. */
 static bool plan_other(struct planned *other, const struct ah_plan_training *training)
 {
     other->request = planned.request;
@@ -371,7 +370,6 @@ static void make_roomy(struct planned *c, size_t nodes, double times_as_fast)
     planned_of_cpus(c);
 }
 
-/* Draws a plan with one pipeline per node. */
 static void draw_roomy(uint64_t *random)
 {
     do {

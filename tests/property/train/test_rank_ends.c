@@ -478,7 +478,7 @@ TEST(rank_ends, an_op_that_fails_ends_all_pipelines)
 struct stall {
     atomic_uint told;
     sem_t over;               /* nobody holds up any more */
-    struct ah_error why;      /* of the first rank that was told */
+    struct ah_error why;      /* reported by the first rank that noticed the stall */
     atomic_uint_fast64_t ops; /* ops of the slow rank */
     bool works;               /* the slow rank works; otherwise it sleeps */
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Checkpoints do not depend on how many ranks made them. A run stopped after an odd step and resumed by one process, by
- * ranks, or by ranks cut otherwise ends with the bits of one that never stopped. So does a chain of worlds of eight,
- * five, three, eight and one ranks, with several pipelines or one that adds up their groups itself. Some die on the
- * way, also while they save, and the next resumes from the last checkpoint. Whether ranks share the folder or only rank
+ * ranks, or by ranks with other stages ends with the bits of a run that never stopped. So does a chain of worlds of
+ * eight, five, three, eight and one ranks, with several pipelines or one that adds up their groups itself. Some worlds
+ * die, also while they save; the next one resumes from the last checkpoint. Whether ranks share the folder or only rank
  * 0 writes, a checkpoint has the same bytes.
  */
 #include "runtime/train/persist.h"
@@ -162,8 +162,6 @@ TEST_IN(rank_resumes, have_the_bits_of_a_run_that_never_stopped, root_make, root
         run_all(*state, cases[i].name, &seed);
     }
 }
-
-/* ---- chains ---- */
 
 enum { LEGS = 5, CHAINS_EACH = 5, GROUPS_MAX = 3, MESSAGES_MOST = 200 };
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests one checkpoint: it loads bit for bit, and a change to its files is refused with the name of the file or field.
+ */
 #include "runtime/train/checkpoint/checkpoint_folder.h"
 
 #include "schemas/checkpoint.h"

@@ -80,7 +80,6 @@ static void check_flags(struct ah_dataset *data, const char *bears, const char *
 static const uint32_t five[] = {1, 300, 0, 50256, 7};
 static const uint16_t five_u16[] = {1, 300, 0, 50256, 7}, six_u16[6] = {1};
 
-/* Writes a shard with a header of llm.c. */
 static void put_shard(const char *root, const char *path, int32_t magic, int32_t version, int32_t count,
                       const void *tokens, size_t bytes)
 {

@@ -95,8 +95,6 @@ static double *numbers(uint64_t n)
     return all;
 }
 
-/* ---- kinds ---- */
-
 static uint64_t element(const struct kernel_samples *s, size_t arg, uint64_t width, uint64_t row,
                         uint64_t column)
 {
@@ -420,8 +418,6 @@ static void check_adamw(struct kernel_samples *s)
     close_operand(s, &v_off);
     close_operand(s, &weight);
 }
-
-/* ---- the table ---- */
 
 static const struct {
     void (*check)(struct kernel_samples *s);

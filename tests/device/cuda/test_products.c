@@ -84,8 +84,6 @@ static const struct product_case cut_cases[] = {
     {AH_MATMUL_NN, 9, 16, 4099, AH_BF16, AH_BF16, AH_EPILOGUE_NONE, 0, NO, 0, NO, 0, EVEN, 0},
 };
 
-/* ---- operands ---- */
-
 struct matrix {
     void *base;  /* on the device */
     void *place; /* its first element */
@@ -183,8 +181,6 @@ static int run(struct ah_cuda_products *products, const struct stand *stand, str
     return rc;
 }
 
-/* ---- the oracle ---- */
-
 static double gelu_tanh(double x)
 {
     return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
@@ -236,8 +232,6 @@ static void check_result(const struct stand *stand)
         }
 }
 
-/* ---- libraries ---- */
-
 static int alive(void)
 {
     void *library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_NOLOAD);
@@ -274,8 +268,6 @@ static int finish(void **state)
     assert_int_equal(cuda_double_alive().device_bytes, 0);
     return alive();
 }
-
-/* ---- tests ---- */
 
 static void check_cases(const struct product_case *cases, size_t n)
 {

@@ -62,8 +62,6 @@ struct pipeline {
     void (*chosen)(enum ah_block_kind kind, const struct ah_config *config, bool had);
 };
 
-/* ---- plans ---- */
-
 /* Some choices cannot run because their rings are too small for their order. */
 static inline void pipeline_plan_stage(struct pipeline_stage *s, uint64_t *turn, uint64_t *seed)
 {
@@ -306,8 +304,6 @@ static inline void pipeline_close(struct pipeline *p)
         test_case_close(&s->c);
     }
 }
-
-/* ---- runs ---- */
 
 typedef int pipeline_lead(void *context, struct ah_trainer *trainer, struct ah_batches *held_out,
                           struct ah_error *err);

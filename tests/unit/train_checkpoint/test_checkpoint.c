@@ -54,8 +54,6 @@ static void run_command(const char *format, ...)
     assert_int_equal(system(command), 0);
 }
 
-/* ---- writing ---- */
-
 TEST_IN(checkpoint, comes_back_bit_for_bit, root_make, root_remove)
 {
     static const struct training_options cases[] = {
@@ -159,8 +157,6 @@ TEST_IN(checkpoint, is_weights_for_others, root_make, root_remove)
     run_command("grep -q qwen3 '%s'", in(*state, "config.json"));
     training_release(&run);
 }
-
-/* ---- refusals ---- */
 
 TEST_IN(checkpoint, of_another_run_is_refused_by_field, root_make, root_remove)
 {

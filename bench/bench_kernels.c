@@ -130,7 +130,7 @@ static uint32_t next_random(struct kernel *k)
     return (uint32_t)(k->random >> 33);
 }
 
-/* Writes words below `below`, or if that is 0, numbers in [low, 1). */
+/* Fills the operand with random words below `below` or, if `below` is 0, with numbers in [low, 1). */
 static void write_random(struct kernel *k, size_t arg, uint32_t below, float low)
 {
     const struct ah_ref here = {AH_ARENA_PINNED, AH_FP32, 0, 0};
@@ -211,7 +211,7 @@ static bool make_forward(const struct kernel *k, struct ah_op *ret_op)
     return true;
 }
 
-/* Pads rows of odd width, as a head's are, so that each begins aligned. */
+/* Pads rows of odd width, such as logits, so that each row begins aligned. */
 static void set_strides(struct ah_op *op)
 {
     enum { LINE = 64 };

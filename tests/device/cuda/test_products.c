@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* EVEN, as a gap: rows begin at multiples of 8 elements. */
+/* EVEN is a gap that makes rows begin at multiples of 8 elements. */
 enum { OPERANDS = 5, NO = 0, YES = 1, EVEN = 1 << 20 };
 
 /* A product: sizes, gaps between rows (elements), how far operands begin after an aligned place (elements). */
@@ -495,7 +495,7 @@ TEST_IN(products, survive_each_call_failing, start, finish)
         {"cudaStreamSynchronize", true},
         {"cudaMalloc", false}, /* warming up works without it */
     };
-    static const size_t picked[] = {2, 4, 5}; /* one whole, one that the library refuses whole, one staged */
+    static const size_t picked[] = {2, 4, 5}; /* run whole, refused whole by the library, staged */
     for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++)
         for (size_t p = 0; p < sizeof picked / sizeof picked[0]; p++) {
             uint64_t n = 1;

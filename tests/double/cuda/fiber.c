@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * 1. A fiber that does not run has its callee-saved registers on its stack and, above them, the address to continue at.
- * 2. A switch keeps what a function must: System V ABI, AMD64 supplement, section 3.2.1. Floating-point control words
- *    never change here, so they are not kept.
+ * 2. A switch preserves the registers that a function must preserve: System V ABI, AMD64 supplement, section 3.2.1.
+ *    Floating-point control words never change here, so they are not kept.
  */
 #include "tests/double/cuda/fiber.h"
 

@@ -154,7 +154,8 @@ static inline void played_find_gates(struct played *p)
 
 /* ---- messages ---- */
 
-/* Returns when the op's message is there and the place of the message it sends is free; 0: it waits for neither. */
+/* Returns when the message to the op has arrived and the place of the message that it sends is free; 0: it needs
+ * neither. */
 static inline double played_message_us(const struct played_stage *s, size_t step, const struct ah_plan_op *op)
 {
     const struct ah_plan_part *part = s->program->part;

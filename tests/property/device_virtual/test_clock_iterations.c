@@ -33,8 +33,8 @@ struct graph {
     enum ah_clock_rule rule[LANES];
 };
 
-/* Ops wait for lower ops of their iteration and for any ops of the iteration before. Lane 1 may take from ring 0 and
- * lane 2 give back; lane 2 may take from ring 1 and lane 3 give back. */
+/* Ops wait for lower ops of their iteration and for any ops of the iteration before. Lane 1 may take slots of ring
+ * 0, which lane 2 gives back; lane 2 may take slots of ring 1, which lane 3 gives back. */
 static void draw(struct graph *g, uint64_t *seed)
 {
     size_t n = 2 + check_random(seed) % (MAX_OPS - 1), edges = 0;

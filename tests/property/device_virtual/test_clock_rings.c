@@ -51,7 +51,8 @@ static void depend(struct graph *g, uint32_t op, uint32_t dependency)
     g->dependency[g->first[op + 1]++] = dependency;
 }
 
-/* Adds an op that takes and a later op that gives back. The latter may take from another ring, as host Adam does. */
+/* Adds an op that takes a slot and a later op that gives it back. The latter may take a slot of another ring, as
+ * host Adam does. */
 static void add_pair(struct graph *g, uint64_t *seed)
 {
     uint8_t ring = (uint8_t)(check_random(seed) % g->of.n_rings);

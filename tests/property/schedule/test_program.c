@@ -187,7 +187,7 @@ static void check_placed(const struct machine *m, const struct ah_program_op *op
     }
 }
 
-/* Loops run twice, to see what one turn leaves for the next. */
+/* Runs loops twice, to see what one iteration leaves for the next. */
 static void run(struct machine *m)
 {
     const struct ah_program *program = m->program;

@@ -198,7 +198,7 @@ static void check_death(const struct leg *leg)
     assert_int_equal(system(command), 0);
 }
 
-/* Runs a world that may die before its leg ends; then what it did is discarded. Returns whether it lived. */
+/* Runs a world that may die before its leg ends; if it dies, its results are discarded. Returns whether it lived. */
 static bool run_world(const struct chain *chain, const struct leg *leg, uint64_t ranks, bool dies,
                       uint64_t *turn, uint64_t *seed)
 {

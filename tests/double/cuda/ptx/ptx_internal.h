@@ -70,7 +70,7 @@ typedef void ptx_act_fn(struct ptx_block *block, struct ptx_warp *warp, const st
 enum ptx_way {
     PTX_ALONE,    /* ->scalar, on every lane */
     PTX_ACTS,     /* ->act, on the lanes that are here */
-    PTX_TOGETHER, /* ->act, when all lanes of its last operand, the mask, are here; without operands: all */
+    PTX_TOGETHER, /* ->act, when all lanes of its mask (last operand) are here; without a mask, all */
     PTX_BRANCHES,
     PTX_RETURNS,
     PTX_BARRIER
@@ -96,7 +96,7 @@ struct ptx_op {
     ptx_scalar_fn *scalar;
     ptx_act_fn *act;
     uint32_t results; /* leading operands that are written */
-    bool whole;       /* PTX_TOGETHER: the whole warp, from one place */
+    bool whole;       /* PTX_TOGETHER: needs the whole warp at one instruction */
 };
 
 struct ptx_insn {

@@ -19,7 +19,8 @@ static atomic_uint_fast64_t stood_ns;
 static void (*_Atomic sleep_hook)(void *context);
 static void *sleep_context;
 
-/* The thread in a timed wait sets these under its mutex: its condition (NULL: no thread waits), mutex, deadline. */
+/* Condition (NULL: no thread waits), mutex and deadline of the thread in a timed wait, which sets them under that
+ * mutex. */
 static pthread_cond_t *_Atomic waits_on;
 static pthread_mutex_t *waits_under;
 static atomic_uint_fast64_t waits_until_ns;

@@ -18,7 +18,7 @@ static struct ah_device *open_slow(unsigned copy_delay_us)
     return open_device(&plain);
 }
 
-/* `n` fills, each joined to the next; the first waits. Fill i writes i + 1 to place i. */
+/* Submits `n` fills, each joined to the next; the first waits for `wait`. Fill i writes i + 1 to place i. */
 static void submit_group(struct ah_device *device, size_t n, struct ah_wait wait)
 {
     struct ah_submission submissions[32];
@@ -60,7 +60,7 @@ TEST(groups, have_an_event_and_a_span)
     expect_nothing_left();
 }
 
-/* Waiting for an op in the middle of a group is enough to see what it wrote; the host lane, too. */
+/* Waiting for an op in the middle of a group is enough to see what it wrote; the host lane can wait for it, too. */
 TEST(groups, are_waited_for_in_the_middle)
 {
     const struct ah_op down = copy_op(AH_ARENA_PINNED, AH_ARENA_DEVICE, 8192, 4000);

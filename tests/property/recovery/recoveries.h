@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random clusters, plans and losses, and a recovery checked against the inventory itself. Every shard needed arrives
- * once, from one step and a place that has it, where the plan's configs keep it. Nearer places are preferred, no host
- * is overfull, and bytes and time follow from the moves.
+ * Random clusters, plans and losses, and a recovery checked against the inventory itself. Every needed shard arrives
+ * once, in the memory where the plan's configs keep it, from a place that has it; all are of one step. Nearer places
+ * are preferred, no host is overfull, and bytes and time follow from the moves.
  */
 #ifndef AH_TESTS_PROPERTY_RECOVERY_RECOVERIES_H
 #define AH_TESTS_PROPERTY_RECOVERY_RECOVERIES_H

@@ -320,7 +320,7 @@ TEST(schedule, orders_run_with_any_durations)
     }
 }
 
-/* Without sharing and in frozen orders, this holds exactly. */
+/* Shorter ops make nothing later; exact without sharing and in frozen orders. */
 TEST(schedule, faster_is_never_later)
 {
     static struct drawn d;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * However ranks end, they end together: one dies at any of its messages, weights become NaN, the data of one cannot be
- * read, or the run is interrupted. Nobody waits for ever; otherwise the test would exceed its time limit.
+ * read, or the run is interrupted. Nobody waits forever; otherwise the test would exceed its time limit.
  */
 #include "base/threads.h"
 #include "tests/property/train/counted.h"

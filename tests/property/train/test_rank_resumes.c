@@ -128,7 +128,7 @@ static void run_legs(unsigned kind, const char *path, uint64_t *turn, uint64_t *
     assert_memory_equal(first.weights, other.weights, first.n_values * sizeof *first.weights);
 }
 
-/* Needs an open case; closes it. */
+/* The golden case must be open; this closes it. */
 static void run_all(const char *root, const char *name, uint64_t *seed)
 {
     static unsigned runs;

@@ -56,7 +56,7 @@ TEST(remedies, are_the_least_memory)
     test_request_close(&t);
 }
 
-/* The order of micro-batches that needs less memory decides how much is needed. */
+/* The remedy names the memory for the order of micro-batches that needs less. */
 TEST(remedies, need_what_the_better_order_needs)
 {
     struct test_request t;

@@ -159,7 +159,7 @@ TEST_IN(dataset, kinds_of_files, root_make, root_remove)
     ah_dataset_close(NULL);
 }
 
-/* Refuses files that would train on tokens other than the user means. */
+/* Refuses files that would be read as other tokens than the user means. */
 TEST_IN(dataset, text_and_widths_are_not_guessed, root_make, root_remove)
 {
     uint64_t wide[32];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Compares attention of the CPU device, forward and backward, with a matrix product of the same type (1024 x 3072 x
- * 768), the processor's best. All three go through the device, lane included.
+ * 768), which reaches the processor's best rate. All three run on the device's compute lane.
  *
  * Every round runs the product, forward and backward in turn, each several times. A share (rate of attention / rate of
  * the product) compares runs of one round. The output is its median over rounds, and the share of the best rounds for
- * machines that are never quiet for long. Rates count pairs of a query and a key that it sees: 4 x head_dim operations
+ * machines that are never quiet for long. Rates count visible pairs of a query and a key: 4 x head_dim operations
  * forward, 10 x backward.
  *
  *     bench_attention [--threads N] [--rounds N] [--dtype fp32|bf16] [--seq N] [--window N]

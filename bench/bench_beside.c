@@ -2,9 +2,9 @@
  *
  * What rate does each lane of a GPU keep when all work together, as in plans, and what do the processors do meanwhile?
  *
- *     bench_beside [--rounds N] [--device cuda] THREADS...      numbers of threads of the host lane, in that order
+ *     bench_beside [--rounds N] [--device cuda] THREADS...      thread counts of the host lane, measured in this order
  *
- * Each set of works runs for about RUN_S; rates cover only the time in which all of them worked. Prints one line of
+ * Each set of lanes' work runs for about RUN_S; rates cover only the time in which all of it ran. Prints one line of
  * JSON per set and round: `rate` (GB/s, G params/s or products/s) of each work, quantiles of its op times in us, how
  * many processors were busy, and how many the hypervisor took ("steal").
  */
@@ -122,8 +122,6 @@ static void open_stand(struct stand *s, const char *name, unsigned threads)
     adam_work(s, ADAM, 6 * MIB);
 }
 
-/* ---- the processors ---- */
-
 struct ticks {
     unsigned long long user, nice, system, idle, iowait, irq, softirq, steal;
     uint64_t at_ns;
@@ -139,8 +137,6 @@ static void read_ticks(struct ticks *t)
     if (file)
         fclose(file);
 }
-
-/* ---- sets ---- */
 
 static void submit(struct ah_lanes_work *work, uint64_t *ret_ticket)
 {

@@ -71,7 +71,7 @@ static void iterate(struct plan *plan, uint64_t iteration, uint32_t blocks, uint
     for (uint32_t b = 0; b < blocks; b++) {
         uint32_t fetch = add(plan, H2D, 100, base + b, updated[b], b >= 3 ? fetched[b - 3] : AH_CLOCK_NO_OP);
         compute = add(plan, COMPUTE, 200 + b % 7, base + b, fetch, b ? compute : AH_CLOCK_NO_OP);
-        fetched[b] = compute; /* its staging is free again for block b + 3 */
+        fetched[b] = compute; /* block b + 3 may now use the memory */
     }
     for (uint32_t b = blocks; b-- > 0;) {
         uint64_t position = base + length - 1 - b;

@@ -49,8 +49,6 @@ static int open_device(struct ah_device **ret_device, const uint64_t arena_bytes
     return rc || !arena_bytes ? rc : ah_device_reserve(*ret_device, arena_bytes, err);
 }
 
-/* ---- about ---- */
-
 /* Prints two lines, so the device is described even if trying to use it fails. */
 static int about(void)
 {
@@ -74,9 +72,7 @@ static int about(void)
     return rc ? refuse(&err) : 0;
 }
 
-/* ---- pin ---- */
-
-/* Bytes per second of copies in one direction: the median of some at the beginning and the end of the pinned arena. */
+/* Bytes per second of copies in one direction: the median over copies at both ends of the pinned arena. */
 static int copy_rate(struct ah_device *device, uint32_t lane, uint64_t pinned_bytes, double *ret_rate,
                      struct ah_error *err)
 {
@@ -128,8 +124,6 @@ static int pin(const char *text)
     return 0;
 }
 
-/* ---- queue ---- */
-
 struct contact {
     struct ah_device *device;
     atomic_bool opened; /* the device is open */
@@ -164,7 +158,7 @@ static void *watch(void *context)
     printf("{\"ok\": false, \"why\": \"hangs: after %.1f s the device is %s, the gate is %s",
            contact->seconds, atomic_load(&contact->opened) ? "open" : "not open yet",
            atomic_load(&contact->gate) ? "open" : "closed");
-    /* What was submitted is known without asking the driver, which may hang, too. */
+    /* Counts what was submitted without asking the driver, which may hang, too. */
     for (uint32_t lane = 0; lane < AH_DEVICE_LANES && atomic_load(&contact->opened); lane++)
         printf("; %s %llu submitted", ah_device_lane_name(lane),
                (unsigned long long)ah_device_submitted(contact->device, lane));
@@ -173,7 +167,7 @@ static void *watch(void *context)
     _exit(1);
 }
 
-/* A copy up, a fill after it, and a copy down after that, each also after the host's op. */
+/* Submits a copy up, a fill and a copy down: each waits for the one before it and for the host's op. */
 static int submit_round(const struct contact *contact, uint64_t i, struct ah_error *err)
 {
     const struct ah_ref there = {AH_ARENA_DEVICE, AH_FP32, 0, 0}, here = {AH_ARENA_PINNED, AH_FP32, 0, 0};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What share of its own speed does each copy lane keep beside a matrix product, through the device?
+ * What share of its speed does each copy lane of a device keep while a matrix product runs?
  *
- * Every round measures the product alone, the copies alone, and both together for about as long. Shares are formed
- * within a round and their median is shown, so a machine that changes speed changes all alike. Both kinds of op are
- * queued to last for the whole measurement; rates come from ops that ran while the other lane worked.
+ * Every round measures the product alone, the copies alone, and both together for about as long. Each share compares
+ * runs of one round, so a machine that changes speed affects both alike; the output is the median share. Both kinds of
+ * op are queued to last for the whole measurement; rates come from ops that ran while the other lane worked.
  *
  *     bench_copy [--rounds N] [--direction h2d|d2h|both] [--dtype fp32|bf16]
  *     bench_copy --throttle RATE       ratio of a slowed lane's rate to RATE bytes a second, for each direction

@@ -33,8 +33,6 @@ enum { TIMES_MOST = 20, TIMES_LEAST = 3, ALIGN = 256 };
 
 static const uint64_t PIECE_BYTES = 8 * MIB - 192, TIME_NS = 200000000;
 
-/* ---- shapes ---- */
-
 enum { B = AH_BF16, F = AH_FP32, NONE = -1 };
 
 /* `types` of operands in the order of op.h; NONE: absent. */
@@ -91,8 +89,6 @@ static const struct kernel_case cases[] = {
 
 enum { CASES = sizeof cases / sizeof *cases };
 
-/* ---- operands ---- */
-
 __attribute__((noreturn)) static void fail(const char *what)
 {
     fprintf(stderr, "bench_kernels: %s\n", what);
@@ -134,7 +130,7 @@ static uint32_t next_random(struct kernel *k)
     return (uint32_t)(k->random >> 33);
 }
 
-/* Writes words below `below`, or if that is 0, numbers in [low, 1). */
+/* Fills the operand with random words below `below` or, if `below` is 0, with numbers in [low, 1). */
 static void write_random(struct kernel *k, size_t arg, uint32_t below, float low)
 {
     const struct ah_ref here = {AH_ARENA_PINNED, AH_FP32, 0, 0};
@@ -215,7 +211,7 @@ static bool make_forward(const struct kernel *k, struct ah_op *ret_op)
     return true;
 }
 
-/* Pads rows of odd width, as a head's are, so that each begins aligned. */
+/* Pads rows of odd width, such as logits, so that each row begins aligned. */
 static void set_strides(struct ah_op *op)
 {
     enum { LINE = 64 };
@@ -252,8 +248,6 @@ static void open_case(struct kernel *k, const struct kernel_case *c)
         ah_device_prepare(k->device, ops, n, &err) || ah_device_reserve(k->device, arena_bytes, &err))
         fail(err.text);
 }
-
-/* ---- times ---- */
 
 static double time_op(struct kernel *k)
 {

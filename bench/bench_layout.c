@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures how long a layout takes, and how far its peak exceeds the live bytes, which no layout can beat. Plans have
- * 96 blocks, every way that gradients live, weights fetched or not, and micro-batches in both orders.
+ * Measures how long a layout takes, and how far its peak exceeds the live bytes, which no layout can beat. The plans
+ * have 96 blocks. They differ in how long gradients live, in whether weights are fetched, and in the order of
+ * micro-batches.
  *
  *     bench_layout [--blocks N] [--rounds N]
  */

@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Channels over MPI against MPI itself: two ranks, in the same two processes, in turns.
+ * Compares channels over MPI with plain MPI, in turns, between the same two ranks.
  *
- *     mpirun -n 2 bench_messages [--rounds N] [--mib N] [--idle-ms N] [PART ...]
- *
- * PART: rate, pong, sums, idle, late; all without one
+ *     mpirun -n 2 bench_messages [--rounds N] [--mib N] [--idle-ms N] [PART ...]      without PART, all parts
  *
  * rate    four messages outstanding, one way; channels: a thread each; MPI: MPI_Isend and MPI_Irecv, MPI_Waitany
- * pong    there and back, half of it
- * sums    a vector of each rank added up for both, in pieces, as two pipelines do (bind_shares.c); MPI: MPI_Allreduce
- * idle    what a rank that waits takes of a core, with 1 and 4 receives posted
- * late    from the send of a message to the return of the move that waited for it so long
+ * pong    half the time of a round trip
+ * sums    a vector of each rank, added up on both in pieces, as two pipelines do (bind_shares.c); MPI: MPI_Allreduce
+ * idle    share of a core that a waiting rank uses, with 1 and 4 receives posted
+ * late    time from the send of a message to the return of the receive, which has been waiting for it
  *
- * MPI's own calls must come from the thread that initialised it, the engine's. So the driver's table is copied, and a
- * message
- * of one channel does not travel: its post runs a job there.
+ * The engine's thread initialised MPI, so it must make all calls of plain MPI. The benchmark therefore copies the
+ * driver's table: posting to channel JOB runs a job on that thread instead of sending a message.
  */
 #include "base/stats.h"
 #include "base/threads.h"
@@ -42,7 +39,7 @@ struct bench {
     size_t repeats;
 };
 
-/* Where the message of a round lies: elsewhere each time, since no training sends what is in a cache. */
+/* Gives each round's message another place: in training, the data of a message are not in a cache. */
 static unsigned char *place(const struct bench *bench, size_t window, size_t round)
 {
     const size_t places = MOST / bench->bytes;
@@ -154,7 +151,7 @@ static void *move_all(void *context)
     return NULL;
 }
 
-/* A thread a channel, as lanes are. */
+/* Each channel has a thread, as in training, where a lane moves its messages. */
 static void channels_rate(const struct bench *bench)
 {
     pthread_t threads[WINDOW];
@@ -180,7 +177,7 @@ static void add(float *to, const float *from)
         to[i] += from[i];
 }
 
-/* Each rank owns one piece of every two: it adds the other's to its own, and gives the total back next turn. */
+/* Each rank owns one piece of every two. It adds the other rank's piece to its own, and returns the total next turn. */
 static void channels_sums(const struct bench *bench)
 {
     static float partial[PIECE];
@@ -211,7 +208,7 @@ static void as_job(const struct bench *bench, void (*run)(const struct bench *be
     move(bench, JOB, &job, 0);
 }
 
-/* Both ranks are there. */
+/* Returns when both ranks are here. */
 static void meet(const struct bench *bench)
 {
     move(bench, 0, NULL, 0);
@@ -233,7 +230,7 @@ static double seconds_of(const struct bench *bench, what_fn *what, bool is_raw)
     return (double)(ah_threads_now_ns() - begin_ns) * 1e-9 / (double)bench->repeats;
 }
 
-/* Raw and channels in turns. The ratio: raw's seconds over the channels'. */
+/* Runs plain MPI and channels in turns. The ratio is plain MPI's time over the channels' time. */
 static void compare(struct bench *bench, what_fn *raw_what, what_fn *what, uint64_t bytes,
                     struct ah_stats ret[3])
 {
@@ -313,7 +310,7 @@ static double used_s(void)
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
-/* Rank 1's share of a core while it waits for `n` messages that rank 0 is late with. */
+/* Returns the share of a core that rank 1 uses while it waits for `n` messages that rank 0 sends late. */
 static double idle_share(struct bench *bench, uint32_t n, uint64_t bytes)
 {
     struct ah_error err = {0};
@@ -351,7 +348,7 @@ static void measure_idle(struct bench *bench)
     }
 }
 
-/* From the send's call on rank 0 to the receive's return on rank 1: one clock, since they share a machine. */
+/* Returns the time from the send's call on rank 0 to the receive's return on rank 1, which share a machine's clock. */
 static double late_us(struct bench *bench, uint64_t waited_us, uint64_t bytes)
 {
     uint64_t sent_ns = 0;
@@ -421,7 +418,7 @@ static const struct {
 
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
-/* Whether the part is named, or none is. */
+/* True if the part is named, or no part is. */
 static bool is_wanted(int argc, char **argv, const char *part)
 {
     bool is_named = false, are_any = false;

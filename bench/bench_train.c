@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trains on the CPU device as a server of steps, so that compare_training can let it take turns with its peers.
+ * Trains on the CPU device. With --serve it trains when asked, so that compare_training can let peers take turns.
  *
  *     bench_train PLAN [--threads N] [--warmup N] [--steps N] [--serve] [--ops]
  *
- * Runs the plan on random tokens and prints a line of JSON: time of a step over all steps of the group, opening and
- * drain included, tokens/s, peak resident memory, the last loss. With --serve each line "N" on standard input runs N
- * steps and is answered with such a line; nothing spins in between. --ops prints to standard error where the compute
- * lane's time went, by kind and size of op: its share, and how long the lane was idle before it. It also prints the
- * step time and rate if each op always ran as fast as its fastest instance.
+ * Runs the plan on random tokens and prints a line of JSON: the step time (mean over all steps of the group, filling
+ * and draining the lanes included), tokens/s, peak resident memory, the last loss. With --serve each line "N" on
+ * standard input runs N steps and is answered with such a line; no thread spins in between. --ops prints to standard
+ * error where the compute lane's time went, by kind and size of op: its share, and how long the lane was idle before
+ * it. It also prints the step time and rate if each op always ran as fast as its fastest instance.
  */
 #include "base/threads.h"
 #include "runtime/train/trainer.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of an op once more, in double, by the formulas of op.h and no cleverness.
+ * Recomputes some rows of an op's results in double, as plainly as the formulas of op.h allow.
  */
 #include "bench/kernels_internal.h"
 
@@ -20,7 +20,6 @@ struct kernel_samples {
     double off; /* of the worst operand so far */
 };
 
-/* The difference of one operand, as a vector. */
 struct distance {
     double apart, size;
 };
@@ -80,7 +79,7 @@ static void close_operand(struct kernel_samples *s, const struct distance *d)
     s->off = off <= s->off ? s->off : isnan(off) ? (double)INFINITY : off;
 }
 
-/* The first, the last, and some between. */
+/* Returns the i-th row to check: the first, the last, or one between. */
 static uint64_t sample(uint64_t n, unsigned i)
 {
     return i == 0 ? 0 : i == 1 ? n - 1 : (i * UINT64_C(2654435761)) % n;
@@ -96,9 +95,6 @@ static double *numbers(uint64_t n)
     return all;
 }
 
-/* ---- kinds ---- */
-
-/* Where an element of a matrix is. */
 static uint64_t element(const struct kernel_samples *s, size_t arg, uint64_t width, uint64_t row,
                         uint64_t column)
 {
@@ -226,7 +222,7 @@ static void check_key_gradients(struct query *y, uint64_t j, struct distance d[2
     }
 }
 
-/* Keys near the end have few queries; one of the last eighth has many. */
+/* Only few queries see the last two keys; the third key, an eighth from the end, is seen by many. */
 static void check_attention_backward(struct kernel_samples *s)
 {
     const struct ah_op_attention *a = &s->k->op.u.attention;
@@ -364,7 +360,7 @@ static void check_cross_entropy(struct kernel_samples *s)
     close_operand(s, &gradient);
 }
 
-/* add, cast: all elements from the first, in steps. */
+/* add, cast: checks about 10000 elements, evenly spaced. */
 static void check_elements(struct kernel_samples *s)
 {
     const uint64_t count = s->k->op.u.elements.count;
@@ -400,7 +396,7 @@ static void check_sum_squares(struct kernel_samples *s)
     close_operand(s, &d);
 }
 
-/* The master by its step, which is small beside it. */
+/* Compares the master's step, not the master itself, which is much larger than the step. */
 static void check_adamw(struct kernel_samples *s)
 {
     const struct ah_adamw_scalars *a = &s->k->scalars;
@@ -422,8 +418,6 @@ static void check_adamw(struct kernel_samples *s)
     close_operand(s, &v_off);
     close_operand(s, &weight);
 }
-
-/* ---- the table ---- */
 
 static const struct {
     void (*check)(struct kernel_samples *s);

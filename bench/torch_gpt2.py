@@ -14,8 +14,8 @@ take turns with this one, step by step; nothing spins meanwhile. It ends with it
 BLAS: Debian's torch multiplies fp32 with whatever library libblas.so.3 is. With the reference BLAS, which is all that
 installing python3-torch brings, it is a hundred times slower; that is refused: apt-get install libopenblas0-openmp.
 
-TUNED: the script runs itself again with the settings that make torch fastest here: passive waiting of threads, which
-are bound to cores, and memory kept by the allocator instead of given back and faulted in again with every step.
+TUNED: the script runs itself again with the settings that make torch fastest here: threads that are bound to cores and
+wait passively, and an allocator that keeps memory instead of returning it and faulting it in again with every step.
 --untuned leaves the environment as it is.
 """
 import argparse
@@ -41,14 +41,14 @@ def tune(threads):
 
 
 def blas_of():
-    """The library that Debian's torch multiplies with; None where torch brings its own."""
+    """Returns the library that Debian's torch multiplies with; None if torch has its own."""
     with open("/proc/self/maps", encoding="utf-8") as file:
         paths = {line.split()[-1] for line in file}
     return next((path for name in ("libblas.so", "libopenblas") for path in sorted(paths) if name in path), None)
 
 
 def make_weights(torch):
-    """name -> tensor as the layers read it (rows are outputs), with GPT-2's initialisation."""
+    """Returns name -> tensor in the layout of the layers (rows are outputs), with GPT-2's initialisation."""
     width, generator = GPT2["width"], torch.Generator().manual_seed(1)
 
     def normal(*shape, deviation=0.02):
@@ -67,7 +67,7 @@ def make_weights(torch):
 
 
 def make_model(torch, weights, attention):
-    """(tokens, targets) -> loss"""
+    """Returns a function: (tokens, targets) -> loss."""
     functional = torch.nn.functional
     width, heads = GPT2["width"], GPT2["heads"]
 
@@ -101,7 +101,7 @@ def make_model(torch, weights, attention):
 
 
 def make_adamw(torch, weights):
-    """The fastest there is: one kernel for all (fused) where this version has it on the processor."""
+    """Returns the fastest AdamW: one fused kernel for all tensors, if this version has it on the processor."""
     groups = [{"params": [w for w in weights.values() if w.dim() == 2], "weight_decay": 0.1},
               {"params": [w for w in weights.values() if w.dim() < 2], "weight_decay": 0.0}]
     settings = {"lr": 3e-4, "betas": (0.9, 0.95), "eps": 1e-8}
@@ -127,7 +127,7 @@ class Trainer:
         self.tokens = torch.randint(GPT2["vocabulary"], (options.batch, options.seq + 1), generator=generator)
 
     def step(self):
-        """Seconds, loss."""
+        """Returns seconds and loss."""
         begin = time.perf_counter()
         self.adamw.zero_grad(set_to_none=True)
         with self.torch.autocast("cpu", dtype=self.torch.bfloat16, enabled=self.options.dtype == "bf16"):

@@ -6,10 +6,10 @@ with (compare_ranks).
     torch_ranks.py --split N [--by pipeline|data] [--batch 8] [--micro-batches 4] [--seq 256] [--dtype fp32|bf16] [--steps 5]
                    [--warmup 2]
 
-pipeline: its head has a table of its own; the first process has the embedding and layers 0 to N - 1, the second the others and
-the head; torch.distributed.pipelining, 1F1B. data: one table; DistributedDataParallel, which adds gradients up with the last
-micro-batch (no_sync before). A thread a process, fused AdamW where there is one; bf16 is autocast. Prints one line of JSON.
-Tuned as torch_gpt2.py is.
+pipeline: torch.distributed.pipelining, 1F1B. The first process has the embedding and layers 0 to N - 1, the second the
+other layers and the head, whose table is its own. data: DistributedDataParallel with one table, which adds up gradients
+at the last micro-batch (no_sync before). Each process has one thread, and fused AdamW if available; bf16 is autocast.
+Prints one line of JSON. The environment is tuned as in torch_gpt2.py.
 """
 import argparse
 import contextlib

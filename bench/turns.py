@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What overlap and predictions share: plans that train in turns, probes of the machine, and a lock.
 
-A turn is one `autohete run` of a few steps. Its first steps, which fill the lanes, and its last one, which empties them, are
-not counted; its sample is the time from the end of the last step before those that count to the end of the last one that
-counts, over their number.
+A turn is one `autohete run` of a few steps. Its first steps, which fill the lanes, and its last step, which empties
+them, do not count. The sample is the mean time of the steps that count, from end to end.
 """
 import contextlib
 import fcntl
@@ -13,7 +12,7 @@ import statistics
 import subprocess
 import time
 
-os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # read when numpy is loaded
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # numpy reads it when it is loaded
 import numpy  # pylint: disable=wrong-import-position
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
@@ -22,14 +21,13 @@ LANES = ("compute", "h2d", "d2h", "host")
 
 
 def spread(values):
-    """Median and median absolute deviation."""
     middle = statistics.median(values)
     return middle, statistics.median(abs(value - middle) for value in values)
 
 
 @contextlib.contextmanager
 def locked(path, shared=False):
-    """Holds the file's lock, where there is one: programs that agree on it do not disturb each other."""
+    """Holds the file's lock, if a file is given, so that programs that use this lock do not disturb each other."""
     if not path:
         yield
         return
@@ -39,8 +37,6 @@ def locked(path, shared=False):
 
 
 class Program:
-    """The autohete under measurement."""
-
     def __init__(self, path):
         self.path = path
 
@@ -48,7 +44,6 @@ class Program:
         return subprocess.run([self.path, *map(str, words)], check=False, text=True, capture_output=True)
 
     def plan(self, output, model, machine, *flags):
-        """The plan as JSON, or None where there is none."""
         result = self.call("plan", model, "--machine", machine, "-o", output, *flags)
         if result.returncode in (4, 5):
             return None
@@ -78,8 +73,8 @@ class Program:
 
 
 class Probe:
-    """How fast the machine is just now: on each core a matrix product and a pass over memory, by one thread. Of many cores
-    `most` are probed, evenly apart."""
+    """Measures the machine's current speed on each core: a matrix product and a pass over memory, by one thread. If
+    there are more than `most` cores, `most` evenly spaced ones are probed."""
 
     def __init__(self, most=None):
         self.a = numpy.ones((640, 640), numpy.float32)
@@ -98,7 +93,7 @@ class Probe:
         return statistics.median(taken)
 
     def __call__(self):
-        """Products and passes per second, by core."""
+        """Returns products and passes per second, by core."""
         def scale():
             self.b *= numpy.float32(1)
         rates = []

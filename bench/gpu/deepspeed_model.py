@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens/s of DeepSpeed's ZeRO-Offload training a model on one GPU: what plans under a limit are compared with.
+"""Tokens/s of DeepSpeed's ZeRO-Offload training a model on one GPU: a peer of our plans under a memory limit.
 
     deepspeed_model.py MODEL.json --batch N --seq N [--micro-batch N] [--recompute] [--memory-gib X] [--warmup 3] [--steps 5]
                        [--compile layers|none] [--device cuda]
     deepspeed_model.py MODEL.json --batch N --seq N --config
 
-The model of torch_model.py in bf16, its layers compiled. ZeRO stage 2: bf16 weights and activations on the GPU, gradients
-sent to the host, fp32 masters and moments there, DeepSpeed's own AdamW for processors, gradients clipped to norm 1 as plans
-do: the precision of a bf16 plan. --micro-batch cuts the batch, gradients are accumulated; --recompute keeps of a layer only
-its input; --memory-gib is the most that PyTorch may take of the GPU (its context is not counted, a plan's is). --config
-prints what DeepSpeed is told and needs neither it nor a GPU.
+The model of torch_model.py in bf16, with compiled layers. ZeRO stage 2 keeps bf16 weights and activations on the GPU
+and fp32 masters and moments on the host, which gets the gradients and runs DeepSpeed's own AdamW. Gradients are clipped
+to norm 1, as in our plans, so the precision is that of a bf16 plan. With --micro-batch, the batch is cut and gradients
+are accumulated. With --recompute, only the input of each layer is kept. --memory-gib limits what PyTorch may allocate
+on the GPU (without its context, which the limit of a plan includes). --config prints the configuration for DeepSpeed;
+this needs neither DeepSpeed nor a GPU.
 
-DeepSpeed compiles its AdamW on first use, with g++ and ninja; nvcc and a network are not needed for it. One process has
-nobody to talk to, but its collectives want a port of this machine.
+DeepSpeed compiles its AdamW on first use, with g++ and ninja; this needs neither nvcc nor a network. There is only one
+process, but its collectives need a port of this machine.
 
-Prints one line of JSON. Exit status 7: DeepSpeed is not there; 5: the GPU's memory does not suffice.
+Prints one line of JSON. Exit status 7: DeepSpeed is not installed; 5: the GPU has too little memory.
 """
 import argparse
 import json
@@ -57,7 +58,7 @@ def config_of(options):
 
 
 def wrap_layers(model, options, torch):
-    """Compiled as one function that all layers share; recomputed from their input."""
+    """Compiles one function for all layers, and recomputes each layer from its input if asked."""
     from torch.utils.checkpoint import checkpoint
 
     for layer in model.layers:
@@ -77,7 +78,7 @@ def free_port():
 
 
 def make_engine(options, deepspeed, torch):
-    """One process, whose collectives have nobody to talk to."""
+    """Sets up DeepSpeed for one process, whose collectives have no peers."""
     from deepspeed.ops.adam import DeepSpeedCPUAdam
     from torch_model import Model, choose_attention
 
@@ -134,7 +135,7 @@ def main():
         return MISSING
     try:
         print(json.dumps(train(options, deepspeed, torch)))
-    except RuntimeError as error:  # also where a compiler wraps what the allocator raised
+    except RuntimeError as error:  # or the compiler's wrapper of an allocation failure
         if "out of memory" not in str(error):
             raise
         print(f"deepspeed_model: {str(error).splitlines()[0]}", file=sys.stderr)

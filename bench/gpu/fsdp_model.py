@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens/s of PyTorch's FSDP2 with CPU offload training a model on one GPU: a peer of plans under a limit that needs PyTorch
-alone.
+"""Tokens/s of PyTorch's FSDP2 with CPU offload training a model on one GPU: a peer of plans under a limit that needs
+only PyTorch.
 
     fsdp_model.py MODEL.json --batch N --seq N [--memory-gib X] [--warmup 2] [--steps 4] [--compile layers|none] [--device cuda]
 
-The model of torch_model.py: each layer is a shard of its own, fully_shard() with CPUOffloadPolicy keeps fp32 weights,
-gradients and moments on the host, weights and gradients travel in bf16, and AdamW (fused) runs on the host. Layers are
-recomputed from their inputs where the GPU's memory does not suffice otherwise: both ways are tried, the faster one first.
---memory-gib is the most that PyTorch may take of the GPU. One process has nobody to talk to.
+The model of torch_model.py. Each layer is its own shard. fully_shard() with CPUOffloadPolicy keeps fp32 weights,
+gradients and moments on the host; weights and gradients are copied in bf16, and fused AdamW runs on the host. Layers
+are recomputed from their inputs if the GPU has too little memory otherwise: both ways are tried, the faster one first.
+--memory-gib limits what PyTorch may allocate on the GPU. There is only one process.
 
-Prints one line of JSON. Exit status 7: PyTorch is not there; 5: the GPU's memory does not suffice.
+Prints one line of JSON. Exit status 7: PyTorch is not installed; 5: the GPU has too little memory.
 """
 import argparse
 import json
@@ -23,7 +23,6 @@ MISSING, NO_MEMORY = 7, 5
 
 
 def open_group(torch, device):
-    """Of one process, which meets itself in a file."""
     place = tempfile.NamedTemporaryFile(prefix="autohete-fsdp-", delete=False).name
     torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if device == "cuda" else "gloo", init_method=f"file://{place}",
                                          rank=0, world_size=1)
@@ -37,7 +36,7 @@ def make_model(torch, options, mesh, recompute):
 
     torch.manual_seed(1)
     model = Model(Shape(options.model, options.batch, options.seq))
-    # Where the device is the processor itself there is nothing to offload to.
+    # If the device is the CPU itself, there is nothing to offload to.
     offload = {"offload_policy": CPUOffloadPolicy(pin_memory=True)} if options.device == "cuda" else {}
     policy = {"mesh": mesh, "mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16), **offload}
     for layer in model.layers:
@@ -102,7 +101,7 @@ def main():
             print(json.dumps(train(options, torch, mesh, recompute)), flush=True)
             why = None
             break
-        except RuntimeError as error:  # also where a compiler wraps what the allocator raised
+        except RuntimeError as error:  # or the compiler's wrapper of an allocation failure
             if "out of memory" not in str(error):
                 raise
             why = str(error).splitlines()[0]

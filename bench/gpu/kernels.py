@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Part `kernels` of gpu-check: each kernel and product at the shapes of real models, rows of it against double, its time
-beside PyTorch's at the same shape.
+"""Part `kernels` of gpu-check: each kernel and product at the shapes of real models. Some rows are checked against
+double, and its time is compared with PyTorch's at the same shape.
 
-bench_kernels says a line before and a line behind each kernel. One that says nothing for 8 s hangs, or broke the
-device: it is ended, and what comes after goes on in another process. After two the part ends.
+bench_kernels prints a line before and a line after each kernel. If it prints nothing for 8 s, the kernel hangs or has
+broken the device: the process is ended, and another process continues with the next kernel. After two such kernels the
+part ends.
 """
 import time
 
-PART_ITEMS, OWN_SHARE, SILENCE_ITEMS = 3, 0.6, 0.4  # of the time of an item: a minute in all, and 8 s
+PART_ITEMS, OWN_SHARE, SILENCE_ITEMS = 3, 0.6, 0.4  # in times of an item: a minute for the part, and 8 s of silence
 HANGS_MOST, HUNG = 2, 124
 
 
@@ -17,7 +18,7 @@ def names_of(bench):
 
 
 def measure(bench, names, rows, end):
-    """Rows of our kernels. Returns what could not be done, or None."""
+    """Measures our kernels and fills `rows`. Returns what could not be done, or None."""
     hangs, why = 0, ""
     while names and time.monotonic() < end:
         now = []
@@ -33,7 +34,7 @@ def measure(bench, names, rows, end):
 
         status, why = bench.stream([bench.path("bin/bench_kernels"), *names], heard, end - time.monotonic(),
                                    SILENCE_ITEMS * bench.item_seconds)
-        if not now:  # all was done, or what it could not even begin
+        if not now:  # all are done, or the first one did not even begin
             return None if not names else f"{', '.join(names)}: {why}"
         hung = status == HUNG and time.monotonic() < end
         if status == HUNG and not hung:
@@ -48,7 +49,7 @@ def measure(bench, names, rows, end):
 
 
 def compare(bench, rows, seconds):
-    """PyTorch's times beside ours. Returns why there are none, or None."""
+    """Adds PyTorch's times to the rows. Returns why there are none, or None."""
     own = {row["kernel"]: row for row in rows if "us" in row}
 
     def heard(line):
@@ -66,7 +67,6 @@ def compare(bench, rows, seconds):
 
 
 def kernels(bench):
-    """The part."""
     begun = time.monotonic()
     bench.deadline = min(bench.deadline, begun + PART_ITEMS * bench.item_seconds)
     rows, names = [], names_of(bench)

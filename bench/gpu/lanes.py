@@ -1,35 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trace of `run --trace` says of the lanes, predicted and measured: how long each kind of op works in a step, with
-which other lanes beside it, and what it keeps there of the speed that the plan gives it alone.
+"""Condenses a trace of `run --trace`, predicted and measured: how long each kind of op works in a step, which other
+lanes work at the same time, and which share of its planned speed it then keeps.
 
     found = lanes.condensed(trace, plan)     # both as JSON
     found["measured"]["lanes"]               # share of the step in which each lane works
     found["measured"]["ops"]                 # rows of lane, op, the lanes beside it, us of a step, `kept`
 
-`kept` is the time that the plan gives the tiles over the time they took. A tile that met several neighbours counts for each
-by the time they shared, at the one speed that it had. The predicted rows are what the model of shared resources says; the
-measured ones that keep less than these are what it does not know.
+`kept` is the planned time of the tiles, each by itself, over the time they took. A tile that ran beside several sets of
+lanes counts for each set with the time they shared, at the tile's average speed. The predicted rows show the model of
+shared resources. A measured row that keeps less than its predicted row shows what this model leaves out.
 """
 LANES = ("compute", "h2d", "d2h", "host")
-LEAST_SHARE = 1e-3  # of a step; rows below are left out
+LEAST_SHARE = 1e-3  # of a step; rows with less are left out
 PROCESSES = ("predicted", "measured")
 
 
 def named(events, what):
-    """What processes or threads are called: (process, thread) -> name; a process is thread 0 here."""
+    """Returns names by (process, thread) from "process_name" or "thread_name" events; for a process, thread is 0."""
     return {(each["pid"], each["tid"] if what == "thread_name" else 0): each["args"]["name"] for each in events
             if each["ph"] == "M" and each["name"] == what}
 
 
 def alone_us(plan):
-    """Of a tile of each op, by what slices say of it."""
+    """Returns the planned us of a tile of each op by itself, by what a slice says of its op."""
     blocks = [block["name"] for block in plan["blocks"]]
     return {(op["op"], blocks[op["block"]], op.get("micro_batch", 0)): op["us"] / op.get("tiles", 1) for op in plan["ops"]}
 
 
 def slices_of(events, alone):
-    """Per process: its steps as (start, end), and slices as (start, end, lane, op, speed); times in us, speed None where the
-    plan has no time for it."""
+    """Returns for each process its steps as (start, end), and slices as (start, end, lane, op, speed). Times are in us;
+    speed is None if the plan has no time for the op."""
     processes, threads = named(events, "process_name"), named(events, "thread_name")
     found = {name: ([], []) for name in PROCESSES}
     for each in events:
@@ -47,7 +47,7 @@ def slices_of(events, alone):
 
 
 def ops_of(slices, window):
-    """us and us alone of each (lane, op, lanes beside it), in a window."""
+    """Returns [us, us at the planned speed] of each (lane, op, lanes beside it) in a window."""
     marks = sorted((at, is_start, slot) for slot, (start, end, *_) in enumerate(slices) if end > window[0] and start < window[1]
                    for at, is_start in ((max(start, window[0]), 1), (min(end, window[1]), 0)))
     running, ops, before = {}, {}, window[0]
@@ -78,6 +78,6 @@ def of_process(steps, slices):
 
 
 def condensed(trace, plan):
-    """Processes that have a step."""
+    """Condenses each process that has a step."""
     found = slices_of(trace["traceEvents"], alone_us(plan))
     return {name: of_process(*found[name]) for name in PROCESSES if found[name][0]}

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of a host that comes only as it is used.
+"""Brings memory to a virtual machine that gets it only when it is used.
 
     memory.py BYTES [--seconds 120]
 
-Some virtual machines begin with a part of their memory and get more when that is in use: what is available at first says
-little, programs that look at it refuse, and programs that do not are killed. This takes memory, in steps that are small
-beside what is left, until BYTES would be available once it is given back, or no more comes; then it gives all back. Where
-BYTES are available it takes nothing.
+Some virtual machines start with part of their memory and get more once that part is in use. Then the memory available
+at first says little: programs that check it refuse to run, and programs that do not check it are killed. This program
+takes memory in steps that are small compared with what is left. It stops when BYTES would be available after it gives
+all back, or when no more memory comes; then it gives all back. If BYTES are available at once, it takes nothing.
 
-Invariants: (1) FLOOR of what is available is never taken; (2) a step is at most a quarter of what is above it; (3) it ends
-when nothing came for PATIENCE_S. Should the system run out all the same, it is this program that Linux ends.
+Invariants: (1) FLOOR of the available memory is never taken; (2) a step is at most a quarter of what exceeds FLOOR; (3)
+it ends when nothing came for PATIENCE_S. If the system runs out of memory anyway, Linux ends this program first.
 
-Prints one line of JSON: available bytes before and after, what was taken, seconds, and why it ended.
+Prints one line of JSON: available bytes before and after, bytes taken, seconds, and why it ended.
 """
 import argparse
 import concurrent.futures
@@ -25,14 +25,13 @@ import sys
 import time
 
 GIB = 1 << 30
-MOST_FLOOR, LEAST_FLOOR = GIB, GIB // 4  # and a sixteenth of what there is between them
+MOST_FLOOR, LEAST_FLOOR = GIB, GIB // 4  # in between, a sixteenth of the memory
 MOST_STEP, LEAST_STEP = 2 * GIB, GIB // 16
 PATIENCE_S, LOOK_S = 12, 0.1
-THREADS = min(os.cpu_count() or 1, 8)  # pages that the machine under this one has to find come faster to several
+THREADS = min(os.cpu_count() or 1, 8)  # several threads speed up the machine below, which must find the pages
 
 
 def meminfo(root="/"):
-    """Bytes by name."""
     with open(os.path.join(root, "proc/meminfo"), encoding="utf-8") as file:
         return {line.split(":")[0]: int(line.split()[1]) * 1024 for line in file}
 
@@ -41,12 +40,12 @@ def number_in(path):
     try:
         with open(path, encoding="utf-8") as file:
             return int(file.read())
-    except (OSError, ValueError):  # not there, or 'max'
+    except (OSError, ValueError):  # no such file, or 'max'
         return None
 
 
 def groups_of(root):
-    """(limit, what is used of it) of each control group above this process that limits memory."""
+    """Returns (limit, used bytes) of each control group above this process that limits memory."""
     try:
         with open(os.path.join(root, "proc/self/cgroup"), encoding="utf-8") as file:
             groups = [line.strip().split(":", 2) for line in file]
@@ -72,12 +71,11 @@ def available_bytes(root="/"):
 
 
 def usable_bytes():
-    """The kernel's total, or the least limit of a control group."""
     return min([meminfo()["MemTotal"], *(most for most, _ in groups_of("/"))])
 
 
 class Host:
-    """What bring() needs of the system."""
+    """The system as bring() needs it."""
 
     def __init__(self):
         self.regions = []
@@ -88,9 +86,9 @@ class Host:
     sleep = staticmethod(time.sleep)
 
     def take(self, n_bytes):
-        """Memory of this process that is really there: every page is written."""
+        """Allocates memory for this process and writes every page, so that all of it is resident."""
         region = mmap.mmap(-1, n_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        with contextlib.suppress(OSError):  # where the kernel has no huge pages
+        with contextlib.suppress(OSError):  # the kernel may have no huge pages
             region.madvise(mmap.MADV_HUGEPAGE)
         begin = ctypes.addressof(ctypes.c_char.from_buffer(region))
         share = -(-n_bytes // THREADS)
@@ -103,7 +101,7 @@ def floor_of(total_bytes):
 
 
 def bring(host, wanted_bytes, seconds):
-    """Takes until `wanted_bytes` would be available; see the invariants above."""
+    """Takes memory until `wanted_bytes` would be available; see the invariants above."""
     begun = moved = host.now()
     first, taken, why = host.available_bytes(), 0, ""
     while not why:
@@ -125,7 +123,7 @@ def bring(host, wanted_bytes, seconds):
 
 
 def be_ended_first(score):
-    """Where the system runs out of memory, this program and those that it starts end, not what it was started by."""
+    """If the system runs out of memory, this program and its children end before the program that started it."""
     try:
         with open("/proc/self/oom_score_adj", "w", encoding="utf-8") as file:
             file.write(str(score))
@@ -140,7 +138,7 @@ def main():
     options = parser.parse_args()
     be_ended_first(1000)
     print(json.dumps(bring(Host(), options.bytes, options.seconds)), flush=True)
-    os._exit(0)  # what was taken goes back at once
+    os._exit(0)  # gives back all memory at once
 
 
 if __name__ == "__main__":

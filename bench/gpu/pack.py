@@ -15,22 +15,21 @@ import shutil
 import subprocess
 import sys
 
-MOST_BYTES = 48 << 20  # it may have to travel beside the sources, in 64 MiB
-# Of the C library, and what only the machine that has it can give.
+MOST_BYTES = 48 << 20  # it may have to be transferred together with the sources, in 64 MiB
+# Part of the C library, or available only on the machine that has it.
 LEFT_OUT = ("linux-vdso.", "ld-linux", "libc.so.", "libm.so.", "libdl.so.", "librt.so.", "libpthread.so.", "libgcc_s.so.")
-# The program that tests a device; it needs nothing but a plugin in AUTOHETE_PLUGIN_DIR. Its modules, most telling first.
+# The program that tests a device needs only a plugin in AUTOHETE_PLUGIN_DIR. Its modules, most informative first.
 TEST_PROGRAM = "device.device_cuda"
 TESTS = ("ops", "matmul", "attention", "gradients", "norm", "rope", "activation", "embed", "cross_entropy", "sums", "adamw",
          "lanes", "trainer", "recording")
 MODELS = ("tiny", "gpt2-1.5b", "llama-2-7b", "gpt-2b", "gpt-4b", "gpt-6b")
 MACHINES = ("rtx4090-64g",)
-PROGRAMS = ("bench_contact", "bench_kernels", "bench_beside")  # that ask the device through its interface
-# DT_RPATH, not DT_RUNPATH: it is looked at for what libraries need, too.
+PROGRAMS = ("bench_contact", "bench_kernels", "bench_beside")  # they query the device through its interface
+# DT_RPATH, not DT_RUNPATH, as it also applies to the dependencies of libraries.
 RPATH = ("-DCMAKE_BUILD_RPATH=$ORIGIN/../lib", "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags")
 
 
 def build(root, folder):
-    """The program, the tests and the plugin, with a relative path to their libraries."""
     subprocess.run(["cmake", "-G", "Ninja", "-S", root, "-B", folder, "-DCMAKE_BUILD_TYPE=Release", "-DAUTOHETE_TESTS=ON",
                     "-DAUTOHETE_BENCH=ON", "-DAUTOHETE_CUDA=ON", *RPATH], check=True, stdout=sys.stderr)
     targets = ["autohete", "autohete_cuda", *PROGRAMS, TEST_PROGRAM]
@@ -38,7 +37,7 @@ def build(root, folder):
 
 
 def needed(path):
-    """Libraries of a program that do not belong to the C library: name -> path."""
+    """Returns the libraries of a program that do not belong to the C library: name -> path."""
     found = {}
     for line in subprocess.run(["ldd", path], check=True, text=True, capture_output=True).stdout.splitlines():
         words = line.split()
@@ -89,7 +88,8 @@ def copy_files(root, folder):
 
 
 def copy_wheels(source, folder):
-    """Python packages for the comparison with DeepSpeed, which are installed there without a network."""
+    """Copies Python packages for the comparison with DeepSpeed, which are installed on the other machine without a
+    network."""
     wheels = sorted(glob.glob(os.path.join(source, "*.whl")))
     if not wheels:
         raise SystemExit(f"gpu-check: there is no wheel in '{source}'; 'python3 -m pip wheel --no-deps deepspeed' makes one")
@@ -98,7 +98,6 @@ def copy_wheels(source, folder):
 
 
 def write_text(root, path):
-    """What is trained on: this project's own source."""
     with open(path, "wb") as to:
         for room in ("base", "schemas", "runtime", "profiler", "planner", "cli", "docs"):
             for source in sorted(glob.glob(os.path.join(root, room, "**/*.[chm]*"), recursive=True)):

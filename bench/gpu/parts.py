@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of gpu-check --run, most valuable first: (name, what it shows, the seconds without which it is not begun,
+"""The parts of gpu-check --run, most valuable first: (name, what it shows, least seconds that must be left to begin it,
 function of a Bench).
 
-A part returns {"ok": whether it holds, "rows": [...] for the table, "missing": what could not be done and why}. Where it
-does several things it keeps what is done in bench.kept(name), so that one that was cut off goes on where it was.
+A part returns {"ok": whether it holds, "rows": [...] for the table, "missing": what could not be done and why}. A part
+that does several things keeps each result in bench.kept(name), so that after an interruption it continues there.
 """
 import glob
 import hashlib
@@ -18,39 +18,39 @@ import lanes
 from kernels import kernels
 from smoke import NOT_SUPPORTED, sanitizer_program, smoke
 
-FREE = ", not clipped"  # of a row; updates wait for no norm, as in the AutoHete paper
+FREE = ", not clipped"  # ends the name of a row: updates do not wait for the norm, as in the AutoHete paper
 POLICIES = ("optimal", "zero-offload", "stream", "autohete-paper", "stronghold", "patrickstar")
 TRACE_STEPS, TRACE_SECONDS = 2, 60
-# Policies whose lanes are looked at with a timeline: `run` shows steps 5 to 8 of this many, and all lanes are full there.
+# Policies whose lanes are recorded in a timeline. With 9 steps, `run` records steps 5 to 8, when all lanes are full.
 TRACED, STEADY_STEPS = ("optimal" + FREE, "zero-offload" + FREE), 9
-OFF, OFF_SHARE = 0.05, 0.01  # of a prediction, and of the step: what a row of a plan's speed names
+OFF, OFF_SHARE = 0.05, 0.01  # of the prediction, and of the step: a row names larger differences
 LAYOUT_ALIGN = 256  # AH_LAYOUT_ALIGN: a plan rounds the end of its highest buffer up to it
-FIRST, LAST = 3, 1  # steps of a run that fill and empty the lanes are not counted
+FIRST, LAST = 3, 1  # steps that fill and empty the lanes are not counted
 STEPS = 10
-SMALL_HOST_BYTES, PROFILE_HOST_BYTES = 12 << 30, 36 << 30  # PyTorch; arrays of 2 GiB are at most a sixteenth of what is free
-# Models, GiB of device memory, GiB on the host that the hungriest policy takes, and ways to order lanes that are compared.
+SMALL_HOST_BYTES, PROFILE_HOST_BYTES = 12 << 30, 36 << 30  # PyTorch; arrays of 2 GiB, at most a sixteenth of free memory
+# Model, GiB of device memory, most GiB that a policy takes on the host, and orders of lanes to compare.
 OFFLOADED = {"2b": ("gpt-2b", 12, 36, ("fifo",)), "4b": ("gpt-4b", 24, 68, ("fifo",)),
              "6b": ("gpt-6b", 40, 104, ())}
-# Micro-batches and whether layers are recomputed, fastest first: recomputing costs a third of the GPU's time, which is the
-# smaller part of a step, and another micro-batch sends and sums all gradients once more.
+# Micro-batch size and recomputing, fastest first. Recomputing costs a third of the GPU's time, which is the smaller part
+# of a step; another micro-batch sends and sums all gradients once more.
 DEEPSPEED_WAYS = ((8, False), (8, True), (4, True), (2, True))
-DEEPSPEED_SECONDS = 220  # of one setting: it compiles, allocates, and trains a few steps
-TEST_SECONDS = 30  # of a test program; one that hangs shall not keep the others from running
-HANGS_MOST = 2  # test programs that hang, and the part ends: the GPU may not answer any more
+DEEPSPEED_SECONDS = 220  # for one setting: it compiles, allocates, and trains a few steps
+TEST_SECONDS = 30  # for a test program, so that one that hangs leaves time for the others
+HANGS_MOST = 2  # after two test programs that hang the part ends, since the GPU may no longer answer
 HUNG = 124
-SANITIZED = ("attention", "norm", "cross_entropy")  # tests of kernels that have shared memory
-# Errors that calls return are looked at by the program itself, and libraries ask for what need not be there.
+SANITIZED = ("attention", "norm", "cross_entropy")  # tests of kernels that use shared memory
+# The program itself checks errors that calls return, and libraries make calls that may fail.
 SANITIZER_FLAGS = {"memcheck": ("--report-api-errors", "no")}
-SANITIZER_SECONDS = 60  # of one of them under compute-sanitizer, which slows kernels much
+SANITIZER_SECONDS = 60  # for one of them under compute-sanitizer, which makes kernels much slower
 
-# Dense bf16 products, from the data sheets, in operations a second.
+# Dense bf16 products, in operations a second, from the data sheets.
 PEAKS = (("H200", 989e12), ("H100 80GB HBM3", 989e12), ("H100", 756e12), ("A100", 312e12), ("RTX 4090", 165e12))
 
 
 # ---- correctness ----
 
 def operations(bench):
-    """Every test of the device's interface, on the plugin."""
+    """Runs every test of the device's interface on the plugin."""
     rows, ok, hangs = [], True, 0
     for name in bench.tests:
         if hangs == HANGS_MOST:
@@ -68,7 +68,7 @@ def operations(bench):
 
 
 def weights_digest(folder):
-    """Of the weights of the newest checkpoint under a folder."""
+    """Returns the digest of the weights in the newest checkpoint under a folder."""
     found = sorted(glob.glob(os.path.join(folder, "**/*.safetensors"), recursive=True), key=os.path.getmtime)
     if not found:
         return None
@@ -81,7 +81,8 @@ def weights_digest(folder):
 
 
 def identity(bench):
-    """Twenty plans of one signature: policies, budgets and schedulings give the same losses and weights."""
+    """Checks that twenty plans of one signature, which differ in policy, budget and scheduling, give the same losses
+    and weights."""
     shape = bench.small()
     rows, cut = [], {}
     flags = shape.flags()
@@ -112,12 +113,12 @@ def identity(bench):
 
 
 def checkpoints(folder):
-    """Those that are complete: what is being written has another name."""
+    """Returns the complete checkpoints; an unfinished one has another name."""
     return [path for path in glob.glob(os.path.join(folder, "*/")) if not path.endswith(".tmp/")]
 
 
 def resume(bench):
-    """Killed between two checkpoints and resumed: the weights of a run that was not."""
+    """Checks that a run that is killed after a checkpoint and resumed has the weights of a run that was not killed."""
     shape = bench.small()
     bench.plan(shape, "resume", "--policy", "optimal", *shape.flags())
     words = ("--save-every", "2", "--save")
@@ -135,7 +136,7 @@ def resume(bench):
 
 
 def sanitizer(bench):
-    """A step of a small model under compute-sanitizer's memcheck; tests of our own kernels under what finds missing barriers."""
+    """Runs a training step of a small model under memcheck, and tests of our own kernels under racecheck and synccheck."""
     program = sanitizer_program()
     if not program:
         return {"ok": True, "rows": [], "missing": "compute-sanitizer is not installed"}
@@ -162,14 +163,14 @@ def sanitizer(bench):
         if result.returncode not in (0, 124):
             rows[-1]["output"] = "\n".join(lines)[-2000:]
     missing = {"missing": f"stopped, as they took too long: {', '.join(stopped)}"} if stopped else {}
-    trained = bench.trained("sanitizer")  # not so where the tool ends well without having run anything
+    trained = bench.trained("sanitizer")  # false if the tool ended well without running anything
     return {"ok": ok and rows[0]["exit"] == 0 and trained, "rows": rows, **missing}
 
 
 # ---- speed ----
 
 def profile(bench):
-    """What the machine can do; other parts plan with it."""
+    """Profiles the machine; other parts plan with the result."""
     if bench.quick:
         return {"ok": True, "rows": [], "missing": "--quick plans with a machine that is in the folder"}
     bench.bring(PROFILE_HOST_BYTES)
@@ -190,13 +191,13 @@ def profile(bench):
 
 
 def measured(bench, run):
-    """Tokens a second and the step's time, medians of the steps that count, and how far off the prediction was."""
+    """Returns tokens/s and step time, as medians of the steps that count, and the error of the prediction."""
     steps = run["steps"][FIRST:-LAST] or run["steps"]
     us = [step["step_us"] for step in steps]
     middle = statistics.median(us)
     planned = run["plan"]["memory"]["device_bytes"] + run["plan"]["memory"]["reserved_bytes"]
     taken = {} if run["gpu_bytes"] is None else {"gpu_bytes": run["gpu_bytes"], "gpu_of_planned": round(run["gpu_bytes"] / planned, 4)}
-    stolen = {} if run["stolen"] is None else {"stolen": run["stolen"]}  # processors, by the hypervisor
+    stolen = {} if run["stolen"] is None else {"stolen": run["stolen"]}  # processors that the hypervisor took
     tokens = statistics.median(step["tokens"] for step in steps)
     return {"tokens_per_s": round(1e6 * tokens / middle, 1), "step_us": round(middle),
             "mad_us": round(statistics.median(abs(each - middle) for each in us)),
@@ -207,11 +208,11 @@ def measured(bench, run):
             **taken, **stolen}
 
 
-LONG_COPIES_BYTES = 1 << 28  # of a step; below, latency is what is seen
+LONG_COPIES_BYTES = 1 << 28  # of a step; shorter copies mainly show latency
 
 
 def kept_rates(machine, run):
-    """Shares of the rates that the profile saw of links alone, and of the predicted speed of host Adam."""
+    """Returns the share of its profiled rate that each link kept, and of its predicted speed that host Adam kept."""
     steps = run["steps"][FIRST:-LAST] or run["steps"]
     alone = {link["direction"]: link["bytes_per_s"]["median"] for link in machine.get("links", [])}
     kept = {}
@@ -230,7 +231,7 @@ def peak_of(device):
 
 
 def traced(bench, title, steps=TRACE_STEPS):
-    """Some steps once more, with a timeline; those that were timed have none."""
+    """Trains some more steps with a timeline, since timed steps have none."""
     path = bench.out(f"trace-{title}.json")
     if bench.seconds_left() < TRACE_SECONDS and not bench.quick:
         return {"trace": "no time"}
@@ -242,7 +243,8 @@ def traced(bench, title, steps=TRACE_STEPS):
 
 
 def off_by(report):
-    """What lanes did in a step that was predicted otherwise, and matters to it, in words; the same for what compute waited."""
+    """Names the ops and waits of compute whose measured time differs from the prediction by enough to matter to the
+    step."""
     sides = [{f"waits for {lane}": us for lane, us in report[side].get("exposed_us", {}).items()} for side in ("predicted", "measured")]
     pairs = [(f"{part['op']} on {part['lane']}", part.get("predicted_us", 0), part.get("measured_us", 0)) for part in report["parts"]]
     pairs += [(what, sides[0].get(what, 0), us) for what, us in sides[1].items()]
@@ -252,18 +254,17 @@ def off_by(report):
 
 
 def reported(bench, title):
-    """What `report` says of a training that was just timed, kept beside its log; in the row, what was off."""
+    """Keeps the report of a training that was just timed. Returns the differences that its row shows."""
     try:
         report = bench.report(title)
         bench.keep_file(f"report-{title}.json", report)
         return {"off": off_by(report)}
-    except Exception as error:  # the row stands without it
+    except Exception as error:  # the row is useful without them
         return {"off": f"{type(error).__name__}: {error}"[-200:]}
 
 
 def watched(bench, title):
-    """The lanes of a plan that was timed, in a run with a timeline: its log, the trace, its report, and the trace condensed,
-    in files of their own."""
+    """Repeats a timed plan with a timeline. Keeps its log, trace, report and condensed trace, each in a file."""
     own, plan = f"{title}-traced", bench.read_file(f"{title}.json")
     bench.keep_file(f"{own}.json", plan)
     found = traced(bench, own, STEADY_STEPS)
@@ -272,14 +273,14 @@ def watched(bench, title):
     try:
         bench.keep_file(f"report-{own}.json", bench.report(own))
         bench.keep_file(f"lanes-{own}.json", lanes.condensed(bench.read_file(f"trace-{own}.json"), plan))
-    except Exception as error:  # the trace is there, and can be condensed elsewhere
+    except Exception as error:  # the trace is kept, and can be condensed elsewhere
         found["lanes"] = f"{type(error).__name__}: {error}"[-200:]
     return found
 
 
 def resident(name, seq, batch):
     def part(bench):
-        """Tokens a second of training that needs no offload, beside PyTorch, compiled, with fused attention and AdamW."""
+        """Measures tokens/s without offloading, next to PyTorch (compiled, fused attention and AdamW)."""
         shape = bench.shape(name, batch, seq, fits=bench.memory_bytes())
         missing, absent = bench.measure_blocks(shape), None
         title = f"resident-{shape.name}-{seq}"
@@ -310,7 +311,7 @@ def resident(name, seq, batch):
 
 
 def train_under(bench, shape, title, flags):
-    """A row of a plan's speed, and whether it is for good; what goes wrong with one plan does not keep the others back."""
+    """Returns a plan's row, and whether it is final. A plan that fails does not prevent others from running."""
     try:
         plan = bench.plan(shape, title, *flags, *shape.flags())
         if not plan:
@@ -324,7 +325,7 @@ def train_under(bench, shape, title, flags):
 
 
 def compared(kept):
-    """Rows of what was measured, with how many times as fast `optimal` is that clips as they do."""
+    """Returns all measured rows, each with the speed of `optimal` (with the same clipping) relative to it."""
     rows = []
     for row in kept.values():
         best = kept.get("optimal" + FREE * row["what"].endswith(FREE), {}).get("tokens_per_s")
@@ -333,15 +334,15 @@ def compared(kept):
 
 
 def same_losses(rows):
-    """Whether all plans that clip gave the same losses, to the last bit, and all that do not: each have one numeric
-    signature."""
+    """True if all plans that clip gave the same losses, to the last bit, and so did all that do not clip. Each of these
+    sets has one numeric signature."""
     bits = {(row["what"].endswith(FREE), row["losses"]) for row in rows if "losses" in row}
     return len(bits) == len({free for free, _ in bits})
 
 
 def offload(name, cap_gib, host_gib, ways):
     def part(bench):
-        """Tokens a second under a limit of device memory, by each policy, clipped and not, and by each way to order lanes."""
+        """Measures tokens/s under a limit of device memory: each policy, clipped and not, and each order of lanes."""
         bench.bring(host_gib << 30)
         shape = bench.shape(name, 8, 1024)
         title = f"offload-{name}"
@@ -379,7 +380,8 @@ def offload(name, cap_gib, host_gib, ways):
 
 
 def beside_deepspeed(kept, own):
-    """Of one model: DeepSpeed at its fastest, the plan of the same kind, and the best plan, with ratios."""
+    """Returns rows of one model: DeepSpeed at its fastest, then the plan of the same kind and the best plan, with
+    ratios."""
     fitting = [row for row in kept.values() if "tokens_per_s" in row]
     rows = [max(fitting, key=lambda row: row["tokens_per_s"])] if fitting else list(kept.values())[-1:]
     for what in ("zero-offload", "optimal"):
@@ -391,7 +393,7 @@ def beside_deepspeed(kept, own):
 
 
 def ways_of(kept):
-    """Settings to try: none behind one that fits."""
+    """Yields the settings to try, until one has fit."""
     for micro_batch, recomputed in DEEPSPEED_WAYS:
         what = f"micro-batch {micro_batch}{', recompute' if recomputed else ''}"
         if any("tokens_per_s" in row for row in kept.values()):
@@ -402,7 +404,7 @@ def ways_of(kept):
 
 def deepspeed(name, cap_gib, *_):
     def part(bench):
-        """DeepSpeed's own ZeRO-Offload under the same limit, at the first setting that fits."""
+        """Measures DeepSpeed's own ZeRO-Offload under the same limit, at the first setting that fits."""
         shape = bench.shape(name, 8, 1024)
         kept, failed, cut = bench.kept(f"deepspeed-{name}"), [], {}
         for what, micro_batch, flags in ways_of(kept):
@@ -425,7 +427,7 @@ def deepspeed(name, cap_gib, *_):
 
 def fsdp(name, cap_gib, *_):
     def part(bench):
-        """PyTorch's FSDP2 with CPU offload under the same limit: a peer that is there wherever PyTorch is."""
+        """Measures PyTorch's FSDP2 with CPU offload under the same limit: a peer that needs only PyTorch."""
         shape = bench.shape(name, 8, 1024)
         row = bench.fsdp(shape, "--memory-gib", cap_gib)
         if "absent" in row:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the parts in a packed folder, keeps what they say, and prints it as tables."""
+"""Runs the parts in a packed folder, keeps their results, and prints them as tables."""
 import contextlib
 import ctypes
 import datetime
@@ -26,36 +26,35 @@ from shape import Shape
 from watch import Watch, stolen_s
 
 PART_SECONDS, CUT_SECONDS = 460, 5
-ITEM_SECONDS = 20  # of an item of the first parts; an item that takes longer hangs
-PIPE_SECONDS = 10  # for what a program that was ended had written
+ITEM_SECONDS = 20  # for an item of the first parts; an item that takes longer hangs
+PIPE_SECONDS = 10  # to read the last output of a program that was ended
 MISSING, FAILED, HUNG = 7, 1, 124
-DOCTOR_ITEMS = 3  # items' times: the first program that opens a GPU waits until its driver has woken it
-LONG = ("output", "off")  # columns that no table has room for; rows that are told of have `off`
+DOCTOR_ITEMS = 3  # in times of an item: the first program that opens a GPU waits until the driver has woken it
+LONG = ("output", "off")  # columns too long for a table; rows printed as they come do have `off`
 DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
-HOST_MARGIN_BYTES = 3 << 30  # beside a plan's arenas
-DEEPSPEED_STATE_BYTES, DEEPSPEED_OTHER_BYTES = 16, 6 << 30  # of a parameter, on the host: master, moments, gradient
-# Libraries that the plugin opens: the folder in CUDA_HOME where it looks, and where they may lie besides there and where
-# the loader looks; PyTorch brings them, too.
+HOST_MARGIN_BYTES = 3 << 30  # besides a plan's arenas
+DEEPSPEED_STATE_BYTES, DEEPSPEED_OTHER_BYTES = 16, 6 << 30  # per parameter, on the host: master, moments, gradient
+# Libraries that the plugin opens, and the folder in CUDA_HOME where it looks. The plugin also uses the loader's paths;
+# elsewhere, toolkits and PyTorch's packages may have the libraries.
 LIBRARIES = {"libcublasLt.so.13": "lib64", "libcupti.so.13": "extras/CUPTI/lib64"}
 TOOLKIT = ("/usr/local/cuda", "/usr/local/cuda-*")
 IN_TOOLKIT = ("lib", "lib64", "targets/x86_64-linux/lib", "extras/CUPTI/lib64")
 
 
 def python_folders():
-    """Where the python3 that has PyTorch looks for packages."""
     found = subprocess.run(["python3", "-c", "import sys; print(*sys.path, sep='\\n')"], check=False, text=True,
                            capture_output=True)
     return [place for place in found.stdout.split("\n") if place]
 
 
 def usual_folder_of(library, toolkits):
-    """Where the plugin looks anyway, in the first two toolkits; or None."""
+    """Returns the folder, in the first two toolkits, where the plugin finds the library itself; or None."""
     places = (os.path.join(place, inside) for place in toolkits[:2] for inside in LIBRARIES.values())
     return next((place for place in places if os.path.exists(os.path.join(place, library))), None)
 
 
 def folder_of(library, toolkits, packages):
-    """Where a library of the toolkit is, if not where the plugin looks anyway; or None."""
+    """Returns the folder of a toolkit's library if the plugin does not find it itself; or None."""
     if usual_folder_of(library, toolkits):
         return None
     places = [os.path.join(place, inside) for place in toolkits for inside in IN_TOOLKIT]
@@ -65,11 +64,11 @@ def folder_of(library, toolkits, packages):
 
 
 class Bench:
-    """What parts work with: the program, the folder, the time that is left."""
+    """What parts work with: the program, the folder, and the time that is left."""
 
     def __init__(self, folder, quick, item_seconds=ITEM_SECONDS):
         self.folder, self.quick, self.item_seconds = folder, quick, item_seconds
-        self.tell = lambda rows: None  # a part calls it with all its rows whenever there is one more
+        self.tell = lambda rows: None  # a part calls it with all its rows whenever it has one more
         self.steps = 2 if quick else parts.STEPS
         self.identical_plans = 4 if quick else 20
         self.policies = parts.POLICIES[:2] if quick else parts.POLICIES
@@ -80,19 +79,19 @@ class Bench:
         self.environment = {**os.environ, "AUTOHETE_PLUGIN_DIR": self.path("lib/autohete"), "NO_COLOR": "1",
                             "XDG_CACHE_HOME": self.out("cache"), "AH_TEST_SCALE": "0.1" if quick else "1"}
         self.brought, self.most_bytes = [], float("inf")
-        self.remarks = {}  # warnings of trainings, and the first that had each
+        self.remarks = {}  # warnings of trainings, each with the first training that had it
         self.link_toolkit()
 
     # ---- places ----
 
     def link_toolkit(self):
-        """A toolkit's folder as the plugin expects it, where the machine has its libraries elsewhere."""
+        """If the libraries are elsewhere on this machine, makes a toolkit folder as the plugin expects it."""
         shutil.rmtree(self.out("toolkit"), ignore_errors=True)
         packages, toolkits = python_folders(), (os.environ.get("CUDA_HOME") or TOOLKIT[0], *TOOLKIT)
         found = {library: folder_of(library, toolkits, packages) for library in LIBRARIES}
         if not any(found.values()):
             return
-        self.environment["CUDA_HOME"] = self.out("toolkit")  # in place of the machine's: with all that is there, too
+        self.environment["CUDA_HOME"] = self.out("toolkit")  # it replaces the machine's toolkit, so it links that, too
         for library, inside in LIBRARIES.items():
             place = found[library] or usual_folder_of(library, toolkits)
             if place:
@@ -100,7 +99,6 @@ class Bench:
                 os.symlink(place, self.out(f"toolkit/{inside}"))
 
     def test(self, name):
-        """What runs one of pack.TESTS."""
         return [self.path("bin", pack.TEST_PROGRAM), name]
 
     def path(self, *names):
@@ -117,7 +115,6 @@ class Bench:
 
     @staticmethod
     def fresh_file(path):
-        """A place where nothing is yet."""
         if os.path.exists(path):
             os.remove(path)
         return path
@@ -129,7 +126,7 @@ class Bench:
         write_json(self.out(f"kept-{name}.json"), what)
 
     def keep_file(self, name, what):
-        """Beside what is kept: it goes into the archive, and no part reads it again."""
+        """Keeps a file for the archive that no part reads again."""
         write_json(self.out(name), what)
 
     def read_file(self, name):
@@ -137,24 +134,24 @@ class Bench:
             return json.load(file)
 
     def forget(self, part):
-        """What a part kept: its files are named after its first word, then a shape whose name has the second."""
+        """Forgets what a part kept: files named after the part's first word and a shape whose name contains the second."""
         first, second = (part.split("-") + [""])[:2]
         for path in glob.glob(self.out(f"kept-{first}-*{second}*.json")):
             os.remove(path)
 
     def state(self):
-        """What was done before."""
         return read_json(self.out("state.json"))
 
     def forget_measurements(self):
-        """Profiles, and the blocks of models: of another driver, or another library."""
+        """Removes the profiles, including blocks of models: they were measured with another driver or library."""
         for path in glob.glob(self.out("machine*.json")):
             os.remove(path)
 
     # ---- the host's memory ----
 
     def bring(self, wanted_bytes):
-        """Lets come what comes only as it is used (memory.py). What came no more once is not waited for again."""
+        """Makes the host bring memory that it provides only on use (memory.py). Does not wait again for memory that
+        never came."""
         wanted_bytes = min(int(wanted_bytes), self.most_bytes)
         if self.quick or memory.available_bytes() >= wanted_bytes:
             return
@@ -173,12 +170,12 @@ class Bench:
         return max(self.deadline - time.monotonic(), 1)
 
     def start(self, words, **more):
-        """A program in a group of its own, which ends where this one does."""
+        """Starts a program in its own process group; it ends when this program ends."""
         return subprocess.Popen([str(word) for word in words], text=True, start_new_session=True, preexec_fn=end_with_parent,
                                 **more)
 
     def call(self, words, seconds=None, folder=None, environment=None, watch=None):
-        """Runs a program; one that takes too long is ended, with all that it started."""
+        """Runs a program. One that takes too long is ended with its process group."""
         seconds = seconds or self.seconds_left()
         with self.start(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder,
                         env=environment or self.environment) as process:
@@ -189,14 +186,15 @@ class Bench:
                 os.killpg(process.pid, signal.SIGKILL)
                 try:
                     output, errors = process.communicate(timeout=PIPE_SECONDS)
-                except subprocess.TimeoutExpired:  # what it started in another session still holds the pipes
+                except subprocess.TimeoutExpired:  # a process that left the group still holds the pipes
                     output, errors = "", ""
                 return subprocess.CompletedProcess(words, HUNG, output, f"{errors}\nwas stopped after {seconds:.0f} s")
         return subprocess.CompletedProcess(words, process.returncode, output, errors)
 
     def stream(self, words, heard, seconds, silence, environment=None):
-        """Runs a program that prints documents, one a line; heard() gets each as it comes. One that says nothing for
-        `silence` seconds, or takes longer than `seconds`, is ended. Returns (exit status, its last words)."""
+        """Runs a program that prints documents, one per line, and passes each to heard() as it comes. Ends a program
+        that prints nothing for `silence` seconds or takes longer than `seconds`. Returns (exit status, last line of its
+        errors)."""
         end, last, errors = time.monotonic() + seconds, [time.monotonic()], []
 
         def listen():
@@ -224,7 +222,6 @@ class Bench:
         return self.call([self.path("bin/autohete"), *words])
 
     def plan(self, shape, name, *flags, machine=None):
-        """The plan as JSON, or None where there is none."""
         output = self.out(f"{name}.json")
         result = self.program("plan", shape.path, "--machine", machine or self.machine(shape), "-o", output, *flags)
         if result.returncode in (4, 5):
@@ -244,26 +241,25 @@ class Bench:
             os.remove(self.out(f"{name}.ndjson"))
 
     def log_of(self, name):
-        """Lines of a training's log."""
         with open(self.out(f"{name}.ndjson"), encoding="utf-8") as file:
             return [json.loads(line) for line in file]
 
     def keep_remarks(self, name, header):
-        """What a training warned of and wrote into its log: products that cuBLASLt lacks, memory beside the arena. Each once."""
+        """Prints and keeps each warning in a training's log once: products that cuBLASLt lacks, memory outside the
+        arena."""
         for text in header.get("annotations", {}).values():
             if text not in self.remarks:
                 self.remarks[text] = name
                 print(f"\nwarning: {name}: {text}", flush=True)
 
     def trained(self, name):
-        """Whether the log of a training has a step."""
         try:
             return any(line.get("line") == "step" for line in self.log_of(name))
-        except (FileNotFoundError, ValueError):  # ended before its first step
+        except (FileNotFoundError, ValueError):  # the training ended before its first step
             return False
 
     def report(self, name):
-        """What was measured in a training beside what its plan predicts, as JSON."""
+        """Returns as JSON what `report` says of a training: measured values and the plan's predictions."""
         result = self.program("report", self.out(f"{name}.ndjson"), "--json")
         self.check(result)
         return json.loads(result.stdout)
@@ -275,8 +271,8 @@ class Bench:
             return self.start(words, stdout=log, stderr=log, env=self.environment)
 
     def train(self, name, steps, *flags):
-        """Lines of the log, losses, the plan, seconds beside the steps, the GPU's memory as the driver counts it, and how many
-        processors the hypervisor took."""
+        """Trains. Returns the steps and all lines of the log, losses, the plan, seconds spent outside steps, GPU memory
+        as the driver counts it, and the number of processors that the hypervisor took."""
         self.forget_log(name)
         with open(self.out(f"{name}.json"), encoding="utf-8") as file:
             plan = json.load(file)
@@ -314,7 +310,7 @@ class Bench:
         shape = Shape(self.path("models/tiny.json"), 2, 32 if self.quick else 256)
         if self.quick:
             shape.document.update({"width": 64, "heads": 1, "kv_heads": 1, "head_dim": 64, "mlp_width": 96, "layers": 2,
-                                   "vocabulary": 261})  # as odd as GPT-2's, and above what bytes need
+                                   "vocabulary": 261})  # odd as GPT-2's is, and larger than bytes need
             shape.path = self.model_of(shape.document, "tiny")
         return shape
 
@@ -322,7 +318,7 @@ class Bench:
         return "900MiB" if self.quick else f"{gib}GiB"
 
     def machine(self, shape):
-        """Where blocks of the shape were measured, else the machine alone."""
+        """Returns the profile with the measured blocks of the shape, or the general profile of the machine."""
         if self.quick:
             return self.path("machines/rtx4090-64g.json")
         own = self.out(f"machine-{shape.name}-{shape.batch}-{shape.seq}.json")
@@ -335,7 +331,7 @@ class Bench:
 
     @staticmethod
     def count_host_memory(path):
-        """A machine whose memory came after it was measured has what came."""
+        """Raises the host memory in the document if the machine has got more since it was measured."""
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
         total_bytes = memory.usable_bytes()
@@ -348,7 +344,8 @@ class Bench:
             return json.load(file)
 
     def measure_blocks(self, shape):
-        """For predictions; without them plans are made from what the machine does alone. Returns why there are none, or None."""
+        """Measures blocks for better predictions; plans without them use the machine's general rates. Returns why there
+        are none, or None."""
         own = self.out(f"machine-{shape.name}-{shape.batch}-{shape.seq}.json")
         if self.quick or os.path.exists(own):
             return None
@@ -373,7 +370,7 @@ class Bench:
         return self.document(self.small())["device"]["memory_bytes"]
 
     def torch(self, shape):
-        """What PyTorch reaches; why there is no number; or `absent`: it is not there."""
+        """Returns PyTorch's result, `missing` with a reason, or `absent` if it is not installed."""
         if self.quick:
             return {"missing": "--quick leaves PyTorch out"}
         result = self.call(["python3", self.path("gpu/torch_model.py"), shape.path, "--batch", shape.batch, "--seq", shape.seq],
@@ -383,7 +380,7 @@ class Bench:
         return last_document(result.stdout) or {"missing": f"PyTorch: {last_line(result.stderr)}"}
 
     def fsdp(self, shape, *flags):
-        """What PyTorch's FSDP2 reaches with states on the host; why there is no number; or `absent`."""
+        """Returns the result of PyTorch's FSDP2 with states on the host, the reason for having none, or `absent`."""
         self.bring(DEEPSPEED_STATE_BYTES * shape.parameters() + DEEPSPEED_OTHER_BYTES)
         words = ["--device", "cpu", "--compile", "none", "--steps", 2, "--warmup", 1] if self.quick else []
         result = self.call(["python3", self.path("gpu/fsdp_model.py"), shape.path, "--batch", shape.batch, "--seq", shape.seq,
@@ -395,7 +392,7 @@ class Bench:
         return last_document(result.stdout) or {"failed": last_line(result.stderr)}
 
     def carried_packages(self):
-        """The folder of the Python packages that were packed, installed on first use; or None."""
+        """Returns the folder of the packed Python packages, which are installed on first use; or None."""
         wheels = sorted(glob.glob(self.path("wheels/*.whl")))
         place = self.out("python")
         if wheels and not os.path.exists(place):
@@ -405,11 +402,11 @@ class Bench:
         return place if wheels else None
 
     def deepspeed(self, shape, *flags):
-        """What DeepSpeed reaches; why there is no number; or `absent`: it is not there."""
+        """Returns DeepSpeed's result, the reason for having none, or `absent` if it is not installed."""
         packages = [place for place in (self.carried_packages(), os.environ.get("PYTHONPATH")) if place]
         self.bring(DEEPSPEED_STATE_BYTES * shape.parameters() + DEEPSPEED_OTHER_BYTES)
         for lock in glob.glob(self.out("extensions/*/lock")):
-            os.remove(lock)  # of a compilation that was ended, for which all others would wait
+            os.remove(lock)  # a compilation that was ended left it; all others would wait for it
         result = self.call(["python3", self.path("gpu/deepspeed_model.py"), shape.path, "--batch", shape.batch, "--seq",
                             shape.seq, *flags], seconds=min(self.seconds_left(), parts.DEEPSPEED_SECONDS),
                            environment={**python_environment(), "PYTHONPATH": os.pathsep.join(packages),
@@ -426,13 +423,13 @@ def gib(n_bytes):
 
 
 def python_environment():
-    """With what lies beside python3 on the path: ninja, which packages that compile need, is often there only."""
+    """Adds the folder of python3 to the path, often the only place of ninja, which packages need to compile."""
     found = subprocess.run(["python3", "-c", "import sys; print(sys.executable)"], check=False, text=True, capture_output=True)
     return {**os.environ, "PATH": os.pathsep.join([os.path.dirname(found.stdout.strip()), os.environ.get("PATH", "")])}
 
 
 def hold_gpus():
-    """Files of the GPUs, open: a driver puts a GPU that nobody has open to sleep, and waking it takes seconds."""
+    """Opens the GPUs' files: otherwise the driver lets an unused GPU sleep, and waking it takes seconds."""
     held = []
     for path in glob.glob("/dev/nvidia[0-9]*"):
         try:
@@ -447,7 +444,7 @@ def last_line(text):
 
 
 def last_document(text):
-    """Of what a program printed, which may be between lines of its libraries; or None."""
+    """Returns the last document that a program printed, even between lines of its libraries; or None."""
     for line in reversed(text.splitlines()):
         if line.startswith("{"):
             return json.loads(line)
@@ -455,12 +452,12 @@ def last_document(text):
 
 
 def end_with_parent():
-    """Between fork and exec: the kernel ends this program when the one that started it ends, killed or not."""
+    """Runs between fork and exec: makes the kernel end this program when its parent ends, killed or not."""
     ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
 
 
 def read_json(path):
-    """{} where there is none, or where a machine that stopped left half of it."""
+    """Returns {} if there is no file, or if an interrupted write left half of it."""
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file)
@@ -476,8 +473,8 @@ def write_json(path, what):
 
 
 def find_device(bench):
-    """The name of cuda:0, or None, and versions of what results depend on. doctor also tries the recorder; where that is
-    what fails, the device itself may still work."""
+    """Returns the name of cuda:0 or None, and the versions that results depend on. doctor also tries the recorder; if
+    only that fails, the device itself may still work."""
     seconds = DOCTOR_ITEMS * bench.item_seconds
     bench.deadline = time.monotonic() + seconds
     result = bench.program("doctor", "--json")
@@ -501,7 +498,7 @@ def find_device(bench):
 
 
 def show_line(row):
-    """A row that has more to say than a table's column holds."""
+    """Prints a row that says more than a table's column holds."""
     print(f"   {row['item']}: {row['holds']}, {row['seconds']} s {row['says']}".rstrip())
     if row["found"]:
         print(f"      {json.dumps(row['found'])}")
@@ -509,7 +506,6 @@ def show_line(row):
 
 
 def show_rows(title, rows):
-    """A table."""
     print(title)
     if rows and "found" in rows[0] and "item" in rows[0]:
         for row in rows:
@@ -524,7 +520,7 @@ def show_rows(title, rows):
 
 
 def show(name, what, result, told=False):
-    """A part. Items that were told of as they came are not shown again."""
+    """Prints a part's result, without the items that were printed as they came."""
     title = f"\n## {name}: {what}: {'ok' if result['ok'] else 'FAILED'}, {result['seconds']} s"
     if result.get("missing"):
         title += f"\n   not done: {result['missing']}"
@@ -539,16 +535,16 @@ def do_part(bench, function, end):
     bench.deadline = min(begun + PART_SECONDS, end)
     try:
         result = function(bench)
-    except Exception as error:  # whatever a part does, the others are done
+    except Exception as error:  # whatever happens in a part, the others run
         result = {"ok": False, "rows": [], "missing": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()}
     result["seconds"] = round(time.monotonic() - begun, 1)
     if not result["ok"] and time.monotonic() > end - CUT_SECONDS:
-        result["again"] = True  # the end of the run may be all that went wrong
+        result["again"] = True  # the end of the run may be the only thing that went wrong
     return result
 
 
 def about_machine(seconds):
-    """What results are of, besides the device's name."""
+    """Returns facts that results depend on, besides the device's name."""
     words = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,memory.used,clocks.sm,pcie.link.gen.max,"
              "pcie.link.width.max", "--format=csv,noheader"]
     gpu = ""
@@ -562,7 +558,7 @@ def about_machine(seconds):
 
 
 def write_archive(bench, path):
-    """What another folder of the same packing goes on with: results, plans, measurements."""
+    """Writes what another folder of the same packing needs to continue: results, plans, measurements."""
     with tarfile.open(path + ".new", "w:gz") as archive:
         for found in glob.glob(bench.path("results/**/*json"), recursive=True):
             if "saved" not in found:
@@ -571,7 +567,7 @@ def write_archive(bench, path):
 
 
 def try_to_write(what, path, function, *arguments):
-    """A disk that is full takes the file, not the run: what was found is printed, too."""
+    """Writes a file. If that fails, as on a full disk, the run continues, since results are printed, too."""
     try:
         function(*arguments)
     except OSError as error:
@@ -579,7 +575,7 @@ def try_to_write(what, path, function, *arguments):
 
 
 def write_state(bench, state, options):
-    """The results so far, so that a run that is ended keeps what was done. Returns where."""
+    """Writes the results so far, so that an interrupted run keeps them. Returns the path."""
     slug = re.sub(r"[^a-z0-9]+", "-", bench.device.lower()).strip("-")
     output = options.output or bench.path("results", f"{slug}-{datetime.date.today().isoformat()}.json")
     for path in (bench.out("state.json"), output):
@@ -588,7 +584,7 @@ def write_state(bench, state, options):
 
 
 def write(bench, state, options):
-    """Also what another folder goes on with."""
+    """Writes the results, and the archive with which another folder continues."""
     output = write_state(bench, state, options)
     if options.archive:
         try_to_write("archive", options.archive, write_archive, bench, options.archive)
@@ -604,7 +600,8 @@ def failed(done, name):
 
 
 def note_versions(bench, state, versions):
-    """Under another driver or library, what was measured before is no more what plans may be made from."""
+    """If the driver or a library has changed, discards earlier measurements, since plans may no longer be made from
+    them."""
     before = state.get("versions", {})
     changed = [f"{what} {before[what]} -> {now}" for what, now in versions.items() if before.get(what, now) != now]
     if changed:
@@ -616,7 +613,7 @@ def note_versions(bench, state, versions):
 
 
 def run_part(bench, state, part, options, end):
-    """Does a part; each of its rows is kept as soon as it is known."""
+    """Runs a part; each of its rows is kept as soon as it is known."""
     name, what, _, function = part
     done, shown = state["parts"], []
 
@@ -650,7 +647,7 @@ def check_parts(options):
 
 
 def begin(bench, options):
-    """The state to go on with, and whether there is a device."""
+    """Returns the state to continue from, and whether there is a device."""
     state = bench.state()
     name, versions = find_device(bench)
     bench.device = name or state.get("device", "no device")
@@ -668,8 +665,8 @@ def begin(bench, options):
 
 
 def in_order(done, options):
-    """Parts that are wanted, as they were named, or all as they are listed. Those that failed before come last, so that they
-    take no time from what was never tried; one that was cut off does not."""
+    """Returns the wanted parts, in the order of the command line, else of the list. Parts that failed before come last,
+    so that they take no time from parts that were never tried; a part that was cut off keeps its place."""
     listed = {part[0]: part for part in parts.PARTS}
     wanted = [listed[name] for name in dict.fromkeys(options.parts or listed)]
     return sorted(wanted, key=lambda part: failed(done, part[0]))
@@ -684,7 +681,7 @@ def run(folder, options):
     memory.be_ended_first(500)
     state, there = begin(bench, options)
     done = state["parts"]
-    if not there:  # what can be said of the machine says why
+    if not there:  # the first part says what it can about the machine, which shows the reason
         run_part(bench, state, parts.PARTS[0], options, end)
         return MISSING
     for part in in_order(done, options):

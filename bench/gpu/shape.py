@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model with the sizes of a batch, and what is counted of it."""
+"""A model with the sizes of a batch, and what follows from them."""
 import json
 
-STATE_BYTES = 18  # of a parameter, where most are kept: PyTorch's fp32 weight, gradient and moments, and a bf16 weight
+STATE_BYTES = 18  # most per parameter, in PyTorch: fp32 weight, gradient and moments, and a bf16 weight
 STATE_SHARE = 0.62  # of the device's memory; activations and logits take the rest
 
 
 def of_gpt2(config):
-    """The model document of a Hugging Face GPT-2."""
     width, heads = config["n_embd"], config["n_head"]
     return {"family": "gpt2", "layers": config["n_layer"], "width": width, "heads": heads, "kv_heads": heads,
             "head_dim": width // heads, "mlp_width": config.get("n_inner") or 4 * width, "vocabulary": config["vocab_size"],
@@ -17,7 +16,6 @@ def of_gpt2(config):
 
 
 def of_llama(config):
-    """The model document of a Hugging Face Llama."""
     width, heads = config["hidden_size"], config["num_attention_heads"]
     return {"family": "llama", "layers": config["num_hidden_layers"], "width": width, "heads": heads,
             "kv_heads": config.get("num_key_value_heads") or heads, "head_dim": width // heads,
@@ -31,7 +29,7 @@ DOCUMENTS = {"gpt2": of_gpt2, "llama": of_llama}  # by model_type
 
 
 def read_model(path, name):
-    """A model document; of a Hugging Face configuration, the one with its sizes."""
+    """Reads a model document; a Hugging Face configuration becomes a document with its sizes."""
     with open(path, encoding="utf-8") as file:
         document = json.load(file)
     if document.get("kind") == "model":
@@ -45,7 +43,7 @@ class Shape:
         self.name = path.rsplit("/", 1)[-1].removesuffix(".json")
         self.document = read_model(path, self.name)
         self.path, self.batch, self.seq = path, batch, seq
-        if self.document.get("position") == "learned":  # longer than the model's own: a larger table
+        if self.document.get("position") == "learned":  # a sequence longer than the model's needs a larger table
             self.document["max_positions"] = max(self.document["max_positions"], seq)
 
     def get(self, field):
@@ -55,7 +53,7 @@ class Shape:
         return self.get("activation") == "silu_gated"
 
     def layer_parameters(self):
-        """Of matrices."""
+        """Counts the parameters of a layer's matrices."""
         attention = self.get("width") * self.get("head_dim") * 2 * (self.get("heads") + self.get("kv_heads"))
         return attention + self.get("width") * self.get("mlp_width") * (3 if self.gated() else 2)
 
@@ -64,12 +62,12 @@ class Shape:
         return self.get("layers") * self.layer_parameters() + tables * self.get("vocabulary") * self.get("width")
 
     def flops_per_token(self):
-        """Forward and backward of the products, and of the half of attention that is seen."""
+        """Counts forward and backward of the products, and of the visible half of attention."""
         products = self.get("layers") * self.layer_parameters() + self.get("vocabulary") * self.get("width")
         return 6 * products + 6 * self.get("layers") * self.get("heads") * self.get("head_dim") * self.seq
 
     def fit(self, memory_bytes):
-        """Fewer layers, so that both here and in PyTorch all that training keeps fits the device."""
+        """Removes layers until all that training keeps fits the device, here and in PyTorch."""
         rest = self.parameters() - self.get("layers") * self.layer_parameters()
         fitting = int((STATE_SHARE * memory_bytes / STATE_BYTES - rest) / self.layer_parameters())
         if fitting < self.get("layers"):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Part `smoke` of gpu-check: in its first minute, whatever could waste the rest.
+"""Part `smoke` of gpu-check: finds in the first minute what could waste the rest of the time.
 
-Each item has a time limit of its own, is ended where it hangs, and its row is written before the next one begins. After one
-that hung the others have less time, so that all are tried within the part's minute. An item that cannot be shown on this machine is `open`: only what was shown to be wrong fails the part.
+Each item has its own time limit and is ended if it hangs; its row is written before the next item begins. After one
+that hung, the others get less time, so that all are tried within the part's minute. An item that cannot be shown on
+this machine is `open`; the part fails only if something is shown to be wrong.
 
     ITEMS    (item, function of a Bench and the seconds it has; returns (ok, dict of what was found))
 
@@ -18,10 +19,10 @@ import time
 
 import memory
 
-PART_ITEMS = 3  # items' times, in all: a minute
+PART_ITEMS = 3  # in times of an item: a minute for the part
 AFTER_HANG, LEAST_SECONDS = 0.4, 1
 SMI_SECONDS = 8
-STEPS, NEAR = 3, 4e-3  # of a training; how far its losses may be from the CPU's, which sums in another order
+STEPS, NEAR = 3, 4e-3  # of the training; largest difference of its losses from the CPU's, which adds in another order
 SMI = (("name", "driver_version", "memory.total", "memory.used", "ecc.mode.current", "mig.mode.current", "persistence_mode"),
        ("pcie.link.gen.current", "pcie.link.gen.max", "pcie.link.width.current", "pcie.link.width.max"),
        ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "temperature.gpu", "power.draw", "power.limit"),
@@ -30,7 +31,6 @@ NOT_SUPPORTED = re.compile(r"not supported|unsupported|unable to|failed to initi
 
 
 def sanitizer_program():
-    """compute-sanitizer, or None."""
     program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     return program if os.access(program, os.X_OK) else None
 
@@ -44,7 +44,7 @@ def read(path):
 
 
 def said(result):
-    """Why a program failed: its last words."""
+    """Returns why a program failed: the end of its output."""
     lines = (result.stdout + "\n" + result.stderr).strip().splitlines()
     return lines[-1][-400:] if lines else f"exit {result.returncode}"
 
@@ -52,8 +52,8 @@ def said(result):
 # ---- what there is ----
 
 def driver(bench, seconds):
-    """What nvidia-smi says of the first GPU. A driver that does not know one field refuses the whole question, so the
-    fields are asked for in groups."""
+    """Asks nvidia-smi about the first GPU. A driver that does not know one field refuses the whole query, so the fields
+    are queried in groups."""
     found = {}
     version = re.search(r"Kernel Module\s+(?:for \S+\s+)?([0-9.]+)", read("/proc/driver/nvidia/version"))
     if version:
@@ -71,7 +71,7 @@ def driver(bench, seconds):
 
 
 def host(*_):
-    """Processors, NUMA nodes, and the limits that control groups and the shell set."""
+    """Returns processors, NUMA nodes, and the limits that control groups and the shell set."""
     nodes = {os.path.basename(path): {"cpus": read(os.path.join(path, "cpulist")),
                                       "memory": (re.search(r"MemTotal:\s*(.*)", read(os.path.join(path, "meminfo"))) or [0, ""])[1]}
              for path in sorted(glob.glob("/sys/devices/system/node/node[0-9]*"))}
@@ -85,7 +85,6 @@ def host(*_):
 
 
 def packages(bench, seconds):
-    """Versions of what the comparisons need, without loading any of it."""
     code = ("import importlib.metadata as m\nfor n in ('torch', 'triton', 'deepspeed', 'nvidia-cublas', 'nvidia-cudnn-cu13',"
             " 'nvidia-cuda-cupti'):\n try: print(n, m.version(n))\n except m.PackageNotFoundError: pass")
     result = bench.call(["python3", "-c", code], seconds)
@@ -96,7 +95,7 @@ def packages(bench, seconds):
 
 
 def contact(bench, seconds, *words):
-    """bench_contact. What it said before it hung or failed is kept."""
+    """Runs bench_contact; keeps what it printed before it hung or failed."""
     result = bench.call([bench.path("bin/bench_contact"), *words], seconds)
     found = {}
     for line in result.stdout.splitlines():
@@ -128,12 +127,12 @@ def pinning(gib):
 
 
 def queue(bench, seconds):
-    """Its own watchdog speaks before its time is over."""
+    """Fills all lanes; bench_contact's own watchdog prints before its time is over."""
     return contact(bench, seconds, "queue", 0.75 * seconds)
 
 
 def tested(name):
-    """By a test program that the folder carries."""
+    """Returns an item that runs a module of the packed test program."""
     def item(bench, seconds):
         result = bench.call(bench.test(name), seconds, folder=bench.folder)
         output = result.stdout + result.stderr
@@ -155,7 +154,7 @@ def losses_on(bench, seconds, device_name, *flags):
 
 
 def training(bench, seconds):
-    """Three steps whose states are on the host: losses beside those of the CPU device under the same plan."""
+    """Trains three steps with states on the host, and compares the losses with the CPU device's under the same plan."""
     end = time.monotonic() + seconds
     shape = bench.small()
     plan = bench.plan(shape, "smoke", "--policy", "zero-offload", *shape.flags(), machine=bench.path("machines/rtx4090-64g.json"))
@@ -190,14 +189,14 @@ def memcheck(bench, seconds):
     return False, {"says": summary, "output": output[-1500:]}
 
 
-# Every kind of op once against the CPU device; attention on tensor cores, which those ops are not, against straight loops.
+# Runs every kind of op once against the CPU device, and attention on tensor cores, which those ops do not use.
 ITEMS = (("driver", driver), ("host", host), ("packages", packages), ("device", device), ("pin 1 GiB", pinning(1)),
          ("operations", tested("ops")), ("attention", tested("attention")), ("queue", queue), ("training", training), ("pin 8 GiB", pinning(8)),
          ("pin 32 GiB", pinning(32)), ("memcheck of attention", memcheck))
 
 
 def told(item, ok, seconds, found):
-    """A row. What was found stands in one column, so that the table is readable."""
+    """Makes a row. All that was found is in one column, so that the table stays readable."""
     output = found.pop("output", None)
     row = {"item": item, "holds": {True: "yes", False: "no", None: "open"}[ok], "seconds": round(seconds, 1),
            "says": found.pop("says", ""), "found": found}
@@ -205,7 +204,6 @@ def told(item, ok, seconds, found):
 
 
 def smoke(bench):
-    """The part."""
     bench.deadline = min(bench.deadline, time.monotonic() + PART_ITEMS * bench.item_seconds)
     rows, hangs = [], []
     for item, function in ITEMS:
@@ -215,7 +213,7 @@ def smoke(bench):
         else:
             try:
                 ok, found = function(bench, min(left, bench.item_seconds * (AFTER_HANG if hangs else 1)))
-            except Exception as error:  # whatever an item does, the others are done
+            except Exception as error:  # whatever happens in an item, the others run
                 ok, found = False, {"says": f"{type(error).__name__}: {error}"}
             rows.append(told(item, ok, time.monotonic() - begun, dict(found)))
         if str(rows[-1]["says"]).startswith("hangs"):

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times of PyTorch's own kernels at the shapes of bench_kernels, by the same names: what ours are compared with.
+"""Times of PyTorch's own kernels at the shapes and under the names of bench_kernels, to compare ours with.
 
     torch_kernels.py [--small] [--device cuda]
 
-Prints a line of JSON for each, {"kernel": ..., "torch_us": ..., "torch": which}, as soon as it is known: the median of the
-device's own times, after some that are not counted. Attention is the faster of flash and cuDNN, forward alone or backward
-alone, both times shown. What cannot be run here is left out. Exit status 7: PyTorch is not there.
+Prints a line of JSON for each kernel as soon as it is known, {"kernel": ..., "torch_us": ..., "torch": which}: the
+median of the device's own times, after some runs that are not counted. Attention is the faster of flash and cuDNN,
+forward alone or backward alone, with both times shown. What cannot run here is left out. Exit status 7: PyTorch is not
+installed.
 """
 import argparse
 import json
@@ -58,7 +59,7 @@ def product(bench, name, form, m, n, k):
 
 
 def kernels_of_attention(device):
-    """Switches by name; where there is one only, that."""
+    """Returns the switches of attention kernels by name; if there is only one kernel, only that."""
     from torch.nn.attention import SDPBackend
 
     return {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION} if device == "cuda" \
@@ -79,7 +80,7 @@ def attention(bench, name, backward, batch, seq, heads, width):
                 else:
                     with torch.no_grad():
                         found[which] = bench.time(lambda: functional.scaled_dot_product_attention(q, k, v, is_causal=True))
-        except RuntimeError:  # this one does not take this shape, or is not built in
+        except RuntimeError:  # this kernel does not support the shape, or is not built in
             continue
     if found:
         best = min(found, key=found.get)
@@ -102,7 +103,7 @@ def norm(bench, name, kind, backward, rows, width):
 
 
 def cross_entropy(bench, name, rows, vocabulary):
-    """Loss and gradient, as ours is."""
+    """Loss and gradient, like our op."""
     logits = bench.random(rows, vocabulary, dtype=FP32, grad=True)
     targets = torch.randint(0, vocabulary, (rows,), device=bench.device)
     bench.show(name, lambda: torch.autograd.grad(functional.cross_entropy(logits, targets), logits), "cross_entropy and its gradient")
@@ -116,7 +117,7 @@ def adamw(bench, name, count):
 
 
 def others(bench, rows, width, gelu_width, gated_width):
-    """Elementwise kernels: (name, what runs, which)."""
+    """Elementwise kernels: (name, function to run, which kernel)."""
     x, y, wide = bench.random(rows, width), bench.random(rows, width), bench.random(rows, width, dtype=FP32)
     table, tokens = bench.random(32000, width), torch.randint(0, 32000, (rows,), device=bench.device)
     tall, gate, up = bench.random(rows, gelu_width), bench.random(rows, gated_width), bench.random(rows, gated_width)

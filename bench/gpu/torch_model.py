@@ -4,17 +4,18 @@
 
     torch_model.py MODEL.json --batch N --seq N [--warmup 5] [--steps 20] [--compile layers|whole|none] [--device cuda]
 
-The model's layers from torch primitives. Its precision is of one class with that of a bf16 plan made with --clip none: fp32
-weights and moments that AdamW (fused) updates, products and attention of bf16 values summed in fp32, a bf16 residual stream,
-norms and the loss computed in fp32, nothing recomputed, gradients not clipped. What differs: autocast rounds the weights to
-bf16 in each pass where a plan keeps rounded ones, and their gradients become fp32 where a plan's stay bf16, which
-AdamW's own arithmetic does not see; of a step it is some percent of memory traffic, and PyTorch has no fused way without it.
+The model's layers are made of torch primitives. Precision is like that of a bf16 plan made with --clip none: fp32
+weights and moments that fused AdamW updates, products and attention of bf16 values summed in fp32, a bf16 residual
+stream, norms and loss computed in fp32, nothing recomputed, gradients not clipped. There are two differences. Autocast
+rounds the weights to bf16 in each pass; a plan keeps rounded weights. Their gradients become fp32; a plan's stay bf16,
+which does not change AdamW's own arithmetic. Both cost PyTorch some percent of a step in memory traffic, and it has no
+fused way without them.
 
-`layers` compiles a layer once for all of them, and the head with its loss: half a minute where `whole`, one graph of all
-layers, takes minutes and can fuse a layer's last sum with the next one's norm only. Attention is the fastest at this shape
-of those that scaled_dot_product_attention has (flash, cuDNN), forward and backward, tried first. Compilation is in the
-steps that are not counted. Prints one line of JSON. Exit status 7: PyTorch is not there; 5: the GPU's memory does not
-suffice.
+`layers` compiles one layer for all of them, and the head with its loss: half a minute. `whole` compiles one graph of
+all layers: minutes, and the only gain is that a layer's last sum can be fused with the next norm. Attention is the
+fastest implementation in scaled_dot_product_attention (flash, cuDNN) at this shape, forward and backward, tried first.
+The steps that are not counted include compilation. Prints one line of JSON. Exit status 7: PyTorch is not installed; 5:
+the GPU has too little memory.
 """
 import argparse
 import json
@@ -138,7 +139,7 @@ def compile_model(model, way):
 
 
 class Clock:
-    """Microseconds between begin() and end(), by the device's own time where it has one."""
+    """Measures microseconds between begin() and end(), with the device's own clock if it has one."""
 
     def __init__(self, device):
         self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if device == "cuda" else None
@@ -157,7 +158,7 @@ class Clock:
 
 
 def time_attention(shape):
-    """Of forward and backward, the fastest of a few, in microseconds."""
+    """Returns the time of forward and backward, the fastest of a few, in microseconds."""
     clock, times = Clock("cuda"), []
     q, k, v = (torch.randn(shape.batch, heads, shape.seq, shape.get("head_dim"), device="cuda", dtype=torch.bfloat16,
                            requires_grad=True) for heads in (shape.get("heads"), shape.get("kv_heads"), shape.get("kv_heads")))
@@ -170,7 +171,8 @@ def time_attention(shape):
 
 
 def choose_attention(shape):
-    """Leaves only the fastest kernel enabled, or all where none takes this shape. Returns its name, and microseconds of each."""
+    """Leaves only the fastest kernel enabled, or all if none supports this shape. Returns its name, and the
+    microseconds of each."""
     cuda = torch.backends.cuda
     enable = {"flash": cuda.enable_flash_sdp, "cudnn": cuda.enable_cudnn_sdp}
     times = {}
@@ -181,7 +183,7 @@ def choose_attention(shape):
         cuda.enable_math_sdp(False)
         try:
             times[name] = time_attention(shape)
-        except RuntimeError:  # this one does not take this shape, or is not built in
+        except RuntimeError:  # this kernel does not support the shape, or is not built in
             continue
     best = min(times, key=times.get, default="the default")
     for name, switch in enable.items():

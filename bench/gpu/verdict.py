@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What results say of what must hold on a GPU, point by point: rows of (point, holds, found).
+"""Judges results by what must hold on a GPU: rows of (point, holds, found).
 
-`holds` is yes, no, or open: not measured. Aims are those of the project: PyTorch's speed and half of the peak where nothing
-is offloaded, the AutoHete paper's means over policies under a limit, predictions within 10 %, links and host Adam at 85 %
-of what was measured alone.
+`holds` is yes, no, or open: not measured. Aims are those of the project: without offloading, PyTorch's speed and half
+of the peak; under a limit, the AutoHete paper's mean speedups over policies; predictions within 10 %; links and host
+Adam at 85 % of what each reached alone.
 """
 import statistics
 
-FREE = ", not clipped"  # as in the paper: updates wait for no norm
+FREE = ", not clipped"  # as in the paper: updates do not wait for the norm
 PAPER = (("zero-offload" + FREE, 1.85), ("patrickstar" + FREE, 1.63), ("stronghold" + FREE, 1.32))  # one GPU, means over models
 OTHERS = ("stream" + FREE, "autohete-paper" + FREE, "zero-offload", "optimal, fifo")
 LEAST_MFU, MOST_ERROR, LEAST_KEPT = 0.5, 0.10, 0.85
@@ -21,7 +21,6 @@ def row(point, holds, found):
 
 
 def rows_of(done, begin):
-    """(part, row) of all parts whose name begins so."""
     return [(name, each) for name, result in done.items() if name.startswith(begin) for each in result["rows"]]
 
 
@@ -45,7 +44,7 @@ def resident(done):
 
 
 def ratios(done, what):
-    """Of models: how many times as fast as this `optimal` is."""
+    """Returns for each model how many times as fast as this policy `optimal` is."""
     return [each["optimal_is"] for _, each in rows_of(done, "offload-") if each["what"] == what and "optimal_is" in each]
 
 
@@ -65,7 +64,7 @@ def share_kept(done):
 
 
 def same_losses(done):
-    """At size: of each model, all plans."""
+    """Checks at full size that all plans of each model gave the same losses."""
     found = {}
     for name, each in rows_of(done, "offload-"):
         if "losses" in each:

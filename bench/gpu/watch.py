@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of the GPU's memory a program takes as the driver counts it: the arena, the reserve, and what nobody plans, such
-as page tables of locked host memory. And how many processors the hypervisor took meanwhile.
+"""Measures how much GPU memory a program takes as the driver counts it: the arena, the reserve, and what no plan
+counts, such as page tables of locked host memory. Also measures how many processors the hypervisor took meanwhile.
 
     watch = Watch("log.ndjson")
     with watch.of(process):
         process.wait()
     watch.grown_bytes    # None where there is no nvidia-smi, or the program ended before its first step
 
-nvidia-smi holds locks of the driver, so it never runs beside a step that is timed: the program is stopped after its first
-step, which does not count, asked for, and goes on. The step that is stopped does not count either (FIRST in parts.py).
+nvidia-smi holds locks of the driver, so it must not run during a timed step. After its first step, which does not
+count, the program is stopped, nvidia-smi is run, and the program continues. The step that was stopped does not count
+either (FIRST in parts.py).
 """
 import contextlib
 import os
@@ -17,13 +18,13 @@ import subprocess
 import threading
 
 STAT = "/proc/stat"
-STEAL = 8  # field of its first line: ticks that the hypervisor gave to others while processors here had work
+STEAL = 8  # field of the first line: ticks given to other guests while processors here had work
 WORDS = ("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits")
 EVERY_S, ANSWER_S = 0.05, 8
 
 
 def used_bytes():
-    """Of all GPUs; None where nobody says."""
+    """Returns the used memory of all GPUs; None if it is not known."""
     try:
         found = subprocess.run(WORDS, check=True, text=True, capture_output=True, timeout=ANSWER_S).stdout
         return sum(int(line) for line in found.split()) << 20
@@ -32,7 +33,7 @@ def used_bytes():
 
 
 def stolen_s(path=STAT):
-    """Seconds of processors that the hypervisor took, since the machine began; None where nobody says."""
+    """Returns the processor seconds that the hypervisor took since the machine started; None if they are not known."""
     try:
         with open(path, encoding="utf-8") as file:
             return int(file.readline().split()[STEAL]) / os.sysconf("SC_CLK_TCK")
@@ -41,7 +42,7 @@ def stolen_s(path=STAT):
 
 
 class Watch:
-    """Looks once, after the first step that the log tells of."""
+    """Looks once, after the first step in the log."""
 
     def __init__(self, log):
         self.log, self.grown_bytes = log, None
@@ -61,7 +62,7 @@ class Watch:
                 break
         if self.over.is_set() or process.poll() is not None:
             return
-        with contextlib.suppress(ProcessLookupError):  # it ended just now
+        with contextlib.suppress(ProcessLookupError):  # the process has just ended
             os.kill(process.pid, signal.SIGSTOP)
         try:
             now = used_bytes()

@@ -36,7 +36,7 @@ import sys
 import tempfile
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-COMMAND_SECONDS = 600  # what takes longer hangs
+COMMAND_SECONDS = 600  # a command that takes longer hangs
 INTERRUPTIBLE = """interruptible() {
     while [ -e /proc/$1 ] && ! grep -q '^State:.Z' /proc/$1/status; do
         [ $((0x$(sed -n 's/^SigCgt:[^0-9a-f]*//p' /proc/$1/status) & 2)) -eq 0 ] || break

@@ -34,8 +34,6 @@ static void require(int holds, const char *what)
     }
 }
 
-/* ---- accepted files ---- */
-
 static int is_read(enum ah_safetensors_dtype dtype)
 {
     return dtype == AH_SAFETENSORS_F32 || dtype == AH_SAFETENSORS_BF16 || dtype == AH_SAFETENSORS_F16;
@@ -112,8 +110,6 @@ static void open_path(const char *path)
     ah_safetensors_release(&files);
     try_load(path);
 }
-
-/* ---- inputs ---- */
 
 static void open_bytes(const void *first, size_t first_size, const void *rest, size_t rest_size)
 {

@@ -20,7 +20,7 @@ def git(*words):
 
 
 def comments(path, text):
-    """Whole comments of two words and more, with the line of code that each is about."""
+    """Yields whole comments of at least two words, with the line of code that each is about."""
     for match in COMMENT.finditer(text):
         comment = match.group(1)
         if comment and "SPDX" not in comment.split("\n")[0] and len(comment.split()) > 4:
@@ -35,7 +35,7 @@ def comments(path, text):
 
 
 def messages(path, text):
-    """Literals of four words and more that people see."""
+    """Yields string literals of at least four words that people see."""
     text = re.sub(r"(?m)^#include.*$", "", text)
     code = re.sub(r"/\*.*?\*/", lambda match: re.sub(r"[^\n]", " ", match.group()), text, flags=re.DOTALL)
     for match in LITERALS.finditer(code):

@@ -28,7 +28,7 @@ def text_of(revision, path):
 
 
 def tokens(text):
-    """Without comments; literals that stand beside each other are one, however they were broken."""
+    """Tokens without comments. Adjacent string literals are joined, so that it does not matter where they are split."""
     found = []
     for token in TOKEN.findall(text):
         if token.startswith(("//", "/*")):
@@ -51,7 +51,7 @@ INCLUDE = re.compile(r'^#include "([^"]+)"\n', re.MULTILINE)
 
 
 def check(kind, path, old_text, new_text, gone, added):
-    """`gone`, `added`: files that moved. Tags of types are names apart from all others, as in C."""
+    """`gone`, `added`: files that were moved. As in C, tags of types have a name space of their own."""
     old_names, new_names = INCLUDE.findall(old_text), INCLUDE.findall(new_text)
     changed = set(old_names) - set(new_names) - gone or set(new_names) - set(old_names) - added
     if changed or len(old_names) != len(new_names):

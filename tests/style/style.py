@@ -63,7 +63,7 @@ FUNCTION_LINES = 60
 FILE_LINES = 600
 BANNED_NAMES = re.compile(r"(^|[_/])(util|utils|misc|common|helper|helpers)[_.]")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|not implemented|placeholder|for now", re.I)
-# What a library may not call: it never prints, exits or aborts.
+# A library may not call these: it never prints, exits or aborts.
 FORBIDDEN_CALLS = {"printf", "puts", "putchar", "fprintf", "vfprintf", "perror", "exit", "_exit", "abort",
                    "__printf_chk", "__fprintf_chk", "__vfprintf_chk"}
 
@@ -146,7 +146,7 @@ def check_finished(_):
     return findings
 
 
-# Words that this tree had for itself, and habits of a translation; docs/glossary.md has the words to use.
+# Private words of this tree, and habits of a translation; docs/glossary.md has the words to use.
 FORBIDDEN_WORDS = re.compile(r"concert|rehears|freight|\bhunt|\bshelf\b|\bdesk\b|so many|so much\b|\bas what\b|\bis of\b|that which|gone on with"
                              r"|\bhardly\b|one to all", re.IGNORECASE)
 COMMENT = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|(/\*.*?\*/|//[^\n]*)", re.DOTALL)

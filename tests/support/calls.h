@@ -105,7 +105,8 @@ int __wrap_rename(const char *from, const char *to)
     return rc;
 }
 
-/* Does not sync: no failure or kill here would notice, and syncing would take longer than the rest of the test. */
+/* Does not sync: simulated failures and kills could not show a difference, and syncing would take longer than the
+ * rest of the test. */
 int __wrap_fsync(int fd);
 int __wrap_fsync(int fd)
 {

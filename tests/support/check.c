@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checks, seeds and random numbers for all tests (check.h).
+ */
 #include "tests/support/check.h"
 
 #include <math.h>

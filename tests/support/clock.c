@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The simulated clock (clock.h), which replaces three functions at link time.
+ */
 #include "tests/support/clock.h"
 
 #include "base/threads.h"
@@ -16,7 +19,8 @@ static atomic_uint_fast64_t stood_ns;
 static void (*_Atomic sleep_hook)(void *context);
 static void *sleep_context;
 
-/* The thread in a timed wait sets these under its mutex: its condition (NULL: no thread waits), mutex, deadline. */
+/* Condition (NULL: no thread waits), mutex and deadline of the thread in a timed wait, which sets them under that
+ * mutex. */
 static pthread_cond_t *_Atomic waits_on;
 static pthread_mutex_t *waits_under;
 static atomic_uint_fast64_t waits_until_ns;

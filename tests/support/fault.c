@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The allocation hook (fault.h): malloc() and its relatives, wrapped at link time, fail at a chosen call.
+ */
 #include "tests/support/fault.h"
 
 #include "tests/support/check.h"

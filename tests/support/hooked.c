@@ -36,8 +36,6 @@ static struct hooked_device *hooked_of(struct ah_device *device)
     return (struct hooked_device *)device;
 }
 
-/* ---- one op ---- */
-
 static int call_before(void *context, struct ah_error *err)
 {
     const struct place *place = context;
@@ -84,8 +82,6 @@ static int hooked_submit(struct ah_device *device, const struct ah_submission *s
     return rc;
 }
 
-/* ---- waiting ---- */
-
 static int hooked_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err)
 {
     struct ah_device *inner = hooked_of(device)->inner;
@@ -124,8 +120,6 @@ static size_t hooked_spans(struct ah_device *device, uint32_t lane, uint64_t aft
     }
     return n;
 }
-
-/* ---- life ---- */
 
 /* The inner device's pulse shows the same progress. */
 static uint64_t hooked_pulse(struct ah_device *device)

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Makes, fills and removes the folder that replaces / (root.h).
+ */
 #include "tests/support/root.h"
 
 #include "tests/support/check.h"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Algorithms of matrix products on their way from a machine through a plan into a run, on the CUDA plugin's double: the
-plan has those of its own products and their digest, the run takes them (its bits change), and refuses a library of another
-version and words that this one does not take (exit 6).
+"""Algorithms of matrix products, from a machine document through a plan into a run, on the double of the CUDA plugin.
+The plan has the algorithms of its own products and their digest. The run uses them, which changes its bits. It refuses
+a library of another version, and algorithm words that this version does not accept (exit 6).
 
     algorithms_in_plans.py --program AUTOHETE --plugins FOLDER
 """
@@ -21,7 +21,7 @@ MARK, SECOND, KIND = 0x48414e44 + 4, 1, 1 << 16 | 69 << 24
 
 
 def entry(words, m, k, n):
-    """Of c = a (m, k) by b (n, k), turned, dense."""
+    """Returns the entry of a dense product c = a b^T, with a (m, k) and b (n, k)."""
     return {"form": "nt", "m": m, "n": n, "k": k, "dtype": "fp32", "c_dtype": "fp32", "a_stride": k, "b_stride": k,
             "c_stride": n, "bias": False, "accumulate": False, "words": "".join(f"{word:016x}" for word in words)}
 
@@ -56,7 +56,7 @@ class Trial:
             return json.load(file)
 
     def run(self, expected):
-        """The norms of the gradient, of which every product decides bits."""
+        """Returns the gradient norms, whose bits depend on every product."""
         log = os.path.join(self.place, "log.ndjson")
         if os.path.exists(log):
             os.remove(log)

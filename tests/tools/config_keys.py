@@ -5,9 +5,10 @@ refused by the name of a key.
 
     config_keys.py --program AUTOHETE [--cases N] [--seed S]
 
-Keys and what they do come from the table of docs/huggingface.md, in turn, so that many cases have them all. Weights are
-made in the class that transformers chooses for the file; then both train three steps. What transformers does not load
-must be refused. Exit 77 where torch and transformers 5 are not installed: AH_TRANSFORMERS may name a Python that has them.
+Keys and their effects come from the table in docs/huggingface.md, in turn, so that enough cases cover all of them.
+Weights are made in the class that transformers chooses for the file; then both train three steps. A file that
+transformers does not load must be refused. Exit 77 if torch and transformers 5 are not installed; AH_TRANSFORMERS may
+name a Python that has them.
 """
 import argparse
 import collections
@@ -28,16 +29,14 @@ ROOT = Path(__file__).resolve().parents[2]
 STEPS, BATCH, SEQ = 3, 2, 24
 TRAINING = {"seq": SEQ, "data": "data.u16", "lr": 0.01, "schedule": "constant", "warmup_steps": 0, "beta1": 0.9,
             "beta2": 0.95, "epsilon": 1e-3, "weight_decay": 0.0}
-ALLOWED = 2e-5  # relative: fp32 of ours against float64
+ALLOWED = 2e-5  # relative: ours in fp32 against float64
 QUIET = ("computed", "not applied", "no effect", "warning", "the family's class")
 LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 16}
 
 
-# ---- what is drawn ----
-
 def table():
-    """family -> key -> what it does, as the page says it."""
+    """Returns family -> key -> effect, from the page."""
     rows = [[cell.strip() for cell in line.strip("| \n").split("|")]
             for line in (ROOT / "docs/huggingface.md").read_text().splitlines() if line.startswith("| ")]
     head = next(i for i, row in enumerate(rows) if row[0] == "key")
@@ -68,7 +67,7 @@ def one_of(*values):
     return lambda rng, _: rng.choice(values)
 
 
-# Values that a file may have. A key without a row takes ANY.
+# Values that a file may have. A key without an entry takes ANY.
 VALUES = {
     "initializer_range": one_of(0.02, 0.5), "tie_word_embeddings": one_of(True, False), "n_inner": one_of(None, 20, 48),
     "activation_function": one_of("gelu_new", "gelu", "gelu_pytorch_tanh"), "hidden_act": one_of("silu", "swish"),
@@ -101,7 +100,7 @@ VALUES = {
     "exponential_decay_length_penalty": one_of([3, 1.5], None),
 }
 ANY = one_of(True, False, 3, 0.5, "text", [1], {"a": 1}, None)
-# Values that may change the model, or that transformers does not take.
+# Values that may change the model, or that transformers refuses.
 WILD = {
     "head_dim": one_of(None, 7, 3), "sliding_window": one_of(0, None), "hidden_act": one_of("gelu", "relu", None),
     "activation_function": one_of("relu", None), "rope_theta": one_of(None), "num_key_value_heads": one_of(None, 3),
@@ -136,7 +135,7 @@ def sizes(rng, family):
 
 
 class Deck:
-    """Keys in a random order, each once before any comes again."""
+    """Deals keys in a random order, each once before any is repeated."""
 
     def __init__(self, rng, keys):
         self.rng, self.keys, self.left = rng, keys, []
@@ -157,7 +156,6 @@ class Drawer:
             self.decks[family] = Deck(rng, acting), Deck(rng, quiet), Deck(rng, other)
 
     def draw(self, family):
-        """A file and the keys that were drawn for it."""
         rng, config, drawn = self.rng, sizes(self.rng, family), []
         acting, quiet, other = (deck.deal(count) for deck, count in zip(self.decks[family], (4, 10, 1)))
         for key in acting + quiet:
@@ -177,10 +175,8 @@ class Drawer:
         return {key: config[key] for key in keys}, drawn
 
 
-# ---- transformers ----
-
 def make_weights(folder, seed):
-    """In the class that the library chooses: normal numbers, large enough that everything matters."""
+    """Makes weights in the class that the library chooses: normal numbers, so large that every key matters."""
     config = transformers.AutoConfig.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_config(config).float()
     generator = torch.Generator().manual_seed(seed)
@@ -211,15 +207,13 @@ def their_losses(folder, samples):
 
 
 def theirs(folder, seed, samples):
-    """Losses, or why there are none."""
+    """Returns the library's losses, or why there are none."""
     try:
         make_weights(folder, seed)
         return their_losses(folder, samples), None
     except Exception as error:  # pylint: disable=broad-except  # whatever the library does with the file
         return None, f"{type(error).__name__}: {error}".replace("\n", " ")[:160]
 
-
-# ---- ours ----
 
 class Failed(Exception):
     pass
@@ -242,13 +236,13 @@ def our_losses(program, folder):
 
 
 def named(text, config, known):
-    """The key that a refusal is about."""
+    """Returns the key that a refusal names."""
     found = re.match(r"error: config\.json: ([\w.]+?)[:.\[]", text)
     return found and (found[1] in config or found[1] in known)
 
 
 def judge(program, folder, config, known, wanted, why):
-    """("equal" or "refused", None), or ("broken", what is wrong)."""
+    """Returns ("equal" or "refused", None), or ("broken", what is wrong)."""
     try:
         losses = our_losses(program, folder)
     except Failed as failure:
@@ -262,10 +256,8 @@ def judge(program, folder, config, known, wanted, why):
     return ("equal", None) if apart <= ALLOWED else ("broken", f"losses {losses}, in transformers {wanted}")
 
 
-# ---- all ----
-
 def write_data(folder, rng, vocabulary):
-    """A fifth of them is the last token, which may be the one for padding."""
+    """Writes data. A fifth of the tokens are the last token, which may be the padding token."""
     tokens = [rng.choice((vocabulary - 1, *[rng.randrange(vocabulary) for _ in range(4)])) for _ in range(STEPS * BATCH * SEQ + 1)]
     files.write_numbers(os.path.join(folder, TRAINING["data"]), "H", tokens)
     return [[order.sample_at(0, STEPS * BATCH, step * BATCH + row) for row in range(BATCH)] for step in range(STEPS)]
@@ -282,7 +274,7 @@ def compare(options):
             folder = Path(place)
             (folder / "config.json").write_text(json.dumps(config))
             samples = write_data(folder, rng, config["vocab_size"])
-            # Another family has its own keys: without them the library makes it of full size.
+            # Without the keys of another family, the library would make a model of full size.
             wanted, why = theirs(folder, case, samples) if config["model_type"] in families else (None, "another family")
             verdict, wrong = judge(options.program, folder, config, drawer.table[family], wanted, why)
         counts[verdict] += 1
@@ -301,7 +293,7 @@ def compare(options):
 
 
 def find_library():
-    """torch and transformers 5 in this Python, or this script again in the one that AH_TRANSFORMERS names."""
+    """Imports torch and transformers 5, or runs this script again in the Python that AH_TRANSFORMERS names."""
     try:
         import torch  # noqa: F401
         import transformers

@@ -4,8 +4,8 @@
 
     disturbed_runs.py --program AUTOHETE [--seed S] [NAME ...]
 
-Each function below named test_ is one test: in every one the run says a sentence, ends with the right status, and what
-was there before (checkpoints, logs) is there afterwards, byte for byte.
+Each function below named test_ is one test. In each, the run prints a sentence and ends with the right status, and what
+existed before (checkpoints, logs) is unchanged afterwards, byte for byte.
 """
 import argparse
 import json
@@ -27,8 +27,8 @@ from small_runs import Runs, text  # noqa: E402
 BF16 = ["--dtype", "bf16", "--micro-batches", 2]
 RESIDENT, STREAM = ["--policy", "resident"], ["--policy", "stream"]
 FOREVER = 1000000
-BUSY = "other programs or the hypervisor"  # on a busy machine alone
-FLIPS = scaled(3)  # of each part of a file
+BUSY = "other programs or the hypervisor"  # only on a busy machine
+FLIPS = scaled(3)  # in each part of a file
 
 
 def require(holds, what):
@@ -40,10 +40,9 @@ def everything(runs, name):
     return {path: runs.digests(path) for path in runs.checkpoints(name)}
 
 
-# ---- signals ----
-
 def stopped(runs, signals, flags, plan=RESIDENT):
-    """Starts a run and sends the signals, one after another, once its log has some steps. Returns (status, stderr)."""
+    """Starts a run and sends the signals, one after another, once its log has some steps. Returns (status, stderr,
+    log)."""
     log = runs.fresh("log")
     process = runs.start(runs.plan(plan, BF16), ["--steps", FOREVER, "--log", log, *flags], stdout=subprocess.DEVNULL,
                          stderr=subprocess.PIPE)
@@ -56,7 +55,7 @@ def stopped(runs, signals, flags, plan=RESIDENT):
 
 
 def test_signals__once(runs, _):
-    """Finishes the steps under way, saves them, says so; the run goes on from exactly there."""
+    """The run finishes the steps under way, saves them and says so; another run continues from exactly there."""
     for number in (signal.SIGINT, signal.SIGTERM):
         out = runs.fresh("out")
         status, err, log = stopped(runs, [number], ["--save", out])
@@ -71,7 +70,7 @@ def test_signals__once(runs, _):
 
 
 def test_signals__while_evaluating(runs, _):
-    """Steps that were done before an evaluation are saved, too."""
+    """Steps completed before an evaluation are saved, too."""
     runs.write("long.txt", text(60000))
     out = runs.fresh("out")
     status, err, log = stopped(runs, [signal.SIGINT], ["--save", out, "--valid", "long.txt", "--valid-every", 5])
@@ -88,7 +87,8 @@ def test_signals__without_a_folder(runs, _):
 
 
 def test_signals__twice(runs, rng):
-    """The second ends at once, whichever it is; checkpoints are whole, and the run goes on from the newest."""
+    """The second signal ends the run at once, whichever it is. Checkpoints are whole, and a run continues from the
+    newest."""
     for both in ((signal.SIGINT, signal.SIGINT), (signal.SIGINT, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT)):
         out, log = runs.fresh("out"), runs.fresh("log")
         flags = ["--schedule", "constant", "--save", out, "--save-every", 7, "--log", log]
@@ -108,15 +108,13 @@ def test_signals__twice(runs, rng):
         require(not runs.leftovers(out), "a leftover is still there")
 
 
-# ---- damage ----
-
 def parts(size):
-    """Places of a file: its ends and what lies between."""
+    """Returns places in a file: its ends and some between."""
     return sorted({0, size // 4, size // 2, 3 * size // 4, max(size - 8, 0)})
 
 
 def damages(content, rng):
-    """(what was done, the file as it is then)"""
+    """Yields (what was done, the damaged file)."""
     yield "empty", b""
     yield "one byte short", content[:-1]
     yield "one byte more", content + b"\0"
@@ -131,7 +129,8 @@ def damages(content, rng):
 
 
 def same_manifest(before, after):
-    """A flipped bit in spaces, or in what no reader looks at, leaves the same document."""
+    """Returns true if both manifests are the same document: a flipped bit may be in spaces, or in something no reader
+    looks at."""
     try:
         return json.loads(before) == json.loads(after)
     except ValueError:
@@ -139,7 +138,8 @@ def same_manifest(before, after):
 
 
 def refused(runs, out, file, what):
-    """A run from a damaged checkpoint that is named: says what is damaged and the one before it, and touches nothing."""
+    """Resumes from a damaged checkpoint by name: the run names the damage and the previous checkpoint, and touches
+    nothing."""
     log = runs.fresh("log")
     done = subprocess.run([runs.program, *map(str, runs.words(runs.plan(STREAM, BF16), ["--resume", f"{out}/step-00000004",
                            "--save", out, "--log", log]))], cwd=runs.folder, capture_output=True, text=True, check=False)
@@ -152,7 +152,8 @@ def refused(runs, out, file, what):
 
 
 def passed_over(runs, out, file, what, wanted):
-    """A run from the newest in the folder: says what is damaged, goes on from the one before, and ends with the same bits."""
+    """Resumes from a folder whose newest checkpoint is damaged: the run names the damage, continues from the previous
+    checkpoint, and ends with the same bits."""
     new = runs.fresh("new")
     done = runs.run(runs.plan(STREAM, BF16), ["--resume", out, "--save", new])
     told = f"{file}, {what}: {done.stderr!r}"
@@ -185,10 +186,9 @@ def test_damage__every_file(runs, rng):
     print(f"  {tried} damages")
 
 
-# ---- data ----
-
 def test_data__change_while_they_are_used(runs, _):
-    """The run ends with what happened; the checkpoint before stays, is named, and is gone on with when data are back."""
+    """The run ends and says what happened. The previous checkpoint stays and is named, and a run continues from it when
+    the data are back."""
     out, log = runs.fresh("out"), runs.fresh("log")
     before = (runs.folder / "text.txt").read_bytes()
     for name, content in (("cut", before[:5000]), ("other", before[::-1])):
@@ -210,8 +210,8 @@ def test_data__change_while_they_are_used(runs, _):
 
 
 def change_while_it_trains(runs, flags, steps):
-    """Starts a run of so many steps and cuts valid.txt meanwhile. Returns (the ended run, what it said), or None where more
-    than half of its steps were done before."""
+    """Starts a run of `steps` steps and truncates valid.txt meanwhile. Returns (the ended run, what it said), or None
+    if more than half of the steps were done before."""
     log = runs.fresh("log")
     process = runs.start(runs.plan(RESIDENT, BF16), ["--steps", steps, "--log", log, "--valid", "valid.txt", *flags],
                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -229,7 +229,8 @@ def change_while_it_trains(runs, flags, steps):
 
 
 def test_data__held_out_change(runs, _):
-    """The steps before the evaluation that failed are saved. A machine that is faster than this script has more of them."""
+    """The steps before the failed evaluation are saved; there are more of them if the machine is faster than this
+    script."""
     changed, steps = None, 100
     while not changed:
         out = runs.fresh("out")
@@ -240,8 +241,6 @@ def test_data__held_out_change(runs, _):
     require(process.returncode == 6 and "valid.txt: changed after it was checked" in err, (process.returncode, err))
     require([path.name for path in runs.checkpoints(out)] == [f"step-{steps:08d}"], "the last steps were not saved")
 
-
-# ---- others ----
 
 def test_folder__of_a_run_that_goes_on(runs, _):
     out, log = runs.fresh("out"), runs.fresh("log")
@@ -257,7 +256,7 @@ def test_folder__of_a_run_that_goes_on(runs, _):
 
 
 def on_terminal(runs, flags):
-    """What a run shows on a terminal, both streams."""
+    """Returns what a run shows on a terminal, from both streams."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(runs.folder)
@@ -276,13 +275,13 @@ def on_terminal(runs, flags):
 
 
 def test_terminal__progress(runs, _):
-    """A line that moves, erased before what stays; no escape sequences in a pipe."""
+    """On a terminal there is a progress line, erased before lasting output; in a pipe there are no escape sequences."""
     runs.plan(RESIDENT, BF16)
     os.environ["TERM"] = "xterm"
     status, shown = on_terminal(runs, ["--steps", 30])
     require(status == 0, f"ended with {status}")
     require(re.search(r"\r\x1b\[K\[#+\.*\] +\d+ % .* left .*step +\d+/30", shown), f"no progress in {shown!r}")
-    whole = re.sub(r"\r\n +", " ", shown)  # sentences that were broken at its width
+    whole = re.sub(r"\r\n +", " ", shown)  # joins sentences that were broken at its width
     stays = [line.split("\x1b[K")[-1] for line in whole.split("\r\n")]
     stays = [line for line in stays if not line.startswith(BUSY)]
     require(len([line for line in stays if re.match(r"step +\d+/30  loss \d\.\d{4}  ", line)]) >= 10, stays)

@@ -11,7 +11,7 @@ so that a short run sees all parts of a plan and a long one every field. Of each
 
   1. `run`, `simulate` and `check` agree: all three refuse it with the same exit status (3; 6 where a digest or a device
      does not fit), name the file in one line, and no checkpoint is made; or all three take it.
-  2. A plan that is taken trains to the same losses and the same checkpoint, byte for byte, as the plan as it was.
+  2. A plan that is taken trains to the same losses and the same checkpoint as the original plan, byte for byte.
 
 Prints its seed, what was taken, and what is broken.
 """
@@ -47,8 +47,6 @@ SETTINGS = (
 WANTED = {"weights device", "weights host", "optimizer device", "optimizer host", "optimizer streamed", "optimizer none",
           "activations keep", "activations recompute", "clipped", "not clipped", "1 micro-batch", "2 micro-batches"}
 
-
-# ---- edits: (what it does, function of container and key) ----
 
 def other_word(rng, key, value):
     words = [word for word in WORDS.get(key, ()) if word != value]
@@ -93,7 +91,6 @@ def shuffle(rng, box, key):
 
 
 def edits_of(box, path=()):
-    """(manner, edit, path) of everything in a document."""
     for key, part in box.items() if isinstance(box, dict) else enumerate(box):
         here = path + (key,)
         yield "left out", drop, here
@@ -114,8 +111,8 @@ def edits_of(box, path=()):
 
 
 def draw(plans, count, rng):
-    """`count` edits, [(manner, edit, path)] each with its plan: from each part of a plan in turn, in each from every
-    (field, manner) in turn."""
+    """Draws `count` edits, each a plan's name with [(manner, edit, path)]: from each part of a plan in turn, and there
+    from each (field, manner) in turn."""
     parts = collections.defaultdict(lambda: collections.defaultdict(list))
     for name, plan in plans.items():
         for manner, edit, path in edits_of(plan):
@@ -124,7 +121,7 @@ def draw(plans, count, rng):
     for queue in queues:
         rng.shuffle(queue)
     total = sum(map(len, queues))
-    # parts with many fields get more turns: as many as half of their share, so that small ones are seen early
+    # parts with many fields get more turns, half of their proportional share, so that small parts are seen early
     turns = [max(1, round(len(queue) * count / (2 * total))) for queue in queues]
     found, at = [], [0] * len(queues)
     while len(found) < count:
@@ -142,7 +139,7 @@ def draw(plans, count, rng):
 
 
 def apply(plan, edits, rng):
-    """What was done, in words. The second edit is left out where the first one took its place."""
+    """Applies the edits and returns them in words. The second edit is left out if the first one removed its place."""
     said = []
     for manner, edit, path in edits:
         box = plan
@@ -158,8 +155,6 @@ def apply(plan, edits, rng):
     return "; ".join(said)
 
 
-# ---- runs ----
-
 class Judge:
     def __init__(self, runs):
         self.runs, self.bases = runs, {}
@@ -169,7 +164,7 @@ class Judge:
                               stdin=subprocess.DEVNULL, timeout=120, check=False)
 
     def train(self, plan, flags=()):
-        """Exit status, standard error, and what training made: losses, and the manifest with all digests."""
+        """Returns exit status, standard error, and the result of training: losses, and the manifest with all digests."""
         done = self.call(*self.runs.words(plan, ["--steps", STEPS, "--save", "out", "--json", *flags]))
         losses = [line["loss"] for line in map(json.loads, done.stdout.splitlines()) if line.get("line") == "step"]
         manifests = [path.read_bytes() for path in sorted((self.runs.folder / "out").glob("step-*/checkpoint.json"))]
@@ -186,7 +181,7 @@ class Judge:
         return self.bases[plan]
 
     def judge(self, plan, edited, flags, allowed):
-        """(taken, what is broken or None)."""
+        """Returns (taken, what is broken or None)."""
         status = {verb: self.call(verb, edited).returncode for verb in ("check", "simulate")}
         done, result, made = self.train(edited, flags)
         status["run"] = done.returncode
@@ -237,7 +232,7 @@ def main():
                 continue
             runs.write("edited.json", json.dumps(plan).encode())
             flags = rng.choice(((), ("--other-device",)))
-            # a plan for another device: refused by run alone, which knows the device
+            # only `run` refuses a plan for another device, since only it knows the device
             other = plan.get("numeric_signature", {}).get("device") != "cpu"
             was_taken, broken = judge.judge(name, "edited.json", flags, (6, 7) if other else ())
             refused += not was_taken

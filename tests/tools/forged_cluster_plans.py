@@ -4,9 +4,9 @@
 
     forged_cluster_plans.py --program AUTOHETE [--cases N] [--each N] [--most N] [--seed S]
 
-Plans are made first: with and without hosts, of several degrees, of other systems, recovered. Each must be valid as it
-is. Then leaves of its JSON are changed and parts of lists left out and repeated, as forged_plans.py does: at most --each
-forgeries of a kind of field. Every one must be refused, but for those of KEPT, each with the reason why nobody can tell.
+Plans are made first: with and without hosts, of several degrees, of other systems, recovered. Each must be valid. Then
+leaves of its JSON are changed and parts of lists left out and repeated, as in forged_plans.py: at most --each forgeries
+for each kind of field. Each must be refused, except those in KEPT, which gives the reasons why they cannot be noticed.
 """
 import argparse
 import collections
@@ -25,7 +25,7 @@ from scale import scaled  # noqa: E402
 WORDS.update(tp_mode=("symmetric", "asym"), policy=("optimal", "megatron", "whale", "hexiscale", "metis", "autohet"))
 
 EXAMPLES = ROOT / "examples"
-PROGRAM_FORGERIES = 60  # of each plan: forged_plans.py has more
+PROGRAM_FORGERIES = 60  # for each plan; forged_plans.py has more
 # (model, cluster, flags)
 CASES = (
     ("llama-2-7b", "desktops-4090-3090", "--batch 8 --seq 512"),
@@ -51,7 +51,7 @@ KEPT = {
     "programs": "may be left out",
     "programs[]": "the same, of the only one",
 }
-# What belongs to who wrote it, and what takes planning again.
+# Facts that only the writer knows, and facts that could be checked only by planning again.
 KEPT_UNDER = ("annotations", "solver", "model.annotations", "programs[].model.annotations")
 LABELS = ("generator", "name", "model.name", "inputs.model.name", "inputs.machine.name", "model.generator")
 

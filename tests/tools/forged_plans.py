@@ -4,10 +4,10 @@
 
     forged_plans.py --program AUTOHETE [--plans N] [--each N] [--seed S]
 
-Plans are the examples and N random ones. Of each, leaves of the JSON are changed (numbers moved, doubled, made 0; words
-swapped for each other one; texts misspelled) and parts of lists left out and repeated: at most --each forgeries of a
-kind of field, drawn by chance. Every one must be refused, but for those of KEPT, each with the reason why nobody can
-tell; fewer are kept where the model and the machine are given. Prints what was not refused, and its seed.
+Plans are the examples and N random ones. In each, leaves of the JSON are changed (numbers moved, doubled, made 0; words
+replaced by every other one; texts misspelled) and parts of lists left out and repeated: at most --each random forgeries
+for each kind of field. Each must be refused, except those in KEPT, which gives the reasons why they cannot be noticed;
+fewer are kept if the model and the machine are given. Prints what was not refused, and the seed.
 """
 import argparse
 import collections
@@ -40,8 +40,8 @@ WORDS = {
     "scheduling": ("priority", "fifo"), "micro_batch_order": ("micro_batch_major", "block_major"),
     "status": ("optimal", "within_gap", "no_bound")}
 
-# Field: why a plan with another value can be a right one, or who alone knows. A field of ALWAYS stays unverified where
-# model and machine are given, too.
+# Field: why a plan with another value can be right, or who alone knows the value. A field of ALWAYS is not verified even
+# if model and machine are given.
 ALWAYS = {
     "generator": "says who wrote the plan",
     "inputs.model.name": "a label; the sha256 says which",
@@ -77,8 +77,6 @@ KEPT = {
 }
 
 
-# ---- one field ----
-
 def misspelled(text):
     return text[:-1] + ("0" if text[-1] != "0" else "1")
 
@@ -94,7 +92,7 @@ def other_values(key, value):
 
 
 def forgeries(node, path=()):
-    """(path, what is done: set, drop or twice, value)."""
+    """Yields (path, action: set, drop or twice, value)."""
     parts = node.items() if isinstance(node, dict) else enumerate(node)
     for key, part in parts:
         here = path + (key,)
@@ -114,7 +112,7 @@ def field_of(path):
 
 
 def forge(plan, forgery):
-    """Forges the plan in place; returns what undoes it."""
+    """Forges the plan in place; returns a function that undoes it."""
     path, what, value = forgery
     for key in path[:-1]:
         plan = plan[key]
@@ -133,17 +131,15 @@ def forge(plan, forgery):
 
 
 def draw(plan, each, rng):
-    """At most `each` forgeries of a kind of field, by chance."""
+    """Draws at most `each` random forgeries for each kind of field."""
     kinds = collections.defaultdict(list)
     for forgery in forgeries(plan):
         kinds[field_of(forgery[0]), forgery[1]].append(forgery)
     return [f for found in kinds.values() for f in rng.sample(found, min(each, len(found)))]
 
 
-# ---- several fields that fit together ----
-
 def faster(plan, factor=0.5):
-    """A machine that is faster in everything."""
+    """Makes every time shorter, as on a faster machine."""
     def scaled(node, key=""):
         if isinstance(node, dict):
             return {k: scaled(v, key if key == "time" and k == "exposed_us" else k) for k, v in node.items()}
@@ -157,7 +153,7 @@ def faster(plan, factor=0.5):
 
 
 def claim_step(plan):
-    """The last line of a report, and what is computed from it."""
+    """Claims a shorter step, with everything computed from it."""
     step, solver = plan["time"]["step_us"] * 0.99, plan["solver"]
     plan["time"]["step_us"] = solver["objective_us"] = step
     solver["gap"] = (step - solver["bound_us"]) / step
@@ -172,7 +168,7 @@ def claim_optimality(plan):
 
 
 def grow_a_gradient(plan):
-    """A block that is twice as large, wherever its vector is seen alone."""
+    """Doubles the bytes of sent gradients and halves the tensors of gradients."""
     for op in plan["ops"]:
         if op["op"] == "send_gradients":
             op["bytes"] *= 2
@@ -187,19 +183,17 @@ def slow_others(plan):
             other["step_us"] *= 2
 
 
-# (forgery, is it refused without inputs, with them)
+# (forgery, is it refused without model and machine, is it refused with them)
 TOGETHER = ((faster, False, True), (claim_step, True, True), (claim_optimality, False, True),
             (grow_a_gradient, True, True), (slow_others, False, False))
 
-
-# ---- the program ----
 
 class Checker:
     def __init__(self, program, folder):
         self.program, self.folder = program, folder
 
     def verdicts(self, plans, inputs=()):
-        """Of each plan's text: is it valid?"""
+        """Returns for each plan's text whether it is valid."""
         paths = []
         for number, text in enumerate(plans):
             paths.append(os.path.join(self.folder, f"{number}.json"))
@@ -210,7 +204,6 @@ class Checker:
         return [file["valid"] for file in json.loads(run.stdout)["files"]]
 
     def survivors(self, plan, found, inputs=()):
-        """Those forgeries that are not refused."""
         kept = []
         for first in range(0, len(found), FILES_A_CALL):
             part, texts = found[first:first + FILES_A_CALL], []

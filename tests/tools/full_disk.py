@@ -4,7 +4,7 @@
 
     full_disk.py --program AUTOHETE --preload FULL_DISK
 
-Each function below named test_ is one test; full_disk.c says how much is free.
+Each function below named test_ is one test; full_disk.c simulates the free space.
 """
 import argparse
 import json
@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from small_runs import Runs  # noqa: E402
 
 TRAINING = ["--dtype", "bf16"]
-LARGE, WHOLE, NOTHING = 10 ** 12, 1500000, 1000  # what fits: many checkpoints, one, not even weights
+LARGE, WHOLE, NOTHING = 10 ** 12, 1500000, 1000  # room for: many checkpoints, one, not even weights
 
 
 def require(holds, what):
@@ -56,7 +56,7 @@ def size_of(folder):
 
 
 def test_known_before_the_first_step(disk):
-    """Both numbers are said; what they say is what is taken."""
+    """Both sizes are reported, and the run takes exactly what it reported."""
     disk.has(LARGE)
     disk.run("--steps", 8, "--save", "once")
     one = size_of(disk.runs.folder / "once/step-00000008")
@@ -72,7 +72,7 @@ def test_known_before_the_first_step(disk):
         require(not (disk.runs.folder / "out").exists(), "a folder was made")
         disk.has(int(float(found[1]) * 2 ** 20 * 1.05))
         disk.run("--steps", 8, "--save", f"out{at_once}{len(flags)}", *flags)
-    # what stands there is not counted twice
+    # what already exists does not count twice
     disk.has(LARGE)
     disk.run("--steps", 8, "--save", "part", "--save-every", 2, "--schedule", "constant")
     disk.has(WHOLE)
@@ -80,7 +80,7 @@ def test_known_before_the_first_step(disk):
 
 
 def test_weights_alone(disk):
-    """Where a checkpoint finds no room: what was saved before stays, and a run can begin with the weights."""
+    """If there is no room for a checkpoint, earlier saves stay, and a run can begin from the weights."""
     disk.has(LARGE)
     disk.run("--steps", 4, "--save", "full", "--schedule", "constant")
     disk.run("--steps", 8, "--save", "whole", "--schedule", "constant")
@@ -113,13 +113,13 @@ def test_weights_alone(disk):
 
 
 def test_a_save_before_the_last(disk):
-    """Costs no training: it is said, and the next one tries again."""
+    """A failed save costs no training: it is reported, and the next save tries again."""
     disk.has(f"{LARGE} 3")  # states and weights of the first save, then the states of the second
     _, err = disk.run("--steps", 8, "--save", "later", "--save-every", 2, "--keep", 0)
     require(err == "warning: later/step-00000004.tmp/states.bin: cannot be written: No space left on device; training continues, "
             "and the next save tries again\n", err)
     require([path.name[-1] for path in disk.runs.checkpoints("later")] == ["2", "6", "8"], "other checkpoints")
-    # what was not saved is not the best that is kept: held-out losses are 3.64 after step 2, 3.47 after 4, 4.08 after 6
+    # a failed save cannot be the best one kept: held-out losses are 3.64 after step 2, 3.47 after 4, 4.08 after 6
     disk.has(f"{LARGE} 3")
     disk.run("--steps", 6, "--valid", "held-out.txt", "--lr", 0.1, "--warmup", 0, "--schedule", "constant", "--save", "best",
              "--save-every", 2, "--keep", 1, "--keep-best")
@@ -146,7 +146,7 @@ def wait_on_terminal(disk, name, then):
 
 
 def test_a_terminal_waits(disk):
-    """Until there is room, or until an interrupt."""
+    """On a terminal, the run waits until there is room, or until an interrupt."""
     status, said = wait_on_terminal(disk, "waited", lambda process: disk.has(WHOLE))
     require(status == 0 and [path.name for path in disk.runs.checkpoints("waited")] == ["step-00000008"], said)
     status, said = wait_on_terminal(disk, "given-up", lambda process: process.send_signal(2))

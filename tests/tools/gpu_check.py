@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Both halves of scripts/gpu-check, on the plugin's double: a folder is packed, every part runs in it and holds, what is
-done is not done again, and a folder without a plugin says so. Trainings run once more with nvcc's own code.
+"""Both halves of scripts/gpu-check, on the double of CUDA. A folder is packed, and every part runs and passes there;
+finished parts are not repeated; a folder without a plugin says so. Trainings run once more with the code that nvcc
+made.
 
     gpu_check.py --check SCRIPT --build FOLDER --plugins FOLDER [--code FOLDER]
 """
@@ -47,7 +48,7 @@ def check_results(folder, listed):
 
 
 def check_peers(folder, place):
-    """What comparisons do where there is no DeepSpeed and no PyTorch: what they would tell it, and that it is not there."""
+    """Checks comparisons without DeepSpeed and PyTorch: they show DeepSpeed's configuration and report what is missing."""
     words = (sys.executable, os.path.join(folder, "gpu/deepspeed_model.py"), os.path.join(folder, "models/gpt-2b.json"),
              "--batch", "8", "--seq", "1024")
     config = json.loads(call(0, *words, "--micro-batch", "2", "--config").stdout)

@@ -4,9 +4,9 @@
 
     gpu_failures.py --check SCRIPT --build FOLDER --plugins FOLDER [NAME ...]
 
-For every failure: the run ends in its time, with the exit status that is expected; its results are a whole document; every row
-that was printed stands there; each item is either shown, or named as wrong or open; what the failure does not touch was
-shown. With AH_TEST_SCALE of 1 all are tried, else a few of different kinds.
+For every failure, the run ends in time with the expected exit status. Its results are a complete document with every
+row that was printed. Each item holds, or is named as wrong or open; items that the failure does not affect hold. With
+AH_TEST_SCALE of 1 all failures are tried, otherwise a few of different kinds.
 """
 import argparse
 import concurrent.futures
@@ -26,10 +26,10 @@ from scale import scaled  # noqa: E402
 
 ITEMS = ("driver", "host", "packages", "device", "pin 1 GiB", "operations", "attention", "queue", "training", "pin 8 GiB", "pin 32 GiB",
          "memcheck of attention")
-KERNELS = 11  # of bench_kernels --small
-SECONDS = 600  # of a run, far more than any takes
-ITEM_SECONDS = 100  # of an item, more than any takes
-HANG_SECONDS = (5, 30)  # where one hangs; once more with the second where a busy machine may have been too slow
+KERNELS = 11  # in bench_kernels --small
+SECONDS = 600  # for a run, far more than any takes
+ITEM_SECONDS = 100  # for an item, more than any takes
+HANG_SECONDS = (5, 30)  # if an item hangs; the second is for a repetition, if a busy machine may have been too slow
 NO_TIME = "no time left"
 DEVICE = ("pin 1 GiB", "operations", "attention", "queue", "training", "pin 8 GiB", "pin 32 GiB")
 WORKERS = 3
@@ -38,10 +38,10 @@ NO_TORCH = "raise ImportError('none here')\n"
 
 
 class Case:
-    """A failure: settings of the double, what is done to the folder before, and what must be found behind.
+    """A failure: settings of the double, changes to the folder, and what the results must contain.
 
-    `holds`: of items, or of 'kernels', what their rows must say; others must hold as without a failure, unless `free`. A
-    kernel that is named must be found wrong."""
+    `holds`: what the rows of items, or of 'kernels', must say; other items must hold as without a failure, unless they
+    are in `free`. Kernels in `wrong` must be found wrong."""
 
     def __init__(self, name, double="", prepare=None, status=0, free=(), usual=False, hangs=False, wrong=(), kernels=True,
                  words=(), path="", after=None, **holds):
@@ -51,14 +51,12 @@ class Case:
         self.holds = {name.replace("_", " "): holds for name, holds in holds.items()}
 
 
-# ---- what is done to a folder ----
-
 def write(path, text):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.write(text)
     os.chmod(path + ".new", 0o755)
-    os.replace(path + ".new", path)  # the packed file may be another folder's, too
+    os.replace(path + ".new", path)  # a new file, since the packed one may be linked into other folders
 
 
 def removes(pattern):
@@ -69,7 +67,7 @@ def removes(pattern):
 
 
 def breaks(soname):
-    """Another file of the name, which cannot be loaded, is found before the library."""
+    """Puts a file of that name, which cannot be loaded, in front of the library."""
     return lambda folder: write(os.path.join(folder, "libraries", soname), "no library")
 
 
@@ -78,12 +76,10 @@ def no_recorder(results):
 
 
 def program(name, text):
-    """A program of that name, first in the PATH."""
     return lambda folder: write(os.path.join(folder, "path", name), "#!/bin/sh\n" + text)
 
 
 def full_disk(folder):
-    """What is written of the state goes to a device that is full."""
     os.makedirs(os.path.join(folder, "results/quick"))
     os.symlink("/dev/full", os.path.join(folder, "results/quick/state.json.new"))
 
@@ -93,7 +89,7 @@ def half_a_state(folder):
 
 
 def an_earlier_run(folder):
-    """Of another cuBLASLt: a profile that its algorithms stand in."""
+    """Leaves the results of a run with another cuBLASLt, among them its profile."""
     state = {"device": "Double of a GPU", "quick": True, "versions": {"library": "cuBLASLt 13.1.0"},
              "parts": {"profile": {"ok": True, "rows": [], "seconds": 1}}}
     write(os.path.join(folder, "results/quick/state.json"), json.dumps(state))
@@ -133,7 +129,7 @@ CASES = (
     Case("products hang", "hang=cublasLtMatmul:1", training="no", **HANGS),
     Case("counting devices hangs", "hang=cudaGetDeviceCount:1", usual=True, hangs=True, **NOTHING),
     Case("nvidia-smi hangs", prepare=program("nvidia-smi", "sleep 100\n"), path="path", status=1, free=(), driver="no"),
-    # Calls and kernels that fail, or lie.
+    # Calls and kernels that fail or give wrong results.
     Case("locking is refused", "fail=cudaHostRegister:1:2,fail=cudaHostRegister:3:2", usual=True, status=1, pin_1_GiB="no",
          pin_8_GiB="no", operations="no", device="no", free=("pin 32 GiB", "queue", "training", "attention"), kernels=False),
     Case("a kernel breaks the device", "fail=cudaLaunchKernel:3:700", status=1, device="no", training="no",
@@ -144,7 +140,7 @@ CASES = (
     Case("attention alone is wrong", "skip=attend", status=1, attention="no", free=("training",),
          wrong=("attention small", "attention backward small")),
     Case("others use the memory", "others=1020MiB", status=1, device="no", pin_1_GiB="no", training="no", free=DEVICE, kernels=False),
-    # What is missing, or another version.
+    # Missing components, and other versions.
     Case("the driver is too old", "driver=11000", usual=True, after=says("smoke", "driver"), **NOTHING),
     Case("there is no driver", "driver=0", **NOTHING),
     Case("the driver lacks a function", "missing=cuStreamWaitValue64", after=says("smoke", "cuStreamWaitValue64"), **NOTHING),
@@ -157,14 +153,12 @@ CASES = (
          path="path", usual=True, after=says("smoke", "not supported"), memcheck_of_attention="open"),
     Case("the sanitizer finds an error", prepare=program("compute-sanitizer", "echo '= ERROR SUMMARY: 1 error'; exit 99\n"),
          path="path", status=1, memcheck_of_attention="no"),
-    # The machine around.
+    # The rest of the machine.
     Case("the disk is full", prepare=full_disk, usual=True, words=("-o", "out.json")),
     Case("the results cannot be written", prepare=full_disk, words=("-o", "/dev/full/out.json"), after=None),
     Case("the state is cut in half", prepare=half_a_state),
 )
 
-
-# ---- a run ----
 
 def environment_of(case, folder):
     own = {name: value for name, value in os.environ.items() if name not in ("AUTOHETE_PLUGIN_DIR", "CUDA_HOME")}
@@ -185,7 +179,7 @@ def results_of(folder):
 
 
 def printed(output):
-    """Items, and kernels, that were said on the way."""
+    """Returns the items and kernels that were printed during the run."""
     lines = [line[3:] for line in output.splitlines() if line.startswith("   ")]
     items = [item for line in lines for item in ITEMS if line.startswith(f"{item}: ")]
     return items, [json.loads(line)["kernel"] for line in lines if line.startswith('{"kernel"')]
@@ -240,7 +234,7 @@ def check_case_within(case, folder, usual, seconds):
                             cwd=folder, env=environment_of(case, folder))
     try:
         assert result.returncode == case.status, f"exit {result.returncode}, expected {case.status}"
-        if "/dev/full/out.json" in case.words:  # what was shown was printed
+        if "/dev/full/out.json" in case.words:  # the results were printed, too
             items, kernels = printed(result.stdout)
             assert tuple(items) == ITEMS and len(kernels) == KERNELS and "was not written" in result.stderr, (items, kernels)
         else:
@@ -256,13 +250,13 @@ def check_case_within(case, folder, usual, seconds):
 
 
 def check_cut(folder, seconds, goes_on):
-    """Killed, with nothing said to it, after some time: what it had printed is kept, and the next run goes on."""
+    """Kills the run without warning after some time: what it had printed is kept, and the next run continues."""
     case, begun = Case("cut"), time.monotonic()
     write(os.path.join(folder, "python/torch.py"), NO_TORCH)
     output = os.path.join(folder, "output")
     with open(output, "w", encoding="utf-8") as file, \
             subprocess.Popen(words_of(case, folder), stdout=file, stderr=file, cwd=folder, env=environment_of(case, folder)) as process:
-        with contextlib.suppress(subprocess.TimeoutExpired):  # it may be over before
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the run may be over before
             process.wait(seconds)
         process.kill()
     with open(output, encoding="utf-8") as file:
@@ -289,7 +283,7 @@ def copy_of(packed, place, name):
 
 
 def usual_items(packed, place):
-    """Without a failure: what must stay as it is."""
+    """Returns the items of a run without a failure, which must stay as they are."""
     folder = copy_of(packed, place, "usual")
     seconds, wrong = check_case_within(CASES[0], folder, {}, ITEM_SECONDS)
     if wrong:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What gpu-check --run does beside its parts, without a device: memory that comes only as it is used, limits of control
-groups, the verdict on results, where the toolkit's libraries are, which settings DeepSpeed is tried with.
+"""What gpu-check --run does besides its parts, without a device: memory that comes only on use, limits of control
+groups, the verdict on results, the search for the toolkit's libraries, and the settings that are tried with DeepSpeed.
 
     gpu_parts.py
 """
@@ -25,11 +25,12 @@ import watch  # noqa: E402
 GIB = 1 << 30
 TILE = {"op": "fetch", "block": "b", "micro_batch": 0}
 LONG_S = 200  # that a busy machine may need for anything
-FOR_EVER_S = 1000  # that the test would take, were it not for what it tests
+FOR_EVER_S = 1000  # that the test would take if the tested function did nothing
 
 
 class FakeHost:
-    """A machine of `total` bytes that gets `growth` more, up to `most`, each second in which less than `low` is free."""
+    """A machine of `total` bytes that gets `growth` more, up to `most`, in each second in which less than `low` is
+    free."""
 
     def __init__(self, total, most, growth, low=2 * GIB, used=GIB):
         self.total, self.most, self.growth, self.low, self.used = total, most, growth, low, used
@@ -59,8 +60,8 @@ class FakeHost:
 
 
 def check_lanes():
-    """A tile of a copy alone for 4 us, then beside the host for 6, takes 10 where the plan says 5; the host's ends behind the
-    step."""
+    """A tile of a copy runs alone for 4 us, then for 6 us beside the host lane: 10 us, where the plan says 5. The
+    host's op ends after the step."""
     def slice_of(process, thread, ts, dur, cat, args):
         return {"ph": "X", "pid": process, "tid": thread, "ts": ts, "dur": dur, "cat": cat, "args": args}
 
@@ -79,7 +80,7 @@ def check_lanes():
 
 
 def check_off():
-    """What a row names of a report: what is off and matters to the step."""
+    """A row names the differences in a report that matter to the step."""
     report = {"predicted": {"step_us": 100e3, "exposed_us": {"h2d": 10e3}},
               "measured": {"step_us": 120e3, "exposed_us": {"h2d": 29e3, "host": 1e3}},
               "parts": [{"op": "host_adam", "lane": "host", "predicted_us": 80e3, "measured_us": 100e3},
@@ -90,7 +91,7 @@ def check_off():
 
 
 def check_order():
-    """Parts come as they were named, those that failed last."""
+    """Parts come in the order of the command line, those that failed last."""
     class Options:
         parts = ["sanitizer", "smoke", "sanitizer", "profile"]
 
@@ -122,7 +123,7 @@ def check_bring():
 
 
 def check_take():
-    """What is taken is really there, and goes back with the program."""
+    """What is taken is resident, and is given back when the program ends."""
     code = ("import memory; host = memory.Host(); host.take(3 << 26); "
             "print(int(open('/proc/self/statm').read().split()[1]) * 4096 > 3 << 26)")
     words = [sys.executable, "-c", code]
@@ -154,7 +155,7 @@ def check_groups(root):
 
 
 def check_toolkit(root):
-    """Libraries are found where the plugin does not look, in toolkits and in Python's packages, in this order."""
+    """Libraries that the plugin does not find itself are searched in toolkits, then in Python's packages."""
     blas, cupti = "libcublasLt.so.13", "libcupti.so.13"
     toolkits, packages = [os.path.join(root, name) for name in ("home", "usual", "usual-13.0")], [os.path.join(root, "packages")]
     assert results.folder_of(blas, toolkits, packages) is None
@@ -167,7 +168,7 @@ def check_toolkit(root):
 
 
 def check_links(root):
-    """A toolkit's folder in place of the machine's has what that has, too."""
+    """A toolkit folder that replaces the machine's has the machine's libraries, too."""
     blas, cupti = "libcublasLt.so.13", "libcupti.so.13"
     write(root, f"home/lib64/{blas}", "")
     write(root, f"packages/nvidia/cu13/lib/{cupti}", "")
@@ -195,7 +196,7 @@ class Sanitized(results.Bench):
 
 
 def check_sanitizer(root):
-    """It has passed where it ended well and a step was trained; errors that calls return are not asked for."""
+    """The sanitizer has passed if it ended well and a step was trained; it does not report errors that calls return."""
     write(root, "bin/compute-sanitizer", '#!/bin/sh\necho "$@" >>' + root + '/asked\n'
           'while [ "$1" != sh ]; do [ $# -gt 1 ] || exit 0; shift; done\nexec "$@"\n')
     os.chmod(os.path.join(root, "bin/compute-sanitizer"), 0o755)
@@ -213,8 +214,8 @@ def check_sanitizer(root):
 
 
 def check_watch(root):
-    """Asked once, after the first step, while the program is stopped; what is there before is not the program's; without
-    nvidia-smi nothing is said."""
+    """nvidia-smi runs once after the first step, while the program is stopped. Memory used before does not count;
+    without nvidia-smi the result is None."""
     log, before = os.path.join(root, "log"), os.environ["PATH"]
     write(root, "nvidia-smi", f"#!/bin/sh\necho asked >>{root}/asked\nif [ -e {log} ]; then\n"
           f"for i in $(seq 60); do state=$(ps -o state= -p $(cat {root}/pid)); [ $state = T ] && break; sleep 0.05; done\n"
@@ -240,7 +241,7 @@ def check_watch(root):
 
 
 def check_stolen(root):
-    """Ticks that a hypervisor took; nothing is said where the system says nothing."""
+    """The ticks that a hypervisor took; None if the system does not report them."""
     write(root, "stat", "cpu  1 2 3 4 5 6 7 250 9 10\ncpu0 1 2 3 4 5 6 7 8 9 10\n")
     write(root, "short", "cpu  1 2 3\n")
     assert watch.stolen_s(os.path.join(root, "stat")) == 250 / os.sysconf("SC_CLK_TCK")
@@ -248,7 +249,7 @@ def check_stolen(root):
 
 
 def check_stream(root):
-    """Lines come as they are printed; what says nothing for long is ended; it ends with the program that started it."""
+    """Lines come as they are printed; a program that prints nothing for long is ended, and one whose parent ends."""
     bench, heard = results.Bench(root, True), []
     status, _ = bench.stream(["sh", "-c", f"echo '{{\"a\": 1}}'; echo no document; sleep {FOR_EVER_S}"], heard.append, LONG_S, 5)
     assert status == results.HUNG and heard == [{"a": 1}], (status, heard)
@@ -276,7 +277,7 @@ class Hanging(results.Bench):
 
 
 def check_hangs(root):
-    """After two tests that hang the part ends, and says what it left out."""
+    """After two tests that hang the part ends, and names what it left out."""
     bench, told = Hanging(root, True), []
     bench.tests, bench.deadline, bench.tell = ("a", "b", "c", "d"), time.monotonic() + LONG_S, lambda rows: told.append(len(rows))
     found = parts.operations(bench)
@@ -286,7 +287,7 @@ def check_hangs(root):
 
 
 def check_versions(root):
-    """Another driver or library, and what was measured is measured again; what is not known changes nothing."""
+    """If the driver or a library has changed, measurements are repeated; an unknown version changes nothing."""
     bench = results.Bench(root, True)
     state = {"parts": {"profile": {"ok": True}, "smoke": {"ok": True}}}
     for versions, profiled in (({"driver": "580.1", "library": "cuBLASLt 13.1.0"}, True), ({"driver": "580.1"}, True),
@@ -304,7 +305,7 @@ def check_losses():
 
 
 def check_ended(root):
-    """A program that takes too long is ended, though what it started elsewhere holds its output."""
+    """A program that takes too long is ended, even if a process that it started in another session holds its output."""
     bench, results.PIPE_SECONDS, usual = results.Bench(root, True), 1, results.PIPE_SECONDS
     result = bench.call(["sh", "-c", f"setsid sleep {FOR_EVER_S} & exec sleep {FOR_EVER_S}"], seconds=1)
     assert result.returncode == 124 and "was stopped after 1 s" in result.stderr, result
@@ -326,7 +327,7 @@ def trained(what, tokens_per_s, **more):
 
 
 def check_clipping():
-    """Plans that clip are compared with each other, and plans that do not."""
+    """Plans that clip are compared with each other, and so are plans that do not."""
     rows = [{"what": "optimal", "tokens_per_s": 8, "losses": "a"}, {"what": "stream", "tokens_per_s": 4, "losses": "a"},
             {"what": "optimal" + parts.FREE, "tokens_per_s": 12, "losses": "b"},
             {"what": "stream" + parts.FREE, "tokens_per_s": 4, "losses": "b"}]

@@ -5,10 +5,10 @@ for no more than they need: where there is no GPU to time, a kernel is judged by
 
     kernel_counts.py --code FOLDER --program PROGRAM TEST ...
 
-A kernel for any type and alignment (its template's first argument is -1) takes elements one by one and is left out.
-Of the others shared memory is asked in as few turns as the words allow, and kernels of bf16, and attention, touch few
-sectors of 32 bytes beyond those that they need (fp32 comes in two pieces of 16 bytes, whose sectors are touched twice
-and read once).
+A kernel for any type and alignment (its template's first argument is -1) accesses single elements and is left out. The
+others must access shared memory in as few turns as the words allow. Kernels of bf16, and attention, must touch few more
+sectors of 32 bytes than they need. (A kernel of fp32 reads a sector in two pieces of 16 bytes, so the sector is counted
+twice.)
 """
 import argparse
 import collections
@@ -23,7 +23,7 @@ TURNS_MOST, SECTORS_MOST = 1.01, 1.6
 
 
 def first_argument(name):
-    """Of a kernel's template; None without one."""
+    """Returns the first argument of a kernel's template; None if it has none."""
     found = re.search(r"[a-z_]IL(?:i|j|b)(n?\d+)E", name)
     return int(found.group(1).replace("n", "-")) if found else None
 
@@ -46,7 +46,7 @@ def count(words, code, path, counts):
 
 
 def excesses(name, of):
-    """What is asked for too often: its word, times, and how many would do."""
+    """Yields what is accessed too often: its name, the count, and the least count that would do."""
     if first_argument(name) == ANY:
         return
     if of["shared_turns"] > TURNS_MOST * of["shared_least"]:

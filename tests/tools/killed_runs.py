@@ -12,7 +12,7 @@ plan, in how often they save and evaluate, and in what they say again of the tra
 is whole by its manifest, the newest is no older than before, and the log is whole lines with the losses of the
 undisturbed run. In the end all files of the last checkpoint are the bytes of the undisturbed run's.
 
-Fails, too, where no kill came before the first checkpoint, in a save, between steps, or before a change of plan.
+Also fails if there was no kill before the first checkpoint, in a save, between steps, or before a change of plan.
 Prints its seed.
 """
 import argparse
@@ -31,9 +31,9 @@ from small_runs import Runs  # noqa: E402
 from scale import scaled  # noqa: E402
 
 STEPS = 24
-DIRECTED = ("mkdir:1", "publish:1", "rename:1")  # of stop_after.c
+DIRECTED = ("mkdir:1", "publish:1", "rename:1")  # for stop_after.c
 MOMENTS = ("opening", "saving", "anywhere", "saving", "anywhere")
-TRAININGS = (  # flags of the plan, of the run
+TRAININGS = (  # flags of the plan, flags of the run
     (["--dtype", "bf16", "--micro-batches", 2], ["--lr", "2e-3"]),
     (["--dtype", "fp32", "--clip", "none"], ["--schedule", "constant", "--seed", 3, "--betas", "0.8,0.99"]),
     (["--dtype", "bf16", "--state-dtype", "bf16", "--clip", "0.5"], ["--weight-decay", "0.3", "--epsilon", "1e-6"]),
@@ -57,10 +57,8 @@ class Life:
         if sorted(self.losses) != list(range(1, STEPS + 1)):
             raise AssertionError(f"{self.name}: the undisturbed run's log has other steps than 1 to {STEPS}")
 
-    # ---- attempts ----
-
     def next_plan(self):
-        """By chance, but the first two differ."""
+        """Draws a plan; the first two differ."""
         plans = [self.runs.plan(flags, self.planned) for flags in PLANS]
         plan = self.rng.choice([plan for plan in plans if self.attempts > 2 or plan != self.plan])
         self.seen["changes of plan"] += self.plan not in (None, plan)
@@ -116,8 +114,6 @@ class Life:
             self.count(log, before)
         self.check(log, before)
         return status != 0
-
-    # ---- what must hold ----
 
     def count(self, log, before):
         steps = [line for line in self.runs.log(f"{log}.ndjson") if line.get("line") == "step"]

@@ -47,12 +47,11 @@ def train(folder, dtype="float64", every=None):
 
 
 def plain(tensors):
-    """torch's tensors as files have them."""
     return {name: (tuple(value.shape), value.double().flatten().tolist()) for name, value in tensors.items()}
 
 
 def check_makes_sense(name, folder, result):
-    """What a case is for must be in it."""
+    """Checks that a case contains what it is made for."""
     training = files.read_json(os.path.join(folder, "training.json"))
     over = sum(norm > training["clip"] for norm in result["gradient_norms"])
     assert not training["clip"] or 3 <= over <= len(result["losses"]) - 3, f"{name}: clips in {over} steps"
@@ -73,7 +72,7 @@ def write(name):
 
 
 def furthest(folder, result, gradients, final, logits):
-    """(relative difference, what) of what differs most from the golden."""
+    """Returns (relative difference, what) of the largest difference from the golden."""
     expected = files.read_json(os.path.join(folder, "expected.json"))
     apart = [(oracle_compare.apart(result[key], expected[key]), key)
              for key in ("losses", "gradient_norms", "rates", "tokens")]
@@ -88,7 +87,7 @@ def furthest(folder, result, gradients, final, logits):
 
 
 def check(name, trained=None):
-    """Does the golden agree with this training of it (default: by the models here)?"""
+    """Checks that the golden agrees with a training of it (default: by the models here)."""
     difference, what = furthest(folder_of(name), *(trained or train(folder_of(name))))
     agrees = difference <= CHECKED
     print(f"{name}: {'agrees' if agrees else 'DIFFERS'}, at most by {difference:.1e} ({what})")

@@ -2,8 +2,8 @@
 """The golden cases of training, and how their files are made: no library, no randomness but Python's integers.
 
 Weights are small integers times a power of two, so that fp32 (and bf16 or fp16, where the file has that type) holds
-them exactly. They are larger than a real initialisation: attention and activations are then far from linear, and a
-mistake in them is seen.
+them exactly. They are larger than in a real initialisation, so that attention and activations are far from linear,
+where mistakes show.
 """
 import os
 import random
@@ -26,7 +26,7 @@ def gpt2(**changed):
 
 
 def llama(family, **changed):
-    """None: the key is absent."""
+    """A value of None leaves the key out."""
     config = {"model_type": family, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
               "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 40, "vocab_size": 67,
               "max_position_embeddings": 64, "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
@@ -41,7 +41,7 @@ def case(config, data=None, weights=None, **training):
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 32}
 
-# What each is there for stands in tests/golden/train/README.md.
+# tests/golden/train/README.md says what each case is for.
 CASES = {
     "gpt2": case(gpt2(), schedule="constant", warmup_steps=0, beta2=0.999),
     "gpt2-untied-odd": case(
@@ -95,18 +95,16 @@ CASES = {
 }
 
 
-# ---- making the files ----
-
 def bell(rng, bits):
-    """An integer of at most `bits` bits with its sign, of a bell curve with deviation 2^(bits - 3)."""
+    """Returns an integer of at most `bits` bits and a sign, from a bell curve with deviation 2^(bits - 3)."""
     limit = (1 << bits - 1) - 1
     total = sum(rng.getrandbits(16) for _ in range(12)) - 6 * 65535  # deviation 65536
     return max(-limit, min(limit, total >> 19 - bits))
 
 
 def initial(rng, tensor, shape, bits):
-    """Deviation 1/4 for a table, 1 / sqrt(inputs) (to a power of two) for a matrix, 1/8 around 1 for a gain or around 0
-    for a bias."""
+    """Returns values with deviation 1/4 for a table, 1 / sqrt(inputs) (to a power of two) for a matrix, 1/8 around 1
+    for a gain or around 0 for a bias."""
     size = 1
     for n in shape:
         size *= n
@@ -119,7 +117,7 @@ def initial(rng, tensor, shape, bits):
 
 
 def make_tokens(rng, count, vocabulary):
-    """Something to learn: mostly the same successor, sometimes any token."""
+    """Makes tokens that can be learned: mostly the same successor, sometimes any token."""
     tokens = [rng.randrange(vocabulary)]
     while len(tokens) < count:
         follows = (tokens[-1] * 7 + 3) % vocabulary
@@ -128,7 +126,8 @@ def make_tokens(rng, count, vocabulary):
 
 
 def make_documents(rng, count, seq):
-    """Starts: of a token, of a few, of more than a sample; some where samples begin, some right behind that."""
+    """Makes starts of documents: of a token, of a few, of more than a sample; some start with a sample, some right
+    after that."""
     starts, at = [], 0
     while at < count:
         starts.append(at)
@@ -137,7 +136,7 @@ def make_documents(rng, count, seq):
 
 
 def make_mask(rng, count, training):
-    """No loss for a third of all tokens and for the second sequence of each batch: a micro-batch may have none."""
+    """Masks a third of all tokens and the second sequence of each batch, so that a micro-batch may have no loss."""
     mask = [int(rng.randrange(3) > 0) for _ in range(count)]
     for _, sample, *_ in training["samples"]:
         for at in range(sample * training["seq"] + 1, (sample + 1) * training["seq"] + 1):
@@ -146,7 +145,8 @@ def make_mask(rng, count, training):
 
 
 def make_data(rng, folder, made, training, vocabulary):
-    """Each sample once, or fewer samples and some tokens behind the last one, so that epochs change within a batch."""
+    """Makes data with each sample once, or with fewer samples and some tokens after the last one, so that epochs change
+    within a batch."""
     batch, seq, steps = training["batch"], training["seq"], training["steps"]
     samples = made["data"].get("samples", steps * batch)
     tokens = make_tokens(rng, samples * seq + 1 + made["data"].get("behind", 0), vocabulary)
@@ -161,7 +161,7 @@ def make_data(rng, folder, made, training, vocabulary):
 
 
 def make_case(name, folder):
-    """Everything but what is expected."""
+    """Makes all files except the expected results."""
     made = CASES[name]
     rng = random.Random(f"autohete {name}")
     os.makedirs(folder, exist_ok=True)

@@ -13,9 +13,10 @@ Tensors have the names and shapes of the case's weights, or the product's own na
 rows as outputs. Differences are relative: of tensors in the 2-norm. Where the true gradient is zero, the gradient is
 compared with that of the rest of its tensor, and the weight is not compared: AdamW makes something of its rounding.
 
-A case has no tensors but SKETCHES of them (tensors.json): shape, 2-norm, and the sums of the elements with PROJECTIONS
-lists of fixed random signs. Two tensors are as far apart as the root mean square of the differences of these sums: exactly
-where one element differs; else on average, and below a tenth of it once in ten million.
+Instead of tensors, a case has SKETCHES of them (tensors.json): shape, 2-norm, and the sums of the elements under
+PROJECTIONS lists of fixed random signs. The root mean square of the differences of these sums estimates the distance of
+two tensors. It is exact if one element differs; otherwise it is right on average, and below a tenth of the distance
+once in ten million.
 """
 import functools
 import itertools
@@ -33,7 +34,7 @@ TOLERANCES = {"losses": 1e-5, "gradients": 1e-5, "weights": 1e-4, "logits": 1e-5
 
 
 class Table:
-    """Rows of what was compared; prints itself."""
+    """The compared rows; prints itself."""
 
     def __init__(self):
         self.rows, self.failed = [], 0
@@ -59,16 +60,14 @@ def norm(values):
 
 
 def apart(values, expected):
-    """Relative distance in the 2-norm; of zeros, the norm."""
+    """Returns the relative distance in the 2-norm; if the expected values are zeros, the norm."""
     distance = norm([a - b for a, b in zip(values, expected)])
     return distance / (norm(expected) or 1.0)
 
 
-# ---- sketches ----
-
 @functools.lru_cache(maxsize=None)
 def signs(projection, size):
-    """Which elements count positive."""
+    """Returns which elements count positive."""
     return bytes(map(int, f"{random.Random(projection).getrandbits(size):0{size}b}"))
 
 
@@ -87,25 +86,23 @@ def without(values, ranges):
 
 
 def sketch(shape, values, zeros=()):
-    """What a case keeps of a tensor; its elements of true gradient zero do not count."""
+    """Returns what a case keeps of a tensor, without its elements of true gradient zero."""
     values = without(values, zeros)
     return {"shape": list(shape), "norm": norm(values), "projections": projected(values)}
 
 
 def apart_from(values, true, zeros=()):
-    """Relative distance of values from the tensor of which `true` is the sketch."""
+    """Returns the relative distance of values from the tensor whose sketch is `true`."""
     distance = norm([a - b for a, b in zip(projected(without(values, zeros)), true["projections"])])
     return distance / math.sqrt(PROJECTIONS) / (true["norm"] or 1.0)
 
-
-# ---- names ----
 
 def transposed(values, rows, cols):
     return [values[row * cols + col] for col in range(cols) for row in range(rows)]
 
 
 def as_in_file(tensors, run):
-    """The run's tensors under the file's names, in the file's layout."""
+    """Returns the run's tensors under the file's names, in the file's layout."""
     for tensor in tensors:
         if tensor.ours not in run:
             continue
@@ -120,7 +117,7 @@ def as_in_file(tensors, run):
 
 
 def shaped(table, part, name, run, shape):
-    """Is the tensor there, with the right shape?"""
+    """True if the tensor exists with the right shape."""
     if name not in run:
         table.missing(part, name, "is not in the run")
     elif list(run[name][0]) != list(shape) or len(run[name][1]) != math.prod(shape):
@@ -129,8 +126,6 @@ def shaped(table, part, name, run, shape):
         return True
     return False
 
-
-# ---- parts ----
 
 def compare_losses(table, case, expected, folder):
     with open(os.path.join(folder, "log.ndjson"), encoding="utf-8") as file:
@@ -185,7 +180,7 @@ def compare_logits(table, case, expected, folder):
 
 
 def zeros_of(expected):
-    """Ranges of true gradient zero, by tensor."""
+    """Returns the ranges of true gradient zero, by tensor."""
     zeros = {}
     for entry in expected["zero_gradients"]:
         zeros.setdefault(entry["name"], []).append((entry["begin"], entry["end"]))
@@ -193,14 +188,14 @@ def zeros_of(expected):
 
 
 def write_sketches(folder, parts, zeros):
-    """tensors.json, a line for each tensor; `parts`: name -> (shape, values), by part."""
+    """Writes tensors.json, one line for each tensor; `parts`: name -> (shape, values), by part."""
     lines = {f"{part} {name}": sketch(*tensor, zeros.get(name, ()))
              for part, tensors in parts.items() for name, tensor in sorted(tensors.items())}
     files.write_json(os.path.join(folder, "tensors.json"), lines)
 
 
 def read_sketches(folder):
-    """The same: sketches by name, by part."""
+    """Reads what write_sketches() wrote: sketches by name, by part."""
     parts = {"gradients": {}, "weights": {}, "logits": {}}
     for key, line in files.read_json(os.path.join(folder, "tensors.json")).items():
         part, name = key.split(" ")
@@ -218,7 +213,7 @@ def read_case(folder):
 
 
 def compare(case_folder, folder, parts=PARTS, quiet=False):
-    """Prints a table; returns how many rows failed."""
+    """Prints a table; returns the number of failed rows."""
     case, expected = read_case(case_folder)
     table = Table()
     compares = {"losses": compare_losses, "gradients": compare_gradients, "weights": compare_weights,

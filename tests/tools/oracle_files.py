@@ -67,7 +67,7 @@ def write_tensors(path, tensors, dtype):
 
 
 def read_weights(folder, name="model"):
-    """Of a Hugging Face folder: one file, or the shards that its index lists."""
+    """Reads the weights of a Hugging Face folder: one file, or the shards in its index."""
     index = os.path.join(folder, f"{name}.safetensors.index.json")
     if not os.path.exists(index):
         return read_tensors(os.path.join(folder, f"{name}.safetensors"))
@@ -78,7 +78,7 @@ def read_weights(folder, name="model"):
 
 
 def write_weights(folder, tensors, dtype, shards=1):
-    """model.safetensors, or so many shards of about equal numbers of tensors and their index."""
+    """Writes model.safetensors, or `shards` shards of about equally many tensors, and their index."""
     if shards == 1:
         write_tensors(os.path.join(folder, "model.safetensors"), tensors, dtype)
         return
@@ -99,7 +99,7 @@ def read_json(path):
 
 
 def write_json(path, value):
-    """A line for each key."""
+    """Writes one line for each key."""
     with open(path, "w", encoding="utf-8") as file:
         lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value[key])}" for key in value)
         file.write(f"{{\n{lines}\n}}\n")

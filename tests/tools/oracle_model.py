@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The five families as functions of their weights, from torch primitives; gradients are autograd's.
 
-Weights are a dict from the file's names to tensors of the file's shapes. The type of the weights is the type of
-everything: nothing here converts, so in float64 all of it is float64.
+Weights are a dict from the file's names to tensors of the file's shapes. Nothing here converts, so everything is
+computed in the type of the weights.
 """
 import math
 
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 
 def rope_frequencies(shape, dtype):
-    """Radians a position, one for each pair of elements of a head."""
+    """Returns radians per position, one for each pair of elements of a head."""
     rope, head = shape.rope, shape.head_dim
     frequency = rope["rope_theta"] ** (-torch.arange(0, head, 2, dtype=dtype) / head)
     if rope["kind"] == "linear":
@@ -26,7 +26,7 @@ def rope_frequencies(shape, dtype):
 
 
 def rotate(x, positions, frequencies):
-    """x: (batch, heads, seq, head_dim); element i turns with element i + head_dim / 2."""
+    """x: (batch, heads, seq, head_dim); element i rotates with element i + head_dim / 2."""
     angle = positions[:, None, :, None].to(x.dtype) * frequencies
     cos, sin = angle.cos(), angle.sin()
     first, second = x.chunk(2, dim=-1)
@@ -49,7 +49,7 @@ def gelu(x, kind):
 
 
 def sees(starts, window):
-    """(batch, 1, seq, seq): a token sees itself and what came before it in its document, `window` tokens at most."""
+    """Returns (batch, 1, seq, seq): a token sees itself and earlier tokens of its document, at most `window` tokens."""
     seq = starts.shape[1]
     query, key = torch.arange(seq)[:, None], torch.arange(seq)[None, :]
     seen = (key <= query) & (key >= starts[:, :, None])
@@ -121,6 +121,6 @@ def logits(shape, w, tokens, starts):
 
 
 def loss(scores, targets, bears_loss):
-    """Sum over the tokens that bear loss, over their number. All arguments of the whole batch."""
+    """Returns the sum over the tokens that bear loss, over their number. All arguments describe the whole batch."""
     each = scores.logsumexp(-1) - scores.gather(-1, targets[..., None])[..., 0]
     return (each * bears_loss).sum() / bears_loss.sum()

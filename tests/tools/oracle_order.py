@@ -25,7 +25,7 @@ def feistel(seed, epoch, bits, place):
 
 
 def sample_at(seed, n, cursor):
-    """The sample at a place of the run: n samples an epoch, each once."""
+    """Returns the sample at a place of the run: each of the n samples once per epoch."""
     bits = max(1, ((n - 1).bit_length() + 1) // 2)
     epoch, place = divmod(cursor, n)
     while True:

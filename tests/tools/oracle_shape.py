@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a Hugging Face config.json says about a model: its shape, and its tensors under both names.
 
-Read from the classes of the transformers library, not from the product's reader. Each tensor of the product (a name as
-`--freeze` sees it) is made of one or more tensors of the file: q over k over v in qkv, and the matrices of gpt2's
-layers transposed (Conv1D).
+Written from the classes of the transformers library, not from the product's reader. Each tensor of the product (named
+as for `--freeze`) consists of one or more tensors of the file: qkv has q above k above v, and the matrices of gpt2's
+layers are transposed (Conv1D).
 """
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 @dataclass
 class Tensor:
     ours: str      # "layer.0.attention.qkv.weight"
-    parts: dict    # name in the file -> (rows, cols), or (rows,) of a vector, as the product has them
+    parts: dict    # name in the file -> (rows, cols), or (rows,) for a vector, as the product has them
     transposed: bool = False
 
     @property
@@ -37,13 +37,13 @@ class Shape:
     mlp_bias: bool
     qk_norm: bool
     tied: bool
-    windows: list            # of each layer; 0: none
+    windows: list            # for each layer; 0: none
     rope: dict = field(default_factory=dict)  # empty: learned positions
     padding: int | None = None  # the token whose row of the embedding gets no gradient as an input
 
 
 def _rope(config):
-    """rope_parameters (newer) or rope_theta and rope_scaling (older)."""
+    """Reads rope_parameters (newer) or rope_theta and rope_scaling (older)."""
     rope = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
     rope.setdefault("rope_theta", config.get("rope_theta") or 10000.0)
     rope["kind"] = rope.get("rope_type") or rope.get("type") or "default"
@@ -51,7 +51,7 @@ def _rope(config):
 
 
 def _windows(config, layers):
-    """layer_types says where; without it mistral has it everywhere, qwen from max_window_layers on."""
+    """layer_types decides; without it, mistral has a window everywhere, qwen from max_window_layers on."""
     family, window = config["model_type"], config.get("sliding_window", 4096) or 0
     if family not in ("mistral", "qwen2", "qwen3") or family != "mistral" and not config.get("use_sliding_window"):
         return [0] * layers
@@ -87,8 +87,6 @@ def read_shape(config):
         tied=bool(config.get("tie_word_embeddings", False)), windows=_windows(config, layers), rope=_rope(config),
         padding=config.get("pad_token_id"))
 
-
-# ---- tensors ----
 
 def _gpt2_layer(shape, ours, theirs):
     width, mlp = shape.width, shape.mlp_width
@@ -153,10 +151,8 @@ def file_shape(tensor, part):
     return shape[::-1] if tensor.transposed else shape
 
 
-# ---- which are trained ----
-
 def _matches(pattern, name):
-    """`*` any text, `?` one character; everything else is itself."""
+    """`*` matches any text, `?` one character, everything else itself."""
     if not pattern:
         return not name
     if pattern[0] == "*":
@@ -165,7 +161,7 @@ def _matches(pattern, name):
 
 
 def is_trained(patterns, name):
-    """Of the patterns that match the last one counts; `!` excludes; none: not trained."""
+    """The last matching pattern counts; `!` excludes; a tensor that matches none is not trained."""
     trained = False
     for pattern in patterns:
         if _matches(pattern.lstrip("!"), name):

@@ -5,8 +5,8 @@
     oracle_text.py --write      makes all of tests/golden/text but its two texts (python3-torch; a minute)
     oracle_text.py --check      trains again: do the losses follow from the files? (1e-7 relative)
 
-text.txt is docs/*.md, and held-out.txt the beginning of README.md, as they were when it was written: fixed, so that the
-losses are. expected.json has the loss of every step and the held-out loss before every so many.
+text.txt is docs/*.md, and held-out.txt the beginning of README.md, as they were when the case was made; both stay
+fixed, so that the losses do. expected.json has the loss of every step, and the held-out loss at regular intervals.
 """
 import argparse
 import os

@@ -40,10 +40,10 @@ def learning_rate(training, step):
 
 
 class Data:
-    """u16 tokens, or the bytes of a .txt. Sample i is tokens [i seq, (i + 1) seq) with the next token of each as its
-    target. Documents begin at the u64 places in .docs; a sample that begins inside one sees nothing before itself, and
-    its positions begin at 0. A target bears no loss where the mask (a u8 of each token) is 0, nor where it is the first
-    token of a document."""
+    """Data: u16 tokens, or the bytes of a .txt. Sample i is tokens [i seq, (i + 1) seq), with the next token of each as
+    its target. Documents begin at the u64 places in .docs. A sample that begins inside a document sees nothing before
+    itself, and its positions begin at 0. A target bears no loss if the mask (a u8 for each token) is 0 there, or if it
+    is the first token of a document."""
 
     def __init__(self, folder, training, name="data"):
         path = os.path.join(folder, training[name])
@@ -58,7 +58,8 @@ class Data:
         self.bears[list(self.docs)] = 0
 
     def batch(self, samples, dtype):
-        """tokens, starts, targets, bears_loss of these samples: (batch, seq) each. Behind the last is what is left."""
+        """Returns tokens, starts, targets, bears_loss of these samples: (batch, seq) each. The sample after the last
+        one is shorter."""
         seq = min(self.seq, len(self.tokens) - 1 - samples[-1] * self.seq)
 
         def rows(values, ahead):
@@ -72,7 +73,7 @@ class Data:
 
 
 def samples_of_steps(training, data):
-    """As listed, or in the order of the seed."""
+    """Yields the samples of each step, as listed or in the order of the seed."""
     for step in range(training["steps"]):
         cursor = step * training["batch"]
         yield training["samples"][step] if "samples" in training else [
@@ -81,7 +82,7 @@ def samples_of_steps(training, data):
 
 @torch.no_grad()
 def held_out_loss(shape, weights, data, batch, dtype):
-    """Of every token but the first, in order: whole samples, then what is left."""
+    """Returns the loss of every token but the first, in order: whole samples, then the rest."""
     groups = [range(first, min(first + batch, data.samples)) for first in range(0, data.samples, batch)]
     if data.samples * data.seq < len(data.tokens) - 1:
         groups.append([data.samples])
@@ -115,7 +116,7 @@ class AdamW:
 
 
 def load(folder, dtype):
-    """Shape, its tensors, weights."""
+    """Returns shape, tensors and weights."""
     shape = shapes.read_shape(files.read_json(os.path.join(folder, "config.json")))
     weights = {name: torch.tensor(values, dtype=dtype).reshape(size)
                for name, (size, values) in files.read_weights(folder).items()}
@@ -126,7 +127,8 @@ def load(folder, dtype):
 
 
 def zero_gradients(shape, tensors):
-    """The biases of keys that are not turned: they add the same to all scores of a query. Element ranges by name."""
+    """Returns the biases of keys that are not rotated: they add the same to all scores of a query. Element ranges by
+    name."""
     if shape.rope:
         return []
     return [{"name": part, "begin": shape.width, "end": 2 * shape.width}
@@ -134,15 +136,16 @@ def zero_gradients(shape, tensors):
 
 
 def clipped(gradients, limit):
-    """Norm before, gradients after."""
+    """Returns the norm before and the gradients after clipping."""
     norm = math.sqrt(sum(g.double().square().sum().item() for g in gradients.values()))
     factor = min(1.0, limit / (norm + 1e-6)) if limit else 1.0
     return norm, {name: g * factor for name, g in gradients.items()}
 
 
 def train(folder, dtype=torch.float64, every=None):
-    """What expected.json holds, gradients of the first step, weights after the last, logits of the first sequence. With
-    held-out data ("valid" in training.json) also their loss before the first step, every so many and at the end."""
+    """Returns what expected.json has, gradients of the first step, weights after the last, and logits of the first
+    sequence. With held-out data ("valid" in training.json), also their loss before the first step, at regular intervals
+    and at the end."""
     training = files.read_json(os.path.join(folder, "training.json"))
     shape, tensors, weights = load(folder, dtype)
     data = Data(folder, training)

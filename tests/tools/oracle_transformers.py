@@ -7,8 +7,8 @@
 Every case is trained as its files say: losses, norms, gradients, weights and logits must agree to 1e-9. Last run: all
 cases agree with transformers 5.23.0 on torch 2.15.0.
 
-transformers computes norms, softmax and rope in fp32 even where the weights are doubles. Here the names by which it
-asks for fp32 mean float64 while it computes, so that the comparison is not one of rounding.
+transformers computes norms, softmax and rope in fp32 even if the weights are doubles. While it computes, its names for
+fp32 mean float64 here, so that the comparison is not limited by rounding.
 """
 import contextlib
 import os
@@ -35,17 +35,18 @@ def double_for_float():
 
 
 def load(folder):
-    """The family's class from the folder as it is."""
+    """Loads the family's class from the unchanged folder."""
     model = transformers.AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float64, attn_implementation="eager", local_files_only=True)
-    if hasattr(model.base_model, "rotary_emb"):  # its frequencies again, in double
+    if hasattr(model.base_model, "rotary_emb"):  # computes its frequencies again, in double
         with double_for_float():
             model.base_model.rotary_emb = type(model.base_model.rotary_emb)(model.config)
     return model.train()
 
 
 def optimizer_of(parameters, training):
-    """torch's AdamW with matrices decayed, and the library's cosine one step ahead: rates of step t, from 1."""
+    """torch's AdamW, with decay of matrices only, and the library's cosine schedule one step ahead: rates of step t,
+    from 1."""
     kinds = {True: [], False: []}
     for parameter in parameters.values():
         if parameter.requires_grad:
@@ -75,7 +76,7 @@ def train(folder):
     for samples in training["samples"]:
         schedule.step()
         tokens, starts, targets, bears_loss = data.batch(samples, torch.float64)
-        positions = torch.arange(tokens.shape[1]) - starts  # the library begins a document where they restart
+        positions = torch.arange(tokens.shape[1]) - starts  # the library begins a document where positions restart
         with double_for_float():
             scores = model(input_ids=tokens, position_ids=positions, use_cache=False).logits
         targets = torch.where(bears_loss.bool(), targets, -100)

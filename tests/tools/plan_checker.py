@@ -4,9 +4,9 @@
 
     plan_checker.py PLAN [--model MODEL] [--random N] [--seed S]
 
-Ops and tensors that every config must have, lifetimes, the layout, sums and byte counts; then the frozen orders, run
-with the plan's times and with N sets of random ones: nothing waits for itself, no two live tensors share a byte, rings
-never hold more than they have places for, a faster op never makes another one later, and the period is the predicted
+It checks the ops and tensors that every config must have, lifetimes, the layout, sums and byte counts. Then it runs the
+frozen orders with the plan's times and with N sets of random times: nothing waits for itself, no two live tensors share
+a byte, no ring holds more than its slots, a faster op never makes another op later, and the period is the predicted
 one. Prints a line for each violation. Exit status: 0 none, 1 some, 2 no plan or model to read.
 """
 import argparse
@@ -18,7 +18,7 @@ from plan_graph import LANES, Broken, Graph, period_us
 from plan_rules import Rules
 from plan_sizes import Sizes
 
-REPLAYED = 5  # iterations of a replay; all but the first are looked at, as far as they are whole
+REPLAYED = 5  # iterations of a replay; all but the first are examined, as far as they are complete
 RELATIVE = 1e-6
 
 
@@ -32,7 +32,7 @@ def read(path):
 
 
 def wrong_kind(document, path, wanted):
-    """What to say of a document that is not of the kind wanted; None where it is."""
+    """Returns a sentence about a document of the wrong kind; None if the kind is right."""
     kind = document.get("kind") if isinstance(document, dict) else None
     if kind == wanted:
         return None
@@ -46,7 +46,7 @@ def wrong_kind(document, path, wanted):
 
 
 def with_defaults(plan):
-    """The plan with what a document may leave out."""
+    """Returns the plan with the defaults of fields that a document may leave out."""
     for op in plan["ops"]:
         op.update({"micro_batch": 0, "tiles": 1, "bytes": 0, **op})
     for lane in LANES:
@@ -57,10 +57,8 @@ def with_defaults(plan):
     return plan
 
 
-# ---- what must hold before anything can be run ----
-
 def check_lanes(plan, report):
-    """Each op is mentioned tiles times on its own lane, and compute ops stand where they say."""
+    """Checks that each op occurs `tiles` times on its own lane, and that compute ops are at their stated positions."""
     ops, positions = plan["ops"], len(plan["lanes"]["compute"])
     mentions = [0] * len(ops)
     for lane in LANES:
@@ -81,10 +79,8 @@ def check_lanes(plan, report):
         report(f"arena.positions: {plan['arena']['positions']}; the compute lane has {positions}")
 
 
-# ---- replays ----
-
 def check_faster(graph, unrolled, rng, report):
-    """With shorter durations, nothing is later."""
+    """Checks that with shorter durations nothing is later."""
     slow = [us * rng.uniform(0.5, 2) for us in unrolled.planned_us()]
     fast = [us * rng.choice((1, 1, rng.random())) for us in slow]
     _, slow_finish = unrolled.run(slow)
@@ -96,9 +92,9 @@ def check_faster(graph, unrolled, rng, report):
 
 
 def check_rings(unrolled, start, finish, report):
-    """At no time have more ops taken a place than there are places and ops that gave one back."""
+    """Checks that at no time more ops have taken a slot than there are slots and ops that gave one back."""
     for places, take, give in unrolled.ring_nodes:
-        take = take[:places + len(give)]  # those after them wait for ops of iterations that are not replayed
+        take = take[:places + len(give)]  # later ones wait for ops of iterations that are not replayed
         events = [(finish[v], 0, v) for v in give] + [(start[v], 1, v) for v in take]
         held = 0
         for _, taken, v in sorted(events):
@@ -119,7 +115,8 @@ def check_one_at_a_time(graph, unrolled, start, finish, report):
 
 
 def live_times(rules, unrolled, start, finish):
-    """(first byte needed, last byte needed, tensor index) of each tensor in each iteration that holds its whole life."""
+    """Returns (first time needed, last time needed, tensor index) of each tensor in each iteration that holds its whole
+    life."""
     positions, times = rules.positions, []
 
     def node(item, iteration):
@@ -143,7 +140,7 @@ def live_times(rules, unrolled, start, finish):
 
 
 def check_apart_in_time(rules, unrolled, start, finish, report):
-    """No two tensors whose bytes overlap hold data at the same time."""
+    """Checks that no two tensors whose bytes overlap hold data at the same time."""
     alive = []
     for begin, end, index in sorted(live_times(rules, unrolled, start, finish)):
         alive = [(e, i) for e, i in alive if e > begin]
@@ -156,7 +153,7 @@ def check_apart_in_time(rules, unrolled, start, finish, report):
 
 
 def host_uses(graph):
-    """(op that writes a block's vector on the host, op that read what was there before), where no ring keeps them apart."""
+    """Yields (op that writes a block's vector on the host, op that read its old content) if no ring keeps them apart."""
     staging, last = graph.plan["staging"], graph.plan["training"]["micro_batches"] - 1
     for b in range(len(graph.plan["blocks"])):
         adam, sums = graph.by_kind["host_adam", b], graph.by_kind["accumulate", b]
@@ -168,7 +165,8 @@ def host_uses(graph):
 
 
 def check_host_vectors(graph, unrolled, start, finish, report):
-    """What is written to a vector on the host waits until the last reader of what was there is done, tile by tile."""
+    """Checks that a write to a vector on the host waits, tile by tile, until the last reader of the old content is
+    done."""
     for writer, reader in host_uses(graph):
         write, read = graph.of_op[writer], graph.of_op[reader]
         if len(write) != len(read):
@@ -196,7 +194,7 @@ def check_replays(rules, count, seed, report):
     planned = unrolled.planned_us()
     replay(rules, unrolled, planned, report)
     for _ in range(count):
-        spread = rng.choice((0.1, 1, 4))  # from noise to lanes that are wholly mispredicted
+        spread = rng.choice((0.1, 1, 4))  # from noise to lanes that are predicted entirely wrong
         lanes = {lane: rng.lognormvariate(0, spread) for lane in LANES}
         durations = [us * lanes[rules.graph.items[item].lane] * rng.lognormvariate(0, spread)
                      for us, (item, _) in zip(planned, unrolled.nodes)]
@@ -204,8 +202,6 @@ def check_replays(rules, count, seed, report):
     if count:
         check_faster(rules.graph, unrolled, rng, report)
 
-
-# ---- time ----
 
 def is_near(a, b):
     return abs(a - b) <= RELATIVE * max(abs(a), abs(b), 1)
@@ -238,7 +234,6 @@ def check_time(plan, graph, report):
 
 
 def check(plan, model, count, seed):
-    """All violations of a plan, as lines."""
     lines = []
     try:
         check_lanes(with_defaults(plan), lines.append)

@@ -2,23 +2,23 @@
 """The ops of a plan as items that wait for each other: rules 1 to 9 of docs/planning.md, unrolled over iterations.
 
 An item is a tile of an op. Its key is 2 x position for items of the compute lane and 2 x issue + 1 for others. A node
-is an item of one iteration; all dates are differences of the sums max and + along edges.
+is an item of one iteration. Starts and finishes follow from max and + along the edges.
 """
 import collections
 
 LANES = ("compute", "h2d", "d2h", "host")
-COPIES_AHEAD = ("fetch", "gather")  # what may belong to iteration 0 though it was issued in the round before
+COPIES_AHEAD = ("fetch", "gather")  # these may belong to iteration 0 although they were issued in the round before
 
 Item = collections.namedtuple("Item", "op tile lane issue key")
 
 
 class Broken(Exception):
-    """The plan is so broken that nothing more can be said about it."""
+    """Raised if a plan is so broken that no further check makes sense."""
 
 
 class Graph:
     def __init__(self, plan, whole_fetches=()):
-        """`whole_fetches`: blocks of which a part is trained only, so that fetched tiles are not tiles of updates."""
+        """`whole_fetches`: blocks that are trained only in part, so that tiles of a fetch are not tiles of an update."""
         self.plan, self.ops = plan, plan["ops"]
         self.positions = len(plan["lanes"]["compute"])
         self.whole_fetches = set(whole_fetches)
@@ -30,7 +30,7 @@ class Graph:
         self.make_items()
         self.orders = {lane: self.make_order(lane) for lane in LANES}
         self.edges = set()  # (item, item it waits for, iterations back)
-        self.rings = []     # (places, items that take, items that give)
+        self.rings = []     # (slots, items that take one, items that give one back)
         self.add_rules()
 
     # ---- items ----
@@ -49,7 +49,7 @@ class Graph:
 
     def make_items(self):
         order = self.plan["lanes"]["compute"]
-        for step in range(self.positions):  # tiles of compute ops count from the head on
+        for step in range(self.positions):  # tiles of compute ops are counted from the head on
             position = (self.head + step) % self.positions
             self.add_item(order[position], position, True)
         for index, op in enumerate(self.ops):
@@ -67,7 +67,7 @@ class Graph:
                 self.add_item(index, self.items[update].issue, False)
 
     def make_order(self, lane):
-        """The lane's items in order; a lane mentions the tiles of an op in rising order."""
+        """Lists the lane's items in order; a lane lists the tiles of an op in rising order."""
         if lane == "compute":
             return [next(i for i in self.of_op[op] if self.items[i].issue == position)
                     for position, op in enumerate(self.plan["lanes"]["compute"])]
@@ -86,7 +86,8 @@ class Graph:
         self.edges.add((v, u, int(self.items[u].key > self.items[v].key)))
 
     def wait(self, v_ops, u_ops, whole=False):
-        """Every op of `v_ops` for every one of `u_ops`: tile by tile where both have as many, else for all."""
+        """Makes every op of `v_ops` wait for every op of `u_ops`: tile by tile if both have equally many tiles,
+        otherwise for all."""
         for v_op in v_ops:
             for u_op in u_ops:
                 v_items, u_items = self.of_op[v_op], self.of_op[u_op]
@@ -170,7 +171,7 @@ class Graph:
             before = tiles[item.tile]
 
     def is_gathered(self, fetch):
-        """Rows of the embedding's tables, not the whole table for a tied head."""
+        """True if the fetch gathers rows of the embedding's tables; a tied head needs the whole table."""
         user = self.ops[self.plan["lanes"]["compute"][fetch["due_before"]]]
         return fetch["block"] == 0 and user["block"] == 0
 
@@ -217,13 +218,13 @@ class Graph:
     # ---- unrolled ----
 
     def exists(self, item, iteration):
-        """Rounds begin at the head: before that of iteration 0 there are fetches for it, but no updates."""
+        """Rounds begin at the head. Before the head of iteration 0 there are fetches for it, but no updates."""
         it = self.items[item]
         early = it.lane != "compute" and it.issue < self.head and iteration == 0
         return not early or self.ops[it.op]["op"] in COPIES_AHEAD
 
     def lane_nodes(self, lane, iterations):
-        """(item, iteration) in the order of the lane, round by round."""
+        """Yields (item, iteration) in the order of the lane, round by round."""
         nodes = []
         for turn in range(-1, iterations):
             for item in self.orders[lane]:
@@ -243,7 +244,7 @@ class Graph:
 
 
 class Unrolled:
-    """Nodes of some iterations in an order in which each comes after all that it waits for."""
+    """Nodes of several iterations, sorted so that each comes after all that it waits for."""
 
     def __init__(self, graph, iterations):
         self.graph, self.iterations = graph, iterations
@@ -290,13 +291,13 @@ class Unrolled:
                     order.append(w)
         if len(order) < len(self.nodes):
             v = next(v for v, n in enumerate(missing) if n > 0)
-            for _ in self.nodes:  # walk back to a node on the cycle
+            for _ in self.nodes:  # walks back to a node on the cycle
                 v = next(u for u in self.before[v] if missing[u] > 0)
             raise Broken(f"orders and dependencies can never run: {self.graph.name(self.nodes[v][0])} waits for itself")
         return order
 
     def run(self, duration_us):
-        """(start, finish) by node; `duration_us` by node."""
+        """Returns (start, finish) by node; `duration_us` is by node."""
         start, finish = [0.0] * len(self.nodes), [0.0] * len(self.nodes)
         before = self.before
         for v in self.order:
@@ -314,7 +315,8 @@ class Unrolled:
 
 
 def period_us(graph, iterations=24):
-    """Steady time of an iteration: dates that repeat after some iterations, else the mean of the second half."""
+    """Returns the steady time of an iteration: once times repeat after some iterations, else the mean of the second
+    half."""
     unrolled = graph.unroll(iterations)
     _, finish = unrolled.run(unrolled.planned_us())
     ends = [finish[unrolled.index[graph.compute_item(graph.positions - 1), i]] for i in range(iterations)]

@@ -36,8 +36,6 @@ class Rules:
                 self.at[op["op"], op["block"], op["micro_batch"]] = op["position"]
         self.copies = collections.defaultdict(list)
 
-    # ---- tensors ----
-
     def tensor(self, t):
         found = re.fullmatch(r"(?:(embedding|head|layer\.(\d+))\.)?([a-z_]+)(?:\.(\d+))?", t["name"])
         if not found or found[3] not in CLASS_OF:
@@ -54,7 +52,7 @@ class Rules:
         return (position - tensor.first) % self.positions < tensor.length
 
     def find(self, label, block, *positions):
-        """Index of the tensor of this label that lives at all these positions; reports where there is none."""
+        """Returns the tensor of this label that lives at all these positions; reports a violation if there is none."""
         for index in self.by_label[label, block]:
             if all(self.holds(self.tensors[index], p) for p in positions):
                 return index
@@ -62,11 +60,11 @@ class Rules:
         return None
 
     def distance(self, a, b):
-        """Positions from a to b, going up the circle: 1 to P."""
+        """Returns the positions from a to b, going up the circle: 1 to P."""
         return (b - a - 1) % self.positions + 1
 
     def check_layout(self):
-        """No overlap of any two that meet; sums and peaks."""
+        """Checks that tensors that live at the same time do not overlap, and checks sums and peaks."""
         reserve = collections.defaultdict(list)
         for tensor in self.tensors:
             if tensor.offset % ALIGN_BYTES:
@@ -100,10 +98,8 @@ class Rules:
             if told != live:
                 self.report(f"memory.by_class.{name}: {told}; at position {fullest} it is {live}")
 
-    # ---- ops ----
-
     def expected_ops(self):
-        """(kind, block, micro-batch) of every op, but for fetches."""
+        """Yields (kind, block, micro-batch) of every op except fetches."""
         last = self.micro_batches - 1
         for b, block in enumerate(self.blocks):
             for m in range(self.micro_batches):
@@ -145,7 +141,7 @@ class Rules:
         return expected == given
 
     def check_compute_order(self):
-        """Forward up, backward down; the outer loop is the micro-batch's or the block's."""
+        """Checks that forward goes up and backward down; the outer loop is over micro-batches or over blocks."""
         up, down = range(len(self.blocks)), range(self.head_block - 1, self.lowest - 1, -1)
         batches = range(self.micro_batches)
         if self.plan["micro_batch_order"] == "block_major":
@@ -157,10 +153,8 @@ class Rules:
         if sorted(self.at, key=self.at.get) != expected:
             self.report("lanes.compute: forward and backward are not in the order of an iteration")
 
-    # ---- updates ----
-
     def gradient_at(self, block, m):
-        """Position of the op that finishes a block's gradient."""
+        """Returns the position of the op that finishes a block's gradient."""
         return self.at["forward" if block == self.head_block else "backward", block, m]
 
     def gradient_from(self, block, m):
@@ -168,7 +162,7 @@ class Rules:
         return self.gradient_at(self.head_block if tied and block == 0 else block, m)
 
     def uses(self, block):
-        """Positions at which a block's weights are read; a tied table's also by the head."""
+        """Returns the positions at which a block's weights are read; the head reads a tied table, too."""
         found = [p for (_, b, _), p in self.at.items() if b == block]
         if block == 0:
             found = [p for (kind, b, _), p in self.at.items() if b == 0 and kind == "forward"]
@@ -177,7 +171,7 @@ class Rules:
         return sorted(found)
 
     def check_in_time(self, kind, block, op, made, due):
-        """Between the op that makes what it needs and the first use of what it makes."""
+        """Checks that an op is between the op that makes its input and the first use of its result."""
         issue = op["issue_after"]
         use = min(self.distance(made, p) for p in self.uses(block))
         if (issue - made) % self.positions >= use or (self.distance(issue, due) + (issue - made) % self.positions) > use:
@@ -213,8 +207,6 @@ class Rules:
         until = min(self.distance(made, p) for p in following)
         if (issue - made) % self.positions >= until:
             self.report(f"{kind} of block {block}, micro-batch {m}: issued after {issue}; its gradient is made at {made}")
-
-    # ---- tensors that ops need ----
 
     def check_tensors(self):
         for b, block in enumerate(self.blocks):
@@ -256,7 +248,7 @@ class Rules:
         return self.distance(fetch["issue_after"], fetch["due_before"]) <= self.distance(fetch["issue_after"], position)
 
     def is_fresh(self, b, tensor, position):
-        """No update of the block is issued between the fetch and this use."""
+        """True if no update of the block is issued between the fetch and this use."""
         issue = (self.tensors[tensor].first - 1) % self.positions
         ops = self.graph.by_kind["host_adam", b] + self.graph.by_kind["states_out", b]
         for update in (self.graph.items[i].issue for op in ops for i in self.graph.of_op[op]):
@@ -302,7 +294,7 @@ class Rules:
                 self.copies[found].append((index, True))
 
     def find_whole(self, label, b, begin, ends):
-        """The tensor that lives from `begin` on without a gap to every one of `ends`."""
+        """Returns the tensor that lives without a gap from `begin` to each of `ends`."""
         for index in self.by_label[label, b]:
             tensor = self.tensors[index]
             before = (begin - tensor.first) % self.positions
@@ -312,10 +304,8 @@ class Rules:
         return None
 
     def copies_of(self, tensor):
-        """[(op, it reads the tensor)] of the copies from and to a tensor."""
+        """Returns [(op, true if it reads the tensor)] for the copies from and to a tensor."""
         return self.copies[tensor]
-
-    # ---- bytes ----
 
     def check_bytes(self, index, expected):
         if self.tensors[index].bytes != expected:

@@ -2,7 +2,7 @@
 """Sizes that follow from a model document: parameters, flat vectors, bytes of an element (docs/layout.md)."""
 import re
 
-ALIGN_ELEMENTS = 128  # each tensor of a flat vector begins at a multiple of this, and the vector ends at one
+ALIGN_ELEMENTS = 128  # each tensor of a flat vector begins at a multiple of this, and the vector ends at a multiple
 
 
 def layer_tensors(model):
@@ -32,7 +32,7 @@ def layer_tensors(model):
 
 
 def block_tensors(model, block):
-    """[(name, elements)] of a block, in flat order."""
+    """Returns [(name, elements)] of a block, in flat order."""
     width = model["width"]
     if block == 0:
         positions = [("position.weight", model["max_positions"] * width)]
@@ -44,13 +44,13 @@ def block_tensors(model, block):
 
 
 def matches(pattern, name):
-    """`*` is any text, also with dots; `?` is one character."""
+    """`*` matches any text, dots included; `?` matches one character."""
     parts = [".*" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern]
     return re.fullmatch("".join(parts), name, re.DOTALL) is not None
 
 
 def is_trained(patterns, name):
-    """The last pattern that matches counts."""
+    """The last matching pattern counts."""
     for pattern in reversed(patterns):
         excludes = pattern.startswith("!")
         if matches(pattern[1:] if excludes else pattern, name):
@@ -63,7 +63,7 @@ def padded(elements):
 
 
 class Sizes:
-    """What each block of a plan must have, by the model and what the plan trains."""
+    """The sizes that each block of a plan must have, by the model and by what the plan trains."""
 
     def __init__(self, model, training):
         self.tied = model.get("tied", False)
@@ -71,7 +71,7 @@ class Sizes:
         bf16 = training["dtype"] == "bf16"
         self.weight_bytes = self.gradient_bytes = 2 if bf16 else 4
         moment_bytes = 2 if training["state_dtype"] == "bf16" else 4
-        self.state_bytes = 2 * moment_bytes + (4 if bf16 else 0)  # m, v, and the master where it is not the weight
+        self.state_bytes = 2 * moment_bytes + (4 if bf16 else 0)  # m, v, and the master if it is not the weight itself
         self.fp32 = not bf16
         tokens = training["batch"] // training["micro_batches"] * training["seq"]
         self.residual_bytes = tokens * model["width"] * self.weight_bytes
@@ -86,9 +86,11 @@ class Sizes:
             self.trained_parameters.append(sum(chosen))
 
     def states_in_bytes(self, block):
-        """A streamed element's way in: its states, and the fp32 weight (which is the master) where it is on the host."""
+        """Returns the bytes that a streamed element brings in: its states, and the fp32 weight (which is the master) if
+        that is on the host."""
         return self.state_bytes + (4 if self.fp32 and block["weights"] == "host" else 0)
 
     def states_out_bytes(self, block):
-        """And out: its states, and the new weight where weights are on the host."""
+        """Returns the bytes that a streamed element sends out: its states, and the new weight if weights are on the
+        host."""
         return self.state_bytes + (self.weight_bytes if block["weights"] == "host" else 0)

@@ -5,9 +5,9 @@
 
     random_plans.py --program AUTOHETE [--plans N] [--random N] [--seed S]
 
-Machines are the A100 example, with and without lanes that slow each other, with a host that updates fast or slowly; so
-that all homes of optimizer states are worth planning. Fails where a plan breaks a rule, and where the set did not
-contain every home, accumulator, op and order. Prints its seed.
+Machines are the A100 example, with and without lanes that slow each other, and with a fast or a slow host, so that
+every place of optimizer states is worthwhile in some plan. Fails if a plan breaks a rule, or if the plans together lack
+a place of states, an accumulator, an op or an order. Prints its seed.
 """
 import argparse
 import collections
@@ -27,7 +27,7 @@ from scale import scaled  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 POLICIES = ["optimal"] * 4 + ["zero-offload", "patrickstar", "stronghold", "stream", "autohete-paper", "resident"]
 FROZEN = ["embedding.*", "*_norm*", "layer.0.*", "layer.0.mlp*", "head.*", "*.attention.*", "*.mlp.down.weight"]
-NO_PLAN = (4, 5)  # infeasible, or none found
+NO_PLAN = (4, 5)  # exit statuses: infeasible, none found
 WANTED = {"device_adam", "host_adam", "upload", "fetch", "gather", "send_gradients", "accumulate", "norm", "states_in",
           "states_out", "backward", "block_major", "micro_batch_major", "accumulator host", "accumulator device",
           "optimizer none"} | {f"{w}/{o}" for w, o in (("device", "device"), ("device", "host"), ("host", "host"),
@@ -49,7 +49,7 @@ def machines():
     for link in slow_host["links"]:
         set_all(link["bytes_per_s"], 1e11)
     found = [real, slow_host]
-    for machine in (real, slow_host):  # alone: nothing slows anything, so that the checker knows every time
+    for machine in (real, slow_host):  # a copy in which nothing slows anything, so that the checker knows every time
         alone = copy.deepcopy(machine)
         for beside in alone["beside"]:
             set_all(beside["kept"], 1)
@@ -81,7 +81,7 @@ def draw_flags(rng):
              "--dtype", rng.choice(("bf16", "bf16", "fp32")), "--state-dtype", rng.choice(("fp32", "fp32", "bf16")),
              "--clip", rng.choice(("none", "1"))]
     scheduling = rng.choice(("priority", "priority", "fifo"))
-    if flags[flags.index("--policy") + 1] in ("optimal", "autohete-paper"):  # others have an order of their own
+    if flags[flags.index("--policy") + 1] in ("optimal", "autohete-paper"):  # other policies have their own order
         flags += ["--scheduling", scheduling]
     if rng.random() < 0.3:
         flags += ["--freeze", rng.choice(FROZEN)]
@@ -99,7 +99,7 @@ def what_is_in(plan):
 
 
 def own_check(program, paths):
-    """What the program itself finds wrong with its plan."""
+    """Returns what the program itself finds wrong with its plan."""
     run = subprocess.run([program, "check", paths["plan"], "--model", paths["model"], "--machine", paths["machine"]],
                          capture_output=True, text=True, check=False)
     return run.stderr.splitlines() if run.returncode else []
@@ -136,7 +136,7 @@ def main():
             if lines:
                 broken += 1
                 print("\n  ".join([f"plan {made}: {' '.join(flags)}", json.dumps(model), *lines[:5]]))
-    missing = sorted(WANTED - set(seen)) if args.plans >= 40 else []  # a few plans do not have everything
+    missing = sorted(WANTED - set(seen)) if args.plans >= 40 else []  # a few plans need not cover everything
     if missing:
         print(f"no plan had: {', '.join(missing)}")
     print(f"{made} plans, {broken} broken")

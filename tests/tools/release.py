@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The archive that scripts/release writes of what a build folder holds: what is in it, that it runs where it is unpacked,
-that the same inputs give the same bytes, and what is refused.
+"""The archive that scripts/release makes from a build folder: its contents, that it runs after unpacking, that the same
+inputs give the same bytes, and what is refused.
 
     release.py --release SCRIPT --build FOLDER [--plugin]
 """
@@ -14,7 +14,7 @@ import sys
 import tarfile
 import tempfile
 
-DATED = 1600000000  # what the archive's files are
+DATED = 1600000000  # date of the archive's files
 FILES = ("bin/autohete", "share/man/man1/autohete.1", "share/man/man1/autohete-tokenize.1",
          "share/bash-completion/completions/autohete",
          "share/zsh/site-functions/_autohete", "share/fish/vendor_completions.d/autohete.fish",
@@ -31,13 +31,12 @@ def call(expected, *words, **variables):
 
 
 def needed(path):
-    """Libraries that a file names itself, but the C library's."""
     names = re.findall(r"\(NEEDED\).*\[(.*)\]", call(0, "readelf", "-dW", path).stdout)
     return {name for name in names if not re.match(r"lib(c|m|dl|rt|pthread)\.so|ld-linux", name)}
 
 
 def package(options, place, mask):
-    """The archive's path and digest, as somebody with another mask of file modes writes it."""
+    """Returns the archive's path and digest, made under another mask of file modes."""
     os.umask(mask)
     said = call(0, options.release, "-o", place, "--build", options.build, SOURCE_DATE_EPOCH=str(DATED)).stdout
     archive = said.split(":")[0]

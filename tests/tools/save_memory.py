@@ -4,7 +4,7 @@
 
     save_memory.py --program AUTOHETE
 
-Models of GPT-2's layout, whose matrices a save transposes. Not under sanitizers, whose memory is not the program's.
+The models have GPT-2's layout, whose matrices a save transposes. Not for sanitizers, which take memory of their own.
 """
 import argparse
 import json

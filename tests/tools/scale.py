@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many random cases a script tries: $AH_TEST_SCALE times its full number, a tenth where it is not set, at least one.
-The same rule as check_scaled() in tests/support/check.c."""
+"""The number of random cases a script tries: $AH_TEST_SCALE (default 0.1) times its full number, at least one. The rule
+is that of check_scaled() in tests/support/check.c."""
 import math
 import os
 

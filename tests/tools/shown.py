@@ -4,10 +4,10 @@
 
     shown.py [--update] PAGE...
 
-A block that begins with ```console holds commands, each after "$ ", and what they print: standard error, then standard
-output. All blocks of a page run one after the other in the current folder, where `examples` must be; `cd` stays within
-its block. A line "# exit N" below a command says how it ends, where not with 0. --update writes what commands print
-into the pages instead. The last line says how many commands ran: none would prove nothing.
+A block that begins with ```console has commands, each after "$ ", and their output: standard error, then standard
+output. All blocks of a page run in order in the current folder, which must contain `examples`; `cd` has an effect only
+within its block. A line "# exit N" below a command gives its exit status if that is not 0. --update writes the
+commands' output into the pages instead. The last line says how many commands ran: none would prove nothing.
 """
 import difflib
 import re
@@ -26,7 +26,7 @@ def run(folder, command):
 
 
 def play(block, wrong):
-    """The block as its commands print it; what differs goes to `wrong`."""
+    """Returns the block with the output of its commands; differences are added to `wrong`."""
     folder, text = ".", ""
     for command, shown in COMMAND.findall(block):
         told = EXIT.match(shown)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that take a second: the model tests/cli/documents/model-least.json planned for machine-cpu.json, trained on text.
+"""Runs that take a second: the model tests/cli/documents/model-least.json, planned for machine-cpu.json and trained on
+text.
 
     runs = Runs(program, folder)
     plan = runs.plan("resident", ["--policy", "resident"], BF16)       # the same plan is made once
@@ -16,7 +17,7 @@ MANIFEST = "checkpoint.json"
 
 
 def text(n_bytes):
-    """Words in an order that repeats late, so that batches differ."""
+    """Returns words in an order that repeats late, so that batches differ."""
     words = ("what", "was", "saved", "goes", "on", "as", "if", "nothing", "had", "been", "in", "its", "way")
     state, out = 1, bytearray()
     while len(out) < n_bytes:
@@ -36,12 +37,11 @@ class Runs:
         (self.folder / name).write_bytes(content)
 
     def fresh(self, name):
-        """A name that no file has yet."""
         self.names += 1
         return f"{name}-{self.names}"
 
     def plan(self, flags, training):
-        """The name of a plan; `training`: flags that its numeric signature has."""
+        """Returns the name of a plan; `training` has the flags that its numeric signature depends on."""
         key = (*flags, *training)
         if key not in self.made:
             self.made[key] = f"plan-{len(self.made)}.json"
@@ -67,10 +67,8 @@ class Runs:
         return subprocess.Popen([self.program, *map(str, self.words(plan, flags))], cwd=self.folder,
                                 stdin=subprocess.DEVNULL, **settings)
 
-    # ---- what is in a folder of checkpoints, read without the program ----
-
     def checkpoints(self, name):
-        """Paths of the checkpoints, ascending; leftovers of saves (step-N.tmp) are none."""
+        """Returns the paths of the checkpoints, ascending, without leftovers of saves (step-N.tmp)."""
         return sorted(path for path in (self.folder / name).glob("step-*") if path.suffix != ".tmp")
 
     def leftovers(self, name):
@@ -80,21 +78,21 @@ class Runs:
         return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in checkpoint.iterdir()}
 
     def broken(self, checkpoint):
-        """What is wrong with a checkpoint, by its manifest; empty where it is whole."""
+        """Returns what is wrong with a checkpoint by its manifest; empty: it is whole."""
         manifest, found = json.loads((checkpoint / MANIFEST).read_text()), self.digests(checkpoint)
         wanted = {file["name"]: file["sha256"] for file in manifest["files"]}
         found.pop(MANIFEST)
         return [] if found == wanted else sorted(set(found.items()) ^ set(wanted.items()))
 
     def steps(self, name):
-        """Losses by step, of a log that may still be written."""
+        """Returns the losses by step from a log that may still be written."""
         path = self.folder / name
         content = path.read_text() if path.exists() else ""
         lines = map(json.loads, content[:content.rfind("\n") + 1].splitlines())
         return {line["step"]: line["loss"] for line in lines if line.get("line") == "step"}
 
     def log(self, name):
-        """The lines of a run log, which must end with a whole one."""
+        """Returns the lines of a run log, which must end with a whole line."""
         path = self.folder / name
         content = path.read_text() if path.exists() else ""
         if content and not content.endswith("\n"):

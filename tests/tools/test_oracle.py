@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Does the comparison of runs with golden cases find what is wrong? Gradients, weights and logits of each case are made up,
-a run has them, and is changed. No torch.
+"""Checks that the comparison of runs with golden cases finds mistakes: it makes up gradients, weights and logits of
+each case and a run that has them, and changes the run. No torch.
 
     test_oracle.py
 """
@@ -26,7 +26,7 @@ GOLDEN = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "golden",
 
 
 def make_up(case, folder):
-    """The case with other tensors, as `folder`; returns its expected.json and the tensors of each part."""
+    """Writes the case with made-up tensors to `folder`; returns its expected.json and the tensors of each part."""
     shutil.copytree(os.path.join(GOLDEN, case), folder, dirs_exist_ok=True)
     expected, rng, parts = files.read_json(os.path.join(folder, "expected.json")), random.Random(case), {}
     zeros = oracle_compare.zeros_of(expected)
@@ -40,7 +40,8 @@ def make_up(case, folder):
 
 
 def make_run(case, folder, run):
-    """What a perfect run of this case writes, in fp32, and nothing else; the case is made up as `folder`."""
+    """Writes what a perfect run of this case writes, in fp32, and nothing else; the made-up case is written to
+    `folder`."""
     shutil.rmtree(run)
     os.mkdir(run)
     expected, parts = make_up(case, folder)
@@ -71,7 +72,7 @@ class Compared(unittest.TestCase):
         return os.path.join(self.run_folder, name)
 
     def change(self, file, name, edit):
-        """Writes the file again with edit(shape, values) in the place of a tensor; None removes it."""
+        """Replaces a tensor in the file by edit(shape, values); None removes it."""
         tensors = files.read_tensors(self.path(file))
         changed = edit(*tensors.pop(name))
         if changed:

@@ -8,8 +8,8 @@ which it waits for:
      0  1  2  3   4   5   6  7  8  9   10  11  12  13
      F0 F1 F2 A3c F3  H   B3 B2 B1 B0  A0  A4  A3a A3b        F1: forward of block 1, H: of the head; A: update on the device
 
-Block 1 has weights and optimizer on the host, block 2 its optimizer; the states of block 3 are streamed in three tiles,
-of which the last is updated in the next iteration, just before its weights are used.
+Block 1 has weights and optimizer on the host, block 2 only its optimizer. The states of block 3 are streamed in three
+tiles; the last tile is updated in the next iteration, just before its weights are used.
 """
 import copy
 import sys
@@ -54,7 +54,7 @@ def ops():
 
 
 def tensors():
-    """name, units of 256 bytes, from, to: laid out by hand in three columns over what stays."""
+    """Rows: name, units of 256 bytes, from, to; laid out by hand in three columns above the persistent ones."""
     unit, layer, head = 256, LAYER * 2 // 256, FLAT[4] * 2 // 256
     residual = 32 * 128 * 2 // unit
     stays = [("embedding.weights", 512), ("layer.1.weights", layer), ("layer.2.weights", layer), ("head.weights", head),
@@ -84,7 +84,7 @@ def tensors():
 
 
 def by_class(placed, position):
-    """Counted by hand's eye: what lives at the position, by the last word of its name but numbers."""
+    """Counts what lives at the position, by the last word of its name that is not a number."""
     words = {"weights": "weights", "states": "optimizer", "gradient": "gradients", "scratch": "workspace",
              "input": "activations", "saved": "activations", "residual_gradient": "activations"}
     sums = dict.fromkeys(("weights", "gradients", "optimizer", "activations", "staging", "workspace"), 0)
@@ -138,7 +138,7 @@ def drop_op(plan, index):
 
 
 def change(*path_and_value):
-    """A break: the value at a path."""
+    """Returns a break: sets the value at a path."""
     *path, last, value = path_and_value
 
     def apply(plan):
@@ -212,7 +212,8 @@ def found(check, *args):
 
 class PlanChecker(unittest.TestCase):
     def replay(self, plan, unwaited=None, slow_lane=None, waiting=None):
-        """Rules, unrolled nodes, starts and finishes; without the edges by which `waiting` (all ops) waits for `unwaited`."""
+        """Returns rules, unrolled nodes, starts and finishes, without the edges by which `waiting` (all ops) waits for
+        `unwaited`."""
         lines, plan = [], plan_checker.with_defaults(plan)
         rules = plan_checker.Rules(plan, plan_checker.Graph(plan), None, lines.append)
         rules.check()
@@ -226,7 +227,7 @@ class PlanChecker(unittest.TestCase):
         return rules, unrolled, *unrolled.run(durations)
 
     def test_bytes_that_are_shared_too_early(self):
-        """The copy of a gradient is slow, and nobody waits for it before its place is used again."""
+        """The copy of a gradient is slow, and nothing waits for it before its memory is used again."""
         plan = right_plan()
         tensor(plan, "embedding.gradient.0")["offset_bytes"] = tensor(plan, "layer.1.gradient.0")["offset_bytes"]
         self.assertEqual(found(plan_checker.check_apart_in_time, *self.replay(plan, slow_lane="d2h")), "")

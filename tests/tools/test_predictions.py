@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""bench/predictions on machines that are never quiet: a made-up clock and made-up probes, so that no test waits.
+"""bench/predictions on machines that are never quiet, with a made-up clock and made-up probes, so that no test waits.
 
-What is shown: waiting ends, each pair has a sample, and what is said of how disturbed it was is what the probes said.
+Waiting ends, each pair has a sample, and the reported disturbance is what the probes measured.
 """
 import importlib.machinery
 import importlib.util
@@ -15,7 +15,6 @@ BENCH = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "ben
 
 
 def load():
-    """The script as a module; the probes' library is not needed here."""
     sys.path.insert(0, BENCH)
     sys.dont_write_bytecode = True
     if importlib.util.find_spec("numpy") is None:
@@ -31,7 +30,7 @@ predictions = load()
 
 
 class Machine:
-    """Each probe takes a second; after the survey its rates are those of `speeds`, the last one for ever."""
+    """Each probe takes a second. After the survey its rates are those in `speeds`; the last one is repeated."""
 
     def __init__(self, survey, speeds):
         self.now, self.survey, self.speeds = 0.0, survey, list(speeds)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/tokenize: what it writes, read back as docs/data.md describes it.
+"""scripts/tokenize: its output, read back as docs/data.md describes it.
 
     test_tokenize.py            bytes, which need no library
     test_tokenize.py library    a small tokenizer of the 'tokenizers' package; exit 77 where it is not installed
@@ -17,7 +17,7 @@ SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "s
 
 
 def read(folder, name):
-    """(tokens, mask or None, docs) of a shard."""
+    """Returns (tokens, mask or None, docs) of a shard."""
     path = os.path.join(folder, name)
     with open(path, "rb") as file:
         content = file.read()
@@ -302,7 +302,7 @@ class WithLibrary(Case):
 
 
 class WithTemplates(Case):
-    """Chats with the template of a model; only where 'transformers' and 'jinja2' are installed as well."""
+    """Chats with the template of a model; only if 'transformers' and 'jinja2' are installed, too."""
 
     def setUp(self):
         super().setUp()

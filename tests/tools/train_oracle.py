@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the golden cases of training through the trainer and compares each run with what float64 gave.
+"""Trains the golden cases with the trainer and compares each run with the results in float64.
 
     train_oracle.py --program build/tests/golden.train
 """

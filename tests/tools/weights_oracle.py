@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Weights by another hand: a safetensors writer and reader, names and layouts written down again from the
-transformers library and docs/layout.md, with which the product's are compared.
+"""An independent implementation to compare the product's weights with: a safetensors writer and reader, and names and
+layouts written again from the transformers library and docs/layout.md.
 
     weights_oracle.py --program weights_round_trip           tiny checkpoints of every family, made here: the flat
                                                              vectors are right, saving gives the same bytes, and
@@ -37,10 +37,8 @@ CONFIGS = {
 }
 
 
-# ---- files ----
-
 def write_safetensors(path, tensors):
-    """tensors: name -> (dtype, shape, bytes). By name, header padded to 8 bytes: as the format's own library."""
+    """tensors: name -> (dtype, shape, bytes). Sorted by name, header padded to 8 bytes, like the format's own library."""
     header, data = {"__metadata__": {"format": "pt"}}, b""
     for name in sorted(tensors):
         dtype, shape, raw = tensors[name]
@@ -72,7 +70,7 @@ def read_folder(folder):
 
 
 def write_folder(folder, config, tensors, order, limit=None):
-    """`order`: the names as the model has them; `limit`: bytes of a shard."""
+    """`order`: the names in the order of the model; `limit`: bytes of a shard."""
     os.makedirs(folder)
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
         file.write(json.dumps(config, indent=2, sort_keys=True) + "\n")
@@ -95,10 +93,9 @@ def write_folder(folder, config, tensors, order, limit=None):
         file.write(json.dumps(index, indent=2, sort_keys=True) + "\n")
 
 
-# ---- models ----
-
 def describe(config):
-    """Blocks in order; of each, our tensors in flat order: (rows, cols, [(their name, their shape, transposed)])."""
+    """Returns the blocks in order; for each, our tensors in flat order: (rows, cols, [(their name, their shape,
+    transposed)])."""
     kind = config["model_type"]
     if kind == "gpt2":
         return describe_gpt2(config)
@@ -170,7 +167,7 @@ def parts(config):
 
 
 def raw_numbers(dtype, count, rng):
-    """Finite bits of every kind, denormals too."""
+    """Returns finite numbers with random bits of every kind, denormals included."""
     if dtype == "F32":
         return struct.pack(f"<{count}f", *(rng.gauss(0, 1) * 10 ** rng.randint(-40, 10) for _ in range(count)))
     wide = 0x7F80 if dtype == "BF16" else 0x7C00
@@ -200,7 +197,7 @@ def make(config, dtype, rng):
 
 
 def flat(config, tensors):
-    """docs/layout.md: every tensor from a multiple of 128 elements on, zeros between, rows are outputs."""
+    """As in docs/layout.md: every tensor begins at a multiple of 128 elements, with zeros between; rows are outputs."""
     out = []
     for block in describe(config):
         for _, _, pieces in block:
@@ -213,10 +210,8 @@ def flat(config, tensors):
     return struct.pack(f"<{len(out)}f", *out)
 
 
-# ---- initial weights ----
-
 def philox(counter, key):
-    """Salmon, Moraes, Dror, Shaw 2011: Philox4x32-10."""
+    """Philox4x32-10 (Salmon, Moraes, Dror, Shaw, 2011)."""
     c, k, mask = list(counter), list(key), 0xFFFFFFFF
     for _ in range(10):
         high, low = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
@@ -226,7 +221,7 @@ def philox(counter, key):
 
 
 def normals(seed, block, first):
-    """Of elements first to first + 3 (base/philox.h: purpose 1)."""
+    """Returns the normal numbers of elements `first` to `first` + 3 (base/philox.h: purpose 1)."""
     bits = philox([first & 0xFFFFFFFF, first >> 32 | 1 << 8 | block << 16, 0, 0], [seed & 0xFFFFFFFF, seed >> 32])
     out = []
     for a, b in (bits[:2], bits[2:]):
@@ -252,8 +247,6 @@ def initial(config, seed):
             out += [0.0] * (-len(out) % 128)
     return out
 
-
-# ---- checks ----
 
 class Failure(Exception):
     pass
@@ -285,7 +278,6 @@ def read(path):
 
 
 def check_family(program, root, name, config, rng):
-    """Each dtype, in one file and in several."""
     for dtype in ("F32", "BF16", "F16"):
         if dtype == "F16":
             spoken = config
@@ -310,7 +302,7 @@ def check_family(program, root, name, config, rng):
 
 
 def check_variants(program, root, rng):
-    """Spellings of the same weights: no prefix, leftovers of older versions, a tied head's copy."""
+    """Checks spellings of the same weights: no prefix, leftovers of older versions, a tied head's copy."""
     for name, prefix, extra in (("gpt2", "transformer.", ["h.0.attn.bias", "h.3.attn.masked_bias"]),
                                 ("llama-bias", "model.", ["layers.0.self_attn.rotary_emb.inv_freq"])):
         config = CONFIGS[name]
@@ -330,7 +322,7 @@ def check_variants(program, root, rng):
 
 
 def damages(config):
-    """What is done to good weights, and what the refusal must name."""
+    """Yields damage to good weights, and what the refusal must name."""
     first = parts(config)[0][0]
     last = parts(config)[-1][0]
     norm = next(name for name, shape, _ in parts(config) if len(shape) == 1)
@@ -396,7 +388,7 @@ def check_damages(program, root, rng):
 
 
 def check_initial(program, root):
-    """The same numbers but for the last bit, which another logarithm may change."""
+    """Checks that the numbers are equal except for the last bit, which another logarithm may change."""
     for name, config in CONFIGS.items():
         seed = 2**40 + len(name)
         folder = os.path.join(root, name + "-initial")
@@ -408,8 +400,8 @@ def check_initial(program, root):
 
 
 def check_folder(program, root, folder):
-    """A checkpoint that somebody else wrote: one file is saved as it was, of several the tensors are (which of them
-    goes into which file is everybody's own choice)."""
+    """Checks a checkpoint from elsewhere: a single file is saved unchanged; of several files, the tensors are equal (a
+    writer is free to choose the file of each)."""
     tensors = read_folder(folder)
     single = os.path.isfile(os.path.join(folder, "model.safetensors"))
     out = os.path.join(root, "out-" + os.path.basename(folder.rstrip("/")))

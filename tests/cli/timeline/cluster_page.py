@@ -58,7 +58,7 @@ def stages_of(plan):
 
 
 def in_flight(bars):
-    """The most forwards without their backward."""
+    """Returns the largest number of forwards whose backward has not run."""
     held = most = 0
     for bar in bars:
         held += 1 if bar["kind"] == "forward" else -1
@@ -126,7 +126,7 @@ def check_memory(failures, plan, page):
 
 
 def names_of(plan, run):
-    """'embedding, layer.0–6', one name at a time and then as a range."""
+    """Returns names such as 'embedding, layer.0–6' as single names, with ranges expanded."""
     blocks = range(run["first_block"], run["first_block"] + run["blocks"])
     layers = [block - 1 for block in blocks if 0 < block < plan["blocks"] - 1]
     names = ["embedding"] * (0 in blocks)

@@ -21,7 +21,7 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \" & '
 STRIPS = ("activations", "weights", "optimizer")
 DEFAULTS = {"activations": "keep", "weights": "device", "optimizer": "device"}
 
-# What is drawn, read from the elements. Widths are in µs (attributes) and pixels (boxes).
+# Reads what is drawn from the elements. Widths are in µs (attributes) and pixels (boxes).
 READ = """
 const all = (selector, of) => [...(of || document).querySelectorAll(selector)];
 const chart = document.querySelector("#timeline svg");
@@ -104,7 +104,7 @@ class Browser:
             self.driver.save_screenshot(os.path.join(self.shots, f"{name}.png"))
 
     def complaints(self):
-        """What the console said, and every request of a page that is not for itself."""
+        """Returns messages of the console, and every request that a page makes for something other than itself."""
         said = [entry["message"] for entry in self.driver.get_log("browser")]
         for entry in self.driver.get_log("performance"):
             message = json.loads(entry["message"])["message"]
@@ -116,8 +116,6 @@ class Browser:
                     said.append(f"requested {url}")
         return said
 
-
-# ---- what the page draws ----
 
 
 def check_lanes(failures, plan, said, page, joined=False):
@@ -152,7 +150,7 @@ def check_lanes(failures, plan, said, page, joined=False):
 
 
 def upper_edges(path):
-    """(end in µs, y) of the steps of the upper edge of an area."""
+    """Returns (end in µs, y) of the steps of an area's upper edge."""
     steps = []
     for y, x in re.findall(r"V([-\d.]+)H([-\d.]+)", path):
         if steps and float(x) <= steps[-1][0]:
@@ -234,8 +232,6 @@ def check_words(failures, page):
     failures.equal(page["unnamed"], 0, "drawings and buttons without a name")
     failures.equal(page["overflow"], 0, "pixels wider than the screen")
 
-
-# ---- what happens when it is used ----
 
 TIP = "const tip = document.getElementById('tip'); return tip.hidden ? '' : tip.innerText;"
 WIDEST = """
@@ -371,7 +367,7 @@ def check_small_screen(failures, browser, path, plan, said):
 
 
 def check_joined(failures, program, folder, browser):
-    """More tiles than can be drawn smoothly: those of an op that follow each other are one bar."""
+    """Checks a plan with more tiles than can be drawn smoothly: consecutive tiles of an op become one bar."""
     path, plan = plans.make(program, folder, "many-tiles")
     said = json.loads(plans.run(program, "simulate", path, "--json"))
     target = os.path.join(folder, "joined.html")
@@ -387,8 +383,6 @@ def check_joined(failures, program, folder, browser):
     failures.check(bars < 0.95 * tiles, f"joined: {bars} bars of {tiles} tiles")
     failures.check("drawn as one" in page["text"], "joined: the page does not say so")
 
-
-# ---- the whole ----
 
 
 def write_page(failures, program, folder, name):

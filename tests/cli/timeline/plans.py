@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans to draw, and what they say, read from the document alone."""
+"""Plans to draw, and facts about them that are read from the document alone."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def run(program, *arguments):
 
 
 def deep_model(folder):
-    """96 blocks of 120M parameters."""
+    """Makes a model of 96 blocks with 120M parameters each."""
     with open(os.path.join(ROOT, "examples/models/gpt-4b.json"), encoding="utf-8") as handle:
         model = json.load(handle)
     model.update(name="deep", layers=96, width=3072, heads=24, kv_heads=24, mlp_width=12288)
@@ -75,7 +75,8 @@ def deep_model(folder):
 
 
 def make(program, folder, name):
-    """The path of a plan, and its document; "example" is one of the repository, with the alternatives that quick plans lack."""
+    """Returns a plan's path and document. "example" is a plan of the repository, with the alternatives that quick plans
+    lack."""
     path = os.path.join(folder, f"{name}.plan.json")
     if name == "example":
         shutil.copy(os.path.join(ROOT, "examples/plans/tiny.json"), path)
@@ -100,8 +101,6 @@ def make_quickly(program, folder, name, path):
     )
 
 
-# ---- what is in the arena ----
-
 CLASSES = {
     "weights": "weights",
     "states": "optimizer",
@@ -124,7 +123,7 @@ def live(tensor, position):
 
 
 def occupancy(plan):
-    """Bytes by part at every position, the slow way."""
+    """Counts the bytes by part at every position, without any cleverness."""
     rows = []
     for position in range(plan["arena"]["positions"]):
         there = [tensor for tensor in plan["arena"]["tensors"] if live(tensor, position)]

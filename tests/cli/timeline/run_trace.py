@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The trace of a run: measured and predicted timelines beside each other, against the plan and the run log."""
+"""The trace of a run: measured and predicted timelines together, compared with the plan and the run log."""
 
 import argparse
 import collections
@@ -26,13 +26,14 @@ def ns(us):
 
 
 def named(events, what):
-    """Names by process, or by process and track."""
+    """Returns names by process, or by process and track."""
     key = (lambda e: e["pid"]) if what == "process_name" else (lambda e: (e["pid"], e["tid"]))
     return {key(e): e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == what}
 
 
 def tracks(failures, events, recorded):
-    """Slices by the names of their process and track; no two of a track at one time, none before 0."""
+    """Returns the slices by the names of their process and track. Slices of a track do not overlap, and none starts
+    before 0."""
     processes, threads = named(events, "process_name"), named(events, "thread_name")
     failures.equal(sorted(processes.values()), [MEASURED, PREDICTED], "processes")
     for process, first in ((PREDICTED, "iterations"), (MEASURED, "steps")):
@@ -54,7 +55,7 @@ def tracks(failures, events, recorded):
 
 
 def check_steps(failures, slices, process, track, key, steps):
-    """Consecutive, one begins where the one before it ends, the first one at 0."""
+    """Checks that steps are consecutive, without gaps, and that the first one begins at 0."""
     mine = slices[process, track]
     failures.equal([e["args"][key] for e in mine][1:], [mine[0]["args"][key] + i for i in range(1, steps)], process)
     failures.equal(ns(mine[0]["ts"]), 0, f"{process}: where the first step begins")
@@ -64,7 +65,7 @@ def check_steps(failures, slices, process, track, key, steps):
 
 
 def check_lane(failures, plan, slices, process, key, step, lane):
-    """Every tile of every op once, with its name; data beside them where it is measured."""
+    """Checks that every tile of every op occurs once, with its name; in a measured trace, data as well."""
     mine = [e for e in slices[process, lane] if e["args"][key] == step and e["cat"] != "data"]
     what = [(e["args"]["op"], e["args"]["block"], e["args"]["micro_batch"], e["args"]["tile"]) for e in mine]
     wanted = collections.Counter(
@@ -80,8 +81,8 @@ def check_lane(failures, plan, slices, process, key, step, lane):
 
 
 def less_than_logged(slices, log, steps, times):
-    """Slices span their primitive ops and what is between them, so a lane has no less than the log says it worked; that it
-    has any is all that is asked where other programs may hold up ops that no slice shows."""
+    """Names lanes that show less than half of the logged work or, if `times` is false, as on a busy machine, none at
+    all. A slice also spans the gaps between its primitive ops."""
     logged = {line["step"]: line for line in log if line.get("line") == "step"}
     less = []
     for lane in plans.LANES:
@@ -93,8 +94,8 @@ def less_than_logged(slices, log, steps, times):
 
 
 def check_activities(failures, slices, times):
-    """Every kernel and copy is of an op, in whose slice it lies, but for how far two clocks agree, where times are looked at;
-    copies have bytes."""
+    """Checks that every kernel and copy belongs to an op and lies within its slice, as closely as two clocks agree
+    (only if `times`), and that copies have bytes."""
     for lane, row in zip(plans.LANES, ACTIVITIES):
         owners = collections.defaultdict(list)
         for event in slices[MEASURED, lane]:
@@ -149,7 +150,7 @@ def check_whole(failures, folder, plan, name, first, steps, recorded, times):
 
 
 def check_run(failures, runs, folder, steps, first, shown, recorded, times):
-    """A run of so many steps, whose trace has so many from the first on."""
+    """Checks the trace of a run of `steps` steps, which shows `shown` steps from `first` on."""
     device = ("--device", "cuda", "--other-device") if recorded else ()
     plan = runs.plan(("--policy", "stream"), TRAINING)
     with open(os.path.join(folder, plan), encoding="utf-8") as handle:
@@ -169,7 +170,7 @@ def check_run(failures, runs, folder, steps, first, shown, recorded, times):
 
 
 def check_unrecorded(failures, runs, folder):
-    """What keeps CUPTI from recording is said, and the trace has lanes alone; what it loses is counted."""
+    """Whatever keeps CUPTI from recording is reported, and the trace has only lanes; records that it loses are counted."""
     plan = runs.plan(("--policy", "stream"), TRAINING)
     flags = ["--steps", 3, "--trace", "trace.json", "--force", "--log", "log.ndjson", "--device", "cuda", "--other-device"]
     for setting, source, said in (("profiler=Nsight", "lanes", "'Nsight' already profiles this process"),

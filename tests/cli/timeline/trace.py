@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The trace of a simulation against what the simulation and the plan say."""
+"""The trace of a simulation, compared with the simulation and the plan."""
 
 import argparse
 import collections
@@ -26,7 +26,7 @@ def read(program, folder, path):
 
 
 def tracks(failures, events):
-    """Slices by the name of their track, in the order of the file; no two of a track at one time."""
+    """Returns the slices by the name of their track, in the order of the file; slices of a track do not overlap."""
     names = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
     failures.equal(sorted(names.values()), sorted(("iterations",) + plans.LANES), "tracks")
     slices = collections.defaultdict(list)
@@ -64,7 +64,7 @@ def check_iterations(failures, said, iterations):
 
 
 def check_lane(failures, plan, said, lane, track, iteration):
-    """One steady iteration of a lane: every tile of every op once, and the sums of the simulation."""
+    """Checks one steady iteration of a lane: it has every tile of every op once, and the sums of the simulation."""
     mine = [e for e in track if e["args"]["iteration"] == iteration]
     found = collections.Counter(
         (e["args"]["op"], e["args"]["block"], e["args"]["micro_batch"], e["args"]["tile"]) for e in mine
@@ -91,7 +91,7 @@ def check_lane(failures, plan, said, lane, track, iteration):
 
 
 def check_arrows(failures, events, slices):
-    """Arrows leave in a slice, arrive at the beginning of one, and every late compute op has one."""
+    """Checks that arrows leave within a slice and arrive at the start of one, and that every late compute op has one."""
     leaves = {e["id"]: e for e in events if e["ph"] == "s"}
     arrives = {e["id"]: e for e in events if e["ph"] == "f"}
     failures.equal(sorted(leaves), sorted(arrives), "arrows that leave and arrive")
@@ -114,7 +114,7 @@ def check_arrows(failures, events, slices):
 
 
 def check_memory(failures, plan, events, compute, iteration):
-    """The counter at every compute position is what a slow look at the arena finds."""
+    """Checks the counter at every compute position against a plain search of the arena."""
     counters = [e for e in events if e["ph"] == "C"]
     at = 0
     mine = [e for e in compute if e["args"]["iteration"] == iteration]

@@ -55,7 +55,6 @@ static void read_spans(struct ah_device *device)
     }
 }
 
-/* Runs the device's whole life, from opening to closing. */
 static int live(struct ah_error *err)
 {
     const struct ah_device_options options = {.queue = 2, .host_threads = 1};

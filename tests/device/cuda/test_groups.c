@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops that share an event: what is recorded, who may wait for what, and that a training times items, not ops.
+ * Ops that share an event: which events are recorded, who may wait for which op, and that training times items, not
+ * ops.
  */
 #include "tests/device/cuda/open.h"
 #include "tests/golden/train/case.h"
@@ -17,7 +18,7 @@ static struct ah_device *open_slow(unsigned copy_delay_us)
     return open_device(&plain);
 }
 
-/* `n` fills, each joined to the next; the first waits. Fill i writes i + 1 to place i. */
+/* Submits `n` fills, each joined to the next; the first waits for `wait`. Fill i writes i + 1 to place i. */
 static void submit_group(struct ah_device *device, size_t n, struct ah_wait wait)
 {
     struct ah_submission submissions[32];
@@ -59,7 +60,7 @@ TEST(groups, have_an_event_and_a_span)
     expect_nothing_left();
 }
 
-/* Waiting for an op in the middle of a group is enough to see what it wrote; the host lane, too. */
+/* Waiting for an op in the middle of a group is enough to see what it wrote; the host lane can wait for it, too. */
 TEST(groups, are_waited_for_in_the_middle)
 {
     const struct ah_op down = copy_op(AH_ARENA_PINNED, AH_ARENA_DEVICE, 8192, 4000);
@@ -146,12 +147,10 @@ TEST(groups, refuse_what_does_not_follow)
     expect_nothing_left();
 }
 
-/* ---- a training ---- */
-
 struct heard {
     struct golden_result result;
     uint64_t told, events; /* ops on streams that the observer saw; events recorded */
-    uint64_t clock;        /* at most how many of those set the clock: eight a second */
+    uint64_t clock;        /* at most how many of the events set the clock: eight a second */
 };
 
 static bool hear_step(void *context, const struct ah_step_record *record)

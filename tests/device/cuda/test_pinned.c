@@ -88,7 +88,7 @@ TEST(pinned, pieces_are_kept)
     expect_nothing_left();
 }
 
-/* What a plan may use is the same, whether its memory was locked before or not. */
+/* The memory that a plan may use does not depend on whether it was locked before. */
 TEST(pinned, page_tables_are_no_part_of_the_context)
 {
     struct cuda_double settings = cuda_double_default();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Matrix products of the CUDA plugin against sums in double precision, over forms, types, strides, epilogues and
- * places; their memory; the table of algorithms. cuBLASLt is the double's, whose three algorithms give different bits,
- * and which multiplies fp32 in fewer bits unless it is told not to.
+ * places; their memory; the table of algorithms. The double of cuBLASLt has three algorithms with different bits, and
+ * rounds fp32 operands unless asked not to.
  */
 #include "base/bf16.h"
 #include "runtime/device/cuda/cuda_products.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* EVEN, as a gap: rows begin at multiples of 8 elements. */
+/* EVEN is a gap that makes rows begin at multiples of 8 elements. */
 enum { OPERANDS = 5, NO = 0, YES = 1, EVEN = 1 << 20 };
 
 /* A product: sizes, gaps between rows (elements), how far operands begin after an aligned place (elements). */
@@ -83,8 +83,6 @@ static const struct product_case cut_cases[] = {
     {AH_MATMUL_NN, 24, 40, 43, AH_BF16, AH_FP32, AH_EPILOGUE_NONE, 0, NO, 0, YES, -1, EVEN, 0},
     {AH_MATMUL_NN, 9, 16, 4099, AH_BF16, AH_BF16, AH_EPILOGUE_NONE, 0, NO, 0, NO, 0, EVEN, 0},
 };
-
-/* ---- operands ---- */
 
 struct matrix {
     void *base;  /* on the device */
@@ -183,8 +181,6 @@ static int run(struct ah_cuda_products *products, const struct stand *stand, str
     return rc;
 }
 
-/* ---- the oracle ---- */
-
 static double gelu_tanh(double x)
 {
     return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
@@ -236,8 +232,6 @@ static void check_result(const struct stand *stand)
         }
 }
 
-/* ---- libraries ---- */
-
 static int alive(void)
 {
     void *library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_NOLOAD);
@@ -274,8 +268,6 @@ static int finish(void **state)
     assert_int_equal(cuda_double_alive().device_bytes, 0);
     return alive();
 }
-
-/* ---- tests ---- */
 
 static void check_cases(const struct product_case *cases, size_t n)
 {
@@ -503,7 +495,7 @@ TEST_IN(products, survive_each_call_failing, start, finish)
         {"cudaStreamSynchronize", true},
         {"cudaMalloc", false}, /* warming up works without it */
     };
-    static const size_t picked[] = {2, 4, 5}; /* one whole, one that the library refuses whole, one staged */
+    static const size_t picked[] = {2, 4, 5}; /* run whole, refused whole by the library, staged */
     for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++)
         for (size_t p = 0; p < sizeof picked / sizeof picked[0]; p++) {
             uint64_t n = 1;

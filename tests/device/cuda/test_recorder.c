@@ -305,7 +305,7 @@ TEST(recorder, is_one_of_a_process)
     expect_nothing_left();
 }
 
-/* Returns how many calls of that name there were. */
+/* Records while the nth call fails; returns the number of calls of that name. */
 static uint64_t record_with_fault(const char *call, uint64_t nth, float expected)
 {
     struct ah_device_recording recording;

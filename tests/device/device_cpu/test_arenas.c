@@ -13,8 +13,8 @@
 
 enum { PAGE_BYTES = 4096, ARENA_PAGES = 4096 };
 
-/* Page faults that opening a device of three arenas may cost the opener. The thread sanitizer writes memory of its own
- * for every page that a thread maps. */
+/* Page faults that opening a device of three arenas may cost the opening thread. The thread sanitizer writes memory
+ * of its own for every page that a thread maps. */
 #if defined(__SANITIZE_THREAD__)
 enum { FAULTS_MAX = 100 * ARENA_PAGES };
 #else

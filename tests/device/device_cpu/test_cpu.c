@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What only the CPU device does: lanes slowed as asked, on a clock that only their sleeps advance; arenas that are
- * refused; ops that wait for one that failed.
+ * What only the CPU device does: lanes slowed as requested, on a clock that only their sleeps advance; refused arenas;
+ * ops that wait for a failed op.
  */
 #include "base/bf16.h"
 #include "runtime/device/device.h"

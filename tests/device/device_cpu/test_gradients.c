@@ -45,8 +45,6 @@ static float uniform(double low, double high)
     return (float)(low + (high - low) * check_uniform(&random_state));
 }
 
-/* ---- operands ---- */
-
 enum { TO_BE_PLACED = 1 }; /* offset_bytes of an operand that has no place yet */
 static const struct ah_ref here = {.arena = AH_ARENA_DEVICE, .dtype = AH_FP32, .offset_bytes = TO_BE_PLACED};
 
@@ -104,8 +102,6 @@ static void differentiate(struct trial *t, size_t arg, struct ah_ref gradient, d
     for (size_t i = 0; i < input->n; i++)
         input->values[i] = uniform(low, high);
 }
-
-/* ---- running ---- */
 
 static void run(struct ah_device *device, const struct ah_op *op)
 {
@@ -191,8 +187,6 @@ static struct trial *new_evaluator(double step)
     trial.step = step;
     return &trial;
 }
-
-/* ---- ops ---- */
 
 static struct ah_op product(enum ah_matmul_form form, uint64_t m, uint64_t n, uint64_t k, struct ah_ref a,
                             struct ah_ref b)

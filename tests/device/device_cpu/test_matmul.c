@@ -211,7 +211,6 @@ TEST_IN(matmul, equals_double_precision, setup, teardown)
     assert_true(CASES < 40 || (forms[0] && forms[1] && forms[2]));
 }
 
-/* Tests products of several tiles and groups in each direction. */
 TEST_IN(matmul, of_many_tiles, setup, teardown)
 {
     struct fixture *f = *state;

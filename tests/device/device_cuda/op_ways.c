@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ways to run an op on a GPU: with its memory at two places of the device arena, in one of which no operand is aligned
- * for vectors, then at the first place again. Memory before and behind it must not change.
+ * Ways to run an op on a GPU: with its memory at two places of the device arena, and at the first place again. At one
+ * place no operand is aligned for vectors. Memory before and after that of the op must not change.
  */
 #include "runtime/device/device_plugin.h"
 #include "tests/device/device_math/op_case.h"
@@ -35,7 +35,6 @@ unsigned op_case_ways(void)
     return WAYS;
 }
 
-/* Copies the first bytes of the pinned arena up, runs the op, and copies them down. */
 static void run(const struct ah_op *op, uint64_t bytes)
 {
     const struct ah_ref there = {AH_ARENA_DEVICE, AH_FP32, 0, 0}, here = {AH_ARENA_PINNED, AH_FP32, 0, 0};

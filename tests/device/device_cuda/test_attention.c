@@ -33,7 +33,6 @@ static int close_device(void **state)
     return 0;
 }
 
-/* Copies the arena up, runs both ops, and copies it down. */
 static void run_ops(struct ah_device *device, struct attention_run *run)
 {
     const struct ah_ref there = {AH_ARENA_DEVICE, AH_FP32, 0, 0}, here = {AH_ARENA_PINNED, AH_FP32, 0, 0};

@@ -38,8 +38,6 @@ static struct ah_ref matrix(enum ah_dtype dtype)
     return (struct ah_ref){.arena = AH_ARENA_DEVICE, .dtype = dtype};
 }
 
-/* ---- the reference ---- */
-
 static double gelu_tanh(double x)
 {
     return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
@@ -92,8 +90,6 @@ static void check_elements(const struct op_case *c)
         check_element(c, i / matmul->n, i % matmul->n);
     check_element(c, matmul->m - 1, matmul->n - 1);
 }
-
-/* ---- cases ---- */
 
 static void run_case(const struct ah_op *op, uint64_t *random)
 {

@@ -55,7 +55,7 @@ static size_t find_op(uint32_t lane, uint64_t ticket)
     return i;
 }
 
-/* Checks that each activity is within its op's span. Returns how many ops have activities. */
+/* Checks that each activity is within its op's span. Returns the number of ops with activities. */
 static size_t expect_in_spans(const struct ah_device_recording *recording)
 {
     size_t ops = 0;

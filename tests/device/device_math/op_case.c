@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Cases of one op (op_case.h): operands with random bytes, runs in every way, comparison of results.
+ */
 #include "tests/device/device_math/op_case.h"
 
 #include "base/bf16.h"

@@ -11,7 +11,6 @@
 
 enum { ROUNDS = 200, VOCABULARY = 150000 };
 
-/* One row in double. */
 struct row {
     uint64_t n, target;
     double x[VOCABULARY];
@@ -107,7 +106,7 @@ TEST(cross_entropy, loss_and_gradient)
     run_round(&random, 2, VOCABULARY, 8);
 }
 
-/* Gives `beside` the rows of `within`; its gradient has an operand of its own. */
+/* Copies the rows of `within` to `beside`, whose gradient has an operand of its own. */
 static void copy_inputs(struct op_case *beside, const struct op_case *within)
 {
     const struct ah_op_cross_entropy *sizes = &within->op.u.cross_entropy;

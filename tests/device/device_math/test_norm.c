@@ -9,7 +9,6 @@
 
 enum { WIDTH = 300, WIDTH_MAX = 40000, VECTORS = 400, ROUNDS = 300 };
 
-/* One vector in double. */
 struct vector {
     uint64_t width;
     bool layer;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rope against rotations in double: pairs half a head apart turn by the angle of the row's position, and back.
+ * Rope against rotations in double: elements half a head apart rotate together by the angle of the row's position; the
+ * inverse rotates them back.
  */
 #include "tests/device/device_math/op_case.h"
 

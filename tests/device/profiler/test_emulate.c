@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CPU device, slowed: a profile under `emulate` shows the target's ratios within 1 %, on a clock that sleeps and
- * work advance, but waiting for a processor does not.
+ * The CPU device, slowed: a profile under `emulate` shows the target's ratios within 1 %, on a clock that advances with
+ * sleeps and work, but not while a thread waits for a processor.
  */
 #include "profiler/measure_internal.h"
 

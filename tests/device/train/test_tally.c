@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tally of real runs: its sums agree with what the trainer reports for its lanes, and compute's waits are time in
- * which it did not work.
+ * The tally of real runs: its sums agree with what the trainer reports for its lanes, and the waits of compute lie
+ * between its ops.
  */
 #include "base/threads.h"
 #include "runtime/train/tally.h"

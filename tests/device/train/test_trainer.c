@@ -103,7 +103,7 @@ TEST(trainer, stops_when_told_and_goes_on)
     golden_close(&golden);
 }
 
-/* Copies weights and moments from one trainer to another, under another plan, where the run continues. */
+/* Copies weights and moments to another trainer, whose plan differs, and continues the run there. */
 static void copy_vectors(struct golden *g, struct ah_trainer *from, struct ah_trainer *to)
 {
     static float values[GOLDEN_VALUES_MAX];
@@ -206,7 +206,7 @@ TEST(trainer, records_lanes)
     golden_close(&golden);
 }
 
-/* Holds up the last gradients of each round of the plan until its norm has begun. */
+/* Holds up the last gradients of each round of the plan until the round's norm has begun. */
 struct overtaking {
     const struct ah_graph *graph;
     const struct ah_plan *plan;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every call begins and ends with.
+ * What every call does first and last: counting, faults, the broken device, the last error.
  *
- * 1. A code that breaks a device on hardware (`sticky`) breaks it here, wherever it comes from.
+ * 1. An error that breaks a device on hardware (`sticky`) breaks it here, whichever call returns it.
  * 2. cudaGetLastError() is per thread, and cannot clear an error that broke the device.
  */
 #include "tests/double/cuda/double_internal.h"

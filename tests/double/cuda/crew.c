@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A thread with a launch publishes it and works on it; members that come in time help. The launch ends when no block is
- * left and all helpers have finished. The first failure is the launch's.
+ * A thread that has a launch publishes it and runs its blocks; crew members that are free in time help. The launch ends
+ * when no block is left and all helpers have finished. The first failure becomes the launch's result.
  */
 #include "tests/double/cuda/crew.h"
 

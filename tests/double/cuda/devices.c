@@ -53,7 +53,6 @@ cudaError_t CUDARTAPI cudaGetDevice(int *device)
     return double_leave(rc);
 }
 
-/* Returns cudaErrorInvalidDevice if there is no device of this number. */
 static cudaError_t check_device(int device)
 {
     return device >= 0 && device < double_settings().n ? cudaSuccess : cudaErrorInvalidDevice;
@@ -151,8 +150,6 @@ cudaError_t CUDARTAPI cudaDeviceGetPCIBusId(char *id, int length, int device)
         rc = cudaErrorInvalidValue;
     return double_leave(rc);
 }
-
-/* ---- names of errors ---- */
 
 /* clang-format off */
 #define ERRORS(X) \

@@ -3,10 +3,11 @@
  * Double of the CUDA runtime, and of the few driver calls that the plugin makes: it stands in for GPUs that this
  * machine lacks. Kernels run on the emulator (emulator.h).
  *
- * It keeps CUDA's order and no more. A stream is a thread that runs what was enqueued, and streams run at the same
- * time. Copies can be slowed, so that a reader that does not wait sees old data. Device memory is heap memory, counted
- * against the device's size and full of NaN at first; the address sanitizer guards its ends. A kernel that fails, or a
- * call told to fail with such a code, breaks the device as on hardware: every later call returns that code.
+ * It guarantees the order that CUDA guarantees, and no more. A stream is a thread that runs what was enqueued, and
+ * streams run at the same time. Copies can be slowed, so that a reader that does not wait sees old data. Device memory
+ * is heap memory, counted against the device's size and full of NaN at first; the address sanitizer guards its ends. A
+ * kernel that fails, or a call that a test makes fail with such a code, breaks the device as on hardware: every later
+ * call returns that code.
  *
  * MISUSE that hardware punishes late, seldom or by being slow is refused here, with a sentence on stderr: copies whose
  * ends are not what their kind says, not inside one allocation, freed or not pinned; invalid events and streams;

@@ -36,7 +36,7 @@ void double_add_fault(const char *call, uint64_t nth, cudaError_t code); /* unde
  */
 cudaError_t double_enter(const char *call);
 cudaError_t double_leave(cudaError_t code);
-bool double_hangs(void);       /* true, once, if this thread's last call was told to hang; its work hangs */
+bool double_hangs(void);       /* true, once, if this thread's last call must hang; then its work hangs */
 void double_hang(void);        /* hangs until cuda_double_go_on() */
 cudaError_t double_lost(void); /* error that broke the device, or cudaSuccess; with or without the lock */
 void double_lose(cudaError_t code, const char *why);
@@ -61,7 +61,8 @@ size_t double_pinned_ranges(void);
 void double_forget_kernels(void);
 
 /* driver.c: true if a stream waits for a value, or has such a wait queued. double_idle() is for calls in which the
- * driver may wait until the GPU is idle: misuse then, as the host that would write the value waits for the driver. */
+ * driver may wait until the GPU is idle: these are misuse while a stream waits for a value, since the host, which
+ * would write it, waits for the driver. */
 bool double_awaits_values(void);
 cudaError_t double_idle(const char *call);
 
@@ -74,8 +75,8 @@ struct double_activity {
     enum cudaMemcpyKind way;
 };
 
-/* Is told of activities: on the caller's thread when one is enqueued; then, with the pointer that enqueued() returned,
- * when it starts and when it is done. NULL: no tracer. A tracer must live forever. */
+/* Functions that are called for each activity: enqueued() on the caller's thread; the others, with the pointer that
+ * enqueued() returned, when the activity starts and when it is done. NULL: no tracer. A tracer must live forever. */
 struct double_tracer {
     void *(*enqueued)(const struct double_activity *activity, uint32_t stream);
     void (*starts)(void *traced);

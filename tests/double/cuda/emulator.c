@@ -292,7 +292,6 @@ static void find_fixed(struct worker *w)
     w->fixed = search.bytes ? __tls_get_addr(&search.tls) : NULL;
 }
 
-/* Sets what all blocks of a launch share. */
 static void begin_launch(struct worker *w, const struct emulator_launch *launch)
 {
     dim3 size = launch->block;

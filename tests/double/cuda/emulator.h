@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Emulator: runs the thread blocks of a kernel on the processor. Each thread of a block is a fiber, and a block's
- * fibers share one thread of the system. Several of those may share the blocks of a launch (crew.h).
+ * fibers share one thread of the system. Several system threads may share the blocks of a launch (crew.h).
  *
  * A thread runs until it waits for others: at a barrier of the block, or where lanes of a warp act together. Then the
  * next ready thread runs. So warps diverge as freely as on hardware that schedules threads independently. A barrier
@@ -80,7 +80,6 @@ __attribute__((noreturn)) void emulator_trap(const char *why);
 
 struct ptx_kernel;
 
-/* A launch, ready to run. */
 struct emulator_launch {
     const char *name;
     void (*run)(const void *arguments); /* one thread of the kernel */

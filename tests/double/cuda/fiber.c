@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * 1. A fiber that does not run has its callee-saved registers on its stack and, above them, the address to continue at.
- * 2. A switch keeps what a function must: System V ABI, AMD64 supplement, section 3.2.1. Floating-point control words
- *    never change here, so they are not kept.
+ * 2. A switch preserves the registers that a function must preserve: System V ABI, AMD64 supplement, section 3.2.1.
+ *    Floating-point control words never change here, so they are not kept.
  */
 #include "tests/double/cuda/fiber.h"
 
@@ -41,8 +41,8 @@ __asm__(".text\n"
 
 enum { SAVED_WORDS = 6 };
 
-/* Builds a frame as if the fiber had switched away just before the body's first instruction. Stacks begin at different
- * lines of a page, or their first lines would all share one set of the cache. */
+/* Builds a frame as if the fiber had switched away just before the body's first instruction. Stacks begin at
+ * different cache lines of their pages; otherwise their first lines would all map to one set of the cache. */
 static void *first_frame(struct fiber *fiber, void (*entry)(void))
 {
     size_t line = ((uintptr_t)fiber->stack / GUARD_BYTES) % (GUARD_BYTES / LINE_BYTES);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fiber: a stack of its own to run on, taking turns with others on one thread of the system. Switching makes no system
- * call. The address and thread sanitizers are told of every switch.
+ * call. Each switch is announced to the address and thread sanitizers.
  *
  *     struct fiber here = {0}, there;
  *     fiber_open(&there, body);

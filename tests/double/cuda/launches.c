@@ -31,7 +31,8 @@ static struct {
     size_t shared_bytes;
 } allowed[KERNELS_MAX];
 
-/* Returns the index of a kernel among those that were allowed more, or the next free index. Under the lock. */
+/* Returns the index of a kernel among those that were allowed more shared memory, or the next free index. Under the
+ * lock. */
 static size_t find_allowed(const void *kernel, int device)
 {
     size_t i = 0;
@@ -95,8 +96,6 @@ cudaError_t CUDARTAPI cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n, cons
     return double_leave(rc);
 }
 
-/* ---- launches ---- */
-
 struct work {
     struct launch launch;
     const struct ptx_kernel *code;
@@ -150,7 +149,7 @@ static const char *wrong_launch(const struct launch *launch)
     return NULL;
 }
 
-/* Kernels that were launched on a device, so that their code is there. Under the lock. */
+/* Kernels that were launched on a device, which loaded their code there. Under the lock. */
 static struct {
     const void *kernel;
     int device;

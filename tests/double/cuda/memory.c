@@ -153,8 +153,6 @@ static cudaError_t enter(const char *call)
     return rc ? rc : double_idle(call);
 }
 
-/* ---- device memory ---- */
-
 static cudaError_t take(void **ret_place, size_t bytes)
 {
     struct cuda_double settings = double_settings();
@@ -227,8 +225,6 @@ cudaError_t CUDARTAPI cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     }
     return double_leave(rc);
 }
-
-/* ---- pinned memory ---- */
 
 static cudaError_t pin(void *place, size_t bytes, bool ours)
 {

@@ -3,8 +3,8 @@
  * What kernels/mma.cuh offers, on the processor. Only that file includes this one.
  *
  * A copy in the background makes its target NaN at once and happens only when it is waited for. So a kernel that reads
- * too early, or gives the source's memory away too early, computes nonsense here, too. Misaligned places end the kernel
- * as on hardware; so do rows of a tile in the same banks, which hardware only loads slowly.
+ * too early, or reuses the source's memory too early, computes nonsense here, too. Misaligned places end the kernel as
+ * on hardware; so do rows of a tile in the same banks, which hardware only loads slowly.
  */
 #ifndef AH_TESTS_DOUBLE_CUDA_MMA_DOUBLE_CUH
 #define AH_TESTS_DOUBLE_CUDA_MMA_DOUBLE_CUH
@@ -50,7 +50,6 @@ static inline float mma_float(uint32_t half)
     return value;
 }
 
-/* One lane's part in a product. */
 struct mma_part {
     float (*c)[4];
     const uint32_t (*a)[4];
@@ -90,7 +89,6 @@ static inline void ah_mma_multiply(float (&c)[4], const uint32_t (&a)[4], uint32
     emulator_warp(0xffffffffu, mma_multiply_all, &part);
 }
 
-/* One lane's part in a load. */
 struct mma_rows {
     ah_mma_place row;
     uint32_t (*tiles)[4];
@@ -197,7 +195,7 @@ static inline uint32_t mma_half(float value)
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return 0x7fffu; /* the instruction has only this NaN */
+        return 0x7fffu; /* the only NaN that the instruction returns */
     return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
 }
 

@@ -47,7 +47,6 @@ static inline void __syncwarp(unsigned mask = 0xffffffffu)
     emulator_warp(mask, simt_meet, nullptr);
 }
 
-/* One lane's part in a shuffle. */
 struct simt_pick {
     unsigned from;
     uint64_t value;
@@ -201,7 +200,6 @@ static inline unsigned __reduce_xor_sync(unsigned mask, unsigned value)
     return simt_reduce<simt_xor>(mask, value);
 }
 
-/* One lane's part in a search for lanes with equal values. */
 struct simt_match {
     uint64_t value;
     unsigned equals;

@@ -59,7 +59,7 @@ static int emit_object(void *context, struct ah_error *err)
     return rc;
 }
 
-/* Prints all help, the manual and a completion script into `out`, and nothing to standard output. */
+/* Prints all help, the manual and a completion script into `out`, without writing to standard output. */
 static int print_texts(void *context, struct ah_error *err)
 {
     (void)context;

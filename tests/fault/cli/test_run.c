@@ -91,8 +91,6 @@ static void release(struct folder *f)
     ah_document_release(&f->document);
 }
 
-/* ---- functions under test ---- */
-
 static int open_and_close(const struct folder *f, const struct ah_run_options *options, struct ah_error *err)
 {
     static struct ah_run run; /* static, since its paths make it large */

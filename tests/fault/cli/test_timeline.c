@@ -30,7 +30,6 @@ static int write_trace(void *context, struct ah_error *err)
     return finish(&cli, rc, err);
 }
 
-/* Records a finished step. */
 static void tell_step(struct ah_run_trace *trace)
 {
     const struct ah_plan *plan = tiny_plan();

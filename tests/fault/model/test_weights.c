@@ -243,7 +243,7 @@ static unsigned sweep(int (*run)(void *, struct ah_error *), struct scene *scene
             fail_msg("call %u of kind %d failed, yet the code returns %d", n, (int)call, rc);
         check_text_has(err.text, strerror(reason));
         check_text_has(err.text, scene->folder);
-        if (run == save && call != CLOSE && !scene->shard_bytes) /* then the weights stay */
+        if (run == save && call != CLOSE && !scene->shard_bytes) /* then the old weights stay */
             assert_in_range(files_in(scene->folder), 0, call == FSYNC && n > 1 ? 1 : 0);
     }
 }

@@ -26,7 +26,6 @@ static const char *const paths[] = {
     "examples/models/qwen3-0.6b.json",
 };
 
-/* Loads and prints a document, reads the printed text back and compares. */
 static int round_trip(void *context, struct ah_error *err)
 {
     struct ah_document document = {0}, again = {0};

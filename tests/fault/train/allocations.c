@@ -16,8 +16,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* ---- counted functions ---- */
-
 static atomic_uint_fast64_t allocations;
 
 extern void *__libc_malloc(size_t size);
@@ -95,8 +93,6 @@ EXPORTED int pthread_create(pthread_t *ret_thread, const pthread_attr_t *attribu
         *(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
     return real(ret_thread, attributes, run, argument);
 }
-
-/* ---- tests ---- */
 
 static uint64_t counted_by(void (*act)(void))
 {

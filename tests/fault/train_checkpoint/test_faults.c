@@ -75,8 +75,6 @@ static unsigned leftovers(const char *folder)
     return n;
 }
 
-/* ---- calls ---- */
-
 /* Saves step 1, then step 2 with the failure of call `at`. */
 static int save_with_failure(struct scene *scene, const char *only, unsigned at, int reason,
                              struct ah_error *err)
@@ -272,8 +270,6 @@ TEST_IN(faults, interruptions_are_nothing, root_make, root_remove)
     CHECK_OK(save_with_failure(&scene, "fallocate", 1, EOPNOTSUPP, &err), err);
     training_release(&scene.run);
 }
-
-/* ---- allocations ---- */
 
 static int load_again(void *context, struct ah_error *err)
 {

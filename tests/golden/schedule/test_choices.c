@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What 640 random choices mean, to the bit: digests of times and lane orders (not layouts). A change that is meant to
- * keep the meaning of plans keeps the digests. Any other prints new ones, which go into the table with the reason in
- * the commit.
+ * Pins what 640 random choices mean, to the bit, by digests of times and lane orders (not layouts). A change that keeps
+ * the meaning of plans must keep the digests. Any other change prints new digests; they go into the table, with the
+ * reason in the commit.
  */
 #include "runtime/schedule/replay.h"
 #include "tests/property/schedule/choices.h"

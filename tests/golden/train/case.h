@@ -60,7 +60,6 @@ static inline double golden_number(const struct golden *g, const char *key)
     return strtod(golden_find(g, key), NULL);
 }
 
-/* Reads the patterns of "trainable"; returns their number. */
 static inline size_t golden_patterns(struct golden *g)
 {
     const char *at = golden_find(g, "trainable"), *end = strchr(at, ']');
@@ -91,7 +90,6 @@ static inline void golden_read_training(struct golden *g)
     options->seed = (uint64_t)golden_number(g, "seed");
 }
 
-/* Reads the string value of a key. */
 static inline void golden_string(const struct golden *g, const char *key, char ret_text[GOLDEN_PATH_MAX])
 {
     const char *at = golden_find(g, key);
@@ -305,7 +303,6 @@ static inline int golden_read_block(struct golden *g, struct ah_trainer *trainer
     return rc;
 }
 
-/* Reads every parameter of the model, block by block. */
 static inline void golden_read(struct golden *g, struct ah_trainer *trainer, enum ah_trainer_vector vector,
                                float *values, size_t *ret_n)
 {
@@ -360,7 +357,6 @@ static inline double golden_loss_of(struct golden *g, struct ah_trainer *trainer
     return evaluation.loss;
 }
 
-/* Returns the held-out loss on the training data. */
 static inline double golden_held_out_loss(struct golden *g, struct ah_trainer *trainer)
 {
     return golden_loss_of(g, trainer, g->data);

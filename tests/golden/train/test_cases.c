@@ -177,7 +177,7 @@ static uint64_t how_many(void)
     return getenv("AH_TRAIN_RUNS") ? 0 : check_scaled(4);
 }
 
-/* What random plans contained, so that equal results do not come from equal plans. */
+/* Counts what random plans contained, to show that equal results do not come from equal plans. */
 static struct {
     uint64_t activations[AH_ACTIVATIONS_RECOMPUTE + 1], weights[AH_WEIGHTS_HOST + 1];
     uint64_t optimizers[AH_OPTIMIZER_NONE + 1], accumulators[AH_ACCUMULATOR_HOST + 1];

@@ -61,7 +61,6 @@ static void learn(enum ah_dtype dtype, struct golden_result *result, struct lear
     golden_close(&golden);
 }
 
-/* Reads an array of numbers from expected.json. */
 static size_t read_expected(const char *text, const char *key, double ret_values[STEPS + 1])
 {
     char quoted[64];

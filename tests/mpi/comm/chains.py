@@ -7,8 +7,8 @@ that were lost among them, are the bytes of one process that was never disturbed
 
     chains.py AUTOHETE MACHINE TEXT [--chains N] [--seed S]
 
-Where the planner finds no plan of the same groups that gives every rank work, another cluster is drawn. Exit status 77: there is
-no MPI.
+If the planner finds no plan of the same groups that gives every rank work, another cluster is drawn. Exit status 77:
+there is no MPI.
 """
 import argparse
 import filecmp
@@ -22,11 +22,11 @@ import sys
 import tempfile
 import time
 
-SECONDS = 120  # of a command, which takes one or two
+SECONDS = 120  # for a command that takes one or two
 LEGS = (8, 5, 3, 8)
-LEG_STEPS = 4  # more in each
+LEG_STEPS = 4  # further steps in each leg
 STEPS = LEG_STEPS * (len(LEGS) + 1)
-NO_PLAN = (4, 5)  # none exists, none was found
+NO_PLAN = (4, 5)  # exit statuses: none exists, none was found
 
 
 class Failure(Exception):
@@ -34,8 +34,6 @@ class Failure(Exception):
 
 
 class Chain:
-    """Files of one chain, in a folder."""
-
     def __init__(self, options, draw, folder):
         self.autohete, self.machine, self.draw, self.folder = options.autohete, options.machine, draw, folder
         self.data = ("--data", options.text, "--data-format", "bytes", "--lr", "0.01", "--schedule", "constant", "--warmup", "2",
@@ -60,10 +58,8 @@ class Chain:
             json.dump(document, file)
 
 
-# ---- plans ----
-
 def put_model(chain):
-    """A llama of bytes. Returns the bytes of its states."""
+    """Writes a llama that reads bytes. Returns the bytes of its states."""
     draw, width, layers = chain.draw, chain.draw.choice((32, 48, 64)), chain.draw.randint(6, 9)
     chain.write("model.json", {
         "model_type": "llama", "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": 4,
@@ -74,7 +70,7 @@ def put_model(chain):
 
 
 def training(draw):
-    """Options of a plan that decide bits."""
+    """Returns the options of a plan that determine bits."""
     micro_batches = draw.choice((4, 6, 8))
     words = ["--batch", str(micro_batches * draw.choice((1, 2))), "--micro-batches", str(micro_batches), "--seq",
              draw.choice(("16", "31", "32"))]
@@ -84,7 +80,8 @@ def training(draw):
 
 
 def put_cluster(chain, ranks, states):
-    """So many nodes of a rank each, of up to three unequal kinds, which have room for part of the model or for all of it."""
+    """Writes a cluster of `ranks` nodes with a rank each, of up to three unequal types, with memory for part of the
+    model or all of it."""
     draw = chain.draw
     link, least, most = draw.choice((("100MB/s", 0.2, 1.2), ("1GB/s", 0.2, 1.2), ("10GB/s", 0.2, 1.2),
                                      ("10MB/s", 0.8 / ranks, 2 / ranks)))
@@ -93,7 +90,7 @@ def put_cluster(chain, ranks, states):
     gpu = cluster["gpus"][0]
     cluster["gpus"] = []
     for name in ("slow", "middle", "fast"):
-        faster = draw.uniform(0.02, 0.06)  # so slow that computing, not messages, decides
+        faster = draw.uniform(0.02, 0.06)  # so slow that compute, not messages, limits the speed
         room = int(states * draw.uniform(least, most)) + (6 << 20)
         cluster["gpus"].append({**{key: value * faster if key.endswith("_per_s") else value for key, value in gpu.items()},
                                 "name": name, "memory_bytes": room})
@@ -105,7 +102,7 @@ def put_cluster(chain, ranks, states):
 
 
 def plan(chain, ranks, states, name, *words):
-    """Pipelines' stages; None: there is no plan that gives every rank work."""
+    """Plans, and returns the pipelines; None if no plan gives every rank work."""
     put_cluster(chain, ranks, states)
     without = chain.draw.choice(([], ["--without", "host-weights,host-optimizer,streamed"]))
     if chain.call("plan", "model.json", "--cluster", "cluster.json", *words, *without, "--effort", "quick", "-o", name, "--force", "-q",
@@ -120,7 +117,7 @@ def shape(pipelines):
 
 
 def make_plans(chain):
-    """Writes a plan for each leg and one for a single process. False: some number of ranks has none."""
+    """Writes a plan for each leg and one for a single process. Returns false if some number of ranks has no plan."""
     states, first = put_model(chain), None
     for leg, ranks in enumerate(LEGS):
         for _ in range(8):
@@ -136,10 +133,7 @@ def make_plans(chain):
     return True
 
 
-# ---- runs ----
-
 def steps_of(path):
-    """Step: loss and norm. The last line of a rank that was killed may not be whole."""
     steps = {}
     with open(path, encoding="utf-8") as file:
         for line in file:
@@ -152,13 +146,13 @@ def steps_of(path):
 
 
 def saved_step(chain):
-    """Of the newest checkpoint; 0: there is none."""
+    """Returns the step of the newest checkpoint; 0: there is none."""
     names = os.listdir(chain.path("saved")) if os.path.isdir(chain.path("saved")) else []
     return max((int(name[5:]) for name in names if name.startswith("step-") and name[5:].isdigit()), default=0)
 
 
 def await_step(launched, path, step):
-    """Until the log has the step, or the run has ended."""
+    """Waits until the log has the step, or the run has ended."""
     until = time.monotonic() + SECONDS
     while launched.poll() is None and time.monotonic() < until:
         if os.path.exists(path) and any(done >= step for done in steps_of(path)):
@@ -173,7 +167,7 @@ def await_file(launched, path):
 
 
 def disturb(chain, launched, how, log, ranks, step):
-    """Rank 0 is interrupted, or some rank dies: in a step, or sometimes as ranks come together."""
+    """Interrupts rank 0, or kills a rank: during a step, or sometimes while ranks connect."""
     rank, early = 0, False
     if how == signal.SIGKILL:
         rank, early = chain.draw.randrange(ranks), chain.draw.random() < 0.3
@@ -187,11 +181,11 @@ def disturb(chain, launched, how, log, ranks, step):
         with open(chain.path(f"pid.{rank}"), encoding="utf-8") as file:
             os.kill(int(file.read()), how)
     except (ProcessLookupError, FileNotFoundError):
-        pass  # it had ended
+        pass  # the rank had ended
 
 
 def run_ranks(chain, plan_name, ranks, steps, how=None):
-    """True: the run came to its end. Each rank leaves its process id in a file."""
+    """Returns true if the run reached its end. Each rank leaves its process id in a file."""
     before, log = saved_step(chain), f"log-{len(chain.logs)}"
     if before >= steps:
         return True

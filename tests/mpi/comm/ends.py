@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs by three processes over MPI that must not go on: each ends soon, says why in one sentence, and with the status of the reason.
+"""Runs by three processes over MPI that must not continue: each ends soon, with one sentence that says why and the exit
+status for that reason.
 
     ends.py AUTOHETE MACHINE TEXT
 
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-SECONDS = 30  # of a run, which takes one or two; ranks that wait for one that does not come take 60
+SECONDS = 30  # for a run that takes one or two; ranks that wait for a missing rank take 60
 TRAINING = ("--dtype", "fp32", "--batch", "8", "--micro-batches", "4", "--seq", "64")
 
 
@@ -42,7 +43,8 @@ class Runs:
             sys.exit(f"{' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
 
     def expect(self, name, expected, sentences, *words, plan="plan.json", other=None):
-        """`expected`: the launcher's exit status. `other`: how rank 1 is started, in place of the program itself; {} is its folder."""
+        """`expected`: the launcher's exit status. `other`: the command that starts rank 1 instead of the program; {} is
+        its folder."""
         run = ["run", self.path(plan), "--data", "text", "--data-format", "bytes", "--steps", "3", "--no-save", *words]
         first = other or [self.autohete]
         launch = ["mpirun", "-n", "1", self.autohete, *run, ":", "-n", "1", *first, *run, ":", "-n", "1", self.autohete, *run]
@@ -56,7 +58,7 @@ class Runs:
             self.wrong.append(f"{name}: exit {status}, not said: {missing}\n{said}")
 
     def elsewhere(self, setup):
-        """A rank in a folder of its own, where `setup` made what is different."""
+        """Returns a command that starts a rank in its own folder, which `setup` has made different."""
         folder = self.path("elsewhere")
         shutil.rmtree(folder, ignore_errors=True)
         os.mkdir(folder)
@@ -72,7 +74,7 @@ def check(runs):
 
 
 def check_weights(runs):
-    """The base and what a step made of it: the same names and shapes, other values."""
+    """Gives one rank the weights of a later step: the same names and shapes, other values."""
     runs.call(runs.autohete, "run", "alone.json", "--data", "text", "--data-format", "bytes", "--steps", "2", "--save", "saved",
               "--save-every", "1", "-q")
 
@@ -87,7 +89,7 @@ def check_weights(runs):
 
 
 def check_build(runs):
-    """The same program but for the id that its linker gave it."""
+    """Gives one rank the same program with another build id."""
     note = struct.pack("<III", 4, 20, 3) + b"GNU\0"
     with open(runs.autohete, "rb") as file:
         program = bytearray(file.read())
@@ -101,7 +103,7 @@ def check_build(runs):
 
 
 def check_memory(runs, machine):
-    """A plan for machines with terabytes."""
+    """Runs a plan for machines with terabytes."""
     with open(machine, encoding="utf-8") as file:
         large = json.load(file)
     large["host"].update(memory_bytes=1 << 45, memlock_bytes=1 << 45)

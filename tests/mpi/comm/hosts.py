@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`run --hosts` trains on this machine under two names, each rank as the node that is called so. `profile --hosts` names hosts that fail
-or do not exist, and writes nothing then; with --whole it measures the two and the link between them, and what it writes is planned for and
-trained with the same file.
+"""`run --hosts` trains on this machine under two names; each rank runs as the node of that name. `profile --hosts`
+names hosts that fail or do not exist, and then writes nothing. With --whole it measures both hosts and their link; the
+test plans for the resulting cluster and trains with the same hosts file.
 
     hosts.py AUTOHETE MACHINE TEXT [--whole]
 
@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 
-SECONDS = 1200  # of a command; two quick profiles take under a minute, on a machine that has nothing else to do
+SECONDS = 1200  # for a command; two quick profiles take under a minute on an idle machine
 MODEL = {"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4,
          "num_key_value_heads": 2, "intermediate_size": 96, "vocab_size": 256, "max_position_embeddings": 64,
          "tie_word_embeddings": False, "rms_norm_eps": 1e-5, "hidden_act": "silu", "rope_theta": 10000.0}
@@ -44,7 +44,7 @@ class Scene:
 
 
 def check_refusals(scene):
-    """Each is said before anything is measured, or by the host itself; the status is that of the reason."""
+    """Checks that each mistake is reported before anything is measured, or by the host itself, with its exit status."""
     scene.write("one.txt", "localhost slots=2\n")
     scene.write("bad.txt", "localhost\n127.0.0.1 cores=2\n")
     scene.write("absent.txt", "localhost\nno-such-host.invalid\n")
@@ -64,7 +64,7 @@ def check_refusals(scene):
 
 
 def check_interrupt(scene):
-    """Whenever it comes: all end, and nothing is written."""
+    """Checks that after an interrupt at any moment all processes end and nothing is written."""
     running = subprocess.Popen([scene.autohete, "profile", "--hosts", "hosts.txt", "-o", "not.json"], cwd=scene.folder,
                                stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     time.sleep(3)
@@ -91,7 +91,7 @@ def check_cluster(scene):
 
 
 def train(scene, text):
-    """Plans for cluster.json and trains, each rank on the host of its node, whatever the order of the file."""
+    """Plans for cluster.json and trains, each rank on the host of its node, whatever the order of the hosts file."""
     shutil.copyfile(text, scene.path("text"))
     scene.write("model.json", json.dumps(MODEL))
     scene.call("plan", "model.json", "--cluster", "cluster.json", "--tp", "1", "--dtype", "fp32", "--batch", "8",
@@ -108,14 +108,15 @@ def train(scene, text):
 
 
 def check_run(scene, machine, text):
-    """A cluster as it might have been measured; slots=1 twice for one machine is what mpirun itself refuses in a hostfile."""
+    """Trains on a cluster as it might have been measured. mpirun itself would refuse a hostfile that lists one machine
+    twice."""
     scene.call("cluster", f"127.0.0.1={machine}", f"localhost={machine}", "--link", "100Gbit", "-o", "cluster.json")
     train(scene, text)
     os.remove(scene.path("cluster.json"))
 
 
 def check_whole(scene, text):
-    """From hosts to training."""
+    """Checks the whole way from hosts to training."""
     done = scene.call("profile", "--hosts", "hosts.txt", "--quick", "-o", "cluster.json")
     if "wrote cluster.json" not in done.stderr:
         sys.exit(f"it does not say what it wrote:\n{done.stderr}")

@@ -3,7 +3,7 @@
  * A rank under mpirun: a ring over the MPI plugin, in both directions at once, with one buffer for each channel.
  *
  *     mpirun -n 3 ranks ring      // messages of many sizes; rank 0 says "ring: ok"
- *     mpirun -n 4 ranks forever   // the same, endless; each rank tells its process: "rank 1 is process 4711"
+ *     mpirun -n 4 ranks forever   // the same, endless; each rank prints its process: "rank 1 is process 4711"
  *     mpirun -n 3 ranks revoke    // rank 1 loses the world; each rank says why on stderr
  *     mpirun -n 3 ranks sizes     // rank 0 sends 16 bytes, but rank 1 waits for 24
  *     mpirun -n 3 ranks late 2    // rank 1 sets up no channels; the others name it after 2 s

@@ -5,8 +5,8 @@
 
     runs.py AUTOHETE MACHINE TEXT [--plans N] [--seed S]
 
-Every other run of processes, by chance, is paced. Plans differ in model, pipelines, stages, types, batch, micro-batches, clipping, what is frozen and what may lie on hosts. Exit status 77:
-there is no MPI.
+About half of the runs are paced. Plans differ in model, pipelines, stages, types, batch, micro-batches, clipping,
+frozen tensors, and in what may be stored on hosts. Exit status 77: there is no MPI.
 """
 import argparse
 import filecmp
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-SECONDS = 120  # of a command, which takes one or two
+SECONDS = 120  # for a command that takes one or two
 
 
 def call(*words, folder):
@@ -29,7 +29,7 @@ def call(*words, folder):
 
 
 def model(draw, folder):
-    """A llama of bytes; of every other one the head is the embedding's table."""
+    """Writes a llama that reads bytes; in every other one the head shares the embedding's table."""
     width, tied = draw.choice((32, 64)), draw.choice((False, True))
     config = {"model_type": "llama", "hidden_size": width, "num_hidden_layers": draw.randint(2, 6),
               "num_attention_heads": 4, "num_key_value_heads": draw.choice((2, 4)), "intermediate_size": 3 * width,
@@ -40,7 +40,6 @@ def model(draw, folder):
 
 
 def training(draw):
-    """Options of a plan that decide bits."""
     micro_batches = draw.choice((1, 2, 4, 8))
     words = ["--batch", "8", "--micro-batches", str(micro_batches), "--seq", draw.choice(("16", "31", "64"))]
     words += draw.choice(([], ["--clip", "none"], ["--clip", "0.5"], ["--clip", "1000"]))
@@ -49,8 +48,8 @@ def training(draw):
 
 
 def plans(draw, autohete, machine, several, folder):
-    """Writes one plan for processes and one for a single process, of one signature; returns stages by pipeline. None: it is not of
-    one pipeline, or not of several, as is wanted."""
+    """Writes a plan for several processes and one for a single process, with one signature. Returns the number of
+    stages of each pipeline; None if the plan does not have one pipeline, or several, as `several` asks."""
     model(draw, folder)
     ranks, words = draw.randint(2, 4), training(draw)
     links = ("100Gbit", "10Gbit") if several else ("1Gbit", "100Mbit")
@@ -73,7 +72,7 @@ def steps_of(path):
 
 
 def check_seen(ranks, folder):
-    """Every rank is in the log's last line, and has two of three steps in the trace, on one clock."""
+    """Checks that every rank is in the log's last line and has two of three steps in the trace, on one clock."""
     with open(os.path.join(folder, "many.jsonl"), encoding="utf-8") as file:
         end = json.loads(file.readlines()[-1])
     with open(os.path.join(folder, "many.trace"), encoding="utf-8") as file:
@@ -88,7 +87,7 @@ def check_seen(ranks, folder):
         sys.exit(f"not all of {ranks} ranks are there: {end['ranks']}, {names}")
     if sorted(steps) != sorted((pid, f"step {step}") for pid in measured for step in (2, 3)):
         sys.exit(f"steps that are shown: {steps}")
-    within = trace["otherData"]["clocks_within_us"]  # each; messages pass between two
+    within = trace["otherData"]["clocks_within_us"]  # error of each clock; a message involves two
     if len(trace["otherData"]["clocks_ahead_us"]) != ranks or (late and min(late) < -1 - 2 * max(within)):
         sys.exit(f"clocks differ: {trace['otherData']}, messages arrive {min(late)} us after they leave")
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Three processes over MPI that save: all write where they share the folder, rank 0 alone where one does not see it, and the bytes
-are those of one process. Where one of them cannot write, or is killed in the middle of it, the checkpoints before are whole.
+"""Three processes over MPI save. If they share the folder, all write; if one does not see it, only rank 0 writes. The
+bytes must be those of one process. If a rank cannot write, or is killed while it writes, the earlier checkpoints stay
+whole.
 
     saves.py AUTOHETE MACHINE TEXT
 
@@ -17,8 +18,8 @@ import sys
 import tempfile
 import time
 
-SECONDS = 60  # of a command, which takes one or two
-FILE_MIB = 40  # of what the limited rank may write: less than where its states are, more than what MPI maps
+SECONDS = 60  # for a command that takes one or two
+FILE_MIB = 40  # file size limit of a rank: less than the offset of its states, more than MPI maps
 MODEL = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2,
          "intermediate_size": 96, "vocab_size": 65536, "max_position_embeddings": 64, "tie_word_embeddings": False,
          "rms_norm_eps": 1e-5, "hidden_act": "silu", "rope_theta": 10000.0}
@@ -50,7 +51,7 @@ class Saves:
         self.call(self.autohete, "plan", "model.json", "--machine", self.machine, "--like", f"{name}.json", "-o", f"{name}-alone.json")
 
     def launch(self, other, *words):
-        """`other`: how rank 1 is started."""
+        """`other`: the command that starts rank 1."""
         run = (*words, *DATA)
         first, second = (self.autohete, "run", self.path(run[0]), *run[1:]), (*other, "run", self.path(run[0]), *run[1:])
         return ("mpirun", "-n", "1", *first, ":", "-n", "1", *second, ":", "-n", "1", *first)
@@ -82,7 +83,7 @@ def check_shared_and_not(saves):
 
 
 def check_full(saves):
-    """The limit is of the files of rank 1, as a quota of its host would be."""
+    """Limits the size of rank 1's files, as a quota of its host would."""
     limited = ("bash", "-c", f'trap "" XFSZ; ulimit -f {FILE_MIB << 10}; exec "$0" "$@"', saves.autohete)
     said = saves.call(*saves.launch(limited, "large.json", "--steps", "2", "--save-every", "1", "--save", "full"), status=1)
     failed = r"rank 1 on host '[^']+': \S*/full/step-0000000{}\.tmp/states\.bin: cannot be written: File too large"
@@ -93,7 +94,7 @@ def check_full(saves):
 
 
 def check_killed(saves):
-    """Once a few checkpoints are there, at the sight of one that is being written."""
+    """Kills a rank after a few checkpoints, when it sees one that is being written."""
     words = ("--steps", "300", "--save-every", "1", "--keep", "3", "--save", "killed")
     pid = ("sh", "-c", 'echo $$ >pid && exec "$@"', "rank", saves.autohete)
     with subprocess.Popen(saves.launch(pid, "small.json", *words), cwd=saves.folder, stdout=subprocess.PIPE,

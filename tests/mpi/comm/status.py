@@ -4,7 +4,7 @@
 
     status.py AUTOHETE MACHINE TEXT
 
-Nothing is timed: each state is waited for, for at most SECONDS. Exit status 77: there is no MPI.
+Nothing is timed: the test waits for each state, at most SECONDS. Exit status 77: there is no MPI.
 """
 import json
 import os
@@ -31,7 +31,7 @@ def make(autohete, machine, folder):
 
 
 def launch(autohete, folder):
-    """Each rank leaves its process id in a file."""
+    """Returns the command; each rank leaves its process id in a file."""
     run = ["sh", "-c", 'echo $$ >pid.$OMPI_COMM_WORLD_RANK && exec "$@"', "rank", autohete, "run", "plan.json", "--data", "text",
            "--data-format", "bytes", "--steps", "1000000", "--schedule", "constant", "--warmup", "0", "--no-save", "--log", "log",
            "--stall-after", "0", "-q"]
@@ -39,7 +39,7 @@ def launch(autohete, folder):
 
 
 def await_status(folder, what, holds):
-    """The first status for which it holds."""
+    """Waits for a status that satisfies the condition."""
     until = time.monotonic() + SECONDS
     status = None
     while time.monotonic() < until:

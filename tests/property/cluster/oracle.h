@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A second simulation, written from docs/clusters.md: tasks know what they wait for and which places they occupy, and
- * the task that can start first starts. Also the best treatment of a stage's activations, by trying all.
+ * the task that can start first starts. It also finds the best treatment of a stage's activations by trying all.
  */
 #ifndef AH_TESTS_PROPERTY_CLUSTER_ORACLE_H
 #define AH_TESTS_PROPERTY_CLUSTER_ORACLE_H

@@ -154,7 +154,8 @@ static inline void played_find_gates(struct played *p)
 
 /* ---- messages ---- */
 
-/* Returns when the op's message is there and the place of the message it sends is free; 0: it waits for neither. */
+/* Returns when the message to the op has arrived and the place of the message that it sends is free; 0: it needs
+ * neither. */
 static inline double played_message_us(const struct played_stage *s, size_t step, const struct ah_plan_op *op)
 {
     const struct ah_plan_part *part = s->program->part;
@@ -458,7 +459,7 @@ static inline void played_check_ends(const struct played *p)
     assert_true(fabs(ends_us[2] - ends_us[1] - p->result.period_us) <= 1e-12 * ends_us[2]);
 }
 
-/* Every message has its place, checked over the compute positions of all steps, as the check of messages wants them. */
+/* Checks the messages of each pipeline with messages.h, at the compute positions of all steps. */
 static inline void played_check_messages(struct played *p)
 {
     struct messages_stage sent[PLAYED_STAGES];

@@ -99,7 +99,7 @@ TEST(cluster_policies, arrangements_are_whole)
 
 /* ---- hexiscale, with degrees of its own ---- */
 
-/* The same nodes with units of two GPUs, twice as fast and half as full. */
+/* Makes units of two GPUs on the same nodes: each pass takes half the time, and each GPU holds half the states. */
 static void pair_up(const struct case_problem *c, struct case_problem *pairs)
 {
     *pairs = *c;

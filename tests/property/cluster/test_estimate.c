@@ -34,7 +34,7 @@ static bool draw_pipeline(struct case_problem *c, uint64_t *random, struct ah_dr
     return draw_arrangement(&c->problem, random, true, draft) && draft->arrangement.n_pipelines == 1;
 }
 
-/* Expects four fifths of formula (F), a fifth of the time of the pipeline by itself, and the update. */
+/* Expects 4/5 of formula (F), plus 1/5 of the pipeline's time by itself, plus the update. */
 static void check_alone(const struct case_problem *c, const struct ah_draft *draft)
 {
     const struct ah_pipeline *pipeline = &draft->arrangement.pipelines[0];

@@ -95,7 +95,6 @@ static void set_blocks(struct cluster *c)
         c->gradient_bytes[b] = FP32 * (b == 0 ? table + positions : b == BLOCKS - 1 ? table : layer);
 }
 
-/* Makes a node for each stage. */
 static void set_network(struct cluster *c, const struct run *run)
 {
     size_t n = c->problem.n_classes = run->n_pipelines * run->n_stages;

@@ -42,7 +42,7 @@ static bool trains(const struct ah_plan *plan)
     return ah_plan_is_head(plan, plan->n_blocks - 1);
 }
 
-/* Returns the first position that needs the gradient, or the word that replaces it, of a micro-batch. */
+/* Returns the first position that needs the gradient of a micro-batch, or the message that replaces it. */
 static size_t first_need(const struct ah_plan *plan, uint64_t m)
 {
     const uint64_t ahead = ah_turn_ahead(plan->part->stage, plan->part->stages, plan->training.micro_batches);
@@ -203,7 +203,7 @@ static void open_pipeline(struct pipeline *p, const struct planned *c, size_t pi
     }
 }
 
-/* Frees the places of one stage later, each by at most `most` positions; the positions that need them do not move. */
+/* Delays when places of one stage become free, each by at most `most` positions; the positions that need them stay. */
 static void delay(struct ah_messages *m, uint64_t most, uint64_t *random)
 {
     static const enum ah_channel in[] = {AH_CHANNEL_OUTPUT_IN, AH_CHANNEL_GRADIENT_IN};

@@ -2,7 +2,7 @@
  *
  * Programs of plans for random clusters, models and trainings:
  *
- * 1. The check of plans, which compiles each again, accepts it, and the whole document reads as it was written.
+ * 1. The plan check, which compiles each program again, accepts it, and the whole document reads back as written.
  * 2. It has the stage's blocks and configs, and takes no more GPU and host memory than the stage says. A plan whose
  *    stage names another program is refused. It runs on the cluster's kind of device: on a CPU with its cores, with
  *    memory reserved for what its ops pack. It clips as the training does, and has a norm if it trains at all.
@@ -230,7 +230,6 @@ TEST(programs, are_what_stages_do)
                 seen.again && seen.frozen && seen.shared && seen.cpu && seen.norms);
 }
 
-/* Checks rule 3 for real sizes. */
 static void check_example(const char *model, double *longest)
 {
     static struct planned c;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Short hosts. One more GPU in a node never makes the plan slower, as it may idle and take nothing from its host:
- * random clusters of up to four nodes, planned whole, with and without it. The optimum with shared hosts is the least
- * over all numbers of units, each with the host share of that number even if some idle. And a bound of a setting with
- * hosts never exceeds its optimum.
+ * Hosts with little or slow memory and slow links. Adding a GPU to a node never makes the plan slower, since the GPU
+ * may idle and take nothing from its host: random clusters of up to four nodes are planned with and without it. The
+ * optimum with shared hosts is the least over all numbers of units, each with the host share of that number even if
+ * some idle. A bound of a setting with hosts never exceeds its optimum.
  */
 #include "planner/cluster/bound/bound_raise.h"
 #include "planner/cluster/bound/grouping.h"
@@ -128,8 +128,6 @@ TEST(shares, one_more_gpu_is_never_slower)
     ah_document_release(&model);
 }
 
-/* ---- the optimum ---- */
-
 /* Returns the optimum with `units` of each class, each with the host share of that many units even if some idle. */
 static double fixed_us(const struct ah_cluster_problem *problem, const size_t units[MOST_CLASSES])
 {
@@ -193,8 +191,6 @@ TEST(shares, the_optimum_is_the_least_of_all_numbers)
     printf("%zu instances, %zu fit, in %zu units idle for their host's sake\n", problems(), fits, idle);
     assert_true(idle && fits > problems() / 3);
 }
-
-/* ---- the bound ---- */
 
 static bool proves(const struct ah_cluster_problem *problem, double step_us)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The simulated step of random arrangements: equal to the oracle's, never below what must take time, memory as planned.
+ * The simulated step of random arrangements equals the oracle's, is no shorter than its necessary work, and has the
+ * planned memory.
  */
 #include "planner/cluster/bound/relaxation.h"
 #include "planner/cluster/sim/stage_sim.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Starts where links make islands: the best one is no slower than an arrangement made by hand, wherever the nodes of an
- * island stand in the document.
+ * Start arrangements of the search where fast links form islands: the best start is no slower than an arrangement made
+ * by hand, wherever the document lists the nodes of an island.
  */
 #include "planner/cluster/search/arrangement_search_internal.h"
 #include "planner/cluster/sim/stage_sim.h"

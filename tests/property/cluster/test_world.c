@@ -27,7 +27,6 @@ static bool is_wanted(const struct ah_cluster_plan *plan)
     return wanted;
 }
 
-/* Draws a pipeline of CPUs. */
 static void draw(uint64_t *random)
 {
     for (int i = 0; i < DRAWS; i++) {

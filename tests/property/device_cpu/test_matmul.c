@@ -95,7 +95,6 @@ static struct product random_product(uint64_t *random)
     return p;
 }
 
-/* Computes c with `threads` threads. */
 static struct matrix run(const struct product *p, unsigned threads)
 {
     struct ah_error err = {0};

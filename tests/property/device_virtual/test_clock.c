@@ -335,7 +335,7 @@ TEST(clock, frozen_replay_gives_the_same_bits)
     ah_clock_release(&clock);
 }
 
-/* Without sharing, in frozen lanes. Exact, since times are made of max and + only. */
+/* Holds exactly without sharing and in frozen lanes, since times are then made of max and + only. */
 TEST(clock, a_faster_op_never_hurts)
 {
     uint64_t seed = check_seed(14);

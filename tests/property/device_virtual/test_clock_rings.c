@@ -31,8 +31,6 @@ struct graph {
     double capacity[1];
 };
 
-/* ---- drawing ---- */
-
 static uint32_t add_op(struct graph *g, uint64_t *seed, uint32_t lane)
 {
     uint32_t op = (uint32_t)g->of.n_ops++;
@@ -53,7 +51,8 @@ static void depend(struct graph *g, uint32_t op, uint32_t dependency)
     g->dependency[g->first[op + 1]++] = dependency;
 }
 
-/* Adds an op that takes and a later op that gives back. The latter may take from another ring, as host Adam does. */
+/* Adds an op that takes a slot and a later op that gives it back. The latter may take a slot of another ring, as
+ * host Adam does. */
 static void add_pair(struct graph *g, uint64_t *seed)
 {
     uint8_t ring = (uint8_t)(check_random(seed) % g->of.n_rings);
@@ -117,8 +116,6 @@ static void share(struct graph *g, uint64_t *seed)
     for (size_t op = 0; op < g->of.n_ops; op++)
         g->duration[op] *= 0.5 + check_uniform(seed);
 }
-
-/* ---- the obvious simulator ---- */
 
 struct simulation {
     const struct graph *g;
@@ -229,8 +226,6 @@ static bool simulate(struct simulation *s, const struct graph *g)
             return false;
     return true;
 }
-
-/* ---- the properties ---- */
 
 /* The n-th taker of a ring of R slots, in lane order, has the slot of giver n - R. Returns how many takers waited for
  * memory longer than for data. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Export over random plans: a target that has a setting for it is never told to keep more on the device than the plan
- * does. A plan is exported without loss exactly if nothing in it is beyond the target.
+ * Export over random plans: if a target can set what stays on the device, no export asks for more than the plan keeps
+ * there. A plan is exported without loss exactly if the target can express all of it.
  */
 #include "planner/export/export.h"
 

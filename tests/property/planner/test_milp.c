@@ -64,7 +64,6 @@ static const struct ah_knobs schedule_knobs[] = {
     {.fetch_ahead = 1, .send_behind = 3, .device_state_tiles = 64},
 };
 
-/* Tries all assignments, block by block. */
 static void try_all(const struct ah_milp_input *input, struct ah_schedule *schedule,
                     struct ah_config *configs, size_t block, struct best_schedule *best)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A choice among micro-batch orders: its bound is the least of theirs, and it is not called infeasible if one of them
+ * A choice among micro-batch orders: its bound is the least bound of the orders, and it is infeasible only if no order
  * fits.
  */
 #include "planner/search/optimize.h"

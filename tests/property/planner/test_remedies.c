@@ -11,7 +11,6 @@ static const char *const remedy_words[AH_REMEDIES] = {"policy",        "device m
                                                       "both memories", "micro-batches", "batch",
                                                       "sequence",      "state dtype"};
 
-/* Follows a remedy as its reader would. */
 static void follow(const struct test_request *t, const struct ah_remedy *remedy)
 {
     const struct ah_machine *machine = t->request.machine;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every row against the schedule itself: for random choices of everything, no row says more than the schedule takes.
- * The work of each lane, which rows (1) to (4) sum up, equals the schedule's to the last digits. Prices at budgets that
- * a choice just fits are a bound on it, too.
+ * Every row against the schedule itself: for random choices of everything, no row demands more time or memory than the
+ * schedule takes. The work of each lane, which rows (1) to (4) sum up, equals the schedule's to the last digits. At a
+ * budget that a choice just fits, the bound plus the prices of its configs does not exceed its period.
  */
 #include "planner/bound/milp_internal.h"
 #include "tests/property/planner/instances.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The speed that two lanes keep beside each other on the virtual clock, with the resources that pricing makes, against
- * the machine document: the example machines, profiles of a CPU, and random documents.
+ * The speed that each of two busy lanes keeps on the virtual clock, with the resources that pricing makes, must equal
+ * what the machine document says: the example machines, profiles of a CPU, and random documents.
  */
 #include "planner/cost/pricing_internal.h"
 #include "runtime/device/virtual/clock.h"

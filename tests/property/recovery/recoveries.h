@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random clusters, plans and losses, and a recovery checked against the inventory itself. Every shard needed arrives
- * once, from one step and a place that has it, where the plan's configs keep it. Nearer places are preferred, no host
- * is overfull, and bytes and time follow from the moves.
+ * Random clusters, plans and losses, and a recovery checked against the inventory itself. Every needed shard arrives
+ * once, in the memory where the plan's configs keep it, from a place that has it; all are of one step. Nearer places
+ * are preferred, no host is overfull, and bytes and time follow from the moves.
  */
 #ifndef AH_TESTS_PROPERTY_RECOVERY_RECOVERIES_H
 #define AH_TESTS_PROPERTY_RECOVERY_RECOVERIES_H
@@ -389,7 +389,7 @@ static inline void check_source(const struct problem *c, const struct result *r,
         assert_string_not_equal(move->node, node);
 }
 
-/* Returns where the stage keeps the shard: by the config of its block; for the tied table, of embedding, else head. */
+/* Returns where the stage keeps the shard: by its block's config; a tied table by the embedding's, else the head's. */
 static inline enum ah_medium lives(const struct problem *c, const struct ah_cluster_plan_stage *stage,
                                    const struct ah_shard *shard)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recoveries on random clusters whose plans keep everything on GPUs: checks each with recoveries.h, and also what comes
- * from where.
+ * Recoveries on random clusters whose plans keep everything on GPUs: checks each with recoveries.h, and also the
+ * sources of shards.
  */
 #include "tests/property/recovery/recoveries.h"
 

@@ -39,7 +39,6 @@ static inline uint64_t test_below(uint64_t *seed, uint64_t n)
     return check_random(seed) % n;
 }
 
-/* Makes a llama with `layers` layers. */
 static inline void test_case_model(struct test_case *c, uint64_t layers, uint64_t width, bool tied)
 {
     *c = (struct test_case){.rope = {.theta = 10000}};

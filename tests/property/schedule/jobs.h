@@ -59,7 +59,6 @@ static inline void test_job_close(struct test_job *job)
     ah_document_release(&job->document);
 }
 
-/* Returns the first group of a kind. */
 static inline const struct ah_job_group *test_job_group(const struct ah_job *job, enum ah_block_kind kind)
 {
     size_t i = 0;

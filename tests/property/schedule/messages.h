@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What stages of a pipeline send each other, and where it lies: from the starts and ends of their compute positions, in
- * one step or several. What is sent has its place from the moment that sending begins, until its last reader is done.
+ * Checks messages between the stages of a pipeline and the memory of each message, from the starts and ends of compute
+ * positions in one step or several. A message occupies its place from the start of sending until its last reader is
+ * done.
  *
  *     struct messages_stage stages[] = {{plan, 1, start_us, end_us}, ...};
  *     messages_check(stages, n);

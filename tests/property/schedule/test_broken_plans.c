@@ -32,8 +32,6 @@ static uint64_t *any_order(struct ah_plan *plan, uint64_t *random, size_t *ret_n
     return orders[lane];
 }
 
-/* ---- changes ---- */
-
 static void change_kind(struct ah_plan *plan, uint64_t *random)
 {
     any_op(plan, random)->op = (enum ah_plan_op_kind)below(random, AH_PLAN_COLLECTIVE + 1);
@@ -126,8 +124,6 @@ static void change_sharing(struct ah_plan *plan, uint64_t *random)
 static void (*const changes[])(struct ah_plan *, uint64_t *) = {
     change_kind, change_block, change_micro_batch, change_positions, change_time,   swap_in_order,
     swap_ops,    change_ring,  change_config,      change_tensor,    change_sharing};
-
-/* ---- what must hold ---- */
 
 /* Checks and replays the plan; returns whether the check accepted it. */
 static bool survives(const struct ah_plan *plan)

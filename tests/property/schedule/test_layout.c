@@ -136,8 +136,6 @@ static void check_set(struct ah_layout *layout, struct lifetimes_set *set,
     free(lives);
 }
 
-/* ---- random lifetimes ---- */
-
 /* Draws anything: stacked tensors that do not nest, whole circles, one position, sizes that do not divide. */
 static void draw_random(struct lifetimes_set *set, uint64_t *seed)
 {
@@ -183,8 +181,6 @@ TEST(layout, random_lifetimes_lie_apart)
     ah_layout_release(&layout);
 }
 
-/* ---- the stack ---- */
-
 struct nest {
     struct lifetimes_set *set;
     uint64_t *seed;
@@ -221,8 +217,6 @@ TEST(layout, a_nested_stack_has_no_holes)
     }
     ah_layout_release(&layout);
 }
-
-/* ---- lifetimes of plans ---- */
 
 static void draw_plan(struct lifetimes *it, uint64_t *seed)
 {

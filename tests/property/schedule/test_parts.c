@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stages of one pipeline run their plans together, however long anything takes. Each goes through its compute positions
- * in order. A pass waits for what the stage before or behind it sends, and a sender waits while two gradients are
- * waiting. A stage that trains nothing waits for word from the stage behind it all the same. Then:
+ * Stages of one pipeline run their plans together, with any durations. Each stage takes its compute positions in order.
+ * A pass waits for the message of the previous or the next stage; a sender waits while two gradients are unread. A
+ * stage that trains nothing also waits for the next stage's message. Then:
  *
- * 1. Every run ends: no stage waits for another for ever.
+ * 1. Every run ends: no stage waits for another forever.
  * 2. What is sent has its place from the start of sending until its last reader is done.
  * 3. A stage has at most min(m, P - i) micro-batches between their forward and the end of their backward.
  * 4. Before the last pass is done, nothing is updated, and gradients of weights on the device stay there, unless the
  *    host adds up those of each micro-batch.
- * 5. All stages together have the model's parameters, and each a 1/tp of them. They have a table that embedding and
- *    head share twice if these are on two ranks.
+ * 5. All stages together have the model's parameters; a program counts 1/tp of its stage's. A table shared by embedding
+ *    and head counts twice if they are in different stages.
  */
 #include "runtime/schedule/schedule.h"
 #include "tests/property/schedule/choices.h"
@@ -34,8 +34,6 @@ struct stage {
 };
 
 static struct stage stages[STAGES_MOST];
-
-/* ---- pipelines ---- */
 
 static void open_stage(struct stage *s, const struct ah_plan_part *part, uint64_t micro_batches,
                        uint64_t *seed)
@@ -96,8 +94,6 @@ static void close_pipeline(size_t n)
         free(stages[i].end_us);
     }
 }
-
-/* ---- a run ---- */
 
 static const struct ah_plan_op *op_at(const struct stage *s, size_t position)
 {

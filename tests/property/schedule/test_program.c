@@ -187,7 +187,7 @@ static void check_placed(const struct machine *m, const struct ah_program_op *op
     }
 }
 
-/* Loops run twice, to see what one turn leaves for the next. */
+/* Runs loops twice, to see what one iteration leaves for the next. */
 static void run(struct machine *m)
 {
     const struct ah_program *program = m->program;
@@ -266,7 +266,7 @@ static void check_results(const struct machine *m, const struct ah_job *job, con
     assert_int_equal(loss, head && forward);
     assert_int_equal(gradients, backward ? group->trained : 0);
     assert_int_equal(table, head && job->model->tied && (job->groups[0].trained & 1));
-    /* A block that hands no gradient down may still update it for itself. */
+    /* A block that passes no gradient on may still update the residual gradient for its own use. */
     if (group->input_gradient && backward)
         assert_true(down);
     if (head)

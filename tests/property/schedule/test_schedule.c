@@ -47,8 +47,6 @@ static void choose(struct drawn *d, uint64_t *seed)
     assert_int_equal(rc, AH_OK);
 }
 
-/* ---- periods ---- */
-
 static void check_sums(const struct drawn *d, const struct ah_replay *replay)
 {
     const struct ah_score *s = &d->score;
@@ -90,8 +88,6 @@ static void check_replay(const struct drawn *d, const struct ah_plan *plan)
     check_sums(d, &replay);
     ah_arena_release(&arena);
 }
-
-/* ---- memory ---- */
 
 static bool lives_at(const struct ah_plan_tensor *t, uint64_t p)
 {
@@ -182,8 +178,6 @@ static void check_lives(const struct ah_plan *plan)
             check_held_over(plan, op, "fetched", (op->issue_after + 1) % n, op->due_before);
     }
 }
-
-/* ---- documents ---- */
 
 static void print(const struct ah_document *document, struct ah_buffer *text)
 {
@@ -289,8 +283,6 @@ TEST(schedule, the_same_choice_gives_the_same_bytes)
     }
 }
 
-/* ---- other durations ---- */
-
 static double *durations_of(const struct ah_plan *plan)
 {
     double *us = calloc(plan->n_ops, sizeof *us);
@@ -328,7 +320,7 @@ TEST(schedule, orders_run_with_any_durations)
     }
 }
 
-/* Without sharing and in frozen orders, this holds exactly. */
+/* Shorter ops make nothing later; exact without sharing and in frozen orders. */
 TEST(schedule, faster_is_never_later)
 {
     static struct drawn d;

@@ -4,11 +4,11 @@
 
     agreement.py DRIVER [--changes N] [--all] [--keep DIR]    --all: every change of every sample, some 70,000 documents
 
-Every field of every sample document is changed in many ways (wrong type, null, removed, unknown field added, out
-of range, fraction, huge, wrong word, empty text, ...), and some documents in several places at once. For each,
-jsonschema with the committed schema must accept exactly when our reader accepts, or refuses the meaning only: a
-relation between fields that a schema cannot say. Without --all a random share of the changes is tried, at least
-a few of each field. The seed is printed; AH_TEST_SEED repeats it.
+Every field of every sample document is changed in many ways (wrong type, null, removed, unknown field added, out of
+range, fraction, huge, wrong word, empty text, ...), and some documents in several places at once. For each, jsonschema
+with the committed schema must accept exactly when our reader accepts, or refuses the meaning only: a relation between
+fields that a schema cannot say. Without --all a random share of the changes is tried, at least a few for each field.
+The seed is printed; AH_TEST_SEED repeats it.
 """
 import argparse
 import copy
@@ -40,7 +40,7 @@ REPLACEMENTS = [
 
 
 def samples():
-    """(kind, document, golden): the golden ones, and the examples that are in our own form."""
+    """Yields (kind, document, golden): the golden documents, and the examples that are documents of our own."""
     for path in sorted(glob.glob(os.path.join(ROOT, "tests/golden/schemas/documents/*.json")) +
                        glob.glob(os.path.join(ROOT, "examples/*/*.json"))):
         with open(path, encoding="utf-8") as handle:
@@ -58,7 +58,8 @@ def samples():
 
 
 def places(value, path=()):
-    """Paths of all values in a document, its own first; of long lists the first two elements."""
+    """Returns the paths of all values in a document, the document's own path first; of long lists only the first two
+    elements."""
     yield path
     if isinstance(value, dict):
         for key in value:
@@ -85,7 +86,6 @@ def replaced(document, path, value):
 
 
 def changes_at(kind, document, path):
-    """Documents changed at one place."""
     value = value_at(document, path)
     if path:
         for replacement in REPLACEMENTS:
@@ -102,7 +102,6 @@ def changes_at(kind, document, path):
 
 
 def structural_changes(document, path):
-    """A field less, a field more."""
     if path:
         changed = copy.deepcopy(document)
         del parent_of(changed, path)[path[-1]]
@@ -114,7 +113,7 @@ def structural_changes(document, path):
 
 
 def mutations(kind, document, generator, share):
-    """Documents changed in one place; of each place `share` changes, or all."""
+    """Yields documents with one change; at each place a `share` of the changes, or all."""
     for path in places(document):
         yield from structural_changes(document, path)
         changes = list(changes_at(kind, document, path))
@@ -128,7 +127,6 @@ def one_mutation(kind, document, generator):
 
 
 def words_of(kind, cache={}):
-    """Every word of the schema's enums."""
     if kind not in cache:
         found = set()
 
@@ -152,7 +150,7 @@ def schema_of(kind):
 
 
 def optional_removed(document, generator):
-    """Each field of the document left out with a small probability."""
+    """Returns the document without some optional fields; each is left out with a small probability."""
     changed = copy.deepcopy(document)
     for path in sorted(places(changed), key=len, reverse=True):
         if path and isinstance(path[-1], str) and generator.random() < 0.03:
@@ -170,7 +168,7 @@ def verdicts(driver, paths):
 
 
 def run_line_document(header, line):
-    """A run log whose other line is `line`: the reader sees whole logs, the schema single lines."""
+    """Makes a run log whose other line is `line`: our reader reads whole logs, but the schema describes single lines."""
     return json.dumps(header, ensure_ascii=False) + "\n" + json.dumps(line, ensure_ascii=False) + "\n"
 
 
@@ -208,7 +206,7 @@ def main():
                 text = json.dumps(variant, ensure_ascii=False)
             cases.append((kind, variant, text))
 
-    counts = {kind: [0, 0, 0] for kind in KINDS}  # good, wrong meaning, wrong shape
+    counts = {kind: [0, 0, 0] for kind in KINDS}  # accepted, refused for meaning, refused for shape
     disagreements = 0
     with tempfile.TemporaryDirectory() as folder:
         paths = []

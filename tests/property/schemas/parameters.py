@@ -4,9 +4,9 @@
 
     parameters.py DRIVER
 
-Three sources must agree: the published number where there is one, a formula written here from the fields of the
-file (not from our table of tensors), and our own count. Each Hugging Face config must also give the same count when
-rope and defaults are spelled in another way that means the same.
+Three sources must agree: the published number where there is one, a formula written here from the fields of the file
+(not from our table of tensors), and our own count. Each Hugging Face config must also give the same count when rope and
+defaults are spelled in an equivalent way.
 """
 import glob
 import json
@@ -17,20 +17,19 @@ import tempfile
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 
-# As published with the weights (sums of the tensors of the released files; tied weights counted once).
+# As published with the weights (sums over the tensors of the released files, with tied weights counted once).
 PUBLISHED = {
     "gpt2-124m": 124439808, "gpt2-355m": 354823168, "gpt2-774m": 774030080, "gpt2-1.5b": 1557611200,
     "llama-2-7b": 6738415616, "llama-2-13b": 13015864320, "llama-30b": 32528943616, "llama-3-8b": 8030261248,
     "mistral-7b": 7241732096,
     "qwen2.5-0.5b": 494032768, "qwen2.5-7b": 7615616512, "qwen3-0.6b": 596049920, "qwen3-8b": 8190735360,
 }
-# Our own: the name's number within 5 percent; None: no size in the name.
+# Our own models: within 5 percent of the number in the name; None: the name has no size.
 NAMED = {"gpt-2b": 2e9, "gpt-4b": 4e9, "gpt-6b": 6e9, "gpt-8b": 8e9, "gpt-10b": 10e9, "gpt-12b": 12e9,
          "gpt-16b": 16e9, "gpt-22b": 22e9, "tiny": None}
 
 
 def ours(m):
-    """Parameters of a document of our own kind."""
     d, kv, q = m["width"], m["kv_heads"] * m["head_dim"], m["heads"] * m["head_dim"]
     norm = d * (2 if m["norm"] == "layer" else 1)
     gates = 2 if m["activation"] == "silu_gated" else 1
@@ -68,7 +67,7 @@ def formula(document):
 
 
 def counted(driver, path):
-    """(parameters, sum over groups) as our reader says."""
+    """Returns what our reader counts: (parameters, sum over groups)."""
     lines = subprocess.run([driver, "model", path], text=True, capture_output=True, check=True).stdout.splitlines()
     groups = [line.split() for line in lines[1:]]
     return int(lines[0].split()[1]), sum(int(blocks) * int(parameters) for _, blocks, parameters in groups)
@@ -79,7 +78,7 @@ def printed(driver, path):
 
 
 def respelled(config):
-    """The same config in the newer spelling: rope in one group, defaults written out, nulls left out."""
+    """Returns the same config in the newer spelling: rope in one group, defaults written out, nulls left out."""
     changed = {key: value for key, value in config.items() if value is not None}
     if config["model_type"] == "gpt2":
         return changed | {"n_inner": None, "tie_word_embeddings": True, "activation_function": "gelu_pytorch_tanh"}

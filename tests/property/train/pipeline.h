@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pipeline of a golden case: stages cut anywhere, each with a plan of its own whose blocks take config after config,
- * data of its own, and a thread; rank 0 is the test's.
+ * A pipeline of a golden case, with stages cut anywhere. Each stage has its own plan, data and thread; its blocks take
+ * one config after another. Rank 0 runs on the test's thread.
  *
  *     golden_open_as(&golden, ...);
  *     pipeline_open(&p, &golden, turn, &seed);
@@ -9,7 +9,7 @@
  *     ... p.stages[rank].rc, .err, .facts ...
  *     pipeline_close(&p);
  *
- * A run always ends, as all ranks do whatever happens to one of them: a test that hangs meets its limit.
+ * Every run must end, even if a rank fails; a test that hangs exceeds its time limit.
  */
 #ifndef AH_TESTS_PROPERTY_TRAIN_PIPELINE_H
 #define AH_TESTS_PROPERTY_TRAIN_PIPELINE_H
@@ -61,8 +61,6 @@ struct pipeline {
     /* (optional) Gets the configs that a block could have had; `had`: the block has it. */
     void (*chosen)(enum ah_block_kind kind, const struct ah_config *config, bool had);
 };
-
-/* ---- plans ---- */
 
 /* Some choices cannot run because their rings are too small for their order. */
 static inline void pipeline_plan_stage(struct pipeline_stage *s, uint64_t *turn, uint64_t *seed)
@@ -306,8 +304,6 @@ static inline void pipeline_close(struct pipeline *p)
         test_case_close(&s->c);
     }
 }
-
-/* ---- runs ---- */
 
 typedef int pipeline_lead(void *context, struct ah_trainer *trainer, struct ah_batches *held_out,
                           struct ah_error *err);

@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- lifetimes ---- */
-
 static bool lives_at(const struct ah_plan_tensor *tensor, uint64_t position)
 {
     if (tensor->from <= tensor->to)
@@ -71,8 +69,6 @@ void poison_close(struct poison *poison)
     ah_arena_release(&poison->arena);
 }
 
-/* ---- operands are inside their tensors ---- */
-
 static const struct ah_plan_op *op_of(const struct poison *poison, uint64_t tag)
 {
     return tag == UINT64_MAX ? NULL : &poison->plan->ops[poison->graph.items[tag].op];
@@ -130,8 +126,6 @@ void poison_submit(void *context, const struct hooked_op *op)
                      op->tag, ah_op_name(op->op->kind), op->lane, operands[arg].name, ref->offset_bytes, end);
     }
 }
-
-/* ---- births and deaths ---- */
 
 /* Holds what lived at the latest position and at those left out. */
 static void hold(struct poison *poison, uint64_t position)

@@ -9,14 +9,14 @@
  *     ... run: results must be those of any other run; then poison.wrong is "" ...
  *     poison_close(&poison);
  *
- * BIRTH. Before the compute op at position p, all tensors that begin at p; before the first copy of a fetch, its
- * tensor, which the copy may reach while compute is still at the position before. DEATH. Before the compute op at p,
- * every byte of the arena outside the tensors that live at p. A place of a ring, and gradients and weights in flight
- * on the host, when the op that gives them back has read them.
+ * BIRTH. All tensors that begin at position p are overwritten before the compute op at p. The tensor of a fetch is
+ * overwritten before its first copy, which may run while compute is still at the position before. DEATH. Every byte of
+ * the arena outside the tensors that live at p is overwritten before the compute op at p. A slot of a ring, and
+ * gradients and weights in flight on the host, are overwritten when the op that gives them back has read them.
  *
- * A tensor that is sent is dead when the op behind its last position begins, which waits for that. Where a run leaves
- * ops out (before its first step and behind its last), what lived then is therefore held until every position has been
- * gone through once.
+ * A sent tensor is dead when the op after its last position begins, since that op waits for the send. A run leaves out
+ * some ops before its first step and after its last. Tensors that live there are therefore kept until each position has
+ * run once.
  */
 #ifndef AH_TESTS_PROPERTY_TRAIN_POISON_H
 #define AH_TESTS_PROPERTY_TRAIN_POISON_H

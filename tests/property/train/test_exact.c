@@ -29,8 +29,6 @@ static uint64_t how_many(void)
     return check_scaled(PLANS_EACH);
 }
 
-/* ---- coverage ---- */
-
 static const uint32_t beside[][2] = {{AH_LANE_COMPUTE, AH_LANE_H2D},
                                      {AH_LANE_COMPUTE, AH_LANE_D2H},
                                      {AH_LANE_COMPUTE, AH_LANE_HOST},
@@ -132,8 +130,6 @@ static void expect_all_seen(void)
     assert_memory_equal(&seen.had, &seen.possible, sizeof seen.had);
 }
 
-/* ---- lanes that hold up ops ---- */
-
 static atomic_uint_fast64_t held_up, begun[AH_DEVICE_LANES];
 
 /* Holds up one op in eight, by its place in its lane. A few of these ops wait instead until a lane that must be seen
@@ -156,8 +152,6 @@ static void hold_up(void *context, const struct hooked_op *op)
     for (int i = 0; i < MEET_NAPS && atomic_load(&begun[awaited]) == before; i++)
         ah_threads_sleep_until_ns(ah_threads_now_ns() + HOLD_UP_NS / 4);
 }
-
-/* ---- plans ---- */
 
 /* Plans the next config for each block, so that plans go through all configs, with random knobs. */
 static void plan_next(struct golden *g, uint64_t *turn, uint64_t *seed)

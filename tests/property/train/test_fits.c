@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Promise 2: a run touches only what its plan gives it. Plans run while poison.h corrupts everything that they do not
- * call needed: losses, weights and held-out loss must not change, every operand lies in a tensor of its time, and the
- * highest end of an operand is the planned peak.
+ * Promise 2: a run touches only what its plan gives it. Plans run while poison.h overwrites all memory that they do not
+ * declare as used: losses, weights and held-out loss must not change, every operand lies in a tensor that lives at that
+ * time, and the highest end of an operand is the planned peak.
  */
 #include "tests/golden/train/case.h"
 #include "tests/property/train/poison.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loss of a step is a sum of doubles, one per micro-batch, from the left in their order; a held-out loss sums all
- * micro-batches of all batches. One process and pipelines are checked against sums made here.
+ * The loss of a step is a sum of doubles, one per micro-batch, added from the left in micro-batch order; a held-out
+ * loss sums all micro-batches of all batches. One process and pipelines are checked against sums made here.
  *
  * Few losses show the order of additions: leaves are fp32, and doubles add a few of them exactly. So the test replaces
  * the device's sums, op by op, with sums of numbers for which any other order gives another double. It searches for
@@ -45,8 +45,6 @@ static void replace_sum(void *context, const struct hooked_op *op)
     sums.last = leaves_onto(op->op->u.sum.accumulate ? sums.last : 0, sums.seed, sums.n++);
     memcpy(op->arenas[dst->arena] + dst->offset_bytes, &sums.last, sizeof sums.last);
 }
-
-/* ---- expected sums ---- */
 
 static double fold(uint64_t seed, uint64_t first, uint64_t n)
 {
@@ -106,8 +104,6 @@ static uint64_t search(uint64_t *seed, uint64_t micro_batches, uint64_t evaluate
     fail_msg("no numbers show the order of %" PRIu64 " micro-batches", micro_batches);
     return 0;
 }
-
-/* ---- runs ---- */
 
 static bool check_step(void *context, const struct ah_step_record *record)
 {

@@ -214,8 +214,6 @@ TEST(measured_ranks, split_their_steps)
     assert_true(seen.before && seen.behind && seen.sends && seen.sums && seen.gate);
 }
 
-/* ---- one slow rank ---- */
-
 static void sleep_in_compute(void *context, const struct hooked_op *op)
 {
     (void)context;

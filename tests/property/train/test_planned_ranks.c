@@ -36,8 +36,6 @@ static struct golden golden; /* for the single process; its folder is not used *
 static struct pipeline pipeline;
 static struct result alone, together;
 
-/* ---- plans ---- */
-
 static bool is_wanted(const struct ah_cluster_plan *plan, bool several)
 {
     size_t ranks = 0;
@@ -80,8 +78,6 @@ static void draw(bool several, uint64_t *random)
     fail_msg("no such plan in %d draws", DRAWS);
 }
 
-/* ---- data ---- */
-
 static void open_data(const char *path, struct ah_dataset **ret_data, struct ah_batches *ret_batches)
 {
     struct ah_error err = {0};
@@ -109,8 +105,6 @@ static void put_data(const char *root, uint64_t *random)
         tokens[i] = (uint16_t)(check_random(random) % planned.model.body.model->vocabulary);
     root_put_bytes(root, "data.bin", tokens, sizeof tokens);
 }
-
-/* ---- training ---- */
 
 static void keep_values(struct ah_trainer *trainer, enum ah_trainer_vector vector, float *values)
 {
@@ -274,13 +268,10 @@ TEST_IN(planned_ranks, have_the_bits_of_one_process, root_make, root_remove)
     assert_true((unequal && uneven && away && split) || check_scaled(PLANS) < PLANS);
 }
 
-/* ---- other clusters ---- */
-
 struct pairs {
     uint64_t as_one, one_to_one, leading, several, away, refused, adapted, adapted_leading;
 };
 
-/* Plans the same model and training for the other cluster. */
 static bool plan_other(struct planned *other, const struct ah_plan_training *training)
 {
     other->request = planned.request;
@@ -371,7 +362,6 @@ static void make_roomy(struct planned *c, size_t nodes, double times_as_fast)
     planned_of_cpus(c);
 }
 
-/* Draws a plan with one pipeline per node. */
 static void draw_roomy(uint64_t *random)
 {
     do {

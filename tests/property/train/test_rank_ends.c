@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * However ranks end, they end together: one dies at any of its messages, weights become NaN, the data of one cannot be
- * read, or the run is interrupted. Nobody waits for ever; otherwise the test would exceed its time limit.
+ * read, or the run is interrupted. Nobody waits forever; otherwise the test would exceed its time limit.
  */
 #include "base/threads.h"
 #include "tests/property/train/counted.h"
@@ -478,7 +478,7 @@ TEST(rank_ends, an_op_that_fails_ends_all_pipelines)
 struct stall {
     atomic_uint told;
     sem_t over;               /* nobody holds up any more */
-    struct ah_error why;      /* of the first rank that was told */
+    struct ah_error why;      /* reported by the first rank that noticed the stall */
     atomic_uint_fast64_t ops; /* ops of the slow rank */
     bool works;               /* the slow rank works; otherwise it sleeps */
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Checkpoints do not depend on how many ranks made them. A run stopped after an odd step and resumed by one process, by
- * ranks, or by ranks cut otherwise ends with the bits of one that never stopped. So does a chain of worlds of eight,
- * five, three, eight and one ranks, with several pipelines or one that adds up their groups itself. Some die on the
- * way, also while they save, and the next resumes from the last checkpoint. Whether ranks share the folder or only rank
+ * ranks, or by ranks with other stages ends with the bits of a run that never stopped. So does a chain of worlds of
+ * eight, five, three, eight and one ranks, with several pipelines or one that adds up their groups itself. Some worlds
+ * die, also while they save; the next one resumes from the last checkpoint. Whether ranks share the folder or only rank
  * 0 writes, a checkpoint has the same bytes.
  */
 #include "runtime/train/persist.h"
@@ -128,7 +128,7 @@ static void run_legs(unsigned kind, const char *path, uint64_t *turn, uint64_t *
     assert_memory_equal(first.weights, other.weights, first.n_values * sizeof *first.weights);
 }
 
-/* Needs an open case; closes it. */
+/* The golden case must be open; this closes it. */
 static void run_all(const char *root, const char *name, uint64_t *seed)
 {
     static unsigned runs;
@@ -162,8 +162,6 @@ TEST_IN(rank_resumes, have_the_bits_of_a_run_that_never_stopped, root_make, root
         run_all(*state, cases[i].name, &seed);
     }
 }
-
-/* ---- chains ---- */
 
 enum { LEGS = 5, CHAINS_EACH = 5, GROUPS_MAX = 3, MESSAGES_MOST = 200 };
 
@@ -200,7 +198,7 @@ static void check_death(const struct leg *leg)
     assert_int_equal(system(command), 0);
 }
 
-/* Runs a world that may die before its leg ends; then what it did is discarded. Returns whether it lived. */
+/* Runs a world that may die before its leg ends; if it dies, its results are discarded. Returns whether it lived. */
 static bool run_world(const struct chain *chain, const struct leg *leg, uint64_t ranks, bool dies,
                       uint64_t *turn, uint64_t *seed)
 {

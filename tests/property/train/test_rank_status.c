@@ -116,8 +116,6 @@ TEST(rank_status, all_wait_for_the_rank_that_is_held_up)
     golden_close(&golden);
 }
 
-/* ---- a trainer alone ---- */
-
 static void hear_alone(void *context, const struct ah_trainer_beat *beats, uint32_t ranks)
 {
     struct held *held = context;

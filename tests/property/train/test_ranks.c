@@ -142,7 +142,6 @@ static double train_alone(void)
     return held_out_loss;
 }
 
-/* Opens the case and trains it in one process. */
 static double run_alone(const struct signature *signature)
 {
     golden_open_as(&golden, signature->name, signature->dtype, signature->state_dtype);
@@ -251,7 +250,6 @@ static const struct deep {
     {"8", "2", "100.0", "[\"*\", \"!layer.3.*\", \"!head.*\"]", AH_BF16, AH_FP32},
 };
 
-/* Replaces the value of a key in a text. */
 static void replace(char *text, size_t bytes, const char *key, const char *value)
 {
     char quoted[64];
@@ -365,7 +363,7 @@ static void run_shared(const struct shared *shared, uint64_t *seed)
     groups = sums;
     pipeline.share_piece = shared->piece;
     golden_open_as(&golden, shared->signature.name, shared->signature.dtype, shared->signature.state_dtype);
-    bool apart = false; /* if not, the groups sum as one does */
+    bool apart = false; /* false: the groups are added in the order of a single group */
     for (size_t i = 1; i < n_groups; i++)
         apart = apart || sums[i] > 1;
     golden_regroup(&golden, micro_batches, apart ? sums : NULL, apart ? n_groups : 0);

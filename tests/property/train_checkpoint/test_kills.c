@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run is killed at every call that changes a file: before it, in the middle of it, or right behind it. Whatever the
+ * A run is killed at every call that changes a file: before it, in the middle of it, or right after it. Whatever the
  * moment, the newest checkpoint reported, or a newer one, is there and loads bit for bit. The next start removes what
  * the kill left behind, and the resumed run ends with the same files as one without a kill.
  */
@@ -79,7 +79,6 @@ static uint64_t resume(struct training *run, const char *folder)
     return position.step;
 }
 
-/* Checks that all checkpoints are whole. Returns their number. */
 static unsigned count_whole(const char *folder)
 {
     unsigned n = 0;

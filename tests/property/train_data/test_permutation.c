@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every place has one sample and every sample one place: for all small n, around powers of two and four, where the
- * square that is walked changes, and for random ones.
+ * Every place has one sample and every sample one place: for all small n, around powers of two and four (where the
+ * walked square changes), and for random n.
  */
 #include "runtime/train/data/permutation.h"
 #include "tests/support/check.h"

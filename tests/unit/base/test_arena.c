@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests arenas: pieces are zeroed, aligned and disjoint; impossible sizes are refused.
+ */
 #include "base/arena.h"
 
 #include "tests/support/check.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests text buffers: what they hold after each append, and that a failure persists until the buffer is cleared.
+ */
 #include "base/buffer.h"
 
 #include "tests/support/check.h"

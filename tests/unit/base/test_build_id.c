@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests that the program's build id is read as hexadecimal text, the same each time.
+ */
 #include "base/build_id.h"
 
 #include "tests/support/check.h"

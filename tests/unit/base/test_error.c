@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests error objects: code, sentence, prefix and truncation, and the exit status of each code.
+ */
 #include "base/error.h"
 
 #include "tests/support/check.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests reading and writing files on a real file system: permissions, links, pipes, full disks, concurrent readers.
+ */
 #include "base/file.h"
 
 #include "tests/support/check.h"

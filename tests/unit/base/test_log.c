@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests which messages a log passes to its sink, where long lines are cut, and the names of levels.
+ */
 #include "base/log.h"
 
 #include "tests/support/check.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests Philox against Random123's published vectors, and how names are packed into its counter and key.
+ */
 #include "base/philox.h"
 
 #include "tests/support/check.h"

@@ -117,7 +117,7 @@ TEST(pool, ten_thousand_tiny_runs)
     ah_pool_free(pool);
 }
 
-/* Calls two pools in turn. In the pool with little patience, a run finds workers spinning, falling asleep or asleep. */
+/* Calls two pools in turn. The workers of one sleep early: a run finds them spinning, falling asleep or asleep. */
 TEST(pool, runs_at_any_moment_of_falling_asleep)
 {
     uint64_t seed = check_seed(42);

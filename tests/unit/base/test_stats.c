@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests statistics and the fitted line on samples whose results are worked out by hand.
+ */
 #include "base/stats.h"
 
 #include "tests/support/check.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests the clock and pinning, and that new threads inherit neither arithmetic modes nor small stacks.
+ */
 #include "base/threads.h"
 
 #include "tests/support/check.h"

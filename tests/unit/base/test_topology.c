@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests the order of processors, cores and memory on hwloc's synthetic machines, by hand, and on this machine.
+ */
 #include "base/topology.h"
 
 #include "base/threads.h"

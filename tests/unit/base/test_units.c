@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests reading and printing sizes, times, rates and counts against a table of texts and numbers.
+ */
 #include "base/units.h"
 
 #include "tests/support/check.h"

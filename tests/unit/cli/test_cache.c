@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests the path of a cached machine document against the rules of the XDG base directory specification.
+ */
 #include "cli/frame/cache.h"
 #include "tests/support/check.h"
 

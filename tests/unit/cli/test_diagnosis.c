@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests that each remedy prints as the option that carries it out, and that no byte is lost in printed sizes.
+ */
 #include "base/units.h"
 #include "cli/plan/diagnosis.h"
 #include "tests/support/check.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests JSON output, in one line and laid out, against expected texts.
+ */
 #include "cli/frame/emit.h"
 #include "tests/support/check.h"
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests reading command lines: values of every kind, operands, and the message and hint for each mistake.
+ */
 #include "cli/frame/options.h"
 #include "schemas/nearest.h"
 #include "tests/support/check.h"

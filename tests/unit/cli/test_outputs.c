@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests which existing files a command may replace: only files of the kind it writes, and never one that it reads.
+ */
 #include "cli/frame/outputs.h"
 #include "tests/support/check.h"
 #include "tests/support/root.h"

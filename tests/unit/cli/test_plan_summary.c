@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests the sentences of a plan summary for given times of lanes, bounds and blocks.
+ */
 #include "cli/inspect/plan_summary.h"
 #include "tests/support/check.h"
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests the summary of a run log: which steps count, and how measured times compare with the predicted ones.
+ */
 #include "cli/inspect/runlog_summary.h"
 #include "tests/support/check.h"
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests text for terminals: escaping, width, time left, and tables against expected lines.
+ */
 #include "cli/frame/table.h"
 #include "cli/frame/terminal.h"
 #include "tests/support/check.h"

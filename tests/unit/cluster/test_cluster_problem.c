@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPUs of a node that work share its host, in any pipeline and degree; their number limits a stage's host memory.
+ * The working GPUs of a node share its host, whatever their pipeline and degree; their number limits the host memory of
+ * a stage.
  */
 #include "planner/cluster/cluster_problem.h"
 

@@ -91,8 +91,8 @@ TEST(estimate, equal_stages_take_what_the_formula_says)
     check_stage_sim(&c, 187);
 }
 
-/* Three equal pipelines, each with 3 micro-batches of 30 us. Doubling the speed of one does not shorten the step, but
- * that one could take more work: 9 micro-batches at 1/30 + 1/30 + 1/15 a microsecond take 67.5 us. */
+/* Three equal pipelines, each with 3 micro-batches of 30 us. Doubling the speed of one does not shorten the step,
+ * but that pipeline could take more work: 9 micro-batches at 1/30 + 1/30 + 1/15 a microsecond take 67.5 us. */
 TEST(estimate, falls_with_one_of_many_alike_pipelines)
 {
     struct case_cluster c;

@@ -261,8 +261,6 @@ TEST(comm, closing_ends_the_moves_of_the_rank)
     world_close(&world);
 }
 
-/* ---- open and channels ---- */
-
 static void *open_and_close(void *context)
 {
     struct world_rank *rank = context;

@@ -249,8 +249,6 @@ TEST(loop, what_is_posted_comes_back_from_a_lost_world)
     pair_close(&pair);
 }
 
-/* ---- a copy under way ---- */
-
 struct sending {
     struct pair *pair;
     unsigned char *data;

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opens, uses and closes the ranks of a test (world.h).
+ */
 #include "tests/unit/comm_loop/world.h"
 
 #include <sched.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Kernels whose results the tests compute themselves (kernels.h).
+ */
 #include "runtime/device/cuda/kernels/simt.cuh"
 #include "tests/unit/cuda_double/kernels.h"
 

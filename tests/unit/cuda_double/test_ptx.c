@@ -110,8 +110,6 @@ TEST(ptx, lanes_that_never_come)
                   32, "is not here");
 }
 
-/* ---- shared memory ---- */
-
 TEST(ptx, missing_barriers)
 {
     static const struct {
@@ -161,8 +159,6 @@ TEST(ptx, text_that_is_not_known)
     check_refuses("mov.u32 %r1, nothing;\n", 1, "no such variable");
 }
 
-/* ---- copies in the background ---- */
-
 TEST(ptx, copies_come_when_they_are_waited_for)
 {
     static const char copies[] =
@@ -182,8 +178,6 @@ TEST(ptx, copies_come_when_they_are_waited_for)
             assert_int_equal(m.words[i], waits ? (i % 4 == 3 ? 0 : i + 1) : UINT32_MAX);
     }
 }
-
-/* ---- tiles ---- */
 
 static uint16_t half_of(float value)
 {
@@ -249,8 +243,6 @@ TEST(ptx, tiles_take_the_whole_warp)
         "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r9,%r10,%r11,%r12}, [%r3];\nBEHIND:\nmov.u32 %r9, 0;\n",
         32, "takes the whole warp");
 }
-
-/* ---- approximations ---- */
 
 static void check_errors(const char *body, double (*exact)(double), double most)
 {

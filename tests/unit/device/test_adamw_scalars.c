@@ -9,7 +9,6 @@
 
 #include <math.h>
 
-/* Returns the sum of the weights of the moving average after `steps`. */
 static long double weights(float beta, float rest, uint32_t steps)
 {
     long double sum = 0, weight = rest;

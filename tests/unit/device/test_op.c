@@ -114,7 +114,6 @@ static const struct row rows[] = {
 
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
-/* Returns the first row of a kind. */
 static const struct row *row_of(enum ah_op_kind kind)
 {
     size_t i = 0;

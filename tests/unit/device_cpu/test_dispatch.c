@@ -65,7 +65,6 @@ TEST(dispatch, workspace_counts_as_device_memory)
     }
 }
 
-/* Returns the milliseconds that the op takes on the host lane. */
 static double run_ms(struct ah_device *device, struct ah_op op)
 {
     struct ah_error err = {0};

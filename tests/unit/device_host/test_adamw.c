@@ -39,7 +39,6 @@ struct variant {
     int weight; /* enum ah_dtype or NO_WEIGHT */
 };
 
-/* Returns variant `number`, 0 to 11. */
 static struct variant variant_of(int number)
 {
     return (struct variant){(enum ah_dtype)(number & 1), (enum ah_dtype)(number >> 1 & 1), number >> 2};
@@ -169,7 +168,6 @@ static void fill_bits(struct set *s, uint64_t *random)
     memcpy(s, words, sizeof *s);
 }
 
-/* Fills with numbers typical of training. */
 static void fill_training(struct set *s, struct variant kind, uint64_t *random)
 {
     for (uint64_t i = 0; i < N; i++) {

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checks of attention for every device (attention_checks.h), against the exact results in double.
+ */
 #include "tests/unit/device_math/attention_checks.h"
 
 #include "tests/support/check.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests the speeds of lanes that share resources against max-min fairness worked out by hand.
+ */
 #include "runtime/device/virtual/share.h"
 #include "tests/support/check.h"
 

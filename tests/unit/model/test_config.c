@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests writing config.json: each example model reads back unchanged, and a file of another model is refused.
+ */
 #include "runtime/model/config.h"
 
 #include "tests/support/documents.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests the JSON cursor: text with escapes, walking over containers, and which numbers count as whole.
+ */
 #include "runtime/model/cursor_internal.h"
 
 #include "tests/support/check.h"

@@ -27,8 +27,6 @@ static void parse(struct ah_document *ret_document, const char *text)
              err);
 }
 
-/* ---- weights ---- */
-
 static float *fill_block(const struct ah_model *model, uint64_t seed, uint64_t block,
                          struct ah_flat *ret_flat)
 {
@@ -153,8 +151,6 @@ TEST(initial, norms_are_one_and_biases_zero)
     ah_document_release(&document);
 }
 
-/* ---- distribution ---- */
-
 static int compare_floats(const void *a, const void *b)
 {
     float one = *(const float *)a, other = *(const float *)b;
@@ -217,8 +213,6 @@ TEST(initial, is_normal)
     ah_document_release(&document);
 }
 
-/* ---- bits ---- */
-
 static int hash_piece(void *context, const struct ah_weights_piece *piece, const float *values,
                       struct ah_error *err)
 {
@@ -277,8 +271,6 @@ TEST(initial, hands_a_failure_on)
                 err, AH_E_CAPACITY, "no room");
     ah_document_release(&document);
 }
-
-/* ---- some blocks only ---- */
 
 struct some {
     uint64_t wanted;

@@ -92,8 +92,6 @@ TEST(names, know_what_holds_nothing)
     assert_false(ah_names_ignorable(AH_FAMILY_LLAMA, ""));
 }
 
-/* ---- docs/weights.md ---- */
-
 /* Returns the word in the page's "rows" column: which of q, k, v the part is. */
 static const char *rows_word(const struct ah_names_part *part, const struct ah_model *model)
 {

@@ -236,8 +236,6 @@ TEST_IN(safetensors, prints_strange_names_plainly, root_make, root_remove)
     check_refused(*state, header, 0, "000...': is not an object");
 }
 
-/* ---- values ---- */
-
 /* Returns the value of an fp16 number by its definition. */
 static double half(unsigned bits)
 {
@@ -309,8 +307,6 @@ TEST_IN(safetensors, reads_only_what_is_there, root_make, root_remove)
     CHECK_FAILS(ah_safetensors_read(&files, a, 0, 4, values, &err), err, AH_E_IO, "it became shorter");
     ah_safetensors_release(&files);
 }
-
-/* ---- several files ---- */
 
 static void put_shards(const char *root)
 {
@@ -403,8 +399,6 @@ TEST_IN(safetensors, prefers_the_single_file, root_make, root_remove)
     assert_int_equal(files.n_tensors, 1);
     ah_safetensors_release(&files);
 }
-
-/* ---- writing ---- */
 
 static const struct ah_safetensors_spec specs[] = {{"z", 2, {2, 3}}, {"a.b", 1, {3, 0}}, {"none", 2, {0, 4}}};
 

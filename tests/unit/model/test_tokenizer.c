@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests the bytes of each token that is read from tokenizer.json, for the kinds of vocabulary that are known.
+ */
 #include "runtime/model/tokenizer.h"
 
 #include "base/file.h"

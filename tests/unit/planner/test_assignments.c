@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests sets of assignments: how many cost at most a limit, counted by hand, and that all of them are tried.
+ */
 #include "planner/search/assignments.h"
 
 #include "tests/unit/planner/evaluators.h"

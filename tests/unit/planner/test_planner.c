@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests plans of small requests: they contain what was asked, their numbers agree, and bad requests are refused.
+ */
 #include "runtime/schedule/check.h"
 #include "tests/property/planner/requests.h"
 

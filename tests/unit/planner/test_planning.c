@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests the budgets that a request gets from its machine, what-if memory, and how a CPU's cores are split.
+ */
 #include "planner/planner_internal.h"
 
 #include "planner/search/optimize.h"
@@ -55,7 +58,7 @@ static void has_what_if(const struct ah_planning *p, size_t i, enum ah_what_if_f
     assert_true(p->what_if[i].machine_bytes < planned_bytes);
 }
 
-/* A request for more memory than there is plans for a machine that has it, whose system also keeps a share. */
+/* A request for more memory than the machine has is planned for a larger machine, whose system keeps a share, too. */
 TEST(planning, takes_more_than_there_is_as_a_what_if)
 {
     struct test_request t;

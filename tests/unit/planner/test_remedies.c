@@ -1,9 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests remedies for requests that do not fit: kinds and amounts, and that planning with one step less memory fails.
+ */
 #include "tests/property/planner/requests.h"
 
 #include "base/units.h"
 
-/* Returns the remedy of this kind; fails the test if there is none. */
 static struct ah_remedy remedy_of(const struct ah_diagnosis *diagnosis, enum ah_remedy_kind kind)
 {
     for (size_t i = 0; i < diagnosis->n_remedies; i++)
@@ -54,7 +56,7 @@ TEST(remedies, are_the_least_memory)
     test_request_close(&t);
 }
 
-/* The order of micro-batches that needs less memory decides how much is needed. */
+/* The remedy names the memory for the order of micro-batches that needs less. */
 TEST(remedies, need_what_the_better_order_needs)
 {
     struct test_request t;

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests which configs and orders are allowed when a request excludes techniques.
+ */
 #include "planner/policies/restriction.h"
 #include "tests/support/check.h"
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests the solver on problems solved by hand: relaxed, in whole numbers, unbounded, cut off, and misused.
+ */
 #include "planner/bound/solver.h"
 
 #include "tests/support/check.h"

@@ -26,8 +26,6 @@ static void open_tiny(struct test_request *t, enum ah_policy policy)
     t->request.alternatives = policy == AH_POLICY_OPTIMAL;
 }
 
-/* ---- policies ---- */
-
 TEST(verify, each_policy_is_known_by_its_plans)
 {
     for (int policy = 0; policy < AH_POLICIES; policy++) {
@@ -60,8 +58,6 @@ TEST(verify, no_policy_places_others_blocks)
                 "policy: 'stream' does not order lanes by 'priority'");
     test_request_close(&t);
 }
-
-/* ---- inputs ---- */
 
 static void another_model(struct ah_plan *plan)
 {

@@ -232,7 +232,6 @@ static int fake_submit(struct ah_device *base, const struct ah_submission *submi
     return rc;
 }
 
-/* True if the lane has a head that may run. */
 static bool is_running(const struct fake_device *device, uint32_t lane)
 {
     const struct fake_lane *of = &device->lanes[lane];
@@ -242,7 +241,6 @@ static bool is_running(const struct fake_device *device, uint32_t lane)
     return device->lanes[wait.lane].n_spans >= wait.ticket;
 }
 
-/* True if the lane's head stands still. */
 static bool is_stalled(const struct fake_lane *lane)
 {
     const struct fake_job *head = &lane->queue[lane->taken];

@@ -23,8 +23,8 @@ struct fake_rates {
     double kept[4][4]; /* share of its speed that a part keeps, by [part][other part]; 0 means 1 */
     double late_s;     /* wait of the host's second op for a processor if another lane is busy */
     double
-        stall_s; /* in two of three waits for host ops, each stands still for this long; other lanes then have the
-                       memory to themselves */
+        stall_s; /* in two of three waits for host ops, each queued op stands still for this long; then other lanes
+                    have the memory to themselves */
     enum ah_device_kind kind;
     bool no_bf16;
     const char *library;            /* library of the products; NULL: none */

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Profiles for tests (profile_case.h), with limits that make them as short as possible.
+ */
 #include "tests/unit/profiler/profile_case.h"
 
 #define MIB (UINT64_C(1) << 20)

@@ -54,7 +54,6 @@ static void end(struct scene *scene)
     ah_arena_release(&scene->arena);
 }
 
-/* Checks that the cluster prints and reads back. */
 static void check_valid(struct scene *scene)
 {
     const struct ah_document document = {.kind = AH_DOCUMENT_CLUSTER, .body = {.cluster = &scene->cluster}};

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests names made from processor models, the thread counts that are measured, and the sizes of arrays.
+ */
 #include "profiler/measure_internal.h"
 
 #include "tests/support/check.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests how many ops a lane completed within a window of time, parts of ops included.
+ */
 #include "profiler/lanes_internal.h"
 
 #include "tests/support/check.h"

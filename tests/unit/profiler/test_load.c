@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests processor load read from lines of /proc/stat: our own work, that of others, and time a hypervisor took.
+ */
 #include "profiler/processor_load.h"
 
 #include "tests/support/check.h"

@@ -259,7 +259,7 @@ TEST(profiler, lanes_meet_in_the_end)
     struct fake_rates rates = known_rates();
     struct ah_document document = {0};
     struct ah_profiler_options options = options_of(&rates, PART(MATMUL) | PART(LINKS) | PART(BESIDE));
-    rates.matmul_flops_per_s[AH_BF16] = 5e8; /* a block is few products, so it has room to grow */
+    rates.matmul_flops_per_s[AH_BF16] = 5e8; /* products are so slow that a block has few and can grow */
     rates.late_s = 50 * tiny.block_s;
     CHECK_OK(ah_profiler_run_within(&document, &options, &tiny, &err), err);
     check_beside(document.body.machine, &rates);

@@ -173,8 +173,6 @@ TEST(check, orders_run_in_the_time_that_is_stated)
     refused(wait_less, "time.exposed_us.h2d: is 0; these orders make it ");
 }
 
-/* ---- times of ops ---- */
-
 static struct ah_plan_op *find_op(struct ah_plan *plan, enum ah_plan_op_kind kind)
 {
     size_t op = 0;
@@ -225,8 +223,6 @@ TEST(check, equal_work_takes_equal_time)
     refused(launch_the_embeddings_update, "time.step_us: is ");
     refused(slow_the_heads_fetches, "; at the rate of other copies, ");
 }
-
-/* ---- comparison with a compilation ---- */
 
 static struct ah_plan_tensor *find_tensor(struct ah_plan *plan, const char *name)
 {
@@ -316,8 +312,6 @@ TEST(check, configs_are_compiled_again)
     refused(move_between_classes, "memory.by_class.staging: is ");
 }
 
-/* ---- sizes ---- */
-
 static void add_a_parameter(struct ah_plan *plan)
 {
     plan->blocks[2].parameters++;
@@ -381,8 +375,6 @@ TEST(check, what_is_compiled_is_no_larger_than_the_plan)
     refused(add_micro_batches, "lanes.compute: has ");
     refused(stream_many_tiles, "lanes.h2d: has ");
 }
-
-/* ---- claims ---- */
 
 static void rename_block(struct ah_plan *plan)
 {

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests that an op takes at least as long as its launches, with numbers worked out by hand.
+ */
 #include "runtime/schedule/costs.h"
 #include "tests/support/check.h"
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests the layout of a block's flat vector: offsets and runs by hand, padding as docs/layout.md states it.
+ */
 #include "runtime/schedule/flat.h"
 #include "tests/property/schedule/jobs.h"
 

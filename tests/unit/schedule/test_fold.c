@@ -57,8 +57,6 @@ TEST(fold, of_one_micro_batch_behind_the_first_adds_as_one_group_does)
     expect((uint64_t[]){2, 1, 1}, 3, 4, 0, "(((a+b)+c)+d)");
 }
 
-/* ---- unique spelling ---- */
-
 enum { SPELLED_MAX = 7, DRAWS = 64 };
 
 static float add_up(const struct ah_plan_training *training, const float *gradients)

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests that names of blocks and tensors read back as they are written, and that other names are refused.
+ */
 #include "runtime/schedule/schedule_internal.h"
 #include "tests/support/check.h"
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests programs of blocks against published formulas for flops, and their steps and saved tensors by hand.
+ */
 #include "runtime/schedule/program.h"
 #include "tests/property/schedule/jobs.h"
 

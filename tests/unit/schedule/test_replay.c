@@ -127,7 +127,6 @@ static void no_norm(struct valid *v)
     op_of(v, AH_PLAN_NORM, 0)->op = AH_PLAN_ACCUMULATE;
 }
 
-/* Reverses the order of the host lane. */
 static void backwards(struct valid *v)
 {
     uint64_t *order = v->plan->lanes.host;
@@ -189,8 +188,6 @@ TEST(replay, wants_states_in_and_out)
         drop_valid(&v);
     }
 }
-
-/* ---- random numbers ---- */
 
 static uint64_t draw_number(uint64_t most, uint64_t *seed)
 {

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests which tensors the patterns of a training select: the last match decides.
+ */
 #include "runtime/schedule/trainable.h"
 #include "tests/property/schedule/jobs.h"
 

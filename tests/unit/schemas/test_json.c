@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests printing JSON: numbers are short and read back exactly in any locale; text is escaped; lines are filled.
+ */
 #include "schemas/json.h"
 #include "tests/support/check.h"
 

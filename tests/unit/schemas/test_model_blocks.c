@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests shapes, parameter counts and groups of blocks of known models, against the published sizes.
+ */
 #include "schemas/model.h"
 #include "tests/support/check.h"
 

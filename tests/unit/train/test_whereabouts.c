@@ -128,7 +128,7 @@ static void put_op(uint32_t lane, uint32_t n, const uint32_t *lanes)
 
 enum { WORKS = -1 };
 
-/* Checks that the rank waits for the message of asked[message], or works. */
+/* Checks that the rank waits for asked[message], or that it works if `message` is WORKS. */
 static void expect(int message)
 {
     struct ah_trainer_beat beat;

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests one checkpoint: it loads bit for bit, and a change to its files is refused with the name of the file or field.
+ */
 #include "runtime/train/checkpoint/checkpoint_folder.h"
 
 #include "schemas/checkpoint.h"
@@ -50,8 +53,6 @@ static void run_command(const char *format, ...)
     va_end(arguments);
     assert_int_equal(system(command), 0);
 }
-
-/* ---- writing ---- */
 
 TEST_IN(checkpoint, comes_back_bit_for_bit, root_make, root_remove)
 {
@@ -156,8 +157,6 @@ TEST_IN(checkpoint, is_weights_for_others, root_make, root_remove)
     run_command("grep -q qwen3 '%s'", in(*state, "config.json"));
     training_release(&run);
 }
-
-/* ---- refusals ---- */
 
 TEST_IN(checkpoint, of_another_run_is_refused_by_field, root_make, root_remove)
 {

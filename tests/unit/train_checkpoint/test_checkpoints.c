@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests the folder of checkpoints: which one a run resumes from, and what is removed, kept or set aside.
+ */
 #include "runtime/train/checkpoint/checkpoints.h"
 
 #include "tests/support/check.h"
@@ -52,7 +55,6 @@ static void save(struct scene *scene, uint64_t step, uint64_t keep)
              scene->err);
 }
 
-/* Resumes from `path` and expects this step. */
 static void expect(struct scene *scene, const char *path, uint64_t step)
 {
     struct ah_checkpoint_position position = {0};

@@ -49,7 +49,6 @@ static void start(struct ah_batches *batches, const struct ah_batches_options *o
     CHECK_OK(ah_batches_init(batches, options, &err), err);
 }
 
-/* Checks a column of tokens, given as characters. */
 static void check_text_column(const uint32_t *column, const char *expected)
 {
     for (size_t i = 0; expected[i]; i++)

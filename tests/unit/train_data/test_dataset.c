@@ -80,7 +80,6 @@ static void check_flags(struct ah_dataset *data, const char *bears, const char *
 static const uint32_t five[] = {1, 300, 0, 50256, 7};
 static const uint16_t five_u16[] = {1, 300, 0, 50256, 7}, six_u16[6] = {1};
 
-/* Writes a shard with a header of llm.c. */
 static void put_shard(const char *root, const char *path, int32_t magic, int32_t version, int32_t count,
                       const void *tokens, size_t bytes)
 {
@@ -160,7 +159,7 @@ TEST_IN(dataset, kinds_of_files, root_make, root_remove)
     ah_dataset_close(NULL);
 }
 
-/* Refuses files that would train on tokens other than the user means. */
+/* Refuses files that would be read as other tokens than the user means. */
 TEST_IN(dataset, text_and_widths_are_not_guessed, root_make, root_remove)
 {
     uint64_t wide[32];

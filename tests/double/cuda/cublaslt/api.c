@@ -60,7 +60,7 @@ EXPORT int cublaslt_double_alive(void)
     return atomic_load(&alive);
 }
 
-/* Calls are counted, and told to fail, like those of the runtime. */
+/* Counts the call, and returns whether a test wants it to fail, like the runtime's double. */
 static bool fails(const char *call)
 {
     return double_enter(call) != cudaSuccess;

@@ -5,10 +5,11 @@
  *
  * It behaves as CUPTI's manual says, and is no kinder. There is one subscriber, and only enabled kinds are recorded. An
  * activity has its op only if the call that enqueued it is recorded, too; calls of kinds that are not enabled are not
- * (as in 13.0 on an H100, where the manual says otherwise). Records of all streams and kinds go into the user's buffers
- * in the order in which they are ready. A full or flushed buffer is handed back; records that find no buffer are
- * dropped and counted. What works with CUPTI only by luck is misuse: enabling without a subscriber or buffers, or while
- * a stream waits for the host (it takes memory, for which the driver may wait), or leaving with kinds enabled.
+ * recorded (as in 13.0 on an H100, where the manual says otherwise). Records of all streams and kinds go into the
+ * user's buffers in the order in which they are ready. A full or flushed buffer is handed back; records that find no
+ * buffer are dropped and counted. Misuse is what works with CUPTI only by luck: enabling without a subscriber or
+ * buffers, or while a stream waits for the host (it takes memory, for which the driver may wait), or exiting with kinds
+ * enabled.
  *
  * Source: cupti_activity.h and cupti_callbacks.h of CUDA 13.0.
  */
@@ -337,7 +338,7 @@ EXPORT CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind)
     return double_idle(__func__) ? CUPTI_ERROR_INVALID_OPERATION : set_kind(kind, true);
 }
 
-/* When told to fail, it still disables the kind, since the double has no other way to end. */
+/* Disables the kind even if a test wants the call to fail, since the double has no other way to end. */
 EXPORT CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind)
 {
     CUptiResult result = set_kind(kind, false);

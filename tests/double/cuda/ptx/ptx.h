@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * PTX machine: runs on the processor what nvcc made of kernels. The emulator (emulator.h) runs the source as the host's
- * compiler takes it. This machine runs the code that GPUs get, inline instructions included, from the files that `nvcc
- * -ptx` writes. It follows the PTX ISA to the letter and is independent of mma_double.cuh and simt_*.cuh.
+ * PTX machine: runs kernels on the processor, as nvcc compiled them. The emulator (emulator.h) runs what the host's
+ * compiler makes of the source. This machine runs the code that GPUs get, inline instructions included, from the files
+ * that `nvcc -ptx` writes. It follows the PTX ISA to the letter and is independent of mma_double.cuh and simt_*.cuh.
  *
- * A warp's lanes at the same instruction run together. The group that is furthest behind runs first, so that lanes meet
- * again where their ways do. What hardware leaves open is made hard on purpose:
+ * A warp's lanes at the same instruction run together. The group that is furthest behind in the text runs first, so
+ * that lanes that diverged meet again. Where the ISA leaves a choice to hardware, the machine takes the most demanding
+ * one:
  *
- *   - approximations (ex2, rcp) are off by what the ISA allows, up or down by their argument's bits;
+ *   - approximations (ex2, rcp) are off by what the ISA allows; bits of the argument decide whether up or down;
  *   - matrix units add 16 products and the sum so far on a common exponent, cut off and not rounded, as was measured on
  *     several generations of GPUs (Fasi, Higham, Mikaitis, Pranesh, 2021);
  *   - copies in the background are made when they are waited for, and their places are poisoned until then.
  *
  * These end the launch, with the line of the file: places that are misaligned or outside of shared memory; two threads
- * that touch the same bytes of shared memory, one of them writing, with no barrier between; functions of the warp whose
- * lanes never come; a matrix instruction or a barrier that a warp's lanes do not reach together; unknown instructions.
+ * that touch the same bytes of shared memory, one of them writing, with no barrier between; warp functions whose lanes
+ * never arrive; a matrix instruction or a barrier that a warp's lanes do not reach together; unknown instructions.
  *
- * It counts what launches do: instructions by kind, turns of shared memory and sectors of global memory beside the
- * fewest that would suffice (ptx_counts()).
+ * It counts what launches do: instructions by kind, turns of shared memory and sectors of global memory, each next to
+ * the least possible number (ptx_counts()).
  *
  *   ptx_parse.c     files to instructions
  *   ptx_decode.c    what an instruction does, from its name

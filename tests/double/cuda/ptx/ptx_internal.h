@@ -70,7 +70,7 @@ typedef void ptx_act_fn(struct ptx_block *block, struct ptx_warp *warp, const st
 enum ptx_way {
     PTX_ALONE,    /* ->scalar, on every lane */
     PTX_ACTS,     /* ->act, on the lanes that are here */
-    PTX_TOGETHER, /* ->act, when all lanes of its last operand, the mask, are here; without operands: all */
+    PTX_TOGETHER, /* ->act, when all lanes of its mask (last operand) are here; without a mask, all */
     PTX_BRANCHES,
     PTX_RETURNS,
     PTX_BARRIER
@@ -96,7 +96,7 @@ struct ptx_op {
     ptx_scalar_fn *scalar;
     ptx_act_fn *act;
     uint32_t results; /* leading operands that are written */
-    bool whole;       /* PTX_TOGETHER: the whole warp, from one place */
+    bool whole;       /* PTX_TOGETHER: needs the whole warp at one instruction */
 };
 
 struct ptx_insn {
@@ -155,7 +155,6 @@ bool ptx_parse(struct ptx_library *library, const char *file, const char *text, 
 
 /* ---- a block that runs ---- */
 
-/* A copy in the background. */
 struct ptx_copy {
     uint32_t to;
     uint32_t bytes, room; /* the rest of the room becomes zero */
@@ -179,11 +178,11 @@ struct ptx_warp {
     uint32_t n_copies;
 };
 
-/* The last to touch two bytes of shared memory. Threads count from 1. */
+/* The last accesses to two bytes of shared memory. Threads are numbered from 1. */
 struct ptx_touch {
     uint64_t written, read; /* epochs */
     uint32_t writer, reader;
-    uint32_t write_meeting, read_meeting; /* of their warps, then */
+    uint32_t write_meeting, read_meeting; /* meetings of their warps at that time */
 };
 
 #define PTX_MANY_READERS UINT32_MAX /* threads of several warps read it */
@@ -199,7 +198,7 @@ struct ptx_block {
     uint64_t epoch;            /* barriers passed, in all blocks that ran here */
     struct ptx_warp *warps;
     uint32_t n_warps, threads;
-    char why[EMULATOR_REPORT_MAX / 2]; /* it ended; "": it did not */
+    char why[EMULATOR_REPORT_MAX / 2]; /* why the block ended; "": it did not */
     struct ptx_tally {
         uint64_t insns[PTX_SORTS];
         uint64_t shared_turns, shared_least, global_sectors, global_least;

@@ -35,8 +35,6 @@ static struct {
     size_t n_found;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* ---- files ---- */
-
 static char *read_text(const char *path)
 {
     struct stat status;
@@ -86,8 +84,6 @@ static void read_folder(const char *folder)
             (void)read_file(folder, entry->d_name);
     (void)closedir(entries);
 }
-
-/* ---- names ---- */
 
 /* Normalizes a function's name, so that both compilers' spellings match. */
 static void normalize(const char *name, char *ret_name, size_t max)
@@ -174,8 +170,6 @@ static bool name_of(const void *kernel, char *ret_name, size_t max)
     return found;
 }
 
-/* ---- kernels ---- */
-
 static const struct ptx_kernel *find_entry(const void *address, char *ret_report)
 {
     char wanted[1024] = "", name[1024];
@@ -247,8 +241,6 @@ struct ptx_kernel *ptx_read(const char *text, char *ret_report)
     free(library.kernels);
     return kernel;
 }
-
-/* ---- counts ---- */
 
 int ptx_counts(const char *path)
 {

@@ -32,8 +32,6 @@ void ptx_trap(struct ptx_block *block, const struct ptx_insn *insn, const char *
     va_end(arguments);
 }
 
-/* ---- values ---- */
-
 static uint64_t special(const struct ptx_block *block, const struct ptx_warp *warp, uint64_t which,
                         uint32_t lane)
 {
@@ -66,8 +64,6 @@ uint64_t ptx_value(const struct ptx_block *block, const struct ptx_warp *warp,
     }
     return operand->number;
 }
-
-/* ---- a warp ---- */
 
 static void run_alone(const struct ptx_block *block, struct ptx_warp *warp, const struct ptx_insn *insn,
                       uint32_t lanes)
@@ -209,8 +205,6 @@ static void run_warp(struct ptx_block *block, struct ptx_warp *warp)
     }
 }
 
-/* ---- a block ---- */
-
 static bool is_open(const struct ptx_block *block)
 {
     bool any = false;
@@ -309,8 +303,6 @@ static bool run_block(struct ptx_block *block, uint32_t x, uint32_t y, uint32_t 
     }
     return !block->why[0];
 }
-
-/* ---- a launch ---- */
 
 static void close_block(struct ptx_block *block)
 {

@@ -82,8 +82,6 @@ void ptx_store(struct ptx_block *block, struct ptx_warp *warp, const struct ptx_
     count(block, insn, places, lanes);
 }
 
-/* ---- copies in the background ---- */
-
 /* Operands: to, from, room, bytes. */
 static void copy(struct ptx_block *block, struct ptx_warp *warp, const struct ptx_insn *insn, uint32_t lanes)
 {

@@ -65,8 +65,6 @@ __attribute__((format(printf, 2, 3))) static void refuse(struct parser *p, const
     va_end(arguments);
 }
 
-/* ---- text ---- */
-
 static void next_char(struct parser *p)
 {
     p->line += *p->at == '\n';
@@ -101,8 +99,6 @@ static void take_until(struct parser *p, const char *ends, char *ret_text, size_
         n--;
     ret_text[n] = '\0';
 }
-
-/* ---- variables ---- */
 
 /* ".param .align 8 .b8 NAME[64]", ".shared .align 4 .b8 NAME[256]", ".param .u64 NAME": appended at an offset. Returns
  * the end. */
@@ -159,8 +155,6 @@ static void directive(struct parser *p)
     else if (strncmp(text, ".loc", 4) != 0 && strncmp(text, ".pragma", 7) != 0)
         refuse(p, "a directive that is not known: %.200s", text);
 }
-
-/* ---- operands ---- */
 
 static const char *const specials[PTX_SPECIALS] = {
     [PTX_TID_X] = "tid.x",       [PTX_TID_Y] = "tid.y",       [PTX_TID_Z] = "tid.z",
@@ -244,8 +238,6 @@ static void parse_operands(struct parser *p, struct ptx_insn *insn, char *text)
         text += n + (end != '\0');
     }
 }
-
-/* ---- instructions ---- */
 
 static struct label *add_label(struct parser *p, struct label **labels, uint32_t *n, uint32_t *room,
                                const char *name, uint32_t at)
@@ -373,8 +365,6 @@ static void statement(struct parser *p)
     else if (text[0])
         instruction(p, text);
 }
-
-/* ---- entries ---- */
 
 static void resolve(struct parser *p)
 {

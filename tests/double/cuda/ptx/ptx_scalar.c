@@ -75,7 +75,7 @@ static float flushed(float value)
     return fpclassify(value) == FP_SUBNORMAL ? copysignf(0.0f, value) : value;
 }
 
-/* Returns `exact` with relative `error`, up or down by the argument's bits; hardware's exact values stay. */
+/* Returns `exact` with the relative `error`, whose sign depends on the argument's bits; no error if `is_exact`. */
 static float approximate(double exact, double error, uint32_t argument, bool is_exact)
 {
     const double off = (argument * 2654435761u >> 31) ? error : -error;

@@ -8,8 +8,8 @@
  * warps, we only keep that fact, so a later writer needs a barrier.
  *
  * TURNS. Shared memory gives 128 bytes a turn, 4 from each of 32 banks; lanes can share a word. Accesses of 8 bytes
- * take half a warp at a time, of 16 a quarter. Global memory comes in sectors of 32 bytes. The fewest that would do is
- * the number for the same bytes side by side.
+ * take half a warp at a time, of 16 a quarter. Global memory comes in sectors of 32 bytes. The least possible number of
+ * turns or sectors is that of equally many bytes in one piece.
  */
 #include "tests/double/cuda/ptx/ptx_internal.h"
 

@@ -66,7 +66,7 @@ static int about(void)
     rc = ah_device_tryout(device, &err);
     if (!rc)
         printf("{\"ok\": true, \"beside_bytes\": %llu, \"products\": \"%s\"}\n",
-               (unsigned long long)device->info.beside_bytes,
+               (unsigned long long)device->info.outside_bytes,
                ah_device_print_products(&device->info, products));
     ah_device_close(device);
     return rc ? refuse(&err) : 0;

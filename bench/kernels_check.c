@@ -21,7 +21,7 @@ struct kernel_samples {
 };
 
 struct distance {
-    double apart, size;
+    double difference, size;
 };
 
 size_t kernel_operands(enum ah_op_kind kind)
@@ -68,14 +68,14 @@ static uint32_t word(const struct kernel_samples *s, size_t arg, uint64_t i)
 
 static void add(struct distance *d, double found, double expected)
 {
-    d->apart += (found - expected) * (found - expected);
+    d->difference += (found - expected) * (found - expected);
     d->size += expected * expected;
 }
 
 /* A result that is NaN is as far off as can be. */
 static void close_operand(struct kernel_samples *s, const struct distance *d)
 {
-    const double off = d->size > 0 ? sqrt(d->apart / d->size) : (double)INFINITY;
+    const double off = d->size > 0 ? sqrt(d->difference / d->size) : (double)INFINITY;
     s->off = off <= s->off ? s->off : isnan(off) ? (double)INFINITY : off;
 }
 

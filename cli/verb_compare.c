@@ -263,7 +263,7 @@ static void put_method(struct ah_cli *cli, const struct ah_compare_measurement *
         "Measured on %s%s: %" PRIu64 " round%s in turns of %" PRIu64 " step%s; step: median of turns; "
         "spread: their median absolute deviation; to optimal: within rounds; off: prediction against "
         "measurement; device: highest byte touched, plus the device's reserve.",
-        ah_cli_clean(cli, measurement->device), measurement->made_up_data ? ", with made-up tokens" : "",
+        ah_cli_clean(cli, measurement->device), measurement->synthetic_data ? ", with made-up tokens" : "",
         measurement->rounds, measurement->rounds == 1 ? "" : "s", measurement->steps,
         measurement->steps == 1 ? "" : "s");
     ah_buffer_printf(&cli->out, "  %s", cli->out_style.dim);
@@ -359,7 +359,7 @@ static void emit_method(struct ah_emit *emit, const struct ah_compare_measuremen
     ah_emit_text(emit, "measured_on", measurement->device);
     ah_emit_integer(emit, "rounds", measurement->rounds);
     ah_emit_integer(emit, "steps", measurement->steps);
-    ah_emit_bool(emit, "made_up_data", measurement->made_up_data);
+    ah_emit_bool(emit, "made_up_data", measurement->synthetic_data);
     ah_emit_integer(emit, "signatures", measurement->signatures);
     ah_emit_bool(emit, "losses_equal", !measurement->unlike);
 }

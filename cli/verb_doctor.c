@@ -192,7 +192,7 @@ static int try_products(struct ah_device *device, struct finding *ret, struct ah
     if (rc)
         return rc;
     snprintf(ret->detail + used, DETAIL_MAX - used, "; %s of its memory is used outside the arena; %s",
-             ah_units_print_bytes(bytes, device->info.beside_bytes),
+             ah_units_print_bytes(bytes, device->info.outside_bytes),
              ah_device_print_products(&device->info, text));
     if (device->info.products.in_steps)
         print_detail(ret->fix, "for the products: install the cuBLAS of CUDA 13 or later");

@@ -313,7 +313,7 @@ static int run_steps(struct running *running, struct ah_error *err)
     tell_of_saving(running);
     running->progress = ah_terminal_progress();
     ah_load_read(&running->load);
-    int rc = ah_run_go(&running->run, &listener, err);
+    int rc = ah_run_train(&running->run, &listener, err);
     ah_terminal_erase(&running->progress);
     return rc;
 }

@@ -44,12 +44,12 @@ static void proven_needs(const struct ah_planning *p, struct sides *sides)
 }
 
 /* Uses a trial's need. A need within the available memory is ignored: only the layout did not fit. */
-static void take_tried(struct side *side, uint64_t tried_bytes, uint64_t beside_bytes)
+static void take_tried(struct side *side, uint64_t tried_bytes, uint64_t outside_bytes)
 {
-    if (tried_bytes == UINT64_MAX || tried_bytes + beside_bytes <= side->available_bytes)
+    if (tried_bytes == UINT64_MAX || tried_bytes + outside_bytes <= side->available_bytes)
         return;
-    if (!side->needed_bytes || tried_bytes + beside_bytes < side->needed_bytes)
-        side->needed_bytes = tried_bytes + beside_bytes;
+    if (!side->needed_bytes || tried_bytes + outside_bytes < side->needed_bytes)
+        side->needed_bytes = tried_bytes + outside_bytes;
 }
 
 static void tried_needs(const struct ah_planning *p, struct sides *sides)

@@ -301,10 +301,10 @@ static int store_shares(struct ah_measure *measure, const struct stand *stand, s
         return ah_error_memory(err);
     for (int a = 0; a < PARTS; a++)
         for (int b = a + 1; b < PARTS; b++)
-            for (int turned = 0; turned < 2; turned++) {
+            for (int swapped = 0; swapped < 2; swapped++) {
                 struct ah_machine_beside *to = &machine->beside[machine->n_beside++];
-                to->part = (enum ah_part)(turned ? b : a);
-                to->beside = (enum ah_part)(turned ? a : b);
+                to->part = (enum ah_part)(swapped ? b : a);
+                to->beside = (enum ah_part)(swapped ? a : b);
                 to->kept = ah_sampler_metric(&stand->series[n], 1);
                 ah_measure_judge(measure, &stand->series[n++], "%s beside %s", ah_words_part[to->part],
                                  ah_words_part[to->beside]);

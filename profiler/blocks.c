@@ -144,7 +144,7 @@ static int open_device(const struct ah_measure *measure, unsigned threads, struc
 static void keep_reserve(struct ah_measure *measure, const struct ah_device *device)
 {
     uint64_t *most = &measure->machine->device.reserve_bytes;
-    const uint64_t bytes = ah_device_beside_bytes(device);
+    const uint64_t bytes = ah_device_outside_bytes(device);
     if (bytes > *most)
         *most = bytes;
 }

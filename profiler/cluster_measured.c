@@ -218,8 +218,8 @@ static void fill_nic(const struct making *making, size_t host, bool between)
     struct ah_cluster_node *node = &making->cluster->nodes[host];
     for (size_t i = 0; i < measured->n_links; i++) {
         const struct ah_measured_link *link = &measured->links[i];
-        const bool apart = measured->hosts[link->a].first != measured->hosts[link->b].first;
-        if ((link->a != host && link->b != host) || (between && !apart))
+        const bool between_hosts = measured->hosts[link->a].first != measured->hosts[link->b].first;
+        if ((link->a != host && link->b != host) || (between && !between_hosts))
             continue;
         if (!(node->nic_bytes_per_s > 0) || link->link.latency_us < node->nic_latency_us)
             node->nic_latency_us = link->link.latency_us;

@@ -23,9 +23,9 @@ void ah_measure_sets(struct ah_measure *measure, unsigned sets)
 static void report_progress(struct ah_measure *measure, double fraction)
 {
     const struct ah_profiler_options *options = measure->options;
-    measure->told = fmin(fmax(measure->told, fraction), 1.0);
+    measure->reported = fmin(fmax(measure->reported, fraction), 1.0);
     if (options->progress)
-        options->progress(options->progress_context, measure->told, measure->what);
+        options->progress(options->progress_context, measure->reported, measure->what);
 }
 
 /* Reports progress: `done` is the finished share of the running set, which is one of several in its part. */

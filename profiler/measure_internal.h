@@ -88,10 +88,10 @@ struct ah_measure {
     double parts_done_s;
     unsigned sets; /* sets of the running part, and how many are done */
     unsigned sets_done;
-    double told; /* largest fraction of progress reported */
+    double reported; /* largest fraction of progress reported */
     char what[128];
     struct ah_products *products; /* owned by measure_matmul.c; kept between its turns */
-    unsigned goes;                /* number of turns in which matrix products are measured */
+    unsigned turns;               /* number of turns in which matrix products are measured */
     struct ah_load meanwhile[AH_PROFILER_PART_COUNT]; /* load of the processors during each part */
 
     unsigned judged;                        /* numbers judged in the running part */
@@ -132,7 +132,7 @@ int ah_measure_bandwidth(struct ah_measure *measure, struct ah_bandwidth **ret_b
 uint64_t ah_measure_fit(const struct ah_measure *measure, uint64_t bytes);
 
 /* The parts. Each appends to measure->machine, in the document's arena. Matrix products are measured in measure->goes
- * turns: first by ah_matmul_measure(), then by ah_matmul_go_on() between other parts; the last turn appends. */
+ * turns: first by ah_matmul_measure(), then by ah_matmul_continue() between other parts; the last turn appends. */
 int ah_matmul_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_memory_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_links_measure(struct ah_measure *measure, struct ah_error *err);
@@ -148,7 +148,7 @@ int ah_algorithms_adopt(struct ah_measure *measure, const struct ah_device *devi
 /* Chooses algorithms, by measuring, for the job's products that have none. */
 int ah_algorithms_measure(struct ah_measure *measure, struct ah_error *err);
 
-int ah_matmul_go_on(struct ah_measure *measure, struct ah_error *err);
+int ah_matmul_continue(struct ah_measure *measure, struct ah_error *err);
 void ah_matmul_release(struct ah_measure *measure); /* after the last turn, or a failure */
 
 /* Sets measure->shapes: the shapes of the limits, with rows halved until a product by one thread, estimated from a

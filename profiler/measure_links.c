@@ -38,8 +38,8 @@ struct sweep {
 static size_t copy_ops(enum ah_direction direction, uint64_t bytes, uint64_t region, struct ah_op *ret_ops)
 {
     size_t n = 0;
-    uint64_t apart = region / OPS_MAX / SMALLEST * SMALLEST;
-    uint64_t stride = apart > bytes ? apart : bytes;
+    uint64_t spread = region / OPS_MAX / SMALLEST * SMALLEST;
+    uint64_t stride = spread > bytes ? spread : bytes;
     for (uint64_t offset = 0; n < OPS_MAX && offset + bytes <= region; offset += stride) {
         struct ah_ref device = {AH_ARENA_DEVICE, AH_BF16, offset, 0};
         struct ah_ref host = {AH_ARENA_PINNED, AH_BF16, offset, 0};

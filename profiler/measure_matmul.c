@@ -37,7 +37,7 @@ struct ah_products {
     struct ah_sampler_series series[PRODUCTS_MAX];
     struct ah_sampler_set set;
     size_t n;
-    unsigned goes_done;
+    unsigned turns_done;
     uint64_t place;  /* bytes for an operand */
     uint64_t places; /* number of places for three operands */
 };
@@ -177,8 +177,8 @@ static void keep_reserve(struct ah_measure *measure, const struct ah_products *p
 {
     uint64_t *most = &measure->machine->device.reserve_bytes;
     for (size_t i = 0; i < AH_MEASURE_COUNTS_MAX; i++)
-        if (products->devices[i] && ah_device_beside_bytes(products->devices[i]) > *most)
-            *most = ah_device_beside_bytes(products->devices[i]);
+        if (products->devices[i] && ah_device_outside_bytes(products->devices[i]) > *most)
+            *most = ah_device_outside_bytes(products->devices[i]);
 }
 
 /* Sets the throttle from the products just measured. */
@@ -194,16 +194,16 @@ static int emulate(struct ah_measure *measure, struct ah_error *err)
 }
 
 /* Returns how many places to use: one per turn, or fewer if these would be too large together. */
-static uint64_t places_of(uint64_t place, unsigned goes)
+static uint64_t places_of(uint64_t place, unsigned turns)
 {
     uint64_t fitting = ARENA_MAX / (3 * place);
-    uint64_t places = fitting < goes ? fitting : goes;
+    uint64_t places = fitting < turns ? fitting : turns;
     return places ? places : 1;
 }
 
 static void move_operands(struct ah_products *products)
 {
-    uint64_t begin = products->goes_done % products->places * 3 * products->place;
+    uint64_t begin = products->turns_done % products->places * 3 * products->place;
     for (size_t i = 0; i < products->n; i++)
         for (uint64_t operand = 0; operand < 3; operand++)
             products->items[i].op.arg[operand].offset_bytes = begin + operand * products->place;
@@ -213,14 +213,14 @@ static void move_operands(struct ah_products *products)
 static int make_rounds(struct ah_measure *measure, struct ah_error *err)
 {
     struct ah_products *products = measure->products;
-    unsigned goes = measure->goes;
+    unsigned turns = measure->turns;
     struct ah_sampler sampler = ah_measure_sampler(measure, "matrix products");
-    sampler.samples_min = (sampler.samples_min + goes - 1) / goes;
+    sampler.samples_min = (sampler.samples_min + turns - 1) / turns;
     sampler.samples_max =
-        sampler.samples_max / goes > sampler.samples_min ? sampler.samples_max / goes : sampler.samples_min;
+        sampler.samples_max / turns > sampler.samples_min ? sampler.samples_max / turns : sampler.samples_min;
     move_operands(products);
-    int rc = ah_sampler_go_on(&sampler, &products->set, products->series, err);
-    if (rc || ++products->goes_done < goes)
+    int rc = ah_sampler_continue(&sampler, &products->set, products->series, err);
+    if (rc || ++products->turns_done < turns)
         return rc;
     rc = store_matmul(measure, products, err);
     if (rc == AH_OK && measure->options->emulate)
@@ -238,7 +238,7 @@ int ah_matmul_measure(struct ah_measure *measure, struct ah_error *err)
         return ah_error_memory(err);
     measure->products = products;
     products->place = place;
-    products->places = places_of(place, measure->goes);
+    products->places = places_of(place, measure->turns);
     if (!measure->options->emulate && measure->info.kind == AH_DEVICE_CPU)
         n = ah_measure_threads(measure, measure->processors, counts);
     ah_measure_sets(measure, 2);
@@ -258,7 +258,7 @@ int ah_matmul_measure(struct ah_measure *measure, struct ah_error *err)
     return rc ? rc : make_rounds(measure, err);
 }
 
-int ah_matmul_go_on(struct ah_measure *measure, struct ah_error *err)
+int ah_matmul_continue(struct ah_measure *measure, struct ah_error *err)
 {
     ah_measure_sets(measure, 1);
     return make_rounds(measure, err);

@@ -133,16 +133,16 @@ static void add_load(struct ah_load *sum, const struct ah_load *before, const st
     sum->own_s += after->own_s - before->own_s;
 }
 
-/* Calls `go`, which should take `part_s`, and reads the processors' load before and after. */
+/* Calls `turn`, which should take `part_s`, and reads the processors' load before and after. */
 static int watch(struct ah_measure *measure, enum ah_profiler_part part, double part_s,
-                 int (*go)(struct ah_measure *measure, struct ah_error *err), struct ah_error *err)
+                 int (*turn)(struct ah_measure *measure, struct ah_error *err), struct ah_error *err)
 {
     struct ah_load before;
     struct ah_load after;
     measure->part = part;
     measure->part_s = part_s;
     ah_load_read(&before);
-    int rc = go(measure, err);
+    int rc = turn(measure, err);
     ah_load_read(&after);
     add_load(&measure->meanwhile[part], &before, &after);
     measure->parts_done_s += part_s;
@@ -151,11 +151,11 @@ static int watch(struct ah_measure *measure, enum ah_profiler_part part, double 
 }
 
 /* Runs one turn of a part; skips a part that cannot be measured. */
-static int run_go(struct ah_measure *measure, enum ah_profiler_part part, double part_s,
-                  int (*go)(struct ah_measure *measure, struct ah_error *err), struct ah_error *err)
+static int run_turn(struct ah_measure *measure, enum ah_profiler_part part, double part_s,
+                    int (*turn)(struct ah_measure *measure, struct ah_error *err), struct ah_error *err)
 {
     struct ah_error local = {0};
-    int rc = watch(measure, part, part_s, go, &local);
+    int rc = watch(measure, part, part_s, turn, &local);
     if (leaves_out(rc)) {
         ah_measure_note(measure, "%s: left out, %s", parts[part].word, local.text);
         return AH_OK;
@@ -176,11 +176,11 @@ static void judge_load(struct ah_measure *measure)
 /* Runs a part and, after each part but the first, a turn of the matrix products. */
 static int run_part(struct ah_measure *measure, enum ah_profiler_part part, struct ah_error *err)
 {
-    double matmul_s = measure->limits->part_s[AH_PROFILER_MATMUL] / measure->goes;
+    double matmul_s = measure->limits->part_s[AH_PROFILER_MATMUL] / measure->turns;
     double part_s = part == AH_PROFILER_MATMUL ? matmul_s : measure->limits->part_s[part];
-    int rc = run_go(measure, part, part_s, parts[part].measure, err);
-    if (rc == AH_OK && part != AH_PROFILER_MATMUL && measure->products && measure->goes > 1)
-        rc = run_go(measure, AH_PROFILER_MATMUL, matmul_s, ah_matmul_go_on, err);
+    int rc = run_turn(measure, part, part_s, parts[part].measure, err);
+    if (rc == AH_OK && part != AH_PROFILER_MATMUL && measure->products && measure->turns > 1)
+        rc = run_turn(measure, AH_PROFILER_MATMUL, matmul_s, ah_matmul_continue, err);
     return rc;
 }
 
@@ -303,10 +303,10 @@ static int run_parts(struct ah_measure *measure, struct ah_error *err)
     for (unsigned part = 0; part < AH_PROFILER_PART_COUNT; part++)
         if (chosen & 1u << part) {
             measure->parts_s += measure->limits->part_s[part];
-            measure->goes++;
+            measure->turns++;
         }
-    if (measure->options->emulate || measure->goes == 0)
-        measure->goes = 1;
+    if (measure->options->emulate || measure->turns == 0)
+        measure->turns = 1;
     for (unsigned part = 0; part < AH_PROFILER_PART_COUNT; part++) {
         int rc = chosen & 1u << part ? run_part(measure, (enum ah_profiler_part)part, err) : AH_OK;
         if (rc)

@@ -148,8 +148,8 @@ static void tick(const struct ah_sampler *sampler, double done)
 }
 
 /* True if another round is wanted after `rounds` rounds. */
-static bool go_on(const struct ah_sampler *sampler, unsigned rounds, uint64_t begin_ns,
-                  const struct ah_sampler_series *series, size_t width)
+static bool wants_more(const struct ah_sampler *sampler, unsigned rounds, uint64_t begin_ns,
+                       const struct ah_sampler_series *series, size_t width)
 {
     if (rounds < samples_min(sampler))
         return true;
@@ -166,7 +166,7 @@ int ah_sampler_rounds(const struct ah_sampler *sampler, ah_sampler_round *round,
         return ah_error_set(err, AH_E_FAILED, "%zu series at once are too many", width);
     uint64_t begin_ns = now_ns(sampler);
     for (unsigned rounds = 0; width > 0 && ret_series[0].n < AH_SAMPLER_SAMPLES_MAX &&
-                              go_on(sampler, rounds, begin_ns, ret_series, width);) {
+                              wants_more(sampler, rounds, begin_ns, ret_series, width);) {
         if (sampler->cancel && atomic_load(sampler->cancel))
             return ah_error_set(err, AH_E_INTERRUPTED, "the measurement was interrupted");
         int rc = round(context, values, err);
@@ -218,8 +218,8 @@ static unsigned affordable_blocks(const struct ah_sampler *sampler, double round
     return fitting >= 1 ? (unsigned)fitting : 1;
 }
 
-int ah_sampler_go_on(const struct ah_sampler *sampler, struct ah_sampler_set *set,
-                     struct ah_sampler_series *series, struct ah_error *err)
+int ah_sampler_continue(const struct ah_sampler *sampler, struct ah_sampler_set *set,
+                        struct ah_sampler_series *series, struct ah_error *err)
 {
     struct ah_sampler affordable = *sampler;
     affordable.blocks = affordable_blocks(sampler, set->round_s);
@@ -242,7 +242,7 @@ int ah_sampler_measure(const struct ah_sampler *sampler, const struct ah_sampler
         ret_series[i].n = 0;
     if (sampler->budget_s > 0) /* 0 would mean that no budget was given */
         rest.budget_s = fmax(sampler->budget_s - seconds_since(sampler, begin_ns), 1e-9);
-    return ah_sampler_go_on(&rest, &set, ret_series, err);
+    return ah_sampler_continue(&rest, &set, ret_series, err);
 }
 
 static struct ah_metric metric_of(double *values, size_t n)

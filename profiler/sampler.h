@@ -95,8 +95,8 @@ int ah_sampler_begin(const struct ah_sampler *sampler, const struct ah_sampler_w
                      struct ah_sampler_set *ret_set, struct ah_error *err);
 
 /* Makes rounds of one sample each and appends them to `series` (n): seconds per repeat of each work. */
-int ah_sampler_go_on(const struct ah_sampler *sampler, struct ah_sampler_set *set,
-                     struct ah_sampler_series *series, struct ah_error *err);
+int ah_sampler_continue(const struct ah_sampler *sampler, struct ah_sampler_set *set,
+                        struct ah_sampler_series *series, struct ah_error *err);
 
 /* Does both of the above, within one budget: ret_series[i] holds seconds per repeat of works[i]. */
 int ah_sampler_measure(const struct ah_sampler *sampler, const struct ah_sampler_work *works, size_t n,

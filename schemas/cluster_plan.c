@@ -428,7 +428,7 @@ static int check_programs(const struct ah_cluster_plan *plan, struct ah_error *e
 static int plan_check(const void *group, struct ah_error *err)
 {
     const struct ah_cluster_plan *plan = group;
-    const struct ah_cluster_plan_predicted *told = &plan->predicted;
+    const struct ah_cluster_plan_predicted *predicted = &plan->predicted;
     uint64_t micro_batches = 0;
     int rc = AH_OK;
     if (plan->model && ah_model_blocks(plan->model) != plan->blocks)
@@ -445,8 +445,8 @@ static int plan_check(const void *group, struct ah_error *err)
     rc = rc ? rc : check_ranks(plan, err);
     rc = rc ? rc : check_segments(plan, err);
     rc = rc ? rc : check_programs(plan, err);
-    if (!rc && (told->bottleneck_pipeline >= plan->n_pipelines ||
-                told->bottleneck_stage >= plan->pipelines[told->bottleneck_pipeline].n_stages))
+    if (!rc && (predicted->bottleneck_pipeline >= plan->n_pipelines ||
+                predicted->bottleneck_stage >= plan->pipelines[predicted->bottleneck_pipeline].n_stages))
         rc = ah_meaning_fail(err, "predicted.bottleneck_stage", "there is no such stage");
     return rc;
 }
@@ -544,7 +544,7 @@ int ah_cluster_plan_differs(const struct ah_cluster_plan *a, const struct ah_clu
                             bool *ret_differs, char ret_path[AH_SIGNATURE_PATH_MAX], struct ah_error *err)
 {
     const struct ah_cluster_plan *plans[] = {a, b};
-    const bool told = a->n_programs && b->n_programs;
+    const bool predicted = a->n_programs && b->n_programs;
     const uint64_t tp = degree_of(a);
     struct ah_signature signatures[2];
     struct ah_arena arena = {0};
@@ -552,10 +552,10 @@ int ah_cluster_plan_differs(const struct ah_cluster_plan *a, const struct ah_clu
     for (size_t i = 0; i < 2 && !rc; i++) {
         struct ah_plan step = {.inputs.model = plans[i]->inputs.model};
         rc = ah_cluster_plan_step(plans[i], &arena, &step.training, err);
-        if (!told)
+        if (!predicted)
             step.training.tied = AH_TIED_JOINT;
-        signatures[i] =
-            ah_plan_signature(&step, told ? plans[i]->programs[0].numeric_signature.device : AH_DEVICE_CPU);
+        signatures[i] = ah_plan_signature(&step, predicted ? plans[i]->programs[0].numeric_signature.device
+                                                           : AH_DEVICE_CPU);
     }
     if (!rc) {
         *ret_differs = ah_signature_differs(&signatures[0], &signatures[1], ret_path);

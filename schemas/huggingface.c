@@ -162,7 +162,7 @@ static int check_keys(struct conversion *conversion)
         if (cJSON_IsNull(child) && key->families & family & ~key->nullable) {
             snprintf(what, sizeof what, "null has no meaning in %s", ah_words_family[conversion->family]);
             rc = refuse_key(conversion, child->string, what);
-        } else if (!cJSON_IsNull(child) && effect_of(conversion, child->string) == AH_HUGGINGFACE_TOLD)
+        } else if (!cJSON_IsNull(child) && effect_of(conversion, child->string) == AH_HUGGINGFACE_WARNED)
             rc = add_warning(conversion, child->string, "has no effect in this family");
     }
     return rc;

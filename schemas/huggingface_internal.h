@@ -67,7 +67,7 @@ enum ah_huggingface_effect {
     AH_HUGGINGFACE_DROPOUT,  /* recorded and not applied, with a warning */
     AH_HUGGINGFACE_CLASS,    /* refused unless it is the family's class */
     AH_HUGGINGFACE_NONE,     /* no effect, neither here nor in transformers */
-    AH_HUGGINGFACE_TOLD,     /* no effect, with a warning: the key belongs to another family */
+    AH_HUGGINGFACE_WARNED,   /* no effect, with a warning: the key belongs to another family */
     /* refused unless the value changes nothing */
     AH_HUGGINGFACE_UNLESS_EMPTY,
     AH_HUGGINGFACE_UNLESS_FALSE,

@@ -76,13 +76,15 @@ static bool close_to(double value, double expected)
 
 static int predicted_check(const void *group, struct ah_error *err)
 {
-    const struct ah_moves_predicted *told = group;
-    bool moves = told->time_us > 0;
-    if (told->bound_us > told->time_us)
-        return ah_meaning_fail_numbers(err, "bound_us", told->bound_us, "is above time_us", told->time_us);
-    if (!close_to(told->gap, moves ? (told->time_us - told->bound_us) / told->time_us : 0))
+    const struct ah_moves_predicted *predicted = group;
+    bool moves = predicted->time_us > 0;
+    if (predicted->bound_us > predicted->time_us)
+        return ah_meaning_fail_numbers(err, "bound_us", predicted->bound_us, "is above time_us",
+                                       predicted->time_us);
+    if (!close_to(predicted->gap,
+                  moves ? (predicted->time_us - predicted->bound_us) / predicted->time_us : 0))
         return ah_meaning_fail(err, "gap", "does not follow from time_us and bound_us");
-    if (!close_to(told->speed_up, moves ? told->baseline_us / told->time_us : 0))
+    if (!close_to(predicted->speed_up, moves ? predicted->baseline_us / predicted->time_us : 0))
         return ah_meaning_fail(err, "speed_up", "does not follow from time_us and baseline_us");
     return AH_OK;
 }
@@ -190,10 +192,10 @@ static int check_move(const struct ah_moves *moves, size_t i, struct ah_error *e
 static int check_bytes(const struct ah_moves *moves, struct ah_error *err)
 {
     static const char *const fields[AH_TIERS] = {"bytes.node", "bytes.disk", "bytes.peer", "bytes.storage"};
-    const struct ah_moves_bytes *told = &moves->bytes;
-    const uint64_t tiers[AH_TIERS] = {told->node, told->disk, told->peer, told->storage};
+    const struct ah_moves_bytes *predicted = &moves->bytes;
+    const uint64_t tiers[AH_TIERS] = {predicted->node, predicted->disk, predicted->peer, predicted->storage};
     uint64_t sums[AH_TIERS] = {0};
-    double needed = (double)told->kept;
+    double needed = (double)predicted->kept;
     for (size_t i = 0; i < moves->n_moves; i++)
         sums[moves->moves[i].tier] += moves->moves[i].bytes;
     for (size_t t = 0; t < AH_TIERS; t++) {
@@ -202,9 +204,9 @@ static int check_bytes(const struct ah_moves *moves, struct ah_error *err)
             return ah_meaning_fail(err, fields[t], "%" PRIu64 " is not the sum of its moves, %" PRIu64,
                                    tiers[t], sums[t]);
     }
-    if (needed < (double)told->needed || needed > (double)told->needed)
+    if (needed < (double)predicted->needed || needed > (double)predicted->needed)
         return ah_meaning_fail(err, "bytes.needed", "%" PRIu64 " is not the sum of what is kept and moved",
-                               told->needed);
+                               predicted->needed);
     return AH_OK;
 }
 

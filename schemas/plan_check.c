@@ -56,14 +56,14 @@ int ah_plan_check_solver(const void *group, struct ah_error *err)
 /* The plan has both a table of algorithms and its digest in the signature, or neither. */
 static int check_algorithms(const struct ah_plan *plan, struct ah_error *err)
 {
-    const char *told = plan->numeric_signature.matmul_sha256;
+    const char *signed_digest = plan->numeric_signature.matmul_sha256;
     char digest[AH_SHA256_HEX_MAX];
     if (!plan->algorithms)
-        return told ? ah_meaning_fail(err, "numeric_signature.matmul_sha256",
-                                      "is the digest of algorithms, but that field is missing")
-                    : AH_OK;
+        return signed_digest ? ah_meaning_fail(err, "numeric_signature.matmul_sha256",
+                                               "is the digest of algorithms, but that field is missing")
+                             : AH_OK;
     ah_algorithms_digest(plan->algorithms, digest);
-    if (!told || strcmp(told, digest) != 0)
+    if (!signed_digest || strcmp(signed_digest, digest) != 0)
         return ah_meaning_fail(err, "numeric_signature.matmul_sha256", "is not the digest of algorithms, %s",
                                digest);
     return AH_OK;

@@ -5,7 +5,7 @@
 #include "cli/run/run_terminal.h"
 #include "cli/run/stall.h"
 #include "runtime/run/run.h"
-#include "runtime/train/data/made_up_tokens.h"
+#include "runtime/train/data/synthetic_tokens.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -100,7 +100,7 @@ static int take_turn(struct measuring *m, struct ah_error *err)
     draw_progress(m, 0);
     int rc = ah_run_open(&run, &m->terminal.host, m->entrant->row->plan, &m->options, err);
     if (!rc)
-        rc = ah_run_go(&run, &listener, err);
+        rc = ah_run_train(&run, &listener, err);
     if (!rc)
         rc = note_run(m, &run, err);
     ah_run_close(&run);
@@ -210,17 +210,17 @@ static int add_entrants(struct measuring *m, const struct ah_comparison rows[AH_
 }
 
 /* Makes synthetic tokens for a few batches. */
-static int make_up_data(struct measuring *m, struct ah_made_up_tokens *tokens, struct ah_error *err)
+static int make_data(struct measuring *m, struct ah_synthetic_tokens *tokens, struct ah_error *err)
 {
     const struct ah_plan *plan = m->entrants[0].row->plan;
-    const struct ah_made_up_tokens_options options = {.vocabulary = plan->model.vocabulary,
-                                                      .tokens =
-                                                          4 * plan->training.batch * plan->training.seq + 1,
-                                                      .seed = m->options.seed.value};
-    int rc = ah_made_up_tokens_init(tokens, &options, err);
+    const struct ah_synthetic_tokens_options options = {.vocabulary = plan->model.vocabulary,
+                                                        .tokens =
+                                                            4 * plan->training.batch * plan->training.seq + 1,
+                                                        .seed = m->options.seed.value};
+    int rc = ah_synthetic_tokens_init(tokens, &options, err);
     if (rc)
         return rc;
-    m->measurement->made_up_data = true;
+    m->measurement->synthetic_data = true;
     m->options.data = (struct ah_option_list){.items = tokens->paths, .n = 1};
     m->options.data_format = ah_dataset_format_word(tokens->format);
     return AH_OK;
@@ -228,16 +228,16 @@ static int make_up_data(struct measuring *m, struct ah_made_up_tokens *tokens, s
 
 static int measure_entrants(struct measuring *m, struct ah_error *err)
 {
-    struct ah_made_up_tokens tokens = {0};
+    struct ah_synthetic_tokens tokens = {0};
     struct ah_device_keep keep = {0};
     m->options.keep_pinned = &keep;
-    int rc = m->options.data.n ? AH_OK : make_up_data(m, &tokens, err);
+    int rc = m->options.data.n ? AH_OK : make_data(m, &tokens, err);
     m->progress = ah_terminal_progress();
     if (!rc)
         rc = take_turns(m, err);
     ah_device_keep_release(&keep);
     ah_terminal_erase(&m->progress);
-    ah_made_up_tokens_release(&tokens);
+    ah_synthetic_tokens_release(&tokens);
     return rc ? rc : summarise(m, err);
 }
 

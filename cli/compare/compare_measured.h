@@ -39,14 +39,14 @@ struct ah_compare_measurement {
     uint64_t rounds;
     uint64_t steps; /* counted steps of a turn */
     const char *device;
-    bool made_up_data;
+    bool synthetic_data;
     size_t signatures; /* how many different numeric signatures the plans have */
     const char *
         unlike; /* NULL, or a policy whose losses differ from an earlier round's, or from an equal signature's */
     uint64_t unlike_step; /* the first step with a different loss */
 };
 
-/* AH_E_USAGE names the option. Errors of ah_run_open() and ah_run_go(); AH_E_INTERRUPTED. The plans were made for
+/* AH_E_USAGE names the option. Errors of ah_run_open() and ah_run_train(); AH_E_INTERRUPTED. The plans were made for
  * `machine`; if its profile emulates a different machine, lanes are slowed to that one's rates. */
 int ah_compare_measured_run(struct ah_cli *cli, const struct ah_comparison rows[AH_POLICIES],
                             const struct ah_machine *machine,

@@ -97,8 +97,8 @@ static bool is_measured(const struct ah_option *row)
 }
 
 /* True if the output is a log that a resumed run will append to. The run itself checks the existing file. */
-static bool goes_on(const struct ah_option_syntax *syntax, const void *options,
-                    const struct ah_option *output)
+static bool is_resumed(const struct ah_option_syntax *syntax, const void *options,
+                       const struct ah_option *output)
 {
     for (const struct ah_option *row = syntax->options; row->name; row++)
         if (!strcmp(row->name, "resume") && path_of(row, options))
@@ -223,8 +223,8 @@ static int check_row(const struct output *output, const struct ah_option *row, c
 }
 
 /* Checks that no later row of the table has the same output file. */
-static int check_apart(const struct output *output, const struct ah_option *row, const void *options,
-                       struct ah_error *err)
+static int check_distinct(const struct output *output, const struct ah_option *row, const void *options,
+                          struct ah_error *err)
 {
     const char *path = path_of(row, options);
     if (!path || is_stream(path) || !ah_file_same(output->path, path))
@@ -253,7 +253,7 @@ static int check_output(const struct ah_option_syntax *syntax, const struct ah_a
     }
     for (const struct ah_option *row = syntax->options; row->name && !rc; row++) {
         if (is_output(row) && row > output->row)
-            rc = check_apart(output, row, options, err);
+            rc = check_distinct(output, row, options, err);
         else if (!is_output(row))
             rc = check_row(output, row, options, err);
     }
@@ -277,7 +277,7 @@ int ah_outputs_check(const struct ah_option_syntax *syntax, const struct ah_argu
         if (!output.path || is_stream(output.path))
             continue;
         rc = check_output(syntax, arguments, options, &output, err);
-        if (!rc && row->kind == AH_OPTION_OUTPUT && !goes_on(syntax, options, row))
+        if (!rc && row->kind == AH_OPTION_OUTPUT && !is_resumed(syntax, options, row))
             rc = check_there(&output, is_forced(syntax, options), err);
         if (!rc && row->kind == AH_OPTION_OUTPUT)
             rc = ah_outputs_check_writable(output.path, err);

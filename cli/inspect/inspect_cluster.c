@@ -32,10 +32,10 @@ static void put_facts(struct ah_cli *cli, const struct ah_cluster *cluster)
 
 static bool tells_fp32(const struct ah_cluster *cluster)
 {
-    bool told = false;
+    bool has_fp32 = false;
     for (size_t i = 0; i < cluster->n_gpus; i++)
-        told = told || cluster->gpus[i].fp32_flops_per_s > 0;
-    return told;
+        has_fp32 = has_fp32 || cluster->gpus[i].fp32_flops_per_s > 0;
+    return has_fp32;
 }
 
 static void put_rate(struct ah_table *table, double flops_per_s)

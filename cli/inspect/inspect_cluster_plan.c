@@ -29,7 +29,7 @@ static bool keeps_sums(const struct ah_cluster_plan *plan)
 static void put_headline(struct ah_cli *cli, const struct ah_cluster_plan *plan)
 {
     char step[AH_UNITS_TEXT_MAX];
-    const struct ah_cluster_plan_predicted *told = &plan->predicted;
+    const struct ah_cluster_plan_predicted *predicted = &plan->predicted;
     size_t mark = cli->out.size;
     struct ah_buffer sums = {0};
     char clip[48] = "";
@@ -40,8 +40,8 @@ static void put_headline(struct ah_cli *cli, const struct ah_cluster_plan *plan)
         snprintf(clip, sizeof clip, ", clipped at %g", plan->training.clip);
     ah_buffer_printf(&cli->out, "%s%s on %s%s: %s a step, %.0f tokens/s (simulated%s)\n", cli->out_style.bold,
                      ah_cli_clean(cli, plan->inputs.model.name), ah_cli_clean(cli, plan->inputs.cluster.name),
-                     cli->out_style.reset, ah_units_print_time(step, told->step_us), told->tokens_per_s,
-                     told->estimated ? ", from estimated costs" : "");
+                     cli->out_style.reset, ah_units_print_time(step, predicted->step_us),
+                     predicted->tokens_per_s, predicted->estimated ? ", from estimated costs" : "");
     if (plan->solver.status == AH_PLAN_OPTIMAL)
         ah_buffer_printf(&cli->out, "optimal: no other plan%s is simulated faster (proven by enumeration)\n",
                          keeps_sums(plan) ? " with these sums" : "");
@@ -238,21 +238,21 @@ static bool differ(double us, double other_us)
 }
 
 /* Adds the times of all ranks' programs, simulated together, if they differ from the step time that the search used. */
-static void put_replay(struct ah_buffer *line, const struct ah_cluster_plan_predicted *told)
+static void put_replay(struct ah_buffer *line, const struct ah_cluster_plan_predicted *predicted)
 {
     char step[AH_UNITS_TEXT_MAX], period[AH_UNITS_TEXT_MAX];
-    if (told->programs_us <= 0 ||
-        (!differ(told->programs_us, told->step_us) && !differ(told->programs_period_us, told->step_us)))
+    if (predicted->programs_us <= 0 || (!differ(predicted->programs_us, predicted->step_us) &&
+                                        !differ(predicted->programs_period_us, predicted->step_us)))
         return;
     ah_buffer_printf(line, "; simulated rank by rank: first step %s, later steps %s",
-                     ah_units_print_time(step, told->programs_us),
-                     ah_units_print_time(period, told->programs_period_us));
+                     ah_units_print_time(step, predicted->programs_us),
+                     ah_units_print_time(period, predicted->programs_period_us));
 }
 
 void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster_plan *plan)
 {
     char pipelines[AH_UNITS_TEXT_MAX], sync[AH_UNITS_TEXT_MAX], update[AH_UNITS_TEXT_MAX];
-    const struct ah_cluster_plan_predicted *told = &plan->predicted;
+    const struct ah_cluster_plan_predicted *predicted = &plan->predicted;
     struct ah_buffer line = {0};
     put_headline(cli, plan);
     ah_buffer_printf(
@@ -260,10 +260,11 @@ void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster
         "%zu pipeline%s: %s, then %s to add up gradients and %s to update; GPUs wait %.0f %% of the "
         "pipelines' time; the busiest is stage %" PRIu64 " of pipeline %" PRIu64,
         plan->n_pipelines, plan->n_pipelines == 1 ? "" : "s",
-        ah_units_print_time(pipelines, told->pipelines_us), ah_units_print_time(sync, told->exposed_sync_us),
-        ah_units_print_time(update, told->update_us), 100 * told->bubble, told->bottleneck_stage,
-        told->bottleneck_pipeline);
-    put_replay(&line, told);
+        ah_units_print_time(pipelines, predicted->pipelines_us),
+        ah_units_print_time(sync, predicted->exposed_sync_us),
+        ah_units_print_time(update, predicted->update_us), 100 * predicted->bubble,
+        predicted->bottleneck_stage, predicted->bottleneck_pipeline);
+    put_replay(&line, predicted);
     if (plan->n_idle_ranks) {
         ah_buffer_printf(&line, "; idle: rank%s ", plan->n_idle_ranks == 1 ? "" : "s");
         put_ranks(&line, plan->idle_ranks, plan->n_idle_ranks);

@@ -14,19 +14,20 @@
 /* Prints the time that the moves take, and what limits it. */
 static void put_times(struct ah_cli *cli, const struct ah_moves *moves)
 {
-    const struct ah_moves_predicted *told = &moves->predicted;
+    const struct ah_moves_predicted *predicted = &moves->predicted;
     char time[AH_UNITS_TEXT_MAX], bound[AH_UNITS_TEXT_MAX], baseline[AH_UNITS_TEXT_MAX];
     struct ah_buffer line = {0};
-    if (told->time_us > 0)
+    if (predicted->time_us > 0)
         ah_buffer_printf(&line, "%s (predicted; bound %s over all choices of sources), limited by: %s",
-                         ah_units_print_time(time, told->time_us), ah_units_print_time(bound, told->bound_us),
-                         told->limit ? ah_cli_clean(cli, told->limit) : "");
+                         ah_units_print_time(time, predicted->time_us),
+                         ah_units_print_time(bound, predicted->bound_us),
+                         predicted->limit ? ah_cli_clean(cli, predicted->limit) : "");
     else
         ah_buffer_puts(&line, "nothing has to move");
-    if (told->speed_up > 0)
+    if (predicted->speed_up > 0)
         ah_buffer_printf(&line, "; reading everything from storage would take %s, %.2f times as long",
-                         ah_units_print_time(baseline, told->baseline_us), told->speed_up);
-    if (told->speed_up > 0 && told->speed_up < 1 && moves->sources == AH_SOURCES_NEAR)
+                         ah_units_print_time(baseline, predicted->baseline_us), predicted->speed_up);
+    if (predicted->speed_up > 0 && predicted->speed_up < 1 && moves->sources == AH_SOURCES_NEAR)
         ah_buffer_puts(
             &line, ": the nearest source is used even when it is slow; '--sources fast' takes no longer than "
                    "that");

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { BEHIND_TOLD = 4, PLACE_MAX = 160 };
+enum { BEHIND_SHOWN = 4, PLACE_MAX = 160 };
 
 const char *ah_status_print_age(char out[AH_STATUS_AGE_MAX], double us)
 {
@@ -124,10 +124,10 @@ static void put_all_behind(struct ah_cli *cli, const struct ah_status *status)
         cli->out.failed = true;
         return;
     }
-    for (size_t i = 0; i < n && i < BEHIND_TOLD; i++)
+    for (size_t i = 0; i < n && i < BEHIND_SHOWN; i++)
         put_behind(cli, status, &behind[i]);
-    if (n > BEHIND_TOLD)
-        ah_buffer_printf(&cli->out, "and %zu more\n", n - BEHIND_TOLD);
+    if (n > BEHIND_SHOWN)
+        ah_buffer_printf(&cli->out, "and %zu more\n", n - BEHIND_SHOWN);
     if (!n)
         ah_buffer_puts(&cli->out, "no rank is behind the others\n");
     ah_cli_fit(cli, mark, 2);

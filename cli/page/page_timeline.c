@@ -81,7 +81,7 @@ static void choose_span(struct timeline *t)
     t->joined = shown > ITEMS_MAX;
 }
 
-static bool goes_on(const struct timeline *t, const struct bar *bar, const struct ah_replay_item *item)
+static bool continues_bar(const struct timeline *t, const struct bar *bar, const struct ah_replay_item *item)
 {
     const struct ah_replay_item *last = item_at(t, bar->first + bar->n - 1);
     return t->joined && last->op == item->op && last->iteration == item->iteration &&
@@ -97,7 +97,7 @@ static void collect_lane(struct timeline *t, size_t lane)
         t->bar_of[i] = NO_BAR;
         if (!is_shown(t, item_at(t, i)))
             continue;
-        if (bar && goes_on(t, bar, item_at(t, i))) {
+        if (bar && continues_bar(t, bar, item_at(t, i))) {
             bar->n++;
         } else {
             bar = &t->bars[t->n_bars++];

@@ -32,7 +32,7 @@ static const double poor_fit = 0.3;
 struct joining {
     const struct ah_profile_hosts_measure *measure;
     double begin, end; /* the part of all work that is measured now */
-    uint64_t told_ns;
+    uint64_t reported_ns;
 };
 
 static void write_progress(double fraction, const char *what)
@@ -48,8 +48,8 @@ static void tell_part(void *context, double fraction, const char *what)
 {
     struct joining *joining = context;
     const uint64_t now_ns = ah_threads_now_ns();
-    if (joining->end > joining->begin && now_ns - joining->told_ns > TELL_NS) {
-        joining->told_ns = now_ns;
+    if (joining->end > joining->begin && now_ns - joining->reported_ns > TELL_NS) {
+        joining->reported_ns = now_ns;
         write_progress(joining->begin + fraction * (joining->end - joining->begin), what);
     }
 }

@@ -141,8 +141,8 @@ static uint64_t step_of(struct ah_run_trace *trace, const struct ah_op_record *r
     return step - (before - trace->heard[at]++);
 }
 
-static bool goes_on(const struct ah_run_trace *trace, const struct ah_trace_slice *last,
-                    const struct ah_op_record *record)
+static bool continues_slice(const struct ah_run_trace *trace, const struct ah_trace_slice *last,
+                            const struct ah_op_record *record)
 {
     return record->op != SIZE_MAX && last->op == record->op && last->tile == record->tile &&
            trace->current_round[record->lane] == record->step;
@@ -175,7 +175,7 @@ void ah_run_trace_op(struct ah_run_trace *trace, const struct ah_op_record *reco
     keep_work(trace, record);
     if (!kept)
         return;
-    if (*current != NONE && goes_on(trace, &trace->slices[*current], record)) {
+    if (*current != NONE && continues_slice(trace, &trace->slices[*current], record)) {
         trace->slices[*current].end_ns = (int64_t)record->end_ns;
         trace->slices[*current].last_ticket = record->ticket;
         return;
@@ -358,5 +358,5 @@ int ah_run_trace_write(const struct ah_run_trace *trace, struct ah_cli *cli, con
     int rc = cut_to_steps(trace, &cli->arena, &measured, err);
     if (!rc)
         rc = ah_replay_run(trace->plan, trace->steps + ITERATIONS_MORE, &cli->arena, &replay, err);
-    return rc ? rc : ah_trace_write_beside(cli, path, trace->plan, &replay, &measured, err);
+    return rc ? rc : ah_trace_write_both(cli, path, trace->plan, &replay, &measured, err);
 }

@@ -187,9 +187,9 @@ static int collect_marks(struct trace *trace, struct ah_error *err)
     return AH_OK;
 }
 
-int ah_trace_write_beside(struct ah_cli *cli, const char *path, const struct ah_plan *plan,
-                          const struct ah_replay *replay, const struct ah_trace_measured *measured,
-                          struct ah_error *err)
+int ah_trace_write_both(struct ah_cli *cli, const char *path, const struct ah_plan *plan,
+                        const struct ah_replay *replay, const struct ah_trace_measured *measured,
+                        struct ah_error *err)
 {
     struct trace trace = {.plan = plan, .replay = replay, .measured = measured, .arena = &cli->arena};
     int rc = collect_marks(&trace, err);
@@ -206,5 +206,5 @@ int ah_trace_write_beside(struct ah_cli *cli, const char *path, const struct ah_
 int ah_trace_write(struct ah_cli *cli, const char *path, const struct ah_plan *plan,
                    const struct ah_replay *replay, struct ah_error *err)
 {
-    return ah_trace_write_beside(cli, path, plan, replay, NULL, err);
+    return ah_trace_write_both(cli, path, plan, replay, NULL, err);
 }

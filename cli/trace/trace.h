@@ -53,8 +53,8 @@ int ah_trace_write(struct ah_cli *cli, const char *path, const struct ah_plan *p
 
 /* The same with two processes, "predicted (simulated)" and "measured". It shows as many steps of the replay as were
  * measured (1 if none was): the last complete ones, starting at time 0. */
-int ah_trace_write_beside(struct ah_cli *cli, const char *path, const struct ah_plan *plan,
-                          const struct ah_replay *replay, const struct ah_trace_measured *measured,
-                          struct ah_error *err);
+int ah_trace_write_both(struct ah_cli *cli, const char *path, const struct ah_plan *plan,
+                        const struct ah_replay *replay, const struct ah_trace_measured *measured,
+                        struct ah_error *err);
 
 #endif

@@ -95,7 +95,7 @@ static bool sums_on(const struct ah_milp *milp, const struct ah_config *config, 
 /* Returns the cost of adding group sums to the total, as a multiple of adding one gradient; without launches. */
 static double folds(const struct ah_milp *milp)
 {
-    return (double)ah_folds_apart(&milp->job->training) * ah_fold_cost(milp->job->gradient_bytes);
+    return (double)ah_folds_separate(&milp->job->training) * ah_fold_cost(milp->job->gradient_bytes);
 }
 
 /* Returns the launch time of sums and squares in all micro-batches; the squares follow the last sum. */

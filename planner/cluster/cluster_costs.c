@@ -400,7 +400,7 @@ int ah_cluster_costs_build(const struct ah_cluster_costs_input *input, struct ah
     c.table_elements = input->model->tied ? input->model->vocabulary * input->model->width : 0;
     c.adds_up = problem.micro_batches > 1 || (c.table_elements && c.job.table_trained);
     c.gradient_bytes = c.adds_up ? sizeof(float) : c.job.gradient_bytes;
-    c.held_bytes = c.gradient_bytes * (input->apart ? 2 : 1);
+    c.held_bytes = c.gradient_bytes * (input->separate_sums ? 2 : 1);
     problem.n_blocks = c.job.n_blocks;
     problem.boundary_bytes = c.job.residual_bytes;
     rc = build_classes(&c, arena, err);

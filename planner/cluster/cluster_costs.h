@@ -20,7 +20,8 @@ struct ah_cluster_costs_input {
     struct ah_plan_training training; /* micro_batches: sum over all pipelines */
     const uint64_t *tp;               /* by type of GPU; 0: the type is not used */
     unsigned without;                 /* enum ah_offload_without (offload_costs.h) */
-    bool apart; /* a pipeline may sum groups separately, in a second vector (runtime/schedule/fold.h) */
+    bool
+        separate_sums; /* a pipeline may sum groups separately, in a second vector (runtime/schedule/fold.h) */
 };
 
 /* True if a unit of `tp` GPUs can share this model's blocks. */

@@ -71,7 +71,7 @@ static int keep_draft(struct ah_cluster_planning *p, enum ah_cluster_policy poli
     return AH_OK;
 }
 
-static bool go_on(struct ah_cluster_planning *p)
+static bool may_continue(struct ah_cluster_planning *p)
 {
     const struct ah_cluster_request *request = p->request;
     p->done++;
@@ -132,7 +132,7 @@ static int search_setting(struct ah_cluster_planning *p, struct ah_setting *sett
 {
     struct ah_arrangement_search_limits started = *limits;
     struct ah_draft draft = {0};
-    if (!go_on(p))
+    if (!may_continue(p))
         return fail_interrupted(err);
     started.start = setting->start.n_pipelines ? &setting->start : NULL;
     int rc = ah_draft_init(&draft, &setting->problem, err);
@@ -294,7 +294,7 @@ static int search_policy(struct ah_cluster_planning *p, enum ah_cluster_policy p
     int rc = AH_OK;
     for (size_t i = 0; i < p->n_settings && !rc; i++) {
         struct ah_setting *setting = &p->settings[i];
-        if (!go_on(p))
+        if (!may_continue(p))
             return fail_interrupted(err);
         if (setting->away || !ah_setting_is_symmetric(p->request, setting))
             continue;

@@ -127,7 +127,8 @@ static int build_costs(struct verify *v, const uint64_t *tp, struct ah_cluster_p
         .cluster = v->inputs->cluster,
         .training = v->training,
         .tp = tp,
-        .apart = ah_cluster_plan_first_sums(v->training.sums, v->training.n_sums, v->plan->n_pipelines) > 0,
+        .separate_sums =
+            ah_cluster_plan_first_sums(v->training.sums, v->training.n_sums, v->plan->n_pipelines) > 0,
         .without = ah_offload_without(ah_restriction_read(v->plan->annotations, v->plan->n_annotations))};
     struct ah_error cause = {0};
     bool estimated = false;

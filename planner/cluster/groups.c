@@ -15,8 +15,8 @@ static size_t fewest_plain(const uint64_t *groups, size_t n)
     return fewest;
 }
 
-int ah_groups_read(struct ah_cluster_problem *problem, const struct ah_plan_training *training, bool apart,
-                   struct ah_arena *arena, bool *ret_any, struct ah_error *err)
+int ah_groups_read(struct ah_cluster_problem *problem, const struct ah_plan_training *training,
+                   bool separate_sums, struct ah_arena *arena, bool *ret_any, struct ah_error *err)
 {
     const size_t first = (size_t)(training->n_sums ? training->sums[0] : training->micro_batches);
     const size_t behind = training->n_sums ? training->n_sums - 1 : 0, n = first + behind;
@@ -29,8 +29,8 @@ int ah_groups_read(struct ah_cluster_problem *problem, const struct ah_plan_trai
     problem->groups =
         (struct ah_problem_groups){.micro_batches = groups,
                                    .n = n,
-                                   .fewest = apart ? 1 : plain,
-                                   .most = apart ? plain - 1 : n,
+                                   .fewest = separate_sums ? 1 : plain,
+                                   .most = separate_sums ? plain - 1 : n,
                                    .one_stage = problem->tied_bytes && training->tied == AH_TIED_JOINT};
     *ret_any = problem->groups.most > 0;
     return AH_OK;

@@ -25,10 +25,10 @@
 #include "planner/cluster/cluster_problem.h"
 #include "schemas/plan.h"
 
-/* Sets the groups of a training in `problem`, in `arena`. With `apart` it allows the numbers of pipelines for which the
- * first one needs a second vector of sums; otherwise the other numbers. `ret_any` false: none is allowed. */
-int ah_groups_read(struct ah_cluster_problem *problem, const struct ah_plan_training *training, bool apart,
-                   struct ah_arena *arena, bool *ret_any, struct ah_error *err);
+/* Sets the groups of a training in `problem`, in `arena`. With `separate_sums` it allows the numbers of pipelines for
+ * which the first one needs a second vector of sums; otherwise the other numbers. `ret_any` false: none is allowed. */
+int ah_groups_read(struct ah_cluster_problem *problem, const struct ah_plan_training *training,
+                   bool separate_sums, struct ah_arena *arena, bool *ret_any, struct ah_error *err);
 
 /* Returns the largest allowed number of pipelines, with or without groups. */
 uint64_t ah_groups_most_pipelines(const struct ah_cluster_problem *problem);

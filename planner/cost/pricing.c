@@ -104,7 +104,7 @@ static struct adam_types job_types(const struct ah_job *job)
                                job->training.dtype};
 }
 
-static int types_apart(const struct adam_types *a, const struct adam_types *b)
+static int differing_types(const struct adam_types *a, const struct adam_types *b)
 {
     return 4 * (a->weight != b->weight) + 2 * (a->state != b->state) + (a->gradient != b->gradient);
 }
@@ -121,7 +121,7 @@ static const struct ah_machine_adam *find_adam(const struct ah_machine *machine,
         struct adam_types types = measured_types(adam);
         struct adam_types best_types = best ? measured_types(best) : types;
         bool same = best && adam->threads == best->threads;
-        if (!best || (same && types_apart(&types, wanted) < types_apart(&best_types, wanted)) ||
+        if (!best || (same && differing_types(&types, wanted) < differing_types(&best_types, wanted)) ||
             (!same && nearer(adam->threads, best->threads, threads)))
             best = adam;
     }

@@ -153,7 +153,7 @@ static const struct rules {
     size_t n_orders;
     bool updates_after_backward, step_ends;
     bool block_major_too;
-    bool orders_apart; /* orders are searched separately, since their best numbers differ */
+    bool orders_separate; /* orders are searched separately, since their best numbers differ */
 } rules[] = {
     [AH_POLICY_RESIDENT] = {ORDERS(resident_orders), true, true, false, false},
     [AH_POLICY_ZERO_OFFLOAD] = {ORDERS(zero_orders), true, true, false, false},
@@ -323,11 +323,11 @@ static int sweep_orders(struct family *f)
 /* Searches grid and steps with the first order in which anything fits, or with each order if orders_apart. */
 static int first_orders(struct family *f, bool all)
 {
-    bool apart = rules[f->policy].orders_apart;
+    bool separate = rules[f->policy].orders_separate;
     int rc = AH_OK;
-    for (size_t i = 0; !rc && (apart || !f->n_few) &&
+    for (size_t i = 0; !rc && (separate || !f->n_few) &&
                        ah_policies_knobs(f->evaluator->limits.job, f->policy, f->scheduling, i, &f->knobs);
-         i += apart ? TILES : 1) {
+         i += separate ? TILES : 1) {
         f->n_few = 0;
         rc = grid(f, 0, &(struct point){{0}, 0}, all);
         if (!rc && !all)

@@ -17,8 +17,9 @@ struct adapting {
     const struct ah_cluster_request *request;
     const struct ah_cluster_plan *old;
     enum ah_adapt_way way;
-    bool apart; /* if sums stay: only numbers of pipelines that need a second vector of sums (groups.h) */
-    bool any;   /* any number of pipelines is allowed */
+    bool
+        separate_sums; /* if sums stay: only numbers of pipelines that need a second vector of sums (groups.h) */
+    bool any;          /* any number of pipelines is allowed */
     struct ah_cluster_problem problem;
     bool estimated;
     size_t *left; /* by class: idle units */
@@ -62,11 +63,11 @@ static int build_problem(struct adapting *a, struct ah_error *err)
                                                  .training = a->request->training,
                                                  .tp = a->tp,
                                                  .without = a->request->without,
-                                                 .apart = a->apart};
+                                                 .separate_sums = a->separate_sums};
     int rc = ah_cluster_costs_build(&input, a->arena, &a->problem, &a->estimated, err);
-    a->any = !a->apart;
+    a->any = !a->separate_sums;
     if (!rc && a->request->sums_stay)
-        rc = ah_groups_read(&a->problem, &a->request->training, a->apart, a->arena, &a->any, err);
+        rc = ah_groups_read(&a->problem, &a->request->training, a->separate_sums, a->arena, &a->any, err);
     return rc;
 }
 
@@ -289,8 +290,10 @@ int ah_adapt_plan(const struct ah_cluster_request *request, const struct ah_clus
 {
     bool fits = false;
     int rc = AH_OK;
-    for (int apart = 0; apart < (request->sums_stay ? 2 : 1) && !fits && !rc; apart++) {
-        struct adapting a = {.request = request, .old = old, .way = way, .apart = apart, .arena = arena};
+    for (int separate_sums = 0; separate_sums < (request->sums_stay ? 2 : 1) && !fits && !rc;
+         separate_sums++) {
+        struct adapting a = {
+            .request = request, .old = old, .way = way, .separate_sums = separate_sums, .arena = arena};
         rc = adapt(&a, arena, ret_plan, &fits, err);
     }
     if (!rc)

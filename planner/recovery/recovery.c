@@ -110,15 +110,15 @@ static int consider_old(struct recovering *r, struct ah_error *err)
 /* Gives an adapted plan the planner's bound, which is valid for it, too. */
 static void certify(struct recovering *r, const struct ah_plan_solver *solver)
 {
-    struct ah_plan_solver *told = &r->plan.solver;
-    if (told->status != AH_PLAN_NO_BOUND)
+    struct ah_plan_solver *own = &r->plan.solver;
+    if (own->status != AH_PLAN_NO_BOUND)
         return;
-    double bound_us = fmin(solver->bound_us, told->objective_us);
-    *told = (struct ah_plan_solver){.status = AH_PLAN_WITHIN_GAP,
-                                    .objective_us = told->objective_us,
-                                    .bound_us = bound_us,
-                                    .gap = (told->objective_us - bound_us) / told->objective_us,
-                                    .evaluations = solver->evaluations};
+    double bound_us = fmin(solver->bound_us, own->objective_us);
+    *own = (struct ah_plan_solver){.status = AH_PLAN_WITHIN_GAP,
+                                   .objective_us = own->objective_us,
+                                   .bound_us = bound_us,
+                                   .gap = (own->objective_us - bound_us) / own->objective_us,
+                                   .evaluations = solver->evaluations};
 }
 
 static int consider_new(struct recovering *r, struct ah_cluster_shortage *ret_shortage, struct ah_error *err)

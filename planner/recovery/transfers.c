@@ -142,28 +142,28 @@ static double baseline_s(const struct ah_transfers *f)
 }
 
 static int predict(const struct ah_transfers *f, const struct ah_transfer_result *result,
-                   struct ah_moves_predicted *told, struct ah_error *err)
+                   struct ah_moves_predicted *predicted, struct ah_error *err)
 {
     size_t role = 0;
     double port = ports_s(f, f->port_bytes, &role), time_s = fmax(result->time_s, port);
-    told->time_us = 1e6 * time_s;
-    told->bound_us = fmin(1e6 * fmax(result->bound_s, port), told->time_us);
-    told->gap = time_s > 0 ? (told->time_us - told->bound_us) / told->time_us : 0;
-    told->baseline_us = 1e6 * baseline_s(f);
-    told->speed_up = time_s > 0 ? told->baseline_us / told->time_us : 0;
-    told->limit = NULL;
+    predicted->time_us = 1e6 * time_s;
+    predicted->bound_us = fmin(1e6 * fmax(result->bound_s, port), predicted->time_us);
+    predicted->gap = time_s > 0 ? (predicted->time_us - predicted->bound_us) / predicted->time_us : 0;
+    predicted->baseline_us = 1e6 * baseline_s(f);
+    predicted->speed_up = time_s > 0 ? predicted->baseline_us / predicted->time_us : 0;
+    predicted->limit = NULL;
     if (!(time_s > 0))
         return AH_OK;
     if (port >= result->time_s) {
         const char *id = f->input->cluster->nodes[f->roles.items[role].node].id;
         char *text = ah_arena_alloc(f->arena, strlen(id) + 32);
-        told->limit = text;
+        predicted->limit = text;
         if (text)
             strcat(strcpy(text, "into GPUs of "), id);
     } else {
-        told->limit = ah_transfers_resource_name(f, result->limit);
+        predicted->limit = ah_transfers_resource_name(f, result->limit);
     }
-    return told->limit ? AH_OK : ah_error_memory(err);
+    return predicted->limit ? AH_OK : ah_error_memory(err);
 }
 
 int ah_transfers_plan(const struct ah_transfers_input *input, struct ah_arena *arena, struct ah_moves *moves,

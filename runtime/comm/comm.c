@@ -38,7 +38,7 @@ static int give_order(struct ah_comm *comm, enum comm_order order, struct ah_err
     comm->order = order;
     ah_comm_engine_wake(comm);
     while (comm->order != ORDER_NONE)
-        pthread_cond_wait(&comm->told, &comm->mutex);
+        pthread_cond_wait(&comm->progressed, &comm->mutex);
     return comm->order_rc ? ah_error_set(err, comm->order_rc, "%s", comm->order_err.text) : AH_OK;
 }
 
@@ -53,7 +53,7 @@ static int open_in_time(struct ah_comm *comm, bool *ret_is_stuck, struct ah_erro
     comm->order = ORDER_OPEN;
     ah_comm_engine_wake(comm);
     while (comm->order != ORDER_NONE && !late)
-        late = pthread_cond_timedwait(&comm->told, &comm->mutex, &until);
+        late = pthread_cond_timedwait(&comm->progressed, &comm->mutex, &until);
     *ret_is_stuck = comm->order != ORDER_NONE;
     if (*ret_is_stuck)
         return ah_error_set(err, AH_E_PEER,
@@ -73,7 +73,7 @@ static void free_comm(struct ah_comm *comm)
     free(comm->asked);
     free(comm->posting);
     free(comm->done);
-    pthread_cond_destroy(&comm->told);
+    pthread_cond_destroy(&comm->progressed);
     pthread_cond_destroy(&comm->work);
     pthread_mutex_destroy(&comm->mutex);
     free(comm);
@@ -92,7 +92,7 @@ static struct ah_comm *new_comm(const struct ah_comm_options *options)
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&comm->work, &attributes);
-    pthread_cond_init(&comm->told, &attributes);
+    pthread_cond_init(&comm->progressed, &attributes);
     pthread_condattr_destroy(&attributes);
     return comm;
 }
@@ -193,9 +193,9 @@ void ah_comm_close(struct ah_comm *comm)
         ask_revoke(comm, &why);
     }
     while (comm->n_inside)
-        pthread_cond_wait(&comm->told, &comm->mutex);
+        pthread_cond_wait(&comm->progressed, &comm->mutex);
     while (comm->end && comm->is_revoking && !comm->is_revoked)
-        pthread_cond_wait(&comm->told, &comm->mutex);
+        pthread_cond_wait(&comm->progressed, &comm->mutex);
     (void)give_order(comm, ORDER_CLOSE, NULL);
     pthread_mutex_unlock(&comm->mutex);
     free_comm(comm);
@@ -294,7 +294,7 @@ int ah_comm_move_together(struct ah_comm *comm, const struct ah_comm_moved *move
             worst = worst ? worst : one;
         }
         if (--comm->n_inside == 0)
-            pthread_cond_broadcast(&comm->told);
+            pthread_cond_broadcast(&comm->progressed);
         rc = worst ? lost(comm, err) : AH_OK;
     }
     pthread_mutex_unlock(&comm->mutex);
@@ -333,7 +333,7 @@ int ah_comm_fault(struct ah_comm *comm, uint32_t *ret_rank, struct ah_error *ret
 {
     pthread_mutex_lock(&comm->mutex);
     while (comm->is_revoking && !comm->is_lost)
-        pthread_cond_wait(&comm->told, &comm->mutex);
+        pthread_cond_wait(&comm->progressed, &comm->mutex);
     const bool is_lost = comm->is_lost;
     if (is_lost && ret_rank)
         *ret_rank = comm->culprit;

@@ -39,7 +39,7 @@ struct ah_comm {
     pthread_mutex_t mutex;
     pthread_cond_t work; /* the engine sleeps here if the driver cannot wait */
     pthread_cond_t
-        told; /* signalled when an order was carried out, a fault became known, or the last caller left */
+        progressed; /* signalled when an order was carried out, a fault became known, or the last caller left */
 
     enum comm_order order; /* the order to carry out */
     int order_rc;

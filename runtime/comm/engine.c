@@ -43,7 +43,7 @@ static void fetch_fault(struct ah_comm *comm)
         comm->culprit = culprit;
         comm->why = why;
         comm->is_lost = true;
-        pthread_cond_broadcast(&comm->told);
+        pthread_cond_broadcast(&comm->progressed);
     }
 }
 
@@ -55,7 +55,7 @@ static void revoke(struct ah_comm *comm)
     comm->driver->revoke(comm->end, &why);
     pthread_mutex_lock(&comm->mutex);
     fetch_fault(comm);
-    pthread_cond_broadcast(&comm->told);
+    pthread_cond_broadcast(&comm->progressed);
 }
 
 static void carry_out(struct ah_comm *comm)
@@ -75,7 +75,7 @@ static void carry_out(struct ah_comm *comm)
     comm->order_rc = rc;
     comm->order_err = err;
     comm->over = order == ORDER_CLOSE;
-    pthread_cond_broadcast(&comm->told);
+    pthread_cond_broadcast(&comm->progressed);
 }
 
 static void complete_message(struct ah_comm *comm, const struct ah_comm_done *done)

@@ -130,9 +130,9 @@ int ah_device_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_AR
     return AH_OK;
 }
 
-uint64_t ah_device_beside_bytes(const struct ah_device *device)
+uint64_t ah_device_outside_bytes(const struct ah_device *device)
 {
-    const uint64_t measured = device->info.beside_bytes;
+    const uint64_t measured = device->info.outside_bytes;
     return measured > device->reserve_bytes ? measured : device->reserve_bytes;
 }
 
@@ -356,12 +356,12 @@ size_t ah_device_spans(struct ah_device *device, struct ah_span_reader *reader, 
     size_t n = device->driver->spans(device, reader->lane, reader->seen, ret_spans, max);
     if (n == 0)
         return 0;
-    uint64_t told = n;
+    uint64_t joined = n;
     for (size_t i = 0; i < n; i++)
-        told += ret_spans[i].joined;
+        joined += ret_spans[i].joined;
     const uint64_t passed = ret_spans[n - 1].ticket - reader->seen;
-    reader->lost +=
-        passed > told ? passed - told : 0; /* passed < told: the reader began inside a span of joined ops */
+    reader->lost += passed > joined ? passed - joined
+                                    : 0; /* passed < told: the reader began inside a span of joined ops */
     reader->seen = ret_spans[n - 1].ticket;
     return n;
 }

@@ -182,11 +182,11 @@ struct ah_device_watch {
     void (*name)(const void *context, uint64_t tag, char *ret_name, size_t room);
     const void *name_context;
 
-    /* (optional; both with `name_context`, on the watching thread: they may not block) `beside` prints what else the
-     * program waits for, as part of a sentence; true if it waits for other ranks. If so, and no op has begun, the stall
-     * is reported only after another quarter of patience_s, so that those ranks report first. `pulse`: a number that
-     * changes with any progress elsewhere. */
-    bool (*beside)(const void *context, char *ret_text, size_t room);
+    /* (optional; both with `name_context`, on the watching thread: they may not block) `other_waits` prints what else
+     * the program waits for, as part of a sentence; true if it waits for other ranks. If so, and no op has begun, the
+     * stall is reported only after another quarter of patience_s, so that those ranks report first. `pulse`: a number
+     * that changes with any progress elsewhere. */
+    bool (*other_waits)(const void *context, char *ret_text, size_t room);
     uint64_t (*pulse)(const void *context);
 };
 
@@ -273,7 +273,7 @@ struct ah_device_info {
 
     /* Device memory outside the arena, measured once arenas are reserved and kernels are loaded: context, code,
      * workspace, page tables. 0: not measured. The device's `reserve_bytes` is the earlier estimate. */
-    uint64_t beside_bytes;
+    uint64_t outside_bytes;
 };
 
 struct ah_device_driver {
@@ -448,7 +448,7 @@ int ah_device_recorded(struct ah_device *device, struct ah_device_recording *ret
                        struct ah_error *err);
 
 /* Returns the device memory outside the arena: the measured bytes, but no less than reserve_bytes. */
-uint64_t ah_device_beside_bytes(const struct ah_device *device);
+uint64_t ah_device_outside_bytes(const struct ah_device *device);
 
 /* Returns a pointer to an operand if the host can read it and the arena contains it; otherwise NULL. */
 void *ah_device_pointer(struct ah_device *device, struct ah_ref ref);

@@ -63,7 +63,7 @@ static uint64_t operand_elements(const struct operand_rule *rule, const struct o
 static bool operand_extent(const struct operand_rule *rule, const struct op_sizes *sizes, uint64_t bytes_each,
                            uint64_t row_stride, struct ah_operand *operand)
 {
-    bool matrix = rule->lie == MATRIX;
+    bool matrix = rule->spacing == MATRIX;
     uint64_t row = operand_elements(rule, sizes, matrix ? 1 : 0);
     uint64_t before_last;
     operand->rows = matrix ? sizes->of[rule->dims[0]] : 1;
@@ -98,7 +98,7 @@ static const char *ref_wrong(const struct ah_op *op, const struct op_sizes *size
         return "is given, but this form of the op does not use it";
     if (present && !element_takes(rule->element, ref->dtype, i ? op->arg[i - 1].dtype : ref->dtype))
         return "has a dtype that the op does not support";
-    if (present && ref->row_stride && rule->lie != MATRIX)
+    if (present && ref->row_stride && rule->spacing != MATRIX)
         return "has a row stride but must be dense; set row_stride to 0";
     return NULL;
 }

@@ -46,13 +46,13 @@ enum element {
 
 enum presence { REQUIRED, OPTIONAL, BY_OP /* struct op_sizes says which */ };
 enum use { UNUSED, NEEDED, USABLE };
-enum lie { DENSE, MATRIX /* dims[0] rows, which may have a row stride */ };
+enum spacing { DENSE, MATRIX /* dims[0] rows, which may have a row stride */ };
 
 struct operand_rule {
     const char *name; /* NULL ends a kind's list */
     enum ah_role role;
     enum element element;
-    enum lie lie;
+    enum spacing spacing;
     enum size_name dims[3];
     enum presence presence;
     uint32_t may_equal; /* bit i: it may share the memory of input i */

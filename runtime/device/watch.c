@@ -109,11 +109,11 @@ static void say_lane(struct sentence *sentence, const struct ah_device_watch *wa
         say(sentence, "%s%s", head->any ? ": " : ", ", head->note);
 }
 
-static void say_beside(struct sentence *sentence, const struct ah_device_watch *watch)
+static void say_other_waits(struct sentence *sentence, const struct ah_device_watch *watch)
 {
     char text[AH_ERROR_TEXT_MAX / 2] = "";
-    if (watch->beside)
-        (void)watch->beside(watch->name_context, text, sizeof text);
+    if (watch->other_waits)
+        (void)watch->other_waits(watch->name_context, text, sizeof text);
     if (text[0])
         say(sentence, "; %s", text);
 }
@@ -128,7 +128,7 @@ static void print_stall(const struct ah_device_watcher *watcher, struct ah_error
     say(&sentence, "device '%s' has completed nothing for %.3g s, while the program ", device->driver->name,
         watcher->watch.patience_s);
     say_what_waits(&sentence, __atomic_load_n(&device->wait_what, __ATOMIC_RELAXED));
-    say_beside(&sentence, &watcher->watch);
+    say_other_waits(&sentence, &watcher->watch);
     for (uint32_t lane = 0; lane < device->lanes; lane++)
         say_lane(&sentence, &watcher->watch, lane, heads);
     (void)ah_error_set(ret_why, AH_E_STALLED, "%s", sentence.text);
@@ -144,9 +144,9 @@ static bool sleep_on(struct ah_device_watcher *watcher, uint64_t until_ns)
     int rc = 0;
     while (!watcher->stopping && !rc)
         rc = pthread_cond_timedwait(&watcher->stop, &watcher->mutex, &until);
-    bool goes_on = !watcher->stopping;
+    bool is_running = !watcher->stopping;
     pthread_mutex_unlock(&watcher->mutex);
-    return goes_on;
+    return is_running;
 }
 
 struct look {
@@ -177,12 +177,13 @@ static bool has_begun(struct ah_device *device)
 }
 
 /* True if the program waits for other ranks, which know the cause better and may report first. */
-static bool is_beside(const struct ah_device_watcher *watcher)
+static bool waits_for_ranks(const struct ah_device_watcher *watcher)
 {
     char text[AH_ERROR_TEXT_MAX / 2];
     if (has_begun(watcher->device))
         return false;
-    return watcher->watch.beside && watcher->watch.beside(watcher->watch.name_context, text, sizeof text);
+    return watcher->watch.other_waits &&
+           watcher->watch.other_waits(watcher->watch.name_context, text, sizeof text);
 }
 
 static void run_watch(void *payload)
@@ -191,7 +192,7 @@ static void run_watch(void *payload)
     struct look last = {0};
     uint64_t still_ns = 0, last_ns = ah_threads_now_ns();
     while (still_ns < watcher->patience_ns ||
-           (still_ns < watcher->patience_ns + watcher->patience_ns / DEFERS && is_beside(watcher))) {
+           (still_ns < watcher->patience_ns + watcher->patience_ns / DEFERS && waits_for_ranks(watcher))) {
         if (!sleep_on(watcher, last_ns + watcher->look_ns))
             return;
         const uint64_t now_ns = ah_threads_now_ns(), passed_ns = now_ns - last_ns;

@@ -73,9 +73,9 @@ void ah_normal_turn(uint32_t bits, double *ret_sine, double *ret_cosine)
     double sine = x + x * series(sine_terms, SINE_TERMS, x * x);
     double cosine = 1 + series(cosine_terms, COSINE_TERMS, x * x);
     double across = odd ? sine : cosine, up = odd ? cosine : sine; /* in the first quarter */
-    double turned_across = quarter & 1 ? -up : across, turned_up = quarter & 1 ? across : up;
-    *ret_cosine = quarter & 2 ? -turned_across : turned_across;
-    *ret_sine = quarter & 2 ? -turned_up : turned_up;
+    double rotated_across = quarter & 1 ? -up : across, rotated_up = quarter & 1 ? across : up;
+    *ret_cosine = quarter & 2 ? -rotated_across : rotated_across;
+    *ret_sine = quarter & 2 ? -rotated_up : rotated_up;
 }
 
 void ah_normal_four(const uint32_t bits[4], double ret_normal[4])

@@ -4,7 +4,7 @@
  *
  *     struct ah_run run;
  *     rc = ah_run_open(&run, &host, plan, &options, err);  // data, device, weights or a checkpoint: all checks
- *     rc = ah_run_go(&run, &listener, err);                // steps, evaluations, saves
+ *     rc = ah_run_train(&run, &listener, err);                // steps, evaluations, saves
  *     ah_run_close(&run);                                  // in every case
  *
  * A run is cut into stretches. Between two stretches the trainer is drained, held-out loss is measured and checkpoints
@@ -133,7 +133,7 @@ int ah_run_open(struct ah_run *ret_run, const struct ah_run_host *host, const st
                 const struct ah_run_options *options, struct ah_error *err);
 
 /* Trains to the last step. AH_E_INTERRUPTED: the run was asked to stop, and has saved if it saves at all. */
-int ah_run_go(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err);
+int ah_run_train(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err);
 
 void ah_run_close(struct ah_run *run);
 

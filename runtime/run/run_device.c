@@ -31,16 +31,16 @@ static uint64_t left_bytes(const struct ah_run *run)
 
 static int remark_memory(struct ah_run *run, const struct ah_device_info *info, struct ah_error *err)
 {
-    char beside[AH_UNITS_TEXT_MAX], left[AH_UNITS_TEXT_MAX], capacity[AH_UNITS_TEXT_MAX],
+    char outside[AH_UNITS_TEXT_MAX], left[AH_UNITS_TEXT_MAX], capacity[AH_UNITS_TEXT_MAX],
         text[AH_ERROR_TEXT_MAX];
-    if (info->beside_bytes <= left_bytes(run))
+    if (info->outside_bytes <= left_bytes(run))
         return AH_OK;
     snprintf(
         text, sizeof text,
         "the GPU needs %s outside the arena (context, code, workspace, page tables), but the plan leaves "
         "only %s of its %s: on a GPU with exactly that memory the run would not fit; measure again with "
         "'autohete profile', then plan again",
-        ah_units_print_bytes(beside, info->beside_bytes), ah_units_print_bytes(left, left_bytes(run)),
+        ah_units_print_bytes(outside, info->outside_bytes), ah_units_print_bytes(left, left_bytes(run)),
         ah_units_print_bytes(capacity, run->plan->memory.device_capacity_bytes));
     return add_remark(run, "memory", text, err);
 }

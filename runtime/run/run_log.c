@@ -64,7 +64,7 @@ static void write_line(struct ah_run_log *log, int rc, const struct ah_error *er
         bool failed = outlet->failure.code != 0;
         if (!failed && rc)
             outlet->failure = *err;
-        if (is_open(log, outlet) && (log->begun || !outlet->goes_on))
+        if (is_open(log, outlet) && (log->begun || !outlet->continues))
             write_outlet(log, outlet);
         if (!failed && outlet->failure.code && log->begun)
             ah_run_tell(log->run->host, AH_RUN_WARNING, "%s; training continues without it",
@@ -96,9 +96,9 @@ static int open_outlet(struct ah_run_log *log, const char *path, const struct ah
     if (outlet.descriptor < 0)
         return ah_error_set(err, AH_E_IO, "the run log '%s' cannot be written: %s", path, strerror(errno));
     outlet.whole_bytes = (off_t)kept->bytes;
-    outlet.goes_on = kept->bytes > 0;
-    if (outlet.goes_on && (ftruncate(outlet.descriptor, outlet.whole_bytes) ||
-                           lseek(outlet.descriptor, outlet.whole_bytes, SEEK_SET) < 0))
+    outlet.continues = kept->bytes > 0;
+    if (outlet.continues && (ftruncate(outlet.descriptor, outlet.whole_bytes) ||
+                             lseek(outlet.descriptor, outlet.whole_bytes, SEEK_SET) < 0))
         fail_line(&outlet, errno);
     if (kept->lacks_newline && is_open(log, &outlet)) {
         int failed = ah_file_write_all(outlet.descriptor, "\n", 1);

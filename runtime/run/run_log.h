@@ -21,7 +21,7 @@ struct ah_run_log_outlet {
     const char *path;        /* borrowed; "-": standard output */
     int descriptor;          /* -1: closed */
     off_t whole_bytes;       /* size before the line that is being written */
-    bool goes_on;            /* continues an earlier run's log, which has a header */
+    bool continues;          /* continues an earlier run's log, which has a header */
     struct ah_error failure; /* the first error of this output */
 };
 

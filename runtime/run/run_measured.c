@@ -221,15 +221,15 @@ int ah_run_measured_collect(struct ah_run *run, struct ah_error *err)
         return AH_OK;
     const uint32_t n = ah_run_ranks_n(ranks);
     struct ah_measured *measured = ah_arena_array(run->host->arena, n, sizeof *measured);
-    struct ah_runlog_rank *told = ah_arena_array(run->host->arena, n, sizeof *told);
-    if (!measured || !told)
+    struct ah_runlog_rank *measured_ranks = ah_arena_array(run->host->arena, n, sizeof *measured_ranks);
+    if (!measured || !measured_ranks)
         return ah_error_memory(err);
     int rc = ah_measured_collect(run->trainer, run->tally, measured, err);
     if (rc)
         return rc;
     for (uint32_t rank = 0; rank < n; rank++)
-        set_measured(ranks, rank, &measured[rank], &told[rank]);
-    run->ranks = told;
+        set_measured(ranks, rank, &measured[rank], &measured_ranks[rank]);
+    run->ranks = measured_ranks;
     run->n_ranks = n;
     return AH_OK;
 }

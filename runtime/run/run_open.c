@@ -298,7 +298,7 @@ static int make_config(struct ah_run *run, struct ah_error *err)
 
 /* Reads the files that each saved folder gets beside weights: from the folder of --tokenizer, else of the weights, else
  * of the resumed checkpoint, so that interrupted and uninterrupted runs save the same files. */
-static int read_beside(struct ah_run *run, struct ah_error *err)
+static int read_companions(struct ah_run *run, struct ah_error *err)
 {
     const struct ah_run_options *options = run->options;
     const char *folder = options->tokenizer ? options->tokenizer
@@ -455,8 +455,8 @@ static void warn_of_damage(struct ah_run *run)
 static int open_parts(struct ah_run *run, struct ah_error *err)
 {
     static int (*const parts[])(struct ah_run *, struct ah_error *) = {
-        find_device,   read_manifest, ah_run_resume_read, open_all_data,    ah_run_settle, open_batches,
-        check_resumed, read_beside,   read_emulated,      open_checkpoints, check_room,    open_trainer,
+        find_device,   read_manifest,   ah_run_resume_read, open_all_data,    ah_run_settle, open_batches,
+        check_resumed, read_companions, read_emulated,      open_checkpoints, check_room,    open_trainer,
         resume,        open_tally};
     int rc = AH_OK;
     run->step = run->options->ranks ? *ah_run_ranks_step(run->options->ranks) : run->plan->training;

@@ -10,7 +10,7 @@
 #include "runtime/comm/loop/loop.h"
 #include "runtime/schedule/names.h"
 #include "runtime/train/follower.h"
-#include "runtime/train/ways.h"
+#include "runtime/train/paced_nics.h"
 #include "runtime/train/world.h"
 
 #include <inttypes.h>
@@ -102,9 +102,9 @@ bool ah_run_ranks_paced(const struct ah_run_ranks *ranks)
 void ah_run_ranks_tell_pace(const struct ah_run_ranks *ranks, const struct ah_run_host *host)
 {
     char by[AH_UNITS_TEXT_MAX];
-    if (!ranks || !place_of(ranks)->ways)
+    if (!ranks || !place_of(ranks)->nics)
         return;
-    const struct ah_ways_totals totals = ah_ways_totals(place_of(ranks)->ways);
+    const struct ah_paced_nics_totals totals = ah_paced_nics_totals(place_of(ranks)->nics);
     if (totals.late)
         ah_run_tell(host, AH_RUN_NOTE,
                     "paced: %" PRIu64 " of %" PRIu64
@@ -298,10 +298,10 @@ static int start_threads(struct ah_run_ranks *ranks, struct ah_error *err)
 }
 
 /* Creates the ways, with the uses of each rank's messages, then of each sum. A node's number is one of its ranks'. */
-static int open_ways(struct ah_run_ranks *ranks, struct ah_error *err)
+static int open_nics(struct ah_run_ranks *ranks, struct ah_error *err)
 {
     struct ah_trainer_rank *place = place_of(ranks);
-    return ah_ways_new(&place->ways, place->ranks + (uint32_t)place->n_shares, place->ranks, err);
+    return ah_paced_nics_new(&place->nics, place->ranks + (uint32_t)place->n_shares, place->ranks, err);
 }
 
 int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
@@ -309,7 +309,7 @@ int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
 {
     struct ah_trainer_rank *place = place_of(ranks);
     const struct ah_run_options *given = run->options;
-    char ways[AH_WAYS_NAME_MAX];
+    char nics[AH_PACED_NICS_NAME_MAX];
     struct ah_follower_task task = {.trainer = options,
                                     .held_out = run->held_out ? &run->held_out_batches : NULL,
                                     .data = given->data.items,
@@ -322,12 +322,12 @@ int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
     ranks->watch = options->device.watch;
     int rc = ranks->hub ? start_threads(ranks, err) : AH_OK;
     if (!rc && ranks->paces)
-        rc = open_ways(ranks, err);
+        rc = open_nics(ranks, err);
     if (rc)
         return rc;
     if (ranks->paces) {
-        ah_ways_name(place->ways, ways);
-        task.ways = ways;
+        ah_paced_nics_name(place->nics, nics);
+        task.nics = nics;
     }
     place->hosts = ah_follower_names(ranks->hosts, ranks->world.ranks, &ranks->arena);
     rc = ah_links_open(&ranks->links, place, ranks->world.programs[0], err);
@@ -397,7 +397,7 @@ void ah_run_ranks_free(struct ah_run_ranks *ranks)
     if (ranks->world.places)
         ah_comm_close(place_of(ranks)->comm);
     if (ranks->world.places && !ranks->rank)
-        ah_ways_free(place_of(ranks)->ways);
+        ah_paced_nics_free(place_of(ranks)->nics);
     ah_comm_hub_free(ranks->hub);
     for (uint32_t rank = 0; ranks->waits && rank < ranks->world.ranks; rank++)
         ah_buffer_release(&ranks->waits[rank]);

@@ -39,7 +39,7 @@ static void take_count(struct ah_option_integer *count, uint64_t value)
 }
 
 static void take_missing_options(struct ah_run *run, struct ah_run_options *options,
-                                 const struct ah_resume *before, bool goes_on)
+                                 const struct ah_resume *before, bool continues)
 {
     if (!options->data.n && !options->data_format)
         options->data_format = before->data_format;
@@ -53,7 +53,7 @@ static void take_missing_options(struct ah_run *run, struct ah_run_options *opti
     take_count(&options->save_every, before->save_every);
     take_count(&options->keep, before->keep);
     options->keep_best |= before->keeps_best;
-    if (!goes_on)
+    if (!continues)
         return;
     run->best = before->best;
     if (!options->log)

@@ -157,8 +157,8 @@ static int check_job(const struct ah_plan *plan, struct ah_error *err)
     if (!rc)
         rc = read_times(plan, &job, &arena, &costs, &base_us, err);
     if (!rc)
-        rc = ah_check_rebuild(plan, &(struct ah_check_told){.job = &job, .costs = &costs, .base_us = base_us},
-                              err);
+        rc = ah_check_rebuild(
+            plan, &(struct ah_check_inputs){.job = &job, .costs = &costs, .base_us = base_us}, err);
     ah_arena_release(&arena);
     return rc;
 }
@@ -176,7 +176,7 @@ int ah_schedule_check(const struct ah_plan *plan, struct ah_error *err)
 int ah_schedule_check_against(const struct ah_plan *plan, const struct ah_job *job,
                               const struct ah_costs *costs, struct ah_error *err)
 {
-    const struct ah_check_told told = {.job = job, .costs = costs, .from_documents = true};
+    const struct ah_check_inputs inputs = {.job = job, .costs = costs, .from_documents = true};
     int rc = check_blocks(plan, job, err);
-    return rc ? rc : ah_check_rebuild(plan, &told, err);
+    return rc ? rc : ah_check_rebuild(plan, &inputs, err);
 }

@@ -12,13 +12,13 @@ int ah_check_arena(const struct ah_plan *plan, struct ah_error *err);
 
 /* check_rebuild.c: with this job, the configs make these ops and tensors, and take this memory. If job and costs come
  * from documents, times are compared, too; otherwise they are taken from the plan. */
-struct ah_check_told {
+struct ah_check_inputs {
     const struct ah_job *job;
     const struct ah_costs *costs;
     const double *base_us; /* (optional) times of forward, backward and sends, in compute order */
     bool from_documents;
 };
-int ah_check_rebuild(const struct ah_plan *plan, const struct ah_check_told *told, struct ah_error *err);
+int ah_check_rebuild(const struct ah_plan *plan, const struct ah_check_inputs *inputs, struct ah_error *err);
 
 /* check_work.c: equal work takes equal time; the time of a copy follows from its tiles and bytes. */
 int ah_check_work(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err);

@@ -21,7 +21,7 @@ enum { AHEAD_TRIED = 16 };
 
 struct rebuild {
     const struct ah_plan *plan;
-    const struct ah_check_told *told;
+    const struct ah_check_inputs *inputs;
     const char *source; /* where derived values come from, for messages */
     struct ah_choice choice;
     struct ah_config *configs;
@@ -102,7 +102,7 @@ static int compare_op(const struct rebuild *r, size_t i)
         return ah_error_set(r->err, AH_E_DOCUMENT, "ops[%zu].%s: is %s; %s %s", i, field->name, is, follows,
                             r->source);
     }
-    if (!r->told->from_documents || stated->us == derived->us)
+    if (!r->inputs->from_documents || stated->us == derived->us)
         return AH_OK;
     snprintf(place, sizeof place, "ops[%zu].us", i);
     return ah_check_number(place, stated->us, derived->us, r->source, r->err);
@@ -149,7 +149,7 @@ static void state_knobs(struct rebuild *r)
 static int compile(struct rebuild *r)
 {
     struct ah_error cause = {0};
-    int rc = ah_compile(&r->memory, r->told->job, &r->choice, &r->compiled, &cause);
+    int rc = ah_compile(&r->memory, r->inputs->job, &r->choice, &r->compiled, &cause);
     if (rc && rc != AH_E_MEMORY)
         return ah_error_set(r->err, AH_E_DOCUMENT, "blocks: %s", cause.text);
     return rc ? ah_error_memory(r->err) : AH_OK;
@@ -292,15 +292,15 @@ static int read_configs(struct rebuild *r)
     return AH_OK;
 }
 
-int ah_check_rebuild(const struct ah_plan *plan, const struct ah_check_told *told, struct ah_error *err)
+int ah_check_rebuild(const struct ah_plan *plan, const struct ah_check_inputs *inputs, struct ah_error *err)
 {
     static int (*const parts[])(const struct rebuild *) = {compare_ops, compare_tensors, compare_memory,
                                                            compare_classes};
     struct rebuild r = {.plan = plan,
-                        .told = told,
-                        .source = told->from_documents ? "follows from model and machine"
-                                                       : "follows from the rest of the plan",
-                        .choice = {.costs = told->costs, .base_us = told->base_us},
+                        .inputs = inputs,
+                        .source = inputs->from_documents ? "follows from model and machine"
+                                                         : "follows from the rest of the plan",
+                        .choice = {.costs = inputs->costs, .base_us = inputs->base_us},
                         .err = err};
     int rc = read_configs(&r);
     if (!rc)

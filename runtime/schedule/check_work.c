@@ -145,11 +145,11 @@ struct ah_check_copies ah_check_copies(const struct ah_plan *plan, enum ah_plan_
             continue;
         }
         double tiles = (double)first->tiles / (double)first->bytes;
-        double apart = tiles - (double)op->tiles / (double)op->bytes;
-        if (fabs(apart) <= best)
+        double deviation = tiles - (double)op->tiles / (double)op->bytes;
+        if (fabs(deviation) <= best)
             continue;
-        best = fabs(apart);
-        copies.us_a_tile = (first->us / (double)first->bytes - us_a_byte) / apart;
+        best = fabs(deviation);
+        copies.us_a_tile = (first->us / (double)first->bytes - us_a_byte) / deviation;
         copies.us_a_byte = us_a_byte - (double)op->tiles / (double)op->bytes * copies.us_a_tile;
         copies.relative = fmax(1e-9, 1e-13 * tiles / best);
     }

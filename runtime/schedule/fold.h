@@ -15,7 +15,7 @@
 struct ah_fold {
     uint64_t first, last; /* micro-batches of its group */
     bool opens;           /* its gradient is copied, not added */
-    bool apart;           /* its gradient is added to its group's own sum, not to the total */
+    bool separate;        /* its gradient is added to its group's own sum, not to the total */
     bool closes;          /* after it, the group's sum is added to the total */
 };
 
@@ -28,14 +28,14 @@ static inline struct ah_fold ah_fold_of(const struct ah_plan_training *training,
             break;
         fold.first = fold.last + 1;
     }
-    fold.apart = fold.first > 0 && fold.last > fold.first;
-    fold.opens = micro_batch == fold.first && (fold.apart || !fold.first);
-    fold.closes = fold.apart && micro_batch == fold.last;
+    fold.separate = fold.first > 0 && fold.last > fold.first;
+    fold.opens = micro_batch == fold.first && (fold.separate || !fold.first);
+    fold.closes = fold.separate && micro_batch == fold.last;
     return fold;
 }
 
 /* Returns how many groups are summed separately. */
-static inline uint64_t ah_folds_apart(const struct ah_plan_training *training)
+static inline uint64_t ah_folds_separate(const struct ah_plan_training *training)
 {
     uint64_t n = 0;
     for (size_t group = 1; group < training->n_sums; group++)
@@ -46,7 +46,7 @@ static inline uint64_t ah_folds_apart(const struct ah_plan_training *training)
 /* Bytes of sums per element: the total, plus one sum that the separate groups use one after another. */
 static inline uint64_t ah_fold_bytes(const struct ah_plan_training *training)
 {
-    return ah_folds_apart(training) ? 2 * sizeof(float) : sizeof(float);
+    return ah_folds_separate(training) ? 2 * sizeof(float) : sizeof(float);
 }
 
 /* Cost of adding a group's sum to the total, if adding a gradient costs 1. Both read two vectors and write one. */

@@ -284,7 +284,7 @@ static bool is_let(const struct pipeline *p, size_t stage, enum ah_channel chann
 }
 
 /* Runs a stage as far as it can. Returns false if it could not move. */
-static bool go_on(struct pipeline *p, size_t stage)
+static bool advance_stage(struct pipeline *p, size_t stage)
 {
     const uint64_t positions = p->stages[stage]->positions, begin = p->done[stage];
     for (; p->done[stage] < STEPS * positions; p->done[stage]++) {
@@ -305,7 +305,7 @@ static int check_order(struct pipeline *p, struct ah_error *err)
     while (moved) {
         moved = false;
         for (size_t i = 0; i < p->n; i++)
-            moved = go_on(p, i) || moved;
+            moved = advance_stage(p, i) || moved;
     }
     for (size_t i = 0; i < p->n; i++) {
         const uint64_t positions = p->stages[i]->positions, done = p->done[i];

@@ -180,8 +180,8 @@ static uint64_t lowest_offset(const struct pieces *pieces, const struct piece *p
         moved = false;
         for (size_t i = 0; i < pieces->n; i++) {
             const struct piece *other = &pieces->of[i];
-            bool apart = offset + piece->bytes <= other->offset || other->offset + other->bytes <= offset;
-            if (!other->placed || apart || !lives_overlap(piece, other))
+            bool disjoint = offset + piece->bytes <= other->offset || other->offset + other->bytes <= offset;
+            if (!other->placed || disjoint || !lives_overlap(piece, other))
                 continue;
             offset = other->offset + other->bytes;
             moved = true;

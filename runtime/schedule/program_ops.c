@@ -14,7 +14,7 @@ static bool has_operand(const struct node *node, size_t i)
 }
 
 /* Adds or removes an operand that depends on others. */
-static void go_with(struct node *node, size_t i, bool present)
+static void set_present(struct node *node, size_t i, bool present)
 {
     node->step.op.arg[i].arena = present ? AH_ARENA_DEVICE : AH_ARENA_NONE;
 }
@@ -64,7 +64,7 @@ static void size_norm(const struct ah_program_context *context, struct node *nod
 static void size_norm_backward(const struct ah_program_context *context, struct node *node)
 {
     size_norm_of(context, node, 4, 5);
-    go_with(node, 7, has_operand(node, 1) || has_operand(node, 2));
+    set_present(node, 7, has_operand(node, 1) || has_operand(node, 2));
 }
 
 static void size_rope(const struct ah_program_context *context, struct node *node)
@@ -110,15 +110,15 @@ static struct ah_op_embed embed_sizes(const struct ah_program_context *context, 
 
 static void size_embed(const struct ah_program_context *context, struct node *node)
 {
-    go_with(node, 4, has_operand(node, 2));
+    set_present(node, 4, has_operand(node, 2));
     node->step.op.u.embed = embed_sizes(context, has_operand(node, 2));
 }
 
 static void size_embed_backward(const struct ah_program_context *context, struct node *node)
 {
-    go_with(node, 3, has_operand(node, 0));
-    go_with(node, 4, has_operand(node, 1));
-    go_with(node, 5, has_operand(node, 0));
+    set_present(node, 3, has_operand(node, 0));
+    set_present(node, 4, has_operand(node, 1));
+    set_present(node, 5, has_operand(node, 0));
     node->step.op.u.embed = embed_sizes(context, has_operand(node, 1));
     if (has_operand(node, 0) && context->job->model->padding_token != AH_MODEL_NO_PADDING)
         node->step.op.u.embed.padding = 1 + context->job->model->padding_token;

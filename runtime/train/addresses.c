@@ -208,7 +208,7 @@ static void place_pageable_block(struct ah_addresses *addresses, struct ah_addre
         block->master = vector_of(cutter, AH_FP32, elements);
     if (sums_on(addresses, block, AH_ACCUMULATOR_HOST))
         block->host_sum = vector_of(cutter, AH_FP32, elements);
-    if (block->host_sum.ref.arena != AH_ARENA_NONE && ah_folds_apart(&addresses->plan->training))
+    if (block->host_sum.ref.arena != AH_ARENA_NONE && ah_folds_separate(&addresses->plan->training))
         block->host_group_sum = vector_of(cutter, AH_FP32, elements);
 }
 

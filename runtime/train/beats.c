@@ -86,9 +86,9 @@ static bool sleep_on(struct beats *beats)
     int rc = 0;
     while (!beats->stopping && !rc)
         rc = pthread_cond_timedwait(&beats->stop, &beats->mutex, &until);
-    const bool goes_on = !beats->stopping;
+    const bool is_running = !beats->stopping;
     pthread_mutex_unlock(&beats->mutex);
-    return goes_on;
+    return is_running;
 }
 
 /* First reports which rank it asks, so that the last rank reported is the one that does not answer. */

@@ -111,11 +111,11 @@ int ah_bind_group_sum(const struct ah_binder *binder, uint64_t block, uint64_t p
 int ah_bind_add(struct ah_binder *binder, const struct ah_bind_sums *sums, struct ah_fold fold)
 {
     int rc = ah_bind_elements(binder, fold.opens ? AH_OP_CAST : AH_OP_ACCUMULATE,
-                              fold.apart ? sums->apart : sums->total, sums->gradient, sums->gradient_move,
-                              sums->elements);
+                              fold.separate ? sums->separate : sums->total, sums->gradient,
+                              sums->gradient_move, sums->elements);
     if (rc || !fold.closes)
         return rc;
-    return ah_bind_elements(binder, AH_OP_ACCUMULATE, sums->total, sums->apart, AH_OFFSET_NONE,
+    return ah_bind_elements(binder, AH_OP_ACCUMULATE, sums->total, sums->separate, AH_OFFSET_NONE,
                             sums->elements);
 }
 

@@ -49,7 +49,7 @@ int ah_bind_group_sum(const struct ah_binder *binder, uint64_t block, uint64_t p
 
 /* Binds ops that add one micro-batch's gradient to its sum, in any memory. */
 struct ah_bind_sums {
-    struct ah_ref total, apart; /* `apart`: the group's own sum, if the fold needs it */
+    struct ah_ref total, separate; /* `separate`: the group's own sum, if the fold needs it */
     struct ah_ref gradient;
     uint8_t gradient_move;
     uint64_t elements;

@@ -230,8 +230,8 @@ static int add_up(const struct pass *pass, struct ah_ref *gradient)
     const struct ah_fold fold = ah_fold_of(&binder->plan->training, pass->op->micro_batch);
     struct ah_bind_sums sums = {.elements = pass->block->group->trained_elements, .gradient = *gradient};
     int rc = ah_bind_gradient_sum(binder, pass->op->block, pass->position, &sums.total);
-    if (!rc && fold.apart)
-        rc = ah_bind_group_sum(binder, pass->op->block, pass->position, &sums.apart);
+    if (!rc && fold.separate)
+        rc = ah_bind_group_sum(binder, pass->op->block, pass->position, &sums.separate);
     *gradient = sums.total;
     return rc ? rc : ah_bind_add(binder, &sums, fold);
 }

@@ -97,7 +97,7 @@ static int move_part(struct share *s, uint64_t turn, uint32_t owner, uint32_t me
 
 /* A channel moves one message at a time, but each of two ranks may be two members of a share. Messages between
  * them are numbered 0 to 3, the same at both ends; messages with the same number move together. */
-static uint32_t go_of(const struct share *s, uint32_t owner, uint32_t member)
+static uint32_t number_of(const struct share *s, uint32_t owner, uint32_t member)
 {
     const uint32_t half = s->n / 2;
     const bool second_owner = owner >= half && s->members[owner - half].rank == s->members[owner].rank;
@@ -105,12 +105,12 @@ static uint32_t go_of(const struct share *s, uint32_t owner, uint32_t member)
     return (second_owner ? 2U : 0U) + second_member;
 }
 
-static int move_turn(struct share *s, uint64_t turn, bool totals, uint32_t go)
+static int move_turn(struct share *s, uint64_t turn, bool totals, uint32_t number)
 {
     int rc = AH_OK;
     for (uint32_t owner = 0; owner < s->n; owner++)
         for (uint32_t member = 0; member < s->n && !rc; member++)
-            if (go_of(s, owner, member) == go)
+            if (number_of(s, owner, member) == number)
                 rc = move_part(s, turn, owner, member, totals);
     return rc;
 }
@@ -178,11 +178,11 @@ static int bind_vectors(struct share *s)
     const uint64_t all = s->n * s->piece, turns = (s->elements + all - 1) / all;
     int rc = AH_OK;
     for (uint64_t turn = 0; turn <= turns && !rc; turn++) {
-        for (uint32_t go = 0; go < GOES && !rc; go++) {
+        for (uint32_t number = 0; number < GOES && !rc; number++) {
             s->last_message = SIZE_MAX;
-            rc = turn ? move_turn(s, turn - 1, true, go) : AH_OK;
+            rc = turn ? move_turn(s, turn - 1, true, number) : AH_OK;
             if (!rc && turn < turns)
-                rc = move_turn(s, turn, false, go);
+                rc = move_turn(s, turn, false, number);
         }
         for (uint32_t owner = 0; owner < s->n && turn < turns && !rc; owner++)
             rc = add_piece(s, turn, owner);

@@ -319,7 +319,7 @@ static int bind_accumulate(const struct tile *tile)
     const struct ah_ref sum = ah_bind_at(&tile->block->host_sum, &all, tile->part.first);
     const struct ah_bind_sums sums = {
         .total = sum,
-        .apart = fold.apart ? ah_bind_at(&tile->block->host_group_sum, &all, tile->part.first) : sum,
+        .separate = fold.separate ? ah_bind_at(&tile->block->host_group_sum, &all, tile->part.first) : sum,
         .gradient = ah_bind_at(&from, &all, tile->part.first),
         .gradient_move = from.move,
         .elements = tile->part.end - tile->part.first};

@@ -108,7 +108,7 @@ static int evaluate_batch(struct ah_trainer *t, struct ah_batches *held_out, uin
 }
 
 /* Tells all ranks whether rank 0 was interrupted. */
-static int ask_to_go_on(struct ah_trainer *t, const atomic_int *cancel, struct ah_error *err)
+static int ask_to_continue(struct ah_trainer *t, const atomic_int *cancel, struct ah_error *err)
 {
     struct ranks_verdict verdict = {.stop = cancel && atomic_load(cancel)};
     int rc = ah_ranks_several(&t->ranks) ? ah_ranks_agree(t, &verdict, err) : AH_OK;
@@ -130,7 +130,7 @@ int ah_trainer_evaluate(struct ah_trainer *t, struct ah_batches *held_out, const
     rc = ah_ranks_order(t, &(struct ranks_order){.kind = RANKS_EVALUATE}, err);
     ah_round_reset(t);
     for (uint64_t batch = 0; batch < ah_batches_steps(held_out) && !rc; batch++) {
-        rc = ask_to_go_on(t, cancel, err);
+        rc = ask_to_continue(t, cancel, err);
         rc = rc ? rc : evaluate_batch(t, held_out, batch, &sum, &tokens, err);
     }
     if (rc != AH_E_INTERRUPTED)

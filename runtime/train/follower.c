@@ -11,7 +11,7 @@
 #include "base/units.h"
 #include "runtime/model/safetensors.h"
 #include "runtime/train/data/dataset.h"
-#include "runtime/train/ways.h"
+#include "runtime/train/paced_nics.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ struct hello {
 struct brief {
     char plan_sha256[SHA256_TEXT], data_sha256[SHA256_TEXT], held_out_sha256[SHA256_TEXT],
         weights_digest[SHA256_TEXT];
-    char ways[AH_WAYS_NAME_MAX]; /* "": not paced */
+    char nics[AH_PACED_NICS_NAME_MAX]; /* "": not paced */
     struct ah_rate rate;
     double beta1, beta2, epsilon, weight_decay;
     uint64_t seed, steps_before;
@@ -197,8 +197,8 @@ static int brief_others(const struct ah_links *links, const struct ah_follower_t
     snprintf(brief.plan_sha256, sizeof brief.plan_sha256, "%s", task->plan_sha256);
     snprintf(brief.data_sha256, sizeof brief.data_sha256, "%s",
              ah_dataset_facts(trainer->batches->options.data)->sha256);
-    if (task->ways)
-        snprintf(brief.ways, sizeof brief.ways, "%s", task->ways);
+    if (task->nics)
+        snprintf(brief.nics, sizeof brief.nics, "%s", task->nics);
     if (task->held_out)
         snprintf(brief.held_out_sha256, sizeof brief.held_out_sha256, "%s",
                  ah_dataset_facts(task->held_out->options.data)->sha256);
@@ -384,18 +384,18 @@ static int open_trainer(struct follower *f, struct ah_error *err)
     return ah_trainer_open(&f->trainer, &trainer, err);
 }
 
-/* Joins the ways. Compares hosts first, because another machine may have a file of the same name. */
+/* Joins the NICs. Compares hosts first, because another machine may have a file of the same name. */
 static int join_ways(const struct follower *f, struct ah_error *err)
 {
     struct ah_trainer_rank *place = f->options->place;
-    if (!f->brief.ways[0])
+    if (!f->brief.nics[0])
         return AH_OK;
     if (strcmp(f->hosts[place->rank].name, f->hosts[0].name) != 0)
         return ah_error_set(err, AH_E_USAGE,
                             "'--pace' works only for ranks on one machine, but rank %" PRIu32 " is on host "
                             "'%s', rank 0 on host '%s'",
                             place->rank, f->hosts[place->rank].name, f->hosts[0].name);
-    return ah_ways_join(&place->ways, f->brief.ways, err);
+    return ah_paced_nics_join(&place->nics, f->brief.nics, err);
 }
 
 static int prepare_rank(struct follower *f, const struct ah_links *links, struct ah_error *err)
@@ -426,8 +426,8 @@ int ah_follower_run(const struct ah_follower_options *options, struct ah_error *
     ah_dataset_close(f.held_out);
     ah_arena_release(&f.arena);
     ah_links_release(&links);
-    ah_ways_free(place->ways);
-    place->ways = NULL;
+    ah_paced_nics_free(place->nics);
+    place->nics = NULL;
     place->links = NULL;
     place->hosts = NULL;
     return rc;

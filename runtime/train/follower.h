@@ -25,7 +25,7 @@ struct ah_follower_task {
     const char *format;       /* (optional) format of the data */
     const char *plan_sha256;  /* of the cluster plan */
     const char *const *nodes; /* (optional) by rank: the node's name in the plan */
-    const char *ways;         /* (optional) name of the ways: all ranks are paced (pace.h) */
+    const char *nics;         /* (optional) name of the NICs (paced_nics.h): all ranks are paced (pace.h) */
 };
 
 /* What rank 0 knows about each rank. */

@@ -203,11 +203,11 @@ int ah_links_fail(const struct ah_trainer_rank *place, int rc, struct ah_error *
         ah_comm_revoke(place->comm, err ? err : &why);
     if (!ah_comm_fault(place->comm, &culprit, &why) || !why.code || why.code == AH_E_PEER)
         return rc;
-    const bool is_told = culprit == place->rank &&
-                         rc != AH_E_PEER; /* AH_E_PEER: the caller learned of the failure from the world */
-    if (is_told && err)
+    const bool is_known = culprit == place->rank &&
+                          rc != AH_E_PEER; /* AH_E_PEER: the caller learned of the failure from the world */
+    if (is_known && err)
         why = *err; /* the caller's error says more than what was sent to the others */
-    why.code = is_told ? rc : why.code;
+    why.code = is_known ? rc : why.code;
     return culprit || place->rank
                ? ah_links_say(place, culprit, why.code, why.text, err)
                : ah_error_set(err, why.code, "%s", why.text); /* rank 0 is the run itself */
@@ -236,9 +236,9 @@ static void print_wait(const struct ah_comm_under_way *message, uint64_t micro_b
 
 void ah_links_waits(struct ah_comm *comm, uint64_t micro_batches, uint64_t each, struct ah_buffer *out)
 {
-    enum { TOLD = 4 };
-    struct ah_comm_under_way messages[TOLD];
-    const size_t n = ah_comm_under_way(comm, messages, TOLD);
+    enum { SHOWN_MOST = 4 };
+    struct ah_comm_under_way messages[SHOWN_MOST];
+    const size_t n = ah_comm_under_way(comm, messages, SHOWN_MOST);
     for (size_t i = 0; i < n; i++) {
         if (messages[i].channel.purpose >= AH_LINKS_BEAT_UP)
             continue;

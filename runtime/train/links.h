@@ -80,7 +80,7 @@ int ah_links_fail(const struct ah_trainer_rank *place, int rc, struct ah_error *
 /* Number of messages on the wire for one message between neighbours: a paced run sends a word and a time, too. */
 static inline uint64_t ah_links_each(const struct ah_trainer_rank *place)
 {
-    return place->ways ? 3 : 1;
+    return place->nics ? 3 : 1;
 }
 
 /* Sets "rank 1 on host 'b': why" and returns `code`. */

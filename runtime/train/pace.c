@@ -94,7 +94,7 @@ static void end_item(struct pace *pace, size_t lane)
     l->works = false;
     set_speeds(pace, now_ns);
     pthread_mutex_unlock(&pace->lock);
-    ah_ways_count(pace->ways, late_ns);
+    ah_paced_nics_count(pace->nics, late_ns);
 }
 
 static void sleep_until(struct pace *pace, uint64_t until_ns)
@@ -106,7 +106,7 @@ static void sleep_until(struct pace *pace, uint64_t until_ns)
 
 uint64_t ah_pace_pulse(const struct ah_trainer *t)
 {
-    return t->pace.ways && __atomic_load_n(&t->pace.asleep, __ATOMIC_RELAXED) ? ah_threads_now_ns() : 0;
+    return t->pace.nics && __atomic_load_n(&t->pace.asleep, __ATOMIC_RELAXED) ? ah_threads_now_ns() : 0;
 }
 
 /* ---- messages ---- */
@@ -124,17 +124,17 @@ static double boundary_bytes(const struct ah_plan *plan)
                     ah_dtype_bytes(training->dtype));
 }
 
-/* Takes the ways between two nodes; returns at once if both ranks are on one node. Lower ranks go first. */
+/* Takes the NICs of two nodes; returns at once if both ranks are on one node. Lower ranks go first. */
 static uint64_t take_ways(const struct ah_trainer *t, uint32_t peer)
 {
     const double bytes = boundary_bytes(t->options.plan);
     const struct ah_trainer_rank *place = t->options.rank;
     const struct ah_trainer_stage *from = &place->stages[place->rank], *to = &place->stages[peer];
-    const struct ah_ways_use uses[] = {{from->node, pass_ns(bytes, from), 0},
-                                       {to->node, 0, pass_ns(bytes, to)}};
+    const struct ah_paced_nics_use uses[] = {{from->node, pass_ns(bytes, from), 0},
+                                             {to->node, 0, pass_ns(bytes, to)}};
     uint64_t start_ns = ah_threads_now_ns();
     if (from->node != to->node)
-        ah_ways_take(t->pace.ways, place->rank, uses, 2, &start_ns);
+        ah_paced_nics_take(t->pace.nics, place->rank, uses, 2, &start_ns);
     return start_ns;
 }
 
@@ -197,16 +197,16 @@ static uint64_t take_all_ways(const struct ah_trainer *t, size_t share)
 {
     const struct ah_trainer_rank *place = t->options.rank;
     const struct ah_trainer_share *it = &place->shares[share];
-    struct ah_ways_use *uses = t->pace.uses;
+    struct ah_paced_nics_use *uses = t->pace.uses;
     uint64_t start_ns;
     uint32_t n = 0;
     for (uint32_t m = 0; m < ah_trainer_share_members(place, it); m++) {
         const struct ah_trainer_stage *stage = &place->stages[it->ranks[m]];
         const uint64_t ns = pass_ns(it->volume_bytes, stage);
         if (ah_trainer_share_is_first(it, m))
-            uses[n++] = (struct ah_ways_use){stage->node, ns, ns};
+            uses[n++] = (struct ah_paced_nics_use){stage->node, ns, ns};
     }
-    ah_ways_take(t->pace.ways, place->ranks + (uint32_t)share, uses, n, &start_ns);
+    ah_paced_nics_take(t->pace.nics, place->ranks + (uint32_t)share, uses, n, &start_ns);
     return start_ns;
 }
 
@@ -253,7 +253,7 @@ static int begin_share(struct ah_trainer *t, struct ah_error *err)
 static void end_share(struct pace *pace)
 {
     const uint64_t now_ns = ah_threads_now_ns();
-    ah_ways_count(pace->ways, now_ns > pace->until_ns ? now_ns - pace->until_ns : 0);
+    ah_paced_nics_count(pace->nics, now_ns > pace->until_ns ? now_ns - pace->until_ns : 0);
     sleep_until(pace, pace->until_ns);
 }
 
@@ -297,7 +297,7 @@ static void on_end(void *context, uint32_t lane, uint64_t tag)
 
 struct ah_device_pace ah_pace_hooks(struct ah_trainer *t)
 {
-    return t->pace.ways ? (struct ah_device_pace){on_begin, on_end, t} : (struct ah_device_pace){0};
+    return t->pace.nics ? (struct ah_device_pace){on_begin, on_end, t} : (struct ah_device_pace){0};
 }
 
 /* ---- life ---- */
@@ -307,7 +307,7 @@ int ah_pace_init(struct ah_trainer *t, struct ah_error *err)
     struct pace *pace = &t->pace;
     pthread_condattr_t monotonic;
     const struct ah_trainer_rank *place = t->options.rank;
-    if (!place || !place->ways)
+    if (!place || !place->nics)
         return AH_OK;
     if (!ah_comm_independent(place->comm))
         return ah_error_set(err, AH_E_UNSUPPORTED, "ranks cannot be paced if their messages take turns");
@@ -319,13 +319,13 @@ int ah_pace_init(struct ah_trainer *t, struct ah_error *err)
     pthread_cond_init(&pace->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pace->uses = ah_arena_array(&t->arena, 2 * (size_t)place->pipelines, sizeof *pace->uses);
-    pace->ways = place->ways;
+    pace->nics = place->nics;
     return pace->uses ? AH_OK : ah_error_memory(err);
 }
 
 void ah_pace_release(struct ah_trainer *t)
 {
-    if (!t->pace.ways)
+    if (!t->pace.nics)
         return;
     pthread_cond_destroy(&t->pace.changed);
     pthread_mutex_destroy(&t->pace.lock);

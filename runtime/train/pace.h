@@ -2,16 +2,16 @@
  *
  * Pace: makes a rank's ops and messages take the time that its program says (docs/distributed.md). Everything really
  * runs, with the same bits; then the lane sleeps until the planned time is over. So one machine can show how ranks on
- * eight unequal machines would wait for each other. Ops whose work takes longer than planned are counted (ways.h).
+ * eight unequal machines would wait for each other. paced_nics.h counts ops that take longer than planned.
  *
  * INVARIANTS. The replay (planner/cluster/sim/cluster_replay.h) has the same rules.
  * 1. An item of compute, h2d, d2h or host takes the time of its op, divided by its tiles, at the speed that its lane
  *    has while the other busy lanes work. Data and headers of steps, which no plan mentions, are not slowed down.
  * 2. An item begins when everything it waits for is done, but not before the planned end of the previous item in its
  *    lane. If a lane wakes up late, the next item makes up for that, up to SLACK_NS.
- * 3. A message begins when it was sent, its receive is posted, and the ways between two nodes are free. It takes the
+ * 3. A message begins when it was sent, its receive is posted, and the NICs of the two nodes are free. It takes the
  *    time of its op, on both ends. First a word says that the receive is posted, then a time says when it will end.
- * 4. A sum over pipelines begins when all its owners have reached it and all their ways are free. It takes the time of
+ * 4. A sum over pipelines begins when all its owners have reached it and all their NICs are free. It takes the time of
  *    its segment, on all of them.
  * 5. The gate is not slowed down.
  *
@@ -22,7 +22,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/schedule/graph.h"
-#include "runtime/train/ways.h"
+#include "runtime/train/paced_nics.h"
 
 #include <pthread.h>
 
@@ -38,21 +38,21 @@ struct pace_lane {
 };
 
 struct pace {
-    struct ah_ways *ways; /* borrowed; NULL: not paced */
+    struct ah_paced_nics *nics; /* borrowed; NULL: not paced */
     pthread_mutex_t lock;
     pthread_cond_t changed; /* signalled when speeds change */
     struct pace_lane lanes[AH_GRAPH_LANES];
     double speeds[PACE_SETS][AH_GRAPH_LANES];
-    uint64_t sending;         /* item that the lane `send` runs */
-    struct ah_ways_use *uses; /* ways of a share that begins; room for 2 x pipelines */
-    size_t share;             /* the next share of this rank; only the lane `sums` uses it */
-    uint64_t until_ns;        /* end of the share under way */
-    uint32_t asleep;          /* number of lanes asleep now; used atomically */
+    uint64_t sending;               /* item that the lane `send` runs */
+    struct ah_paced_nics_use *uses; /* NICs of a share that begins; room for 2 x pipelines */
+    size_t share;                   /* the next share of this rank; only the lane `sums` uses it */
+    uint64_t until_ns;              /* end of the share under way */
+    uint32_t asleep;                /* number of lanes asleep now; used atomically */
 };
 
 struct ah_trainer;
 
-/* Called once rounds are read; does nothing if the rank has no ways. AH_E_UNSUPPORTED: messages take turns. */
+/* Called once rounds are read; does nothing if the rank has no NICs. AH_E_UNSUPPORTED: messages take turns. */
 int ah_pace_init(struct ah_trainer *t, struct ah_error *err);
 void ah_pace_release(struct ah_trainer *t);
 

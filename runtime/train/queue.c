@@ -42,7 +42,7 @@ static void count_bytes(struct ah_trainer *t, uint32_t lane, const struct ah_op 
 /* True if the plan has a time for these ops. */
 static bool is_paced(const struct ah_trainer *t, const struct ops_of_item *ops)
 {
-    return t->pace.ways && (ops->tag < t->graph.n_items || ops->lane == AH_LANE_SUMS);
+    return t->pace.nics && (ops->tag < t->graph.n_items || ops->lane == AH_LANE_SUMS);
 }
 
 int ah_queue_ops(struct ah_trainer *t, const struct ops_of_item *ops, const struct waits *waits,

@@ -158,7 +158,7 @@ int ah_ranks_move(void *context, const struct ah_op_moved *moved, struct ah_erro
     const uint32_t channel = moved->channel;
     if (channel >= AH_CHANNELS)
         return move_sum(t, moved, err);
-    if (t->pace.ways)
+    if (t->pace.nics)
         return ah_pace_move(t, moved, err);
     if (ranks->partner[channel] && ranks->trains_now)
         partner = &ranks->partner[channel][ranks->moved[channel]++ % ranks->messages.micro_batches];
@@ -377,7 +377,7 @@ int ah_trainer_follow(struct ah_trainer *t, struct ah_batches *held_out, struct 
 
 /* ---- the watch ---- */
 
-bool ah_ranks_beside(const void *context, char *ret_text, size_t room)
+bool ah_ranks_other_waits(const void *context, char *ret_text, size_t room)
 {
     const struct ah_trainer *t = context;
     const uint32_t rank = t->options.rank->rank;
@@ -413,7 +413,7 @@ int ah_ranks_fail(struct ah_trainer *t, int rc, struct ah_error *err)
     const struct ah_trainer_rank *place = t->options.rank;
     if (!rc || !place)
         return rc;
-    const bool is_told = t->ranks.ended;
+    const bool has_ended = t->ranks.ended;
     t->ranks.ended = true;
-    return is_told && rc != AH_E_PEER ? rc : ah_links_fail(place, rc, err);
+    return has_ended && rc != AH_E_PEER ? rc : ah_links_fail(place, rc, err);
 }

@@ -135,7 +135,7 @@ int ah_ranks_tell_measured(struct ah_trainer *t, struct ah_error *err);
 int ah_ranks_tell_recorded(struct ah_trainer *t, struct ah_error *err);
 
 /* Called by the device's watch; `context` is the trainer. */
-bool ah_ranks_beside(const void *context, char *ret_text, size_t room);
+bool ah_ranks_other_waits(const void *context, char *ret_text, size_t room);
 uint64_t ah_ranks_pulse(const void *context);
 
 /* Called by the device when an op of this rank failed, and thus all messages after it. `context` is the trainer. */

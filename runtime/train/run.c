@@ -18,7 +18,7 @@
 struct run {
     struct ah_trainer *t;
     uint64_t before; /* steps done before this run */
-    uint64_t told;
+    uint64_t reported_step;
     const struct ah_observer *observer;
     bool stop;
     struct ah_error *err;
@@ -122,7 +122,7 @@ static void tell_op(const struct run *run, uint32_t lane, const struct ah_span *
 {
     const struct ah_graph *graph = &run->t->graph;
     const bool of_plan = span->tag < graph->n_items, arrives = !of_plan && span->tag != UINT64_MAX;
-    const struct ah_op_record record = {.step = run->before + run->told + 1 + later,
+    const struct ah_op_record record = {.step = run->before + run->reported_step + 1 + later,
                                         .lane = lane,
                                         .op = of_plan ? graph->items[span->tag].op : SIZE_MAX,
                                         .tile = of_plan   ? graph->items[span->tag].tile
@@ -171,7 +171,7 @@ static uint64_t read_spans(struct run *run, const uint64_t end[])
 static int report_step(struct run *run)
 {
     struct ah_trainer *t = run->t;
-    int64_t step = (int64_t)run->told;
+    int64_t step = (int64_t)run->reported_step;
     const struct staged *staged = &t->staged[step % AH_STEPS_STAGED];
     struct ah_adamw_scalars scalars;
     int rc = AH_OK;
@@ -185,7 +185,7 @@ static int report_step(struct run *run)
     if (rc)
         return rc;
     struct ah_step_record record = {
-        .step = run->before + run->told + 1,
+        .step = run->before + run->reported_step + 1,
         .loss = staged->tokens ? ah_run_loss(t, step, NULL) / (double)staged->tokens : 0,
         .grad_norm = grad_norm,
         .rate = staged->rate,
@@ -196,8 +196,8 @@ static int report_step(struct run *run)
     memcpy(record.busy_ns, t->busy_ns[0], sizeof record.busy_ns);
     memcpy(t->busy_ns[0], t->busy_ns[1], sizeof t->busy_ns[0]);
     memset(t->busy_ns[1], 0, sizeof t->busy_ns[1]);
-    run->told++;
-    __atomic_store_n(&t->told, record.step, __ATOMIC_RELAXED);
+    run->reported_step++;
+    __atomic_store_n(&t->reported_step, record.step, __ATOMIC_RELAXED);
     if (run->observer && run->observer->step && !run->observer->step(run->observer->context, &record))
         run->stop = true;
     if (ah_ranks_several(&t->ranks)) {
@@ -278,7 +278,8 @@ void ah_run_place(const struct ah_trainer *t, struct ah_error *err)
     ah_run_name(t, ah_device_failed(t->device).tag, name, sizeof name);
     if (name[0])
         ah_error_prefix(err, err->code, "%s", name);
-    ah_error_prefix(err, err->code, "after step %" PRIu64, __atomic_load_n(&t->told, __ATOMIC_RELAXED));
+    ah_error_prefix(err, err->code, "after step %" PRIu64,
+                    __atomic_load_n(&t->reported_step, __ATOMIC_RELAXED));
 }
 
 /* Another rank or the data may have ended the run while the device was about to fail; only a wait shows whether the
@@ -311,12 +312,12 @@ int ah_trainer_run(struct ah_trainer *t, uint64_t steps, const struct ah_observe
         if (!rc)
             rc = submit_round(&run, (int64_t)done, last);
     }
-    while (run.told < done && !rc)
+    while (run.reported_step < done && !rc)
         rc = report_step(&run);
     rc = place_failure(&run, rc);
     rc = ah_ranks_fail(t, rc, err); /* before the drain: lanes may wait for other ranks */
     int drained = ah_device_drain(t->device, rc ? NULL : err);
     t->ranks.trains_now = false;
-    t->steps = run.before + run.told;
+    t->steps = run.before + run.reported_step;
     return rc ? rc : place_failure(&run, drained);
 }

@@ -165,7 +165,7 @@ static int open_device(struct ah_trainer *t, struct ah_error *err)
     options.failed_context = t;
     options.watch.name = ah_run_name;
     options.watch.name_context = t;
-    options.watch.beside = options.messages ? ah_ranks_beside : NULL;
+    options.watch.other_waits = options.messages ? ah_ranks_other_waits : NULL;
     options.watch.pulse = options.messages ? ah_ranks_pulse : NULL;
     if (!options.spans)
         options.spans = (uint32_t)(4 * t->bound.n_ops + 1024);
@@ -234,7 +234,7 @@ int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_opt
         return ah_error_memory(err);
     t->options = *options;
     t->ranks.options = options->rank; /* set first: any failure is reported to the others */
-    t->steps = t->told = options->steps_before;
+    t->steps = t->reported_step = options->steps_before;
     t->documents = options->documents || ah_dataset_facts(options->batches->options.data)->has_docs;
     int rc = check_part(t, err);
     rc = rc ? rc : check_batches(t, err);
@@ -269,7 +269,7 @@ static void touch(const struct ah_trainer *t, const struct ah_bound_op *bound, u
 
 struct ah_trainer_facts ah_trainer_facts(const struct ah_trainer *t)
 {
-    struct ah_trainer_facts facts = {.steps = t->steps, .reserve_bytes = ah_device_beside_bytes(t->device)};
+    struct ah_trainer_facts facts = {.steps = t->steps, .reserve_bytes = ah_device_outside_bytes(t->device)};
     memcpy(facts.arena_bytes, t->addresses.arena_bytes, sizeof facts.arena_bytes);
     for (size_t i = 0; i < t->bound.n_ops; i++)
         touch(t, &t->bound.ops[i], facts.touched_bytes);

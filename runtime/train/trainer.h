@@ -38,7 +38,7 @@
 struct ah_trainer;
 struct ah_comm;
 struct ah_links;
-struct ah_ways;
+struct ah_paced_nics;
 
 /* The part of the model and of the step that a rank trains. */
 struct ah_trainer_stage {
@@ -77,8 +77,9 @@ struct ah_trainer_rank {
     uint64_t step_batch;      /* sequences of a step, over all pipelines */
     const char *const *hosts; /* (optional) host names by rank; "" while unknown */
     struct ah_links *links;   /* (optional) opened before (links.h); NULL: the trainer opens its own */
-    struct ah_ways *ways; /* (optional) for all ranks: ops and messages take as long as planned (pace.h) */
-    bool apart; /* for rank 0: only it writes and reads checkpoints, even if all ranks see the folder */
+    struct ah_paced_nics
+        *nics;        /* (optional) for all ranks: ops and messages take as long as planned (pace.h) */
+    bool saves_alone; /* for rank 0: only it writes and reads checkpoints, even if all ranks see the folder */
 };
 
 /* The length of a share's `ranks`. */

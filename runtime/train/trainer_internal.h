@@ -115,9 +115,9 @@ struct ah_trainer {
     struct ah_bound bound;
     struct ah_device *device;
     bool documents;
-    bool times_ops; /* time each op separately; otherwise items */
-    uint64_t steps; /* steps done, including earlier runs */
-    uint64_t told;  /* the same, updated during a run; used atomically */
+    bool times_ops;         /* time each op separately; otherwise items */
+    uint64_t steps;         /* steps done, including earlier runs */
+    uint64_t reported_step; /* the same, updated during a run; used atomically */
 
     struct queue queue;
     struct item_state *items;

@@ -73,7 +73,7 @@ static struct found cause_of_wait(const struct view *view, uint32_t lane, unsign
 }
 
 /* If no submitted op holds up compute: finds this rank's work on any lane, or what holds up host, orders or lanes. */
-static struct found look_beside(const struct view *view)
+static struct found find_other(const struct view *view)
 {
     static const uint32_t lanes[] = {AH_LANE_HOST, AH_LANE_SUMS, AH_LANE_SEND, AH_LANE_RECEIVE_BEFORE,
                                      AH_LANE_RECEIVE_BEHIND};
@@ -132,11 +132,11 @@ void ah_whereabouts_read(const struct ah_trainer *t, struct ah_trainer_beat *ret
 {
     struct view view;
     read_view(t, &view);
-    *ret_beat = (struct ah_trainer_beat){.step = __atomic_load_n(&t->told, __ATOMIC_RELAXED)};
+    *ret_beat = (struct ah_trainer_beat){.step = __atomic_load_n(&t->reported_step, __ATOMIC_RELAXED)};
     const struct ah_device_head *compute = &view.heads[AH_LANE_COMPUTE];
     struct found found = cause_of_wait(&view, AH_LANE_COMPUTE, AH_DEVICE_LANES_ALL);
     if (found.cause == CAUSE_NONE) /* compute is idle, or its next op is not submitted yet */
-        found = look_beside(&view);
+        found = find_other(&view);
     if (compute->any)
         name_op(t, compute->tag, ret_beat);
     if (found.cause == CAUSE_MESSAGE)

@@ -110,16 +110,16 @@ struct building {
  * gradients are added up without waiting for a message or for the next step. */
 static int check_program(const struct building *b, const struct ah_plan *program, const char *node)
 {
-    const uint64_t told = program->part ? program->part->step_micro_batches : 0;
+    const uint64_t step_micro_batches = program->part ? program->part->step_micro_batches : 0;
     bool updates = false;
     const bool several = b->plan->n_pipelines > 1;
     if (!several && !splits_table(b->plan))
         return AH_OK;
-    if (several && told != b->plan->training.micro_batches)
+    if (several && step_micro_batches != b->plan->training.micro_batches)
         return ah_error_set(b->err, AH_E_DOCUMENT,
                             "program of node '%s': part.step_micro_batches is %" PRIu64
                             ", the plan's %" PRIu64 "; plan again",
-                            node, told, b->plan->training.micro_batches);
+                            node, step_micro_batches, b->plan->training.micro_batches);
     for (size_t p = 0; p < program->lanes.n_compute; p++) {
         const bool update = program->ops[program->lanes.compute[p]].op == AH_PLAN_DEVICE_ADAM;
         if (updates && !update)
@@ -199,7 +199,7 @@ static int place_pipelines(struct building *b)
 
 /* ---- sums ---- */
 
-static bool is_told(const struct building *b, const struct ah_cluster_plan_segment *segment, uint32_t rank)
+static bool is_owner(const struct building *b, const struct ah_cluster_plan_segment *segment, uint32_t rank)
 {
     for (size_t i = 0; segment->n_groups && i < segment->groups[0].n_ranks; i++)
         if (ah_world_rank(b->plan, segment->groups[0].ranks[i]) == rank)
@@ -217,7 +217,7 @@ static int find_owner(const struct building *b, size_t segment, size_t p, uint32
             it->first_block + it->blocks > stage->first_block + stage->blocks)
             continue;
         *ret_rank = rank;
-        return is_told(b, it, rank)
+        return is_owner(b, it, rank)
                    ? AH_OK
                    : ah_error_set(b->err, AH_E_DOCUMENT,
                                   "segments[%zu]: rank %" PRIu32 " has its blocks in pipeline %zu but is not "
@@ -269,7 +269,7 @@ static int find_tables(const struct building *b, size_t segment, uint32_t *ranks
         ranks[plan->n_pipelines + p] = (uint32_t)ah_world_rank(plan, pipeline->stages[0].ranks[0]);
     }
     for (size_t i = 0; i < 2 * plan->n_pipelines; i++)
-        if (!is_told(b, &plan->segments[segment], ranks[i]))
+        if (!is_owner(b, &plan->segments[segment], ranks[i]))
             return ah_error_set(b->err, AH_E_DOCUMENT,
                                 "segments[%zu]: rank %" PRIu32 " has the tied table but is not in its "
                                 "groups; plan again",

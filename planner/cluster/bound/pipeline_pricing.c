@@ -273,12 +273,12 @@ struct step {
 static double waits_us(const struct pricing *p, const struct step *s, double behind_us)
 {
     const double others = (double)(p->in_flight - 1);
-    const bool apart = p->query->micro_batches > p->in_flight;
+    const bool outlasts = p->query->micro_batches > p->in_flight;
     double first_us = larger(0, behind_us - others * s->forward_us);
     double last_us = larger(0, behind_us - others * s->backward_us);
     if (p->c->kinds[s->kind].may_be_away)
-        return apart ? larger(0, 2 * behind_us - others * (s->forward_us + s->backward_us)) : 0;
-    return apart ? first_us + last_us : larger(first_us, last_us);
+        return outlasts ? larger(0, 2 * behind_us - others * (s->forward_us + s->backward_us)) : 0;
+    return outlasts ? first_us + last_us : larger(first_us, last_us);
 }
 
 /* (4) and (5). `busy_us`: m s(i) and the waits. */

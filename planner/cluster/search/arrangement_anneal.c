@@ -245,7 +245,7 @@ static int try_change(struct shaking *s, double warmth)
     return AH_OK;
 }
 
-static int go_round(struct shaking *s, const struct ah_arrangement_search_start *from)
+static int anneal_round(struct shaking *s, const struct ah_arrangement_search_start *from)
 {
     struct ah_arrangement_search *search = s->search;
     uint64_t length = ROUND_EVALUATIONS * (search->rough ? ROUGH_ROUND : 1);
@@ -269,7 +269,7 @@ int ah_arrangement_search_anneal(struct ah_arrangement_search *search, struct ah
     int rc = ah_draft_init(&s.trial, search->problem, err);
     rc = rc ? rc : ah_draft_init(&s.at.draft, search->problem, err);
     for (size_t round = 0; search->evaluations < search->budget && !rc; round++)
-        rc = go_round(&s, &search->starts[round % 2 ? (round + 1) / 2 % search->n_starts : 0]);
+        rc = anneal_round(&s, &search->starts[round % 2 ? (round + 1) / 2 % search->n_starts : 0]);
     ah_draft_release(&s.trial);
     ah_draft_release(&s.at.draft);
     return rc;

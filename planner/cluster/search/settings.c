@@ -62,8 +62,8 @@ static uint64_t micro_batches_of(const struct ah_cluster_request *request, uint3
     return batch % sequences ? 0 : batch / sequences;
 }
 
-/* Adds a setting. `apart`: the first pipeline sums groups separately, which needs more memory. */
-static int add_one(struct making *m, uint32_t degrees, uint32_t size, bool apart)
+/* Adds a setting. `separate_sums`: the first pipeline sums groups separately, which needs more memory. */
+static int add_one(struct making *m, uint32_t degrees, uint32_t size, bool separate_sums)
 {
     struct ah_setting *setting = &m->settings.items[m->settings.n];
     size_t n = m->request->cluster->n_gpus;
@@ -80,11 +80,11 @@ static int add_one(struct making *m, uint32_t degrees, uint32_t size, bool apart
                                                  .training = setting->training,
                                                  .tp = setting->tp,
                                                  .without = m->request->without,
-                                                 .apart = apart};
+                                                 .separate_sums = separate_sums};
     bool any = true;
     int rc = ah_cluster_costs_build(&input, m->arena, &setting->problem, &setting->estimated, m->err);
     if (!rc && m->request->sums_stay)
-        rc = ah_groups_read(&setting->problem, &setting->training, apart, m->arena, &any, m->err);
+        rc = ah_groups_read(&setting->problem, &setting->training, separate_sums, m->arena, &any, m->err);
     m->settings.n += !rc && any;
     return rc;
 }

@@ -367,7 +367,7 @@ static void advance_all(struct simulation *r)
     }
 }
 
-static void go_segment(struct simulation *r, size_t s, double start)
+static void advance_segment(struct simulation *r, size_t s, double start)
 {
     const struct ah_segment *segment = &r->segments.items[s];
     sum(r, s, start);
@@ -391,7 +391,7 @@ static void run_events(struct simulation *r)
             continue;
         }
         if (first >= r->n_lanes) {
-            go_segment(r, first - r->n_lanes, start);
+            advance_segment(r, first - r->n_lanes, start);
             continue;
         }
         send_away(r, &r->lanes[first], start);

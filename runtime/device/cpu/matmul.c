@@ -168,13 +168,13 @@ static void pack_columns(const struct unit *unit, const struct part *chunk)
     const struct ah_matmul_product *product = unit->run->product;
     const struct ah_matmul_shape *shape = &product->shape;
     const struct ah_matmul_args *args = unit->run->args;
-    const bool turned = shape->form == AH_MATMUL_NT;
+    const bool transposed = shape->form == AH_MATMUL_NT;
     const struct ah_pack_matrix wanted = {
         .dtype = shape->in,
         .k = chunk->count,
         .other = unit->columns,
-        .stride = stride_or(args->b_stride, turned ? shape->k : shape->n),
-        .k_in_rows = !turned,
+        .stride = stride_or(args->b_stride, transposed ? shape->k : shape->n),
+        .k_in_rows = !transposed,
     };
     const struct ah_pack_matrix b = part_of(args->b, &wanted, chunk->k, unit->n);
     ah_pack_b(unit->b, product->kernel, &b);
@@ -185,13 +185,13 @@ static struct ah_pack_matrix strip_of(const struct unit *unit, const struct part
 {
     const struct ah_matmul_shape *shape = &unit->run->product->shape;
     const struct ah_matmul_args *args = unit->run->args;
-    const bool turned = shape->form == AH_MATMUL_TN;
+    const bool transposed = shape->form == AH_MATMUL_TN;
     const struct ah_pack_matrix wanted = {
         .dtype = shape->in,
         .k = step->count,
         .other = ah_blocking_part(unit->rows, AH_TILE_ROWS, row / AH_TILE_ROWS),
-        .stride = stride_or(args->a_stride, turned ? shape->m : shape->k),
-        .k_in_rows = turned,
+        .stride = stride_or(args->a_stride, transposed ? shape->m : shape->k),
+        .k_in_rows = transposed,
     };
     return part_of(args->a, &wanted, step->k, unit->m + row);
 }

@@ -17,8 +17,8 @@ static unsigned clamp(unsigned value, unsigned low, unsigned high)
 /* Processors for everything but compute, by index; processors that disturb compute least come first. */
 struct rest {
     unsigned n;
-    unsigned n_apart; /* leading entries on cores that compute does not use */
-    unsigned n_free;  /* leading entries that compute does not use */
+    unsigned n_own_cores; /* leading entries on cores that compute does not use */
+    unsigned n_free;      /* leading entries that compute does not use */
     unsigned index[AH_PLACEMENT_MAX];
 };
 
@@ -38,7 +38,7 @@ static void list_rest(struct rest *rest, const struct ah_topology *topology, uns
     for (unsigned i = compute; i < n_cpus; i++)
         if (!shares_core(topology, i, compute))
             rest->index[rest->n++] = i;
-    rest->n_apart = rest->n;
+    rest->n_own_cores = rest->n;
     for (unsigned i = compute; i < n_cpus; i++)
         if (shares_core(topology, i, compute))
             rest->index[rest->n++] = i;
@@ -66,7 +66,7 @@ void ah_placement_choose(struct ah_placement *ret_placement, const struct ah_top
         ret_placement->compute[i] = compute <= n_cpus ? topology->cpus[i] : -1;
     for (unsigned i = 0; i < host; i++)
         ret_placement->host[i] = host <= n_cpus ? topology->cpus[rest.index[i]] : -1;
-    ret_placement->n_copy = rest.n_apart ? rest.n_apart : rest.n_free ? rest.n_free : rest.n;
+    ret_placement->n_copy = rest.n_own_cores ? rest.n_own_cores : rest.n_free ? rest.n_free : rest.n;
     for (unsigned i = 0; i < ret_placement->n_copy; i++)
         ret_placement->copy[i] = topology->cpus[rest.index[i]];
 }

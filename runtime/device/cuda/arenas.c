@@ -9,7 +9,7 @@
  * GiB with pages of 4 KiB). If too little remains, the GPU's arena is refused, instead of the first kernel failing to
  * load.
  *
- * MEASURED. Once the arenas exist and every kernel has run, nothing takes GPU memory any more. `beside_bytes` is then
+ * MEASURED. Once the arenas exist and every kernel has run, nothing takes GPU memory any more. `outside_bytes` is then
  * the context's size, measured at opening, plus all GPU memory taken since, except the arena. Changes in other
  * processes' memory meanwhile are counted, too.
  */
@@ -83,7 +83,7 @@ static int zero_device_arena(const struct ah_cuda_device *cuda, uint64_t bytes, 
 }
 
 /* Measures how much GPU memory is in use outside the arena. */
-static int measure_beside(struct ah_cuda_device *cuda, uint64_t arena_bytes, struct ah_error *err)
+static int measure_outside(struct ah_cuda_device *cuda, uint64_t arena_bytes, struct ah_error *err)
 {
     size_t free_bytes = 0, total_bytes = 0;
     int rc = ah_cuda_check(err, cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
@@ -91,7 +91,7 @@ static int measure_beside(struct ah_cuda_device *cuda, uint64_t arena_bytes, str
                               ? cuda->common.info.free_bytes - free_bytes - arena_bytes
                               : 0;
     if (!rc)
-        cuda->common.info.beside_bytes = cuda->context_bytes + AH_CUDA_KERNEL_WORKSPACE_BYTES + gone;
+        cuda->common.info.outside_bytes = cuda->context_bytes + AH_CUDA_KERNEL_WORKSPACE_BYTES + gone;
     return rc;
 }
 
@@ -122,7 +122,7 @@ static int fill_device_arena(struct ah_cuda_device *cuda, const uint64_t arena_b
     if (rc == AH_E_CAPACITY)
         rc = code_refused(cuda, arena_bytes[AH_ARENA_DEVICE], err);
     rc = rc ? rc : zero_device_arena(cuda, arena_bytes[AH_ARENA_DEVICE], err);
-    return rc ? rc : measure_beside(cuda, arena_bytes[AH_ARENA_DEVICE], err);
+    return rc ? rc : measure_outside(cuda, arena_bytes[AH_ARENA_DEVICE], err);
 }
 
 /* ---- the host's arenas ---- */

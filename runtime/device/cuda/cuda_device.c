@@ -10,7 +10,7 @@
  * since the rest is not ours. So a process needs arena plus reserve, and a plan for 12 GiB runs on a GPU of 12 GiB.
  *
  * That is an estimate, made before kernels are loaded and host memory is locked. Afterwards arenas.c measures what is
- * really in use outside the arena: `beside_bytes`.
+ * really in use outside the arena: `outside_bytes`.
  *
  * Calls leave this device current on the calling thread.
  */

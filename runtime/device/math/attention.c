@@ -65,8 +65,8 @@ void ah_attention_pack_a(unsigned char *dst, const struct ah_attention *attentio
     }
 }
 
-void ah_attention_pack_a_turned(unsigned char *dst, const struct ah_attention *attention,
-                                const struct ah_attention_rows *rows)
+void ah_attention_pack_a_transposed(unsigned char *dst, const struct ah_attention *attention,
+                                    const struct ah_attention_rows *rows)
 {
     for (uint64_t panel = 0; panel < attention->panels; panel++, dst += AH_ATTENTION_A_BYTES) {
         struct ah_pack_matrix a = lying(attention, rows, panel * AH_TILE_ROWS);
@@ -77,8 +77,8 @@ void ah_attention_pack_a_turned(unsigned char *dst, const struct ah_attention *a
     }
 }
 
-void ah_attention_pack_b_turned(uint32_t *dst, const struct ah_attention *attention,
-                                const struct ah_attention_rows *rows)
+void ah_attention_pack_b_transposed(uint32_t *dst, const struct ah_attention *attention,
+                                    const struct ah_attention_rows *rows)
 {
     struct ah_pack_matrix b = lying(attention, rows, 0);
     b.k = attention->sizes.head_dim;
@@ -131,8 +131,8 @@ void ah_attention_store(const struct ah_attention *attention, const struct ah_at
         store_panel(attention, to, sums + panel * AH_TILE_SUMS, panel);
 }
 
-void ah_attention_store_turned(const struct ah_attention *attention, const struct ah_attention_rows *to,
-                               const float *sums, float *turned)
+void ah_attention_store_transposed(const struct ah_attention *attention, const struct ah_attention_rows *to,
+                                   const float *sums, float *transposed)
 {
     for (uint64_t panel = 0; panel < attention->panels; panel++) {
         const struct ah_pack_matrix tile = {
@@ -142,8 +142,8 @@ void ah_attention_store_turned(const struct ah_attention *attention, const struc
             .other = AH_TILE_ROWS,
             .stride = AH_TILE_COLUMNS,
         };
-        ah_pack_b(turned, attention->single, &tile);
-        store_panel(attention, to, turned, panel);
+        ah_pack_b(transposed, attention->single, &tile);
+        store_panel(attention, to, transposed, panel);
     }
 }
 

@@ -63,14 +63,14 @@ struct unit {
     uint64_t n;          /* number of blocks of queries */
     uint64_t first_tile; /* first and last tile that the chunk sees */
     uint64_t last_tile;
-    unsigned char *key;        /* (tiles of a block, steps): packed keys */
-    unsigned char *value;      /* the same */
-    unsigned char *key_turned; /* (panels): packed keys */
-    unsigned char *weights;    /* weights for a tile, packed as an a */
-    unsigned char *dscores;    /* the same */
-    float *sums;               /* two tiles: scores and gradients of weights */
-    float *dkey;               /* (tiles, panels, 32, 32): sums */
-    float *dvalue;             /* the same */
+    unsigned char *key;            /* (tiles of a block, steps): packed keys */
+    unsigned char *value;          /* the same */
+    unsigned char *key_transposed; /* (panels): packed keys */
+    unsigned char *weights;        /* weights for a tile, packed as an a */
+    unsigned char *dscores;        /* the same */
+    float *sums;                   /* two tiles: scores and gradients of weights */
+    float *dkey;                   /* (tiles, panels, 32, 32): sums */
+    float *dvalue;                 /* the same */
 };
 
 static void place_queries(struct queries *queries, struct ah_attention_room *room,
@@ -93,7 +93,7 @@ static void place_unit(struct unit *unit, struct ah_attention_room *room, const 
     const uint64_t sums_bytes = sizeof(float) * shape->strips * shape->panels * AH_TILE_SUMS;
     unit->key = ah_attention_take(room, keys_bytes);
     unit->value = ah_attention_take(room, keys_bytes);
-    unit->key_turned = ah_attention_take(room, shape->panels * AH_ATTENTION_A_BYTES);
+    unit->key_transposed = ah_attention_take(room, shape->panels * AH_ATTENTION_A_BYTES);
     unit->weights = ah_attention_take(room, AH_ATTENTION_A_BYTES);
     unit->dscores = ah_attention_take(room, AH_ATTENTION_A_BYTES);
     unit->sums = ah_attention_take(room, sizeof(float) * 2 * AH_TILE_SUMS);
@@ -136,8 +136,8 @@ static void pack_strip(const struct unit *unit, const struct strip *strip)
     const uint64_t number = strip->sight.strip;
     const struct ah_attention_rows query = query_rows(unit, &attention->q, number, number + 1);
     const struct ah_attention_rows dout = query_rows(unit, &attention->dout, number, number + 1);
-    ah_attention_pack_b_turned(strip->query, attention, &query);
-    ah_attention_pack_b_turned(strip->dout, attention, &dout);
+    ah_attention_pack_b_transposed(strip->query, attention, &query);
+    ah_attention_pack_b_transposed(strip->dout, attention, &dout);
 }
 
 /* Stores delta in the op's scratch; sets the strip's delta (times -scale) and lse (base 2), 0 beyond the end. */
@@ -209,7 +209,7 @@ static void pack_keys(const struct unit *unit, uint64_t block)
     const struct ah_attention *attention = unit->attention;
     const uint64_t end = ah_attention_end(block, unit->last_tile);
     const struct ah_attention_rows whole = key_rows(unit, &attention->k, block, end);
-    ah_attention_pack_a_turned(unit->key_turned, attention, &whole);
+    ah_attention_pack_a_transposed(unit->key_transposed, attention, &whole);
     for (uint64_t tile = block > unit->first_tile ? block : unit->first_tile; tile < end; tile++) {
         const struct ah_attention_rows key = key_rows(unit, &attention->k, tile, tile + 1);
         const struct ah_attention_rows value = key_rows(unit, &attention->v, tile, tile + 1);
@@ -300,7 +300,7 @@ static void add_queries(const struct unit *unit, const struct strip *strip, uint
         .words = ah_attention_words(attention, ah_attention_between(attention, first, end)),
     };
     for (uint64_t panel = 0; panel < attention->panels; panel++) {
-        operands.a = unit->key_turned + panel * AH_ATTENTION_A_BYTES + before * sizeof(uint32_t);
+        operands.a = unit->key_transposed + panel * AH_ATTENTION_A_BYTES + before * sizeof(uint32_t);
         operands.rows = ah_attention_panel(attention, panel);
         attention->kernel->multiply(strip->dquery + panel * AH_TILE_SUMS, &operands,
                                     first == strip->sight.first_tile);
@@ -315,7 +315,7 @@ static void end_chunk(const struct unit *unit)
             const struct strip *strip = &unit->queries[block].strips[i];
             const struct ah_attention_rows rows =
                 query_rows(unit, &attention->dq, strip->sight.strip, strip->sight.strip + 1);
-            ah_attention_store_turned(attention, &rows, strip->dquery, unit->sums);
+            ah_attention_store_transposed(attention, &rows, strip->dquery, unit->sums);
         }
 }
 

@@ -118,7 +118,7 @@ static void begin_item(struct unit *unit, struct item *item, uint64_t head, uint
     item->head = head;
     ah_attention_look(&item->sight, attention, unit->sequence, strip);
     const struct ah_attention_rows rows = strip_rows(unit, item, &attention->q);
-    ah_attention_pack_b_turned(item->query, attention, &rows);
+    ah_attention_pack_b_transposed(item->query, attention, &rows);
     for (uint64_t i = 0; i < LANES; i++)
         item->max[i] = -FLT_MAX;
     memset(item->sum, 0, sizeof(float) * LANES);
@@ -159,7 +159,7 @@ static void pack_block(const struct unit *unit, uint64_t block)
     rows.matrix = &attention->v;
     rows.first = block * AH_ATTENTION_TILE;
     rows.count = ah_attention_between(attention, block, end);
-    ah_attention_pack_a_turned(unit->value, attention, &rows);
+    ah_attention_pack_a_transposed(unit->value, attention, &rows);
 }
 
 /* Computes the scores of tiles [`first`, `end`), scaled and masked, and the item's new largest scores in `ret_max`. */
@@ -224,7 +224,7 @@ static void end_item(const struct unit *unit, const struct item *item)
     float inverse[LANES], lse[LANES];
     attention->steps->finish(inverse, lse, item->max, item->sum);
     attention->steps->rescale(item->out, attention->sizes.head_dim, inverse);
-    ah_attention_store_turned(attention, &rows, item->out, unit->scores);
+    ah_attention_store_transposed(attention, &rows, item->out, unit->scores);
     memcpy(attention->lse + ah_attention_query(attention, &rows), lse, sizeof(float) * rows.count);
 }
 

@@ -173,24 +173,25 @@ void ah_attention_pack_a(unsigned char *dst, const struct ah_attention *attentio
                          const struct ah_attention_rows *rows);
 
 /* Packs at most 128 rows as an a of the head's elements, k along the tokens: `panels` parts of AH_ATTENTION_A_BYTES. */
-void ah_attention_pack_a_turned(unsigned char *dst, const struct ah_attention *attention,
-                                const struct ah_attention_rows *rows);
+void ah_attention_pack_a_transposed(unsigned char *dst, const struct ah_attention *attention,
+                                    const struct ah_attention_rows *rows);
 
 /* Packs at most 32 rows as a b of one panel, k along the head. */
-void ah_attention_pack_b_turned(uint32_t *dst, const struct ah_attention *attention,
-                                const struct ah_attention_rows *rows);
+void ah_attention_pack_b_transposed(uint32_t *dst, const struct ah_attention *attention,
+                                    const struct ah_attention_rows *rows);
 
 /* Packs at most 128 rows as a b, k along the tokens: `panels` panels. */
 void ah_attention_pack_b(uint32_t *dst, const struct ah_attention *attention,
                          const struct ah_attention_rows *rows);
 
-/* sums (32, 32) = a b, k along the head; a is from ah_attention_pack_a(), b from ah_attention_pack_b_turned(). */
+/* sums (32, 32) = a b, k along the head; a is from ah_attention_pack_a(), b from ah_attention_pack_b_transposed(). */
 void ah_attention_multiply(float *sums, const struct ah_attention *attention, const unsigned char *a,
                            uint64_t rows, const uint32_t *b);
 
-/* Stores `panels` tiles of sums (elements of the head, queries) transposed, as rows of `to`. `turned`: room for one. */
-void ah_attention_store_turned(const struct ah_attention *attention, const struct ah_attention_rows *to,
-                               const float *sums, float *turned);
+/* Stores `panels` tiles of sums (elements of the head, queries), transposed, as rows of `to`. `transposed`: room for
+ * one. */
+void ah_attention_store_transposed(const struct ah_attention *attention, const struct ah_attention_rows *to,
+                                   const float *sums, float *transposed);
 
 /* Stores `panels` tiles of sums (keys, elements of the head) as rows of `to`. */
 void ah_attention_store(const struct ah_attention *attention, const struct ah_attention_rows *to,

@@ -19,13 +19,13 @@ void ah_cross_entropy_run(const struct ah_host *host, const struct ah_op *op)
 {
     const struct ah_op_cross_entropy *sizes = &op->u.cross_entropy;
     const struct ah_math_matrix logits = ah_math_matrix(host, op, 1, sizes->vocabulary);
-    const struct ah_math_matrix beside = ah_math_matrix(host, op, 5, sizes->vocabulary);
+    const struct ah_math_matrix given = ah_math_matrix(host, op, 5, sizes->vocabulary);
     const struct task task = {
         .args =
             {
                 .loss = ah_host_operand(host, op, 0),
                 .logits = logits,
-                .gradient = beside.data ? beside : logits,
+                .gradient = given.data ? given : logits,
                 .targets = ah_host_operand(host, op, 2),
                 .mask = ah_host_operand(host, op, 3),
                 .scale = ah_host_operand(host, op, 4),

@@ -27,7 +27,7 @@ enum {
 
 /* Cycles for packing 16 x 16 words. */
 static const double cycles_straight = 200;
-static const double cycles_turned = 250;
+static const double cycles_transposed = 250;
 
 /* How long the other threads wait for the slowest thread, as a share of a unit's time. */
 static const double wait_share = 0.25;
@@ -53,8 +53,8 @@ static double unit_cost(const struct ah_matmul_shape *shape, const struct ah_til
 {
     double strips = (double)blocking->unit_m / AH_TILE_ROWS,
            panels = (double)blocking->unit_n / AH_TILE_COLUMNS;
-    double a = shape->form == AH_MATMUL_TN ? cycles_turned : cycles_straight;
-    double b = shape->form == AH_MATMUL_NT ? cycles_turned : cycles_straight;
+    double a = shape->form == AH_MATMUL_TN ? cycles_transposed : cycles_straight;
+    double b = shape->form == AH_MATMUL_NT ? cycles_transposed : cycles_straight;
     return strips * panels * kernel->tile_cycles + 2 * strips * a + 2 * panels * b;
 }
 

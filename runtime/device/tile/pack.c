@@ -125,7 +125,7 @@ static void pack_panels(const struct packing *packing)
 }
 
 /* Packs columns as rows: one column of squares after another. */
-static void pack_turned(const struct packing *packing)
+static void pack_transposed(const struct packing *packing)
 {
     for (uint64_t column = 0; column < packing->width; column += PIECE)
         for (uint64_t row = 0; row < packing->rows; row += PIECE)
@@ -141,7 +141,7 @@ static void pack_matrix(struct packing *packing, const struct ah_tile_kernel *ke
                     : pairs                           ? AH_PACK_PAIRS
                                                       : AH_PACK_EXPANDED;
     if (packing->k_in_rows != packing->matrix->k_in_rows)
-        pack_turned(packing);
+        pack_transposed(packing);
     else if (packing->k_in_rows)
         pack_panels(packing);
     else

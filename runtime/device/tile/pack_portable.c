@@ -26,13 +26,13 @@ static void load_piece(uint32_t piece[AH_PACK_PIECE], const struct ah_pack_sourc
 static void turn_plain(unsigned char *to, size_t to_bytes, const struct ah_pack_source *source)
 {
     uint32_t square[AH_PACK_PIECE][AH_PACK_PIECE];
-    uint32_t turned[AH_PACK_PIECE];
+    uint32_t transposed[AH_PACK_PIECE];
     for (size_t i = 0; i < AH_PACK_PIECE; i++)
         load_piece(square[i], source, i);
     for (size_t i = 0; i < AH_PACK_PIECE; i++) {
         for (size_t j = 0; j < AH_PACK_PIECE; j++)
-            turned[j] = square[j][i];
-        memcpy(to + i * to_bytes, turned, sizeof turned);
+            transposed[j] = square[j][i];
+        memcpy(to + i * to_bytes, transposed, sizeof transposed);
     }
 }
 

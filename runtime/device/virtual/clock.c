@@ -387,7 +387,7 @@ CLOCK_INLINE void clock_loop(struct clock_run *run, size_t n_lanes)
 }
 
 /* Schedules have four lanes, so the constant makes a specialised copy of the loop for them. */
-static void clock_go(struct clock_run *run)
+static void run_clock(struct clock_run *run)
 {
     if (run->n_lanes == 4)
         clock_loop(run, 4);
@@ -564,7 +564,7 @@ int ah_clock_repeat(struct ah_clock *clock, const struct ah_clock_course *course
         return rc;
     clock_begin(&run);
     run.left = clock_need(&run);
-    clock_go(&run);
+    run_clock(&run);
     if (run.left > 0)
         return ah_clock_explain_deadlock(&run, err);
     *ret_result = clock_result(&run);

@@ -99,7 +99,7 @@ TEST(pinned, page_tables_are_no_part_of_the_context)
     for (unsigned turn = 0; turn < 2; turn++) {
         struct ah_device *device = open_with(&keep, 0, 8 * MIB, MIB, AH_OK);
         reserved[turn] = device->reserve_bytes;
-        beside[turn] = device->info.beside_bytes;
+        beside[turn] = device->info.outside_bytes;
         ah_device_close(device);
     }
     assert_int_equal(reserved[0], reserved[1]);

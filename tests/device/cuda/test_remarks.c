@@ -15,7 +15,7 @@ static struct ah_device *try_out(const struct cuda_double *settings)
     struct ah_error err = {0};
     cuda_double_set(settings);
     CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &plain, &err), err);
-    assert_int_equal(device->info.beside_bytes, 0);
+    assert_int_equal(device->info.outside_bytes, 0);
     CHECK_OK(ah_device_tryout(device, &err), err);
     return device;
 }
@@ -50,9 +50,9 @@ TEST(remarks, memory_beside_the_arena_is_measured)
         settings.kernel_bytes = i == 1 ? MIB : 0;
         settings.page_bytes = i == 2 ? 3 * MIB : 0;
         struct ah_device *device = try_out(&settings);
-        beside[i] = device->info.beside_bytes;
-        assert_true(ah_device_beside_bytes(device) >= beside[i]);
-        assert_true(ah_device_beside_bytes(device) >= device->reserve_bytes);
+        beside[i] = device->info.outside_bytes;
+        assert_true(ah_device_outside_bytes(device) >= beside[i]);
+        assert_true(ah_device_outside_bytes(device) >= device->reserve_bytes);
         ah_device_close(device);
     }
     assert_true(beside[0] > 32 * MIB); /* the workspace of products, for one */
@@ -82,12 +82,12 @@ TEST(remarks, code_beyond_the_reserve)
     const char *budget = strstr(err.text, "--device-memory ");
     assert_non_null(budget);
     assert_int_equal(sscanf(budget, "--device-memory %lluMiB", &budget_mib), 1);
-    assert_int_equal(device->info.beside_bytes, 0);
+    assert_int_equal(device->info.outside_bytes, 0);
     arena_bytes[AH_ARENA_DEVICE] = budget_mib * MIB - device->reserve_bytes;
     CHECK_OK(ah_device_prepare(device, fills, 1, &err), err);
     CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
-    assert_true(device->info.beside_bytes > device->reserve_bytes);
-    assert_int_equal(ah_device_beside_bytes(device), device->info.beside_bytes);
+    assert_true(device->info.outside_bytes > device->reserve_bytes);
+    assert_int_equal(ah_device_outside_bytes(device), device->info.outside_bytes);
     ah_device_close(device);
     expect_nothing_left();
 }

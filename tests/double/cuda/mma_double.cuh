@@ -141,7 +141,7 @@ static inline void ah_mma_load(uint32_t (&ret_tiles)[4], ah_mma_place row)
     mma_load<false>(ret_tiles, row);
 }
 
-static inline void ah_mma_load_turned(uint32_t (&ret_tiles)[4], ah_mma_place row)
+static inline void ah_mma_load_transposed(uint32_t (&ret_tiles)[4], ah_mma_place row)
 {
     mma_load<true>(ret_tiles, row);
 }

@@ -144,7 +144,7 @@ static inline void pipeline_open_stage(struct pipeline *p, const struct golden *
                                        .n_shares = p->n_shares,
                                        .pipelines = p->pipelines,
                                        .share_piece = p->share_piece,
-                                       .apart = p->apart,
+                                       .saves_alone = p->apart,
                                        .step_batch = g->c.job.training.batch};
     s->options = g->options;
     s->options.device = (struct ah_device_options){.compute_threads = 1, .host_threads = 1, .shared = true};

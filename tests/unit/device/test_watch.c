@@ -125,7 +125,7 @@ static struct ah_device *open_by_hand(double patience_s)
     const struct ah_device_options options = {.watch = {.patience_s = patience_s,
                                                         .stalled = stalled,
                                                         .name = name,
-                                                        .beside = beside,
+                                                        .other_waits = beside,
                                                         .pulse = elsewhere}};
     struct ah_error err = {0};
     struct ah_device *device = NULL;

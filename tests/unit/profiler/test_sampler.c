@@ -214,12 +214,12 @@ TEST(sampler, rounds_may_come_in_goes)
     struct ah_sampler_series series = {.n = 0};
     CHECK_OK(ah_sampler_begin(&sampler, &work, 1, &set, &err), err);
     for (unsigned go = 1; go <= 3; go++) {
-        CHECK_OK(ah_sampler_go_on(&sampler, &set, &series, &err), err);
+        CHECK_OK(ah_sampler_continue(&sampler, &set, &series, &err), err);
         assert_int_equal(series.n, 4 * go);
         assert_int_equal(script.blocks, 3 + 4 * go); /* warmed up once */
     }
     for (unsigned go = 0; go < 30; go++)
-        CHECK_OK(ah_sampler_go_on(&sampler, &set, &series, &err), err);
+        CHECK_OK(ah_sampler_continue(&sampler, &set, &series, &err), err);
     assert_int_equal(series.n, AH_SAMPLER_SAMPLES_MAX); /* the series is full */
 }
 

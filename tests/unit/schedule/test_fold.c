@@ -17,7 +17,7 @@ static void walk(const struct ah_plan_training *training, char *ret_total)
     char total[TEXT_MAX] = "", apart[TEXT_MAX] = "", now[TEXT_MAX];
     for (uint64_t m = 0; m < training->micro_batches; m++) {
         const struct ah_fold fold = ah_fold_of(training, m);
-        char *place = fold.apart ? apart : total;
+        char *place = fold.separate ? apart : total;
         if (fold.opens)
             snprintf(now, sizeof now, "%c", (char)('a' + m));
         else
@@ -37,7 +37,7 @@ static void expect(uint64_t *sums, size_t n, uint64_t micro_batches, uint64_t ap
     char total[TEXT_MAX];
     walk(&training, total);
     assert_string_equal(total, text);
-    assert_int_equal(ah_folds_apart(&training), apart);
+    assert_int_equal(ah_folds_separate(&training), apart);
     assert_int_equal(ah_fold_bytes(&training), apart ? 8 : 4);
 }
 
@@ -64,7 +64,7 @@ static float add_up(const struct ah_plan_training *training, const float *gradie
     float total = 0, apart = 0;
     for (uint64_t m = 0; m < training->micro_batches; m++) {
         const struct ah_fold fold = ah_fold_of(training, m);
-        float *place = fold.apart ? &apart : &total;
+        float *place = fold.separate ? &apart : &total;
         *place = fold.opens ? gradients[m] : *place + gradients[m];
         if (fold.closes)
             total += apart;

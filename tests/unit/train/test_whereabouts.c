@@ -104,7 +104,7 @@ static void open_scene(unsigned messages)
     scene.trainer.options.rank = &scene.place;
     scene.trainer.ranks.options = &scene.place;
     scene.trainer.job.training.micro_batches = MICRO_BATCHES;
-    scene.trainer.told = 7;
+    scene.trainer.reported_step = 7;
 }
 
 static void close_scene(void)

@@ -303,7 +303,7 @@ AH_ATTENTION_DEVICE void ah_attention_add(float (&o)[M][N * 2][4], const uint32_
 #pragma unroll
     for (uint32_t n = 0; n < N; n++) {
         uint32_t b[4];
-        ah_mma_load_turned(b, ah_attention_pair<D>(at, n));
+        ah_mma_load_transposed(b, ah_attention_pair<D>(at, n));
 #pragma unroll
         for (uint32_t m = 0; m < M; m++) {
             ah_mma_multiply(o[m][2 * n], a[m], b[0], b[1]);

@@ -269,7 +269,7 @@ static __device__ __forceinline__ bool sees_all(const struct key_tile<D, N> &til
 
 /* Masks transposed scores (rows: keys starting with `key`; columns: queries starting with `query`) with -infinity. */
 template <uint32_t D, uint32_t M, uint32_t N>
-static __device__ __forceinline__ void mask_turned(float (&s)[M][N / 8][4], const struct key_tile<D, N> &tile,
+static __device__ __forceinline__ void mask_transposed(float (&s)[M][N / 8][4], const struct key_tile<D, N> &tile,
                                                    const struct ah_attention &attention, uint32_t query,
                                                    uint32_t key)
 {
@@ -293,7 +293,7 @@ static __device__ __forceinline__ void mask_turned(float (&s)[M][N / 8][4], cons
 
 /* Turns transposed scores into weights. */
 template <uint32_t D, uint32_t M, uint32_t N>
-static __device__ __forceinline__ void weigh_turned(float (&s)[M][N / 8][4],
+static __device__ __forceinline__ void weigh_transposed(float (&s)[M][N / 8][4],
                                                     const struct key_tile<D, N> &tile, float factor)
 {
 #pragma unroll
@@ -313,7 +313,7 @@ static __device__ __forceinline__ void weigh_turned(float (&s)[M][N / 8][4],
 
 /* Turns transposed weights and their gradients into gradients of scores, without the scale. */
 template <uint32_t D, uint32_t M, uint32_t N>
-static __device__ __forceinline__ void slope_turned(float (&p)[M][N / 8][4], const float (&d)[M][N / 8][4],
+static __device__ __forceinline__ void slope_transposed(float (&p)[M][N / 8][4], const float (&d)[M][N / 8][4],
                                                     const struct key_tile<D, N> &tile)
 {
 #pragma unroll
@@ -348,11 +348,11 @@ static __device__ __forceinline__ void add_tile(struct key_sums<M, COLUMNS> &sum
     const ah_mma_place q_at = ah_mma_at(tile.q), dout_at = ah_mma_at(tile.dout);
     ah_attention_multiply<D, M, N>(s, k_at, q_at);
     if (!sees_all(tile, attention, query, key, M * 16))
-        mask_turned<D, M, N>(s, tile, attention, query, key);
-    weigh_turned<D, M, N>(s, tile, attention.factor);
+        mask_transposed<D, M, N>(s, tile, attention, query, key);
+    weigh_transposed<D, M, N>(s, tile, attention.factor);
     ah_attention_accumulate<D, M, N, COLUMNS>(sums.dv, s, dout_at + column * 2);
     ah_attention_multiply<D, M, N>(d, v_at, dout_at);
-    slope_turned<D, M, N>(s, d, tile);
+    slope_transposed<D, M, N>(s, d, tile);
     ah_attention_accumulate<D, M, N, COLUMNS>(sums.dk, s, q_at + column * 2);
 }
 

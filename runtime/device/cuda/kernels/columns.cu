@@ -21,19 +21,19 @@ struct task {
 
 /* Sums rows first, first + apart, ... for one thread. */
 template <int D>
-__device__ inline void sum_rows(const struct task *t, uint64_t first, unsigned apart, uint64_t column,
+__device__ inline void sum_rows(const struct task *t, uint64_t first, unsigned stride, uint64_t column,
                                 float ret_sum[8])
 {
     for (unsigned j = 0; j < 8; j++)
         ret_sum[j] = 0;
-    for (uint64_t row = first; row < t->rows; row += AT_ONCE * static_cast<uint64_t>(apart)) {
+    for (uint64_t row = first; row < t->rows; row += AT_ONCE * static_cast<uint64_t>(stride)) {
         struct ah_eight<D> eights[AT_ONCE];
         float v[8];
         for (unsigned k = 0; k < AT_ONCE; k++)
-            if (row + k * apart < t->rows)
-                ah_load(&eights[k], ah_row<D>(t->src, row + k * apart, 0), column, t->width - column);
+            if (row + k * stride < t->rows)
+                ah_load(&eights[k], ah_row<D>(t->src, row + k * stride, 0), column, t->width - column);
         for (unsigned k = 0; k < AT_ONCE; k++)
-            if (row + k * apart < t->rows) {
+            if (row + k * stride < t->rows) {
                 ah_floats(eights[k], v);
                 for (unsigned j = 0; j < 8; j++)
                     ret_sum[j] += v[j];

@@ -87,17 +87,17 @@ __global__ void __launch_bounds__(THREADS) ranks(struct task t)
 /* Adds eight columns of the rows at places begin, begin + apart, ... below end. */
 template <int D>
 __device__ inline void add_rows(const struct task *t, const uint32_t *places, uint64_t begin, uint64_t end,
-                                unsigned apart, uint64_t column, float sum[8])
+                                unsigned stride, uint64_t column, float sum[8])
 {
-    for (uint64_t place = begin; place < end; place += AT_ONCE * apart) {
+    for (uint64_t place = begin; place < end; place += AT_ONCE * stride) {
         struct ah_eight<D> eights[AT_ONCE];
         float v[8];
         for (unsigned k = 0; k < AT_ONCE; k++)
-            if (place + k * apart < end)
-                ah_load(&eights[k], ah_row<D>(t->dy, places[place + k * apart], 0), column,
+            if (place + k * stride < end)
+                ah_load(&eights[k], ah_row<D>(t->dy, places[place + k * stride], 0), column,
                         t->width - column);
         for (unsigned k = 0; k < AT_ONCE; k++)
-            if (place + k * apart < end) {
+            if (place + k * stride < end) {
                 ah_floats(eights[k], v);
                 for (unsigned j = 0; j < 8; j++)
                     sum[j] += v[j];

@@ -71,7 +71,7 @@ static __device__ __forceinline__ void ah_mma_load(uint32_t (&ret_tiles)[4], ah_
                  : "memory");
 }
 
-static __device__ __forceinline__ void ah_mma_load_turned(uint32_t (&ret_tiles)[4], ah_mma_place row)
+static __device__ __forceinline__ void ah_mma_load_transposed(uint32_t (&ret_tiles)[4], ah_mma_place row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(ret_tiles[0]), "=r"(ret_tiles[1]), "=r"(ret_tiles[2]), "=r"(ret_tiles[3])

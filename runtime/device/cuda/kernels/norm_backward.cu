@@ -127,32 +127,32 @@ __device__ inline void part_write(const struct part<X, DY> *p, const struct task
 /* A team's layout in shared memory: the first elements of all groups of eight, then the second elements, and so on. The
  * gaps between these, and between teams, avoid bank conflicts for threads that write one element of many groups, and
  * for threads that read whole groups. */
-__host__ __device__ inline unsigned eights_apart(unsigned team)
+__host__ __device__ inline unsigned eights_stride(unsigned team)
 {
     return EIGHTS * team + 4;
 }
 
-__host__ __device__ inline unsigned teams_apart(unsigned team)
+__host__ __device__ inline unsigned teams_stride(unsigned team)
 {
-    return 8 * eights_apart(team) + team;
+    return 8 * eights_stride(team) + team;
 }
 
 /* Adds the sums of the block's teams and writes them as a row of partial sums. */
 __device__ inline void add_teams(const struct task *t, const float sums[EIGHTS][8], float *shared, float *row)
 {
     const unsigned lane = threadIdx.x & (t->team - 1), teams = blockDim.x / t->team,
-                   columns = 8 * EIGHTS * t->team, apart = eights_apart(t->team);
-    float *mine = shared + threadIdx.x / t->team * teams_apart(t->team);
+                   columns = 8 * EIGHTS * t->team, stride = eights_stride(t->team);
+    float *mine = shared + threadIdx.x / t->team * teams_stride(t->team);
     __syncthreads();
     for (unsigned k = 0; k < EIGHTS; k++)
         for (unsigned j = 0; j < 8; j++)
-            mine[j * apart + lane + k * t->team] = sums[k][j];
+            mine[j * stride + lane + k * t->team] = sums[k][j];
     __syncthreads();
     for (unsigned i = threadIdx.x; i < columns && i < t->width; i += blockDim.x) {
-        const float *of_teams = shared + i % 8 * apart + i / 8;
+        const float *of_teams = shared + i % 8 * stride + i / 8;
         float sum = 0;
         for (unsigned team = 0; team < teams; team++)
-            sum += of_teams[team * teams_apart(t->team)];
+            sum += of_teams[team * teams_stride(t->team)];
         row[i] = sum;
     }
 }
@@ -282,7 +282,7 @@ cudaError_t run_groups(cudaStream_t stream, struct task *t, uint64_t groups)
     const unsigned all = AH_OP_NORM_GROUP * t->team,
                    threads = all < THREADS ? all : static_cast<unsigned>(THREADS);
     group_kernel *const kernel = t->mean ? kernel_of<true>(t) : kernel_of<false>(t);
-    const size_t shared_bytes = threads / t->team * teams_apart(t->team) * sizeof(float);
+    const size_t shared_bytes = threads / t->team * teams_stride(t->team) * sizeof(float);
     return AH_LAUNCH(kernel, grid, dim3(threads), shared_bytes, stream, *t);
 }
 

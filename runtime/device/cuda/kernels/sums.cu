@@ -58,9 +58,9 @@ template <int D> __device__ inline float leaf_sum(const struct task *t, uint64_t
 {
     float sum[8];
     sum_rows<D>(t, leaf, sum);
-    for (int apart = 2; apart <= 16; apart *= 2)
+    for (int stride = 2; stride <= 16; stride *= 2)
         for (unsigned j = 0; j < 8; j++)
-            sum[j] += __shfl_xor_sync(~0u, sum[j], apart);
+            sum[j] += __shfl_xor_sync(~0u, sum[j], stride);
     for (unsigned j = 0; j < 8; j++)
         sum[j] += __shfl_xor_sync(~0u, sum[j], 1);
     for (unsigned half = 4; half >= 1; half /= 2)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/train/data/made_up_tokens.h"
+#include "runtime/train/data/synthetic_tokens.h"
 
 #include "base/buffer.h"
 #include "base/file.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int make_file(struct ah_made_up_tokens *tokens, struct ah_error *err)
+static int make_file(struct ah_synthetic_tokens *tokens, struct ah_error *err)
 {
     static const char suffix[] = ".bin";
     const char *folder = getenv("TMPDIR");
@@ -32,7 +32,7 @@ static int make_file(struct ah_made_up_tokens *tokens, struct ah_error *err)
 }
 
 /* Appends the tokens; each call of Philox gives four. */
-static void put_tokens(struct ah_buffer *out, const struct ah_made_up_tokens_options *options,
+static void put_tokens(struct ah_buffer *out, const struct ah_synthetic_tokens_options *options,
                        size_t token_bytes)
 {
     uint32_t bits[4];
@@ -46,12 +46,12 @@ static void put_tokens(struct ah_buffer *out, const struct ah_made_up_tokens_opt
     }
 }
 
-int ah_made_up_tokens_init(struct ah_made_up_tokens *ret_tokens,
-                           const struct ah_made_up_tokens_options *options, struct ah_error *err)
+int ah_synthetic_tokens_init(struct ah_synthetic_tokens *ret_tokens,
+                             const struct ah_synthetic_tokens_options *options, struct ah_error *err)
 {
     struct ah_buffer bytes = {0};
     bool narrow = options->vocabulary <= UINT16_MAX + 1u;
-    *ret_tokens = (struct ah_made_up_tokens){.format = narrow ? AH_DATASET_U16 : AH_DATASET_U32};
+    *ret_tokens = (struct ah_synthetic_tokens){.format = narrow ? AH_DATASET_U16 : AH_DATASET_U32};
     ret_tokens->paths[0] = ret_tokens->path;
     put_tokens(&bytes, options, narrow ? sizeof(uint16_t) : sizeof(uint32_t));
     int rc = bytes.failed ? ah_error_memory(err) : make_file(ret_tokens, err);
@@ -59,11 +59,11 @@ int ah_made_up_tokens_init(struct ah_made_up_tokens *ret_tokens,
         rc = ah_file_write(ret_tokens->path, bytes.data, bytes.size, err);
     ah_buffer_release(&bytes);
     if (rc)
-        ah_made_up_tokens_release(ret_tokens);
+        ah_synthetic_tokens_release(ret_tokens);
     return rc;
 }
 
-void ah_made_up_tokens_release(struct ah_made_up_tokens *tokens)
+void ah_synthetic_tokens_release(struct ah_synthetic_tokens *tokens)
 {
     if (tokens->path[0])
         unlink(tokens->path);

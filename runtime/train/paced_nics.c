@@ -3,7 +3,7 @@
  * The page has a header; then for each way, the time until which it is taken; then for each turn and way, whether the
  * turn waits for the way. The way out of node n is number 2 n, its way in number 2 n + 1.
  */
-#include "runtime/train/ways.h"
+#include "runtime/train/paced_nics.h"
 
 #include "base/threads.h"
 
@@ -30,7 +30,7 @@ struct page {
     uint64_t until_ns[];         /* (ways); after them (turns, ways): 1 if the turn waits for the way */
 };
 
-struct ah_ways {
+struct ah_paced_nics {
     int file;
     struct page *page;
 };
@@ -42,88 +42,88 @@ static uint64_t *wants_of(struct page *page, uint32_t turn)
 
 /* ---- life ---- */
 
-static int map(struct ah_ways *ways, uint64_t bytes, struct ah_error *err)
+static int map(struct ah_paced_nics *nics, uint64_t bytes, struct ah_error *err)
 {
-    void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ways->file, 0);
+    void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, nics->file, 0);
     if (page == MAP_FAILED)
         return ah_error_set(err, AH_E_FAILED, "the shared page for pacing cannot be mapped: %s",
                             strerror(errno));
-    ways->page = page;
+    nics->page = page;
     return AH_OK;
 }
 
-static int begin_page(struct ah_ways *ways, uint64_t bytes, struct ah_error *err)
+static int begin_page(struct ah_paced_nics *nics, uint64_t bytes, struct ah_error *err)
 {
     pthread_mutexattr_t shared;
     pthread_mutexattr_init(&shared);
     pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
     pthread_mutexattr_setrobust(&shared, PTHREAD_MUTEX_ROBUST);
-    const int failed = pthread_mutex_init(&ways->page->lock, &shared);
+    const int failed = pthread_mutex_init(&nics->page->lock, &shared);
     pthread_mutexattr_destroy(&shared);
-    ways->page->bytes = bytes;
+    nics->page->bytes = bytes;
     return failed
                ? ah_error_set(err, AH_E_FAILED, "the lock for pacing cannot be created: %s", strerror(failed))
                : AH_OK;
 }
 
-int ah_ways_new(struct ah_ways **ret_ways, uint32_t turns, uint32_t nodes, struct ah_error *err)
+int ah_paced_nics_new(struct ah_paced_nics **ret_nics, uint32_t turns, uint32_t nodes, struct ah_error *err)
 {
     const uint64_t numbers = 2 * (uint64_t)nodes * (1 + (uint64_t)turns);
     const uint64_t bytes = sizeof(struct page) + numbers * sizeof(uint64_t);
-    struct ah_ways *ways = calloc(1, sizeof *ways);
-    if (!ways)
+    struct ah_paced_nics *nics = calloc(1, sizeof *nics);
+    if (!nics)
         return ah_error_memory(err);
-    ways->file = memfd_create("autohete-pace", MFD_CLOEXEC);
-    int rc = ways->file < 0 || ftruncate(ways->file, (off_t)bytes)
+    nics->file = memfd_create("autohete-pace", MFD_CLOEXEC);
+    int rc = nics->file < 0 || ftruncate(nics->file, (off_t)bytes)
                  ? ah_error_set(err, AH_E_FAILED, "the shared page for pacing cannot be created: %s",
                                 strerror(errno))
                  : AH_OK;
-    rc = rc ? rc : map(ways, bytes, err);
-    rc = rc ? rc : begin_page(ways, bytes, err);
+    rc = rc ? rc : map(nics, bytes, err);
+    rc = rc ? rc : begin_page(nics, bytes, err);
     if (rc) {
-        ah_ways_free(ways);
+        ah_paced_nics_free(nics);
         return rc;
     }
-    ways->page->turns = turns;
-    ways->page->ways = 2 * nodes;
-    *ret_ways = ways;
+    nics->page->turns = turns;
+    nics->page->ways = 2 * nodes;
+    *ret_nics = nics;
     return AH_OK;
 }
 
-void ah_ways_name(const struct ah_ways *ways, char ret_name[AH_WAYS_NAME_MAX])
+void ah_paced_nics_name(const struct ah_paced_nics *nics, char ret_name[AH_PACED_NICS_NAME_MAX])
 {
-    snprintf(ret_name, AH_WAYS_NAME_MAX, "/proc/%ld/fd/%d", (long)getpid(), ways->file);
+    snprintf(ret_name, AH_PACED_NICS_NAME_MAX, "/proc/%ld/fd/%d", (long)getpid(), nics->file);
 }
 
-int ah_ways_join(struct ah_ways **ret_ways, const char *name, struct ah_error *err)
+int ah_paced_nics_join(struct ah_paced_nics **ret_nics, const char *name, struct ah_error *err)
 {
     struct stat about;
-    struct ah_ways *ways = calloc(1, sizeof *ways);
-    if (!ways)
+    struct ah_paced_nics *nics = calloc(1, sizeof *nics);
+    if (!nics)
         return ah_error_memory(err);
-    ways->file = open(name, O_RDWR | O_CLOEXEC);
-    int rc = ways->file < 0 || fstat(ways->file, &about)
+    nics->file = open(name, O_RDWR | O_CLOEXEC);
+    int rc = nics->file < 0 || fstat(nics->file, &about)
                  ? ah_error_set(err, AH_E_USAGE,
                                 "'--pace' works only for ranks on one machine, but rank 0's '%s' is not "
                                 "here: %s",
                                 name, strerror(errno))
-                 : map(ways, (uint64_t)about.st_size, err);
+                 : map(nics, (uint64_t)about.st_size, err);
     if (rc)
-        ah_ways_free(ways);
+        ah_paced_nics_free(nics);
     else
-        *ret_ways = ways;
+        *ret_nics = nics;
     return rc;
 }
 
-void ah_ways_free(struct ah_ways *ways)
+void ah_paced_nics_free(struct ah_paced_nics *nics)
 {
-    if (!ways)
+    if (!nics)
         return;
-    if (ways->page)
-        munmap(ways->page, ways->page->bytes);
-    if (ways->file >= 0)
-        close(ways->file);
-    free(ways);
+    if (nics->page)
+        munmap(nics->page, nics->page->bytes);
+    if (nics->file >= 0)
+        close(nics->file);
+    free(nics);
 }
 
 /* ---- taking ---- */
@@ -134,7 +134,8 @@ static void lock(struct page *page)
         pthread_mutex_consistent(&page->lock);
 }
 
-static void want(struct page *page, uint32_t turn, const struct ah_ways_use *uses, size_t n, bool wanted)
+static void want(struct page *page, uint32_t turn, const struct ah_paced_nics_use *uses, size_t n,
+                 bool wanted)
 {
     uint64_t *wants = wants_of(page, turn);
     for (size_t i = 0; i < n; i++) {
@@ -163,7 +164,7 @@ static bool is_behind(struct page *page, uint32_t turn, uint64_t now_ns)
     return false;
 }
 
-static void take_ways(struct page *page, const struct ah_ways_use *uses, size_t n, uint64_t start_ns)
+static void take_ways(struct page *page, const struct ah_paced_nics_use *uses, size_t n, uint64_t start_ns)
 {
     for (size_t i = 0; i < n; i++) {
         if (uses[i].out_ns)
@@ -173,10 +174,10 @@ static void take_ways(struct page *page, const struct ah_ways_use *uses, size_t 
     }
 }
 
-void ah_ways_take(struct ah_ways *ways, uint32_t turn, const struct ah_ways_use *uses, size_t n,
-                  uint64_t *ret_start_ns)
+void ah_paced_nics_take(struct ah_paced_nics *nics, uint32_t turn, const struct ah_paced_nics_use *uses,
+                        size_t n, uint64_t *ret_start_ns)
 {
-    struct page *page = ways->page;
+    struct page *page = nics->page;
     const uint64_t came_ns = ah_threads_now_ns();
     lock(page);
     want(page, turn, uses, n, true);
@@ -199,16 +200,16 @@ void ah_ways_take(struct ah_ways *ways, uint32_t turn, const struct ah_ways_use 
 
 /* ---- totals ---- */
 
-void ah_ways_count(struct ah_ways *ways, uint64_t late_ns)
+void ah_paced_nics_count(struct ah_paced_nics *nics, uint64_t late_ns)
 {
-    __atomic_fetch_add(&ways->page->ops, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&ways->page->late, late_ns > 0, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&ways->page->late_ns, late_ns, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&nics->page->ops, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&nics->page->late, late_ns > 0, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&nics->page->late_ns, late_ns, __ATOMIC_RELAXED);
 }
 
-struct ah_ways_totals ah_ways_totals(const struct ah_ways *ways)
+struct ah_paced_nics_totals ah_paced_nics_totals(const struct ah_paced_nics *nics)
 {
-    return (struct ah_ways_totals){__atomic_load_n(&ways->page->ops, __ATOMIC_RELAXED),
-                                   __atomic_load_n(&ways->page->late, __ATOMIC_RELAXED),
-                                   __atomic_load_n(&ways->page->late_ns, __ATOMIC_RELAXED)};
+    return (struct ah_paced_nics_totals){__atomic_load_n(&nics->page->ops, __ATOMIC_RELAXED),
+                                         __atomic_load_n(&nics->page->late, __ATOMIC_RELAXED),
+                                         __atomic_load_n(&nics->page->late_ns, __ATOMIC_RELAXED)};
 }

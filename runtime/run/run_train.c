@@ -100,7 +100,7 @@ static int evaluate_held_out(struct ah_run *run, const struct ah_run_listener *l
     if (!run->held_out)
         return AH_OK;
     int rc = ah_trainer_evaluate(run->trainer, &run->held_out_batches, run->host->stop, &evaluation, err);
-    if (rc == AH_E_INTERRUPTED) /* ah_run_go() sees the interrupt itself */
+    if (rc == AH_E_INTERRUPTED) /* ah_run_train() sees the interrupt itself */
         return AH_OK;
     if (!rc && !isfinite(evaluation.loss))
         rc = ah_error_set(err, AH_E_NUMERIC, "the held-out loss after step %" PRIu64 " is not finite",
@@ -140,7 +140,7 @@ static bool wait_for_room(const struct ah_run *run)
     enum { PATIENCE_S = 600 };
     char needed[AH_UNITS_TEXT_MAX], available[AH_UNITS_TEXT_MAX];
     struct ah_checkpoints_room room;
-    const bool told_to_end = ah_run_is_stopped(run->host);
+    const bool was_stopped = ah_run_is_stopped(run->host);
     for (unsigned waited_s = 0; run->host->attended && waited_s <= PATIENCE_S; waited_s++) {
         if (ah_checkpoints_find_room(run->checkpoints, 0, 1, &room, NULL))
             return false;
@@ -153,7 +153,7 @@ static bool wait_for_room(const struct ah_run *run)
                         run->save, ah_units_print_bytes(available, room.free_bytes), run->position.step,
                         ah_units_print_bytes(needed, room.needed_bytes), PATIENCE_S / 60);
         (void)sleep(1);
-        if (ah_run_is_stopped(run->host) != told_to_end)
+        if (ah_run_is_stopped(run->host) != was_stopped)
             return false;
     }
     return false;
@@ -310,7 +310,7 @@ static int run_steps(struct ah_run *run, const struct ah_run_listener *listener,
     return run->position.step < run->settings.steps ? say_interrupted(run, err) : AH_OK;
 }
 
-int ah_run_go(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
+int ah_run_train(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
 {
     ah_run_status_begin(run->status);
     struct ah_error own = {0};

@@ -16,11 +16,12 @@
 #include "cli/run/run_plan.h"
 #include "cli/run/run_terminal.h"
 #include "cli/run/stall.h"
-#include "cli/trace/run_trace.h"
+#include "cli/trace/trace.h"
 #include "cli/trace/trace_ranks.h"
 #include "cli/verbs.h"
 #include "profiler/processor_load.h"
 #include "runtime/run/run_log.h"
+#include "runtime/run/run_timeline.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -111,7 +112,7 @@ struct running {
     struct ah_run_options given; /* the command line's options, completed from the document */
     struct ah_run run;
     struct ah_run_log log;
-    struct ah_run_trace *trace; /* NULL: no trace is wanted */
+    struct ah_run_timeline *timeline; /* NULL: no trace is wanted */
     struct ah_progress progress;
     bool quiet; /* print nothing for people: --quiet is given, or standard output is for a log or trace */
     struct ah_error unsaid; /* why standard output could not be written */
@@ -161,8 +162,8 @@ static void on_step(void *context, const struct ah_step_record *record, double s
     const struct steady *steady = &running->steady;
     put_steady(&running->steady, step_us, (double)(training->batch * training->seq), (double)record->tokens);
     ah_run_log_step(&running->log, record, step_us);
-    if (running->trace)
-        ah_run_trace_step(running->trace, record->step);
+    if (running->timeline)
+        ah_run_timeline_step(running->timeline, record->step);
     if (running->quiet)
         return;
     ah_units_print_count(rate, median_of(steady, steady->tokens_per_s));
@@ -183,7 +184,7 @@ static void on_step(void *context, const struct ah_step_record *record, double s
 static void on_op(void *context, const struct ah_op_record *record)
 {
     const struct running *running = context;
-    ah_run_trace_op(running->trace, record);
+    ah_run_timeline_op(running->timeline, record);
 }
 
 static void on_evaluated(void *context, uint64_t step, double loss, uint64_t tokens)
@@ -218,11 +219,11 @@ static int open_trace(struct running *running, struct ah_error *err)
 {
     const struct ah_run *run = &running->run;
     const struct ah_recorded_steps steps = ah_run_traced_steps(run);
-    const struct ah_run_trace_options options = {.first_step = steps.first, .steps = steps.n};
+    const struct ah_run_timeline_options options = {.first_step = steps.first, .steps = steps.n};
     ah_trainer_time_ops(run->trainer);
-    int rc = ah_run_trace_new(&running->trace, run->plan, &options, err);
+    int rc = ah_run_timeline_new(&running->timeline, run->plan, &options, err);
     if (!rc)
-        ah_run_trace_record(running->trace, ah_trainer_device(run->trainer), run->resumed_step);
+        ah_run_timeline_record(running->timeline, ah_trainer_device(run->trainer), run->resumed_step);
     return rc;
 }
 
@@ -302,7 +303,7 @@ static void tell_of_saving(const struct running *running)
 static int run_steps(struct running *running, struct ah_error *err)
 {
     const struct ah_run_listener listener = {.step = on_step,
-                                             .op = running->trace ? on_op : NULL,
+                                             .op = running->timeline ? on_op : NULL,
                                              .evaluated = on_evaluated,
                                              .saved = on_saved,
                                              .context = running};
@@ -374,12 +375,12 @@ static void summarize_overlap(struct running *running, const struct ah_runlog_ov
 
 static int end_trace(struct running *running, struct ah_runlog_end *end, struct ah_error *err)
 {
-    if (!running->trace)
+    if (!running->timeline)
         return AH_OK;
-    const struct ah_error *why = ah_run_trace_end(running->trace);
+    const struct ah_error *why = ah_run_timeline_end(running->timeline);
     if (why->code && why->code != AH_E_UNSUPPORTED)
         ah_cli_tell(running->cli, AH_CLI_WARNING, "the trace lacks kernels and copies: %s", why->text);
-    int rc = ah_run_trace_overlap(running->trace, &running->cli->arena, &end->overlap, err);
+    int rc = ah_run_timeline_overlap(running->timeline, &running->cli->arena, &end->overlap, err);
     if (!rc && end->overlap && end->overlap->lost)
         ah_cli_tell(running->cli, AH_CLI_WARNING,
                     "%" PRIu64 " records of work were lost, so the shares in the trace are too low",
@@ -392,8 +393,9 @@ static int write_trace(struct running *running, struct ah_error *err)
     const char *path = running->options->trace;
     if (!path)
         return AH_OK;
-    int rc = running->loaded.ranks ? ah_trace_ranks_write(&running->run, running->cli, path, err)
-                                   : ah_run_trace_write(running->trace, running->cli, path, err);
+    int rc = running->loaded.ranks
+                 ? ah_trace_ranks_write(&running->run, running->cli, path, err)
+                 : ah_trace_write_run(running->cli, path, running->run.plan, running->timeline, err);
     if (!rc && strcmp(path, "-") != 0)
         ah_cli_tell(running->cli, AH_CLI_WROTE, "%s; open it in ui.perfetto.dev or chrome://tracing", path);
     return rc;
@@ -498,7 +500,7 @@ static int run_run(struct ah_cli *cli, const void *given)
     ah_run_ranks_give_up(running->loaded.ranks, rc, &err);
     ah_run_ranks_tell_pace(running->loaded.ranks, &running->terminal.host);
     ah_run_log_close(&running->log, NULL, NULL);
-    ah_run_trace_free(running->trace);
+    ah_run_timeline_free(running->timeline);
     ah_run_close(&running->run);
     int status = rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : 0;
     if (rc == AH_E_INTERRUPTED && saved && !cli->json) { /* the run stopped as asked: nothing failed */

@@ -11,7 +11,7 @@
 #include "cli/frame/cli.h"
 #include "cli/frame/emit.h"
 #include "cli/frame/table.h"
-#include "cli/inspect/runlog_summary.h"
+#include "runtime/run/runlog_summary.h"
 #include "schemas/cluster_plan.h"
 #include "schemas/document.h"
 #include "schemas/moves.h"

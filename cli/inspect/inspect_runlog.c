@@ -5,7 +5,7 @@
 #include "cli/inspect/inspect.h"
 
 #include "base/units.h"
-#include "cli/inspect/runlog_summary.h"
+#include "runtime/run/runlog_summary.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -167,7 +167,7 @@ static int by_time(const void *left, const void *right)
 
 static size_t most_marks(const struct trace *trace)
 {
-    const struct ah_trace_measured *measured = trace->measured;
+    const struct ah_timeline *measured = trace->measured;
     size_t of_replay = 4 * trace->replay->n_items + trace->iterations;
     return of_replay + (measured ? measured->n_slices + measured->n_activities + measured->n_steps : 0);
 }
@@ -188,7 +188,7 @@ static int collect_marks(struct trace *trace, struct ah_error *err)
 }
 
 int ah_trace_write_both(struct ah_cli *cli, const char *path, const struct ah_plan *plan,
-                        const struct ah_replay *replay, const struct ah_trace_measured *measured,
+                        const struct ah_replay *replay, const struct ah_timeline *measured,
                         struct ah_error *err)
 {
     struct trace trace = {.plan = plan, .replay = replay, .measured = measured, .arena = &cli->arena};
@@ -207,4 +207,17 @@ int ah_trace_write(struct ah_cli *cli, const char *path, const struct ah_plan *p
                    const struct ah_replay *replay, struct ah_error *err)
 {
     return ah_trace_write_both(cli, path, plan, replay, NULL, err);
+}
+
+int ah_trace_write_run(struct ah_cli *cli, const char *path, const struct ah_plan *plan,
+                       const struct ah_run_timeline *timeline, struct ah_error *err)
+{
+    enum { ITERATIONS_MORE = 6 }; /* so that the replay has as many steady ones as were measured */
+    struct ah_timeline measured;
+    struct ah_replay replay;
+    int rc = ah_run_timeline_cut(timeline, &cli->arena, &measured, err);
+    if (!rc)
+        rc =
+            ah_replay_run(plan, ah_run_timeline_steps(timeline) + ITERATIONS_MORE, &cli->arena, &replay, err);
+    return rc ? rc : ah_trace_write_both(cli, path, plan, &replay, &measured, err);
 }

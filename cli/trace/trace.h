@@ -12,39 +12,8 @@
 #define AH_CLI_TRACE_TRACE_H
 
 #include "cli/frame/cli.h"
-#include "runtime/device/device.h"
+#include "runtime/run/run_timeline.h"
 #include "runtime/schedule/replay.h"
-
-/* What a lane did, in ns since the measured timeline's zero. */
-struct ah_trace_slice {
-    size_t op; /* index in the plan; SIZE_MAX: work of no op, such as a batch's data */
-    uint64_t tile;
-    uint64_t step; /* the step in whose iteration the slice is */
-    enum ah_plan_lane lane;
-    uint64_t first_ticket, last_ticket; /* tickets of its ops */
-    int64_t start_ns, end_ns;
-};
-
-/* A kernel, a copy or a fill, as the device recorded it. Activities of a lane are in order of time, without overlap. */
-struct ah_trace_activity {
-    const struct ah_device_activity *activity;
-    const struct ah_trace_slice *slice; /* the slice in which it ran; NULL: not known */
-    int64_t start_ns, end_ns;           /* as in slices */
-};
-
-struct ah_trace_step {
-    uint64_t step;
-    int64_t start_ns, end_ns; /* when the step's compute began and ended */
-};
-
-struct ah_trace_measured {
-    const struct ah_trace_slice *slices;
-    size_t n_slices;
-    const struct ah_trace_activity *activities; /* (optional) */
-    size_t n_activities;
-    const struct ah_trace_step *steps;
-    size_t n_steps;
-};
 
 /* Writes every iteration of `replay`, a replay of `plan`, to `path` (`-`: standard output, through cli->out). AH_E_IO
  * names the path, and the file is unchanged. Four iterations or more include two steady ones. */
@@ -54,7 +23,12 @@ int ah_trace_write(struct ah_cli *cli, const char *path, const struct ah_plan *p
 /* The same with two processes, "predicted (simulated)" and "measured". It shows as many steps of the replay as were
  * measured (1 if none was): the last complete ones, starting at time 0. */
 int ah_trace_write_both(struct ah_cli *cli, const char *path, const struct ah_plan *plan,
-                        const struct ah_replay *replay, const struct ah_trace_measured *measured,
+                        const struct ah_replay *replay, const struct ah_timeline *measured,
                         struct ah_error *err);
+
+/* The same with what was kept of a run of `plan`. If the run was too short for the chosen steps, the file shows an
+ * earlier step, or only the predicted timeline. */
+int ah_trace_write_run(struct ah_cli *cli, const char *path, const struct ah_plan *plan,
+                       const struct ah_run_timeline *timeline, struct ah_error *err);
 
 #endif

@@ -42,7 +42,7 @@ struct mark {
 struct trace {
     const struct ah_plan *plan;
     const struct ah_replay *replay;
-    const struct ah_trace_measured *measured; /* (optional) */
+    const struct ah_timeline *measured; /* (optional) */
     struct ah_arena *arena;
     struct ah_occupancy occupancy;
     double *end_us; /* end of each iteration; in the arena */

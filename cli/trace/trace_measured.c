@@ -11,7 +11,7 @@ static const char data_word[] = "data";
 
 void ah_trace_measure(struct trace *trace)
 {
-    const struct ah_trace_measured *measured = trace->measured;
+    const struct ah_timeline *measured = trace->measured;
     for (uint32_t i = 0; i < measured->n_steps; i++)
         trace->marks[trace->n_marks++] = (struct mark){measured->steps[i].start_ns, MARK_STEP, i, 0};
     for (uint32_t i = 0; i < measured->n_slices; i++)
@@ -20,7 +20,7 @@ void ah_trace_measure(struct trace *trace)
         trace->marks[trace->n_marks++] = (struct mark){measured->activities[i].start_ns, MARK_ACTIVITY, i, 0};
 }
 
-static void print_step(struct trace *trace, const struct ah_trace_step *step)
+static void print_step(struct trace *trace, const struct ah_timeline_step *step)
 {
     struct ah_emit emit;
     char name[48];
@@ -35,7 +35,7 @@ static void print_step(struct trace *trace, const struct ah_trace_step *step)
     ah_emit_close(&emit);
 }
 
-static void print_slice(struct trace *trace, const struct ah_trace_slice *slice)
+static void print_slice(struct trace *trace, const struct ah_timeline_slice *slice)
 {
     struct ah_emit emit;
     char name[TRACE_NAME_MAX];
@@ -52,7 +52,7 @@ static void print_slice(struct trace *trace, const struct ah_trace_slice *slice)
     ah_emit_close(&emit);
 }
 
-static void emit_owner(const struct trace *trace, struct ah_emit *emit, const struct ah_trace_slice *slice)
+static void emit_owner(const struct trace *trace, struct ah_emit *emit, const struct ah_timeline_slice *slice)
 {
     char name[TRACE_NAME_MAX];
     bool of_plan = slice->op < trace->plan->n_ops;
@@ -62,7 +62,7 @@ static void emit_owner(const struct trace *trace, struct ah_emit *emit, const st
     ah_emit_integer(emit, "step", slice->step);
 }
 
-static void print_activity(struct trace *trace, const struct ah_trace_activity *shown)
+static void print_activity(struct trace *trace, const struct ah_timeline_activity *shown)
 {
     static const char *const words[] = {
         [AH_ACTIVITY_KERNEL] = "kernel", [AH_ACTIVITY_COPY] = "copy", [AH_ACTIVITY_FILL] = "fill"};

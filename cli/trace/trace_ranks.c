@@ -8,10 +8,10 @@
 #include "cli/trace/trace_ranks.h"
 
 #include "base/file.h"
-#include "cli/trace/run_trace.h"
 #include "cli/trace/trace_internal.h"
 #include "planner/cluster/sim/cluster_replay.h"
 #include "runtime/run/run_ranks.h"
+#include "runtime/run/run_timeline.h"
 #include "runtime/schedule/graph.h"
 #include "runtime/train/recorded.h"
 #include "runtime/train/world.h"

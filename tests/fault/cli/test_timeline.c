@@ -3,8 +3,8 @@
  * Fails each allocation once in making a trace, a run's trace and a page: expects an error, no leak, nothing written.
  */
 #include "cli/page/page.h"
-#include "cli/trace/run_trace.h"
 #include "cli/trace/trace.h"
+#include "runtime/run/run_timeline.h"
 #include "tests/support/fault.h"
 #include "tests/support/tiny_plan.h"
 
@@ -30,28 +30,29 @@ static int write_trace(void *context, struct ah_error *err)
     return finish(&cli, rc, err);
 }
 
-static void tell_step(struct ah_run_trace *trace)
+static void tell_step(struct ah_run_timeline *timeline)
 {
     const struct ah_plan *plan = tiny_plan();
     for (size_t op = 0; op < plan->n_ops; op++)
-        ah_run_trace_op(trace, &(struct ah_op_record){.step = 1,
-                                                      .lane = (uint32_t)plan->ops[op].lane,
-                                                      .op = op,
-                                                      .start_ns = 1000 * (op + 1),
-                                                      .end_ns = 1000 * (op + 2)});
+        ah_run_timeline_op(timeline, &(struct ah_op_record){.step = 1,
+                                                            .lane = (uint32_t)plan->ops[op].lane,
+                                                            .op = op,
+                                                            .start_ns = 1000 * (op + 1),
+                                                            .end_ns = 1000 * (op + 2)});
 }
 
 static int write_run_trace(void *context, struct ah_error *err)
 {
     (void)context;
     struct ah_cli cli = {0};
-    struct ah_run_trace *trace = NULL;
-    int rc = ah_run_trace_new(&trace, tiny_plan(), &(struct ah_run_trace_options){.first_step = 1}, err);
+    struct ah_run_timeline *timeline = NULL;
+    int rc =
+        ah_run_timeline_new(&timeline, tiny_plan(), &(struct ah_run_timeline_options){.first_step = 1}, err);
     if (!rc) {
-        tell_step(trace);
-        rc = ah_run_trace_write(trace, &cli, "-", err);
+        tell_step(timeline);
+        rc = ah_trace_write_run(&cli, "-", tiny_plan(), timeline, err);
     }
-    ah_run_trace_free(trace);
+    ah_run_timeline_free(timeline);
     return finish(&cli, rc, err);
 }
 
@@ -74,13 +75,13 @@ TEST_IN(timeline, trace_of_a_run, tiny_plan_load, tiny_plan_release)
 
 TEST_IN(timeline, a_run_is_heard_without_memory, tiny_plan_load, tiny_plan_release)
 {
-    struct ah_run_trace *trace;
+    struct ah_run_timeline *timeline;
     struct ah_error err = {0};
-    CHECK_OK(ah_run_trace_new(&trace, tiny_plan(), &(struct ah_run_trace_options){0}, &err), err);
+    CHECK_OK(ah_run_timeline_new(&timeline, tiny_plan(), &(struct ah_run_timeline_options){0}, &err), err);
     fault_count();
-    tell_step(trace);
+    tell_step(timeline);
     assert_int_equal(fault_count(), 0);
-    ah_run_trace_free(trace);
+    ah_run_timeline_free(timeline);
 }
 
 TEST_IN(timeline, page, tiny_plan_load, tiny_plan_release)

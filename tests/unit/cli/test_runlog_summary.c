@@ -2,7 +2,7 @@
  *
  * Tests the summary of a run log: which steps count, and how measured times compare with the predicted ones.
  */
-#include "cli/inspect/runlog_summary.h"
+#include "runtime/run/runlog_summary.h"
 #include "tests/support/check.h"
 
 #include <stdlib.h>

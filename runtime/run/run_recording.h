@@ -11,8 +11,8 @@
  *
  * Call all functions on the submitter's thread.
  */
-#ifndef AH_CLI_TRACE_RUN_RECORDING_H
-#define AH_CLI_TRACE_RUN_RECORDING_H
+#ifndef AH_RUN_RUN_RECORDING_H
+#define AH_RUN_RUN_RECORDING_H
 
 #include "runtime/device/device.h"
 

@@ -3,7 +3,7 @@
  * Records the hardware for some steps. A step begins in the round before its own, and two rounds are already submitted
  * when a step is reported, so recording starts STEPS_AHEAD steps earlier.
  */
-#include "cli/trace/run_recording.h"
+#include "runtime/run/run_recording.h"
 
 enum { STEPS_AHEAD = 4 };
 

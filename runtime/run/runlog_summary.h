@@ -6,8 +6,8 @@
  * after an evaluation or a save) are left out if there are others. A log that was cut off has no measured parts and
  * waits; without a prediction, all pairs lack `predicted`.
  */
-#ifndef AH_CLI_INSPECT_RUNLOG_SUMMARY_H
-#define AH_CLI_INSPECT_RUNLOG_SUMMARY_H
+#ifndef AH_RUN_RUNLOG_SUMMARY_H
+#define AH_RUN_RUNLOG_SUMMARY_H
 
 #include "base/arena.h"
 #include "base/buffer.h"

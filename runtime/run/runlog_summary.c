@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/inspect/runlog_summary.h"
+#include "runtime/run/runlog_summary.h"
 
 #include "base/stats.h"
 

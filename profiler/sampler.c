@@ -163,7 +163,7 @@ int ah_sampler_rounds(const struct ah_sampler *sampler, ah_sampler_round *round,
 {
     double values[AH_SAMPLER_WIDTH_MAX];
     if (width > AH_SAMPLER_WIDTH_MAX)
-        return ah_error_set(err, AH_E_FAILED, "%zu series at once are too many", width);
+        return ah_error_set(err, AH_E_FAILED, "%zu series are too many for one measurement", width);
     uint64_t begin_ns = now_ns(sampler);
     for (unsigned rounds = 0; width > 0 && ret_series[0].n < AH_SAMPLER_SAMPLES_MAX &&
                               wants_more(sampler, rounds, begin_ns, ret_series, width);) {
@@ -196,7 +196,7 @@ int ah_sampler_begin(const struct ah_sampler *sampler, const struct ah_sampler_w
                      struct ah_sampler_set *ret_set, struct ah_error *err)
 {
     if (n > AH_SAMPLER_WIDTH_MAX)
-        return ah_error_set(err, AH_E_FAILED, "%zu works at once are too many", n);
+        return ah_error_set(err, AH_E_FAILED, "%zu works are too many for one measurement", n);
     *ret_set = (struct ah_sampler_set){.works = works, .n = n};
     for (size_t i = 0; i < n; i++) {
         double each_s;

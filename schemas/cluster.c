@@ -86,12 +86,12 @@ static const struct ah_field node_fields[] = {
      AH_NUMBER_AT(ah_cluster_node, host_memory_bytes_per_s),
      .flags = AH_FIELD_OPTIONAL,
      .max = RATE_MAX,
-     .about = "Rate of that memory that AdamW on all cores reaches; 0: unknown, nothing is kept there."},
+     .about = "Memory rate that AdamW reaches on all cores; 0: unknown, so nothing is kept on this host."},
     {.name = "host_link_bytes_per_s",
      AH_NUMBER_AT(ah_cluster_node, host_link_bytes_per_s),
      .flags = AH_FIELD_OPTIONAL,
      .max = RATE_MAX,
-     .about = "Rate between the host and each GPU, each way; 0: unknown, nothing is kept there."},
+     .about = "Rate between the host and each GPU, each way; 0: unknown, so nothing is kept on this host."},
     {.name = "disk_bytes_per_s",
      AH_NUMBER_AT(ah_cluster_node, disk_bytes_per_s),
      .flags = AH_FIELD_OPTIONAL,
@@ -119,7 +119,7 @@ static const struct ah_field pair_fields[] = {
      .about = "Rate between them, each way."},
     AH_ROW_NUMBER(ah_cluster_pair, latency_us, 1e9, "Latency of such a transfer."),
     {0}};
-AH_TABLE(pair, ah_cluster_pair, "pair", "Two nodes not connected at the lower of their NIC rates.", NULL);
+AH_TABLE(pair, ah_cluster_pair, "pair", "Two nodes whose link differs from the slower of their NICs.", NULL);
 
 static const struct ah_field time_fields[] = {
     AH_ROW_SHA256(ah_cluster_time, model_sha256, "Digest of the model."),
@@ -131,8 +131,9 @@ static const struct ah_field time_fields[] = {
     AH_ROW_WORD(ah_cluster_time, dtype, ah_words_dtype, "Of weights."),
     AH_ROW_WORD(ah_cluster_time, activations, ah_words_activations, "What backward recomputes."),
     AH_ROW_NUMBER(ah_cluster_time, forward_us, 1e15, "Forward, including messages between the GPUs."),
-    AH_ROW_NUMBER(ah_cluster_time, backward_us, 1e15,
-                  "Backward, likewise; for the head 0 if forward includes it."),
+    AH_ROW_NUMBER(
+        ah_cluster_time, backward_us, 1e15,
+        "Backward, including messages between the GPUs; 0 for the head if its forward includes it."),
     {0}};
 AH_TABLE(time, ah_cluster_time, "time", "Measured passes of a block over a micro-batch.", NULL);
 
@@ -184,7 +185,7 @@ static int check_nodes(const struct ah_cluster *cluster, struct ah_error *err)
     for (size_t i = 0; i < cluster->n_nodes; i++) {
         const struct ah_cluster_node *node = &cluster->nodes[i];
         if (!find_gpu(cluster, node->gpu))
-            return ah_meaning_fail_item(err, "nodes", i, "gpu", "'%s' is not the name of any of gpus",
+            return ah_meaning_fail_item(err, "nodes", i, "gpu", "'%s' is the name of no entry in gpus",
                                         node->gpu);
         if (find_node(cluster, node->id) != node)
             return ah_meaning_fail_item(err, "nodes", i, "id", "'%s' appears twice", node->id);
@@ -209,7 +210,7 @@ static int check_times(const struct ah_cluster *cluster, struct ah_error *err)
 {
     for (size_t i = 0; i < cluster->n_times; i++) {
         if (!find_gpu(cluster, cluster->times[i].gpu))
-            return ah_meaning_fail_item(err, "times", i, "gpu", "'%s' is not the name of any of gpus",
+            return ah_meaning_fail_item(err, "times", i, "gpu", "'%s' is the name of no entry in gpus",
                                         cluster->times[i].gpu);
         for (size_t j = 0; j < i; j++)
             if (same_time(&cluster->times[i], &cluster->times[j]))
@@ -230,7 +231,7 @@ static int cluster_check(const void *group, struct ah_error *err)
         const struct ah_cluster_pair *pair = &cluster->pairs[i];
         const char *missing = !find_node(cluster, pair->a) ? "a" : !find_node(cluster, pair->b) ? "b" : NULL;
         if (missing)
-            rc = ah_meaning_fail_item(err, "pairs", i, missing, "'%s' is not the id of any of nodes",
+            rc = ah_meaning_fail_item(err, "pairs", i, missing, "'%s' is the id of no entry in nodes",
                                       *missing == 'a' ? pair->a : pair->b);
         else if (strcmp(pair->a, pair->b) == 0)
             rc = ah_meaning_fail_item(err, "pairs", i, NULL, "'%s' is paired with itself", pair->a);

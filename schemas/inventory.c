@@ -115,7 +115,7 @@ static int check_place(const struct ah_inventory *inventory, size_t i, struct ah
         return AH_OK;
     const struct ah_inventory_node *node = find_node(inventory, holding->node);
     if (!node)
-        return ah_meaning_fail_item(err, "holdings", i, "node", "'%s' is not the id of any of nodes",
+        return ah_meaning_fail_item(err, "holdings", i, "node", "'%s' is the id of no entry in nodes",
                                     holding->node);
     if (holding->medium == AH_MEDIUM_GPU && holding->gpu >= node->gpus)
         return ah_meaning_fail_item(err, "holdings", i, "gpu",

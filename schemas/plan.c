@@ -51,7 +51,7 @@ static const struct ah_field emulated_fields[] = {
     AH_ROW_NUMBER(ah_plan_emulated, d2h_bytes_per_s, 1e15, "Rate of copies from the device."),
     AH_ROW_NUMBER(ah_plan_emulated, copy_latency_us, US_MAX, "Latency of a copy."),
     AH_ROW_NUMBER(ah_plan_emulated, both_kept, 1,
-                  "Share of its rate that a copy keeps while another goes the other way."),
+                  "Share of its rate that a copy keeps while another runs in the other direction."),
     AH_ROW_NUMBER(ah_plan_emulated, host_adam_params_per_s, 1e15, "Rate of the host's AdamW."),
     {0}};
 AH_TABLE(emulated, ah_plan_emulated, "emulated", "The rates to which lanes were slowed.", NULL);
@@ -69,7 +69,7 @@ AH_TABLE(inputs, ah_plan_inputs, "inputs", "What the plan was made from.", NULL)
 static const struct ah_field what_if_fields[] = {
     AH_ROW_WORD(ah_plan_what_if, field, ah_words_what_if, "The field of the machine document."),
     AH_ROW_BYTES(ah_plan_what_if, machine_bytes, "What the machine has."),
-    AH_ROW_BYTES(ah_plan_what_if, planned_bytes, "What the plan assumes: more."),
+    AH_ROW_BYTES(ah_plan_what_if, planned_bytes, "The larger amount that the plan assumes."),
     {0}};
 AH_TABLE(what_if, ah_plan_what_if, "what_if",
          "A resource that the plan assumes larger than the "
@@ -131,7 +131,7 @@ static const struct ah_field resource_fields[] = {
     AH_ROW_NAME(ah_plan_resource, name, "Its name."),
     SHARE(ah_plan_resource, compute, 0, "Demand of the compute lane."),
     SHARE(ah_plan_resource, h2d, 0, "Demand of copies to the device."),
-    SHARE(ah_plan_resource, d2h, 0, "Demand of copies from it."),
+    SHARE(ah_plan_resource, d2h, 0, "Demand of copies from the device."),
     SHARE(ah_plan_resource, host, 0, "Demand of the host lane."),
     {0}};
 AH_TABLE(resource, ah_plan_resource, "resource",
@@ -142,7 +142,7 @@ AH_TABLE(resource, ah_plan_resource, "resource",
 static const struct ah_field lane_weights_fields[] = {
     SHARE(ah_plan_lane_weights, compute, 1e-6, "Weight of the compute lane."),
     SHARE(ah_plan_lane_weights, h2d, 1e-6, "Weight of copies to the device."),
-    SHARE(ah_plan_lane_weights, d2h, 1e-6, "Weight of copies from it."),
+    SHARE(ah_plan_lane_weights, d2h, 1e-6, "Weight of copies from the device."),
     SHARE(ah_plan_lane_weights, host, 1e-6, "Weight of the host lane."),
     {0}};
 AH_TABLE(lane_weights, ah_plan_lane_weights, "lane_weights",
@@ -199,9 +199,9 @@ AH_TABLE(by_class, ah_plan_by_class, "by_class", "What fills the device arena at
 static const struct ah_field memory_fields[] = {
     AH_ROW_BYTES(ah_plan_memory, device_bytes, "Highest byte used in the device arena."),
     AH_ROW_BYTES(ah_plan_memory, device_capacity_bytes, "Limit for arena and reserve together."),
-    AH_ROW_BYTES(ah_plan_memory, reserved_bytes, "Beside the arena: context and library workspace."),
+    AH_ROW_BYTES(ah_plan_memory, reserved_bytes, "Memory outside the arena: context and library workspace."),
     AH_ROW_BYTES(ah_plan_memory, host_bytes, "Pinned and pageable together."),
-    AH_ROW_BYTES(ah_plan_memory, host_capacity_bytes, "Limit for them and the process together."),
+    AH_ROW_BYTES(ah_plan_memory, host_capacity_bytes, "Limit for host_bytes and process_bytes together."),
     {.name = "process_bytes",
      AH_COUNT_AT(ah_plan_memory, process_bytes),
      .flags = AH_FIELD_OPTIONAL,
@@ -215,7 +215,7 @@ AH_TABLE(memory, ah_plan_memory, "memory", "Memory that the plan needs.", ah_pla
 
 static const struct ah_field exposed_fields[] = {
     AH_ROW_NUMBER(ah_plan_exposed, h2d, US_MAX, "Waiting for copies to the device."),
-    AH_ROW_NUMBER(ah_plan_exposed, d2h, US_MAX, "Waiting for copies from it."),
+    AH_ROW_NUMBER(ah_plan_exposed, d2h, US_MAX, "Waiting for copies from the device."),
     AH_ROW_NUMBER(ah_plan_exposed, host, US_MAX, "Waiting for the host."),
     {0}};
 AH_TABLE(exposed, ah_plan_exposed, "exposed_us", "Time that compute waits for each lane.", NULL);
@@ -223,8 +223,8 @@ AH_TABLE(exposed, ah_plan_exposed, "exposed_us", "Time that compute waits for ea
 static const struct ah_field time_fields[] = {
     AH_ROW_NUMBER(ah_plan_time, step_us, US_MAX, "Period: steady-state time of an iteration."),
     AH_ROW_NUMBER(ah_plan_time, compute_us, US_MAX, "Work of the compute lane."),
-    AH_ROW_NUMBER(ah_plan_time, h2d_us, US_MAX, "Work of the lane to the device."),
-    AH_ROW_NUMBER(ah_plan_time, d2h_us, US_MAX, "Work of the lane from the device."),
+    AH_ROW_NUMBER(ah_plan_time, h2d_us, US_MAX, "Work of the lane that copies to the device."),
+    AH_ROW_NUMBER(ah_plan_time, d2h_us, US_MAX, "Work of the lane that copies from the device."),
     AH_ROW_NUMBER(ah_plan_time, host_us, US_MAX, "Work of the host lane."),
     AH_ROW_GROUP(ah_plan_time, exposed_us, &exposed_table, "Time that compute waits."),
     {.name = "estimated",
@@ -314,8 +314,7 @@ static const struct ah_field tensor_fields[] = {
     AH_ROW_COUNT(ah_plan_tensor, bytes, 1, COUNT_MAX, "Its size."),
     AH_ROW_COUNT(ah_plan_tensor, from, 0, COUNT_MAX, "First compute position at which it is live."),
     AH_ROW_COUNT(ah_plan_tensor, to, 0, COUNT_MAX,
-                 "Last such position; below 'from': in the next "
-                 "iteration."),
+                 "Last compute position at which it is live; if below 'from', in the next iteration."),
     {0}};
 AH_TABLE(tensor, ah_plan_tensor, "tensor", "A tensor in the device arena.", NULL);
 

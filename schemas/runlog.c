@@ -72,8 +72,7 @@ static const struct ah_field rank_fields[] = {
                   "end in this one."),
     AH_ROW_NUMBER(ah_runlog_rank, compute_us, US_MAX, "Time that compute works, without messages."),
     AH_ROW_NUMBER(ah_runlog_rank, messages_us, US_MAX,
-                  "Time that compute stands still until its messages "
-                  "are taken."),
+                  "Time that compute waits until other ranks take its messages."),
     AH_ROW_NUMBER(ah_runlog_rank, before_us, US_MAX, "Time that it waits for the stage before."),
     AH_ROW_NUMBER(ah_runlog_rank, behind_us, US_MAX, "Time that it waits for the stage after."),
     AH_ROW_NUMBER(ah_runlog_rank, sums_us, US_MAX,
@@ -83,11 +82,11 @@ static const struct ah_field rank_fields[] = {
                   "Time that it waits at the gate, where all ranks form the "
                   "norm."),
     AH_ROW_NUMBER(ah_runlog_rank, lanes_us, US_MAX, "Time that it waits for other lanes of its own device."),
-    AH_ROW_NUMBER(ah_runlog_rank, h2d_us, US_MAX, "Time that the lane to the device works."),
-    AH_ROW_NUMBER(ah_runlog_rank, d2h_us, US_MAX, "Time that the lane from the device works."),
-    AH_ROW_NUMBER(ah_runlog_rank, host_us, US_MAX, "Time that the host lane works, including the gate."),
+    AH_ROW_NUMBER(ah_runlog_rank, h2d_us, US_MAX, "Busy time of the lane that copies to the device."),
+    AH_ROW_NUMBER(ah_runlog_rank, d2h_us, US_MAX, "Busy time of the lane that copies from the device."),
+    AH_ROW_NUMBER(ah_runlog_rank, host_us, US_MAX, "Busy time of the host lane, including the gate."),
     AH_ROW_NUMBER(ah_runlog_rank, sums_lane_us, US_MAX,
-                  "Time that the lane of sums works or waits for other pipelines."),
+                  "Time that the lane of sums between pipelines works or waits for other pipelines."),
     AH_ROW_BYTES(ah_runlog_rank, sent_bytes, "Bytes sent to neighbours."),
     AH_ROW_BYTES(ah_runlog_rank, summed_bytes, "Bytes sent to other pipelines for sums."),
     AH_ROW_BYTES(ah_runlog_rank, device_bytes, "Highest byte used in its device arena."),
@@ -145,12 +144,12 @@ AH_TABLE(predicted, ah_runlog_predicted, "predicted", "What the plan predicted."
         {.name = "paced",                                                                                    \
          AH_BOOL_AT(ah_runlog, paced),                                                                       \
          .flags = AH_FIELD_OPTIONAL,                                                                         \
-         .about = "Were ops and messages held to their planned times?"},                                     \
+         .about = "Did the run make every op and message take its planned time?"},                           \
         {.name = "emulates",                                                                                 \
          AH_TEXT_AT(ah_runlog, emulates),                                                                    \
          .form = AH_TEXT_NAME,                                                                               \
          .flags = AH_FIELD_OPTIONAL,                                                                         \
-         .about = "The machine to whose ratios lanes were slowed."},                                         \
+         .about = "The emulated machine: lanes were slowed to its ratios."},                                 \
         {.name = "first_step",                                                                               \
          AH_COUNT_AT(ah_runlog, first_step),                                                                 \
          .flags = AH_FIELD_OPTIONAL,                                                                         \
@@ -199,10 +198,10 @@ static const struct ah_field step_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .max = 1e15,
      .about = "Loss-bearing tokens per second."},
-    AH_ROW_NUMBER(ah_runlog_step, compute_us, US_MAX, "Time that the compute lane worked."),
-    AH_ROW_NUMBER(ah_runlog_step, h2d_us, US_MAX, "Time that the lane to the device worked."),
-    AH_ROW_NUMBER(ah_runlog_step, d2h_us, US_MAX, "Time that the lane from the device worked."),
-    AH_ROW_NUMBER(ah_runlog_step, host_us, US_MAX, "Time that the host lane worked."),
+    AH_ROW_NUMBER(ah_runlog_step, compute_us, US_MAX, "Busy time of the compute lane."),
+    AH_ROW_NUMBER(ah_runlog_step, h2d_us, US_MAX, "Busy time of the lane that copies to the device."),
+    AH_ROW_NUMBER(ah_runlog_step, d2h_us, US_MAX, "Busy time of the lane that copies from the device."),
+    AH_ROW_NUMBER(ah_runlog_step, host_us, US_MAX, "Busy time of the host lane."),
     COPIED(h2d_bytes, "Bytes copied to the device."),
     COPIED(d2h_bytes, "Bytes copied from the device."),
     AH_ROW_BYTES(ah_runlog_step, device_peak_bytes, "Highest byte touched in the device arena."),
@@ -247,8 +246,9 @@ AH_TABLE(busy, ah_runlog_busy, "busy", "How long a lane worked.", NULL);
 const char *const ah_words_runlog_source[] = {"lanes", "hardware", NULL};
 
 static const struct ah_field overlap_fields[] = {
-    AH_ROW_WORD(ah_runlog_overlap, source, ah_words_runlog_source,
-                "The source: when lanes ran their ops, or kernels and copies as recorded by the device."),
+    AH_ROW_WORD(
+        ah_runlog_overlap, source, ah_words_runlog_source,
+        "Where the times come from: the lanes' ops, or the kernels and copies that the device recorded."),
     AH_ROW_COUNT(ah_runlog_overlap, first_step, 1, STEP_MAX, "The first of the steps."),
     AH_ROW_COUNT(ah_runlog_overlap, steps, 1, STEP_MAX, "Number of steps."),
     AH_ROW_NUMBER(ah_runlog_overlap, total_us, US_MAX, "Total time of the steps."),

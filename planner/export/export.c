@@ -190,8 +190,8 @@ static void lose_frozen(struct ah_export_draft *draft)
     const char *text = keep_text(draft, &out);
     if (text)
         lose(draft, AH_EXPORT_MEMORY, "training.trainable", NULL, text,
-             "trains every tensor, with gradients and states for each, unless the model's code sets "
-             "requires_grad to False for the others");
+             "trains every tensor, with gradients and states, unless the model's code sets requires_grad to "
+             "False for some");
 }
 
 static void lose_memory(struct ah_export_draft *draft)

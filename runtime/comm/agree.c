@@ -65,7 +65,7 @@ static int check_one(const struct ah_comm_wishes *wishes, uint32_t ranks, uint32
                             rank, does, peer, channel->purpose, peer);
     if (wishes[peer].channels[j].most_bytes != channel->most_bytes)
         return ah_error_set(err, AH_E_MISMATCH,
-                            "rank %u %s rank %u for purpose %u at most %" PRIu64 " bytes, but rank %u "
+                            "rank %u %s rank %u for purpose %u: at most %" PRIu64 " bytes, but rank %u "
                             "expects %" PRIu64 "; give all ranks the same plan",
                             rank, does, peer, channel->purpose, channel->most_bytes, peer,
                             wishes[peer].channels[j].most_bytes);

@@ -234,13 +234,14 @@ static int check_move(const struct ah_comm *comm, const struct ah_comm_moved *mo
     if (moved->bytes > channel->most_bytes)
         return ah_error_set(
             err, AH_E_USAGE,
-            "rank %u %s rank %u for purpose %u %" PRIu64 " bytes; its channel is for at most %" PRIu64,
+            "rank %u %s rank %u for purpose %u: %" PRIu64 " bytes, but its channel is for at most %" PRIu64,
             comm->options.rank, does, channel->peer, channel->purpose, moved->bytes, channel->most_bytes);
     if (comm->slots[moved->channel].state != SLOT_FREE)
-        return ah_error_set(err, AH_E_USAGE,
-                            "rank %u %s rank %u for purpose %u two messages at once; a channel moves one at "
-                            "a time",
-                            comm->options.rank, does, channel->peer, channel->purpose);
+        return ah_error_set(
+            err, AH_E_USAGE,
+            "rank %u %s rank %u for purpose %u: two messages at once, but a channel moves one at "
+            "a time",
+            comm->options.rank, does, channel->peer, channel->purpose);
     return AH_OK;
 }
 

@@ -313,9 +313,9 @@ static void refuse_sizes(struct ah_comm_hub *hub, const struct loop_slot *send,
 {
     struct ah_error why = {0};
     (void)ah_error_set(&why, AH_E_MISMATCH,
-                       "rank %u sends rank %u %" PRIu64 " bytes for purpose %u, but the receiver expects "
+                       "rank %u sends %" PRIu64 " bytes to rank %u for purpose %u, but the receiver expects "
                        "%" PRIu64,
-                       receive->peer->rank, send->peer->rank, send->bytes, send->channel->purpose,
+                       receive->peer->rank, send->bytes, send->peer->rank, send->channel->purpose,
                        receive->bytes);
     lose(hub, send->peer->rank, &why);
 }

@@ -487,9 +487,10 @@ static void refuse_size(struct mpi_end *end, const struct mpi_slot *slot, const 
 {
     struct ah_error why = {0};
     (void)ah_error_set(&why, AH_E_MISMATCH,
-                       "rank %u sends rank %u %s%" PRIu64 " bytes for purpose %u, but the receiver expects "
+                       "rank %u sends %s%" PRIu64
+                       " bytes to rank %u for purpose %u, but the receiver expects "
                        "%" PRIu64,
-                       slot->channel->peer, end->base.rank, more, bytes, slot->channel->purpose, slot->bytes);
+                       slot->channel->peer, more, bytes, end->base.rank, slot->channel->purpose, slot->bytes);
     lose_and_tell(end, why.code, why.text);
 }
 

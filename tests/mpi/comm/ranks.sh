@@ -34,7 +34,7 @@ says revoke "rank 1: its loss is not finite"
 if timeout 60 mpirun -n 2 "$program" sizes >"$out/sizes" 2>&1; then
     fail "sizes that differ end well"
 fi
-says sizes "rank 0 sends rank 1 16 bytes for purpose 7, but the receiver expects 24"
+says sizes "rank 0 sends 16 bytes to rank 1 for purpose 7, but the receiver expects 24"
 if timeout 60 mpirun -n 3 "$program" late 1 >"$out/late" 2>&1; then
     fail "a rank without channels ends well"
 fi

@@ -131,7 +131,7 @@ TEST(comm, sizes_that_differ_lose_the_world)
     open_pair(&world, NULL, NULL);
     moving_begin(&send, world.rank[0].comm, 1, from, 16);
     CHECK_FAILS(ah_comm_move(world.rank[1].comm, 1, to, 24, &err), err, AH_E_PEER,
-                "rank 0 sends rank 1 16 bytes for purpose 11, but the receiver expects 24");
+                "rank 0 sends 16 bytes to rank 1 for purpose 11, but the receiver expects 24");
     assert_int_equal(moving_end(&send), AH_E_PEER);
     assert_string_equal(send.err.text, err.text);
     assert_int_equal(ah_comm_fault(world.rank[0].comm, NULL, &err), AH_E_PEER);
@@ -148,7 +148,7 @@ TEST(comm, misuse_is_refused_and_harms_nobody)
     open_pair(&world, NULL, NULL);
     CHECK_FAILS(ah_comm_move(world.rank[0].comm, 3, data, 1, &err), err, AH_E_USAGE, "no channel 3");
     CHECK_FAILS(ah_comm_move(world.rank[0].comm, 0, data, 4097, &err), err, AH_E_USAGE,
-                "rank 0 sends to rank 1 for purpose 10 4097 bytes");
+                "rank 0 sends to rank 1 for purpose 10: 4097 bytes");
     CHECK_FAILS(ah_comm_channels(world.rank[0].comm, NULL, 0, &err), err, AH_E_USAGE, "already");
     moving_begin(&send, world.rank[0].comm, 0, data, 8);
     world_await_posts(1);
@@ -357,7 +357,7 @@ TEST(comm, channels_that_differ_are_refused_on_all_ranks)
     struct ah_comm_channel other = receive;
     other.most_bytes = 65;
     check_disagree(&send, 1, &other, 1,
-                   "rank 0 sends to rank 1 for purpose 7 at most 64 bytes, but rank 1 expects 65");
+                   "rank 0 sends to rank 1 for purpose 7: at most 64 bytes, but rank 1 expects 65");
     other = receive, other.purpose = 6;
     check_disagree(&send, 1, &other, 1,
                    "rank 0 sends to rank 1 for purpose 7, but rank 1 does not expect it");

@@ -452,15 +452,17 @@ static void warn_of_damage(struct ah_run *run)
     ah_run_tell(run->host, AH_RUN_WARNING, "%s", text);
 }
 
-static int open_parts(struct ah_run *run, struct ah_error *err)
+/* Opens everything or, if not `all`, what comes before the trainer. */
+static int open_parts(struct ah_run *run, bool all, struct ah_error *err)
 {
     static int (*const parts[])(struct ah_run *, struct ah_error *) = {
         find_device,   read_manifest,   ah_run_resume_read, open_all_data,    ah_run_settle, open_batches,
         check_resumed, read_companions, read_emulated,      open_checkpoints, check_room,    open_trainer,
         resume,        open_tally};
+    enum { ALL = sizeof parts / sizeof *parts, BEFORE_TRAINER = ALL - 3 };
     int rc = AH_OK;
     run->step = run->options->ranks ? *ah_run_ranks_step(run->options->ranks) : run->plan->training;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
+    for (size_t i = 0; i < (all ? ALL : BEFORE_TRAINER) && !rc; i++)
         rc = ah_run_is_stopped(run->host)
                  ? ah_error_set(err, AH_E_INTERRUPTED, "interrupted; nothing was trained")
                  : parts[i](run, err);
@@ -474,19 +476,43 @@ struct ah_recorded_steps ah_run_traced_steps(const struct ah_run *run)
     return (struct ah_recorded_steps){run->resumed_step + 1 + (enough ? AFTER : 0), STEPS};
 }
 
+/* Ranks that are processes have ended. Renames the damaged checkpoint, so that they may start again as before; if the
+ * run saves elsewhere, names the older one. */
+static int end_for_older(struct ah_run *run, struct ah_error *err)
+{
+    const struct ah_checkpoints_found found = run->found;
+    char shown[AH_DOCUMENT_NAME_MAX];
+    int rc = open_parts(run, false, err);
+    if (rc)
+        return rc;
+    if (run->save && ah_run_resume_same_folder(run->save, found.folder))
+        return ah_error_set(err, AH_E_DOCUMENT,
+                            "%.600s, and was renamed; run the same command again to resume from '%s'",
+                            found.damaged.text, ah_document_short_name(found.path, shown));
+    return ah_error_set(err, AH_E_DOCUMENT, "%.600s; resume from the newest before it: '--resume %s'",
+                        found.damaged.text, ah_document_short_name(found.path, shown));
+}
+
+/* The newest checkpoint is damaged. The older one is at a different step, so opens everything once more. */
+static int open_older(struct ah_run *run, const struct ah_run_options *options, struct ah_error *err)
+{
+    const struct ah_run again = {
+        .host = run->host, .options = options, .plan = run->plan, .found = run->found, .save = options->save};
+    ah_run_close(run);
+    *run = again;
+    const int renewed = options->ranks ? ah_run_ranks_renew(options->ranks, err) : AH_OK;
+    if (renewed == AH_E_UNSUPPORTED)
+        return end_for_older(run, err);
+    return renewed ? renewed : open_parts(run, true, err);
+}
+
 int ah_run_open(struct ah_run *ret_run, const struct ah_run_host *host, const struct ah_plan *plan,
                 const struct ah_run_options *options, struct ah_error *err)
 {
     *ret_run = (struct ah_run){.host = host, .options = options, .plan = plan, .save = options->save};
-    int rc = open_parts(ret_run, err);
-    if (rc == AH_E_DOCUMENT &&
-        ret_run->found.again) { /* an older checkpoint is at a different step, so open everything once more */
-        const struct ah_checkpoints_found found = ret_run->found;
-        ah_run_close(ret_run);
-        *ret_run = (struct ah_run){
-            .host = host, .options = options, .plan = plan, .found = found, .save = options->save};
-        rc = open_parts(ret_run, err);
-    }
+    int rc = open_parts(ret_run, true, err);
+    if (rc == AH_E_DOCUMENT && ret_run->found.again)
+        rc = open_older(ret_run, options, err);
     if (!rc && ret_run->found.damaged.code)
         warn_of_damage(ret_run);
     return rc ? rc : ah_run_device_remark(ret_run, err);

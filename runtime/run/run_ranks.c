@@ -358,6 +358,23 @@ void ah_run_ranks_end(struct ah_run_ranks *ranks)
     }
 }
 
+int ah_run_ranks_renew(struct ah_run_ranks *ranks, struct ah_error *err)
+{
+    if (!ranks->hub)
+        return AH_E_UNSUPPORTED;
+    if (ranks->linked)
+        ah_links_release(&ranks->links);
+    ranks->linked = false;
+    ranks->links = (struct ah_links){0};
+    ah_paced_nics_free(place_of(ranks)->nics);
+    place_of(ranks)->nics = NULL;
+    for (uint32_t rank = 0; rank < ranks->world.ranks; rank++)
+        ah_buffer_clear(&ranks->waits[rank]);
+    ah_comm_hub_free(ranks->hub);
+    ranks->hub = NULL;
+    return ah_comm_hub_new(&ranks->hub, ranks->world.ranks, NULL, err);
+}
+
 bool ah_run_ranks_failed_elsewhere(const struct ah_run_ranks *ranks)
 {
     struct ah_comm *comm = ranks ? place_of(ranks)->comm : NULL;

@@ -68,6 +68,10 @@ int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_device_watch watch
 int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
                        struct ah_trainer_options *options, struct ah_error *err);
 
+/* Rank 0, after ah_run_ranks_end(): allows another ah_run_ranks_start(). AH_E_UNSUPPORTED, without a text: the ranks
+ * are processes, which have ended. AH_E_MEMORY. */
+int ah_run_ranks_renew(struct ah_run_ranks *ranks, struct ah_error *err);
+
 /* Rank 0 has ended, or failed before it had a trainer: releases others. Follows ah_trainer_close(). NULL is fine. */
 void ah_run_ranks_end(struct ah_run_ranks *ranks);
 

@@ -20,7 +20,7 @@ static const char *folder_of(const struct ah_checkpoints_found *found, char path
     return found->folder[0] ? found->folder : dirname(path);
 }
 
-static bool same_folder(const char *a, const char *b)
+bool ah_run_resume_same_folder(const char *a, const char *b)
 {
     struct stat x, y;
     return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
@@ -96,7 +96,7 @@ int ah_run_resume_read(struct ah_run *run, struct ah_error *err)
             rc = check_format(run->resumed.body.resume, name, err);
         if (!rc)
             take_missing_options(run, options, run->resumed.body.resume,
-                                 run->save && same_folder(run->save, folder));
+                                 run->save && ah_run_resume_same_folder(run->save, folder));
     }
     if (!rc && !options->data.n)
         rc = ah_error_set(err, AH_E_USAGE,

@@ -15,4 +15,7 @@ int ah_run_resume_read(struct ah_run *run, struct ah_error *err);
 /* Writes the settings into the folder of checkpoints. If that fails, only this file is lost, and a message says so. */
 void ah_run_resume_write(struct ah_run *run);
 
+/* True if both paths lead to one folder that exists. */
+bool ah_run_resume_same_folder(const char *a, const char *b);
+
 #endif

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Three processes over MPI save. If they share the folder, all write; if one does not see it, only rank 0 writes. The
 bytes must be those of one process. If a rank cannot write, or is killed while it writes, the earlier checkpoints stay
-whole.
+whole; if the newest is damaged, the run resumes from the one before.
 
     saves.py AUTOHETE MACHINE TEXT
 
@@ -115,6 +115,19 @@ def check_killed(saves):
         sys.exit(f"the newest checkpoint was not whole: {said}{saves.left('killed')}")
 
 
+def check_damaged(saves):
+    """Processes end when loading shows that the newest checkpoint is damaged; then the same command resumes before it."""
+    saves.call(*saves.launch((saves.autohete,), "small.json", "--steps", "2", "--save-every", "1", "--save", "hurt"))
+    with open(saves.path("hurt/step-00000002/states.bin"), "r+b") as file:
+        file.seek(5000)
+        file.write(b"x")
+    again = saves.launch((saves.autohete,), "small.json", "--steps", "2", "--resume", "hurt")
+    saves.expect(saves.call(*again, status=3), r"^error: hurt/step-00000002/states\.bin: .* is damaged, and was renamed; run the "
+                 r"same command again to resume from 'hurt/step-00000001'$")
+    saves.call(*again)
+    saves.same("one", "hurt")
+
+
 def main():
     autohete, machine, text = sys.argv[1:]
     if not shutil.which("mpirun"):
@@ -127,6 +140,7 @@ def main():
         check_shared_and_not(saves)
         check_full(saves)
         check_killed(saves)
+        check_damaged(saves)
     print("checkpoints of three processes: the bytes of one, whoever wrote them, and whole when one fails or is killed")
     return 0
 

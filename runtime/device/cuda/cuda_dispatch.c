@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Enqueues an op on a stream. The copy engines copy between host and GPU, cuda_products.h computes matrix products, and
- * kernels.h all other ops. Nothing is created here.
+ * Enqueues an op on a stream. Copies between host and GPU go to the copy engines, matrix products to cuda_products.h,
+ * and all other ops to kernels.h. Nothing is created here.
  */
 #include "runtime/device/cuda/cuda_internal.h"
 #include "runtime/device/cuda/errors.h"
@@ -41,7 +41,8 @@ static void *address_of(const struct ah_cuda_device *cuda, struct ah_ref ref)
     return ref.arena == AH_ARENA_NONE ? NULL : arena + ref.offset_bytes;
 }
 
-/* Returns the bytes from byte `at` of a copy's host side to the end of its pinned piece; UINT64_MAX: no pieces. */
+/* Returns the bytes from byte `at` of a copy's host side to the end of the pinned piece around it; UINT64_MAX: no
+ * pieces. */
 static uint64_t piece_rest(const struct ah_cuda_device *cuda, struct ah_ref host, uint64_t at)
 {
     if (host.arena != AH_ARENA_PINNED || !cuda->pinning.piece_bytes)

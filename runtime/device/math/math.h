@@ -24,7 +24,7 @@
 /* True if ops of this kind run here. */
 bool ah_math_does(enum ah_op_kind kind);
 
-/* Runs an op of a kind that runs here. */
+/* Runs an op of a kind that ah_math_does(). */
 void ah_math_run(const struct ah_host *host, const struct ah_op *op);
 
 #endif

@@ -88,7 +88,6 @@ AH_ATTENTION_DEVICE unsigned char *ah_attention_row(const struct ah_attention &a
            static_cast<uint64_t>(head) * attention.head_dim * matrix.element_bytes;
 }
 
-/* Returns element `i` of a row. */
 AH_ATTENTION_DEVICE float ah_attention_element(const unsigned char *row, uint32_t element_bytes, uint32_t i)
 {
     if (element_bytes == 4)

@@ -89,7 +89,6 @@ static inline unsigned ah_bf16_pair(float low, float high)
 }
 #endif
 
-/* Returns element `i`. */
 static __device__ inline float ah_element(const void *data, uint32_t dtype, uint64_t i)
 {
     if (dtype == AH_BF16)

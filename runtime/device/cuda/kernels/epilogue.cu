@@ -30,7 +30,7 @@ static __device__ void store(void *to, uint32_t dtype, uint64_t i, float value)
         ((uint16_t *)to)[i] = (uint16_t)(nan ? bits >> 16 | 0x40u : rounded);
 }
 
-/* The tanh form as x sigmoid(2u), which does not cancel below 0. */
+/* Returns the tanh form as x sigmoid(2u), which does not cancel below 0. */
 static __device__ float gelu_tanh(float x)
 {
     float u = 0.7978845608028654f * (x + 0.044715f * x * x * x);

@@ -5,15 +5,15 @@
  * A row of a table becomes the sum of its rows of dy plus its old value, rounded once. Rows that no token selects are
  * not touched, nor is the padding token's. Three kernels:
  *
- *   1. ranks: sorts row numbers by token, then row. A row's place is the number of rows before it, which a block counts
- *      by looking at all tokens: n^2 comparisons, two instructions each, on all processors. That takes 5 us for 8192
- *      rows, 75 us for 32768, a fraction of the time of (2). The scratch holds the places.
+ *   1. ranks: sorts row numbers by token, then row. A row's place is the number of rows before it, which a block
+ *      counts by looking at all tokens: n^2 comparisons, two instructions each, on all processors. That takes 5 us for
+ *      8192 rows, 75 us for 32768, a fraction of the time of (2). The scratch holds the places.
  *   2. tokens: adds up RUNS, each being the rows of one token. A block has a window of sorted places and a strip of
  *      columns. Its warps share the runs that begin there, and add rows in ascending order. If the last run of a window
  *      is LONG, each warp adds every 8th row of it, and the warps' sums are added in order. dy is read once; of the
  *      table, rows with a run are read and written once.
- *   3. positions: a block has a position and a strip, and adds the position's rows in ascending order. It finds these by
- *      looking at all positions, or computes them where positions repeat. dy is read a second time.
+ *   3. positions: a block has a position and a strip, and adds the position's rows in ascending order. It finds these
+ *      by looking at all positions, or computes them where positions repeat. dy is read a second time.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 #include "runtime/device/cuda/kernels/teams.cuh"

@@ -41,7 +41,7 @@ struct ah_philox_name {
     uint32_t micro_batch; /* < 2^16 */
 };
 
-/* For kernels that compute several draws at once. */
+/* Constants for kernels that compute several draws at once. */
 enum { AH_PHILOX_ROUNDS = 10 };
 #define AH_PHILOX_M0 0xD2511F53u
 #define AH_PHILOX_M1 0xCD9E8D57u

@@ -73,7 +73,8 @@ static void source_release(struct source *source)
         hwloc_topology_destroy(source->hwloc);
 }
 
-/* Counts objects of `type` with a usable processor; at least 1, since hwloc may not know the type here. */
+/* Returns the number of objects of `type` with a usable processor; at least 1, since hwloc may not know the type
+ * here. */
 static unsigned count_objects(const struct source *source, hwloc_obj_type_t type)
 {
     unsigned n = 0;

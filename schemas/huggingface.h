@@ -3,8 +3,8 @@
  * Hugging Face: reads a model from an unchanged config.json.
  *
  * Families: gpt2, llama, mistral, qwen2, qwen3. Absent keys take the transformers library's defaults for that family,
- * except the sizes, which are required. A setting that changes the mathematics is supported or refused by
- * name. An unknown key gives a warning.
+ * except the sizes, which are required. A setting is refused by name if it changes the mathematics and we do not
+ * support it. An unknown key gives a warning.
  */
 #ifndef AH_SCHEMAS_HUGGINGFACE_H
 #define AH_SCHEMAS_HUGGINGFACE_H

@@ -4,7 +4,8 @@
  *
  * Reading takes three steps, because cJSON itself is too lenient. The scan (json_scan.c) accepts only RFC 8259 in UTF-8
  * and reports line and column. cJSON builds the tree. The last step refuses duplicate keys and numbers that overflow a
- * double, with their path. The ah_json_put functions write compact text; json_layout.c indents it. Locales have no effect.
+ * double, with their path. The ah_json_put functions write compact text; json_layout.c indents it. Locales have no
+ * effect.
  */
 #ifndef AH_SCHEMAS_JSON_H
 #define AH_SCHEMAS_JSON_H

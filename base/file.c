@@ -368,8 +368,7 @@ int ah_file_write(const char *path, const void *bytes, size_t size, struct ah_er
     return replace_file(path, real, &about, bytes, size, err);
 }
 
-/* Finds the file that writing to `path` replaces: `real`, in the folder `ret_folder`. Returns false if there is
- * none. */
+/* Finds the file that writing to `path` replaces: `real`, in the folder `ret_folder`. Returns false if none. */
 static bool replaced(const char *path, char real[PATH_MAX], struct stat *ret_folder)
 {
     char folder[PATH_MAX];

@@ -39,8 +39,7 @@
 
 enum { SPIN_DEFAULT_US = 50, SPINS_PER_LOOK = 64, LINE_BYTES = 64 };
 
-/* The most chunks of a round: far fewer than `cursor` can count, but enough that waiting between rounds costs
- * nothing. */
+/* The most chunks of a round: far fewer than `cursor` can count; more would not shorten the waits between rounds. */
 enum { ROUND_CHUNKS_MAX = 1 << 20 };
 
 struct pool_worker {

@@ -2,8 +2,7 @@
  *
  * Topology: what this machine consists of, limited to what this process may use. The only user of hwloc.
  *
- * Processors are those of the calling thread's affinity mask (threads.h), so call ah_topology_init() from an unpinned
- * thread.
+ * Processors are those of the calling thread's affinity mask (threads.h), so call this from an unpinned thread.
  *
  * Memory is the kernel's number, reduced by control groups (host_memory.h). hwloc's number is only compared: it has
  * reported 7.1 GiB on a machine of 23.5 GiB. `note` mentions a difference, and a quota of processor time.

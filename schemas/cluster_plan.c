@@ -2,8 +2,7 @@
  *
  * The fields of a cluster plan, and what must hold between them:
  * 1. The stages of each pipeline hold all blocks from 0 on, in order and without gaps.
- * 2. The configs of a stage cover its blocks in order and without gaps; none has weights on the host but states on the
- *    device.
+ * 2. The configs of a stage do the same for its blocks; none has weights on the host but states on the device.
  * 3. A stage has `tp` ranks; no rank occurs twice among stages and idle ranks.
  * 4. The pipelines' micro-batches add up to training.micro_batches, which divides the batch.
  * 5. No GPU needs more memory than it has; a stage that keeps states on its host needs host memory.

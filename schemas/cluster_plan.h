@@ -9,8 +9,7 @@
  * table is a separate segment (`tied`).
  *
  * Usually each pipeline is one GROUP of micro-batches, whose gradients are added up separately. With `training.sums`,
- * the first pipeline computes the leading groups and each other pipeline one of the rest, so sums are added from the
- * left.
+ * the first pipeline computes the leading groups, each other one of the rest, so sums are added from the left.
  *
  * The document has no host path or time of day: equal inputs give equal bytes. All its times are simulated.
  */

@@ -258,9 +258,8 @@ static bool same_rope(const struct ah_model_rope *a, const struct ah_model_rope 
            memcmp(one, other, sizeof one) == 0;
 }
 
-/* Converts the rope settings. rope_parameters is the newer spelling of rope_scaling. If a file has both, transformers 5
- * prefers rope_scaling; 4 knows only rope_scaling. A file in which they differ is refused. A theta inside either object
- * overrides the top-level one. */
+/* Converts the rope. rope_parameters is the newer spelling of rope_scaling. If a file has both, transformers 5 prefers
+ * rope_scaling; 4 knows only that. If they differ, the file is refused. A theta inside either overrides the top one. */
 static int convert_rope_settings(struct conversion *conversion, struct ah_model_rope *rope)
 {
     const struct ah_huggingface_config *config = &conversion->config;

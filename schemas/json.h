@@ -4,8 +4,7 @@
  *
  * Reading takes three steps, because cJSON itself is too lenient. The scan (json_scan.c) accepts only RFC 8259 in UTF-8
  * and reports line and column. cJSON builds the tree. The last step refuses duplicate keys and numbers that overflow a
- * double, with their path. The ah_json_put functions write compact text; json_layout.c indents it. Locales have no
- * effect.
+ * double, with their path. The ah_json_put functions write compact text; json_layout.c indents it. No locale matters.
  */
 #ifndef AH_SCHEMAS_JSON_H
 #define AH_SCHEMAS_JSON_H
@@ -36,8 +35,7 @@ struct ah_json_source {
 /* Checks that the text is exactly one JSON value; otherwise AH_E_DOCUMENT, "name:line:column: problem". */
 int ah_json_scan(const struct ah_json_source *source, struct ah_error *err);
 
-/* Scans the text, builds the tree and checks it. The caller frees it with cJSON_Delete(). `ret_fault` is always
- * written. */
+/* Scans the text, builds the tree, checks it. Free the tree with cJSON_Delete(). `ret_fault` is always written. */
 int ah_json_parse(const struct ah_json_source *source, struct cJSON **ret_tree,
                   enum ah_document_fault *ret_fault, struct ah_error *err);
 

@@ -28,8 +28,7 @@ static const char *scalar_end(const char *at)
     return at;
 }
 
-/* Returns the columns that the value at `at` needs on one line, or any number above `limit` if it needs more than
- * `limit`. */
+/* Returns the columns that the value at `at` needs on one line, or any number above `limit` if more than `limit`. */
 static size_t line_width(const char *at, size_t limit)
 {
     size_t width = 0;

@@ -38,8 +38,7 @@ struct ah_machine_host {
     uint64_t threads;       /* that this process may use */
     uint64_t memory_bytes;  /* the kernel's total, or what a control group allows */
     uint64_t memlock_bytes; /* RLIMIT_MEMLOCK; memory_bytes where it is unlimited */
-    uint64_t
-        process_bytes; /* memory that a run needs outside its arenas, for libraries and saving; 0: unknown */
+    uint64_t process_bytes; /* memory of a run outside its arenas, for libraries and saving; 0: unknown */
 };
 
 /* A device's PCIe link: as it is now (idle links slow down), and the most that both ends support. */

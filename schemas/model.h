@@ -106,8 +106,7 @@ struct ah_model_tensor {
 size_t ah_model_tensors(const struct ah_model *model, enum ah_block_kind kind,
                         struct ah_model_tensor ret_tensors[AH_MODEL_TENSORS_MAX]);
 
-/* Return the exact number of parameters. ah_model_count() is for models not read from a document: AH_E_DOCUMENT at
- * 2^53. */
+/* Return the number of parameters. ah_model_count() is for models not read from a document: AH_E_DOCUMENT at 2^53. */
 uint64_t ah_model_block_parameters(const struct ah_model *model, enum ah_block_kind kind);
 uint64_t ah_model_parameters(const struct ah_model *model);
 int ah_model_count(const struct ah_model *model, uint64_t *ret_parameters, struct ah_error *err);

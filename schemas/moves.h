@@ -51,22 +51,19 @@ struct ah_moves_bytes {
 };
 
 struct ah_moves_predicted {
-    double time_us;  /* time until everything is where it is needed */
-    double bound_us; /* no choice of sources takes less */
-    double gap;      /* (time - bound) / time */
-    const char
-        *limit; /* resource that is busy for all of time_us: "network out of a100-0"; NULL: nothing moves */
-    double
-        baseline_us; /* the time if each node got everything it needs from storage; 0: there is no storage */
-    double speed_up; /* baseline / time; 0: there is no storage, or nothing moves */
-    double step_us;  /* step time of the new plan */
+    double time_us;      /* time until everything is where it is needed */
+    double bound_us;     /* no choice of sources takes less */
+    double gap;          /* (time - bound) / time */
+    const char *limit;   /* resource busy for all of time_us: "network out of a100-0"; NULL: nothing moves */
+    double baseline_us;  /* the time if storage sent each node all it needs; 0: there is no storage */
+    double speed_up;     /* baseline / time; 0: there is no storage, or nothing moves */
+    double step_us;      /* step time of the new plan */
     uint64_t lost_steps; /* steps to repeat */
 };
 
 struct ah_move {
-    uint64_t rank; /* the rank that needs the shards */
-    enum ah_destination
-        place; /* where the rank needs the shards: in its own memory or its node's host memory */
+    uint64_t rank;             /* the rank that needs the shards */
+    enum ah_destination place; /* needed in the rank's own memory or its node's host memory */
     uint64_t first_block;
     uint64_t blocks;
     bool tied; /* the table that embedding and head share; then first_block is 0 and blocks 1 */

@@ -98,8 +98,7 @@ struct ah_plan_inputs {
     struct ah_plan_emulated *emulated; /* (optional) NULL: the machine emulates no other */
 };
 
-/* A field of the machine's document that the plan assumes to be larger. Such a plan answers a question and is not
- * run. */
+/* A field of the machine's document that the plan assumes larger. Such a plan answers a question and is not run. */
 struct ah_plan_what_if {
     enum ah_what_if_field field;
     uint64_t machine_bytes; /* what the machine has */
@@ -137,15 +136,13 @@ struct ah_plan_threads {
     uint64_t host;
 };
 
-/* The size of tiles, and the sizes of their rings. A ring gives a slot to each op that takes one, in the order of its
- * lane; the slot is free again when the tile's last user is done. 0 host tiles: the host holds each block's whole
- * vector. */
+/* Sizes of tiles and of rings of tiles. A ring gives a slot to each op that takes one, in the order of its lane; the
+ * slot is free again when the tile's last user is done. 0 host tiles: the host holds each block's whole vector. */
 struct ah_plan_staging {
-    uint64_t tile_elements; /* elements of a block's flat vector; a multiple of AH_PLAN_TILE_UNIT */
-    uint64_t
-        host_gradient_tiles;     /* slots for tiles sent, but not yet consumed by host Adam or accumulation */
-    uint64_t host_weight_tiles;  /* slots for tiles written by host Adam, but not yet uploaded */
-    uint64_t device_state_tiles; /* slots for tiles that visit the device for a streamed update */
+    uint64_t tile_elements;       /* elements of a block's flat vector; a multiple of AH_PLAN_TILE_UNIT */
+    uint64_t host_gradient_tiles; /* slots for tiles sent, not yet consumed by host Adam or accumulation */
+    uint64_t host_weight_tiles;   /* slots for tiles written by host Adam, but not yet uploaded */
+    uint64_t device_state_tiles;  /* slots for tiles that visit the device for a streamed update */
 };
 
 enum { AH_PLAN_TILE_UNIT = 4096 };

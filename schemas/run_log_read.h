@@ -34,9 +34,8 @@ int ah_run_log_read(const char *path, struct ah_run_log_text *ret_text, struct a
 /* Sets and returns AH_E_DOCUMENT, with a message for a log that was not begun. */
 int ah_run_log_not_begun(const char *path, struct ah_error *err);
 
-/* Returns the bytes up to the last line of step `step`, including its evaluation and save. A run that resumes after
- * that step writes its next line there. Requires `text->begun`, and a log that has the step or begins right after
- * it. */
+/* Returns the bytes up to the last line of step `step`, with its evaluation and save, where a run resumed after it
+ * writes its next line. Requires `text->begun`, and a log that has that step or begins right after it. */
 uint64_t ah_run_log_bytes_to(const struct ah_run_log_text *text, uint64_t step);
 
 #endif

@@ -52,8 +52,7 @@ struct ah_signature {
     struct ah_signature_run *run; /* (optional) */
 };
 
-/* True if two signatures differ in a field known to both; `out` gets the path of the first such field ("seq",
- * "run.seed"). */
+/* True if a field known to both differs; `out` gets the path of the first such field ("seq", "run.seed"). */
 enum { AH_SIGNATURE_PATH_MAX = 64 };
 bool ah_signature_differs(const struct ah_signature *a, const struct ah_signature *b,
                           char out[AH_SIGNATURE_PATH_MAX]);

@@ -93,16 +93,14 @@ bool ah_comm_independent(const struct ah_comm *comm);
 /* Loses the world. Any thread, idempotent. Returns at once; everything posted ends soon, on all ranks. */
 void ah_comm_revoke(struct ah_comm *comm, const struct ah_error *why);
 
-/* Returns AH_OK or, in a lost world, AH_E_PEER with the rank that lost it first and the reason (both optional). Any
- * thread. */
+/* Returns AH_OK or, in a lost world, AH_E_PEER with the first rank that lost it and why (both optional). Any thread. */
 int ah_comm_fault(struct ah_comm *comm, uint32_t *ret_rank, struct ah_error *ret_why);
 
 /* Lists at most `max` messages of this rank that are in progress, and returns their number. In a lost world, lists
  * those that the loss ended, which show what this rank waited for. Any thread. */
 size_t ah_comm_under_way(struct ah_comm *comm, struct ah_comm_under_way *ret_messages, size_t max);
 
-/* Leaves the world and frees the end. Collective unless the world is lost. Closing while a move is in progress loses
- * the world. NULL is fine. */
+/* Leaves the world; collective unless it is lost. Closing while a move is in progress loses the world. NULL is fine. */
 void ah_comm_close(struct ah_comm *comm);
 
 #endif

@@ -48,8 +48,7 @@ struct ah_comm_driver {
      * options->deadline_s. `options` is valid until close. */
     int (*open)(struct ah_comm_end **ret_end, const struct ah_comm_options *options, struct ah_error *err);
 
-    /* Opens channels; collective, called once. `channels` is valid until close. All ranks fail alike
-     * (ah_comm_agree()). */
+    /* Opens channels; collective, once. `channels` is valid until close. All ranks fail alike (ah_comm_agree()). */
     int (*channels)(struct ah_comm_end *end, const struct ah_comm_channel *channels, size_t n,
                     struct ah_error *err);
 
@@ -86,8 +85,7 @@ struct ah_comm_driver {
 
 typedef const struct ah_comm_driver *ah_comm_plugin_fn(void);
 
-/* Loads the driver in plugin `name`, such as "mpi". *Borrowed* until the process ends. Fails as ah_plugin_open()
- * does. */
+/* Loads the driver in plugin `name`, such as "mpi". *Borrowed* until the process ends. Fails as ah_plugin_open(). */
 int ah_comm_load(const char *name, const struct ah_comm_driver **ret_driver, struct ah_error *err);
 
 /* Checks `abi` and `layout`. AH_E_MISMATCH: another build made the table; `origin` names the driver in messages. */

@@ -20,8 +20,7 @@ struct ah_op ah_device_algorithm_op(const struct ah_algorithm *entry);
 void ah_device_algorithm_print(const uint64_t words[AH_ALGORITHM_WORDS],
                                char ret_text[AH_ALGORITHM_DIGITS + 1]);
 
-/* Sets the library and the table of algorithms in `options`; the table is in `arena`. Does nothing if `algorithms` is
- * NULL. AH_E_MEMORY. */
+/* Sets the library and the table of algorithms in `options`, the table in `arena`. NULL: no change. AH_E_MEMORY. */
 int ah_device_algorithm_table(const struct ah_algorithms *algorithms, struct ah_arena *arena,
                               struct ah_device_options *options, struct ah_error *err);
 

@@ -247,8 +247,7 @@ static int check_submission(const struct ah_device *device, const struct ah_subm
     return rc ? rc : check_waits(device, submission, last, err);
 }
 
-/* Checks the op after one that joins: it must have the same lane and tag, and no waits. It must be in the same call,
- * because the device records no end for the first op. */
+/* Checks that an op that joins is followed by one of its lane and tag, without waits: the first records no end. */
 static int check_joins(const struct ah_submission *submission, const struct ah_submission *next,
                        struct ah_error *err)
 {

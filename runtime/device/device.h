@@ -28,9 +28,8 @@
  * kinds but `call`, host all but matrix products and attention; neither sends or receives. The other lanes for messages
  * only send or receive. The lane sums also casts, accumulates and sums squares.
  *
- * FAILURE is final. Once an op has failed, every lane skips the ops that have not started. Their tickets still
- * complete, so no wait hangs, and every wait reports the first failure with the op's name. The device can then only be
- * closed.
+ * FAILURE is final. Once an op has failed, every lane skips ops that have not started. Their tickets still complete, so
+ * no wait hangs, and every wait reports the first failure with the op's name. Then close the device.
  *
  * A STALL is not a failure: nothing fails, but nothing ends either. If the options set a limit for that, a separate
  * thread watches for stalls (watch.h), finds what each lane is doing, and tells the program. The program should then
@@ -38,9 +37,9 @@
  *
  * A DRIVER is a const table of functions, one table per kind of device. The CPU's is linked in; CUDA's comes from a
  * plugin (device_plugin.h). The table begins with two numbers: `abi` for the meaning of functions and fields, `layout`
- * for the memory layout of the structs that both sides use. A driver is refused if its numbers differ from this
- * build's. The functions ah_device_*() make all checks that are the same for every driver, then call the table, so a
- * driver sees only valid submissions.
+ * for the memory layout of shared structs. A driver is refused if they differ from this build's. The functions
+ * ah_device_*() make all checks that are the same for every driver, then call the table, so a driver sees only valid
+ * submissions.
  *
  *     const struct ah_device_options options = {.memory_bytes = 3 << 29};
  *     const uint64_t arena_bytes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = 1 << 30};
@@ -183,8 +182,7 @@ struct ah_device_watch {
     void (*stalled)(void *context, const struct ah_error *why);
     void *context;
 
-    /* (optional) Prints the submitter's name for the op with this tag, such as "'forward' of block 'layer.3'"; "" if it
-     * has none. */
+    /* (optional) Prints the submitter's name for the op with this tag, "'forward' of block 'layer.3'"; "": none. */
     void (*name)(const void *context, uint64_t tag, char *ret_name, size_t room);
     const void *name_context;
 
@@ -215,9 +213,8 @@ struct ah_device_options {
     const struct ah_device_algorithm *algorithms;
     size_t n_algorithms;
 
-    uint32_t
-        compute_threads;   /* CPU: cores of the compute lane; 0: three quarters, and never all of several */
-    uint32_t host_threads; /* cores of the host lane; 0: all that compute leaves, at least one */
+    uint32_t compute_threads; /* CPU: cores of the compute lane; 0: three quarters, leaving at least one */
+    uint32_t host_threads;    /* cores of the host lane; 0: all that compute leaves, at least one */
     bool
         /* GPUs: pins the thread that calls reserve and submits to a separate core of the process's affinity mask,
          * until it closes the device. Threads started by it meanwhile inherit the pin. The host lane then has at
@@ -274,8 +271,7 @@ struct ah_device_info {
     bool supports[64];     /* by enum ah_op_kind */
     uint32_t product_form; /* CPU: the fastest (last) enum ah_product_form it has; forms differ in bits */
 
-    /* The library for matrix products with its version, set when the device is opened; "": no algorithms to choose
-     * from. */
+    /* The library for matrix products, with version, set on opening; "": there are no algorithms to choose from. */
     char library[AH_DEVICE_NAME_MAX];
     char address[AH_DEVICE_NAME_MAX]; /* on the PCI bus, "0000:17:00.0"; "": none */
     struct ah_device_products products;
@@ -291,8 +287,7 @@ struct ah_device_driver {
     const char *name; /* "cpu", "cuda" */
     bool messages;    /* the driver has lanes for messages */
 
-    /* Describes the devices, at most `max`, and sets `ret_n` to how many there are. AH_E_MISSING says what is missing
-     * and how to get it. */
+    /* Describes at most `max` devices; `ret_n` is how many exist. AH_E_MISSING says what is missing, how to get it. */
     int (*probe)(struct ah_device_info *ret_infos, size_t max, size_t *ret_n, struct ah_error *err);
     int (*open)(struct ah_device **ret_device, const struct ah_device_options *options, struct ah_error *err);
     void (*close)(struct ah_device *device);
@@ -318,14 +313,13 @@ struct ah_device_driver {
     size_t (*spans)(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
                     size_t max);
 
-    /* (optional; NULL: no algorithms to choose from) Writes at most `max` algorithms for a product, the library's first
-     * choice first. */
+    /* (optional; NULL: there are none) Writes at most `max` algorithms of a product, the library's first choice
+     * first. */
     int (*algorithms)(struct ah_device *device, const struct ah_op *product,
                       struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
                       struct ah_error *err);
 
-    /* (optional, both or none) Do what ah_device_record() and ah_device_recorded() promise; NULL: the device cannot
-     * record. */
+    /* (optional, both or none; NULL: the device cannot record) See ah_device_record() and ah_device_recorded(). */
     int (*record)(struct ah_device *device, struct ah_error *err);
     int (*recorded)(struct ah_device *device, struct ah_device_recording *ret_recording,
                     struct ah_error *err);
@@ -433,8 +427,7 @@ int ah_device_wait_any(struct ah_device *device, const struct ah_wait *waits, si
 /* Waits for every lane. */
 int ah_device_drain(struct ah_device *device, struct ah_error *err);
 
-/* Returns the op that failed first, once a wait has reported the failure. If `any` is false, no op failed or the driver
- * does not know which. */
+/* Returns the op that failed first, once a wait has reported it. `any` false: none failed, or it is not known. */
 struct ah_device_failed ah_device_failed(const struct ah_device *device);
 
 /* Returns the last ticket of `lane` that is done. Never blocks, so use it for polling. */

@@ -30,8 +30,7 @@ int ah_emulate_dtype(const struct ah_machine *target, bool bf16, enum ah_dtype *
 /* Bytes moved per parameter: 24 to read and write master and moments in fp32, 4 for gradient and weight. */
 enum { ADAM_BYTES = 28 };
 
-/* Returns the target's host Adam rate for `dtype` or, if that is not measured, for the other dtype. Both move the same
- * bytes. */
+/* Returns the target's host Adam rate for `dtype`, else for the other dtype, because both move the same bytes. */
 static double host_adam(const struct ah_machine *target, enum ah_dtype dtype)
 {
     double rate = ah_machine_adam_params_per_s(target, AH_HOST, dtype);

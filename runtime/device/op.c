@@ -73,8 +73,7 @@ static bool operand_extent(const struct operand_rule *rule, const struct op_size
            !__builtin_add_overflow(before_last, operand->row_bytes, &operand->bytes);
 }
 
-/* Returns the bytes that one pass over the operand touches. Its extent must be set. An op with n rows reads at most n
- * rows of a table. */
+/* Returns the bytes touched in one pass over an operand with known extent. n rows read at most n rows of a table. */
 static uint64_t operand_moved_bytes(const struct operand_rule *rule, const struct op_sizes *sizes,
                                     const struct ah_operand *operand)
 {

@@ -150,8 +150,7 @@ struct ah_op_rows {
     uint32_t kind; /* enum ah_activation_kind; 0 for column_sum */
 };
 
-/* A row consists of `heads` vectors of `width` elements. Each is normalised separately with the same gain, as q/k norms
- * need. */
+/* A row consists of `heads` vectors of `width` elements, each normalised with the same gain, as q/k norms need. */
 struct ah_op_norm {
     uint64_t rows;
     uint64_t width; /* elements of a vector, and of gain and bias */
@@ -208,8 +207,7 @@ struct ah_op_clip {
     double limit;  /* the largest norm; 0: no clipping, the norm is only recorded */
 };
 
-/* Stochastic rounding derives an element's random bits from its index in the block and the block's number
- * (base/philox.h). These are the ends of both ranges. */
+/* Ends of an element's index and of a block's number, which name bits of stochastic rounding (base/philox.h). */
 #define AH_OP_ADAMW_END (UINT64_C(1) << 42)
 enum { AH_OP_ADAMW_BLOCKS = 1 << 16 };
 
@@ -232,8 +230,7 @@ struct ah_op_moved {
     uint64_t bytes;
 };
 
-/* A message to or from another rank. The device knows the operand's address; the function `move` knows the other
- * rank. */
+/* A message to or from another rank. The device knows the operand's address; `move` knows the other rank. */
 struct ah_op_message {
     int (*move)(void *context, const struct ah_op_moved *moved, struct ah_error *err);
     void *context; /* borrowed until the op is done */

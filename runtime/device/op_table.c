@@ -182,8 +182,7 @@ static void sizes_norm(const struct ah_op *op, struct op_sizes *sizes)
         sizes->wrong = "norm is unknown";
 }
 
-/* Sets the sizes of norm_backward. A frozen gain or bias has no gradient, and blocks below the lowest trained block
- * need no dx. */
+/* Sets sizes. A frozen gain or bias has no gradient, and blocks below the lowest trained block need no dx. */
 static void sizes_norm_backward(const struct ah_op *op, struct op_sizes *sizes)
 {
     bool sums = ah_op_table_has(op, 1) || ah_op_table_has(op, 2);
@@ -202,8 +201,7 @@ static void check_positions(const struct ah_op *op, size_t positions, uint64_t s
         sizes->wrong = "without positions, seq must be from 1 to the rows of the table";
 }
 
-/* Checks the position table and the positions of an embedding, which are the operands number `table` and
- * `positions`. */
+/* Checks an embedding's position table and positions, the operands number `table` and `positions`. */
 static void check_embed_positions(const struct ah_op *op, size_t table, size_t positions,
                                   struct op_sizes *sizes)
 {
@@ -258,8 +256,7 @@ static void sizes_embed_forward(const struct ah_op *op, struct op_sizes *sizes)
     check_embed_positions(op, 2, 4, sizes);
 }
 
-/* Sets the sizes of embed_backward. A frozen table has no gradient; `positions` is 0 if the position table is
- * frozen. */
+/* Sets sizes. A frozen table has no gradient; `positions` is 0 if the position table is frozen. */
 static void sizes_embed_backward(const struct ah_op *op, struct op_sizes *sizes)
 {
     sizes_embed(op, sizes);

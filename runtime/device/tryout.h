@@ -13,8 +13,7 @@
 
 #include "runtime/device/device.h"
 
-/* Prepares products and reserves small arenas; `device` must have none yet. Fails with the errors of
- * ah_device_prepare() and ah_device_reserve(). */
+/* Reserves small arenas; `device` must have none yet. Fails as ah_device_prepare() and ah_device_reserve() do. */
 int ah_device_tryout(struct ah_device *device, struct ah_error *err);
 
 /* Prints "cuBLASLt 13.0.0 has all 7 matrix products", or how many it computes in steps. Returns `ret_text`. */

@@ -164,8 +164,7 @@ static struct look look_at(struct ah_device *device, const struct ah_device_watc
     return now;
 }
 
-/* True if an op of the device's own lanes has begun. The host lane does not count, because its op may wait for other
- * ranks. */
+/* True if an op of the device's own lanes has begun. The host lane is left out, as its op may wait for ranks. */
 static bool has_begun(struct ah_device *device)
 {
     struct ah_device_head heads[AH_DEVICE_LANES_ALL] = {{0}};

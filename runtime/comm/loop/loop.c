@@ -5,8 +5,7 @@
  * INVARIANTS
  * 1. Everything in a hub changes under its mutex; bytes are copied without it, while both slots are COPYING.
  * 2. A slot goes IDLE -> POSTED -> (MET ->) COPYING -> DONE -> IDLE. MET: both ends are posted, but the copy is late.
- *    The two slots of a message become MET, COPYING and DONE together. In a lost world, a rank's poll sets its slots
- *    that are POSTED or MET back to IDLE.
+ *    Both ends become MET, COPYING and DONE together. In a lost world, poll sets POSTED and MET back to IDLE.
  * 3. No copy begins in a lost world, and poll reports a COPYING slot only when the copy is over.
  */
 #include "runtime/comm/loop/loop.h"
@@ -210,8 +209,7 @@ static int loop_open(struct ah_comm_end **ret_end, const struct ah_comm_options 
         rc = wait_for_ranks(end, false, err);
         if (!rc)
             *ret_end = &end->base;
-        else if (hub->culprit != end->rank &&
-                 hub->why.code) /* the rank has not opened, so fault() cannot report it */
+        else if (hub->culprit != end->rank && hub->why.code) /* not opened, so fault() cannot report it */
             rc = ah_error_set(err, hub->why.code, "rank %u: %s", hub->culprit, hub->why.text);
     }
     pthread_mutex_unlock(&hub->mutex);
@@ -266,8 +264,7 @@ static int loop_channels(struct ah_comm_end *base, const struct ah_comm_channel 
         return ah_error_memory(err);
     pthread_mutex_lock(&hub->mutex);
     end->slots = slots;
-    int rc =
-        atomic_load(&hub->is_lost) ? say_lost(hub, err) : AH_OK; /* in a lost world, wishes may be freed */
+    int rc = atomic_load(&hub->is_lost) ? say_lost(hub, err) : AH_OK; /* wishes of a lost rank may be freed */
     if (!rc) {
         end->wishes = (struct ah_comm_wishes){channels, n};
         end->is_described = true;
@@ -370,8 +367,8 @@ static uint64_t first_turn(const struct loop_end *end)
 
 /* ---- turns that wait for each other ---- */
 
-/* Returns a slot of the end's current turn that waits for the turn of a stuck rank; NULL: there is none. If both ends
- * have their turn, the slot is not blocked, because a thread is copying right now, without the mutex. */
+/* Returns a slot of the end's current turn that waits for the turn of a stuck rank; NULL: none. If both ends have their
+ * turn, the slot is not blocked, because a thread is copying right now, without the mutex. */
 static const struct loop_slot *blocked_slot(const struct loop_end *end)
 {
     for (size_t i = 0; i < end->wishes.n; i++) {
@@ -384,8 +381,7 @@ static const struct loop_slot *blocked_slot(const struct loop_end *end)
     return NULL;
 }
 
-/* Loses the world if turns wait for each other in a ring, naming two of them. Turns end in order, so such a ring never
- * ends. */
+/* Loses the world if turns, which end in order, wait for each other in a ring and so never end. Names two of them. */
 static void refuse_deadlock(struct ah_comm_hub *hub)
 {
     struct loop_end *stuck = NULL;

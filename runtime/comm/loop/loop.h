@@ -28,9 +28,8 @@ struct ah_comm_hub_options {
     uint64_t dies_at; /* `dying_rank` dies when it posts its message of this number, from 1; 0: never */
     uint32_t dying_rank;
 
-    /* Messages of a rank progress one at a time, in the order of their posts, except those moved together. That is
-     * the worst that NCCL allows. If ranks then wait for each other forever, the world is lost and the reason names
-     * them. */
+    /* Messages of a rank progress one at a time, in the order of posts, except those moved together: the worst that
+     * NCCL allows. If ranks then wait for each other forever, the world is lost and the reason names them. */
     bool is_serial;
     uint32_t serial_purposes; /* only channels with purposes below this number are serial; 0: all */
 };

@@ -28,9 +28,8 @@
 #include <time.h>
 
 enum {
-    LONG_BYTES = 64 << 10, /* longer messages have a head */
-    HEAD_BYTES =
-        9, /* an 8-byte number and one byte more, since messages that are numbers never have 9 bytes */
+    LONG_BYTES = 64 << 10,   /* longer messages have a head */
+    HEAD_BYTES = 9,          /* an 8-byte number and one byte more; messages that are numbers never have 9 */
     PIECE_BYTES = 256 << 20, /* largest piece */
     NOTICE_TAG = 0,          /* `notices` uses this tag and those from MEETING_TAG on */
     MEETING_TAG = 1,

@@ -470,8 +470,7 @@ static size_t cpu_spans(struct ah_device *device, uint32_t lane, uint64_t after,
     return n;
 }
 
-/* Returns a number that changes with progress. A lane slowed by emulation also sleeps within its op, so while it is
- * busy, passing time counts as its progress. */
+/* Returns a number that changes with progress. A slowed lane also sleeps, so passing time counts as its progress. */
 static uint64_t cpu_pulse(struct ah_device *device)
 {
     uint64_t pulse = 0;

@@ -235,8 +235,7 @@ static void store_tile(const struct unit *unit, const float *sums, uint64_t row,
     product->kernel->store(sums, &out);
 }
 
-/* True if the kernel should read the strip `a` in place. The strip must be whole tiles, and its rows must begin on
- * cache lines that spread over many sets. */
+/* True if the kernel should read a strip in place: whole tiles, with rows at cache lines that spread over many sets. */
 static bool lies_well(const struct ah_tile_kernel *kernel, const struct ah_pack_matrix *a)
 {
     const uint64_t row_bytes = a->stride * ah_dtype_bytes(a->dtype);
@@ -246,8 +245,7 @@ static bool lies_well(const struct ah_tile_kernel *kernel, const struct ah_pack_
            row_bytes % (SET_LINES * LINE_BYTES) != 0;
 }
 
-/* Sets the address of a in `operands`: in place if the kernel should read the strip there, otherwise that of a packed
- * copy. */
+/* Sets the address of a in `operands`: in place if the kernel should read it there, otherwise of a packed copy. */
 static void place_strip(const struct unit *unit, const struct ah_pack_matrix *a,
                         struct ah_tile_operands *operands)
 {

@@ -37,17 +37,15 @@ struct ah_placement {
     int copy[AH_PLACEMENT_MAX]; /* processors that copy lanes may use */
 };
 
-/* Chooses processors for `compute_threads` and `host_threads`. 0 means the default; larger numbers are cut to
- * AH_PLACEMENT_MAX. */
+/* Chooses processors for `compute_threads` and `host_threads`. 0: the default; at most AH_PLACEMENT_MAX are used. */
 void ah_placement_choose(struct ah_placement *ret_placement, const struct ah_topology *topology,
                          unsigned compute_threads, unsigned host_threads);
 
 /* Unpins all threads, because the other ranks on this machine would be pinned to the same processors. */
 void ah_placement_untie(struct ah_placement *placement);
 
-/* The processors to which a thread was restricted before. ah_placement_enter_copy() restricts the calling thread, and
- * threads that it starts, to the copy lanes' processors; ah_placement_leave_copy() undoes that. If the system refuses,
- * nothing changes: slower, but not wrong. */
+/* The processors of a thread before ah_placement_enter_copy() restricted it, and threads that it starts, to those of
+ * copy lanes. ah_placement_leave_copy() undoes that. If the system refuses, nothing changes: slower, but not wrong. */
 struct ah_placement_mask {
     unsigned long bits[128]; /* a bit for each of 8192 processors; all zero: nothing to undo */
 };

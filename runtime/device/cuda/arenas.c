@@ -22,9 +22,8 @@
 
 /* ---- the device arena ---- */
 
-/* Returns how much of the memory reserved for kernel code is still unused, if `free_bytes` are free. Kernels of
- * prepared products are already loaded. Memory for products, and for page tables of locked memory, does not count as
- * code. */
+/* Returns how much of the memory reserved for kernel code is unused when `free_bytes` are free. Kernels of prepared
+ * products are already loaded. Memory for products, and for page tables of locked memory, is not code. */
 static uint64_t code_bytes_left(const struct ah_cuda_device *cuda, uint64_t free_bytes)
 {
     const uint64_t others = free_bytes + ah_cuda_products_bytes(cuda->products) + cuda->pinning.table_bytes;
@@ -32,8 +31,7 @@ static uint64_t code_bytes_left(const struct ah_cuda_device *cuda, uint64_t free
     return loaded < AH_CUDA_CODE_BYTES ? AH_CUDA_CODE_BYTES - loaded : 0;
 }
 
-/* Sets the error for a GPU arena that does not fit. It says how much GPU memory is free, and how large an arena would
- * fit. */
+/* Sets the error for a GPU arena that does not fit: how much GPU memory is free, and how large an arena would fit. */
 static int device_refused(const struct ah_cuda_device *cuda, uint64_t bytes, struct ah_error *err)
 {
     char asked[AH_UNITS_TEXT_MAX], has[AH_UNITS_TEXT_MAX];
@@ -97,8 +95,7 @@ static int measure_outside(struct ah_cuda_device *cuda, uint64_t arena_bytes, st
     return rc;
 }
 
-/* Sets the error for an arena that fitted, but left too little memory for kernel code. The plan must use less
- * memory. */
+/* Sets the error for an arena that fitted, but left too little for kernel code. The plan must use less memory. */
 static int code_refused(const struct ah_cuda_device *cuda, uint64_t arena_bytes, struct ah_error *err)
 {
     char arena[AH_UNITS_TEXT_MAX], reckoned[AH_UNITS_TEXT_MAX], why[AH_ERROR_TEXT_MAX];

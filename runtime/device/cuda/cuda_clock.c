@@ -21,8 +21,7 @@ enum {
 };
 enum { DRIFT = 20000 }; /* two clocks drift apart by at most one second in this many seconds */
 
-/* Records the base event that is not in use, and waits for it. Returns the window, or UINT64_MAX if the event did not
- * happen within `patience_ns`. */
+/* Records the base event not in use, and waits for it. Returns the window; UINT64_MAX: it took over `patience_ns`. */
 static uint64_t try_base(struct ah_cuda_clock *clock, uint64_t patience_ns, uint64_t *ret_base_ns)
 {
     cudaEvent_t event = clock->base[!clock->used];

@@ -35,8 +35,7 @@ struct ah_cuda_clock {
 int ah_cuda_clock_init(struct ah_cuda_clock *clock, struct ah_error *err);
 void ah_cuda_clock_release(struct ah_cuda_clock *clock);
 
-/* Renews the base if it is older than a second. If the GPU or this thread is too busy, keeps the old base and tries
- * again soon. */
+/* Renews a base older than a second. If the GPU or this thread is too busy, keeps the old base and tries again soon. */
 void ah_cuda_clock_adjust(struct ah_cuda_clock *clock);
 
 /* Returns the time of a finished `event` (with timing), in ns on the host's clock; 0 if CUDA does not tell. */

@@ -41,8 +41,7 @@ static void *address_of(const struct ah_cuda_device *cuda, struct ah_ref ref)
     return ref.arena == AH_ARENA_NONE ? NULL : arena + ref.offset_bytes;
 }
 
-/* Returns the bytes from byte `at` of a copy's host side to the end of the pinned piece around it; UINT64_MAX: no
- * pieces. */
+/* Returns the bytes from byte `at` of a copy's host side to the end of its pinned piece; UINT64_MAX: no pieces. */
 static uint64_t piece_rest(const struct ah_cuda_device *cuda, struct ah_ref host, uint64_t at)
 {
     if (host.arena != AH_ARENA_PINNED || !cuda->pinning.piece_bytes)

@@ -59,9 +59,8 @@ struct ah_cuda_queued {
     uint64_t queued_ns; /* when it was enqueued, after its waits were checked */
 };
 
-/* The state of a lane that is a stream. Ticket t sits in slot (t-1) % capacity, span k (from 0) in slot k % n_spans.
- * The counts change only under the device's lock: timed <= done <= submitted <= timed + capacity. `timed` and `done`
- * are always ends of groups (streams.c). */
+/* A lane that is a stream. Ticket t sits in slot (t-1) % capacity, span k (from 0) in slot k % n_spans. Counts change
+ * only under the device's lock: timed <= done <= submitted <= timed + capacity. `timed` and `done` end groups. */
 struct ah_cuda_stream {
     cudaStream_t stream;          /* owned */
     struct ah_cuda_queued *queue; /* owned */
@@ -184,9 +183,8 @@ void ah_cuda_release_arenas(struct ah_cuda_device *cuda);
 
 /* pinned.c: releases what is kept for another GPU, then returns what is kept for GPU `index`. NULL: out of memory. */
 struct ah_cuda_kept *ah_cuda_kept_find(struct ah_device_keep *keep, int index);
-/* ah_cuda_pinned_resume() takes over a kept pinned arena of at least `bytes`; false: there is none. Then
- * ah_cuda_pinned_take() zeroes it, or maps and locks a new one. ah_cuda_pinned_forget() releases all locked memory;
- * false: none was locked. */
+/* ah_cuda_pinned_resume() takes over a kept pinned arena of at least `bytes`; false: none. Then ah_cuda_pinned_take()
+ * zeroes it, or maps and locks a new one. ah_cuda_pinned_forget() releases all locked memory; false: none. */
 bool ah_cuda_pinned_resume(struct ah_cuda_device *cuda, uint64_t bytes);
 int ah_cuda_pinned_take(struct ah_cuda_device *cuda, uint64_t bytes, struct ah_error *err);
 bool ah_cuda_pinned_forget(struct ah_cuda_device *cuda);
@@ -202,8 +200,7 @@ int ah_cuda_wait_any(struct ah_device *device, const struct ah_wait *waits, size
 uint64_t ah_cuda_done(struct ah_device *device, uint32_t lane);
 size_t ah_cuda_spans(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
                      size_t max);
-/* The op to blame for a failure. ah_cuda_fail() stores the first failure and ignores later ones, with or without the
- * lock. */
+/* The op to blame for a failure. ah_cuda_fail() stores the first failure only; the caller may hold the lock. */
 struct ah_cuda_culprit {
     uint32_t lane;
     enum ah_op_kind kind;

@@ -2,9 +2,8 @@
  *
  * Products: matrix products on a GPU, by cuBLASLt, as op.h defines them.
  *
- * Opening a device loads the library. ah_cuda_products_prepare() builds what products of given shapes need, picks their
- * algorithms and takes workspace. ah_cuda_products_run() enqueues one product and creates nothing. All calls use the
- * calling thread's current GPU.
+ * Opening a device loads the library. Preparing builds what products of given shapes need, picks their algorithms and
+ * takes workspace. Running enqueues one product and creates nothing. All calls use the calling thread's current GPU.
  *
  * BITS. A product's algorithm follows from its shape, strides, types and epilogue, the GPU and the library. It comes
  * from options->algorithms if the table has it; otherwise it is the library's first choice within a fixed workspace. Of
@@ -60,14 +59,12 @@ bool ah_cuda_products_has(const struct ah_cuda_products *products, const struct 
 int ah_cuda_products_run(struct ah_cuda_products *products, const struct ah_cuda_launch *launch,
                          struct ah_error *err);
 
-/* Writes at most `max` algorithms that the library offers for a product, first choice first, and their number to
- * `ret_n`. */
+/* Writes at most `max` algorithms that the library offers for a product, first choice first; `ret_n`: how many. */
 int ah_cuda_products_candidates(struct ah_cuda_products *products, const struct ah_op *op,
                                 struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
                                 struct ah_error *err);
 
-/* Returns the library's name, such as "cuBLASLt 13.0.0", *borrowed* until free. Only this library understands the
- * `words` of its algorithms. */
+/* Returns the library's name, such as "cuBLASLt 13.0.0", *borrowed* until free. `words` mean something only to it. */
 const char *ah_cuda_products_library(const struct ah_cuda_products *products);
 
 /* Frees everything, while no product runs. NULL is fine. */

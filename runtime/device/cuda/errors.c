@@ -72,8 +72,7 @@ static const struct cause *find_cause(cudaError_t code)
     return NULL;
 }
 
-/* Sets the error for cudaErrorInsufficientDriver, which means "no driver" or "an old driver". The driver's version
- * tells which. */
+/* Sets the error for cudaErrorInsufficientDriver: "no driver" or "an old driver", as the driver's version tells. */
 static int driver_missing(struct ah_error *err)
 {
     int version = 0;

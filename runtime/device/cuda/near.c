@@ -125,8 +125,7 @@ static unsigned count_all_cores(const struct candidate *candidates, unsigned n)
     return cores;
 }
 
-/* Returns the nearest processor behind the first `threads` candidates, on an unused core if possible; -1: none is
- * left. */
+/* Returns the nearest processor behind the first `threads` candidates, on an unused core if possible; -1: none. */
 static int find_submitter(const struct candidate *candidates, unsigned n, unsigned threads)
 {
     for (unsigned i = threads; i < n; i++)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Near: finds the host processors nearest to a GPU. Threads on them, and the memory that these threads touch first,
- * stay on the GPU's side of the machine. Reads the kernel's files. On a machine with one NUMA node, all processors are
- * near.
+ * Near: finds the host processors nearest to a GPU. Threads on them, and memory that these threads touch first, stay on
+ * its side of the machine. Reads the kernel's files. On a machine with one NUMA node, all processors are near.
  *
  *     struct ah_cuda_near near;
  *     ah_cuda_near_find(&near, &(struct ah_cuda_near_options){.address = "0000:65:00.0"});
@@ -35,9 +34,8 @@ struct ah_cuda_near_options {
  * second. If there are more threads than processors, no thread is pinned. Missing or damaged files are ignored. */
 void ah_cuda_near_find(struct ah_cuda_near *ret_near, const struct ah_cuda_near_options *options);
 
-/* The processors to which a thread was restricted before. ah_cuda_near_enter() pins the calling thread to the
- * submitter's processor, if there is one; threads that it starts inherit the pin. ah_cuda_near_leave() undoes that. If
- * the system refuses, nothing changes. */
+/* The processors of a thread before ah_cuda_near_enter() pinned it, and threads that it starts, to the submitter's
+ * processor. ah_cuda_near_leave() undoes that. If the system refuses, nothing changes. */
 struct ah_cuda_near_mask {
     unsigned long bits[128]; /* a bit for each of 8192 processors; all zero: nothing to undo */
 };

@@ -8,9 +8,8 @@
  *
  * KEPT. Locking takes seconds per 10 GiB. A device opened with a `keep` stores its locked region there when it closes.
  * The next device on the same GPU takes the region if it is large enough, and zeroes it like a new one. The driver's
- * context, with the code of all loaded kernels, also stays. The region is stored together with the context's size
- * before any kernels were loaded. So every plan sees the same reserve, and code and page tables count as memory outside
- * the arena.
+ * context, with the code of all loaded kernels, also stays. The context's size before any kernels were loaded is stored
+ * with the region. So every plan sees the same reserve, and code and page tables count as outside the arena.
  *
  * Source: github.com/NVIDIA/open-gpu-kernel-modules, pull request 1234.
  */

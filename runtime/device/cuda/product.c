@@ -119,8 +119,7 @@ static cublasStatus_t set_desc(const struct ah_cublaslt *calls, cublasLtMatmulDe
     return status;
 }
 
-/* Makes a descriptor, with the epilogue if `fused`. The pointers in it are dummies, because heuristics only read their
- * alignment. */
+/* Makes a descriptor, with the epilogue if `fused`. Its pointers are dummies: heuristics only read their alignment. */
 static cublasStatus_t make_desc(const struct ah_cublaslt *calls, const struct ah_cuda_product_key *key,
                                 bool fused, cublasLtMatmulDesc_t *ret_desc)
 {
@@ -297,8 +296,7 @@ static int take_entry(const struct ah_cuda_product_maker *maker, const struct ah
         (unsigned long long)key->k, maker->library);
 }
 
-/* Chooses `part`'s algorithm: the table's `entry` or, if that is NULL, the heuristic's first. Sets `ret_found` to
- * whether there is one. */
+/* Chooses `part`'s algorithm: the table's `entry`, else the heuristic's first. Sets `ret_found` if there is one. */
 static int choose_algorithm(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_key *key,
                             const struct ah_device_algorithm *entry, struct ah_cuda_product_part *part,
                             bool *ret_found, struct ah_error *err)

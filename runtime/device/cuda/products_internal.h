@@ -26,12 +26,10 @@
 /* The workspace size that NVIDIA's manual advises for Hopper. It suffices to split K for shapes with few tiles. */
 enum { AH_CUDA_PRODUCT_WORKSPACE_BYTES = 32 << 20 };
 
-/* The number of algorithms that the library is asked for. It never varies, because the library's first offer may depend
- * on it. */
+/* The number of algorithms asked for. It never varies, because the library's first offer may depend on it. */
 enum { AH_CUDA_PRODUCT_OFFERS = 16 };
 
-/* The rows of a staged product's step are a multiple of this number. So if the first step begins aligned, every step
- * does. */
+/* Rows of a step of a staged product are a multiple of this. So every step begins aligned if the first does. */
 enum { AH_CUDA_PRODUCT_STEP = 64 };
 
 /* Sizes of a cut product's first part are multiples of this many elements: 16 bytes of bf16. */
@@ -46,9 +44,7 @@ struct ah_cuda_product_key {
     uint32_t bias, aux; /* enum ah_dtype; 0 if there is none */
     uint32_t has_aux, accumulates;
     uint32_t
-        /* 1: operands begin at multiples of AH_CUDA_PRODUCT_ALIGN bytes; 0: only at multiples of their element's
-         * size */
-        aligned;
+        aligned; /* 1: operands begin at multiples of AH_CUDA_PRODUCT_ALIGN; 0: only of their element's size */
     uint32_t unused;
 };
 

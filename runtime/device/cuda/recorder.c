@@ -177,8 +177,7 @@ static void choose_calls(const struct ah_cupti *calls)
         (void)calls->enable_driver_call(driver_calls[i], 1);
 }
 
-/* Makes CUPTI keep its data in host memory, because plans need the GPU's. If CUPTI refuses, it takes some MiB of GPU
- * memory. */
+/* Makes CUPTI keep its data in host memory, as plans need the GPU's. If CUPTI refuses, it takes some MiB of the GPU. */
 static void prefer_host_memory(const struct ah_cupti *calls)
 {
     uint8_t pinned = 1;

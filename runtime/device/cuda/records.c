@@ -3,8 +3,7 @@
  * Reads records with a table that has a reader for each kind of record. Kinds without a reader are skipped.
  *
  * 1. A kernel, a copy or a fill has the correlation number of the call that enqueued it. Records of external
- *    correlation say for which op a call was made. These may be in any buffer, so ops are looked up after all buffers
- *    are read.
+ *    correlation say for which op a call was made. These may be in any buffer, so ops are looked up last.
  * 2. CUPTI owns the names of kernels, one for each kernel. Consecutive kernels of one name share a copy.
  *
  * Source: CUPTI manual, "CUPTI Activity API", "External Correlation"; Itanium C++ ABI, "Mangling".

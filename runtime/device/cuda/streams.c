@@ -21,11 +21,10 @@
 #include <sched.h>
 #include <stdlib.h>
 
-/* The capacities of our queues. A stream's hardware queue holds about a thousand launches and events. A call that finds
- * it full blocks inside the driver, where it may keep other threads from polling events. An op takes two to eight
- * entries: up to three waits, two events, three kernels. A product made in steps takes dozens; a quarter of the
- * thousand is reserved for these. A copy takes four: a wait, two events, the copy. Copy lanes run far ahead, so their
- * queues are longer. */
+/* Capacities of our queues. A stream's hardware queue holds about a thousand launches and events. A call that finds it
+ * full blocks inside the driver, where it may keep other threads from polling events. An op takes two to eight entries:
+ * up to three waits, two events, three kernels. A product made in steps takes dozens; a quarter of the thousand is for
+ * these. A copy takes four: a wait, two events, the copy. Copy lanes run far ahead, so their queues are longer. */
 enum { QUEUE_MOST = 96, COPY_QUEUE_MOST = 192, SPANS_DEFAULT = 1024 };
 
 enum {
@@ -94,8 +93,7 @@ uint64_t ah_cuda_stream_group_end(const struct ah_cuda_stream *stream, uint64_t 
     return ticket;
 }
 
-/* Returns the last ticket of the first group not seen to be done; 0: there is no such group, or it is open. Call with
- * the lock held. */
+/* Returns the last ticket of the first group not seen to be done; 0: none, or it is open. Call with the lock held. */
 static uint64_t next_end(const struct ah_cuda_stream *stream)
 {
     if (stream->done == stream->submitted)
@@ -106,8 +104,7 @@ static uint64_t next_end(const struct ah_cuda_stream *stream)
 
 /* ---- finished work ---- */
 
-/* Returns the lane to blame for an error of the GPU itself: the first lane with unfinished ops, or `seen` if there is
- * none. Call with the lock held. */
+/* Returns the lane to blame for a GPU error: the first with unfinished ops, else `seen`. Call with the lock held. */
 static uint32_t find_running(const struct ah_cuda_device *cuda, uint32_t seen)
 {
     for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
@@ -116,8 +113,7 @@ static uint32_t find_running(const struct ah_cuda_device *cuda, uint32_t seen)
     return seen;
 }
 
-/* Marks the streams as lost, after reporting the failure, so that no thread mistakes lost work for finished work. Call
- * with the lock held. */
+/* Marks the streams as lost, after reporting, so that nobody takes lost work for finished. Call with the lock held. */
 static void lose_streams(struct ah_cuda_device *cuda, uint32_t seen, cudaError_t code)
 {
     struct ah_error why = {0};
@@ -146,8 +142,7 @@ static void update_done(struct ah_cuda_device *cuda, uint32_t lane)
         if (!atomic_load(&cuda->lost))
             rc = cudaEventQuery(ah_cuda_queued(stream, end)->end);
         if (rc == cudaErrorNotReady) {
-            (void)
-                cudaGetLastError(); /* clears "not ready", which is no error, so that no later call reports it */
+            (void)cudaGetLastError(); /* no error, so no later call should report it */
             return;
         }
         if (rc == cudaSuccess)

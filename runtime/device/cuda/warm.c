@@ -8,8 +8,7 @@
  * zeroed once more. Zeros are valid operands of every op: token 0, position 0, documents that start at 0.
  *
  * Two ops are of one sort if they differ only in the addresses of their operands, in a way that kernels do not notice.
- * An op with operands outside the arenas, or prepared after they are reserved, is not warmed: its first launch loads
- * its code.
+ * An op outside the arenas, or prepared after them, is not warmed: its first launch loads its code.
  *
  * Source: CUDA C++ Programming Guide, "Lazy Loading".
  */

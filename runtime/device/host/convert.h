@@ -48,9 +48,9 @@ void ah_convert_scale(enum ah_isa isa, float *data, float factor, uint64_t begin
 /* Sets elements to `value`, converted to dst's type. */
 void ah_convert_fill(struct ah_convert_out dst, float value, uint64_t begin, uint64_t end);
 
-/* The source of ah_convert_column_sum(), which sets dst[c] to the fp32 sum over rows of src[r * stride + c], for
- * columns c in [begin, end). Rows are added in order in groups of AH_CONVERT_COLUMN_GROUP, starting from +0; then the
- * groups' sums are added in order. dst must not overlap src. */
+/* The source of ah_convert_column_sum(): dst[c] is the fp32 sum over rows of src[r * stride + c], for c in [begin,
+ * end). Rows are added in order in groups of AH_CONVERT_COLUMN_GROUP, from +0; then group sums in order. dst must not
+ * overlap src. */
 struct ah_convert_matrix {
     struct ah_convert_in src;
     uint64_t rows;

@@ -177,8 +177,7 @@ static uint64_t count_params(const struct ah_op *op)
     return op->u.adamw.count;
 }
 
-/* The kinds whose work is only split into pieces. `count` returns the amount of work; `piece` is the size of a
- * piece. */
+/* Kinds whose work is only split: `count` returns the amount of work; `piece` is the size of a piece. */
 static const struct {
     work_fn *work;
     uint64_t (*count)(const struct ah_op *op);

@@ -31,8 +31,7 @@ static inline bool ah_throttle_is_on(const struct ah_throttle *throttle)
 /* Begins an op at `now_ns`. */
 void ah_throttle_begin(struct ah_throttle *throttle, uint64_t now_ns);
 
-/* Charges finished `work` at the current rate, `work_per_s` > 0. Returns the time, in ns, at which the lane may
- * continue. */
+/* Charges finished `work` at the rate `work_per_s` > 0. Returns the time, in ns, at which the lane may continue. */
 uint64_t ah_throttle_pay(struct ah_throttle *throttle, double work, double work_per_s);
 
 /* Returns the bytes of a slice that takes about a millisecond: a multiple of 64, from 64 KiB to 4 MiB. */

@@ -144,8 +144,7 @@ X16_FN struct x16u x16_words_low(struct x16u a)
     return (struct x16u){_mm256_and_si256(a.low, mask), _mm256_and_si256(a.high, mask)};
 }
 
-/* Computes the ten rounds for four random draws, one per 64-bit lane. Words are in lower halves; upper halves never
- * matter. */
+/* Computes ten rounds for four draws, one per 64-bit lane. Words are in lower halves; upper halves never matter. */
 X16_FN void x4_philox(const uint32_t counter[4], const uint32_t key[2], __m256i draws, __m256i w[4])
 {
     const __m256i multiplier0 = _mm256_set1_epi64x(AH_PHILOX_M0);

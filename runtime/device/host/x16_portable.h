@@ -112,8 +112,7 @@ X16_FN struct x16f x16_below(struct x16f a)
     return a;
 }
 
-/* Returns 2^n for a = n + 1.5 * 2^23, n whole from -126 to 127; 0 for n = -127, infinity for 128. Other n:
- * undefined. */
+/* Returns 2^n for a = n + 1.5 * 2^23, n whole, -126 to 127; 0 for n = -127, infinity for 128. Other n: undefined. */
 X16_FN struct x16f x16_power(struct x16f a)
 {
     struct x16u bits;
@@ -130,8 +129,7 @@ X16_FN struct x16f x16_fma(struct x16f a, struct x16f b, struct x16f c)
     return a;
 }
 
-/* Returns the sum of all lanes: adds lanes i and i + 8, then i and i + 4, i + 2, i + 1, the end of the canonical
- * tree. */
+/* Returns the sum of lanes: adds lanes i and i + 8, then i and i + 4, i + 2, i + 1, as the canonical tree ends. */
 X16_FN float x16_sum(struct x16f a)
 {
     for (int half = 8; half >= 1; half /= 2)

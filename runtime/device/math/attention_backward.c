@@ -140,8 +140,7 @@ static void pack_strip(const struct unit *unit, const struct strip *strip)
     ah_attention_pack_b_transposed(strip->dout, attention, &dout);
 }
 
-/* Stores delta in the op's scratch. Sets the strip's delta (times -scale) and lse (base 2), which are 0 beyond the
- * end. */
+/* Stores delta in the op's scratch; sets the strip's delta (times -scale) and lse (base 2), both 0 beyond the end. */
 static void prepare_lanes(const struct unit *unit, struct strip *strip)
 {
     const struct ah_attention *attention = unit->attention;

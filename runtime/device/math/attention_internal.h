@@ -38,8 +38,7 @@ struct ah_attention_limits {
     float last[AH_ATTENTION_STRIP];
 };
 
-/* The operands of the step between backward's products, for one tile. Scores and gradients of weights are (keys,
- * queries). */
+/* The operands of the step between backward's products, for a tile. Scores and weights' gradients: (keys, queries). */
 struct ah_attention_slopes {
     const float *scores;
     const float *dweights;
@@ -55,11 +54,9 @@ struct ah_attention_slopes {
 
 /* The steps between products. Arrays are rows of 32 floats, with a lane for each query. */
 struct ah_attention_steps {
-    /* Multiplies scores by factor, sets those of unseen keys to -infinity (limits NULL: all are seen), and updates
-     * max. */
+    /* Multiplies scores by factor, sets unseen keys' to -infinity (limits NULL: all are seen), and updates max. */
     void (*scale)(float *scores, float factor, const struct ah_attention_limits *limits, float *max);
-    /* Replaces scores by 2^(score - max), stored as words of a b along the keys, and adds these to sum. `keys` is
-     * even. */
+    /* Replaces scores by 2^(score - max), stored as words of a b along the keys; adds them to sum. `keys` is even. */
     void (*weigh)(float *scores, uint64_t keys, const float *max, float *sum);
     /* Sets factor = 2^(old_max - new_max). */
     void (*decay)(float *factor, const float *old_max, const float *new_max);
@@ -67,8 +64,7 @@ struct ah_attention_steps {
     void (*rescale)(float *rows, uint64_t n, const float *factor);
     /* Sets inverse = 1 / sum and lse = ln(2) (max + log2(sum)), for sums of at least 1. */
     void (*finish)(float *inverse, float *lse, const float *max, const float *sum);
-    /* Sets weights = 2^(scores * factor - lse), dscores = weights (scale dweights + delta); both are 0 for unseen
-     * keys. */
+    /* Sets weights = 2^(scores * factor - lse), dscores = weights (scale dweights + delta); 0 for unseen keys. */
     void (*slopes)(const struct ah_attention_slopes *slopes);
     /* Returns the sum of a[i] * b[i] over `n` elements. */
     float (*dot)(const void *a, enum ah_dtype a_dtype, const void *b, enum ah_dtype b_dtype, uint64_t n);
@@ -176,8 +172,7 @@ static inline uint64_t ah_attention_words(const struct ah_attention *attention, 
 void ah_attention_pack_a(unsigned char *dst, const struct ah_attention *attention,
                          const struct ah_attention_rows *rows);
 
-/* Packs at most 128 rows as an a with k along the tokens, its rows being elements of the head: `panels` parts of
- * AH_ATTENTION_A_BYTES. */
+/* Packs at most 128 rows as an a of the head's elements, k along tokens: `panels` parts of AH_ATTENTION_A_BYTES. */
 void ah_attention_pack_a_transposed(unsigned char *dst, const struct ah_attention *attention,
                                     const struct ah_attention_rows *rows);
 
@@ -222,8 +217,7 @@ static inline void *ah_attention_take(struct ah_attention_room *room, uint64_t b
     return at;
 }
 
-/* Return the bytes of workspace that a thread needs for an op with any kernel, or for forward or backward of a
- * shape. */
+/* Return the bytes of workspace per thread: for an op with any kernel; for forward or backward of a shape. */
 uint64_t ah_attention_bytes(const struct ah_op *op);
 uint64_t ah_attention_forward_bytes(const struct ah_attention *shape);
 uint64_t ah_attention_backward_bytes(const struct ah_attention *shape);

@@ -21,9 +21,7 @@ enum {
     UNIT_M_MOST = 2048,    /* used only if k is one chunk, because then only a strip's sums are kept */
     SUMS_MOST = 256 << 10, /* largest unit, in elements, whose sums are kept from chunk to chunk */
     PARTS_MOST =
-        /* up to this many times the smallest number of parts of m are tried; twice as many for a large a, so that
-         * some fit */
-    4,
+        4, /* up to this many times the fewest parts of m are tried; twice as many for a large a, so that some fit */
     PARTS_PER_THREAD = 4 /* that many more parts of m are tried */
 };
 

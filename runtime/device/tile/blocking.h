@@ -9,11 +9,9 @@
  *     chunk    the part of k for which a unit's packed columns of b stay in the second-level cache; whole steps
  *
  * Chunks and steps depend on the shape only, and each element of c is summed over all of k in order. Units also depend
- * on the number of threads, which changes no bits, as elements share nothing. The last tile, strip, unit, step or chunk
- * may be smaller.
+ * on the number of threads, which changes no bits, as elements share nothing. The last part may be smaller.
  *
- * The blocking decides how much memory a thread needs for packing. All functions depend only on their arguments, so
- * plans use them as well.
+ * A thread's memory for packing follows from the blocking. All functions are pure, so plans use them as well.
  */
 #ifndef AH_RUNTIME_DEVICE_TILE_BLOCKING_H
 #define AH_RUNTIME_DEVICE_TILE_BLOCKING_H

@@ -266,8 +266,7 @@ static bool clock_same(struct clock_key a, struct clock_key b)
     return a.word[0] == b.word[0] && a.word[1] == b.word[1];
 }
 
-/* Returns the speeds of the running set from `sets`, an open hash table, after computing them if they are missing. If
- * all probed entries are full, one is replaced. */
+/* Returns the running set's speeds from `sets`, an open hash table. Computes them if missing, replacing an entry. */
 static const struct clock_speeds *clock_set_of(const struct clock_run *run)
 {
     const struct clock_key none = {.word = {0, 0}};

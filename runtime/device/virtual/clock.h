@@ -81,8 +81,7 @@ struct ah_clock_graph {
     const uint8_t *absent; /* AH_CLOCK_NOT_... bits; NULL: all 0 */
 
     const uint8_t *takes; /* the ring from which the op takes a slot, or AH_CLOCK_NO_RING; NULL: none does */
-    const uint8_t
-        *gives; /* the ring to which the op gives a slot back, or AH_CLOCK_NO_RING; NULL: none does */
+    const uint8_t *gives; /* the ring to which it gives a slot back, or AH_CLOCK_NO_RING; NULL: none does */
     const uint32_t *ring_slots; /* slots by ring; all are free at the start */
 
     const enum ah_clock_rule *rule; /* rule of each lane for ah_clock_run(), as in a course */

@@ -76,8 +76,7 @@ static int check_op(const struct ah_clock_graph *graph, size_t op, struct ah_err
     return AH_OK;
 }
 
-/* For each ring, the lane that takes from it and the lane that gives back to it; for each lane, its ring. UINT8_MAX:
- * none. */
+/* The lanes that take from and give back to each ring, and the ring of each lane; UINT8_MAX: none yet. */
 struct ring_use {
     uint8_t taking_lane[AH_CLOCK_RINGS];
     uint8_t giving_lane[AH_CLOCK_RINGS];

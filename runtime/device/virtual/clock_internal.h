@@ -27,17 +27,15 @@ struct clock_heap_item {
 struct clock_op {
     double duration;
     uint64_t priority;
-    uint32_t
-        first_follower; /* index of the op's first follower in `followers`; the next op's index is the end */
-    uint32_t needed;    /* the running course needs the instances of the op below this number */
+    uint32_t first_follower; /* index of its first follower in `followers`; the next op's index is the end */
+    uint32_t needed;         /* the running course needs the instances of the op below this number */
     uint8_t lane;
     uint8_t row; /* its demand row + 1; 0: the op uses no resource */
     uint8_t takes, gives;
     uint8_t absent;
 };
 
-/* The key of a running set: one byte per lane, lane 0 lowest, is the `row` of its running op. 0: no op or no
- * resource. */
+/* The key of a running set: a byte per lane, lane 0 lowest, with the `row` of its running op; 0: no op or resource. */
 enum { CLOCK_KEY_LANES = 8, CLOCK_KEY_BITS = 8 };
 struct clock_key {
     uint64_t word[AH_CLOCK_LANES / CLOCK_KEY_LANES];
@@ -147,8 +145,7 @@ static inline uint8_t clock_takes(const struct ah_clock_memory *memory, uint32_t
 /* Checks all of a graph but the orders of frozen lanes. AH_E_USAGE names the first number out of range. */
 int ah_clock_check(const struct ah_clock_graph *graph, struct ah_error *err);
 
-/* Sets the error of a run in which nothing runs but ops remain: AH_E_FAILED, naming one of them and what it waits
- * for. */
+/* Sets AH_E_FAILED for a run in which nothing runs but ops remain; names one of them and what it waits for. */
 int ah_clock_explain_deadlock(const struct clock_run *run, struct ah_error *err);
 
 #endif

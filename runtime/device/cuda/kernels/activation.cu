@@ -57,8 +57,7 @@ inline float reciprocal(float x)
 }
 #endif
 
-/* Returns e^x for -128 <= x <= 88. Splits x / ln 2 into a float and its rounding error, and applies the error as a
- * factor. */
+/* Returns e^x for -128 <= x <= 88. Splits x / ln 2 into a float and its rounding error, which becomes a factor. */
 __device__ inline float exponential(float x)
 {
     const float t = x * 1.44269502f, rest = fmaf(x, 1.92596303e-8f, fmaf(x, 1.44269502f, -t));

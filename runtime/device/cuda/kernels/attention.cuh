@@ -114,8 +114,7 @@ struct ah_attention_task {
     uint32_t query; /* the first of the block's queries */
 };
 
-/* Returns the task of block `block`, for blocks of ROWS queries. The last queries come first, because they see the most
- * keys. */
+/* Returns the task of a block of ROWS queries. The last queries see the most keys, so their blocks come first. */
 template <uint32_t ROWS>
 AH_ATTENTION_DEVICE struct ah_attention_task ah_attention_task_of(const struct ah_attention &attention,
                                                                   uint32_t block)

@@ -19,8 +19,7 @@
  *
  * dq is computed like forward (attention_forward.cu), with dout beside q. A tile takes three products, in the order
  * dout v^T, s, d k. v is free after the first, and k is needed only from the second on. So with one tile of each, every
- * fetch hides behind products. In a thread, dq takes D M / 2 registers and scores take N M; two blocks fit each
- * multiprocessor.
+ * fetch hides behind products. In a thread, dq takes D M / 2 registers, scores N M; two blocks fit a multiprocessor.
  *
  * dk and dv have sums that take D M registers, so M is 1 for D >= 96, with 8 warps a block. There are two sets of tiles
  * of q and dout, one in use while the other is fetched, so a tile costs one barrier. Above D = 128, two warps share 16
@@ -198,8 +197,7 @@ static const struct {
 
 /* ---- dk and dv ---- */
 
-/* The shape of a block: W sets of M * 16 keys, each with P warps for parts of the columns. Queries pass, N at a
- * time. */
+/* The shape of a block: W sets of M * 16 keys, each with P warps for parts of the columns. N queries pass at a time. */
 template <uint32_t D, uint32_t M, uint32_t W, uint32_t P, uint32_t N> struct key_shape {
     static const uint32_t threads = W * P * AH_ATTENTION_LANES;
     static const uint32_t keys = W * M * 16;
@@ -269,8 +267,7 @@ static __device__ __forceinline__ bool sees_all(const struct key_tile<D, N> &til
     return !__any_sync(0xffffffffu, begins_later);
 }
 
-/* Sets scores of unseen keys to -infinity in transposed scores: rows are keys from `key` on, columns queries from
- * `query` on. */
+/* Masks transposed scores with -infinity. Rows: keys from `key` on; columns: queries from `query` on. */
 template <uint32_t D, uint32_t M, uint32_t N>
 static __device__ __forceinline__ void mask_transposed(float (&s)[M][N / 8][4], const struct key_tile<D, N> &tile,
                                                    const struct ah_attention &attention, uint32_t query,

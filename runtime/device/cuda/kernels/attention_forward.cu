@@ -25,8 +25,7 @@
  * 1. m is the largest score so far. l is the sum of 2^(s - m) over this thread's part of a row, and o the sum of 2^(s -
  *    m) v. Before a row has seen a key, m is -infinity and 0 replaces it, so that unseen keys weigh 2^-infinity = 0.
  * 2. Tiles are fetched only from the first key that any query of the block sees to the block's last query. A warp skips
- *    the products of a tile that none of its queries sees. It masks a tile only if one of its queries misses a key
- *    there.
+ *    the products of a tile that none of its queries sees. It masks a tile only if a query misses a key.
  * 3. A query's result depends only on its sequence's keys and `docs`: tiles start at multiples of N, and N follows from
  *    head_dim.
  *
@@ -76,8 +75,7 @@ static __device__ __forceinline__ float total(float value)
     return value + __shfl_xor_sync(0xffffffffu, value, 2);
 }
 
-/* Raises the rows' largest scores to those in `s`, and rescales the rows' sums. Returns the largest scores as exponents
- * of two in `ret_base`. */
+/* Raises the rows' largest scores to those in `s` (as exponents of two in `ret_base`), and rescales the sums. */
 template <uint32_t D, uint32_t M, uint32_t N>
 static __device__ __forceinline__ void rise(struct forward_rows<D, M> &rows, float (&ret_base)[M][2],
                                             const float (&s)[M][N / 8][4], float factor)

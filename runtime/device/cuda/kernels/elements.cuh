@@ -3,10 +3,9 @@
  * Elements: reads and writes operands of fp32 and bf16 in kernels, eight elements at a time.
  *
  * A kernel has a version for bf16, one for fp32, and AH_ANY for everything else (a template's argument). The first two
- * read and write eight elements with instructions of 16 bytes; their rows begin at multiples of 16 bytes and have a
- * multiple of eight elements. AH_ANY learns the type when it runs, reads elements one by one, and allows the last eight
- * of a row to be incomplete. The choice of version changes no bits: an element belongs to the same thread and gets the
- * same arithmetic.
+ * read and write eight elements with instructions of 16 bytes; rows begin at multiples of 16 bytes and have 8 n
+ * elements. AH_ANY learns the type when it runs, reads elements one by one, and allows the last eight of a row to be
+ * incomplete. The version changes no bits: an element has the same thread and arithmetic.
  *
  *     template <int D> __global__ void twice(struct ah_rows x)
  *     {

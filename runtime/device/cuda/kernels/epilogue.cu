@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Finishes products (epilogue.h). A thread computes one column of every gridDim.y-th row. This path is rare, because
- * cuBLASLt finishes the usual products itself, so only memory access is tuned: neighbouring threads have neighbouring
- * columns.
+ * cuBLASLt finishes the usual products, so only memory access is tuned: neighbouring threads have neighbouring columns.
  */
 #include "runtime/device/cuda/kernels/epilogue.h"
 

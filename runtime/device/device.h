@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Device: runs ops. One object is one rank: an accelerator (or the CPU in its place), the host beside it, their memory
- * and their lanes.
+ * Device: runs ops. One object is one rank: an accelerator (or the CPU in its place), its host, their memory and lanes.
  *
  * LIFE. ah_device_open() finds the device and starts its lanes. ah_device_prepare() builds what ops of given shapes
  * need besides their operands; `reserve_bytes` is then the memory for all that. ah_device_reserve() takes the arenas.
@@ -35,11 +34,10 @@
  * thread watches for stalls (watch.h), finds what each lane is doing, and tells the program. The program should then
  * end, because a thread inside a vendor's driver cannot be called back.
  *
- * A DRIVER is a const table of functions, one table per kind of device. The CPU's is linked in; CUDA's comes from a
- * plugin (device_plugin.h). The table begins with two numbers: `abi` for the meaning of functions and fields, `layout`
- * for the memory layout of shared structs. A driver is refused if they differ from this build's. The functions
- * ah_device_*() make all checks that are the same for every driver, then call the table, so a driver sees only valid
- * submissions.
+ * A DRIVER is a const table of functions, one per kind of device. The CPU's is linked in; CUDA's comes from a plugin
+ * (device_plugin.h). The table begins with two numbers: `abi` for the meaning of functions and fields, `layout` for the
+ * memory layout of shared structs. A driver is refused if they differ from this build's. The functions ah_device_*()
+ * make all checks that are the same for every driver, then call the table: drivers see only valid submissions.
  *
  *     const struct ah_device_options options = {.memory_bytes = 3 << 29};
  *     const uint64_t arena_bytes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = 1 << 30};

@@ -6,8 +6,7 @@
  * be locked is refused, because its copies would block the submitter.
  *
  * ORDER. The pinned arena is taken before the GPU's, because its page tables take GPU memory (about 2 MiB per GiB with
- * pages of 4 KiB). So if memory is short, the GPU's arena is refused. In the other order, the first kernel would fail
- * to load.
+ * pages of 4 KiB). So if memory is short, the GPU's arena is refused. Otherwise the first kernel would fail to load.
  *
  * MEASURED. Once the arenas exist and every kernel has run, nothing takes GPU memory any more. `outside_bytes` is then
  * the context's size, measured at opening, plus all GPU memory taken since, except the arena. Memory that other

@@ -59,8 +59,8 @@ struct ah_cuda_queued {
     uint64_t queued_ns; /* when it was enqueued, after its waits were checked */
 };
 
-/* A lane that is a stream. Ticket t sits in slot (t-1) % capacity, span k (from 0) in slot k % n_spans. Counts change
- * only under the device's lock: timed <= done <= submitted <= timed + capacity. `timed` and `done` end groups. */
+/* A lane that is a stream. Ticket t sits in slot (t-1) % capacity, span k (from 0) in slot k % n_spans. The counts
+ * change only under the lock: timed <= done <= submitted <= timed + capacity. `timed` and `done` are ends of groups. */
 struct ah_cuda_stream {
     cudaStream_t stream;          /* owned */
     struct ah_cuda_queued *queue; /* owned */
@@ -125,8 +125,7 @@ struct ah_cuda_device {
 
     pthread_mutex_t lock;
 
-    /* The lane on which the submitter is enqueueing an op inside the driver, or AH_CUDA_STREAMS; for the watcher
-     * (stalls.c). */
+    /* The lane on which the submitter is enqueueing an op inside the driver, or AH_CUDA_STREAMS (stalls.c). */
     _Atomic uint32_t enqueueing;
 
     /* The first failure. Once `failed` is set, read it under failure_lock, the inner of the two locks. `lost` is set

@@ -244,8 +244,7 @@ static int run_staged(struct ah_cuda_products *products, const struct ah_cuda_pr
     return rc;
 }
 
-/* Runs a cut product: the rest first, then the even part. If k is cut, both add to one c; otherwise each writes its
- * part. */
+/* Runs a cut product, the rest first. If k is cut, both parts add to one c; otherwise each writes its part. */
 static int run_cut(struct ah_cuda_products *products, const struct ah_cuda_product *product, float alpha,
                    void *const arg[AH_OP_ARGS], cudaStream_t stream, struct ah_error *err)
 {

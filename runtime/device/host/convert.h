@@ -49,7 +49,7 @@ void ah_convert_scale(enum ah_isa isa, float *data, float factor, uint64_t begin
 void ah_convert_fill(struct ah_convert_out dst, float value, uint64_t begin, uint64_t end);
 
 /* The source of ah_convert_column_sum(): dst[c] is the fp32 sum over rows of src[r * stride + c], for c in [begin,
- * end). Rows are added in order in groups of AH_CONVERT_COLUMN_GROUP, from +0; then group sums in order. dst must not
+ * end). Rows are added in order in groups of AH_CONVERT_COLUMN_GROUP, from +0; then the group sums. dst must not
  * overlap src. */
 struct ah_convert_matrix {
     struct ah_convert_in src;

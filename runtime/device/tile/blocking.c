@@ -21,8 +21,8 @@ enum {
     UNIT_M_MOST = 2048,    /* used only if k is one chunk, because then only a strip's sums are kept */
     SUMS_MOST = 256 << 10, /* largest unit, in elements, whose sums are kept from chunk to chunk */
     PARTS_MOST =
-        4, /* up to this many times the fewest parts of m are tried; twice as many for a large a, so that some fit */
-    PARTS_PER_THREAD = 4 /* that many more parts of m are tried */
+        4, /* parts of m are tried up to this many times the fewest; twice as many for a large a, so that some fit */
+    PARTS_PER_THREAD = 4 /* this many further parts of m per thread are tried */
 };
 
 /* Cycles for packing 16 x 16 words. */

@@ -266,7 +266,8 @@ static bool clock_same(struct clock_key a, struct clock_key b)
     return a.word[0] == b.word[0] && a.word[1] == b.word[1];
 }
 
-/* Returns the running set's speeds from `sets`, an open hash table. Computes them if missing, replacing an entry. */
+/* Returns the running set's speeds from `sets`, an open hash table. Missing speeds are computed and stored there; if
+ * all probed entries are full, one of them is replaced. */
 static const struct clock_speeds *clock_set_of(const struct clock_run *run)
 {
     const struct clock_key none = {.word = {0, 0}};

@@ -145,7 +145,7 @@ static inline uint8_t clock_takes(const struct ah_clock_memory *memory, uint32_t
 /* Checks all of a graph but the orders of frozen lanes. AH_E_USAGE names the first number out of range. */
 int ah_clock_check(const struct ah_clock_graph *graph, struct ah_error *err);
 
-/* Sets AH_E_FAILED for a run in which nothing runs but ops remain; names one of them and what it waits for. */
+/* Sets AH_E_FAILED for a run in which nothing runs although ops remain; names one and what it waits for. */
 int ah_clock_explain_deadlock(const struct clock_run *run, struct ah_error *err);
 
 #endif

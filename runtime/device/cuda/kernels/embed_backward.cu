@@ -37,8 +37,8 @@ struct task {
     uint64_t strips; /* strips of columns; blocks are numbered strip by strip of a window, or of a position */
 };
 
-/* Returns the number of tokens in the warp's part of a tile that sort before `row`, of `token`. Equal tokens of earlier
- * tiles count; in the tile with all rows of the block, those that come first count. */
+/* Returns the number of tokens in the warp's part of a tile that sort before `row`, whose token is `token`. Equal
+ * tokens sort by row. All rows of the block are in one tile, so only there equal tokens are compared one by one. */
 __device__ inline uint32_t rank_in_tile(const uint32_t *tile, uint64_t begin, uint64_t row, uint32_t token)
 {
     const unsigned part = threadIdx.x / 32 * (TILE / WARPS);

@@ -2,8 +2,8 @@
  *
  * The `cluster-plan` document: which GPUs of a cluster train which blocks, and how fast a step will be.
  *
- * PIPELINES share the batch. Each has `micro_batches` of its own, which pass through its stages; together the stages
- * hold every block once. A STAGE is `tp` GPUs of one node that share a run of blocks. A RANK is a GPU's number in the
+ * PIPELINES share the batch. Each has its own `micro_batches`, which pass through its stages; together the stages hold
+ * every block once. A STAGE is `tp` GPUs of one node that share a run of blocks. A RANK is a GPU's number in the
  * cluster document, counted node after node. SEGMENTS are runs of blocks that the same stages own in all pipelines.
  * Their gradients are added up over `groups`: each lists the ranks that hold the same slice, every rank once. A tied
  * table is a separate segment (`tied`).
@@ -121,7 +121,7 @@ struct ah_cluster_plan_predicted {
     double pipelines_us; /* until the last backward of the slowest pipeline */
     double exposed_sync_us;
     double update_us;
-    double bubble;             /* average fraction of the pipelines' time that their GPUs wait */
+    double bubble;             /* average fraction of the pipelines' time for which their GPUs wait */
     double programs_us;        /* first step of all programs, simulated together; 0: not given */
     double programs_period_us; /* a later step of all programs */
     double tokens_per_s;

@@ -331,7 +331,7 @@ static int list_window_layers(const struct conversion *conversion, uint64_t *ret
     return AH_OK;
 }
 
-/* Checks keys without defaults: transformers reads a mistral config with layer_types as ministral, which has none. */
+/* Checks keys: with layer_types, transformers reads mistral as ministral, which has no defaults for these keys. */
 static int check_ministral(const struct conversion *conversion)
 {
     if (conversion->family != AH_FAMILY_MISTRAL || !has_key(conversion, "layer_types"))

@@ -207,7 +207,7 @@ struct ah_op_clip {
     double limit;  /* the largest norm; 0: no clipping, the norm is only recorded */
 };
 
-/* Ends of an element's index and of a block's number, which name bits of stochastic rounding (base/philox.h). */
+/* An element's index and its block's number, both below these, select bits of stochastic rounding (base/philox.h). */
 #define AH_OP_ADAMW_END (UINT64_C(1) << 42)
 enum { AH_OP_ADAMW_BLOCKS = 1 << 16 };
 

@@ -11,7 +11,7 @@
 
 #define BIT(i) (1u << (i))
 
-/* The sizes from which extents are multiplied. ONE is 0, so an entry lists only what it needs. */
+/* The sizes of which extents are products. ONE is 0, so a rule lists only the sizes that it needs. */
 enum size_name {
     ONE,
     TWO,

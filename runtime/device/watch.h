@@ -30,7 +30,7 @@
 enum ah_device_waiting {
     AH_WAITING_FOR_TICKET, /* lane, ticket */
     AH_WAITING_FOR_ANY,    /* one of several tickets; the lane is that of the first */
-    AH_WAITING_TO_SUBMIT,  /* number of ops */
+    AH_WAITING_TO_SUBMIT,  /* `number`: how many ops */
     AH_WAITING_TO_RECORD,
     AH_WAITING_TO_WARM, /* used by drivers; the number: the op's kind */
     AH_WAITING_TO_CLOSE

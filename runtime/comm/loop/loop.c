@@ -355,7 +355,7 @@ static void begin_message(struct loop_slot *slot, uint64_t now_ns)
     wake_end(send->peer); /* the receiver, which then sleeps until copy_ns */
 }
 
-/* Returns the lowest turn of the end's unfinished messages that take turns; UINT64_MAX: there are none. */
+/* Returns the lowest turn of the end's unfinished serial messages; UINT64_MAX: there are none. */
 static uint64_t first_turn(const struct loop_end *end)
 {
     uint64_t turn = UINT64_MAX;

@@ -71,7 +71,7 @@ struct mpi_end {
     MPI_Request *saying; /* owned; a send of a notice to each rank */
     double deadline_s;
     MPI_Request *meeting;               /* owned; a receive from each rank, then a send to each */
-    uint64_t n_own, *n_wishes;          /* number of this rank's channels; owned: of each rank's */
+    uint64_t n_own, *n_wishes;          /* this rank's number of channels; owned: every rank's number */
     struct ah_comm_channel *all_wishes; /* owned until close, since some ranks' wishes may come late */
     bool is_lost;
     uint32_t culprit;

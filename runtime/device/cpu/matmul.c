@@ -245,7 +245,7 @@ static bool lies_well(const struct ah_tile_kernel *kernel, const struct ah_pack_
            row_bytes % (SET_LINES * LINE_BYTES) != 0;
 }
 
-/* Sets the address of a in `operands`: in place if the kernel should read it there, otherwise of a packed copy. */
+/* Sets the address of a in `operands`: in place if the kernel should read a there, else that of a packed copy. */
 static void place_strip(const struct unit *unit, const struct ah_pack_matrix *a,
                         struct ah_tile_operands *operands)
 {

@@ -30,8 +30,8 @@
  *    rising. If the GPU itself fails, every later call says so (an error that "sticks"). Then the streams are `lost`
  *    and all their tickets count as done, since the GPU no longer touches memory. The same holds if an event could not
  *    be recorded or queried; close() then waits for the streams themselves.
- * 8. The failure names the op whose call failed. If the GPU failed by itself, the failure names the oldest unfinished
- *    op of the first lane that has any; compute is the first lane.
+ * 8. The failure names the op whose call failed. If no call failed but the GPU did, the failure names the oldest
+ *    unfinished op of the first lane that has any; compute is the first lane.
  *
  * SPANS of a lane are in the order of tickets and never overlap. A time before the end of the previous op, by the GPU's
  * clock, is replaced by that end. `ready` is the end of the previous op or the submission, whichever was later.

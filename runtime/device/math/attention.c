@@ -183,7 +183,7 @@ static struct ah_attention shape_of(const struct ah_op_attention *sizes, const s
     return shape;
 }
 
-/* Returns the bytes for words of one fp32, because no kernel needs more. */
+/* Computes the bytes for the kernel whose words hold one fp32, because no kernel needs more. */
 uint64_t ah_attention_bytes(const struct ah_op *op)
 {
     const struct ah_attention shape = shape_of(&op->u.attention, ah_tile_kernel(AH_TILE_PORTABLE, AH_FP32));

@@ -54,7 +54,7 @@ struct ah_attention_slopes {
 
 /* The steps between products. Arrays are rows of 32 floats, with a lane for each query. */
 struct ah_attention_steps {
-    /* Multiplies scores by factor, sets unseen keys' to -infinity (limits NULL: all are seen), and updates max. */
+    /* Multiplies scores by factor, sets those of unseen keys to -infinity (limits NULL: none), and updates max. */
     void (*scale)(float *scores, float factor, const struct ah_attention_limits *limits, float *max);
     /* Replaces scores by 2^(score - max), stored as words of a b along the keys; adds them to sum. `keys` is even. */
     void (*weigh)(float *scores, uint64_t keys, const float *max, float *sum);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Math: the compute lane's ops on host cores: norms, rotary positions, activations, embeddings, the loss, attention.
+ * Math: the compute lane's ops on host cores, namely norms, rotary positions, activations, embeddings, the loss, attention.
  * Matrix products, and ops that every device's host lane runs (host/host.h), are elsewhere.
  *
  * An op was checked when it was submitted (op.h). Each is split over the pool's threads in pieces that do not change

@@ -88,8 +88,8 @@ enum ah_tile_level {
 /* Returns the highest level of this processor and system. Asks the system to let this process use AMX. */
 enum ah_tile_level ah_tile_detect(void);
 
-/* Returns the fastest level, which products use here. AVX-512-BF16 may be the highest level and no faster than fp32.
- * Then returns AH_TILE_AVX512, so that bf16 gives the same bits as on processors without AVX-512-BF16. */
+/* Returns the fastest level, which products use here. If AVX-512-BF16 is the highest level but no faster than fp32,
+ * returns AH_TILE_AVX512, so that bf16 gives the same bits as on processors without AVX-512-BF16. */
 enum ah_tile_level ah_tile_choose(void);
 
 /* Returns the kernel for operands of type `in` at a level. */

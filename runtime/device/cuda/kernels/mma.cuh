@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mma: matrix-unit operations that CUDA C++ has no function for: products of 16 x 8 x 16 tiles of bf16, loads of
- * their operands from shared memory, background copies into shared memory, and the two conversions in between. For GPUs
- * since Ampere (sm_80); in the tests' double, mma_double.cuh does the same on the CPU.
+ * Mma: matrix-unit operations for which CUDA C++ has no function. These are products of 16 x 8 x 16 tiles of bf16,
+ * loads of their operands from shared memory, background copies into shared memory, and the two conversions in between.
+ * For GPUs since Ampere (sm_80); in the tests' double, mma_double.cuh does the same on the CPU.
  *
  *     __shared__ __align__(128) uint16_t a[16 * 16], b[8 * 16];      rows of 16: (m, k), (n, k)
  *     struct ah_mma_pipe pipe = {};

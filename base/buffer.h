@@ -2,8 +2,8 @@
  *
  * Buffer: a growing array of bytes, for reading files and printing documents.
  *
- * Failure is sticky: after an allocation failed, every call does nothing and `failed` stays set, so that a
- * writer checks once at its end. `data` always has a NUL after its last byte once anything was appended.
+ * Failure is sticky: after an allocation failed, every call does nothing and `failed` stays set. So a writer checks
+ * only once, at its end. `data` always has a NUL after its last byte once anything was appended.
  *
  *     struct ah_buffer out = {0};
  *     ah_buffer_printf(&out, "%d blocks", n);

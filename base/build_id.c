@@ -12,7 +12,7 @@
 
 static const char owner[] = "GNU";
 
-/* Rounds up to four bytes, as names and descriptions of notes are padded. */
+/* Rounds up to four bytes, to which names and descriptions of notes are padded. */
 static size_t padded(size_t bytes)
 {
     return (bytes + 3) & ~(size_t)3;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A control group is limited by each group above it, so the path in /proc/self/cgroup is walked up to the mount point.
- * Inside a container the path may not exist, and the mount point is the container's own group: missing folders are
+ * Inside a container the path may not exist, while the mount point is the container's own group, so missing folders are
  * skipped. Formats: the kernel's admin-guide/cgroup-v2.rst, admin-guide/cgroup-v1/memory.rst and
  * scheduler/sched-bwc.rst.
  *
  * A group's free memory is its limit, less the memory in use, plus its inactive file pages: the kernel reclaims those
- * before it refuses memory. It may reclaim other file pages, too, but that slows their readers, so they do not count.
+ * before it refuses memory. It may also reclaim other file pages. That slows their readers, so they do not count.
  */
 #include "base/cgroup.h"
 
@@ -40,7 +40,7 @@ static const struct files version_1_memory = {
 };
 static const struct files version_1_cpu = {.quota = "cpu.cfs_quota_us", .period = "cpu.cfs_period_us"};
 
-/* Where a hierarchy may be mounted. */
+/* A place where a hierarchy may be mounted. */
 static const struct hierarchy {
     const char *controller; /* "": version 2 */
     const char *mount;
@@ -72,7 +72,7 @@ static int read_numbers(const char *folder, const char *name, int64_t *ret_first
     return n < 0 ? 0 : n;
 }
 
-/* Returns a number that is not negative; `otherwise` if there is none. */
+/* Returns a number read from a file, or `otherwise` if there is none or it is negative. */
 static uint64_t read_number(const char *folder, const char *name, uint64_t otherwise)
 {
     int64_t number = 0, unused;

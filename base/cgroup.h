@@ -14,7 +14,7 @@
 struct ah_cgroup {
     uint64_t memory_limit_bytes; /* the lowest limit of a group; UINT64_MAX: none */
     uint64_t memory_free_bytes;  /* the least memory still free in a group; UINT64_MAX: no limit */
-    double processors;           /* the lowest quota of a group: seconds of work per second; 0: none */
+    double processors;           /* the lowest quota of a group, in seconds of work per second; 0: none */
 };
 
 /* Reads the limits. `root` (optional): a folder to read instead of /, with proc/self/cgroup and sys/fs/cgroup in it.

@@ -7,8 +7,8 @@
  *     a symbolic link                                        its target, followed link by link, is replaced
  *     a regular file, or nothing                             replaced by rename
  *
- * The temporary file has a name from the start: with O_TMPFILE no file would remain if we are killed, but linkat(2)
- * cannot replace an existing file by it.
+ * The temporary file has a name from the start. With O_TMPFILE no file would remain if we are killed, but linkat(2)
+ * cannot replace an existing file by a file without a name.
  */
 #include "base/file.h"
 
@@ -26,7 +26,7 @@
 
 enum { READ_STEP_BYTES = 65536, LINKS_MAX = 40, TEMPORARIES_MAX = 1000, WRITER_WAIT_MS = 5000 };
 
-/* Returns the path as shown in error messages. They begin with it, like messages about contents of files (schemas/). */
+/* Returns the path as error messages show it: at their beginning, as in messages about contents of files (schemas/). */
 static const char *shown(const char *path)
 {
     return *path ? path : "''";
@@ -68,7 +68,7 @@ static int too_large(struct ah_error *err, const char *path, size_t limit_bytes)
                         limit_bytes);
 }
 
-/* Opens for reading; refuses folders, and regular files that are too large without reading them. */
+/* Opens a file for reading. Refuses folders, and regular files that are too large, without reading them. */
 static int open_read(const char *path, size_t limit_bytes, int *ret_fd, struct ah_error *err)
 {
     struct stat about;
@@ -98,8 +98,8 @@ static bool await_input(int fd, int milliseconds)
     return poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, milliseconds) != 0;
 }
 
-/* If nothing was read from a pipe, its end means either that the writer wrote nothing, or that there was no writer yet.
- * In the latter case this waits for a writer, with a time limit. */
+/* Reads everything. If nothing was read from a pipe, its end means either that the writer wrote nothing, or that there
+ * was no writer yet. In the latter case, waits for a writer, with a time limit. */
 static int read_all(int fd, const char *path, size_t limit_bytes, struct ah_buffer *bytes,
                     struct ah_error *err)
 {
@@ -206,7 +206,7 @@ static void folder_of(const char *path, char *folder)
     snprintf(folder, PATH_MAX, "%s", dirname(copy));
 }
 
-/* Returns N if `path` is /proc/<us>/fd/N once its folder is resolved (/dev/fd/N, or a link in /dev); otherwise -1. */
+/* Returns N if `path`, with its folder resolved, is /proc/<us>/fd/N (/dev/fd/N, or a link in /dev); otherwise -1. */
 static int descriptor_of(const char *path)
 {
     char folder[PATH_MAX], real[PATH_MAX], own[64];
@@ -220,8 +220,8 @@ static int descriptor_of(const char *path)
     return end == name + 1 || *end || number < 0 || number > INT_MAX ? -1 : (int)number;
 }
 
-/* Follows one link in place: `path` becomes its target, relative to the link's folder. Returns 1 if it was a link, 0 if
- * not, -1 with errno. */
+/* Replaces `path`, in place, by the target of the link that it names. Returns 1 if it was a link, 0 if not, -1 with
+ * errno. */
 static int follow_link(char path[PATH_MAX])
 {
     char target[PATH_MAX], folder[PATH_MAX];
@@ -239,7 +239,7 @@ static int follow_link(char path[PATH_MAX])
     return 1;
 }
 
-/* Resolves links; `ret_fd`: a duplicate if the path is one of our open descriptors, otherwise -1. */
+/* Resolves links. `ret_fd` is a duplicate if the path leads to one of our open descriptors, otherwise -1. */
 static int resolve(char path[PATH_MAX], int *ret_fd)
 {
     *ret_fd = -1;
@@ -298,7 +298,7 @@ static int keep_identity(int fd, const struct stat *old)
     if (fstat(fd, &now))
         return -1;
     if ((now.st_uid != old->st_uid || now.st_gid != old->st_gid) && fchown(fd, old->st_uid, old->st_gid))
-        errno = 0; /* we may not give the file away: it belongs to the writer, as with any editor */
+        errno = 0; /* we may not give the file away, so it belongs to the writer, as with any editor */
     return fchmod(fd, old->st_mode & 0777);
 }
 
@@ -322,7 +322,7 @@ static int replace_file(const char *path, const char *real, const struct stat *o
     if (old && faccessat(AT_FDCWD, real, W_OK, AT_EACCESS))
         return fail_with_errno(err, "written", path);
     int fd = open_temporary(folder, temporary);
-    int reason = errno == ENOENT ? EPERM : errno; /* no files can be made in the folder, like /proc */
+    int reason = errno == ENOENT ? EPERM : errno; /* no files can be made in such a folder, like /proc */
     if (fd < 0 && errno == ENOENT && faccessat(AT_FDCWD, folder, F_OK, AT_EACCESS))
         return ah_error_set(err, AH_E_IO, "%s: the folder '%s' does not exist; create it first", path,
                             folder);
@@ -368,7 +368,7 @@ int ah_file_write(const char *path, const void *bytes, size_t size, struct ah_er
     return replace_file(path, real, &about, bytes, size, err);
 }
 
-/* Finds the file that writing to `path` replaces: `real`, in the folder `ret_folder`; false: it replaces no file. */
+/* Finds the file that writing to `path` replaces: `real`, in the folder `ret_folder`. Returns false if none. */
 static bool replaced(const char *path, char real[PATH_MAX], struct stat *ret_folder)
 {
     char folder[PATH_MAX];

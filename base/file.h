@@ -16,12 +16,12 @@
 
 enum { AH_FILE_REASON_MAX = 720 };
 
-/* Writes why opening `path` failed with the errno `reason` into `out` and returns `out`. If a symbolic link on the way
- * leads nowhere or back to itself, the reason is the link and its target; otherwise it is strerror()'s text. */
+/* Writes to `out` why opening `path` failed with the errno `reason`, and returns `out`. If a symbolic link on the way
+ * leads nowhere or back to itself, the text names the link and its target; otherwise it is strerror()'s. */
 const char *ah_file_reason(const char *path, int reason, char out[AH_FILE_REASON_MAX]);
 
-/* AH_E_IO for a pipe, socket or device, without waiting for it: for files that a person did not name, such as the
- * config.json in a folder. Missing files and folders give AH_OK: ah_file_read() reports them. */
+/* Refuses a pipe, socket or device with AH_E_IO, without waiting for it. Use it for files that a person did not name,
+ * such as the config.json in a folder. Returns AH_OK for missing files and folders, which ah_file_read() reports. */
 int ah_file_check_regular(const char *path, struct ah_error *err);
 
 /* Appends the whole of `path` to `ret_bytes`. AH_E_IO for a missing file, a directory, a socket, or a pipe that gets no
@@ -40,8 +40,8 @@ int ah_file_write(const char *path, const void *bytes, size_t size, struct ah_er
 /* Writes everything to a descriptor, waiting if it would block. Returns 0 or an errno. */
 int ah_file_write_all(int fd, const char *bytes, size_t size);
 
-/* True if `a` and `b` name one file, so that writing to one may change the other. It follows hard and symbolic links,
- * and compares names of files that do not exist yet; devices and pipes are never the same. */
+/* True if `a` and `b` name one file, so that writing to one may change the other. Follows hard and symbolic links, and
+ * compares names of files that do not exist yet. Devices and pipes are never the same file. */
 bool ah_file_same(const char *a, const char *b);
 
 #endif

@@ -14,7 +14,7 @@
 
 struct ah_host_memory {
     uint64_t total_bytes;     /* MemTotal of the kernel */
-    uint64_t available_bytes; /* free now: MemAvailable or less, by control groups; <= usable_bytes */
+    uint64_t available_bytes; /* free now: MemAvailable, or less by control groups; <= usable_bytes */
     uint64_t limit_bytes;     /* the lowest limit of a control group above us; UINT64_MAX: none */
     uint64_t usable_bytes;    /* the lesser of total and limit */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Merges sets starting at their first intervals, so that each function but the sort visits an interval once.
+ * Sets are merged from their first intervals on, so that each function but the sort visits an interval once.
  */
 #include "base/intervals.h"
 

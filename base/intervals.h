@@ -18,7 +18,7 @@ struct ah_interval {
     int64_t start, end;
 };
 
-/* Turns `n` intervals, in any order, into a set in place; one that ends before it starts is empty. Returns its size. */
+/* Turns `n` intervals, in any order, into a set in place and returns its size. Reversed intervals are empty. */
 size_t ah_intervals_unite(struct ah_interval *intervals, size_t n);
 
 /* Writes the intersection of two sets to `ret_both`, which has room for n_a + n_b, and returns its size. */

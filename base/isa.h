@@ -21,14 +21,14 @@ enum ah_isa {
 /* Returns the widest set that may be used. */
 enum ah_isa ah_isa_detect(void);
 
-/* True if the processor has AVX-512 bf16 dot products (with AH_ISA_AVX512); true if it has AMX tiles for bf16. */
+/* True if the processor has AVX-512 bf16 dot products (with AH_ISA_AVX512), or in the second, AMX tiles for bf16. */
 bool ah_isa_has_avx512_bf16(void);
 bool ah_isa_has_amx_bf16(void);
 
-/* True if it has AVX-512 bf16 dot products that are faster than AVX-512 in fp32, unlike Intel's. */
+/* True if the processor has AVX-512 bf16 dot products that are faster than AVX-512 in fp32; Intel's are not. */
 bool ah_isa_has_fast_avx512_bf16(void);
 
-/* True if it has instructions for SHA-256, and SSSE3 and SSE4.1. */
+/* True if the processor has instructions for SHA-256, and SSSE3 and SSE4.1. */
 bool ah_isa_has_sha256(void);
 
 /* Returns "portable", "avx2" or "avx512": the words of machine documents. */

@@ -4,8 +4,8 @@
  *
  * (1) done <= submitted <= done + capacity; both only grow. Ticket t is in slot (t-1) % capacity from its submit until
  *     done >= t, so a job runs in its slot and nobody overwrites it.
- * (2) `submitted` and `stopping` change only under `mutex`. So does `done`, which is atomic so that it can also be read
- *     without it; it is stored (release) after the job returned.
+ * (2) `submitted`, `stopping` and `done` change only under `mutex`. `done` is atomic, so that it can also be read
+ *     without the mutex; it is stored (release) after the job returned.
  * (3) No wake-up is lost. A sleeper tests its condition under `mutex` and sleeps on a condition variable of that mutex.
  *     The thread that makes a condition true does so under `mutex` and then signals:
  *         work      lane thread      submitted > done, or stopping
@@ -18,7 +18,7 @@
  *     Several lanes share a bell: a sleeper counts itself in `waiters` before it tests, and a lane stores `done` before
  *     it reads `waiters`, all in one total order. So the lane sees the sleeper, or the sleeper sees that the job is
  *     done. The bell's mutex is taken without the lane's.
- * (5) A job waits for tickets in the order of its list; waiting for all of them is the same in any order.
+ * (5) A job waits for tickets in the order of its list. The order does not matter, because it waits for all of them.
  */
 #include "base/lane.h"
 
@@ -67,7 +67,7 @@ struct ah_lane {
     char name[NAME_MAX_BYTES];
 };
 
-/* Sleeps until `ticket` is done. The caller holds the mutex. */
+/* Sleeps until `ticket` is done. Call with the mutex held. */
 static void sleep_until(struct ah_lane *lane, uint64_t ticket)
 {
     while (atomic_load(&lane->done) < ticket) {
@@ -85,7 +85,7 @@ void ah_lane_wait(struct ah_lane *lane, uint64_t ticket)
     pthread_mutex_unlock(&lane->mutex);
 }
 
-/* Waits for the next job; NULL when the lane stops and its queue is empty. */
+/* Waits for the next job and returns its slot; NULL when the lane stops and its queue is empty. */
 static struct lane_slot *lane_next(struct ah_lane *lane)
 {
     pthread_mutex_lock(&lane->mutex);
@@ -126,7 +126,7 @@ static void bell_ring(struct ah_lane_bell *bell)
     pthread_mutex_unlock(&bell->mutex);
 }
 
-/* Returns the index of the first wait whose ticket is done; n: none is. */
+/* Returns the index of the first wait whose ticket is done; n: there is none. */
 static size_t find_met(const struct ah_lane_wait *waits, size_t n)
 {
     size_t i = 0;
@@ -236,7 +236,7 @@ static void slot_fill(struct lane_slot *slot, const struct ah_lane_job *job)
     slot->tag = job->tag;
 }
 
-/* True if the job, as number `ticket` of its lane, would wait for itself or for a later job of the lane. */
+/* True if the job, with number `ticket` in its lane, would wait for itself or for a later job of the lane. */
 static bool waits_for_itself(const struct ah_lane *lane, const struct ah_lane_job *job, uint64_t ticket)
 {
     for (size_t i = 0; i < job->n_waits; i++)

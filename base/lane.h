@@ -2,11 +2,11 @@
  *
  * Lane: a thread that runs jobs one after another from a queue of fixed capacity.
  *
- * Completion is a timeline: job number k of a lane, counted from 1, is its *ticket*; the lane's `done` count only
- * grows; a job may wait for tickets of other lanes before it starts, even for tickets not yet submitted. CUDA streams
- * with cudaStreamWaitEvent / cuStreamWaitValue behave the same, so devices share this model. An idle lane sleeps. Every
- * job runs and counts as done, so that no waiter hangs; jobs and their submitter must agree on how failures are
- * recorded and what is then skipped.
+ * Completion is a timeline. The number of a job in its lane, counted from 1, is its *ticket*, and the lane's `done`
+ * count only grows. A job may wait for tickets of other lanes before it starts, even for tickets not yet submitted.
+ * CUDA streams with cudaStreamWaitEvent / cuStreamWaitValue behave the same, so devices share this model. An idle lane
+ * sleeps. Every job runs and counts as done, so that no waiter hangs; jobs and their submitter must agree on how
+ * failures are recorded and what is then skipped.
  *
  *     struct ah_lane_job copy = {.run = run_copy, .payload = &c, .payload_bytes = sizeof c};
  *     ah_lane_submit(copies, &copy, &a);
@@ -41,8 +41,8 @@ struct ah_lane_wait {
 struct ah_lane_span {
     uint64_t ticket;
     uint64_t tag;      /* the job's tag */
-    uint64_t ready_ns; /* the lane took the job and began waiting for its dependencies */
-    uint64_t start_ns; /* dependencies met */
+    uint64_t ready_ns; /* when the lane took the job and began to wait for its dependencies */
+    uint64_t start_ns; /* when its dependencies were met */
     uint64_t end_ns;
 };
 
@@ -65,11 +65,11 @@ struct ah_lane_options {
     struct ah_lane_bell *bell; /* (optional) borrowed; rung when a job is done; outlives the lane */
 };
 
-/* Several lanes ring a bell, so that one thread can wait for any of them. *Owned* by the caller. */
+/* Makes a bell, which several lanes ring so that one thread can wait for any of them. *Owned* by the caller. */
 int ah_lane_bell_new(struct ah_lane_bell **ret_bell, struct ah_error *err);
 void ah_lane_bell_free(struct ah_lane_bell *bell);
 
-/* Blocks until one of `n` > 0 tickets of lanes with this bell is done; returns the index of the first such ticket. */
+/* Blocks until one of `n` > 0 tickets of lanes with this bell is done. Returns the index of the first such ticket. */
 size_t ah_lane_wait_any(struct ah_lane_bell *bell, const struct ah_lane_wait *waits, size_t n);
 
 /* Starts a lane, *owned* by the caller. AH_E_FAILED if the thread cannot be started or pinned; AH_E_MEMORY. */
@@ -79,37 +79,36 @@ int ah_lane_new(struct ah_lane **ret_lane, const struct ah_lane_options *options
  * wait on this job or a later job of the same lane, which would never end. `ret_ticket` is optional. */
 int ah_lane_submit(struct ah_lane *lane, const struct ah_lane_job *job, uint64_t *ret_ticket);
 
-/* Blocks until `ticket` is done (0: returns at once). */
+/* Blocks until `ticket` is done; returns at once for ticket 0. */
 void ah_lane_wait(struct ah_lane *lane, uint64_t ticket);
 
 /* Blocks until all jobs that were submitted before the call are done. */
 void ah_lane_drain(struct ah_lane *lane);
 
-/* Returns how many jobs have finished. A caller that reads a job's ticket here sees what that job wrote. */
+/* Returns the number of finished jobs. A caller that reads a job's ticket here sees what that job wrote. */
 uint64_t ah_lane_done(const struct ah_lane *lane);
 
-/* True while a job of the lane is between start and end; throttles use this to share a link. */
+/* True while a job of the lane is between start and end. Throttles use this to share a link. */
 int ah_lane_busy(const struct ah_lane *lane);
 
 /* What a lane is doing, to explain a stall. */
 struct ah_lane_head {
     uint64_t submitted, done;
-    bool any; /* a job is next or running; its ticket is done + 1, the rest describes it */
+    bool any; /* the job with ticket done + 1 runs or is next, and the rest describes it */
     uint64_t tag;
     size_t n_waits;
     struct ah_lane_wait waits[AH_LANE_WAITS_MAX];
 };
 
-/* `ret_payload` (optional) gets the first `bytes` of the job's payload; no job of the lane may write there. Never
- * blocks for long: no lane holds its lock while it works or waits. */
+/* Describes what the lane is doing. `ret_payload` (optional) gets the first `bytes` of the job's payload; no job of the
+ * lane may write there. Never blocks for long, because no lane holds its lock while it works or waits. */
 void ah_lane_head(struct ah_lane *lane, struct ah_lane_head *ret_head, void *ret_payload, size_t bytes);
 
-/* Returns the processor time that the lane's thread has used, in ns: it grows while a job computes, not while it
- * waits. */
+/* Returns the processor time used by the lane's thread, in ns. It grows while a job computes, not while a job waits. */
 uint64_t ah_lane_cpu_ns(const struct ah_lane *lane);
 
-/* Copies the spans of jobs finished after ticket `after`, oldest first, at most `max`; returns how many. If the ring
- * has overwritten some, the first ticket is not after + 1. May be called at any time. */
+/* Copies the spans of jobs finished after ticket `after`, oldest first, at most `max`, and returns their number. If the
+ * ring has overwritten some, the first ticket is not after + 1. May be called at any time. */
 size_t ah_lane_spans(struct ah_lane *lane, uint64_t after, struct ah_lane_span *ret_spans, size_t max);
 
 /* Finishes the queued jobs and ends the thread. NULL is fine. */

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* `given` distinguishes 0 from no value. `word`: one of the option's words, given instead of a number. */
+/* A number. `given` distinguishes 0 from no value; `word` is one of the option's words, given instead of a number. */
 struct ah_option_integer {
     bool given;
     const char *word;

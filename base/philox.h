@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Philox4x32-10: random bits as a pure function of a counter and a key (Salmon, Moraes, Dror, Shaw: "Parallel random
- * numbers: as easy as 1, 2, 3", SC 2011). There is no state: the bits of one element at one step can be computed on any
- * device, in any order, and are the same.
+ * numbers: as easy as 1, 2, 3", SC 2011). There is no state: the bits of one element at one step are the same on any
+ * device and in any order of computation.
  *
  * A random draw is named by six numbers, packed so that different names give different (counter, key):
  *
@@ -41,7 +41,7 @@ struct ah_philox_name {
     uint32_t micro_batch; /* < 2^16 */
 };
 
-/* For kernels that compute several draws at once. */
+/* Constants for kernels that compute several draws at once. */
 enum { AH_PHILOX_ROUNDS = 10 };
 #define AH_PHILOX_M0 0xD2511F53u
 #define AH_PHILOX_M1 0xCD9E8D57u

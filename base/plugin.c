@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads plugins by dlopen(3): with RTLD_NOW, so that a missing library fails here and not in the middle of a run;
- * RTLD_LOCAL unless `is_global`, so that other code does not see its libraries' symbols; RTLD_NODELETE, since threads
- * and handlers of a vendor's runtime would outlive its code.
+ * Loads plugins by dlopen(3). With RTLD_NOW, a missing library fails here and not in the middle of a run. With
+ * RTLD_LOCAL (unless `is_global`), other code does not see its libraries' symbols. RTLD_NODELETE is needed because
+ * threads and handlers of a vendor's runtime would outlive its code.
  */
 #include "base/plugin.h"
 

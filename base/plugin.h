@@ -14,13 +14,13 @@ struct ah_plugin {
     const char *name;   /* "cuda" */
     const char *folder; /* in a build tree, <folder>/<name>/ has the plugin: "runtime/device" */
     const char *symbol;
-    bool is_global; /* symbols of its libraries are global, because these load further plugins */
+    bool is_global; /* makes symbols of its libraries global, because these load further plugins */
 };
 
-/* Looks in $AUTOHETE_PLUGIN_DIR if set, otherwise in ../<folder>/<name> (a build tree) and then ../lib/autohete
- * (installed), both from the running program's folder. AH_E_MISSING if there is no plugin or it cannot be loaded (with
- * the loader's message), AH_E_MISMATCH for a library without the symbol. A loaded plugin stays for the life of the
- * process. `ret_path` has room for PATH_MAX bytes. */
+/* Loads a plugin from $AUTOHETE_PLUGIN_DIR if set, otherwise from ../<folder>/<name> (a build tree) or ../lib/autohete
+ * (installed), both relative to the running program's folder. AH_E_MISSING if there is no plugin or it cannot be loaded
+ * (with the loader's message), AH_E_MISMATCH for a library without the symbol. A loaded plugin stays for the life of
+ * the process. `ret_path` has room for PATH_MAX bytes. */
 int ah_plugin_open(const struct ah_plugin *plugin, void **ret_symbol, char *ret_path, struct ah_error *err);
 
 #endif

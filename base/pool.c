@@ -39,7 +39,7 @@
 
 enum { SPIN_DEFAULT_US = 50, SPINS_PER_LOOK = 64, LINE_BYTES = 64 };
 
-/* Chunks of a round: far fewer than `cursor` can count, but enough that waiting between rounds costs nothing. */
+/* The most chunks of a round: far fewer than `cursor` can count; more would not shorten the waits between rounds. */
 enum { ROUND_CHUNKS_MAX = 1 << 20 };
 
 struct pool_worker {
@@ -98,7 +98,7 @@ static bool spin_while(_Atomic uint32_t *word, uint32_t value, uint64_t spin_ns)
     return false;
 }
 
-/* Claims and runs chunks until all are claimed, then counts its own. */
+/* Claims and runs chunks until all are claimed, then counts the chunks that it ran. */
 static void pool_work(struct ah_pool *pool, unsigned worker)
 {
     uint32_t ran = 0;

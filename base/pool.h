@@ -2,10 +2,10 @@
  *
  * Pool: splits one piece of work over pinned threads.
  *
- * `threads` participants: the thread that calls ah_pool_run() and threads-1 workers, pinned to the given
- * processors. Work is `chunks` calls of fn(context, chunk, worker); which worker takes which chunk is not
- * determined, so a result must depend on the chunk only. Workers spin for `spin_us` (the next matrix product comes
- * soon), then sleep. A run never waits for a worker that has not woken up yet: the others do its chunks.
+ * A pool has `threads` participants: the thread that calls ah_pool_run(), and threads-1 workers, pinned to the given
+ * processors. Work is `chunks` calls of fn(context, chunk, worker). Any worker may take any chunk, so a result must
+ * depend on the chunk only. Workers spin for `spin_us` (the next matrix product comes soon), then sleep. A run never
+ * waits for a worker that has not woken up yet: the others do its chunks.
  *
  *     ah_pool_new(&pool, &(struct ah_pool_options){.threads = 2}, err);
  *     ah_pool_run(pool, add_tile, &tiles, n_tiles);
@@ -37,10 +37,10 @@ int ah_pool_new(struct ah_pool **ret_pool, const struct ah_pool_options *options
 /* Returns the number of participants; 1 for a NULL pool. */
 unsigned ah_pool_threads(const struct ah_pool *pool);
 
-/* Runs fn for chunk 0..chunks-1 on all participants and returns when all are done. Every chunk sees what the caller
+/* Runs fn for chunks 0 to chunks - 1 on all participants and waits until all are done. Every chunk sees what the caller
  * wrote before; the caller then sees what chunks wrote. Allocates nothing. One caller at a time, never from inside a
  * chunk. A NULL pool runs everything on the caller. Workers use the arithmetic of ah_threads_use_ieee(); a caller that
- * is no lane's thread must set its own. */
+ * is no lane's thread must call it itself. */
 void ah_pool_run(struct ah_pool *pool, ah_pool_fn *fn, void *context, size_t chunks);
 
 /* Returns the processor time that the workers, without the caller, have used; 0 for a NULL pool. */

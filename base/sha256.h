@@ -28,7 +28,7 @@ struct ah_sha256 {
 /* Starts a hash. Queries the processor, which takes microseconds under a hypervisor. */
 void ah_sha256_init(struct ah_sha256 *hash);
 
-/* Lets a hash whose bytes came from another machine continue with this processor's instructions. */
+/* Makes a hash whose bytes came from another machine use this processor's instructions. */
 void ah_sha256_adopt(struct ah_sha256 *hash);
 void ah_sha256_update(struct ah_sha256 *hash, const void *bytes, size_t size);
 

@@ -24,8 +24,8 @@ static double median_of(const double *sorted, size_t n)
     return n % 2 ? sorted[n / 2] : sorted[n / 2 - 1] + (sorted[n / 2] - sorted[n / 2 - 1]) / 2;
 }
 
-/* Returns the median of |x - center|. Deviations grow in both directions away from the center, so they are merged in
- * ascending order up to the middle one. */
+/* Returns the median of |x - center|. Deviations grow away from the center on both sides, so the two sides are merged
+ * in ascending order up to the middle one. */
 static double deviation_of(const double *sorted, size_t n, double center)
 {
     size_t left = n / 2; /* sorted[left-1] is the next value below, sorted[right] the next above */
@@ -72,7 +72,7 @@ double ah_stats_percentile(const double *sorted, size_t n, double p)
     return sorted[low] + (rank - (double)low) * (sorted[low + 1] - sorted[low]);
 }
 
-/* Fits by weighted means, then sums of centred products: well conditioned for sizes from KiB to GiB. */
+/* Fits a line by weighted means, then sums of centred products, which is well conditioned for sizes from KiB to GiB. */
 static void fit_line(const double *x, const double *y, size_t n, double *ret_intercept, double *ret_slope)
 {
     double w_sum = 0, x_mean = 0, y_mean = 0;

@@ -33,7 +33,7 @@ int ah_threads_pin(int cpu);
 
 /* Gives the calling thread the IEEE 754 arithmetic that a program starts with: round to nearest, denormals kept, no
  * traps. A thread inherits these settings, and one library linked with -ffast-math is enough to make denormals zero in
- * all of them. Threads of pools and lanes call this first. */
+ * all threads. Threads of pools and lanes call this first. */
 void ah_threads_use_ieee(void);
 
 #endif

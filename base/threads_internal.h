@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How pools and lanes start a thread: named, with the arithmetic of ah_threads_use_ieee(), and pinned before its first
- * instruction, so that the creator gets the error if the kernel refuses the processor.
+ * Starts the threads of pools and lanes. A thread has a name and the arithmetic of ah_threads_use_ieee(). It is pinned
+ * before its first instruction, so that the creator gets the error if the kernel refuses the processor.
  */
 #ifndef AH_BASE_THREADS_INTERNAL_H
 #define AH_BASE_THREADS_INTERNAL_H
@@ -17,8 +17,8 @@ struct ah_threads_body {
     void *context;
 };
 
-/* Starts a thread. cpu < 0: not pinned. AH_E_FAILED names thread and processor. The thread blocks signals, so that the
- * program's own threads get them. `body` is borrowed until the thread has ended. */
+/* Starts a thread. cpu < 0: not pinned. AH_E_FAILED names thread and processor. The new thread blocks signals, so that
+ * the program's own threads get them. `body` is borrowed until the thread has ended. */
 int ah_threads_start(pthread_t *ret_thread, const char *name, int cpu, struct ah_threads_body *body,
                      struct ah_error *err);
 

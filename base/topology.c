@@ -73,7 +73,7 @@ static void source_release(struct source *source)
         hwloc_topology_destroy(source->hwloc);
 }
 
-/* Counts objects of `type` with a usable processor; at least 1, since hwloc may not know the type here. */
+/* Returns how many objects of `type` have a usable processor; at least 1, since hwloc may not know the type here. */
 static unsigned count_objects(const struct source *source, hwloc_obj_type_t type)
 {
     unsigned n = 0;

@@ -184,7 +184,7 @@ int ah_units_parse_count(const char *text, uint64_t *ret_count, struct ah_error 
     return AH_OK;
 }
 
-/* A scale to print in, for values that, once rounded for printing, are below the next scale. */
+/* A scale for printing values that, once rounded for printing, are below the next scale. */
 struct print_scale {
     double scale;
     const char *name;

@@ -2,9 +2,9 @@
  *
  * Units: reading and printing sizes, rates and times as people write them.
  *
- * Binary prefixes (KiB, MiB, GiB, TiB) are powers of 1024, decimal ones (kB, KB, MB, GB, TB) of 1000; a bare
- * number is bytes; "12G" or "12g" is refused, and the message offers both spellings, because some people mean 1000s and
- * some 1024s. One space between number and unit is allowed. Numbers may have a fraction.
+ * Binary prefixes (KiB, MiB, GiB, TiB) are powers of 1024, decimal ones (kB, KB, MB, GB, TB) of 1000. A bare number is
+ * bytes. "12G" or "12g" is refused with a message that offers both spellings, because some people mean 1000s and some
+ * 1024s. One space between number and unit is allowed. Numbers may have a fraction.
  */
 #ifndef AH_BASE_UNITS_H
 #define AH_BASE_UNITS_H

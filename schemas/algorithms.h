@@ -19,7 +19,7 @@ struct ah_metric; /* machine.h */
 
 enum { AH_ALGORITHM_WORDS = 8, AH_ALGORITHM_DIGITS = 16 * AH_ALGORITHM_WORDS, AH_ALGORITHMS_MAX = 4096 };
 
-/* Strides count elements from row to row; dense operands have them, too. */
+/* The algorithm of one product. Strides count elements from row to row, also for dense operands. */
 struct ah_algorithm {
     enum ah_matmul_form form;
     uint64_t m, n, k;
@@ -40,14 +40,14 @@ struct ah_algorithms {
     size_t n_products;
 };
 
-/* True if both are for the same product. Words and times do not count. */
+/* True if both entries are for the same product, whatever their words and times. */
 bool ah_algorithm_same_product(const struct ah_algorithm *a, const struct ah_algorithm *b);
 
 /* Returns the entry of a product; NULL: there is none. */
 const struct ah_algorithm *ah_algorithms_find(const struct ah_algorithms *algorithms,
                                               const struct ah_algorithm *product);
 
-/* Writes the sha256, as text, of the library and the entries in order, without times. */
+/* Writes the sha256, as text, of the library and the entries in order. Times do not count. */
 void ah_algorithms_digest(const struct ah_algorithms *algorithms, char ret_text[AH_SHA256_HEX_MAX]);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* By enum ah_assertion_operator. Two-character operators come before the ones they begin with. */
+/* By enum ah_assertion_operator. "<=" and ">=" come before "<" and ">", with which they begin. */
 static const char *const operators[] = {"<=", ">=", "==", "!=", "<", ">"};
 
 enum { OPERATORS = sizeof operators / sizeof operators[0] };

@@ -38,8 +38,8 @@ struct ah_assertion {
 int ah_assertion_parse(struct ah_assertion *ret_assertion, const char *text, struct ah_arena *arena,
                        struct ah_error *err);
 
-/* Returns 0 if it holds. AH_E_ASSERTION: it does not; the message has the actual value. AH_E_USAGE: the path does not
- * exist, or the two values cannot be compared. `ret_actual` is written whenever the path leads to a value. */
+/* Returns 0 if the assertion holds. AH_E_ASSERTION: it does not; the message has the actual value. AH_E_USAGE: the path
+ * does not exist, or its value cannot be compared. `ret_actual` is written whenever the path leads to a value. */
 int ah_assertion_check(const struct ah_assertion *assertion, const struct ah_document *document,
                        struct ah_value *ret_actual, struct ah_error *err);
 

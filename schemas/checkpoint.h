@@ -2,9 +2,9 @@
  *
  * The `checkpoint` document: the manifest of a checkpoint's folder, written after all its other files.
  *
- * A folder without a valid manifest is no checkpoint. The manifest lists every file, without its folder, with size and
- * sha256; a file that does not match is not used. It also has a sha256 of itself. Its tensors say where the weights
- * are. Optimizer states are stored in flat layout, one range per block, so nothing depends on a plan or a device.
+ * A folder without a valid manifest is no checkpoint. The manifest lists the name (without folder), size and sha256 of
+ * every file; a file that does not match is not used. The manifest also has a sha256 of itself. Its tensors say where
+ * the weights are. Optimizer states are stored flat, one range per block, so nothing depends on a plan or a device.
  */
 #ifndef AH_SCHEMAS_CHECKPOINT_H
 #define AH_SCHEMAS_CHECKPOINT_H

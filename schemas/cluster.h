@@ -3,8 +3,8 @@
  * The `cluster` document: nodes with GPUs of different types, and the network between them. If `device` is the CPU, a
  * "GPU" is a rank that computes on cores of its node's host, with its own part of the host's memory.
  *
- * Rates are achieved, not peak, unless a GPU type's `flops_origin` says peak; then plans scale them by the efficiency
- * that a profile of the type gives, and are flagged as estimated.
+ * Rates are achieved, not peak, unless a GPU type's `flops_origin` says peak. Plans scale peak rates by the efficiency
+ * in a profile of the type, and are flagged as estimated.
  */
 #ifndef AH_SCHEMAS_CLUSTER_H
 #define AH_SCHEMAS_CLUSTER_H
@@ -25,9 +25,9 @@ struct ah_cluster_gpu {
     double fp32_flops_per_s; /* rate of fp32 products; 0: unknown, assumed to equal bf16 */
     enum ah_flops_origin flops_origin;
     double
-        memory_bytes_per_s;   /* of the GPU's own memory; 0: unknown, ops that only move bytes cost nothing */
-    uint64_t compute_threads; /* cores of the compute lane of a rank on a CPU; 0 on a GPU */
-    uint64_t host_threads;    /* cores of its host lane; 0 on a GPU */
+        memory_bytes_per_s; /* of the GPU's own memory; 0: unknown, so ops that only move bytes cost nothing */
+    uint64_t compute_threads;   /* CPU: cores of a rank's compute lane; GPU: 0 */
+    uint64_t host_threads;      /* CPU: cores of a rank's host lane; GPU: 0 */
     const char *machine_sha256; /* (optional) digest of the machine document with its profile */
 };
 
@@ -40,7 +40,7 @@ struct ah_cluster_node {
     double nic_bytes_per_s; /* out of and into the node */
     double nic_latency_us;
     uint64_t host_memory_bytes;
-    double host_memory_bytes_per_s; /* the memory's bandwidth that AdamW reaches on all cores */
+    double host_memory_bytes_per_s; /* host memory bandwidth of AdamW on all cores */
     double
         host_link_bytes_per_s; /* from the host to each GPU, and back; 0: unknown, so the host holds nothing */
     double disk_bytes_per_s;   /* 0: no local disk */
@@ -48,14 +48,14 @@ struct ah_cluster_node {
     bool spot;                 /* the provider may reclaim the node at any time */
 };
 
-/* Two nodes whose connection is not the lower of their NIC rates. */
+/* The connection of two nodes, if it is not the lower of their NIC rates. */
 struct ah_cluster_pair {
     const char *a, *b; /* node ids */
     double bytes_per_s;
     double latency_us;
 };
 
-/* Measured passes of a block over one micro-batch, on `tp` GPUs of a type that share the block. */
+/* The measured passes of a block over one micro-batch, on `tp` GPUs of one type that share the block. */
 struct ah_cluster_time {
     const char *model_sha256; /* ah_document_digest() of the model */
     const char *group;        /* group of blocks: "embedding", "layer", "head" */
@@ -70,7 +70,7 @@ struct ah_cluster_time {
 };
 
 struct ah_cluster_cloud {
-    double node_bytes_per_s;  /* rate of one node by itself */
+    double node_bytes_per_s;  /* rate of one node alone */
     double total_bytes_per_s; /* rate of all nodes together */
 };
 
@@ -97,7 +97,7 @@ struct ah_cluster {
 const struct ah_cluster_gpu *ah_cluster_gpu_of(const struct ah_cluster *cluster,
                                                const struct ah_cluster_node *node);
 
-/* Rate and latency from node `a` to node `b`: those of their pair, of the two NICs, or inside the node. */
+/* The rate and latency from node `a` to node `b`: those of their pair, else of their two NICs, or inside the node. */
 struct ah_cluster_link {
     double bytes_per_s;
     double latency_us;
@@ -107,10 +107,10 @@ struct ah_cluster_link ah_cluster_link_of(const struct ah_cluster *cluster, size
 /* Returns the rate of matrix products of `dtype`; 0: the GPU has none. */
 double ah_cluster_gpu_flops_per_s(const struct ah_cluster_gpu *gpu, enum ah_dtype dtype);
 
-/* True if every GPU type has matrix products of that dtype; otherwise `ret_gpu` names a type without them. */
+/* True if every GPU type has matrix products of that dtype; otherwise `ret_gpu` is the name of a type without them. */
 bool ah_cluster_has(const struct ah_cluster *cluster, enum ah_dtype dtype, const char **ret_gpu);
 
-/* Number of GPUs, and the sum of their rates: of bf16 products, or of fp32 products if a type has no bf16. */
+/* Return the number of GPUs; the sum of their rates of bf16 products, or of fp32 products if a type has no bf16. */
 uint64_t ah_cluster_gpus(const struct ah_cluster *cluster);
 double ah_cluster_flops_per_s(const struct ah_cluster *cluster);
 

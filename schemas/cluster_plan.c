@@ -2,7 +2,7 @@
  *
  * The fields of a cluster plan, and what must hold between them:
  * 1. The stages of each pipeline hold all blocks from 0 on, in order and without gaps.
- * 2. The configs of a stage cover its blocks the same way; no config has weights on the host and states on the device.
+ * 2. The configs of a stage do the same for its blocks; none has weights on the host but states on the device.
  * 3. A stage has `tp` ranks; no rank occurs twice among stages and idle ranks.
  * 4. The pipelines' micro-batches add up to training.micro_batches, which divides the batch.
  * 5. No GPU needs more memory than it has; a stage that keeps states on its host needs host memory.
@@ -193,7 +193,7 @@ static const struct ah_field stage_fields[] = {
     {0}};
 AH_TABLE(stage, ah_cluster_plan_stage, "stage", "GPUs that share a run of blocks.", stage_check);
 
-/* A stage starts two passes per micro-batch, in ascending order. */
+/* Checks that each stage starts two passes per micro-batch, in ascending order. */
 static int pipeline_check(const void *group, struct ah_error *err)
 {
     const struct ah_cluster_plan_pipeline *pipeline = group;
@@ -347,7 +347,7 @@ static int check_segments(const struct ah_cluster_plan *plan, struct ah_error *e
     return AH_OK;
 }
 
-/* The first pipeline computes the leading groups of `sums`; every other pipeline computes one of the rest. */
+/* Checks `sums`: the first pipeline computes the leading groups, every other pipeline one of the rest. */
 static int check_sums(const struct ah_cluster_plan *plan, struct ah_error *err)
 {
     const struct ah_cluster_plan_training *training = &plan->training;
@@ -375,7 +375,7 @@ static int check_sums(const struct ah_cluster_plan *plan, struct ah_error *err)
     return AH_OK;
 }
 
-/* True if a program's `sums` are those of its pipeline. */
+/* True if a program has the `sums` of its pipeline `p`. */
 static bool has_sums(const struct ah_cluster_plan *plan, size_t p, const struct ah_plan *program)
 {
     const struct ah_cluster_plan_training *training = &plan->training;
@@ -384,7 +384,7 @@ static bool has_sums(const struct ah_cluster_plan *plan, size_t p, const struct 
            (!n || !memcmp(program->training.sums, training->sums, n * sizeof *training->sums));
 }
 
-/* Returns the field of a stage's program that does not match the stage; NULL: none. */
+/* Returns what in a stage's program does not match the stage; NULL: nothing. */
 static const char *wrong_program(const struct ah_cluster_plan *plan, size_t p, size_t i)
 {
     const struct ah_cluster_plan_pipeline *pipeline = &plan->pipelines[p];

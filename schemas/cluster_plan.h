@@ -2,14 +2,14 @@
  *
  * The `cluster-plan` document: which GPUs of a cluster train which blocks, and how fast a step will be.
  *
- * PIPELINES share the batch, each at its own pace: `micro_batches` pass through its stages, which together hold every
- * block once. A STAGE is `tp` GPUs of one node that share a run of blocks. RANKS number the GPUs of the cluster
- * document, node after node. SEGMENTS are runs of blocks that the same stages own in all pipelines. Their gradients are
- * added up over `groups`: each lists the ranks that hold the same slice, every rank once. A tied table is a segment of
- * its own (`tied`).
+ * PIPELINES share the batch. Each has its own `micro_batches`, which pass through its stages; together the stages hold
+ * every block once. A STAGE is `tp` GPUs of one node that share a run of blocks. A RANK is a GPU's number in the
+ * cluster document, counted node after node. SEGMENTS are runs of blocks that the same stages own in all pipelines.
+ * Their gradients are added up over `groups`: each lists the ranks that hold the same slice, every rank once. A tied
+ * table is a separate segment (`tied`).
  *
  * Usually each pipeline is one GROUP of micro-batches, whose gradients are added up separately. With `training.sums`,
- * the first pipeline computes the leading groups and each other one of the rest, so sums are added from the left.
+ * the first pipeline computes the leading groups, each other one of the rest, so sums are added from the left.
  *
  * The document has no host path or time of day: equal inputs give equal bytes. All its times are simulated.
  */
@@ -26,7 +26,7 @@
 
 /* clang-format off */
 #define AH_TP_MODE_WORDS(X) X(AH_TP_SYMMETRIC, "symmetric") X(AH_TP_ASYMMETRIC, "asym")
-/* Other systems' ways to arrange a cluster; `optimal` is ours. */
+/* The policies of other systems; `optimal` is ours. */
 #define AH_CLUSTER_POLICY_OTHERS(X)                                                                          \
     X(AH_CLUSTER_POLICY_MEGATRON, "megatron") X(AH_CLUSTER_POLICY_WHALE, "whale")                            \
     X(AH_CLUSTER_POLICY_HEXISCALE, "hexiscale") X(AH_CLUSTER_POLICY_METIS, "metis")                          \
@@ -58,7 +58,7 @@ struct ah_cluster_plan_training {
     size_t n_sums;  /* 0: each pipeline is one group */
 };
 
-/* Blocks of a stage with the same config. */
+/* A run of a stage's blocks with the same config. */
 struct ah_cluster_plan_config {
     uint64_t first_block;
     uint64_t blocks;
@@ -77,16 +77,17 @@ struct ah_cluster_plan_stage {
     uint64_t blocks;
     struct ah_cluster_plan_config *configs;
     size_t n_configs;
-    uint64_t in_flight;    /* most micro-batches whose activations it holds at once */
+    uint64_t in_flight;    /* largest number of micro-batches whose activations the stage holds at once */
     uint64_t memory_bytes; /* per GPU, with the reserve */
     uint64_t capacity_bytes;
     uint64_t host_bytes; /* host memory of the node, for all GPUs of the stage */
     double forward_us;   /* per micro-batch */
     double backward_us;
-    double send_us;         /* time to send its output and its input's gradient */
-    double update_us;       /* its own update */
-    double busy_us;         /* computing and sending, per step */
-    uint64_t *starts_us;    /* starts of its passes in order: one forward, one backward (docs/clusters.md) */
+    double send_us;   /* time to send the stage's output and its input's gradient */
+    double update_us; /* time of the stage's own update */
+    double busy_us;   /* time spent on computing and sending, per step */
+    /* start times of its passes, ascending: a forward and a backward pass per micro-batch (docs/clusters.md) */
+    uint64_t *starts_us;
     size_t n_starts_us;     /* two per micro-batch; 0: not given */
     uint64_t program;       /* index in `programs` of the program that its ranks run */
     double nic_bytes_per_s; /* of the node, each way; 0: not given */
@@ -109,7 +110,7 @@ struct ah_cluster_plan_segment {
     uint64_t blocks;
     bool tied;       /* the table that embedding and head share */
     uint64_t bytes;  /* of its gradients, all slices */
-    double start_us; /* when the sum begins */
+    double start_us; /* time at which the sum begins */
     double time_us;  /* time of the sum when nothing else uses the network */
     struct ah_cluster_plan_group *groups;
     size_t n_groups;
@@ -120,11 +121,11 @@ struct ah_cluster_plan_predicted {
     double pipelines_us; /* until the last backward of the slowest pipeline */
     double exposed_sync_us;
     double update_us;
-    double bubble;             /* share of the pipelines' time in which their GPUs wait, on average */
+    double bubble;             /* average fraction of the pipelines' time for which their GPUs wait */
     double programs_us;        /* first step of all programs, simulated together; 0: not given */
     double programs_period_us; /* a later step of all programs */
     double tokens_per_s;
-    uint64_t bottleneck_pipeline; /* the pipeline and stage that are busy longest */
+    uint64_t bottleneck_pipeline; /* the pipeline and the stage that are busy longest */
     uint64_t bottleneck_stage;
     bool estimated; /* some costs were not measured */
 };
@@ -141,7 +142,7 @@ struct ah_cluster_plan {
     size_t n_pipelines;
     struct ah_cluster_plan_segment *segments;
     size_t n_segments;
-    struct ah_plan *programs; /* the distinct rank programs; `part` says for which blocks */
+    struct ah_plan *programs; /* the distinct programs of ranks; `part` says for which blocks */
     size_t n_programs;        /* 0: not given */
     uint64_t *idle_ranks;
     size_t n_idle_ranks;
@@ -151,19 +152,19 @@ struct ah_cluster_plan {
     size_t n_annotations;
 };
 
-/* Returns how many groups the first pipeline's programs list in their `sums`: the leading groups, which no other
- * pipeline computes. 0: none, because they add up like one group. */
+/* Returns the number of groups in the `sums` of the first pipeline's programs: the leading groups, which no other
+ * pipeline computes. 0: there are none, because they add up like one group. */
 size_t ah_cluster_plan_first_sums(const uint64_t *sums, size_t n_sums, size_t n_pipelines);
 
-/* Describes one step of all pipelines as if one device trained it. The groups are those that the plan names; if it
+/* Describes one step of all pipelines as if one device trained it. The groups are those that the plan names. If it
  * names none, each of several pipelines is one group, in the form of ah_plan_join_sums(). Borrows from the plan and
  * from `arena`. AH_E_MEMORY. */
 int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *arena,
                          struct ah_plan_training *ret_training, struct ah_error *err);
 
-/* Sets `ret_differs` if neither plan can continue the other's run with the same bits. `ret_path` is from
- * ah_signature_differs() of their steps, or "tp" if not all stages of both have one degree. Unless both have programs,
- * device kind and `tied` are not compared. AH_E_MEMORY. */
+/* Sets `ret_differs` if neither plan can continue the other's run with the same bits. `ret_path` comes from
+ * ah_signature_differs() on their steps, or is "tp" if the stages of both plans differ in degree. Device kind and
+ * `tied` are compared only if both plans have programs. AH_E_MEMORY. */
 int ah_cluster_plan_differs(const struct ah_cluster_plan *a, const struct ah_cluster_plan *b,
                             bool *ret_differs, char ret_path[AH_SIGNATURE_PATH_MAX], struct ah_error *err);
 

@@ -72,7 +72,7 @@ static int shape_fail_value(struct reading *reading, const char *field, const cJ
     return rc;
 }
 
-/* Refuses other versions, such as "1.7" or "2.0", with a message of their own. */
+/* Refuses other versions, such as "1.7" or "2.0", with a message about versions. */
 static int check_version(struct reading *reading, const cJSON *tree)
 {
     unsigned major, minor;
@@ -82,7 +82,7 @@ static int check_version(struct reading *reading, const cJSON *tree)
         return shape_fail_value(reading, "format_version", version,
                                 "is a number, not the text \"1.0\"; put it in quotes");
     if (!cJSON_IsString(version) || strcmp(version->valuestring, ah_field_version[0]) == 0)
-        return AH_OK; /* or the table refuses it */
+        return AH_OK; /* the table refuses anything else */
     if (sscanf(version->valuestring, "%4u.%4u%n", &major, &minor, &end) != 2 || version->valuestring[end])
         return AH_OK;
     return shape_fail_value(reading, "format_version", version,
@@ -91,7 +91,7 @@ static int check_version(struct reading *reading, const cJSON *tree)
                                         "autohete");
 }
 
-/* Finds the kind that the tree names; it must be the expected one. */
+/* Finds the kind that the tree names, which must be the expected one. */
 static int find_kind(struct reading *reading, const cJSON *tree, enum ah_document_kind *ret_kind)
 {
     if (!cJSON_IsObject(tree))
@@ -124,7 +124,7 @@ static int allocate_body(struct reading *reading, enum ah_document_kind kind)
     return reading->document.body.any ? AH_OK : ah_error_memory(reading->err);
 }
 
-/* `config` (optional): the Hugging Face config that the model came from. */
+/* Checks the meaning. `config` (optional): the Hugging Face config from which the model was made. */
 static int check_meaning(struct reading *reading, const cJSON *config)
 {
     const struct ah_document *document = &reading->document;
@@ -173,7 +173,7 @@ static int read_lines(struct reading *reading)
     return rc ? rc : check_meaning(reading, NULL);
 }
 
-/* `ret_is`: true if the first line that is not blank is a JSON object of kind runlog, so that the text is read line by
+/* Sets `ret_is` if the first line that is not blank is a JSON object of kind runlog. The text is then read line by
  * line. AH_E_MEMORY. */
 static int begins_runlog(const struct ah_json_source *source, bool *ret_is, struct ah_error *err)
 {
@@ -240,7 +240,7 @@ const char *ah_document_short_name(const char *name, char out[AH_DOCUMENT_NAME_M
     return out;
 }
 
-/* If the file is text, a script or weights, sets a message that says so, instead of one about its first byte. */
+/* Adds to the message that the file is not a JSON document, unless its first character could begin one. */
 static void say_no_json(const char *text, size_t size, struct ah_error *err)
 {
     size_t at = 0;

@@ -47,8 +47,8 @@ enum ah_document_kind {
         AH_DOCUMENT_KINDS
 };
 
-/* What reading refused, for tools: the file, its syntax, its shape (what a JSON Schema can express) or its meaning
- * (relations between fields). */
+/* What was wrong when reading failed: the file, its syntax, its shape (what a JSON Schema can express) or its meaning
+ * (relations between fields). For tools. */
 enum ah_document_fault { AH_FAULT_NONE, AH_FAULT_FILE, AH_FAULT_SYNTAX, AH_FAULT_SHAPE, AH_FAULT_MEANING };
 
 struct ah_document {
@@ -68,7 +68,7 @@ struct ah_document {
         struct ah_resume *resume;
         struct ah_status *status;
     } body;
-    const char **warnings; /* messages: inert keys of a Hugging Face config, ... */
+    const char **warnings; /* messages, for example about inert keys of a Hugging Face config */
     size_t n_warnings;
     enum ah_document_fault fault; /* why reading failed; stays when the failed document is released */
 };
@@ -90,10 +90,10 @@ int ah_document_load(struct ah_document *ret_document, const char *path, enum ah
 int ah_document_parse(struct ah_document *ret_document, const char *name, const char *text, size_t size,
                       enum ah_document_kind expected, struct ah_error *err);
 
-/* Appends the canonical text: the same document gives the same bytes. It ends with a newline. */
+/* Appends the canonical text, which ends with a newline. The same document gives the same bytes. */
 int ah_document_print(const struct ah_document *document, struct ah_buffer *out, struct ah_error *err);
 
-/* ah_document_print() to a file, atomically. */
+/* Writes the text of ah_document_print() to a file, atomically. */
 int ah_document_save(const struct ah_document *document, const char *path, struct ah_error *err);
 
 /* The identity of a document's content, for `inputs` and signatures: the sha256, in hexadecimal, of its canonical
@@ -103,8 +103,8 @@ enum { AH_DOCUMENT_DIGEST_MAX = 65 };
 int ah_document_digest(const struct ah_document *document, char ret_digest[AH_DOCUMENT_DIGEST_MAX],
                        struct ah_error *err);
 
-/* Checks that a plan's `model` is the one that its inputs name: AH_E_MISMATCH, AH_E_MEMORY. Reading does not check
- * this; code that runs or checks a plan does. */
+/* Checks that a plan's `model` is the one that its inputs name. AH_E_MISMATCH, AH_E_MEMORY. Reading a document does not
+ * check this; code that runs or checks a plan does. */
 int ah_document_check_model(const struct ah_model *model, const char *stated_sha256, struct ah_error *err);
 
 /* Appends the JSON Schema (2020-12) of a kind. */

@@ -14,16 +14,16 @@
 /* The most names that are listed after a suggestion, and without one. */
 enum { NAMES_LISTED = 12, NAMES_LISTED_ALONE = 32 };
 
-/* The state of a lookup: the object that it has reached, and the rest of the path. */
+/* The state of a lookup: the object reached so far, and the rest of the path. */
 struct walk {
     const struct ah_field_table *table;
     const void *group;
     const char *path; /* the whole path, for messages */
-    const char *at;   /* the rest of it */
+    const char *at;   /* the rest of `path` */
     struct ah_error *err;
 };
 
-/* The fields on a path, the last one first. */
+/* A field on a path, linked to the one before it. */
 struct passed {
     const struct passed *before;
     const struct ah_field *field;
@@ -37,7 +37,7 @@ static void put_passed(const struct passed *passed, struct ah_buffer *out)
     ah_buffer_printf(out, "%s%s.", passed->field->name, passed->field->list ? "[0]" : "");
 }
 
-/* Appends the path of a field with this name in some nested object: "time.step_us", "blocks[0].optimizer". */
+/* Appends the path of a field named `name` in some nested object: "time.step_us", "blocks[0].optimizer". */
 static bool put_path_inside(const struct ah_field_table *table, const char *name, const struct passed *passed,
                             struct ah_buffer *out)
 {
@@ -54,8 +54,8 @@ static bool put_path_inside(const struct ah_field_table *table, const char *name
     return false;
 }
 
-/* Appends "; did you mean 'step_us'? there is step_us, compute_us": a field with a similar name, or a nested field
- * with this name; then all names if they are few. */
+/* Appends "; did you mean 'step_us'? there is step_us, compute_us". Suggests a field with a similar name, or a nested
+ * field with this name, and lists all names if they are few. */
 static void put_names(const struct walk *walk, const char *name, struct ah_buffer *out)
 {
     const struct ah_field *near = ah_field_nearest(walk->table, name);
@@ -170,7 +170,7 @@ static int step_index(struct walk *walk, const struct ah_field *field, const voi
     return AH_OK;
 }
 
-/* Enters an object if the path continues inside it; true if it does. */
+/* Enters an object, and returns true, if the path continues inside it. */
 static bool enter_group(struct walk *walk, const struct ah_field *field, const void *address)
 {
     if (field->type != AH_FIELD_GROUP || *walk->at != '.')

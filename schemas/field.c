@@ -12,7 +12,7 @@
 
 const char *const ah_field_version[] = {"1.0", NULL};
 
-/* (?!\n), because `$` in Python also matches before a final newline; JSON Schema's own dialect is not affected. */
+/* The patterns have (?!\n) because `$` in Python also matches before a final newline. It changes no other dialect. */
 static const struct ah_text_limits text_limits[AH_TEXT_FORMS] = {
     [AH_TEXT_LINE] = {"^[^\\u0000-\\u001f]*$(?!\\n)", 1, 512, "a line of 1 to 512 characters"},
     [AH_TEXT_ANY] = {NULL, 0, 4096, "text of at most 4096 characters"},

@@ -41,7 +41,7 @@ enum ah_field_type {
 enum {
     AH_FIELD_OPTIONAL = 1,
     AH_FIELD_UNIQUE = 2,     /* list of counts, texts or words: no value twice */
-    AH_FIELD_ABOVE = 4,      /* number: above min, not equal */
+    AH_FIELD_ABOVE = 4,      /* number: above min, not equal to it */
     AH_FIELD_NULLABLE = 8,   /* null counts as absent (foreign documents only) */
     AH_FIELD_ASIDE = 16,     /* ignored when two documents are compared */
     AH_FIELD_LABEL = 32,     /* a name for people: counts in a diff, not in a digest */
@@ -80,7 +80,7 @@ struct ah_field {
     const struct ah_field_table *table; /* GROUP */
 };
 
-/* If field `when` is `is` (a word, "true", "false"; NULL: present), `then` must hold for `field`. */
+/* A rule: if field `when` has value `is` (a word, "true", "false"; NULL: any value), `then` must hold for `field`. */
 enum ah_rule_then { AH_RULE_REQUIRES, AH_RULE_FORBIDS, AH_RULE_IS, AH_RULE_IS_NOT };
 struct ah_rule {
     const char *when;
@@ -103,7 +103,7 @@ struct ah_field_table {
     int (*check)(const void *group, struct ah_error *err);
 };
 
-/* Places of values. The compiler checks that the struct's member has the type that the field needs. */
+/* Places of values in structs. The compiler checks that a member has the type of its field. */
 #define AH_PLACE(tag, member, type_)                                                                         \
     (offsetof(struct tag, member) + 0 * sizeof((type_ *)0 == &((struct tag *)0)->member))
 #define AH_LIST_OFFSETS(tag, member, type_)                                                                  \
@@ -151,7 +151,7 @@ const struct ah_field *ah_field_find(const struct ah_field_table *table, const c
 /* Returns the row that a mistyped `name` most likely means; NULL: none is similar. */
 const struct ah_field *ah_field_nearest(const struct ah_field_table *table, const char *name);
 
-/* Return the value's address in `group` (for a list, the address of its pointer); the number of items; their size. */
+/* Return the address of the value in `group` (for a list, of its pointer); the number of items; the size of an item. */
 void *ah_field_address(const struct ah_field *field, const void *group);
 size_t ah_field_items(const struct ah_field *field, const void *group);
 size_t ah_field_item_bytes(const struct ah_field *field);
@@ -159,7 +159,7 @@ size_t ah_field_item_bytes(const struct ah_field *field);
 /* True if an optional field has its fallback or is empty, so that it is not written. */
 bool ah_field_absent(const struct ah_field *field, const void *group);
 
-/* True if a value fits its row: a number is in range (and whole for a COUNT), text has the form. */
+/* True if a value fits its row: a number must be in range (and whole for a COUNT), text must have the form. */
 bool ah_field_fits_number(const struct ah_field *field, double value);
 bool ah_field_fits_text(enum ah_text_form form, const char *text);
 
@@ -169,18 +169,18 @@ void ah_field_expected(const struct ah_field *field, struct ah_buffer *out);
 /* Sets "field: sentence" in `err` and returns AH_E_DOCUMENT, for a table's check. ah_meaning_check() adds the path. */
 int ah_meaning_fail(struct ah_error *err, const char *field, const char *format, ...) AH_PRINTF(3, 4);
 
-/* The same for an item: "list[index].field: sentence"; `field` NULL: "list[index]: sentence". */
+/* Like ah_meaning_fail(), for an item: "list[index].field: sentence"; `field` NULL: "list[index]: sentence". */
 int ah_meaning_fail_item(struct ah_error *err, const char *list, size_t index, const char *field,
                          const char *format, ...) AH_PRINTF(5, 6);
 
-/* The same with numbers as documents print them: "field: VALUE is above the median OTHER". */
+/* Like ah_meaning_fail(), with numbers as documents print them: "field: VALUE is above the median OTHER". */
 int ah_meaning_fail_numbers(struct ah_error *err, const char *field, double value, const char *relation,
                             double other);
 
 /* Runs the checks of `table` and of every table below it. An error begins with the field's path. */
 int ah_meaning_check(const struct ah_field_table *table, const void *group, struct ah_error *err);
 
-/* Regular expression and length limits of a form, as in JSON Schema. */
+/* The regular expression and the length limits of a form, as in JSON Schema. */
 struct ah_text_limits {
     const char *pattern;             /* NULL: any */
     unsigned min_length, max_length; /* characters */

@@ -29,7 +29,7 @@ struct conversion {
     struct ah_error *err;
 };
 
-/* Keys and values come from the file, so they are printed in a form that is safe in a message. */
+/* Refuses a key or value. It comes from the file, so it is printed in a form that is safe in a message. */
 static int refuse_text(const struct conversion *conversion, const char *key, const char *value,
                        const char *what)
 {
@@ -68,7 +68,7 @@ static int add_warning(struct conversion *conversion, const char *key, const cha
     return AH_OK;
 }
 
-/* Refuses classes with another head, which have other tensors. null and [] mean the family's own class. */
+/* Refuses model classes with another head, which have other tensors. null and [] mean the family's own class. */
 static int check_architectures(const struct conversion *conversion, const cJSON *list)
 {
     const char *known = ah_huggingface_families[conversion->family].architecture;
@@ -258,8 +258,8 @@ static bool same_rope(const struct ah_model_rope *a, const struct ah_model_rope 
            memcmp(one, other, sizeof one) == 0;
 }
 
-/* rope_parameters is the newer spelling. If a file has both, transformers 5 prefers rope_scaling; 4 knows only that. We
- * refuse a file in which they differ. A theta inside either object overrides the top-level one. */
+/* Converts the rope. rope_parameters is the newer spelling of rope_scaling. If a file has both, transformers 5 prefers
+ * rope_scaling; 4 knows only that. If they differ, the file is refused. A theta inside either overrides the top one. */
 static int convert_rope_settings(struct conversion *conversion, struct ah_model_rope *rope)
 {
     const struct ah_huggingface_config *config = &conversion->config;
@@ -308,7 +308,7 @@ static bool is_windowed(const struct conversion *conversion, uint64_t layer)
            (conversion->family == AH_FAMILY_MISTRAL || layer >= conversion->config.max_window_layers);
 }
 
-/* Lists the layers that have the window in `ret_layers`, their number in `ret_n`. */
+/* Lists the layers that have the window in `ret_layers`, and sets `ret_n` to their number. */
 static int list_window_layers(const struct conversion *conversion, uint64_t *ret_layers, size_t *ret_n)
 {
     const struct ah_huggingface_config *config = &conversion->config;
@@ -331,7 +331,7 @@ static int list_window_layers(const struct conversion *conversion, uint64_t *ret
     return AH_OK;
 }
 
-/* Transformers reads a mistral config with layer_types as ministral, which has no defaults for these keys. */
+/* Checks keys: with layer_types, transformers reads mistral as ministral, which has no defaults for these keys. */
 static int check_ministral(const struct conversion *conversion)
 {
     if (conversion->family != AH_FAMILY_MISTRAL || !has_key(conversion, "layer_types"))
@@ -367,7 +367,7 @@ static int convert_window(struct conversion *conversion)
     return AH_OK;
 }
 
-/* A negative token counts from the end of the vocabulary, as in torch. */
+/* Sets the padding token. A negative token counts from the end of the vocabulary, as in torch. */
 static int convert_padding(struct conversion *conversion)
 {
     double token = conversion->config.padding, vocabulary = (double)conversion->config.vocabulary;
@@ -435,7 +435,7 @@ static void convert_plain(struct conversion *conversion)
         fmax(config->attention_dropout, fmax(config->residual_dropout, config->embedding_dropout));
 }
 
-/* "dir/llama-2-7b/config.json" -> "llama-2-7b", "dir/mine.json" -> "mine"; else the name of the family. */
+/* Sets the name: "dir/llama-2-7b/config.json" -> "llama-2-7b", "dir/mine.json" -> "mine"; else that of the family. */
 static int convert_name(struct conversion *conversion)
 {
     char name[129] = "";
@@ -465,7 +465,7 @@ static int convert_dropout(struct conversion *conversion)
     return add_warning(conversion, "dropout", "autohete trains without dropout; the rate is only recorded");
 }
 
-/* The config's names for the model's fields that occur in errors. */
+/* The config's names of those fields of the model that occur in errors. */
 struct other_name {
     const char *ours, *gpt2, *llama;
 };

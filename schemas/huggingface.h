@@ -3,8 +3,8 @@
  * Hugging Face: reads a model from an unchanged config.json.
  *
  * Families: gpt2, llama, mistral, qwen2, qwen3. Absent keys take the transformers library's defaults for that family,
- * except the sizes, which are required. A setting that changes the mathematics and that we do not support is refused by
- * name. An unknown key gives a warning.
+ * except the sizes, which are required. A setting is refused by name if it changes the mathematics and we do not
+ * support it. An unknown key gives a warning.
  */
 #ifndef AH_SCHEMAS_HUGGINGFACE_H
 #define AH_SCHEMAS_HUGGINGFACE_H
@@ -27,7 +27,7 @@ int ah_huggingface_read(struct ah_arena *arena, const char *name, const struct c
                         struct ah_model *ret_model, const char ***ret_warnings, size_t *ret_n_warnings,
                         struct ah_error *err);
 
-/* Replaces the field's name in an error of ah_meaning_check() about `model` by the key of the config it came from. */
+/* In an error of ah_meaning_check() about `model`, replaces the field's name by the config's key for it. */
 void ah_huggingface_rename(const struct ah_model *model, const struct cJSON *tree, struct ah_error *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two tables that read the keys of config.json we use: gpt2's spelling, and the one that llama, mistral, qwen2 and
- * qwen3 share. huggingface_keys.c says what each key means in each family.
+ * Two tables for the keys of config.json that we use: one for gpt2's spelling, one for the spelling shared by llama,
+ * mistral, qwen2 and qwen3. huggingface_keys.c says what each key means in each family.
  */
 #include "schemas/huggingface_internal.h"
 

@@ -48,11 +48,11 @@ struct ah_huggingface_config {
     double attention_dropout, residual_dropout, embedding_dropout;
 };
 
-/* The table that reads a family, and its defaults. */
+/* The table that reads a family's config, and the family's defaults. */
 struct ah_huggingface_family {
     const struct ah_field_table *table;
     const char *architecture; /* the only class that we support */
-    uint64_t kv_heads;        /* if the key is absent; 0: as many as heads */
+    uint64_t kv_heads;        /* number of kv heads if the key is absent; 0: as many as heads */
     bool qkv_bias;
     bool qk_norm;
 };
@@ -84,17 +84,17 @@ struct ah_huggingface_key {
     const char *name;
     unsigned families; /* bits of enum ah_family: the families that have the key */
     int effect;        /* effect in these families */
-    unsigned nullable; /* bits, too: the families in which it accepts null */
+    unsigned nullable; /* bits of enum ah_family: the families in which the key may be null */
     int elsewhere;     /* effect in the other families */
 };
 
-/* Ends with a zero row. Keys that it does not list are ignored with a warning. */
+/* The table of all keys, which ends with a zero row. Keys missing from it are ignored with a warning. */
 extern const struct ah_huggingface_key ah_huggingface_keys[];
 
-/* The row of a key; NULL: unknown. */
+/* Returns the row of a key; NULL: unknown. */
 const struct ah_huggingface_key *ah_huggingface_key_find(const char *name);
 
-/* The key's effect in a family, an enum ah_huggingface_effect. */
+/* Returns the key's effect in a family, an enum ah_huggingface_effect. */
 int ah_huggingface_key_effect(const struct ah_huggingface_key *key, enum ah_family family);
 
 /* True if a key with this effect and value is refused. */

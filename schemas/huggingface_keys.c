@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Defines what every key of a config.json means in every family; nothing else does. docs/huggingface.md shows this
- * table, and tests/tools/config_keys.py compares that with transformers.
+ * table, and tests/tools/config_keys.py compares the shown table with transformers.
  *
  * Source: transformers 5.24, configuration_*.py and modeling_*.py of the families, configuration_utils.py,
- * modeling_rope_utils.py, masking_utils.py. There every key of the file becomes an attribute of the configuration, so a
+ * modeling_rope_utils.py, masking_utils.py. In these files every key becomes an attribute of the configuration, so a
  * key that a family does not declare may still have an effect: `is_causal` can make any of them see the future, and in
  * gpt2 `hidden_size` is another name of `n_embd`.
  */

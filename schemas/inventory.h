@@ -35,7 +35,7 @@ extern const char *const ah_words_shard_kind[];
 /* Most blocks of a model, most slices of a block. */
 enum { AH_SHARD_BLOCKS_MAX = 10002, AH_SHARD_SLICES_MAX = 1024 };
 
-/* ah_inventory_holding.gpu if no GPU holds the shards. */
+/* Value of ah_inventory_holding.gpu if no GPU holds the shards. */
 enum { AH_INVENTORY_NO_GPU = 1024 };
 
 struct ah_inventory_node {

@@ -51,7 +51,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Returns a key that the object has twice, or NULL; sets `ret_memory` if there is no memory to find out. */
+/* Returns a key that the object has twice, or NULL. Sets `ret_memory` if memory runs out. */
 static const char *repeated_key(const cJSON *object, bool *ret_memory)
 {
     size_t n = 0;

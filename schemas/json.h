@@ -35,7 +35,7 @@ struct ah_json_source {
 /* Checks that the text is exactly one JSON value; otherwise AH_E_DOCUMENT, "name:line:column: problem". */
 int ah_json_scan(const struct ah_json_source *source, struct ah_error *err);
 
-/* Scans, builds the tree, checks it. The caller frees the tree with cJSON_Delete(). `ret_fault` is always written. */
+/* Scans the text, builds the tree, checks it. Free the tree with cJSON_Delete(). `ret_fault` is always written. */
 int ah_json_parse(const struct ah_json_source *source, struct cJSON **ret_tree,
                   enum ah_document_fault *ret_fault, struct ah_error *err);
 
@@ -47,10 +47,10 @@ bool ah_json_put_text(struct ah_buffer *out, const char *text);
 enum { AH_JSON_NUMBER_TEXT = 40 };
 const char *ah_json_number_text(double value, char out[AH_JSON_NUMBER_TEXT]);
 
-/* Appends ah_json_number_text(). */
+/* Appends the text of ah_json_number_text(). */
 void ah_json_put_number(struct ah_buffer *out, double value);
 
-/* Appends a key or word in a form for messages: on one line, UTF-8, cut with "..." after about 50 bytes. */
+/* Appends a key or word for messages, safely: on one line, as UTF-8, cut with "..." after about 50 bytes. */
 void ah_json_put_plain(struct ah_buffer *out, const char *text);
 
 /* Appends a value of the tree as short text for messages: at most about 60 bytes, cut with "...". */

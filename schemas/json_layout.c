@@ -28,7 +28,7 @@ static const char *scalar_end(const char *at)
     return at;
 }
 
-/* Returns the columns that the value at `at` needs on one line; if above `limit`, any number above `limit`. */
+/* Returns the columns that the value at `at` needs on one line, or any number above `limit` if more than `limit`. */
 static size_t line_width(const char *at, size_t limit)
 {
     size_t width = 0;

@@ -20,7 +20,7 @@ struct ah_kind {
         *alternatives;  /* tables for the schema: {table, NULL}, or one per kind of line */
     size_t limit_bytes; /* largest size of the text */
 
-    /* (optional) For text with more than one JSON value; default: one object, read by `table`. */
+    /* (optional) For text of more than one JSON value. Default: one object, read by `table`. */
     int (*parse)(struct ah_reader *reader, const struct ah_json_source *source, void *body,
                  enum ah_document_fault *ret_fault);
     int (*print)(const void *body, struct ah_buffer *out, struct ah_error *err);

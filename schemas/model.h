@@ -47,7 +47,7 @@ extern const char *const ah_words_rope[];
 extern const char *const ah_words_model_norm[];
 extern const char *const ah_words_model_activation[];
 
-/* Rotary positions: angles position * theta^(-2i/head_dim), with frequencies scaled by `kind`. */
+/* Rotary positions. Angles are position * theta^(-2i/head_dim), with frequencies scaled as `kind` says. */
 struct ah_model_rope {
     double theta;
     enum ah_rope kind;
@@ -80,11 +80,11 @@ struct ah_model {
     bool qk_norm;            /* an rms norm of each query and key head */
     bool tied;               /* the head's projection is the embedding's table */
     uint64_t window;         /* tokens that attention sees; 0: all */
-    uint64_t *window_layers; /* layers that have the window; empty: all of them */
+    uint64_t *window_layers; /* layers with the window; empty: all */
     size_t n_window_layers;
     uint64_t padding_token;   /* token whose row of the embedding has no gradient, or AH_MODEL_NO_PADDING */
     double initializer_range; /* standard deviation of freshly initialised matrices */
-    double dropout;           /* the original's largest rate; recorded only, we train without dropout */
+    double dropout; /* largest dropout rate of the original; only recorded, since we train without dropout */
     struct ah_text_pair *annotations;
     size_t n_annotations;
 };
@@ -106,7 +106,7 @@ struct ah_model_tensor {
 size_t ah_model_tensors(const struct ah_model *model, enum ah_block_kind kind,
                         struct ah_model_tensor ret_tensors[AH_MODEL_TENSORS_MAX]);
 
-/* The exact number of parameters. ah_model_count() is for models not read from a document: AH_E_DOCUMENT at 2^53. */
+/* Return the number of parameters. ah_model_count() is for models not read from a document: AH_E_DOCUMENT at 2^53. */
 uint64_t ah_model_block_parameters(const struct ah_model *model, enum ah_block_kind kind);
 uint64_t ah_model_parameters(const struct ah_model *model);
 int ah_model_count(const struct ah_model *model, uint64_t *ret_parameters, struct ah_error *err);

@@ -40,7 +40,7 @@ struct ah_moves_inputs {
     const char *plan_sha256; /* of the new plan */
 };
 
-/* Bytes that all GPUs together need, and how many come from where. */
+/* The bytes that all GPUs together need, and how many of these come from where. */
 struct ah_moves_bytes {
     uint64_t needed; /* the sum of the fields below */
     uint64_t kept;
@@ -51,13 +51,13 @@ struct ah_moves_bytes {
 };
 
 struct ah_moves_predicted {
-    double time_us;    /* until everything is where it is needed */
-    double bound_us;   /* no choice of sources takes less */
-    double gap;        /* (time - bound) / time */
-    const char *limit; /* resource that is busy all that time: "network out of a100-0"; NULL: nothing moves */
-    double baseline_us; /* the time if each node got all that it needs from storage; 0: there is no storage */
-    double speed_up;    /* baseline / time; 0: there is no storage, or nothing moves */
-    double step_us;     /* step time of the new plan */
+    double time_us;      /* time until everything is where it is needed */
+    double bound_us;     /* no choice of sources takes less */
+    double gap;          /* (time - bound) / time */
+    const char *limit;   /* resource busy for all of time_us: "network out of a100-0"; NULL: nothing moves */
+    double baseline_us;  /* the time if storage sent each node all it needs; 0: there is no storage */
+    double speed_up;     /* baseline / time; 0: there is no storage, or nothing moves */
+    double step_us;      /* step time of the new plan */
     uint64_t lost_steps; /* steps to repeat */
 };
 
@@ -76,7 +76,7 @@ struct ah_move {
     const char *node;      /* node from which the shards are read; NULL: storage */
     uint64_t gpu;          /* of that node; AH_INVENTORY_NO_GPU: another medium */
     const char *via;       /* (optional) another node that gets the shards from storage and passes them on */
-    bool relayed;          /* the source itself receives the shards by a move */
+    bool relayed;          /* the source itself gets the shards by another move */
     uint64_t bytes;
 };
 

@@ -14,7 +14,7 @@ static unsigned least(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
-/* Optimal string alignment distance; it keeps three rows of the table. */
+/* Returns the optimal string alignment distance, keeping three rows of the table. */
 static unsigned edits(const char *a, size_t a_length, const char *b, size_t b_length)
 {
     unsigned rows[3][NEAREST_LENGTH_MAX + 1];

@@ -7,8 +7,8 @@
 
 #include <stddef.h>
 
-/* Returns the candidate with the fewest edits from `word` (insert, delete, change, swap of neighbours): at most a third
- * of the candidate's length, or one. NULL: none is near enough. */
+/* Returns the candidate with the fewest edits from `word` (insert, delete, change, swap of neighbours), at most a third
+ * of the candidate's length, or one edit. NULL: none is near enough. */
 const char *ah_nearest(const char *word, const char *const *candidates, size_t n);
 
 #endif

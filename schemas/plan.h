@@ -2,16 +2,16 @@
  *
  * The `plan` document: everything that one rank's training step does, decided beforehand.
  *
- * COMPUTE POSITIONS number the items of the compute lane in an iteration, in their fixed order, from 0 to
- * positions - 1. Every other op has two positions. It starts after the compute op at `issue_after` is done, and its
+ * COMPUTE POSITIONS, from 0 to positions - 1, are the numbers of the compute lane's items in an iteration, in their
+ * fixed order. Every other op has two positions. It starts after the compute op at `issue_after` is done, and its
  * destination is live from the next position on; the compute op at `due_before` waits for it. Positions are circular,
  * as are lifetimes [from, to] of arena tensors: a due_before not above issue_after is in the next iteration.
  *
  * OPS are per block (and micro-batch). An op that processes a block's flat vector has `tiles` equal parts, each an item
  * of its lane, in ascending order. `lanes` freezes the order of each lane as indices into `ops`, one per tile. The
  * compute lane's order begins at position 0; its tiles are counted from the first head. The other orders begin at the
- * first head: ops issued at or after the first head op of iteration r come first, then those issued before that of
- * iteration r + 1. docs/planning.md says how ops wait for each other.
+ * first head: first ops issued at or after the first head op of iteration r, then ops issued before the first head op
+ * of iteration r + 1. docs/planning.md says how ops wait for each other.
  *
  * A PART is one rank's share of a model that several ranks train in a pipeline (docs/clusters.md); the blocks and sizes
  * of its plan are the rank's own.
@@ -84,9 +84,9 @@ struct ah_plan_input {
     const char *sha256;
 };
 
-/* The rates that lanes were slowed to when the machine was measured; `run --emulate` sets them again. */
+/* The rates to which lanes were slowed when the machine was measured; `run --emulate` sets them again. */
 struct ah_plan_emulated {
-    const char *name; /* of the machine that was emulated */
+    const char *name; /* name of the emulated machine */
     double h2d_bytes_per_s, d2h_bytes_per_s;
     double copy_latency_us;
     double both_kept;
@@ -116,18 +116,18 @@ struct ah_plan_training {
     uint64_t *sums;         /* micro-batches per group; each group's gradients are added up separately */
     size_t n_sums;          /* 0: one group; otherwise in the form of ah_plan_join_sums() */
     enum ah_tied tied;      /* split: embedding and head each have a table and keep the two equal */
-    const char **trainable; /* patterns of tensor names; "!" excludes, the last match counts */
+    const char **trainable; /* patterns of tensor names; "!" excludes; the last match decides */
     size_t n_trainable;
 };
 
-/* The share of the model that a rank holds. Its stage alternates one forward and one backward, and runs one forward
- * ahead for each stage that follows it. Batch and micro-batches are those of its pipeline. */
+/* A rank's share of the model. Its stage alternates one forward and one backward, with one more forward in advance for
+ * each stage that follows it. Batch and micro-batches are those of its pipeline. */
 struct ah_plan_part {
-    uint64_t first_block; /* the model's block that is block 0 of the plan */
+    uint64_t first_block; /* number, in the model, of the plan's block 0 */
     uint64_t blocks;
-    uint64_t tp; /* ranks that share each block */
+    uint64_t tp; /* number of ranks that share each block */
     uint64_t stage, stages;
-    uint64_t step_micro_batches; /* in all pipelines; 0: the pipeline is the only one */
+    uint64_t step_micro_batches; /* number in all pipelines; 0: there is only one pipeline */
 };
 
 /* Host cores per lane; compute is 0 on a GPU. */
@@ -136,8 +136,8 @@ struct ah_plan_threads {
     uint64_t host;
 };
 
-/* Tiles, and rings of them. A ring gives a slot to each op that takes one, in the order of its lane; the slot is free
- * again when the tile's last user is done. 0 host tiles: the host holds each block's whole vector. */
+/* Sizes of tiles and of rings of tiles. A ring gives a slot to each op that takes one, in the order of its lane; the
+ * slot is free again when the tile's last user is done. 0 host tiles: the host holds each block's whole vector. */
 struct ah_plan_staging {
     uint64_t tile_elements;       /* elements of a block's flat vector; a multiple of AH_PLAN_TILE_UNIT */
     uint64_t host_gradient_tiles; /* slots for tiles sent, not yet consumed by host Adam or accumulation */
@@ -147,13 +147,13 @@ struct ah_plan_staging {
 
 enum { AH_PLAN_TILE_UNIT = 4096 };
 
-/* What each lane demands of a resource at full speed, as a share of the resource's capacity. */
+/* What each lane demands of a resource at full speed, as a fraction of the resource's capacity. */
 struct ah_plan_resource {
     const char *name; /* "host_dram", "link" */
     double compute, h2d, d2h, host;
 };
 
-/* When lanes together demand more than there is, they slow down to speeds in proportion to these weights. */
+/* If lanes together demand more than a resource has, they slow down to speeds in proportion to these weights. */
 struct ah_plan_lane_weights {
     double compute, h2d, d2h, host;
 };
@@ -185,10 +185,10 @@ struct ah_plan_op {
     uint64_t micro_batch;
     uint64_t position;    /* compute lane: the first tile's position; else AH_PLAN_NOWHERE */
     uint64_t issue_after; /* other lanes; else AH_PLAN_NOWHERE */
-    uint64_t due_before;  /* the same */
+    uint64_t due_before;  /* other lanes; else AH_PLAN_NOWHERE */
     uint64_t tiles;       /* number of equal parts */
-    uint64_t bytes;       /* over the link, all tiles */
-    double us;            /* predicted, all tiles */
+    uint64_t bytes;       /* bytes of all tiles over the link */
+    double us;            /* predicted time of all tiles */
 };
 
 struct ah_plan_by_class {
@@ -201,7 +201,7 @@ struct ah_plan_memory {
     uint64_t reserved_bytes; /* outside the arena: context, library workspace */
     uint64_t host_bytes;     /* pinned + pageable */
     uint64_t host_capacity_bytes;
-    uint64_t process_bytes; /* the process itself on the host: code, libraries, a save; 0: not counted */
+    uint64_t process_bytes; /* host memory of the process itself: code, libraries, a save; 0: not counted */
     uint64_t pinned_bytes;
     uint64_t pageable_bytes;
     struct ah_plan_by_class by_class; /* of the device arena at its peak */
@@ -240,7 +240,7 @@ struct ah_plan_arena {
     size_t n_tensors;
 };
 
-/* Indices into ops; the n-th occurrence of an op is its n-th tile. */
+/* The orders of lanes, as indices into ops; the n-th occurrence of an op is its n-th tile. */
 struct ah_plan_lanes {
     uint64_t *compute;
     size_t n_compute;
@@ -291,21 +291,21 @@ struct ah_plan {
     size_t n_annotations;
 };
 
-/* Return the number of blocks of the whole model; the model's block that is block 0 of the plan. */
+/* Return the number of blocks of the whole model; the number, in the model, of the plan's block 0. */
 uint64_t ah_plan_model_blocks(const struct ah_plan *plan);
 uint64_t ah_plan_first_block(const struct ah_plan *plan);
 
-/* True if a step adds up gradients: of several micro-batches, here or over pipelines, or of a split table. */
+/* True if a step adds up gradients of several micro-batches, here or over pipelines, or of a split table. */
 bool ah_plan_adds_up(const struct ah_plan *plan);
 
-/* Brings `sums` into its one allowed form: groups of one directly after the first join it, because they add up like its
- * own micro-batches. 3, 1, 1, 2 becomes 5, 2. Works in place; returns the new number of groups; 0: only one. */
+/* Brings `sums` into its one allowed form, in place. Groups of one directly after the first join it, because they add
+ * up like its own micro-batches: 3, 1, 1, 2 becomes 5, 2. Returns the new number of groups; 0: only one remains. */
 size_t ah_plan_join_sums(uint64_t *sums, size_t n);
 
 /* True if block `block` of the plan is the model's head. */
 bool ah_plan_is_head(const struct ah_plan *plan, uint64_t block);
 
-/* The signature that a plan's inputs and training give on a device of that kind, without the digest of its algorithms.
+/* Returns the signature of a plan's inputs and training on a device of that kind, without the digest of its algorithms.
  * Borrows from the plan. */
 struct ah_signature ah_plan_signature(const struct ah_plan *plan, enum ah_device_kind device);
 

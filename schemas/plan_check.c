@@ -2,13 +2,13 @@
  *
  * Checks what must hold between the fields of a plan:
  * 1. Blocks are numbered from 0 without gaps; every op names one of them.
- * 2. Each op occurs once per tile in the order of its own lane. The compute lane's entries are the compute positions, 0
- *    to positions - 1, and an op's position is one where it occurs.
+ * 2. Each op occurs once per tile in the order of its own lane. Entries of the compute lane's order have the compute
+ *    positions, 0 to positions - 1, and an op's position is one where it occurs.
  * 3. No tensor ends beyond device_bytes, and arena and reserve together fit the capacity.
  * 4. The signature agrees with training and inputs.
  * 5. Blocks are those of the model or of the part; only the last stage's part ends at the model's head.
  * 6. A what-if names each field once and assumes more than the machine has; the plan's capacities follow from it.
- * Compiling a plan checks the rest: no two live tensors overlap, and orders cannot deadlock.
+ * The rest is checked when a plan is compiled: no two live tensors overlap, and orders cannot deadlock.
  */
 #include "schemas/plan_internal.h"
 
@@ -53,7 +53,7 @@ int ah_plan_check_solver(const void *group, struct ah_error *err)
     return AH_OK;
 }
 
-/* The plan has both a table of algorithms and its digest in the signature, or neither. */
+/* Checks that the plan has both a table of algorithms and its digest in the signature, or neither. */
 static int check_algorithms(const struct ah_plan *plan, struct ah_error *err)
 {
     const char *signed_digest = plan->numeric_signature.matmul_sha256;

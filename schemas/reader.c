@@ -161,7 +161,7 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Refuses a list that has a value twice. Sorts a copy. */
+/* Refuses a list in which a value occurs twice. Sorts a copy. */
 static int check_unique(struct ah_reader *reader, const struct ah_reader_path *path,
                         const struct ah_field *field, const void *items, size_t n)
 {
@@ -252,7 +252,7 @@ static void store_fallback(const struct ah_field *field, void *group)
         *(unsigned *)place = (unsigned)field->fallback;
 }
 
-/* True if the member has this word, "true" or "false". Returns `absent` if there is no member. */
+/* True if the member is this word, or the boolean spelled by it. Returns `absent` if there is no member. */
 static bool holds(const cJSON *member, const char *word, bool absent)
 {
     if (!member)
@@ -262,7 +262,7 @@ static bool holds(const cJSON *member, const char *word, bool absent)
     return cJSON_IsString(member) && strcmp(word, member->valuestring) == 0;
 }
 
-/* True if the field's fallback, which an absent member has, is this word. */
+/* True if this word is the field's fallback, the value of an absent member. */
 static bool fallback_is(const struct ah_field_table *table, const char *name, const char *word)
 {
     const struct ah_field *field = ah_field_find(table, name);

@@ -13,11 +13,11 @@
 struct cJSON;
 
 struct ah_reader {
-    struct ah_arena *arena; /* for values */
+    struct ah_arena *arena; /* for the values */
     const char *name;       /* the file's, for messages */
     struct ah_error *err;
 
-    /* (optional) Handles a field that the table does not have; default: refuse it. */
+    /* (optional) Handles a field that the table lacks; default: the field is refused. */
     int (*unknown)(void *context, const struct cJSON *member);
     void *unknown_context;
 };

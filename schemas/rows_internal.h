@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of field tables that many documents have: a required member under its own name, with its limits and a sentence.
- * And their tables.
+ * Rows that field tables of many documents have: a required member under its own name, with its limits and a sentence.
+ * Below the rows, AH_TABLE defines a table.
  *
  *     static const struct ah_field bytes_fields[] = {AH_ROW_BYTES(ah_moves_bytes, needed, "All of them."), {0}};
  *     AH_TABLE(bytes, ah_moves_bytes, "bytes", "How much gets there how.", NULL);
@@ -44,7 +44,7 @@
         .name = #member, AH_GROUP_AT(tag, member, of), .about = (sentence)                                   \
     }
 
-/* In training and its signature: how gradients of several micro-batches are added up. */
+/* The row `sums` of training and its signature: how gradients of several micro-batches are added up. */
 #define AH_ROW_SUMS(tag)                                                                                     \
     {                                                                                                        \
         .name = "sums", AH_COUNTS_AT(tag, sums), .flags = AH_FIELD_OPTIONAL, .min_items = 2,                 \
@@ -52,7 +52,7 @@
         .about = "Micro-batches of each group that is summed separately; absent: all are one group."         \
     }
 
-/* In training and its signature: where the gradients of a table that embedding and head share are added up. */
+/* The row `tied` of training and its signature: where gradients of the table of embedding and head are added up. */
 #define AH_ROW_TIED(tag)                                                                                     \
     {                                                                                                        \
         .name = "tied", AH_WORD_AT(tag, tied, ah_words_tied), .flags = AH_FIELD_OPTIONAL,                    \
@@ -60,7 +60,7 @@
                  "added before both update; absent: joint, one table with one gradient."                     \
     }
 
-/* The table `variable`_table of `variable`_fields. `function`: its check, or NULL. */
+/* Defines the table `variable`_table of `variable`_fields. `function` is its check, or NULL. */
 #define AH_TABLE(variable, tag, table_name, sentence, function)                                              \
     static const struct ah_field_table variable##_table = {.name = (table_name),                             \
                                                            .about = (sentence),                              \

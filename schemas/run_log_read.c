@@ -22,7 +22,7 @@ static size_t whole_lines(const struct ah_buffer *bytes)
     return size;
 }
 
-/* True if this is the beginning of a first line. */
+/* True if a log's first line can begin with this text. */
 static bool is_cut_header(const char *text, size_t size)
 {
     size_t length = strlen(BEGINNING);

@@ -2,8 +2,8 @@
  *
  * Run log: reads a log that may have been cut anywhere, by a kill in the middle of a line or by a loss of power.
  *
- * Every line is an object, so a cut line is never valid JSON. It is left out, and the caller reports that. A line that
- * lacks only its newline is whole.
+ * Every line is an object, so a cut line is never valid JSON. A cut line is left out, and the caller reports that. A
+ * line that lacks only its newline is whole.
  *
  *     struct ah_run_log_text text;
  *     rc = ah_run_log_read(path, &text, err);
@@ -34,8 +34,8 @@ int ah_run_log_read(const char *path, struct ah_run_log_text *ret_text, struct a
 /* Sets and returns AH_E_DOCUMENT, with a message for a log that was not begun. */
 int ah_run_log_not_begun(const char *path, struct ah_error *err);
 
-/* Bytes up to the last line of step `step`, including its evaluation and save: a run that resumes after it writes its
- * next line there. Requires `text->begun`, and that the log has that step or begins right after it. */
+/* Returns the bytes up to the last line of step `step`, with its evaluation and save, where a run resumed after it
+ * writes its next line. Requires `text->begun`, and a log that has that step or begins right after it. */
 uint64_t ah_run_log_bytes_to(const struct ah_run_log_text *text, uint64_t step);
 
 #endif

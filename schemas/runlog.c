@@ -312,7 +312,7 @@ static const struct ah_field runlog_fields[] = {HEADER_FIELDS,
                                                 {0}};
 AH_TABLE(runlog, ah_runlog, "runlog", "What a run did.", NULL);
 
-/* The kinds of line after the header, in the order of the lines of one step. */
+/* A kind of line after the header. The kinds are in the order of the lines of one step. */
 struct line_kind {
     const struct ah_field_table *table;
     size_t pointer_offset;
@@ -333,11 +333,11 @@ struct lines {
     struct ah_runlog *runlog;
     size_t n[LINE_KINDS];
     size_t room[LINE_KINDS];
-    uint64_t last_step; /* before any step was read: the first step - 1 */
+    uint64_t last_step; /* the first step - 1 until a step was read */
     uint64_t at_bytes;  /* offset of the line being read */
 };
 
-/* Adds an item of a kind; NULL: out of memory. A growing array moves, so the arena holds up to twice the items. */
+/* Adds an item of a kind; NULL: out of memory. A growing array is copied, so the arena holds up to twice the items. */
 static void *add_item(struct lines *lines, size_t kind)
 {
     size_t bytes = line_kinds[kind].table->bytes;
@@ -499,7 +499,7 @@ int ah_runlog_print_end(const struct ah_runlog_end *end, struct ah_buffer *out, 
     return print_line(&end_table, end, out, err);
 }
 
-/* Prints in canonical order: for each step its line, then its evaluations and saves; the end last. */
+/* Prints in canonical order: each step's line, then its evaluations and saves; the end last. */
 static int runlog_print(const void *body, struct ah_buffer *out, struct ah_error *err)
 {
     const struct ah_runlog *runlog = body;

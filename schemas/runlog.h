@@ -2,16 +2,15 @@
  *
  * The `runlog` document: what a run did, one JSON object a line.
  *
- * The first line is the header, with the document's kind; then come lines of steps, evaluations and saves in
- * the order in which they happened, and one end line when a run ends by itself. A log that stops between
- * lines (killed run) is valid without its end; half a line is refused with its place (`report` and a resumed run leave
- * out a last line that is cut).
- * Lane times are measured in that run; `predicted` is what the plan said. PARTS split the time that lanes work in a
+ * The first line is the header, with the document's kind. Then come lines of steps, evaluations and saves in the order
+ * in which they happened, and one end line unless the run is killed. A log that stops between lines is valid without
+ * its end. Half a line is refused with its place, but `report` and a resumed run leave out a last line that is cut.
+ * Lane times are measured in that run; `predicted` is what the plan said. PARTS divide the time that lanes work in a
  * step by kind of op; the parts of `predicted` add up to its lane times.
  *
- * RANKS of a cluster plan each report a step as their own compute saw it. Compute works, or waits for messages that it
+ * Each RANK of a cluster plan reports a step as its own compute saw it. Compute works, or waits for messages that it
  * sends, for messages of the stage before or behind, for sums over pipelines, for the gate at which all ranks meet
- * before updates, or for lanes of its own device. These add up to at most the step; the rest has no known cause.
+ * before updates, or for lanes of its own device. These times add up to at most the step; the rest has no known cause.
  *
  * A trainer writes lines one at a time (ah_runlog_print_header() and friends) and flushes after each.
  */
@@ -36,7 +35,7 @@ extern const char *const ah_words_runlog_op[]; /* the words of ah_words_plan_op,
 struct ah_runlog_part {
     unsigned op;
     enum ah_plan_lane lane;
-    double us; /* in a step, all ops of that kind on that lane */
+    double us; /* time of all ops of that kind on that lane in a step */
 };
 
 /* A step of one rank, measured or predicted. */
@@ -44,7 +43,7 @@ struct ah_runlog_rank {
     uint64_t rank, pipeline, stage;
     const char *node; /* of the plan */
     const char *host; /* (optional) where it ran */
-    double step_us;   /* from the end of compute in the step before to its end in this one */
+    double step_us;   /* from the end of compute in the previous step to its end in this one */
     double compute_us;
     double messages_us, before_us, behind_us, sums_us, gate_us; /* waits of compute, by cause */
     double lanes_us;                                            /* waits for h2d, d2h and host together */
@@ -98,20 +97,20 @@ struct ah_runlog_save {
     uint64_t bytes;
 };
 
-/* How long a lane worked, and how much of that while compute did not. */
+/* How long a lane worked, and for how much of that time compute did not. */
 struct ah_runlog_busy {
     enum ah_plan_lane lane;
     double busy_us;
     double exposed_us; /* 0 for compute */
 };
 
-/* The source of an overlap: when lanes ran their ops, or what the device recorded of its hardware. */
+/* The source of an overlap: the times at which lanes ran their ops, or what the device recorded of its hardware. */
 enum ah_runlog_source { AH_RUNLOG_LANES_SAY, AH_RUNLOG_HARDWARE_SAYS };
 
 extern const char *const ah_words_runlog_source[];
 
-/* Where the time of some steps went: each moment is charged to compute if it runs, else to copies, else to the host,
- * else to nobody. The four add up to `total_us`. */
+/* Where the time of some steps went. Each moment is charged to compute if it runs, else to copies, else to the host,
+ * else to nobody. The four times add up to `total_us`. */
 struct ah_runlog_overlap {
     enum ah_runlog_source source;
     uint64_t first_step, steps;
@@ -119,7 +118,7 @@ struct ah_runlog_overlap {
     double compute_us, copy_us, host_us, idle_us;
     struct ah_runlog_busy *lanes;
     size_t n_lanes;
-    uint64_t records, lost; /* of the hardware: records kept, and records lost for lack of room */
+    uint64_t records, lost; /* numbers of hardware records kept, and of those lost for lack of room */
     double overhead_us;     /* total cost of recording */
 };
 
@@ -130,8 +129,8 @@ struct ah_runlog_end {
     enum ah_runlog_reason reason;
     const char *error; /* (optional) the error message, if it failed */
 
-    /* Medians over the run's steps, at most the last AH_RUNLOG_MEDIAN_STEPS, without the first if there are others.
-     * Zeros, and no lists, if no step was done. */
+    /* Medians over the run's steps, at most the last AH_RUNLOG_MEDIAN_STEPS, without the first step if there are
+     * others. If no step was done, they are zeros and the lists are empty. */
     double median_step_us;
     double predicted_step_us;
     double step_error; /* median_step_us / predicted_step_us - 1 */
@@ -170,7 +169,7 @@ struct ah_runlog {
     struct ah_runlog_end *end; /* (optional) */
 };
 
-/* Each appends one line, with its newline. */
+/* Append one line each, with its newline. */
 int ah_runlog_print_header(const struct ah_runlog *runlog, struct ah_buffer *out, struct ah_error *err);
 int ah_runlog_print_step(const struct ah_runlog_step *step, struct ah_buffer *out, struct ah_error *err);
 int ah_runlog_print_evaluation(const struct ah_runlog_evaluation *evaluation, struct ah_buffer *out,

@@ -127,8 +127,8 @@ static void put_property(struct ah_buffer *out, const struct ah_field *field)
     ah_buffer_puts(out, "}");
 }
 
-/* Puts "properties":{"field":{"const":word}},"required":["field"]: the field is present and is the word. Leaves out
- * "required" if an absent field means the same. */
+/* Puts "properties":{"field":{"const":word}},"required":["field"]. It holds if the field is present and is the word.
+ * Leaves out "required" if an absent field means the same. */
 static void put_condition(struct ah_buffer *out, const struct ah_field_table *table, const char *name,
                           const char *word)
 {

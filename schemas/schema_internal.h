@@ -8,7 +8,7 @@
 #include "base/buffer.h"
 #include "schemas/field.h"
 
-/* Appends the schema of a kind. `alternatives` ends with NULL; more than one is for a run log, by line. */
+/* Appends the schema of a kind. `alternatives` ends with NULL; a run log has one for each kind of line. */
 void ah_schema_put(const char *kind, const struct ah_field_table *const *alternatives, struct ah_buffer *out);
 
 #endif

@@ -19,7 +19,7 @@
 enum { AH_BATCH_MAX = 16777216, AH_SEQ_MAX = 268435456 };
 #define AH_CLIP_MAX 1e30
 
-/* The part that a plan does not know: it is chosen when a run begins. */
+/* The part that a plan does not know, because it is chosen when a run begins. */
 struct ah_signature_run {
     uint64_t seed;
     const char *data_sha256; /* identity of the data set */
@@ -34,7 +34,7 @@ struct ah_signature_run {
 
 struct ah_signature {
     const char *model_sha256;
-    const char **trainable; /* patterns of tensor names; "!" excludes, the last match counts */
+    const char **trainable; /* patterns of tensor names; "!" excludes; the last match decides */
     size_t n_trainable;
     enum ah_dtype dtype;
     enum ah_dtype state_dtype;
@@ -43,7 +43,8 @@ struct ah_signature {
     uint64_t seq;
     double clip; /* 0: none */
     uint64_t *
-        sums; /* micro-batches per group; each group's gradients are added up, then added to the groups before it */
+        /* micro-batches per group; a group's gradients are added up, then added to those of the groups before it */
+        sums;
     size_t n_sums; /* 0: one group */
     enum ah_tied tied;
     enum ah_device_kind device;
@@ -51,7 +52,7 @@ struct ah_signature {
     struct ah_signature_run *run; /* (optional) */
 };
 
-/* True if a field that both know differs; `out` gets the path of the first such field ("seq", "run.seed"). */
+/* True if a field known to both differs; `out` gets the path of the first such field ("seq", "run.seed"). */
 enum { AH_SIGNATURE_PATH_MAX = 64 };
 bool ah_signature_differs(const struct ah_signature *a, const struct ah_signature *b,
                           char out[AH_SIGNATURE_PATH_MAX]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The `status` document, LOG.status beside a run's log: where each rank is, as the run last knew. It is replaced about
- * once a second during the run; the last one says how the run ended. It is the only document with a time of day.
+ * The `status` document, LOG.status beside a run's log: the last known position of each rank. It is replaced about once
+ * a second during the run; the last one says how the run ended. It is the only document with a time of day.
  */
 #ifndef AH_SCHEMAS_STATUS_H
 #define AH_SCHEMAS_STATUS_H
@@ -42,19 +42,19 @@ struct ah_status_wait {
     enum ah_status_message message;
     bool sends;           /* true: waits for the other rank to receive the message; false: to send it */
     uint64_t micro_batch; /* of the pipeline; AH_STATUS_NO_MICRO_BATCH: none */
-    double us;            /* the wait so far, updated about once a second */
+    double us;            /* length of the wait so far, updated about once a second */
 };
 
 struct ah_status_rank {
     uint64_t rank;
     const char *host;
     const char *node; /* NULL: the plan is for one machine */
-    uint64_t step;    /* the last step that it knows to be done */
-    unsigned op;      /* on the lane compute, under way or next; AH_STATUS_NO_OP: none */
+    uint64_t step;    /* the last step that the rank knows to be done */
+    unsigned op;      /* the op on the lane compute that runs or is next; AH_STATUS_NO_OP: none */
     const char *block;
     uint64_t micro_batch;
-    struct ah_status_wait *waits_for; /* NULL: it works */
-    double silent_us; /* time since its last answer, which gave the fields above; 0: it answers */
+    struct ah_status_wait *waits_for; /* NULL: the rank works */
+    double silent_us; /* time since its last answer, which gave the fields above; 0: the rank answers */
 };
 
 struct ah_status {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The words that documents share (docs/architecture.md): each enum with its spelling, from one list. DTYPE of numbers,
- * FORM of a matrix product, DIRECTION and SIDE of a link, PART of a machine that works on its own, configs of a block.
+ * FORM of a matrix product, DIRECTION and SIDE of a link, PART of a machine that can work alone, config.
  */
 #ifndef AH_SCHEMAS_VOCABULARY_H
 #define AH_SCHEMAS_VOCABULARY_H

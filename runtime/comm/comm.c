@@ -16,7 +16,7 @@
 enum {
     DEADLINE_S = 60,
     DEADLINE_MOST_S = 1000 * 1000 * 1000,
-    PATIENCE_S = 1 /* time beyond the deadline for a driver that does not return */
+    PATIENCE_S = 1 /* time after the deadline in which a driver may still return */
 };
 
 /* ---- life ---- */
@@ -32,7 +32,7 @@ static int check_options(const struct ah_comm_options *options, struct ah_error 
     return ah_comm_check_driver(options->driver, options->driver->name, err);
 }
 
-/* Lets the engine carry out an order, and waits. Called with the mutex held. */
+/* Makes the engine carry out an order, and waits for it. Call with the mutex held. */
 static int give_order(struct ah_comm *comm, enum comm_order order, struct ah_error *err)
 {
     comm->order = order;
@@ -42,8 +42,8 @@ static int give_order(struct ah_comm *comm, enum comm_order order, struct ah_err
     return comm->order_rc ? ah_error_set(err, comm->order_rc, "%s", comm->order_err.text) : AH_OK;
 }
 
-/* Opens the driver. Its launcher may wait for a process that never comes, in a call that nothing can end: then returns
- * AH_E_PEER, and the engine's thread owns `comm` until the process ends. */
+/* Opens the driver. Its launcher may wait for a process that never comes, in a call that nothing can end. Then returns
+ * AH_E_PEER and sets ret_is_stuck, and the engine's thread owns `comm` until the process ends. */
 static int open_in_time(struct ah_comm *comm, bool *ret_is_stuck, struct ah_error *err)
 {
     const double deadline_s = comm->options.deadline_s + PATIENCE_S;
@@ -218,7 +218,7 @@ bool ah_comm_independent(const struct ah_comm *comm)
 
 /* ---- moves ---- */
 
-/* Sets and returns the reason why the world is lost, with the message that every rank gets. */
+/* Sets and returns the error of a lost world, with the message that every rank gets. */
 static int lost(const struct ah_comm *comm, struct ah_error *err)
 {
     return ah_error_set(err, AH_E_PEER, "rank %u: %s", comm->culprit, comm->why.text);

@@ -22,7 +22,7 @@ struct comm_slot {
     struct ah_comm_message message;
     enum comm_slot_state state;
     int rc;
-    uint64_t moved; /* messages that are done */
+    uint64_t moved; /* number of messages that are done */
     bool is_cut;    /* the loss of the world ended the slot's message */
     pthread_cond_t done;
 };
@@ -34,7 +34,7 @@ struct ah_comm {
     struct ah_comm_options options;
     const struct ah_comm_driver *driver; /* from the options */
     struct ah_lane *thread;              /* owned; the engine */
-    struct ah_comm_end *end;             /* of the driver; NULL before open and after close */
+    struct ah_comm_end *end;             /* the driver's; NULL before open and after close */
 
     pthread_mutex_t mutex;
     pthread_cond_t work; /* the engine sleeps here if the driver cannot wait */
@@ -48,7 +48,7 @@ struct ah_comm {
 
     struct ah_comm_channel *channels; /* owned */
     struct comm_slot *slots;          /* owned; n_channels */
-    struct ah_comm_message *asked;    /* owned; n_channels: messages to post, in order */
+    struct ah_comm_message *asked;    /* owned; room for n_channels messages to post, in order */
     struct ah_comm_message *posting;  /* owned; copy of `asked` for the engine */
     struct ah_comm_done *done;        /* owned; only for the engine */
     size_t n_channels, n_asked;
@@ -71,7 +71,7 @@ struct ah_comm {
 /* Runs the engine until it ends, as a job of its lane; the payload points to a pointer to the end. */
 void ah_comm_engine_run(void *payload);
 
-/* Tells the engine that there is something to do; with the mutex held. */
+/* Wakes the engine, which has something to do. Call with the mutex held. */
 void ah_comm_engine_wake(struct ah_comm *comm);
 
 #endif

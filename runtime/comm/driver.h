@@ -18,9 +18,9 @@ enum { AH_COMM_ABI = 1 };
 /* A rank's end; a driver's own struct begins with it. */
 struct ah_comm_end {
     uint32_t rank, ranks;
-    bool is_independent; /* a posted message progresses whatever else waits */
+    bool is_independent; /* a posted message progresses even while others wait */
     uint32_t
-        moving; /* messages whose bytes were in transit at the last `poll`; if any, the engine polls often */
+        moving; /* number of messages whose bytes were in transit at the last `poll`; if any, the engine polls often */
 };
 
 struct ah_comm_message {
@@ -43,23 +43,23 @@ struct ah_comm_driver {
     /* (optional; NULL: always there) Describes the driver in a line. AH_E_MISSING: what is missing, how to get it. */
     int (*probe)(char *ret_text, size_t bytes, struct ah_error *err);
 
-    /* Collective. If options->ranks is 0, the launcher gives rank and ranks; AH_E_USAGE: there is no launcher.
-     * AH_E_MISMATCH: it gives others. AH_E_PEER names ranks absent after options->deadline_s. `options` is valid until
-     * close. */
+    /* Joins the world; collective. If options->ranks is 0, the launcher gives rank and ranks; AH_E_USAGE: there is no
+     * launcher. AH_E_MISMATCH: the launcher's rank or ranks differ. AH_E_PEER names ranks that are absent after
+     * options->deadline_s. `options` is valid until close. */
     int (*open)(struct ah_comm_end **ret_end, const struct ah_comm_options *options, struct ah_error *err);
 
-    /* Collective, once. `channels` is valid until close. Fails with one message on all ranks (ah_comm_agree()). */
+    /* Opens channels; collective, once. `channels` is valid until close. All ranks fail alike (ah_comm_agree()). */
     int (*channels)(struct ah_comm_end *end, const struct ah_comm_channel *channels, size_t n,
                     struct ah_error *err);
 
-    /* Begins `n` messages; never blocks, allocates nothing. Sizes are at most most_bytes of the channel. */
+    /* Begins `n` messages, none larger than its channel's most_bytes. Never blocks, allocates nothing. */
     void (*post)(struct ah_comm_end *end, const struct ah_comm_message *messages, size_t n);
 
-    /* Fills in at most `max` finished messages and returns how many. Never blocks. */
+    /* Writes at most `max` finished messages and returns their number. Never blocks. */
     size_t (*poll)(struct ah_comm_end *end, struct ah_comm_done *ret_done, size_t max);
 
-    /* (optional, both or none) Sleeps until `poll` or `fault` may have news, or `wake` was called since the last sleep.
-     * Without them the engine polls, and sleeps in between. */
+    /* (optional, both or none) `wait` sleeps until `poll` or `fault` may have news, or `wake` was called since the last
+     * sleep. Without these functions, the engine polls, and sleeps in between. */
     void (*wait)(struct ah_comm_end *end);
     void (*wake)(struct ah_comm_end *end);
 
@@ -69,7 +69,7 @@ struct ah_comm_driver {
     /* Loses the world; only the first call in the world counts. May end the process instead of returning. */
     void (*revoke)(struct ah_comm_end *end, const struct ah_error *why);
 
-    /* Collective unless the world is lost. Nothing is posted afterwards. */
+    /* Leaves the world; collective unless the world is lost. Nothing is posted afterwards. */
     void (*close)(struct ah_comm_end *end);
 };
 
@@ -85,7 +85,7 @@ struct ah_comm_driver {
 
 typedef const struct ah_comm_driver *ah_comm_plugin_fn(void);
 
-/* Loads the driver in plugin `name`, such as "mpi". *Borrowed* until the process ends. Errors of ah_plugin_open(). */
+/* Loads the driver in plugin `name`, such as "mpi". *Borrowed* until the process ends. Fails as ah_plugin_open(). */
 int ah_comm_load(const char *name, const struct ah_comm_driver **ret_driver, struct ah_error *err);
 
 /* Checks `abi` and `layout`. AH_E_MISMATCH: another build made the table; `origin` names the driver in messages. */
@@ -100,19 +100,19 @@ struct ah_comm_wishes {
 /* Returns AH_OK if the channels of all ranks match; else AH_E_MISMATCH, with the same message on every rank. */
 int ah_comm_agree(const struct ah_comm_wishes *wishes, uint32_t ranks, struct ah_error *err);
 
-/* Input of an error message that names the ranks that missed a deadline. */
+/* What an error message needs in order to name the ranks that missed a deadline. */
 struct ah_comm_absent {
-    uint32_t ranks; /* of the world */
+    uint32_t ranks; /* number of ranks in the world */
     bool (*is_absent)(const void *world, uint32_t rank);
     const void *world;
-    const char *did_not; /* what they failed to do: "come" */
+    const char *did_not; /* what absent ranks failed to do: "come" */
     double deadline_s;
 };
 
 /* Sets AH_E_PEER with a message that names the absent ranks. */
 int ah_comm_say_absent(const struct ah_comm_absent *absent, struct ah_error *err);
 
-/* Returns the index, in the peer's wishes, of the other end of `channel` of `rank`; SIZE_MAX: none. */
+/* Finds the other end of `channel` of `rank`. Returns its index in the peer's wishes; SIZE_MAX: there is none. */
 size_t ah_comm_other_end(const struct ah_comm_wishes *peer, uint32_t rank,
                          const struct ah_comm_channel *channel);
 

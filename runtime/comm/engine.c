@@ -2,12 +2,12 @@
  *
  * The engine: one thread for each rank, which makes all calls of the driver.
  *
- * A turn posts the messages that callers passed, polls once, and wakes callers whose messages are done. After a
- * turn in which nothing happened, the engine rests: in the driver's own wait, if it has one. Otherwise, if nothing is
- * posted, it sleeps until a caller wakes it, and checks for a lost world now and then. If something is posted, it first
- * yields the processor for a moment, then sleeps for a share of the time that it has waited. So a message is late by a
- * small part of its wait, and a long wait costs next to nothing. While bytes are on their way it sleeps as little as
- * possible, since some transports move them only inside calls.
+ * A turn posts the messages that callers passed, polls once, and wakes callers whose messages are done. After a turn in
+ * which nothing happened, the engine rests. It calls the driver's own wait, if there is one. Otherwise, if nothing is
+ * posted, it sleeps until a caller wakes it, and checks for a lost world now and then. If messages are posted, the
+ * engine first yields the processor for a moment, then sleeps for a fraction of the time that it has waited. So a
+ * message is late by a small part of its wait, and a long wait costs almost nothing. While bytes are in transit, the
+ * engine sleeps as little as possible, since some transports move them only inside calls.
  */
 #include "base/threads.h"
 #include "runtime/comm/comm_internal.h"
@@ -108,7 +108,7 @@ static bool post_and_poll(struct ah_comm *comm)
     const bool has_copied = comm->end->moving && ah_threads_now_ns() - polled_ns > COPYING_NS;
     pthread_mutex_lock(&comm->mutex);
     if (!comm->is_lost)
-        fetch_fault(comm); /* before waking callers, who ask for it */
+        fetch_fault(comm); /* before waking callers, who ask for the fault */
     for (size_t i = 0; i < n_done; i++)
         complete_message(comm, &comm->done[i]);
     const bool begins = comm->end->moving > comm->moving;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hosts file: lists the hosts on which mpirun starts processes, in the format of Open MPI and DeepSpeed: lines 'name
- * slots=N' (default: 1), with comments after '#'.
+ * Hosts file: lists the hosts on which mpirun starts processes, in the format of Open MPI and DeepSpeed. Each line is
+ * 'name slots=N' (default: 1), with comments after '#'.
  */
 #ifndef AH_RUNTIME_COMM_HOSTS_FILE_H
 #define AH_RUNTIME_COMM_HOSTS_FILE_H

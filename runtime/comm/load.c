@@ -9,7 +9,7 @@
 
 int ah_comm_load(const char *name, const struct ah_comm_driver **ret_driver, struct ah_error *err)
 {
-    /* `true`, global symbols: message libraries load parts of their own, which look for the library's symbols. */
+    /* `true` makes symbols global: message libraries load more libraries, which look for these symbols. */
     const struct ah_plugin plugin = {name, "runtime/comm", AH_COMM_PLUGIN_SYMBOL, true};
     char path[PATH_MAX];
     union {

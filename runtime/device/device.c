@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The part that all devices share: checks that do not depend on the driver, and the table of what each lane may run and
- * touch (device.h, REACH).
+ * What all devices share: the checks that do not depend on a driver, and a table with a row per lane. A row says which
+ * ops a lane may run and which arenas they may use (device.h, REACH).
  */
 #include "runtime/device/device.h"
 
@@ -25,7 +25,7 @@ enum {
 #define EVERY_KIND (~(KIND(AH_OP_SEND) | KIND(AH_OP_RECEIVE)))
 #define PRODUCTS   (KIND(AH_OP_MATMUL) | KIND(AH_OP_ATTENTION) | KIND(AH_OP_ATTENTION_BACKWARD))
 
-/* Arenas that a lane's ops may write and read, and the kinds of ops it runs. */
+/* What a lane may do: the arenas its ops may write, the arenas they may read, and the kinds of ops. */
 struct lane_row {
     const char *name;
     uint32_t written;
@@ -216,7 +216,7 @@ uint64_t ah_device_submitted(const struct ah_device *device, uint32_t lane)
     return lane < device->lanes ? __atomic_load_n(&device->submitted[lane], __ATOMIC_ACQUIRE) : 0;
 }
 
-/* Checks the waits. `last`: each lane's last ticket before this submission. */
+/* Checks the waits of a submission. `last`: each lane's last ticket before it. */
 static int check_waits(const struct ah_device *device, const struct ah_submission *submission,
                        const uint64_t last[AH_DEVICE_LANES_ALL], struct ah_error *err)
 {
@@ -247,7 +247,7 @@ static int check_submission(const struct ah_device *device, const struct ah_subm
     return rc ? rc : check_waits(device, submission, last, err);
 }
 
-/* A device records no end after an op that joins, so the op that it joins must follow in the same call. */
+/* Checks that an op that joins is followed by one of its lane and tag, without waits: the first records no end. */
 static int check_joins(const struct ah_submission *submission, const struct ah_submission *next,
                        struct ah_error *err)
 {
@@ -361,7 +361,7 @@ size_t ah_device_spans(struct ah_device *device, struct ah_span_reader *reader, 
         joined += ret_spans[i].joined;
     const uint64_t passed = ret_spans[n - 1].ticket - reader->seen;
     reader->lost += passed > joined ? passed - joined
-                                    : 0; /* passed < told: the reader began inside a span of joined ops */
+                                    : 0; /* passed < joined: the reader began inside a span of joined ops */
     reader->seen = ret_spans[n - 1].ticket;
     return n;
 }

@@ -30,7 +30,7 @@ int ah_emulate_dtype(const struct ah_machine *target, bool bf16, enum ah_dtype *
 /* Bytes moved per parameter: 24 to read and write master and moments in fp32, 4 for gradient and weight. */
 enum { ADAM_BYTES = 28 };
 
-/* Returns the target's host Adam rate for `dtype` or, if not measured, the other dtype: both move the same bytes. */
+/* Returns the target's host Adam rate for `dtype`, else for the other dtype, because both move the same bytes. */
 static double host_adam(const struct ah_machine *target, enum ah_dtype dtype)
 {
     double rate = ah_machine_adam_params_per_s(target, AH_HOST, dtype);
@@ -39,7 +39,7 @@ static double host_adam(const struct ah_machine *target, enum ah_dtype dtype)
     return ah_machine_adam_params_per_s(target, AH_HOST, dtype == AH_BF16 ? AH_FP32 : AH_BF16);
 }
 
-/* Returns the longer latency of the two directions, because a throttle has only one. */
+/* Returns the longest latency of the target's links, because a throttle has only one latency. */
 static double link_latency_us(const struct ah_machine *target)
 {
     double latency_us = 0;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Emulate: how much to slow a device's lanes so that it shows another machine's trade-offs.
+ * Emulate: computes how much to slow a device's lanes so that it shows another machine's trade-offs.
  *
  * `profile --emulate` and `run --emulate` both compute their throttle here. Compute runs at full speed; copy lanes and
  * the host lane are slowed until
  *
  *     link bytes/s : compute flops/s   and   host Adam params/s : compute flops/s
  *
- * equal the target's ratios. The host lane's other ops move bytes as fast as the target's host Adam does, at 28 bytes
+ * equal the target's ratios. The other ops of the host lane move bytes as fast as the target's host Adam, at 28 bytes
  * per parameter, because every profile has that rate. Slowing a whole machine by one factor changes no trade-off, so
- * copy latency is stretched by the same factor. The share of speed that copies reach while both directions work is the
- * target's.
+ * the target's copy latency is stretched by that factor. While both directions copy, they keep the same fraction of
+ * their rates as on the target.
  *
  *     enum ah_dtype dtype;
  *     rc = ah_emulate_dtype(target, device->info.bf16, &dtype, err);
@@ -26,13 +26,13 @@
 
 #include <stdbool.h>
 
-/* Sets the dtype whose matrix products the ratios refer to: bf16 if both the target and this device (`bf16`) have it,
- * else fp32. AH_E_USAGE if the target has no rate for a dtype that both support. */
+/* Sets the dtype of the matrix products to which the ratios refer: bf16 if both the target and this device (`bf16`)
+ * have it, else fp32. AH_E_USAGE if the target has no rate for a dtype that both support. */
 int ah_emulate_dtype(const struct ah_machine *target, bool bf16, enum ah_dtype *ret_dtype,
                      struct ah_error *err);
 
-/* The throttle that gives a device the target's ratios, if its products of `dtype` run at `compute_flops_per_s`. Pure.
- * AH_E_USAGE names the rate that the target lacks (a link direction, host Adam, products). */
+/* Computes the throttle that gives a device the target's ratios, if the device computes products of `dtype` at
+ * `compute_flops_per_s`. AH_E_USAGE names the rate that the target lacks (a link direction, host Adam, products). */
 int ah_emulate_throttle(const struct ah_machine *target, enum ah_dtype dtype, double compute_flops_per_s,
                         struct ah_device_throttle *ret_throttle, struct ah_error *err);
 

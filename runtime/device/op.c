@@ -49,7 +49,7 @@ static int operand_wrong(struct ah_error *err, const struct ah_op *op, const cha
     return ah_error_set(err, AH_E_USAGE, "op '%s': operand '%s' %s", ah_op_name(op->kind), operand, what);
 }
 
-/* Returns the product of an operand's sizes; 0 if one of them is 0 or the product wraps. */
+/* Returns the product of an operand's sizes from dims[first] on; 0 if one of them is 0 or the product wraps. */
 static uint64_t operand_elements(const struct operand_rule *rule, const struct op_sizes *sizes, size_t first)
 {
     uint64_t elements = 1;
@@ -59,7 +59,7 @@ static uint64_t operand_elements(const struct operand_rule *rule, const struct o
     return elements;
 }
 
-/* Fills the extents of a present operand; false if they wrap or are empty. */
+/* Sets the extents of a present operand. Returns false if they wrap or are empty. */
 static bool operand_extent(const struct operand_rule *rule, const struct op_sizes *sizes, uint64_t bytes_each,
                            uint64_t row_stride, struct ah_operand *operand)
 {
@@ -73,7 +73,7 @@ static bool operand_extent(const struct operand_rule *rule, const struct op_size
            !__builtin_add_overflow(before_last, operand->row_bytes, &operand->bytes);
 }
 
-/* Returns the bytes touched in one pass, given the extent. An op with n rows reads at most n rows of a table. */
+/* Returns the bytes touched in one pass over an operand with known extent. n rows read at most n rows of a table. */
 static uint64_t operand_moved_bytes(const struct operand_rule *rule, const struct op_sizes *sizes,
                                     const struct ah_operand *operand)
 {
@@ -162,8 +162,8 @@ uint64_t ah_op_moved_bytes(const struct ah_op *op)
 }
 
 /* True if a row of `first`, which begins at 0, and a row of `second`, which begins at `distance`, share a byte. Rows of
- * both are `stride` apart and no wider. `second` begins `column` bytes after the start of row `row` of `first`, which
- * may be beyond its last row. So row i of second can only touch rows row + i and row + i + 1 of first. */
+ * both are `stride` apart and at most `stride` wide. `second` begins `column` bytes after the place of row `row` of
+ * `first`, perhaps beyond the last row. So row i of `second` can only touch rows row + i and row + i + 1 of `first`. */
 static bool rows_overlap(const struct ah_operand *first, const struct ah_operand *second, uint64_t distance,
                          uint64_t stride)
 {
@@ -173,8 +173,8 @@ static bool rows_overlap(const struct ah_operand *first, const struct ah_operand
     return same || next;
 }
 
-/* The same for any two operands. A single row counts as having any stride that is not less than its width. If strides
- * differ, the gaps between rows count as part of the operands. */
+/* True if two operands overlap, `second` beginning `distance` bytes after `first`. A single row may be taken to have
+ * any stride not less than its width. If strides differ, the gaps between rows count as part of the operands. */
 static bool extents_overlap(const struct ah_operand *first, const struct ah_operand *second,
                             uint64_t distance)
 {

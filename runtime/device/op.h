@@ -8,12 +8,12 @@
  * device gets an op that would touch memory outside its arenas.
  *
  * Matrices are row-major. `rows` are tokens. Sizes are elements unless the name says bytes, and at least 1. Operands
- * need the alignment of their element; 64 bytes are faster. An output overlaps no other operand, except that some in
+ * need the alignment of their element; 64 bytes are faster. An output overlaps no other operand, but some in
  * the list below may share the memory of an input of equal dtype and row stride. Rules of arithmetic: docs/numerics.md.
  *
  * ROW STRIDE. An operand marked * below is a matrix whose rows may be `row_stride` elements apart, as part of a wider
  * one (q, k or v of packed projections, gate or up of a packed MLP, a tile of the vocabulary's logits). 0: dense. All
- * other operands are dense. Parts of one wide matrix fill the gaps between each other's rows, which is no overlap.
+ * other operands are dense. Two parts of one wide matrix do not overlap, although each has rows in the other's gaps.
  *
  * Operand roles, per kind, in the order of arg[] ("?": may be absent, arena AH_ARENA_NONE):
  *
@@ -49,15 +49,15 @@
  *                                                        their gradient times scale: one fp32, 1 / unmasked tokens
  *                                                        of the batch, in an arena so that orders can be replayed
  *                                                        with another mask. With fp32 logits the gradient may go
- *                                                        to a bf16 place of its own, with the bits that a cast of
+ *                                                        to separate bf16 memory, with the same bits as a cast of
  *                                                        the fp32 gradient has; logits are then left undefined
  *   sum                 dst (one double), src            the canonical reduction of a vector or a tile of it
- *   sum_squares         dst (one double), src            the same of squares
+ *   sum_squares         dst (one double), src            the canonical reduction of squares
  *   clip                scalars, sums                    grad_scale from the norm of all blocks
  *   adamw               master, m, v, gradient, weight?, scalars     master fp32; m and v of one dtype
  *   call                -                                a function of the runtime
  *   send                src?                             bytes, passed to a function of the runtime; absent: a word
- *   receive             dst?                             bytes that such a function brings; absent: a word
+ *   receive             dst?                             bytes, written by a function of the runtime; absent: a word
  *
  * POSITIONS, u32 of each token, select the token's row in a table; absent: row r has position r % seq.
  *
@@ -115,9 +115,9 @@ enum ah_op_kind {
 
 enum { AH_OP_ARGS = 11 };
 
-/* Number of heads of rows whose partial gradients share a row of norm_backward's scratch: fp32, (ceil(rows * heads /
- * 64), width), twice that for layer norms. Scratch of other ops: attention_backward fp32 (batch, heads, seq);
- * embed_backward u32 (2, rows). */
+/* norm_backward adds up the gradients of this many vectors (heads of rows) in one row of its scratch. The scratch is
+ * fp32, (ceil(rows * heads / 64), width), twice that for layer norms. Scratch of other ops: attention_backward fp32
+ * (batch, heads, seq); embed_backward u32 (2, rows). */
 enum { AH_OP_NORM_GROUP = 64 };
 
 enum ah_epilogue { AH_EPILOGUE_NONE, AH_EPILOGUE_BIAS, AH_EPILOGUE_BIAS_GELU };
@@ -150,7 +150,7 @@ struct ah_op_rows {
     uint32_t kind; /* enum ah_activation_kind; 0 for column_sum */
 };
 
-/* A row is `heads` vectors of `width`, each normalised separately with the same gain: q/k norms. */
+/* A row consists of `heads` vectors of `width` elements, each normalised with the same gain, as q/k norms need. */
 struct ah_op_norm {
     uint64_t rows;
     uint64_t width; /* elements of a vector, and of gain and bias */
@@ -174,7 +174,7 @@ struct ah_op_rope {
     uint32_t heads;
     uint32_t head_dim;
     uint32_t table_rows; /* positions in the table of (cos, sin) */
-    uint32_t seq;        /* tokens of a sequence, <= table_rows, if there are no positions; else 0 */
+    uint32_t seq;        /* tokens of a sequence, <= table_rows; 0 if the op has positions */
     bool inverse;
 };
 
@@ -183,8 +183,8 @@ struct ah_op_embed {
     uint64_t width;
     uint64_t vocabulary;
     uint64_t positions; /* rows of the position table; 0: none */
-    uint64_t seq; /* tokens of a sequence, if there is a position table but no positions operand; else 0 */
-    uint64_t padding; /* embed_backward: 1 + the token whose row of `dtable` gets nothing; 0: none */
+    uint64_t seq;       /* tokens of a sequence; 0 without a position table, or with a positions operand */
+    uint64_t padding;   /* embed_backward: 1 + the token whose row of `dtable` gets nothing; 0: none */
 };
 
 struct ah_op_cross_entropy {
@@ -192,22 +192,22 @@ struct ah_op_cross_entropy {
     uint64_t vocabulary;
 };
 
-/* Tiles that begin at multiples of AH_OP_SUM_LEAF and are submitted in order give the bits of one whole sum: the first
- * tile sets dst, the others add to it. */
+/* A vector may be summed in tiles that begin at multiples of AH_OP_SUM_LEAF and are submitted in order. The bits are
+ * those of one whole sum: the first tile sets dst, the others add to it. */
 enum { AH_OP_SUM_LEAF = 4096 };
 
 struct ah_op_sum {
     uint64_t count;
     uint64_t first_element; /* index of src's first element in its vector: a multiple of AH_OP_SUM_LEAF */
-    bool accumulate;        /* adds to dst; must be true wherever first_element is not 0 */
+    bool accumulate;        /* adds to dst; must be true unless first_element is 0 */
 };
 
 struct ah_op_clip {
     uint64_t sums; /* number of sums: doubles, in block order */
-    double limit;  /* 0: no clipping, the norm is only recorded */
+    double limit;  /* the largest norm; 0: no clipping, the norm is only recorded */
 };
 
-/* Limits of the numbers that name random bits of stochastic rounding (base/philox.h): elements of a block, blocks. */
+/* An element's index and its block's number, both below these, select bits of stochastic rounding (base/philox.h). */
 #define AH_OP_ADAMW_END (UINT64_C(1) << 42)
 enum { AH_OP_ADAMW_BLOCKS = 1 << 16 };
 
@@ -230,17 +230,17 @@ struct ah_op_moved {
     uint64_t bytes;
 };
 
-/* A message to or from another rank. The device knows the operand's address, the function knows the other rank. */
+/* A message to or from another rank. The device knows the operand's address; `move` knows the other rank. */
 struct ah_op_message {
     int (*move)(void *context, const struct ah_op_moved *moved, struct ah_error *err);
     void *context; /* borrowed until the op is done */
     uint64_t bytes;
-    uint32_t channel; /* the function's number for the channel */
-    bool more;        /* sent together with the next message of its lane; the function keeps it until then */
+    uint32_t channel; /* number of the channel, as `move` knows it */
+    bool more;        /* `move` keeps the message, and sends it together with the lane's next one */
 };
 
-/* AdamW's numbers for one step. They are in an arena so that ops can be queued before the norm is known. Computed by
- * ah_adamw_scalars_init() (adamw_scalars.h). */
+/* AdamW's numbers for one step, from ah_adamw_scalars_init() (adamw_scalars.h). They are in an arena so that ops can be
+ * queued before the norm is known. */
 struct ah_adamw_scalars {
     float beta1, rest1; /* rest: 1 - beta */
     float beta2, rest2;
@@ -277,34 +277,34 @@ struct ah_op {
 
 enum ah_role { AH_ROLE_NONE, AH_ROLE_IN, AH_ROLE_OUT, AH_ROLE_INOUT };
 
-/* One operand as the op uses it: `rows` pieces of `row_bytes`, `stride_bytes` apart. An operand that may not have a row
- * stride is one row. */
+/* One operand as the op uses it: `rows` pieces of `row_bytes`, `stride_bytes` apart. An operand that cannot have a row
+ * stride counts as one row. */
 struct ah_operand {
     const char *name;  /* "src", "bias" */
     enum ah_role role; /* AH_ROLE_NONE: absent */
     uint32_t
-        may_equal; /* of an output: a bit for each input whose memory it may share, if their dtypes are equal */
+        may_equal; /* for an output: bit i is set if it may share the memory of input i, given equal dtypes */
     uint64_t bytes; /* from its first byte to its last */
     uint64_t rows;
     uint64_t row_bytes;
     uint64_t stride_bytes;
     uint64_t
-        moved_bytes; /* bytes touched in one pass: without gaps between rows; of a table, only the selected rows */
+        moved_bytes; /* bytes touched in one pass, without gaps between rows; for a table, only the selected rows */
     uint64_t align_bytes;
 };
 
 const char *ah_op_name(enum ah_op_kind kind);
 
-/* Finds the extent and role of every operand. AH_E_USAGE for an unknown kind, sizes that overflow or make no sense, a
- * missing or superfluous operand, a dtype or row stride that the operand cannot have; the text names op and operand. */
+/* Finds the extent and role of every operand. AH_E_USAGE: the kind is unknown, the sizes overflow or make no sense, an
+ * operand is missing or superfluous, or it cannot have its dtype or row stride. The text names op and operand. */
 int ah_op_operands(const struct ah_op *op, struct ah_operand ret_operands[AH_OP_ARGS], struct ah_error *err);
 
-/* Returns the bytes that pass between memory and processor if the op reads every input and writes every output once. 0
- * for a call, and for an op that ah_op_operands() refuses. */
+/* Returns the bytes moved between memory and processor if the op reads every input once and writes every output once.
+ * Returns 0 for a call, and for an op that ah_op_operands() refuses. */
 uint64_t ah_op_moved_bytes(const struct ah_op *op);
 
-/* Does ah_op_operands(), and checks that every operand lies inside its arena (sizes by enum ah_arena_kind; otherwise
- * AH_E_CAPACITY) and is aligned, and that no output overlaps another operand (otherwise AH_E_USAGE). */
+/* Checks an op as ah_op_operands() does, then where its operands lie. AH_E_CAPACITY: an operand is not inside its arena
+ * (sizes by enum ah_arena_kind). AH_E_USAGE: an operand is not aligned, or an output overlaps another operand. */
 int ah_op_check(const struct ah_op *op, const uint64_t arena_bytes[AH_ARENA_KINDS], struct ah_error *err);
 
 #endif

@@ -11,14 +11,14 @@
 
 #define BIT(i) (1u << (i))
 
-/* The sizes whose products are extents. ONE is 0, so an entry lists only what it needs. */
+/* The sizes of which extents are products. ONE is 0, so a rule lists only the sizes that it needs. */
 enum size_name {
     ONE,
     TWO,
     COUNT, /* elements of a row, bytes of a copy or sums of a clip */
     M,     /* matmul */
     N,
-    A_ROWS, /* a and b as stored in memory */
+    A_ROWS, /* the shapes of a and b as stored in memory */
     A_WIDTH,
     B_ROWS,
     B_WIDTH,
@@ -26,7 +26,7 @@ enum size_name {
     WIDTH,
     HEADS,    /* per row */
     STATS,    /* 1; 2 for a layer norm */
-    PARTIALS, /* groups of AH_OP_NORM_GROUP heads of rows */
+    PARTIALS, /* number of groups of AH_OP_NORM_GROUP vectors (heads of rows) */
     VOCABULARY,
     POSITIONS,
     KV_HEADS,
@@ -35,7 +35,7 @@ enum size_name {
 
 enum element {
     FREE,          /* the ref's dtype */
-    LIKE_PREVIOUS, /* the ref's dtype, which must equal the previous operand's */
+    LIKE_PREVIOUS, /* the ref's dtype, equal to that of the previous operand */
     FP32,          /* the ref's dtype, which must be fp32 */
     BYTE,
     WORD, /* u32 */
@@ -46,7 +46,7 @@ enum element {
 
 enum presence { REQUIRED, OPTIONAL, BY_OP /* struct op_sizes says which */ };
 enum use { UNUSED, NEEDED, USABLE };
-enum spacing { DENSE, MATRIX /* dims[0] rows, which may have a row stride */ };
+enum spacing { DENSE, MATRIX /* dims[0] is the number of rows, which may have a row stride */ };
 
 struct operand_rule {
     const char *name; /* NULL ends a kind's list */
@@ -55,7 +55,7 @@ struct operand_rule {
     enum spacing spacing;
     enum size_name dims[3];
     enum presence presence;
-    uint32_t may_equal; /* bit i: it may share the memory of input i */
+    uint32_t may_equal; /* bit i: the operand may share the memory of input i */
 };
 
 /* What the rules need to know of one op. */

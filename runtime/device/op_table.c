@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operands of every kind of op, as one table: a list per kind, a rule per operand. Below the table, a function per
- * kind reads the sizes that its rules name from the op, and finds what is wrong with the op. op.c evaluates both.
+ * The operands of every kind of op, as one table: a list per kind, a rule per operand. Below the table, one function
+ * per kind computes the sizes named by the rules, and finds out what is wrong with the op. op.c evaluates both.
  */
 #include "runtime/device/op_internal.h"
 
@@ -167,7 +167,7 @@ static void sizes_activation(const struct ah_op *op, struct op_sizes *sizes)
         sizes->wrong = "activation is unknown";
 }
 
-/* If `heads` overflows, the larger extents of x and stats overflow, too, and op.c reports it. */
+/* Sets the sizes of a norm. If `heads` overflows, so do the larger extents of x and stats, and op.c reports that. */
 static void sizes_norm(const struct ah_op *op, struct op_sizes *sizes)
 {
     const struct ah_op_norm *norm = &op->u.norm;
@@ -182,7 +182,7 @@ static void sizes_norm(const struct ah_op *op, struct op_sizes *sizes)
         sizes->wrong = "norm is unknown";
 }
 
-/* A frozen gain or bias has no gradient, and blocks below the lowest trained block need no dx. */
+/* Sets sizes. A frozen gain or bias has no gradient, and blocks below the lowest trained block need no dx. */
 static void sizes_norm_backward(const struct ah_op *op, struct op_sizes *sizes)
 {
     bool sums = ah_op_table_has(op, 1) || ah_op_table_has(op, 2);
@@ -201,7 +201,7 @@ static void check_positions(const struct ah_op *op, size_t positions, uint64_t s
         sizes->wrong = "without positions, seq must be from 1 to the rows of the table";
 }
 
-/* Checks an embedding's position table and positions: operands `table` and `positions`. */
+/* Checks an embedding's position table and positions, the operands number `table` and `positions`. */
 static void check_embed_positions(const struct ah_op *op, size_t table, size_t positions,
                                   struct op_sizes *sizes)
 {
@@ -256,7 +256,7 @@ static void sizes_embed_forward(const struct ah_op *op, struct op_sizes *sizes)
     check_embed_positions(op, 2, 4, sizes);
 }
 
-/* A frozen table has no gradient; positions = 0 means that the position table is frozen. */
+/* Sets sizes. A frozen table has no gradient; `positions` is 0 if the position table is frozen. */
 static void sizes_embed_backward(const struct ah_op *op, struct op_sizes *sizes)
 {
     sizes_embed(op, sizes);

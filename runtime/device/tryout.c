@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prepares a few matrix products on small arenas, so that the device learns what it can report (tryout.h).
+ * Prepares a few matrix products and reserves small arenas, so that the device learns what it can report (tryout.h).
  */
 #include "runtime/device/tryout.h"
 

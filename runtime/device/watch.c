@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Watches a device for stalls (watch.h), on a lane with one job (base/lane.h). `stopping` changes under the mutex.
+ * Watches a device for stalls (watch.h). The watching thread is a lane with one job (base/lane.h). `stopping` changes
+ * under the mutex.
  */
 #include "runtime/device/watch.h"
 
@@ -75,7 +76,7 @@ static void say_what_waits(struct sentence *sentence, uint64_t what)
     }
 }
 
-/* Prints the waits that are not met, given what is done in `heads`; returns true if there are any. */
+/* Prints the unmet waits of `head`, given the `done` of every lane in `heads`. Returns true if there are any. */
 static bool say_waits(struct sentence *sentence, const struct ah_device_head *head,
                       const struct ah_device_head heads[AH_DEVICE_LANES_ALL])
 {
@@ -163,7 +164,7 @@ static struct look look_at(struct ah_device *device, const struct ah_device_watc
     return now;
 }
 
-/* True if an op of the device itself has begun. The host lane does not count: its op may wait for other ranks. */
+/* True if an op of the device's own lanes has begun. The host lane is left out, as its op may wait for ranks. */
 static bool has_begun(struct ah_device *device)
 {
     struct ah_device_head heads[AH_DEVICE_LANES_ALL] = {{0}};

@@ -7,16 +7,16 @@
  * ah_device_watch), at most once a second, and only reads counters. It calls nothing that may block, since the
  * waiting thread may be inside a vendor's driver and hold its locks.
  *
- * WHAT COUNTS AS A STALL. Time is counted while all conditions hold, and starts from 0 when one does not:
+ * WHAT COUNTS AS A STALL. The watch counts time while all of these hold, and starts from 0 once one does not:
  * 1. A call waits for the device. A program that saves, reads data or sleeps is not waiting, however long it takes.
  * 2. No such call has ended since the last look.
  * 3. The driver's pulse has not changed: no op was completed, on any lane, and no op that runs on the host's processors
  *    has used any processor time. So an AdamW of 100 seconds is no stall, nor is a lane that an emulation slows. An op
  *    on a GPU gives no such sign, so an op that takes longer than the patience is a stall.
- * 4. The watch's own pulse (struct ah_device_watch) has not changed: no progress is known of the ranks for whose work
- *    this device waits.
- * 5. The process ran: between two looks, at most twice the usual interval counts. So time for which the process was
- *    stopped (SIGSTOP, a debugger) or starved counts for no more.
+ * 4. The watch's own pulse (struct ah_device_watch) has not changed: the ranks on whose work this device depends have
+ *    made no known progress.
+ * 5. The process ran. Between two looks, at most twice the usual interval counts, however long the process was stopped
+ *    (SIGSTOP, a debugger) or starved.
  *
  * By 2, a thread that keeps waiting for tickets that are already done would hide the stall of another thread. The
  * trainer has only one thread.
@@ -29,8 +29,8 @@
 /* What a call waits for. */
 enum ah_device_waiting {
     AH_WAITING_FOR_TICKET, /* lane, ticket */
-    AH_WAITING_FOR_ANY,    /* one of several tickets; lane: that of the first ticket */
-    AH_WAITING_TO_SUBMIT,  /* the number: how many ops */
+    AH_WAITING_FOR_ANY,    /* one of several tickets; the lane is that of the first */
+    AH_WAITING_TO_SUBMIT,  /* `number`: how many ops */
     AH_WAITING_TO_RECORD,
     AH_WAITING_TO_WARM, /* used by drivers; the number: the op's kind */
     AH_WAITING_TO_CLOSE

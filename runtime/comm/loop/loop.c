@@ -5,7 +5,7 @@
  * INVARIANTS
  * 1. Everything in a hub changes under its mutex; bytes are copied without it, while both slots are COPYING.
  * 2. A slot goes IDLE -> POSTED -> (MET ->) COPYING -> DONE -> IDLE. MET: both ends are posted, but the copy is late.
- *    Both reach MET, COPYING and DONE together. In a lost world a rank's poll takes its POSTED and MET back to IDLE.
+ *    Both ends become MET, COPYING and DONE together. In a lost world, poll sets POSTED and MET back to IDLE.
  * 3. No copy begins in a lost world, and poll reports a COPYING slot only when the copy is over.
  */
 #include "runtime/comm/loop/loop.h"
@@ -32,8 +32,8 @@ struct loop_slot {
     void *data;
     uint64_t bytes;
     uint64_t turn;    /* the message's turn in its rank; messages moved together share a turn */
-    uint64_t copy_ns; /* for a receive that is MET: when the copy may begin */
-    uint64_t due_ns;  /* for a slot that is DONE: when poll may report it */
+    uint64_t copy_ns; /* a receive that is MET: the time from which the copy may begin */
+    uint64_t due_ns;  /* a slot that is DONE: the time from which poll may report it */
 };
 
 struct loop_end {
@@ -42,12 +42,12 @@ struct loop_end {
     uint32_t rank;
     bool is_present, is_described, is_closed;
     bool is_woken;                  /* wake was called since its last sleep */
-    bool is_stuck;                  /* is_serial: its turn seems to wait for a turn that never ends */
-    const struct loop_slot *blocks; /* is_stuck: the slot that holds the turn up */
+    bool is_stuck;                  /* is_serial: the end's turn seems to wait for a turn that never ends */
+    const struct loop_slot *blocks; /* is_stuck: the slot for which the turn waits */
     pthread_cond_t changed;
     struct ah_comm_wishes wishes; /* borrowed until close */
     struct loop_slot *slots;      /* owned by the hub; one for each wish */
-    size_t n_busy;                /* slots that are not IDLE */
+    size_t n_busy;                /* number of slots that are not IDLE */
     uint64_t posted;              /* number of messages posted so far */
     uint64_t last_turn, turn;     /* the last turn given; the turn that progresses (is_serial) */
     double deadline_s;
@@ -163,7 +163,7 @@ static bool has_not_described(const void *hub, uint32_t rank)
     return !((const struct ah_comm_hub *)hub)->ends[rank].is_described;
 }
 
-/* Waits until all ranks have opened (or described channels) or the world is lost. Loses it at the deadline. */
+/* Waits until all ranks have opened (or described channels) or the world is lost. Loses the world at the deadline. */
 static int wait_for_ranks(struct loop_end *end, bool describes, struct ah_error *err)
 {
     struct ah_comm_hub *hub = end->hub;
@@ -209,7 +209,7 @@ static int loop_open(struct ah_comm_end **ret_end, const struct ah_comm_options 
         rc = wait_for_ranks(end, false, err);
         if (!rc)
             *ret_end = &end->base;
-        else if (hub->culprit != end->rank && hub->why.code) /* fault() cannot report it: not opened */
+        else if (hub->culprit != end->rank && hub->why.code) /* not opened, so fault() cannot report it */
             rc = ah_error_set(err, hub->why.code, "rank %u: %s", hub->culprit, hub->why.text);
     }
     pthread_mutex_unlock(&hub->mutex);
@@ -291,7 +291,7 @@ static uint64_t draw_delay(struct ah_comm_hub *hub)
     return bits & 1 ? (bits >> 1) % ((uint64_t)hub->options.most_delay_us * 1000) : 0;
 }
 
-/* Copies the bytes between two slots now. The mutex is not held during the copy. */
+/* Copies the bytes of a message now. The mutex is not held meanwhile. */
 static void copy_bytes(struct ah_comm_hub *hub, struct loop_slot *send, struct loop_slot *receive,
                        uint64_t now_ns)
 {
@@ -332,7 +332,7 @@ static bool progresses(const struct loop_slot *slot, const struct loop_end *owne
     return slot->state == SLOT_POSTED && (!takes_turns(slot, owner) || slot->turn == owner->turn);
 }
 
-/* Begins a message if both its ends are posted and it is their turn. */
+/* Begins a message if both its ends are posted and have their turn. */
 static void begin_message(struct loop_slot *slot, uint64_t now_ns)
 {
     struct loop_slot *other = slot->other;
@@ -355,7 +355,7 @@ static void begin_message(struct loop_slot *slot, uint64_t now_ns)
     wake_end(send->peer); /* the receiver, which then sleeps until copy_ns */
 }
 
-/* Returns the lowest turn of the end's unfinished messages that take turns; UINT64_MAX: there are none. */
+/* Returns the lowest turn of the end's unfinished serial messages; UINT64_MAX: there are none. */
 static uint64_t first_turn(const struct loop_end *end)
 {
     uint64_t turn = UINT64_MAX;
@@ -367,8 +367,8 @@ static uint64_t first_turn(const struct loop_end *end)
 
 /* ---- turns that wait for each other ---- */
 
-/* Returns a slot of the end's current turn whose other end must wait for the turn of a stuck rank; NULL: none. If it
- * is the turn of both ends, they are not blocked: a thread is copying right now, without the mutex. */
+/* Returns a slot of the end's current turn that waits for the turn of a stuck rank; NULL: none. If both ends have their
+ * turn, the slot is not blocked, because a thread is copying right now, without the mutex. */
 static const struct loop_slot *blocked_slot(const struct loop_end *end)
 {
     for (size_t i = 0; i < end->wishes.n; i++) {
@@ -381,7 +381,7 @@ static const struct loop_slot *blocked_slot(const struct loop_end *end)
     return NULL;
 }
 
-/* Turns end in order, so a ring of turns that wait for each other never ends. Loses the world and names two of them. */
+/* Loses the world if turns, which end in order, wait for each other in a ring and so never end. Names two of them. */
 static void refuse_deadlock(struct ah_comm_hub *hub)
 {
     struct loop_end *stuck = NULL;
@@ -511,7 +511,7 @@ static size_t loop_poll(struct ah_comm_end *base, struct ah_comm_done *ret_done,
     return n;
 }
 
-/* Returns when a slot next has something for `poll`; 0: unknown. */
+/* Returns the time at which a slot next has something for `poll`; 0: unknown. */
 static uint64_t next_moment(const struct loop_end *end)
 {
     uint64_t least = 0;

@@ -9,7 +9,7 @@
  * A turn of the engine costs one call, MPI_Testsome; the receive of a notice of loss is among its requests.
  *
  * DEADLINES. Ranks meet by messages to each other, never by a collective call, so that each knows who is absent. Only
- * in MPI_Init_thread is that unknown: there the launcher waits for all ranks, and comm.c gives up.
+ * in MPI_Init_thread is that unknown, because the launcher waits for all ranks there; comm.c then gives up.
  *
  * LOSS. A rank that loses the world sends all others the reason, on a separate communicator where every rank has had a
  * receive posted from the beginning. Then receives are cancelled, and end when nothing can write to their memory.
@@ -28,20 +28,21 @@
 #include <time.h>
 
 enum {
-    LONG_BYTES = 64 << 10, /* longer messages have a head */
-    HEAD_BYTES = 9, /* a number of 8 bytes and one byte more, since messages that are numbers never have 9 */
+    LONG_BYTES = 64 << 10,   /* longer messages have a head */
+    HEAD_BYTES = 9,          /* an 8-byte number and one byte more; messages that are numbers never have 9 */
     PIECE_BYTES = 256 << 20, /* largest piece */
-    NOTICE_TAG = 0,          /* this tag and the next are used on `notices` */
+    NOTICE_TAG = 0,          /* `notices` uses this tag and those from MEETING_TAG on */
     MEETING_TAG = 1,
     MEETING_SLEEP_US = 1000,
     PATIENCE_S = 1,
-    SAYING_MS = 250 /* how long the culprit lets the others report the loss */
+    SAYING_MS = 250 /* the time that the culprit gives the others to report the loss */
 };
 
 struct mpi_slot {
     const struct ah_comm_channel *channel; /* borrowed until close */
-    size_t first, n;                       /* its requests; the first of a long message is the head */
-    size_t pending;                        /* requests that are not completed */
+    /* index and number of its requests; the first of a long message is the head */
+    size_t first, n;
+    size_t pending; /* number of its requests that are not completed */
     char *data;
     uint64_t bytes;
     unsigned char head[HEAD_BYTES];
@@ -61,7 +62,7 @@ struct mpi_end {
     size_t n_slots, n_requests;
     MPI_Request *
         requests; /* owned; MPI_REQUEST_NULL: nothing posted. The first is `hearing`, the rest are the slots' */
-    uint32_t *slot_of;    /* owned; the slot by request, except the first */
+    uint32_t *slot_of;    /* owned; the slot of each request but the first */
     int *indices;         /* owned; for MPI_Testsome */
     MPI_Status *statuses; /* owned */
     struct notice heard, said;
@@ -70,7 +71,7 @@ struct mpi_end {
     MPI_Request *saying; /* owned; a send of a notice to each rank */
     double deadline_s;
     MPI_Request *meeting;               /* owned; a receive from each rank, then a send to each */
-    uint64_t n_own, *n_wishes;          /* owned; number of channels of this rank; by rank */
+    uint64_t n_own, *n_wishes;          /* this rank's number of channels; owned: every rank's number */
     struct ah_comm_channel *all_wishes; /* owned until close, since some ranks' wishes may come late */
     bool is_lost;
     uint32_t culprit;
@@ -122,7 +123,7 @@ static void tell_failure(struct mpi_end *end, const char *call, int failure)
     lose_and_tell(end, why.code, why.text);
 }
 
-/* Handles a notice that has arrived. */
+/* Loses the world for the reason in a notice that has arrived. */
 static void take_notice(struct mpi_end *end)
 {
     end->heard.text[sizeof end->heard.text - 1] = '\0';
@@ -390,7 +391,7 @@ static int make_slots(struct mpi_end *end, const struct ah_comm_channel *channel
     return AH_OK;
 }
 
-/* Brings the wishes of all ranks to all ranks. */
+/* Sends this rank's wishes to all ranks, and receives theirs. */
 static int exchange(struct mpi_end *end, const struct ah_comm_channel *channels, size_t n,
                     struct ah_comm_wishes *wishes, struct ah_error *err)
 {
@@ -494,7 +495,7 @@ static void refuse_size(struct mpi_end *end, const struct mpi_slot *slot, const 
     lose_and_tell(end, why.code, why.text);
 }
 
-/* Checks that a piece that arrived is as long as expected. */
+/* Checks that an arrived piece has the expected length. */
 static void check_piece(struct mpi_end *end, struct mpi_slot *slot, size_t i, const MPI_Status *status,
                         bool is_failure)
 {

@@ -67,7 +67,7 @@ static int cpu_probe(struct ah_device_info *ret_infos, size_t max, size_t *ret_n
     return rc;
 }
 
-/* Refuses arenas larger than free memory, because the system would map them anyway. */
+/* Refuses arenas larger than free memory, because the system itself would map them. */
 static int check_capacity(const uint64_t arena_bytes[AH_ARENA_KINDS], struct ah_error *err)
 {
     struct ah_host_memory memory;
@@ -88,7 +88,7 @@ static int check_capacity(const uint64_t arena_bytes[AH_ARENA_KINDS], struct ah_
     return AH_OK;
 }
 
-/* Reserves addresses only: fill_arenas() touches the memory once the pools exist. */
+/* Maps the arenas without touching their memory. fill_arenas() touches it once the pools exist. */
 static int map_arenas(struct ah_cpu_device *cpu, const uint64_t arena_bytes[AH_ARENA_KINDS],
                       struct ah_error *err)
 {
@@ -170,7 +170,7 @@ static int open_copy_lanes(struct ah_cpu_device *cpu, const struct ah_device_opt
     return rc;
 }
 
-/* Message lanes mostly sleep, so they may run on any processor. */
+/* Opens the message lanes, if the options ask for them. They mostly sleep, so they may run on any processor. */
 static int open_message_lanes(struct ah_cpu_device *cpu, const struct ah_device_options *options,
                               struct ah_error *err)
 {
@@ -292,7 +292,7 @@ static int cpu_open(struct ah_device **ret_device, const struct ah_device_option
     return AH_OK;
 }
 
-/* Checks what `supports` does not cover: epilogues and alpha are not separate op kinds. */
+/* Checks the epilogue and alpha of a matmul. `supports` does not cover them, because they are not op kinds. */
 static int check_matmul(const struct ah_op *op, struct ah_error *err)
 {
     if (op->u.matmul.epilogue == AH_EPILOGUE_BIAS_GELU)
@@ -356,7 +356,7 @@ static void run_task(void *payload)
         pace->end(pace->context, lane, task->tag);
 }
 
-/* Finds the product of a matmul; NULL for other ops. AH_E_USAGE if the shape was not prepared. */
+/* Finds the prepared product of a matmul; NULL for other ops. AH_E_USAGE if the op's shape was not prepared. */
 static int find_product(const struct ah_cpu_device *cpu, const struct ah_op *op,
                         struct ah_matmul_product **ret_product, struct ah_error *err)
 {
@@ -470,7 +470,7 @@ static size_t cpu_spans(struct ah_device *device, uint32_t lane, uint64_t after,
     return n;
 }
 
-/* A lane slowed by emulation sleeps while it is busy, so passing time counts as its progress. */
+/* Returns a number that changes with progress. A slowed lane also sleeps, so passing time counts as its progress. */
 static uint64_t cpu_pulse(struct ah_device *device)
 {
     uint64_t pulse = 0;

@@ -13,7 +13,7 @@ static void copy_bytes(const struct ah_cpu_task *task, uint64_t begin, uint64_t 
     ah_convert_copy(task->lane->host.isa, dst + begin, src + begin, end - begin);
 }
 
-/* A slowed copy runs in slices, so its rate adapts when the other direction starts or stops. */
+/* Copies in slices on a slowed lane, so that the rate adapts when the other direction starts or stops. */
 static void copy_slowly(struct ah_cpu_task *task)
 {
     struct ah_cpu_lane *lane = task->lane;
@@ -59,7 +59,7 @@ bool ah_cpu_supports(enum ah_op_kind kind)
     return kind == AH_OP_MATMUL || ah_math_does(kind) || ah_host_does(kind);
 }
 
-/* Finds work and rate of an op on a slowed host lane; false if the op is not slowed. */
+/* Finds the work and the rate of an op on a slowed host lane. Returns false if the op is not slowed. */
 static bool host_charge(const struct ah_cpu_task *task, double *ret_work, double *ret_work_per_s)
 {
     bool adamw = task->op.kind == AH_OP_ADAMW;

@@ -20,11 +20,11 @@
 struct ah_cpu_lane {
     struct ah_lane *lane;     /* owned */
     struct ah_pool *pool;     /* owned; NULL on copy lanes, which use only the lane's thread */
-    struct ah_host host;      /* where its ops run: the pool, all arenas */
+    struct ah_host host;      /* the pool and the arenas for the lane's ops */
     struct ah_lane *opposite; /* the other copy lane, whose work shares the link; NULL elsewhere */
-    double both_kept;         /* share of its rate that this lane reaches while `opposite` is busy */
+    double both_kept;         /* fraction of its rate that this lane keeps while `opposite` is busy */
     struct ah_throttle
-        throttle; /* used only by the lane's thread; on the host lane its unit of work is AdamW's parameters */
+        throttle; /* only for the lane's thread; on the host lane, AdamW's work is counted in parameters */
     double bytes_per_s; /* rate of the host lane's other ops; 0: not slowed */
 };
 

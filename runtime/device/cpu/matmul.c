@@ -153,7 +153,7 @@ static uint64_t stride_or(uint64_t stride, uint64_t dense)
     return stride ? stride : dense;
 }
 
-/* Returns the part of `whole` that starts at element `k` along k and at row or column `other`. */
+/* Returns the part of `whole` that starts at index `k` along k, and at row or column `other` in the other direction. */
 static struct ah_pack_matrix part_of(const void *data, const struct ah_pack_matrix *whole, uint64_t k,
                                      uint64_t other)
 {
@@ -180,7 +180,7 @@ static void pack_columns(const struct unit *unit, const struct part *chunk)
     ah_pack_b(unit->b, product->kernel, &b);
 }
 
-/* Returns the part of matrix `a` that one step of the strip at `row` reads. */
+/* Returns the rows of matrix `a` for the strip at `row`, limited to one step's range of k. */
 static struct ah_pack_matrix strip_of(const struct unit *unit, const struct part *step, uint64_t row)
 {
     const struct ah_matmul_shape *shape = &unit->run->product->shape;
@@ -202,7 +202,7 @@ static struct part step_of(const struct ah_blocking *blocking, const struct part
                          ah_blocking_part(chunk->count, blocking->step_k, k / blocking->step_k)};
 }
 
-/* Returns the part of matrix `a` that is read after this step of the strip at `row`; empty after the last step. */
+/* Returns what comes after this step of the strip at `row` in matrix `a`. It is empty after the unit's last step. */
 static struct ah_pack_matrix next_strip(const struct unit *unit, const struct part *chunk,
                                         const struct part *step, uint64_t row)
 {
@@ -235,7 +235,7 @@ static void store_tile(const struct unit *unit, const float *sums, uint64_t row,
     product->kernel->store(sums, &out);
 }
 
-/* True if the kernel should read a strip in place: whole tiles, with rows on cache lines that spread over many sets. */
+/* True if the kernel should read a strip in place: whole tiles, with rows at cache lines that spread over many sets. */
 static bool lies_well(const struct ah_tile_kernel *kernel, const struct ah_pack_matrix *a)
 {
     const uint64_t row_bytes = a->stride * ah_dtype_bytes(a->dtype);
@@ -245,7 +245,7 @@ static bool lies_well(const struct ah_tile_kernel *kernel, const struct ah_pack_
            row_bytes % (SET_LINES * LINE_BYTES) != 0;
 }
 
-/* Points `operands` at a: in place if the kernel should read it there, otherwise packed. */
+/* Sets the address of a in `operands`: in place if the kernel should read a there, else that of a packed copy. */
 static void place_strip(const struct unit *unit, const struct ah_pack_matrix *a,
                         struct ah_tile_operands *operands)
 {
@@ -260,7 +260,7 @@ static void place_strip(const struct unit *unit, const struct ah_pack_matrix *a,
     }
 }
 
-/* Computes the tiles of a strip for one step of a chunk whose columns of b are packed. */
+/* Multiplies the strip at `row` in one step of a chunk, whose columns of b are already packed. */
 static void multiply_strip(const struct unit *unit, const struct part *chunk, const struct part *step,
                            uint64_t row)
 {

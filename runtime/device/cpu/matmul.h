@@ -35,7 +35,7 @@ static inline bool ah_matmul_shapes_equal(const struct ah_matmul_shape *a, const
            a->n == b->n && a->k == b->k;
 }
 
-/* Strides are elements from row to row; 0: dense. */
+/* The operands of a run. Strides are in elements, from row to row; 0: dense. */
 struct ah_matmul_args {
     void *c;
     const void *a;
@@ -54,10 +54,10 @@ int ah_matmul_new_at(struct ah_matmul **ret_matmul, unsigned threads, enum ah_ti
 /* Prepares a product of this shape, if it is not prepared already. AH_E_MEMORY. */
 int ah_matmul_prepare(struct ah_matmul *matmul, const struct ah_matmul_shape *shape, struct ah_error *err);
 
-/* The prepared product of a shape, *borrowed*, or NULL. */
+/* Returns the prepared product of a shape, *borrowed*; NULL if there is none. */
 struct ah_matmul_product *ah_matmul_find(const struct ah_matmul *matmul, const struct ah_matmul_shape *shape);
 
-/* Bytes of workspace, of all threads together. */
+/* Returns the bytes of workspace of all threads together. */
 uint64_t ah_matmul_workspace_bytes(const struct ah_matmul *matmul);
 
 /* Computes the product on `pool` (NULL: only the calling thread), which has at most `threads` participants. */

@@ -14,11 +14,11 @@ static unsigned clamp(unsigned value, unsigned low, unsigned high)
     return value < low ? low : value > high ? high : value;
 }
 
-/* Processors for everything but compute, by index; processors that disturb compute least come first. */
+/* The processors for everything but compute, by index. Those that disturb compute least come first. */
 struct rest {
     unsigned n;
-    unsigned n_own_cores; /* leading entries on cores that compute does not use */
-    unsigned n_free;      /* leading entries that compute does not use */
+    unsigned n_own_cores; /* number of leading entries on cores that compute does not use */
+    unsigned n_free;      /* number of leading entries that compute does not use */
     unsigned index[AH_PLACEMENT_MAX];
 };
 
@@ -30,7 +30,7 @@ static bool shares_core(const struct ah_topology *topology, unsigned index, unsi
     return false;
 }
 
-/* Lists the rest, if compute uses the first `compute` of `n_cpus` processors. */
+/* Lists all but compute's processors, then compute's own. Compute uses the first `compute` of `n_cpus` processors. */
 static void list_rest(struct rest *rest, const struct ah_topology *topology, unsigned n_cpus,
                       unsigned compute)
 {

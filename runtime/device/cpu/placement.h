@@ -15,9 +15,9 @@
  *     16     16          0-11               12-15                12-15
  *
  * Compute takes three quarters of the cores. If a control group limits processor time, the defaults count only as many
- * cores as that time can keep busy. Other lanes use the second processor of a compute core only if no core remains for
- * them, and compute's own processors only if there is no second one. So with 2 cores and compute_threads = 2, all lanes
- * share both. If there are more threads than processors, they are not pinned.
+ * cores as that time can keep busy. Other lanes use a second processor of a compute core only if no other core remains,
+ * and compute's own processors only if no second processor exists either. So with 2 cores and compute_threads = 2, all
+ * lanes share both cores. If there are more threads than processors, no thread is pinned.
  */
 #ifndef AH_RUNTIME_DEVICE_CPU_PLACEMENT_H
 #define AH_RUNTIME_DEVICE_CPU_PLACEMENT_H
@@ -37,15 +37,15 @@ struct ah_placement {
     int copy[AH_PLACEMENT_MAX]; /* processors that copy lanes may use */
 };
 
-/* Places `compute_threads` and `host_threads` (0: the default; cut to AH_PLACEMENT_MAX). */
+/* Chooses processors for `compute_threads` and `host_threads`. 0: the default; at most AH_PLACEMENT_MAX are used. */
 void ah_placement_choose(struct ah_placement *ret_placement, const struct ah_topology *topology,
                          unsigned compute_threads, unsigned host_threads);
 
-/* Unpins all threads, because other ranks on this machine would be pinned to the same processors. */
+/* Unpins all threads, because the other ranks on this machine would be pinned to the same processors. */
 void ah_placement_untie(struct ah_placement *placement);
 
-/* Restricts the calling thread, and threads that it starts, to the copy lanes' processors. ah_placement_leave_copy()
- * undoes it with `ret_before`. If the system refuses, nothing changes: slower, but not wrong. */
+/* The processors of a thread before ah_placement_enter_copy() restricted it, and threads that it starts, to those of
+ * copy lanes. ah_placement_leave_copy() undoes that. If the system refuses, nothing changes: slower, but not wrong. */
 struct ah_placement_mask {
     unsigned long bits[128]; /* a bit for each of 8192 processors; all zero: nothing to undo */
 };

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arenas of a CUDA device: one zeroed piece of the GPU's memory, and two regions of host memory. Threads of the host
- * lane, which are near the GPU (near.h), touch the regions first, so their memory is near it, too. The runtime locks
- * the pinned region (pinned.c), so that its copies run beside all other work. A pinned arena that cannot be locked is
- * refused, because its copies would hold up the submitter.
+ * Arenas of a CUDA device: one zeroed piece of the GPU's memory, and two regions of host memory. The host lane's
+ * threads run near the GPU (near.h). They touch the regions first, so the regions' memory is near it as well. The
+ * runtime locks the pinned region (pinned.c), so that its copies run beside all other work. A pinned arena that cannot
+ * be locked is refused, because its copies would block the submitter.
  *
- * ORDER. The pinned arena is taken before the GPU's, because its page tables are in the GPU's memory (about 2 MiB per
- * GiB with pages of 4 KiB). If too little remains, the GPU's arena is refused, instead of the first kernel failing to
- * load.
+ * ORDER. The pinned arena is taken before the GPU's, because its page tables take GPU memory (about 2 MiB per GiB with
+ * pages of 4 KiB). So if memory is short, the GPU's arena is refused. Otherwise the first kernel would fail to load.
  *
  * MEASURED. Once the arenas exist and every kernel has run, nothing takes GPU memory any more. `outside_bytes` is then
- * the context's size, measured at opening, plus all GPU memory taken since, except the arena. Changes in other
- * processes' memory meanwhile are counted, too.
+ * the context's size, measured at opening, plus all GPU memory taken since, except the arena. Memory that other
+ * processes take or free meanwhile is also counted.
  */
 #include "base/host_memory.h"
 #include "base/units.h"
@@ -22,8 +21,8 @@
 
 /* ---- the device arena ---- */
 
-/* Returns the bytes reserved for kernel code that are unused when `free_bytes` are free. Kernels of prepared products
- * are already loaded. Memory for products and page tables of locked memory is not code. */
+/* Returns how much of the memory reserved for kernel code is unused when `free_bytes` are free. Kernels of prepared
+ * products are already loaded. Memory for products, and for page tables of locked memory, is not code. */
 static uint64_t code_bytes_left(const struct ah_cuda_device *cuda, uint64_t free_bytes)
 {
     const uint64_t others = free_bytes + ah_cuda_products_bytes(cuda->products) + cuda->pinning.table_bytes;
@@ -31,7 +30,7 @@ static uint64_t code_bytes_left(const struct ah_cuda_device *cuda, uint64_t free
     return loaded < AH_CUDA_CODE_BYTES ? AH_CUDA_CODE_BYTES - loaded : 0;
 }
 
-/* Sets the error: how much GPU memory is free, and how large an arena would fit. */
+/* Sets the error for a GPU arena that does not fit: how much GPU memory is free, and how large an arena would fit. */
 static int device_refused(const struct ah_cuda_device *cuda, uint64_t bytes, struct ah_error *err)
 {
     char asked[AH_UNITS_TEXT_MAX], has[AH_UNITS_TEXT_MAX];
@@ -95,7 +94,7 @@ static int measure_outside(struct ah_cuda_device *cuda, uint64_t arena_bytes, st
     return rc;
 }
 
-/* Sets the error: the arena fitted, but then kernel code did not, so the plan must use less memory. */
+/* Sets the error for an arena that fitted, but left too little for kernel code. The plan must use less memory. */
 static int code_refused(const struct ah_cuda_device *cuda, uint64_t arena_bytes, struct ah_error *err)
 {
     char arena[AH_UNITS_TEXT_MAX], reckoned[AH_UNITS_TEXT_MAX], why[AH_ERROR_TEXT_MAX];
@@ -127,7 +126,7 @@ static int fill_device_arena(struct ah_cuda_device *cuda, const uint64_t arena_b
 
 /* ---- the host's arenas ---- */
 
-/* Refuses host arenas larger than available memory, because the system would map them anyway. */
+/* Refuses host arenas larger than available memory, because the system itself would map them. */
 static int check_host_memory(uint64_t pinned_bytes, uint64_t pageable_bytes, struct ah_error *err)
 {
     struct ah_host_memory memory;
@@ -149,7 +148,7 @@ static int check_host_memory(uint64_t pinned_bytes, uint64_t pageable_bytes, str
     return AH_OK;
 }
 
-/* Resumes a pinned arena of an earlier device, or releases it if the pageable arena needs its memory. */
+/* Takes over the pinned arena of an earlier device, or releases it if the pageable arena needs its memory. */
 static int find_host_memory(struct ah_cuda_device *cuda, const uint64_t arena_bytes[AH_ARENA_KINDS],
                             struct ah_error *err)
 {

@@ -41,7 +41,7 @@ struct ah_cublaslt {
 /* Loads the library. AH_E_MISSING if it is not found, lacks a function, or is not of this build's major version. */
 int ah_cublaslt_load(struct ah_cublaslt *ret_calls, struct ah_error *err);
 
-/* The error for a failed call that returned `status`: AH_E_CAPACITY if memory ran out, otherwise AH_E_FAILED. */
+/* Sets the error for a failed call that returned `status`: AH_E_CAPACITY if memory ran out, otherwise AH_E_FAILED. */
 int ah_cublaslt_error(const struct ah_cublaslt *calls, cublasStatus_t status, const char *call,
                       struct ah_error *err);
 

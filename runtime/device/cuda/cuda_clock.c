@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sets the clock's base (cuda_clock.h). A base is the middle of its window between two readings of the host's clock. At
- * first the narrowest of several windows is used, of more on a busy machine. A later base replaces it if its window is
- * at most three times as wide, or narrower than the clocks may have drifted since.
+ * Sets the clock's base (cuda_clock.h). The base event happens between two readings of the host's clock; the time
+ * between them is the window, and the base is its middle. The first base has the narrowest of FIRST_TRIES windows, or
+ * of BUSY_TRIES on a busy machine. A later base replaces it if its window is at most three times as wide, or no wider
+ * than the clocks may have drifted apart since.
  */
 #include "runtime/device/cuda/cuda_clock.h"
 
@@ -20,7 +21,7 @@ enum {
 };
 enum { DRIFT = 20000 }; /* two clocks drift apart by at most one second in this many seconds */
 
-/* Records the base event that is not in use. Returns its window; UINT64_MAX: not reached in `patience_ns`. */
+/* Records the base event not in use, and waits for it. Returns the window; UINT64_MAX: it took over `patience_ns`. */
 static uint64_t try_base(struct ah_cuda_clock *clock, uint64_t patience_ns, uint64_t *ret_base_ns)
 {
     cudaEvent_t event = clock->base[!clock->used];
@@ -34,7 +35,7 @@ static uint64_t try_base(struct ah_cuda_clock *clock, uint64_t patience_ns, uint
         end_ns = ah_threads_now_ns();
     }
     end_ns = ah_threads_now_ns();
-    (void)cudaGetLastError(); /* "not ready" is no error, so no later call should report it */
+    (void)cudaGetLastError(); /* clears "not ready", which is no error, so that no later call reports it */
     *ret_base_ns = begin_ns + (end_ns - begin_ns) / 2;
     return rc == cudaSuccess ? end_ns - begin_ns : UINT64_MAX;
 }

@@ -2,8 +2,8 @@
  *
  * Clock: converts the time of a GPU event to the host's monotonic clock.
  *
- * The runtime only measures the time between two events. So a base event is recorded on an idle stream, between two
- * readings of the host's clock. The base is renewed from time to time, because the two clocks drift and the runtime
+ * CUDA only measures the time between two events. So a base event is recorded on an idle stream, between two
+ * readings of the host's clock. The base is renewed from time to time, because the two clocks drift and CUDA
  * returns times in single precision.
  *
  *     rc = ah_cuda_clock_init(&clock, err);
@@ -27,8 +27,8 @@ struct ah_cuda_clock {
     cudaEvent_t base[2]; /* owned; one is in use, the other is for the next try */
     unsigned used;
     uint64_t base_ns;   /* time of the base in use, on the host's clock */
-    uint64_t window_ns; /* time between the two readings of the host's clock */
-    uint64_t tried_ns;  /* when we last tried to set a base */
+    uint64_t window_ns; /* window of the base in use, between two readings of the host's clock */
+    uint64_t tried_ns;  /* when a new base was last tried */
 };
 
 /* Uses the current GPU. A zeroed clock may be released. */
@@ -38,7 +38,7 @@ void ah_cuda_clock_release(struct ah_cuda_clock *clock);
 /* Renews a base older than a second. If the GPU or this thread is too busy, keeps the old base and tries again soon. */
 void ah_cuda_clock_adjust(struct ah_cuda_clock *clock);
 
-/* Returns when the finished `event` (with timing) happened, in ns on the host's clock; 0 if the runtime cannot tell. */
+/* Returns the time of a finished `event` (with timing), in ns on the host's clock; 0 if CUDA does not tell. */
 uint64_t ah_cuda_clock_ns(const struct ah_cuda_clock *clock, cudaEvent_t event);
 
 #endif

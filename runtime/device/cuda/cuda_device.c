@@ -2,17 +2,17 @@
  *
  * The CUDA device: open, prepare, close.
  *
- * MEMORY of the GPU, as plans count it: `memory_bytes` is all memory, `free_bytes` what was free once the device was
- * open. `reserve_bytes` is the memory outside the arena: the context, the workspaces of products and kernels, and
+ * MEMORY of the GPU, as plans count it. `memory_bytes` is all of it, `free_bytes` what is free once the device is open.
+ * `reserve_bytes` is the memory outside the arena: the context, the workspaces of products and kernels, and
  * AH_CUDA_CODE_BYTES for kernel code, which the driver loads at a kernel's first launch (warm.c). The context's size is
  * what is not free once all is open, rounded up to CONTEXT_STEP_BYTES. So a plan made in one process still fits in
- * another whose context has a few more pages. If other processes use memory, at most CONTEXT_MOST_BYTES is counted,
- * since the rest is not ours. So a process needs arena plus reserve, and a plan for 12 GiB runs on a GPU of 12 GiB.
+ * another whose context has a few more pages. At most CONTEXT_MOST_BYTES is counted, since other processes may use the
+ * rest. A process needs arena plus reserve, so a plan for 12 GiB runs on a GPU of 12 GiB.
  *
- * That is an estimate, made before kernels are loaded and host memory is locked. Afterwards arenas.c measures what is
- * really in use outside the arena: `outside_bytes`.
+ * `reserve_bytes` is an estimate, made before kernels are loaded and host memory is locked. Afterwards arenas.c
+ * measures what is in use outside the arena: `outside_bytes`.
  *
- * Calls leave this device current on the calling thread.
+ * Each call makes this device current on the calling thread, and leaves it so.
  */
 #include "base/units.h"
 #include "runtime/device/cuda/cuda_internal.h"
@@ -59,7 +59,7 @@ static int check_properties(const struct cudaDeviceProp *properties, struct ah_e
         properties->name, properties->major, properties->minor);
 }
 
-/* Streams can wait for the host only if the driver lets them wait for a value in memory. */
+/* Checks that the driver lets streams wait for a value in memory, because that is how they wait for the host. */
 static int check_waits(const struct ah_cuda_device *cuda, struct ah_error *err)
 {
     CUdevice device;
@@ -78,7 +78,7 @@ static int check_waits(const struct ah_cuda_device *cuda, struct ah_error *err)
     return AH_OK;
 }
 
-/* Measures the memory of context and libraries, once all else is open. */
+/* Measures the memory of context and libraries. All else must be open already. */
 static int measure_context(struct ah_cuda_device *cuda, struct ah_error *err)
 {
     size_t free_bytes = 0, total_bytes = 0;
@@ -262,7 +262,8 @@ int ah_cuda_record(struct ah_device *device, struct ah_error *err)
     for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
         streams[lane] = cuda->streams[lane].stream;
     (void)cudaSetDevice(cuda->index);
-    drain_device(cuda); /* CUPTI allocates, and the driver may then wait for streams that wait for the host */
+    /* CUPTI allocates; without draining, the driver might wait for streams that wait for the host */
+    drain_device(cuda);
     (void)cudaGetLastError(); /* the caller that waits for the ops gets the error */
     int rc = ah_cuda_recorder_new(&cuda->recorder, streams, AH_CUDA_STREAMS, err);
     return rc ? ah_error_prefix(err, rc, "recording kernels and copies") : AH_OK;

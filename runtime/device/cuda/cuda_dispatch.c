@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Enqueues an op on a stream. The copy engines copy between host and GPU, cuda_products.h computes matrix products, and
- * kernels.h all other ops. Nothing is created here.
+ * Enqueues an op on a stream. Copies between host and GPU go to the copy engines, matrix products to cuda_products.h,
+ * and all other ops to kernels.h. Nothing is created here.
  */
 #include "runtime/device/cuda/cuda_internal.h"
 #include "runtime/device/cuda/errors.h"

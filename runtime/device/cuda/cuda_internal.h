@@ -59,21 +59,21 @@ struct ah_cuda_queued {
     uint64_t queued_ns; /* when it was enqueued, after its waits were checked */
 };
 
-/* Ticket t sits in slot (t-1) % capacity, span k (from 0) in slot k % n_spans. The counts change only under the
- * device's lock: timed <= done <= submitted <= timed + capacity; `timed` and `done` are ends of groups (streams.c). */
+/* A lane that is a stream. Ticket t sits in slot (t-1) % capacity, span k (from 0) in slot k % n_spans. The counts
+ * change only under the lock: timed <= done <= submitted <= timed + capacity. `timed` and `done` are ends of groups. */
 struct ah_cuda_stream {
     cudaStream_t stream;          /* owned */
     struct ah_cuda_queued *queue; /* owned */
     uint64_t capacity;
     struct ah_span *spans; /* owned; a ring */
     uint64_t n_spans, spans_made;
-    _Atomic uint64_t submitted; /* the watcher reads these two without the lock */
+    _Atomic uint64_t submitted; /* the watcher reads `submitted` and `done` without the lock */
     _Atomic uint64_t done;      /* last ticket seen to be done */
     uint64_t timed;             /* spans up to this ticket are known */
     uint64_t end_ns;            /* end of the last timed span */
 };
 
-/* One op of each sort that was prepared, to be run once before training (warm.c). */
+/* The ops that run once before training, to load their kernels: one of each prepared sort (warm.c). */
 struct ah_cuda_warm {
     struct ah_op *ops; /* owned */
     size_t n, room;
@@ -86,7 +86,7 @@ struct ah_cuda_pinning {
     uint64_t table_bytes; /* GPU memory for the page tables of the locked memory */
 };
 
-/* What is kept on a GPU when its device is closed. The byte counts are 0 until the first device has opened. */
+/* What outlives a device on its GPU. The byte counts are 0 until the first device has opened. */
 struct ah_cuda_kept {
     int index; /* of the GPU */
     uint64_t free_bytes, context_bytes;
@@ -102,15 +102,15 @@ struct ah_cuda_device {
     struct ah_cuda_near_mask unpinned; /* the submitter's affinity before it was pinned */
     struct ah_cuda_driver_calls driver;
     struct ah_cuda_products *products; /* owned */
-    struct ah_cuda_warm warm;          /* only until the arenas are reserved */
+    struct ah_cuda_warm warm;          /* empty once the arenas are reserved */
     struct ah_cuda_stream streams[AH_CUDA_STREAMS];
     struct ah_cuda_recorder *recorder;       /* owned; NULL: nothing is recorded */
     struct ah_cuda_recorder *recorded;       /* owned; stopped: the last recording */
     void *workspace;                         /* workspace of kernels; owned */
     struct ah_cuda_clock clock;              /* used under the lock */
-    uint64_t context_bytes;                  /* GPU memory that the context takes */
+    uint64_t context_bytes;                  /* GPU memory taken by the context */
     unsigned char *device_arena;             /* owned */
-    struct ah_region arenas[AH_ARENA_KINDS]; /* only those in host memory */
+    struct ah_region arenas[AH_ARENA_KINDS]; /* only the arenas in host memory */
     struct ah_cuda_pinning pinning;          /* of the pinned arena */
     struct ah_cuda_kept *kept;               /* borrowed; NULL: nothing outlives the device */
 
@@ -125,11 +125,10 @@ struct ah_cuda_device {
 
     pthread_mutex_t lock;
 
-    /* For the watcher (stalls.c): the lane whose op the submitter is enqueueing inside the driver, or
-     * AH_CUDA_STREAMS. */
+    /* The lane on which the submitter is enqueueing an op inside the driver, or AH_CUDA_STREAMS (stalls.c). */
     _Atomic uint32_t enqueueing;
 
-    /* The first failure. Read it under failure_lock, the inner of the two locks, once `failed` is set. `lost` is set
+    /* The first failure. Once `failed` is set, read it under failure_lock, the inner of the two locks. `lost` is set
      * after `failed`, if the state of the streams is unknown. */
     pthread_mutex_t failure_lock;
     struct ah_error failure;
@@ -137,7 +136,7 @@ struct ah_cuda_device {
     atomic_bool lost;
 };
 
-/* Reserved for kernel code (cuda_device.c). */
+/* GPU memory reserved for kernel code (cuda_device.c). */
 #define AH_CUDA_CODE_BYTES (UINT64_C(64) << 20)
 
 static inline struct ah_cuda_device *ah_cuda_of(struct ah_device *device)
@@ -181,10 +180,10 @@ int ah_cuda_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_AREN
 void *ah_cuda_address(struct ah_device *device, enum ah_arena_kind arena);
 void ah_cuda_release_arenas(struct ah_cuda_device *cuda);
 
-/* pinned.c: returns what is kept for GPU `index`, after releasing what is kept for another GPU. NULL: out of memory. */
+/* pinned.c: releases what is kept for another GPU, then returns what is kept for GPU `index`. NULL: out of memory. */
 struct ah_cuda_kept *ah_cuda_kept_find(struct ah_device_keep *keep, int index);
-/* _resume() takes over a kept pinned arena of at least `bytes`; false: there is none. Then _take() zeroes it, or maps
- * and locks a new one. _forget() releases all locked memory; false: none was locked. */
+/* ah_cuda_pinned_resume() takes over a kept pinned arena of at least `bytes`; false: none. Then ah_cuda_pinned_take()
+ * zeroes it, or maps and locks a new one. ah_cuda_pinned_forget() releases all locked memory; false: none. */
 bool ah_cuda_pinned_resume(struct ah_cuda_device *cuda, uint64_t bytes);
 int ah_cuda_pinned_take(struct ah_cuda_device *cuda, uint64_t bytes, struct ah_error *err);
 bool ah_cuda_pinned_forget(struct ah_cuda_device *cuda);
@@ -200,7 +199,7 @@ int ah_cuda_wait_any(struct ah_device *device, const struct ah_wait *waits, size
 uint64_t ah_cuda_done(struct ah_device *device, uint32_t lane);
 size_t ah_cuda_spans(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
                      size_t max);
-/* Stores the first failure and ignores later ones. May be called with or without the lock. */
+/* The op to blame for a failure. ah_cuda_fail() stores the first failure only; the caller may hold the lock. */
 struct ah_cuda_culprit {
     uint32_t lane;
     enum ah_op_kind kind;
@@ -213,19 +212,19 @@ void ah_cuda_fail(struct ah_cuda_device *cuda, const struct ah_cuda_culprit *cul
 int ah_cuda_stream_init(struct ah_cuda_stream *stream, bool first, const struct ah_device_options *options,
                         struct ah_error *err);
 void ah_cuda_stream_release(struct ah_cuda_stream *stream);
-/* Returns the last ticket of `ticket`'s group, or the newest ticket if that group is still open. Only for callers that
- * hold the lock, and for the submitter. */
+/* Returns the last ticket of the group around `ticket`, or the newest ticket if that group is still open. Only for the
+ * submitter, and for callers holding the lock. */
 uint64_t ah_cuda_stream_group_end(const struct ah_cuda_stream *stream, uint64_t ticket);
-/* Enqueues an op behind its waits. Blocks only while the queue is full. */
+/* Enqueues an op after its waits. Blocks only while the queue is full. */
 void ah_cuda_stream_submit(struct ah_cuda_device *cuda, const struct ah_submission *submission);
-/* Waits until `ticket` is done, or the streams are lost. */
+/* Waits until `ticket` is done or the streams are lost. */
 void ah_cuda_stream_wait(struct ah_cuda_device *cuda, uint32_t lane, uint64_t ticket);
 /* Returns the last finished ticket. */
 uint64_t ah_cuda_stream_done(struct ah_cuda_device *cuda, uint32_t lane);
 size_t ah_cuda_stream_spans(struct ah_cuda_device *cuda, uint32_t lane, uint64_t after,
                             struct ah_span *ret_spans, size_t max);
-/* Pauses a thread that has been polling since `since_ns`. After a long wait it looks at all streams, so that their
- * progress is seen (stalls.c). */
+/* Pauses a thread that has been polling since `since_ns`. After a long wait, also updates what is done on all streams,
+ * so that the watcher sees their progress (stalls.c). */
 void ah_cuda_pause(struct ah_cuda_device *cuda, uint64_t since_ns);
 
 /* stalls.c */

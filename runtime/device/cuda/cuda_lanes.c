@@ -4,11 +4,11 @@
  * device (base/lane.h, host/host.h).
  *
  * ORDER
- * 1. One thread submits. An op is enqueued at once, behind the waits it names. So all streams together are filled in
- *    the order of submission, and every wait is for an earlier op.
- * 2. A ticket is an event: `end` of its slot, recorded behind the op. The ticket `capacity` later reuses the slot only
- *    once the op was seen to be done, and no stream is then told to wait for the old ticket. So an event for which a
- *    stream waits always belongs to the right ticket.
+ * 1. One thread submits. An op is enqueued at once, after the waits that it names. So all streams together are filled
+ *    in the order of submission, and every wait is for an earlier op.
+ * 2. Each ticket has an event: `end` of its slot, recorded after the op. Ticket + `capacity` reuses the slot, but only
+ *    once the op has been seen to be done; from then on no stream is told to wait for the old ticket. So an event for
+ *    which a stream waits always belongs to the right ticket.
  * 3. A stream waits for another stream by that event (cudaStreamWaitEvent), and for the host lane by the value of
  *    `host_done` in locked memory (cuStreamWaitValue64). The host lane raises this value to an op's ticket after the
  *    op, even if the op failed or was skipped. Before an op starts, the host lane's thread polls the events for which
@@ -16,11 +16,11 @@
  *    seen the value sees what the host wrote.
  *
  * NO DEADLOCK
- * 4. By 1 the oldest op that is not done waits for nothing. Even if the streams shared one hardware queue, this op
- *    would be at its head, so everything can run in the order of submission. A queue for each stream, as CUDA has (up
- *    to CUDA_DEVICE_MAX_CONNECTIONS), only lets them overlap.
- * 5. The submitter waits only if a lane's queue is full, which then holds older ops. A stream's queue is so short that
- *    the driver never blocks inside a call, where it could keep the host lane from polling events.
+ * 4. By 1, the oldest op that is not done has no unmet wait. Even if the streams shared one hardware queue, this op
+ *    would be at its head, so everything can run in the order of submission. Separate queues for the streams, as in
+ *    CUDA (up to CUDA_DEVICE_MAX_CONNECTIONS), only let the streams overlap.
+ * 5. The submitter waits only while a lane's queue is full of older ops. A stream's queue is so short that the driver
+ *    never blocks inside a call, where it could keep the host lane from polling events.
  *
  * FAILURE
  * 6. `failed` is set once, after `failure` is complete. From then on ops of the host lane and newly submitted ops of
@@ -30,11 +30,11 @@
  *    rising. If the GPU itself fails, every later call says so (an error that "sticks"). Then the streams are `lost`
  *    and all their tickets count as done, since the GPU no longer touches memory. The same holds if an event could not
  *    be recorded or queried; close() then waits for the streams themselves.
- * 8. The failure names the op whose call failed. If the GPU failed by itself, it names the oldest op not seen to be
- *    done: on compute, if that lane was busy.
+ * 8. The failure names the op whose call failed. If no call failed but the GPU did, the failure names the oldest
+ *    unfinished op of the first lane that has any; compute is the first lane.
  *
- * SPANS are in the order of tickets and never overlap within a lane: a time before the end of the previous op, by the
- * GPU's clock, is moved to that end. `ready` is the end of the previous op or the submission, whichever was later.
+ * SPANS of a lane are in the order of tickets and never overlap. A time before the end of the previous op, by the GPU's
+ * clock, is replaced by that end. `ready` is the end of the previous op or the submission, whichever was later.
  *
  * Source: CUDA Runtime API manual, "Event Management", "Stream Management"; CUDA Driver API manual, "Stream Memory
  * Operations".
@@ -120,7 +120,7 @@ static void host_submit(struct ah_cuda_device *cuda, const struct ah_submission 
 
 /* ---- functions of the driver's table ---- */
 
-/* Returns AH_OK unless `op` is a product that was not prepared. */
+/* Checks that `op`, if it is a product, was prepared. */
 static int check_prepared(const struct ah_cuda_device *cuda, const struct ah_op *op, struct ah_error *err)
 {
     if (op->kind != AH_OP_MATMUL || ah_cuda_products_has(cuda->products, op))

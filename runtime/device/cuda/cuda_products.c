@@ -197,7 +197,7 @@ static uint64_t bytes_of(uint32_t dtype)
     return dtype == AH_FP32 ? 4 : 2;
 }
 
-/* Finishes `rows` rows of c, starting with row `row`. */
+/* Finishes `rows` rows of c, from row `row` on. */
 static int finish_step(const struct ah_cuda_products *products, const struct ah_cuda_product *product,
                        uint64_t row, uint64_t rows, void *const arg[AH_OP_ARGS], cudaStream_t stream,
                        struct ah_error *err)
@@ -244,8 +244,7 @@ static int run_staged(struct ah_cuda_products *products, const struct ah_cuda_pr
     return rc;
 }
 
-/* Runs the even part of a cut product, then the rest. If k is cut, both add to one c; otherwise each writes its
- * part. */
+/* Runs a cut product, the rest first. If k is cut, both parts add to one c; otherwise each writes its part. */
 static int run_cut(struct ah_cuda_products *products, const struct ah_cuda_product *product, float alpha,
                    void *const arg[AH_OP_ARGS], cudaStream_t stream, struct ah_error *err)
 {
@@ -313,8 +312,8 @@ static uint64_t largest_bytes(const struct ah_cuda_product_key *key)
     return 4 * max_of(max_of(a, b), key->m * max_of(key->c_pitch, key->aux_pitch));
 }
 
-/* Runs the products from index `first` to the last on arbitrary data; the results are not used. Inputs share one place
- * and outputs have two others, so no thread writes what another thread reads. */
+/* Runs the products from index `first` to the last on arbitrary data, and ignores the results. All inputs share one
+ * buffer, while c and aux have one each, so no thread writes what another thread reads. */
 static int warm_products(struct ah_cuda_products *products, size_t first, struct ah_error *err)
 {
     uint64_t bytes = 0;
@@ -374,7 +373,7 @@ uint64_t ah_cuda_products_bytes(const struct ah_cuda_products *products)
     return products->workspace_bytes + products->stage_bytes;
 }
 
-/* Keeps only the offers that a table of algorithms may contain, because a device accepts them. Returns their number. */
+/* Keeps the offers that a device would accept in its table of algorithms. Returns their number. */
 static size_t keep_offers(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_part *part,
                           const cublasLtMatmulHeuristicResult_t *results, int n, const struct ah_op *op,
                           struct ah_device_algorithm *ret_algorithms, size_t max)

@@ -2,13 +2,13 @@
  *
  * Products: matrix products on a GPU, by cuBLASLt, as op.h defines them.
  *
- * Opening a device loads the library. Prepare builds what products of given shapes need, picks their algorithms and
- * takes workspace. Run enqueues one product and creates nothing. All calls use the calling thread's current GPU.
+ * Opening a device loads the library. Preparing builds what products of given shapes need, picks their algorithms and
+ * takes workspace. Running enqueues one product and creates nothing. All calls use the calling thread's current GPU.
  *
  * BITS. A product's algorithm follows from its shape, strides, types and epilogue, the GPU and the library. It comes
- * from options->algorithms if the table has it; otherwise it is the library's first choice within a fixed workspace. An
- * operand's address matters only by whether it is a multiple of AH_CUDA_PRODUCT_ALIGN bytes. Sums are fp32 in an order
- * that the algorithm fixes, without atomics, and K is split only with fp32 partial sums; fp32 products take no shortcut
+ * from options->algorithms if the table has it; otherwise it is the library's first choice within a fixed workspace. Of
+ * an operand's address, it only matters whether it is a multiple of AH_CUDA_PRODUCT_ALIGN bytes. Sums are fp32 in an
+ * order fixed by the algorithm, without atomics. K is split only with fp32 partial sums. fp32 products take no shortcut
  * through narrower types.
  *
  *     ah_cuda_products_new(&products, options, err);
@@ -40,16 +40,16 @@ enum { AH_CUDA_PRODUCT_ALIGN = 16 };
 int ah_cuda_products_new(struct ah_cuda_products **ret_products, const struct ah_device_options *options,
                          struct ah_error *err);
 
-/* Builds what the products among the ops need; shapes already there cost nothing. May take device memory:
- * ah_cuda_products_bytes() says how much in all. AH_E_UNSUPPORTED for a product that the library cannot compute,
- * AH_E_MISMATCH for a table entry that this library or GPU refuses, AH_E_CAPACITY. */
+/* Builds what the products among the ops need. Shapes that are already prepared cost nothing. May take device memory,
+ * counted by ah_cuda_products_bytes(). AH_E_UNSUPPORTED for a product that the library cannot compute, AH_E_MISMATCH
+ * for a table entry that this library or GPU refuses, AH_E_CAPACITY. */
 int ah_cuda_products_prepare(struct ah_cuda_products *products, const struct ah_op *ops, size_t n,
                              struct ah_error *err);
 
-/* Device memory held, in bytes. */
+/* Returns the bytes of device memory held. */
 uint64_t ah_cuda_products_bytes(const struct ah_cuda_products *products);
 
-/* Returns how many products the prepared ops use, and how many of these are computed in steps. */
+/* Returns the number of products that the prepared ops use, and how many of these are computed in steps. */
 struct ah_device_products ah_cuda_products_count(const struct ah_cuda_products *products);
 
 /* True if the product is prepared. */
@@ -59,15 +59,15 @@ bool ah_cuda_products_has(const struct ah_cuda_products *products, const struct 
 int ah_cuda_products_run(struct ah_cuda_products *products, const struct ah_cuda_launch *launch,
                          struct ah_error *err);
 
-/* Writes the algorithms that the library offers for a product, first choice first: `ret_n` of them, at most `max`. */
+/* Writes at most `max` algorithms that the library offers for a product, first choice first; `ret_n`: how many. */
 int ah_cuda_products_candidates(struct ah_cuda_products *products, const struct ah_op *op,
                                 struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
                                 struct ah_error *err);
 
-/* The library's name, such as "cuBLASLt 13.0.0": only it understands `words` of algorithms. *Borrowed* until free. */
+/* Returns the library's name, such as "cuBLASLt 13.0.0", *borrowed* until free. `words` mean something only to it. */
 const char *ah_cuda_products_library(const struct ah_cuda_products *products);
 
-/* Nothing may be running. NULL is fine. */
+/* Frees everything, while no product runs. NULL is fine. */
 void ah_cuda_products_free(struct ah_cuda_products *products);
 
 #endif

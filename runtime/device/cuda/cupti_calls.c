@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads CUPTI. Its soname contains the major version; within a major version, records keep their fields in place and
- * only grow at the end. So a library at least as new as the headers has the records that these describe.
+ * Loads CUPTI. Its soname contains the major version. Within a major version, the fields of records keep their places
+ * and records only grow at the end. So a library at least as new as the headers has the records described by them.
  */
 #include "runtime/device/cuda/cupti_calls.h"
 

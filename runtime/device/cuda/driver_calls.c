@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds the driver calls, each at the version that introduced its present form, which every later driver has.
- * Source: CUDA Runtime API manual, "Driver Entry Point Access".
+ * Finds the driver calls. Each is asked for at the version that introduced its present form, and every later driver has
+ * that form. Source: CUDA Runtime API manual, "Driver Entry Point Access".
  */
 #include "runtime/device/cuda/driver_calls.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Driver calls: functions of libcuda.so.1 that the runtime does not offer. The CUDA runtime finds them, so the plugin
+ * Driver calls: functions of libcuda.so.1 that the CUDA runtime lacks. The CUDA runtime finds them, so the plugin
  * does not link with the driver and loads without one.
  *
  *     struct ah_cuda_driver_calls calls;

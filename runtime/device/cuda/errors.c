@@ -72,7 +72,7 @@ static const struct cause *find_cause(cudaError_t code)
     return NULL;
 }
 
-/* cudaErrorInsufficientDriver means "no driver" or "an old driver"; the driver's version tells which. */
+/* Sets the error for cudaErrorInsufficientDriver: "no driver" or "an old driver", as the driver's version tells. */
 static int driver_missing(struct ah_error *err)
 {
     int version = 0;

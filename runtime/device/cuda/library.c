@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opens libraries with dlopen(3): RTLD_NOW, so that missing symbols are found here; RTLD_LOCAL, so that symbols stay
- * private; RTLD_NODELETE, see library.h.
+ * Opens libraries with dlopen(3). RTLD_NOW finds missing symbols here, RTLD_LOCAL keeps symbols private, and library.h
+ * explains RTLD_NODELETE.
  */
 #include "runtime/device/cuda/library.h"
 

@@ -16,8 +16,8 @@ struct ah_cuda_symbol {
 };
 
 /* Opens the library `soname` and finds `n` of its functions. Searches where the loader does, then in lib64 and
- * extras/CUPTI/lib64 of $CUDA_HOME, then of /usr/local/cuda. AH_E_MISSING names what is missing and how to get it. The
- * library stays loaded until the process ends, because it has its own threads and handlers. */
+ * extras/CUPTI/lib64, first of $CUDA_HOME and then of /usr/local/cuda. AH_E_MISSING names what is missing and how to
+ * get it. The library stays loaded until the process ends, because it has its own threads and handlers. */
 int ah_cuda_library_open(const char *soname, const struct ah_cuda_symbol *symbols, size_t n,
                          struct ah_error *err);
 

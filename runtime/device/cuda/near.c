@@ -27,7 +27,7 @@ static void mask_add(struct mask *mask, unsigned long cpu)
     mask->n++;
 }
 
-/* Reads a list of processors; a file or part that cannot be read adds none. */
+/* Reads a list of processors. A file or part that cannot be read adds no processor. */
 static void read_list(struct mask *ret_mask, const char *path)
 {
     char text[4096];
@@ -66,7 +66,7 @@ static unsigned rank_in_core(const struct candidate *candidates, unsigned n, con
     return rank;
 }
 
-/* Sorts near before far, and the first processor of a core before the second. */
+/* Orders near processors before far ones, and the first processor of a core before the second. */
 static int by_nearness(const void *left, const void *right)
 {
     const struct candidate *a = left, *b = right;
@@ -125,7 +125,7 @@ static unsigned count_all_cores(const struct candidate *candidates, unsigned n)
     return cores;
 }
 
-/* Returns the nearest processor after the first `threads` candidates, on an unused core if possible; -1: none. */
+/* Returns the nearest processor behind the first `threads` candidates, on an unused core if possible; -1: none. */
 static int find_submitter(const struct candidate *candidates, unsigned n, unsigned threads)
 {
     for (unsigned i = threads; i < n; i++)

@@ -3,13 +3,13 @@
  * The pinned arena of a CUDA device: a region of host memory that the driver locks.
  *
  * PIECES. Drivers since 580 lock less than 512 GiB per call, even if more is free. If the first piece is refused,
- * pieces of half the size are tried; if a later piece is refused, no more can be locked. A copy that crosses from one
- * piece into the next is split in two (cuda_dispatch.c), because the runtime refuses the whole.
+ * pieces of half the size are tried; if a later piece is refused, no more memory can be locked. A copy that crosses
+ * from one piece into the next is split in two (cuda_dispatch.c), because CUDA refuses the whole copy.
  *
  * KEPT. Locking takes seconds per 10 GiB. A device opened with a `keep` stores its locked region there when it closes.
  * The next device on the same GPU takes the region if it is large enough, and zeroes it like a new one. The driver's
- * context also stays, with the code of all loaded kernels. The context's size before any kernels were loaded is stored
- * with the region. So every plan sees the same reserve, and code and page tables count as memory outside the arena.
+ * context, with the code of all loaded kernels, also stays. The context's size before any kernels were loaded is stored
+ * with the region. So every plan sees the same reserve, and code and page tables count as outside the arena.
  *
  * Source: github.com/NVIDIA/open-gpu-kernel-modules, pull request 1234.
  */
@@ -52,7 +52,7 @@ static void unpin(struct ah_region *region, struct ah_cuda_pinning *pinning)
     ah_region_release(region);
 }
 
-/* Locks all pieces or none. `ret_bytes`: how much was locked before a piece was refused. */
+/* Locks all pieces or none. Sets `ret_bytes` to how much was locked before a piece was refused. */
 static cudaError_t pin_pieces(const struct ah_region *region, uint64_t piece_bytes, uint64_t *ret_bytes)
 {
     cudaError_t rc = cudaSuccess;

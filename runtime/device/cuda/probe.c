@@ -2,8 +2,8 @@
  *
  * Finds the GPUs, or says why they cannot be used.
  *
- * The plugin is linked with the static CUDA runtime, never with libcuda.so.1: the runtime loads the driver itself. So
- * the plugin loads without a driver, and cudaGetDeviceCount() then returns cudaErrorInsufficientDriver.
+ * The plugin is linked with the static CUDA runtime, never with libcuda.so.1, which the runtime loads itself. So the
+ * plugin also loads on a machine without a driver, where cudaGetDeviceCount() returns cudaErrorInsufficientDriver.
  *
  * Source: CUDA Runtime API manual, "Device Management", "Version Management".
  */
@@ -40,8 +40,8 @@ int ah_cuda_describe(int index, struct ah_device_info *ret_info, struct cudaDevi
     return AH_OK;
 }
 
-/* Only a device with a context knows its free memory. If other processes use all memory, no context can be made, and
- * the device is listed with no free memory. Makes `index` current. */
+/* Finds the free memory of GPU `index` and makes it current. Only a GPU with a context knows its free memory. If other
+ * processes use all memory, no context can be made, and the GPU is listed with no free memory. */
 static int find_free_bytes(int index, uint64_t *ret_bytes, struct ah_error *err)
 {
     size_t free_bytes = 0, total_bytes = 0;

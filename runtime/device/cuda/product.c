@@ -2,10 +2,10 @@
  *
  * One product: its key, its descriptors, its algorithm. See products_internal.h.
  *
- * Our requirements, so that bits depend only on the key:
+ * So that bits depend only on the key, a product must meet these requirements:
  * 1. a workspace of fixed size; alignments by the key;
- * 2. K is split only if fp32 partial sums are added in a separate step (reduction scheme COMPUTE_TYPE): the other
- *    schemes round partial sums to c's type;
+ * 2. K is split only if fp32 partial sums are added in a separate step (reduction scheme COMPUTE_TYPE), because the
+ *    other schemes round partial sums to c's type;
  * 3. for fp32, "pedantic" arithmetic: no TF32, no sums of bf16 products, even if the environment asks for them.
  *
  * Source: cuBLAS manual, cublasLtMatmul() (supported types), cublasLtMatmulPreferenceAttributes_t, "Results
@@ -78,9 +78,9 @@ void ah_cuda_product_print(const struct ah_cuda_product_key *key, char ret_text[
              key->aligned ? "" : ", not aligned");
 }
 
-/* cuBLASLt's epilogues read a bias of c's type, and write an aux of c's type with rows that are a multiple of 8
- * elements apart. They never get unaligned operands: some kernels read a bias eight elements at a time, whatever the
- * descriptor says, and crash. */
+/* True if cuBLASLt can compute the product's epilogue. It reads a bias of c's type, and writes an aux of c's type with
+ * rows a multiple of 8 elements apart. Unaligned operands are left to our own kernel: some of cuBLASLt's read a bias
+ * eight elements at a time, whatever the descriptor says, and crash. */
 static bool library_has_epilogue(const struct ah_cuda_product_key *key)
 {
     if (key->epilogue == AH_EPILOGUE_NONE)
@@ -119,7 +119,7 @@ static cublasStatus_t set_desc(const struct ah_cublaslt *calls, cublasLtMatmulDe
     return status;
 }
 
-/* Makes a descriptor, with the epilogue if `fused`. Pointers are dummies: heuristics only read their alignment. */
+/* Makes a descriptor, with the epilogue if `fused`. Its pointers are dummies: heuristics only read their alignment. */
 static cublasStatus_t make_desc(const struct ah_cublaslt *calls, const struct ah_cuda_product_key *key,
                                 bool fused, cublasLtMatmulDesc_t *ret_desc)
 {
@@ -145,7 +145,7 @@ static cublasStatus_t make_desc(const struct ah_cublaslt *calls, const struct ah
     return status == CUBLAS_STATUS_SUCCESS ? set_desc(calls, *ret_desc, settings, n) : status;
 }
 
-/* Makes the layouts of a, b, and c (staged: of the stage), each as far as `part` uses them. */
+/* Makes the layouts of a, b and c, or of the stage in place of c if `staged`. Each covers only `part`. */
 static cublasStatus_t make_layouts(const struct ah_cublaslt *calls, const struct ah_cuda_product_key *key,
                                    bool staged, struct ah_cuda_product_part *part)
 {
@@ -210,7 +210,7 @@ static cublasStatus_t prefer(const struct ah_cublaslt *calls, const struct ah_cu
     return status;
 }
 
-/* Moves the usable results to the front and returns their number. */
+/* Puts the usable results first and returns their number. */
 static int keep_usable(cublasLtMatmulHeuristicResult_t *results, int n)
 {
     int kept = 0;
@@ -222,7 +222,7 @@ static int keep_usable(cublasLtMatmulHeuristicResult_t *results, int n)
 }
 
 /* True if `status` means that the library lacks this product. For an epilogue with unsupported types or addresses, the
- * heuristic may also report an invalid value. */
+ * heuristic may also return CUBLAS_STATUS_INVALID_VALUE. */
 static bool is_refusal(const struct ah_cuda_product_key *key, cublasStatus_t status)
 {
     return status == CUBLAS_STATUS_NOT_SUPPORTED ||
@@ -296,7 +296,7 @@ static int take_entry(const struct ah_cuda_product_maker *maker, const struct ah
         (unsigned long long)key->k, maker->library);
 }
 
-/* Chooses `part`'s algorithm: the table's `entry` or, if NULL, the heuristic's first. `ret_found`: one exists. */
+/* Chooses `part`'s algorithm: the table's `entry`, else the heuristic's first. Sets `ret_found` if there is one. */
 static int choose_algorithm(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_key *key,
                             const struct ah_device_algorithm *entry, struct ah_cuda_product_part *part,
                             bool *ret_found, struct ah_error *err)
@@ -333,9 +333,9 @@ static bool split_even(uint64_t size, uint64_t *ret_even, uint64_t *ret_rest)
     return true;
 }
 
-/* Sets the sizes of a cut product's two parts; false: it is not cut. A product is cut if exactly one of the sizes along
- * rows of a, b or c is no multiple of 8, and nothing else rules out a fast kernel. If that size is a short k and c is
- * bf16, it is not cut, because the extra rounding of a partial sum would be visible. */
+/* Sets the sizes of a cut product's two parts; returns false if the product is not cut. It is cut if exactly one of the
+ * sizes along rows of a, b or c is no multiple of 8, and nothing else rules out a fast kernel. If that size is a short
+ * k and c is bf16, the product is not cut, because the extra rounding of a partial sum would be visible. */
 static bool find_cut(const struct ah_cuda_product_key *key, struct ah_cuda_product_part parts[2])
 {
     const uint64_t pitches = key->c_pitch | key->a_pitch | key->b_pitch;
@@ -368,7 +368,7 @@ static int build_cut(struct ah_cuda_product *product, const struct ah_cuda_produ
     return rc;
 }
 
-/* Returns the rows of a step: as many as fit the workspace's size, at least AH_CUDA_PRODUCT_STEP, at most m. */
+/* Returns the rows of a step: as many as fit the workspace, but at least AH_CUDA_PRODUCT_STEP and at most m. */
 static uint64_t step_rows(const struct ah_cuda_product_key *key)
 {
     uint64_t rows = AH_CUDA_PRODUCT_WORKSPACE_BYTES / sizeof(float) / key->n;

@@ -6,14 +6,14 @@
  * So its D is c with n rows and m columns, its A is our b, its B is our a, and its bias has an element per row of D.
  *
  * Most products are one call. Some have an epilogue that cuBLASLt lacks (for example, a bias or an aux in another type
- * than c) or for which we do not trust it (unaligned operands). These are *staged*: some rows of c at a time are
- * computed in fp32 in the products' memory and finished by a kernel (kernels/epilogue.h). A staged product has two
- * parts: all steps but the last, and the last.
+ * than c), or unaligned operands, for which we do not trust its epilogues. These are *staged*: step by step, some rows
+ * of c are computed in fp32 in the products' memory and finished by a kernel (kernels/epilogue.h). A staged product has
+ * two parts: the last step, and all steps before it.
  *
  * A product with a size that is no multiple of 8, such as a vocabulary of 50257, is *cut*. cuBLASLt chooses kernels by
- * the sizes, not by the distance of rows, and for such sizes it only has kernels that read element by element (cuBLASLt
- * 13.1 on an H100: about 100 TFLOP/s of 700). The first part is the largest multiple of 8 that fits, the second is the
- * rest. If both parts are summands of c, the rest is computed first, so that only the small part is rounded twice.
+ * the sizes, not by the distance of rows, and for such sizes its only kernels read element by element (cuBLASLt 13.1 on
+ * an H100: about 100 TFLOP/s of 700). The first part is the largest multiple of 8 that fits, the second is the rest. If
+ * both parts are summands of c, the rest is computed first, so that only its small sum is rounded twice.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_PRODUCTS_INTERNAL_H
 #define AH_RUNTIME_DEVICE_CUDA_PRODUCTS_INTERNAL_H
@@ -23,13 +23,13 @@
 
 #include <library_types.h>
 
-/* The workspace that NVIDIA's manual advises for Hopper; enough to split K for shapes with few tiles. */
+/* The workspace size that NVIDIA's manual advises for Hopper. It suffices to split K for shapes with few tiles. */
 enum { AH_CUDA_PRODUCT_WORKSPACE_BYTES = 32 << 20 };
 
-/* How many algorithms the library is asked for. Always the same number, because its first offer may depend on it. */
+/* The number of algorithms asked for. It never varies, because the library's first offer may depend on it. */
 enum { AH_CUDA_PRODUCT_OFFERS = 16 };
 
-/* Rows of a step of a staged product are a multiple of this, so that every step begins aligned if the first does. */
+/* Rows of a step of a staged product are a multiple of this. So every step begins aligned if the first does. */
 enum { AH_CUDA_PRODUCT_STEP = 64 };
 
 /* Sizes of a cut product's first part are multiples of this many elements: 16 bytes of bf16. */
@@ -52,7 +52,7 @@ struct ah_cuda_product_part {
     uint64_t m, n, k;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, d; /* layouts of cuBLASLt's A and B; `d` is that of C and D */
-    uint32_t d_align;               /* C and D begin at multiples of this many bytes */
+    uint32_t d_align;               /* number of bytes of which C's and D's addresses are multiples */
     cublasLtMatmulAlgo_t algo;
 };
 
@@ -62,7 +62,7 @@ struct ah_cuda_product {
     struct ah_cuda_product_key key;
     enum ah_cuda_product_way way;
     bool
-        asked; /* an op has exactly this key; other products are for operands that a plan aligns differently */
+        asked; /* an op has exactly this key; false: the product is for operands that a plan may align differently */
     size_t n_parts;
     struct ah_cuda_product_part parts[2];
     uint64_t stage_bytes; /* fp32 memory for rows of c; 0 unless staged */
@@ -77,13 +77,13 @@ struct ah_cuda_product_maker {
     const char *library;
 };
 
-/* Returns the key of a product; `aligned` is set from the operands' places. */
+/* Returns the key of a product. Derives `aligned` from the operands' offsets. */
 struct ah_cuda_product_key ah_cuda_product_key(const struct ah_op *op);
 
 /* Prints a key, for example "bias_gelu nn 4096x3072x768 bf16". */
 void ah_cuda_product_print(const struct ah_cuda_product_key *key, char ret_text[AH_DEVICE_NAME_MAX]);
 
-/* Builds a product. AH_E_UNSUPPORTED, AH_E_MISMATCH. The caller releases it. */
+/* Builds a product, which the caller releases. AH_E_UNSUPPORTED, AH_E_MISMATCH. */
 int ah_cuda_product_init(struct ah_cuda_product *product, const struct ah_cuda_product_maker *maker,
                          const struct ah_cuda_product_key *key, struct ah_error *err);
 void ah_cuda_product_release(struct ah_cuda_product *product, const struct ah_cuda_product_maker *maker);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The recorder on CUPTI. CUPTI asks for empty buffers and returns full ones through two callbacks, on its own threads
- * or inside any CUDA call.
+ * The recorder, which uses CUPTI. CUPTI asks for empty buffers and returns full ones through two callbacks, on its own
+ * threads or inside any CUDA call.
  *
  * 1. The callbacks get no context: they find the process's one recorder in `recording`, under its lock. They only move
  *    buffers and call nothing; the buffers are read once recording has stopped.
  * 2. Buffers are allocated with the recorder. Once CUPTI has all buffers, it counts the records that it drops.
- * 3. A buffer that CUPTI has not returned belongs to CUPTI: it is freed when it is returned, not with the recorder.
+ * 3. A buffer that CUPTI has not returned belongs to CUPTI. It is freed when CUPTI returns it, not with the recorder.
  * 4. Times are on the host's clock: CUPTI asks us for its time and converts the GPU's times.
- * 5. Kernels are recorded as concurrent; the other kind of record would make kernels run one by one. Only calls that
- *    enqueue are recorded, because without them CUPTI does not say to which op a kernel belongs. Whole kinds of calls
+ * 5. Kernels are recorded as concurrent, because the other kind of record would make kernels run one by one. Only calls
+ *    that enqueue work are recorded, because CUPTI needs them to say to which op a kernel belongs. Whole kinds of calls
  *    are enabled, then all other calls are disabled. The manual also allows enabling calls one by one, but CUPTI 13.0
  *    then records nothing.
  *
@@ -164,7 +164,7 @@ static int find_streams(struct ah_cuda_recorder *recorder, const cudaStream_t *s
     return rc;
 }
 
-/* Applies rule 5. If a call cannot be disabled, its records are skipped. */
+/* Enables only the calls of rule 5. If a call cannot be disabled, its records are skipped. */
 static void choose_calls(const struct ah_cupti *calls)
 {
     for (CUpti_CallbackId i = 1; i < CUPTI_RUNTIME_TRACE_CBID_SIZE; i++)
@@ -177,7 +177,7 @@ static void choose_calls(const struct ah_cupti *calls)
         (void)calls->enable_driver_call(driver_calls[i], 1);
 }
 
-/* Keeps CUPTI's data in host memory, because plans need the GPU's. If CUPTI refuses, it takes some MiB of the GPU. */
+/* Makes CUPTI keep its data in host memory, as plans need the GPU's. If CUPTI refuses, it takes some MiB of the GPU. */
 static void prefer_host_memory(const struct ah_cupti *calls)
 {
     uint8_t pinned = 1;
@@ -250,7 +250,7 @@ void ah_cuda_recorder_end(struct ah_cuda_recorder *recorder)
 
 /* ---- stop ---- */
 
-/* Flushes twice. The second time returns the records that CUPTI still held when its kinds were disabled. */
+/* Flushes twice: the second time returns the records that CUPTI still held when its kinds were disabled. */
 static int flush_activities(struct ah_cuda_recorder *recorder, struct ah_error *err)
 {
     const struct ah_cupti *calls = &recorder->calls;
@@ -264,7 +264,7 @@ static int flush_activities(struct ah_cuda_recorder *recorder, struct ah_error *
     return ah_cupti_check(calls, first ? first : second, "cuptiActivityFlushAll", err);
 }
 
-/* Stops CUPTI. Its callbacks then find no recorder, so buffers do not change any more. */
+/* Stops CUPTI. Its callbacks then find no recorder, so the buffers no longer change. */
 static int stop_recording(struct ah_cuda_recorder *recorder, struct ah_error *err)
 {
     int rc = AH_OK;
@@ -285,7 +285,7 @@ static void unsubscribe(struct ah_cuda_recorder *recorder)
     recorder->subscribed = false;
 }
 
-/* Records in a buffer that CUPTI kept are lost and cannot be counted. */
+/* Reads the returned buffers. Records in a buffer that CUPTI kept are lost and cannot be counted. */
 static int read_buffers(struct ah_cuda_recorder *recorder, struct ah_error *err)
 {
     int rc = AH_OK;

@@ -3,7 +3,7 @@
  * Reads records with a table that has a reader for each kind of record. Kinds without a reader are skipped.
  *
  * 1. A kernel, a copy or a fill has the correlation number of the call that enqueued it. Records of external
- *    correlation say for which op a call was made. They may be in any buffer, so ops are looked up last.
+ *    correlation say for which op a call was made. These may be in any buffer, so ops are looked up last.
  * 2. CUPTI owns the names of kernels, one for each kernel. Consecutive kernels of one name share a copy.
  *
  * Source: CUPTI manual, "CUPTI Activity API", "External Correlation"; Itanium C++ ABI, "Mangling".
@@ -16,7 +16,7 @@
 
 /* ---- names ---- */
 
-/* Reads a <source-name>: its length, then that many characters. NULL: there is none. */
+/* Reads a <source-name>, which is a length followed by that many characters. NULL: there is none. */
 static const char *read_identifier(const char **place, size_t *ret_length)
 {
     char *behind;
@@ -197,7 +197,7 @@ static int by_lane_and_start(const void *left, const void *right)
     return a->end_ns < b->end_ns ? -1 : a->end_ns > b->end_ns;
 }
 
-/* Finds the op or the lane of a record. Returns false if it belongs to none of the lanes. */
+/* Finds the op, or else the lane, of a record. Returns false if the record belongs to none of the lanes. */
 static bool find_owner(const struct ah_cuda_records *records, const struct ah_cuda_record *record,
                        const uint32_t *stream_ids, uint32_t n_streams, struct ah_device_activity *activity)
 {

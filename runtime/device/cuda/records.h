@@ -52,16 +52,16 @@ struct ah_cuda_records {
 int ah_cuda_records_read(struct ah_cuda_records *records, uint8_t *buffer, size_t bytes,
                          struct ah_error *err);
 
-/* Assigns all records that were read, and sorts them by lane and start. An activity belongs to the op for which its
- * call was made. If no record names that op, the activity only gets the lane whose stream it ran on (`stream_ids`, by
- * lane). Activities of other streams are dropped. */
+/* Assigns all records to ops and sorts them by lane and start. An activity belongs to the op for which its call was
+ * made. If no record names that op, the activity only gets the lane of its stream (`stream_ids`, by lane). Activities
+ * of other streams are dropped. */
 int ah_cuda_records_settle(struct ah_cuda_records *records, const uint32_t *stream_ids, uint32_t n_streams,
                            struct ah_error *err);
 
 void ah_cuda_records_release(struct ah_cuda_records *records);
 
-/* Returns the readable part of a kernel's name. For a name that a C++ compiler mangled, that is the identifier and its
- * class argument's, such as "rope", "Kernel2<cutlass_80_gemm>". In arena; NULL: out of memory. */
+/* Returns the readable part of a kernel's name, in arena; NULL: out of memory. For a name mangled by a C++ compiler,
+ * that is its identifier and the identifier of its class argument, such as "rope", "Kernel2<cutlass_80_gemm>". */
 const char *ah_cuda_records_name(struct ah_arena *arena, const char *name);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds what lanes are doing, for the thread that watches (runtime/device/watch.h). It may run while another thread is
- * stuck inside the driver, perhaps with the device's lock held. So:
+ * Finds what lanes are doing, for the thread that watches (runtime/device/watch.h). This code may run while another
+ * thread is stuck inside the driver, perhaps with the device's lock held. So:
  * 1. No call of CUDA is made here, and the lock is only tried.
- * 2. A stream's `done` is the last ticket seen to be done. A thread that waits for long looks at every stream
- *    (ah_cuda_pause), so `done` is up to date unless that thread is stuck inside the driver; a note then says so.
+ * 2. A stream's `done` is the last ticket seen to be done. A thread that waits long updates `done` of every stream
+ *    (ah_cuda_pause). If that thread is stuck inside the driver, `done` may be out of date, and a note says so.
  */
 #include "runtime/device/cuda/cuda_internal.h"
 

@@ -4,12 +4,12 @@
  *
  * GROUPS. An event costs the GPU about a microsecond, so ops whose own times are not needed share one event (`joins`).
  * 1. A lane's tickets form groups: an op that joins is in the group of the next op. Only a group's first op waits.
- * 2. A group records its end behind its last op, in that op's slot. If its first op waited for other lanes, the group
- *    also records its start behind the waits, in that op's slot. Otherwise the group started when the one before it
- *    ended or when it was submitted, whichever was later. So a group costs one event, or two if it waits.
+ * 2. A group records its end after its last op, in that op's slot. If its first op waited for other lanes, the group
+ *    also records its start, after the waits, in the first op's slot. Otherwise the group started when the previous
+ *    group ended or when it was submitted, whichever was later. So a group costs one event, or two if it waits.
  * 3. A ticket is done when the end of its group is seen; a wait for it is a wait for that event.
  * 4. While a group is open, nothing is submitted to another lane, and the submitter closes the group before waiting for
- *    anything; so a group longer than the queue is cut. No wait is ever for an end that was not recorded.
+ *    anything. So a group longer than the queue is cut, and no wait is ever for an end that was not recorded.
  * 5. Every op has its own event while activities are recorded.
  *
  * TIMES. Events are read only when spans are asked for or a queue's slot is reused, because a finished event keeps its
@@ -21,10 +21,10 @@
 #include <sched.h>
 #include <stdlib.h>
 
-/* A stream's hardware queue holds about a thousand launches and events. A call that finds the queue full blocks inside
- * the driver, where it may keep other threads from polling events. An op takes two to eight entries: up to three waits,
- * two events, three kernels. A product made in steps takes dozens; a quarter of the thousand is reserved for these. A
- * copy takes four: a wait, two events, the copy. Copy lanes run far ahead, so their queues are longer. */
+/* Capacities of our queues. A stream's hardware queue holds about a thousand launches and events. A call that finds it
+ * full blocks inside the driver, where it may keep other threads from polling events. An op takes two to eight entries:
+ * up to three waits, two events, three kernels. A product made in steps takes dozens; a quarter of the thousand is for
+ * these. A copy takes four: a wait, two events, the copy. Copy lanes run far ahead, so their queues are longer. */
 enum { QUEUE_MOST = 96, COPY_QUEUE_MOST = 192, SPANS_DEFAULT = 1024 };
 
 enum {
@@ -93,7 +93,7 @@ uint64_t ah_cuda_stream_group_end(const struct ah_cuda_stream *stream, uint64_t 
     return ticket;
 }
 
-/* Under the lock: returns the last ticket of the first group not seen to be done; 0: there is none, or it is open. */
+/* Returns the last ticket of the first group not seen to be done; 0: none, or it is open. Call with the lock held. */
 static uint64_t next_end(const struct ah_cuda_stream *stream)
 {
     if (stream->done == stream->submitted)
@@ -104,7 +104,7 @@ static uint64_t next_end(const struct ah_cuda_stream *stream)
 
 /* ---- finished work ---- */
 
-/* Under the lock: the lane to blame for an error of the GPU itself: the first lane with unfinished ops, or `seen`. */
+/* Returns the lane to blame for a GPU error: the first with unfinished ops, else `seen`. Call with the lock held. */
 static uint32_t find_running(const struct ah_cuda_device *cuda, uint32_t seen)
 {
     for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
@@ -113,7 +113,7 @@ static uint32_t find_running(const struct ah_cuda_device *cuda, uint32_t seen)
     return seen;
 }
 
-/* Under the lock. Reports the failure before any thread can mistake lost work for finished work. */
+/* Marks the streams as lost, after reporting, so that nobody takes lost work for finished. Call with the lock held. */
 static void lose_streams(struct ah_cuda_device *cuda, uint32_t seen, cudaError_t code)
 {
     struct ah_error why = {0};
@@ -133,7 +133,7 @@ static void lose_streams(struct ah_cuda_device *cuda, uint32_t seen, cudaError_t
     atomic_store(&cuda->lost, true);
 }
 
-/* Under the lock: brings `done` up to date. Lost work counts as done. */
+/* Brings `done` up to date; lost work counts as done. Call with the lock held. */
 static void update_done(struct ah_cuda_device *cuda, uint32_t lane)
 {
     struct ah_cuda_stream *stream = &cuda->streams[lane];
@@ -188,14 +188,14 @@ void ah_cuda_pause(struct ah_cuda_device *cuda, uint64_t since_ns)
 void ah_cuda_stream_wait(struct ah_cuda_device *cuda, uint32_t lane, uint64_t ticket)
 {
     uint64_t since_ns = ah_threads_now_ns();
-    (void)cudaSetDevice(cuda->index); /* for the calling thread; if this fails, the queries fail, too */
+    (void)cudaSetDevice(cuda->index); /* for the calling thread; if this fails, the queries also fail */
     while (ah_cuda_stream_done(cuda, lane) < ticket)
         ah_cuda_pause(cuda, since_ns);
 }
 
 /* ---- times ---- */
 
-/* Under the lock: records the span of the oldest group that has none yet. The group is done. */
+/* Records the span of the oldest group without one. The group must be done. Call with the lock held. */
 static void time_next(struct ah_cuda_device *cuda, struct ah_cuda_stream *stream)
 {
     const struct ah_cuda_queued *queued = ah_cuda_queued(stream, stream->timed + 1);
@@ -213,14 +213,14 @@ static void time_next(struct ah_cuda_device *cuda, struct ah_cuda_stream *stream
     stream->timed = ticket;
 }
 
-/* Adjusts the clock, under the lock as the clock requires. */
+/* Adjusts the clock. Call with the lock held, as the clock requires. */
 static void adjust_clock(struct ah_cuda_device *cuda)
 {
     if (!atomic_load(&cuda->lost))
         ah_cuda_clock_adjust(&cuda->clock);
 }
 
-/* Under the lock: returns the index of the first remembered span with a ticket above `after`. */
+/* Returns the index of the first remembered span with a ticket above `after`. Call with the lock held. */
 static uint64_t find_span(const struct ah_cuda_stream *stream, uint64_t after)
 {
     uint64_t low = stream->spans_made > stream->n_spans ? stream->spans_made - stream->n_spans : 0;
@@ -256,7 +256,7 @@ size_t ah_cuda_stream_spans(struct ah_cuda_device *cuda, uint32_t lane, uint64_t
 
 /* ---- submission ---- */
 
-/* Marks streams as lost, because it is no longer known when enqueued work is done. */
+/* Marks the streams as lost, because nobody can know any more when enqueued work is done. */
 static void lose_events(struct ah_cuda_device *cuda, const struct ah_cuda_culprit *culprit, int rc,
                         struct ah_error *why)
 {
@@ -264,7 +264,7 @@ static void lose_events(struct ah_cuda_device *cuda, const struct ah_cuda_culpri
     atomic_store(&cuda->lost, true);
 }
 
-/* Records the end of the newest op's group, if that is open. */
+/* Closes the newest op's group if it is open, by recording its end. */
 static void close_group(struct ah_cuda_device *cuda, uint32_t lane)
 {
     struct ah_cuda_stream *stream = &cuda->streams[lane];
@@ -284,7 +284,7 @@ static void close_group(struct ah_cuda_device *cuda, uint32_t lane)
     pthread_mutex_unlock(&cuda->lock);
 }
 
-/* Returns a slot for the next ticket; waits while the queue is full. */
+/* Returns a slot for the next ticket, after waiting while the queue is full. */
 static struct ah_cuda_queued *take_slot(struct ah_cuda_device *cuda, uint32_t lane, uint64_t *ret_ticket)
 {
     struct ah_cuda_stream *stream = &cuda->streams[lane];
@@ -303,7 +303,7 @@ static struct ah_cuda_queued *take_slot(struct ah_cuda_device *cuda, uint32_t la
     return ah_cuda_queued(stream, ticket);
 }
 
-/* Makes the stream wait for a ticket and sets `ret_waits`, unless the ticket is done. */
+/* Makes the stream wait for a ticket and sets `ret_waits`; does neither if the ticket is done. */
 static int enqueue_wait(struct ah_cuda_device *cuda, uint32_t lane, struct ah_wait wait, bool *ret_waits,
                         struct ah_error *err)
 {

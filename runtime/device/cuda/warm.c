@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Warming: launches every kernel that the prepared ops need, once, before the first op is submitted.
+ * Warming: launches every kernel of the prepared ops once, before the first op is submitted.
  *
  * The driver loads a kernel's code at its first launch. That takes memory, and the driver may wait until the GPU is
- * idle while it holds a lock that other calls need. If a stream waits for the host lane, and the host lane polls
- * events, neither would continue. So once the arenas exist, and still hold zeros, one op of each sort runs on them, and
- * they are zeroed once more. Zeros are valid operands of every op: token 0, position 0, documents that start at 0.
+ * idle while it holds a lock that other calls need. If a stream waits for the host lane while the host lane polls
+ * events, neither would continue. So one op of each sort runs on the arenas while they still hold zeros; then they are
+ * zeroed once more. Zeros are valid operands of every op: token 0, position 0, documents that start at 0.
  *
  * Two ops are of one sort if they differ only in the addresses of their operands, in a way that kernels do not notice.
  * An op outside the arenas, or prepared after them, is not warmed: its first launch loads its code.

@@ -54,7 +54,7 @@ struct ah_adamw_arrays {
     enum ah_dtype weight_dtype;
     bool decay;
     uint32_t block;         /* with first_element, selects the random bits of stochastic rounding */
-    uint64_t first_element; /* index 0's position in the block's flat vector */
+    uint64_t first_element; /* position of index 0 in the block's flat vector */
 };
 
 /* Updates elements [begin, end). This processor must have `isa` (base/isa.h). */

@@ -30,7 +30,7 @@ struct ah_convert_in {
 
 enum { AH_CONVERT_COLUMN_GROUP = 64, AH_CONVERT_STREAM_BYTES = 1 << 20 };
 
-/* dst = src, converted to dst's type. In place only if both types are equal. */
+/* Casts src to dst's type. In place only if both types are equal. */
 void ah_convert_cast(enum ah_isa isa, struct ah_convert_out dst, struct ah_convert_in src, uint64_t begin,
                      uint64_t end);
 
@@ -38,22 +38,23 @@ void ah_convert_cast(enum ah_isa isa, struct ah_convert_out dst, struct ah_conve
  * When it returns, every thread sees the result. */
 void ah_convert_stream_bf16(enum ah_isa isa, uint16_t *dst, const float *src, uint64_t begin, uint64_t end);
 
-/* dst = a + b, added in fp32 and rounded to dst's type once. To accumulate, pass a == dst in fp32. */
+/* Computes dst = a + b, added in fp32 and rounded to dst's type once. To accumulate, pass a == dst in fp32. */
 void ah_convert_add(enum ah_isa isa, struct ah_convert_out dst, struct ah_convert_in a,
                     struct ah_convert_in b, uint64_t begin, uint64_t end);
 
-/* data[i] *= factor. Used to measure memory bandwidth: reads 4 bytes and writes 4 per element. */
+/* Multiplies elements by `factor`. Memory bandwidth is measured with it: it reads 4 bytes and writes 4 per element. */
 void ah_convert_scale(enum ah_isa isa, float *data, float factor, uint64_t begin, uint64_t end);
 
-/* dst = value, converted to dst's type. */
+/* Sets elements to `value`, converted to dst's type. */
 void ah_convert_fill(struct ah_convert_out dst, float value, uint64_t begin, uint64_t end);
 
-/* dst[c] = sum over rows of src[r * stride + c] for columns c in [begin, end), all in fp32. Rows are added in order in
- * groups of AH_CONVERT_COLUMN_GROUP, starting from +0; then the group sums in order. dst must not overlap src. */
+/* The source of ah_convert_column_sum(): dst[c] is the fp32 sum over rows of src[r * stride + c], for c in [begin,
+ * end). Rows are added in order in groups of AH_CONVERT_COLUMN_GROUP, from +0; then the group sums. dst must not
+ * overlap src. */
 struct ah_convert_matrix {
     struct ah_convert_in src;
     uint64_t rows;
-    uint64_t stride; /* elements between rows */
+    uint64_t stride; /* elements from row to row */
 };
 void ah_convert_column_sum(enum ah_isa isa, struct ah_convert_out dst, const struct ah_convert_matrix *matrix,
                            uint64_t begin, uint64_t end);

@@ -9,7 +9,7 @@
 #include "runtime/device/host/convert.h"
 #include "runtime/device/host/reduce.h"
 
-/* Sizes of pieces into which work is split: in elements, in bytes (copies), in columns. */
+/* Sizes of the pieces into which work is split: in elements, in bytes (copies), in columns. */
 enum { PIECE_ELEMENTS = 1 << 16, PIECE_BYTES = 1 << 21, PIECE_COLUMNS = 128 };
 
 _Static_assert((int)AH_OP_SUM_LEAF == (int)AH_REDUCE_LEAF, "tiles begin at leaves");
@@ -69,7 +69,7 @@ static void work_copy(const struct task *task, uint64_t begin, uint64_t end)
     ah_convert_copy(task->host->isa, dst + begin, src + begin, end - begin);
 }
 
-/* Returns the bytes from the first row of an elementwise op's operand to row `row`. */
+/* Returns the number of bytes from the first row to row `row` of an elementwise op's operand. */
 static uint64_t row_at(const struct task *task, size_t arg, uint64_t row)
 {
     const struct ah_ref *ref = &task->op->arg[arg];
@@ -177,7 +177,7 @@ static uint64_t count_params(const struct ah_op *op)
     return op->u.adamw.count;
 }
 
-/* Kinds whose work is only split: the amount of work, and the size of a piece. */
+/* Kinds whose work is only split: `count` returns the amount of work; `piece` is the size of a piece. */
 static const struct {
     work_fn *work;
     uint64_t (*count)(const struct ah_op *op);

@@ -24,7 +24,7 @@
 
 struct ah_workspace; /* math/workspace.h */
 
-/* Where ops run. All borrowed. */
+/* What ops run on; everything is borrowed. */
 struct ah_host {
     enum ah_isa isa;
     struct ah_pool *pool;                  /* NULL: only the calling thread */
@@ -38,7 +38,7 @@ bool ah_host_does(enum ah_op_kind kind);
 /* Returns the address of operand `arg`; NULL if it is absent. */
 void *ah_host_operand(const struct ah_host *host, const struct ah_op *op, size_t arg);
 
-/* Runs an op of a kind that runs here. AH_E_NUMERIC: a norm is not finite; also the errors of a `call`'s function. */
+/* Runs an op of a kind that ah_host_does(). AH_E_NUMERIC: a norm is not finite; also errors of a `call`'s function. */
 int ah_host_run(const struct ah_host *host, const struct ah_op *op, struct ah_error *err);
 
 #endif

@@ -2,9 +2,9 @@
  *
  * The memory-bound kernels of each instruction set, as tables.
  *
- * kernels_portable.c, kernels_avx2.c and kernels_avx512.c each include one x16_*.h and the bodies
- * in kernels.inc, which define one table. adamw.c, convert.c and reduce.c are the public
- * side: they compute what does not depend on the instruction set and call through the table.
+ * kernels_portable.c, kernels_avx2.c and kernels_avx512.c each include one x16_*.h and then kernels.inc, whose bodies
+ * and table they compile. adamw.c, convert.c and reduce.c are the public side: they compute what does not depend on the
+ * instruction set and call through the table.
  */
 #ifndef AH_RUNTIME_DEVICE_HOST_KERNELS_INTERNAL_H
 #define AH_RUNTIME_DEVICE_HOST_KERNELS_INTERNAL_H
@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The scalars of adamw.h, and the part of Philox that is the same for all elements of a call. */
+/* The scalars of adamw.h, and the input of Philox that all elements of a call share. */
 struct ah_adamw_constants {
     float grad_scale, decay, neg_rate, root_scale, epsilon;
     float beta1, rest1, beta2, rest2;
@@ -49,7 +49,7 @@ struct ah_kernels {
     ah_kernels_scale *scale;
     ah_kernels_columns *columns[2]; /* src */
     ah_kernels_leaf *leaf[2][2];    /* kind, dtype */
-    ah_kernels_copy *copy;          /* copies whole lines to a 64-byte aligned destination, past the caches */
+    ah_kernels_copy *copy; /* copies whole lines past the caches; the destination is 64-byte aligned */
 };
 
 extern const struct ah_kernels ah_kernels_portable;

@@ -8,7 +8,7 @@
 #include "runtime/device/host/kernels_internal.h"
 
 enum {
-    WINDOW = 8192, /* leaves of a sum: the leaf sums take 32 KiB of stack and cover 128 MiB of fp32 */
+    WINDOW = 8192, /* leaves of a window: their sums take 32 KiB of stack, their elements 128 MiB of fp32 */
     CHUNK = 64     /* leaves that a thread sums at a time */
 };
 

@@ -15,8 +15,8 @@
  *
  * A GPU warp of 32 threads reads two rows at once, so its first addition is lane i plus lane i + 16.
  *
- * Leaves of the sum are independent, so a pool may compute any range of them; only ah_reduce_add() needs an order.
- * ah_reduce_run() does both, window by window: the leaf sums of one window fit on its stack. It allocates nothing.
+ * Leaves are independent, so a pool may compute any range of them; only ah_reduce_add() needs an order. ah_reduce_run()
+ * works window by window, so that the leaf sums of a window fit on its stack. It allocates nothing.
  */
 #ifndef AH_RUNTIME_DEVICE_HOST_REDUCE_H
 #define AH_RUNTIME_DEVICE_HOST_REDUCE_H
@@ -49,8 +49,8 @@ void ah_reduce_leaves(enum ah_isa isa, const struct ah_reduce_input *input, uint
 /* Adds `n` leaf sums to `total` in order; returns the new total. */
 double ah_reduce_add(double total, const float *sums, uint64_t n);
 
-/* Adds all leaf sums of the input to `total` in order, using a pool (NULL: the caller's thread). Start at 0.0. A vector
- * cut between leaves may be summed piece by piece, each starting from the previous total, with the same bits. */
+/* Adds all leaf sums of the input, in order, to `total` (at first 0.0), using a pool (NULL: the caller's thread). A
+ * vector cut between leaves may be summed piece by piece, each from the previous total, with the same bits. */
 double ah_reduce_run(enum ah_isa isa, struct ah_pool *pool, const struct ah_reduce_input *input,
                      double total);
 

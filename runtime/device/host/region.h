@@ -35,21 +35,21 @@ struct ah_region {
 /* Takes address space, but no memory yet. 0 bytes: an empty region. AH_E_MEMORY: there is not enough address space. */
 int ah_region_map(struct ah_region *region, uint64_t bytes, struct ah_error *err);
 
-/* Returns how many pieces a region has; touching a piece takes memory for it. Different threads may touch different
+/* Returns the number of pieces of a region. Touching a piece takes memory for it. Different threads may touch different
  * pieces at the same time. */
 size_t ah_region_pieces(const struct ah_region *region);
 void ah_region_touch(const struct ah_region *region, size_t piece);
 
-/* Touches a whole region with the threads of the pool that will work on it, which takes memory for it. A temporary
- * thread on `processor` (-1: any) replaces the pool's caller, because lanes count only ops. AH_E_FAILED, AH_E_MEMORY:
- * no thread could be started. */
+/* Touches a whole region, which takes memory for it. The pool's threads touch it, because they will work on it. A
+ * temporary thread on `processor` (-1: any) replaces the pool's caller, which is a lane's thread and runs only ops.
+ * AH_E_FAILED, AH_E_MEMORY: no thread could be started. */
 int ah_region_fill(struct ah_region *region, struct ah_pool *pool, int processor, struct ah_error *err);
 
-/* Tries mlock(2); a refusal is no failure: see `locked_bytes`. Touch the region first, because mlock would otherwise
- * take all of its memory for the calling thread. */
+/* Tries to lock the region with mlock(2). A refusal is no failure; `locked_bytes` tells. Touch the region first,
+ * because mlock would otherwise take all of its memory for the calling thread. */
 void ah_region_lock(struct ah_region *region);
 
-/* Maps a region and touches it on the calling thread: for small regions. */
+/* Maps a small region and touches it on the calling thread. */
 int ah_region_init(struct ah_region *region, uint64_t bytes, struct ah_error *err);
 
 void ah_region_release(struct ah_region *region);

@@ -4,7 +4,7 @@
  *
  * It keeps a running deadline instead of pausing: each piece of work moves the deadline by its cost, and the lane
  * sleeps until then. If a sleep ends late, the next piece or op sleeps less, so the rate holds on average. A lane that
- * begins more than 200 us after its deadline was idle, or is slower than the rate: it may not catch up on that time.
+ * begins more than 200 us after its deadline was idle or slower than the rate; it may not make up for that time.
  *
  *     ah_throttle_begin(&throttle, ah_threads_now_ns());
  *     for each slice:  copy it;  ah_threads_sleep_until_ns(ah_throttle_pay(&throttle, bytes, rate));
@@ -31,7 +31,7 @@ static inline bool ah_throttle_is_on(const struct ah_throttle *throttle)
 /* Begins an op at `now_ns`. */
 void ah_throttle_begin(struct ah_throttle *throttle, uint64_t now_ns);
 
-/* Charges finished `work` at the current rate, `work_per_s` > 0. Returns the time in ns when the lane may continue. */
+/* Charges finished `work` at the rate `work_per_s` > 0. Returns the time, in ns, at which the lane may continue. */
 uint64_t ah_throttle_pay(struct ah_throttle *throttle, double work, double work_per_s);
 
 /* Returns the bytes of a slice that takes about a millisecond: a multiple of 64, from 64 KiB to 4 MiB. */

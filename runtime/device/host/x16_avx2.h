@@ -144,7 +144,7 @@ X16_FN struct x16u x16_words_low(struct x16u a)
     return (struct x16u){_mm256_and_si256(a.low, mask), _mm256_and_si256(a.high, mask)};
 }
 
-/* The ten rounds for four random draws, one per 64-bit lane. Words are in lower halves; upper halves never matter. */
+/* Computes ten rounds for four draws, one per 64-bit lane. Words are in lower halves; upper halves never matter. */
 X16_FN void x4_philox(const uint32_t counter[4], const uint32_t key[2], __m256i draws, __m256i w[4])
 {
     const __m256i multiplier0 = _mm256_set1_epi64x(AH_PHILOX_M0);
@@ -165,8 +165,8 @@ X16_FN void x4_philox(const uint32_t counter[4], const uint32_t key[2], __m256i 
     }
 }
 
-/* Random draws `first`, + 4, + 8, + 12, and the same + 1, transposed 4 x 4 in each half: lanes 0-3 of ret[j] hold the
- * words of draw first + 4 j, lanes 4-7 of draw first + 4 j + 1. */
+/* Computes draws `first`, + 4, + 8, + 12, and the draw after each, transposed 4 x 4 in each half. Lanes 0-3 of ret[j]
+ * hold the words of draw first + 4 j, lanes 4-7 those of draw first + 4 j + 1. */
 X16_FN void x8_philox(const uint32_t counter[4], const uint32_t key[2], int first, __m256i ret[4])
 {
     const __m256i draws = _mm256_add_epi64(_mm256_set_epi64x(9, 1, 8, 0), _mm256_set1_epi64x(first));

@@ -2,7 +2,7 @@
  *
  * Sixteen lanes at once with AVX-512F: one register. x16_portable.h says what each function means.
  *
- * It does not use the bf16 instructions of newer processors: they flush denormals, which our arithmetic keeps.
+ * The bf16 instructions of newer processors are not used, because they flush denormals, which our arithmetic keeps.
  */
 #ifndef AH_RUNTIME_DEVICE_HOST_X16_AVX512_H
 #define AH_RUNTIME_DEVICE_HOST_X16_AVX512_H
@@ -134,7 +134,7 @@ X16_FN struct x16u x16_words_low(struct x16u a)
     return (struct x16u){_mm512_and_si512(a.v, _mm512_set1_epi32(0xffff))};
 }
 
-/* The ten rounds for eight random draws, one per 64-bit lane. Words are in lower halves; upper halves never matter. */
+/* Computes ten rounds for eight draws, one per 64-bit lane. Words are in lower halves; upper halves never matter. */
 X16_FN void x8_philox(const uint32_t counter[4], const uint32_t key[2], __m512i draws, __m512i w[4])
 {
     const __m512i multiplier0 = _mm512_set1_epi64(AH_PHILOX_M0);
@@ -156,7 +156,7 @@ X16_FN void x8_philox(const uint32_t counter[4], const uint32_t key[2], __m512i 
     }
 }
 
-/* Lane 4 k + j holds random draw 4 j + k, so a 4 x 4 transposition in each quarter puts every word in its place. */
+/* Puts random draw 4 j + k into lane 4 k + j, so a 4 x 4 transposition in each quarter puts every word in its place. */
 X16_FN void x16_philox(const uint32_t counter[4], const uint32_t key[2], struct x16u ret_words[4])
 {
     const __m512i draws = _mm512_set_epi64(11, 3, 10, 2, 9, 1, 8, 0);

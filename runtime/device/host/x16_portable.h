@@ -79,7 +79,7 @@ X16_FN struct x16f x16_sub(struct x16f a, struct x16f b)
     return a;
 }
 
-/* Both max and min give b if the two are equal or one is a NaN. */
+/* Return the larger or smaller of a and b, and b if they are equal or one is a NaN. */
 X16_FN struct x16f x16_max(struct x16f a, struct x16f b)
 {
     X16_EACH a.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
@@ -92,7 +92,7 @@ X16_FN struct x16f x16_min(struct x16f a, struct x16f b)
     return a;
 }
 
-/* Returns `yes` in lanes where a < b, otherwise (also if one is a NaN) `no`. */
+/* Returns `yes` in lanes where a < b, `no` in all others, also for a NaN. */
 X16_FN struct x16f x16_where_less(struct x16f a, struct x16f b, struct x16f yes, struct x16f no)
 {
     X16_EACH a.lane[i] = a.lane[i] < b.lane[i] ? yes.lane[i] : no.lane[i];
@@ -105,14 +105,14 @@ X16_FN struct x16f x16_abs(struct x16f a)
     return a;
 }
 
-/* -|a| */
+/* Returns -|a|. */
 X16_FN struct x16f x16_below(struct x16f a)
 {
     X16_EACH a.lane[i] = -fabsf(a.lane[i]);
     return a;
 }
 
-/* 2^n for a = n + 1.5 * 2^23, n whole from -126 to 127; 0 for n = -127, infinity for 128. Other n: undefined. */
+/* Returns 2^n for a = n + 1.5 * 2^23, n whole, -126 to 127; 0 for n = -127, infinity for 128. Other n: undefined. */
 X16_FN struct x16f x16_power(struct x16f a)
 {
     struct x16u bits;
@@ -122,14 +122,14 @@ X16_FN struct x16f x16_power(struct x16f a)
     return a;
 }
 
-/* a * b + c, rounded once */
+/* Returns a * b + c, rounded once. */
 X16_FN struct x16f x16_fma(struct x16f a, struct x16f b, struct x16f c)
 {
     X16_EACH a.lane[i] = fmaf(a.lane[i], b.lane[i], c.lane[i]);
     return a;
 }
 
-/* Adds lanes i and i + 8, then i and i + 4, i + 2, i + 1: the end of the canonical tree. */
+/* Returns the sum of lanes: adds lanes i and i + 8, then i and i + 4, i + 2, i + 1, as the canonical tree ends. */
 X16_FN float x16_sum(struct x16f a)
 {
     for (int half = 8; half >= 1; half /= 2)
@@ -165,8 +165,8 @@ X16_FN struct x16u x16_words_low(struct x16u a)
     return a;
 }
 
-/* The words of 16 random draws, starting at a multiple of 16. Word w of draw counter + d, four draws per vector, is
- * ret_words[d / 4].lane[4 (d % 4) + w]. */
+/* Returns the words of 16 random draws, the first of which is a multiple of 16. Word w of draw counter + d, four draws
+ * per vector, is ret_words[d / 4].lane[4 (d % 4) + w]. */
 X16_FN void x16_philox(const uint32_t counter[4], const uint32_t key[2], struct x16u ret_words[4])
 {
     for (uint32_t d = 0; d < 16; d++) {
@@ -186,7 +186,7 @@ X16_FN struct x16f x16_load_bf16(const uint16_t *from)
     return r;
 }
 
-/* Stores the upper halves of bits + addend; a NaN becomes the quiet NaN with the same upper bits. */
+/* Stores bf16: the upper halves of bits + addend. A NaN becomes the quiet NaN with the same upper bits. */
 X16_FN void x16_store_upper(uint16_t *to, struct x16f a, struct x16u addend)
 {
     uint16_t halves[16];
@@ -201,7 +201,7 @@ X16_FN void x16_store_upper(uint16_t *to, struct x16f a, struct x16u addend)
     memcpy(to, halves, sizeof halves);
 }
 
-/* Rounds to nearest even. */
+/* Stores bf16, rounded to nearest even. */
 X16_FN void x16_store_bf16(uint16_t *to, struct x16f a)
 {
     struct x16u bits, addend;
@@ -228,7 +228,7 @@ X16_FN void x16_prefetch(const void *at)
     __builtin_prefetch(at);
 }
 
-/* After this call, other threads see streamed stores. */
+/* Makes other threads see the streamed stores. */
 X16_FN void x16_stream_end(void)
 {
 }

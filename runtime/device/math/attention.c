@@ -41,7 +41,7 @@ const struct ah_attention_limits *ah_attention_limit(struct ah_attention_limits 
     return limits;
 }
 
-/* Returns the rows as stored in memory, starting with element `column` of the head. */
+/* Returns the rows as stored in memory, from element `column` of the head on. */
 static struct ah_pack_matrix lying(const struct ah_attention *attention, const struct ah_attention_rows *rows,
                                    uint64_t column)
 {
@@ -183,7 +183,7 @@ static struct ah_attention shape_of(const struct ah_op_attention *sizes, const s
     return shape;
 }
 
-/* Assumes words of one fp32, because no kernel needs more memory. */
+/* Computes the bytes for the kernel whose words hold one fp32, because no kernel needs more. */
 uint64_t ah_attention_bytes(const struct ah_op *op)
 {
     const struct ah_attention shape = shape_of(&op->u.attention, ah_tile_kernel(AH_TILE_PORTABLE, AH_FP32));

@@ -11,9 +11,9 @@
  * and dv for the whole sequence are in its workspace:
  *
  *     for each head, chunk of queries
- *         pack q and dout of the chunk, both ways; delta
+ *         pack q and dout of the chunk, also transposed; compute delta
  *         for each block of keys that the chunk sees, ascending
- *             pack k, v, and k turned
+ *             pack k, v, and k transposed
  *             for each block of 128 queries of the chunk
  *                 for each tile of keys: s, g, p, d of its strips; dv += p dout, dk += d q
  *                 for each strip: dq^T += k^T d
@@ -22,8 +22,8 @@
  *
  * 1. One thread sums each element of dq over keys, and each of dk and dv over heads, then queries, all in ascending
  *    order. So bits do not depend on threads. Each pair of query and key costs five products.
- * 2. A strip that sees nothing of a tile is skipped, unless it is between strips that see the tile (possible if `docs`
- *    do not ascend); then its masked keys add zeros.
+ * 2. A strip that sees nothing of a tile is skipped, unless it lies between strips that see the tile (possible if
+ *    `docs` do not ascend). If it does, its masked keys add zeros.
  * 3. p and d of keys beyond the sequence are 0, and packed queries beyond it are 0, so neither changes a sum.
  */
 #include "runtime/device/math/attention_internal.h"
@@ -45,13 +45,13 @@ struct strip {
     float delta[LANES]; /* delta times -scale */
 };
 
-/* 128 queries. */
+/* A block of 128 queries. */
 struct queries {
     struct strip strips[BLOCK_STRIPS];
     uint64_t n;      /* number of strips */
     uint32_t *query; /* packed as a b, k along the queries */
     uint32_t *dout;
-    uint64_t panel_words; /* words between panels of query and dout */
+    uint64_t panel_words; /* number of words from one panel to the next */
 };
 
 struct unit {
@@ -61,16 +61,16 @@ struct unit {
     uint64_t head;
     struct queries queries[CHUNK_BLOCKS];
     uint64_t n;          /* number of blocks of queries */
-    uint64_t first_tile; /* first and last tile that the chunk sees */
+    uint64_t first_tile; /* the first and the last tile that the chunk sees */
     uint64_t last_tile;
     unsigned char *key;            /* (tiles of a block, steps): packed keys */
-    unsigned char *value;          /* the same */
-    unsigned char *key_transposed; /* (panels): packed keys */
+    unsigned char *value;          /* (tiles of a block, steps): packed values */
+    unsigned char *key_transposed; /* (panels): packed keys, transposed */
     unsigned char *weights;        /* weights for a tile, packed as an a */
-    unsigned char *dscores;        /* the same */
+    unsigned char *dscores;        /* slopes for a tile, packed as an a */
     float *sums;                   /* two tiles: scores and gradients of weights */
     float *dkey;                   /* (tiles, panels, 32, 32): sums */
-    float *dvalue;                 /* the same */
+    float *dvalue;                 /* (tiles, panels, 32, 32): sums */
 };
 
 static void place_queries(struct queries *queries, struct ah_attention_room *room,
@@ -140,7 +140,7 @@ static void pack_strip(const struct unit *unit, const struct strip *strip)
     ah_attention_pack_b_transposed(strip->dout, attention, &dout);
 }
 
-/* Stores delta in the op's scratch; sets the strip's delta (times -scale) and lse (base 2), 0 beyond the end. */
+/* Stores delta in the op's scratch; sets the strip's delta (times -scale) and lse (base 2), both 0 beyond the end. */
 static void prepare_lanes(const struct unit *unit, struct strip *strip)
 {
     const struct ah_attention *attention = unit->attention;
@@ -203,7 +203,7 @@ static uint64_t tile_at(const struct unit *unit, uint64_t i)
     return i * unit->attention->steps_per_head * AH_ATTENTION_A_BYTES;
 }
 
-/* Packs the keys that the chunk sees in the block that begins with tile `block`. */
+/* Packs the keys of the block that begins with tile `block`, as far as the chunk sees them. */
 static void pack_keys(const struct unit *unit, uint64_t block)
 {
     const struct ah_attention *attention = unit->attention;
@@ -218,7 +218,7 @@ static void pack_keys(const struct unit *unit, uint64_t block)
     }
 }
 
-/* Computes weights and slopes of a tile and strip `i` of `queries`, and stores them in packed operands. */
+/* Computes weights and slopes of a tile for strip `i` of `queries`, and packs them as operands. */
 static void compute_slopes(const struct unit *unit, const struct queries *queries, uint64_t i, uint64_t block,
                            uint64_t tile)
 {
@@ -250,7 +250,7 @@ static bool sees(const struct strip *strip, uint64_t tile)
     return tile >= strip->sight.first_tile && tile <= strip->sight.strip;
 }
 
-/* Adds the contribution of the `queries` that see a tile to the tile's dv and dk. */
+/* Adds to a tile's dv and dk the contribution of the `queries` that see the tile. */
 static void add_keys(const struct unit *unit, const struct queries *queries, uint64_t block, uint64_t tile)
 {
     const struct ah_attention *attention = unit->attention;
@@ -264,7 +264,7 @@ static void add_keys(const struct unit *unit, const struct queries *queries, uin
         return;
     for (uint64_t i = first; i < end; i++)
         compute_slopes(unit, queries, i, block, tile);
-    /* The strip on the diagonal, in the unit's first head, is the first strip that sees a tile. */
+    /* The strip on the diagonal, in the unit's first head, is the first to add to a tile. */
     const bool is_first = first_strip + first == tile && unit->head == unit->kv_head * attention->group;
     const uint64_t before = ah_attention_words(attention, first * AH_ATTENTION_STRIP);
     struct ah_tile_operands operands = {
@@ -285,7 +285,7 @@ static void add_keys(const struct unit *unit, const struct queries *queries, uin
     }
 }
 
-/* Adds the contribution of the keys that a strip sees in the block to the strip's dq. */
+/* Adds to a strip's dq the contribution of the block's keys, as far as the strip sees them. */
 static void add_queries(const struct unit *unit, const struct strip *strip, uint64_t block)
 {
     const struct ah_attention *attention = unit->attention;

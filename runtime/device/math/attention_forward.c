@@ -7,18 +7,18 @@
  *
  *     pack q of every strip
  *     for each block of keys that a strip of the unit sees, ascending
- *         pack k; pack v turned
+ *         pack k; pack v transposed
  *         for each strip of the unit that sees the block
  *             s = k q^T, tile by tile, for the tiles that the strip sees
  *             m' = max(m, s);  p = 2^(s - m');  l = l 2^(m - m') + p;  o = o 2^(m - m') + v^T p;  m = m'
- *     out = o / l, turned back;  lse = ln 2 (m + log2 l)
+ *     out = o / l, transposed back;  lse = ln 2 (m + log2 l)
  *
  * Scores are in powers of two: scaled by scale * log2(e). Invariants, for every query and after every block:
  *
  * 1. m is the largest score so far. It starts at the finite -FLT_MAX, so 2^(s - m) of a masked key is 0, never NaN.
  * 2. l is the sum of 2^(s - m) over the keys so far, o that of 2^(s - m) v. So l >= 1 once a key was seen.
  * 3. A query's result depends only on its strip, its sequence's keys and `docs`: blocks start at multiples of 128 keys,
- *    not at the unit's beginning. So bits depend neither on units nor on threads. A query that sees no key of a tile
+ *    not at the unit's beginning. So bits depend neither on units nor on threads. If a query sees no key of a tile, it
  *    adds zeros there.
  * 4. Tiles that no query of the strip sees are not multiplied; blocks that no strip of the unit sees are not packed.
  *
@@ -75,16 +75,16 @@ uint64_t ah_attention_forward_bytes(const struct ah_attention *shape)
     return room.used;
 }
 
-/* Returns packed tile `i` of the block. */
+/* Returns the packed keys of tile `i` of the block. */
 static unsigned char *key_of(const struct unit *unit, uint64_t i)
 {
     return unit->key + i * unit->attention->steps_per_head * AH_ATTENTION_A_BYTES;
 }
 
-/* How heads and strips are cut into units. */
+/* The cut of heads and strips into units. */
 struct cut {
-    uint64_t heads;  /* heads per unit */
-    uint64_t strips; /* strips per unit */
+    uint64_t heads;  /* per unit */
+    uint64_t strips; /* per unit */
     uint64_t head_sets;
     uint64_t strip_sets;
 };
@@ -145,7 +145,7 @@ static void begin_unit(struct unit *unit, const struct cut *cut, uint64_t number
             begin_item(unit, &unit->items[unit->n++], unit->kv_head * attention->group + head, strip);
 }
 
-/* Packs the keys and values that the unit sees in the block that begins with tile `block`. */
+/* Packs keys and values of the block that begins with tile `block`, as far as the unit sees them. */
 static void pack_block(const struct unit *unit, uint64_t block)
 {
     const struct ah_attention *attention = unit->attention;
@@ -162,7 +162,7 @@ static void pack_block(const struct unit *unit, uint64_t block)
     ah_attention_pack_a_transposed(unit->value, attention, &rows);
 }
 
-/* Computes the scores of tiles [`first`, `end`), scaled and masked, and the item's new largest scores in `ret_max`. */
+/* Computes the scaled and masked scores of tiles [`first`, `end`), and the item's new largest scores in `ret_max`. */
 static void score_tiles(const struct unit *unit, const struct item *item, uint64_t block, uint64_t first,
                         uint64_t end, float *ret_max)
 {
@@ -178,7 +178,7 @@ static void score_tiles(const struct unit *unit, const struct item *item, uint64
     }
 }
 
-/* Rescales the sums to new largest scores; before the first block there are no sums. */
+/* Rescales the item's sums to new largest scores. Before the first block there are no sums. */
 static void rescale_sums(const struct ah_attention *attention, const struct item *item, const float *max,
                          bool is_first)
 {
@@ -191,7 +191,7 @@ static void rescale_sums(const struct ah_attention *attention, const struct item
     memcpy(item->max, max, sizeof factor);
 }
 
-/* Adds the part of a block that an item sees to the item's sums. */
+/* Adds a block, as far as an item sees it, to the item's sums. */
 static void attend_block(const struct unit *unit, const struct item *item, uint64_t block)
 {
     const struct ah_attention *attention = unit->attention;

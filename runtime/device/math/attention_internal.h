@@ -4,9 +4,9 @@
  * packing, and the steps between matrix products for each instruction set.
  *
  * SHAPES. A strip is 32 queries of one head, a tile 32 keys, both at multiples of 32 in their sequence; a block is 4
- * tiles. Between products, data is transposed (TURNED): a row for each key (or element of a head), a column for each
- * query of the strip, like sums of tiles (tile.h). So each query's numbers (largest score, sum, log) are in one lane,
- * nothing is summed across lanes, and one product writes weights in the order in which the next reads them.
+ * tiles. Between products, data is transposed: one row per key (or element of a head), one column per query of the
+ * strip, as tile.h lays out sums of tiles. So each query's numbers (largest score, sum, log) are in one lane, nothing
+ * is summed across lanes, and one product writes weights in the order that the next one needs.
  *
  * SIGHT. Query q of a sequence sees keys max(docs[q], q - window + 1) to q, both included.
  */
@@ -32,17 +32,17 @@ enum {
 _Static_assert((int)AH_ATTENTION_STRIP == (int)AH_ATTENTION_TILE, "strips and tiles meet on the diagonal");
 _Static_assert((int)AH_ATTENTION_BLOCK == (int)AH_TILE_WORDS, "a block's keys are at most a step's words");
 
-/* First and last key that each query of a strip sees, counted from the first key of a tile. */
+/* The first and the last key that each query of a strip sees, counted from the first key of a tile. */
 struct ah_attention_limits {
     float first[AH_ATTENTION_STRIP];
     float last[AH_ATTENTION_STRIP];
 };
 
-/* The step between backward's products, for a tile of scores and of gradients of weights, both (keys, queries). */
+/* The operands of the step between backward's products, for a tile. Scores and weights' gradients: (keys, queries). */
 struct ah_attention_slopes {
     const float *scores;
     const float *dweights;
-    float factor;                             /* turns scores into powers of two */
+    float factor;                             /* turns scores into exponents of 2 */
     float scale;                              /* factor for gradients of weights */
     const float *lse;                         /* each query's log-sum-exp in base 2 */
     const float *delta;                       /* for each query: -scale times the sum of dout * out */
@@ -52,21 +52,21 @@ struct ah_attention_slopes {
     void *dscores_b;                          /* output, packed as a b: words along the keys */
 };
 
-/* Steps between products. Rows of 32 floats, a lane for each query. */
+/* The steps between products. Arrays are rows of 32 floats, with a lane for each query. */
 struct ah_attention_steps {
-    /* scores *= factor, -infinity for keys that a query does not see (limits NULL: it sees all); updates max */
+    /* Multiplies scores by factor, sets those of unseen keys to -infinity (limits NULL: none), and updates max. */
     void (*scale)(float *scores, float factor, const struct ah_attention_limits *limits, float *max);
-    /* Scores become 2^(score - max), stored as words of a b along the keys, and are added to sum. `keys` is even. */
+    /* Replaces scores by 2^(score - max), stored as words of a b along the keys; adds them to sum. `keys` is even. */
     void (*weigh)(float *scores, uint64_t keys, const float *max, float *sum);
-    /* factor = 2^(old - new) */
+    /* Sets factor = 2^(old_max - new_max). */
     void (*decay)(float *factor, const float *old_max, const float *new_max);
-    /* rows *= factor, lane by lane */
+    /* Multiplies n rows by factor, lane by lane. */
     void (*rescale)(float *rows, uint64_t n, const float *factor);
-    /* inverse = 1 / sum; lse = ln(2) (max + log2(sum)), for sums of at least 1 */
+    /* Sets inverse = 1 / sum and lse = ln(2) (max + log2(sum)), for sums of at least 1. */
     void (*finish)(float *inverse, float *lse, const float *max, const float *sum);
-    /* weights = 2^(scores * factor - lse); dscores = weights (scale dweights + delta); both 0 where not seen */
+    /* Sets weights = 2^(scores * factor - lse), dscores = weights (scale dweights + delta); 0 for unseen keys. */
     void (*slopes)(const struct ah_attention_slopes *slopes);
-    /* The sum of a[i] * b[i] over a row of `n`. */
+    /* Returns the sum of a[i] * b[i] over `n` elements. */
     float (*dot)(const void *a, enum ah_dtype a_dtype, const void *b, enum ah_dtype b_dtype, uint64_t n);
 };
 
@@ -75,13 +75,13 @@ extern const struct ah_attention_steps ah_attention_avx2;
 extern const struct ah_attention_steps ah_attention_avx512;
 extern const struct ah_attention_steps ah_attention_pairs; /* for words that are pairs of bf16 */
 
-/* An op, as its units of work read it. */
+/* An op as its units of work see it. */
 struct ah_attention {
     struct ah_op_attention sizes;
     const struct ah_tile_kernel *kernel;
     const struct ah_tile_kernel *single; /* the kernel whose words hold one fp32 */
     const struct ah_attention_steps *steps;
-    struct ah_math_matrix out, dout, q, k, v, dq, dk, dv; /* names with d: backward only */
+    struct ah_math_matrix out, dout, q, k, v, dq, dk, dv; /* the names with d are for backward only */
     float *lse;
     float *delta;             /* backward's scratch */
     const uint32_t *docs;     /* NULL: documents begin at 0 */
@@ -99,11 +99,11 @@ struct ah_attention {
 struct ah_attention_sight {
     uint64_t strip;
     uint64_t first_tile;                /* first tile that any query sees; the last one is tile `strip` */
-    uint64_t masked_tiles;              /* in tiles below this, some query does not see every key */
+    uint64_t masked_tiles;              /* in tiles before this one, some query misses a key */
     uint64_t first[AH_ATTENTION_STRIP]; /* first key that each query sees */
 };
 
-/* `count` rows of a head, starting with token `first` of one sequence. */
+/* The `count` rows of a head from token `first` of one sequence on. */
 struct ah_attention_rows {
     const struct ah_math_matrix *matrix;
     uint64_t sequence;
@@ -132,11 +132,11 @@ static inline void ah_attention_kernel_end(const struct ah_attention *attention)
         attention->kernel->end();
 }
 
-/* Finds the keys that strip `strip` of a sequence sees; queries beyond the sequence see what its last query sees. */
+/* Finds the keys that strip `strip` of a sequence sees. A query beyond the sequence sees what the last query sees. */
 void ah_attention_look(struct ah_attention_sight *ret_sight, const struct ah_attention *attention,
                        uint64_t sequence, uint64_t strip);
 
-/* Returns the limits of the strip's queries in a tile, stored in `limits`; NULL if all queries see the whole tile. */
+/* Returns the limits of the strip's queries in a tile, in `limits`, or NULL if all queries see the whole tile. */
 const struct ah_attention_limits *ah_attention_limit(struct ah_attention_limits *limits,
                                                      const struct ah_attention_sight *sight, uint64_t tile);
 
@@ -148,7 +148,7 @@ static inline uint64_t ah_attention_between(const struct ah_attention *attention
     return (last < seq ? last : seq) - first * AH_ATTENTION_TILE;
 }
 
-/* Returns the end of the seen tiles of a block, if `last` is the last tile seen. */
+/* Returns the end of a block's seen tiles, `last` being the last tile seen. */
 static inline uint64_t ah_attention_end(uint64_t block, uint64_t last)
 {
     const uint64_t end = block + AH_ATTENTION_BLOCK_TILES;
@@ -162,7 +162,7 @@ static inline uint64_t ah_attention_query(const struct ah_attention *attention,
     return (rows->sequence * attention->sizes.heads + rows->head) * attention->sizes.seq + rows->first;
 }
 
-/* Returns how many words `n` elements along k are packed into. */
+/* Returns the number of words for `n` elements packed along k. */
 static inline uint64_t ah_attention_words(const struct ah_attention *attention, uint64_t n)
 {
     return ah_pack_words(attention->kernel, n);
@@ -172,7 +172,7 @@ static inline uint64_t ah_attention_words(const struct ah_attention *attention, 
 void ah_attention_pack_a(unsigned char *dst, const struct ah_attention *attention,
                          const struct ah_attention_rows *rows);
 
-/* Packs at most 128 rows as an a of the head's elements, k along the tokens: `panels` parts of AH_ATTENTION_A_BYTES. */
+/* Packs at most 128 rows as an a of the head's elements, k along tokens: `panels` parts of AH_ATTENTION_A_BYTES. */
 void ah_attention_pack_a_transposed(unsigned char *dst, const struct ah_attention *attention,
                                     const struct ah_attention_rows *rows);
 
@@ -184,12 +184,12 @@ void ah_attention_pack_b_transposed(uint32_t *dst, const struct ah_attention *at
 void ah_attention_pack_b(uint32_t *dst, const struct ah_attention *attention,
                          const struct ah_attention_rows *rows);
 
-/* sums (32, 32) = a b, k along the head; a is from ah_attention_pack_a(), b from ah_attention_pack_b_transposed(). */
+/* Computes sums (32, 32) = a b, k along the head, of ah_attention_pack_a() and ah_attention_pack_b_transposed(). */
 void ah_attention_multiply(float *sums, const struct ah_attention *attention, const unsigned char *a,
                            uint64_t rows, const uint32_t *b);
 
-/* Stores `panels` tiles of sums (elements of the head, queries), transposed, as rows of `to`. `transposed`: room for
- * one. */
+/* Stores `panels` tiles of sums (elements of the head, queries), transposed, as rows of `to`. `transposed` is room for
+ * one tile. */
 void ah_attention_store_transposed(const struct ah_attention *attention, const struct ah_attention_rows *to,
                                    const float *sums, float *transposed);
 
@@ -204,7 +204,7 @@ static inline uint64_t ah_attention_panel(const struct ah_attention *attention, 
     return left < AH_TILE_ROWS ? left : AH_TILE_ROWS;
 }
 
-/* A workspace given out in whole cache lines. If `memory` is NULL, it only counts bytes. */
+/* A workspace that hands out whole cache lines. If `memory` is NULL, it only counts bytes. */
 struct ah_attention_room {
     unsigned char *memory;
     uint64_t used;
@@ -217,7 +217,7 @@ static inline void *ah_attention_take(struct ah_attention_room *room, uint64_t b
     return at;
 }
 
-/* Return the bytes of workspace that a thread needs: for an op with any kernel; for forward or backward of a shape. */
+/* Return the bytes of workspace per thread: for an op with any kernel; for forward or backward of a shape. */
 uint64_t ah_attention_bytes(const struct ah_op *op);
 uint64_t ah_attention_forward_bytes(const struct ah_attention *shape);
 uint64_t ah_attention_backward_bytes(const struct ah_attention *shape);

@@ -16,11 +16,10 @@
 enum {
     STRIP = 512,      /* columns of a strip */
     PIECE_ROWS = 256, /* sorted rows of a piece */
-    GROUP = 64,       /* rows of a run that are summed before their sum is added to the others */
+    GROUP = 64,       /* rows of a run that are summed as a group; then the group sums are added */
     DIGIT_BITS = 8,
     DIGITS = 1 << DIGIT_BITS,
-    POSITIONS =
-        16 /* positions per piece; a thread has a strip of each position on its stack, 32 KiB in all */
+    POSITIONS = 16 /* positions of a piece; their strips take 32 KiB of a thread's stack */
 };
 
 struct embed {
@@ -92,7 +91,7 @@ void ah_embed_run_gather(const struct ah_host *host, const struct ah_op *op)
     ah_math_split(host, run_rows, &e, e.rows, e.width);
 }
 
-/* One pass of the sort, by the digit of tokens that begins at bit `shift`. */
+/* Does one pass of the sort, by the digit of tokens that begins at bit `shift`. */
 static void sort_by_digit(const uint32_t *tokens, const uint32_t *from, uint32_t *to, uint64_t rows,
                           unsigned shift)
 {
@@ -108,7 +107,7 @@ static void sort_by_digit(const uint32_t *tokens, const uint32_t *from, uint32_t
         to[next[tokens[from[i]] >> shift & (DIGITS - 1)]++] = from[i];
 }
 
-/* Returns row numbers sorted by token, in one of the halves of `scratch`. */
+/* Sorts row numbers by token. Returns the half of `scratch` with the result. */
 static const uint32_t *sort_rows(const uint32_t *tokens, uint32_t *scratch, uint64_t rows,
                                  uint64_t vocabulary)
 {
@@ -137,7 +136,7 @@ static uint64_t run_end(const struct embed *e, uint64_t place)
     return place;
 }
 
-/* Sums columns [column, column + n) of the rows at places [begin, end), which are at least two. */
+/* Adds up columns [column, column + n) of the rows at places [begin, end), at least two rows. */
 static void add_rows(const struct embed *e, float *ret_sum, uint64_t begin, uint64_t end, uint64_t column,
                      uint64_t n)
 {
@@ -170,7 +169,7 @@ static void add_run(const struct embed *e, uint64_t begin, uint64_t end, uint64_
     ah_convert_add(e->isa, out(&e->table, token, column), in(&e->table, token, column), total, 0, n);
 }
 
-/* Computes pieces. A piece's number is that of its rows * strips + that of its strip of columns. */
+/* Computes pieces [begin, end). Piece number p has rows number p / strips and strip number p % strips. */
 static void run_pieces(const void *context, uint64_t begin, uint64_t end)
 {
     const struct embed *e = context;
@@ -200,7 +199,7 @@ static void add_tokens(const struct ah_host *host, const struct ah_op *op, struc
                   (uint64_t)PIECE_ROWS * STRIP);
 }
 
-/* Adds columns [column, column + n) of positions [first, first + POSITIONS) to the position table. */
+/* Adds columns [column, column + n) of dy to positions [first, first + POSITIONS) of the position table. */
 static void add_positions(const struct embed *e, uint64_t first, uint64_t column, uint64_t n)
 {
     float sums[POSITIONS][STRIP];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Math: the compute lane's ops on host cores: norms, rotary positions, activations, embeddings, the loss, attention.
- * Matrix products, and ops that every device's host lane runs (host/host.h), are elsewhere.
+ * Math: the compute lane's ops on host cores. They are norms, rotary positions, activations, embeddings, the loss and
+ * attention. Matrix products, and ops that every device's host lane runs (host/host.h), are elsewhere.
  *
  * An op was checked when it was submitted (op.h). Each is split over the pool's threads in pieces that do not change
  * the result, computes in fp32 for operands of any type, and rounds once when it stores. Bits are the same for any
@@ -24,7 +24,7 @@
 /* True if ops of this kind run here. */
 bool ah_math_does(enum ah_op_kind kind);
 
-/* Runs an op of a kind that runs here. */
+/* Runs an op of a kind that ah_math_does(). */
 void ah_math_run(const struct ah_host *host, const struct ah_op *op);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Runs one op; defined in the file of its name. */
+/* Runs one op. Each function is defined in the file of its name. */
 typedef void ah_math_fn(const struct ah_host *host, const struct ah_op *op);
 
 ah_math_fn ah_activation_run;
@@ -29,7 +29,7 @@ ah_math_fn ah_rope_run;
 struct ah_math_matrix {
     unsigned char *data; /* NULL if the operand is absent */
     enum ah_dtype dtype;
-    uint64_t stride; /* elements between rows */
+    uint64_t stride; /* elements from row to row */
 };
 
 /* Returns operand `arg` as a matrix; its rows have `width` elements. */

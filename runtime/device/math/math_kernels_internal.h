@@ -3,8 +3,8 @@
  * The kernels of each instruction set, as tables, and their arguments.
  *
  * math_kernels_portable.c, math_kernels_avx2.c and math_kernels_avx512.c each include one x16_*.h of the host's room
- * and the bodies in kernels.inc, which define one table. norm.c, rope.c, activation.c and cross_entropy.c split an op
- * into pieces and call a kernel for each.
+ * and then kernels.inc, whose bodies and table they compile. norm.c, rope.c, activation.c and cross_entropy.c split an
+ * op into pieces and call a kernel for each.
  */
 #ifndef AH_RUNTIME_DEVICE_MATH_MATH_KERNELS_INTERNAL_H
 #define AH_RUNTIME_DEVICE_MATH_MATH_KERNELS_INTERNAL_H
@@ -20,7 +20,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Vector v of an op on norms is head v % heads of row v / heads. */
+/* The operands of a norm. Vector v is head v % heads of row v / heads. */
 struct ah_norm_args {
     struct ah_math_matrix y, x;       /* forward */
     struct ah_math_matrix dx, dy;     /* backward, which also reads x; dx may be absent */
@@ -56,7 +56,7 @@ struct ah_cross_entropy_args {
     uint64_t vocabulary;
 };
 
-/* Kernels compute vectors or rows [begin, end); `group`: index of a group in norm_backward's scratch. */
+/* Kernels compute vectors or rows [begin, end), or in norm_backward the group with index `group` in the scratch. */
 typedef void ah_kernels_norm(const struct ah_norm_args *args, uint64_t begin, uint64_t end);
 typedef void ah_kernels_norm_backward(const struct ah_norm_args *args, uint64_t group);
 typedef void ah_kernels_rope(const struct ah_rope_args *args, uint64_t begin, uint64_t end);

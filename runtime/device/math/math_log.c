@@ -4,8 +4,8 @@
  *
  *     ln m = 2 (s + s^3 / 3 + s^5 / 5 + ... + s^13 / 13),
  *
- * in double, with IEEE 754 operations only, so it is the same everywhere. |s| < 0.172, so the omitted terms are below
- * 1e-12 of ln m.
+ * in double, with IEEE 754 operations only, so it is the same everywhere. |s| < 0.172, so omitted terms are below
+ * 1e-12.
  */
 #include "runtime/device/math/math_log.h"
 

@@ -20,7 +20,7 @@ uint64_t ah_workspace_bytes(const struct ah_op *op)
     return (ah_attention_bytes(op) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 }
 
-/* Returns the bytes for all threads; UINT64_MAX if that many cannot be addressed. */
+/* Returns the bytes for all threads together; UINT64_MAX if that many cannot be addressed. */
 static uint64_t all_bytes(const struct ah_workspace *workspace, const struct ah_op *op)
 {
     uint64_t bytes;

@@ -24,7 +24,7 @@
 
 struct ah_workspace {
     enum ah_tile_level level;
-    unsigned threads;        /* the most threads that a pool using this workspace may have */
+    unsigned threads;        /* largest number of threads in a pool that uses this workspace */
     struct ah_region region; /* owned; a part of equal size for each thread */
 };
 

@@ -16,20 +16,20 @@ enum {
     CHUNK_STEPS = 4,
     UNIT_N_MOST = 384, /* with the words of a chunk, this makes 768 KiB of packed b */
     UNIT_N_FEW =
-        768, /* for a so large that reading it twice costs more than exceeding the second-level cache */
+        768, /* for an a so large that reading it twice costs more than exceeding the second-level cache */
     LARGE_A = 32 << 20,    /* bytes from which a is large */
     UNIT_M_MOST = 2048,    /* used only if k is one chunk, because then only a strip's sums are kept */
     SUMS_MOST = 256 << 10, /* largest unit, in elements, whose sums are kept from chunk to chunk */
     PARTS_MOST =
-        4, /* up to this many times the fewest parts of m are tried; twice as many if a is large, so that some fit */
-    PARTS_PER_THREAD = 4 /* further parts of m that are tried */
+        4, /* parts of m are tried up to this many times the fewest; twice as many for a large a, so that some fit */
+    PARTS_PER_THREAD = 4 /* this many further parts of m per thread are tried */
 };
 
 /* Cycles for packing 16 x 16 words. */
 static const double cycles_straight = 200;
 static const double cycles_transposed = 250;
 
-/* How long the other threads wait for the slowest thread, as a share of a unit's time. */
+/* The time for which other threads wait for the slowest thread, as a fraction of a unit's time. */
 static const double wait_share = 0.25;
 
 uint64_t ah_blocking_parts(uint64_t whole, uint64_t part)
@@ -42,7 +42,7 @@ uint64_t ah_blocking_part(uint64_t whole, uint64_t part, uint64_t i)
     return whole - i * part < part ? whole - i * part : part;
 }
 
-/* Returns the size of `parts` parts that are as even as whole multiples of `step` allow. */
+/* Returns the size of `parts` even parts of `whole`, rounded up to a multiple of `step`. */
 static uint64_t even_part(uint64_t whole, uint64_t parts, uint64_t step)
 {
     return ah_blocking_parts(ah_blocking_parts(whole, parts), step) * step;
@@ -116,7 +116,7 @@ struct ah_matmul_shape ah_blocking_shape(const struct ah_op *op)
 
 /* ---- memory ---- */
 
-/* Reserves `bytes` more at `*end`, on whole pages, and returns their offset. */
+/* Reserves `bytes` at `*end`, on whole pages. Returns their offset and moves `*end` behind them. */
 static size_t place_pages(size_t *end, size_t bytes)
 {
     size_t at = *end;

@@ -9,9 +9,9 @@
  *     chunk    the part of k for which a unit's packed columns of b stay in the second-level cache; whole steps
  *
  * Chunks and steps depend on the shape only, and each element of c is summed over all of k in order. Units also depend
- * on the number of threads, which changes no bits, as elements share nothing. The last part of each may be smaller.
+ * on the number of threads, which changes no bits, as elements share nothing. The last part may be smaller.
  *
- * The memory that a thread packs into follows from the blocking. These functions are pure: plans use them, too.
+ * A thread's memory for packing follows from the blocking. All functions are pure, so plans use them as well.
  */
 #ifndef AH_RUNTIME_DEVICE_TILE_BLOCKING_H
 #define AH_RUNTIME_DEVICE_TILE_BLOCKING_H
@@ -30,7 +30,7 @@ struct ah_matmul_shape {
 };
 
 struct ah_blocking {
-    uint64_t unit_m; /* multiples of the tile's sizes */
+    uint64_t unit_m; /* unit_m and unit_n are multiples of the tile's sizes */
     uint64_t unit_n;
     uint64_t chunk_k;
     uint64_t step_k;
@@ -44,7 +44,7 @@ struct ah_blocking_memory {
     size_t a;
     size_t b;
     size_t sums;
-    size_t end; /* bytes in all */
+    size_t end; /* number of bytes in all */
 };
 
 /* Returns the shape of an op of kind `matmul`. */
@@ -54,7 +54,7 @@ struct ah_blocking_memory ah_blocking_memory_of(const struct ah_matmul_shape *sh
                                                 const struct ah_tile_kernel *kernel,
                                                 const struct ah_blocking *blocking);
 
-/* Returns an upper bound, for the kernels of any processor, of the bytes that each of `threads` threads needs. */
+/* Returns an upper bound, for the kernels of any processor, on the bytes that each of `threads` threads needs. */
 uint64_t ah_blocking_bytes(const struct ah_matmul_shape *shape, unsigned threads);
 
 /* True if all sums of a unit are kept from chunk to chunk; otherwise only those of a strip are kept. */
@@ -63,7 +63,7 @@ bool ah_blocking_keeps_sums(const struct ah_matmul_shape *shape, const struct ah
 /* Returns ceil(whole / part). */
 uint64_t ah_blocking_parts(uint64_t whole, uint64_t part);
 
-/* Returns the size of part `i`. */
+/* Returns the size of part `i`; the last part may be smaller. */
 uint64_t ah_blocking_part(uint64_t whole, uint64_t part, uint64_t i);
 
 #endif

@@ -17,7 +17,7 @@ struct packing {
     enum ah_pack_word word;
     uint64_t per_word;    /* elements per word */
     size_t row_bytes;     /* bytes between packed rows */
-    size_t pair_bytes;    /* distance in bytes, in a packed row, between one pair of pieces and the next */
+    size_t pair_bytes;    /* bytes from one pair of pieces to the next in a packed row */
     bool k_in_rows;       /* in the packed form */
     uint64_t rows, width; /* sizes of the packed form; width in words */
     const struct ah_pack_blocks *blocks;
@@ -85,7 +85,7 @@ static struct ah_pack_source source_at(const struct packing *packing, uint64_t w
                                    packing->word, matrix->k_in_rows};
 }
 
-/* Packs `pieces` pieces of each of 16 rows, starting at (row, column): in one call if the matrix covers them all. */
+/* Packs `pieces` pieces of each of 16 rows, starting at (row, column), in one call if the matrix covers them all. */
 static void pack_block(const struct packing *packing, uint64_t row, uint64_t column, uint64_t pieces)
 {
     const struct ah_pack_matrix *matrix = packing->matrix;
@@ -124,7 +124,7 @@ static void pack_panels(const struct packing *packing)
             pack_block(packing, row, column, 2);
 }
 
-/* Packs columns as rows: one column of squares after another. */
+/* Packs columns as rows, one column of squares after another. */
 static void pack_transposed(const struct packing *packing)
 {
     for (uint64_t column = 0; column < packing->width; column += PIECE)

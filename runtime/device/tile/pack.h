@@ -22,7 +22,7 @@ struct ah_pack_matrix {
     enum ah_dtype dtype;
     uint64_t k;
     uint64_t other;
-    uint64_t stride; /* elements between rows */
+    uint64_t stride; /* elements from row to row */
     bool k_in_rows;  /* true: k rows of `other` elements; false: `other` rows of k elements */
 };
 

@@ -40,7 +40,7 @@ PACK_INLINE void store_words(unsigned char *to, __m256i words)
     _mm256_storeu_si256((__m256i *)(void *)to, words);
 }
 
-/* Turns eight rows of four words into four rows of eight. */
+/* Transposes eight rows of four words into four rows of eight words. */
 PACK_INLINE void turn_part(unsigned char *to, size_t to_bytes, const unsigned char *from, size_t row_bytes,
                            enum ah_pack_word word)
 {

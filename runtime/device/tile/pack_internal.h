@@ -26,12 +26,12 @@ struct ah_pack_blocks {
     void (*turn)(unsigned char *to, size_t to_bytes, const struct ah_pack_source *source);
     /* Copies two pieces of each of 16 rows. */
     void (*copy)(unsigned char *to, size_t to_bytes, const struct ah_pack_source *source);
-    /* Copies pieces that follow each other in one row, both in the matrix and packed; never pairs from two rows. */
+    /* Copies pieces that follow each other in one row, in the matrix and packed. Never makes pairs from two rows. */
     void (*copy_row)(unsigned char *to, const struct ah_pack_source *source, uint64_t pieces);
 };
 
 extern const struct ah_pack_blocks ah_pack_blocks_portable;
-extern const struct ah_pack_blocks ah_pack_blocks_avx2; /* without pairs, which no AVX2 kernel reads */
+extern const struct ah_pack_blocks ah_pack_blocks_avx2; /* lacks pairs, which no AVX2 kernel reads */
 extern const struct ah_pack_blocks ah_pack_blocks_avx512;
 
 /* True if a word is made from two rows. */

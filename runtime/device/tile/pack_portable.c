@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Loads the piece of the i-th row (or, if paired, the i-th two rows) of the source. */
+/* Loads the piece of the source's i-th row or, if paired, of its i-th two rows. */
 static void load_piece(uint32_t piece[AH_PACK_PIECE], const struct ah_pack_source *source, size_t i)
 {
     const bool paired = ah_pack_is_paired(source);

@@ -18,7 +18,7 @@
  *   dot   Words are pairs of bf16 (AVX-512-BF16, VDPBF16PS). The odd element is added first, then the even one, each
  *         by a fused multiply-add.
  *   amx   Words are pairs of bf16 (AMX, TDPBF16PS). Fused multiply-adds sum the even elements of 16 words from zero,
- *         and likewise the odd ones; the total of both is added to the sum.
+ *         and also the odd ones from zero; both results together are added.
  *
  * dot and amx round to nearest even, read denormal elements as zeros and flush denormal sums to zero, whatever MXCSR
  * says. Storing adds bias and c in fp32 and rounds once, keeping denormals.
@@ -46,17 +46,17 @@ enum {
 struct ah_tile_operands {
     const void
         *a; /* (AH_TILE_ROWS, words) words: packed, or in the matrix itself if the kernel has reads_rows */
-    size_t a_bytes; /* between rows; AH_TILE_ROW_BYTES if packed */
+    size_t a_bytes; /* bytes from row to row; AH_TILE_ROW_BYTES if packed */
     const void *b;  /* (words, AH_TILE_COLUMNS) words */
-    uint64_t rows;  /* rows of a in use; the sums of others are undefined */
+    uint64_t rows;  /* rows of a in use; sums of other rows are undefined */
     uint64_t words; /* a multiple of 16 */
 };
 
-/* Where to store the sums: c = sums (+ bias) (+ c). */
+/* Where to store a tile, and what to add: c = sums (+ bias) (+ c). */
 struct ah_tile_out {
     void *c; /* (rows, columns) */
     enum ah_dtype dtype;
-    uint64_t stride;  /* elements between rows */
+    uint64_t stride;  /* elements from row to row */
     const void *bias; /* an element per column; NULL: no bias */
     enum ah_dtype bias_dtype;
     bool accumulate; /* only if c is fp32 */
@@ -68,7 +68,7 @@ struct ah_tile_kernel {
     enum ah_isa isa;     /* instruction set for packing */
     enum ah_dtype words; /* what words hold; AH_BF16: pairs of bf16 */
     bool reads_rows;     /* accepts any a_bytes, not only that of packed rows */
-    double tile_cycles;  /* rough number of cycles for 16 words of k, compared with the cost of packing */
+    double tile_cycles;  /* rough number of cycles for 16 words of k, to compare with packing */
     void (*begin)(void); /* (optional) before a thread's first product */
     void (*end)(void);   /* (optional) after a thread's last product */
     void (*multiply)(float *sums, const struct ah_tile_operands *operands, bool is_first);
@@ -88,8 +88,8 @@ enum ah_tile_level {
 /* Returns the highest level of this processor and system. Asks the system to let this process use AMX. */
 enum ah_tile_level ah_tile_detect(void);
 
-/* Returns the fastest level, which products use here. If AVX-512-BF16 is the highest but no faster than fp32, this is
- * AH_TILE_AVX512, so that bf16 gives the same bits as on processors without it. */
+/* Returns the fastest level, which products use here. If AVX-512-BF16 is the highest level but no faster than fp32,
+ * returns AH_TILE_AVX512, so that bf16 gives the same bits as on processors without AVX-512-BF16. */
 enum ah_tile_level ah_tile_choose(void);
 
 /* Returns the kernel for operands of type `in` at a level. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tiles with AMX. Four of the eight tile registers hold the sums (16 x 16 each), two hold a, two hold b. It uses inline
- * assembly because GCC 12's intrinsics do not say which memory they read.
+ * Tiles with AMX. Four of the eight tile registers hold the sums (16 x 16 each), two hold a, two hold b. Inline
+ * assembly is used because GCC 12's intrinsics do not say which memory they read.
  *
- * Linux lets only processes that ask use tile registers (Documentation/arch/x86/xstate.rst). A thread configures them
+ * Linux lets a process use tile registers only if it asks (Documentation/arch/x86/xstate.rst). A thread configures them
  * before its first product of a run and releases them after the last, so other code in the process finds them unused.
  */
 #if defined(__x86_64__)
@@ -53,7 +53,7 @@ static void amx_end(void)
     __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" : : "r"(to), "r"(stride) : "memory")
 #define TILE_DOT(sum, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #sum : :)
 
-/* Bytes between rows. */
+/* Bytes from row to row. */
 static const size_t sums_stride = AH_TILE_COLUMNS * sizeof(float);
 static const size_t b_stride = (size_t)AH_TILE_COLUMNS * WORD_BYTES;
 

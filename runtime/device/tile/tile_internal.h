@@ -14,7 +14,7 @@ extern const struct ah_tile_kernel ah_tile_fma_avx512;
 extern const struct ah_tile_kernel ah_tile_dot_avx512;
 extern const struct ah_tile_kernel ah_tile_amx;
 
-/* Stores a tile of sums, as `out` says. */
+/* Stores a tile of sums as `out` says. */
 void ah_tile_store_dot(const float *sums, const struct ah_tile_out *out);
 
 /* Asks the system for AMX. True if the processor has AMX for bf16 and the system lets this process use it. */

@@ -5,18 +5,18 @@
  *
  * INVARIANTS
  *   1. A lane runs at most one op, and a frozen lane runs its ops in order.
- *   2. An op starts no earlier than its last dependency finishes and its slot is given back, and exactly then if its
- *      lane is free for it.
- *   3. No priority or fifo lane is idle while one of its ops is ready and has a slot, or takes none.
+ *   2. An op starts no earlier than its last dependency finishes and its slot is given back. If its lane is free for
+ *      the op at that time, it starts exactly then.
+ *   3. No priority or fifo lane is idle while one of its ops is ready and either takes no slot or can have one.
  *   4. Between two events the speeds are ah_share_fill() of the running ops; the integral of an op's speed from
  *      start to finish is its duration.
- *   5. An op that always runs at full speed finishes at exactly start + duration: `since` and `remaining` move
- *      only when the speed changes. Without sharing, therefore, times are made of max and + only, and in frozen
- *      lanes a shorter duration never makes any op later.
+ *   5. An op that always runs at full speed finishes at exactly start + duration, because `since` and `remaining`
+ *      change only with the speed. So without sharing, times are made of max and + only, and in frozen lanes a
+ *      shorter duration never makes any op later.
  *   6. An op is ready when its count of unfinished dependencies is 0. Each op that finishes decrements its followers'
  *      counts. The graph is the same in every iteration, so only the counts are kept per iteration.
- *   7. `sets` holds speeds by running set. They depend on nothing but the set and the graph, so a hit and a miss in the
- *      table give the same bits.
+ *   7. `sets` has the speeds of running sets. These depend on nothing but the set and the graph, so a hit and a miss
+ *      in the table give the same bits.
  *   8. A frozen lane's order is read from and written to the same places of `order`. Nothing is written there before
  *      the orders are copied. So `order` itself, from the last run, may be passed in as the course's order.
  *   9. In a ring with R slots, the n-th op to take a slot gets the slot given back by the (n-R)-th op to give one back,
@@ -28,7 +28,7 @@
 #include <float.h>
 #include <string.h>
 
-/* For functions of the event loop: once inlined, loops over a constant number of lanes are unrolled. */
+/* Inlines a function of the event loop, so that its loops over a constant number of lanes are unrolled. */
 #define CLOCK_INLINE static inline __attribute__((always_inline))
 
 /* ---- ready ops of a priority or fifo lane: a binary heap ---- */
@@ -138,7 +138,7 @@ CLOCK_INLINE void clock_finish(struct clock_run *run, uint32_t at, uint32_t op)
 
 /* ---- lanes ---- */
 
-/* Returns the heap from which a free priority or fifo lane takes an op now; the heap `free` may be empty. */
+/* Returns the heap from which a free priority or fifo lane takes an op now. If that is `free`, it may be empty. */
 static struct clock_heap *clock_best_heap(const struct clock_run *run, struct clock_lane *lane)
 {
     if (!lane->takers.n || !clock_has_slot(run, lane->ring))
@@ -148,7 +148,7 @@ static struct clock_heap *clock_best_heap(const struct clock_run *run, struct cl
     return &lane->takers;
 }
 
-/* Returns the first instance of the iteration to which instance `at` belongs. It is often `guess`. */
+/* Returns the first instance of the iteration to which instance `at` belongs; `guess` is often right. */
 static uint32_t clock_iteration(const struct clock_run *run, uint32_t at, uint32_t guess)
 {
     return at - guess < run->n_ops ? guess : at - at % run->n_ops;
@@ -164,7 +164,7 @@ static void clock_next(const struct clock_run *run, struct clock_lane *lane)
     lane->next_op = lane->next - lane->iteration;
 }
 
-/* Sets lane->at and lane->op to the op that a free lane takes now; false if there is none. */
+/* Sets lane->at and lane->op to the op that a free lane takes now. Returns false if there is none. */
 static bool clock_choose(struct clock_run *run, struct clock_lane *lane)
 {
     if (lane->rule != AH_CLOCK_FROZEN) {
@@ -187,7 +187,7 @@ static bool clock_choose(struct clock_run *run, struct clock_lane *lane)
     return true;
 }
 
-/* Sets the lane's byte of the key to the row of its running op; 0: it uses no resource, or no op runs. */
+/* Sets the lane's byte of the key to the row of its running op; 0: the op uses no resource. */
 static void clock_ask(struct clock_run *run, size_t lane, uint8_t row)
 {
     run->key.word[lane / CLOCK_KEY_LANES] += (uint64_t)row << CLOCK_KEY_BITS * (lane % CLOCK_KEY_LANES);
@@ -198,7 +198,7 @@ static void clock_stop_asking(struct clock_run *run, size_t lane, uint8_t row)
     run->key.word[lane / CLOCK_KEY_LANES] -= (uint64_t)row << CLOCK_KEY_BITS * (lane % CLOCK_KEY_LANES);
 }
 
-/* Starts the op that the lane chose. True if the op has no duration, so that it has finished. */
+/* Starts the op chosen by the lane. True if the op has no duration and has therefore finished. */
 static bool clock_start(struct clock_run *run, size_t l)
 {
     struct clock_lane *lane = &run->lanes[l];
@@ -224,7 +224,7 @@ static bool clock_start(struct clock_run *run, size_t l)
     return false;
 }
 
-/* Lanes take ops until none can. */
+/* Lets lanes take ops until none can. */
 CLOCK_INLINE void clock_dispatch(struct clock_run *run, size_t n_lanes)
 {
     bool again = true;
@@ -266,7 +266,8 @@ static bool clock_same(struct clock_key a, struct clock_key b)
     return a.word[0] == b.word[0] && a.word[1] == b.word[1];
 }
 
-/* Returns the running set's speeds from `sets`, an open hash table; if all probed entries are full, one is replaced. */
+/* Returns the running set's speeds from `sets`, an open hash table. Missing speeds are computed and stored there; if
+ * all probed entries are full, one of them is replaced. */
 static const struct clock_speeds *clock_set_of(const struct clock_run *run)
 {
     const struct clock_key none = {.word = {0, 0}};
@@ -291,7 +292,7 @@ static double clock_positive(double x)
     return x > 0 ? x : 0;
 }
 
-/* Adds the time that the running op has lost after `since` to `lost` of the resource that limits the op. */
+/* Adds the time lost by the running op after `since` to `lost` of its limiting resource. */
 static void clock_account(struct clock_lane *lane, double now)
 {
     if (lane->limit == AH_SHARE_NONE)
@@ -333,7 +334,7 @@ CLOCK_INLINE void clock_share(struct clock_run *run, size_t n_lanes)
 
 /* ---- events ---- */
 
-/* Returns the resource that cost the op most time (the first of equals), and clears `lost` for the next op. */
+/* Returns the resource that cost the op the most time (the first of equals), and clears `lost` for the next op. */
 static uint32_t clock_take_loss(struct clock_lane *lane, size_t n_resources)
 {
     uint32_t most = 0;
@@ -363,7 +364,7 @@ CLOCK_INLINE void clock_complete(struct clock_run *run, size_t l)
     clock_finish(run, lane->at, lane->op);
 }
 
-/* Advances to the next instant at which an op finishes; false if no op runs. */
+/* Advances to the next time at which an op finishes. Returns false if no op runs. */
 CLOCK_INLINE bool clock_advance(struct clock_run *run, size_t n_lanes)
 {
     double next = DBL_MAX;
@@ -386,7 +387,7 @@ CLOCK_INLINE void clock_loop(struct clock_run *run, size_t n_lanes)
     } while (run->left > 0 && clock_advance(run, n_lanes));
 }
 
-/* Schedules have four lanes, so the constant makes a specialised copy of the loop for them. */
+/* Runs the event loop. Schedules have four lanes; the constant makes a specialised copy of the loop for them. */
 static void run_clock(struct clock_run *run)
 {
     if (run->n_lanes == 4)
@@ -397,14 +398,14 @@ static void run_clock(struct clock_run *run)
 
 /* ---- preparing a run ---- */
 
-/* Returns how many instances of an op are not absent. */
+/* Returns the number of an op's instances that are not absent. */
 static size_t clock_present(const struct clock_op *op, size_t iterations)
 {
     size_t absent = (op->absent & AH_CLOCK_NOT_FIRST ? 1 : 0) + (op->absent & AH_CLOCK_NOT_LAST ? 1 : 0);
     return absent > iterations ? 0 : iterations - absent;
 }
 
-/* Counts each lane's ops, and in ret_takers the ops that take a slot; finds where each ring's ops begin in `given`. */
+/* Counts each lane's ops and, in ret_takers, those that take a slot. Finds where each ring's ops begin in `given`. */
 static void clock_count(struct clock_run *run, size_t *ret_takers)
 {
     const struct ah_clock_graph *graph = &run->memory->graph;
@@ -426,7 +427,7 @@ static void clock_count(struct clock_run *run, size_t *ret_takers)
     }
 }
 
-/* Finds where each lane's ops are in `order`; in frozen lanes they ascend, unless the course gives orders (8). */
+/* Finds the place of each lane's ops in `order`. In frozen lanes they ascend, unless the course gives orders (8). */
 static void clock_place_lanes(struct clock_run *run)
 {
     size_t takers[AH_CLOCK_LANES] = {0};
@@ -477,7 +478,7 @@ static int clock_take_orders(struct clock_run *run, struct ah_error *err)
     return AH_OK;
 }
 
-/* Sets for each op which of its instances are needed. Returns how many are needed in all. */
+/* Sets for each op which of its instances are needed. Returns the number of all needed instances. */
 static size_t clock_need(struct clock_run *run)
 {
     const uint32_t *needed = run->course->needed;
@@ -491,7 +492,7 @@ static size_t clock_need(struct clock_run *run)
     return instances;
 }
 
-/* Sets what each op waits for; ops that wait for nothing become ready. */
+/* Sets what each op waits for, and makes ops ready that wait for nothing. */
 static void clock_begin(struct clock_run *run)
 {
     struct ah_clock_memory *memory = run->memory;

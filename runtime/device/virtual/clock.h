@@ -10,18 +10,18 @@
  *   fifo       the op that has been ready longest among those that can start; ties by index
  *
  * RINGS are slots in memory. An op may take a slot of a ring when it starts, and an op may give one back when it
- * finishes: the n-th op to take from a ring with R slots starts when n - R slots have been given back. An op that waits
- * for a slot does not hold up others of a priority or fifo lane. All ops that take from a ring are on one lane, all
- * that give back to it are on one lane, and a lane takes from one ring only.
+ * finishes. In a ring with R slots, the n-th op to take one starts once n - R slots have been given back. In a priority
+ * or fifo lane, other ops may overtake an op that waits for a slot. One lane has all ops that take from a ring, one
+ * lane has all that give back to it, and a lane takes from one ring only.
  *
- * SHARING. An op takes `duration_us` at full speed. Its demand row says how much of each resource it uses meanwhile.
- * Ops that run together get speeds from share.h, which are recomputed whenever the running set changes.
+ * SHARING. An op takes `duration_us` at full speed. Its demand row says how much of each resource it then uses. share.h
+ * gives speeds to the ops that run at the same time, again whenever the running set changes.
  *
- * AT EACH INSTANT, first all ops that end then finish. Then each lane, in ascending order, takes one op. An op without
- * duration finishes at once and frees its lane; then every lane may take an op again.
+ * AT EACH INSTANT, all ops that end at that time finish first. Then each lane, in ascending order, takes one op. An op
+ * without duration finishes at once and frees its lane; then every lane may take an op again.
  *
- * The result of a priority or fifo run contains the order of every lane. Run again as frozen, that order
- * gives the same times, to the bit.
+ * The result of a priority or fifo run contains the order of every lane. A frozen run with that order gives the same
+ * times, to the bit.
  *
  *     struct ah_clock clock = {0};
  *     struct ah_clock_result result;
@@ -56,11 +56,11 @@ enum { AH_CLOCK_LANES = AH_SHARE_PARTS, AH_CLOCK_DEMANDS = 255, AH_CLOCK_RINGS =
 
 enum ah_clock_rule { AH_CLOCK_FROZEN, AH_CLOCK_PRIORITY, AH_CLOCK_FIFO };
 
-/* The iterations of a course in which an op is absent. An absent instance takes no time and no slot of a ring, gives
- * none back, and waits only for its turn in its lane. */
+/* Bits for the iterations of a course in which an op is absent. An absent instance takes no time and no slot of a ring,
+ * gives none back, and waits only for its turn in its lane. */
 enum { AH_CLOCK_NOT_FIRST = 1, AH_CLOCK_NOT_LAST = 2 };
 
-/* All pointers are borrowed until the last run of the graph. Arrays are by op unless they say otherwise. */
+/* All pointers are borrowed until the last run of the graph. Arrays have an element per op unless stated otherwise. */
 struct ah_clock_graph {
     size_t n_ops;
     size_t n_lanes;     /* <= AH_CLOCK_LANES */
@@ -77,15 +77,15 @@ struct ah_clock_graph {
     const size_t *dependency_first; /* n_ops + 1; NULL: no op waits for any */
     const uint32_t *dependency;
     const uint8_t
-        *dependency_back;  /* 1: waits for an op of the iteration before; 0: of the same; NULL: all 0 */
+        *dependency_back;  /* 1: waits for an op of the previous iteration; 0: of the same one; NULL: all 0 */
     const uint8_t *absent; /* AH_CLOCK_NOT_... bits; NULL: all 0 */
 
-    const uint8_t *takes; /* the ring from which it takes a slot, or AH_CLOCK_NO_RING; NULL: none does */
-    const uint8_t *gives; /* the ring to which it gives a slot back, or AH_CLOCK_NO_RING; likewise */
+    const uint8_t *takes; /* the ring from which the op takes a slot, or AH_CLOCK_NO_RING; NULL: none does */
+    const uint8_t *gives; /* the ring to which it gives a slot back, or AH_CLOCK_NO_RING; NULL: none does */
     const uint32_t *ring_slots; /* slots by ring; all are free at the start */
 
     const enum ah_clock_rule *rule; /* rule of each lane for ah_clock_run(), as in a course */
-    const uint32_t *order;          /* likewise */
+    const uint32_t *order;          /* orders of frozen lanes for ah_clock_run(), as in a course */
 
     const struct ah_share_demand *demands;
     const double *capacity; /* by resource */
@@ -95,14 +95,14 @@ struct ah_clock_course {
     size_t iterations;              /* at least 1 */
     const enum ah_clock_rule *rule; /* by lane; NULL: all frozen */
 
-    /* The instances of lane 0 in order, then those of lane 1, ...: ah_clock_result.order has this form and may be
-     * passed in again, even to the same clock. Read only for frozen lanes; NULL: ascending. */
+    /* The instances of lane 0 in order, then those of lane 1, and so on. ah_clock_result.order has this form and may be
+     * passed in, even to the same clock. Read only for frozen lanes; NULL: ascending. */
     const uint32_t *order;
 
-    uint64_t priority_step; /* added to the keys from each iteration to the next */
+    uint64_t priority_step; /* added to the keys from one iteration to the next */
 
-    /* By op: how many of its instances, starting with the first, must finish; NULL: all. The run ends when they have,
-     * so spans of other instances only hold what happened until then. */
+    /* By op: how many of its instances, from the first on, must finish; NULL: all. The run ends once these have
+     * finished, so spans of other instances only show what happened until then. */
     const uint32_t *needed;
 };
 
@@ -113,7 +113,7 @@ struct ah_clock_span {
     double finish_us;    /* later than start_us + duration_us if other ops slowed it */
     uint32_t waited_for; /* the dependency that finished last; AH_CLOCK_NO_OP: it has none */
     uint32_t gave_slot;  /* the op that gave the slot back; AH_CLOCK_NO_OP: slot_us is 0 */
-    uint32_t slowed_by;  /* the resource that cost the op most time; AH_SHARE_NONE: it ran at full speed */
+    uint32_t slowed_by; /* the resource that cost the op the most time; AH_SHARE_NONE: it ran at full speed */
 };
 
 struct ah_clock_lane {
@@ -127,7 +127,7 @@ struct ah_clock_lane {
 struct ah_clock_result {
     double end_us;                     /* when the last op finishes */
     const struct ah_clock_span *spans; /* by op; borrowed until the clock's next call */
-    const uint32_t *order;             /* ops by lane, in the order in which they ran; borrowed likewise */
+    const uint32_t *order; /* the ops of each lane in the order in which they ran; borrowed like `spans` */
     struct ah_clock_lane lanes[AH_CLOCK_LANES];
 };
 
@@ -137,8 +137,8 @@ struct ah_clock {
     struct ah_clock_memory *memory; /* owned; NULL before the first reserve */
 };
 
-/* Makes room for `iterations` iterations of graphs with at most as many ops and dependencies as this one; reads nothing
- * else of `graph`. Never shrinks; unloads the loaded graph. AH_E_MEMORY leaves the clock unchanged. */
+/* Reserves memory for `iterations` iterations of graphs with at most as many ops and dependencies as `graph`, of which
+ * nothing else is read. Never shrinks; unloads the loaded graph. AH_E_MEMORY leaves the clock unchanged. */
 int ah_clock_reserve(struct ah_clock *clock, const struct ah_clock_graph *graph, size_t iterations,
                      struct ah_error *err);
 

@@ -21,7 +21,7 @@ static int check_counts(const struct ah_clock_graph *graph, struct ah_error *err
                         (int)AH_CLOCK_RINGS);
 }
 
-/* Amounts and weights must be in ranges that keep every speed far from underflow. */
+/* Checks that capacities, amounts and weights are in ranges that keep every speed far from underflow. */
 static int check_demands(const struct ah_clock_graph *graph, struct ah_error *err)
 {
     for (size_t r = 0; r < graph->n_resources; r++)
@@ -76,14 +76,14 @@ static int check_op(const struct ah_clock_graph *graph, size_t op, struct ah_err
     return AH_OK;
 }
 
-/* The lane that takes from each ring, the lane that gives back to it, and the ring of a lane; UINT8_MAX: none yet. */
+/* The lanes that take from and give back to each ring, and the ring of each lane; UINT8_MAX: none yet. */
 struct ring_use {
     uint8_t taking_lane[AH_CLOCK_RINGS];
     uint8_t giving_lane[AH_CLOCK_RINGS];
     uint8_t ring[AH_CLOCK_LANES];
 };
 
-/* Notes that an op takes from or gives back to `ring`; AH_E_USAGE if a different lane does so, too. */
+/* Notes the lane of an op that takes from or gives back to `ring`. AH_E_USAGE if a different lane does the same. */
 static int check_ring(const struct ah_clock_graph *graph, size_t op, uint8_t ring, uint8_t *lane_of_ring,
                       const char *does, struct ah_error *err)
 {

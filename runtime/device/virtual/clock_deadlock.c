@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Marks the finished ops: in a deadlock, all that started have finished. */
+/* Marks the finished ops. In a deadlock, every op that started has finished. */
 static void clock_mark_done(const struct clock_run *run)
 {
     for (size_t l = 0; l < run->n_lanes; l++)
@@ -46,7 +46,7 @@ static uint32_t clock_unfinished(const struct clock_run *run, uint32_t at)
     return AH_CLOCK_NO_OP;
 }
 
-/* Returns the op that unfinished op `at` waits for. If `at` lacks a slot, this is the op of its ring in `givers`. */
+/* Returns the op for which unfinished op `at` waits. If `at` lacks a slot, that is the op of its ring in `givers`. */
 static uint32_t clock_blocker(const struct clock_run *run, const uint32_t *givers, uint32_t at)
 {
     if (!clock_is_ready(run->memory, at))
@@ -78,8 +78,8 @@ static int clock_say_blocked(const struct clock_run *run, uint32_t op, uint32_t 
                         op, lane, slots, ring, blocker, blocking_lane, op);
 }
 
-/* Following blockers from any unfinished op ends in a cycle or at an op for which no slot will be free. The error names
- * that op, or the cycle's lowest op, preferring ops that lack a slot. */
+/* Sets the error for a deadlock. Following blockers from any unfinished op ends in a cycle, or at an op for which no
+ * slot will be free. The error names that op, or the lowest op of the cycle, if possible one that lacks a slot. */
 int ah_clock_explain_deadlock(const struct clock_run *run, struct ah_error *err)
 {
     uint32_t givers[AH_CLOCK_RINGS]; /* for each ring, the first unfinished op that gives a slot back */

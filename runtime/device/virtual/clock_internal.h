@@ -12,8 +12,8 @@
 
 enum { CLOCK_SETS = 256, CLOCK_PROBES = 8 };
 
-/* Special values of `waiting`, the number of an instance's unfinished dependencies. An absent instance waits for none:
- * its count starts at AWAY, so high that counting down its dependencies never clears the ABSENT bit. */
+/* Special values of `waiting`, the number of an instance's unfinished dependencies. An absent instance waits for none.
+ * Its count starts at AWAY, which is so high that counting down never clears the ABSENT bit. */
 #define CLOCK_ABSENT UINT32_C(0x80000000)
 #define CLOCK_AWAY   UINT32_MAX
 #define CLOCK_DONE   UINT32_C(0x7fffffff) /* the instance has finished; set only to explain a deadlock */
@@ -27,15 +27,15 @@ struct clock_heap_item {
 struct clock_op {
     double duration;
     uint64_t priority;
-    uint32_t first_follower; /* index of its first follower in `followers`; the next op's first is the end */
-    uint32_t needed;         /* the running course needs the op's instances below this number */
+    uint32_t first_follower; /* index of its first follower in `followers`; the next op's index is the end */
+    uint32_t needed;         /* the running course needs the instances of the op below this number */
     uint8_t lane;
     uint8_t row; /* its demand row + 1; 0: the op uses no resource */
     uint8_t takes, gives;
     uint8_t absent;
 };
 
-/* A running set: the `row` of each lane's running op (0: uses no resource), one byte per lane, lane 0 lowest. */
+/* The key of a running set: a byte per lane, lane 0 lowest, with the `row` of its running op; 0: no op or resource. */
 enum { CLOCK_KEY_LANES = 8, CLOCK_KEY_BITS = 8 };
 struct clock_key {
     uint64_t word[AH_CLOCK_LANES / CLOCK_KEY_LANES];
@@ -55,16 +55,16 @@ struct ah_clock_memory {
     struct clock_op *ops; /* n_ops + 1 */
     uint32_t *needs;      /* number of dependencies */
     uint32_t
-        *needs_first; /* number of dependencies in the same iteration; the first iteration has only these */
-    uint32_t *early;  /* n_early ops that, in some iteration, wait for nothing or are absent */
+        *needs_first; /* number of dependencies in the same iteration, the only ones of the first iteration */
+    uint32_t *early;  /* n_early ops that wait for nothing, or are absent, in some iteration */
     size_t n_early;
-    uint32_t *followers; /* by dependency: the op that waits, + n_ops if it is the op of the next iteration */
+    uint32_t *followers; /* by dependency: the op that waits, + n_ops if it waits in the next iteration */
 
     /* By instance. */
     struct ah_clock_span *spans;
-    struct clock_heap_item *ready; /* heaps of each lane, starting at the same index as its ops in `order` */
+    struct clock_heap_item *ready; /* heaps of each lane, from the index of its ops in `order` on */
     uint32_t *order;
-    uint32_t *given;   /* ops that gave slots back: by ring, then in time order */
+    uint32_t *given;   /* ops that gave slots back, by ring, then by time */
     uint32_t *waiting; /* see CLOCK_ABSENT */
 
     struct clock_key keys[CLOCK_SETS]; /* all zero: free */
@@ -79,16 +79,16 @@ struct clock_heap {
 
 struct clock_ring {
     size_t slots;
-    size_t taken; /* slots taken so far by ops that started */
-    size_t given; /* slots given back so far by ops that finished */
-    size_t first; /* index of its ops in `given` */
+    size_t taken; /* number of slots taken so far */
+    size_t given; /* number of slots given back so far */
+    size_t first; /* index of the ring's ops in `given` */
 };
 
 struct clock_lane {
     enum ah_clock_rule rule;
     uint32_t at, op; /* the running instance and its op */
     uint32_t next,
-        next_op;        /* frozen lanes: the instance and op that run next; AH_CLOCK_NO_OP: none remains */
+        next_op;        /* frozen lanes: the next instance to run, and its op; AH_CLOCK_NO_OP: none remains */
     uint32_t iteration; /* first instance of the iteration of `next` */
     size_t first;       /* index of its ops in `order` and of its heaps in `ready` */
     size_t n;           /* number of its ops */
@@ -99,7 +99,7 @@ struct clock_lane {
     bool was_slowed;          /* other ops have slowed the running op */
     struct clock_heap free;   /* ready ops that take no slot */
     struct clock_heap takers; /* ready ops that take a slot */
-    double since;             /* the time for which `remaining` holds */
+    double since;             /* the time at which `remaining` remained */
     double remaining;
     double speed;
     double busy;
@@ -115,10 +115,10 @@ struct clock_run {
     uint32_t n_instances; /* instances of all iterations */
     size_t n_lanes;
     double now;
-    size_t left; /* needed instances that have not finished */
-    bool fresh;  /* an op that has demands has started since speeds were computed */
+    size_t left; /* number of needed instances that have not finished */
+    bool fresh;  /* an op with demands has started since speeds were computed */
     struct clock_key key;
-    struct clock_key set_key; /* key of `set`, the speeds that were looked up last */
+    struct clock_key set_key; /* key of `set`, the speeds looked up last */
     const struct clock_speeds *set;
     double finish[AH_CLOCK_LANES]; /* since + remaining / speed; DBL_MAX: the lane is idle */
     struct clock_lane lanes[AH_CLOCK_LANES];
@@ -145,7 +145,7 @@ static inline uint8_t clock_takes(const struct ah_clock_memory *memory, uint32_t
 /* Checks all of a graph but the orders of frozen lanes. AH_E_USAGE names the first number out of range. */
 int ah_clock_check(const struct ah_clock_graph *graph, struct ah_error *err);
 
-/* Returns AH_E_FAILED for a run in which nothing runs but ops remain; names one of them and what it waits for. */
+/* Sets AH_E_FAILED for a run in which nothing runs although ops remain; names one and what it waits for. */
 int ah_clock_explain_deadlock(const struct clock_run *run, struct ah_error *err);
 
 #endif

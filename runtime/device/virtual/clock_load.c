@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Allocates the clock's memory and loads graphs. Loading stores what a run reads about an op in one place, and turns
+ * Allocates the clock's memory and loads graphs. Loading gathers what a run reads about an op in one place, and turns
  * lists of dependencies into lists of followers.
  */
 #include "runtime/device/virtual/clock_internal.h"
@@ -136,7 +136,7 @@ static void load_ops(struct ah_clock_memory *m, const struct ah_clock_graph *gra
     m->ops[graph->n_ops].first_follower = 0;
 }
 
-/* Counts each op's followers, then stores them, from the op's last follower to its first. */
+/* Counts each op's followers, then stores them in `followers`, from last to first. */
 static void load_dependencies(struct ah_clock_memory *m, const struct ah_clock_graph *graph)
 {
     struct clock_op *ops = m->ops;

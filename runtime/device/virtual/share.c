@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Max-min fairness by progressive filling. All speeds rise together, part i's at weight[i] * level, until a part is at
- * full speed or a resource is used up. These parts, or all that use the resource, keep their speed; the others
- * continue.
+ * Max-min fairness by progressive filling. All speeds rise together, that of part i being weight[i] * level, until a
+ * part is at full speed or a resource is used up. That part, or every part that uses the resource, keeps its speed; the
+ * others continue.
  *
  * INVARIANTS
  *   1. Every speed is in (0, 1].
@@ -40,7 +40,7 @@ static bool share_asks(const struct ah_share_demand *demand, size_t n_resources)
     return false;
 }
 
-/* Raises the level until the next part stops. */
+/* Raises the level until the next part must stop. */
 static void share_rise(struct share *share, const double *capacity, size_t n_resources)
 {
     double next = -1;
@@ -61,7 +61,7 @@ static void share_rise(struct share *share, const double *capacity, size_t n_res
     share->level = next;
 }
 
-/* Returns the first used-up resource that the part uses, or AH_SHARE_NONE. */
+/* Returns the first of the part's resources that is used up, or AH_SHARE_NONE. */
 static uint8_t share_limit(const struct share *share, const struct share_part *part, size_t n_resources)
 {
     for (size_t r = 0; r < n_resources; r++)
@@ -70,7 +70,7 @@ static uint8_t share_limit(const struct share *share, const struct share_part *p
     return AH_SHARE_NONE;
 }
 
-/* Fixes the parts that stop at this level; returns how many. */
+/* Fixes the parts that stop at this level and returns their number. */
 static size_t share_fix(struct share *share, size_t n_resources, double *ret_speeds, uint8_t *ret_limits)
 {
     size_t fixed = 0;

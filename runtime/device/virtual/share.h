@@ -10,7 +10,7 @@
  *     const struct ah_share_demand *parts[] = {&copy, &adam};
  *     ah_share_fill(parts, 2, &dram_bytes_per_s, 1, speeds, limits);
  *
- * A pure function; nothing allocates.
+ * ah_share_fill() depends only on its arguments and allocates nothing.
  */
 #ifndef AH_RUNTIME_DEVICE_VIRTUAL_SHARE_H
 #define AH_RUNTIME_DEVICE_VIRTUAL_SHARE_H
@@ -23,7 +23,7 @@ enum { AH_SHARE_RESOURCES = 16, AH_SHARE_PARTS = 16, AH_SHARE_NONE = 255 };
 struct ah_share_demand {
     double amount
         [AH_SHARE_RESOURCES]; /* amount of each resource used at full speed, in the unit of its capacity */
-    double weight;            /* speeds at a contended resource are proportional to it; 0: 1 */
+    double weight;            /* at a contended resource, speeds are proportional to weights; 0 means 1 */
 };
 
 /* Computes the speeds of `n` (<= AH_SHARE_PARTS) parts and the resource that limits each (AH_SHARE_NONE: it runs at

@@ -13,8 +13,8 @@
  *   silu        dx = dy up (s + x s'),  dup = dy x s
  *
  * Each operand is read or written once: in bf16, silu moves 6 bytes an element forward and 10 backward. A thread takes
- * eight neighbouring elements and issues all loads before the first use. At about 25 instructions an element, two of
- * them on the special function unit, memory remains the bottleneck.
+ * eight neighbouring elements and issues all loads before the first use. An element costs about 25 instructions, two of
+ * them on the special function unit, so memory remains the bottleneck.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 
@@ -57,7 +57,7 @@ inline float reciprocal(float x)
 }
 #endif
 
-/* Returns e^x for -128 <= x <= 88. x / ln 2 is split into a float and its rounding error, which becomes a factor. */
+/* Returns e^x for -128 <= x <= 88. Splits x / ln 2 into a float and its rounding error, which becomes a factor. */
 __device__ inline float exponential(float x)
 {
     const float t = x * 1.44269502f, rest = fmaf(x, 1.92596303e-8f, fmaf(x, 1.44269502f, -t));
@@ -82,7 +82,7 @@ __device__ inline float normal_below(float x)
     return 0.5f * erfcf(-0.707106781f * x);
 }
 
-/* Replaces eight x by their y. The kind is the same for all threads, so eight elements cost one branch. */
+/* Replaces eight x by their y. All threads have the same kind, so the branch is taken once for eight elements. */
 __device__ inline void forward(uint32_t kind, float x[8], const float up[8])
 {
     if (kind == AH_ACTIVATION_GELU_TANH)
@@ -150,7 +150,7 @@ template <int D> __global__ void __launch_bounds__(THREADS) activation(struct ta
     }
 }
 
-/* dx may overwrite dy, because a thread reads all its elements before it writes any. */
+/* Computes dx and dup. dx may overwrite dy, because a thread reads all its elements before it writes any. */
 template <int D> __global__ void __launch_bounds__(THREADS) activation_backward(struct task t)
 {
     const uint64_t i = 8 * (static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x), n = t.width - i;

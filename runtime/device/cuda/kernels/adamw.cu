@@ -3,11 +3,11 @@
  * AdamW: the operations of device/host/adamw.h, bit for bit. Each operation, fma included, is rounded once, with IEEE
  * division and root, without flushing denormals; bf16 states use the same random words.
  *
- * A thread updates two quads (`four`: four elements), which are THREADS quads apart. It reads 16 bytes of each fp32
- * array and 8 of each bf16 array, next to its neighbour's, with eight loads in flight. One pass moves 28 bytes an
- * element with fp32 states and a bf16 gradient and weight. One random draw of Philox has the words for one quad, so
- * with bf16 states quads begin at multiples of four in the block's flat vector. Unaligned arrays, and arrays that begin
- * inside a quad with bf16 states, are updated one element at a time.
+ * A thread updates two quads (`four`: four elements), THREADS quads apart. It reads 16 bytes of each fp32 array and 8
+ * of each bf16 array, beside those of the neighbouring threads, with eight loads in flight. One pass moves 28 bytes an
+ * element with fp32 states and a bf16 gradient and weight. One draw of Philox yields the words for one quad, so with
+ * bf16 states quads begin at multiples of four in the block's flat vector. Elements are updated one by one if an array
+ * is unaligned or, with bf16 states, begins inside a quad.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 #include "runtime/device/cuda/kernels/philox.cuh"
@@ -23,13 +23,13 @@ struct task {
     const unsigned char *gradient;
     const struct ah_adamw_scalars *scalars;
     uint64_t count, first_element;
-    unsigned head; /* elements of the first quad that are before the arrays */
+    unsigned head; /* number of elements of the first quad that lie before the arrays */
     uint32_t state, gradient_dtype, weight_dtype;
     uint32_t block;
     bool decay;
 };
 
-/* The step's scalars that an element's update reads. */
+/* The scalars of the step that the update of an element needs. */
 struct rates {
     float grad_scale, decay, neg_rate, root_scale, epsilon;
     float beta1, rest1, beta2, rest2;
@@ -59,7 +59,7 @@ __device__ inline struct element update(const struct rates *r, struct element e,
     return n;
 }
 
-/* Returns the upper half of bits + r, where r has 16 random bits; a NaN becomes quiet. */
+/* Rounds x to bf16: returns the upper half of its bits + 16 random bits. A NaN becomes quiet. */
 __device__ inline uint16_t round_randomly(float x, unsigned random)
 {
     const unsigned bits = __float_as_uint(x);
@@ -78,7 +78,7 @@ __device__ inline uint4 words_of(const struct task *t, uint64_t element)
         make_uint2(static_cast<unsigned>(s->seed), static_cast<unsigned>(s->seed >> 32)));
 }
 
-/* A quad: four elements starting at i, loaded as floats, and stored. */
+/* A quad: four elements as stored in memory. */
 template <int D> struct four;
 
 template <> struct four<AH_FP32> {
@@ -136,7 +136,7 @@ __device__ inline void four_store_randomly(uint16_t *to, uint64_t i, const float
         make_uint2(halves[0] | halves[1] << 16, halves[2] | halves[3] << 16);
 }
 
-/* A thread's quad, as loaded. */
+/* A thread's quad of each operand, as loaded. */
 template <int STATE, int GRADIENT> struct held {
     struct four<AH_FP32> master;
     struct four<STATE> m, v;
@@ -152,7 +152,7 @@ __device__ inline void held_load(struct held<STATE, GRADIENT> *h, const struct t
     four_load(&h->gradient, t->gradient, i);
 }
 
-/* Writes the new elements; bf16 states are rounded with the random words. */
+/* Writes the new elements of a quad; bf16 states are rounded with the quad's random words. */
 template <int STATE, int WEIGHT>
 __device__ inline void four_write(const struct task *t, uint64_t i, const float master[4], const float m[4],
                                   const float v[4])
@@ -208,7 +208,7 @@ __device__ inline void one_update(const struct task *t, const struct rates *r, u
         ah_element_set(t->weight, t->weight_dtype, i, after.master);
 }
 
-/* Updates the elements of one quad, which may begin before the arrays or pass their end. */
+/* Updates the elements of one quad, which may begin before the arrays or end after them. */
 __device__ inline void some_update(const struct task *t, const struct rates *r, uint64_t four)
 {
     const uint64_t begin = 4 * four - t->head; /* wraps if the quad begins before the arrays */

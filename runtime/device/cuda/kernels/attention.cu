@@ -126,7 +126,7 @@ static __device__ __forceinline__ float dot_chunks(const unsigned char *a, const
     return sum;
 }
 
-/* The same for rows of any type. */
+/* Returns a lane's part of a dot product of two rows of any type. */
 template <uint32_t TEAM>
 static __device__ __forceinline__ float dot_elements(const unsigned char *a, uint32_t a_bytes,
                                                      const unsigned char *b, uint32_t b_bytes,
@@ -138,8 +138,8 @@ static __device__ __forceinline__ float dot_elements(const unsigned char *a, uin
     return sum;
 }
 
-/* A team of TEAM lanes computes one query of one head, in the order of memory. A smaller TEAM only drops lanes that
- * would add nothing, so any TEAM gives the same bits. */
+/* Computes delta. Each team of TEAM lanes computes one query of one head, in the order of memory. A smaller TEAM only
+ * lacks lanes without elements, so any TEAM gives the same bits. */
 template <bool chunks, uint32_t TEAM>
 static __global__ void __launch_bounds__(DELTA_THREADS) delta(const struct ah_attention attention)
 {

@@ -11,12 +11,12 @@
  *     dq             holds q, dout     passing k, v       s = q k^T,  d = dout v^T      dq += (d p) k
  *     dk and dv      holds k, v        passing q, dout    s = k q^T,  d = v dout^T      dv += p dout,  dk += (d p) q
  *
- * A product leaves scores in the layout in which the next one takes its first operand (mma.cuh), so p never goes
- * through shared memory. To get there, dk and dv compute the scores transposed.
+ * A product leaves scores in the layout of the next product's first operand (mma.cuh), so p never goes through shared
+ * memory. For that, dk and dv compute their scores transposed.
  *
  * TILES. A row of a tile is D elements, in chunks of 16 bytes. Chunk c of row r is stored at chunk c ^ (r % 8) if D is
- * a multiple of 64, and at c ^ (r / 2 % 4) if D is only a multiple of 32. So a quarter warp, which loads or stores the
- * same chunk of eight rows, uses different banks. Rows beyond the sequence and columns beyond head_dim are zero.
+ * a multiple of 64, and at c ^ (r / 2 % 4) if D is only a multiple of 32. A quarter warp loads or stores the same chunk
+ * of eight rows, so its accesses use different banks. Rows beyond the sequence and columns beyond head_dim are zero.
  *
  * head_dim may be any multiple of 8. Each kernel has a table of D; the op uses the smallest D >= head_dim.
  */
@@ -58,12 +58,12 @@ extern "C" {
 cudaError_t ah_attention_plain_forward(const struct ah_attention *attention, cudaStream_t stream);
 cudaError_t ah_attention_plain_backward(const struct ah_attention *attention, cudaStream_t stream);
 
-/* _of() makes the op from a launch. _suits(): true if tensor cores can compute it. */
+/* ah_attention_of() makes the op from a launch. ah_attention_suits() is true if tensor cores can compute the op. */
 void ah_attention_of(struct ah_attention *ret_attention, const struct ah_cuda_launch *launch);
 bool ah_attention_suits(const struct ah_attention *attention);
 
-/* Number of blocks, each with `rows` rows of one of `heads` heads; cudaErrorInvalidConfiguration if no grid can have
- * that many. */
+/* Sets `ret_blocks` to the number of blocks, each with `rows` rows of one of `heads` heads. Returns
+ * cudaErrorInvalidConfiguration if no grid can have that many. */
 cudaError_t ah_attention_blocks(uint32_t *ret_blocks, const struct ah_attention *attention, uint32_t heads,
                                 uint32_t rows);
 
@@ -72,7 +72,7 @@ cudaError_t ah_attention_delta(const struct ah_attention *attention, cudaStream_
 
 } /* extern "C" */
 
-/* Returns how many sets of `each` things hold `n` things. */
+/* Returns the number of sets that hold `n` things, `each` of them in a set. */
 static inline __host__ __device__ uint32_t ah_attention_sets(uint32_t n, uint32_t each)
 {
     return n / each + (n % each != 0);
@@ -88,7 +88,6 @@ AH_ATTENTION_DEVICE unsigned char *ah_attention_row(const struct ah_attention &a
            static_cast<uint64_t>(head) * attention.head_dim * matrix.element_bytes;
 }
 
-/* Returns element `i` of a row. */
 AH_ATTENTION_DEVICE float ah_attention_element(const unsigned char *row, uint32_t element_bytes, uint32_t i)
 {
     if (element_bytes == 4)
@@ -103,7 +102,7 @@ AH_ATTENTION_DEVICE uint64_t ah_attention_vector(const struct ah_attention &atte
     return (static_cast<uint64_t>(sequence) * attention.heads + head) * attention.seq;
 }
 
-/* Returns the thread's warp. The shuffle tells the compiler that the number is the same in all its lanes. */
+/* Returns the number of the thread's warp. The shuffle tells the compiler that all lanes have the same number. */
 AH_ATTENTION_DEVICE uint32_t ah_attention_warp(void)
 {
     return __shfl_sync(0xffffffffu, threadIdx.x / AH_ATTENTION_LANES, 0);
@@ -115,7 +114,7 @@ struct ah_attention_task {
     uint32_t query; /* the first of the block's queries */
 };
 
-/* Returns the task of block `block`, if blocks have ROWS queries. The last queries see the most keys and come first. */
+/* Returns the task of a block of ROWS queries. The last queries see the most keys, so their blocks come first. */
 template <uint32_t ROWS>
 AH_ATTENTION_DEVICE struct ah_attention_task ah_attention_task_of(const struct ah_attention &attention,
                                                                   uint32_t block)
@@ -142,13 +141,13 @@ AH_ATTENTION_DEVICE uint32_t ah_attention_first(const struct ah_attention &atten
     return document > first ? document : first;
 }
 
-/* Each query of a block sees keys from some first key on: the smallest and the largest of these first keys. */
+/* The smallest and the largest of the first keys that a block's queries see. */
 struct ah_attention_sight {
     uint32_t least, most;
 };
 
-/* Writes the first keys of `n` queries, starting with `query`, to `first` (shared), and returns their range to all
- * threads. Queries beyond the sequence get its last query's. Every thread passes a barrier after the writes. */
+/* Writes the first keys of `n` queries, from `query` on, to `first` (shared), and returns their range to all threads.
+ * Queries beyond the sequence get the last query's first key. Every thread passes a barrier after the writes. */
 AH_ATTENTION_DEVICE struct ah_attention_sight ah_attention_look(const struct ah_attention &attention,
                                                                 uint32_t *first, uint32_t sequence,
                                                                 uint32_t query, uint32_t n)
@@ -166,8 +165,8 @@ AH_ATTENTION_DEVICE struct ah_attention_sight ah_attention_look(const struct ah_
     return sight;
 }
 
-/* Returns to all threads of the block the last query that sees a key <= `key`. There is one, because `key`, or the
- * sequence's last token, sees itself. `last` (shared) has a word per warp; do not write it before the next barrier. */
+/* Returns, to all threads of the block, the last query that sees a key <= `key`. One exists, because `key` or else the
+ * sequence's last token sees itself. `last` (shared) has a word per warp; do not write it before the next barrier. */
 AH_ATTENTION_DEVICE uint32_t ah_attention_last(const struct ah_attention &attention, uint32_t *last,
                                                uint32_t sequence, uint32_t key)
 {
@@ -201,15 +200,15 @@ template <uint32_t D> struct ah_attention_tile {
     static const uint32_t variants = D % 64 == 0 ? 4 : 2; /* pairs of chunks that the swizzle mixes */
 };
 
-/* Returns where chunk `chunk` of row `row` is in a tile. */
+/* Returns the offset in a tile of chunk `chunk` of row `row`. */
 template <uint32_t D> AH_ATTENTION_DEVICE uint32_t ah_attention_chunk(uint32_t row, uint32_t chunk)
 {
     const uint32_t swizzle = D % 64 == 0 ? row % 8 : row / 2 % 4;
     return row * ah_attention_tile<D>::row_bytes + (chunk ^ swizzle) * AH_ATTENTION_CHUNK;
 }
 
-/* `at` is the place of chunk 0 or 1 of a row. Returns the place of the chunk 2 * `pair` further on. With this swizzle
- * that is one exclusive or with a constant, because tiles start at multiples of 128 bytes. */
+/* Returns the place of the chunk 2 * `pair` chunks after `at`, the place of chunk 0 or 1 of a row. With this swizzle
+ * the step is one exclusive or with a constant, because tiles start at multiples of 128 bytes. */
 template <uint32_t D> AH_ATTENTION_DEVICE ah_mma_place ah_attention_pair(ah_mma_place at, uint32_t pair)
 {
     const uint32_t variants = ah_attention_tile<D>::variants;
@@ -217,22 +216,22 @@ template <uint32_t D> AH_ATTENTION_DEVICE ah_mma_place ah_attention_pair(ah_mma_
            pair / variants * variants * (2 * AH_ATTENTION_CHUNK);
 }
 
-/* Returns where a lane reads its row of 16 x 16 elements: an operand a (mma.cuh) or, transposed, two operands b. */
+/* Returns the offset of a lane's row in 16 x 16 elements: an operand a (mma.cuh) or, transposed, two operands b. */
 template <uint32_t D> AH_ATTENTION_DEVICE uint32_t ah_attention_lane_a(void)
 {
     const uint32_t lane = threadIdx.x % AH_ATTENTION_LANES;
     return ah_attention_chunk<D>(lane % 16, lane / 16);
 }
 
-/* The same for two operands b of 16 rows, with k along the rows. */
+/* Returns the offset of a lane's row in two operands b of 16 rows, with k along the rows. */
 template <uint32_t D> AH_ATTENTION_DEVICE uint32_t ah_attention_lane_b(void)
 {
     const uint32_t lane = threadIdx.x % AH_ATTENTION_LANES;
     return ah_attention_chunk<D>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
 }
 
-/* Starts copying `n` rows of the head at `rows`, at most ROWS, into a tile. The tile's other rows become zero, as do
- * columns starting at byte `head_bytes`. All THREADS of a block call it. */
+/* Starts copying `n` rows of a head, at most ROWS, from `rows` into a tile. The tile's other rows become zero, as do
+ * columns from byte `head_bytes` on. All THREADS threads of a block call it. */
 template <uint32_t D, uint32_t ROWS, uint32_t THREADS>
 AH_ATTENTION_DEVICE void ah_attention_fetch(struct ah_mma_pipe &pipe, ah_mma_place tile,
                                             const unsigned char *rows, uint64_t row_bytes, uint32_t n,
@@ -253,7 +252,7 @@ AH_ATTENTION_DEVICE void ah_attention_fetch(struct ah_mma_pipe &pipe, ah_mma_pla
     }
 }
 
-/* s = a b^T, with k along rows of D; a is the warp's rows at `a`, b the N rows at `b`. */
+/* Computes s = a b^T, with k along rows of D elements. The warp's rows are at `a`, the N rows of b at `b`. */
 template <uint32_t D, uint32_t M, uint32_t N>
 AH_ATTENTION_DEVICE void ah_attention_multiply(float (&s)[M][N / 8][4], ah_mma_place a, ah_mma_place b)
 {
@@ -285,7 +284,7 @@ AH_ATTENTION_DEVICE void ah_attention_multiply(float (&s)[M][N / 8][4], ah_mma_p
     }
 }
 
-/* Sets a to columns 16 * k to 16 * k + 15 of p, rounded. */
+/* Sets `ret_a` to columns 16 * k to 16 * k + 15 of p, rounded to bf16. */
 template <uint32_t M, uint32_t N>
 AH_ATTENTION_DEVICE void ah_attention_round(uint32_t (&ret_a)[M][4], const float (&p)[M][N][4], uint32_t k)
 {
@@ -296,7 +295,7 @@ AH_ATTENTION_DEVICE void ah_attention_round(uint32_t (&ret_a)[M][4], const float
             ret_a[m][i] = ah_mma_pair(p[m][2 * k + i / 2][i % 2 * 2], p[m][2 * k + i / 2][i % 2 * 2 + 1]);
 }
 
-/* o += a b, with 16 rows of b, which a lane loads starting at `at`; N pairs of chunks of columns. */
+/* Computes o += a b. A lane loads the 16 rows of b from `at` on, in N pairs of chunks of columns. */
 template <uint32_t D, uint32_t M, uint32_t N>
 AH_ATTENTION_DEVICE void ah_attention_add(float (&o)[M][N * 2][4], const uint32_t (&a)[M][4], ah_mma_place at)
 {
@@ -312,7 +311,7 @@ AH_ATTENTION_DEVICE void ah_attention_add(float (&o)[M][N * 2][4], const uint32_
     }
 }
 
-/* o += p b, with k along the K rows of b, and COLUMNS columns starting where `b` points; p is rounded. */
+/* Computes o += p b, with p rounded. k runs along the K rows of b; the COLUMNS columns begin where `b` points. */
 template <uint32_t D, uint32_t M, uint32_t K, uint32_t COLUMNS>
 AH_ATTENTION_DEVICE void ah_attention_accumulate(float (&o)[M][COLUMNS / 8][4], const float (&p)[M][K / 8][4],
                                                  ah_mma_place b)
@@ -340,8 +339,8 @@ AH_ATTENTION_DEVICE uint32_t ah_attention_lane_column(uint32_t n, uint32_t odd)
     return n * 8 + threadIdx.x % 4 * 2 + odd;
 }
 
-/* Sets scores of unseen keys to -infinity. Rows are queries starting with `query`, columns are keys starting with
- * `key`; `first` (shared) holds each row's first key. */
+/* Sets scores of unseen keys to -infinity. Rows are queries from `query` on, columns are keys from `key` on; `first`
+ * (shared) has each row's first key. */
 template <uint32_t M, uint32_t N>
 AH_ATTENTION_DEVICE void ah_attention_mask(float (&s)[M][N / 8][4], const struct ah_attention &attention,
                                            const uint32_t *first, uint32_t query, uint32_t key)
@@ -361,9 +360,9 @@ AH_ATTENTION_DEVICE void ah_attention_mask(float (&s)[M][N / 8][4], const struct
         }
 }
 
-/* Stores the warp's sums, times a factor per row, as COLUMNS columns of bf16 starting at `column`. They pass through
- * the warp's own rows of the tile at `tile`, where no other warp uses these columns. From there each lane copies 16
- * bytes at a time to the `n` rows that exist. */
+/* Stores the warp's sums, times a factor per row, as COLUMNS columns of bf16 from `column` on. The sums pass through
+ * the warp's own rows of the tile at `tile`, in columns that no other warp uses. Each lane then copies 16 bytes at a
+ * time to the `n` rows that exist. */
 template <uint32_t D, uint32_t M, uint32_t COLUMNS>
 AH_ATTENTION_DEVICE void ah_attention_store(const float (&sums)[M][COLUMNS / 8][4],
                                             const float (&factor)[M][2], unsigned char *tile, uint32_t column,

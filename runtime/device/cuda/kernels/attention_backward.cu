@@ -11,21 +11,21 @@
  * same in every run.
  *
  * COST. The kernels compute seven products where five would do, because both passes compute s and dout v^T. With five,
- * each block that holds keys would have a part of dq, and these parts must be added. FlashAttention-2 adds them by
- * atomics, in an order that differs from run to run; its deterministic mode keeps a copy of dq in fp32 for each of
- * several sets of blocks and adds the copies afterwards. Other implementations let blocks wait for their turn. Both
- * need dq in fp32, 4 bytes where the gradient has 2: memory outside the arena, so plans do not count it. Seven
- * products need neither memory nor waiting.
+ * each block that holds keys would have a part of dq, and the parts would have to be added. FlashAttention-2 adds them
+ * by atomics, in an order that differs from run to run. Its deterministic mode keeps a copy of dq in fp32 for each of
+ * several sets of blocks and adds the copies afterwards. Other implementations let blocks wait for each other. All
+ * these need dq in fp32, 4 bytes where the gradient has 2, in memory that is outside the arena and not counted by
+ * plans. Seven products need neither memory nor waiting.
  *
- * dq: like forward (attention_forward.cu), with dout beside q. Three products a tile, in the order dout v^T, s, d k: v
- * is free after the first, and k is needed only from the second on, so with one tile of each, every fetch hides behind
- * products. In a thread, dq takes D M / 2 registers and scores take N M; two blocks fit each multiprocessor.
+ * dq is computed like forward (attention_forward.cu), with dout beside q. A tile takes three products, in the order
+ * dout v^T, s, d k. v is free after the first, and k is needed only from the second on. So with one tile of each, every
+ * fetch hides behind products. In a thread, dq takes D M / 2 registers, scores N M; two blocks fit a multiprocessor.
  *
- * dk and dv: their sums take D M registers, so M is 1 for D >= 96, with 8 warps a block. There are two sets of tiles of
- * q and dout, one in use while the other is fetched, so a tile costs one barrier. Above D = 128 two warps share 16
- * keys, with half of the columns of dk and dv each; both compute the scores, so there are nine products. Where a GPU
+ * dk and dv have sums that take D M registers, so M is 1 for D >= 96, with 8 warps a block. There are two sets of tiles
+ * of q and dout, one in use while the other is fetched, so a tile costs one barrier. Above D = 128, two warps share 16
+ * keys, each with half of the columns of dk and dv; both compute the scores, so there are nine products. Where a GPU
  * has too little shared memory for a shape (99 KiB on 8.6, 8.9 and 12.0), the next row of `key_shapes` has shorter
- * tiles: the same sums in the same order.
+ * tiles, with the same sums in the same order.
  *
  *     dq:   D     M   N   registers   shared      dk, dv:   D     M   N    registers   shared
  *           32    2   64     32 + 128   24 KiB              32    2   32     64 + 64    24 KiB + 1
@@ -34,8 +34,8 @@
  *           128   2   32    128 +  64   80 KiB              128   1   64    128 + 64   128 KiB + 2
  *           256   1   32    128 +  32   96 KiB              256   1   32    128 + 32   128 KiB + 1
  *
- * 1. An element of dq is summed over keys, an element of dk or dv over heads, then queries, each in ascending order, 16
- *    at a time, by one warp. Tiles that are skipped would have added zeros.
+ * 1. One warp computes the sum of an element, in ascending order, 16 terms at a time. An element of dq is summed over
+ *    keys, an element of dk or dv over heads, then queries. Tiles that are skipped would have added zeros.
  * 2. A query has p = 0 for keys that it does not see. Rows beyond the sequence are zero in every tile, as are their lse
  *    and delta. So they add nothing, whatever their p, and are not stored.
  *
@@ -57,7 +57,7 @@ template <uint32_t D, uint32_t M, uint32_t N> struct query_shared {
     uint32_t first[QUERY_WARPS * M * 16];
 };
 
-/* For each row of a lane: lse in base 2, and delta. */
+/* The lse in base 2, and delta, for each row of a lane. */
 template <uint32_t M> struct query_rows {
     float lse[M][2];
     float delta[M][2];
@@ -79,7 +79,7 @@ static __device__ __forceinline__ void read_rows(struct query_rows<M> &ret_rows,
         }
 }
 
-/* Turns scores and gradients of weights into gradients of scores, without the scale. */
+/* Turns scores `s` and gradients `d` of weights into gradients of scores, without the scale. */
 template <uint32_t M, uint32_t N>
 static __device__ __forceinline__ void slope(float (&s)[M][N / 8][4], const float (&d)[M][N / 8][4],
                                              const struct query_rows<M> &rows, float factor)
@@ -197,14 +197,14 @@ static const struct {
 
 /* ---- dk and dv ---- */
 
-/* A block has W sets of M * 16 keys, each with P warps for parts of the columns. Queries pass, N at a time. */
+/* The shape of a block: W sets of M * 16 keys, each with P warps for parts of the columns. N queries pass at a time. */
 template <uint32_t D, uint32_t M, uint32_t W, uint32_t P, uint32_t N> struct key_shape {
     static const uint32_t threads = W * P * AH_ATTENTION_LANES;
     static const uint32_t keys = W * M * 16;
     static const uint32_t columns = D / P; /* columns of dk and dv that one warp computes */
 };
 
-/* A tile of queries that pass. */
+/* A tile of passing queries. */
 template <uint32_t D, uint32_t N> struct key_tile {
     unsigned char q[N * D * 2];
     unsigned char dout[N * D * 2];
@@ -224,10 +224,10 @@ template <uint32_t D, uint32_t KEYS, uint32_t N> struct key_shared {
 struct key_task {
     uint32_t sequence, kv_head;
     uint32_t key;   /* the block's first key */
-    uint32_t tiles; /* tiles of a head, starting at the first key */
+    uint32_t tiles; /* number of tiles of a head, from the first key on */
 };
 
-/* Starts fetching tile `number` of a block, which takes its heads one after the other. */
+/* Starts fetching tile `number` of a block, counted through all its heads, one head after the other. */
 template <uint32_t D, uint32_t N, uint32_t THREADS>
 static __device__ __forceinline__ void fetch_queries(struct ah_mma_pipe &pipe, struct key_tile<D, N> &tile,
                                                      const struct ah_attention &attention,
@@ -267,7 +267,7 @@ static __device__ __forceinline__ bool sees_all(const struct key_tile<D, N> &til
     return !__any_sync(0xffffffffu, begins_later);
 }
 
-/* Masks transposed scores (rows: keys starting with `key`; columns: queries starting with `query`) with -infinity. */
+/* Masks transposed scores with -infinity. Rows: keys from `key` on; columns: queries from `query` on. */
 template <uint32_t D, uint32_t M, uint32_t N>
 static __device__ __forceinline__ void mask_transposed(float (&s)[M][N / 8][4], const struct key_tile<D, N> &tile,
                                                    const struct ah_attention &attention, uint32_t query,
@@ -311,7 +311,7 @@ static __device__ __forceinline__ void weigh_transposed(float (&s)[M][N / 8][4],
         }
 }
 
-/* Turns transposed weights and their gradients into gradients of scores, without the scale. */
+/* Turns transposed weights `p` and their gradients `d` into gradients of scores, without the scale. */
 template <uint32_t D, uint32_t M, uint32_t N>
 static __device__ __forceinline__ void slope_transposed(float (&p)[M][N / 8][4], const float (&d)[M][N / 8][4],
                                                     const struct key_tile<D, N> &tile)
@@ -335,8 +335,8 @@ template <uint32_t M, uint32_t COLUMNS> struct key_sums {
     float dv[M][COLUMNS / 8][4];
 };
 
-/* Adds the contribution of a tile of queries starting with `query` to the warp's keys starting with `key`, whose k and
- * v are at `k_at` and `v_at`, in columns starting with `column`. */
+/* Adds what a tile of queries, from `query` on, contributes to the warp's keys, from `key` on, in columns from `column`
+ * on. The keys' k and v are at `k_at` and `v_at`. */
 template <uint32_t D, uint32_t M, uint32_t N, uint32_t COLUMNS>
 static __device__ __forceinline__ void add_tile(struct key_sums<M, COLUMNS> &sums,
                                                 const struct key_tile<D, N> &tile,

@@ -3,16 +3,16 @@
  * Attention, forward, on tensor cores: out = softmax(scale q k^T) v over the keys that each query sees, and lse, the
  * logarithm of the softmax's denominator. runtime/device/math/attention_forward.c defines it.
  *
- * A block of 4 warps holds 64 * M queries of one head in shared memory. Each warp holds 16 * M of them; their sums of
- * out, largest scores and sums of weights are in its registers. Tiles of N keys pass in ascending order:
+ * A block of 4 warps holds 64 * M queries of one head in shared memory. Each warp has 16 * M of these queries; its
+ * registers have their sums of out, largest scores and sums of weights. Tiles of N keys pass in ascending order:
  *
  *     wait for k; begin to fetch v              s = q k^T
  *     wait for v; begin to fetch the next k     m' = max(m, s);  o = o 2^(m - m');  l = l 2^(m - m')
  *                                               p = 2^(s - m');  l = l + p;  o = o + p v;  m = m'
  *
  * So each fetch hides behind half of a tile's work, with only one tile of k and one of v. In a thread, o takes D M / 2
- * registers and s takes N M / 2; with everything else that is just below 255. Two blocks, 8 warps, fit a
- * multiprocessor, and each warp's products hide the softmax and barriers of others. With M = 2 a load from shared
+ * registers and s takes N M / 2; with everything else, a thread needs just below 255. Two blocks, 8 warps, fit a
+ * multiprocessor, and each warp's products hide the softmax and barriers of others. With M = 2, a load from shared
  * memory serves two products; with M = 1, loading would take longer than multiplying.
  *
  *     D     M   N     o + s   shared
@@ -22,10 +22,10 @@
  *     128   2    64     192   64 KiB
  *     256   1    64     160   96 KiB   one block
  *
- * 1. m is the largest score so far. Over this thread's part of a row, l is the sum of 2^(s - m), o that of 2^(s - m) v.
- *    Before a row has seen a key, m is -infinity and 0 replaces it, so that unseen keys weigh 2^-infinity = 0.
- * 2. Tiles before the first key that any query of the block sees, and after its last query, are not fetched. A warp
- *    skips the products of a tile that none of its queries sees. It masks a tile only if one of them misses a key.
+ * 1. m is the largest score so far. l is the sum of 2^(s - m) over this thread's part of a row, and o the sum of 2^(s -
+ *    m) v. Before a row has seen a key, m is -infinity and 0 replaces it, so that unseen keys weigh 2^-infinity = 0.
+ * 2. Tiles are fetched only from the first key that any query of the block sees to the block's last query. A warp skips
+ *    the products of a tile that none of its queries sees. It masks a tile only if a query misses a key.
  * 3. A query's result depends only on its sequence's keys and `docs`: tiles start at multiples of N, and N follows from
  *    head_dim.
  *
@@ -75,7 +75,7 @@ static __device__ __forceinline__ float total(float value)
     return value + __shfl_xor_sync(0xffffffffu, value, 2);
 }
 
-/* Rescales the rows' sums to their new largest scores, and returns these scores as exponents of two in `ret_base`. */
+/* Raises the rows' largest scores to those in `s` (as exponents of two in `ret_base`), and rescales the sums. */
 template <uint32_t D, uint32_t M, uint32_t N>
 static __device__ __forceinline__ void rise(struct forward_rows<D, M> &rows, float (&ret_base)[M][2],
                                             const float (&s)[M][N / 8][4], float factor)
@@ -100,7 +100,7 @@ static __device__ __forceinline__ void rise(struct forward_rows<D, M> &rows, flo
         }
 }
 
-/* Turns scores into weights, 16 keys at a time, and adds the weighted values at `v`. */
+/* Turns scores into weights and adds the values at `v` with these weights, 16 keys at a time. */
 template <uint32_t D, uint32_t M, uint32_t N>
 static __device__ __forceinline__ void weigh(struct forward_rows<D, M> &rows, float (&s)[M][N / 8][4],
                                              const float (&base)[M][2], float factor, ah_mma_place v)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention, forward and backward, without tensor cores: for fp32 operands, any head_dim and any alignment. The passes
- * are those of attention_forward.cu and attention_backward.cu, with fp32 products; nothing is rounded between them,
- * even for bf16 operands.
+ * are those of attention_forward.cu and attention_backward.cu, but products are in fp32 and nothing is rounded between
+ * them, even for bf16 operands.
  *
- * A block of 256 threads holds 64 rows of one head while tiles of 64 rows pass. A thread has 4 x 4 scores: rows y, y +
- * 16, ..., columns x, x + 16, ..., with x = thread % 16, y = thread / 16; and 4 x 8 sums. Operands come through shared
- * memory, 32 elements of the head at a time for scores, 16 passing rows at a time for sums.
+ * A block of 256 threads holds 64 rows of one head while tiles of 64 rows pass. A thread has 4 x 8 sums and 4 x 4
+ * scores: rows y, y + 16, ..., columns x, x + 16, ..., with x = thread % 16, y = thread / 16. Operands come through
+ * shared memory, 32 elements of the head at a time for scores, 16 passing rows at a time for sums.
  *
  * A block computes 128 columns of its results. For wider heads, gridDim.y blocks compute the same scores, each for its
  * own columns. One thread computes each result's sum, in ascending order.
@@ -29,12 +29,12 @@ struct plain_shared {
     uint32_t last[THREADS / AH_ATTENTION_LANES];
 };
 
-/* Rows of a head. */
+/* The rows of a head, from some row on. */
 struct plain_rows {
     unsigned char *data;
     uint64_t row_bytes;
     uint32_t element_bytes;
-    uint32_t n; /* rows up to the sequence's end */
+    uint32_t n; /* number of rows up to the sequence's end */
     uint32_t head_dim;
 };
 
@@ -88,7 +88,7 @@ static __device__ __forceinline__ uint32_t own_column(uint32_t j)
     return threadIdx.x % SIDE + j * SIDE;
 }
 
-/* s = a b^T, with 64 rows of each. */
+/* Computes s = a b^T, with 64 rows of each. */
 static __device__ void multiply(float (&s)[EACH][EACH], struct plain_shared &shared,
                                 const struct plain_rows &a, const struct plain_rows &b)
 {
@@ -122,7 +122,7 @@ static __device__ void share(struct plain_shared &shared, const float (&p)[EACH]
             shared.p[own_row(i)][own_column(j)] = p[i][j];
 }
 
-/* o += p b, with p from shared memory and columns of b starting with `column`. */
+/* Computes o += p b, with p from shared memory and the columns of b from `column` on. */
 static __device__ void add(float (&o)[EACH][OWN], struct plain_shared &shared, const struct plain_rows &b,
                            uint32_t column)
 {
@@ -166,7 +166,7 @@ struct plain_softmax {
     float sum[EACH];
 };
 
-/* Turns scores of keys starting with `key` into weights, and rescales the sums to the new largest scores. */
+/* Turns scores of keys, from `key` on, into weights, and rescales the sums to the new largest scores. */
 static __device__ void weigh(float (&s)[EACH][EACH], struct plain_softmax &softmax, float (&o)[EACH][OWN],
                              const struct plain_shared &shared, const struct ah_attention &attention,
                              uint32_t query, uint32_t key)
@@ -240,7 +240,7 @@ static __global__ void __launch_bounds__(THREADS) forward(const struct ah_attent
 
 /* ---- backward ---- */
 
-/* Reads lse and delta of 64 queries; queries beyond the sequence get the last query's. Put a barrier between the last
+/* Reads lse and delta of 64 queries; a query beyond the sequence gets the last query's. Put a barrier between the last
  * read of the old values and this call, and another between this call and the first read of the new values. */
 static __device__ void read_sums(struct plain_shared &shared, const struct ah_attention &attention,
                                  uint32_t sequence, uint32_t head, uint32_t query)
@@ -292,7 +292,7 @@ static __global__ void __launch_bounds__(THREADS) backward_queries(const struct 
           attention.scale);
 }
 
-/* Adds the contributions of 64 queries of a head, starting with `query`, to dk and dv. */
+/* Adds to dk and dv what 64 queries of a head, from `query` on, contribute. */
 static __device__ void add_queries(float (&dk)[EACH][OWN], float (&dv)[EACH][OWN],
                                    struct plain_shared &shared, const struct ah_attention &attention,
                                    const struct plain_task &task, uint32_t head, uint32_t query)

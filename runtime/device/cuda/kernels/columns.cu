@@ -19,7 +19,7 @@ struct task {
     unsigned lanes; /* groups of eight columns in a strip */
 };
 
-/* Sums rows first, first + apart, ... for one thread. */
+/* Adds up rows first, first + stride, ... for one thread. */
 template <int D>
 __device__ inline void sum_rows(const struct task *t, uint64_t first, unsigned stride, uint64_t column,
                                 float ret_sum[8])

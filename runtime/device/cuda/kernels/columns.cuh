@@ -8,7 +8,7 @@
 
 #include "runtime/device/cuda/kernels/elements.cuh"
 
-/* dst (one row) = sums over `rows` rows of src, in fp32, in an order that depends only on rows and width. */
+/* Sets dst (one row) to sums over `rows` rows of src, in fp32, in an order that depends only on rows and width. */
 cudaError_t ah_columns_sum(cudaStream_t stream, struct ah_rows dst, struct ah_rows src, uint64_t rows,
                            uint64_t width);
 

@@ -7,11 +7,11 @@
  *     loss = ln S + (M - x_target)                                      (2)
  *     gradient_i = exp(x_i - M) (scale / S),  - scale at the target     (3)
  *
- * A block computes a row, a thread every n-th element, with sixteen loads in flight. One read finds the row's largest
- * logit and its sum; when a larger logit is found, the sum so far is rescaled. As many logits as fit the processor's
- * shared memory stay there for (3): 56 thousand in fp32 on Hopper. A row that fits is read once and written once, 8
- * bytes an element, or 6 with a bf16 gradient. The rest of a longer row is read a second time, last part first, since
- * that part is still in the L2 cache.
+ * A block computes a row, a thread every n-th element, with sixteen loads in flight. One read of the row finds M and S;
+ * whenever it meets a larger logit, the sum so far is rescaled. As many logits as fit the processor's shared memory
+ * stay there for (3): 56 thousand in fp32 on Hopper. A row that fits is read once and written once, 8 bytes an element,
+ * or 6 with a bf16 gradient. The rest of a longer row is read a second time, last part first, since that part is still
+ * in the L2 cache.
  *
  * Elements are read one by one, 128 bytes a warp, because rows of an odd vocabulary are not aligned. The number of
  * THREADS follows only from the vocabulary, and keeping logits in shared memory changes no bits.
@@ -39,7 +39,7 @@ struct task {
     const uint8_t *mask; /* NULL: no mask */
     const float *scale;
     uint32_t vocabulary;
-    uint32_t held; /* elements of a row that stay in shared memory */
+    uint32_t held; /* number of a row's elements that stay in shared memory */
 };
 
 template <int D> struct logit;
@@ -72,13 +72,13 @@ __device__ inline void logit_set(uint16_t *to, float x)
     *to = static_cast<uint16_t>(ah_bf16_pair(x, 0));
 }
 
-/* The largest of some logits, and their sum of exp(x - most). */
+/* The largest of some logits, and the sum of their exp(x - most). */
 struct total {
     float most, sum;
 };
 
-/* Reads the thread's elements; keeps the first of them in shared memory. `most` stays finite, so that logits of
- * -infinity have exponentials of 0. */
+/* Reads the thread's elements and keeps the first of them in shared memory. `most` stays finite, so that the
+ * exponential of a logit of -infinity is 0. */
 template <uint32_t THREADS, class T>
 __device__ inline struct total read_row(const struct task *t, const T *row, T *held)
 {
@@ -115,7 +115,7 @@ __device__ inline struct total add_threads(struct total mine, float (*partial)[A
     return all;
 }
 
-/* Writes (3), last elements first. */
+/* Writes the gradient (3), last elements first. */
 template <uint32_t THREADS, class T, class G>
 __device__ inline void write_row(const struct task *t, const T *row, G *gradient, const T *held, float most,
                                  float scale, float rate, uint32_t target)
@@ -180,7 +180,7 @@ template <uint32_t THREADS> row_kernel *kernel_of(const struct task *t)
                                         : cross_entropy<AH_FP32, AH_FP32, THREADS>;
 }
 
-/* Returns the shared memory for rows of `bytes`: a whole row, or as much as a block may have. */
+/* Sets `ret_bytes` to the shared memory for rows of `bytes`: a whole row, or as much as a block may have. */
 cudaError_t shared_for(uint64_t bytes, uint64_t *ret_bytes)
 {
     int device, most;

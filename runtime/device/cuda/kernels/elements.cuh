@@ -2,10 +2,10 @@
  *
  * Elements: reads and writes operands of fp32 and bf16 in kernels, eight elements at a time.
  *
- * A kernel made for bf16 or fp32 (a template's argument) reads and writes eight elements with instructions of 16 bytes:
- * rows begin at multiples of 16 bytes and have a multiple of eight elements. AH_ANY is the version for everything else:
- * it learns the type when it runs, reads elements one by one, and the last eight of a row may be incomplete. The choice
- * of version changes no bits: an element belongs to the same thread and gets the same arithmetic.
+ * A kernel has a version for bf16, one for fp32, and AH_ANY for everything else (a template's argument). The first two
+ * read and write eight elements with instructions of 16 bytes; rows begin at multiples of 16 bytes and have 8 n
+ * elements. AH_ANY learns the type when it runs, reads elements one by one, and allows the last eight of a row to be
+ * incomplete. The version changes no bits: an element has the same thread and arithmetic.
  *
  *     template <int D> __global__ void twice(struct ah_rows x)
  *     {
@@ -47,7 +47,7 @@ static inline struct ah_rows ah_rows_of(const struct ah_cuda_launch *launch, siz
     return rows;
 }
 
-/* Returns which version an operand needs: its dtype, or AH_ANY. An absent operand has the version of the `others`. */
+/* Returns the version that an operand needs: its dtype, or AH_ANY. For an absent operand, returns `others`. */
 static inline int ah_rows_version(const struct ah_rows *rows, uint64_t width, int others)
 {
     const uint64_t bytes = rows->dtype == AH_BF16 ? 2 : 4;
@@ -57,7 +57,7 @@ static inline int ah_rows_version(const struct ah_rows *rows, uint64_t width, in
     return aligned && width % 8 == 0 ? static_cast<int>(rows->dtype) : static_cast<int>(AH_ANY);
 }
 
-/* Returns the version for operands of one dtype; AH_ANY if they differ. */
+/* Returns the version that all operands need; AH_ANY if they need different ones. */
 static inline int ah_rows_versions(const struct ah_rows *const *rows, size_t n, uint64_t width)
 {
     const int first = ah_rows_version(rows[0], width, AH_ANY);
@@ -73,7 +73,7 @@ static __device__ inline float ah_bf16_float(unsigned bits)
     return __uint_as_float(bits << 16);
 }
 
-/* Returns two floats as bf16, rounded to nearest even, `low` in the lower half. */
+/* Returns `low` (in the lower half) and `high` as bf16, rounded to nearest even. */
 #ifdef __CUDACC__
 static __device__ inline unsigned ah_bf16_pair(float low, float high)
 {
@@ -88,7 +88,6 @@ static inline unsigned ah_bf16_pair(float low, float high)
 }
 #endif
 
-/* Returns element `i`. */
 static __device__ inline float ah_element(const void *data, uint32_t dtype, uint64_t i)
 {
     if (dtype == AH_BF16)
@@ -104,7 +103,7 @@ static __device__ inline void ah_element_set(void *data, uint32_t dtype, uint64_
         static_cast<float *>(data)[i] = value;
 }
 
-/* Where elements of a row begin. */
+/* The address of some elements of a row. */
 template <int D> struct ah_address {
     unsigned char *data;
 };
@@ -133,7 +132,7 @@ static __device__ inline void ah_address_at(struct ah_address<AH_ANY> *ret_addre
     ret_address->dtype = rows->dtype;
 }
 
-/* Returns the address of row `row` of operand `rows`, starting with element `column`. */
+/* Returns the address of element `column` of row `row`. */
 template <int D>
 __device__ inline struct ah_address<D> ah_row(const struct ah_rows &rows, uint64_t row, uint64_t column) {
     struct ah_address<D> address;
@@ -157,7 +156,7 @@ template <> struct ah_eight<AH_ANY> {
     float of[8];
 };
 
-/* Loads elements [i, i + 8) of a row. Only the first n exist; the others become +0. */
+/* Loads elements [i, i + 8) of a row, of which only the first n exist; the others become +0. */
 static __device__ inline void ah_load(struct ah_eight<AH_BF16> *ret_eight, struct ah_address<AH_BF16> from,
                                       uint64_t i, uint64_t)
 {
@@ -225,7 +224,7 @@ static __device__ inline void ah_store(struct ah_address<AH_ANY> to, uint64_t i,
             ah_element_set(to.data, to.dtype, i + j, values[j]);
 }
 
-/* Sums of eight numbers, or of their products, added as a tree. */
+/* Return the sum of eight numbers, or of their products, added as a tree. */
 static __device__ inline float ah_eight_sum(const float a[8])
 {
     return ((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7]));
@@ -237,7 +236,7 @@ static __device__ inline float ah_eight_dot(const float a[8], const float b[8])
     return first + (fmaf(a[5], b[5], a[4] * b[4]) + fmaf(a[7], b[7], a[6] * b[6]));
 }
 
-/* Elementwise work on rows: a thread has eight neighbouring columns of every gridDim.y-th row. */
+/* The grid for elementwise work on rows. A thread has eight neighbouring columns of every gridDim.y-th row. */
 struct ah_rows_grid {
     dim3 grid;
     dim3 block;

@@ -43,7 +43,7 @@ static __global__ void __launch_bounds__(THREADS) each(Body body, uint64_t rows,
         }
 }
 
-/* Spreads threads along a row up to its length, and the remaining threads across rows. */
+/* Launches `body` with threads along a row, up to its length, and the remaining threads across rows. */
 template <class Body>
 static cudaError_t each_launch(const struct ah_cuda_launch *launch, const Body &body, uint64_t rows,
                                uint64_t items)

@@ -5,15 +5,15 @@
  * A row of a table becomes the sum of its rows of dy plus its old value, rounded once. Rows that no token selects are
  * not touched, nor is the padding token's. Three kernels:
  *
- *   1. ranks: row numbers sorted by token, then row: a row's place is the number of rows that come before it, which a
- *      block counts by looking at all tokens. n^2 comparisons, two instructions each, on all processors: 5 us for 8192
- *      rows, 75 us for 32768, a fraction of the time of (2). The scratch holds the places.
- *   2. tokens: a RUN is the rows of one token. A block has a window of sorted places and a strip of columns; its warps
- *      take turns with the runs that begin there, and add rows in ascending order. The last run of a window may be
- *      LONG: then each warp adds every 8th row of it, and the warps' sums are added in order. dy is read once; of the
+ *   1. ranks: sorts row numbers by token, then row. A row's place is the number of rows before it, which a block
+ *      counts by looking at all tokens: n^2 comparisons, two instructions each, on all processors. That takes 5 us for
+ *      8192 rows, 75 us for 32768, a fraction of the time of (2). The scratch holds the places.
+ *   2. tokens: adds up RUNS, each being the rows of one token. A block has a window of sorted places and a strip of
+ *      columns. Its warps share the runs that begin there, and add rows in ascending order. If the last run of a window
+ *      is LONG, each warp adds every 8th row of it, and the warps' sums are added in order. dy is read once; of the
  *      table, rows with a run are read and written once.
- *   3. positions: a block has a position and a strip. It adds the position's rows in ascending order; it finds them by
- *      looking at all positions, or computes them where positions repeat. dy is read a second time.
+ *   3. positions: a block has a position and a strip, and adds the position's rows in ascending order. It finds these
+ *      by looking at all positions, or computes them where positions repeat. dy is read a second time.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 #include "runtime/device/cuda/kernels/teams.cuh"
@@ -37,8 +37,8 @@ struct task {
     uint64_t strips; /* strips of columns; blocks are numbered strip by strip of a window, or of a position */
 };
 
-/* Returns how many tokens in the warp's part of a tile sort before `row`, whose token is `token`. All rows of the block
- * are in one tile: there, equal tokens count if they come first; in earlier tiles all count, in later tiles none. */
+/* Returns the number of tokens in the warp's part of a tile that sort before `row`, whose token is `token`. Equal
+ * tokens sort by row. All rows of the block are in one tile, so only there equal tokens are compared one by one. */
 __device__ inline uint32_t rank_in_tile(const uint32_t *tile, uint64_t begin, uint64_t row, uint32_t token)
 {
     const unsigned part = threadIdx.x / 32 * (TILE / WARPS);
@@ -60,7 +60,7 @@ __device__ inline uint32_t rank_in_tile(const uint32_t *tile, uint64_t begin, ui
     return count;
 }
 
-/* (1) A block ranks RANKED rows; in every warp, a lane counts for one row. */
+/* (1) Ranks RANKED rows a block; in every warp, a lane counts for one row. */
 __global__ void __launch_bounds__(THREADS) ranks(struct task t)
 {
     __shared__ uint32_t counts[WARPS][RANKED];
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(THREADS) ranks(struct task t)
     t.sorted[count] = static_cast<uint32_t>(row);
 }
 
-/* Adds eight columns of the rows at places begin, begin + apart, ... below end. */
+/* Adds eight columns of the rows at places begin, begin + stride, ... below end. */
 template <int D>
 __device__ inline void add_rows(const struct task *t, const uint32_t *places, uint64_t begin, uint64_t end,
                                 unsigned stride, uint64_t column, float sum[8])
@@ -129,7 +129,7 @@ __device__ inline uint32_t token_at(const struct task *t, uint64_t place)
     return t->tokens[t->sorted[place]];
 }
 
-/* Returns where the run of `token`, which includes `place`, ends; a warp looks at 32 places at once. */
+/* Returns the end of the run of `token` around `place`. A warp looks at 32 places at once. */
 __device__ inline uint64_t run_end(const struct task *t, uint64_t place, uint32_t token)
 {
     for (;; place += 32) {
@@ -174,7 +174,7 @@ __device__ inline void add_run(const struct task *t, uint64_t begin, uint64_t en
     table_add(t, token, column, before, sum);
 }
 
-/* (2) All warps of a block find the same runs. */
+/* (2) Adds the runs of a window. All warps of a block find the same runs. */
 template <int D> __global__ void __launch_bounds__(THREADS) tokens(struct task t)
 {
     __shared__ float shared[WARPS][8][32];
@@ -197,7 +197,7 @@ template <int D> __global__ void __launch_bounds__(THREADS) tokens(struct task t
     }
 }
 
-/* Lists those of THREADS candidates that have the position in `list`, in ascending order, and returns their number. The
+/* Lists, in ascending order, those of THREADS candidates that have the position, and returns their number. The
  * candidates are all rows or, if positions repeat every seq rows, the rows of this position. */
 __device__ inline unsigned find_rows(const struct task *t, uint64_t position, uint64_t first, uint32_t *list,
                                      unsigned *counts)
@@ -220,7 +220,7 @@ __device__ inline unsigned find_rows(const struct task *t, uint64_t position, ui
     return total;
 }
 
-/* (3) A strip has eight columns for each thread. */
+/* (3) Adds the rows of a position. A strip has eight columns for each thread. */
 template <int D> __global__ void __launch_bounds__(THREADS) positions(struct task t)
 {
     __shared__ uint32_t list[THREADS];
@@ -266,7 +266,7 @@ cudaError_t add_tokens(cudaStream_t stream, struct task *t)
     return rc ? rc : AH_LAUNCH(kernel, dim3(static_cast<unsigned>(blocks)), dim3(THREADS), 0, stream, *t);
 }
 
-/* Adds gradients of the positions below `n`. */
+/* Adds the gradients of all positions below `n`. */
 cudaError_t add_positions(cudaStream_t stream, struct task *t, uint64_t n)
 {
     const int version = version_of(t);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Finishes products (epilogue.h). A thread computes one column of every gridDim.y-th row. This path is rare, because
- * cuBLASLt finishes the usual products itself, so only memory access is tuned: neighbouring threads have neighbouring
- * columns.
+ * cuBLASLt finishes the usual products, so only memory access is tuned: neighbouring threads have neighbouring columns.
  */
 #include "runtime/device/cuda/kernels/epilogue.h"
 
@@ -30,7 +29,7 @@ static __device__ void store(void *to, uint32_t dtype, uint64_t i, float value)
         ((uint16_t *)to)[i] = (uint16_t)(nan ? bits >> 16 | 0x40u : rounded);
 }
 
-/* The tanh form as x sigmoid(2u), which does not cancel below 0. */
+/* Returns the tanh form as x sigmoid(2u), which does not cancel below 0. */
 static __device__ float gelu_tanh(float x)
 {
     float u = 0.7978845608028654f * (x + 0.044715f * x * x * x);

@@ -23,15 +23,15 @@ extern "C" {
 
 #include <cuda_runtime_api.h>
 
-/* For `sum` and `sum_squares`, which pass leaf sums from one kernel to another and have no operand for them. */
+/* `sum` and `sum_squares` use the workspace to pass leaf sums from one kernel to the next. */
 enum { AH_CUDA_KERNEL_WORKSPACE_BYTES = 1 << 18 };
 
 struct ah_cuda_launch {
     const struct ah_op *op; /* borrowed until the function returns */
     void *arg[AH_OP_ARGS];  /* addresses of the operands for a kernel; NULL: absent */
     cudaStream_t stream;
-    /* GPU memory that ops of this stream use one after another: AH_CUDA_KERNEL_WORKSPACE_BYTES at a multiple of 256. It
-     * may be part of the matrix products' workspace on the same stream. No op relies on what is there. */
+    /* GPU memory for one op of the stream at a time: AH_CUDA_KERNEL_WORKSPACE_BYTES at a multiple of 256. It may be
+     * part of the workspace of the same stream's matrix products. No op relies on what it contains. */
     void *workspace;
     uint32_t processors; /* multiprocessors of the GPU */
 };
@@ -57,7 +57,7 @@ ah_cuda_kernel_fn ah_cuda_gather;
 ah_cuda_kernel_fn ah_cuda_cross_entropy;
 ah_cuda_kernel_fn ah_cuda_sum;
 ah_cuda_kernel_fn ah_cuda_sum_squares;
-ah_cuda_kernel_fn ah_cuda_clip; /* writes even a norm that is not finite: the runtime checks it */
+ah_cuda_kernel_fn ah_cuda_clip; /* also writes a norm that is not finite; the runtime checks it */
 ah_cuda_kernel_fn ah_cuda_adamw;
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mma: matrix-unit operations that CUDA C++ has no function for: products of 16 x 8 x 16 tiles of bf16, loads of
- * their operands from shared memory, background copies into shared memory, and the two conversions in between. For GPUs
- * since Ampere (sm_80); in the tests' double, mma_double.cuh does the same on the CPU.
+ * Mma: matrix-unit operations for which CUDA C++ has no function. These are products of 16 x 8 x 16 tiles of bf16,
+ * loads of their operands from shared memory, background copies into shared memory, and the two conversions in between.
+ * For GPUs since Ampere (sm_80); in the tests' double, mma_double.cuh does the same on the CPU.
  *
  *     __shared__ __align__(128) uint16_t a[16 * 16], b[8 * 16];      rows of 16: (m, k), (n, k)
  *     struct ah_mma_pipe pipe = {};
@@ -42,15 +42,15 @@ static __device__ __forceinline__ ah_mma_place ah_mma_at(const void *shared)
     return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
 
-/* Returns `place`, but the compiler cannot know that. So a loop computes addresses from it anew instead of keeping them
- * in registers. */
+/* Returns `place`, but hides its value from the compiler. So a loop computes addresses anew instead of keeping them in
+ * registers. */
 static __device__ __forceinline__ ah_mma_place ah_mma_anew(ah_mma_place place)
 {
     asm volatile("" : "+r"(place));
     return place;
 }
 
-/* c += a b. */
+/* Computes c += a b. */
 static __device__ __forceinline__ void ah_mma_multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                                                        uint32_t b1)
 {
@@ -61,8 +61,8 @@ static __device__ __forceinline__ void ah_mma_multiply(float (&c)[4], const uint
 }
 
 /* Loads four 8 x 8 tiles. Lane i passes the place of row i % 8 of tile i / 8: 16 bytes at a multiple of 16, with the
- * rows of a tile in different banks. A lane gets elements 2t and 2t + 1 of row g of each tile; with _turned(), rows 2t
- * and 2t + 1 of column g. */
+ * rows of a tile in different banks. A lane gets elements 2t and 2t + 1 of row g of each tile. With
+ * ah_mma_load_transposed(), it gets rows 2t and 2t + 1 of column g. */
 static __device__ __forceinline__ void ah_mma_load(uint32_t (&ret_tiles)[4], ah_mma_place row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -89,7 +89,7 @@ static __device__ __forceinline__ void ah_mma_copy(struct ah_mma_pipe &, ah_mma_
                  : "memory");
 }
 
-/* The same for 4 bytes. */
+/* Starts copying `bytes` (at most 4), and zeroes the rest of the 4 bytes at `to`. Both addresses are multiples of 4. */
 static __device__ __forceinline__ void ah_mma_copy_word(struct ah_mma_pipe &, ah_mma_place to,
                                                         const void *from, uint32_t bytes)
 {

@@ -28,7 +28,7 @@ struct task {
     float epsilon;
 };
 
-/* How many groups of eight elements a thread keeps in registers, and how many it reads in all. */
+/* The number of groups of eight elements that a thread keeps in registers, and the number that it reads in all. */
 template <int D> struct kept {
     enum { EIGHTS = 4 };
     static __device__ unsigned rounds(const struct task *)
@@ -78,7 +78,7 @@ __device__ inline void part_load(struct part<AH_ANY> *, const struct task *, uns
 {
 }
 
-/* Sums over a thread's elements: of x, and of the squares of x - mean. */
+/* Sum over a thread's elements: part_sum() x, part_squares() the squares of x - mean. */
 template <int D> __device__ inline float part_sum(struct part<D> *p, const struct task *t, unsigned lane)
 {
     float sum = 0, x[8];
@@ -133,7 +133,7 @@ __device__ inline void part_write(struct part<D> *p, const struct task *t, unsig
     }
 }
 
-/* Teams beyond the last vector repeat it and write nothing. */
+/* Normalises a vector with each team. Teams beyond the last vector repeat it and write nothing. */
 template <int D, bool LAYER> __global__ void __launch_bounds__(TEAM_MAX) norm_vectors(struct task t)
 {
     __shared__ float partial[2][AH_WARPS_MAX];

@@ -44,7 +44,7 @@ struct back {
     float n[EIGHTS][8];
 };
 
-/* The thread's sums over a group. */
+/* A thread's sums for gain and bias over a group of vectors. */
 struct gradients {
     float gain[EIGHTS][8];
     float bias[EIGHTS][8];
@@ -67,8 +67,8 @@ __device__ inline void part_load(struct part<X, DY> *p, const struct task *t, un
     p->scale = t->scale[v];
 }
 
-/* For eight elements: computes g and adds to sum g, sum g n and the gradients of gain and bias. Missing elements have
- * dy = 0 and add nothing. */
+/* Computes g of eight elements. Adds to the sums of g and of g n, and to the gradients of gain and bias. Missing
+ * elements have dy = 0 and add nothing. */
 template <bool LAYER>
 __device__ inline void add_eight(const float dy[8], const float gain[8], float g[8], const float n[8],
                                  float sums[2], float dgain[8], float dbias[8])
@@ -124,9 +124,9 @@ __device__ inline void part_write(const struct part<X, DY> *p, const struct task
     }
 }
 
-/* A team's layout in shared memory: the first elements of all groups of eight, then the second elements, and so on. The
- * gaps between these, and between teams, avoid bank conflicts for threads that write one element of many groups, and
- * for threads that read whole groups. */
+/* Strides of the sums in shared memory. A team stores the first elements of all its groups of eight, then their second
+ * elements, and so on. The gaps between these, and between teams, avoid bank conflicts of threads that write one
+ * element of many groups, and of threads that read whole groups. */
 __host__ __device__ inline unsigned eights_stride(unsigned team)
 {
     return EIGHTS * team + 4;
@@ -137,7 +137,7 @@ __host__ __device__ inline unsigned teams_stride(unsigned team)
     return 8 * eights_stride(team) + team;
 }
 
-/* Adds the sums of the block's teams and writes them as a row of partial sums. */
+/* Adds up the sums of the block's teams and writes them as a row of partial sums. */
 __device__ inline void add_teams(const struct task *t, const float sums[EIGHTS][8], float *shared, float *row)
 {
     const unsigned lane = threadIdx.x & (t->team - 1), teams = blockDim.x / t->team,
@@ -159,12 +159,12 @@ __device__ inline void add_teams(const struct task *t, const float sums[EIGHTS][
 
 template <int X, int DY, bool LAYER> __global__ void __launch_bounds__(THREADS) norm_group(struct task t)
 {
-    AH_DYNAMIC_SHARED(float, shared); /* teams_apart() floats for each team */
+    AH_DYNAMIC_SHARED(float, shared); /* teams_stride() floats for each team */
     __shared__ float partial[2][2][AH_WARPS_MAX];
     const unsigned lane = threadIdx.x & (t.team - 1), teams = blockDim.x / t.team;
     const uint64_t begin = static_cast<uint64_t>(blockIdx.x) * AH_OP_NORM_GROUP + threadIdx.x / t.team;
     const float width = static_cast<float>(t.width);
-    /* True if the next vector is loaded ahead: two vectors of wider types would not fit the registers. */
+    /* Whether the next vector is loaded ahead; two vectors of wider types would not fit the registers. */
     constexpr bool ahead = X == AH_BF16 && (DY == AH_BF16 || !LAYER);
     struct gradients gradients = {};
     struct part<X, DY> next = part<X, DY>();
@@ -195,7 +195,7 @@ template <int X, int DY, bool LAYER> __global__ void __launch_bounds__(THREADS) 
         add_teams(&t, gradients.bias, shared, t.dbias + blockIdx.x * t.width);
 }
 
-/* A vector of more than 8192 elements, which a whole block computes. */
+/* A vector of more than 8192 elements, computed by a whole block. */
 struct wide {
     uint64_t row, column;
     float mean, scale;

@@ -24,11 +24,11 @@ struct task {
     uint64_t rows, seq;
     unsigned heads, half;
     unsigned eights;     /* groups of eight elements in half a head */
-    unsigned head_lanes; /* threads that share the heads of a row */
+    unsigned head_lanes; /* number of threads that share the heads of a row */
     bool inverse;
 };
 
-/* Cosines and sines of eight pairs. */
+/* The cosines and sines of eight pairs. */
 struct angles {
     float cosine[8], sine[8];
 };

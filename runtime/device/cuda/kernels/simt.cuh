@@ -20,9 +20,9 @@
  *
  * A template's name goes in parentheses if it has a comma: AH_LAUNCH((copy<float, 4>), ...).
  *
- * To run on both, a thread may wait for others of its block (barriers, functions of the warp with any masks), but never
- * for another block. Only the mask decides which lanes take part in a function of the warp, because threads do not run
- * in lockstep. Kernels' arguments are plain values.
+ * So that a kernel runs with both compilers, a thread may wait for others of its block (barriers, functions of the warp
+ * with any masks), but never for another block. Only the mask decides which lanes take part in a function of the warp,
+ * because threads do not run in lockstep. A kernel's arguments are plain values.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_KERNELS_SIMT_CUH
 #define AH_RUNTIME_DEVICE_CUDA_KERNELS_SIMT_CUH

@@ -6,7 +6,7 @@
  *               Row levels 16 -> 1 are added in a lane's registers, the next four between lanes 2, 4, 8 and 16 apart.
  *               Then the columns: 16 -> 8 between neighbouring lanes, 8 -> 1 in registers. src is read once; the leaf
  *               sums, a two-thousandth of it, go to the workspace.
- *   2. total    one block adds the leaf sums in double, in order. If none needs rounding, any order will do: see
+ *   2. total    one block adds the leaf sums in double, in order. Any order will do if no addition rounds: see
  *               exact_step(). Otherwise one thread adds them one after another.
  *
  * A vector with more leaf sums than the workspace holds is summed by several such pairs of kernels.
@@ -24,7 +24,7 @@ struct task {
     struct ah_rows src;
     uint64_t count;
     uint64_t first;  /* first leaf of this pair of kernels */
-    uint64_t leaves; /* number of its leaves */
+    uint64_t leaves; /* number of leaves of this pair of kernels */
     float *sums;
     double *dst;
     bool squares, accumulate;
@@ -69,7 +69,7 @@ template <int D> __device__ inline float leaf_sum(const struct task *t, uint64_t
     return sum[0];
 }
 
-/* Whole leaves use their type's version; a short last leaf uses AH_ANY. */
+/* Sums leaves. A whole leaf uses its type's version, a short last leaf uses AH_ANY. */
 template <int D> __global__ void __launch_bounds__(32 * LEAF_WARPS) leaves(struct task t)
 {
     const uint64_t place = static_cast<uint64_t>(blockIdx.x) * LEAF_WARPS + threadIdx.x / 32;
@@ -81,7 +81,7 @@ template <int D> __global__ void __launch_bounds__(32 * LEAF_WARPS) leaves(struc
         t.sums[place] = sum;
 }
 
-/* Sums over the block in any order, because the additions are exact. */
+/* Returns the sum over the block, in an order that is free because each caller's sum is exact or only a bound. */
 __device__ inline double block_sum(double value, double *shared)
 {
     for (int bits = 16; bits; bits /= 2)
@@ -101,10 +101,10 @@ __device__ inline bool is_multiple(double x, double inverse)
     return trunc(x * inverse) == x * inverse;
 }
 
-/* (2) Adds the block's `mine` to *total if no sum needs rounding, otherwise returns false. Let |total| + sum |x| <
- * 2^e, where total and every x are integers times 2^(e - 53). Then any partial sum is such an integer of at most 53
- * bits: so it is exact, and the order does not matter. Leaf sums that differ by factors below 5000 mostly pass. Adding
- * one after another takes as long as reading the leaves in bf16. */
+/* (2) Adds `mine` of all threads to *total; returns false, and adds nothing, if a sum would need rounding. Let |total|
+ *     + sum |x| < 2^e, where total and every x are integers times 2^(e - 53). Then any partial sum is such an integer
+ *     of at most 53 bits, so it is exact, and the order does not matter. Leaf sums that differ by factors below 5000
+ *     mostly pass. Adding one after another takes as long as reading the leaves in bf16. */
 __device__ inline bool exact_step(const float *mine, double *total, double (*shared)[TOTAL_WARPS])
 {
     double sum = 0, size = 0;
@@ -116,7 +116,7 @@ __device__ inline bool exact_step(const float *mine, double *total, double (*sha
     size = block_sum(size, shared[1]) + fabs(*total);
     if (!isfinite(size) || size < 0x1p-200) /* leaf sums are 0 or above 2^-150; all threads decide alike */
         return false;
-    /* One binade above that of `size`, because `size` is rounded. */
+    /* Is one binade above that of `size`, because `size` is rounded. */
     const long long exponent = (__double_as_longlong(size) >> 52) - 1023 + 2;
     const double inverse = __longlong_as_double((53 - exponent + 1023) << 52);
     bool exact = is_multiple(*total, inverse);
@@ -193,7 +193,7 @@ cudaError_t run(const struct ah_cuda_launch *launch, bool squares)
     return rc;
 }
 
-/* Computes the same as device/host/clip.c. If the norm is not finite, the factor is unchanged. */
+/* Computes the same as device/host/clip.c, except that a norm that is not finite leaves the factor unchanged. */
 __global__ void clip(struct ah_adamw_scalars *scalars, const double *sums, uint64_t n, double limit)
 {
     double total = 0;

@@ -34,7 +34,7 @@ static __device__ inline float ah_warp_most(float value)
     return value;
 }
 
-/* Returns the sum over each team; all threads of the block take part. `partial`: shared, one float per warp of the
+/* Returns the sum over each team; all threads of the block must call it. `partial` is shared, one float per warp of the
  * block. A team above a warp passes one barrier, so a second sum needs another `partial` while this one may be read. */
 static __device__ inline float ah_team_sum(float value, unsigned team, float *partial)
 {

@@ -69,15 +69,15 @@
 
 enum { FIXED_ROWS = 24, ROWS_A_RESOURCE = 3, ROWS_A_CLASS = 2 };
 
-/* Constants of the job that the rows share. */
+/* Constants of the job used by several rows. */
 struct builder {
     struct ah_milp *milp;
     size_t head;             /* block */
     size_t top;              /* highest trained block below the head; the head if there is none */
     double span_forward_us;  /* F from `top` to below the head */
-    double span_backward_us; /* B of the same blocks, at least */
-    int64_t always;          /* device bytes that are live in all of (15) to (18), besides `stays` */
-    double together;         /* micro-batches that pass a block before the next block's turn */
+    double span_backward_us; /* lower bound on B of the same blocks */
+    int64_t always;          /* device bytes live in all of (15) to (18), in addition to `stays` */
+    double together;         /* micro-batches that pass through a block before the next block runs */
 };
 
 typedef double time_piece(const struct builder *b, const struct ah_milp_column *column,
@@ -113,7 +113,7 @@ static void push_time(struct builder *b, const char *name, time_piece *piece,
     }
 }
 
-/* `constant` is added to the head's columns. */
+/* Adds a row of device memory; `constant` goes to the head's columns. */
 static void push_memory(struct builder *b, const char *name, memory_piece *piece, size_t of, int64_t constant)
 {
     uint64_t most = INT64_MAX / 2;
@@ -254,7 +254,7 @@ static double clipped_resource(const struct builder *b, const struct ah_milp_col
            resource->h2d * column->pieces.late_us[AH_PLAN_LANE_H2D] + tail(b, column);
 }
 
-/* (14), without the first F of blocks that have no backward (those below the lowest trained block). */
+/* The compute work of (14): without the first F of blocks below the lowest trained block, which have no backward. */
 static double clipped_compute(const struct builder *b, const struct ah_milp_column *column,
                               const struct ah_plan_resource *resource)
 {
@@ -297,7 +297,7 @@ static bool is_tied_table(const struct builder *b, const struct ah_milp_column *
     return group_of(b, column)->kind == AH_BLOCK_EMBEDDING && b->milp->job->model->tied;
 }
 
-/* Returns the bytes that a block holds from its forward (or from the head) to its backward. */
+/* Returns the bytes of a block that are live from its forward (or from the head) to its backward. */
 static int64_t held(const struct builder *b, const struct ah_milp_column *column)
 {
     const struct ah_milp_pieces *p = &column->pieces;
@@ -314,7 +314,7 @@ static int64_t at_head(const struct builder *b, const struct ah_milp_column *col
     return held(b, column) + p->table;
 }
 
-/* Returns the bytes that a block holds only at the position where its own op runs. */
+/* Returns the bytes that are live only while the block's own op runs. */
 static int64_t own_at_lowest(const struct builder *b, const struct ah_milp_column *column)
 {
     const struct ah_milp_pieces *p = &column->pieces;
@@ -332,7 +332,7 @@ static int64_t own_at_top(const struct builder *b, const struct ah_milp_column *
 
 typedef int64_t own_piece(const struct builder *b, const struct ah_milp_column *column);
 
-/* Returns the least `own` over the configs of a class; 0 for a class of one block: alone() adds its exact value. */
+/* Returns the least `own` over the configs of a class. 0 if the class has one block, whose exact value alone() adds. */
 static int64_t least_own(const struct builder *b, size_t class, own_piece *own)
 {
     const struct ah_milp_class *it = &b->milp->classes[class];
@@ -371,7 +371,7 @@ static int64_t at_each(const struct builder *b, const struct ah_milp_column *col
     return (p->saved + p->work_backward + p->gradient + p->fetched) / (int64_t)b->milp->classes[of].blocks;
 }
 
-/* Inputs of the blocks with a backward, from the lowest up to `block`. */
+/* Returns the bytes of the inputs of all blocks with a backward, from the lowest up to `block`. */
 static int64_t inputs_up_to(const struct builder *b, size_t block)
 {
     const struct ah_job *job = b->milp->job;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Assignments are walked block by block. A branch ends when it exceeds the allowed cost; no price is negative.
+ * Assignments: a walk block by block. A branch ends when its prices exceed the limit; no price is negative.
  */
 #include "planner/search/assignments.h"
 
@@ -82,7 +82,7 @@ struct walk {
     struct ah_error *err;
 };
 
-/* True if the choice was evaluated, not only bounded. */
+/* True if the choice was evaluated. A verdict may also follow from a bound. */
 static bool is_evaluated(const struct ah_evaluator *evaluator, enum ah_verdict verdict,
                          uint64_t evaluations_before)
 {

@@ -43,7 +43,7 @@ size_t ah_states_index(const struct ah_states *states, struct ah_shard shard);
 struct ah_shard ah_states_shard(const struct ah_states *states, size_t index);
 uint64_t ah_states_bytes(const struct ah_states *states, size_t index);
 
-/* True if a run of blocks contains this row. The tied table comes with the first and with the last block. */
+/* True if the blocks include this row. The tied table belongs to the first and to the last block. */
 bool ah_states_covers(const struct ah_states *states, uint64_t first_block, uint64_t blocks, size_t row);
 
 #endif

@@ -2,8 +2,7 @@
  *
  * Roles: which shards each GPU of a cluster plan needs.
  *
- * A role is a rank of a stage: its blocks and slices, and for each kind of each block its place, on the GPU or the
- * host.
+ * A role is a rank of a stage: its blocks and slices, and the place of each kind of each block, on the GPU or the host.
  */
 #ifndef AH_PLANNER_RECOVERY_ROLES_H
 #define AH_PLANNER_RECOVERY_ROLES_H

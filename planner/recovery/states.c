@@ -16,8 +16,7 @@ int ah_states_init(struct ah_states *ret_states, const struct ah_model *model,
                    struct ah_error *err)
 {
     struct ah_states states = {.slices = slices, .tied = model->tied};
-    struct ah_plan_training one =
-        *training; /* with one micro-batch, because states do not depend on the number */
+    struct ah_plan_training one = *training; /* micro_batches: no matter */
     struct ah_job job;
     one.batch /= one.micro_batches;
     one.micro_batches = 1;

@@ -34,8 +34,7 @@ static struct ah_transfers_source inside(const struct ah_gpu_role *role, enum ah
                                         .gpu = medium == AH_MEDIUM_GPU ? gpu : AH_INVENTORY_NO_GPU};
 }
 
-/* Returns the source of a shard for one role. The first role of a node that needs a shard gets it from outside, the
- * others from that role. */
+/* Returns a shard's source for one role. The node's first role gets it from outside, the others from that role. */
 static struct ah_transfers_source source_of(struct listing *l, size_t r, size_t shard)
 {
     const struct ah_transfers *f = l->f;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AutoHet in its two stages (docs/policies/autohet.md), for every number d of groups (with many units, in growing
- * steps):
+ * AutoHet in its two stages (docs/policies/autohet.md), for numbers d of groups (with many units, d grows in steps):
  *
  * 1. Grouping deals units to d groups so that the slowest group is as fast as possible. The slowest group gets the
  *    fastest unit left; at the end units are swapped. If a group cannot hold the model, the grouping is dropped. Among
  *    equally fast units it takes the first one, or one from the node that this group took from last: both are tried.
  * 2. Mapping tries the types in every order (if there are many, only by memory and by speed). Balancing splits blocks
- *    exactly for the formula of a pipeline, and gives micro-batches to the group that ends first. The best few orders by
- *    that formula are simulated.
+ *    exactly for the formula of a pipeline, and gives micro-batches to the group that ends first. The best few orders
+ *    by that formula are simulated.
  */
 #include "planner/cluster/policies/cluster_policies_internal.h"
 #include "planner/cluster/policies/grids.h"

@@ -2,10 +2,9 @@
  *
  * What fraction of its speed does each copy lane of a device keep while a matrix product runs?
  *
- * Every round measures the product alone, the copies alone, and both together, for about equally long. Each share
- * compares runs of one round, so a change in the machine's speed affects both alike. The output is the median share.
- * Enough ops of both kinds are queued for the whole measurement; rates come from ops that ran while the other lane
- * worked.
+ * Every round measures the product alone, the copies alone, and both together for about as long. Each share compares
+ * runs of one round, so a change in the machine's speed affects both alike; the output is the median share. Enough ops
+ * are queued for the whole measurement; rates come from ops that ran while the other lane worked.
  *
  *     bench_copy [--rounds N] [--direction h2d|d2h|both] [--dtype fp32|bf16]
  *     bench_copy --throttle RATE       ratio of a slowed lane's rate to RATE bytes a second, for each direction
@@ -55,8 +54,7 @@ static void drain(const struct bench *bench)
         fail(err.text);
 }
 
-/* Returns the ops per second among the newest `n` of a lane. Counts only ops that ran entirely from `from_ns` to
- * `to_ns`. */
+/* Returns the ops per second among a lane's newest `n`. Counts only ops entirely within [from_ns, to_ns]. */
 static double rate_of(const struct bench *bench, uint32_t lane, unsigned n, uint64_t from_ns, uint64_t to_ns)
 {
     static struct ah_span spans[SPANS];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compares matrix products of the CPU device with plain oneDNN: one primitive over the whole product. oneDNN has its
- * own OpenMP threads, as many as our compute lane, each bound to a core. Our products go through the device and its
- * lane.
+ * Compares matrix products of the CPU device with plain oneDNN: one primitive over the whole product, on OpenMP
+ * threads, as many as our compute lane has, each bound to a core. Our products go through the device and its lane.
  *
  * Every round runs our product, then the plain one, each for about 20 ms. A ratio (of rates, ours / plain) compares
  * runs of one round, so a change in the machine's speed affects both alike; the median is shown. The ratio of the best

@@ -177,8 +177,7 @@ static void add(float *to, const float *from)
         to[i] += from[i];
 }
 
-/* Adds up a vector. Each rank owns one of every two pieces: it adds the other rank's piece, and returns the total in
- * the next turn. */
+/* Adds up a vector. Each rank owns every other piece: it adds the peer's piece, and returns the total next turn. */
 static void channels_sums(const struct bench *bench)
 {
     static float partial[PIECE];

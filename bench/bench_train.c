@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trains on the CPU device. With --serve it trains only on request, so that compare_training can alternate between
- * peers.
+ * Trains on the CPU device; with --serve only on request, so that compare_training can alternate between peers.
  *
  *     bench_train PLAN [--threads N] [--warmup N] [--steps N] [--serve] [--ops]
  *
@@ -47,8 +46,7 @@ static void must(int rc, const struct ah_error *err)
 
 struct row {
     char name[NAME_MAX_BYTES];
-    uint64_t times, ns, least_ns,
-        before_ns; /* before_ns: idle time between the end of the previous op and this one */
+    uint64_t times, ns, least_ns, before_ns; /* before_ns: idle time between the previous op and this one */
     double flops, bytes;
 };
 

@@ -164,8 +164,7 @@ static int check_cluster_plan(const struct check *check, const char *name, const
     return rc ? ah_error_prefix(err, rc, "%s", name) : AH_OK;
 }
 
-/* Checks what the parser cannot check: that each statement of the plan follows from its other statements and its
- * inputs. */
+/* Checks what the parser cannot: that each statement of the plan follows from its other statements and its inputs. */
 static int check_plan(const struct check *check, const char *name, const struct ah_plan *plan,
                       struct ah_error *err)
 {

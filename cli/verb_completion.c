@@ -33,8 +33,7 @@ static void put_verbs(struct ah_buffer *out, const struct ah_cli *cli)
         ah_buffer_printf(out, "%s%s", i ? " " : "", cli->verbs[i]->name);
 }
 
-/* Appends text in single quotes. A quote inside ends and resumes the quoting. Characters in `escape` get a
- * backslash. */
+/* Appends text in single quotes. A quote inside ends and resumes them. Characters in `escape` get a backslash. */
 static void put_quoted(struct ah_buffer *out, const char *text, const char *escape)
 {
     for (; *text; text++) {

@@ -100,8 +100,7 @@ static void check_memory(const struct doctor *doctor, struct finding *ret)
     }
 }
 
-/* Checks the limit on locked memory, used for host weights and for tiles being copied. Half of all memory is always
- * enough. */
+/* Checks the limit on locked memory, for host weights and tiles being copied. Half of all memory always suffices. */
 static void check_memlock(const struct doctor *doctor, struct finding *ret)
 {
     if (!doctor->topology)

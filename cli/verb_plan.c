@@ -185,8 +185,7 @@ static int write_plan(struct ah_cli *cli, const struct plan_options *options,
     return rc;
 }
 
-/* Prints the results of a sweep, if one was requested, then why there is no plan and what helps. Returns the exit
- * status. */
+/* Prints a sweep's results, if requested, then why there is no plan and what helps. Returns the exit status. */
 static int fail_without_plan(struct ah_cli *cli, const struct ah_request *request,
                              const struct ah_plan_prospects *prospects, const struct ah_diagnosis *diagnosis,
                              const struct ah_error *err)

@@ -114,8 +114,7 @@ struct running {
     struct ah_run_log log;
     struct ah_run_timeline *timeline; /* NULL: no trace was requested */
     struct ah_progress progress;
-    bool
-        quiet; /* print nothing for people, because of --quiet or because standard output is for a log or trace */
+    bool quiet; /* print nothing for people: --quiet is given, or standard output is for a log or trace */
     struct ah_error unsaid; /* why standard output could not be written */
     struct steady steady;
     struct ah_load load; /* load of the machine at the start of the first step */

@@ -93,7 +93,7 @@ extern const struct ah_option ah_options_common[];
 int ah_options_parse(const struct ah_option_syntax *syntax, const char *const *words, struct ah_arena *arena,
                      void *ret_options, struct ah_arguments *ret_arguments, struct ah_error *err);
 
-/* True if the option's value names a file or folder. */
+/* True if the option's value names a file or folder; ah_options_repeats(): if it may be given several times. */
 bool ah_options_is_path(const struct ah_option *option);
 bool ah_options_repeats(const struct ah_option *option);
 

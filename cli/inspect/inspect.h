@@ -46,8 +46,8 @@ void ah_inspect_resume_json(struct ah_emit *emit, const struct ah_document *docu
 void ah_inspect_status_text(struct ah_cli *cli, const struct ah_document *document);
 void ah_inspect_status_json(struct ah_emit *emit, const struct ah_document *document);
 
-/* Shared with report. ah_inspect_runlog_facts() prints what ran, how it went and how it ended. The two functions for
- * JSON add fields to an object opened by the caller. */
+/* Shared with report. Facts: what ran, how it went and how it ended; evaluations: the last ones. The two functions for
+ * JSON add the first fields, or times, to an object opened by the caller. */
 void ah_inspect_runlog_facts(struct ah_cli *cli, const struct ah_runlog *runlog,
                              const struct ah_runlog_summary *summary);
 void ah_inspect_runlog_evaluations(struct ah_cli *cli, const struct ah_runlog *runlog);

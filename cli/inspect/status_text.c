@@ -61,8 +61,7 @@ int ah_status_find_behind(const struct ah_status *status, struct ah_arena *arena
         return ah_error_memory(err);
     for (uint32_t rank = 0; rank < n; rank++) {
         const struct ah_status_wait *wait = status->ranks[rank].waits_for;
-        const double silent_us =
-            status->ranks[rank].silent_us; /* time since the rank last answered; 0: it answers */
+        const double silent_us = status->ranks[rank].silent_us; /* since the rank's last answer */
         const bool waits = wait && !(silent_us > 0);
         waits_for[rank] = waits ? (uint32_t)wait->rank : AH_BEHIND_NOBODY;
         behind[rank] = (struct ah_status_behind){.rank = rank, .in_circle = waits, .silent_us = silent_us};

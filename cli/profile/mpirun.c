@@ -129,8 +129,7 @@ static int wait_for(pid_t child, int fd, const struct ah_mpirun_reader *reader, 
             (void)nanosleep(&nap, NULL);
     }
     const int reason = ended < 0 ? errno : 0;
-    for (bool more = open;
-         more;) { /* reads the rest, but does not wait for processes that keep the pipe open */
+    for (bool more = open; more;) { /* the rest; does not wait for processes that keep the pipe open */
         struct pollfd there = {.fd = fd, .events = POLLIN};
         more = poll(&there, 1, 0) > 0;
         if (more)

@@ -205,8 +205,7 @@ static const char *const *words_of(const struct profiling *p)
     return words;
 }
 
-/* Sets the error for a failed mpirun. mpirun prints the failure, but not always its place, so the message names a lost
- * host. */
+/* Sets the error for a failed mpirun, whose output may not say where it failed: the message names a lost host. */
 static int fail_launch(const struct profiling *p, int status, struct ah_error *err)
 {
     if (ah_interrupt_seen())

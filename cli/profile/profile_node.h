@@ -60,8 +60,7 @@ struct ah_profile_node {
 int ah_profile_node_open(struct ah_profile_node *node, const struct ah_profile_node_options *options,
                          struct ah_error *err);
 
-/* Directs the measurements from rank 0. The report, in `arena`, has failures of single ranks. AH_E_PEER: lost a
- * rank. */
+/* Directs the measurements from rank 0. The report, in `arena`, has single ranks' failures. AH_E_PEER: lost a rank. */
 int ah_profile_node_lead(struct ah_profile_node *node, struct ah_arena *arena,
                          struct ah_profile_report *ret_report, struct ah_error *err);
 int ah_profile_node_follow(struct ah_profile_node *node, struct ah_error *err);

@@ -50,8 +50,7 @@ void ah_profile_report_progress(double fraction, const char *what, struct ah_buf
 /* True if the line (without a newline) reports progress. `ret_what` points into it. */
 bool ah_profile_report_is_progress(const char *line, double *ret_fraction, const char **ret_what);
 
-/* Parses a report from its line "report" on; `text` ends with a 0. Copies texts to `arena`. AH_E_FAILED: it is cut
- * off. */
+/* Parses a report from its line "report" on; `text` ends with a 0. Copies texts to `arena`. AH_E_FAILED: incomplete. */
 int ah_profile_report_parse(const char *text, size_t bytes, struct ah_arena *arena,
                             struct ah_profile_report *ret_report, struct ah_error *err);
 

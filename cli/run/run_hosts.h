@@ -19,8 +19,8 @@
 int ah_run_hosts_place(const struct ah_hosts *given, const struct ah_cluster_plan *plan, const char *path,
                        struct ah_arena *arena, struct ah_hosts *ret_hosts, struct ah_error *err);
 
-/* Runs this command line, without '--hosts', on all hosts, and waits until it ends. At an interrupt, all ranks save and
- * end. `plan` has passed ah_run_ranks_check(). AH_E_USAGE: a line is not a host; AH_E_MISMATCH; AH_E_MISSING: no
+/* Runs this command line, without '--hosts', on all hosts, and waits for its end. At an interrupt, all ranks save
+ * and end. `plan` has passed ah_run_ranks_check(). AH_E_USAGE: a line is no host; AH_E_MISMATCH; AH_E_MISSING: no
  * mpirun. */
 int ah_run_hosts_launch(struct ah_cli *cli, const char *path, const struct ah_cluster_plan *plan,
                         int *ret_status, struct ah_error *err);

@@ -66,7 +66,7 @@ const char *ah_trace_name(const struct ah_plan *plan, size_t op, char out[TRACE_
 /* Adds fields that describe a tile of an op to the event's args. */
 void ah_trace_emit_op(struct ah_emit *emit, const struct ah_plan *plan, size_t op, uint64_t tile);
 
-/* Adds the marks of the prediction (trace_predicted.c). */
+/* Adds the marks of the prediction; ah_trace_measure() adds measured ones. The other two print a mark's event. */
 int ah_trace_predict(struct trace *trace, struct ah_error *err);
 void ah_trace_print_predicted(struct trace *trace, const struct mark *mark);
 void ah_trace_measure(struct trace *trace);

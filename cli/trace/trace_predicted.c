@@ -43,8 +43,7 @@ static bool memory_changes(const struct trace *trace, size_t position)
     return false;
 }
 
-/* Adds arrows from item `to` back to the items it waited for, up to an item that was not late or already has its
- * arrow. */
+/* Adds arrows from item `to` back to the items it waited for, until one was not late or has its arrow already. */
 static void add_arrows(struct trace *trace, uint32_t to, bool *known)
 {
     const struct ah_replay_item *items = trace->replay->items;
@@ -114,8 +113,7 @@ int ah_trace_predict(struct trace *trace, struct ah_error *err)
 
 /* ---- printing ---- */
 
-/* True if this iteration and all later ones last as long as the period. The very last iteration counts only for
- * itself. */
+/* True if this and all later iterations last as long as the period. The very last counts only as `iteration`. */
 static bool steady(const struct trace *trace, size_t iteration)
 {
     double period_us = trace->replay->period_us;

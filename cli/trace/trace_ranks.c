@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rules:
  * 1. A step of a rank lasts from the end of the previous step's compute to the end of its own; sends count as compute.
  *    It is shown if both ends were recorded.
  * 2. The window lasts from the first start of these steps on any rank to the last end. It shows spans that begin in it.

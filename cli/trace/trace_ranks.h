@@ -13,9 +13,8 @@
 #include "cli/frame/cli.h"
 #include "runtime/run/run.h"
 
-/* Collects the records of all ranks on rank 0, while nothing runs, and writes the trace to `path` (`-`: standard
- * output, through cli->out). Errors of messages and of the replay. AH_E_IO names the path; the file is then
- * unchanged. */
+/* Collects all ranks' records on rank 0, while nothing runs, and writes the trace to `path` (`-`: standard output,
+ * through cli->out). AH_E_IO names the path, and the file is unchanged. Errors of messages and of the replay. */
 int ah_trace_ranks_write(struct ah_run *run, struct ah_cli *cli, const char *path, struct ah_error *err);
 
 #endif

@@ -45,8 +45,8 @@ struct ah_milp_pieces {
     int64_t host; /* pinned and pageable host bytes */
 };
 
-/* A config of a class. If it fetches weights, a second column (`kept`) is for blocks that keep them until their next
- * use. */
+/* A config of a class. If it fetches weights, a second column (`kept`) is for blocks that keep them until they are used
+ * again. */
 struct ah_milp_column {
     uint32_t of_class;
     uint32_t config;

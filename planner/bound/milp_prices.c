@@ -30,8 +30,7 @@ static double price_of(const struct ah_milp *milp, const double *row_us, size_t 
     return us;
 }
 
-/* Returns the least price in a class, and sets the prices relative to it. Of a config's two columns, the cheaper
- * counts. */
+/* Returns the least price in a class, and sets prices relative to it. A config has the lower price of its columns. */
 static double price_class(const struct ah_milp *milp, const struct ah_milp_class *class, const double *row_us,
                           double *ret_prices)
 {

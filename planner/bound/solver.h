@@ -55,7 +55,7 @@ struct ah_solver_limits {
     size_t nodes; /* of the search tree; 0: no limit */
 };
 
-/* Solves the problem without or with integer columns. AH_E_FAILED: GLPK gave up; the message has its reason. */
+/* Solves the problem. AH_E_FAILED: GLPK gave up (out of memory, or a bug); the message has GLPK's reason. */
 int ah_solver_relax(const struct ah_solver_problem *problem, struct ah_solver_result *result,
                     struct ah_error *err);
 int ah_solver_round(const struct ah_solver_problem *problem, const struct ah_solver_limits *limits,

@@ -2,10 +2,10 @@
  *
  * Offload costs: the cost of a block with optimizer states, and perhaps weights, on the host.
  *
- * Each working GPU of a node has its own link to the host, an equal share of the host's memory, and an equal share e of
- * the bandwidth of that memory, used by all that passes through it. A GPU's part of a block has n parameters of w
- * bytes, u of them trained. A trained parameter has gradients of g bytes a micro-batch, sums of G bytes and states of z
- * bytes (two moments, and a master unless the weight is the master). The link carries l bytes a second each way.
+ * Each working GPU of a node has its own link to the host, and an equal share of the host's memory and of the bandwidth
+ * e of that memory, used by all that passes through it. A GPU's part of a block has n parameters of w bytes, u of them
+ * trained. A trained parameter has gradients of g bytes a micro-batch, sums of G bytes and states of z bytes (two
+ * moments, and a master unless the weight is the master). The link carries l bytes a second each way.
  *
  *   states   host       update   max(G u / l, w u / l, (adam + G + w) u / e)     on the device: w n + G u
  *            streamed   update   max(z u / l, 2 z u / e)                         the same
@@ -15,10 +15,9 @@
  *
  * adam = 2 z + G + w bytes are read and written for a parameter (in fp32, where the weight is the master, 2 w more
  * instead of w). States take the faster of the two ways. Tiles are sent, updated and sent back at the same time, as in
- * plans for one machine, so the slowest of the three counts. Weights that are away are fetched for each pass while the
- * previous block computes, and gradients are sent while the next block computes: two buffers of each, `staging_bytes`.
- * The host adds gradients up over micro-batches: it reads g and G, and writes G. No update counts as faster than on the
- * device.
+ * plans for one machine, so the slowest counts. Weights that are away are fetched for each pass while the previous
+ * block computes, and gradients are sent while the next one does: two buffers of each, `staging_bytes`. The host adds
+ * gradients up over micro-batches: it reads g and G, and writes G. No update counts as faster than on the device.
  *
  * Weights of embedding and head stay on the device; untrained parameters have no states.
  */

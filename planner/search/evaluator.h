@@ -28,9 +28,8 @@ struct ah_evaluator_limits {
     const struct ah_costs *costs;
     uint64_t device_bytes; /* budget of the arena */
     uint64_t host_bytes;
-    const struct ah_restriction
-        *restriction; /* (optional) borrowed; a forbidden choice is WORSE and not tried */
-    uint64_t work;    /* largest allowed `spent`; 0: no limit */
+    const struct ah_restriction *restriction; /* (optional) borrowed; forbidden choices are WORSE, untried */
+    uint64_t work;                            /* largest allowed `spent`; 0: no limit */
 
     /* (optional) Called before each evaluation. If it returns true, trials end with AH_E_INTERRUPTED. */
     bool (*stop)(void *context, uint64_t evaluations);

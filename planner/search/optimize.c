@@ -156,8 +156,7 @@ struct climb {
     uint64_t searched_bytes; /* the highest budget searched so far */
 };
 
-/* Sets `roomy_bytes`: a quarter more than is live with everything on the device; UINT64_MAX if configs are
- * restricted. */
+/* Sets `roomy_bytes`: a quarter more than is live if everything is on the device; UINT64_MAX with restrictions. */
 static int find_roomy(struct climb *climb, struct ah_error *err)
 {
     const struct ah_optimize *o = climb->optimize;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Search, in this order:
- *
  *   1. starts (starts.h), one for each of CHAINS chains
  *   2. ROUNDS rounds of annealing with equal shares of the work, divided among the remaining chains. After each round
  *      the better half of the chains continues, at a lower temperature

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Invariants:
  * 1. Ticket n of a lane is ticket PARTS * n of the inner lane.
  * 2. A place in `places` is free before it is reused, because a lane's queue has room for fewer ops than PLACES.
  */

@@ -26,8 +26,7 @@ struct hooked_op {
 };
 
 struct hooked_hooks {
-    void (*submit)(void *context,
-                   const struct hooked_op *op); /* (optional) called on the submitting thread */
+    void (*submit)(void *context, const struct hooked_op *op); /* (optional) on the submitting thread */
     void (*before)(void *context, const struct hooked_op *op); /* (optional) */
     void (*after)(void *context, const struct hooked_op *op);  /* (optional) */
     void *context;

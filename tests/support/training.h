@@ -31,8 +31,7 @@ struct training_options {
     unsigned vocabulary; /* 0 means 50 */
     const char *frozen;  /* (optional) pattern of the frozen tensors, beginning with '!' */
     uint64_t file_bytes;
-    unsigned
-        owners; /* number of ranks that save and load together, one after another for each block; 0: one run */
+    unsigned owners; /* if not 0: ranks that save and load together, blocks in turn */
 };
 
 struct training {

@@ -258,8 +258,7 @@ static void move_prices(struct proving *p, const double *prices, double target)
 struct lattice {
     size_t radix[AH_PIPELINE_PRICING_KINDS], places;
     uint64_t *caps; /* (places) */
-    uint64_t
-        *room; /* (most + 1, places), by number of pipelines; for any number, (1, places) with `most` 0 */
+    uint64_t *room; /* (most + 1, places): by number of pipelines; `most` 0: for any number */
     size_t most;
 };
 

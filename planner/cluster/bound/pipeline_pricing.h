@@ -20,9 +20,8 @@ struct ah_pipeline_pricing_kind {
     size_t class;         /* a class of the kind, with units */
     size_t units_of_node; /* largest number of the kind's units in one node */
     bool may_be_away;
-    double send_us; /* least time of a send, to or from any other unit */
-    double
-        inside_us; /* least time to add up a byte of gradients inside a node; INFINITY: that is impossible */
+    double send_us;    /* least time of a send, to or from any other unit */
+    double inside_us;  /* least time to add up a byte of gradients inside a node; INFINITY: impossible */
     double between_us; /* least time to add up a byte between nodes */
     double nics_us;    /* time of a byte through the NICs of all the kind's nodes, one after another */
 };

@@ -25,7 +25,7 @@ double ah_cluster_policies_bound_us(struct ah_policy_search *search,
 /* Fits the trial's stages, simulates it, and keeps it if it is the fastest so far. */
 int ah_cluster_policies_try(struct ah_policy_search *search, struct ah_error *err);
 
-/* Returns the rated speed of a unit of `class`. */
+/* Returns the rated speed of a unit of `class`; the function below, that of all stages of a pipeline together. */
 double ah_cluster_policies_flops(const struct ah_policy_search *search, size_t class);
 double ah_cluster_policies_pipeline_flops(const struct ah_policy_search *search,
                                           const struct ah_pipeline *pipeline);

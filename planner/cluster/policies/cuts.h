@@ -17,8 +17,7 @@ struct ah_cut_graph {
     const double *edges;   /* (n, n), symmetric; the diagonal is ignored */
 };
 
-/* Finds a part for each vertex; 1 <= k <= n. No part is empty. If possible, none exceeds the mean by over 3 %.
- * AH_E_MEMORY. */
+/* Finds the part of each vertex; 1 <= k <= n. No part is empty or, if possible, 3 % above the mean. AH_E_MEMORY. */
 int ah_cuts_find(const struct ah_cut_graph *graph, size_t k, size_t *ret_part, struct ah_error *err);
 
 #endif

@@ -145,8 +145,7 @@ static double gradients_s(const struct ah_hexiscale_model *m, const struct ah_he
             least = t < least ? t : least;
         }
         layer_sum_s = 0;
-        for (size_t slice = 0; slice < most / least;
-             slice++) /* counts like HexiScale, which may miss slices */
+        for (size_t slice = 0; slice < most / least; slice++) /* as in HexiScale, which may miss slices */
             layer_sum_s += slice_s(m, pipelines, n, layer, slice, most, least);
     }
     return sum_s;

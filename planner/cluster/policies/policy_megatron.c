@@ -79,8 +79,7 @@ static int visit_grid(void *context, const struct ah_grid *grid, struct ah_error
     struct ah_policy_search *search = context;
     int rc = AH_OK;
     for (unsigned counts = 0; counts < COUNTS && !rc; counts++) {
-        ah_grid_draft(grid,
-                      &search->trial); /* repeated for each trial, because a trial sorts its pipelines */
+        ah_grid_draft(grid, &search->trial); /* anew, because each trial sorts its pipelines */
         if (deal_evenly(search, counts))
             rc = ah_cluster_policies_try(search, err);
     }

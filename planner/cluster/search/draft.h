@@ -32,7 +32,7 @@ struct ah_draft {
 int ah_draft_init(struct ah_draft *ret_draft, const struct ah_cluster_problem *problem, struct ah_error *err);
 void ah_draft_release(struct ah_draft *draft);
 
-/* Replaces a draft by a copy of another draft of the same problem. */
+/* Replaces a draft by a copy of another draft or, ah_draft_take(), of an arrangement, of the same problem. */
 void ah_draft_copy(struct ah_draft *to, const struct ah_draft *from);
 void ah_draft_take(struct ah_draft *draft, const struct ah_arrangement *arrangement);
 
@@ -45,7 +45,7 @@ void ah_draft_add(struct ah_draft *draft, size_t class);
 void ah_draft_insert(struct ah_draft *draft, size_t p, size_t i, size_t class);
 void ah_draft_remove(struct ah_draft *draft, size_t p, size_t i);
 
-/* Returns the number of idle units of `class`. */
+/* Returns the number of idle units of `class`. ah_draft_find() finds stage `at`, counted over all pipelines. */
 size_t ah_draft_idle(const struct ah_draft *draft, size_t class);
 void ah_draft_find(const struct ah_draft *draft, size_t at, size_t *ret_pipeline, size_t *ret_stage);
 

@@ -44,7 +44,7 @@ void ah_fits_release(struct ah_fits *fits);
 /* Returns the time of forward plus backward of blocks [first, end); INFINITY: they do not fit. */
 double ah_fits_us(struct ah_fits *fits, const struct ah_fits_unit *unit, size_t first, size_t end);
 
-/* Does what ah_stage_fit() does, with remembered results. */
+/* Does what ah_stage_fit() or, below, ah_pipeline_fit() does, with remembered results. */
 bool ah_fits_stage(struct ah_fits *fits, uint64_t in_flight, struct ah_stage *stage);
 bool ah_fits_pipeline(struct ah_fits *fits, struct ah_pipeline *pipeline);
 

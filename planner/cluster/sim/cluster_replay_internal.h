@@ -95,8 +95,7 @@ struct cluster_replay {
     struct ah_nics nics;
     struct ah_event_tree events;
     double now_us;
-    uint64_t
-        gate[AH_CLUSTER_REPLAY_STEPS]; /* by step: number of items and sums that the gate still waits for */
+    uint64_t gate[AH_CLUSTER_REPLAY_STEPS]; /* by step: items and sums that the gate still waits for */
     double ends_us[AH_CLUSTER_REPLAY_STEPS];
     uint64_t left; /* items and sums of all steps that are not done */
     uint64_t held;
@@ -106,7 +105,7 @@ struct cluster_replay {
 int ah_cluster_replay_read(const struct ah_plan *program, struct ah_arena *arena,
                            struct rank_marks *ret_marks, struct ah_error *err);
 
-/* Begins a stage (cluster_replay_stage.c, like the two below). */
+/* Begins a stage, ends the items that end at `now_us`, and starts those that can start (cluster_replay_stage.c). */
 int ah_cluster_replay_begin(struct cluster_replay *c, size_t state, struct ah_error *err);
 void ah_cluster_replay_end_items(struct cluster_replay *c, size_t state);
 void ah_cluster_replay_start_items(struct cluster_replay *c, size_t state);

@@ -2,9 +2,8 @@
  *
  * A program as other ranks see it: which of its items other ranks wait for, and which items wait for other ranks.
  *
- * 1. A block's gradients are final when the last micro-batch's are made. Gradients summed on the host are final when
- *    the last tile is added (with one micro-batch: arrives), a frozen block's when backward has passed or stopped
- *    above it.
+ * 1. A block's gradients are final when the last micro-batch's are made. If summed on the host, they are final when the
+ *    last tile is added (with one micro-batch: arrives); of a frozen block, when backward passed or stopped above it.
  * 2. Before the gate are passes, their sends, and gradients sent to the host during passes. Behind the gate are the
  *    norm of a program that clips, updates, and gradients sent for updates.
  */

@@ -12,10 +12,9 @@
 #include <stdint.h>
 
 struct ah_event_tree {
-    double *us; /* owned: (slots), by event */
-    uint32_t
-        *winners; /* owned: by node: the earlier event of nodes 2i and 2i + 1; nodes >= `slots` are events */
-    size_t slots; /* a power of two */
+    double *us;        /* owned: (slots), by event */
+    uint32_t *winners; /* owned: by node: the earlier of nodes 2i and 2i + 1; nodes >= `slots` are events */
+    size_t slots;      /* a power of two */
 };
 
 /* Makes a tree with all events at INFINITY. AH_E_MEMORY. */

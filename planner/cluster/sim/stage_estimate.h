@@ -10,9 +10,8 @@
 #include "planner/cluster/cluster_problem.h"
 
 /* Estimates the time of an arrangement with fitted stages. Adjacent pipelines with equal stages and micro-batches are
- * timed once. The result is smoother than a simulation: within 15 % of it, mostly within 5 %, if ah_draft_finish()
- * dealt the blocks and there are many micro-batches; far too low with badly dealt ones. `ret_passes`: passes played.
- * AH_E_MEMORY. */
+ * timed once. The result is smoother than a simulation: within 15 %, mostly within 5 %, if ah_draft_finish() dealt the
+ * blocks and many micro-batches; far too low if they are dealt badly. `ret_passes`: passes played. AH_E_MEMORY. */
 int ah_estimate_time(const struct ah_cluster_problem *problem, const struct ah_arrangement *arrangement,
                      double *ret_us, uint64_t *ret_passes, struct ah_error *err);
 

@@ -151,7 +151,7 @@ static void *move_all(void *context)
     return NULL;
 }
 
-/* Moves messages with one thread per channel. In training, a lane does the same. */
+/* Moves messages with one thread for each channel. In training, a lane moves a channel's messages. */
 static void channels_rate(const struct bench *bench)
 {
     pthread_t threads[WINDOW];

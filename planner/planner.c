@@ -153,7 +153,7 @@ static double lack_of(const struct ah_planning *p)
 }
 
 /* Plans every allowed number of micro-batches and returns the fastest plan. If none has a plan, diagnoses the number
- * with the least shortage. `places` holds two plannings: that number's and the one being tried. */
+ * with the least shortage; `places` has room for its planning and the one being tried. */
 static int plan_fastest(const struct ah_plan_request *request, struct ah_arena *arena,
                         struct ah_plan *ret_plan, struct ah_diagnosis *ret_diagnosis, struct ah_error *err)
 {

@@ -14,7 +14,7 @@
 void ah_diff_cluster_plan_text(struct ah_cli *cli, const struct ah_cluster_plan *a,
                                const struct ah_cluster_plan *b);
 
-/* Adds the same to an object opened by the caller. */
+/* Adds the differences between two cluster plans to an object opened by the caller. */
 void ah_diff_cluster_plan_json(struct ah_emit *emit, struct ah_arena *arena, const struct ah_cluster_plan *a,
                                const struct ah_cluster_plan *b);
 

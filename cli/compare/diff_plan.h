@@ -12,7 +12,7 @@
 /* Prints what differs between two plans. */
 void ah_diff_plan_text(struct ah_cli *cli, const struct ah_plan *a, const struct ah_plan *b);
 
-/* Adds the same to an object opened by the caller. */
+/* Adds the differences between two plans to an object opened by the caller. */
 void ah_diff_plan_json(struct ah_emit *emit, const struct ah_plan *a, const struct ah_plan *b);
 
 /* Returns the list ("ops", "lanes", "arena") with field `path`, if text only counts differences in it; NULL: none. */

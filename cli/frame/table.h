@@ -35,7 +35,7 @@ struct ah_table {
 
 void ah_table_cell(struct ah_table *table, const char *format, ...) AH_PRINTF(2, 3);
 
-/* `columns`: width of the terminal; 0: as wide as the table needs. */
+/* Prints the table. `columns`: width of the terminal; 0: no limit. */
 void ah_table_print(const struct ah_table *table, struct ah_buffer *out, struct ah_style style,
                     size_t columns);
 

@@ -195,7 +195,7 @@ static int check_brought_back(const struct ah_model *model, const struct trainab
         pattern);
 }
 
-/* Appends one part of "a,!b" to the list of trained tensors, as the opposite: "!a" for what is frozen, "b" for "!b". */
+/* Appends one part of "a,!b" to the list of trained tensors: "!a" because "a" is frozen, "b" for the exemption "!b". */
 static int add_pattern(struct ah_arena *arena, const struct ah_model *model, const char *pattern,
                        struct trainable *list, struct ah_error *err)
 {

@@ -120,7 +120,7 @@ static size_t other_class(const struct adapting *a, const struct ah_cluster_plan
     return found;
 }
 
-/* Gives every stage a unit of its own class, if one is idle, before other stages are replaced. `classes`: by stage. */
+/* Gives stages idle units of their class, if there are any, before other stages are replaced. `classes`: by stage. */
 static void keep_stages(struct adapting *a, size_t *classes)
 {
     for (size_t p = 0; p < a->old->n_pipelines; p++)

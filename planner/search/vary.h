@@ -20,7 +20,7 @@ struct ah_vary {
     const uint32_t *allowed; /* (optional) by block: bit i allows the i-th of ah_configs(); NULL: all */
 };
 
-/* Lists the configs that a block may have. Returns how many. */
+/* Lists the configs allowed for a block. Returns their number. */
 size_t ah_vary_options(const struct ah_vary *vary, size_t block,
                        struct ah_config ret_options[AH_CONFIGS_MAX]);
 

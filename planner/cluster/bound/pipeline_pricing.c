@@ -47,8 +47,8 @@
 enum {
     LABELS_MAX = 256,
     ALIKE_MOST = 8,  /* largest number of labels of one place */
-    ALIKE_FEW = 4,   /* the same with more than MANY_UNITS units */
-    ALIKE_WHOLE = 6, /* the same if all sets of units are wanted */
+    ALIKE_FEW = 4,   /* as ALIKE_MOST, with more than MANY_UNITS units */
+    ALIKE_WHOLE = 6, /* as ALIKE_MOST, if all sets of units are wanted */
     MANY_UNITS = 32,
     ARRAYS = 4
 };
@@ -213,7 +213,7 @@ static void merge(size_t n_kinds, struct ah_pipeline_pricing_label *label,
                                 : NO_RISK;
 }
 
-/* Returns how different two labels are, relative to the limits of the query. */
+/* Returns a measure of the difference between two labels, relative to the limits of the query. */
 static double distance(const struct ah_pipeline_pricing_query *query,
                        const struct ah_pipeline_pricing_label *a, const struct ah_pipeline_pricing_label *b)
 {

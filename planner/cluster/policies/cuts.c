@@ -96,7 +96,7 @@ static double cut_of(const struct cutting *c)
 
 /* ---- moves ---- */
 
-/* Returns how much less the cut weighs after `v` moves to part `to`. */
+/* Returns by how much the weight of the cut falls if `v` moves to part `to`. */
 static double gain(const struct cutting *c, size_t v, size_t to)
 {
     return c->conn[v * c->k + to] - c->conn[v * c->k + c->part[v]];

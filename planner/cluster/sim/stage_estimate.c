@@ -99,7 +99,7 @@ static void place_pipeline(struct estimate *e, const struct ah_pipeline *pipelin
     }
 }
 
-/* Places the sum of one segment by (3). */
+/* Computes the end of one segment's sum by (3). */
 static void sum(struct estimate *e, const struct ah_segment *segment)
 {
     double start_us = 0;
@@ -120,7 +120,7 @@ static void sum(struct estimate *e, const struct ah_segment *segment)
     e->sums_us = fmax(e->sums_us, start_us + segment->ring_us);
 }
 
-/* Places the sums of all segments in order. At first, no NIC is busy with sums. */
+/* Computes the ends of all segments' sums, in order. At first, no NIC is busy with sums. */
 static void begin_sums(struct estimate *e, const struct ah_segments *segments)
 {
     for (size_t c = 0; c < e->problem->n_classes; c++)

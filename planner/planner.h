@@ -29,7 +29,7 @@
  * `host_bytes` counts all of the host's memory, including the system's share. A CPU's device memory is part of host
  * memory, so more for the device raises the host's, too, unless the request sets `host_bytes`. */
 
-/* Evaluations by level of effort: AH_EFFORT_QUICK, AH_EFFORT_DEFAULT, or any number above. */
+/* Evaluations by level of effort: AH_EFFORT_QUICK, AH_EFFORT_DEFAULT, or a larger number. */
 enum { AH_EFFORT_QUICK = 1, AH_EFFORT_DEFAULT = 2, AH_EFFORT_MOST = 5 };
 
 struct ah_plan_request {

@@ -36,7 +36,7 @@ static struct change unchanged(const struct ah_planning *p, enum ah_remedy_kind 
     return change;
 }
 
-/* Plans a request. `ret_step_us` is 0 if it has no plan, also if the job or the machine does not allow it. */
+/* Plans a request. `ret_step_us` 0: there is no plan, perhaps because the job or the machine does not allow one. */
 static int plan_once(const struct ah_plan_request *request, double *ret_step_us, struct ah_error *err)
 {
     struct ah_arena arena = {0};

@@ -19,7 +19,7 @@ const char ah_shortage_host[] = "host memory";
 
 struct side {
     const char *name;
-    uint64_t needed_bytes; /* 0: more of only this memory does not help, or its need is unknown */
+    uint64_t needed_bytes; /* 0: unknown, or more of only this memory does not help */
     uint64_t available_bytes;
 };
 

@@ -15,7 +15,7 @@ struct ah_diff_number {
     const char *key; /* in JSON */
     enum ah_diff_quantity quantity;
     double a, b;
-    double more_a, more_b; /* bytes that only text adds to a and b: the device's reserve, or the process */
+    double more_a, more_b; /* bytes added to a and b only in text: the device's reserve, or the process */
 };
 
 bool ah_diff_differs(double a, double b);

@@ -94,7 +94,7 @@ static void put_programs(struct ah_emit *emit, const struct ah_cluster_plan *pla
     ah_emit_close(emit);
 }
 
-/* Writes a page with the document, but summaries of the programs. The page's own script makes the timeline. */
+/* Writes a page with the document and, instead of its programs, their summaries. The page makes the timeline itself. */
 static int write_cluster(struct ah_cli *cli, const char *path, const struct ah_document *document,
                          struct ah_error *err)
 {

@@ -14,7 +14,7 @@
 #include "cli/frame/emit.h"
 #include "planner/prospects.h"
 
-extern const char *const ah_plan_prospects_words[]; /* what can be swept */
+extern const char *const ah_plan_prospects_words[]; /* what '--sweep' can vary */
 
 struct ah_plan_prospects {
     bool explain;

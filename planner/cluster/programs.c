@@ -128,8 +128,7 @@ static int choose_configs(struct program *p)
 
 /* ---- costs ---- */
 
-/* Returns the number of parameters in a block's update time. A head's number includes a tied table, even a shared
- * one. */
+/* Returns the number of parameters in a block's update time. A head's includes a tied table, even a shared one. */
 static uint64_t updated_parameters(const struct program *p, const struct ah_job_group *group)
 {
     const bool shares = group->kind == AH_BLOCK_HEAD && ah_job_shares_table(&p->job) && p->job.table_trained;

@@ -21,8 +21,8 @@ struct ah_pricing_rates {
     struct ah_pricing_product *products; /* in the arena */
     size_t n_products;
     double best_us_per_flop;   /* time per flop of the fastest product */
-    double device_us_per_byte; /* for a byte that a pass over device memory reads or writes */
-    double host_us_per_byte;   /* for a byte that the host lane reads or writes */
+    double device_us_per_byte; /* time per byte read or written by a pass over device memory */
+    double host_us_per_byte;   /* time per byte read or written by the host lane */
     double launch_us;          /* the shortest time of a compute op */
 };
 

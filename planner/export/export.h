@@ -73,7 +73,7 @@ enum ah_export_effect {
 /* "memory", ...; NULL-terminated, indexed by effect. */
 extern const char *const ah_words_export_effect[];
 
-/* One decision of the plan that the target does not follow. */
+/* A decision of the plan, not followed by the target. */
 struct ah_export_loss {
     enum ah_export_effect effect;
     const char *field;   /* the plan's field, for example "blocks.optimizer" */

@@ -3,13 +3,13 @@
  * States: a model's training states, cut into shards, with the size of each.
  *
  * A shard is (block, slice, kind). A tied table is a separate row after the last block, and not part of block 0,
- * because every stage with the embedding or the head holds all of it. Shards are numbered
+ * because every stage with the embedding or the head has all of it. The index of a shard is
  *
  *     (row * slices + slice) * AH_SHARD_KINDS + kind
  *
- * and slice s of n of a vector is [floor(s bytes / n), floor((s + 1) bytes / n)), so slices add up to the vector.
- * Nobody needs a shard of no bytes (the master in fp32, the moments of a frozen block). Values that follow from the
- * step's number (the position in the data, random numbers) are not states.
+ * Slice s of n of a vector is [floor(s bytes / n), floor((s + 1) bytes / n)), so the slices add up to the vector. No
+ * GPU needs a shard of no bytes (the master in fp32, the moments of a frozen block). Values that follow from the step's
+ * number (the position in the data, random numbers) are not states.
  */
 #ifndef AH_PLANNER_RECOVERY_STATES_H
 #define AH_PLANNER_RECOVERY_STATES_H

@@ -23,7 +23,7 @@ struct ah_height {
     double cost_us;      /* if it fits: its period plus the worth of its live bytes */
 };
 
-/* Returns the height of the choice that `evaluator` tried last. */
+/* Returns the height of the last choice tried by `evaluator`. */
 struct ah_height ah_height_of_last(const struct ah_evaluator *evaluator);
 
 struct ah_anneal {

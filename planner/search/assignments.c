@@ -55,7 +55,7 @@ int ah_assignments_init(struct ah_assignments *set, const struct ah_vary *vary,
 
 /* ---- counting ---- */
 
-/* Counts the assignments of `block` and all later blocks with a total price of at most `most_us`; stops at `most`. */
+/* Counts the assignments of `block` and all later blocks whose prices add up to at most `most_us`; stops at `most`. */
 static uint64_t count_from(const struct ah_assignments *set, size_t block, double most_us, uint64_t most)
 {
     const struct ah_assignments_menu *menu = &set->menus[block];

@@ -118,7 +118,7 @@ static void move_vertex(struct cutting *c, size_t v, size_t to)
     c->part[v] = to;
 }
 
-/* True if `more_in_q` may move from p to q: the heavier part is then within the limit or no heavier than before. */
+/* True if weight `more_in_q` may move from p to q: the heavier part stays within the limit or gets no heavier. */
 static bool balanced(const struct cutting *c, size_t p, size_t q, double more_in_q)
 {
     double before = fmax(c->weight[p], c->weight[q]);

@@ -191,7 +191,7 @@ static uint64_t give_micro_batch(const struct ah_draft *draft, size_t p, struct 
 
 /* ---- groups ---- */
 
-/* Gives `micro_batches` to the pipeline without any that ends first with them. Returns false if none has room. */
+/* Gives `micro_batches` to the pipeline that then ends first, among those with none. False: none of them has room. */
 static bool give_share(const struct ah_draft *draft, uint64_t micro_batches, struct ah_fits *fits)
 {
     const struct ah_arrangement *arrangement = &draft->arrangement;
@@ -215,7 +215,7 @@ static bool give_share(const struct ah_draft *draft, uint64_t micro_batches, str
     return true;
 }
 
-/* Gives out the shares that the groups fix, the largest first. */
+/* Gives out the shares fixed by the groups, the largest first. */
 static bool share_groups(const struct ah_draft *draft, struct ah_fits *fits)
 {
     const struct ah_arrangement *arrangement = &draft->arrangement;

@@ -189,7 +189,7 @@ double ah_split_formula_us(const struct ah_cluster_problem *problem, const struc
     return (double)(pipeline->micro_batches - 1) * most + sum;
 }
 
-/* The pipeline being split, and what (1) finds. */
+/* The pipeline being split, with the results of (1). */
 struct splitting {
     struct ah_fits *fits;
     const struct ah_pipeline *pipeline;
@@ -198,7 +198,7 @@ struct splitting {
     double sum_us;
 };
 
-/* A stage of that pipeline. */
+/* A stage of the pipeline being split. */
 struct splitting_stage {
     struct ah_fits_unit unit;
     const struct ah_fits_table *table;
@@ -215,7 +215,7 @@ static struct splitting_stage stage_of(const struct splitting *s, size_t i)
     return stage;
 }
 
-/* Returns c of (1). */
+/* Returns c(i, y, x) of (1) for the stage, with y = `first` and x = `end`. */
 static inline double cell_us(const struct splitting *s, const struct splitting_stage *stage, size_t first,
                              size_t end)
 {

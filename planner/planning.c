@@ -22,7 +22,7 @@ uint64_t ah_planning_host_budget(const struct ah_machine *machine, uint64_t memo
     if (machine->device.kind == AH_DEVICE_CPU)
         kept += device_capacity_bytes; /* the device's arena is in the same memory */
     uint64_t budget = memory_bytes > kept ? memory_bytes - kept : 0;
-    uint64_t process = machine->host.process_bytes;
+    uint64_t process = machine->host.process_bytes; /* needed in any case; the system's share includes it */
     return budget > process ? budget : process;
 }
 

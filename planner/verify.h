@@ -27,7 +27,8 @@ struct ah_verify_inputs {
 int ah_verify_input(const char *what, const struct ah_plan_input *stated, const char *given_sha256,
                     struct ah_error *err);
 
-/* Checks that its policy could have made the plan, which has passed ah_schedule_check(). AH_E_DOCUMENT, AH_E_MEMORY. */
+/* Checks that a plan's policy could have made it. The plan has passed ah_schedule_check(). AH_E_DOCUMENT: the policy
+ * makes no such plans; AH_E_MEMORY. */
 int ah_verify_policy(const struct ah_plan *plan, struct ah_error *err);
 
 /* Checks a plan against its inputs. The plan must have passed ah_schedule_check(). AH_E_MISMATCH: it was made from

@@ -271,7 +271,7 @@ static void fill_passes(const struct pricing *p, const struct ah_pricing_rates *
     costs->host_squares_us = square * rates->host_us_per_byte;
     costs->device_squares_us = square * rates->device_us_per_byte;
     costs->host_us_per_byte = 2 * rates->host_us_per_byte;
-    costs->norm_us = costs->d2h_latency_us + costs->h2d_latency_us;
+    costs->norm_us = costs->d2h_latency_us + costs->h2d_latency_us; /* sums go to the host, the factor back */
 }
 
 static int fill_adam(const struct pricing *p, struct ah_pricing_rates *rates, struct ah_costs *costs,

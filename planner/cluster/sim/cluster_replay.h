@@ -60,7 +60,8 @@ int ah_cluster_replay(const struct ah_cluster_plan *plan, const struct ah_cluste
 /* Plays a plan and writes the result to `predicted`, if the plan has programs. Errors: as ah_cluster_replay(). */
 int ah_cluster_replay_predict(struct ah_cluster_plan *plan, struct ah_error *err);
 
-/* Checks the plan's predictions of a replay (0 without programs). AH_E_DOCUMENT: one is wrong. AH_E_MEMORY. */
+/* Checks the plan's predictions of a replay (0 without programs). AH_E_DOCUMENT: one is wrong, or cannot be
+ * replayed. */
 int ah_cluster_replay_check(const struct ah_cluster_plan *plan, struct ah_error *err);
 
 #endif

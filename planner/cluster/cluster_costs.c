@@ -300,8 +300,8 @@ static struct site site_of(const struct costing *c, const struct ah_cluster_node
     if ((c->input->without & neither) != neither)
         site.host = ah_offload_share(node, 1);
     if (site.tp)
-        site.sharers = (node->gpus + site.tp - 1) /
-                       site.tp; /* rounded up, because other units may have another degree */
+        site.sharers =
+            (node->gpus + site.tp - 1) / site.tp; /* rounded up: other units may have other degrees */
     return site;
 }
 

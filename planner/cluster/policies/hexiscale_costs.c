@@ -72,8 +72,7 @@ double ah_hexiscale_pipeline_s(const struct ah_hexiscale_model *model,
     size_t n = pipeline->n_stages;
     double sum_s = 0;
     if (micro_batches >= n) {
-        double running_s = 0,
-               most_s = 0; /* longest of the first (fill) or last (drain) c stages; longest of all */
+        double running_s = 0, most_s = 0; /* longest of the first (fill) or last (drain) c stages; of all */
         for (size_t i = 0; i < n; i++)
             most_s = fmax(most_s, stage_s(model, pipeline, i));
         for (size_t i = 0; i + 1 < n; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures how long the virtual clock takes for a plan: three iterations with 20 ops per block. Blocks are fetched for
- * forward and backward, and updated on the host tile by tile; copies and host Adam share DRAM.
+ * Measures the time that the virtual clock takes for a plan: three iterations with 20 ops per block. Blocks are fetched
+ * for forward and backward, and updated on the host tile by tile; copies and host Adam share DRAM.
  *
  *     bench_clock [--blocks N] [--rounds N]
  *
@@ -33,7 +33,7 @@ struct plan {
     uint32_t *dependency;
 };
 
-/* Adds an op that waits for `a` and `b` (AH_CLOCK_NO_OP: nothing); returns its index. */
+/* Adds an op that waits for `a` and `b` (AH_CLOCK_NO_OP: for nothing). Returns its index. */
 static uint32_t add(struct plan *plan, uint32_t lane, double us, uint64_t priority, uint32_t a, uint32_t b)
 {
     static const uint32_t row_of[LANES] = {ROW_COMPUTE, ROW_COPY, ROW_COPY, ROW_ADAM};
@@ -50,7 +50,7 @@ static uint32_t add(struct plan *plan, uint32_t lane, double us, uint64_t priori
     return op;
 }
 
-/* Sends, updates and uploads the tiles of a block; returns the last upload. */
+/* Adds ops that send, update and upload the tiles of a block. Returns the last upload. */
 static uint32_t update(struct plan *plan, uint32_t backward, uint64_t needed_at)
 {
     uint32_t upload = AH_CLOCK_NO_OP;
@@ -71,7 +71,7 @@ static void iterate(struct plan *plan, uint64_t iteration, uint32_t blocks, uint
     for (uint32_t b = 0; b < blocks; b++) {
         uint32_t fetch = add(plan, H2D, 100, base + b, updated[b], b >= 3 ? fetched[b - 3] : AH_CLOCK_NO_OP);
         compute = add(plan, COMPUTE, 200 + b % 7, base + b, fetch, b ? compute : AH_CLOCK_NO_OP);
-        fetched[b] = compute; /* block b + 3 may now use the memory */
+        fetched[b] = compute; /* after this op, block b + 3 may use the memory */
     }
     for (uint32_t b = blocks; b-- > 0;) {
         uint64_t position = base + length - 1 - b;

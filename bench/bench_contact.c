@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * First contact with a GPU: what can be checked before anything is trained. scripts/gpu-check runs it.
+ * First contact with a GPU: what can be checked before any training. scripts/gpu-check runs it.
  *
  *     bench_contact about              the device, its memory, the library that multiplies; then whether it works
  *     bench_contact pin BYTES          lock BYTES of the host's memory, and copy 64 MiB from it and to it
  *     bench_contact queue [SECONDS]    fill every lane behind a host op that does not end, look at the lanes, let
  *                                      it end; after SECONDS (15) a watchdog prints what each lane submitted and did
  *
- * Prints lines of JSON: "ok", and "why" if not. Exit status 1: not ok.
+ * Prints lines of JSON: "ok", and "why" if it is not ok. Exit status 1: not ok.
  */
 #include "base/stats.h"
 #include "base/threads.h"
@@ -27,7 +27,7 @@ enum { COPIES = 8, LOOKS = 200, SUBMISSIONS = 400, WATCHDOG_S = 15 };
 
 static const uint64_t COPY_BYTES = 64 * MIB, STILL_NS = 300000000;
 
-/* Prints the error as JSON. Characters that would end the string are replaced. */
+/* Prints the error as JSON. Replaces characters that would end the string. */
 static int refuse(struct ah_error *err)
 {
     for (char *at = err->text; *at; at++)
@@ -49,7 +49,7 @@ static int open_device(struct ah_device **ret_device, const uint64_t arena_bytes
     return rc || !arena_bytes ? rc : ah_device_reserve(*ret_device, arena_bytes, err);
 }
 
-/* Prints two lines, so the device is described even if trying to use it fails. */
+/* Prints one line that describes the device, then one that says whether it works, in case the trial fails. */
 static int about(void)
 {
     struct ah_error err = {0};
@@ -72,7 +72,7 @@ static int about(void)
     return rc ? refuse(&err) : 0;
 }
 
-/* Bytes per second of copies in one direction: the median over copies at both ends of the pinned arena. */
+/* Measures the rate of copies in one direction, in bytes/s: the median over copies at both ends of the pinned arena. */
 static int copy_rate(struct ah_device *device, uint32_t lane, uint64_t pinned_bytes, double *ret_rate,
                      struct ah_error *err)
 {
@@ -127,8 +127,8 @@ static int pin(const char *text)
 struct contact {
     struct ah_device *device;
     atomic_bool opened; /* the device is open */
-    atomic_bool gate;   /* when open, the host's op may end */
-    atomic_int rc;      /* of the submitting thread */
+    atomic_bool gate;   /* if open, the host's op may end */
+    atomic_int rc;      /* result of the submitting thread */
     struct ah_error err;
     double seconds;
 };
@@ -158,7 +158,7 @@ static void *watch(void *context)
     printf("{\"ok\": false, \"why\": \"hangs: after %.1f s the device is %s, the gate is %s",
            contact->seconds, atomic_load(&contact->opened) ? "open" : "not open yet",
            atomic_load(&contact->gate) ? "open" : "closed");
-    /* Counts what was submitted without asking the driver, which may hang, too. */
+    /* Prints submitted tickets from our own counts, because the driver may hang, too. */
     for (uint32_t lane = 0; lane < AH_DEVICE_LANES && atomic_load(&contact->opened); lane++)
         printf("; %s %llu submitted", ah_device_lane_name(lane),
                (unsigned long long)ah_device_submitted(contact->device, lane));
@@ -167,7 +167,7 @@ static void *watch(void *context)
     _exit(1);
 }
 
-/* Submits a copy up, a fill and a copy down: each waits for the one before it and for the host's op. */
+/* Submits a copy up, a fill and a copy down. Each waits for the previous op and for the host's op. */
 static int submit_round(const struct contact *contact, uint64_t i, struct ah_error *err)
 {
     const struct ah_ref there = {AH_ARENA_DEVICE, AH_FP32, 0, 0}, here = {AH_ARENA_PINNED, AH_FP32, 0, 0};
@@ -196,7 +196,7 @@ static void *submit_all(void *context)
     return NULL;
 }
 
-/* Waits until nothing more is submitted. Returns how many ops the lanes hold. */
+/* Waits until submitting stops. Returns the number of ops in all lanes. */
 static uint64_t wait_until_full(const struct contact *contact)
 {
     uint64_t before = 0, now = 0, since_ns = ah_threads_now_ns();
@@ -211,7 +211,7 @@ static uint64_t wait_until_full(const struct contact *contact)
     return now;
 }
 
-/* The longest time that a query of a full lane takes: a query must not wait for the lane. */
+/* Returns the longest time of a query about a full lane. A query must not wait for the lane. */
 static double look(const struct contact *contact)
 {
     uint64_t longest_ns = 0;

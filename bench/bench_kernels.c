@@ -6,14 +6,14 @@
  *     bench_kernels [--small] [NAME ...]      a line of JSON before each ("begins"), one after it
  *
  * RIGHT: some rows of the op's results are recomputed in double from its inputs (kernels_check.c). `off` is the norm of
- * the difference over the norm of the expected values, for the worst operand; it must not exceed `most`.
+ * the difference divided by the norm of the expected values, for the worst operand. It must not exceed `most`.
  *
  * FAST: `us` is the op's median time by the device's own clock, after one run that is not counted. `gb_per_s` counts
- * each operand once (ah_op_moved_bytes). `tflop_per_s` counts what products and attention multiply and add, without the
- * half of attention that is masked.
+ * each operand once (ah_op_moved_bytes). `tflop_per_s` counts the multiplications and additions of products and
+ * attention, without the masked half of attention.
  *
- * INPUTS are random and never zero. Operands lie one after another in the device arena. One piece of random numbers is
- * copied over each; its length is no multiple of any row's.
+ * INPUTS are random and never zero. Operands are placed one after another in the device arena. One piece of random
+ * numbers is copied over each operand; its length is not a multiple of any row's.
  */
 #include "bench/kernels_internal.h"
 
@@ -35,7 +35,7 @@ static const uint64_t PIECE_BYTES = 8 * MIB - 192, TIME_NS = 200000000;
 
 enum { B = AH_BF16, F = AH_FP32, NONE = -1 };
 
-/* `types` of operands in the order of op.h; NONE: absent. */
+/* `types` of the operands, in the order of op.h; NONE: absent */
 #define OP(name_, small_, kind_, field_, sizes_, ...)                                                        \
     {                                                                                                        \
         .name = (name_), .small = (small_), .op = {.kind = (kind_), .u.field_ = sizes_}, .types = {          \
@@ -130,7 +130,7 @@ static uint32_t next_random(struct kernel *k)
     return (uint32_t)(k->random >> 33);
 }
 
-/* Fills the operand with random words below `below` or, if `below` is 0, with numbers in [low, 1). */
+/* Fills the operand with random words smaller than `below` or, if `below` is 0, with numbers in [low, 1). */
 static void write_random(struct kernel *k, size_t arg, uint32_t below, float low)
 {
     const struct ah_ref here = {AH_ARENA_PINNED, AH_FP32, 0, 0};
@@ -171,7 +171,7 @@ static void write_scalars(struct kernel *k, size_t arg)
     drain(k);
 }
 
-/* Writes the inputs: numbers in [-1, 1), except where a kind needs others. */
+/* Writes the inputs: numbers in [-1, 1), unless the kind of op needs others. */
 static void write_inputs(struct kernel *k)
 {
     for (size_t arg = 0; arg < AH_OP_ARGS; arg++) {
@@ -191,7 +191,7 @@ static void write_inputs(struct kernel *k)
     }
 }
 
-/* Makes the forward op whose results the backward op reads; false: it needs none. */
+/* Makes the forward op whose results are inputs of the backward op; false: none is needed. */
 static bool make_forward(const struct kernel *k, struct ah_op *ret_op)
 {
     const struct ah_ref *r = k->op.arg;
@@ -211,7 +211,7 @@ static bool make_forward(const struct kernel *k, struct ah_op *ret_op)
     return true;
 }
 
-/* Pads rows of odd width, such as logits, so that each row begins aligned. */
+/* Pads rows of odd width, such as logits, so that each row is aligned. */
 static void set_strides(struct ah_op *op)
 {
     enum { LINE = 64 };
@@ -228,7 +228,7 @@ static void open_case(struct kernel *k, const struct kernel_case *c)
     struct ah_error err = {0};
     uint64_t end = 0;
     *k = (struct kernel){.op = c->op, .random = 12345};
-    for (size_t i = 0; i < AH_OP_ARGS; i++) /* operands past the last are absent, too */
+    for (size_t i = 0; i < AH_OP_ARGS; i++) /* also marks unused operands as absent */
         if (c->types[i] != NONE && i < kernel_operands(c->op.kind))
             k->op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, (uint32_t)c->types[i], 0, 0};
     set_strides(&k->op);
@@ -266,7 +266,7 @@ static double time_op(struct kernel *k)
     return ah_stats_of(us, n).median;
 }
 
-/* Multiplications and additions of products and attention. */
+/* Returns the number of multiplications and additions in a product or attention. */
 static double flops_of(const struct ah_op *op)
 {
     const struct ah_op_matmul *m = &op->u.matmul;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compares matrix products of the CPU device with plain oneDNN: one primitive over the whole product, with its own
- * OpenMP threads, as many as our compute lane has, each bound to a core. Ours go through the device, lane included.
+ * Compares matrix products of the CPU device with plain oneDNN: one primitive over the whole product, on OpenMP
+ * threads, as many as our compute lane has, each bound to a core. Our products go through the device and its lane.
  *
- * Every round runs ours, then plain, each for about 20 ms. A ratio (of rates, ours / plain) is formed within a round
- * and the median is shown, so a machine that changes speed changes both. The ratio of the best rounds is for machines
- * that are never quiet for long.
+ * Every round runs our product, then the plain one, each for about 20 ms. A ratio (of rates, ours / plain) compares
+ * runs of one round, so a change in the machine's speed affects both alike; the median is shown. The ratio of the best
+ * rounds is for machines that are never quiet for long.
  *
  *     bench_matmul [--threads N] [--rounds N] [--tokens N] [--dtype fp32|bf16] [--form nn|nt|tn]
  *                  [--layer INxOUT] [--level avx2|avx512|avx512_bf16|amx] [--no-head]
  *
- * With --level both are limited to what processors of that level have, and ours run on a pool, without a lane. If
+ * With --level, both are limited to the instructions of that level, and our product runs on a pool, without a lane. If
  * oneDNN has no product for it, only our rate is shown. Shapes are GPT-2 124M's; tokens are m for nn and nt, k for tn
  * (weight gradients).
  */
@@ -53,7 +53,7 @@ struct options {
     int form;
     uint64_t in, out; /* 0: all layers */
     bool head;
-    const struct level *level; /* NULL: this processor's */
+    const struct level *level; /* NULL: the level of this processor */
 };
 
 struct shape {
@@ -66,7 +66,7 @@ struct shape {
 struct bench {
     struct options options;
     struct ah_device *device;
-    struct ah_matmul *matmul; /* with --level, on `pool` */
+    struct ah_matmul *matmul; /* with --level: runs on `pool` */
     struct ah_pool *pool;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
@@ -87,7 +87,7 @@ static void check(dnnl_status_t status)
         fail("oneDNN failed");
 }
 
-/* a, b, c and oneDNN's c in the device arena, one after another. */
+/* a, b, our c and oneDNN's c, one after another in the device arena */
 enum { A, B, C, PLAIN, OPERANDS };
 
 static struct ah_ref place(const struct shape *shape, int operand)
@@ -122,7 +122,7 @@ struct plain {
     dnnl_memory_t memories[4];
 };
 
-/* Sets up oneDNN's product; false: it has none like this. */
+/* Sets up oneDNN's product; false: it does not have this one. */
 static bool plain_init(struct plain *plain, const struct bench *bench, const struct shape *shape)
 {
     const dnnl_dim_t m = (dnnl_dim_t)shape->m, n = (dnnl_dim_t)shape->n, k = (dnnl_dim_t)shape->k;
@@ -222,18 +222,18 @@ static double run_ours(const struct bench *bench, const struct ah_op *op, unsign
 
 static void rest(void)
 {
-    /* OpenMP's threads spin for a while after their last product; they must not slow ours. */
+    /* OpenMP's threads spin for a while after a product. This wait keeps them from slowing down ours. */
     ah_threads_sleep_until_ns(ah_threads_now_ns() + 10000000);
 }
 
-/* Rates of ours and plain, GFLOP/s, by round. */
+/* By round: rates of our product and of the plain one, in GFLOP/s. */
 struct rounds {
     double ours[ROUNDS_MAX];
     double plain[ROUNDS_MAX];
     double ratios[ROUNDS_MAX];
 };
 
-/* If `plain` is NULL, runs ours alone. */
+/* Measures both products or, if `plain` is NULL, only ours. */
 static void run_rounds(const struct bench *bench, const struct ah_op *op, const struct plain *plain,
                        struct rounds *rounds)
 {
@@ -326,7 +326,7 @@ static void measure_all(struct bench *bench)
             measure_layer(bench, tokens[t], layers[i][0], layers[i][1]);
         if (bench->options.head) {
             measure_layer(bench, tokens[t], WIDTH, VOCABULARY); /* logits, and the weight's gradient */
-            measure_layer(bench, tokens[t], VOCABULARY, WIDTH); /* the gradient of the head's input */
+            measure_layer(bench, tokens[t], VOCABULARY, WIDTH); /* gradient of the head's input */
         }
     }
 }
@@ -403,7 +403,7 @@ static struct options parse(int argc, char **argv)
     return options;
 }
 
-/* OpenMP has already bound this thread to one core; the device must see all of them. */
+/* Opens the device with all cores, although OpenMP has bound this thread to one. */
 static void open_device(struct bench *bench, const struct ah_device_options *options)
 {
     struct ah_error err = {0};
@@ -419,7 +419,7 @@ static void open_device(struct bench *bench, const struct ah_device_options *opt
     sched_setaffinity(0, sizeof bound, &bound);
 }
 
-/* Opens a pool beside this thread, which OpenMP has bound to the first core. */
+/* Opens a pool with this thread, which OpenMP has bound to the first core. */
 static void hold_to_level(struct bench *bench)
 {
     struct ah_error err = {0};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures how long evaluating a plan takes, by phase: 96 equal blocks, four tiles each, with and without clipping.
+ * Measures how long it takes to evaluate a plan, by phase: 96 equal blocks, four tiles each, with and without clipping.
  *
  *     bench_schedule [--blocks N] [--tiles N] [--rounds N]
  *
- * Rows: `host` fetches and updates every block on the host, `streamed` has every block's states visit the device,
- * `mixed` has a third of the blocks on the device, a third updated on the host, a third streamed, `recompute` is mixed
+ * Rows: `host` fetches and updates every block on the host; in `streamed` every block's states visit the device.
+ * `mixed` has a third of the blocks on the device, a third updated on the host, a third streamed. `recompute` is mixed
  * with activations recomputed in half of the blocks. Columns are medians of one interleaved run, in microseconds.
  */
 #include "base/stats.h"
@@ -73,8 +73,8 @@ static const struct {
             {"mixed", choose_mixed},
             {"recompute", choose_recompute}};
 
-/* A GPT on a device of 100 teraflops, with a link of 25 GB/s each way and a host that updates a billion parameters a
- * second. Copies and the host's updates share memory. */
+/* A GPT on a device of 100 teraflops. The link has 25 GB/s each way; the host updates a billion parameters a second.
+ * Copies and the host's updates share memory. */
 struct workload {
     struct ah_model model;
     struct ah_model_rope rope;
@@ -172,7 +172,7 @@ static double since_us(uint64_t *begin_ns)
     return us;
 }
 
-/* Times the phases of an evaluation, as ah_schedule_evaluate() runs them. */
+/* Measures the phases of an evaluation, in the order of ah_schedule_evaluate(). */
 static void time_phases(struct ah_schedule_memory *m, const struct ah_choice *choice, double us[PHASES])
 {
     struct ah_error err = {0};

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trains on the CPU device. With --serve it trains when asked, so that compare_training can let peers take turns.
+ * Trains on the CPU device; with --serve only on request, so that compare_training can alternate between peers.
  *
  *     bench_train PLAN [--threads N] [--warmup N] [--steps N] [--serve] [--ops]
  *
  * Runs the plan on random tokens and prints a line of JSON: the step time (mean over all steps of the group, filling
- * and draining the lanes included), tokens/s, peak resident memory, the last loss. With --serve each line "N" on
- * standard input runs N steps and is answered with such a line; no thread spins in between. --ops prints to standard
- * error where the compute lane's time went, by kind and size of op: its share, and how long the lane was idle before
- * it. It also prints the step time and rate if each op always ran as fast as its fastest instance.
+ * and draining the lanes included), tokens/s, peak resident memory, the last loss. With --serve, each line "N" on
+ * standard input runs N steps and gets such a line as an answer; no thread spins in between. --ops prints to standard
+ * error how the compute lane spent its time, by kind and size of op: the share of each, and how long the lane was idle
+ * before it. It also prints the step time and rate if each op always ran as fast as its fastest instance.
  */
 #include "base/threads.h"
 #include "runtime/train/trainer.h"
@@ -42,11 +42,11 @@ static void must(int rc, const struct ah_error *err)
         fail(err->text);
 }
 
-/* ---- where the time goes: a driver in front of the CPU's that remembers which op has which ticket ---- */
+/* ---- where the time goes: a driver around the CPU's that remembers which op has which ticket ---- */
 
 struct row {
     char name[NAME_MAX_BYTES];
-    uint64_t times, ns, least_ns, before_ns; /* before_ns: idle time since the op before it ended */
+    uint64_t times, ns, least_ns, before_ns; /* before_ns: idle time between the previous op and this one */
     double flops, bytes;
 };
 
@@ -191,7 +191,7 @@ struct bench {
     struct ah_span_reader reader;
     struct notes notes;
     double loss;
-    uint64_t start_ns; /* of the latest steps */
+    uint64_t start_ns; /* start of the latest steps */
 };
 
 static void write_tokens(const char *path, uint64_t vocabulary)

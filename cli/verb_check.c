@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete check FILE...: checks whether documents are valid, and whether the given assertions hold for them.
+ * autohete check FILE...: checks whether documents are valid, and whether the given assertions are true for them.
  *
- * Every file is checked. The exit status is that of the most fundamental trouble found: an invalid document (3) before
- * a failed assertion (8).
+ * Every file is checked. The exit status is that of the most fundamental trouble: an invalid document (3) counts more
+ * than a failed assertion (8).
  */
 #include "cli/frame/emit.h"
 #include "cli/frame/input.h"
@@ -35,7 +35,7 @@ static const struct ah_option check_table[] = {
      "the cluster that cluster plans were made for; with --model"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
-/* A document from which plans were made. */
+/* A document that plans were made from. */
 struct check_input {
     struct ah_document document;
     char sha256[AH_DOCUMENT_DIGEST_MAX];
@@ -52,7 +52,7 @@ struct check {
     size_t n_assertions;
     struct check_inputs inputs;
     struct ah_emit emit;
-    int status; /* the smallest exit status so far that is not 0 */
+    int status; /* lowest exit status so far, except for 0 */
 };
 
 static void check_failed(struct check *check, const struct ah_error *err)
@@ -95,7 +95,7 @@ static bool check_assertions(struct check *check, const char *name, const struct
     return hold;
 }
 
-/* Lists what was not checked (docs/planning.md, "What check proves"). */
+/* Lists the parts of the document that were not checked (docs/planning.md, "What check proves"). */
 static void list_unverified(struct check *check, enum ah_document_kind kind)
 {
     static const char *const plan[] = {"solver.evaluations", "alternatives", "names of inputs", NULL};
@@ -164,7 +164,7 @@ static int check_cluster_plan(const struct check *check, const char *name, const
     return rc ? ah_error_prefix(err, rc, "%s", name) : AH_OK;
 }
 
-/* Checks what the parser cannot: that each statement of the plan follows from the others, and from its inputs. */
+/* Checks what the parser cannot: that each statement of the plan follows from its other statements and its inputs. */
 static int check_plan(const struct check *check, const char *name, const struct ah_plan *plan,
                       struct ah_error *err)
 {

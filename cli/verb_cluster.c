@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete cluster A.json B.json --link 10Gbit: a cluster document from machine profiles. Each profile becomes a node
- * with one GPU, a node with one or several ranks on its CPU, or a node for each of these ranks.
+ * autohete cluster A.json B.json --link 10Gbit: makes a cluster document from machine profiles. Each profile becomes a
+ * node with one GPU, a node with one or several ranks on its CPU, or a node for each of these ranks.
  *
- * Numbers in profiles are copied unchanged (profile_rank.h); the network, which profiles do not cover, comes from the
- * options. The document's `sources` name where each number comes from.
+ * Numbers in profiles are copied unchanged (profile_rank.h). The options describe the network, which profiles do not
+ * cover. The document's `sources` say where each number comes from.
  */
 #include "base/file.h"
 #include "base/units.h"
@@ -25,7 +25,7 @@
 
 enum { NODES_MAX = 4096, TYPES_MAX = 64, RANKS_MAX = 1024 };
 
-/* Share of an Ethernet line rate that TCP payload gets: 1448 of 1538 bytes a frame. */
+/* fraction of an Ethernet line rate left for TCP payload: 1448 of 1538 bytes of a frame */
 static const double line_share = 0.94;
 static const double latency_default_us = 50;
 
@@ -65,7 +65,7 @@ static const struct ah_option cluster_table[] = {
 
 /* ---- the command line ---- */
 
-/* An operand `[NODE=][Nx]MACHINE`; MACHINE is a file or built in. */
+/* An operand `[NODE=][Nx]MACHINE`. MACHINE is a file, or the name of a built-in document. */
 struct group {
     const char *node; /* NULL: the machine's name */
     uint64_t count;
@@ -73,10 +73,10 @@ struct group {
     struct ah_document machine;
     struct ah_profile_rank rank;
     char sha256[AH_DOCUMENT_DIGEST_MAX];
-    const char *gpu; /* name of its type of GPU */
+    const char *gpu; /* name of the type of its GPU */
 };
 
-/* Reads a count like "2x" at the beginning; returns its number of characters, 0 if there is no count. */
+/* Reads a count such as "2x" at the beginning. Returns the number of characters read; 0: there is no count. */
 static size_t read_count(const char *text, uint64_t *ret_count)
 {
     size_t digits = strspn(text, "0123456789");
@@ -93,7 +93,7 @@ static bool is_there(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* Reads a group. The name of an existing file is not split. */
+/* Reads an operand. If `text` is an existing file, all of it is the file's name. */
 static int read_operand(struct ah_cli *cli, const char *text, struct group *ret_group, struct ah_error *err)
 {
     struct group group = {.count = 1, .path = text};
@@ -122,7 +122,7 @@ static int read_operand(struct ah_cli *cli, const char *text, struct group *ret_
     return AH_OK;
 }
 
-/* Reads a rate: "10Gbit" and "2.5 Gbit/s" are line rates; anything else is bytes a second. */
+/* Reads a rate: "10Gbit" and "2.5 Gbit/s" are line rates, other rates are bytes per second. */
 static int read_link(const char *text, double *ret_bytes_per_s, bool *ret_line, struct ah_error *err)
 {
     char number[48];
@@ -162,7 +162,7 @@ static int load_group(struct group *group, const struct ah_profile_rank_options 
                                      options, &group->rank, err);
 }
 
-/* Refuses a mix of CPUs and GPUs, because a plan is for devices of one kind. */
+/* Refuses a mix of CPUs and GPUs: a plan needs devices of one kind. */
 static int check_kinds(const struct group *groups, size_t n, struct ah_error *err)
 {
     const struct group *of[AH_DEVICE_CUDA + 1] = {NULL};
@@ -186,7 +186,7 @@ struct making {
     struct group *groups;
     size_t n_groups;
     struct ah_profile_rank_options options;
-    bool apart; /* a node for each rank, with its share of the machine */
+    bool apart; /* each rank is a node with its share of the machine */
     double nic_bytes_per_s, latency_us;
     struct ah_cluster cluster;
 };
@@ -206,7 +206,7 @@ static bool gpu_is_named(const struct ah_cluster *cluster, const char *name)
     return named;
 }
 
-/* Sets the type of the group's GPU: that of an earlier group with the same profile, or a new type. */
+/* Sets the type of the group's GPU. Groups with the same profile share a type; otherwise makes a new type. */
 static int add_gpu(struct making *making, struct group *group, struct ah_error *err)
 {
     struct ah_cluster *cluster = &making->cluster;
@@ -236,7 +236,7 @@ static const char *base_of(const struct group *group)
     return group->node ? group->node : group->machine.body.machine->name;
 }
 
-/* Returns the number of nodes, over all groups, with this base name. */
+/* Returns the number of nodes with this base name, over all groups. */
 static uint64_t nodes_named(const struct making *making, const char *base)
 {
     uint64_t n = 0;
@@ -245,7 +245,7 @@ static uint64_t nodes_named(const struct making *making, const char *base)
     return n;
 }
 
-/* Returns a node's id: `base` if that is unique, else `base` with the first free number. */
+/* Returns a node's id: `base` if only one node has it, otherwise `base` with the first unused number. */
 static const char *next_id(const struct making *making, const char *base)
 {
     struct ah_arena *arena = &making->cli->arena;
@@ -281,13 +281,13 @@ static int add_nodes(struct making *making, const struct group *group, struct ah
             .nic_latency_us = making->latency_us,
             .host_memory_bytes = rank->host_memory_bytes / parts,
             .host_memory_bytes_per_s = rank->host_bytes_per_s / (double)parts,
-            .host_link_bytes_per_s = rank->host_link_bytes_per_s, /* this rate is already per rank */
+            .host_link_bytes_per_s = rank->host_link_bytes_per_s, /* already the rate of one rank */
             .disk_bytes_per_s = machine->disk ? machine->disk->read_bytes_per_s.median / (double)parts : 0};
     }
     return AH_OK;
 }
 
-/* Makes "the machines' profiles; estimated, not measured: rtx4090-64g". */
+/* Makes a text such as "the machines' profiles; estimated, not measured: rtx4090-64g". */
 static int profiles_source(struct making *making, const char **ret_text, struct ah_error *err)
 {
     struct ah_buffer text = {0};
@@ -346,7 +346,7 @@ static uint64_t nodes_of(const struct ah_cluster *cluster, const struct ah_clust
     return n;
 }
 
-/* Appends "2xrtx4090-64g+rtx3090-64g" for the first `n` types, and "+5-more" for the others. */
+/* Appends "2xrtx4090-64g+rtx3090-64g" for the first `n` types, and "+5-more" for the rest. */
 static void put_name(struct ah_buffer *out, const struct ah_cluster *cluster, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -360,7 +360,7 @@ static void put_name(struct ah_buffer *out, const struct ah_cluster *cluster, si
         ah_buffer_printf(out, "+%zu-more", cluster->n_gpus - n);
 }
 
-/* Names the cluster after all its machines, or as many of them as fit into a name. */
+/* Names the cluster after its machines, as many as fit into a name. */
 static int name_cluster(struct making *making, const char *given, struct ah_error *err)
 {
     enum { NAME_MOST = 128 };
@@ -413,7 +413,7 @@ static int make_cluster(struct making *making, struct ah_error *err)
 
 /* ---- the verb ---- */
 
-/* Parses the text before writing it, as every reader would, so that it never writes a document that 'check' refuses. */
+/* Writes the document, after parsing it as every reader does. So it never writes one that 'check' refuses. */
 static int write_cluster(struct ah_cli *cli, const char *output, struct ah_cluster *cluster,
                          struct ah_error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete compare MODEL: shows all policies, each at its best setting; with --measured, each also trains.
+ * autohete compare MODEL: shows all policies, each at its best setting. With --measured, each of them also trains.
  */
 #include "base/units.h"
 #include "cli/compare/compare_cluster.h"
@@ -50,14 +50,14 @@ static const struct ah_option compare_table[] = {
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 /* clang-format on */
 
-/* The comparison that is shown. */
+/* The comparison to show. */
 struct comparison {
     const struct ah_request *request;
     struct ah_comparison rows[AH_POLICIES];
-    struct ah_compare_measurement *measurement; /* NULL: predicted only */
+    struct ah_compare_measurement *measurement; /* NULL: only predictions */
 };
 
-enum { FEASIBLE_CELLS = 5, MEASURED_CELLS = 6 }; /* number of cells in a row, after the policy's name */
+enum { FEASIBLE_CELLS = 5, MEASURED_CELLS = 6 }; /* cells of a row after the policy's name */
 
 /* Returns the step time of `optimal`; 0 if that has no plan. */
 static double optimal_us(const struct ah_comparison *rows)
@@ -68,7 +68,7 @@ static double optimal_us(const struct ah_comparison *rows)
     return 0;
 }
 
-/* Memory includes the reserve and the process, as in all text and as in --device-memory and --host-memory. */
+/* Adds cells. Memory includes the reserve and the process, as in all text and in --device-memory and --host-memory. */
 static void feasible_cells(struct ah_table *table, const struct ah_comparison *row,
                            const struct ah_machine *machine, double best_us)
 {
@@ -84,13 +84,13 @@ static void feasible_cells(struct ah_table *table, const struct ah_comparison *r
     ah_table_cell(table, "%s", ah_units_print_bytes(text, row->host_bytes + machine->host.process_bytes));
 }
 
-/* Adds cells under "device" and "host": the shortage of that memory, if there is a shortage of known size. */
+/* Adds a cell for each memory: "... short" if that memory is short by a known amount, otherwise empty. */
 static void infeasible_cells(struct ah_table *table, const struct ah_comparison *row, int cells)
 {
     char text[AH_UNITS_TEXT_MAX];
     ah_table_cell(table, "%s", "does not fit");
     for (int i = 1; i < cells; i++) {
-        const char *side = table->columns[i + 1] + 1; /* after the mark of alignment */
+        const char *side = table->columns[i + 1] + 1; /* after the mark for alignment */
         bool is_short = row->resource && row->short_bytes && !strncmp(row->resource, side, strlen(side));
         ah_table_cell(table, "%s%s", is_short ? ah_units_print_bytes(text, row->short_bytes) : "",
                       is_short ? " short" : "");
@@ -118,7 +118,7 @@ static bool any_estimated(const struct ah_comparison *rows)
     return any;
 }
 
-/* Explains the words of a setting. */
+/* Explains the words in the column of settings. */
 static void put_legend(struct ah_cli *cli)
 {
     static const char legend[] =
@@ -179,7 +179,7 @@ static void put_reserve(struct ah_cli *cli, const struct ah_comparison *rows,
                         const struct ah_machine *machine)
 {
     char text[AH_UNITS_TEXT_MAX];
-    uint64_t most = 0; /* the reserve depends on the micro-batches, too */
+    uint64_t most = 0; /* the reserve also depends on the micro-batches */
     for (size_t i = 0; i < AH_POLICIES; i++)
         if (rows[i].feasible && rows[i].plan->memory.reserved_bytes > most)
             most = rows[i].plan->memory.reserved_bytes;
@@ -425,7 +425,7 @@ static int check_options(const struct compare_options *options, struct ah_error 
     return AH_OK;
 }
 
-/* Refuses budgets above the machine's memory, before making plans that could not be run. */
+/* Refuses budgets above the machine's memory: plans for them could not be run. */
 static int check_exists(const struct ah_plan_request *request, struct ah_error *err)
 {
     const struct ah_machine *machine = request->machine;

@@ -2,8 +2,8 @@
  *
  * autohete completion SHELL: prints the completion script of a shell, made from the tables of verbs and options.
  *
- * bash: a function over COMP_WORDS; the word before the one at the cursor decides between an option's value, an option
- * and an operand. zsh: one _arguments specification per verb. fish: one `complete` line per option.
+ * bash: a function over COMP_WORDS. The word before the one at the cursor decides whether an option's value, an option
+ * or an operand follows. zsh: one _arguments specification per verb. fish: one `complete` line per option.
  */
 #include "cli/frame/emit.h"
 #include "cli/verbs.h"
@@ -33,7 +33,7 @@ static void put_verbs(struct ah_buffer *out, const struct ah_cli *cli)
         ah_buffer_printf(out, "%s%s", i ? " " : "", cli->verbs[i]->name);
 }
 
-/* Appends text in single quotes; a quote in it closes and reopens them. Characters in `escape` get a backslash. */
+/* Appends text in single quotes. A quote inside ends and resumes them. Characters in `escape` get a backslash. */
 static void put_quoted(struct ah_buffer *out, const char *text, const char *escape)
 {
     for (; *text; text++) {
@@ -55,13 +55,13 @@ static void bash_option_name(struct ah_buffer *out, const struct ah_verb *verb,
     ah_buffer_printf(out, "--%s ", option->name);
 }
 
-/* Returns the words that complete the value; NULL for an output, whose words only say what it may replace. */
+/* Returns the words for completing the value. NULL for an output: its words only say what it may replace. */
 static const char *const *words_of(const struct ah_option *option)
 {
     return option->kind == AH_OPTION_OUTPUT ? NULL : option->words;
 }
 
-/* Prints the script's case in which the word before the cursor is this option, so its value follows. */
+/* Prints the case of the script in which the word before the cursor is this option, so that its value is next. */
 static void bash_option_value(struct ah_buffer *out, const struct ah_verb *verb,
                               const struct ah_option *option)
 {

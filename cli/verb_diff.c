@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete diff A B: shows where two documents differ. Exit status: 0 same, 1 different, 2 or more trouble (like diff).
+ * autohete diff A B: shows where two documents differ. Exit status, like diff: 0 same, 1 different, 2 or more trouble.
  */
 #include "cli/compare/diff_cluster_plan.h"
 #include "cli/compare/diff_plan.h"
@@ -20,13 +20,13 @@ struct diff_report {
     struct ah_cli *cli;
     struct ah_emit emit;
 
-    /* Returns the long list to which a difference belongs; the difference is then counted instead of printed. */
+    /* Returns the long list that contains a path. Differences in such lists are counted, not printed. */
     const char *(*bulk)(const char *path);
     const char *list;
     size_t n_of_list;
 };
 
-/* Returns the value for printing, cut if it is long; "" means absent. */
+/* Returns the value in printable form, cut if it is long; "" stands for absent. */
 static const char *readable(char out[TEXT_MAX_BYTES], const char *value)
 {
     int n = snprintf(out, TEXT_MAX_BYTES, "%s", *value ? value : "(absent)");
@@ -82,7 +82,7 @@ static void report_counted(void *context, const char *path, const char *a, const
         report_text(context, path, a, b);
 }
 
-/* Prints differences field by field; for plans only on request, because the changes in planning terms say most. */
+/* Prints differences field by field; for plans only with `fields`, because planning terms say more about them. */
 static size_t print_text(struct ah_cli *cli, const struct ah_document *a, const struct ah_document *b,
                          bool fields)
 {
@@ -105,7 +105,7 @@ static size_t print_text(struct ah_cli *cli, const struct ah_document *a, const 
     return n;
 }
 
-/* Prints plans' differences in planning terms. */
+/* Prints the differences of plans in planning terms. */
 static void print_planning(struct ah_cli *cli, struct ah_emit *emit, const struct ah_document *a,
                            const struct ah_document *b)
 {

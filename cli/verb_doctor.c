@@ -2,8 +2,8 @@
  *
  * autohete doctor: shows what is installed, what is missing, and the command that installs it.
  *
- * Each check in a table fills one finding. Only what the CPU device needs decides the exit status: without a GPU, or
- * with little lockable memory, autohete still works, but slower or for smaller models.
+ * Each check in a table fills one finding. Only the checks that the CPU device needs decide the exit status. Without a
+ * GPU, or with little lockable memory, autohete still works, but more slowly or for smaller models.
  */
 #include "base/host_memory.h"
 #include "base/topology.h"
@@ -42,11 +42,11 @@ struct finding {
     const char *what;
     enum state state;
     char detail[DETAIL_MAX];
-    char fix[DETAIL_MAX]; /* what to do about it; "" if nothing */
+    char fix[DETAIL_MAX]; /* how to repair it; "": no need */
 };
 
 struct doctor {
-    const struct ah_topology *topology; /* NULL if it cannot be read */
+    const struct ah_topology *topology; /* NULL: it cannot be read */
     const struct ah_error *topology_error;
     struct ah_arena *arena;
 };
@@ -100,7 +100,7 @@ static void check_memory(const struct doctor *doctor, struct finding *ret)
     }
 }
 
-/* Host weights and tiles being copied are in locked memory. Half of all memory suffices for any plan. */
+/* Checks the limit on locked memory, for host weights and tiles being copied. Half of all memory always suffices. */
 static void check_memlock(const struct doctor *doctor, struct finding *ret)
 {
     if (!doctor->topology)
@@ -136,7 +136,7 @@ static void check_huge_pages(const struct doctor *doctor, struct finding *ret)
         "root");
 }
 
-/* Opens the device as a run does, but with small arenas. */
+/* Opens the device like a run, but with small arenas. */
 static void check_cpu_device(const struct doctor *doctor, struct finding *ret)
 {
     (void)doctor;
@@ -183,7 +183,7 @@ static void print_gpus(const struct ah_device_info *infos, size_t n, struct find
     }
 }
 
-/* Tries the library's products, and reports how much device memory is in use outside an arena. */
+/* Tries the library's products, and reports the device memory in use outside an arena. */
 static int try_products(struct ah_device *device, struct finding *ret, struct ah_error *err)
 {
     char text[AH_TRYOUT_TEXT_MAX], bytes[AH_UNITS_TEXT_MAX];
@@ -212,7 +212,7 @@ static void try_recorder(struct ah_device *device, struct finding *ret)
     snprintf(ret->fix + fixed, DETAIL_MAX - fixed, "%s%s", fixed ? "; " : "", err.text);
 }
 
-/* Checks what can only be seen when a device is opened and used. */
+/* Checks what shows only when a device is opened and used. */
 static void try_gpu(const struct ah_device_driver *driver, struct finding *ret)
 {
     struct ah_device *device = NULL;
@@ -266,7 +266,7 @@ static void say_noise(const char *path, const struct ah_machine *machine, struct
     print_detail(ret->fix, "close other programs, then autohete profile");
 }
 
-/* Checks this machine's profile in the cache: whether it exists, is valid, and how noisy its numbers are. */
+/* Checks this machine's profile in the cache: that it exists and is valid, and how noisy its numbers are. */
 static void check_profile(const struct doctor *doctor, struct finding *ret)
 {
     const char *path = NULL;
@@ -289,7 +289,7 @@ static void check_profile(const struct doctor *doctor, struct finding *ret)
     ah_document_release(&profile);
 }
 
-/* True if this command exits with 0. Its output is discarded. */
+/* True if the command exits with 0. Discards its output. */
 static bool runs(const char *command, const char *option, const char *value)
 {
     char *const arguments[] = {(char *)(uintptr_t)command, (char *)(uintptr_t)option,
@@ -306,7 +306,7 @@ static bool runs(const char *command, const char *option, const char *value)
     return started && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* Finds the Python packages of autohete-tokenize, in the folder of its --setup or through python3. Imports nothing. */
+/* Looks for the Python packages of autohete-tokenize, in its --setup folder or through python3. Imports nothing. */
 static void check_tokenizer(const struct doctor *doctor, struct finding *ret)
 {
     static const char look[] =
@@ -336,7 +336,7 @@ static void check_tokenizer(const struct doctor *doctor, struct finding *ret)
     print_detail(ret->fix, "autohete-tokenize --setup");
 }
 
-/* Checks the plugin, its library, and the launcher of ranks. */
+/* Checks the plugin for MPI, its library, and mpirun. */
 static void check_mpi(const struct doctor *doctor, struct finding *ret)
 {
     static const char *const launchers[] = {"mpirun", "srun"};

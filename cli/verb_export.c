@@ -2,9 +2,9 @@
  *
  * autohete export PLAN --to TARGET: prints a plan as another system's configuration, and reports what is lost.
  *
- * The configuration goes to standard output or to a file, the report to standard error, one line per loss. With --json
- * one object {target, version, plan_sha256, config, lost, notes} has both. With --strict, a loss is an error and
- * nothing is written.
+ * The configuration goes to standard output or to a file. The report goes to standard error, one line per loss. With
+ * --json, one object {target, version, plan_sha256, config, lost, notes} contains both. With --strict, a loss is an
+ * error and nothing is written.
  */
 #include "base/file.h"
 #include "cli/frame/emit.h"
@@ -104,7 +104,7 @@ static void print_export_notes(struct ah_cli *cli, const struct ah_export *expor
     print_note(cli, &line);
 }
 
-/* Writes the configuration to the given file, or without one to standard output. */
+/* Writes the configuration to the file `path` or, without a path, to standard output. */
 static int write_config(struct ah_cli *cli, const struct ah_export *export, const char *path,
                         struct ah_error *err)
 {

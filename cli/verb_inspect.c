@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete inspect FILE: shows any document, or data, as text for people, as a summary for programs, or unchanged.
+ * autohete inspect FILE: shows any document, or data: as text for people, as a summary for programs, or unchanged.
  */
 #include "cli/frame/input.h"
 #include "cli/frame/outputs.h"
@@ -120,7 +120,7 @@ static void print_text(struct ah_cli *cli, const struct ah_document *document)
     ah_inspect_list(cli, "warnings", document->warnings, document->n_warnings);
 }
 
-/* Writes the page, in addition to the text or instead of it. */
+/* Writes the page, which replaces or supplements the text. */
 static int write_page(struct ah_cli *cli, const struct inspect_options *options,
                       const struct ah_document *document, struct ah_error *err)
 {
@@ -136,7 +136,7 @@ static int write_page(struct ah_cli *cli, const struct inspect_options *options,
     return rc;
 }
 
-/* Prints the document's canonical text; warnings go to standard error. */
+/* Prints the document's canonical text, and warnings on standard error. */
 static int print_document(struct ah_cli *cli, const struct ah_document *document, struct ah_error *err)
 {
     for (size_t i = 0; i < document->n_warnings; i++)
@@ -144,7 +144,7 @@ static int print_document(struct ah_cli *cli, const struct ah_document *document
     return ah_document_print(document, &cli->out, err);
 }
 
-/* True if --json prints the whole document. Machines and clusters are inputs that people copy and edit. */
+/* True if --json prints the whole document, as for machines and clusters, which people copy and edit. */
 static bool is_printed_whole(const struct ah_cli *cli, const struct inspect_options *options,
                              enum ah_document_kind kind)
 {

@@ -2,8 +2,8 @@
  *
  * autohete plan MODEL: finds the best plan for a machine and says how good it is, or says why there is none.
  *
- * With `-o FILE`, the plan is written there and a summary is shown; otherwise the plan goes to standard output. If no
- * plan is found, an existing file is unchanged.
+ * With `-o FILE`, the plan is written to the file and a summary is shown; otherwise the plan goes to standard output.
+ * If no plan is found, an existing file stays unchanged.
  */
 #include "base/units.h"
 #include "cli/frame/outputs.h"
@@ -144,7 +144,7 @@ static void print_found(struct ah_cli *cli, const struct ah_request *request, co
 
 /* ---- the plan ---- */
 
-/* Notes that the plan is a what-if, unless a summary says so. */
+/* Prints a note that the plan is a what-if, unless a summary says so. */
 static void tell_what_if(struct ah_cli *cli, const struct ah_plan *plan)
 {
     struct ah_buffer text = {0};
@@ -185,7 +185,7 @@ static int write_plan(struct ah_cli *cli, const struct plan_options *options,
     return rc;
 }
 
-/* There is no plan: prints what a sweep found, if one was asked for; then why there is none, and what helps. */
+/* Prints a sweep's results, if requested, then why there is no plan and what helps. Returns the exit status. */
 static int fail_without_plan(struct ah_cli *cli, const struct ah_request *request,
                              const struct ah_plan_prospects *prospects, const struct ah_diagnosis *diagnosis,
                              const struct ah_error *err)
@@ -195,7 +195,7 @@ static int fail_without_plan(struct ah_cli *cli, const struct ah_request *reques
     return ah_diagnosis_fail(cli, diagnosis, request->planner.machine, err);
 }
 
-/* Returns the exit status. */
+/* Plans the request and writes the plan. Returns the exit status. */
 static int plan_request(struct ah_cli *cli, const struct plan_options *options, struct ah_request *request,
                         struct ah_plan_prospects *prospects)
 {
@@ -218,7 +218,7 @@ static int plan_request(struct ah_cli *cli, const struct plan_options *options, 
     return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
 }
 
-/* Refuses --scheduling for other systems' policies, whose order is fixed. */
+/* Refuses --scheduling for other systems' policies, because their order is fixed. */
 static int check_scheduling(const struct ah_plan_request *request, const struct plan_options *options,
                             struct ah_error *err)
 {
@@ -232,7 +232,7 @@ static int check_scheduling(const struct ah_plan_request *request, const struct 
         options->request.scheduling, options->policy);
 }
 
-/* Refuses options that exclude each other, or that are for single machines or clusters only. */
+/* Refuses options that exclude each other, and options that do not exist for a single machine or for a cluster. */
 static int check_options(const struct plan_options *options, struct ah_error *err)
 {
     const struct {

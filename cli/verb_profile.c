@@ -3,11 +3,11 @@
  * autohete profile: measures the machine, then saves and shows the document.
  *
  * The document is written to `-o FILE`, `-o -` (standard output), the file of `--onto`, or otherwise the cache
- * (cache.h). A profile that emulates another machine is not this machine's, so it is only saved with -o. Before
- * measuring for minutes, the verb checks that the file can be written and that the training is possible.
+ * (cache.h). A profile that emulates another machine does not describe this machine, so it is saved only with -o.
+ * Before measuring for minutes, the verb checks that the file can be written and that the training is possible.
  *
- * `--model` adds blocks to a profile: that of `--onto`, that of the cache if it would be written, or otherwise a new
- * profile.
+ * `--model` adds blocks to a profile: to that of `--onto`, to that in the cache if it would be written, or otherwise to
+ * a new profile.
  */
 #include "cli/frame/cache.h"
 #include "cli/frame/input.h"
@@ -79,11 +79,11 @@ struct profile {
     const struct profile_options *options;
     const struct ah_device_driver *driver;
     uint32_t index;
-    const char *path; /* the file to write; NULL: no file */
-    const char *base; /* the profile to which blocks are added; NULL: a new profile */
+    const char *path; /* file to write; NULL: none */
+    const char *base; /* profile to add blocks to; NULL: a new one */
     struct ah_document emulated;
     struct ah_document measured;
-    ah_profiler_progress *progress; /* NULL: a line on the terminal */
+    ah_profiler_progress *progress; /* NULL: progress is a line on the terminal */
     void *progress_context;
     struct ah_request request; /* for the model's training */
     struct ah_job job;
@@ -146,7 +146,7 @@ static void show_progress(void *context, double fraction, const char *what)
     ah_terminal_draw(context, fraction, what);
 }
 
-/* Reads the training whose blocks are measured: sizes, types and trained tensors, for the device that is profiled. */
+/* Reads the training of the blocks to measure (sizes, types, trained tensors), for the profiled device. */
 static int read_job(struct profile *profile, struct ah_error *err)
 {
     enum { DEVICES_MAX = 64 };
@@ -190,7 +190,7 @@ static int measure_machine(struct profile *profile, struct ah_error *err)
 
 /* ---- several machines ---- */
 
-/* Measures this machine as one of several hosts; the document is appended to `out`. */
+/* Measures this machine as one of several hosts, and appends its document to `out`. */
 static int measure_node(void *context, ah_profiler_progress *progress, void *progress_context,
                         struct ah_buffer *out, struct ah_error *err)
 {
@@ -245,7 +245,7 @@ static int make_profile(struct profile *profile, struct ah_error *err)
     return rc;
 }
 
-/* Warns of load on the machine, because a constant load does not show in spreads. */
+/* Warns of other load on the machine: constant load does not show in spreads. */
 static void warn_of_load(struct ah_cli *cli, const struct ah_machine *machine)
 {
     double taken;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete recover: when nodes of a cluster are lost or new, plans how to continue, and how to move the states.
+ * autohete recover: when nodes of a cluster are lost or added, plans how to continue, and how to move the states.
  *
- * The plan is written before the moves.
+ * It writes the plan first, then the moves.
  */
 #include "cli/frame/input.h"
 #include "cli/frame/interrupt.h"
@@ -57,7 +57,7 @@ static const struct ah_option recover_table[] = {
 
 struct recovery {
     struct ah_document plan, cluster, inventory, model;
-    const struct ah_model *planned; /* the model's document, or the old plan's model */
+    const struct ah_model *planned; /* from the document if given, otherwise the old plan's model */
     char model_sha256[AH_DOCUMENT_DIGEST_MAX], cluster_sha256[AH_DOCUMENT_DIGEST_MAX];
     char old_sha256[AH_DOCUMENT_DIGEST_MAX], new_sha256[AH_DOCUMENT_DIGEST_MAX];
     char inventory_sha256[AH_DOCUMENT_DIGEST_MAX];
@@ -66,7 +66,7 @@ struct recovery {
     struct ah_progress progress;
 };
 
-/* Returns how many documents are to be read from standard input ('-'). */
+/* Returns the number of documents to read from standard input ('-'). */
 static int count_standard_input(const struct recover_options *options)
 {
     const char *const inputs[] = {options->plan, options->cluster, options->inventory, options->model};
@@ -102,7 +102,7 @@ static int load_model(struct recovery *r, struct ah_cli *cli, const struct recov
         return ah_error_set(err, AH_E_USAGE, "plan '%s' does not hold its model; give it with '--model' FILE",
                             options->plan);
     if (!options->model) {
-        struct ah_model copy = *own; /* borrowed; a document's body is not const */
+        struct ah_model copy = *own; /* borrows; a document's body must not be const */
         const struct ah_document document = {.kind = AH_DOCUMENT_MODEL, .body = {.model = &copy}};
         r->planned = own;
         return ah_document_digest(&document, r->model_sha256, err);
@@ -156,7 +156,7 @@ static int read_numbers(struct recovery *r, const struct recover_options *option
     return AH_OK;
 }
 
-/* Makes the new plan add up gradients in the same way as the old plan. */
+/* Makes the new plan add up gradients like the old plan. */
 static int keep_sums(struct recovery *r, struct ah_cli *cli, const struct recover_options *options,
                      struct ah_error *err)
 {

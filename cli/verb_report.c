@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete report RUNLOG: shows a run's measurements beside its plan's predictions.
+ * autohete report RUNLOG: shows a run's measurements next to its plan's predictions.
  */
 #include "base/units.h"
 #include "cli/inspect/inspect.h"
@@ -38,7 +38,7 @@ static void put_headline(struct ah_cli *cli, const struct ah_runlog *runlog,
     if (runlog->paced)
         ah_buffer_puts(&cli->out, "paced: ops and messages were held to their planned times\n");
     struct ah_buffer sentence = {0};
-    if (ah_report_ranks_any(runlog)) /* if there are several ranks, rank 0's lanes explain nothing */
+    if (ah_report_ranks_any(runlog)) /* with several ranks, rank 0's lanes explain nothing */
         ah_report_ranks_put_sentence(cli, runlog, &sentence);
     else
         ah_runlog_summary_put_cause(&sentence, summary);
@@ -47,7 +47,7 @@ static void put_headline(struct ah_cli *cli, const struct ah_runlog *runlog,
     ah_buffer_puts(&cli->out, "\n");
 }
 
-/* Adds cells: measured, spread, predicted, error; an error of more than 5 % is marked. */
+/* Adds cells: measured, spread, predicted, error. Marks an error of more than 5 %. */
 static void put_time(struct ah_table *table, const struct ah_runlog_summary *summary, const char *what,
                      const struct ah_runlog_pair *us)
 {
@@ -70,7 +70,7 @@ static struct ah_table times_table(struct ah_cli *cli)
                              .columns = {"", ">measured", ">spread", ">predicted", ">error", ""}};
 }
 
-/* Prints how compute spends a step: working, waiting, or idle. */
+/* Prints the parts of a step in which compute works, waits, or is idle. */
 static void put_step(struct ah_cli *cli, const struct ah_runlog_summary *summary)
 {
     struct ah_table table = times_table(cli);
@@ -103,7 +103,7 @@ static void put_lanes(struct ah_cli *cli, const struct ah_runlog_summary *summar
     ah_inspect_table(cli, "work of each lane in a step", &table);
 }
 
-/* Explains the mark, below the tables that may contain it. */
+/* Explains the mark, if the tables above may contain it. */
 static void put_marks(struct ah_cli *cli, const struct ah_runlog_summary *summary)
 {
     if (summary->step_us.is_measured && summary->step_us.is_predicted)
@@ -154,7 +154,7 @@ static void put_share(struct ah_table *table, const char *what, double us, doubl
     ah_table_cell(table, "%.1f %%", of_us > 0 ? 100 * us / of_us : 0);
 }
 
-/* Prints the overlap of lanes. Every moment counts in exactly one row. */
+/* Prints how lanes overlap. Each moment counts in exactly one row. */
 static void put_moments(struct ah_cli *cli, const struct ah_runlog_overlap *overlap)
 {
     struct ah_table table = {.arena = &cli->arena, .columns = {"", ">time", ">share"}};

@@ -2,8 +2,8 @@
  *
  * autohete run PLAN: trains as the plan says.
  *
- * Output: a line now and then, and on a terminal a progress line; with `--json` or `--log -`, only the run log; with
- * `--trace -`, only the trace.
+ * Output: a line now and then and, on a terminal, a progress line. With `--json` or `--log -`, standard output has only
+ * the run log; with `--trace -`, only the trace.
  */
 #include "base/stats.h"
 #include "base/units.h"
@@ -95,12 +95,12 @@ static const struct ah_option run_table[] = {
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 /* clang-format on */
 
-enum { LINES = 10 };  /* number of lines about steps in a whole run */
-enum { STEADY = 32 }; /* number of steps whose median a line shows */
+enum { LINES = 10 };  /* number of lines about steps during a run */
+enum { STEADY = 32 }; /* number of steps for the median in a line */
 
-/* Times of the last steps. A single time says little: the last step before a save, for example, overlaps no other. */
+/* Times of the latest steps. One time says little: for example, the last step before a save overlaps no other step. */
 struct steady {
-    uint64_t n; /* number of steps so far; the times of the last STEADY are kept */
+    uint64_t n; /* number of steps so far, of which the last STEADY times are kept */
     double us[STEADY], tokens_per_s[STEADY], learned_tokens_per_s[STEADY];
 };
 
@@ -112,12 +112,12 @@ struct running {
     struct ah_run_options given; /* the command line's options, completed from the document */
     struct ah_run run;
     struct ah_run_log log;
-    struct ah_run_timeline *timeline; /* NULL: no trace is wanted */
+    struct ah_run_timeline *timeline; /* NULL: no trace was requested */
     struct ah_progress progress;
     bool quiet; /* print nothing for people: --quiet is given, or standard output is for a log or trace */
     struct ah_error unsaid; /* why standard output could not be written */
     struct steady steady;
-    struct ah_load load; /* the machine's load when the first step began */
+    struct ah_load load; /* load of the machine at the start of the first step */
 };
 
 /* ---- what people see ---- */
@@ -227,7 +227,7 @@ static int open_trace(struct running *running, struct ah_error *err)
     return rc;
 }
 
-/* Gives standard output to people, the log, or the trace, but only to one of them. */
+/* Decides whether standard output is for people, the log, or the trace; refuses two of these at once. */
 static int share_output(struct running *running, struct ah_error *err)
 {
     const struct run_options *options = running->options;
@@ -241,7 +241,7 @@ static int share_output(struct running *running, struct ah_error *err)
     return AH_OK;
 }
 
-/* A log that an option names was checked before; a log that the resumed run had is checked here. */
+/* Opens the log. A log named by an option was checked before, a resumed run's own log is checked here. */
 static int open_log(struct running *running, struct ah_error *err)
 {
     const char *given = running->options->run.log, *path = running->run.options->log;
@@ -280,7 +280,7 @@ static int open_running(struct running *running, struct ah_error *err)
     return rc;
 }
 
-/* Says before training what will not be saved. A vocabulary of bytes needs no tokenizer. */
+/* Says, before training, what will not be saved. A vocabulary of bytes needs no tokenizer. */
 static void tell_of_saving(const struct running *running)
 {
     const struct ah_run *run = &running->run;
@@ -319,7 +319,7 @@ static int run_steps(struct running *running, struct ah_error *err)
     return rc;
 }
 
-/* Prints measured against predicted in one line; `report` says more. */
+/* Prints one line that compares measurements with predictions; `report` says more. */
 static void summarize(struct running *running, const struct ah_runlog_end *end)
 {
     char measured[AH_UNITS_TEXT_MAX], predicted[AH_UNITS_TEXT_MAX];
@@ -332,7 +332,7 @@ static void summarize(struct running *running, const struct ah_runlog_end *end)
     put_line(running);
 }
 
-/* Prints other load on the machine, which may be the reason for a slow run. */
+/* Prints other load on the machine: it may be why a run was slow. */
 static void summarize_load(struct running *running)
 {
     char text[160];
@@ -354,7 +354,7 @@ static void summarize_load(struct running *running)
     put_line(running);
 }
 
-/* Says in one line what the trace shows, and what it cannot show. */
+/* Prints one line about what the trace shows, and what it cannot show. */
 static void summarize_overlap(struct running *running, const struct ah_runlog_overlap *overlap)
 {
     char steps[64];
@@ -435,7 +435,7 @@ static int train(struct running *running, struct ah_error *err)
                     settings->rate.schedule == AH_RATE_CONSTANT ? "; give more with --steps" : "");
     int trained = run_steps(running, err);
     int rc = close_log(running, trained, err);
-    /* the trace is written even if the log cannot be, or if the run diverged */
+    /* Writes the trace even if the log cannot be written, or if the run diverged. */
     if (!trained || trained == AH_E_INTERRUPTED || running->run.diverged) {
         int written = write_trace(running, &own);
         if (!written && running->unsaid.code)
@@ -451,7 +451,7 @@ static int train(struct running *running, struct ah_error *err)
     return rc ? rc : own.code;
 }
 
-/* Runs a rank other than 0. This process reports its own failures; other ranks report theirs. */
+/* Runs a rank other than 0. Each process reports only its own failures. */
 static int follow_rank_0(struct running *running)
 {
     struct ah_cli *cli = running->cli;
@@ -466,7 +466,7 @@ static int follow_rank_0(struct running *running)
     return status;
 }
 
-/* Starts the ranks on their hosts and waits. The ranks print everything, so this process prints nothing. */
+/* Starts the ranks on their hosts and waits for them. Prints nothing, because the ranks print everything. */
 static int launch(struct running *running)
 {
     struct ah_error err = {0};
@@ -503,14 +503,14 @@ static int run_run(struct ah_cli *cli, const void *given)
     ah_run_timeline_free(running->timeline);
     ah_run_close(&running->run);
     int status = rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : 0;
-    if (rc == AH_E_INTERRUPTED && saved && !cli->json) { /* the run stopped as asked: nothing failed */
+    if (rc == AH_E_INTERRUPTED && saved && !cli->json) { /* not a failure: the run stopped on request */
         ah_cli_tell(cli, AH_CLI_NOTE, "%s", err.text);
         status = ah_error_exit_status(rc);
     } else if (rc && rc != AH_E_USAGE) {
         status = ah_cli_fail(cli, &err);
     }
     ah_run_ranks_tell_waits(running->loaded.ranks, &running->terminal.host);
-    ah_run_plan_release(&running->loaded); /* this ends the process if its world was lost */
+    ah_run_plan_release(&running->loaded); /* ends the process if its world was lost */
     return status;
 }
 

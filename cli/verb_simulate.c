@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete simulate PLAN: simulates the plan's orders on the virtual clock: how long an iteration takes, what each lane
- * does and waits for.
+ * autohete simulate PLAN: plays the plan's orders on the virtual clock. Shows how long an iteration takes, and what
+ * each lane does and waits for.
  *
- * An item's wait is counted for the kind of op that held the item up, in the steady iteration.
+ * In the steady iteration, an item's wait is counted for the kind of op that delayed the item.
  */
 #include "base/units.h"
 #include "cli/frame/emit.h"
@@ -37,7 +37,7 @@ struct simulation {
     const struct ah_plan *plan;
     struct ah_replay replay;
 
-    /* Idle time of a steady iteration, by lane, reason and kind of op that was waited for (NO_OP: none). */
+    /* Idle time in a steady iteration, by lane, reason and kind of the awaited op (NO_OP: none). */
     double waits_us[AH_PLAN_LANES][AH_REPLAY_REASONS][OP_KINDS + 1];
 };
 
@@ -111,7 +111,7 @@ static const char *kind_word(unsigned kind)
 
 /* ---- for people ---- */
 
-/* Prints the first step, which differs from a steady step because no earlier step left updates or copied ahead. */
+/* Prints the first step. It differs from a steady step, because no earlier step left updates or copied ahead. */
 static void put_first_step(struct ah_cli *cli, const struct ah_replay *replay)
 {
     char text[AH_UNITS_TEXT_MAX];
@@ -159,7 +159,7 @@ static double idle_without_reason(const struct ah_replay_lane *lane)
 static void time_cell(struct ah_table *table, double us)
 {
     char text[AH_UNITS_TEXT_MAX];
-    const double shown_us = 0.005; /* shorter waits would be printed as 0 */
+    const double shown_us = 0.005; /* shorter waits would print as 0 */
     ah_table_cell(table, "%s", us >= shown_us ? ah_units_print_time(text, us) : "-");
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete status LOG: shows the progress of a run, and which rank holds it up.
+ * autohete status LOG: shows the progress of a run, and which rank delays it.
  */
 #include "cli/inspect/status_text.h"
 #include "cli/verbs.h"
@@ -20,7 +20,7 @@ static uint64_t now_us(void)
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-/* Returns the status file of a log. The name of a status file, and '-', are returned as given. */
+/* Returns the path of a log's status file. Returns `given` if it is a status file or '-'. */
 static const char *find_path(const char *given, char out[PATH_MAX])
 {
     const size_t length = strlen(given), suffix = strlen(AH_STATUS_SUFFIX);

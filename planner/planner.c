@@ -47,7 +47,7 @@ int ah_planner_emulated(const struct ah_machine *machine, enum ah_dtype dtype, s
     return AH_OK;
 }
 
-/* Notes the forbidden techniques in the plan. */
+/* Records the techniques forbidden by the request as an annotation of the plan. */
 static int fill_annotations(const struct ah_planning *p, struct ah_plan *plan, struct ah_error *err)
 {
     if (!p->without)
@@ -61,7 +61,7 @@ static int fill_annotations(const struct ah_planning *p, struct ah_plan *plan, s
     return AH_OK;
 }
 
-/* Adds the machine's algorithms for the job's products, and their name in the signature. */
+/* Adds the algorithms measured on the machine for the job's products, and names them in the signature. */
 static int fill_algorithms(const struct ah_planning *p, struct ah_plan *plan, struct ah_error *err)
 {
     char digest[AH_SHA256_HEX_MAX];
@@ -119,7 +119,7 @@ static int fill_plan(struct ah_planning *p, struct ah_plan *ret_plan, struct ah_
 
 /* ---- one policy ---- */
 
-/* Reports that there is no plan. `others_proven`: it is proven that no other choice allowed by the request has one. */
+/* Fills the diagnosis of a planning without a winner. `others_proven`: no other choice in the request has a plan. */
 static int no_plan(struct ah_planning *p, bool others_proven, struct ah_diagnosis *ret_diagnosis,
                    struct ah_error *err)
 {
@@ -133,8 +133,8 @@ static int no_plan(struct ah_planning *p, bool others_proven, struct ah_diagnosi
     return ah_shortage_say(p, &diagnosis, err);
 }
 
-/* Solves a prepared planning and fills its plan; AH_OK without a winner if there is none. `thorough`: tries every
- * setting of a policy. */
+/* Solves a prepared planning and fills its plan. Returns AH_OK without a winner if no plan was found. `thorough`: tries
+ * every setting of a policy. */
 static int solve(struct ah_planning *p, bool thorough, struct ah_plan *ret_plan, struct ah_error *err)
 {
     int rc = ah_planning_solve(p, err);
@@ -143,7 +143,7 @@ static int solve(struct ah_planning *p, bool thorough, struct ah_plan *ret_plan,
     return !rc && p->winner ? fill_plan(p, ret_plan, err) : rc;
 }
 
-/* Returns the need for the short memory, relative to the available memory; a large number if unknown. */
+/* Returns the bytes needed of the short memory divided by the bytes available; HUGE_VAL if the need is unknown. */
 static double lack_of(const struct ah_planning *p)
 {
     struct ah_diagnosis diagnosis;
@@ -152,8 +152,8 @@ static double lack_of(const struct ah_planning *p)
     return diagnosis.needed_bytes ? growth : HUGE_VAL;
 }
 
-/* Plans with the fastest number of micro-batches. If no number has a plan, the message explains the number with the
- * least shortage, which is stored in one of the two `places` while other numbers are tried. */
+/* Plans every allowed number of micro-batches and returns the fastest plan. If none has a plan, diagnoses the number
+ * with the least shortage; `places` has room for its planning and the one being tried. */
 static int plan_fastest(const struct ah_plan_request *request, struct ah_arena *arena,
                         struct ah_plan *ret_plan, struct ah_diagnosis *ret_diagnosis, struct ah_error *err)
 {
@@ -319,7 +319,7 @@ static bool is_better(const struct ah_comparison *row, const struct ah_compariso
     return row->short_bytes && (!best->short_bytes || row->short_bytes < best->short_bytes);
 }
 
-/* Makes the row of the fastest number of micro-batches; if none has a plan, of the number with the least shortage. */
+/* Makes the row of the fastest number of micro-batches; without any plan, of the one with the least shortage. */
 static int compare_fastest(const struct ah_plan_request *request, struct ah_arena *arena,
                            struct ah_comparison *ret_row, struct ah_error *err)
 {

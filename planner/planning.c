@@ -33,7 +33,7 @@ static void add_what_if(struct ah_planning *p, enum ah_what_if_field field, uint
         p->what_if[p->n_what_if++] = (struct ah_plan_what_if){field, machine_bytes, planned_bytes};
 }
 
-/* Returns the host's memory, or the amount in the request. */
+/* Returns the host memory to plan with: the request's if it exceeds the machine's, otherwise the machine's. */
 static uint64_t planned_host_bytes(const struct ah_plan_request *request, uint64_t device_bytes)
 {
     const struct ah_machine *machine = request->machine;
@@ -80,7 +80,7 @@ static bool must_stop(void *context, uint64_t evaluations)
     return p->request->progress(p->request->context, p->evaluations + evaluations, 0);
 }
 
-/* Finds the reserve: as measured or, if more, the most that ops need with any split of cores. All splits share it. */
+/* Sets the reserve: the measured one or, if larger, the most that ops need on any split. All splits share it. */
 static int find_reserve(struct ah_planning *p, const struct ah_plan_threads *threads, size_t n,
                         struct ah_error *err)
 {
@@ -122,7 +122,7 @@ static int init_splits(struct ah_planning *p, struct ah_error *err)
     return rc;
 }
 
-/* Returns the layout's limit: room for eight tensors of each block and micro-batch (runtime/schedule/layout.c). */
+/* Returns the layout's limit on micro-batches: eight tensors for each, in each block (runtime/schedule/layout.c). */
 static uint64_t most_micro_batches(const struct ah_model *model)
 {
     uint64_t most = (UINT64_C(1) << 17) / ah_model_blocks(model);
@@ -199,8 +199,8 @@ static bool is_better(const struct ah_split *split, const struct ah_split *winne
                                                      winner->evaluator.best.score.period_us * (1 - 1e-9));
 }
 
-/* The bound over several splits is the least of their bounds, and infeasibility is proven only if it is for all splits.
- * The shortage does not depend on the split. */
+/* Merges the result of one split: the bound is the least over all splits, and a planning is infeasible only if every
+ * split is. The shortage is the same on every split. */
 static void take_result(struct ah_planning *p, const struct ah_optimize_result *result, bool first)
 {
     p->infeasible = result->infeasible && (first || p->infeasible);

@@ -8,16 +8,16 @@
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
 
-/* A ladder of device memory: its steps, parts of a step between its first two points, halvings to find the least memory
- * that fits. */
+/* A ladder of device memory: the most coarse steps, fine steps in the first coarse one, and halvings to find the least
+ * memory that fits. A ladder of batches or sequences: from 1 / RANGE_BELOW to RANGE_ABOVE times the request's. */
 enum { LADDER_STEPS = 9, FINE = 8, HALVINGS = 8, RANGE_BELOW = 8, RANGE_ABOVE = 4 };
 
-/* More than any plan needs, and far from overflow. */
+/* more memory than any plan needs, but far from an overflow of sums */
 static const uint64_t unlimited_bytes = UINT64_C(1) << 50;
 
 /* ---- changes ---- */
 
-/* A request with its own copy of the machine. The request points into this struct, so it must not move. */
+/* A request with its own copy of the machine. Do not move it: the request points into this struct. */
 struct changed {
     struct ah_plan_request request;
     struct ah_machine machine;
@@ -202,7 +202,7 @@ struct ladder {
     size_t n;
 };
 
-/* Adds a value; values stay ascending, without duplicates. */
+/* Inserts a value in ascending order, unless the ladder contains it or is full. */
 static void add_rung(struct ladder *ladder, uint64_t value)
 {
     size_t at = ladder->n;
@@ -217,7 +217,7 @@ static void add_rung(struct ladder *ladder, uint64_t value)
     ladder->n++;
 }
 
-/* Adds the eighths, quarters, halves and doubles that the request allows. */
+/* Adds `own`, its halves down to an eighth in whole units, and its doubles up to four times and `most`. */
 static void add_multiples(struct ladder *ladder, uint64_t own, uint64_t unit, uint64_t most)
 {
     add_rung(ladder, own);
@@ -238,7 +238,7 @@ static int fits(const struct ah_plan_request *request, uint64_t device_bytes, st
                              ret_row, err);
 }
 
-/* Bisects for the least device memory in which a quick search finds a plan, to within a small part of `most_bytes`. */
+/* Bisects for the least device memory with a plan of a quick search, to 1 / 2^HALVINGS of the range. */
 static int find_least(const struct ah_plan_request *request, uint64_t most_bytes, uint64_t *ret_bytes,
                       struct ah_error *err)
 {

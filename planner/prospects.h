@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prospects: plans the same request with one thing changed. `plan --explain` asks what more memory or faster links
+ * Prospects: plans the same request with one thing changed. `plan --explain` shows what more memory or faster links
  * would bring; `plan --sweep` plans a ladder of device memories, batches or sequences.
  *
  *     struct ah_prospect rows[AH_PROSPECTS_EXPLAINED];
@@ -10,8 +10,8 @@
  *     struct ah_prospect_change change = {AH_PROSPECT_BATCH, value};
  *     rc = ah_prospects_plan(&request, change, &row, err);    // for each value
  *
- * A row is the plan that `plan` finds with that change and the request's effort, without remedies. More memory than the
- * machine has is planned on a larger copy of the machine. The same request gives the same rows.
+ * A row describes the plan that `plan` finds for the changed request, without remedies. For more memory than the
+ * machine has, a larger copy of the machine is planned. The same request gives the same rows.
  */
 #ifndef AH_PLANNER_PROSPECTS_H
 #define AH_PLANNER_PROSPECTS_H
@@ -47,7 +47,7 @@ struct ah_prospect_blocks {
 
 struct ah_prospect {
     struct ah_prospect_change change;
-    bool as_asked; /* the request already has the changed value */
+    bool as_asked; /* the change leaves the request as it is */
     bool beyond_machine;
     bool feasible;
     double step_us, tokens_per_s;
@@ -58,19 +58,19 @@ struct ah_prospect {
     bool proven;          /* infeasible: proven that no plan exists; false: none was found */
     const char *resource; /* infeasible: the memory that is short; static */
     uint64_t short_bytes; /* infeasible: bytes lacking; 0: unknown */
-    bool at_least;        /* any plan lacks short_bytes */
+    bool at_least;        /* every plan lacks short_bytes or more */
 };
 
-/* AH_E_USAGE: the value makes no sense for the request; the message names it. Infeasible is a result, not an error. */
+/* Plans the changed request. AH_E_USAGE: the value makes no sense for it. Infeasible is a result, not an error. */
 int ah_prospects_plan(const struct ah_plan_request *request, struct ah_prospect_change change,
                       struct ah_prospect *ret_row, struct ah_error *err);
 
 int ah_prospects_explain(const struct ah_plan_request *request,
                          struct ah_prospect ret_rows[AH_PROSPECTS_EXPLAINED], struct ah_error *err);
 
-/* Values worth planning, ascending, the request's own included. Device memory: from just below the least in which a
- * quick search finds a plan, up to the use of a plan without a limit. Batch, seq: from an eighth to four times the
- * request's. AH_E_NO_PLAN: nothing fits with any device memory. */
+/* Sets values worth planning: ascending, and including the request's own. Device memory: from just below the least with
+ * a plan, found by a quick search, up to the use of a plan without a limit. Batch, seq: from an eighth to four times
+ * the request's. AH_E_NO_PLAN: no amount of device memory is enough. */
 enum { AH_PROSPECTS_LADDER_MAX = 16 };
 int ah_prospects_ladder(const struct ah_plan_request *request, enum ah_prospect_kind kind,
                         uint64_t ret_values[AH_PROSPECTS_LADDER_MAX], size_t *ret_n, struct ah_error *err);

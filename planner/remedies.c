@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Remedies: the smallest changes that help, each verified by planning it.
+ * Remedies: finds the smallest changes that help, and plans each to verify it.
  *
- * A change is searched with quick plans. The result is planned a second time as the user will plan it: with the
- * request's effort and, if the request does not fix it, any number of micro-batches.
+ * Quick plans search for a change. The result is then planned as the user will plan it: with the request's effort and,
+ * unless the request fixes it, with any number of micro-batches.
  *
- * MEMORY. Budgets rise in steps from a floor that is too little, by the relaxation or because the machine has that
- * much. Steps double until there is a plan; then the interval between the last budget without a plan and the first with
- * a plan is bisected. A budget above the machine's is a what-if with memory for the budget and the system's share.
+ * MEMORY. Budgets rise in steps from a floor that is too little: what the relaxation proves, or what the machine has.
+ * Steps double until there is a plan. The interval between the last budget without a plan and the first with one is
+ * then bisected. A budget above the machine's is a what-if; its memory holds the budget and the system's share.
  */
 #include "planner/planner_internal.h"
 
@@ -20,7 +20,7 @@ enum { DOUBLINGS = 12, HALVINGS = 11, FINAL_TRIES = 4, STEPS_OF_A_BUDGET = 32, C
 
 /* ---- changes ---- */
 
-/* A changed copy of the request that has no plan. */
+/* A changed copy of a request without a plan, and the remedy to report if the change helps. */
 struct change {
     struct ah_plan_request request;
     struct ah_remedy remedy;
@@ -36,7 +36,7 @@ static struct change unchanged(const struct ah_planning *p, enum ah_remedy_kind 
     return change;
 }
 
-/* Plans a request. If the job or the machine does not allow it, it counts as having no plan. */
+/* Plans a request. `ret_step_us` 0: there is no plan, perhaps because the job or the machine does not allow one. */
 static int plan_once(const struct ah_plan_request *request, double *ret_step_us, struct ah_error *err)
 {
     struct ah_arena arena = {0};
@@ -55,7 +55,7 @@ static int plan_once(const struct ah_plan_request *request, double *ret_step_us,
     return rc;
 }
 
-/* Looks for a plan with few evaluations. Of all numbers of micro-batches, single sequences are the likeliest to fit. */
+/* Looks for a plan with few evaluations. Begins with the most micro-batches: single sequences fit most likely. */
 static int works_quickly(const struct change *change, bool *ret_works, struct ah_error *err)
 {
     struct ah_plan_request request = change->request;
@@ -74,7 +74,7 @@ static int works_quickly(const struct change *change, bool *ret_works, struct ah
     return rc;
 }
 
-/* Looks for a plan with the request's effort, and notes how long its step takes. */
+/* Looks for a plan with the request's effort and stores the time of its step in the remedy. */
 static int works(struct change *change, bool *ret_works, struct ah_error *err)
 {
     struct ah_plan_request request = change->request;
@@ -106,7 +106,7 @@ static int keep_if_works(struct change *change, struct ah_diagnosis *diagnosis, 
 
 /* ---- memory ---- */
 
-/* Budgets of one memory: steps above a floor that is too little. */
+/* The budgets to try for one memory: multiples of the step from the floor on. */
 struct axis {
     uint64_t floor_bytes;
     uint64_t step_bytes;
@@ -119,7 +119,7 @@ struct memory_search {
     struct axis device, host;
 };
 
-/* Returns an axis. Its step is a power of two, at most a thirty-second of the floor. */
+/* Returns an axis. The step is a power of two, from 1 MiB to 1 GiB, and at most a thirty-second of a large floor. */
 static struct axis axis_above(uint64_t floor_bytes, uint64_t machine_bytes)
 {
     struct axis axis = {floor_bytes, MIB, machine_bytes};
@@ -128,7 +128,7 @@ static struct axis axis_above(uint64_t floor_bytes, uint64_t machine_bytes)
     return axis;
 }
 
-/* Returns the budget `steps` (1 or more) above the floor; a step past the machine's memory ends at that memory. */
+/* Returns the budget `steps` (1 or more) above the floor. A step across the machine's memory ends at that memory. */
 static uint64_t budget_at(const struct axis *axis, uint64_t steps)
 {
     uint64_t first = axis->floor_bytes / axis->step_bytes + !!(axis->floor_bytes % axis->step_bytes);
@@ -137,7 +137,7 @@ static uint64_t budget_at(const struct axis *axis, uint64_t steps)
     return crosses && axis->machine_bytes >= axis->floor_bytes ? axis->machine_bytes : bytes;
 }
 
-/* Returns the least host memory, in steps, that gives plans `budget_bytes`. */
+/* Returns the least host memory whose share for plans is `budget_bytes`, as a multiple of `step_bytes`. */
 static uint64_t host_memory_for(const struct ah_machine *machine, uint64_t budget_bytes, uint64_t step_bytes,
                                 uint64_t device_capacity_bytes)
 {
@@ -147,7 +147,7 @@ static uint64_t host_memory_for(const struct ah_machine *machine, uint64_t budge
     return bytes;
 }
 
-/* Steps up each axis; 0: this memory stays as it is. */
+/* How many steps to raise each memory; 0: leave it as it is. */
 struct steps {
     uint64_t device, host;
 };
@@ -192,13 +192,13 @@ static int enough(const struct memory_search *search, struct steps steps, bool *
     return works_quickly(&change, ret_enough, err);
 }
 
-/* Adds `more` steps to each side that takes part. */
+/* Adds `more` to both numbers of steps, except to a 0. */
 static struct steps further(struct steps steps, uint64_t more)
 {
     return (struct steps){steps.device ? steps.device + more : 0, steps.host ? steps.host + more : 0};
 }
 
-/* Raises `steps` until there is a plan; `ret_last`: the last rise, 0 if there was none. */
+/* Raises `steps` until there is a plan. `ret_last`: how many steps the last rise added; 0 if there was no rise. */
 static int rise(const struct memory_search *search, struct steps *steps, bool *ret_found, uint64_t *ret_last,
                 struct ah_error *err)
 {
@@ -215,11 +215,11 @@ static int rise(const struct memory_search *search, struct steps *steps, bool *r
     return rc;
 }
 
-/* Bisects for the fewest steps with a plan, on the sides in `which`, at most `most` fewer. */
+/* Lowers the memories in `which` by as many steps, below `most`, as still leave a plan; bisects for the number. */
 static int fall(const struct memory_search *search, struct steps which, uint64_t most, struct steps *steps,
                 struct ah_error *err)
 {
-    uint64_t holds = 0; /* with this many fewer steps there is still a plan */
+    uint64_t holds = 0; /* a plan still exists with this many steps fewer */
     int rc = AH_OK;
     for (int i = 0; i < HALVINGS && !rc && most - holds > 1; i++) {
         uint64_t fewer = holds + (most - holds) / 2;
@@ -234,7 +234,7 @@ static int fall(const struct memory_search *search, struct steps which, uint64_t
     return rc;
 }
 
-/* Raises all sides, then lowers all, then each by itself. */
+/* Raises all memories until there is a plan, lowers them together, then lowers each alone. */
 static int find_steps(const struct memory_search *search, struct steps *steps, bool *ret_found,
                       struct ah_error *err)
 {
@@ -266,7 +266,7 @@ static int find_memory(const struct memory_search *search, struct steps steps, s
     return rc;
 }
 
-/* Returns an axis from what the relaxation needs or, if unknown, just above what there is. Less is too little. */
+/* Returns an axis whose floor is what the relaxation needs or, if that is unknown, one byte more than there is. */
 static struct axis axis_of(const struct ah_planning *p, bool device, uint64_t missing_bytes)
 {
     const struct ah_machine *machine = p->request->machine;
@@ -275,7 +275,7 @@ static struct axis axis_of(const struct ah_planning *p, bool device, uint64_t mi
                       device ? machine->device.memory_bytes : machine->host.memory_bytes);
 }
 
-/* Begins where memory is likely to suffice: at what the best trial needed. */
+/* Returns the number of steps at which a search begins: up to the need of the best trial, where a plan is likely. */
 static uint64_t likely_steps(const struct axis *axis, const struct ah_diagnosis *diagnosis,
                              const char *resource)
 {
@@ -334,7 +334,7 @@ static int more_micro_batches(const struct ah_planning *p, struct ah_diagnosis *
                               struct ah_error *err)
 {
     uint64_t batch = p->training.batch, most = batch < COUNTS_MOST ? batch : COUNTS_MOST;
-    bool found = p->request->any_micro_batches; /* the planner tried other numbers already */
+    bool found = p->request->any_micro_batches; /* the planner has already tried the other numbers */
     int rc = AH_OK;
     for (uint64_t n = p->training.micro_batches + 1; n <= most && !rc && !found; n++) {
         struct change change = unchanged(p, AH_REMEDY_MICRO_BATCHES, n);
@@ -345,7 +345,7 @@ static int more_micro_batches(const struct ah_planning *p, struct ah_diagnosis *
     return rc;
 }
 
-/* Halves micro-batches and keeps their number, unless the planner chooses it. */
+/* Halves the batch until there is a plan. Keeps the number of micro-batches, unless the planner may choose it. */
 static int smaller_batch(const struct ah_planning *p, struct ah_diagnosis *diagnosis, struct ah_error *err)
 {
     bool chosen = p->request->any_micro_batches, found = false;
@@ -386,7 +386,7 @@ static int smaller_states(const struct ah_planning *p, struct ah_diagnosis *diag
 
 /* ---- all remedies ---- */
 
-/* Returns how much of `bytes` plans may use: all if a flag can request that, otherwise all but the system's share. */
+/* Returns the part of `bytes` open to plans: all if a flag can request that, otherwise all but the system's share. */
 static uint64_t host_budget(const struct ah_planning *p, uint64_t bytes)
 {
     const struct ah_machine *machine = p->request->machine;
@@ -395,7 +395,7 @@ static uint64_t host_budget(const struct ah_planning *p, uint64_t bytes)
                : ah_planning_host_budget(machine, bytes, p->device_capacity_bytes);
 }
 
-/* If no trial showed how much memory is needed, takes it from a remedy that was enough. */
+/* If no trial showed how much memory a plan needs, takes the need from the first remedy of memory. */
 static void take_from_remedies(const struct ah_planning *p, struct ah_diagnosis *diagnosis)
 {
     for (size_t i = 0; i < diagnosis->n_remedies && !diagnosis->needed_bytes; i++) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shortage: which memory is short, and by how much.
+ * Shortage: determines which memory is short, and by how much.
  *
  * If the relaxation has no solution, its rows show the shortage: the least device memory with the host's budget, the
- * least host memory with the device's or, if neither alone is enough, both. If it has a solution but no plan was found,
- * the trials show it: the least device memory of all choices that fit the host, and vice versa. Policies other than
- * `optimal` use trials, too, since they need more than the relaxation says. The rows, and a policy's settings if all
- * were tried, give lower bounds: layouts may take more.
+ * least host memory with the device's or, if neither alone is enough, the least of both together. If the relaxation has
+ * a solution but no plan was found, the trials show it: the least device memory of all choices that fit the host, and
+ * vice versa. Policies other than `optimal` always use trials, because they need more than the relaxation says. The
+ * rows give lower bounds, and so do a policy's settings if all were tried: layouts may take more.
  */
 #include "planner/planner_internal.h"
 
@@ -19,7 +19,7 @@ const char ah_shortage_host[] = "host memory";
 
 struct side {
     const char *name;
-    uint64_t needed_bytes; /* 0: more of only this memory does not help, or its need is unknown */
+    uint64_t needed_bytes; /* 0: unknown, or more of only this memory does not help */
     uint64_t available_bytes;
 };
 
@@ -43,7 +43,7 @@ static void proven_needs(const struct ah_planning *p, struct sides *sides)
         added(p->host_capacity_bytes, sides->both ? shortage->both_host_bytes : shortage->host_bytes);
 }
 
-/* Uses a trial's need. A need within the available memory is ignored: only the layout did not fit. */
+/* Lowers a side's need to a trial's. Ignores a need within the available memory: only the layout did not fit. */
 static void take_tried(struct side *side, uint64_t tried_bytes, uint64_t outside_bytes)
 {
     if (tried_bytes == UINT64_MAX || tried_bytes + outside_bytes <= side->available_bytes)
@@ -66,7 +66,7 @@ static uint64_t missing(const struct side *side)
     return side->needed_bytes > side->available_bytes ? side->needed_bytes - side->available_bytes : 0;
 }
 
-/* Returns the shortage relative to the available memory, because the same bytes are easier to add to a large memory. */
+/* Returns the shortage divided by the available memory. The same bytes are easier to add to a large memory. */
 static double growth(const struct side *side)
 {
     return (double)missing(side) / (1.0 + (double)side->available_bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verify: rebuilds the request of a plan from the plan and its inputs, and prices it. The plan is compiled with these
- * prices (runtime/schedule/check.h) and compared, and its bound is solved a second time.
+ * Verify: rebuilds a plan's request from the plan and its inputs, and computes its costs. The plan is compiled with
+ * these costs (runtime/schedule/check.h) and compared, and its bound is computed a second time.
  */
 #include "planner/verify.h"
 
@@ -36,7 +36,7 @@ int ah_verify_input(const char *what, const struct ah_plan_input *stated, const 
 
 /* ---- the request ---- */
 
-/* Returns the host memory planned with: in a what-if, the plan's capacity is the part of it that plans may use. */
+/* Returns the host memory of the request: a what-if names it, while the plan's capacity is only the part for plans. */
 static uint64_t asked_host_bytes(const struct ah_plan *plan)
 {
     for (size_t i = 0; i < plan->n_what_if; i++)
@@ -124,7 +124,7 @@ static bool same_sharing(const struct ah_plan_sharing *a, const struct ah_plan_s
     return same;
 }
 
-/* Checks the emulated rates. They are copied, never computed, so they must be equal in every bit. */
+/* Checks the emulated rates. They are copied, not computed, so every bit must be equal. */
 static int check_emulated(struct verify *v)
 {
     const struct ah_plan_emulated *stated = v->plan->inputs.emulated;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Our own plan is the last row, as in the comparison for one machine. Other systems' arrangements keep nothing on
- * hosts. If our plan does, the row before it shows our best plan that keeps nothing there.
+ * The last row is our own plan, as in the comparison for one machine. Other systems' arrangements keep nothing on
+ * hosts. If our plan does, the row above it shows our best plan without blocks on hosts.
  */
 #include "cli/compare/compare_cluster.h"
 
@@ -15,9 +15,9 @@
 
 struct comparison {
     const struct ah_request_cluster *request;
-    struct ah_cluster_plan *plans[AH_CLUSTER_POLICIES]; /* NULL: no plan was found that fits */
+    struct ah_cluster_plan *plans[AH_CLUSTER_POLICIES]; /* NULL: the policy found no plan that fits */
     bool on_hosts;                                      /* the optimal plan has blocks on hosts */
-    struct ah_cluster_plan *without_hosts; /* the best plan without blocks on hosts; NULL as above */
+    struct ah_cluster_plan *without_hosts; /* the best plan without blocks on hosts; NULL: none was found */
 };
 
 static bool uses_hosts(const struct ah_cluster_plan *plan)
@@ -52,7 +52,7 @@ static enum ah_cluster_policy row_policy(size_t row)
     return (enum ah_cluster_policy)((row + 1) % AH_CLUSTER_POLICIES);
 }
 
-/* The numbers of an arrangement that the table shows. */
+/* The numbers of an arrangement in the table. */
 struct shape {
     uint64_t least_stages, most_stages;
     uint64_t least_tp, most_tp;

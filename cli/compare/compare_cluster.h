@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete compare MODEL --cluster FILE: every policy's arrangement of the cluster, in one table.
+ * autohete compare MODEL --cluster FILE: a table with every policy's arrangement of the cluster.
  */
 #ifndef AH_CLI_COMPARE_COMPARE_CLUSTER_H
 #define AH_CLI_COMPARE_COMPARE_CLUSTER_H

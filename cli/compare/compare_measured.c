@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { ROUNDS_DEFAULT = 5, STEPS_DEFAULT = 5, ROUNDS_MOST = 1000, STEPS_MOST = 100000 };
-enum { FIRST_STEPS = 3, LAST_STEPS = 1 }; /* steps at either end of a turn that are not counted */
+enum { FIRST_STEPS = 3, LAST_STEPS = 1 }; /* uncounted steps at the start and the end of a turn */
 
 struct turn {
     uint64_t from_ns, to_ns; /* start and end of the counted steps */
@@ -21,8 +21,8 @@ struct turn {
 /* The results of one policy while it is measured. */
 struct entrant {
     const struct ah_comparison *row;
-    double *step_us; /* step time of each round */
-    double *losses;  /* loss of each step of its first round */
+    double *step_us; /* by round: mean step time of its turn */
+    double *losses;  /* by step: loss in its first round */
 };
 
 struct measuring {
@@ -31,7 +31,7 @@ struct measuring {
     struct ah_run_options options;
     struct entrant entrants[AH_POLICIES];
     size_t n_entrants;
-    uint64_t turn_steps; /* steps of a turn, counted or not */
+    uint64_t turn_steps; /* number of steps in a turn, counted or not */
     struct ah_compare_measurement *measurement;
     struct ah_progress progress;
 
@@ -129,7 +129,7 @@ static const struct ah_signature *signature_of(const struct entrant *entrant)
     return &entrant->row->plan->numeric_signature;
 }
 
-/* Returns the first entrant with the same signature; that may be `entrant` itself. */
+/* Returns the first entrant with the same signature, perhaps `entrant` itself. */
 static const struct entrant *first_like(const struct measuring *m, const struct entrant *entrant)
 {
     char path[AH_SIGNATURE_PATH_MAX];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compare, measured: the plans of all policies train on the device in turns, so that drift affects all alike.
+ * Compare, measured: the plans of all policies train on the device in turn, so that drift affects all of them alike.
  *
- * In each round, every plan in turn is opened, trains its steps and is closed, so memory for one plan is enough. The
- * first steps of a turn, which fill the lanes, and the last one, which empties them, are not counted. A sample is the
- * mean step time of a turn. Ratios compare turns of the same round. Each round begins with a different policy.
+ * In each round, every plan in turn is opened, trains its steps and is closed, so memory for one plan is enough. A
+ * turn's first steps, which fill the lanes, and its last one, which empties them, are not counted. A sample is the mean
+ * step time of a turn. Ratios compare turns of the same round. Each round begins with a different policy.
  *
  *     rc = ah_compare_measured_run(cli, rows, machine, &options, &measurement, err);
  */
@@ -27,9 +27,9 @@ struct ah_compare_measured_options {
 
 /* The measurements of one policy. */
 struct ah_compare_measured {
-    struct ah_stats step_us;    /* mean step of each turn; n is 0 if the policy has no plan */
+    struct ah_stats step_us;    /* mean step time of each turn; n 0: the policy has no plan */
     struct ah_stats to_optimal; /* n 0: optimal has no plan */
-    uint64_t device_peak_bytes; /* up to the highest byte that an op touched, plus the device's reserve */
+    uint64_t device_peak_bytes; /* highest byte touched by an op, plus the device's reserve */
     uint64_t host_peak_bytes;
 };
 
@@ -37,17 +37,17 @@ struct ah_compare_measured {
 struct ah_compare_measurement {
     struct ah_compare_measured policies[AH_POLICIES];
     uint64_t rounds;
-    uint64_t steps; /* counted steps of a turn */
+    uint64_t steps; /* number of counted steps in a turn */
     const char *device;
     bool synthetic_data;
-    size_t signatures; /* how many different numeric signatures the plans have */
+    size_t signatures; /* number of different numeric signatures */
     const char *
-        unlike; /* NULL, or a policy whose losses differ from an earlier round's, or from an equal signature's */
-    uint64_t unlike_step; /* the first step with a different loss */
+        unlike; /* (optional) a policy with other losses than in its first round, or than an equal signature */
+    uint64_t unlike_step; /* its first step with another loss */
 };
 
-/* AH_E_USAGE names the option. Errors of ah_run_open() and ah_run_train(); AH_E_INTERRUPTED. The plans were made for
- * `machine`; if its profile emulates a different machine, lanes are slowed to that one's rates. */
+/* Trains and measures the plans, made for `machine`. If its profile emulates a different machine, lanes are slowed to
+ * that machine's rates. AH_E_USAGE names the option. Errors of ah_run_open() and ah_run_train(); AH_E_INTERRUPTED. */
 int ah_compare_measured_run(struct ah_cli *cli, const struct ah_comparison rows[AH_POLICIES],
                             const struct ah_machine *machine,
                             const struct ah_compare_measured_options *options,

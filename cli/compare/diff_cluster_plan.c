@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compares GPUs by rank: which blocks a GPU has, how many GPUs share them, their configs, and how many micro-batches it
- * computes. Consecutive ranks that change in the same way are one line. Numbers of pipelines and stages are only names,
- * so they are not compared.
+ * Compares GPUs by rank: the blocks of a GPU, the number of GPUs that share them, their configs, and the GPU's number
+ * of micro-batches. Consecutive ranks with the same change are one line. Numbers of pipelines and stages are only
+ * names, so they are not compared.
  */
 #include "cli/compare/diff_cluster_plan.h"
 
@@ -47,7 +47,7 @@ static void collect_numbers(const struct ah_cluster_plan *a, const struct ah_clu
 
 /* ---- roles of ranks ---- */
 
-/* Returns one more than the highest rank that the plan names. */
+/* Returns the highest rank in the plan plus one. */
 static size_t count_ranks(const struct ah_cluster_plan *plan)
 {
     uint64_t n = 0;
@@ -89,7 +89,7 @@ static void put_role(struct ah_buffer *out, const struct ah_cluster_plan *plan,
                      pipeline->micro_batches == 1 ? "" : "es");
 }
 
-/* Describes each rank's work, in `arena`; false: out of memory. A rank that the plan does not name has no work. */
+/* Describes each rank's work, in `arena`. Ranks that the plan does not name have no work. False: out of memory. */
 static bool take_roles(const struct ah_cluster_plan *plan, struct ah_arena *arena, const char **roles,
                        size_t n)
 {
@@ -128,7 +128,7 @@ static struct roles roles_of(const struct ah_cluster_plan *a, const struct ah_cl
     return roles;
 }
 
-/* Finds the next run of ranks, starting at *first, that change in the same way; false: there is none. */
+/* Finds the next run of ranks, from *first on, with the same change; false: there is none. */
 static bool next_change(const struct roles *roles, size_t *first, size_t *ret_end)
 {
     while (*first < roles->n && !strcmp(roles->a[*first], roles->b[*first]))
@@ -165,7 +165,7 @@ static void put_ranks(struct ah_cli *cli, const struct roles *roles)
     ah_table_print(&table, &cli->out, cli->out_style, cli->table_columns);
 }
 
-/* Returns the path of the first field of the training that differs, stored in `path`; NULL: none differs. */
+/* Returns the path of the first field that changes the training, stored in `path`; NULL: the trainings are equal. */
 static const char *find_other(const struct ah_cluster_plan *a, const struct ah_cluster_plan *b,
                               char path[AH_SIGNATURE_PATH_MAX], struct ah_buffer *out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Diff of cluster plans in planning terms: how a step and each GPU's work change. The verb prints the fields that
- * differ below it.
+ * differ below.
  */
 #ifndef AH_CLI_COMPARE_DIFF_CLUSTER_PLAN_H
 #define AH_CLI_COMPARE_DIFF_CLUSTER_PLAN_H
@@ -14,7 +14,7 @@
 void ah_diff_cluster_plan_text(struct ah_cli *cli, const struct ah_cluster_plan *a,
                                const struct ah_cluster_plan *b);
 
-/* The same as fields of an object that the caller opened. */
+/* Adds the differences between two cluster plans to an object opened by the caller. */
 void ah_diff_cluster_plan_json(struct ah_emit *emit, struct ah_arena *arena, const struct ah_cluster_plan *a,
                                const struct ah_cluster_plan *b);
 

@@ -15,15 +15,15 @@ struct ah_diff_number {
     const char *key; /* in JSON */
     enum ah_diff_quantity quantity;
     double a, b;
-    double more_a, more_b; /* bytes that only text adds to a and b: the device's reserve, the process */
+    double more_a, more_b; /* bytes added to a and b only in text: the device's reserve, or the process */
 };
 
 bool ah_diff_differs(double a, double b);
 
-/* Prints the first number, and all others whose values differ. */
+/* Prints the first number, and every other number that differs. */
 void ah_diff_numbers_put(struct ah_cli *cli, const struct ah_diff_number *numbers, size_t n);
 
-/* Adds all numbers to an object that the caller opened. */
+/* Adds all numbers to an object opened by the caller. */
 void ah_diff_numbers_emit(struct ah_emit *emit, const struct ah_diff_number *numbers, size_t n);
 
 #endif

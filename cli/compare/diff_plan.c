@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compares blocks by index, up to the last index of both plans. Neighbours that change in the same way are one line.
+ * Compares blocks by index, as far as both plans have blocks. Neighbours with the same change are one line.
  */
 #include "cli/compare/diff_plan.h"
 
@@ -40,7 +40,7 @@ static size_t common_blocks(const struct ah_plan *a, const struct ah_plan *b)
     return a->n_blocks < b->n_blocks ? a->n_blocks : b->n_blocks;
 }
 
-/* Finds the next run of blocks, starting at *first, that changed in the same way; false: there is none. */
+/* Finds the next run of blocks, from *first on, with the same change; false: there is none. */
 static bool next_change(const struct ah_plan *a, const struct ah_plan *b, size_t *first, size_t *ret_end)
 {
     size_t n = common_blocks(a, b);
@@ -62,7 +62,7 @@ static size_t count_changed(const struct ah_plan *a, const struct ah_plan *b)
     return changed;
 }
 
-/* Prints the fields in which the config of `to` differs: "recompute, weights host". */
+/* Prints the changed fields of a config with their new values: "recompute, weights host". */
 static void put_config(struct ah_buffer *out, const struct ah_plan_block *to,
                        const struct ah_plan_block *from)
 {
@@ -130,7 +130,7 @@ static struct order lane_order(const struct ah_plan *plan, enum ah_plan_lane lan
     return orders[lane];
 }
 
-/* True if the lane does the same work in the same order. Ops are compared by content, because indices may change. */
+/* True if the lane does the same work in the same order. Compares ops by content, because their indices may differ. */
 static bool same_order(const struct ah_plan *a, const struct ah_plan *b, enum ah_plan_lane lane)
 {
     struct order left = lane_order(a, lane);

@@ -29,7 +29,7 @@ const struct ah_verb *ah_cli_find(const struct ah_verb *const *verbs, const char
     return NULL;
 }
 
-/* Verbs that people know from other programs, and what to use here instead. */
+/* Verbs of other programs, and what to use here instead. */
 static const struct {
     const char *names, *instead;
 } elsewhere[] = {
@@ -77,7 +77,7 @@ int ah_cli_flush(struct ah_cli *cli, struct ah_error *err)
     return AH_OK;
 }
 
-/* Prints a label, the only part in colour, and a line on standard error. On a terminal, the line is wrapped. */
+/* Prints a label in colour and a line on standard error. On a terminal, wraps the line. */
 static void put_labelled(const struct ah_cli *cli, const char *colour, const char *label, const char *text)
 {
     const size_t columns = ah_terminal_table_columns(STDERR_FILENO);
@@ -176,7 +176,7 @@ static void print_json_error(const struct ah_error *err, int status, const struc
         details->json(details->context, &emit);
     ah_emit_close(&emit);
     ah_emit_close(&emit);
-    /* If memory for JSON runs out, the plain text is better than silence. */
+    /* Without memory for JSON, the plain text is better than silence. */
     fprintf(stderr, "%s\n", line.failed ? err->text : line.data);
     ah_buffer_release(&line);
 }
@@ -261,7 +261,7 @@ static void print_version(struct ah_cli *cli)
     ah_emit_close(&emit);
 }
 
-/* Options accepted instead of a verb. */
+/* Options that are given instead of a verb. */
 struct global_options {
     bool version;
 };
@@ -270,7 +270,7 @@ static const struct ah_option global_table[] = {
     {"version", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct global_options, version), "print the version"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
-/* Returns the verb that follows options, as in "--json check x"; NULL: none. */
+/* Returns the verb behind misplaced options, as in "--json check x"; NULL: there is none. */
 static const char *late_verb(const struct ah_cli *cli, const char *const *words)
 {
     while (*words && !ah_cli_find(cli->verbs, *words))
@@ -326,7 +326,7 @@ static bool takes_next(const struct ah_verb *verb, const char *word)
     return false;
 }
 
-/* True if --json is given. Called first, so that errors in the command line are also JSON. */
+/* True if --json is given. Called before anything else, so that errors in the command line are also JSON. */
 static bool asks_for_json(const struct ah_verb *const *verbs, const char *const *words)
 {
     const struct ah_verb *verb = *words ? ah_cli_find(verbs, *words) : NULL;
@@ -342,7 +342,7 @@ static bool asks_for_json(const struct ah_verb *const *verbs, const char *const 
 int ah_cli_main(const struct ah_verb *const *verbs, int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* so that a file that grows too large is a write error, with a message */
+    signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is then a write error with a message */
     const char *const *words = (const char *const *)(argv + (argc > 0));
     struct ah_cli cli = {.verbs = verbs,
                          .words = words,

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Appends the text, replacing bytes that are not UTF-8. */
+/* Appends text with '?' for bytes that are not UTF-8. */
 static void put_repaired(struct ah_buffer *out, const char *text)
 {
     char *copy = strdup(text);

@@ -92,7 +92,7 @@ static void put_usage(struct ah_cli *cli, const struct ah_verb *verb)
     struct ah_buffer *out = &cli->out;
     size_t from = out->size;
     put_buffer(out, &syntax, strlen(start));
-    /* Tabs have kept each option and its value on one line. */
+    /* put_syntax() used tabs to keep each option and its value on one line */
     for (size_t i = from; i < out->size; i++)
         if (out->data[i] == '\t')
             out->data[i] = ' ';

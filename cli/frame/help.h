@@ -7,7 +7,7 @@
 
 #include "cli/frame/cli.h"
 
-/* Each prints to cli->out, as JSON with --json. */
+/* Prints all verbs, or one verb, to cli->out, as JSON with --json. */
 void ah_help_all(struct ah_cli *cli);
 void ah_help_verb(struct ah_cli *cli, const struct ah_verb *verb);
 

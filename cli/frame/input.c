@@ -23,7 +23,7 @@ static const struct ah_input_builtin *find_builtin(const char *name, enum ah_doc
     return NULL;
 }
 
-/* Returns the built-in names of a kind; NULL if there are none, and for ANY, which has too many to list. */
+/* Returns the built-in names of a kind; NULL if there are none. NULL also for ANY, whose names are too many to list. */
 static const char *const *names_of(enum ah_document_kind kind)
 {
     return kind == AH_DOCUMENT_MODEL     ? ah_input_models
@@ -38,7 +38,7 @@ static bool ends_with_json(const char *word)
     return length > 5 && !strcmp(word + length - 5, ".json");
 }
 
-/* Returns the built-in name that `word` misspells, abbreviates, or extends by ".json"; NULL: none. */
+/* Returns the built-in name meant by a misspelled or abbreviated `word`, or one ending in ".json"; NULL: none. */
 static const char *near_name(const char *word, enum ah_document_kind expected)
 {
     enum { NAMES_MAX = 64 };
@@ -61,7 +61,7 @@ static const char *near_name(const char *word, enum ah_document_kind expected)
     return near ? near : n_begun == 1 ? begun : NULL;
 }
 
-/* Adds the most similar built-in name, or else all names, to "x: cannot be read: No such file or directory". */
+/* Appends the most similar built-in name, or else all names, to "x: cannot be read: No such file or directory". */
 static void add_builtin_names(const char *word, enum ah_document_kind expected, struct ah_error *err)
 {
     const char *const *names = names_of(expected);
@@ -80,7 +80,7 @@ static void add_builtin_names(const char *word, enum ah_document_kind expected, 
     ah_buffer_release(&more);
 }
 
-/* Turns "dir/", "dir" or "." into a path that ends with the folder's own name, which becomes the model's name. */
+/* Turns "dir/", "dir" or "." into a path that ends with the folder's own name, because the model gets that name. */
 static int folder_path(const char *word, char ret_path[PATH_MAX], struct ah_error *err)
 {
     size_t length = strlen(word);
@@ -129,7 +129,7 @@ void ah_input_add_hub(const char *word, struct ah_error *err)
         *word == '~' || ends_with_json(word) || slash - word >= PATH_MAX)
         return;
     snprintf(organisation, sizeof organisation, "%.*s", (int)(slash - word), word);
-    if (stat(organisation, &about) == 0) /* the folder exists here, but not the file in it */
+    if (stat(organisation, &about) == 0) /* the folder exists, but does not contain the file */
         return;
     const size_t used = strlen(err->text);
     snprintf(err->text + used, sizeof err->text - used,

@@ -8,7 +8,7 @@
  *     rtx4090-64g       a built-in document: a file of examples/models, machines or clusters, embedded in the program
  *                       under its name without `.json`
  *
- * A file or folder of that name has precedence over a built-in document; a word with a slash is never built in.
+ * A file or folder takes precedence over a built-in document of that name. A word with a slash is never built in.
  */
 #ifndef AH_CLI_FRAME_INPUT_H
 #define AH_CLI_FRAME_INPUT_H
@@ -20,13 +20,13 @@ extern const char *const ah_input_models[];
 extern const char *const ah_input_machines[];
 extern const char *const ah_input_clusters[];
 
-/* Reads the document that `word` names, as ah_document_load() does. With AH_DOCUMENT_ANY a folder may also be a
- * checkpoint, whose manifest is then read. AH_E_IO: there is no such file; the text lists built-in names. */
+/* Reads the document named by `word`, as ah_document_load() does. With AH_DOCUMENT_ANY, `word` may also be a
+ * checkpoint's folder, whose manifest is then read. AH_E_IO: there is no such file; the text lists built-in names. */
 int ah_input_load(struct ah_document *ret_document, const char *word, enum ah_document_kind expected,
                   struct ah_error *err);
 
-/* If `word` is no file but looks like a model on the Hugging Face hub (ORGANISATION/MODEL), adds to the message how to
- * fetch it. */
+/* If `word` is not a file but looks like a model on the Hugging Face hub (ORGANISATION/MODEL), appends how to fetch the
+ * model to the message. */
 void ah_input_add_hub(const char *word, struct ah_error *err);
 
 #endif

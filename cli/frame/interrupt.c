@@ -9,8 +9,8 @@
 
 static atomic_int interrupted;
 
-/* A second SIGINT or SIGTERM ends the process. A second SIGHUP or SIGUSR1 must not: when a terminal closes, the kernel
- * and the shell may both send one, and the save that the first one requested must finish. */
+/* A second SIGINT or SIGTERM ends the process. A second SIGHUP or SIGUSR1 must not end it: a closing terminal may cause
+ * two SIGHUPs, from the kernel and the shell, and the save requested by the first one must finish. */
 static void on_interrupt(int signal_number)
 {
     (void)signal_number;
@@ -30,7 +30,7 @@ const atomic_int *ah_interrupt_catch(void)
         sigaction(SIGTERM, &action, NULL);
         sigaction(SIGUSR1, &action, NULL);
         if (sigaction(SIGHUP, NULL, &before) ||
-            before.sa_handler != SIG_IGN) /* keep ignoring it under nohup */
+            before.sa_handler != SIG_IGN) /* a signal that nohup ignores stays ignored */
             sigaction(SIGHUP, &action, NULL);
     }
     return &interrupted;

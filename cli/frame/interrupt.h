@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Interrupt: the first SIGINT, SIGTERM, SIGHUP or SIGUSR1 asks a verb to stop; a second SIGINT or SIGTERM ends the
+ * Interrupt: the first SIGINT, SIGTERM, SIGHUP or SIGUSR1 asks a verb to stop. A second SIGINT or SIGTERM ends the
  * process. A SIGHUP that is ignored from the start, as under nohup, stays ignored. Batch systems and launchers send
  * SIGUSR1 before a job's time is up.
  */
@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* Catches these signals from now on; returns the flag that the first interrupt sets to 1. It is never reset. */
+/* Catches these signals from now on. Returns a flag that the first one sets to 1; the flag is never reset. */
 const atomic_int *ah_interrupt_catch(void);
 
 bool ah_interrupt_seen(void);

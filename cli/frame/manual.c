@@ -62,8 +62,8 @@ static bool ends_sentence(const char *text, const char *blank)
     return blank > text && strchr(".?", blank[-1]) && isupper((unsigned char)blank[1]);
 }
 
-/* Fills lines with `text`; each sentence begins a new line. Escapes backslashes, and text that would be a request or
- * macro at the beginning of a line. */
+/* Prints `text` in filled lines, with each sentence on a new line. Escapes backslashes, and text that would be a
+ * request or macro at the beginning of a line. */
 static void put_text(struct ah_buffer *out, const char *text)
 {
     size_t column = 0;
@@ -85,7 +85,7 @@ static void put_text(struct ah_buffer *out, const char *text)
     ah_buffer_puts(out, "\n");
 }
 
-/* Fills lines with `text` and releases it. */
+/* Prints `text` in filled lines and releases it. */
 static void put_buffer(struct ah_buffer *out, struct ah_buffer *text)
 {
     if (text->failed)
@@ -95,7 +95,7 @@ static void put_buffer(struct ah_buffer *out, struct ah_buffer *text)
     ah_buffer_release(text);
 }
 
-/* Appends the clause as a sentence: capital letter, full stop. `words` (optional) are listed at its end. */
+/* Prints a clause as a sentence, with a capital letter and a full stop. Lists `words` (optional) at its end. */
 static void put_clause(struct ah_buffer *out, const char *clause, const char *const *words)
 {
     struct ah_buffer text = {0};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parser goes through the words once. Every value goes through option_store(), whose table has a setter for each
- * kind.
+ * The parser reads each word once. Every value is stored by option_store(), whose table has a setter for each kind.
  */
 #include "cli/frame/options.h"
 
@@ -33,14 +32,14 @@ const struct ah_option ah_options_common[] = {
 
 struct option_reader {
     const struct ah_option_syntax *syntax;
-    const char *const *next; /* the word to read */
+    const char *const *next; /* the next word to read */
     struct ah_arena *arena;
     void *options;
     struct ah_arguments *arguments;
     struct ah_error *err;
 };
 
-/* An option that was found: its row, and the struct to which its offset refers. */
+/* The row of an option, and the struct that the row's offset refers to. */
 struct option_found {
     const struct ah_option *row;
     void *target;
@@ -96,7 +95,7 @@ static int store_text(struct option_reader *reader, const struct option_found *f
     return AH_OK;
 }
 
-/* Returns the row's own spelling of the word `text`; NULL if the row has no such word. */
+/* Returns the word of the row equal to `text`; NULL: there is none. */
 static const char *word_of(const struct ah_option *row, const char *text)
 {
     for (size_t i = 0; row->words && row->words[i]; i++)
@@ -114,7 +113,7 @@ static int store_bytes(struct option_reader *reader, const struct option_found *
     return rc ? ah_error_prefix(reader->err, rc, "'%s'", found->spelling) : AH_OK;
 }
 
-/* Adds to the error the words that the option accepts instead of a number. */
+/* Appends to the error the words accepted by the option instead of a number. */
 static int number_refused(struct option_reader *reader, const struct option_found *found)
 {
     struct ah_error *err = reader->err;
@@ -215,7 +214,7 @@ static int option_store(struct option_reader *reader, const struct option_found 
     return setters[found->row->kind](reader, found, text, (char *)found->target + found->row->offset);
 }
 
-/* Reads the value of an option that needs one: `attached` if that is not NULL, else the next word. */
+/* Reads the value of an option with a value: `attached` or, if that is NULL, the next word. */
 static int option_value(struct option_reader *reader, const struct option_found *found, const char *attached)
 {
     if (!attached) {
@@ -251,7 +250,7 @@ static bool option_find(const struct option_reader *reader, const char *name, si
     return false;
 }
 
-/* Options that people know from other programs, or expect because another verb has them. */
+/* Options of other programs or of other verbs, and what to use instead. */
 static const struct {
     const char *names, *instead;
 } elsewhere[] = {
@@ -326,7 +325,7 @@ static int option_unknown(struct option_reader *reader, const char *name)
                         near ? "; did you mean '--" : "", near ? near : "", near ? "'?" : "");
 }
 
-/* Reads a `word` like "--name" or "--name=value". */
+/* Reads an option given as "--name" or "--name=value". */
 static int read_long(struct option_reader *reader, const char *word)
 {
     const char *name = word + 2;
@@ -345,7 +344,7 @@ static int read_long(struct option_reader *reader, const char *word)
     return option_store(reader, &found, "");
 }
 
-/* Reads a `word` like "-x" or, for options with a value, "-xVALUE". */
+/* Reads an option given as "-x" or, with its value, as "-xVALUE". */
 static int read_short(struct option_reader *reader, const char *word)
 {
     const char *spelling = ah_arena_strndup(reader->arena, word, 2);
@@ -359,7 +358,7 @@ static int read_short(struct option_reader *reader, const char *word)
     return option_store(reader, &found, "");
 }
 
-/* True if an option takes patterns. The shell expands an unquoted one: all but its first file become operands. */
+/* True if an option takes patterns. If a pattern is not quoted, the shell makes operands of all but its first file. */
 static bool takes_patterns(const struct ah_option *options)
 {
     for (; options && options->name; options++)

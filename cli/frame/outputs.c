@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each output is compared with everything that the command line reads, and with the other outputs. A folder means the
- * files in it, a pattern its matches. Each comparison looks at the disk; only existing outputs are opened.
+ * Each output is compared with everything that the command line reads, and with the other outputs. A folder stands for
+ * the files in it, a pattern for its matches. Each comparison looks at the disk; only existing outputs are opened.
  */
 #include "cli/frame/outputs.h"
 
@@ -17,18 +17,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { HEAD_BYTES = 4096 }; /* bytes that show what kind of file it is */
+enum { HEAD_BYTES = 4096 }; /* enough to recognise the kind of a file */
 
 struct output {
     const struct ah_option *row;
     const char *path;
 };
 
-/* A path of the command line, and its name in messages: "'--data'", "the PLAN that is given". */
+/* A path of the command line with its name in messages: "'--data'", "the PLAN that is given". */
 struct named {
     const char *label;
     const char *path;
-    bool is_data; /* it may be a pattern; files of data may have `.mask` and `.docs` files beside them */
+    bool is_data; /* may be a pattern, and may have `.mask` and `.docs` files beside it */
 };
 
 static bool is_stream(const char *path)
@@ -75,7 +75,7 @@ static bool starts_as(const char *head, const char *word)
     return kind[0] == '"' && !strncmp(kind + 1, word, length) && kind[1 + length] == '"';
 }
 
-/* True if the file begins like something that the row writes. */
+/* True if the file begins like one of the kinds that the row writes. */
 static bool is_replaceable(const char *path, const struct ah_option *row)
 {
     char head[HEAD_BYTES + 1];
@@ -90,13 +90,13 @@ static bool is_replaceable(const char *path, const struct ah_option *row)
     return false;
 }
 
-/* True if the output holds measurements, which running the command again cannot reproduce. */
+/* True if the output has measurements, which another run of the command cannot reproduce. */
 static bool is_measured(const struct ah_option *row)
 {
     return !strcmp(row->words[0], "runlog") || !strcmp(row->words[0], AH_OUTPUT_TRACE);
 }
 
-/* True if the output is a log that a resumed run will append to. The run itself checks the existing file. */
+/* True if the output is a log to which a resumed run appends. The run itself checks such a log. */
 static bool is_resumed(const struct ah_option_syntax *syntax, const void *options,
                        const struct ah_option *output)
 {
@@ -138,7 +138,7 @@ static int refuse_read(const struct output *output, const struct named *read, co
                         output->row->name, output->path, path, read->label);
 }
 
-/* Checks that the output is neither `path` nor, for data, a file beside it. */
+/* Checks that the output is not `path` or, for data, a file that belongs to it. */
 static int check_file(const struct output *output, const struct named *read, const char *path,
                       struct ah_error *err)
 {
@@ -151,7 +151,7 @@ static int check_file(const struct output *output, const struct named *read, con
     return AH_OK;
 }
 
-/* True if the output is in the folder or below it. */
+/* True if the output is in the folder, at any depth. */
 static bool lies_in(const char *path, const char *folder)
 {
     char real[PATH_MAX], above[PATH_MAX];
@@ -161,8 +161,8 @@ static bool lies_in(const char *path, const char *folder)
     return !strncmp(real, above, length) && (real[length] == '/' || !strcmp(above, "/"));
 }
 
-/* Checks that the output is no file of a folder of weights, checkpoints or data, links included. A log may be beside
- * checkpoints, but in a folder of data every file may be data. */
+/* Checks that the output is not a file in a folder of weights, checkpoints or data, not even by a link. A log may be
+ * beside checkpoints, but any file in a folder of data may be data. */
 static int check_folder(const struct output *output, const struct named *read, const char *folder,
                         struct ah_error *err)
 {
@@ -222,7 +222,7 @@ static int check_row(const struct output *output, const struct ah_option *row, c
     return rc;
 }
 
-/* Checks that no later row of the table has the same output file. */
+/* Checks that no later row has the same output file. */
 static int check_distinct(const struct output *output, const struct ah_option *row, const void *options,
                           struct ah_error *err)
 {
@@ -299,7 +299,7 @@ int ah_outputs_check_writable(const char *path, struct ah_error *err)
         if (S_ISDIR(about.st_mode))
             return ah_error_set(err, AH_E_IO, "%s: is a folder; name a file in it", path);
         if (!S_ISREG(about.st_mode))
-            return AH_OK; /* a device or a pipe is written in place */
+            return AH_OK; /* devices and pipes are written in place */
     }
     if (access(folder, W_OK | X_OK) != 0)
         return ah_error_set(err, AH_E_IO, "%s: cannot create a file there: %s", path, strerror(errno));

@@ -62,9 +62,9 @@ static bool row_is_empty(const char *const *texts, size_t n)
 
 struct widths {
     size_t of[AH_TABLE_COLUMNS_MAX];
-    size_t cells[AH_TABLE_COLUMNS_MAX]; /* widest cell, without the heading */
-    size_t least[AH_TABLE_COLUMNS_MAX]; /* width at which no word is cut and no number loses its unit */
-    size_t words[AH_TABLE_COLUMNS_MAX]; /* width at which no word is cut */
+    size_t cells[AH_TABLE_COLUMNS_MAX]; /* width of the widest cell, without the heading */
+    size_t least[AH_TABLE_COLUMNS_MAX]; /* least width with no word cut, and numbers beside their units */
+    size_t words[AH_TABLE_COLUMNS_MAX]; /* least width with no word cut */
     size_t n;
 };
 
@@ -100,7 +100,7 @@ static struct widths natural_widths(const struct ah_table *table)
     return widths;
 }
 
-/* Narrows the widest column that is wider than its `floor`; false: no column is. */
+/* Narrows the widest column above its `floor` by one; false: no column is above it. */
 static bool narrow(struct widths *widths, const size_t *floor)
 {
     size_t widest = widths->n;
@@ -113,7 +113,7 @@ static bool narrow(struct widths *widths, const size_t *floor)
     return true;
 }
 
-/* Breaks headings first, then text, then between a number and its unit, and finally cuts long words such as digests. */
+/* Narrows columns until the table fits. First breaks headings, then text, then numbers from units; cuts words last. */
 static void fit_to_columns(struct widths *widths, size_t indent, size_t columns)
 {
     enum { WORD_LEAST = 16, STAGES = 4 };
@@ -132,7 +132,7 @@ static void fit_to_columns(struct widths *widths, size_t indent, size_t columns)
 
 /* ---- rows ---- */
 
-/* How many bytes of `text` fit on a line of `width` columns: whole words, or part of a word that is too long. */
+/* Returns the bytes of `text` that fit on a line: whole words, or part of a word longer than `width` columns. */
 static size_t line_bytes(const char *text, size_t width)
 {
     size_t words = 0, i = 0;
@@ -156,7 +156,7 @@ static size_t columns_of(const char *text, size_t bytes)
     return columns;
 }
 
-/* The last cell of a line is not padded, so that no line ends with blanks. */
+/* Prints a cell, padded to the column's width. The last cell is not padded, so that no line ends with blanks. */
 static void print_cell(struct ah_buffer *out, const char *text, size_t bytes, size_t width, bool right,
                        bool last)
 {
@@ -169,7 +169,7 @@ static void print_cell(struct ah_buffer *out, const char *text, size_t bytes, si
     ah_buffer_puts(out, last ? "\n" : "  ");
 }
 
-/* Prints one line of a row; `texts` advance past what was printed. Leaves out trailing empty cells. */
+/* Prints one line of a row, without trailing empty cells. Advances `texts` past the printed parts. */
 static void print_line(const struct ah_table *table, const struct widths *widths, const char **texts,
                        struct ah_buffer *out)
 {
@@ -194,7 +194,7 @@ static void print_row(const struct ah_table *table, const struct widths *widths,
     while (!row_is_empty(texts, widths->n));
 }
 
-/* A column whose text was broken shrinks to its longest line. */
+/* Narrows each column to the longest line of its broken text. */
 static void tighten(const struct ah_table *table, struct widths *widths)
 {
     size_t used[AH_TABLE_COLUMNS_MAX] = {0};

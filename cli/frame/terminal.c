@@ -11,8 +11,8 @@
 
 enum { COLUMNS_DEFAULT = 80, COLUMNS_LEAST = 40, COLUMNS_MOST = 160 };
 
-#define LEFT_FROM  0.05 /* share of the work before which no remaining time is shown */
-#define REMEMBERED 0.5  /* how far back an estimate looks, as a share of the elapsed time */
+#define LEFT_FROM  0.05 /* fraction of the work to be done before a remaining time is shown */
+#define REMEMBERED 0.5  /* how far back an estimate looks, as a fraction of the elapsed time */
 
 enum { BAR_COLUMNS = 20, LINE_MAX_BYTES = 512, REDRAW_NS = 100 * 1000 * 1000 };
 
@@ -36,8 +36,8 @@ struct ah_style ah_terminal_style(int fd)
     return can_steer(fd) && !(no_color && *no_color) ? colours : plain;
 }
 
-/* Returns the number of bytes at `text` that must not reach a terminal: controls, C1 controls (U+0080 to U+009F), and
- * controls of the direction of text (U+202A to U+202E, U+2066 to U+2069). 0: harmless. */
+/* Returns the length of a sequence at `text` that must not reach a terminal; 0: harmless. Such are controls, C1
+ * controls (U+0080 to U+009F), and controls of the direction of text (U+202A to U+202E, U+2066 to U+2069). */
 static size_t steering_bytes(const char *text)
 {
     unsigned char bytes[3] = {0};
@@ -124,7 +124,7 @@ void ah_terminal_no_progress(void)
     progress_off = true;
 }
 
-/* Returns the bytes of `line` that fit into `columns`, up to the end of a word. */
+/* Returns the number of bytes of `line` that fit `columns`; ends behind a word. */
 static int whole_words(const char *line, size_t columns)
 {
     size_t bytes = 0, words = 0;
@@ -155,7 +155,7 @@ double ah_terminal_left_s(struct ah_progress *progress, double elapsed_s, double
     return progress->whole_s > elapsed_s ? progress->whole_s - elapsed_s : 0;
 }
 
-/* Prints "3 s left", "1:05 left"; empty until enough is done to tell. */
+/* Prints "3 s left", "1:05 left"; nothing if `seconds` is negative, which means unknown. */
 static void print_left(char out[32], double seconds)
 {
     out[0] = '\0';

@@ -44,7 +44,7 @@ static void put_rate(struct ah_table *table, double flops_per_s)
     ah_table_cell(table, "%s", flops_per_s > 0 ? ah_units_print_flops(text, flops_per_s) : "-");
 }
 
-/* Prints the types of GPU, without columns for which no type has a number. */
+/* Prints the types of GPU. Leaves out columns in which no type has a number. */
 static void put_gpus(struct ah_cli *cli, const struct ah_cluster *cluster)
 {
     const bool fp32 = tells_fp32(cluster), cpu = cluster->device == AH_DEVICE_CPU;

@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Smaller shares are not mentioned. */
+/* the smallest fraction that is mentioned */
 static const double noticed = 0.005;
 
-/* True if the search was limited to plans that add up gradients in the same way as another plan. */
+/* True if the search was limited to plans that add up gradients like another plan. */
 static bool keeps_sums(const struct ah_cluster_plan *plan)
 {
     for (size_t i = 0; i < plan->n_annotations; i++)
@@ -64,7 +64,7 @@ static void put_headline(struct ah_cli *cli, const struct ah_cluster_plan *plan)
     ah_cli_fit(cli, mark, 0);
 }
 
-/* Appends ranks as "0-3, 8". */
+/* Appends ranks in the form "0-3, 8". */
 static void put_ranks(struct ah_buffer *out, const uint64_t *ranks, size_t n)
 {
     for (size_t i = 0, j; i < n; i = j) {
@@ -87,7 +87,7 @@ static void cell_ranks(struct ah_table *table, const uint64_t *ranks, size_t n)
     ah_buffer_release(&text);
 }
 
-/* Adds the cell "30 keep, 2 recompute". */
+/* Adds a cell in the form "30 keep, 2 recompute". */
 static void cell_configs(struct ah_table *table, const struct ah_cluster_plan_stage *stage)
 {
     uint64_t counts[AH_ACTIVATIONS_RECOMPUTE + 1] = {0};
@@ -131,7 +131,7 @@ static void put_pipelines(struct ah_cli *cli, const struct ah_cluster_plan *plan
     }
 }
 
-/* Adds a cell: the number of blocks with weights on the host, or states as `optimizer` says; "-": none. */
+/* Adds a cell: the number of blocks with weights on the host or, without `weights`, with `optimizer`; "-": none. */
 static void cell_count(struct ah_table *table, const struct ah_cluster_plan_stage *stage, bool weights,
                        enum ah_optimizer optimizer)
 {
@@ -147,7 +147,7 @@ static void cell_count(struct ah_table *table, const struct ah_cluster_plan_stag
         ah_table_cell(table, "-");
 }
 
-/* Prints the stages that keep something on their hosts; nothing if there are none. */
+/* Prints the stages with blocks on their hosts, if there are any. */
 static void put_hosts(struct ah_cli *cli, const struct ah_cluster_plan *plan)
 {
     struct ah_table table = {.arena = &cli->arena,
@@ -208,7 +208,7 @@ static size_t count_ranks(const struct ah_cluster_plan *plan, size_t program)
     return n;
 }
 
-/* Prints a table of the ranks' programs; nothing if there are none. */
+/* Prints a table of the ranks' programs, if there are any. */
 static void put_programs(struct ah_cli *cli, const struct ah_cluster_plan *plan)
 {
     struct ah_table table = {.arena = &cli->arena,
@@ -237,7 +237,7 @@ static bool differ(double us, double other_us)
     return fabs(us - other_us) > noticed * other_us;
 }
 
-/* Adds the times of all ranks' programs, simulated together, if they differ from the step time that the search used. */
+/* Appends the time of all programs simulated together, if it differs from the step time used by the search. */
 static void put_replay(struct ah_buffer *line, const struct ah_cluster_plan_predicted *predicted)
 {
     char step[AH_UNITS_TEXT_MAX], period[AH_UNITS_TEXT_MAX];
@@ -272,7 +272,7 @@ void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster
     ah_cli_put_wrapped(cli, &line, 0);
 }
 
-/* Says how to `run` the plan, or why that is impossible. */
+/* Prints how to `run` the plan, or why that is impossible. */
 static void put_run(struct ah_cli *cli, const struct ah_cluster_plan *plan)
 {
     struct ah_error why = {0};
@@ -304,7 +304,7 @@ void ah_inspect_cluster_plan_text(struct ah_cli *cli, const struct ah_document *
 void ah_inspect_cluster_plan_json(struct ah_emit *emit, const struct ah_document *document)
 {
     const struct ah_cluster_plan *plan = document->body.cluster_plan;
-    struct ah_error why = {0}; /* why `run` refuses the plan */
+    struct ah_error why = {0}; /* the reason for which `run` refuses the plan */
     ah_emit_text(emit, "model", plan->inputs.model.name);
     ah_emit_text(emit, "cluster", plan->inputs.cluster.name);
     ah_emit_integer(emit, "pipelines", plan->n_pipelines);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Shows data without a model, so the vocabulary is unknown. Data are read as tokens of a 16-bit vocabulary or, if that
- * fails, of a larger one. Text, and token files whose tokens are bytes, are read as bytes and shown as text.
+ * fails, of a larger one. Text, and token files in which tokens are bytes, are read as bytes and shown as text.
  */
 #include "cli/inspect/inspect_data.h"
 
@@ -34,7 +34,7 @@ struct viewer {
     struct ah_dataset *data;
     const struct ah_dataset_facts *facts;
     bool bytes;                    /* tokens are bytes of text */
-    struct ah_tokenizer tokenizer; /* if empty, ids are shown */
+    struct ah_tokenizer tokenizer; /* if it is empty, ids are shown */
     uint32_t *tokens;              /* room for WINDOW tokens */
     uint8_t *bears;
 };
@@ -45,7 +45,7 @@ static bool has_file(const char *folder, const char *name)
     return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path && access(path, F_OK) == 0;
 }
 
-/* True if the file is lines of JSON, but not a run log, whose lines begin with their kind. */
+/* True if the file has lines of JSON and is not a run log (whose lines begin with their kind). */
 static bool is_lines_of_data(const char *path)
 {
     char first[64] = "";
@@ -116,7 +116,7 @@ static int read_window(struct viewer *viewer, uint64_t first, size_t *ret_n, str
 
 /* ---- samples ---- */
 
-/* Appends a byte of text so that it stays on one line. */
+/* Appends a byte of text, escaped if it would break the line. */
 static void put_byte(struct ah_buffer *text, uint32_t byte)
 {
     const char c = (char)byte;
@@ -132,7 +132,7 @@ static void put_text(struct ah_buffer *text, const struct viewer *viewer, uint32
     if (viewer->bytes)
         put_byte(text, token);
     else if (!piece)
-        ah_buffer_printf(text, "<%" PRIu32 ">", token); /* a token of a different tokenizer, or padding */
+        ah_buffer_printf(text, "<%" PRIu32 ">", token); /* padding, or from another tokenizer */
     for (; piece && *piece; piece++)
         put_byte(text, (unsigned char)*piece);
 }
@@ -168,7 +168,7 @@ static void put_part(struct viewer *viewer, const uint32_t *tokens, size_t n, bo
     ah_buffer_release(&text);
 }
 
-/* Shows tokens of the window that begins at `from`, around the first change of the mask, if any. Sets `ret_end`. */
+/* Shows tokens of the window at `from`, around the first change of the mask if there is one. Sets `ret_end`. */
 static int put_sample(struct viewer *viewer, uint64_t from, uint64_t *ret_end, struct ah_error *err)
 {
     const size_t length = viewer->bytes ? SAMPLE_BYTES : SAMPLE_TOKENS;
@@ -198,7 +198,7 @@ static int put_sample(struct viewer *viewer, uint64_t from, uint64_t *ret_end, s
     return AH_OK;
 }
 
-/* Shows one sample from the beginning and one from the middle. */
+/* Shows one sample from the beginning of the data and one from the middle. */
 static int put_samples(struct viewer *viewer, struct ah_error *err)
 {
     const struct ah_dataset_facts *facts = viewer->facts;

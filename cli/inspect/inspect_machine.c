@@ -17,7 +17,7 @@ static const char *print_share(char out[AH_UNITS_TEXT_MAX], double share)
     return out;
 }
 
-/* Adds three cells: the median, its spread, the number of samples. */
+/* Adds three cells: the median, its spread, and the number of samples. */
 static void metric_cells(struct ah_table *table, const struct ah_metric *metric, print_rate *print)
 {
     char text[AH_UNITS_TEXT_MAX];
@@ -71,7 +71,7 @@ static void put_facts(struct ah_cli *cli, const struct ah_machine *machine)
     ah_table_print(&facts, &cli->out, cli->out_style, cli->table_columns);
 }
 
-/* Prints rates of algorithms. Entries without times, as in plans, have none. */
+/* Prints the rates of algorithms, except for entries without times, as in plans. */
 static void put_algorithms(struct ah_cli *cli, const struct ah_machine *machine)
 {
     const struct ah_algorithms *algorithms = machine->algorithms;
@@ -183,7 +183,7 @@ static void put_beside(struct ah_cli *cli, const struct ah_machine *machine)
     ah_inspect_table(cli, "beside each other", &table);
 }
 
-/* Adds the cell of a pass: the median, or "-" if a block has no such pass. */
+/* Adds the cell of a pass: its median, or "-" if the block does not have it. */
 static void pass_cell(struct ah_table *table, const struct ah_metric *us)
 {
     char text[AH_UNITS_TEXT_MAX];
@@ -263,7 +263,7 @@ static void put_rate(struct ah_table *table, const char *what, const char *rate,
     ah_table_cell(table, "%s", rate);
 }
 
-/* Prints the rates that the document has. */
+/* Prints the rates in the document. */
 static void put_rates(struct ah_cli *cli, const struct ah_machine *machine)
 {
     const struct ah_machine_disk *disk = machine->disk;
@@ -302,7 +302,7 @@ void ah_inspect_machine_summary(struct ah_cli *cli, const struct ah_document *do
                          machine->n_noise, machine->n_noise == 1 ? "" : "s");
 }
 
-/* Adds a rate if the document has it. */
+/* Adds a rate, if the document has one. */
 static void emit_rate(struct ah_emit *emit, const char *key, double rate)
 {
     if (rate > 0)

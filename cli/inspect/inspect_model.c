@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shows a model. Bytes of a parameter: 2 as bf16, 4 as fp32. AdamW keeps m and v in fp32, and an fp32 master if the
- * weight is bf16.
+ * Shows a model. A parameter takes 2 bytes as bf16 and 4 as fp32. AdamW keeps m and v in fp32 and, if the weight is
+ * bf16, an fp32 master.
  */
 #include "cli/inspect/inspect.h"
 
@@ -102,7 +102,7 @@ static void put_facts(struct ah_cli *cli, const struct ah_model *model)
     ah_table_print(&facts, &cli->out, cli->out_style, cli->table_columns);
 }
 
-/* Adds cells with the bytes of `parameters`, for each way of storing them. */
+/* Adds cells with the bytes of `parameters` in each way of storing them. */
 static void size_cells(struct ah_table *table, uint64_t parameters)
 {
     static const unsigned bytes[] = {BF16_BYTES, FP32_BYTES, MOMENTS_BYTES};

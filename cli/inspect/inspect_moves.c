@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shows moves: how many bytes come from where, how long moving takes, and each move.
+ * Shows moves: how many bytes come from where, the time of all moves, and each move.
  */
 #include "cli/inspect/inspect.h"
 
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Prints the time that the moves take, and what limits it. */
+/* Prints the time of the moves, and what limits it. */
 static void put_times(struct ah_cli *cli, const struct ah_moves *moves)
 {
     const struct ah_moves_predicted *predicted = &moves->predicted;

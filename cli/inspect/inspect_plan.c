@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shows a plan at a glance: how fast, how good, what limits it, what each block does, how memory is used, what other
- * policies achieve. Every time of a plan is a prediction and is shown as one.
+ * Shows a plan at a glance: its speed, its quality, what limits it, the config of each block, the use of memory, and
+ * the results of other policies. Every time in a plan is a prediction and is labelled as one.
  */
 #include "cli/inspect/inspect.h"
 #include "cli/inspect/inspect_plan_internal.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shows the blocks of a plan: equal neighbours as one row, and a strip with one letter a block, cut to the terminal's
+ * Shows the blocks of a plan: equal neighbours as one row, and a strip with one letter per block, cut to the terminal's
  * width, with its legend. A dot marks the choice that costs no time or traffic: kept, or on the device.
  */
 #include "cli/inspect/inspect_plan_internal.h"
@@ -56,7 +56,7 @@ static unsigned optimizer_of(const struct ah_plan_block *block)
 
 enum { VALUES_MAX = 4 };
 
-/* Letters and their meanings for each value of a field. */
+/* For each field, its values' letters with their meanings. */
 static const struct strip {
     const char *name;
     unsigned (*value)(const struct ah_plan_block *block);
@@ -96,7 +96,7 @@ static bool has_value(const struct ah_plan *plan, const struct strip *strip, uns
     return false;
 }
 
-/* Explains the letters that occur: "weights: . on the device; h on the host, fetched for each use". */
+/* Explains the letters in use: "weights: . on the device; h on the host, fetched for each use". */
 static void put_legend(struct ah_cli *cli, const struct ah_plan *plan)
 {
     ah_buffer_printf(&cli->out, "  %s", cli->out_style.dim);

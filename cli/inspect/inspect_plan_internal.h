@@ -8,7 +8,7 @@
 #include "cli/inspect/inspect.h"
 #include "schemas/plan.h"
 
-/* The plan's memory by class, and its blocks. */
+/* Prints the plan's memory by class, or its blocks. */
 void ah_inspect_plan_memory(struct ah_cli *cli, const struct ah_plan *plan);
 void ah_inspect_plan_blocks(struct ah_cli *cli, const struct ah_plan *plan);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prints a plan's summary for programs. Fields have the names and units of the document.
+ * Prints a plan's summary for programs. Fields have names and units as in the document.
  */
 #include "cli/inspect/inspect.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shows the memory of a plan as bars, in shares of its capacity. Classes are shown at the moment of a step with the
+ * Shows the memory of a plan as bars, relative to its capacity. Classes are shown at the position of a step with the
  * most bytes in use; the rest of the arena is gaps between tensors.
  */
 #include "cli/inspect/inspect_plan_internal.h"
@@ -14,7 +14,7 @@ enum { ROWS_MAX = 12, BAR_COLUMNS_LEAST = 10, BAR_COLUMNS_MOST = 40 };
 struct memory_row {
     const char *what;
     uint64_t bytes;
-    uint64_t capacity_bytes; /* capacity of the device or the host; 0 prints no bar */
+    uint64_t capacity_bytes; /* of the device or the host; 0: no bar */
     bool total;
 };
 
@@ -31,7 +31,7 @@ static const char *print_of(char out[2 * AH_UNITS_TEXT_MAX], const struct memory
     return out;
 }
 
-/* Copies the totals and every row with bytes to `ret_rows`; returns how many. */
+/* Copies the total and every row with bytes to `ret_rows`. Returns their number. */
 static size_t keep_rows(const struct memory_row *all, size_t n_all, struct memory_row *ret_rows)
 {
     size_t n = 0;
@@ -65,10 +65,10 @@ static size_t device_rows(const struct ah_plan_memory *memory, struct memory_row
 static size_t host_rows(const struct ah_plan_memory *memory, struct memory_row rows[ROWS_MAX])
 {
     uint64_t bytes = memory->host_bytes + memory->process_bytes;
-    /* If a CPU device may take all other memory, the host has no limit for which to draw a bar. */
+    /* If a CPU device may use all other memory, the host has no limit, and no bar is drawn. */
     bool limited = memory->host_capacity_bytes > memory->process_bytes;
     uint64_t capacity = limited ? memory->host_capacity_bytes : 0;
-    if (!bytes && !capacity) /* a program of a cluster plan that keeps nothing on the host */
+    if (!bytes && !capacity) /* a program of a cluster plan without anything on the host */
         return 0;
     const struct memory_row all[] = {
         {"host", bytes, capacity, true},

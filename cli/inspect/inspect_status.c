@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shows a status as `autohete status` does, without its age, which is not part of the document.
+ * Shows a status as `autohete status` does, but without its age, which the document does not contain.
  */
 #include "cli/inspect/inspect.h"
 #include "cli/inspect/status_text.h"

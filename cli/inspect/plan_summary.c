@@ -34,18 +34,18 @@ static const char *const lane_names[AH_PLAN_LANES] = {
     [AH_PLAN_LANE_HOST] = "host Adam",
 };
 
-/* From these shares of the step on, a lane is the bottleneck, the busiest lane is named although it is none, and a wait
- * is mentioned. Each is half a percent below the percentage that is printed. */
+/* Fractions of the step: from the first on, a lane is the bottleneck; from the second on, the busiest lane is named
+ * without being one; from the third on, a wait is mentioned. Each is half a percent below its printed value. */
 static const double saturated = 0.945, busiest_least = 0.795, noticed = 0.005;
 
 enum { WAITED_FOR = AH_PLAN_LANES - 1 };
 
-/* Shares of the step in which each lane works, and in which compute waits for it; the bottlenecks, the busiest lane,
- * and the lanes for which compute waits, longest wait first. */
+/* By lane: the fractions of the step in which it works (busy), and in which compute waits for it (exposed). Also the
+ * bottlenecks, the busiest lane, and the lanes that compute waits for, longest wait first. */
 struct shares {
     double busy[AH_PLAN_LANES];
     double exposed[AH_PLAN_LANES];
-    double unexplained; /* share in which compute neither works nor waits for a lane */
+    double unexplained; /* fraction in which compute neither works nor waits for a lane */
     bool named[AH_PLAN_LANES];
     size_t n_named;
     enum ah_plan_lane busiest;
@@ -115,8 +115,8 @@ static void put_several(struct ah_buffer *out, const struct shares *shares)
     ah_buffer_puts(out, " together are the bottleneck");
 }
 
-/* Appends " and waits 12 % for host Adam (busy 87 %), 3 % for the link to the device (busy 51 %)"; lanes in `said` get
- * no "busy". */
+/* Appends " and waits 12 % for host Adam (busy 87 %), 3 % for the link to the device (busy 51 %)". Leaves out "busy"
+ * for lanes in `said`. */
 static void put_waits(struct ah_buffer *out, const struct shares *shares, const char *waits, const bool *said)
 {
     const char *before = "";
@@ -160,10 +160,10 @@ void ah_plan_put_bottleneck(struct ah_buffer *out, double step_us, const struct 
 
 struct part {
     size_t n;
-    const char *one, *many; /* verbs for one block and for several */
+    const char *one, *many; /* verb phrases for one block and for several */
 };
 
-/* Appends "10 of 23 blocks stream their states, 9 keep ..."; only the first part that has blocks is given the total. */
+/* Appends "10 of 23 blocks stream their states, 9 keep ...": the first part with blocks also gets the total. */
 static void put_parts(struct ah_buffer *out, const struct part *parts, size_t n, size_t all)
 {
     const char *before = "";
@@ -261,7 +261,7 @@ bool ah_plan_same_config(const struct ah_plan_block *a, const struct ah_plan_blo
            a->accumulator == b->accumulator;
 }
 
-/* Returns the length of "layer" in "layer.12"; of the whole name if it has no dot. */
+/* Returns the length of "layer" in "layer.12"; without a dot, the length of the name. */
 static size_t kind_length(const char *name)
 {
     const char *dot = strrchr(name, '.');

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plan summary: sentences and shares that describe a plan. Pure; inspect, plan, compare and diff print it.
+ * Plan summary: sentences and fractions that describe a plan, for inspect, plan, compare and diff. They print nothing.
  */
 #ifndef AH_CLI_INSPECT_PLAN_SUMMARY_H
 #define AH_CLI_INSPECT_PLAN_SUMMARY_H
@@ -14,52 +14,52 @@
 
 enum { AH_PLAN_LANES = AH_PLAN_LANE_HOST + 1 };
 
-/* How long each lane works, and how long compute waits for this lane (0 for compute itself), by enum ah_plan_lane. */
+/* By enum ah_plan_lane: how long the lane works, and how long compute waits for it (0 for compute itself). */
 struct ah_plan_lane_times {
     double busy_us[AH_PLAN_LANES];
     double exposed_us[AH_PLAN_LANES];
 };
 struct ah_plan_lane_times ah_plan_lane_times(const struct ah_plan *plan);
 
-/* What limits the speed, in a sentence: "Host Adam is the bottleneck: it is busy 96 % of the step; of the step compute
- * waits 12 % for host Adam." Every lane that is busy for 95 % of the step or more is called the bottleneck; if there is
- * none, the sentence says so. */
+/* Appends what limits the speed: "Host Adam is the bottleneck: it is busy 96 % of the step; of the step compute waits
+ * 12 % for host Adam." A lane is called the bottleneck if it is busy for 95 % of the step or more. If no lane is, the
+ * sentence says so. */
 void ah_plan_put_bottleneck(struct ah_buffer *out, double step_us, const struct ah_plan_lane_times *times);
 
-/* What the plan does because not everything fits, in a sentence: "10 of 23 blocks stream their states, 9 are
- * updated on the host, 15 recompute their activations." */
+/* Appends what the plan does because not everything fits: "10 of 23 blocks stream their states, 9 are updated on the
+ * host, 15 recompute their activations." */
 void ah_plan_put_cause(struct ah_buffer *out, const struct ah_plan *plan);
 
-/* How far the plan is from the best: "within 1.9 % of the best possible step (bound 4.74 s)". The bound is 100 %; the
- * document's `gap` is the same distance as a share of the plan's step, a smaller number. */
+/* Appends how far the plan is from the best: "within 1.9 % of the best possible step (bound 4.74 s)". 100 % is the
+ * bound here, but the plan's step in the document's `gap`, which is therefore smaller. */
 void ah_plan_put_quality(struct ah_buffer *out, const struct ah_plan_solver *solver);
 
-/* "what if rtx4090-64g had 96.0 GiB of host memory (it has 62.1 GiB)"; nothing if the plan is for the real machine. */
+/* Appends "what if rtx4090-64g had 96.0 GiB of host memory (it has 62.1 GiB)", or nothing if the machine is real. */
 void ah_plan_put_what_if(struct ah_buffer *out, const struct ah_plan *plan);
 
-/* "8 sequences of 1024 tokens", "1 sequence of 1 token". */
+/* Appends "8 sequences of 1024 tokens" or "1 sequence of 1 token". */
 void ah_plan_put_batch(struct ah_buffer *out, uint64_t batch, uint64_t seq);
 
-/* "3+2+2": micro-batches of each group whose gradients are added up separately. */
+/* Appends "3+2+2": the micro-batches in each group of gradients that is added up separately. */
 void ah_plan_put_sums(struct ah_buffer *out, const uint64_t *sums, size_t n_sums);
 
-/* "predicted", or "predicted from estimates": the name for a plan's times, wherever they are shown. */
+/* Returns "predicted" or "predicted from estimates", the label of a plan's times in all output. */
 const char *ah_plan_predicted(bool estimated);
 
-/* Device memory that a plan takes, including the reserve: --device-memory limits this. In documents and JSON,
- * `device_bytes` is the arena alone, with `reserved_bytes` beside it. */
+/* Returns the device memory of a plan, including the reserve, as limited by --device-memory. In documents and JSON,
+ * `device_bytes` is only the arena; `reserved_bytes` is the reserve. */
 uint64_t ah_plan_device_bytes(const struct ah_plan *plan);
 
-/* Host memory that a plan takes, including the process itself: --host-memory limits this. */
+/* Returns the host memory of a plan, including the process itself, as limited by --host-memory. */
 uint64_t ah_plan_host_bytes(const struct ah_plan *plan);
 
 /* True if two blocks have the same config. */
 bool ah_plan_same_config(const struct ah_plan_block *a, const struct ah_plan_block *b);
 
-/* The first block after `first` of another kind (embedding, layers, head) or config. */
+/* Returns the first block after `first` with another kind (embedding, layers, head) or another config. */
 size_t ah_plan_range_end(const struct ah_plan *plan, size_t first);
 
-/* "layer.0-12", "head": blocks [first, end). */
+/* Appends "layer.0-12" or "head": the blocks [first, end). */
 void ah_plan_put_range(struct ah_buffer *out, const struct ah_plan *plan, size_t first, size_t end);
 
 #endif

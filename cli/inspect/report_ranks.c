@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prints two rows per rank: its measurements, and below them its predictions.
+ * Prints two rows per rank: its measurements and, below them, its predictions.
  */
 #include "cli/inspect/report_ranks.h"
 
@@ -16,7 +16,7 @@
 struct column {
     const char *key, *heading;
     size_t offset;
-    bool optional; /* left out of the table if it is 0 for every rank */
+    bool optional; /* left out if it is 0 for all ranks */
 };
 
 #define COLUMN(member, text, may_miss)                                                                       \
@@ -53,7 +53,7 @@ static uint64_t bytes_of(const struct ah_runlog_rank *rank, const struct column 
 /* ---- both sides ---- */
 
 struct sides {
-    const struct ah_runlog_rank *measured, *predicted; /* one of them may be NULL */
+    const struct ah_runlog_rank *measured, *predicted; /* either may be NULL, but not both */
     size_t n;
 };
 
@@ -101,7 +101,7 @@ static double share_of_waits(const struct ah_runlog_rank *rank)
     return rank->step_us > 0 ? 100 * us / rank->step_us : 0;
 }
 
-/* Appends the share of their steps that the other ranks wait, "30 %" or "25 % to 60 %". */
+/* Appends which part of a step the other ranks spend waiting: "30 %" or "25 % to 60 %". */
 static void put_others(struct ah_buffer *out, const struct sides *sides, const struct ah_runlog_rank *holder)
 {
     double least = 100, most = 0;
@@ -165,7 +165,7 @@ static bool is_several(const struct sides *sides, bool hosts)
     return several;
 }
 
-/* Adds cells: stage "1", or "0.1" if there are several pipelines; the host, if ranks ran on several hosts. */
+/* Adds two cells: the stage, "1" or, with several pipelines, "0.1"; and the host, if there are several. */
 static void cell_place(struct ah_table *table, const struct sides *sides, size_t i)
 {
     const struct ah_runlog_rank *rank = &(sides->measured ? sides->measured : sides->predicted)[i];

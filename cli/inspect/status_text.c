@@ -17,7 +17,7 @@ enum { BEHIND_SHOWN = 4, PLACE_MAX = 160 };
 const char *ah_status_print_age(char out[AH_STATUS_AGE_MAX], double us)
 {
     static const struct {
-        double us, below; /* length of the unit; it is used for ages less than `below` */
+        double us, below; /* length of the unit; limit of the ages in this unit */
         const char *unit;
     } units[] = {
         {1e6, 120e6, "s"}, {60e6, 7200e6, "min"}, {3600e6, 48 * 3600e6, "h"}, {86400e6, 1e300, "days"}};
@@ -43,7 +43,7 @@ static int compare_behind(const void *left, const void *right)
     return (a->rank > b->rank) - (a->rank < b->rank);
 }
 
-/* True if a circle of waits is so new that it may only mean messages in flight between two ranks. */
+/* True if a circle of waits is so new that it may be only messages in transit between two ranks. */
 static bool is_passing(const struct ah_status_behind *one)
 {
     return one->in_circle && one->us < 1e6;
@@ -61,7 +61,7 @@ int ah_status_find_behind(const struct ah_status *status, struct ah_arena *arena
         return ah_error_memory(err);
     for (uint32_t rank = 0; rank < n; rank++) {
         const struct ah_status_wait *wait = status->ranks[rank].waits_for;
-        const double silent_us = status->ranks[rank].silent_us; /* time without an answer from the rank */
+        const double silent_us = status->ranks[rank].silent_us; /* since the rank's last answer */
         const bool waits = wait && !(silent_us > 0);
         waits_for[rank] = waits ? (uint32_t)wait->rank : AH_BEHIND_NOBODY;
         behind[rank] = (struct ah_status_behind){.rank = rank, .in_circle = waits, .silent_us = silent_us};

@@ -7,13 +7,13 @@
 
 #include <string.h>
 
-/* The mark that a page's data replaces; each page has one. */
+/* The mark in each page that is replaced by the data. */
 static const char hole[] = "@DATA@";
 
-/* Enough iterations for a plan's order to become steady. */
+/* enough for the order of any plan to become steady */
 enum { REPLAY_ITERATIONS = 12 };
 
-/* Escapes "<", which JSON has only in texts, so no text can end the script element. */
+/* Appends JSON with "<" escaped, so that no text can end the script element. JSON has "<" only in texts. */
 static void put_escaped(struct ah_buffer *out, const struct ah_buffer *json)
 {
     const char *at = json->data, *end = json->data + json->size;
@@ -94,7 +94,7 @@ static void put_programs(struct ah_emit *emit, const struct ah_cluster_plan *pla
     ah_emit_close(emit);
 }
 
-/* Writes a page with the document, but summaries of the ranks' programs. The page makes the timeline itself. */
+/* Writes a page with the document and, instead of its programs, their summaries. The page makes the timeline itself. */
 static int write_cluster(struct ah_cli *cli, const char *path, const struct ah_document *document,
                          struct ah_error *err)
 {

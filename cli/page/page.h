@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Page: a plan or a cluster plan as one self-contained HTML page, which needs no network.
+ * Page: a plan or a cluster plan as one self-contained HTML page that needs no network.
  *
  * A page is a constant (cli/page/, joined and embedded at build time by page/embed.cmake) with a place for its data, as
- * JSON. For a plan, the data are its numbers, two steady iterations of its replay, and what the device arena holds; for
- * a cluster plan, the document; for two plans, the facts of each plan and the differences. The page's own script draws
- * everything. Numbers from the virtual clock are marked as simulated.
+ * JSON. For a plan, the data are its numbers, two steady iterations of its replay, and the contents of the device
+ * arena. For a cluster plan, they are the document; for two plans, the facts of each and the differences. The page's
+ * own script draws everything. Numbers from the virtual clock are marked as simulated.
  *
  *     rc = ah_page_write(cli, "plan.html", &document, NULL, &err);
  */
@@ -16,13 +16,13 @@
 #include "cli/plan/plan_prospects.h"
 #include "schemas/document.h"
 
-/* Writes the page of the operand's document to `path` (`-`: standard output, through cli->out), with what `prospects`
- * (optional) found about a plan. AH_E_USAGE: it is no plan. AH_E_DOCUMENT: the plan cannot run. AH_E_IO names the path,
- * and the file is unchanged. */
+/* Writes the page of a document to `path` (`-`: standard output, through cli->out). `prospects` (optional): results to
+ * add for a plan. AH_E_USAGE: the document is not a plan. AH_E_DOCUMENT: the plan cannot run. AH_E_IO names the path;
+ * the file is then unchanged. */
 int ah_page_write(struct ah_cli *cli, const char *path, const struct ah_document *document,
                   const struct ah_plan_prospects *prospects, struct ah_error *err);
 
-/* Writes the page of the differences between the two plans that are the operands. Errors as above. */
+/* Writes the page of the differences between two plans. Errors: as ah_page_write(). */
 int ah_page_write_diff(struct ah_cli *cli, const char *path, const struct ah_plan *a, const struct ah_plan *b,
                        struct ah_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The page of two plans: each plan's facts, and in "diff" the output of diff --json.
+ * The page of two plans: the facts of each and, in "diff", the output of diff --json.
  */
 #include "cli/compare/diff_plan.h"
 #include "cli/page/page.h"

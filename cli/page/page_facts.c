@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The page's numbers, texts and lists. Columns of lists are in the order of page/model.js.
+ * The page's numbers, texts and lists. The columns of lists are in the order of page/model.js.
  */
 #include "cli/page/page_internal.h"
 

@@ -2,10 +2,10 @@
  *
  * Prints the timeline of two steady iterations in a compact form.
  *
- * 1. A BAR is an item. If there are more items than a page can draw smoothly, it joins successive tiles of one op
+ * 1. A BAR is an item. If there are more items than a page can draw smoothly, a bar joins successive tiles of one op
  *    without a pause between them. Bars of a lane are in order of time.
- * 2. All bars of the two iterations, FIRST and the next, are shown. So are bars of neighbouring iterations that overlap
- *    their span of time, to show the lanes' other work.
+ * 2. All bars of the two iterations, FIRST and the next one, are shown. Bars of neighbouring iterations are shown if
+ *    they overlap the time of these two, so that the lanes' other work is visible.
  * 3. Times are whole ns since the beginning of FIRST. A bar is given by the pause before it and its length. Both are
  *    differences of rounded times, so rounding errors do not accumulate.
  */
@@ -16,14 +16,14 @@
 enum {
     LANES = AH_PLAN_LANE_HOST + 1,
     SHOWN = 2,       /* iterations */
-    NEIGHBOURS = 1,  /* other iterations on each side */
-    ITEMS_MAX = 8000 /* with more items, tiles are joined */
+    NEIGHBOURS = 1,  /* number of other iterations on each side */
+    ITEMS_MAX = 8000 /* above this, tiles are joined */
 };
 
 #define NO_BAR UINT32_MAX /* the item is not shown */
 
 struct bar {
-    uint32_t first, n; /* its first item, and how many it joins */
+    uint32_t first, n; /* its first item, and the number of its items */
     double slowed_us;
 };
 
@@ -35,7 +35,7 @@ struct timeline {
     struct bar *bars;
     size_t n_bars;
     size_t first_of_lane[LANES + 1];
-    uint32_t *bar_of; /* the bar of each item */
+    uint32_t *bar_of; /* by item: its bar */
 };
 
 static const struct ah_replay_item *item_at(const struct timeline *t, size_t i)
@@ -63,7 +63,7 @@ static bool is_shown(const struct timeline *t, const struct ah_replay_item *item
            item->finish_us > t->from_us && item->start_us < t->to_us;
 }
 
-/* Shows the last iteration but one, for which a replay gives sums, and the one before it, which is also steady. */
+/* Chooses two steady iterations: the last but one, for which a replay gives sums, and the one before. */
 static void choose_span(struct timeline *t)
 {
     const struct ah_replay *replay = &t->page->replay;
@@ -154,7 +154,7 @@ static int64_t tiles_column(const struct timeline *t, size_t bar)
     return t->bars[bar].n;
 }
 
-/* Returns a bar's iteration: 0 and 1 are the two that are shown. */
+/* Returns a bar's iteration, relative to FIRST. */
 static int64_t iteration_column(const struct timeline *t, size_t bar)
 {
     return (int64_t)first_item(t, bar)->iteration - t->first;
@@ -183,7 +183,7 @@ static const struct column columns[] = {
     {"pause", pause_column}, {"iteration", iteration_column}, {"length", length_column},
 };
 
-/* Adds [bar, reason, the bar for which it waited (-1 - op if that is not shown, null if none), ns]. */
+/* Adds [bar, reason, awaited bar, ns]. The third is -1 - op if that bar is not shown; null: it waited for none. */
 static void put_wait(const struct timeline *t, size_t bar)
 {
     struct ah_emit *emit = &t->page->emit;
@@ -203,7 +203,7 @@ static void put_wait(const struct timeline *t, size_t bar)
     ah_emit_close(emit);
 }
 
-/* Adds [bar, ns, resource or null]. */
+/* Adds [bar, ns by which it was slowed down, resource or null]. */
 static void put_slowed(const struct timeline *t, size_t bar)
 {
     struct ah_emit *emit = &t->page->emit;
@@ -240,7 +240,7 @@ static void put_lane(const struct timeline *t, size_t lane)
     ah_emit_close(emit);
 }
 
-/* Adds bytes in use by part and position. */
+/* Adds the bytes in use, by part and position. */
 static void put_occupancy(const struct timeline *t)
 {
     const struct ah_occupancy *occupancy = &t->page->occupancy;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Says why a request has no plan. The rows of a diagnosis, for a machine or a cluster, are filled once, then printed as
- * text or as JSON.
+ * Says why a request has no plan. The rows of a diagnosis, for a machine or a cluster, are filled once and then printed
+ * as text or as JSON.
  */
 #include "cli/plan/diagnosis.h"
 
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A remedy as texts. Its value in JSON is `word`, else `value`, else absent. */
+/* A remedy as texts. Its value in JSON is `word` or, if that is NULL, `value`; 0 is left out. */
 struct row {
     const char *kind, *word, *node;
     char change[AH_REMEDY_TEXT_MAX], lacking[AH_REMEDY_TEXT_MAX];
@@ -26,7 +26,7 @@ struct row {
 struct diagnosis {
     struct row rows[AH_REMEDIES];
     size_t n;
-    const char *tried;       /* what was changed without success; used if there are no rows */
+    const char *tried;       /* what was changed without success, for a diagnosis without rows */
     const char *beyond_name; /* name of `beyond` in JSON */
     void (*emit_shortage)(const void *shortage, struct ah_emit *emit);
     const void *shortage;
@@ -36,7 +36,7 @@ _Static_assert((int)AH_CLUSTER_REMEDIES <= (int)AH_REMEDIES, "rows are enough fo
 
 /* ---- remedies of one machine ---- */
 
-/* Prints bytes in the largest exact unit, in the form of the command line. */
+/* Prints bytes exactly, in the largest possible unit, as on a command line. */
 static const char *exact_bytes(char out[AH_UNITS_TEXT_MAX], uint64_t bytes)
 {
     const uint64_t mib = UINT64_C(1) << 20;
@@ -50,7 +50,7 @@ static const char *exact_bytes(char out[AH_UNITS_TEXT_MAX], uint64_t bytes)
     return out;
 }
 
-/* Prints "--micro-batches 4", "--policy stream"; without a value only `what`. */
+/* Prints "--micro-batches 4" or "--policy stream"; without a value, only `what`. */
 static void put_change(char out[AH_REMEDY_TEXT_MAX], const char *what, const char *word, uint64_t value)
 {
     if (word)
@@ -171,7 +171,7 @@ static void add_cluster_remedy(struct diagnosis *said, const struct ah_cluster_r
 
 /* ---- for people ---- */
 
-/* Adds a cell: what the remedy changes besides time and memory. */
+/* Adds a cell with the remedy's effects on other things than time and memory. */
 static void put_remark(struct ah_table *table, const struct row *row)
 {
     if (row->changes_mathematics)
@@ -182,7 +182,7 @@ static void put_remark(struct ah_table *table, const struct row *row)
         ah_table_cell(table, "%s", row->moves_rounding ? "rounds gradient sums differently" : "");
 }
 
-/* Appends the word, quoted for a shell if necessary. */
+/* Appends a word of the command line, quoted for a shell if necessary. */
 static void put_word(struct ah_buffer *out, const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+:,./@%";
@@ -196,7 +196,7 @@ static void put_word(struct ah_buffer *out, const char *word)
     ah_buffer_puts(out, "'");
 }
 
-/* True if the change sets the option in `word`. If so, its old value is dropped. */
+/* True if `change` sets the option in `word`, whose old value must then be left out. */
 static bool is_replaced(const char *change, const char *word)
 {
     char option[AH_REMEDY_TEXT_MAX + 2];
@@ -212,7 +212,7 @@ static bool is_printable(const char *word)
     return !*word;
 }
 
-/* Appends the command with the first change, ready to copy; nothing if a word is unsafe on a terminal. */
+/* Appends the command line with the first change, ready to copy, unless a word is unsafe on a terminal. */
 static void put_command(const struct ah_cli *cli, const char *change, bool first_of_many,
                         struct ah_buffer *out)
 {

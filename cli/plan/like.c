@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * '--like': copies the training of another plan, and refuses options that would set the same fields.
+ * '--like': copies the training of another plan, and refuses options for the same fields.
  */
 #include "cli/plan/like.h"
 
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* What is taken from the other plan. */
+/* The copied parts of the other plan. */
 struct source {
     struct ah_plan_training training;
     struct ah_plan_input model;
@@ -36,7 +36,7 @@ static int check_options(const struct ah_request_options *given, struct ah_error
     return AH_OK;
 }
 
-/* Copies `of` to `ret_kept`, with everything that it borrows from its document, into `arena`. */
+/* Copies `of` to `ret_kept`, together with all that it borrows from its document, to `arena`. */
 static int copy_training(struct ah_arena *arena, const struct ah_plan_training *of,
                          struct ah_plan_training *ret_kept, struct ah_error *err)
 {
@@ -57,7 +57,7 @@ static int copy_training(struct ah_arena *arena, const struct ah_plan_training *
     return AH_OK;
 }
 
-/* Refuses tensor parallelism, because its ranks add up parts of products, and no other plan does that. */
+/* Refuses tensor parallelism: its ranks add up parts of products, and no other plan adds these up in the same way. */
 static int check_degrees(const struct ah_cluster_plan *plan, const char *path, struct ah_error *err)
 {
     for (size_t p = 0; p < plan->n_pipelines; p++)
@@ -93,7 +93,7 @@ static int read_source(const struct ah_document *document, const char *path, str
     return rc ? rc : ah_cluster_plan_step(plan, arena, &ret_source->training, err);
 }
 
-/* What the request plans for. */
+/* What the request is for. */
 struct target {
     const struct ah_model *model;
     const char *model_sha256;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Like: '--like PLAN' makes a request train as another plan does, so both give the same bits. In a cluster plan, the
- * gradients of each pipeline's micro-batches are a group that is added up separately. A request for one machine adds up
- * the same groups; the pipelines of a request for a cluster take whole groups (planner/cluster/groups.h).
+ * Like: '--like PLAN' makes a request train like another plan, so that both give the same bits. In a cluster plan, the
+ * gradients of each pipeline's micro-batches are a group, added up separately. A request for one machine adds up the
+ * same groups. In a request for a cluster, pipelines take whole groups (planner/cluster/groups.h).
  *
  *     rc = ah_request_init(&request, cli, &options->request, err);
  *     rc = rc ? rc : ah_like_apply(&request, cli, options->like, &options->request, err);
@@ -13,12 +13,12 @@
 #include "cli/plan/request.h"
 #include "cli/plan/request_cluster.h"
 
-/* Sets request->planner.training. AH_E_USAGE: an option contradicts that plan; AH_E_MISMATCH: it is for another model
- * or kind of device; errors of ah_input_load(). */
+/* Sets request->planner.training. AH_E_USAGE: an option contradicts the other plan; AH_E_MISMATCH: that plan is for
+ * another model or kind of device. Errors of ah_input_load(). */
 int ah_like_apply(struct ah_request *request, struct ah_cli *cli, const char *path,
                   const struct ah_request_options *given, struct ah_error *err);
 
-/* The same for a cluster: sets request->planner. AH_E_USAGE also if `tp` or `policy` would give other bits. */
+/* Sets request->planner. Errors: as ah_like_apply(); AH_E_USAGE also if `tp` or `policy` would give other bits. */
 int ah_like_apply_cluster(struct ah_request_cluster *request, struct ah_cli *cli,
                           const struct ah_request_cluster_options *options, struct ah_error *err);
 

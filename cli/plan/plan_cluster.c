@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete plan --cluster: searches for a cluster plan, writes it, and prints what the plan predicts.
+ * autohete plan --cluster: searches for a cluster plan, writes it, and prints its predictions.
  */
 #include "cli/plan/plan_cluster.h"
 
@@ -26,7 +26,7 @@ static int write_plan(struct ah_cli *cli, const char *output, struct ah_cluster_
     return rc;
 }
 
-/* Says why there is no plan, and what would help. */
+/* Prints why there is no plan, and what would help. */
 static int explain_no_plan(struct ah_cli *cli, struct ah_request_cluster *request,
                            const struct ah_cluster_shortage *shortage, const struct ah_error *why)
 {

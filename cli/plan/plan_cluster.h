@@ -7,7 +7,7 @@
 
 #include "cli/plan/request_cluster.h"
 
-/* Plans, and writes or shows the result. `output`: NULL or "-" is standard output. Returns the exit status. */
+/* Makes a plan, and writes or shows it. `output`: NULL or "-" is standard output. Returns the exit status. */
 int ah_plan_cluster(struct ah_cli *cli, const struct ah_request_cluster_options *options, const char *output);
 
 #endif

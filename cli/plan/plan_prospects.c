@@ -15,7 +15,7 @@ const char *const ah_plan_prospects_words[] = {"device-memory", "batch", "seq", 
 static const enum ah_prospect_kind swept_kinds[] = {AH_PROSPECT_DEVICE_MEMORY, AH_PROSPECT_BATCH,
                                                     AH_PROSPECT_SEQ};
 
-/* The least gain that is printed as a number. */
+/* the smallest gain that is printed as a number */
 static const double noticed = 0.005;
 
 /* ---- the command line ---- */
@@ -120,7 +120,7 @@ void ah_plan_prospects_release(struct ah_plan_prospects *prospects)
 
 enum { WORDS_MAX = 120 };
 
-/* Prints how a row differs from the request: "1 GiB more device memory (24.6 GiB)", "batch 16". */
+/* Prints the change that makes a row: "1 GiB more device memory (24.6 GiB)", "batch 16". */
 static const char *change_words(char out[WORDS_MAX], const struct ah_prospect_change *change)
 {
     char bytes[AH_UNITS_TEXT_MAX];
@@ -155,7 +155,7 @@ static const char *change_words(char out[WORDS_MAX], const struct ah_prospect_ch
     return out;
 }
 
-/* Prints "recompute 15+5, host 9+9, streamed 10"; nothing if everything stays on the device. */
+/* Prints "recompute 15+5, host 9+9, streamed 10", or nothing if everything stays on the device. */
 static const char *blocks_words(char out[WORDS_MAX], const struct ah_prospect_blocks *blocks)
 {
     int used = 0;

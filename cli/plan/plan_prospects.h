@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plan prospects: `plan --explain` and `plan --sweep`. They show what limits a plan, and the plans for other machines,
+ * Plan prospects: `plan --explain` and `plan --sweep`. They show what limits a plan, and plans for other machines,
  * batches or sequence lengths: as tables, as JSON, and on the plan's page. Every row was planned (planner/prospects.h).
  *
  *     rc = ah_plan_prospects_parse(&prospects, explain, sweep, &cli->arena, err);    // before anything long
@@ -14,7 +14,7 @@
 #include "cli/frame/emit.h"
 #include "planner/prospects.h"
 
-extern const char *const ah_plan_prospects_words[]; /* what can be swept */
+extern const char *const ah_plan_prospects_words[]; /* what '--sweep' can vary */
 
 struct ah_plan_prospects {
     bool explain;
@@ -26,16 +26,16 @@ struct ah_plan_prospects {
     /* Results of ah_plan_prospects_find(). */
     struct ah_buffer limits; /* what limits the plan, in sentences; empty without a plan */
     struct ah_prospect explained[AH_PROSPECTS_EXPLAINED];
-    size_t n_explained; /* 0: --explain was not given, or there is no plan */
+    size_t n_explained; /* 0: without --explain, or without a plan */
     struct ah_prospect points[AH_PROSPECTS_LADDER_MAX];
     size_t n_points;
 };
 
-/* `sweep`: "batch", "batch=1,2,4", "device-memory=8GiB,16GiB"; NULL: no sweep. AH_E_USAGE says what is wrong. */
+/* Parses `sweep`: "batch", "batch=1,2,4", "device-memory=8GiB,16GiB"; NULL: no sweep. AH_E_USAGE says what is wrong. */
 int ah_plan_prospects_parse(struct ah_plan_prospects *ret_prospects, bool explain, const char *sweep,
                             struct ah_error *err);
 
-/* Plans every row. `plan` is the plan of the request itself; NULL if there is none. */
+/* Plans every row. `plan`: the plan of the request itself; NULL: there is none. */
 int ah_plan_prospects_find(struct ah_plan_prospects *prospects, const struct ah_plan_request *request,
                            const struct ah_plan *plan, struct ah_error *err);
 void ah_plan_prospects_release(struct ah_plan_prospects *prospects);
@@ -43,7 +43,7 @@ void ah_plan_prospects_release(struct ah_plan_prospects *prospects);
 /* Prints tables, each below its heading. */
 void ah_plan_prospects_put(struct ah_cli *cli, const struct ah_plan_prospects *prospects);
 
-/* Adds "explain" and "sweep" to an object that the caller opened; leaves out what was not asked for. */
+/* Adds "explain" and "sweep", as far as they were requested, to an object opened by the caller. */
 void ah_plan_prospects_emit(struct ah_emit *emit, const struct ah_plan_prospects *prospects);
 
 #endif

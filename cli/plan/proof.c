@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks a plan before a verb executes it; for other documents, the message names a verb that accepts them.
+ * Checks a plan before a verb executes it. For other documents, the message names a verb that accepts them.
  */
 #include "cli/plan/proof.h"
 
@@ -21,7 +21,7 @@ int ah_proof_plan(const struct ah_plan *plan, struct ah_error *err)
     int rc = ah_document_check_model(&plan->model, plan->inputs.model.sha256, &own);
     rc = rc ? rc : ah_schedule_check(plan, &own);
     rc = rc ? rc : ah_verify_policy(plan, &own);
-    /* The planner's checks report a bad request (AH_E_USAGE); here the document is at fault. */
+    /* The planner's checks report AH_E_USAGE, for a bad request; here the document is wrong. */
     if (rc && rc != AH_E_MEMORY && rc != AH_E_MISMATCH)
         rc = AH_E_DOCUMENT;
     return rc ? ah_error_set(err, rc, "%s", own.text) : AH_OK;
@@ -53,7 +53,7 @@ static int refuse_kind(enum ah_document_kind kind, const char *verb, struct ah_e
                         kind == AH_DOCUMENT_MODEL ? "; 'autohete plan' makes one from it" : "");
 }
 
-/* True if the path is a model's folder, or the name of a built-in model. */
+/* True if the path is a model's folder, or a built-in model's name. */
 static bool names_model(const char *path)
 {
     char config[PATH_MAX];

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { SLICES_LEAST = 8 }; /* enough for every degree that is planned */
+enum { SLICES_LEAST = 8 }; /* enough for every degree in plans */
 
 static uint64_t slices_of(const struct ah_cluster_plan *plan)
 {
@@ -20,7 +20,7 @@ static uint64_t slices_of(const struct ah_cluster_plan *plan)
     return slices;
 }
 
-/* Fills an inventory: all blocks are in storage, as after `step`. Texts are borrowed from the plan and the cluster. */
+/* Fills an inventory with all blocks in storage, as after `step`. Borrows texts from the plan and the cluster. */
 static int fill_inventory(struct ah_document *inventory, uint64_t step, const struct ah_cluster_plan *plan,
                           const struct ah_cluster *cluster, struct ah_error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns options into a request. Checks only ranges, naming the option; checks that need the model are the planner's.
+ * Turns options into a request. Checks only ranges and names the option; the planner makes checks that need the model.
  */
 #include "cli/plan/request.h"
 
@@ -61,7 +61,7 @@ struct count {
     uint64_t otherwise, most;
 };
 
-/* Reads the given number or the default; it must be from 1 to the limit of plans. */
+/* Sets `ret_value` to the given number or the default. It must be from 1 to the limit of plans. */
 static int read_count(const struct count *count, const struct ah_option_integer *given, uint64_t *ret_value,
                       struct ah_error *err)
 {
@@ -143,13 +143,13 @@ static int read_numbers(struct ah_request *request, const struct ah_request_opti
     return AH_OK;
 }
 
-/* The trained tensors, in the form of plans. */
+/* The trained tensors, as patterns like those of plans. */
 struct trainable {
     struct ah_freeze_names patterns;
-    uint32_t *trained; /* room for the results of two calls of ah_trainable_match() */
+    uint32_t *trained; /* room for two results of ah_trainable_match() */
 };
 
-/* Appends patterns of our names for `pattern`, which has ours or Hugging Face's. AH_E_USAGE: it matches no tensor. */
+/* Appends patterns in our names for `pattern`, in our names or Hugging Face's. AH_E_USAGE: it matches no tensor. */
 static int name_tensors(struct ah_arena *arena, const struct ah_model *model, const char *pattern,
                         uint32_t *trained, struct ah_freeze_names *names, struct ah_error *err)
 {
@@ -172,7 +172,7 @@ static int name_tensors(struct ah_arena *arena, const struct ah_model *model, co
         pattern, model->name);
 }
 
-/* Checks that "!b" exempts something that an earlier pattern froze. */
+/* Checks that "!b" exempts a tensor frozen by an earlier pattern. */
 static int check_brought_back(const struct ah_model *model, const struct trainable *list, size_t n_before,
                               const char *pattern, struct ah_error *err)
 {
@@ -180,7 +180,7 @@ static int check_brought_back(const struct ah_model *model, const struct trainab
     uint64_t blocks = ah_model_blocks(model);
     uint32_t *before = list->trained, *now = list->trained + blocks;
     int rc = ah_trainable_match(model, patterns->items, n_before, before, NULL);
-    if (rc == AH_E_USAGE) /* nothing would be trained */
+    if (rc == AH_E_USAGE) /* nothing was trained before */
         return AH_OK;
     if (!rc)
         rc = ah_trainable_match(model, patterns->items, patterns->n, now, NULL);
@@ -195,7 +195,7 @@ static int check_brought_back(const struct ah_model *model, const struct trainab
         pattern);
 }
 
-/* Appends one part of "a,!b" to the list of trained tensors. Freezing removes tensors ("!a"), "!" adds them ("b"). */
+/* Appends one part of "a,!b" to the list of trained tensors: "!a" because "a" is frozen, "b" for the exemption "!b". */
 static int add_pattern(struct ah_arena *arena, const struct ah_model *model, const char *pattern,
                        struct trainable *list, struct ah_error *err)
 {
@@ -258,7 +258,7 @@ int ah_request_training(struct ah_request *request, struct ah_cli *cli,
 
 /* ---- budgets and search ---- */
 
-/* Sets the error for a value so small that its unit must be missing. */
+/* Sets the error for a value so small that its unit must have been forgotten. */
 static int fail_unit(const char *what, uint64_t value, struct ah_error *err)
 {
     return ah_error_set(err, AH_E_USAGE,

@@ -40,7 +40,7 @@ extern const char *const ah_request_words_quick[];
 
 #define AH_REQUEST_FIELD(name) offsetof(struct ah_request_options, name)
 
-/* Rows for an options struct that begins with a struct ah_request_options. */
+/* The rows for an options struct that begins with a struct ah_request_options. */
 /* clang-format off */
 #define AH_REQUEST_OPTIONS                                                                                   \
     {"machine", 0, AH_OPTION_FILE, "MACHINE", ah_input_machines, AH_REQUEST_FIELD(machine),                  \
@@ -80,25 +80,25 @@ struct ah_request {
     struct ah_progress progress;
 };
 
-/* Reads the documents and options; the model is the first operand. Texts are in cli->arena. AH_E_USAGE names the
- * option, AH_E_IO and AH_E_DOCUMENT the file. After a failure there is nothing to release. Planning shows progress and
- * stops at an interrupt. The request must not move. */
+/* Reads the documents and options; the model is the first operand. Texts are in cli->arena. Planning shows progress and
+ * stops at an interrupt. Do not move the request. After a failure there is nothing to release. AH_E_USAGE names the
+ * option; AH_E_IO and AH_E_DOCUMENT name the file. */
 int ah_request_init(struct ah_request *ret_request, struct ah_cli *cli,
                     const struct ah_request_options *options, struct ah_error *err);
 
-/* Sets only request->planner.training, from request->model and the device of request->machine, already read. */
+/* Sets only request->planner.training. The caller has set request->model and the device of request->machine. */
 int ah_request_training(struct ah_request *request, struct ah_cli *cli,
                         const struct ah_request_options *options, struct ah_error *err);
 
-/* '--without': bit i of `ret_without` excludes enum ah_technique i. AH_E_USAGE names a word that is no technique. */
+/* Parses '--without': bit i of `ret_without` forbids enum ah_technique i. AH_E_USAGE names the unknown word. */
 int ah_request_without(const struct ah_option_list *lists, uint32_t *ret_without, struct ah_error *err);
 
-/* '--effort': 1 to AH_EFFORT_MOST; 0 if not given. AH_E_USAGE: any other value. */
+/* Parses '--effort': 1 to AH_EFFORT_MOST; 0 if it is not given. AH_E_USAGE: the value is outside that range. */
 int ah_request_effort(const struct ah_option_integer *option, uint32_t *ret_effort, struct ah_error *err);
 
 void ah_request_release(struct ah_request *request);
 
-/* Returns the index of `word` in a vocabulary that contains it. */
+/* Returns the index of `word` in `words`, which must contain it. */
 unsigned ah_request_index(const char *const *words, const char *word);
 
 #endif

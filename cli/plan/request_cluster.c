@@ -26,7 +26,7 @@ static bool is_word(const char *const *words, const char *word)
     return false;
 }
 
-/* Refuses `policy`, which is for the other kind of plans. */
+/* Refuses a `policy` of the other kind of plans. */
 static int refuse_policy(const char *policy, const char *const *words, const char *why, struct ah_error *err)
 {
     struct ah_buffer list = {0};
@@ -45,7 +45,7 @@ int ah_request_cluster_check_machine(const char *policy, struct ah_error *err)
                : refuse_policy(policy, ah_words_policy, "clusters ('--cluster'), not for one machine", err);
 }
 
-/* Refuses options for plans of one machine, and options that contradict each other. */
+/* Refuses options for one machine, and options that contradict each other. */
 static int check_options(const struct ah_request_cluster_options *options, struct ah_error *err)
 {
     const struct ah_request_options *request = options->request;
@@ -106,7 +106,7 @@ static int read_training(struct ah_request_cluster *request, struct ah_cli *cli,
     return rc;
 }
 
-/* Reads '--without'; refuses techniques that plans for clusters do not have. */
+/* Parses '--without'. Refuses techniques that cluster plans do not have. */
 static int read_without(const struct ah_request_options *options, unsigned *ret_without, struct ah_error *err)
 {
     uint32_t techniques = 0;

@@ -30,23 +30,23 @@ struct ah_request_cluster {
     struct ah_cluster_request planner; /* borrows the documents */
 };
 
-/* All policies, for one machine and for clusters. */
+/* the policies for one machine and for clusters */
 extern const char *const ah_request_words_any_policy[];
 
 /* The modes of tensor parallelism, then its degrees. */
 extern const char *const ah_request_words_tp[];
 
-/* The model is the first operand. AH_E_USAGE names the option, AH_E_IO and AH_E_DOCUMENT the file. After a failure
- * there is nothing to release. Planning shows progress and stops at an interrupt. The request must not move. */
+/* Reads the documents and options; the model is the first operand. Planning shows progress and stops at an interrupt.
+ * Do not move the request. After a failure there is nothing to release. Errors: as ah_request_init(). */
 int ah_request_cluster_init(struct ah_request_cluster *ret_request, struct ah_cli *cli,
                             const struct ah_request_cluster_options *options, struct ah_error *err);
 
 void ah_request_cluster_release(struct ah_request_cluster *request);
 
-/* Progress callback for searches: draws a struct ah_progress. Returns true if interrupted. */
+/* Draws the progress of a search; `progress` is a struct ah_progress. Returns true after an interrupt. */
 bool ah_request_cluster_searched(void *progress, uint64_t done, uint64_t planned);
 
-/* Checks that `policy` is for a single machine. AH_E_USAGE: it is for clusters only. */
+/* Checks that `policy` is for one machine. AH_E_USAGE: it is only for clusters. */
 int ah_request_cluster_check_machine(const char *policy, struct ah_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Starts mpirun as a child process. If there is a reader, the child's standard output is a pipe.
+ * Starts mpirun as a child process. With a reader, the child's standard output is a pipe.
  */
 #include "cli/profile/mpirun.h"
 
@@ -35,7 +35,7 @@ static const char *program_of(struct ah_arena *arena, struct ah_error *err)
     return kept;
 }
 
-/* Appends a context: ":" unless it is the first, then "-n N --host NAME:N PROGRAM WORD ...". */
+/* Appends a context of mpirun: "-n N --host NAME:N PROGRAM WORD ...", after ":" unless it is the first. */
 static size_t put_context(const char **out, const struct ah_hosts_entry *entry, bool one_each, bool first,
                           const char *program, const char *const *words, struct ah_arena *arena)
 {
@@ -91,7 +91,7 @@ static void become(const char *const *command, const int *pipe_ends)
         char *const *argv; /* execvp does not change the words */
     } of = {command};
     (void)setpgid(0, 0);
-    (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* killing this process ends the ranks, too */
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* if this process is killed, the ranks end, too */
     if (pipe_ends) {
         (void)dup2(pipe_ends[1], STDOUT_FILENO);
         (void)close(pipe_ends[0]);
@@ -101,7 +101,7 @@ static void become(const char *const *command, const int *pipe_ends)
     _exit(NOT_FOUND);
 }
 
-/* Reads what has arrived, waiting at most `nap_ms`; sets `ret_open` to false at the end of the output. */
+/* Reads available output, waiting at most `nap_ms` for it. Sets `ret_open` to false at its end. */
 static void listen_to(int fd, const struct ah_mpirun_reader *reader, int nap_ms, bool *ret_open)
 {
     static char bytes[READ_BYTES];
@@ -129,7 +129,7 @@ static int wait_for(pid_t child, int fd, const struct ah_mpirun_reader *reader, 
             (void)nanosleep(&nap, NULL);
     }
     const int reason = ended < 0 ? errno : 0;
-    for (bool more = open; more;) { /* reads the rest; other processes may keep the pipe open */
+    for (bool more = open; more;) { /* the rest; does not wait for processes that keep the pipe open */
         struct pollfd there = {.fd = fd, .events = POLLIN};
         more = poll(&there, 1, 0) > 0;
         if (more)

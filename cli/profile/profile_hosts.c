@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The process that starts mpirun; and the output of rank 0, which that process reads.
+ * The process that starts mpirun, and how it reads the output of rank 0.
  */
 #include "cli/profile/profile_hosts.h"
 
@@ -24,14 +24,14 @@
 
 enum { TELL_NS = 200 * 1000 * 1000, HOSTS_LEAST = 2, HOSTS_MOST = 1024 };
 
-/* Links whose times deviate more from their fitted line are reported. */
+/* a link is reported if its times deviate more from their fitted line */
 static const double poor_fit = 0.3;
 
-/* ---- a process that mpirun started ---- */
+/* ---- a process started by mpirun ---- */
 
 struct joining {
     const struct ah_profile_hosts_measure *measure;
-    double begin, end; /* the part of all work that is measured now */
+    double begin, end; /* the part of all work that is being measured */
     uint64_t reported_ns;
 };
 
@@ -110,10 +110,10 @@ int ah_profile_hosts_join(const struct ah_profile_hosts_measure *measure, struct
 struct hearing {
     struct ah_progress progress;
     struct ah_buffer text;
-    bool reports; /* the report has begun, and the text begins with it */
+    bool reports; /* `text` begins with the report, which may be incomplete */
 };
 
-/* Removes whole lines of progress from the text until the report begins. */
+/* Removes complete lines of progress from the text, up to the beginning of the report. */
 static void take_lines(struct hearing *hearing)
 {
     size_t at = 0;
@@ -153,7 +153,7 @@ struct profiling {
     const struct ah_profile_hosts_options *options;
     struct ah_hosts hosts;
     struct ah_profile_report report;
-    struct ah_document *machines; /* machine document of each host */
+    struct ah_document *machines; /* by host: its machine document */
 };
 
 static int check_hosts(const struct profiling *p, struct ah_error *err)
@@ -174,7 +174,7 @@ static int check_hosts(const struct profiling *p, struct ah_error *err)
     return AH_OK;
 }
 
-/* Returns the words with which mpirun starts each host's process; NULL: out of memory. */
+/* Returns the words of the command that mpirun starts on each host; NULL: out of memory. */
 static const char *const *words_of(const struct profiling *p)
 {
     enum { WORDS = 12, NUMBER = 32 };
@@ -205,7 +205,7 @@ static const char *const *words_of(const struct profiling *p)
     return words;
 }
 
-/* Sets the error for a failed mpirun. It prints what went wrong, but not always where, so names a lost host. */
+/* Sets the error for a failed mpirun, whose output may not say where it failed: the message names a lost host. */
 static int fail_launch(const struct profiling *p, int status, struct ah_error *err)
 {
     if (ah_interrupt_seen())
@@ -252,7 +252,7 @@ static int measure_hosts(struct profiling *p, struct ah_error *err)
     const struct ah_comm_driver *driver = NULL;
     const char *const *command = NULL;
     int status = 0;
-    int rc = ah_comm_load("mpi", &driver, err); /* fails once here instead of on every host */
+    int rc = ah_comm_load("mpi", &driver, err); /* to fail once here instead of on every host */
     const char *const *words = rc ? NULL : words_of(p);
     if (!rc && !words)
         rc = ah_error_memory(err);
@@ -311,7 +311,7 @@ static void tell_doubts(const struct profiling *p)
                 report->links[i].link.fit_error * 100);
 }
 
-/* Writes the document after parsing it as every reader would. */
+/* Writes the document, after parsing it as every reader does. */
 static int write_cluster(const struct profiling *p, struct ah_cluster *cluster, struct ah_error *err)
 {
     const char *output = p->options->output;

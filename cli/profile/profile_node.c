@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every two ranks have a channel in each direction. First each rank sends rank 0 its hello; then rank 0 sends commands
- * (`word`). A reply is an answer followed by its document, the points of a link, or the messages of a ping.
+ * Every two ranks have a channel in each direction. First, each rank sends its hello to rank 0. Then rank 0 sends
+ * commands (`word`). A reply is an answer followed by its document, the points of a link, or the messages of a ping.
  */
 #include "cli/profile/profile_node.h"
 
@@ -20,14 +20,14 @@ struct word {
 };
 
 struct answer {
-    int64_t code;   /* AH_OK: a text of `bytes` follows */
+    int64_t code;   /* AH_OK: a text of `bytes` follows the answer */
     uint64_t bytes; /* including its terminating 0 */
     char why[AH_ERROR_TEXT_MAX];
 };
 
 /* ---- ranks on the same machine ---- */
 
-/* Reads the first line of a file; empty if there is no file. */
+/* Reads the first line of a file; "" if there is no file. */
 static void read_first_line(const char *path, char *ret_text, int bytes)
 {
     FILE *file = fopen(path, "re");
@@ -127,7 +127,7 @@ void ah_profile_node_close(struct ah_profile_node *node, int rc, const struct ah
 
 /* ---- measuring ---- */
 
-/* Measures this machine; returns an answer that says whether that succeeded. */
+/* Measures this machine. The answer says whether that succeeded. */
 static struct answer measure_node(const struct ah_profile_node *node, struct ah_buffer *text)
 {
     struct ah_error err = {0};
@@ -264,7 +264,7 @@ static int hear_answer(struct leading *l, uint32_t rank, struct ah_error *err)
     return rc;
 }
 
-/* All ranks of this turn measure at the same time. */
+/* Lets all ranks of one turn measure at the same time, and receives their answers. */
 static int take_turn(struct leading *l, uint32_t turn, struct ah_error *err)
 {
     const double part = 1.0 / (l->n_turns + 1.0), begin = turn * part;

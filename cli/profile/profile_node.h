@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Node: a rank of 'profile --hosts'; mpirun starts one on each host. When rank 0 says so, all ranks measure their
- * machines at the same time, except that ranks on one machine take turns. Then pairs of ranks measure their links, one
- * pair at a time, so that no two pairs share a network card.
+ * Node: a rank of 'profile --hosts'; mpirun starts one on each host. At rank 0's command, all ranks measure their
+ * machines at the same time, except that ranks on one machine measure one after another. Then pairs of ranks measure
+ * their links, one pair at a time, so that no two pairs share a network card.
  *
- * A rank that cannot measure tells rank 0, whose report names it; the other ranks stay connected.
+ * A rank that cannot measure tells rank 0, whose report names it. The other ranks stay connected.
  *
  *     rc = ah_profile_node_open(&node, &options, err);     // joins the others
  *     if (!ah_comm_rank(node.comm))
@@ -23,7 +23,7 @@
 
 enum { AH_PROFILE_HOST_MAX = 256, AH_PROFILE_BOOT_MAX = 64 };
 
-/* The identity of a rank. The boot id comes from the kernel and identifies the machine; empty: unknown. */
+/* The identity of a rank. The kernel's boot id identifies the machine; empty: unknown. */
 struct ah_profile_hello {
     char host[AH_PROFILE_HOST_MAX];
     char boot[AH_PROFILE_BOOT_MAX];
@@ -32,8 +32,8 @@ struct ah_profile_hello {
 
 void ah_profile_hello_fill(struct ah_profile_hello *ret_hello);
 
-/* The turn, from 0, in which a rank measures; ranks on one machine have different turns. `first`: the first rank on the
- * same machine with the same host name; containers on one machine have their own names and limits. */
+/* The turn (from 0) in which a rank measures; ranks on one machine have different turns. `first`: the first rank with
+ * the same machine and host name. Containers on one machine have different names and limits. */
 struct ah_profile_turn {
     uint32_t turn, first;
 };
@@ -47,9 +47,9 @@ struct ah_profile_node_options {
     /* Measures this machine and appends its document to `out`. */
     int (*measure)(void *context, struct ah_buffer *out, struct ah_error *err);
     void *context;
-    /* (optional) For rank 0: the progress of `measure` now covers the part from `begin` to `end` of all work. */
+    /* (optional) Called on rank 0: from now on, `measure` covers the part from `begin` to `end` of all work. */
     void (*tell)(void *context, double begin, double end, const char *what);
-    const atomic_int *cancel; /* (optional) set: stop before the next link */
+    const atomic_int *cancel; /* (optional) if it is set, no further link is measured */
 };
 
 struct ah_profile_node {
@@ -60,12 +60,12 @@ struct ah_profile_node {
 int ah_profile_node_open(struct ah_profile_node *node, const struct ah_profile_node_options *options,
                          struct ah_error *err);
 
-/* Rank 0: directs the measurements. The report is in `arena`, with failures of single ranks. AH_E_PEER: lost a rank. */
+/* Directs the measurements from rank 0. The report, in `arena`, has single ranks' failures. AH_E_PEER: lost a rank. */
 int ah_profile_node_lead(struct ah_profile_node *node, struct ah_arena *arena,
                          struct ah_profile_report *ret_report, struct ah_error *err);
 int ah_profile_node_follow(struct ah_profile_node *node, struct ah_error *err);
 
-/* If `rc` is not AH_OK, the other ranks are told why and end. */
+/* Closes the node. If `rc` is not AH_OK, first tells the other ranks why, and they end. */
 void ah_profile_node_close(struct ah_profile_node *node, int rc, const struct ah_error *why);
 
 #endif

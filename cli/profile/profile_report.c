@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prints and reads the report. Both ends are the same build, so text that does not parse was cut off.
+ * Prints and reads the report. The same build does both, so a text that does not parse was cut off.
  */
 #include "cli/profile/profile_report.h"
 
@@ -56,7 +56,7 @@ struct reader {
     bool ended, failed;
 };
 
-/* Returns the rest of the line, starting at `line + skip`, without its newline; NULL: out of memory. */
+/* Returns a copy of the line from `line + skip` on, without its newline; NULL: out of memory. */
 static char *rest_of(struct reader *reader, const char *line, size_t skip)
 {
     const size_t length = strcspn(line, "\n");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Report: the results of the ranks of 'profile --hosts', which rank 0 writes to standard output for the process that
- * started mpirun: lines, and documents between them.
+ * Report: the results of the ranks of 'profile --hosts'. Rank 0 writes it to standard output for the process that
+ * started mpirun. It consists of lines, with documents between them.
  *
  *     progress 0.25 a: matrix products         whenever there is progress
  *     report                                   once; the report follows
@@ -22,8 +22,8 @@
 #include <stdbool.h>
 
 struct ah_report_host {
-    const char *name; /* what the host calls itself */
-    uint64_t first;   /* number of the first host on the same machine */
+    const char *name; /* the host's name for itself */
+    uint64_t first;   /* index of the first host on the same machine */
     const char *text; /* a machine document; NULL: not measured */
     size_t text_bytes;
 };
@@ -38,19 +38,19 @@ struct ah_profile_report {
     size_t n_hosts;
     struct ah_report_link *links;
     size_t n_links;
-    uint64_t culprit;    /* the rank that failed with `why` */
+    uint64_t culprit;    /* the rank that reported `why` */
     struct ah_error why; /* code AH_OK: nothing failed */
 };
 
 void ah_profile_report_print(const struct ah_profile_report *report, struct ah_buffer *out);
 
-/* A line of progress; `what` has no newline. */
+/* Appends a line of progress; `what` has no newline. */
 void ah_profile_report_progress(double fraction, const char *what, struct ah_buffer *out);
 
-/* True if the line, without its newline, reports progress. `ret_what` points into the line. */
+/* True if the line (without a newline) reports progress. `ret_what` points into it. */
 bool ah_profile_report_is_progress(const char *line, double *ret_fraction, const char **ret_what);
 
-/* `text` begins at the line "report" and ends with a 0. Copies texts into `arena`. AH_E_FAILED: `text` is cut off. */
+/* Parses a report from its line "report" on; `text` ends with a 0. Copies texts to `arena`. AH_E_FAILED: incomplete. */
 int ah_profile_report_parse(const char *text, size_t bytes, struct ah_arena *arena,
                             struct ah_profile_report *ret_report, struct ah_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds libraries' versions. Types of functions are as declared in cJSON.h, hwloc.h and glpk.h.
+ * Finds libraries' versions. The types of their functions are those in cJSON.h, hwloc.h and glpk.h.
  */
 #include "cli/run/libraries.h"
 
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Converts the address that the loader returns to a function. */
+/* Converts the loader's address to a function. */
 union version_function {
     void *address;
     const char *(*text)(void);
@@ -21,7 +21,7 @@ static void print_text(char *out, void *function)
     snprintf(out, AH_LIBRARIES_TEXT_MAX, "%s", version.text());
 }
 
-/* Prints hwloc_get_api_version(): 0x00020900 is 2.9.0. */
+/* Prints the result of hwloc_get_api_version(): 0x00020900 is 2.9.0. */
 static void print_hwloc(char *out, void *function)
 {
     union version_function version = {.address = function};
@@ -40,7 +40,7 @@ const size_t ah_libraries_count = sizeof ah_libraries_rows / sizeof ah_libraries
 
 bool ah_libraries_version(const struct ah_libraries_row *row, char ret_text[AH_LIBRARIES_TEXT_MAX])
 {
-    /* First look in the libraries with which this program is linked, because their file names may differ. */
+    /* looks in the linked libraries first, because their file names may differ */
     void *function = dlsym(RTLD_DEFAULT, row->symbol);
     void *library = function ? NULL : dlopen(row->soname, RTLD_LAZY | RTLD_LOCAL);
     if (library)

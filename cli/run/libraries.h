@@ -2,8 +2,7 @@
  *
  * Libraries: which of the libraries that we use are installed, and their versions.
  *
- * The dynamic loader finds each library's version function, so that no library's header is needed outside the room that
- * uses it.
+ * The dynamic loader finds each library's version function. So no library's header is needed outside its own room.
  */
 #ifndef AH_CLI_RUN_LIBRARIES_H
 #define AH_CLI_RUN_LIBRARIES_H
@@ -18,9 +17,9 @@ struct ah_libraries_row {
     const char *purpose; /* a clause */
     const char *package; /* name of the package in Debian */
     const char *soname;
-    const char *symbol; /* of the version function */
+    const char *symbol; /* name of the version function */
     void (*print)(char *out,
-                  void *function); /* calls `function` and prints the version, AH_LIBRARIES_TEXT_MAX bytes */
+                  void *function); /* calls `function` and prints the version (AH_LIBRARIES_TEXT_MAX bytes) */
 };
 
 extern const struct ah_libraries_row ah_libraries_rows[];

@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-/* Prints the learning rate and the weight decay; says which of them are defaults for fine-tuning. */
+/* Prints the learning rate and the weight decay, and which of these are defaults for fine-tuning. */
 static void say_learning(struct ah_buffer *out, const struct ah_run *run,
                          const struct ah_run_options *options)
 {
@@ -26,7 +26,7 @@ static void say_learning(struct ah_buffer *out, const struct ah_run *run,
                          options->warmup.given ? "" : "--warmup of 3 % (not 10 %)");
 }
 
-/* Says in which files the width of tokens was inferred only from values. */
+/* Names the files in which the width of tokens was only inferred from their values. */
 static void say_widths(struct ah_cli *cli, const struct ah_dataset *data)
 {
     for (size_t i = 0; data && i < ah_dataset_facts(data)->files; i++) {
@@ -42,7 +42,7 @@ static void say_widths(struct ah_cli *cli, const struct ah_dataset *data)
     }
 }
 
-/* Prints which micro-batches a rank computes, unless it computes all. */
+/* Prints which micro-batches a rank computes, unless it computes all of them. */
 static void print_share(const struct ah_trainer_rank *place, struct ah_buffer *out)
 {
     const struct ah_trainer_stage *stage = &place->stages[place->rank];
@@ -55,7 +55,7 @@ static void print_share(const struct ah_trainer_rank *place, struct ah_buffer *o
     ah_buffer_printf(out, " %" PRIu64, last);
 }
 
-/* Says which rank has which blocks, and where. */
+/* Prints where each rank runs, and which blocks it has. */
 static void say_ranks(struct ah_cli *cli, const struct ah_run_ranks *ranks)
 {
     const struct ah_world *world = ah_run_ranks_world(ranks);

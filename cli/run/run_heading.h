@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run heading: what a person reads before the first step of a run.
+ * Run heading: the lines for people before the first step of a run.
  */
 #ifndef AH_CLI_RUN_RUN_HEADING_H
 #define AH_CLI_RUN_RUN_HEADING_H
@@ -8,8 +8,8 @@
 #include "cli/frame/cli.h"
 #include "runtime/run/run.h"
 
-/* Appends to cli->out: model, device, prediction, ranks, data, checkpoints and learning rate of an open run. `given`:
- * the options of the command line, before a resumed run's settings completed them. */
+/* Appends model, device, prediction, ranks, data, checkpoints and learning rate of an open run to cli->out. `given`:
+ * the options on the command line, before a resumed run's settings completed them. */
 void ah_run_heading_print(struct ah_cli *cli, const struct ah_run *run, const struct ah_run_options *given);
 
 #endif

@@ -10,13 +10,13 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The node in the plan and the host of each rank. */
+/* For each rank, its node in the plan and its host. */
 struct slots {
     const char **node, **host;
-    uint64_t n, ranks; /* number of slots in the file; ranks of the plan */
+    uint64_t n, ranks; /* number of slots in the file, and of ranks in the plan */
 };
 
-/* Sets each rank's node. Each stage has one rank (world.h). */
+/* Sets the node of each rank. Each stage has one rank (world.h). */
 static int fill_nodes(const struct ah_cluster_plan *plan, struct ah_arena *arena, struct slots *slots,
                       struct ah_error *err)
 {
@@ -36,7 +36,7 @@ static int fill_nodes(const struct ah_cluster_plan *plan, struct ah_arena *arena
 
 /* ---- nodes named like hosts ---- */
 
-/* Takes a slot of the host of that name; false: no slot remains. */
+/* Uses up a slot of the host called `name`; false: it has no slot left. */
 static bool take_slot(struct ah_hosts *hosts, const char *name)
 {
     for (size_t i = 0; i < hosts->n; i++)
@@ -47,8 +47,8 @@ static bool take_slot(struct ah_hosts *hosts, const char *name)
     return false;
 }
 
-/* If nodes are named like hosts (`ret_named`), as by 'profile --hosts', each rank runs on its node's host, and unused
- * hosts get no rank. `ret_hosts`: a host for each rank, in order. */
+/* Places each rank on the host that has its node's name, as after 'profile --hosts'. Hosts without a node get no rank.
+ * `ret_named` false: a node is not named like a host. `ret_hosts`: the hosts of all ranks, in order. */
 static int place_by_name(const struct ah_hosts *given, const struct slots *slots, struct ah_arena *arena,
                          struct ah_hosts *ret_hosts, bool *ret_named, struct ah_error *err)
 {
@@ -72,7 +72,7 @@ static int place_by_name(const struct ah_hosts *given, const struct slots *slots
 
 /* ---- other nodes, in the file's order ---- */
 
-/* Fills ranks in the order of the file; slots after the last rank are only counted. */
+/* Assigns slots to ranks in the order of the file; slots after the last rank are only counted. */
 static void place_in_order(const struct ah_hosts *hosts, struct slots *slots)
 {
     for (size_t i = 0; i < hosts->n; i++)
@@ -81,7 +81,7 @@ static void place_in_order(const struct ah_hosts *hosts, struct slots *slots)
                 slots->host[slots->n] = hosts->entries[i].name;
 }
 
-/* Checks that all ranks of a node run on one host, because they share its memory and its links. */
+/* Checks that the ranks of a node are on one host, because they share its memory and links. */
 static int check_node(const struct slots *slots, uint64_t rank, const char *path, struct ah_error *err)
 {
     uint64_t first = 0;
@@ -126,7 +126,7 @@ int ah_run_hosts_place(const struct ah_hosts *given, const struct ah_cluster_pla
 
 /* ---- mpirun ---- */
 
-/* Returns the words of the command line without '--hosts'; NULL: out of memory. */
+/* Returns the command line without '--hosts'; NULL: out of memory. */
 static const char *const *words_of(struct ah_cli *cli)
 {
     size_t n = 0, at = 0;

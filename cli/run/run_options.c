@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Refuses a what-if plan, because it is for a machine that does not exist. */
+/* Refuses a what-if plan: its machine does not exist. */
 static int check_what_if(const struct ah_plan *plan, struct ah_error *err)
 {
     static const char *const options[AH_WHAT_IFS] = {"'--device-memory'", "'--host-memory'"};
@@ -58,7 +58,7 @@ static int check_words(const struct ah_run_options *options, struct ah_error *er
     return AH_OK;
 }
 
-/* Checks '--weights': for a folder of checkpoints, says which one to give; for a name on the hub, how to fetch it. */
+/* Checks '--weights'. For a folder of checkpoints, says which one to give; for a name on the hub, how to fetch it. */
 static int check_weights(const char *folder, struct ah_error *err)
 {
     struct ah_checkpoints_found found;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run options: rows of option tables for verbs that train, and the checks that need no more than the command line.
+ * Run options: rows of option tables for verbs that train, and checks that need only the command line.
  *
  *     struct run_options { struct ah_run_options run; ... };                       // run comes first
  *     static const struct ah_option table[] = {AH_RUN_DATA_OPTIONS, ...};
@@ -15,7 +15,7 @@
 
 #define AH_RUN_FIELD(name) offsetof(struct ah_run_options, name)
 
-/* Rows for an options struct that begins with a struct ah_run_options: data and device. */
+/* The rows for data and device, for an options struct that begins with a struct ah_run_options. */
 /* clang-format off */
 #define AH_RUN_DATA_OPTIONS                                                                                  \
     {"data", 0, AH_OPTION_FILES, "PATH", NULL, AH_RUN_FIELD(data),                                           \
@@ -31,7 +31,7 @@
      "seed of everything random: initial weights, data order, rounding (default 0)"}
 /* clang-format on */
 
-/* Rows for an options struct with `local`, `pace` and `hosts`: how to run a cluster plan. */
+/* The rows for running a cluster plan, for an options struct with `local`, `pace` and `hosts`. */
 /* clang-format off */
 #define AH_RUN_RANKS_ROWS(options)                                                                           \
     {"local", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(options, local),                                       \
@@ -43,8 +43,8 @@
      "for a cluster plan: start a process for each rank with mpirun on these hosts, one a line: name slots=N"}
 /* clang-format on */
 
-/* Checks that the options do not contradict each other or the plan, and that '--weights' names a folder of weights.
- * AH_E_USAGE, AH_E_IO; AH_E_MISMATCH: the plan is for a machine that does not exist. */
+/* Checks that the options agree with each other and with the plan, and that '--weights' is a folder of weights.
+ * AH_E_USAGE, AH_E_IO; AH_E_MISMATCH: the plan's machine does not exist. */
 int ah_run_options_check(const struct ah_run_options *options, const struct ah_plan *plan,
                          struct ah_error *err);
 

@@ -8,7 +8,7 @@
 
 #include <inttypes.h>
 
-/* Refuses the program of one rank: it is a plan, too, but cannot be run by itself. */
+/* Refuses the program of one rank. It is a plan, too, but cannot be run alone. */
 static int check_whole(const struct ah_plan *plan, struct ah_error *err)
 {
     if (!plan->part)
@@ -19,7 +19,7 @@ static int check_whole(const struct ah_plan *plan, struct ah_error *err)
                         plan->part->stage, plan->part->stages);
 }
 
-/* Refuses two ways to start ranks at once, and options for a single machine's lanes. */
+/* Refuses to start ranks in two ways at once, and options for the lanes of a single machine. */
 static int check_cluster_options(const struct ah_run_plan_wish *wish, uint64_t ranks, struct ah_error *err)
 {
     const char *variable = NULL;

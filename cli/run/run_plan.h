@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan that `run` executes: for one machine or a cluster. Loading a cluster plan also connects the ranks.
+ * The plan executed by `run`: for one machine or a cluster. Loading a cluster plan also connects the ranks.
  *
  *     rc = ah_run_plan_load(&loaded, path, &wish, err);
  *     if (!rc && ah_run_plan_follows(&loaded))
@@ -15,26 +15,26 @@
 
 struct ah_run_plan {
     struct ah_document document;
-    const struct ah_plan *plan; /* the document's plan, or the program of this process's rank */
-    bool launches;              /* the command line names hosts on which to start the ranks */
-    struct ah_run_ranks *ranks; /* owned; NULL: a plan for one machine */
+    const struct ah_plan *plan; /* the document's plan, or the program of this rank */
+    bool launches;              /* the ranks are to be started on the hosts named on the command line */
+    struct ah_run_ranks *ranks; /* owned; NULL for a plan for one machine */
 };
 
 /* The command line's choices. */
 struct ah_run_plan_wish {
     bool local, emulates, paces;
-    const char *hosts; /* (optional) file of hosts to start ranks on: the plan is then only checked */
+    const char *hosts; /* (optional) file of the hosts for the ranks; the plan is then only checked */
 };
 
-/* Loads and proves a plan (proof.h). Errors of that, with the file's name; AH_E_USAGE: options do not fit the plan;
- * AH_E_UNSUPPORTED: the plan cannot be run yet; errors of ah_run_ranks_new(). */
+/* Loads and proves a plan (proof.h). Errors of that, with the file's name. AH_E_USAGE: options do not fit the plan;
+ * AH_E_UNSUPPORTED: the plan cannot be run yet. Errors of ah_run_ranks_new(). */
 int ah_run_plan_load(struct ah_run_plan *ret_plan, const char *path, const struct ah_run_plan_wish *wish,
                      struct ah_error *err);
 
 /* True if this process is a rank other than 0. */
 bool ah_run_plan_follows(const struct ah_run_plan *plan);
 
-/* A zeroed `plan` is fine. */
+/* Releases a plan; accepts a zeroed one. */
 void ah_run_plan_release(struct ah_run_plan *plan);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run terminal: the host of a run (runtime/run/run_host.h) that tells a person on the terminal.
+ * Run terminal: the host of a run (runtime/run/run_host.h) that prints for a person at a terminal.
  *
  *     ah_run_terminal_init(&terminal, cli);
  *     terminal.host.stop = ah_interrupt_catch();
@@ -15,11 +15,11 @@
 struct ah_run_terminal {
     struct ah_run_host host;
     struct ah_cli *cli;          /* borrowed */
-    struct ah_progress progress; /* of the check of data */
+    struct ah_progress progress; /* progress of checking the data */
 };
 
-/* Leaves host.stop to the caller, as not every process of a run catches interrupts. `ret_terminal` must not move while
- * its host is used. */
+/* Prepares the host, except for host.stop: not every process of a run catches interrupts. Do not move `ret_terminal`
+ * while its host is in use. */
 void ah_run_terminal_init(struct ah_run_terminal *ret_terminal, struct ah_cli *cli);
 
 #endif

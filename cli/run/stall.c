@@ -6,8 +6,8 @@
 
 enum { PATIENCE_S = 60 };
 
-/* Runs on the watching thread while another thread waits inside the device. No file needs to be flushed or closed,
- * because logs are written line by line, and checkpoints are whole or absent. */
+/* Ends the process. Runs on the watching thread while another thread waits inside the device. No file must be flushed
+ * or closed: logs are written line by line, and checkpoints are complete or absent. */
 static void end_process(void *context, const struct ah_error *why)
 {
     struct ah_cli *cli = context;

@@ -2,8 +2,8 @@
  *
  * Format: "Trace Event Format" (Chromium). Times are in us with three decimals.
  *
- * Events are collected as marks, sorted by time, and printed one a line. At equal times, ends come first (nothing is
- * printed for them), then the slice, then the arrows attached to it.
+ * Events are collected as marks, sorted by time, and printed one per line. At equal times, ends come first (nothing is
+ * printed for an end), then the slice, then the arrows attached to the slice.
  */
 #include "cli/trace/trace.h"
 
@@ -98,7 +98,7 @@ static void print_process(struct trace *trace, enum trace_process process, const
         print_track(trace, process, lane + 1, ah_words_plan_lane[lane], 2 * lane + 1);
 }
 
-/* Adds a track below each lane, for what the hardware did for it. */
+/* Adds a track below each lane, for the hardware's work for this lane. */
 static void print_activity_tracks(struct trace *trace)
 {
     static const char *const names[] = {[AH_PLAN_LANE_COMPUTE] = "compute: kernels",
@@ -212,7 +212,7 @@ int ah_trace_write(struct ah_cli *cli, const char *path, const struct ah_plan *p
 int ah_trace_write_run(struct ah_cli *cli, const char *path, const struct ah_plan *plan,
                        const struct ah_run_timeline *timeline, struct ah_error *err)
 {
-    enum { ITERATIONS_MORE = 6 }; /* so that the replay has as many steady ones as were measured */
+    enum { ITERATIONS_MORE = 6 }; /* gives the replay as many steady iterations as were measured */
     struct ah_timeline measured;
     struct ah_replay replay;
     int rc = ah_run_timeline_cut(timeline, &cli->arena, &measured, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Traces what a run did. Work without an op in the plan is called data.
+ * Traces a run as measured. Work that belongs to no op of the plan is called data.
  */
 #include "cli/trace/trace_internal.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Traces what the simulator predicts.
+ * Traces the simulator's prediction.
  *
  * 1. An arrow starts one ns before the end of its slice, because an arrow at the end would belong to the next slice.
- * 2. Instances that are absent at both ends of a replay (dispatch.c, 4) took no time and are left out.
- * 3. Items that begin outside the window are left out, and so are arrows from or to such items.
+ * 2. Instances absent at both ends of a replay (dispatch.c, 4) took no time and are left out.
+ * 3. Items that begin outside the window are left out, and so are arrows from or to these items.
  */
 #include "cli/trace/trace_internal.h"
 
@@ -43,7 +43,7 @@ static bool memory_changes(const struct trace *trace, size_t position)
     return false;
 }
 
-/* Adds arrows back along the items that held up item `to`, up to an item that was not late or has its arrow already. */
+/* Adds arrows from item `to` back to the items it waited for, until one was not late or has its arrow already. */
 static void add_arrows(struct trace *trace, uint32_t to, bool *known)
 {
     const struct ah_replay_item *items = trace->replay->items;
@@ -80,7 +80,7 @@ static void collect_predicted(struct trace *trace, bool *known)
     }
 }
 
-/* Beside a measured timeline, shows as many of the last complete iterations as were measured. */
+/* Sets the window. With a measured timeline, shows as many of the last complete iterations as were measured. */
 static void set_window(struct trace *trace)
 {
     size_t n = trace->iterations, last = n - 1;
@@ -113,7 +113,7 @@ int ah_trace_predict(struct trace *trace, struct ah_error *err)
 
 /* ---- printing ---- */
 
-/* True if this iteration and all later ones last as long as the period. The very last matters only as `iteration`. */
+/* True if this and all later iterations last as long as the period. The very last counts only as `iteration`. */
 static bool steady(const struct trace *trace, size_t iteration)
 {
     double period_us = trace->replay->period_us;

@@ -3,7 +3,7 @@
  * 1. A step of a rank lasts from the end of the previous step's compute to the end of its own; sends count as compute.
  *    It is shown if both ends were recorded.
  * 2. The window lasts from the first start of these steps on any rank to the last end. It shows spans that begin in it.
- * 3. A send of a micro-batch pairs with its receive that ends nearest in time, because neither ends without the other.
+ * 3. A send of a micro-batch pairs with the receive that ends at the nearest time: neither ends without the other.
  */
 #include "cli/trace/trace_ranks.h"
 
@@ -33,12 +33,12 @@ static const char *const lane_names[LANES] = {[AH_LANE_COMPUTE] = "compute",
                                               [AH_LANE_RECEIVE_BEHIND] = "receive_behind",
                                               [AH_LANE_SUMS] = "sums"};
 
-/* A process of the trace file. */
+/* One process of the trace file. */
 struct timeline {
     uint32_t rank;
     bool measured;
     const struct ah_plan *program;
-    struct ah_graph graph; /* graph of the program, for predictions */
+    struct ah_graph graph; /* for predictions: the graph of the program */
     struct ah_recorded_span *spans;
     size_t n, room;
     int64_t clock_ns, clock_within_ns;
@@ -59,7 +59,7 @@ struct traced {
     const struct ah_cluster_plan *plan;
     const struct ah_world *world;
     struct ah_arena arena;
-    struct timeline *measured, *predicted; /* a timeline per rank */
+    struct timeline *measured, *predicted; /* by rank: its timeline */
     struct ah_recorded_steps steps;
     struct event *events; /* owned */
     size_t n, room;
@@ -137,7 +137,7 @@ static bool is_of_compute(const struct ah_recorded_span *span)
     return span->op != AH_RECORDED_NO_OP && (span->lane == AH_LANE_COMPUTE || span->lane == AH_LANE_SEND);
 }
 
-/* Finds when the last position of a step ends; false: that was not recorded. */
+/* Finds the time at which the last position of a step ends; false: it was not recorded. */
 static bool end_of_step(const struct timeline *timeline, uint64_t step, int64_t *ret_ns)
 {
     const struct ah_plan *program = timeline->program;
@@ -201,7 +201,7 @@ static void put_spans(struct traced *t, const struct timeline *timeline, const s
 
 /* ---- arrows ---- */
 
-/* Returns the receive that pairs with a send (rule 3). */
+/* Returns the receive that belongs to a send, by rule 3. */
 static const struct ah_recorded_span *find_receive(const struct timeline *to, uint32_t lane,
                                                    uint64_t micro_batch, int64_t end_ns)
 {
@@ -237,7 +237,7 @@ static void put_arrows(struct traced *t, const struct timeline *from, const stru
 
 /* ---- printing ---- */
 
-/* Returns the number of the timeline's process in the file. */
+/* Returns the number of a timeline's process in the file. */
 static unsigned process_of(const struct timeline *timeline)
 {
     return 1 + 2 * timeline->rank + !timeline->measured;
@@ -413,7 +413,7 @@ static int print_trace(struct traced *t, struct ah_error *err)
 
 /* ---- the file ---- */
 
-/* Adds the events of all measured or all predicted timelines, with times from the start of their window. */
+/* Adds the events of all measured or all predicted timelines. Times count from the start of their window. */
 static void put_timelines(struct traced *t, const struct timeline *timelines, uint64_t first, uint64_t n)
 {
     const bool measured = timelines->measured;

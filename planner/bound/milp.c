@@ -6,51 +6,50 @@
  * VARIABLES n[k][c], whole: blocks of class k with config c, sum over c = b_k;  T: the period
  * MINIMISE  T
  *
- * Rules 1 to 8 and positions are those of docs/planning.md. M: number of micro-batches. F, B: forward and backward of a
- * block (the head H does both in F). G: the block's gradient is finished (B of the last micro-batch; the head's F). In
- * the steady state an iteration takes T on average. So a bound on the time between an event of an iteration and the
- * same event of the next bounds T, if it holds for all iterations. Durations are at full speed, the least possible.
- * Rows may omit terms, because no term is negative.
+ * Rules 1 to 8 and positions are those of docs/planning.md. M is the number of micro-batches. F and B are forward and
+ * backward of a block (the head H does both in F). At G the block's gradient is finished (B of the last micro-batch;
+ * the head's F). In the steady state an iteration takes T on average. So a bound on the time between an event of an
+ * iteration and the same event of the next bounds T, if it holds for all iterations. Durations are at full speed, the
+ * least possible. Rows may omit terms, because no term is negative.
  *
  * TIME. LATE ops of a block run between its G and its F of the next iteration: host Adam, the upload, the first fetch
- * of new weights, sending the (last) gradient (rules 1 to 4, 7). U: blocks updated on the host or streamed; u: the
- * highest of them.
+ * of new weights, sending the (last) gradient (rules 1 to 4, 7). U is the set of blocks updated on the host or
+ * streamed, and u is the highest of them.
  *
- *  (1) T >= compute work            a lane runs one op at a time, and each op of the iteration once in a period
- *  (2) T >= h2d work                likewise
- *  (3) T >= d2h work                likewise
- *  (4) T >= host work               likewise
- *  (5) T >= demand x work of r      shares of a resource that are used at one time add up to at most 1
- *
- *  (6) T >= late host work + SPAN   an iteration's late ops run after u's G, the first G of U (backward goes down),
- *  (7) T >= late h2d work + SPAN    and before u's F of the next iteration, the last F of U (forward goes up). So none
- *  (8) T >= late d2h work + SPAN    runs from u's F to u's G, which takes at least SPAN: all compute from F to G of the
- *  (9) T >= demand x late work of r highest trained block below the head, or of H if H is in U. If U is empty,
- *           + SPAN                  (1) implies these rows
- * (10) T >= late h2d + states in    states come in after their iteration's first H and before their block's next F,
- *           + F of u to end of H    so h2d runs neither them nor late ops from u's next F to the end of the first H
+ *  (1) T >= compute work        (2) T >= h2d work        (3) T >= d2h work        (4) T >= host work
+ *  (5) T >= demand x work of r
+ *      (1) to (4): a lane runs one op at a time, and each op of the iteration once in a period. (5): the shares of a
+ *      resource used at one time add up to at most 1.
+ *  (6) T >= late host work + SPAN   (7) T >= late h2d work + SPAN   (8) T >= late d2h work + SPAN
+ *  (9) T >= demand x late work of r + SPAN
+ *      An iteration's late ops run after u's G, the first G of U (backward goes down). They run before u's F of the
+ *      next iteration, the last F of U (forward goes up). So none runs from u's F to u's G. That takes at least SPAN:
+ *      all compute from F to G of the highest trained block below the head, or of H if H is in U. If U is empty, (1)
+ *      implies these rows.
+ * (10) T >= late h2d + states in + F of u to end of H
+ *      States come in after their iteration's first H and before their block's next F. So h2d runs neither them nor
+ *      late ops from u's next F to the end of the first H.
  *
  *      With clipping, norm waits for the last G of all blocks, and every update waits for norm (rule 5).
- * (11) T >= norm + late host work   late host ops run between norm's end and u's next F. From then to the last G takes
- *           + TAIL                  TAIL: the iteration's compute without updates and without F below u (of the first
- * (12) T >= norm + late h2d work    micro-batch, or of all where the order is by block)
- *           + TAIL                  as (11): new weights wait for their update
- * (13) T >= norm + demand x late    as (5), in the same time
- *           host and h2d work of r + TAIL
- * (14) T >= norm + compute work     the next iteration's first op that waits for norm is F of the lowest trained block,
- *           - F below the trained   or an earlier one
+ * (11) T >= norm + late host work + TAIL    (12) T >= norm + late h2d work + TAIL
+ * (13) T >= norm + demand x late host and h2d work of r + TAIL
+ *      Late host ops run between norm's end and u's next F, and so do late h2d ops, because new weights wait for their
+ *      update. From u's next F to the last G takes TAIL: the iteration's compute without updates and without F below u
+ *      (of the first micro-batch, or of all where the order is by block). (13) is (5) for this time.
+ * (14) T >= norm + compute work - F below the trained blocks
+ *      The next iteration's first op that waits for norm is F of the lowest trained block, or an earlier one.
  *
- * DEVICE MEMORY, bytes live at one position (table in docs/planning.md), at most the arena. Everywhere: weights
- * and states that stay, tokens of two micro-batches.
+ * DEVICE MEMORY. The bytes live at one position (table in docs/planning.md) are at most the arena. Weights and states
+ * that stay and the tokens of two micro-batches are live everywhere.
  *
  * (15) at the last H        inputs and saved tensors of blocks with a backward, residual gradient, scratch, gradient
- *                           and fetched weights of the head; a tied table's gradient; weights kept from F to B; sums of
- *                           gradients that earlier micro-batches have begun (by block: none yet)
- * (16) at the last G, with  gradients that wait for norm, and what the lowest backward itself takes (the least over
+ *                           and fetched weights of the head; a tied table's gradient; weights kept from F to B; sums
+ *                           of gradients begun by earlier micro-batches (by block: none yet)
+ * (16) at the last G, with  gradients that wait for norm, and the memory of the lowest backward itself (the least over
  *      clipping             its configs)
- * (17) at the last B of the as (15), less what H itself took, plus what that block itself takes (the least)
- *      highest layer
- * (18) at the last B of     one row a class: what a block takes there, averaged over the blocks of the class, since an
+ * (17) at the last B of     the bytes of (15) without the memory of H itself, and the memory of that block itself
+ *      the highest layer    (the least)
+ * (18) at the last B of     one row a class: the block's bytes there, averaged over the blocks of the class, because an
  *      every block          average is at most the largest
  *
  * (19) HOST MEMORY          states and weights there, sums; with clipping, all gradients that no sum takes in: they
@@ -59,7 +58,7 @@
  *
  * Constants of a row are in the head's columns, because exactly one of these is chosen. All coefficients are whole
  * numbers (2^-10 us, rounded down; bytes) and none is negative. So T(n) = max of the time rows, and every sum, is
- * exact, and falls or stays when a cost falls. The same holds for its least value over any fixed set of n.
+ * exact, and falls or stays when a cost falls. The same is true of its least value over any fixed set of n.
  */
 #include "planner/bound/milp_internal.h"
 
@@ -69,15 +68,15 @@
 
 enum { FIXED_ROWS = 24, ROWS_A_RESOURCE = 3, ROWS_A_CLASS = 2 };
 
-/* Constants of the job that the rows share. */
+/* Constants of the job used by several rows. */
 struct builder {
     struct ah_milp *milp;
     size_t head;             /* block */
     size_t top;              /* highest trained block below the head; the head if there is none */
     double span_forward_us;  /* F from `top` to below the head */
-    double span_backward_us; /* B of the same blocks, at least */
-    int64_t always;          /* device bytes that are live in all of (15) to (18), besides `stays` */
-    double together;         /* micro-batches that pass a block before the next block's turn */
+    double span_backward_us; /* lower bound on B of the same blocks */
+    int64_t always;          /* device bytes live in all of (15) to (18), in addition to `stays` */
+    double together;         /* micro-batches that pass through a block before the next block runs */
 };
 
 typedef double time_piece(const struct builder *b, const struct ah_milp_column *column,
@@ -113,7 +112,7 @@ static void push_time(struct builder *b, const char *name, time_piece *piece,
     }
 }
 
-/* `constant` is added to the head's columns. */
+/* Adds a row of device memory; `constant` goes to the head's columns. */
 static void push_memory(struct builder *b, const char *name, memory_piece *piece, size_t of, int64_t constant)
 {
     uint64_t most = INT64_MAX / 2;
@@ -254,7 +253,7 @@ static double clipped_resource(const struct builder *b, const struct ah_milp_col
            resource->h2d * column->pieces.late_us[AH_PLAN_LANE_H2D] + tail(b, column);
 }
 
-/* (14), without the first F of blocks that have no backward (those below the lowest trained block). */
+/* The compute work of (14): without the first F of blocks below the lowest trained block, which have no backward. */
 static double clipped_compute(const struct builder *b, const struct ah_milp_column *column,
                               const struct ah_plan_resource *resource)
 {
@@ -297,7 +296,7 @@ static bool is_tied_table(const struct builder *b, const struct ah_milp_column *
     return group_of(b, column)->kind == AH_BLOCK_EMBEDDING && b->milp->job->model->tied;
 }
 
-/* Returns the bytes that a block holds from its forward (or from the head) to its backward. */
+/* Returns the bytes of a block that are live from its forward (or from the head) to its backward. */
 static int64_t held(const struct builder *b, const struct ah_milp_column *column)
 {
     const struct ah_milp_pieces *p = &column->pieces;
@@ -314,7 +313,7 @@ static int64_t at_head(const struct builder *b, const struct ah_milp_column *col
     return held(b, column) + p->table;
 }
 
-/* Returns the bytes that a block holds only at the position where its own op runs. */
+/* Returns the bytes that are live only while the block's own op runs. */
 static int64_t own_at_lowest(const struct builder *b, const struct ah_milp_column *column)
 {
     const struct ah_milp_pieces *p = &column->pieces;
@@ -332,7 +331,7 @@ static int64_t own_at_top(const struct builder *b, const struct ah_milp_column *
 
 typedef int64_t own_piece(const struct builder *b, const struct ah_milp_column *column);
 
-/* Returns the least `own` over the configs of a class; 0 for a class of one block: alone() adds its exact value. */
+/* Returns the least `own` over the configs of a class. 0 if the class has one block, whose exact value alone() adds. */
 static int64_t least_own(const struct builder *b, size_t class, own_piece *own)
 {
     const struct ah_milp_class *it = &b->milp->classes[class];
@@ -371,7 +370,7 @@ static int64_t at_each(const struct builder *b, const struct ah_milp_column *col
     return (p->saved + p->work_backward + p->gradient + p->fetched) / (int64_t)b->milp->classes[of].blocks;
 }
 
-/* Inputs of the blocks with a backward, from the lowest up to `block`. */
+/* Returns the bytes of the inputs of all blocks with a backward, from the lowest up to `block`. */
 static int64_t inputs_up_to(const struct builder *b, size_t block)
 {
     const struct ah_job *job = b->milp->job;

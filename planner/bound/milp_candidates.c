@@ -2,10 +2,10 @@
  *
  * Candidates: whole counts near the optimum of the relaxation. They prove nothing; the best of them are tried first.
  *
- *   1. A relaxed solution is rounded, and the counts DESCEND: one block at a time gets the config that most lowers the
- *      excess over the limits, then the largest time row. Sums are whole and checked at each step.
- *   2. The incumbent of the integer program after a few nodes descends too.
- *   3. Step 1 is repeated without one of the configs that the best counts use, those with most blocks first.
+ *   1. A relaxed solution is rounded, and the counts DESCEND. In each step one block gets another config: the one that
+ *      most lowers the excess over the limits, then the largest time row. Sums are whole and checked at each step.
+ *   2. The counts of the integer program after a few nodes descend, too.
+ *   3. Step 1 is repeated without one of the configs in the best counts, first without those that most blocks have.
  */
 #include "planner/bound/milp_solve_internal.h"
 
@@ -41,7 +41,7 @@ int ah_milp_best_init(struct ah_milp_best *ret_best, const struct ah_milp *milp,
     return AH_OK;
 }
 
-/* True if item i has these counts; the two columns of a config are added up. */
+/* True if item i has these counts. The counts of a config's two columns are added up. */
 static bool same_counts(const struct ah_milp_best *best, size_t i, const struct ah_milp *milp,
                         const uint32_t *counts)
 {
@@ -104,7 +104,7 @@ void ah_milp_best_offer(struct ah_milp_best *best, const struct ah_milp *milp, c
 
 /* ---- rounding ---- */
 
-/* Returns the active column of the class whose count is furthest below its value. */
+/* Returns the active column of the class whose count is the furthest below its relaxed value. */
 static size_t lacking(const struct finding *f, const struct ah_milp_choice *choice, size_t class)
 {
     size_t most = SIZE_MAX;
@@ -119,7 +119,7 @@ static size_t lacking(const struct finding *f, const struct ah_milp_choice *choi
     return most;
 }
 
-/* Rounds values to counts whose sum in every class is right: down, then up where most was cut off. */
+/* Rounds values down to counts. The blocks left over in a class go to the columns that lost most by rounding. */
 static void round_values(struct finding *f, const struct ah_milp_choice *choice)
 {
     const struct ah_milp *milp = f->milp;
@@ -144,7 +144,7 @@ static void round_values(struct finding *f, const struct ah_milp_choice *choice)
 struct height {
     double passed; /* sum over rows of their excess, relative to their limits */
     int64_t time;  /* the largest time row */
-    double all;    /* sum of the time rows, which may fall while the largest row stays */
+    double all;    /* sum of the time rows; may fall while the largest row stays the same */
 };
 
 static bool is_lower(const struct height *a, const struct height *b)
@@ -154,7 +154,7 @@ static bool is_lower(const struct height *a, const struct height *b)
     return a->time != b->time ? a->time < b->time : a->all < b->all;
 }
 
-/* Returns the height after one block moves from column `from` to column `to`; if they are the same, the height now. */
+/* Returns the height after one block moves from column `from` to column `to`. Equal columns give the present height. */
 static struct height height_after(const struct finding *f, size_t from, size_t to)
 {
     struct height height = {0};
@@ -198,7 +198,7 @@ static bool descend_once(struct finding *f, const struct ah_milp_choice *choice,
     return true;
 }
 
-/* Descends from the counts and offers the result if it keeps every limit. */
+/* Improves the counts step by step, and offers the result if it keeps every limit. */
 static void descend_and_offer(struct finding *f, const struct ah_milp_choice *choice)
 {
     for (size_t i = 0; i < f->milp->n_rows; i++) {
@@ -215,14 +215,14 @@ static void descend_and_offer(struct finding *f, const struct ah_milp_choice *ch
 
 /* ---- other starts ---- */
 
-/* True if both columns are for the same config. */
+/* True if both columns belong to the same config of one class. */
 static bool same_config(const struct ah_milp *milp, size_t a, size_t b)
 {
     return milp->columns[a].of_class == milp->columns[b].of_class &&
            milp->columns[a].config == milp->columns[b].config;
 }
 
-/* Makes the choice without one config; false: its class would have no config. */
+/* Copies the choice without one config. Returns false if no config would be left in its class. */
 static bool exclude(const struct finding *f, size_t column, struct ah_milp_choice *ret_choice)
 {
     size_t of_class = 0;
@@ -239,7 +239,7 @@ static bool exclude(const struct finding *f, size_t column, struct ah_milp_choic
     return of_class > 0;
 }
 
-/* Returns the active column whose config has the most blocks in `counts` and is not done; SIZE_MAX: none. */
+/* Returns the active column, not yet done, whose config has the most blocks in `counts`; SIZE_MAX: there is none. */
 static size_t next_used(const struct finding *f, const uint32_t *counts)
 {
     size_t next = SIZE_MAX;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Columns: the configs that the blocks of each class may have, and the time and memory that one such block needs.
+ * Columns: the configs that the blocks of each class may have, and the time and memory needed by one such block.
  *
- * The pieces follow the rules of docs/planning.md and agree with the schedule of the same config, piece by piece (tests
- * compare both). A piece that depends on a knob (tiles, how far ahead weights are fetched) is the least over all knobs.
+ * The pieces follow the rules of docs/planning.md and equal those of the schedule of the same config (tests compare
+ * them). A piece that depends on a knob (tiles, how far ahead weights are fetched) is the least over all knobs.
  *
- * KEPT. If the fetch for a block's next use would begin no later than the last use, the weights stay: one fetch serves
- * both uses. `fetch_ahead` decides how near the uses must be. Compute positions are at least as far apart as if there
- * were only forward and backward ops; blocks near enough by that count are the most that a class can keep. Such blocks
- * have separate columns, with fewer fetches and, if that is certain, with memory at the head.
+ * KEPT. If the fetch for a block's next use would begin no later than its last use, the weights stay on the device, and
+ * one fetch serves both uses. `fetch_ahead` decides how near to each other the uses must be. Compute positions are at
+ * least as far apart as if there were only forward and backward ops. So a class keeps at most the blocks near enough by
+ * that count. They have separate columns, with fewer fetches and, if that is certain, with memory at the head.
  */
 #include "planner/bound/milp_internal.h"
 #include "runtime/schedule/fold.h"
@@ -25,7 +25,7 @@ static int64_t bytes(uint64_t n)
 
 /* ---- fetches ---- */
 
-/* Returns the place of a forward or backward among all forward and backward ops of an iteration. */
+/* Returns the index of a forward or backward among all forward and backward ops of an iteration. */
 static uint64_t use_place(const struct ah_milp *milp, size_t block, bool backward, uint64_t micro_batch)
 {
     uint64_t n = milp->job->n_blocks, m = milp->micro_batches;
@@ -34,7 +34,7 @@ static uint64_t use_place(const struct ah_milp *milp, size_t block, bool backwar
     return milp->by_block ? place * m + micro_batch : micro_batch * (n + backwards) + place;
 }
 
-/* Returns how often the weights of a block are fetched if uses at most `near` places apart share a fetch. */
+/* Returns the number of fetches of a block's weights if uses at most `near` ops apart share a fetch. */
 static uint64_t fetches(const struct ah_milp *milp, size_t block, uint64_t near)
 {
     bool backward = ah_job_block(milp->job, block)->backward && block + 1 < milp->job->n_blocks;
@@ -59,7 +59,7 @@ static uint64_t nearest(const struct ah_milp *milp)
     return milp->input->most_fetch_ahead ? (uint64_t)milp->input->most_fetch_ahead + 1 : UINT64_MAX;
 }
 
-/* Returns the fewest fetches of a block of the class. `ret_keepable`: number of blocks that may save fetches. */
+/* Returns the fewest fetches of any block in the class. `ret_keepable`: number of its blocks that can save fetches. */
 static uint64_t class_fetches(const struct ah_milp *milp, size_t class, bool kept, uint64_t *ret_keepable)
 {
     uint64_t least = UINT64_MAX, keepable = 0;
@@ -92,7 +92,7 @@ static bool sums_on(const struct ah_milp *milp, const struct ah_config *config, 
     return milp->micro_batches > 1 && config->accumulator == where;
 }
 
-/* Returns the cost of adding group sums to the total, as a multiple of adding one gradient; without launches. */
+/* Returns the cost of adding group sums to the total, without launches. Unit: the cost of adding one gradient. */
 static double folds(const struct ah_milp *milp)
 {
     return (double)ah_folds_separate(&milp->job->training) * ah_fold_cost(milp->job->gradient_bytes);
@@ -133,7 +133,7 @@ static void compute_pieces(const struct ah_milp *milp, const struct ah_job_group
     p->lane_us[AH_PLAN_LANE_COMPUTE] = m * (p->forward_us + p->backward_us) + p->gradient_us + p->update_us;
 }
 
-/* Weights on the host are fetched for every use; the first fetch gets the updated weights. */
+/* Adds the fetches of weights on the host: one for every use. The first fetch gets the updated weights. */
 static void fetch_pieces(const struct ah_milp *milp, const struct ah_job_group *group,
                          struct ah_milp_column *column)
 {
@@ -247,7 +247,7 @@ static void host_memory(const struct ah_milp *milp, const struct ah_job_group *g
         element = job->state_bytes + (host_sums ? ah_fold_bytes(&job->training) : 0);
         if (job->training.dtype == AH_FP32 && !host_weights)
             element += sizeof(float);
-        if (milp->clip && !host_sums) /* all gradients are in memory before the first update */
+        if (milp->clip && !host_sums) /* all gradients arrive before the first update frees one */
             element += sums_on(milp, config, AH_ACCUMULATOR_DEVICE) ? sizeof(float) : job->gradient_bytes;
     }
     column->pieces.host = bytes(group->trained_elements * element);
@@ -302,7 +302,7 @@ static uint32_t allowed_of(const struct ah_milp *milp, size_t block)
     return milp->input->allowed ? milp->input->allowed[block] & all : all;
 }
 
-/* Numbers classes by their first block, so that without `allowed` the classes are the groups. */
+/* Assigns numbers to classes, by their first block. Without `allowed`, the classes are the groups. */
 static int make_classes(struct ah_milp *milp, struct ah_error *err)
 {
     for (size_t block = 0; block < milp->job->n_blocks; block++) {

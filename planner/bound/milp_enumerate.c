@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Enumeration: every vector of counts, if there are few. Sums are whole numbers and grow with every count, so a branch
- * ends when it exceeds a limit, or can no longer be among the best.
+ * Enumeration: tries every vector of counts, if there are few. Sums are whole numbers and grow with every count. So a
+ * branch ends when it exceeds a limit, or can no longer be among the best.
  */
 #include "planner/bound/milp_solve_internal.h"
 
@@ -12,7 +12,7 @@ struct walk {
     const struct ah_milp_choice *choice;
     struct ah_milp_best *best;
     size_t n_rows;
-    int64_t *sums;    /* (n_active + 1, n_rows): rows of the counts chosen before each column */
+    int64_t *sums;    /* (n_active + 1, n_rows): sums of the rows over the columns before each column */
     uint32_t *counts; /* by column of the milp */
 };
 
@@ -27,7 +27,7 @@ uint64_t ah_milp_vectors(const struct ah_milp *milp, uint64_t most)
     return vectors < (double)most ? (uint64_t)(vectors + 0.5) : most;
 }
 
-/* Adds `count` of a column; false: a limit is exceeded, or the objective is not below that of the worst counts kept. */
+/* Gives a column `count` blocks. False: a limit is exceeded, or the objective is no better than the list's limit. */
 static bool add_column(const struct walk *w, size_t active, uint32_t count)
 {
     size_t column = w->choice->active[active];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the files of the MILP: columns with what each costs, and rows over them.
+ * Shared by the files of the MILP: columns with their costs, and rows over the columns.
  *
  *     milp_columns.c   classes of blocks, columns, and the pieces of time and memory of each
  *     milp.c           rows: sums of these pieces; their statement and proofs
@@ -19,33 +19,34 @@ struct ah_milp_class {
     size_t first_column, n_columns;
 };
 
-/* What one block with one config needs in an iteration, at the speed of a lane that runs by itself. */
+/* What one block with one config needs in an iteration, at the full speed of each lane. */
 struct ah_milp_pieces {
-    double forward_us;   /* of one micro-batch; the head's includes its backward */
+    double forward_us;   /* of one micro-batch; for the head, includes its backward */
     double backward_us;  /* of one micro-batch */
-    double gradient_us;  /* sums and squares of gradients in the block's compute ops, all micro-batches */
+    double gradient_us;  /* sums and squares of gradients in the block's compute ops, for all micro-batches */
     double update_us;    /* device_adam */
-    double lane_us[4];   /* all its work in the lane, by enum ah_plan_lane */
+    double lane_us[4];   /* by enum ah_plan_lane: all work of the block in the lane */
     double late_us[4];   /* by lane: work between the block's last gradient and its next forward */
     double states_in_us; /* copying states in for a streamed update */
-    bool late;           /* late_us is not all zero */
+    bool late;           /* any of late_us is not zero */
     bool states;         /* states_in_us is not zero */
 
-    int64_t stays;        /* device bytes at every position: weights, states */
+    int64_t stays;        /* device bytes at all positions: weights, states */
     int64_t saved;        /* activations, from forward to backward */
     int64_t between;      /* weights fetched once for forward and backward */
     int64_t fetched;      /* weights fetched for the block's own op */
     int64_t table;        /* a tied table fetched for the head */
     int64_t gradient;     /* gradient at the block's own gradient op, sum included */
-    int64_t part;         /* the part of `gradient` of one micro-batch */
+    int64_t part;         /* the part of `gradient` that one micro-batch needs */
     int64_t sum;          /* the part of `gradient` for the sum on the device */
-    int64_t waits;        /* gradient that waits for an update on the device, with clipping */
+    int64_t waits;        /* with clipping: gradient that waits for an update on the device */
     int64_t work_forward; /* scratch */
     int64_t work_backward;
     int64_t host; /* pinned and pageable host bytes */
 };
 
-/* A config. If it fetches weights, a second column, `kept`, is for blocks near enough to the head to keep them. */
+/* A config of a class. If it fetches weights, a second column (`kept`) is for blocks that keep them until they are used
+ * again. */
 struct ah_milp_column {
     uint32_t of_class;
     uint32_t config;
@@ -56,7 +57,7 @@ struct ah_milp_column {
 
 enum ah_milp_row_kind { AH_MILP_TIME, AH_MILP_DEVICE, AH_MILP_HOST, AH_MILP_CAP };
 
-/* Sum of coefficients x counts <= limit; in time rows the sum is <= T. */
+/* The row: sum of coefficients x counts <= limit. In a time row, the sum is <= T. */
 struct ah_milp_row {
     const char *name;
     enum ah_milp_row_kind kind;
@@ -73,18 +74,18 @@ struct ah_milp {
     uint64_t micro_batches;
     bool clip, by_block;
 
-    struct ah_milp_class *classes; /* the last is the head's class */
+    struct ah_milp_class *classes; /* the head's class is the last */
     size_t n_classes;
     uint32_t *class_of; /* by block */
     struct ah_milp_column *columns;
     size_t n_columns;
-    uint64_t *keepable; /* by class: blocks that may have `kept` columns */
+    uint64_t *keepable; /* by class: the most blocks in `kept` columns */
     struct ah_milp_row *rows;
     size_t n_rows;
     int64_t *coefficients; /* (n_rows, n_columns) */
 };
 
-/* Builds the MILP, in `arena`, with the two functions below: first classes with columns and pieces, then rows. */
+/* Builds the MILP in `arena` with the two functions below: first classes, columns and pieces, then rows. */
 int ah_milp_build(struct ah_milp *ret_milp, const struct ah_milp_input *input, struct ah_arena *arena,
                   struct ah_error *err);
 int ah_milp_columns(struct ah_milp *milp, struct ah_arena *arena, struct ah_error *err);

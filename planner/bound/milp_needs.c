@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lower bounds for one choice: each row summed over the configs of all blocks. For the blocks that may keep fetched
- * weights, each row counts the lesser of its two coefficients.
+ * Lower bounds for one choice: each row is summed over the configs of all blocks. A block that may keep fetched weights
+ * has two columns; each row counts the lesser coefficient.
  */
 #include "planner/bound/milp_internal.h"
 
@@ -9,7 +9,7 @@
 
 struct needs {
     struct ah_milp milp;
-    uint32_t *counts; /* by column; 0 in columns that are `kept` */
+    uint32_t *counts; /* by column; `kept` columns have 0 */
 };
 
 static int find_column(const struct ah_milp *milp, size_t block, const struct ah_config *config,

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prices, by Lagrange: for weights w >= 0 of the time rows with sum 1, and prices p >= 0 of the other rows,
+ * Prices, by Lagrange. Let w >= 0 be weights of the time rows with sum 1, and p >= 0 prices of the other rows. Then
  *
  *     T >= sum of w x time rows + sum of p x (rows - limits)
  *
  * for all counts that keep the limits. The right side is a constant plus a sum over blocks. Any w and p are valid. With
- * those of the linear relaxation's optimum, the right side's least value is that optimum.
+ * those of the linear relaxation's optimum, the least value of the right side is that optimum.
  */
 #include "planner/bound/milp_solve_internal.h"
 
 #include <math.h>
 
-/* Makes the prices of rows valid, in us. */
+/* Converts the prices of rows to us. Makes them valid: none is negative, and those of the time rows add up to 1. */
 static void normalize(const struct ah_milp *milp, const double *row_prices, double *ret_us)
 {
     double weights = 0;
@@ -30,7 +30,7 @@ static double price_of(const struct ah_milp *milp, const double *row_us, size_t 
     return us;
 }
 
-/* Sets a class's prices less the least price, and returns the least. A config with two columns gets the lower price. */
+/* Returns the least price in a class, and sets prices relative to it. A config has the lower price of its columns. */
 static double price_class(const struct ah_milp *milp, const struct ah_milp_class *class, const double *row_us,
                           double *ret_prices)
 {

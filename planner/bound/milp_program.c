@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The rows as a program for the solver: a column for each active column, and one for the objective.
+ * Program: the rows in the solver's form, with a column for each active column and one for the objective.
  *
- * All numbers stay whole, and below 2^53: for such numbers the solver is exact.
+ * All numbers are whole and below 2^53; for such numbers the solver is exact.
  */
 #include "planner/bound/milp_solve_internal.h"
 
@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-/* The integer solver may exceed limits by this share. So it gets lower limits, and its counts are checked. */
+/* The integer solver may exceed limits by this fraction. So it gets lower limits, and its counts are checked. */
 #define ROUND_MARGIN 0x1p-22
 #define ROUND_GAP    1e-3
 
@@ -18,7 +18,7 @@ struct program {
     struct ah_solver_problem problem;
     double *objective, *upper, *row_lower, *row_upper, *coefficients;
     bool *integer;
-    size_t *row_of; /* by row of the milp: its row in the program; 0: none */
+    size_t *row_of; /* by row of the milp: the index of its row in the program; 0: none */
 };
 
 static int allocate(struct program *p, const struct ah_milp *milp, const struct ah_milp_choice *choice,
@@ -63,7 +63,7 @@ static void add_limit(struct program *p, const struct ah_milp *milp, const struc
         return;
     if (whole && milp->rows[row].kind != AH_MILP_CAP)
         limit -= limit * ROUND_MARGIN;
-    p->row_of[row] = p->problem.n_rows; /* classes come first */
+    p->row_of[row] = p->problem.n_rows; /* the rows of the classes come first */
     double *values = add_row(p, -INFINITY, limit);
     for (size_t j = 0; j < choice->n_active; j++)
         values[j] = (double)ah_milp_coefficients(milp, row)[choice->active[j]];
@@ -89,7 +89,7 @@ static void fill_program(struct program *p, const struct ah_milp *milp, const st
         add_limit(p, milp, choice, i, whole);
 }
 
-/* Sets prices by row of the milp; 0 if the row is not in the program. */
+/* Sets the prices of all rows of the milp; 0 for a row that is not in the program. */
 static void spread_prices(const struct program *p, const struct ah_milp *milp, const double *prices,
                           double *ret_prices)
 {

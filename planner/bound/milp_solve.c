@@ -2,12 +2,12 @@
  *
  * Solving: the bound, the candidates and, if there is no solution, the shortage.
  *
- * BOUND. The best vector of counts if there are few vectors; otherwise the exact optimum of the linear relaxation. Only
- * blocks and configs decide how many there are, so costs and budgets do not change the kind of bound. Both kinds are
- * minima of sums of whole coefficients, and larger budgets never shrink the set of counts. So the bound is monotone to
- * the bit. At the end it is reduced by a relative 1e-9, more than any rounding in a simulated period.
+ * BOUND. If there are few vectors of counts, the bound is the best of them; otherwise it is the exact optimum of the
+ * linear relaxation. Only blocks and configs decide which, so costs and budgets do not change the kind of bound. Both
+ * kinds are minima of sums of whole coefficients, and larger budgets never shrink the set of counts. So the bound is
+ * monotone to the bit. At the end it is reduced by a relative 1e-9, more than any rounding in a simulated period.
  *
- * DOMINATED columns are left out: another column of the class, with no coefficient above, can replace them.
+ * DOMINATED columns are left out: some other column of the class has no larger coefficient and can replace them.
  */
 #include "planner/bound/milp_solve_internal.h"
 
@@ -31,7 +31,7 @@ struct solving {
 
 /* ---- what to solve ---- */
 
-/* True if no coefficient of a is above b's, and some is below or a is the first of two equal columns. */
+/* True if a can replace b: no coefficient of a is larger, and one is smaller or a is the first of two equal columns. */
 static bool dominates(const struct ah_milp *milp, size_t a, size_t b)
 {
     bool below = a < b;
@@ -107,7 +107,7 @@ static double bound_us(double units)
 
 /* ---- shortage ---- */
 
-/* Finds the least value that all rows of one kind can keep, ignoring time; INFINITY: other limits allow no counts. */
+/* Finds the least limit of one kind of rows that some counts keep, ignoring time. INFINITY: other limits allow none. */
 static int least_of(struct solving *s, enum ah_milp_row_kind kind, double *ret_bytes, struct ah_error *err)
 {
     struct ah_milp_choice choice = s->choice;

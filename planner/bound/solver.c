@@ -2,15 +2,15 @@
  *
  * Solver: GLPK 5.0 behind three functions.
  *
- *   1. GLPK reports misuse and lack of memory by glp_error(), which aborts unless its hook does not return: ours leaves
- *      by longjmp. All memory belongs to the thread's environment, which glp_free_env() frees whole.
- *   2. glp_init_env() is called first, because everything else aborts if it fails.
+ *   1. GLPK reports misuse and lack of memory by glp_error(), which aborts unless its hook does not return. Our hook
+ *      leaves by longjmp. All memory belongs to the thread's environment, and glp_free_env() frees all of it.
+ *   2. glp_init_env() is called first, because every other function aborts if it fails.
  *   3. Return code 0 only says that a search ended; the status says what it found.
- *   4. Without GLPK's presolver an integer search starts from the relaxation's optimal basis, which is made first.
- *   5. glp_exact() takes whole numbers as they are and others approximately, so nothing is scaled here. GLPK stores its
+ *   4. Without GLPK's presolver, an integer search starts from the relaxation's optimal basis, which is made first.
+ *   5. glp_exact() uses whole numbers exactly and others approximately, so nothing is scaled here. GLPK stores its
  *      scale factors separately; they affect floating-point pivots only.
  *   6. glp_error() prints even if glp_term_out() has switched output off, so a hook discards the text.
- *   7. Node limits, no time limits: results must not depend on the machine's speed.
+ *   7. Searches have limits of nodes but not of time: results must not depend on the machine's speed.
  */
 #include "planner/bound/solver.h"
 
@@ -129,7 +129,7 @@ static int relax(struct session *s)
     glp_init_smcp(&parameters);
     parameters.msg_lev = GLP_MSG_OFF;
     load_problem(s);
-    simplex(s); /* for a starting basis; if it fails, the exact simplex has more work */
+    simplex(s); /* makes a starting basis; if it fails, the exact simplex does more */
     int code = glp_exact(s->glpk, &parameters);
     if (code == GLP_EBADB || code == GLP_ESING) { /* the basis is unusable */
         glp_std_basis(s->glpk);

@@ -6,10 +6,10 @@
  *     attention   as a product at 0.5 of its rate forward, 0.4 backward (planner/cost/pricing_blocks.c has the sources)
  *     the rest    bytes / (t x 0.8 x rate of the GPU's memory), if the document knows it; else 0
  *
- * A layer adds 2 all-reduces of the residual stream forward, 2 backward, and 2 more if the forward is done again; the
- * embedding and the head add one each. They are rings inside the node. 0.5 and 0.8 are assumptions, made before any
- * comparison: large transformers reach 40 to 60 % of the peak of matrix products on the GPUs in question (HexiScale's
- * and Megatron-LM's papers), and copies about 80 % of the data sheet's bandwidth.
+ * A layer adds 2 all-reduces of the residual stream forward, 2 backward, and 2 more if the forward is repeated. The
+ * embedding and the head add one each. All-reduces are rings inside the node. 0.5 and 0.8 are assumptions made before
+ * any comparison: large transformers reach 40 to 60 % of the peak of matrix products on the GPUs in question
+ * (HexiScale's and Megatron-LM's papers), and copies about 80 % of the data sheet's bandwidth.
  */
 #include "planner/cluster/cluster_costs.h"
 
@@ -26,7 +26,7 @@
 #define ATTENTION_FORWARD_SHARE  0.5
 #define ATTENTION_BACKWARD_SHARE 0.4
 
-/* Two buffers for outputs and two for gradients: one to send from, one to receive into. */
+/* two for outputs and two for gradients: one to send from, one to receive into */
 enum { BOUNDARY_BUFFERS = 4 };
 
 struct costing {
@@ -35,9 +35,9 @@ struct costing {
     struct ah_cluster_problem *problem;
     struct ah_problem_kind *kinds;
     struct ah_problem_class *classes;
-    bool adds_up;            /* there are several micro-batches, or two copies of a table */
+    bool adds_up;            /* there are several micro-batches, or the table has two gradients */
     uint64_t gradient_bytes; /* bytes of an element of a sum */
-    uint64_t held_bytes;     /* the same, plus the second vector if groups are summed separately */
+    uint64_t held_bytes;     /* as gradient_bytes, plus the second vector if groups are summed separately */
     uint64_t table_elements; /* elements of a tied table */
     bool estimated;
 };
@@ -49,14 +49,14 @@ bool ah_cluster_costs_divides(const struct ah_model *model, uint64_t tp)
 
 /* ---- times of a block ---- */
 
-/* The unit on which a block is timed. */
+/* A kind of unit while its blocks are timed. */
 struct site {
     const struct ah_cluster_gpu *gpu;
     const struct ah_cluster_node *node;
     uint64_t tp;
     double flops_per_s;          /* in the training's dtype */
     struct ah_offload_host host; /* unshared */
-    uint64_t sharers;            /* the most sharers there can be */
+    uint64_t sharers;            /* largest number of units that can share the host */
 };
 
 static double memory_us(const struct site *site, double bytes)
@@ -98,7 +98,7 @@ static double pass_us(const struct costing *c, const struct site *site, const st
     return us;
 }
 
-/* Returns the cluster document's times of this group on such a unit; NULL: none were measured. */
+/* Returns the group's times on this kind of unit from the cluster document; NULL: not measured. */
 static const struct ah_cluster_time *find_time(const struct costing *c, const struct site *site,
                                                const char *group, enum ah_activations way)
 {
@@ -114,7 +114,7 @@ static const struct ah_cluster_time *find_time(const struct costing *c, const st
     return NULL;
 }
 
-/* If recomputation was not measured, its estimated extra time is added to the measured backward. */
+/* Sets a block's times, measured if possible. Unmeasured recomputation adds its estimate to the measured backward. */
 static void time_group(struct costing *c, const struct site *site, const struct ah_job_group *group,
                        struct ah_problem_block *block)
 {
@@ -134,20 +134,20 @@ static void time_group(struct costing *c, const struct site *site, const struct 
 
 /* ---- sizes of a block ---- */
 
-/* Returns a rank's aligned share of a tensor of `bytes`. */
+/* Returns the aligned size of one rank's part of a tensor of `bytes`. */
 static uint64_t rank_part_bytes(uint64_t bytes, uint64_t tp)
 {
     uint64_t each = (bytes + tp - 1) / tp;
     return (each + AH_LAYOUT_ALIGN - 1) / AH_LAYOUT_ALIGN * AH_LAYOUT_ALIGN;
 }
 
-/* Returns the elements of a tied head's copy of the embedding's table; 0 for other groups. */
+/* Returns the elements of the table that a tied head copies; 0 for other groups. */
 static uint64_t group_table(const struct costing *c, const struct ah_job_group *group)
 {
     return group->kind == AH_BLOCK_HEAD ? c->table_elements : 0;
 }
 
-/* Returns the device bytes for tiles of streamed states; 0: states may not be streamed. */
+/* Returns the device bytes of the ring for streamed states; 0 if states cannot be streamed. */
 static uint64_t ring_bytes(const struct costing *c, const struct site *site)
 {
     uint64_t element = c->job.state_bytes + c->job.weight_bytes;
@@ -156,7 +156,7 @@ static uint64_t ring_bytes(const struct costing *c, const struct site *site)
                : 0;
 }
 
-/* Adds up scratch of a pass, a micro-batch's gradient, the residual stream's gradient, boundary buffers and inputs. */
+/* Returns the bytes in use during a pass: scratch, gradients, boundary buffers, inputs, and the ring of states. */
 static uint64_t work_bytes(const struct costing *c, const struct site *site, uint64_t scratch,
                            uint64_t gradient)
 {
@@ -166,8 +166,8 @@ static uint64_t work_bytes(const struct costing *c, const struct site *site, uin
            rank_part_bytes(2 * job->input_bytes + job->constant_bytes, 1) + ring_bytes(c, site);
 }
 
-/* With several micro-batches, a gradient is a separate vector before it is added to the sum. The head's forward
- * includes its backward. */
+/* Sets a block's sizes and update time. With several micro-batches, a gradient is a separate vector before it is added
+ * to the sum. The head's forward includes its backward. */
 static void size_group(const struct costing *c, const struct site *site, const struct ah_job_group *group,
                        struct ah_problem_block *block)
 {
@@ -206,8 +206,8 @@ static bool same_site(const struct site *p, const struct site *q)
            memcmp(&p->node->intra_latency_us, &q->node->intra_latency_us, sizeof(double)) == 0;
 }
 
-/* Finds the reserve, as in plans for one machine: the measured reserve or, if more, the need of the ops with these
- * threads. Each of `tp` ranks needs no more than a single rank. */
+/* Finds the reserve as plans for one machine do: the measured reserve or, if larger, what ops need with these threads.
+ * A rank of `tp` needs no more than a single rank. */
 static int find_reserve(const struct costing *c, const struct ah_cluster_gpu *gpu, uint64_t *ret_bytes,
                         struct ah_error *err)
 {
@@ -245,7 +245,7 @@ static int build_kind(struct costing *c, const struct site *site, struct ah_aren
     return AH_OK;
 }
 
-/* Computes the share of the host that one unit gets when `sharers` units use it. */
+/* Computes one unit's share of the host when `sharers` units use the host. */
 static int build_host(const struct costing *c, const struct site *site, uint64_t sharers,
                       const struct ah_problem_block *blocks, struct ah_arena *arena,
                       struct ah_problem_host *ret_host, struct ah_error *err)
@@ -301,11 +301,11 @@ static struct site site_of(const struct costing *c, const struct ah_cluster_node
         site.host = ah_offload_share(node, 1);
     if (site.tp)
         site.sharers =
-            (node->gpus + site.tp - 1) / site.tp; /* rounded up: other units may have another degree */
+            (node->gpus + site.tp - 1) / site.tp; /* rounded up: other units may have other degrees */
     return site;
 }
 
-/* Finds the kind of a unit at `site`, or makes it. */
+/* Returns the index of the kind equal to `site`; makes the kind if there is none. */
 static int find_kind(struct costing *c, const struct site *site, struct site *sites, struct ah_arena *arena,
                      size_t *ret_kind, struct ah_error *err)
 {
@@ -388,7 +388,7 @@ int ah_cluster_costs_build(const struct ah_cluster_costs_input *input, struct ah
     one.batch /= one.micro_batches;
     one.micro_batches = 1;
     one.n_sums = 0;
-    one.tied = AH_TIED_JOINT; /* a copy is counted separately */
+    one.tied = AH_TIED_JOINT; /* the second gradient of a table is counted separately */
     const char *gpu;
     if (!ah_cluster_has(input->cluster, one.dtype, &gpu))
         return ah_error_set(err, AH_E_USAGE,

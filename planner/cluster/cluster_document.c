@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Units get the ranks of their node in the order of pipelines and stages. A segment has as many slices as its finest
- * owner has ranks; each rank of an owner with fewer ranks takes several slices.
+ * owner has ranks. An owner with fewer ranks has several slices on each.
  */
 #include "planner/cluster/cluster_document.h"
 
@@ -15,7 +15,7 @@ struct filling {
     const struct ah_arrangement *arrangement;
     struct ah_arena *arena;
     struct ah_cluster_plan *plan;
-    uint64_t *next_rank;                         /* by node: its first rank without work */
+    uint64_t *next_rank;                         /* by node: its first rank that is not assigned yet */
     const struct ah_cluster_plan_stage **stages; /* stages of all pipelines */
     double *pipeline_us, *busy_us;
     double *starts_us; /* starts of all passes, stage by stage */
@@ -90,7 +90,7 @@ static bool put_stage(struct filling *f, const struct ah_pipeline *pipeline, siz
     return put_configs(f, stage, out);
 }
 
-/* Takes the next n of the simulated starts. */
+/* Writes the next `n` simulated starts into a stage, and advances `starts_us`. */
 static bool put_starts(struct filling *f, size_t n, const double **starts_us,
                        struct ah_cluster_plan_stage *out)
 {
@@ -131,7 +131,7 @@ static bool put_pipelines(struct filling *f)
     return true;
 }
 
-/* Slice s of n is rank s * t / n of an owner with t ranks. */
+/* Lists the ranks of each slice: slice s of n is on rank s * t / n of an owner with t ranks. */
 static bool put_groups(struct filling *f, const struct ah_segment *segment,
                        struct ah_cluster_plan_segment *out)
 {

@@ -12,12 +12,12 @@
 #include "schemas/cluster.h"
 #include "schemas/cluster_plan.h"
 
-/* Returns a plan with the inputs of `request` and this training, otherwise empty. It borrows from both. */
+/* Returns a plan with the inputs of `request` and this training, both borrowed, and nothing else. */
 struct ah_cluster_plan ah_cluster_document_begin(const struct ah_cluster_request *request,
                                                  const struct ah_plan_training *training);
 
-/* Fills pipelines, segments, idle ranks, blocks and what the simulation predicts, in `arena`; names are the cluster's.
- * `plan->training` must be set. AH_E_MEMORY. */
+/* Fills pipelines, segments, idle ranks, blocks and the simulation's predictions, in `arena`. Names are borrowed from
+ * the cluster. `plan->training` must be set. AH_E_MEMORY. */
 int ah_cluster_document_fill(const struct ah_cluster *cluster, const struct ah_cluster_problem *problem,
                              const struct ah_arrangement *arrangement, struct ah_arena *arena,
                              struct ah_cluster_plan *plan, struct ah_error *err);

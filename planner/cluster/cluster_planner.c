@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A setting is a degree for each type of GPU, and a number of micro-batches. All settings are searched quickly, the
- * best few thoroughly. Then, in the order of their quick results, every setting that could still be better is exhausted
- * if it is small enough. The bound is the least over the settings; a setting that is not exhausted has the bound of the
- * relaxation, or of bound_raise.h.
+ * A setting is a degree for each type of GPU, and a number of micro-batches. All settings are searched quickly, and the
+ * best few thoroughly. Then, in the order of their quick results, every small setting that could still be better is
+ * exhausted. The bound is the least over the settings. A setting that is not exhausted has the bound of the relaxation
+ * or of bound_raise.h.
  */
 #include "planner/cluster/cluster_planner.h"
 
@@ -25,30 +25,30 @@
 enum {
     DEGREES = 4, /* 1, 2, 4, 8 */
     THOROUGH_SETTINGS = 3,
-    AWAY_SETTINGS = 2, /* THOROUGH_SETTINGS for settings with hosts, if something fits without */
+    AWAY_SETTINGS = 2, /* settings with hosts searched thoroughly, if something fits without hosts */
     EFFORT_DEFAULT = 2,
     QUICK_EVALUATIONS = 500,
     THOROUGH_EVALUATIONS = 8000,
     SHAKING_EVALUATIONS = 40000,
-    LARGE_UNITS = 32,          /* with more units, the two above are per eight units */
-    EARLY_EVALUATIONS = 20000, /* evaluations of the exhaustion before the thorough search */
+    LARGE_UNITS = 32,          /* above this, the two budgets above are multiplied by units / 8 */
+    EARLY_EVALUATIONS = 20000, /* exhaustion of a setting before the thorough search */
     EXHAUSTION_EVALUATIONS = 50000,
-    BOUND_RAISE_STEPS = 60000000, /* with fewer steps, twelve units would keep a gap; with more units ... */
+    BOUND_RAISE_STEPS = 60000000, /* with fewer, twelve units would keep a gap */
     BOUND_RAISE_UNITS = 24,
-    BOUND_RAISE_FACTOR = 4, /* ... this many times as many steps */
-    EXHAUSTION_UNITS = 12,  /* more units make too many sets of pipelines */
+    BOUND_RAISE_FACTOR = 4, /* multiplies the steps if a setting has more than BOUND_RAISE_UNITS */
+    EXHAUSTION_UNITS = 12,  /* larger settings have too many sets of pipelines */
     SHORTER_UPDATES = 4
 };
 
 #define SHORTER_UPDATE 0.75
-#define WORTH_MORE     (1 - 1e-3) /* a gain by this factor is worth another search */
+#define WORTH_MORE     (1 - 1e-3) /* a step shorter than this times the best is worth another search */
 #define FAR_BEHIND     1.3
 
 const char *const ah_words_cluster_search[] = {"both", "exact", "graph", NULL};
 
 /* ---- keeping the best ---- */
 
-/* Copies this draft into the arena as the best of `policy`. */
+/* Copies a draft to the arena as the best arrangement of `policy`. */
 static int keep_draft(struct ah_cluster_planning *p, enum ah_cluster_policy policy,
                       const struct ah_setting *setting, const struct ah_draft *draft, double us,
                       struct ah_error *err)
@@ -83,7 +83,7 @@ static int fail_interrupted(struct ah_error *err)
     return ah_error_set(err, AH_E_INTERRUPTED, "interrupted while planning");
 }
 
-/* Returns the longest update that `draft` has under the problem's own limit; 0: nothing is away, or it does not fit. */
+/* Fits `draft` under the problem's own limit and returns its longest update; 0: nothing is away, or it does not fit. */
 static double first_limit_us(const struct ah_cluster_problem *problem, const struct ah_draft *draft,
                              struct ah_draft *scratch)
 {
@@ -94,8 +94,8 @@ static double first_limit_us(const struct ah_cluster_problem *problem, const str
     return ah_update_limit_longest_us(&scratch->arrangement);
 }
 
-/* Continues the search at `draft` with its longest update as the limit, then briefly with shorter limits. One search
- * has one limit, and under a high limit it prefers short passes to a short update. */
+/* Continues the search from `draft`, first with its longest update as the limit, then briefly with shorter limits. A
+ * single search has one limit, and under a high limit it prefers short passes to a short update. */
 static int search_within(struct ah_cluster_planning *p, const struct ah_setting *setting,
                          const struct ah_arrangement_search_limits *limits, struct ah_draft *draft,
                          double *step_us, struct ah_error *err)
@@ -164,7 +164,7 @@ static int by_bound(const void *a, const void *b)
     return (p->index > q->index) - (p->index < q->index);
 }
 
-/* Orders the settings; each best arrangement keeps pointing to its setting. */
+/* Sorts the settings, and keeps each best arrangement pointing to its own setting. */
 static void sort_settings(struct ah_cluster_planning *p, int (*order)(const void *, const void *))
 {
     size_t index[AH_CLUSTER_POLICIES];
@@ -196,7 +196,7 @@ static int search_quickly(struct ah_cluster_planning *p, struct ah_error *err)
 
 /* ---- searches with hosts ---- */
 
-/* Fits a found arrangement again, now with the help of hosts, and keeps it if it is our best. */
+/* Fits a found arrangement again with blocks on hosts, and keeps the result if it is our best. */
 static int use_hosts(struct ah_cluster_planning *p, const struct ah_cluster_found *found,
                      struct ah_error *err)
 {
@@ -229,7 +229,7 @@ static int use_hosts_for_ours(struct ah_cluster_planning *p, struct ah_error *er
 
 /* ---- other systems ---- */
 
-/* Runs a policy on a setting; keeps the result if it is faster than the policy's results on other settings. */
+/* Runs a policy on a setting, and keeps its arrangement if it is faster than those on other settings. */
 static int ask_policy(struct ah_cluster_planning *p, enum ah_cluster_policy policy,
                       struct ah_setting *setting, struct ah_error *err)
 {
@@ -262,8 +262,8 @@ static int ask_policy(struct ah_cluster_planning *p, enum ah_cluster_policy poli
     return rc;
 }
 
-/* Joins the symmetric settings with the micro-batches of `from`, for policies that give every stage its own degree.
- * `ret_mixed` NULL: `from` is not the first of them. */
+/* Joins all symmetric settings with as many micro-batches as `from`, for policies with a degree for each stage.
+ * `ret_mixed` is NULL if `from` is not the first of these settings. */
 static int mix_settings(struct ah_cluster_planning *p, const struct ah_setting *from,
                         struct ah_setting **ret_mixed, struct ah_error *err)
 {
@@ -305,7 +305,7 @@ static int search_policy(struct ah_cluster_planning *p, enum ah_cluster_policy p
     return rc;
 }
 
-/* Other systems' arrangements are candidates of our search, too, if the request allows their degrees. */
+/* Searches with every policy. If the request allows a policy's degrees, its arrangement is also a candidate of ours. */
 static int search_policies(struct ah_cluster_planning *p, struct ah_error *err)
 {
     struct ah_cluster_found *ours = &p->best[AH_CLUSTER_POLICY_OPTIMAL];
@@ -325,8 +325,8 @@ static int search_policies(struct ah_cluster_planning *p, struct ah_error *err)
 
 /* ---- our own search ---- */
 
-/* Searches the `most` settings with the best quick results, among settings with hosts or those without. With hosts, it
- * skips settings far behind the best. */
+/* Searches the `most` settings with the best quick results, either with hosts (`away`) or without. Settings with hosts
+ * are skipped if they are far behind the best. */
 static int search_best(struct ah_cluster_planning *p, bool away, size_t most, struct ah_error *err)
 {
     const uint32_t effort = p->request->effort ? p->request->effort : EFFORT_DEFAULT;
@@ -349,7 +349,7 @@ static int search_best(struct ah_cluster_planning *p, bool away, size_t most, st
     return rc;
 }
 
-/* Searches without hosts, fits the result again with hosts, then searches with hosts from the start. */
+/* Searches without hosts, fits that result with hosts, then searches settings with hosts. */
 static int search_thoroughly(struct ah_cluster_planning *p, struct ah_error *err)
 {
     bool fits_without = false;
@@ -366,7 +366,7 @@ static int exhaust(struct ah_cluster_planning *p, uint64_t budget, struct ah_err
     p->exhausted = p->left_out_bound_us >= p->best[AH_CLUSTER_POLICY_OPTIMAL].us;
     for (size_t i = 0; i < p->n_settings && !rc; i++) {
         struct ah_setting *setting = &p->settings[i];
-        if (setting->away_as_well) /* the same setting with hosts covers this */
+        if (setting->away_as_well) /* the same setting with hosts includes this one */
             continue;
         const double best_us = p->best[AH_CLUSTER_POLICY_OPTIMAL].us;
         struct ah_arrangement_search_result result = {.exhausted =
@@ -383,7 +383,7 @@ static int exhaust(struct ah_cluster_planning *p, uint64_t budget, struct ah_err
     return rc;
 }
 
-/* Raises the bounds of settings that were not exhausted, which may prove that nothing is faster. */
+/* Raises the bounds of settings that are not exhausted; this may prove that nothing is faster. */
 static int raise_bounds(struct ah_cluster_planning *p, struct ah_error *err)
 {
     const uint32_t effort = p->request->effort ? p->request->effort : EFFORT_DEFAULT;
@@ -442,7 +442,7 @@ static int search_all(struct ah_cluster_planning *p, struct ah_error *err)
     return rc;
 }
 
-/* Adds each rank's program, and the times that the replay of all programs predicts. */
+/* Adds the programs of all ranks, and the times predicted by replaying them. */
 static int add_programs(const struct ah_cluster_planning *p, enum ah_cluster_policy policy,
                         struct ah_cluster_plan *plan, struct ah_error *err)
 {

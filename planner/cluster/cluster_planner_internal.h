@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the planner's parts share: cluster_planner.c finds arrangements, cluster_result.c reports on them.
+ * Shared by the planner's parts: cluster_planner.c finds arrangements, cluster_result.c reports them.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_PLANNER_INTERNAL_H
 #define AH_PLANNER_CLUSTER_CLUSTER_PLANNER_INTERNAL_H
@@ -8,11 +8,11 @@
 #include "planner/cluster/cluster_planner.h"
 #include "planner/cluster/search/settings.h"
 
-/* An arrangement that was found, in the arena. */
+/* An arrangement found by a search; in the arena. */
 struct ah_cluster_found {
     struct ah_arrangement arrangement;
     const struct ah_setting *setting;
-    double us; /* step time; INFINITY: no arrangement */
+    double us; /* time of a step; INFINITY: there is no arrangement */
 };
 
 struct ah_cluster_planning {
@@ -20,19 +20,19 @@ struct ah_cluster_planning {
     struct ah_arena *arena;
     struct ah_setting *settings;
     size_t n_settings;
-    size_t left_out;                                   /* settings that were not made */
-    double left_out_bound_us;                          /* least bound of these; INFINITY: none was left out */
-    struct ah_cluster_found best[AH_CLUSTER_POLICIES]; /* by policy; `optimal`: our own search */
+    size_t left_out;                                   /* number of settings that were not made */
+    double left_out_bound_us;                          /* their least bound; INFINITY: none was left out */
+    struct ah_cluster_found best[AH_CLUSTER_POLICIES]; /* by policy; `optimal` is our own search */
     uint64_t evaluations;
     bool exhausted; /* every setting was exhausted */
     uint64_t done, planned;
 };
 
-/* Writes the best arrangement of `policy`, which must have one, as a plan with certificate and notes. AH_E_MEMORY. */
+/* Writes the best arrangement of `policy`, which must exist, as a plan with certificate and notes. AH_E_MEMORY. */
 int ah_cluster_result_write(const struct ah_cluster_planning *p, enum ah_cluster_policy policy,
                             struct ah_cluster_plan *ret_plan, struct ah_error *err);
 
-/* Reports that no plan was found: AH_E_INFEASIBLE if it is proven that there is none, else AH_E_NO_PLAN. */
+/* Fills the shortage and returns AH_E_INFEASIBLE if it is proven that no plan exists, otherwise AH_E_NO_PLAN. */
 int ah_cluster_result_fail(const struct ah_cluster_planning *p, struct ah_cluster_shortage *ret_shortage,
                            struct ah_error *err);
 

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chooses which blocks a stage recomputes, and which it keeps away, on the host. Its first r blocks are recomputed, the
- * next s are selective. Its first h blocks have their states away, and the first w of those their weights, too. Passes
- * grow with r, s and w, not with h; memory falls as h grows. So for each w:
+ * Chooses which blocks of a stage are recomputed, and which are away, on the host. The first r blocks are recomputed,
+ * the next s are selective. The first h blocks have their states away, and the first w of those their weights, too.
+ * Passes get longer with r, s and w, but not with h; memory falls as h grows. So for each w:
  *
  *   1. h is the largest that keeps the limit of the update and the host's memory, both of which grow with h;
  *   2. r and s give the shortest backward that then fits;
  *   3. h falls as far as memory allows with these r and s.
  *
- * w grows until the passes would be longer even if all activations were kept (passes that keep everything do not get
- * shorter as w grows).
+ * w grows until passes would be longer even with all activations kept; such passes do not get shorter as w grows.
  */
 #include "planner/cluster/cluster_problem.h"
 
@@ -44,7 +43,7 @@ size_t ah_arrangement_stages(const struct ah_arrangement *arrangement)
     return n;
 }
 
-/* Returns how many GPUs of a node work. */
+/* Returns the number of a node's GPUs that work. */
 static uint64_t working(const struct ah_cluster_problem *problem, const struct ah_arrangement *arrangement,
                         size_t node)
 {
@@ -83,7 +82,7 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Returns the stage's share of its host; its kind has hosts. */
+/* Returns the stage's share of its host. The stage's kind must have hosts. */
 static const struct ah_problem_host *host_of(const struct ah_cluster_problem *problem,
                                              const struct ah_stage *stage)
 {
@@ -115,7 +114,7 @@ double ah_stage_backward_us(const struct ah_cluster_problem *problem, const stru
     return away ? larger(us, away->backward_us) : us;
 }
 
-/* Returns the bytes on a GPU of the stage that stay after a block's pass; `ret_work`: bytes that do not. */
+/* Returns the bytes that stay on a GPU between passes. `ret_work`: those used only during a pass. */
 static uint64_t lying_bytes(const struct ah_cluster_problem *problem, const struct ah_stage *stage,
                             uint64_t *ret_work)
 {
@@ -168,8 +167,8 @@ static bool fits(const struct ah_cluster_problem *problem, const struct ah_stage
     return lying + work <= ah_problem_kind_of(problem, stage->class)->capacity_bytes;
 }
 
-/* Bisects for the fewest selective blocks that fit together with the recomputed blocks: more of them need less memory,
- * except for work. False: the stage does not fit even if all other blocks are selective. */
+/* Bisects for the fewest selective blocks with which the stage fits; more of them need less memory, except for work.
+ * Returns false if the stage does not fit even with all blocks that are not recomputed selective. */
 static bool fit_selective(const struct ah_cluster_problem *problem, struct ah_stage *stage)
 {
     size_t low = 0, high = stage->end - stage->first - stage->recompute;
@@ -187,8 +186,8 @@ static bool fit_selective(const struct ah_cluster_problem *problem, struct ah_st
     return true;
 }
 
-/* Returns a lower bound on recomputed blocks: with fewer, the stage does not fit even if the rest is selective and work
- * needs no memory. If it is above the number of blocks, the stage never fits. */
+/* Returns a lower bound on the number of recomputed blocks. With fewer, the stage does not fit even if the rest is
+ * selective and work needs no memory. If the bound exceeds the number of blocks, the stage never fits. */
 static size_t least_recompute(const struct ah_cluster_problem *problem, const struct ah_stage *stage)
 {
     const uint64_t room = ah_problem_kind_of(problem, stage->class)->capacity_bytes;
@@ -207,7 +206,7 @@ static size_t least_recompute(const struct ah_cluster_problem *problem, const st
     return low;
 }
 
-/* Finds the shortest backward that fits with the blocks that are away; on a tie, with the fewest recomputed blocks. */
+/* Finds the shortest backward that fits, without changing what is away; between equals, with the fewest recomputed. */
 static bool fit_activations(const struct ah_cluster_problem *problem, struct ah_stage *stage)
 {
     struct ah_stage best, next = *stage;
@@ -234,7 +233,7 @@ static bool fit_activations(const struct ah_cluster_problem *problem, struct ah_
 
 /* ---- the host ---- */
 
-/* True if the passes of `a` are shorter, by more than rounding. */
+/* True if the passes of `a` are shorter by more than a rounding error. */
 static bool is_shorter(const struct ah_stage *a, const struct ah_stage *b)
 {
     return a->forward_us + a->backward_us < (b->forward_us + b->backward_us) * (1 - 1e-12);
@@ -246,7 +245,7 @@ static bool host_suffices(const struct ah_cluster_problem *problem, const struct
            stage->update_us <= problem->update_limit_us;
 }
 
-/* Moves as many states away as the host allows besides `weights_away`. False: it has no room even for these. */
+/* Moves as many states away as the host allows, beginning with `weights_away`. False: it does not even allow these. */
 static bool most_away(const struct ah_cluster_problem *problem, struct ah_stage *stage)
 {
     size_t low = stage->weights_away, high = stage->end - stage->first;
@@ -267,7 +266,7 @@ static bool most_away(const struct ah_cluster_problem *problem, struct ah_stage 
     return true;
 }
 
-/* Moves as few states away as fit with the stage's treatment of activations. */
+/* Keeps as few states away as fit with the present treatment of activations. */
 static void least_away(const struct ah_cluster_problem *problem, struct ah_stage *stage)
 {
     size_t low = stage->weights_away, high = stage->states_away;
@@ -282,7 +281,7 @@ static void least_away(const struct ah_cluster_problem *problem, struct ah_stage
     ah_stage_price(problem, stage);
 }
 
-/* Improves `stage` by using the host, or makes it fit if it does not (`found` false). */
+/* Makes `stage` faster with blocks on the host or, if not `found`, makes it fit. False: it does not fit. */
 static bool fit_away(const struct ah_cluster_problem *problem, bool found, struct ah_stage *stage)
 {
     struct ah_stage next = *stage;

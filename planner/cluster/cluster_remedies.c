@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each remedy is the request with one change, planned with little effort; it is listed if there is a plan.
+ * Each remedy is the request with one change, planned with little effort. It is listed if that gives a plan.
  */
 #include "planner/cluster/cluster_remedies.h"
 
@@ -14,11 +14,11 @@ enum { EFFORT_LEAST = 1, NODES_MOST = 256, NODES_TRIES = 5, SEQ_LEAST = 64 };
 struct remedies {
     const struct ah_cluster_request *request;
     const struct ah_cluster_shortage *shortage;
-    struct ah_arena scratch; /* memory of one plan */
+    struct ah_arena scratch; /* memory for one plan at a time */
     struct ah_cluster_remedies *out;
 };
 
-/* Plans `changed` and lists the remedy if there is a plan. It is no error if there is none. */
+/* Plans `changed`, and lists the remedy if there is a plan. Finding no plan is not an error. */
 static int try_it(struct remedies *r, const struct ah_cluster_request *changed,
                   const struct ah_cluster_remedy *remedy, bool *ret_works, struct ah_error *err)
 {
@@ -93,7 +93,7 @@ static double memory_of(const struct ah_cluster *cluster, const struct ah_cluste
     return 0;
 }
 
-/* Returns the cluster with `more` nodes like `node`; NULL: out of memory. */
+/* Returns a copy of the cluster with `more` nodes like `node`; NULL: out of memory. */
 static const struct ah_cluster *with_nodes(struct remedies *r, const struct ah_cluster_node *node,
                                            uint64_t more)
 {
@@ -118,7 +118,7 @@ static const struct ah_cluster *with_nodes(struct remedies *r, const struct ah_c
     return larger;
 }
 
-/* Adds copies of the node with the most memory: first the number that the states need, then more. */
+/* Adds copies of the node with the most memory: first as many as the states need, then more. */
 static int try_nodes(struct remedies *r, struct ah_error *err)
 {
     const struct ah_cluster *cluster = r->request->cluster;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Remedies for a cluster that has no plan: changes of the request or the cluster. Each was planned by itself and gives
- * a plan. Kinds are tried in the order of the list, with a quick search, because a long search finds at least as much.
+ * Remedies for a cluster without a plan: changes of the request or the cluster, each planned alone and found to help.
+ * Kinds are tried in the order of the list, with a quick search. A longer search would find at least as much.
  */
 #ifndef AH_PLANNER_CLUSTER_CLUSTER_REMEDIES_H
 #define AH_PLANNER_CLUSTER_CLUSTER_REMEDIES_H
@@ -23,7 +23,7 @@ struct ah_cluster_remedy {
     enum ah_cluster_remedy_kind kind;
     uint64_t value;
     const struct ah_cluster_node *node; /* a node of the request's cluster; for NODES */
-    double step_us;                     /* step time of the plan that it gives */
+    double step_us;                     /* step time of the plan with this change */
 };
 
 struct ah_cluster_remedies {
@@ -31,7 +31,7 @@ struct ah_cluster_remedies {
     size_t n;
 };
 
-/* Finds remedies for a request that ah_cluster_planner_plan() refused with this shortage. After AH_E_INTERRUPTED or
+/* Finds remedies for a request refused by ah_cluster_planner_plan() with this shortage. After AH_E_INTERRUPTED or
  * AH_E_MEMORY the list may be incomplete. */
 int ah_cluster_remedies_find(const struct ah_cluster_request *request,
                              const struct ah_cluster_shortage *shortage,

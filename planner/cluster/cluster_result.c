@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Result: writes the best arrangement as a document, with the bound that proves how good it is and notes on what was
- * not searched; or reports that nothing fits, and whether that is proven.
+ * Result: writes the best arrangement as a document, with its bound and notes on what was not searched. Or reports that
+ * nothing fits, and whether that is proven.
  */
 #include "planner/cluster/cluster_planner_internal.h"
 
@@ -21,7 +21,7 @@ static enum ah_tp_mode mode_of(const struct ah_cluster_request *request, enum ah
     return ah_cluster_policies_symmetric(policy) ? AH_TP_SYMMETRIC : AH_TP_ASYMMETRIC;
 }
 
-/* Sets the least bound of all settings, and whether it proves optimality. Plans of other systems get no proof. */
+/* Sets the certificate: the least bound of all settings. Plans of other systems get no bound. */
 static void certify(const struct ah_cluster_planning *p, struct ah_cluster_plan *plan)
 {
     double bound_us = plan->predicted.step_us;
@@ -104,8 +104,8 @@ int ah_cluster_result_write(const struct ah_cluster_planning *p, enum ah_cluster
     return AH_OK;
 }
 
-/* Nothing was found. The size of the states, or exhaustion, may prove that nothing fits. With hosts, exhaustion proves
- * nothing: it tries only a stage's first blocks away, and equal shares of a host. */
+/* Reports why nothing fits. The size of the states or exhaustion may prove it. With hosts, exhaustion proves nothing,
+ * because it tries only the first blocks of a stage away, and only equal shares of a host. */
 int ah_cluster_result_fail(const struct ah_cluster_planning *p, struct ah_cluster_shortage *ret_shortage,
                            struct ah_error *err)
 {

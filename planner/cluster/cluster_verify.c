@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns the plan's decisions into an arrangement, prices it, describes it as the planner would, and compares that with
- * the plan, field by field.
+ * Turns the plan's decisions into an arrangement, computes its costs, writes it as the planner would, and compares the
+ * result with the plan, field by field.
  */
 #include "planner/cluster/cluster_verify.h"
 
@@ -28,10 +28,10 @@ struct verify {
     struct ah_error *err;
     struct ah_plan_training training;
     const char *everything[1];
-    uint64_t degrees[DEGREES_MAX]; /* degrees of the stages, ascending */
+    uint64_t degrees[DEGREES_MAX]; /* the different degrees of the stages, ascending */
     size_t n_degrees;
     bool mixed;   /* some type has several degrees */
-    uint64_t *tp; /* by type of GPU; any degree for types without work */
+    uint64_t *tp; /* by type of GPU; for types without work, any degree */
     struct ah_cluster_problem problem;
     bool estimated;
     struct ah_arrangement arrangement;
@@ -55,7 +55,7 @@ static void read_training(struct verify *v)
                                             .n_sums = training->n_sums};
 }
 
-/* Inserts a degree in ascending order, unless it is there already. */
+/* Inserts a degree in ascending order, unless the list has it. */
 static bool add_degree(struct verify *v, uint64_t tp)
 {
     size_t at = 0;
@@ -174,7 +174,7 @@ static size_t class_of(const struct verify *v, const struct ah_cluster_plan_stag
     return c;
 }
 
-/* The first blocks of a stage keep states or weights on the host; some of them may have none to keep there. */
+/* Counts a config's blocks as away: a stage's first blocks are, including those with nothing to keep on the host. */
 static void read_config(const struct ah_cluster_plan_config *config, struct ah_stage *stage)
 {
     if (config->activations == AH_ACTIVATIONS_RECOMPUTE)
@@ -188,7 +188,7 @@ static void read_config(const struct ah_cluster_plan_config *config, struct ah_s
         stage->states_away = end;
 }
 
-/* Reads a stage. False: its node has no unit of this degree. */
+/* Reads a stage. Returns false if its node has no unit of this degree. */
 static bool read_stage(const struct verify *v, const struct ah_cluster_plan_pipeline *pipeline, size_t i,
                        struct ah_stage *ret_stage)
 {
@@ -235,7 +235,7 @@ static int read_pipeline(struct verify *v, size_t p)
     return AH_OK;
 }
 
-/* Checks that every node has as many GPUs as its stages use, and a host if they use one. */
+/* Checks that each node has enough GPUs for its stages, and a host if a stage uses one. */
 static int check_nodes(const struct verify *v)
 {
     const struct ah_cluster *cluster = v->inputs->cluster;
@@ -295,7 +295,7 @@ static int arrange(struct verify *v)
 
 /* ---- ranks ---- */
 
-/* Gives a stage the ranks that the plan states, which must belong to its node, and notes each in `renamed`. */
+/* Replaces a stage's ranks by those in the plan, which must be on its node, and records each change in `renamed`. */
 static int rename_stage(const struct verify *v, const struct ah_cluster_plan *again, size_t p, size_t i,
                         uint64_t *renamed)
 {
@@ -319,7 +319,7 @@ static int rename_stage(const struct verify *v, const struct ah_cluster_plan *ag
     return AH_OK;
 }
 
-/* GPUs of a node may be in any order, so `again` gets the plan's ranks. */
+/* Replaces all ranks in `again` by the plan's, because a plan may use a node's GPUs in any order. */
 static int take_ranks(const struct verify *v, struct ah_cluster_plan *again)
 {
     const uint64_t n_ranks = ah_cluster_gpus(v->inputs->cluster);
@@ -377,7 +377,7 @@ static int compare_plans(const struct verify *v, struct ah_cluster_plan *again)
     return n ? AH_E_DOCUMENT : AH_OK;
 }
 
-/* Drops from `again` the optional parts that the plan does not have. */
+/* Removes from `again` the optional parts missing from the plan. */
 static void leave_out(const struct verify *v, struct ah_cluster_plan *again)
 {
     for (size_t p = 0; p < again->n_pipelines; p++)
@@ -404,7 +404,7 @@ static int rebuild_and_compare(struct verify *v)
                                          .problem = &v->problem,
                                          .arrangement = &v->arrangement,
                                          .estimated = v->estimated};
-    if (v->plan->n_programs) /* the table may be split even if each stage holds the whole model */
+    if (v->plan->n_programs) /* the table may be split even if every stage holds the whole model */
         programs.training.tied = v->plan->programs[0].training.tied;
     if (v->plan->n_programs)
         rc = ah_programs_fill(&programs, v->arena, &again, v->err);

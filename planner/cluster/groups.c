@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups: the micro-batches that each pipeline may have, from equation (1) of groups.h.
+ * Groups: the numbers of micro-batches that pipelines may have, from equation (1) of groups.h.
  */
 #include "planner/cluster/groups.h"
 
 #include "schemas/cluster_plan.h"
 
-/* Returns the fewest pipelines for which the first pipeline sums no group separately. */
+/* Returns the least number of pipelines with which the first one sums no group separately. */
 static size_t fewest_plain(const uint64_t *groups, size_t n)
 {
     size_t fewest = 1;
@@ -52,7 +52,7 @@ uint64_t ah_groups_share(const struct ah_cluster_problem *problem, size_t n, siz
     return share;
 }
 
-/* Returns how many of the `n` places of (1) have `micro_batches`. */
+/* Returns the number of places among the `n` of (1) that have `micro_batches`. */
 static size_t count_places(const struct ah_cluster_problem *problem, size_t n, uint64_t micro_batches)
 {
     size_t count = 0;

@@ -10,7 +10,7 @@ struct mixing {
     size_t *class_in_first; /* (classes): the first problem's class of the same node */
 };
 
-/* Adds the classes that all problems have for one node of the first problem. */
+/* Adds the classes of one node from all problems. `first_class`: the node's class in the first problem. */
 static void add_node(struct mixing *m, struct ah_cluster_problem *mixed, size_t first_class)
 {
     size_t node = m->problems[0]->classes[first_class].node, kinds = 0;

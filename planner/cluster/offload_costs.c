@@ -44,7 +44,7 @@ uint64_t ah_offload_tile_elements(const struct ah_job *job, uint64_t tp)
     return (most + AH_PLAN_TILE_UNIT - 1) / AH_PLAN_TILE_UNIT * AH_PLAN_TILE_UNIT;
 }
 
-/* A GPU's part of a block, in the letters of the header; l and e as microseconds a byte. */
+/* A GPU's part of a block, in the letters of the header; l and e are here in microseconds per byte. */
 struct part {
     double n, u, w, g, G, held, z, adam, link, host;
 };

@@ -2,10 +2,10 @@
  *
  * Makes the program of a stage: configs of its blocks, knobs, and the costs of its GPU.
  *
- * 1. Configs are the stage's; only layers whose backward runs may get a treatment other than `keep`.
- * 2. Gradients of several micro-batches are summed on the device; on the host, if weights are away (offload_costs.h).
- * 3. Rates of links and host are the GPU's share, as in offload_costs.h: copies and host Adam draw on the host's
- *    memory.
+ * 1. Configs are the stage's. Only layers with a backward may get a treatment other than `keep`.
+ * 2. Gradients of several micro-batches are summed on the device, but on the host if weights are away
+ *    (offload_costs.h).
+ * 3. Rates of links and host are the GPU's share, as in offload_costs.h: copies and host Adam use the host's memory.
  */
 #include "planner/cluster/programs.h"
 
@@ -22,19 +22,19 @@ enum { FETCH_AHEAD = 1, SEND_BEHIND = 1 };
 
 struct filling {
     const struct ah_programs_input *in;
-    enum ah_tied tied; /* the same in all programs */
+    enum ah_tied tied; /* the same in every program */
     struct ah_arena *arena;
     struct ah_cluster_plan *plan;
     struct ah_error *err;
 };
 
-/* A stage as its program sees it. Stages with equal bytes share a program. */
+/* All of a stage that its program depends on. Stages with equal roles, compared byte by byte, share a program. */
 struct role {
     struct ah_plan_part part;
     uint64_t micro_batches;
-    uint64_t sums; /* groups that it sums separately; 0: none */
+    uint64_t sums; /* number of groups that the stage sums separately; 0: none */
     uint64_t kind;
-    uint64_t sharers; /* sharers of its host; 0: it has no host */
+    uint64_t sharers; /* units that share its host; 0: the stage has no host */
     uint64_t recompute, selective, states_away, weights_away;
     double send_output_us, send_gradient_us;
 };
@@ -128,14 +128,14 @@ static int choose_configs(struct program *p)
 
 /* ---- costs ---- */
 
-/* Returns the parameters that a block's update time covers; a head's include a tied table even if shared. */
+/* Returns the number of parameters in a block's update time. A head's includes a tied table, even a shared one. */
 static uint64_t updated_parameters(const struct program *p, const struct ah_job_group *group)
 {
     const bool shares = group->kind == AH_BLOCK_HEAD && ah_job_shares_table(&p->job) && p->job.table_trained;
     return group->trained_parameters + (shares ? p->job.model->vocabulary * p->job.model->width : 0);
 }
 
-/* Returns the time to update one parameter on the device, in the slowest group; the groups differ by rounding. */
+/* Returns the device's time to update one parameter, the largest over the groups, which differ only by rounding. */
 static double device_adam_us(const struct program *p, const struct ah_problem_block *blocks)
 {
     double us = 0;
@@ -303,7 +303,7 @@ static int fill_stage(struct filling *f, const struct ah_pipeline *pipeline, siz
     return rc;
 }
 
-/* True if a trained tied table has two gradients, because it is on two ranks of some pipeline or on request. */
+/* True if a tied table has two gradients, because some pipeline has several stages or the request says so. */
 static bool splits_table(const struct ah_programs_input *in)
 {
     bool cut = in->training.tied == AH_TIED_SPLIT;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The stage of each owner, and its class. */
+/* An owner of a segment: a stage and its class. */
 struct owner {
     uint32_t stage;
     size_t class;
@@ -27,7 +27,7 @@ static const struct ah_stage *holder(const struct ah_pipeline *pipeline, size_t 
     return &pipeline->stages[i];
 }
 
-/* Lists the stages of every pipeline that hold one of two blocks, in order. */
+/* Lists the stages of every pipeline with either of two blocks, sorted by class. Returns their number. */
 static size_t find_owners(const struct ah_arrangement *arrangement, size_t block, size_t other,
                           struct owner *ret_owners)
 {
@@ -46,7 +46,7 @@ static size_t find_owners(const struct ah_arrangement *arrangement, size_t block
     return n;
 }
 
-/* Sets the time of a ring, from its slowest edge. */
+/* Sets the time of a ring: that of its slowest edge, plus the latencies. */
 static void price_ring(const struct ah_cluster_problem *problem, const struct owner *owners,
                        struct ah_segment *segment)
 {

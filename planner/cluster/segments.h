@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Segments: which stages add which gradients up.
+ * Segments: which stages add up which gradients.
  *
- * Pipelines cut the blocks at different places. Cut at all of these places, the blocks form segments. Each has one
- * owner in every pipeline. A table that embedding and head share is a segment of its own, owned by the first and the
- * last stage of every pipeline. A segment is summed by a ring over its owners, ordered by node, so that its bytes leave
- * each node once: 2(n-1)/n of the bytes pass each owner, as t slices in parallel.
+ * Pipelines cut the blocks at different places. All these places together cut the blocks into segments. Each segment
+ * has one owner in every pipeline. A table shared by embedding and head is a separate segment, owned by the first and
+ * the last stage of every pipeline. A segment is summed by a ring over its owners. They are ordered by node, so that
+ * its bytes leave each node once: 2(n-1)/n of the bytes pass each owner, as t slices in parallel.
  */
 #ifndef AH_PLANNER_CLUSTER_SEGMENTS_H
 #define AH_PLANNER_CLUSTER_SEGMENTS_H
@@ -15,22 +15,22 @@
 
 struct ah_segment {
     size_t first, end; /* blocks */
-    bool tied;         /* this is the shared table of block 0 */
+    bool tied;         /* true: the shared table of block 0 */
     uint64_t bytes;
     double ring_us;      /* time of the ring alone on the network */
-    double volume_bytes; /* bytes through each owner's NIC, each way; 0: owners are in one node */
-    uint32_t *owners;    /* stages, counted through all pipelines, ordered by class */
+    double volume_bytes; /* bytes through each owner's NIC, each way; 0: all owners are in one node */
+    uint32_t *owners;    /* stage numbers over all pipelines, ordered by class */
     size_t n_owners;
 };
 
 struct ah_segments {
-    struct ah_segment
-        *items; /* only if at least two owners train blocks in it; highest block first, tied table last */
+    struct ah_segment *
+        items; /* segments with at least two owners and trained blocks; highest block first, tied table last */
     size_t n;
     uint32_t *owners; /* owned: memory of the items' lists */
 };
 
-/* Returns the bytes that pass each of `n` owners, each way. */
+/* Returns the bytes that each of `n` owners sends, and receives. */
 static inline double ah_segment_volume(size_t n, uint64_t bytes)
 {
     return 2 * (double)(n - 1) / (double)n * (double)bytes;

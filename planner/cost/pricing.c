@@ -2,12 +2,12 @@
  *
  * Pricing: computes the costs of a job from the rates of a machine document.
  *
- * THREADS. Host numbers are for the requested thread count. If that was not measured, they are for the largest measured
- * count below it, or otherwise for the smallest count.
+ * THREADS. Numbers of the host are those measured with the requested thread count. Without such a measurement, the
+ * largest measured count below it is used or, if there is none below, the smallest count.
  *
- * ADAM is bound by memory: if the exact types were not measured, the nearest measured combination is scaled by the
- * bytes that a parameter moves (master 8, each moment 8 or 4, gradient 4 or 2, bf16 weight 2). The speed of device
- * memory is computed from the device's AdamW in the same way, if the device has its own memory.
+ * ADAM is bound by memory. If its exact types were not measured, the nearest measured combination is scaled by the
+ * bytes moved for a parameter (master 8, each moment 8 or 4, gradient 4 or 2, bf16 weight 2). If the device has its own
+ * memory, the speed of that memory is derived from the device's AdamW in the same way.
  */
 #include "planner/cost/pricing_internal.h"
 
@@ -34,7 +34,7 @@ static int missing(const struct ah_machine *machine, struct ah_error *err, const
         machine->name, field, what);
 }
 
-/* True if `count` is nearer to `wanted` than `best` (0: nothing yet). */
+/* True if `count` is a better substitute for `wanted` than `best` (0: none): near it, and preferably not above it. */
 static bool nearer(uint64_t count, uint64_t best, uint64_t wanted)
 {
     if (best == 0)
@@ -109,7 +109,7 @@ static int differing_types(const struct adam_types *a, const struct adam_types *
     return 4 * (a->weight != b->weight) + 2 * (a->state != b->state) + (a->gradient != b->gradient);
 }
 
-/* Returns the measurement to price an update with; NULL: there is none. */
+/* Returns the measurement used for the time of an update; NULL: there is none. */
 static const struct ah_machine_adam *find_adam(const struct ah_machine *machine, enum ah_side side,
                                                uint64_t threads, const struct adam_types *wanted)
 {
@@ -141,7 +141,7 @@ static double adam_us(const struct ah_machine_adam *adam, const struct adam_type
 
 /* ---- memory ---- */
 
-/* Returns the time per byte of in-place scaling, which reads and writes like the passes of the host lane. */
+/* Returns the time per byte of in-place scaling, whose reads and writes are like those of the host lane's passes. */
 static double host_us_per_byte(const struct ah_machine *machine, uint64_t threads,
                                const struct ah_machine_adam *host_adam)
 {
@@ -173,7 +173,7 @@ static int read_link(const struct ah_machine *machine, enum ah_direction directi
 
 /* ---- threads ---- */
 
-/* Returns the largest count measured for host Adam that is at most `most`; 0: none. */
+/* Returns the largest thread count up to `most` with a measurement of host Adam; 0: none. */
 static uint64_t host_threads_up_to(const struct ah_machine *machine, uint64_t most)
 {
     uint64_t best = 0;
@@ -184,7 +184,7 @@ static uint64_t host_threads_up_to(const struct ah_machine *machine, uint64_t mo
     return best;
 }
 
-/* Returns the fastest count measured for host Adam that is at most `most`; 0: none. */
+/* Returns the thread count up to `most` with the fastest measured host Adam; 0: none. */
 static uint64_t fastest_host_threads(const struct ah_machine *machine, uint64_t most)
 {
     const struct ah_machine_adam *best = NULL;
@@ -197,8 +197,8 @@ static uint64_t fastest_host_threads(const struct ah_machine *machine, uint64_t 
     return best ? best->threads : 0;
 }
 
-/* With a GPU, one core is reserved for the thread that enqueues. If the machine document has no count below all cores,
- * the count for all cores is used; a run then uses one thread less (cuda/near.h). */
+/* Returns the host lane's threads on a machine with a GPU. One core is left to the thread that enqueues. If host Adam
+ * was measured on all cores only, returns that count, and a run uses one thread less (cuda/near.h). */
 static uint64_t host_threads_beside_gpu(const struct ah_machine *machine)
 {
     const uint64_t cores = machine->host.cores;
@@ -206,7 +206,7 @@ static uint64_t host_threads_beside_gpu(const struct ah_machine *machine)
     return host ? host : fastest_host_threads(machine, UINT64_MAX);
 }
 
-/* Returns the next smaller count measured for products; 0: none. */
+/* Returns the largest thread count below `limit` with a measured product; 0: none. */
 static uint64_t compute_threads_below(const struct ah_machine *machine, uint64_t limit)
 {
     uint64_t best = 0;
@@ -216,7 +216,7 @@ static uint64_t compute_threads_below(const struct ah_machine *machine, uint64_t
     return best;
 }
 
-/* True if blocks were measured on all cores. Then compute may have all cores, and the host lane shares them. */
+/* True if `compute` is all cores and blocks were measured on them. The compute lane may then share all cores. */
 static bool may_have_all(const struct ah_machine *machine, uint64_t compute)
 {
     for (size_t i = 0; i < machine->n_blocks; i++)

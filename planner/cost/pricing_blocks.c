@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Block times: measured times if the machine document has this program on as many threads; otherwise the sum over the
+ * Block times: measured times if the machine document has this program on as many threads. Otherwise, the sum over the
  * steps of a block's program, each at a measured rate:
  *
  *     product     flops x time per flop, between measured shapes
  *     attention   flops x time per flop of the best product / share
  *     the rest    bytes x time per byte of device memory
  *
- * and a product or attention is never faster than memory moves its operands once. A pass takes at least the time to
- * launch its ops (costs.h), if that was measured. Cache misses of later passes are not counted.
+ * A product or attention takes at least the time in which memory moves its operands once. A pass takes at least the
+ * time to launch its ops (costs.h), if that was measured. Cache misses of later passes are not counted.
  *
- * BETWEEN SHAPES times per flop are averaged, with the fourth power of the inverse distance in log m, log n, log k as
- * weights: a measured shape has its own rate, others have mostly the nearest shape's, and nothing is extrapolated.
+ * BETWEEN SHAPES, times per flop are averaged; weights are the fourth power of the inverse distance in log m, log n,
+ * log k. So a measured shape has its own rate, others have mostly the nearest shape's, and nothing is extrapolated.
  *
  * SHARES of attention on a GPU are 0.5 forward and 0.4 backward, between measured medians and maxima. FlashAttention-2
  * on an A100 (arXiv 2307.08691, section 4.1) reaches up to 73 % of the peak forward and 63 % backward on long
- * sequences; less on causal sequences of 1 to 2 thousand tokens, as in training. PyTorch's benchmark of it on the same
- * GPU (pytorch/pytorch, pull request 192799) has medians of 136 TFLOP/s forward and 79 for both passes; the best
- * products reach 265. A CPU gets the same shares: the two products of a tile run in cache but are narrow, and the
+ * sequences. It reaches less on causal sequences of 1 to 2 thousand tokens, as in training. PyTorch's benchmark of it
+ * on the same GPU (pytorch/pytorch, pull request 192799) has medians of 136 TFLOP/s forward and 79 for both passes; the
+ * best products reach 265. A CPU gets the same shares: the two products of a tile run in cache but are narrow, and the
  * softmax is not hidden.
  */
 #include "planner/cost/pricing_internal.h"
@@ -72,7 +72,7 @@ static double step_us(const struct ah_pricing_rates *rates, const struct ah_prog
     return us > memory_us ? us : memory_us;
 }
 
-/* Returns the number of ops that fill the padding behind each tensor of a new gradient. */
+/* Returns the number of ops that fill padding: one for each trained tensor of a size not divisible by AH_FLAT_ALIGN. */
 static uint64_t padding_ops(const struct ah_job *job, const struct ah_job_group *group)
 {
     const struct ah_flat flat = ah_flat_of(job->model, group->kind, group->trained);
@@ -128,7 +128,7 @@ static double measured_us(const struct ah_machine_block *block, int activations)
     return 0;
 }
 
-/* Uses a measured entry. Returns false, and sets nothing, if it lacks a pass that plans may choose. */
+/* Copies measured times to `cost`. Returns false, and sets nothing, if a pass open to plans was not measured. */
 static bool take_measured(const struct ah_machine_block *block, const struct ah_job *job,
                           const struct ah_job_group *group, struct ah_cost_group *cost)
 {

@@ -2,8 +2,8 @@
  *
  * Shared by pricing's files: rates as time per unit of work, block times, and how much lanes slow each other down.
  *
- * Every number is a sum or product of the document's rates and of weights that do not depend on them, each rounded
- * once. So a faster rate never makes a time longer, not by one bit.
+ * Every number is a sum or product of the document's rates and of weights independent of them, and each operation
+ * rounds once. So a faster rate never makes any time longer, not even by one bit.
  */
 #ifndef AH_PLANNER_COST_PRICING_INTERNAL_H
 #define AH_PLANNER_COST_PRICING_INTERNAL_H
@@ -20,13 +20,13 @@ struct ah_pricing_product {
 struct ah_pricing_rates {
     struct ah_pricing_product *products; /* in the arena */
     size_t n_products;
-    double best_us_per_flop;   /* of the fastest product */
-    double device_us_per_byte; /* for a byte that a pass over device memory reads or writes */
-    double host_us_per_byte;   /* for a byte that the host lane reads or writes */
+    double best_us_per_flop;   /* time per flop of the fastest product */
+    double device_us_per_byte; /* time per byte read or written by a pass over device memory */
+    double host_us_per_byte;   /* time per byte read or written by the host lane */
     double launch_us;          /* the shortest time of a compute op */
 };
 
-/* Computes forward and backward times of every group; `ret_estimated`: some were not measured. */
+/* Inputs of ah_pricing_blocks(), which computes all groups' times; its `ret_estimated`: some were not measured. */
 struct ah_pricing_blocks_of {
     const struct ah_machine *machine;
     const struct ah_job *job;
@@ -36,7 +36,7 @@ struct ah_pricing_blocks_of {
 int ah_pricing_blocks(const struct ah_pricing_blocks_of *of, struct ah_cost_group *groups,
                       bool *ret_estimated, struct ah_error *err);
 
-/* Makes the sharing that the document's `beside` measurements imply, with room for one more resource. AH_E_MEMORY. */
+/* Computes the resources implied by the document's `beside` measurements, with room for one more. AH_E_MEMORY. */
 int ah_pricing_share(const struct ah_machine *machine, struct ah_arena *arena,
                      struct ah_plan_sharing *ret_sharing, struct ah_error *err);
 

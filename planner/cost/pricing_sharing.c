@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sharing: computes shared resources from the share of its speed that each lane keeps while another lane runs.
+ * Sharing: computes shared resources from the fraction of its speed that each lane keeps while another lane runs.
  *
- * If lanes demand more of a resource than it has, the clock gives them speeds in proportion to their weights
+ * If lanes demand more of a resource than there is, the clock gives them speeds in proportion to their weights
  * (device/virtual/share.h). Say lanes p and q keep k_p and k_q of their speeds while both run. Then:
  *
- *   1. WEIGHTS, one for each lane, such that w_p / w_q is near k_p / k_q for every pair, by least squares of the
- *      logarithms; pairs that lose much count most. Where three pairs contradict each other, a pair keeps its total,
- *      k_p + k_q, and divides it in the ratio of the weights: s_p, s_q.
- *   2. HOST_DRAM, used by all lanes that move host memory (on a CPU device by compute, too): demands a_p with a_p s_p +
- *      a_q s_q <= 1 for every pair that slows down, a_p + a_q <= 1 for every other pair. Host Adam's is its measured
- *      share of the memory's bandwidth; the others' are as large as these rows allow. So three lanes at once share one
- *      resource, as they share memory. An emulating machine has no such resource: its lanes sleep most of their time,
- *      and slow each other down only as pairs, by the throttle.
- *   3. A RESOURCE OF A PAIR, with demand 1 / (s_p + s_q) by both, if host_dram does not slow them that much. Its name
- *      is "link" for the two directions of copying, and both lanes' names for other pairs.
- *   4. ALL_CORES, if compute has every core of a CPU device: a lane demands its threads' share of them, a copy one
- *      core's share. It is needed because pairs were measured with separate cores.
+ *   1. WEIGHTS, one for each lane, such that w_p / w_q is near k_p / k_q for every pair. They are the least squares of
+ *      the logarithms; pairs that lose much count most. Where three pairs contradict each other, a pair keeps its
+ *      total, k_p + k_q, divided in the ratio of the weights: s_p, s_q.
+ *   2. HOST_DRAM, used by all lanes that move host memory, on a CPU device also by compute. Demands satisfy a_p s_p +
+ *      a_q s_q <= 1 for every pair that slows down, and a_p + a_q <= 1 for every other pair. Host Adam's demand is its
+ *      measured share of the memory's bandwidth; the others' are as large as these rows allow. So three lanes at once
+ *      share one resource, as they share memory. An emulating machine has no such resource: its lanes sleep most of
+ *      their time, and slow each other down only as pairs, by the throttle.
+ *   3. A RESOURCE OF A PAIR, with demand 1 / (s_p + s_q) by both, unless host_dram slows them that much. Its name is
+ *      "link" for the two directions of copying, and both lanes' names for other pairs.
+ *   4. ALL_CORES, if compute has every core of a CPU device. A lane demands its threads' share of the cores, a copy one
+ *      core's share. The resource is needed because pairs were measured with separate cores.
  *
- * Every demand is at most 1: a lane by itself runs at full speed. If k_p + k_q < 1, taking turns would be faster.
- * Sharing cannot express that, so both are raised to a sum of 1.
+ * Every demand is at most 1: a lane that runs alone runs at full speed. If k_p + k_q < 1, running the two in turn would
+ * be faster. Sharing cannot express that, so both are raised to a sum of 1.
  */
 #include "planner/cost/pricing_internal.h"
 
@@ -33,8 +33,8 @@ enum { LANES = 4, PAIRS = LANES * (LANES - 1) / 2, RESOURCES_MAX = PAIRS + 2, SW
 
 struct pair {
     int p, q;
-    double kept_p, kept_q;   /* measured shares of speed */
-    double speed_p, speed_q; /* speeds to reach, in the ratio of the weights */
+    double kept_p, kept_q;   /* measured fractions of full speed */
+    double speed_p, speed_q; /* speeds to reach: divided in the ratio of the weights */
     const char *name;
 };
 
@@ -83,7 +83,7 @@ static double importance(const struct pair *pair)
     return lost * lost;
 }
 
-/* Returns the logarithm of this lane's weight that is best for its pairs while the other lanes' weights stay fixed. */
+/* Returns the best logarithm of one lane's weight while the other lanes' weights stay fixed. */
 static double best_log(const struct sharing *s, const double *log_weight, int lane)
 {
     double sum = 0, all = 0;
@@ -112,7 +112,7 @@ static void fit_weights(struct sharing *s)
         s->weight[lane] = exp(log_weight[lane] - most);
 }
 
-/* Sets speeds in the ratio of the weights, with the sum that both keep. */
+/* Divides the sum of a pair's kept speeds (raised to 1 if less) in the ratio of the weights; no speed exceeds 1. */
 static void set_speeds(const struct sharing *s, struct pair *pair)
 {
     double both = pair->kept_p + pair->kept_q;
@@ -160,7 +160,7 @@ static double room(const struct sharing *s, int lane)
     return most;
 }
 
-/* Gives both directions of copying the same first demand, as large as there is room for in both. */
+/* Gives both directions of copying an equal first demand: the largest for which both have room. */
 static void fit_copies(struct sharing *s)
 {
     double both = 1;
@@ -207,7 +207,7 @@ static double *demand_of(struct ah_plan_resource *resource, int lane)
     return lanes[lane];
 }
 
-/* True if host_dram by itself slows the pair to its speeds. It does not slow a lane with almost no demand. */
+/* True if host_dram alone slows the pair to its speeds. A lane with almost no demand is not slowed by it. */
 static bool memory_does(const struct sharing *s, const struct pair *pair)
 {
     bool p_asks = pair->speed_p >= 1 || s->demand[pair->p] > LITTLE;

@@ -21,7 +21,7 @@ const char *const ah_words_export_effect[] = {
 
 typedef void target_writer(struct ah_export_draft *draft);
 
-/* Each target's name in sentences, a version in which all settings have these names, and its writer. */
+/* For each target: its name in sentences, the version that the settings' names belong to, and its writer. */
 static const struct {
     const char *name;
     const char *version;
@@ -115,7 +115,7 @@ void ah_export_add_note(struct ah_export_draft *draft, const char *note)
         export->notes[export->n_notes++] = note;
 }
 
-/* Keeps the text of `out` in the arena; NULL (and failed) when out of memory. */
+/* Copies the text of `out` to the arena. Returns NULL and sets `failed` when out of memory. */
 static const char *keep_text(struct ah_export_draft *draft, struct ah_buffer *out)
 {
     const char *text = out->failed ? NULL : ah_arena_strdup(draft->arena, out->data ? out->data : "");
@@ -124,7 +124,7 @@ static const char *keep_text(struct ah_export_draft *draft, struct ah_buffer *ou
     return text;
 }
 
-/* Returns names of blocks: "layer.0-1, layer.4". */
+/* Returns the names of the blocks that pass the test: "layer.0-1, layer.4". */
 static const char *name_blocks(struct ah_export_draft *draft, ah_export_block_test *test)
 {
     const struct ah_plan *plan = draft->plan;
@@ -140,7 +140,7 @@ static const char *name_blocks(struct ah_export_draft *draft, ah_export_block_te
     return keep_text(draft, &out);
 }
 
-/* Adds a loss after all losses with the same effect or a more important one. */
+/* Inserts a loss after all losses of the same or a more important effect. */
 void ah_export_lose(struct ah_export_draft *draft, enum ah_export_effect effect, const char *field,
                     ah_export_block_test *test, const char *plan, const char *instead)
 {
@@ -159,7 +159,7 @@ void ah_export_lose(struct ah_export_draft *draft, enum ah_export_effect effect,
     export->n_losses++;
 }
 
-/* Adds a loss with the target's name before `instead`. */
+/* Adds a loss, with the target's name put before `instead`. */
 static void lose(struct ah_export_draft *draft, enum ah_export_effect effect, const char *field,
                  ah_export_block_test *test, const char *plan, const char *instead)
 {
@@ -208,7 +208,7 @@ static void lose_memory(struct ah_export_draft *draft)
         lose(draft, AH_EXPORT_LIMIT, "memory", NULL, text, "allocates as it goes, without a limit");
 }
 
-/* Adds a loss if gradients are summed in groups, which no target does. */
+/* Adds a loss if the plan sums gradients in groups; no target does that. */
 static void lose_sums(struct ah_export_draft *draft)
 {
     const struct ah_plan_training *training = &draft->plan->training;
@@ -245,7 +245,7 @@ void ah_export_lose_common(struct ah_export_draft *draft)
         lose_memory(draft);
 }
 
-/* Adds one block to the sums; `layer`: it is a transformer block. */
+/* Adds one block to the sums. `layer`: the block is a transformer layer. */
 static void sum_block(struct ah_export_sums *sums, const struct ah_plan_block *block, bool layer)
 {
     bool host = ah_export_optimizer_host(block);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Exports for DeepSpeed: a configuration JSON. The plan decides the ZeRO stage:
+ * Exports for DeepSpeed: a configuration in JSON. The plan decides the ZeRO stage:
  *
  *     nothing on the host                  0
  *     all optimizers on the host           2, offload_optimizer
  *     some optimizers on the host          3, offload_optimizer.ratio (only stage 3 has it)
  *     weights on the host                  3, offload_param
  *
- * Source of every key: docs/export.md.
+ * docs/export.md has the source of every key.
  */
 #include "planner/export/export_internal.h"
 

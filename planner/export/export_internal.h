@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside export: what the targets' files share. A target is a function that adds settings and losses to a draft.
+ * Shared by the files of export. A target is a function that adds settings and losses to a draft.
  */
 #ifndef AH_PLANNER_EXPORT_EXPORT_INTERNAL_H
 #define AH_PLANNER_EXPORT_EXPORT_INTERNAL_H
@@ -12,10 +12,10 @@ struct ah_export_sums {
     size_t layers;
     size_t layers_recompute;
     size_t layers_selective;
-    bool saving_first;           /* the layers that save less are the first layers */
+    bool saving_first;           /* only the first layers, without a gap, save less */
     uint64_t trained_parameters; /* parameters of blocks that have an optimizer */
-    uint64_t host_parameters;    /* the part of these with optimizer `host` or `streamed` */
-    bool host_first;             /* the blocks of host_parameters are the first trained ones */
+    uint64_t host_parameters;    /* parameters of blocks with optimizer `host` or `streamed` */
+    bool host_first;             /* the first trained blocks are those counted in host_parameters */
     uint64_t device_weights;     /* parameters of blocks with weights on the device */
     uint64_t
         largest_host_weight; /* parameters of the largest block with weights on the host; 0: there is none */
@@ -47,14 +47,14 @@ void ah_export_add_text(struct ah_export_draft *draft, const char *path, const c
 void ah_export_add_flag(struct ah_export_draft *draft, const char *path);
 void ah_export_add_note(struct ah_export_draft *draft, const char *note);
 
-/* Adds a loss for the blocks for which `test` holds, if there are any (NULL: for the plan as a whole). */
+/* Adds a loss for the blocks that pass `test`, if there are any. `test` NULL: for the plan as a whole. */
 void ah_export_lose(struct ah_export_draft *draft, enum ah_export_effect effect, const char *field,
                     ah_export_block_test *test, const char *plan, const char *instead);
 
-/* Returns host_parameters / trained_parameters, rounded up to six digits so that the target moves no less. */
+/* Returns host_parameters / trained_parameters, rounded up to six digits: the target keeps no more on the device. */
 double ah_export_host_share(const struct ah_export_sums *sums);
 
-/* Adds the losses of every target: frozen tensors, streamed states, orders, limits of memory, bf16 states. */
+/* Adds losses common to all targets: frozen tensors, streamed states, orders, limits of memory, bf16 states. */
 void ah_export_lose_common(struct ah_export_draft *draft);
 
 void ah_export_deepspeed(struct ah_export_draft *draft);

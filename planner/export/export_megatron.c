@@ -2,9 +2,9 @@
  *
  * Exports for Megatron: arguments of its training scripts, as a bash array.
  *
- * If n layers of the plan do not keep everything, the first n layers are recomputed whole, so that the export fits
- * (Megatron's selective recompute saves less memory than ours). The host's share of the optimizer begins with the first
- * parameters. Source of every argument: docs/export.md.
+ * If n layers of the plan do not keep everything, the first n layers are recomputed whole. The export then fits;
+ * Megatron's selective recompute would save less memory than ours. The optimizer's share on the host begins with the
+ * first parameters. docs/export.md has the source of every argument.
  */
 #include "planner/export/export_internal.h"
 

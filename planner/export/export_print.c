@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Prints an export: settings as nested JSON, as TOML tables, or as arguments. Settings of one section are adjacent, so
- * that a section opens and closes once.
+ * each section opens and closes once.
  */
 #include "planner/export/export.h"
 
@@ -43,7 +43,7 @@ static void put_json_value(struct ah_buffer *out, const struct ah_export_setting
         put_value(out, setting);
 }
 
-/* Returns how many sections `path` shares with `open`, the path of the setting before. */
+/* Returns the number of sections common to `path` and the previous path `open`; `ret_length`: characters in them. */
 static size_t common_sections(const char *path, const char *open, size_t *ret_length)
 {
     size_t sections = 0;
@@ -64,7 +64,7 @@ static size_t count_sections(const char *path)
     return n;
 }
 
-/* Appends the rest of a path: opens its sections and writes its key. */
+/* Opens the sections in the rest of a path and appends its key. */
 static void put_json_path(struct ah_buffer *out, const char *rest)
 {
     for (const char *dot; (dot = strchr(rest, '.')) != NULL; rest = dot + 1)
@@ -103,7 +103,7 @@ static void print_json(const struct ah_export *export, struct ah_buffer *out)
     ah_buffer_release(&compact);
 }
 
-/* A line break would end the comment, and texts come from documents, so control characters become '?'. */
+/* Appends text of a comment. Control characters become '?', because a line break would end the comment. */
 static void put_comment(struct ah_buffer *out, const char *text)
 {
     ah_buffer_puts(out, "# ");
@@ -114,7 +114,7 @@ static void put_comment(struct ah_buffer *out, const char *text)
     ah_buffer_puts(out, "\n");
 }
 
-/* Appends the line as a comment and empties it. */
+/* Appends the line as a comment and clears it. */
 static void end_comment(struct ah_buffer *out, struct ah_buffer *line)
 {
     out->failed = out->failed || line->failed;

@@ -2,9 +2,9 @@
  *
  * Exports for torchtitan: a TOML file for its JobConfig.
  *
- * Activations are all kept, all selective ("op"), all recomputed, or recomputed in every n-th layer: the largest n
- * that recomputes at least as many layers as the plan. Offload is all or nothing. Source of every key:
- * docs/export.md.
+ * Activations are all kept, all selective ("op"), all recomputed, or recomputed in every n-th layer. n is the largest
+ * number with which at least as many layers are recomputed as in the plan. Offload is all or nothing. docs/export.md
+ * has the source of every key.
  */
 #include "planner/export/export_internal.h"
 
@@ -23,7 +23,7 @@ static void put_training(struct ah_export_draft *draft, bool offload)
     ah_export_add_bool(draft, "training.enable_cpu_offload", offload);
 }
 
-/* True if the plan recomputes exactly every n-th layer: the n-th, 2n-th, ... of them. */
+/* True if the plan recomputes exactly layers n, 2n, and so on, counted from 1. */
 static bool every_nth(const struct ah_plan *plan, size_t n)
 {
     for (size_t i = 1; i + 1 < plan->n_blocks; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Policies: families of placements by up to three whole numbers, and lists of orders (knobs).
+ * Policies: families of placements with up to three whole numbers, and lists of orders (knobs).
  *
  *   policy          numbers                                                   sizes
  *   resident        treatment of activations                                  3
@@ -11,10 +11,10 @@
  *   autohete-paper  first r layers recompute; last o optimizers host, then    layers + 1, 2 n + 1
  *                   first p weights host
  *
- * All settings of a family are tried if there are at most ALL_BELOW. In a larger family, all values of numbers with few
- * values are tried, and a grid of values of the others. The best few points are refined in steps that are halved, down
- * to one. Then all orders are tried with the best numbers, then grid and steps with the best order. Orders that need
- * very different numbers are searched separately.
+ * All settings of a family are tried if there are at most ALL_BELOW. In a larger family, a number with few values takes
+ * all of them, and the others take values on a grid. The best few points are refined in steps, halved down to one. Then
+ * all orders are tried with the best numbers, and grid and steps are repeated with the best order. Orders are searched
+ * separately if their best numbers differ much.
  */
 #include "planner/policies/policies.h"
 
@@ -26,7 +26,7 @@
 
 enum { ALL_BELOW = 700, GRID = 8, BEST_FEW = 4, SMALL = 3 };
 
-/* The most settings times blocks, over all orders, that are tried to prove that a policy has no plan. */
+/* the largest number of settings times blocks, over all orders, that is searched to prove that a policy has no plan */
 static const uint64_t exhausted_most = UINT64_C(2000000);
 
 /* ---- placements ---- */
@@ -91,7 +91,7 @@ static struct ah_config policy_config(const struct ah_job *job, enum ah_policy p
                      k[1] > n && block < k[1] - n, block >= n - o);
 }
 
-/* Returns sums on the host, where the update is, if the block may have that. */
+/* Returns AH_ACCUMULATOR_HOST if the block may have it with this config; otherwise AH_ACCUMULATOR_DEVICE. */
 static enum ah_accumulator accumulator_of(const struct ah_job *job, const struct ah_job_group *group,
                                           struct ah_config config)
 {
@@ -104,7 +104,7 @@ static enum ah_accumulator accumulator_of(const struct ah_job *job, const struct
     return AH_ACCUMULATOR_DEVICE;
 }
 
-/* Replaces fields that the block cannot have: unsuitable activations, optimizers of frozen blocks. */
+/* Replaces values that the block cannot have: embedding and head keep activations, frozen blocks have no optimizer. */
 static struct ah_config adapt(const struct ah_job *job, size_t block, struct ah_config config)
 {
     const struct ah_job_group *group = ah_job_block(job, block);
@@ -254,7 +254,7 @@ static uint32_t stride_of(const struct family *f, size_t number, bool all)
     return all || size <= SMALL ? 1 : (size + GRID - 1) / GRID;
 }
 
-/* Tries every point of the grid, both ends of each number included. */
+/* Tries every point of the grid. Each number takes both its smallest and its largest value. */
 static int grid(struct family *f, size_t number, struct point *point, bool all)
 {
     if (number == AH_POLICIES_NUMBERS)
@@ -268,7 +268,7 @@ static int grid(struct family *f, size_t number, struct point *point, bool all)
     return rc;
 }
 
-/* Tries every neighbour of a point, a step away in any of the numbers. Moves to the best, or halves the step. */
+/* Tries every neighbour one step away in any of the numbers. Continues from the best, or halves the step. */
 static int walk_from(struct family *f, struct point from)
 {
     int rc = AH_OK;
@@ -320,7 +320,7 @@ static int sweep_orders(struct family *f)
     return rc;
 }
 
-/* Searches grid and steps with the first order in which anything fits, or with each order if orders_apart. */
+/* Searches grid and steps with the first order for which any point fits; with `orders_separate`, with each order. */
 static int first_orders(struct family *f, bool all)
 {
     bool separate = rules[f->policy].orders_separate;

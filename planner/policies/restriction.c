@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Restriction: which values of a config's fields, and which knobs, each technique means.
+ * Restriction: for each technique, the values of a config's fields and the knobs that use it.
  */
 #include "planner/policies/restriction.h"
 
@@ -131,7 +131,7 @@ bool ah_restriction_allows(const struct ah_restriction *restriction, const struc
     return true;
 }
 
-/* A tile is the largest vector. The ring of states has two slots: one vector may arrive while another is used. */
+/* Makes tiles as large as the largest vector. Two slots for states: one vector arrives while another is used. */
 static void take_whole_vectors(const struct ah_job *job, struct ah_knobs *knobs)
 {
     uint64_t most = 1;

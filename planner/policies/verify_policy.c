@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verify policies: checks that the blocks of a plan are a placement of its policy. The numbers of its family
- * (policies.c) follow from the blocks; if a number has few values, all are tried. Their placement must be the plan's.
+ * Verify policies: checks that the blocks of a plan are a placement of its policy. Most numbers of the policy's family
+ * (policies.c) are read from the blocks; a number with few values is tried with each. One placement must be the plan's.
  */
 #include "planner/planner.h"
 #include "planner/policies/policies.h"
@@ -9,11 +9,11 @@
 
 #include <string.h>
 
-enum { TRIED = 3 }; /* if a number has at most this many values, all are tried */
+enum { TRIED = 3 }; /* a number with at most this many values is tried with each of them */
 
 struct family {
     const struct ah_plan *plan;
-    struct ah_job job; /* kinds of blocks, trained or not: all that placements need */
+    struct ah_job job; /* each block's kind and whether it is trained, as placements need */
     struct ah_config *configs;
     uint32_t sizes[AH_POLICIES_NUMBERS], read[AH_POLICIES_NUMBERS];
 };

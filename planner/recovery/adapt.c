@@ -18,19 +18,20 @@ struct adapting {
     const struct ah_cluster_plan *old;
     enum ah_adapt_way way;
     bool
-        separate_sums; /* if sums stay: only numbers of pipelines that need a second vector of sums (groups.h) */
-    bool any;          /* any number of pipelines is allowed */
+        /* if sums stay: pipelines need a second vector of sums (groups.h) */
+        separate_sums;
+    bool any; /* any number of pipelines is allowed */
     struct ah_cluster_problem problem;
     bool estimated;
     size_t *left; /* by class: idle units */
     struct ah_draft draft;
     struct ah_fits fits;
-    bool *changed; /* by pipeline of the draft: its blocks must be split */
+    bool *changed; /* by pipeline of the draft: its blocks must be split anew */
     struct ah_arena *arena;
     uint64_t *tp; /* by type of GPU */
 };
 
-/* Returns the degree of a type in the old plan; for unused types, the degree of the first stage. */
+/* Returns the degree of a type of GPU in the old plan. For a type without stages, returns the first stage's degree. */
 static uint64_t degree_of(const struct ah_cluster_plan *old, const char *gpu)
 {
     for (size_t p = 0; p < old->n_pipelines; p++)
@@ -93,7 +94,7 @@ static int begin_adapting(struct adapting *a, struct ah_error *err)
 
 /* ---- stages ---- */
 
-/* Returns the class of the stage's node if it has an idle unit of the degree; n_classes: none. */
+/* Returns the class on the stage's node with the stage's type and degree and an idle unit; n_classes: there is none. */
 static size_t same_class(const struct adapting *a, const struct ah_cluster_plan_stage *stage)
 {
     const struct ah_cluster_problem *in = &a->problem;
@@ -106,7 +107,7 @@ static size_t same_class(const struct adapting *a, const struct ah_cluster_plan_
     return in->n_classes;
 }
 
-/* Returns the class of any idle unit, of the stage's type if possible; n_classes: none. */
+/* Returns a class with an idle unit, of the stage's type if possible; n_classes: there is none. */
 static size_t other_class(const struct adapting *a, const struct ah_cluster_plan_stage *stage)
 {
     const struct ah_cluster_problem *in = &a->problem;
@@ -119,7 +120,7 @@ static size_t other_class(const struct adapting *a, const struct ah_cluster_plan
     return found;
 }
 
-/* Gives stages that stay their units, before other stages are replaced. `classes`: by stage of all pipelines. */
+/* Gives stages idle units of their class, if there are any, before other stages are replaced. `classes`: by stage. */
 static void keep_stages(struct adapting *a, size_t *classes)
 {
     for (size_t p = 0; p < a->old->n_pipelines; p++)
@@ -162,10 +163,10 @@ static void add_pipeline(struct adapting *a, const struct ah_cluster_plan_pipeli
         a->draft.stages[a->draft.n_stages - 1].end = stage->first_block + stage->blocks;
     }
     if (a->draft.n_stages == stages)
-        a->changed[p] = false; /* the pipeline has no stages left */
+        a->changed[p] = false; /* all stages of the pipeline are gone */
 }
 
-/* Splits changed pipelines, shares micro-batches out and fits the stages. */
+/* Splits changed pipelines and shares out the micro-batches. If stages do not fit then, splits all pipelines anew. */
 static bool split_and_share(struct adapting *a)
 {
     struct ah_arrangement *arrangement = &a->draft.arrangement;
@@ -180,7 +181,7 @@ static bool split_and_share(struct adapting *a)
     return (fits && ah_draft_share(&a->draft, &a->fits)) || ah_draft_finish(&a->draft, &a->fits);
 }
 
-/* Fits `from` with this update limit, and keeps the result if it is the fastest so far. */
+/* Fits a copy of `from` within this update limit, and copies the result to `best` if it is faster. */
 static int settle_within(struct adapting *a, double limit_us, const struct ah_draft *from,
                          struct ah_draft *best, double *best_us, struct ah_error *err)
 {
@@ -201,7 +202,7 @@ static int settle_within(struct adapting *a, double limit_us, const struct ah_dr
     return rc;
 }
 
-/* If the old plan keeps blocks on hosts, tries its update time as the limit, and no limit. */
+/* Finds the fastest fit. If the old plan keeps blocks on hosts, tries its update time as the limit, then no limit. */
 static int settle_best(struct adapting *a, bool *ret_fits, struct ah_error *err)
 {
     const double limits_us[] = {a->old->predicted.update_us, INFINITY};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Costs are -weights. Invariants after each row: u(i) + v(j) <= cost(i, j), with equality if row i has column j; v(j)
- * <= 0, and 0 if no row has column j. So the sum of all u and v bounds every assignment from below, and equals ours.
- * Rows and columns are numbered from 1. Row 0 means none; column 0 has the row being placed.
+ * Costs are the negative weights. After each row, u(i) + v(j) <= cost(i, j), with equality if row i has column j. Also
+ * v(j) <= 0, and v(j) = 0 if no row has column j. So the sum of all u and v is a lower bound for every assignment, and
+ * equals the cost of ours. Rows and columns are counted from 1. Row 0 means none; column 0 has the row being placed.
  */
 #include "planner/recovery/assignment.h"
 
@@ -19,7 +19,7 @@ struct matching {
     bool *seen;
 };
 
-/* Adds column `at` to the columns seen; returns the column that can then be reached with the least slack. */
+/* Marks column `at` as seen and updates the potentials. Returns the unseen column with the least slack. */
 static size_t see_column(struct matching *m, size_t at)
 {
     size_t row = m->row_of[at], next = 0;

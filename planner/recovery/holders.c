@@ -13,8 +13,8 @@ struct gathering {
     const struct ah_cluster *cluster;
     const struct ah_states *states;
     size_t *node_of;  /* by holding: node of the cluster; n_nodes: storage; SIZE_MAX: unreachable */
-    uint8_t *covered; /* by shard: some holder has it, for the step in question */
-    uint64_t *steps;  /* steps of reachable holdings, newest first, no duplicates */
+    uint8_t *covered; /* by shard: some holder has the shard of the step being checked */
+    uint64_t *steps;  /* steps of the reachable holdings, newest first, each once */
     size_t n_steps;
 };
 
@@ -91,7 +91,7 @@ static void mark_shards(const struct gathering *g, const struct ah_inventory_hol
         mark_row(g, holding, states->n_blocks, holds);
 }
 
-/* Returns the first shard of `step` that no reachable holder has; the number of shards: none is missing. */
+/* Returns the first shard of `step` missing from all reachable holders; the number of shards if none is missing. */
 static size_t first_missing(const struct gathering *g, uint64_t step)
 {
     size_t n = ah_states_shards(g->states), shard = 0;
@@ -113,7 +113,7 @@ static bool holds_shard(const struct gathering *g, const struct ah_inventory_hol
            ah_inventory_holds_kind(holding, shard.kind);
 }
 
-/* Returns the unreachable holding that had the shard; NULL: not known. */
+/* Returns the unreachable holding that contained the shard; NULL: unknown. */
 static const struct ah_inventory_holding *who_had(const struct gathering *g, struct ah_shard shard,
                                                   uint64_t step)
 {

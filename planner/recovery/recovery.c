@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Limits of the program that chooses sources; if it had more columns, sources are chosen piece by piece. */
+/* Limits of the program that chooses sources. If it has more columns than PROGRAM_COLUMNS, it is not solved. */
 enum { PROGRAM_COLUMNS = 400, PROGRAM_NODES = 2000 };
 
 struct recovering {
@@ -64,7 +64,7 @@ static bool slices_suffice(const struct recovering *r, const struct ah_cluster_p
     return true;
 }
 
-/* Keeps the candidate if it is the best so far. */
+/* Relabels the candidate, finds its moves, and keeps it if it is better than the best so far. */
 static int consider(struct recovering *r, struct ah_cluster_plan *plan, struct ah_error *err)
 {
     const struct ah_recovery_request *request = r->request;
@@ -107,7 +107,7 @@ static int consider_old(struct recovering *r, struct ah_error *err)
     return AH_OK;
 }
 
-/* Gives an adapted plan the planner's bound, which is valid for it, too. */
+/* Copies the planner's bound to an adapted plan; the bound is valid for every plan of the cluster. */
 static void certify(struct recovering *r, const struct ah_plan_solver *solver)
 {
     struct ah_plan_solver *own = &r->plan.solver;

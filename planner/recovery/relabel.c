@@ -15,16 +15,16 @@ struct relabelling {
     const struct ah_holders *holders;
     struct ah_arena *arena;
     struct ah_roles roles;
-    size_t *first_role; /* by node, plus the end: first of the node's roles, which are adjacent */
+    size_t *first_role; /* by node, plus the end: its first role; the roles of a node are adjacent */
     uint64_t *first_rank;
-    size_t *new_node; /* by node: the node that it becomes */
+    size_t *new_node; /* by node: its new name is that node's */
     uint64_t *new_rank;
     uint64_t n_ranks;
 };
 
 /* ---- bytes that stay ---- */
 
-/* Returns the bytes of the role's shards that are in `held` and belong in `holder` (-1: GPU or host). */
+/* Returns the bytes of the role's shards in `held` that the role needs in memory `holder` (-1: in any). */
 static double held_bytes(const struct relabelling *l, const struct ah_gpu_role *role, const uint8_t *held,
                          int holder)
 {
@@ -42,7 +42,7 @@ static double held_bytes(const struct relabelling *l, const struct ah_gpu_role *
     return sum;
 }
 
-/* Marks in `held` all shards that are anywhere on `node`. */
+/* Sets `held` for every shard in any memory or disk of `node`, and clears it for the others. */
 static void mark_held(const struct relabelling *l, size_t node, uint8_t *held)
 {
     size_t n = ah_states_shards(l->states);
@@ -63,7 +63,7 @@ static double kept_bytes(const struct relabelling *l, const struct ah_gpu_role *
 
 /* ---- GPUs of a node ---- */
 
-/* Puts the roles of node `from` on the GPUs of node `to`: `ret_gpu` by role. On a tie, a role keeps its GPU. */
+/* Assigns the roles of node `from` to GPUs of node `to` (`ret_gpu`: by role). Between equals, a role keeps its GPU. */
 static int assign_gpus(const struct relabelling *l, size_t from, size_t to, size_t *ret_gpu, double *ret_kept,
                        struct ah_error *err)
 {
@@ -142,7 +142,7 @@ static int weigh_nodes(const struct relabelling *l, const size_t *members, size_
     return rc;
 }
 
-/* Assigns the nodes equal to `node`, the first of them. */
+/* Assigns new names among the nodes equal to `node`, which is the first of them. */
 static int assign_nodes(struct relabelling *l, size_t node, struct ah_error *err)
 {
     size_t n_nodes = l->cluster->n_nodes, n = 0;
@@ -225,7 +225,7 @@ static const char *node_of(const struct relabelling *l, uint64_t rank)
     return l->cluster->nodes[n].id;
 }
 
-/* Lists the ranks that no stage has. */
+/* Lists the ranks without a stage. */
 static int rename_idle(const struct relabelling *l, struct ah_cluster_plan *plan, struct ah_error *err)
 {
     bool *used = calloc(l->n_ranks + 1, sizeof *used);

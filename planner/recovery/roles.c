@@ -11,7 +11,7 @@ static int by_rank(const void *a, const void *b)
     return (p->rank > q->rank) - (p->rank < q->rank);
 }
 
-/* Finds the node of a rank, and which GPU of that node it is. */
+/* Sets the node and GPU of a rank. Returns false if the cluster has fewer ranks. */
 static bool find_rank(const struct ah_cluster *cluster, uint64_t rank, struct ah_gpu_role *role)
 {
     uint64_t first = 0;
@@ -76,7 +76,7 @@ bool ah_role_needs(const struct ah_gpu_role *role, const struct ah_states *state
            ah_states_covers(states, role->stage->first_block, role->stage->blocks, s.row);
 }
 
-/* Returns a row's config; for the tied table, the embedding's if the stage has the embedding, otherwise the head's. */
+/* Returns a row's config. For the tied table: the embedding's if the stage has the embedding, otherwise the head's. */
 static const struct ah_cluster_plan_config *config_of(const struct ah_cluster_plan_stage *stage,
                                                       const struct ah_states *states, size_t row)
 {

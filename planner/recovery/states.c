@@ -16,7 +16,7 @@ int ah_states_init(struct ah_states *ret_states, const struct ah_model *model,
                    struct ah_error *err)
 {
     struct ah_states states = {.slices = slices, .tied = model->tied};
-    struct ah_plan_training one = *training; /* of one micro-batch: states do not depend on their number */
+    struct ah_plan_training one = *training; /* micro_batches: no matter */
     struct ah_job job;
     one.batch /= one.micro_batches;
     one.micro_batches = 1;
@@ -58,7 +58,7 @@ struct ah_shard ah_states_shard(const struct ah_states *states, size_t index)
                              .kind = (enum ah_shard_kind)(index % AH_SHARD_KINDS)};
 }
 
-/* Returns s bytes / n without overflow. */
+/* Returns s x bytes / n, without overflow. */
 static uint64_t slice_start(uint64_t bytes, uint64_t s, uint64_t n)
 {
     return bytes / n * s + bytes % n * s / n;

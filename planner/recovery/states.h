@@ -3,13 +3,13 @@
  * States: a model's training states, cut into shards, with the size of each.
  *
  * A shard is (block, slice, kind). A tied table is a separate row after the last block, and not part of block 0,
- * because every stage with the embedding or the head holds all of it. Shards are numbered
+ * because every stage with the embedding or the head has all of it. The index of a shard is
  *
  *     (row * slices + slice) * AH_SHARD_KINDS + kind
  *
- * and slice s of n of a vector is [floor(s bytes / n), floor((s + 1) bytes / n)), so slices add up to the vector.
- * Nobody needs a shard of no bytes (the master in fp32, the moments of a frozen block). Values that follow from the
- * step's number (the position in the data, random numbers) are not states.
+ * Slice s of n of a vector is [floor(s bytes / n), floor((s + 1) bytes / n)), so the slices add up to the vector. No
+ * GPU needs a shard of no bytes (the master in fp32, the moments of a frozen block). Values that follow from the step's
+ * number (the position in the data, random numbers) are not states.
  */
 #ifndef AH_PLANNER_RECOVERY_STATES_H
 #define AH_PLANNER_RECOVERY_STATES_H
@@ -43,7 +43,7 @@ size_t ah_states_index(const struct ah_states *states, struct ah_shard shard);
 struct ah_shard ah_states_shard(const struct ah_states *states, size_t index);
 uint64_t ah_states_bytes(const struct ah_states *states, size_t index);
 
-/* True if a run of blocks contains this row. The tied table comes with the first and with the last block. */
+/* True if the blocks include this row. The tied table belongs to the first and to the last block. */
 bool ah_states_covers(const struct ah_states *states, uint64_t first_block, uint64_t blocks, size_t row);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1. Shards are placed one by one, in the order of the bundles, each on the way whose busiest resource stays shortest.
- * 2. Improvement: shards on the busiest resource are removed and placed again, as long as that helps. The same is done
- *    for the plain choice; the better result is kept.
- * 3. The program runs if it is small enough, and 1 and 2 are not proven to be the best.
- * 4. Settling: a receiver gets a nearer option if that makes no resource busy for longer than T.
+ *   1. Shards are placed one by one, in the order of the bundles, each on the way whose busiest resource ends first.
+ *   2. Shards on the busiest resource are removed and placed again while this shortens the time. The plain choice is
+ *      improved in the same way, and the better result is kept.
+ *   3. The program is solved if it is small enough, unless step 2 is proven to be the best.
+ *   4. A receiver gets a nearer option if that makes no resource busy for longer than T.
  *
- * Shards of a bundle that move in the same way are joined into pieces at the end.
+ * At the end, shards of a bundle that move in the same way are joined into pieces.
  */
 #include "planner/recovery/transfer_solver_internal.h"
 
@@ -20,9 +20,9 @@ enum { IMPROVEMENT_ROUNDS = 200 };
 struct loading {
     const struct ah_transfer_problem *problem;
     double *seconds; /* by resource */
-    int *ways;       /* by shard, bundle after bundle: leader, then the choice of each receiver */
+    int *ways;       /* by bundle, then shard: the leader, then the choice of each receiver */
     int *best_ways;
-    int *trial; /* the ways of one shard being tried (trial) and before (old) */
+    int *trial; /* the ways of one shard: being tried (trial), and before the change (old) */
     int *old;
     size_t *way_of; /* by bundle: index of its first shard's way in `ways` */
     size_t n_ways;
@@ -44,7 +44,7 @@ bool ah_transfer_allows(const struct ah_transfer_bundle *bundle, size_t leader, 
 
 /* ---- one shard ---- */
 
-/* Adds `sign` times the shard to the resources of an option; returns the longest time of these. */
+/* Adds `sign` times the shard's time to each resource of an option. Returns the longest time of these resources. */
 static double load_option(struct loading *l, const struct ah_transfer_option *option, uint64_t bytes,
                           double sign)
 {
@@ -63,7 +63,7 @@ static void load_way(struct loading *l, const struct ah_transfer_bundle *bundle,
         load_option(l, ah_transfer_option_of(bundle, (size_t)way[0], d, way[1 + d]), bundle->bytes, sign);
 }
 
-/* Returns the longest time of the resources on a way. */
+/* Returns the longest time of any resource on a way. */
 static double longest_on(const struct loading *l, const struct ah_transfer_bundle *bundle, const int *way)
 {
     double longest = 0;
@@ -76,7 +76,7 @@ static double longest_on(const struct loading *l, const struct ah_transfer_bundl
     return longest;
 }
 
-/* Returns the option of receiver `d` whose busiest resource stays shortest; on a tie, the nearest. */
+/* Returns the option of receiver `d` with the shortest time of its busiest resource. Between equals, the nearest. */
 static int choose_option(struct loading *l, const struct ah_transfer_bundle *bundle, size_t leader, size_t d)
 {
     int best = AH_TRANSFER_RELAYED;
@@ -96,7 +96,7 @@ static int choose_option(struct loading *l, const struct ah_transfer_bundle *bun
     return best;
 }
 
-/* Loads the shard on the best way found, and writes that into `way`. */
+/* Finds the best way for a shard, adds its times to the resources, and writes it to `way`. */
 static void route_shard(struct loading *l, const struct ah_transfer_bundle *bundle, int *way)
 {
     double shortest = INFINITY;
@@ -164,7 +164,7 @@ static bool is_on(const struct ah_transfer_bundle *bundle, const int *way, size_
     return false;
 }
 
-/* Moves the shard to a better way if that shortens the longest time on its way. */
+/* Gives the shard another way if that shortens the longest time on the old and the new way. */
 static bool reroute_shard(struct loading *l, const struct ah_transfer_bundle *bundle, int *way)
 {
     double before = longest_on(l, bundle, way);
@@ -196,7 +196,7 @@ static void improve_ways(struct loading *l)
     }
 }
 
-/* Lets all receivers that have a fallback take it, without relays. */
+/* Gives every receiver its fallback, if it has one, instead of a relay. */
 static void fall_back(const struct loading *l, int *ways)
 {
     const struct ah_transfer_problem *problem = l->problem;
@@ -209,7 +209,7 @@ static void fall_back(const struct loading *l, int *ways)
     }
 }
 
-/* Improves the loaded ways and the plain choice; leaves the better in `ways`, and returns its time. */
+/* Improves both the present ways and the plain choice. Leaves the better in `ways`, and returns its time. */
 static double improve_both(struct loading *l)
 {
     int *first = l->ways;
@@ -230,7 +230,7 @@ static double improve_both(struct loading *l)
     return first_s;
 }
 
-/* Takes nearer options as long as no resource takes longer than `time_s`. */
+/* Replaces options by nearer ones while no resource is busy for longer than `time_s`. */
 static void take_nearer(struct loading *l, double time_s)
 {
     const struct ah_transfer_problem *problem = l->problem;
@@ -264,7 +264,7 @@ static int compare_ways(const void *a, const void *b, void *bytes)
     return memcmp(a, b, *(const size_t *)bytes);
 }
 
-/* Shards of a bundle are interchangeable, so those that move in the same way become neighbours. */
+/* Sorts the shards of each bundle, which are interchangeable, so that those with equal ways are adjacent. */
 static void sort_ways(struct loading *l)
 {
     for (size_t b = 0; b < l->problem->n_bundles; b++) {
@@ -342,7 +342,7 @@ static void release_loading(struct loading *l)
     free(l->way_of);
 }
 
-/* Replaces our choices by the program's if they take less time. */
+/* Raises the bound by the program's, and replaces our ways if the program finds faster ones. */
 static int try_program(struct loading *l, const struct ah_transfer_limits *limits, double *time_s,
                        double *bound_s, struct ah_error *err)
 {

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Transfer solver: chooses from where each node gets each shard, so that all nodes have their shards as soon as
- * possible. It knows only numbers; transfers.h makes them from documents.
+ * possible. It works on numbers only; transfers.h derives them from documents.
  *
  * THE MODEL. Resources (a NIC's way out and in, a disk, storage) have rates. A BUNDLE is a number of equal shards: they
- * have the same size, the same RECEIVERS, and each receiver has the same OPTIONS to get one directly from a source. An
- * option is the list of resources that its bytes pass. One receiver of each shard, its leader, gets it directly and may
- * relay it. The others get it directly, or from the leader as it arrives there. All transfers run at the same time,
- * each at its bytes / T, so that
+ * have the same size and the same RECEIVERS, and each receiver has the same OPTIONS to get one directly from a source.
+ * An option lists the resources that its bytes pass. One receiver of each shard, its leader, gets the shard directly
+ * and may relay it. The others get it directly, or from the leader as it arrives there. All transfers run at the same
+ * time, each at its bytes / T, so that
  *
  *     T = max over resources r of (sum of the bytes that pass r) / rate(r)                                        (T)
  *
- * is reached, and no schedule of the same choices is faster: (T) is exact for fluid transfers. Latencies are ignored.
+ * is reached. No schedule of the same choices is faster: (T) is exact for fluid transfers. Latencies are ignored.
  *
- * THE PROGRAM. With integers y(l) (shards led by receiver l), f(d,s) (shards that d gets directly, by option s) and
- * r(l,d) (shards that d gets from l), for each bundle of c shards:
+ * THE PROGRAM. The integers are y(l) (shards led by receiver l), f(d,s) (shards that d gets directly, by option s) and
+ * r(l,d) (shards that d gets from l). For each bundle of c shards:
  *
  *     sum over l of y(l) = c                                                       (1)
  *     r(l,d) <= y(l)                                         for l != d            (2)
@@ -22,11 +22,11 @@
  *     sum over s of f(d,s) <= y(d)     where shards are to be fetched ONCE         (4)
  *     bytes through r - rate(r) T <= 0                       for each r            (5)
  *
- * Every solution gives choices for all shards, and vice versa: of the y(l) shards that l leads, d gets any r(l,d) from
- * l. It gets the rest directly: c - sum r(l,d) >= y(d) shards, by (2) and (1).
+ * Every solution gives choices for all shards, and vice versa: of the y(l) shards led by l, any r(l,d) go from l to d.
+ * Receiver d gets the rest directly: c - sum r(l,d) >= y(d) shards, by (2) and (1).
  *
- * THE PLAIN CHOICE. If every receiver of every bundle has a `fallback`, and no bundle is fetched once, the result is
- * never slower than if all receivers took their fallbacks, however short the search.
+ * THE PLAIN CHOICE. Suppose that every receiver of every bundle has a `fallback`, and no bundle is fetched once. Then
+ * the result is never slower than all fallbacks together, however short the search.
  *
  * THE BOUND. For prices p(r) >= 0 with sum of p(r) rate(r) = 1, T = sum of p(r) rate(r) T >= sum of p(r) bytes through
  * r. That is at least the sum over all shards of their cheapest choice at these prices. The sum is evaluated here, so
@@ -45,15 +45,15 @@
 enum { AH_TRANSFER_PASSES = 6 };
 
 struct ah_transfer_option {
-    size_t source; /* for the caller's use */
+    size_t source; /* any number; the solver does not use it */
     size_t passes[AH_TRANSFER_PASSES];
-    size_t n_passes; /* of a relay, 0: the relay is not allowed */
+    size_t n_passes; /* 0 in a relay: it is not allowed */
 };
 
 struct ah_transfer_receiver {
-    const struct ah_transfer_option *options; /* at least one; nearer ones first */
+    const struct ah_transfer_option *options; /* one or more, nearer ones first */
     size_t n_options;
-    size_t fallback; /* 1 + the option of the plain choice; 0: there is none */
+    size_t fallback; /* 1 + index of the option in the plain choice; 0: none */
 };
 
 struct ah_transfer_bundle {
@@ -62,20 +62,20 @@ struct ah_transfer_bundle {
     const struct ah_transfer_receiver *receivers;
     size_t n_receivers;
     const struct ah_transfer_option
-        *relays; /* (receivers, receivers): from, to; NULL if there is one receiver */
-    bool once;   /* only a shard's leader may get it directly from a source; all relays are allowed */
+        *relays; /* (receivers, receivers): from, to; NULL if there is only one receiver */
+    bool once;   /* only the leader may get a shard directly; all relays are then allowed */
 };
 
 struct ah_transfer_problem {
     const double *rates; /* bytes per second, by resource */
     size_t n_resources;
-    const struct ah_transfer_bundle *bundles; /* best ordered with the largest shards first */
+    const struct ah_transfer_bundle *bundles; /* larger shards first give better results */
     size_t n_bundles;
 };
 
 enum { AH_TRANSFER_RELAYED = -1 };
 
-/* Shards of a bundle that move in the same way. */
+/* Shards of one bundle with the same leader and choices. */
 struct ah_transfer_piece {
     size_t bundle;
     size_t first, count; /* range of the bundle's shards */
@@ -84,15 +84,15 @@ struct ah_transfer_piece {
 };
 
 struct ah_transfer_result {
-    struct ah_transfer_piece *pieces; /* by bundle, then first: every shard is in one piece */
+    struct ah_transfer_piece *pieces; /* every shard once; by bundle, then first */
     size_t n_pieces;
     double time_s, bound_s;
-    size_t limit; /* the resource that is busy for `time_s`; n_resources: nothing moves */
+    size_t limit; /* the resource busy for `time_s`; n_resources: nothing moves */
 };
 
 struct ah_transfer_limits {
-    size_t columns; /* most columns of the program; larger problems are only chosen piece by piece */
-    size_t nodes;   /* most nodes of its search tree */
+    size_t columns; /* a program with more columns is not solved */
+    size_t nodes;   /* the most nodes of the program's search tree */
 };
 
 /* Solves the problem, in `arena`. AH_E_MEMORY; AH_E_FAILED: as planner/bound/solver.h. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weak duality (transfer_solver.h, THE BOUND), with prices from multiplicative weights instead of the solver. A
- * resource's share of the prices grows by the factor exp(step (its time / longest time)), with the times of the
- * cheapest ways at these prices. The step shrinks now and then. The best bound is returned; it need not reach the
- * relaxation's.
+ * Weak duality (transfer_solver.h, THE BOUND), with prices from multiplicative weights instead of the solver. In each
+ * round, the cheapest ways at the present prices give every resource a time. Its share of the prices then grows by the
+ * factor exp(step (its time / longest time)). The step shrinks every 40 rounds. The best bound is returned; it need not
+ * reach the relaxation's.
  */
 #include "planner/recovery/transfer_solver_internal.h"
 
@@ -22,7 +22,7 @@ static double price_of(const struct ah_transfer_option *option, const double *pr
     return price;
 }
 
-/* Returns the cheapest choice of receiver `d` for shards that `leader` leads. */
+/* Returns the cheapest choice of receiver `d` for shards led by `leader`. */
 static int cheapest_choice(const struct ah_transfer_bundle *bundle, size_t leader, size_t d,
                            const double *prices, double *ret_price)
 {
@@ -90,7 +90,7 @@ double ah_transfer_bound(const struct ah_transfer_problem *problem, const double
     return scale > 0 ? sum / scale * (1 - 1e-12) : 0;
 }
 
-/* Returns the longest time of a resource with the cheapest ways. */
+/* Returns the time of the busiest resource. */
 static double longest_s(const struct ah_transfer_problem *problem, const double *bytes)
 {
     double longest = 0;

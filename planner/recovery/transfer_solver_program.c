@@ -3,7 +3,7 @@
  * The program of transfer_solver.h for planner/bound/solver.h. Its columns are T in seconds, then for each bundle y(l),
  * then for each receiver d: f(d,s), and r(l,d) for all l that may relay to d. A bundle with one receiver has no y and
  * no r. Its rows are (1) to (4) by bundle, then (5) by resource. The relaxation's prices of rows (5) give the bound,
- * which is evaluated separately; the integer search gives counts, which are dealt out to shards.
+ * which is evaluated separately. The integer search gives counts, which are dealt out to shards.
  */
 #include "planner/recovery/transfer_solver_internal.h"
 
@@ -15,11 +15,11 @@
 struct program {
     const struct ah_transfer_problem *transfers;
     struct ah_solver_problem problem;
-    double *numbers; /* owned: memory of the arrays below */
+    double *numbers; /* owned: memory of all arrays below */
     double *objective, *upper, *row_lower, *row_upper, *coefficients, *values, *prices;
     bool *integer;
     size_t *column_of; /* by bundle: its first column */
-    size_t row;        /* the next row, while rows are made */
+    size_t row;        /* the next row to make */
 };
 
 static bool has_relays(const struct ah_transfer_bundle *bundle)
@@ -115,7 +115,7 @@ static size_t new_row(struct program *p, double lower, double upper)
     return p->row++;
 }
 
-/* Adds rows (1), (2), and (4) if shards are fetched once. */
+/* Adds rows (1) and (2), and rows (4) if shards are fetched once. */
 static void put_leaders(struct program *p, size_t b)
 {
     const struct ah_transfer_bundle *bundle = &p->transfers->bundles[b];
@@ -201,7 +201,7 @@ static void build_program(struct program *p)
 
 /* ---- its solution ---- */
 
-/* Takes one from the rest of a column's count; false: nothing is left. */
+/* Lowers a column's count by one; false: the count is used up. */
 static bool take_one(struct program *p, size_t column)
 {
     if (p->values[column] < 0.5)
@@ -219,7 +219,7 @@ static int take_option(struct program *p, size_t b, size_t d)
     return AH_TRANSFER_RELAYED;
 }
 
-/* Gives every shard of a bundle a leader and every receiver its way. False: the counts do not add up. */
+/* Gives every shard of a bundle a leader, and each receiver a choice. Returns false if the counts do not add up. */
 static bool deal_ways(struct program *p, size_t b, int *ways)
 {
     const struct ah_transfer_bundle *bundle = &p->transfers->bundles[b];

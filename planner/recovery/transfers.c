@@ -75,7 +75,7 @@ static int view_roles(struct ah_transfers *f, struct ah_error *err)
 
 /* ---- ways ---- */
 
-/* Returns the source of shards that the leader relays: its node's host memory. */
+/* Returns the host memory of the leader's node, from which shards are relayed. */
 static struct ah_transfers_source relay_from(const struct ah_transfers *f,
                                              const struct ah_transfer_piece *piece)
 {
@@ -106,13 +106,13 @@ static void apply_result(struct ah_transfers *f, const struct ah_transfer_result
 
 /* ---- times ---- */
 
-/* Returns the rate into the memory of one GPU of a node, bytes a second. */
+/* Returns the rate into the memory of one GPU of a node, in bytes/s. */
 static double port_rate(const struct ah_cluster_node *node)
 {
     return node->host_link_bytes_per_s > 0 ? node->host_link_bytes_per_s : node->intra_bytes_per_s;
 }
 
-/* Returns how long it takes to fill the slowest GPU's memory; `ret_role`: that GPU's role. */
+/* Returns the longest time in which `bytes` enter the memory of a GPU; `ret_role`: that GPU's role. */
 static double ports_s(const struct ah_transfers *f, const double *bytes, size_t *ret_role)
 {
     double longest = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bundles: shards are equal if they have the same size and every node wants or has them in the same way. Shards are
- * sorted so that equal shards are adjacent, and cut into bundles between unequal ones.
+ * Bundles: groups of equal shards. Shards are equal if they have the same size and every node wants or has them in the
+ * same way. They are sorted so that equal shards are adjacent, and cut into bundles between unequal ones.
  */
 #include "planner/recovery/transfers_internal.h"
 
@@ -12,7 +12,7 @@
 
 enum { FROM_DISK, FROM_STORAGE, FROM_PEERS };
 
-/* Whether a node wants a shard, and where it has it. */
+/* How a shard stands with a node, as bits. */
 enum { WANTED = 1, IN_MEMORY = 2, ON_DISK = 4 };
 static int standing(const struct ah_transfers_view *view)
 {
@@ -124,7 +124,7 @@ static struct ah_transfer_option from_storage(const struct ah_transfers *f, size
                                        .n_passes = 3};
 }
 
-/* Returns the option in which node `via` fetches the shard and passes it on as it arrives. */
+/* Returns the option in which node `via` reads the shard from storage and passes it on as it arrives. */
 static struct ah_transfer_option from_storage_via(const struct ah_transfers *f, size_t via, size_t to)
 {
     size_t n_nodes = f->input->cluster->n_nodes;
@@ -138,7 +138,7 @@ static struct ah_transfer_option from_storage_via(const struct ah_transfers *f, 
     return option;
 }
 
-/* Lists options, nearer ones first; those farther than necessary only with sources `fast`. */
+/* Lists options, nearer ones first. With sources `near`, omits those farther than necessary. */
 static size_t put_options(const struct ah_transfers *f, size_t shard, size_t to,
                           struct ah_transfer_option *out)
 {
@@ -187,7 +187,7 @@ static int put_receivers(struct ah_transfers *f, size_t shard, const size_t *nod
     return rc;
 }
 
-/* A node that has the shard on its disk takes no relays, except with sources `fast`. */
+/* Sets the allowed relays. With sources `near`, a node with the shard on its disk accepts none. */
 static int put_relays(struct ah_transfers *f, size_t shard, const size_t *nodes,
                       struct ah_transfer_bundle *bundle, struct ah_error *err)
 {

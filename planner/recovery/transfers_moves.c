@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The list of moves: for each role, the shards that it does not keep, as ranges of blocks, slices and kinds from one
- * source. A range begins with the first shard that is in no range yet. It takes all kinds of that block and slice with
- * the same source, then further slices, then further blocks, as long as all of these have that source.
+ * The list of moves. For each role it has the shards that are not kept, as ranges of blocks, slices and kinds from one
+ * source. A range begins with the first shard outside all ranges so far. It takes all kinds of that block and slice
+ * with the same source, then further slices, then further blocks, as long as all of these have that source.
  */
 #include "planner/recovery/transfers_internal.h"
 
@@ -22,7 +22,7 @@ static bool same_source(const struct ah_transfers_source *a, const struct ah_tra
            a->node == b->node && a->gpu == b->gpu && a->via == b->via;
 }
 
-/* Returns a source inside the role's node: another GPU, or the host. */
+/* Returns a source on the role's own node: a GPU, or the host. */
 static struct ah_transfers_source inside(const struct ah_gpu_role *role, enum ah_medium medium, uint64_t gpu,
                                          bool relayed)
 {
@@ -34,7 +34,7 @@ static struct ah_transfers_source inside(const struct ah_gpu_role *role, enum ah
                                         .gpu = medium == AH_MEDIUM_GPU ? gpu : AH_INVENTORY_NO_GPU};
 }
 
-/* Shards from outside move to the first role of the node that needs them; the other roles get them from it. */
+/* Returns a shard's source for one role. The node's first role gets it from outside, the others from that role. */
 static struct ah_transfers_source source_of(struct listing *l, size_t r, size_t shard)
 {
     const struct ah_transfers *f = l->f;
@@ -119,13 +119,13 @@ static struct range grow_range(const struct listing *l, const struct ah_gpu_role
     }
     while (range.end_slice < states->slices && slice_fits(l, role, &range, at.row, range.end_slice))
         range.end_slice++;
-    bool table = at.row == states->n_blocks; /* the table is always a separate range */
+    bool table = at.row == states->n_blocks; /* the tied table is always a separate range */
     while (!table && range.end_row < states->n_blocks && row_fits(l, role, &range, range.end_row))
         range.end_row++;
     return range;
 }
 
-/* Removes the range's shards from the shards to be listed; returns their bytes. */
+/* Marks the shards of a range as listed; returns their bytes. */
 static uint64_t empty(struct listing *l, const struct range *range)
 {
     const struct ah_states *states = l->f->input->states;

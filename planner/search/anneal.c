@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Annealing by thresholds: a random limit on a change's loss is drawn before the change is tried. Costs above the
- * threshold need not be known exactly, so most changes for the worse cost only a part of an evaluation.
+ * Annealing by thresholds: the limit on a change's loss is drawn at random before the change is tried. Costs above the
+ * limit need not be known exactly, so most changes for the worse need only a part of an evaluation.
  *
- * The limit has an exponential distribution: coin tosses until heads, plus a uniform rest. This needs no logarithm,
- * whose last bit is not the same on all machines.
+ * The limit has a nearly exponential distribution: coin tosses until heads, plus a uniform rest. It needs no logarithm,
+ * whose last bit differs between machines.
  */
 #include "planner/search/anneal.h"
 
@@ -35,7 +35,7 @@ static size_t configs_bytes(const struct ah_anneal *chain)
     return chain->vary.job->n_blocks * sizeof *chain->configs;
 }
 
-/* A forbidden choice (restriction.h) has neither bytes nor a period: it never fits. */
+/* A choice forbidden by restriction.h has neither bytes nor a period, and counts as one that does not fit. */
 struct ah_height ah_height_of_last(const struct ah_evaluator *evaluator)
 {
     bool fits = !evaluator->last_over_bytes && evaluator->last.period_us > 0;
@@ -111,7 +111,7 @@ static int try_change(struct ah_anneal *chain, double temperature, bool *ret_spe
 
 int ah_anneal_run(struct ah_anneal *chain, double hot, double cold, struct ah_error *err)
 {
-    enum { IDLE = 1000 }; /* seen choices cost no work, so a chain that only sees these must end */
+    enum { IDLE = 1000 }; /* choices seen before cost no work, so a chain of only these must end */
     struct ah_evaluator *evaluator = &chain->evaluator;
     uint64_t first = evaluator->spent, before = first;
     bool spent = false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Anneal: a chain of choices, each a random change of the one before (vary.h). A change for the worse is accepted, too,
- * but less often the more it loses and the colder it is. So the chain escapes from valleys, and ends in a deep one.
+ * Anneal: a chain of choices, each a random change of the previous one (vary.h). A change for the worse is accepted
+ * less often the more it loses and the colder the chain is. So a chain can leave a valley, and ends in a deep one.
  *
  *     rc = ah_anneal_init(&chain, &limits, allowed, seed, err);
  *     rc = ah_anneal_start(&chain, configs, &knobs, err);
@@ -17,35 +17,35 @@
 #include "planner/search/evaluator.h"
 #include "planner/search/vary.h"
 
-/* How good a choice is: one that fits beats one that does not; between two alike, the lower height is better. */
+/* The height of a choice; lower is better. A choice that fits is lower than every choice that does not fit. */
 struct ah_height {
-    uint64_t over_bytes; /* excess over its budgets */
-    double cost_us;      /* if it fits: the period plus the worth of its bytes to the evaluator */
+    uint64_t over_bytes; /* bytes beyond its budgets; 0: it fits */
+    double cost_us;      /* if it fits: its period plus the worth of its live bytes */
 };
 
-/* Returns the height of the choice that `evaluator` tried last. */
+/* Returns the height of the last choice tried by `evaluator`. */
 struct ah_height ah_height_of_last(const struct ah_evaluator *evaluator);
 
 struct ah_anneal {
     struct ah_evaluator evaluator; /* owned */
     struct ah_vary vary;
     uint64_t random;
-    struct ah_config *configs; /* by block; owned: the chain's choice */
-    struct ah_config *changed; /* by block; owned: scratch */
+    struct ah_config *configs; /* by block; owned: the chain's current choice */
+    struct ah_config *changed; /* by block; owned: the choice being tried */
     struct ah_knobs knobs;
     struct ah_height height;
 };
 
-/* `allowed` as in vary.h. It stays borrowed, as do the objects that the limits point to. `seed` must not be 0. */
+/* Makes a chain. `allowed` (as in vary.h) and the objects in `limits` stay borrowed. `seed` must not be 0. */
 int ah_anneal_init(struct ah_anneal *chain, const struct ah_evaluator_limits *limits, const uint32_t *allowed,
                    uint64_t seed, struct ah_error *err);
 
-/* Puts the chain at a choice, which need not fit. */
+/* Moves the chain to a choice, which need not fit. */
 int ah_anneal_start(struct ah_anneal *chain, const struct ah_config *configs, const struct ah_knobs *knobs,
                     struct ah_error *err);
 
-/* Runs until the evaluator's work is spent. A temperature is the share of the period that a change may typically lose;
- * it falls by a steady ratio from `hot` to `cold`. */
+/* Runs until the evaluator's work is spent. A temperature is the fraction of the period that a change typically may
+ * lose. It falls linearly from `hot` to `cold` as the work is spent. */
 int ah_anneal_run(struct ah_anneal *chain, double hot, double cold, struct ah_error *err);
 
 void ah_anneal_release(struct ah_anneal *chain);

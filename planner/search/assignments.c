@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Assignments are walked block by block. A branch ends when it exceeds the allowed cost; no price is negative.
+ * Assignments: a walk block by block. A branch ends when its prices exceed the limit; no price is negative.
  */
 #include "planner/search/assignments.h"
 
@@ -55,7 +55,7 @@ int ah_assignments_init(struct ah_assignments *set, const struct ah_vary *vary,
 
 /* ---- counting ---- */
 
-/* Counts the assignments of `block` and all later blocks with a total price of at most `most_us`; stops at `most`. */
+/* Counts the assignments of `block` and all later blocks whose prices add up to at most `most_us`; stops at `most`. */
 static uint64_t count_from(const struct ah_assignments *set, size_t block, double most_us, uint64_t most)
 {
     const struct ah_assignments_menu *menu = &set->menus[block];
@@ -82,7 +82,7 @@ struct walk {
     struct ah_error *err;
 };
 
-/* True if the choice was evaluated, not only bounded. */
+/* True if the choice was evaluated. A verdict may also follow from a bound. */
 static bool is_evaluated(const struct ah_evaluator *evaluator, enum ah_verdict verdict,
                          uint64_t evaluations_before)
 {

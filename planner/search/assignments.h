@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Assignments: tries ways to give each block one of its configs, one after another: all ways, or those that may beat
- * the best so far.
+ * Assignments: tries all ways to give each block one of its configs, or only those that may beat the best so far.
  *
  *     struct ah_assignments set;
  *     rc = ah_assignments_init(&set, &vary, &milp, err);           // all
@@ -17,7 +16,7 @@
 #include "planner/search/shortlist.h"
 #include "planner/search/vary.h"
 
-/* The configs that a block may have, the cheapest first; its price is 0. */
+/* The configs of one block, in ascending order of price. The first has price 0. */
 struct ah_assignments_menu {
     struct ah_config configs[AH_CONFIGS_MAX];
     double prices_us[AH_CONFIGS_MAX];
@@ -27,19 +26,19 @@ struct ah_assignments_menu {
 struct ah_assignments {
     size_t n_blocks;
     struct ah_assignments_menu *menus; /* by block; owned */
-    struct ah_config *configs;         /* by block; owned; scratch of walks */
-    double most_us;                    /* the most that the configs of an assignment may cost together */
+    struct ah_config *configs;         /* by block; owned; the assignment being tried */
+    double most_us;                    /* largest allowed sum of an assignment's prices */
 };
 
-/* `bound` (optional) has the prices; without it all prices are 0. */
+/* Makes the set of all assignments. Prices come from `bound` (optional); without it, all prices are 0. */
 int ah_assignments_init(struct ah_assignments *set, const struct ah_vary *vary,
                         const struct ah_milp_result *bound, struct ah_error *err);
 
 /* Returns the number of assignments, at most `most`. */
 uint64_t ah_assignments_count(const struct ah_assignments *set, uint64_t most);
 
-/* Tries all assignments with these knobs, ignoring the evaluator's limit on work. Adds the best that fit to `list`
- * (optional). */
+/* Tries the assignments of the set with these knobs, whatever the evaluator's limit on work. Adds those that were
+ * evaluated and fit to `list` (optional). */
 int ah_assignments_try(const struct ah_assignments *set, struct ah_evaluator *evaluator,
                        const struct ah_knobs *knobs, struct ah_shortlist *list, struct ah_error *err);
 

@@ -2,9 +2,9 @@
  *
  * Evaluator: measures, bounds, evaluates and compares choices.
  *
- * The bound before an evaluation: no lane works longer than the period, and no resource is used beyond its capacity.
- * Seen choices are remembered by a hash of 64 bits: a collision, one in 10^13 for a million choices, would only lose a
- * candidate.
+ * The bound before an evaluation follows from two facts: no lane works longer than the period, and no resource is used
+ * beyond its capacity. Choices seen before are remembered by a hash of 64 bits. A collision, one in 10^13 for a million
+ * choices, would only lose a candidate.
  */
 #include "planner/search/evaluator.h"
 
@@ -17,7 +17,7 @@
 
 struct seen_choice {
     uint64_t hash;   /* 0: free */
-    double known_to; /* a period up to this is exact; a longer one is only a bound */
+    double known_to; /* a period up to this is exact; above it, a lower bound */
     double period_us;
     uint64_t live_bytes;
     uint64_t over_bytes;
@@ -79,7 +79,7 @@ static int grow_seen(struct ah_evaluator_seen *seen, struct ah_error *err)
     return AH_OK;
 }
 
-/* Finds the place of a choice; if its hash is 0, the choice is new. */
+/* Finds the entry of a choice, or makes one. */
 static int note_seen(struct ah_evaluator_seen *seen, uint64_t hash, struct seen_choice **ret_choice,
                      bool *ret_new, struct ah_error *err)
 {
@@ -117,7 +117,7 @@ static int compare_bytes(uint64_t a, uint64_t b)
     return (a > b) - (a < b);
 }
 
-/* Periods are compared to a billionth, because periods that are equal in theory may differ in their last bits. */
+/* True if the choice is better than the best. Periods within a billionth are equal: their last bits may differ. */
 static bool better(const struct ah_evaluator *evaluator, const struct ah_config *configs,
                    const struct ah_score *score)
 {
@@ -181,7 +181,7 @@ static int evaluate_choice(struct ah_evaluator *evaluator, const struct ah_choic
     *verdict = AH_EVALUATOR_TOO_BIG;
     evaluator->last_over_bytes = UINT64_MAX;
     if (rc == AH_E_FAILED)
-        return AH_OK; /* no plan: the rings are too small for this order */
+        return AH_OK; /* the rings are too small for this order, so there is no plan */
     if (rc || !fits(evaluator, &evaluator->last))
         return rc;
     *verdict = AH_EVALUATOR_WORSE;
@@ -196,10 +196,10 @@ static int evaluate_choice(struct ah_evaluator *evaluator, const struct ah_choic
     return AH_OK;
 }
 
-/* How much more an evaluation costs than a measurement. */
+/* An evaluation costs this many times as much as a measurement. */
 enum { EVALUATION = 8 };
 
-/* Returns the period above which a choice with `live_bytes` need not be timed exactly; 0: no such period. */
+/* Returns the period above which a choice with `live_bytes` need not be timed exactly; 0: it always must. */
 static double period_enough_us(const struct ah_evaluator *evaluator, double enough_us, uint64_t live_bytes)
 {
     double worth_us = evaluator->us_per_byte * (double)live_bytes;
@@ -234,7 +234,7 @@ static double enough_us(const struct ah_evaluator *evaluator)
     return evaluator->found ? evaluator->best.score.period_us : 0;
 }
 
-/* True if the remembered result answers this request. */
+/* True if the remembered period is exact, or is a bound that is already above `enough_us`. */
 static bool is_known(const struct seen_choice *seen, double enough_us)
 {
     return seen->period_us <= seen->known_to || (enough_us > 0 && seen->period_us > enough_us);

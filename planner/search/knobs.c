@@ -65,14 +65,14 @@ enum knob { KNOB_SEND, KNOB_FETCH, KNOB_STATES, KNOB_WEIGHTS, KNOB_GRADIENTS, KN
 
 _Static_assert(KNOBS *RUNGS <= AH_KNOBS_NEIGHBOURS_MAX, "a place for every rung");
 
-/* With many blocks, the first rung is rarely good. */
+/* The values of each knob. The first value is rarely good with many blocks. */
 static const uint32_t ladders[KNOBS][RUNGS] = {
     [KNOB_SEND] = {0, 1, 2, 3, 4, 8, 16, 32, 256},       [KNOB_FETCH] = {0, 1, 2, 3, 4, 6, 8, 12, 16},
     [KNOB_STATES] = {64, 1, 2, 3, 4, 6, 8, 16, 32},      [KNOB_WEIGHTS] = {1, 2, 4, 8, 16, 32, 64, 128, 0},
     [KNOB_GRADIENTS] = {1, 2, 4, 8, 16, 32, 64, 128, 0}, [KNOB_TILE] = {1, 2, 4, 8, 16, 32},
 };
 
-/* Sets a knob to a rung of its ladder; false: it was on it already, or there is no such rung. */
+/* Sets a knob to a value of its ladder. Returns false if this changes nothing, also for a tile of 0 (no such rung). */
 static bool set_knob(const struct ah_job *job, struct ah_knobs *knobs, enum knob knob, uint32_t value)
 {
     struct ah_knobs before = *knobs;
@@ -103,7 +103,7 @@ static bool set_knob(const struct ah_job *job, struct ah_knobs *knobs, enum knob
     return !ah_knobs_equal(&before, knobs);
 }
 
-/* Fine tiles take long to simulate, so random changes draw coarse ones only. */
+/* Random changes draw only coarse tiles, because fine ones take long to simulate. */
 void ah_knobs_shake(const struct ah_job *job, uint64_t random, struct ah_knobs *knobs)
 {
     enum { COARSE_TILES = 4 };
@@ -113,7 +113,7 @@ void ah_knobs_shake(const struct ah_job *job, uint64_t random, struct ah_knobs *
     set_knob(job, knobs, knob, ladders[knob][first + random / KNOBS % rungs]);
 }
 
-/* True if the knob matters for these configs. */
+/* True if the knob has an effect with these configs. */
 static bool is_used(const struct ah_job *job, const struct ah_config *configs, enum knob knob)
 {
     bool streamed = false, fetched = false, hosted = false;

@@ -2,9 +2,9 @@
  *
  * Optimize: the ladder of budgets, and the bound.
  *
- * THE LADDER. Searches are not monotone: with more memory, a search may end worse. So there are searches at fixed
- * budgets (LADDER_LEAST_BYTES, doubled repeatedly) up to the requested budget, each from the winner of the search
- * before. A rung's winner is a candidate at every higher rung, so more memory is never slower at rungs. If everything
+ * THE LADDER. Searches are not monotone: with more memory, a search may end with a slower plan. Therefore fixed budgets
+ * are searched (LADDER_LEAST_BYTES, doubled repeatedly) up to the requested one, each from the winner of the previous
+ * search. The winner of a rung is a candidate at every higher rung, so a higher rung is never slower. If everything
  * fits at a rung, higher rungs are not searched.
  *
  * The bound over several micro-batch orders is the least of the orders' bounds.
@@ -20,12 +20,12 @@
 
 #define LADDER_LEAST_BYTES (UINT64_C(1) << 28)
 
-/* Layouts need more memory than the relaxation says, so counts for smaller budgets are starts, too. */
+/* Fractions of a budget whose optimal counts are starts, because layouts need more memory than the relaxation says. */
 enum { TIGHTER = 4 };
 static const double tighter[TIGHTER] = {1, 0.97, 0.93, 0.85};
 
-/* WORK is the work of each rung at the default effort: up to half a second of one core. A model with few blocks has
- * less to try; one with many gets a quarter of WORK, so its search takes no longer. */
+/* WORK is the work of each rung at the default effort: up to half a second of one core. A model with fewer than
+ * FEW_BLOCKS gets proportionally less; one with more than MANY_BLOCKS gets a quarter, so its search takes no longer. */
 enum { WORK = 2000000, FEW_BLOCKS = 16, MANY_BLOCKS = 64, RUNS = 32 };
 
 struct effort {
@@ -71,7 +71,7 @@ static uint64_t lesser(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Takes the smaller of the two shortages for each memory. */
+/* Lowers each shortage in `least` to that in `other`; the two for both memories are taken together. */
 static void take_shortage(struct ah_milp_shortage *least, const struct ah_milp_shortage *other)
 {
     bool less = other->both_device_bytes < least->both_device_bytes;
@@ -82,7 +82,7 @@ static void take_shortage(struct ah_milp_shortage *least, const struct ah_milp_s
         .both_host_bytes = less ? other->both_host_bytes : least->both_host_bytes};
 }
 
-/* Updates bound and feasibility with an order's results. */
+/* Merges the bound of one micro-batch order: the least counts, and all orders must be infeasible. */
 static void take_bound(struct ah_optimize_result *result, const struct ah_milp_result *milp, int order)
 {
     if (!milp->feasible) {
@@ -114,7 +114,7 @@ int ah_optimize_bound(const struct ah_optimize *optimize, struct ah_arena *arena
     return rc;
 }
 
-/* Finds the best choice of the paper's family. Hides the best so far meanwhile, because it would cut trials short. */
+/* Searches the paper's family. Hides the best so far during the search, because it would cut trials short. */
 static int search_paper(const struct ah_optimize *o, struct ah_arena *arena, struct ah_error *err)
 {
     struct ah_evaluator *evaluator = o->evaluator;
@@ -135,10 +135,10 @@ static int search_paper(const struct ah_optimize *o, struct ah_arena *arena, str
     return rc;
 }
 
-/* Chains value a byte at this share of what the bound says. At its full value they would leave memory unused. */
+/* the fraction of the bound's worth at which chains value a byte; at its full worth they would leave memory unused */
 static const double worth = 0.6;
 
-/* Returns how much a further byte shortens the period, by the bounds of the budget and of its least feasible share. */
+/* Returns the time that one more byte saves, from the bounds of the budget and of its least feasible fraction. */
 static double us_per_byte(const struct ah_milp_result *counts, uint64_t device_bytes)
 {
     size_t last = TIGHTER - 1;
@@ -152,11 +152,11 @@ struct climb {
     const struct ah_optimize *optimize;
     struct ah_pool *pool;
     struct ah_arena *arena;
-    uint64_t roomy_bytes;    /* device memory beyond which more changes nothing */
-    uint64_t searched_bytes; /* the highest budget so far */
+    uint64_t roomy_bytes;    /* device memory beyond which more makes no difference */
+    uint64_t searched_bytes; /* the highest budget searched so far */
 };
 
-/* Finds a budget with which everything fits on the device, with room to spare. UINT64_MAX: not known. */
+/* Sets `roomy_bytes`: a quarter more than is live if everything is on the device; UINT64_MAX with restrictions. */
 static int find_roomy(struct climb *climb, struct ah_error *err)
 {
     const struct ah_optimize *o = climb->optimize;
@@ -182,7 +182,7 @@ static int find_roomy(struct climb *climb, struct ah_error *err)
     return rc;
 }
 
-/* Solves for the counts of one budget, and of somewhat less memory, for all orders. */
+/* Solves the MILP of every micro-batch order for a budget and for its fractions in `tighter`. */
 static int solve_counts(const struct climb *climb, uint64_t device_bytes, struct ah_search *search,
                         struct ah_milp_result *counts, struct ah_optimize_result *result,
                         struct ah_error *err)
@@ -254,7 +254,7 @@ int ah_optimize_run(const struct ah_optimize *optimize, struct ah_arena *arena,
     if (rc && rc != AH_E_FAILED)
         return rc;
     struct climb climb = {.optimize = optimize, .pool = pool, .arena = arena};
-    rc = climb_ladder(&climb, ret_result, err); /* without threads, chains run one after another */
+    rc = climb_ladder(&climb, ret_result, err); /* without a pool, chains run one after another */
     ah_pool_free(pool);
     return rc;
 }

@@ -13,14 +13,14 @@
 
 struct ah_optimize {
     struct ah_evaluator *evaluator; /* initialised with job, costs and budgets */
-    uint64_t reserve_bytes;         /* device memory outside the arena; rungs of the ladder include it */
+    uint64_t reserve_bytes;         /* device memory outside the arena; included in the rungs of the ladder */
     enum ah_scheduling scheduling;
-    uint32_t effort;         /* planner.h; 0: AH_EFFORT_DEFAULT */
+    uint32_t effort;         /* levels as in planner.h; 0: AH_EFFORT_DEFAULT */
     const uint32_t *allowed; /* (optional) as in search.h */
 };
 
 struct ah_optimize_result {
-    bool infeasible;                  /* it is proven that there is no plan */
+    bool infeasible;                  /* proven that there is no plan */
     double bound_us;                  /* 0: infeasible */
     struct ah_milp_shortage shortage; /* if infeasible */
 };
@@ -28,7 +28,7 @@ struct ah_optimize_result {
 int ah_optimize_run(const struct ah_optimize *optimize, struct ah_arena *arena,
                     struct ah_optimize_result *ret_result, struct ah_error *err);
 
-/* Computes the result's bound without a search: a time that no plan can beat. */
+/* Computes a time that no plan can beat, without a search. */
 int ah_optimize_bound(const struct ah_optimize *optimize, struct ah_arena *arena,
                       struct ah_optimize_result *ret_result, struct ah_error *err);
 

@@ -2,11 +2,11 @@
  *
  * Search, in this order:
  *   1. starts (starts.h), one for each of CHAINS chains
- *   2. ROUNDS rounds of annealing with equal shares of the work, split among the remaining chains. After each round the
- *      better half of the chains continues, colder
+ *   2. ROUNDS rounds of annealing with equal shares of the work, divided among the remaining chains. After each round
+ *      the better half of the chains continues, at a lower temperature
  *   3. a climb from the chains' results; with few blocks, 2 and 3 are repeated
- *   4. if blocks or assignments are few: all assignments that may be faster, if these are few, with the knobs found;
- *      then a climb from the best of them; step 4 is repeated if it changes the best
+ *   4. if blocks or assignments are few: all assignments that may be faster, unless there are too many, with the knobs
+ *      found; after that a climb from the best of them. Step 4 is repeated while it improves the knobs
  */
 #include "planner/search/search.h"
 
@@ -21,17 +21,17 @@
 
 enum { CHAINS = 8, ROUNDS = 4, LAST_CHAINS = 2, LISTED = 32 };
 
-/* With few blocks, many short runs beat one long run: luck matters more than length. Each run gets one part in
+/* With few blocks, many short runs beat one long run, because luck matters more than length. A run gets 1 /
  * SHARE_OF_RUN of the work. */
 enum { SHARE_OF_RUN = 8 };
 
-/* By round: temperatures, as shares of a block's average part of the period. */
+/* Temperatures at the start of each round and after the last. Unit: the period divided by the number of blocks. */
 static const double temperatures[ROUNDS + 1] = {0.12, 0.08, 0.05, 0.03, 0.012};
 
 struct chain {
     struct ah_anneal anneal;
     struct runner *runner;
-    bool on_caller; /* runs on the thread that called the search */
+    bool on_caller; /* it runs on the thread that called the search */
     int rc;
     struct ah_error err;
 };
@@ -45,14 +45,14 @@ struct runner {
     struct chain *order[CHAINS]; /* the chains, best first */
     size_t n;
     int round;
-    uint64_t work; /* work of a run */
+    uint64_t work; /* work of one run (evaluator.h) */
     struct ah_start starts[CHAINS];
     size_t n_starts;
     atomic_uint_fast64_t evaluations;
     atomic_bool stopped;
 };
 
-/* Only the calling thread invokes the progress callback. */
+/* Returns true if the chain must stop. The user's callback is called only on the thread that called the search. */
 static bool must_stop(void *context, uint64_t evaluations)
 {
     struct chain *chain = context;
@@ -119,7 +119,7 @@ static int run_rounds(struct runner *r, struct ah_error *err)
 
 /* ---- chains ---- */
 
-/* Opens a chain for each start, with random numbers that depend on the run. */
+/* Opens a chain for each start. Its random numbers depend on the run and the start. */
 static int open_chains(struct runner *r, size_t run, struct ah_error *err)
 {
     const struct ah_search *search = r->search;
@@ -152,7 +152,7 @@ static void close_chains(struct runner *r)
     atomic_store(&r->evaluations, 0);
 }
 
-/* Collects the chains' results in the search's evaluator. */
+/* Tries the chains' results in the search's evaluator, lists them, and adds up their work. */
 static int gather_chains(struct runner *r, struct ah_error *err)
 {
     struct ah_evaluator *evaluator = r->search->evaluator;
@@ -212,7 +212,7 @@ static int try_set(struct runner *r, const struct ah_knobs *knobs, struct ah_err
     return ah_assignments_try(set, r->search->evaluator, knobs, &r->list, err);
 }
 
-/* Tries assignments, and repeats that as long as they lead to better knobs. */
+/* Tries the assignments, and repeats this while it finds better knobs. */
 static int try_sets(struct runner *r, const struct ah_vary *vary, struct ah_error *err)
 {
     const struct ah_search *search = r->search;
@@ -233,7 +233,7 @@ static int try_sets(struct runner *r, const struct ah_vary *vary, struct ah_erro
     return rc;
 }
 
-/* Anneals, and climbs from the results. */
+/* Anneals from all starts, then climbs from the results. */
 static int run_chains(struct runner *r, const struct ah_vary *vary, size_t run, struct ah_error *err)
 {
     struct ah_evaluator *evaluator = r->search->evaluator;

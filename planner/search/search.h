@@ -19,20 +19,21 @@ enum { AH_SEARCH_ORDERS = AH_BLOCK_MAJOR + 1 };
 struct ah_search {
     struct ah_evaluator *evaluator;
     struct ah_pool *pool;                /* (optional) runs chains in parallel */
-    const struct ah_milp_result *counts; /* (optional) results whose candidates are placed first */
+    const struct ah_milp_result *counts; /* (optional) their candidates are placed as starts */
     size_t n_counts;
-    /* (optional) by order: its prices say which assignments to try */
+    /* (optional) by micro-batch order: results whose prices limit the assignments to try */
     const struct ah_milp_result *bounds[AH_SEARCH_ORDERS];
     const uint32_t *allowed; /* (optional) by block: bit i allows the i-th of ah_configs(); NULL: all */
-    double us_per_byte;      /* worth of a byte of the device to chains */
+    double us_per_byte;      /* time that a chain trades for a byte of the device */
     enum ah_scheduling scheduling;
-    int orders;    /* the first `orders` of enum ah_micro_order may be used */
+    int orders;    /* the search uses the first `orders` values of enum ah_micro_order */
     uint64_t work; /* the work that chains may spend (evaluator.h) */
-    size_t runs;   /* with few blocks (AH_FEW_BLOCKS): runs, each with work / 8; 0: one, with all of it */
-    uint64_t all_below; /* with few blocks: tries all assignments that may be faster if there are fewer */
+    /* with few blocks: number of runs, each with work / 8; 0: one run with all */
+    size_t runs;
+    uint64_t all_below; /* tries all assignments that may be faster if there are fewer than this */
 };
 
-/* Improves evaluator->best, or finds a first choice; evaluator->found says whether there is one. */
+/* Improves evaluator->best or finds a first choice; evaluator->found tells whether there is one. */
 int ah_search_run(const struct ah_search *search, struct ah_error *err);
 
 #endif

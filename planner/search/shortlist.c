@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shortlist: a few entries, in order; each owns a fixed part of `configs`.
+ * Shortlist: a few entries, fastest first. Each entry owns a fixed part of `configs`.
  */
 #include "planner/search/shortlist.h"
 
@@ -23,7 +23,7 @@ int ah_shortlist_init(struct ah_shortlist *list, size_t n_blocks, size_t most, s
     return AH_OK;
 }
 
-/* Returns the entry with these configs, a new entry, or the last entry, to be replaced; NULL: all are better. */
+/* Returns the entry to overwrite: the one with these configs, an unused one, or the last. NULL: none is slower. */
 static struct ah_shortlisted *find_place(struct ah_shortlist *list, const struct ah_config *configs,
                                          double period_us)
 {
@@ -55,7 +55,7 @@ void ah_shortlist_take(struct ah_shortlist *list, const struct ah_config *config
 struct climb {
     struct ah_evaluator *evaluator;
     const struct ah_vary *vary;
-    uint64_t spent; /* the evaluator's work at which the climb ends */
+    uint64_t spent; /* the climb ends when the evaluator has spent this much */
     struct ah_shortlisted *at;
     struct ah_error *err;
 };
@@ -65,7 +65,7 @@ static bool is_over(const struct climb *climb)
     return climb->evaluator->spent >= climb->spent;
 }
 
-/* Tries the entry with these configs of two blocks; restores the old configs if they are not faster. */
+/* Gives two blocks of the entry other configs, and keeps them only if the entry becomes faster. */
 static int try_pair(struct climb *climb, size_t a, size_t b, struct ah_config of_a, struct ah_config of_b)
 {
     struct ah_shortlisted *at = climb->at;
@@ -84,7 +84,7 @@ static int try_pair(struct climb *climb, size_t a, size_t b, struct ah_config of
     return rc;
 }
 
-/* Tries all configs of two blocks. */
+/* Tries all pairs of configs of two blocks. */
 static int try_pairs_of(struct climb *climb, size_t a, size_t b)
 {
     struct ah_config of_a[AH_CONFIGS_MAX], of_b[AH_CONFIGS_MAX];
@@ -105,7 +105,7 @@ static int try_pairs(struct climb *climb)
     return rc;
 }
 
-/* Tries all configs of one block with these knobs; restores the old config if none is faster. */
+/* Tries all configs of one block together with these knobs. Keeps what makes the entry faster. */
 static int try_block_with(struct climb *climb, size_t block, const struct ah_knobs *knobs)
 {
     struct ah_config all[AH_CONFIGS_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shortlist: the best choices that were tried, no two with the same configs. The best choice with the knobs tried need
- * not be best once each choice has its own best knobs. So every choice on the list is changed as long as that helps.
+ * Shortlist: the best choices tried, no two with the same configs. A choice that is best with the knobs tried may be
+ * worse than another once each has its own best knobs. So every choice on the list is improved as far as changes help.
  *
  *     struct ah_shortlist list;
  *     rc = ah_shortlist_init(&list, n_blocks, 16, err);
@@ -29,12 +29,12 @@ struct ah_shortlist {
 
 int ah_shortlist_init(struct ah_shortlist *list, size_t n_blocks, size_t most, struct ah_error *err);
 
-/* Adds a choice that fits and has this period, if it is among the best. */
+/* Adds a choice that fits, if its period is among the shortest. */
 void ah_shortlist_take(struct ah_shortlist *list, const struct ah_config *configs,
                        const struct ah_knobs *knobs, double period_us);
 
-/* Climbs from each entry, the fastest first, until the evaluator has spent `work` more. It changes one knob, the
- * configs of two blocks, or the config of one block together with a knob, until no change helps. Empties the list. */
+/* Climbs from each entry, the fastest first, until no change helps or the evaluator has spent `work` more. A change
+ * concerns one knob, the configs of two blocks, or the config of one block together with a knob. Empties the list. */
 int ah_shortlist_climb(struct ah_shortlist *list, struct ah_evaluator *evaluator, const struct ah_vary *vary,
                        uint64_t work, struct ah_error *err);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kinds of starts: the best so far; for each order of micro-batches, placed counts, and for each config all layers with
- * it. Of each kind the best is taken over ways to place, configs of embedding and head, coarse or lean knobs.
+ * Kinds of starts: the best so far, placed counts for each order of micro-batches, and for each config a choice with it
+ * in all layers. A kind's best is found over placements, configs of embedding and head, and coarse or lean knobs.
  *
  * MONOTONE RULE of placement: recompute and host weights toward the first blocks, host and streamed optimizers toward
- * the last. Counts are of whole configs, so one field after another follows the rule: in all six orders of fields.
+ * the last. Counts are of whole configs, so one field after another follows the rule, in all six orders of fields.
  */
 #include "planner/search/starts.h"
 
@@ -47,7 +47,7 @@ static int try_start(struct finder *f, const struct ah_knobs *knobs)
     return AH_OK;
 }
 
-/* Puts the best of a kind among the starts, and begins the next kind. */
+/* Inserts the best of a kind into the starts, and prepares for the next kind. */
 static int end_kind(struct finder *f)
 {
     struct ah_start start = f->kind;
@@ -71,7 +71,7 @@ static int end_kind(struct finder *f)
 
 /* ---- placing counts ---- */
 
-/* Returns a config's rank by the monotone rule in one field: the first blocks get small ranks. */
+/* Returns a config's rank by the monotone rule in one field. Configs with small ranks belong to the first blocks. */
 static int rank(const struct ah_config *config, int field)
 {
     const int ranks[FIELDS] = {
@@ -88,7 +88,7 @@ static bool stands_before(const struct ah_config *a, const struct ah_config *b, 
     return rank(a, FIELD_ACCUMULATOR) < rank(b, FIELD_ACCUMULATOR);
 }
 
-/* Returns the first config by `order` that is not used up. */
+/* Returns the first config, sorted by `order`, of which some are left. */
 static size_t next_config(const struct ah_config *all, size_t n, const uint32_t *left, const int order[3])
 {
     size_t best = n;
@@ -124,8 +124,8 @@ static int place_counts(struct finder *f, const struct ah_milp_result *counts, c
 
 /* ---- equal layers ---- */
 
-/* Gives layers their `way`-th config, and embedding and head the first config of the `end`-th half of their lists. A
- * layer with fewer configs, for example a frozen one, gets its last. */
+/* Gives every layer its `way`-th config, or its last if it has fewer, as frozen layers do. Embedding and head get the
+ * first config of the `end`-th half of theirs. Returns false if no layer has that many configs. */
 static bool set_alike(struct finder *f, size_t way, size_t end)
 {
     bool exists = false;

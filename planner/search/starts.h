@@ -15,8 +15,8 @@ struct ah_start {
     struct ah_height height;
 };
 
-/* Finds at most `most` starts, the best first, no two of one kind, each tried in the search's evaluator: the best so
- * far, placements of the MILP's counts, and choices with equal layers. */
+/* Finds at most `most` starts, the best first, no two of one kind. Kinds: the best so far, placements of the MILP's
+ * counts, and choices with equal layers. Tries each in the search's evaluator. */
 int ah_starts_find(const struct ah_search *search, size_t most, struct ah_arena *arena,
                    struct ah_start *ret_starts, size_t *ret_n, struct ah_error *err);
 

@@ -2,14 +2,14 @@
  *
  * The changes, and how often each is chosen at random:
  *
- *   border    a border between two unlike layers moves by some blocks
- *   stretch   some adjacent layers get another value of one field, or of all
- *   swap      two layers change places
- *   turn      adjacent layers rotate: a piece of them moves from one end to the other
- *   ends      the embedding or the head gets another config
- *   knob      a knob moves to another rung
+ *   border    moves a border between two unlike layers by some blocks
+ *   stretch   gives some adjacent layers another value of one field, or of all
+ *   swap      exchanges the configs of two layers
+ *   turn      rotates adjacent layers: a piece of them moves from one end to the other
+ *   ends      gives the embedding or the head another config
+ *   knob      sets a knob to another value of its ladder
  *
- * Swaps and turns keep the total memory of blocks; a plan whose memory is full can change in few other ways.
+ * Swaps and turns keep the total memory of blocks; few other changes are possible in a plan that fills the memory.
  */
 #include "planner/search/vary.h"
 
@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-/* xorshift64*: every number but 0 occurs once before any is repeated. */
+/* A generator of the xorshift family: `*random` takes every value but 0 once before it repeats. */
 uint64_t ah_vary_next(uint64_t *random)
 {
     *random ^= *random << 13;
@@ -89,7 +89,7 @@ static bool set_config(struct change *c, size_t block, const struct ah_config *c
     return true;
 }
 
-/* Returns the first border between unlike layers after a random place. */
+/* Returns the first block, from a random layer on, whose next layer has another config; 0: there is none. */
 static size_t find_border(struct change *c)
 {
     size_t start = any_layer(c);
@@ -118,7 +118,7 @@ static bool change_border(struct change *c)
 
 enum { FIELD_ACTIVATIONS, FIELD_OPTIMIZER, FIELD_HOME, FIELD_ALL, FIELDS };
 
-/* Returns `config` with one field of `other`. Weights on the host exclude an optimizer on the device. */
+/* Returns `config` with one field of `other`. An optimizer on the device moves the weights there, too. */
 static struct ah_config mixed(struct ah_config config, const struct ah_config *other, size_t field)
 {
     if (field == FIELD_ALL)
@@ -211,7 +211,7 @@ static bool change_knob(struct change *c)
 
 static const struct {
     bool (*change)(struct change *c);
-    size_t share; /* chance in a hundred */
+    size_t share; /* probability in percent */
 } changes[] = {{change_border, 30}, {change_stretch, 30}, {change_swap, 15},
                {change_turn, 13},   {change_ends, 4},     {change_knob, 8}};
 
@@ -226,7 +226,7 @@ static bool change_once(struct change *c)
 bool ah_vary_choice(const struct ah_vary *vary, uint64_t *random, struct ah_config *configs,
                     struct ah_knobs *knobs)
 {
-    enum { TWICE = 30 }; /* chance in a hundred: two changes together may fit where one does not */
+    enum { TWICE = 30 }; /* percent; two changes together may fit where one alone does not */
     struct change c = {vary, random, configs, knobs, vary->job->n_blocks - 2};
     bool changed = change_once(&c);
     if (changed && below(random, 100) < TWICE)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Counts system calls that change files. The n-th one fails, or kills the process before, during or after it. The
- * test's extra.cmake wraps them at link time.
+ * Counts system calls that change files. The n-th one fails, or kills the process before, during or after the call. The
+ * test's extra.cmake wraps the calls at link time.
  *
  *     calls_reset();
  *     calls.at = 3, calls.then = CALLS_FAIL, calls.reason = ENOSPC;     // or CALLS_KILL
@@ -24,7 +24,7 @@
 enum calls_then {
     CALLS_FAIL,
     CALLS_KILL,
-    CALLS_HALF /* kills the process after the call; a write writes only half */
+    CALLS_HALF /* kills the process after the call; of a write, only half is done */
 };
 
 static struct {
@@ -32,7 +32,7 @@ static struct {
     unsigned at; /* number of the call that fails or kills; 0: none */
     enum calls_then then;
     int reason;
-    const char *only;     /* (optional) counts calls of this name only */
+    const char *only;     /* (optional) counts only calls with this name */
     char last[16];        /* the call that failed */
     size_t n_synced;      /* bytes used in `synced` */
     char synced[1 << 14]; /* in order: "PATH\n" for each fsync, "> TO\n" for each rename */
@@ -55,7 +55,7 @@ static void calls_die(void)
     kill(getpid(), SIGKILL);
 }
 
-/* Counts the call and returns whether it must fail. Kills the process instead if the test asked for that. */
+/* Counts a call and returns whether the call must fail. Kills the process instead if the test says so. */
 static int calls_fails(const char *name)
 {
     if (calls.only && strcmp(calls.only, name) != 0)
@@ -69,7 +69,7 @@ static int calls_fails(const char *name)
     return calls.then == CALLS_FAIL;
 }
 
-/* Kills the process after the call if the test asked for that. */
+/* Kills the process after a call if the test says so. */
 static void calls_after(const char *name)
 {
     if (calls.then == CALLS_HALF && calls.made == calls.at && (!calls.only || strcmp(calls.only, name) == 0))
@@ -105,8 +105,8 @@ int __wrap_rename(const char *from, const char *to)
     return rc;
 }
 
-/* Does not sync: simulated failures and kills could not show a difference, and syncing would take longer than the
- * rest of the test. */
+/* Replaces fsync() and does not sync: simulated failures and kills could not show a difference, and syncing would take
+ * longer than the rest of the test. */
 int __wrap_fsync(int fd);
 int __wrap_fsync(int fd)
 {
@@ -120,7 +120,7 @@ int __wrap_fsync(int fd)
     return 0;
 }
 
-/* Always closes the file, even when this call must fail. */
+/* Replaces close(). Always closes the file, even if the call must fail. */
 int __real_close(int fd);
 int __wrap_close(int fd);
 int __wrap_close(int fd)
@@ -157,7 +157,7 @@ DIR *__wrap_opendir(const char *path)
     return __real_opendir(path);
 }
 
-/* Half of the write reaches the file before the kill. */
+/* Replaces pwrite(). For CALLS_HALF, writes half of the bytes before the kill. */
 ssize_t __real_pwrite(int fd, const void *bytes, size_t size, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *bytes, size_t size, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *bytes, size_t size, off_t offset)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Driver: the device that a test of the interface is compiled for. The same source is built for the CPU device and,
+ * Driver: the device for which a test of the interface is compiled. The same source is built for the CPU device and,
  * with CHECK_CUDA, for the plugin in AUTOHETE_PLUGIN_DIR, which runs on the tests' double or on the real CUDA.
  */
 #ifndef AH_TESTS_SUPPORT_DRIVER_H
@@ -20,7 +20,7 @@ static inline const struct ah_device_driver *check_driver(void)
     return driver;
 }
 
-/* The driver of the same device, with a device arena that the host can read and write. */
+/* Returns a driver of the same device whose device arena the host can read and write. */
 static inline const struct ah_device_driver *check_readable_driver(void)
 {
     return mirror_driver(check_driver());

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The allocation hook (fault.h): malloc() and its relatives, wrapped at link time, fail at a chosen call.
+ * The allocation hook (fault.h): wraps malloc() and its relatives at link time, and makes a chosen call fail.
  */
 #include "tests/support/fault.h"
 

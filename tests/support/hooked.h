@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hooked: a device around the CPU device that calls functions of a test before and after each op, on the op's lane,
- * once its waits are over. Such a function can watch what runs, read or change memory, or delay the op.
+ * Hooked: a device around the CPU device. It calls functions of a test before and after each op, on the op's lane,
+ * after the op's waits. Such a function can watch what runs, read or change memory, or delay the op.
  *
  *     hooked_set(&(struct hooked_hooks){.before = sleep_a_while, .context = &seed});
  *     options.driver = hooked_driver();      // devices opened from now on call the hooks
@@ -20,21 +20,21 @@
 struct hooked_op {
     uint32_t lane;
     uint64_t ticket;
-    uint64_t tag; /* tag from the submission */
+    uint64_t tag; /* tag of the submission */
     const struct ah_op *op;
-    unsigned char *const *arenas; /* starts of the arenas, by enum ah_arena_kind */
+    unsigned char *const *arenas; /* by enum ah_arena_kind: start of the arena */
 };
 
 struct hooked_hooks {
-    void (*submit)(void *context, const struct hooked_op *op); /* (optional) on the submitter's thread */
+    void (*submit)(void *context, const struct hooked_op *op); /* (optional) on the submitting thread */
     void (*before)(void *context, const struct hooked_op *op); /* (optional) */
     void (*after)(void *context, const struct hooked_op *op);  /* (optional) */
     void *context;
-    /* (optional) Called after `before`. If it returns an error, the op fails with this error and does not run. */
+    /* (optional) Called after `before`. If it returns an error, the op does not run and fails with this error. */
     int (*fail)(void *context, const struct hooked_op *op, struct ah_error *err);
 };
 
-/* Sets the hooks of devices that are opened from now on; copies `hooks`. */
+/* Sets the hooks of all devices opened from now on. Copies `hooks`. */
 void hooked_set(const struct hooked_hooks *hooks);
 
 const struct ah_device_driver *hooked_driver(void);

@@ -8,13 +8,13 @@
 #include "planner/cluster/cluster_planner.h"
 #include "tests/support/documents.h"
 
-/* A stand-in for the digests of the model and of the cluster. */
+/* stands for the digests of the model and of the cluster */
 #define LEAST_SHA256 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 struct least_cluster {
     struct ah_document model, cluster;
     const char *patterns[1];
-    struct ah_cluster_request request; /* borrows the other members, so the struct must not move */
+    struct ah_cluster_request request; /* borrows the other members: do not move the struct */
 };
 
 static inline void least_cluster_open(struct least_cluster *least)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The mirror is stored in the inner device's pinned arena, after the outer device's pinned arena.
+ * The mirror is in the inner device's pinned arena, behind the outer device's pinned arena.
  */
 #include "tests/support/mirror.h"
 
@@ -85,7 +85,7 @@ static int run_one(struct mirror *m, uint32_t lane, const struct ah_op *op, stru
     uint64_t ticket;
     int rc = ah_device_submit(m->inner, &submission, 1, &ticket, err);
     if (!rc)
-        (void)ah_device_wait(m->inner, lane, ticket, NULL); /* a later wait reports the failure */
+        (void)ah_device_wait(m->inner, lane, ticket, NULL); /* a later wait will report a failure */
     return rc;
 }
 
@@ -153,7 +153,7 @@ static uint64_t mirror_done(struct ah_device *device, uint32_t lane)
     return lane == AH_LANE_HOST ? ah_device_done(m->inner, lane) : m->done[lane];
 }
 
-/* Returns no spans, as times of a mirror mean nothing. */
+/* Returns no spans: the times of a mirror mean nothing. */
 static size_t mirror_spans(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
                            size_t max)
 {

@@ -31,7 +31,7 @@ struct training_options {
     unsigned vocabulary; /* 0 means 50 */
     const char *frozen;  /* (optional) pattern of the frozen tensors, beginning with '!' */
     uint64_t file_bytes;
-    unsigned owners; /* above 0: number of ranks that save and load together, blocks in turn */
+    unsigned owners; /* if not 0: ranks that save and load together, blocks in turn */
 };
 
 struct training {
@@ -44,14 +44,14 @@ struct training {
     struct ah_checkpoint_sink sink;
     struct ah_checkpoint_position position;
     struct ah_flat flat[TRAINING_BLOCKS];
-    unsigned owners, owner;                                  /* number of owners; owner at work */
-    uint64_t step;                                           /* step whose values are given */
+    unsigned owners, owner;                                  /* number of owners; the one being played */
+    uint64_t step;                                           /* values belong to this step */
     unsigned char *taken[TRAINING_BLOCKS][TRAINING_VECTORS]; /* loaded values, in their stored type */
     uint64_t n_taken[TRAINING_BLOCKS][TRAINING_VECTORS];     /* number of elements loaded */
     char wrong[128];
 };
 
-/* Returns 32 bits unique to the place: a finite number as fp32, and so is the upper half as bf16. */
+/* Returns 32 bits unique to the place. They are a finite number as fp32, and their upper half is one as bf16. */
 static inline uint32_t training_bits(uint64_t step, uint64_t block, uint64_t vector, uint64_t place)
 {
     uint64_t x = (step * 8191 + block * 131 + vector * 17 + 1) * UINT64_C(0x9E3779B97F4A7C15) + place;
@@ -295,7 +295,7 @@ static inline void training_init(struct training *run, const struct training_opt
                                             .together = options->owners ? training_together(true) : NULL};
 }
 
-/* Returns the position after `step` steps; from now on the run gives values of that step. */
+/* Returns the position after `step` steps. From now on the run gives that step's values. */
 static inline const struct ah_checkpoint_position *training_at(struct training *run, uint64_t step)
 {
     run->step = step;
@@ -303,7 +303,7 @@ static inline const struct ah_checkpoint_position *training_at(struct training *
     return &run->position;
 }
 
-/* Returns what is wrong with the loaded values, which must be those of `step`; "": nothing. Forgets the values. */
+/* Returns which loaded value differs from those of `step`; "": none does. Forgets the loaded values. */
 static inline const char *training_wrong(struct training *run, uint64_t step)
 {
     run->wrong[0] = '\0';
@@ -338,7 +338,7 @@ static inline const char *training_wrong(struct training *run, uint64_t step)
     return run->wrong;
 }
 
-/* Does what `--resume path` does: finds, loads, and falls back to an older checkpoint if the newest is damaged. */
+/* Does the work of `--resume path`: finds and loads a checkpoint, an older one if the newest is damaged. */
 static inline int training_resume(struct training *run, const char *path,
                                   struct ah_checkpoints_found *ret_found,
                                   struct ah_checkpoint_position *ret_position, struct ah_error *err)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Raises the bounds of settings. A setting is done if a few steps prove that it takes `most_us` or more. Each other
- * setting is tested against the lowest bound so far. If it cannot be proven to take that long, its bound is bisected
+ * setting is tested against the lowest bound so far. If it is not proven to take that long, its bound is bisected
  * between its old bound and the lowest, and becomes the lowest. Each setting gets half of the remaining steps.
  *
- * If there are few ways to share hosts, a time is proven too short for each way, because every arrangement fits the
- * problem in which exactly its number of units share each host (host_shares.h). If there are more ways, it is proven
- * for a problem in which each unit has a host to itself.
+ * If there are few ways to share hosts, a time must be proven too short for each way. That covers every arrangement: it
+ * fits the problem in which exactly its number of units share each host (host_shares.h). If there are more ways, the
+ * proof is for a problem in which each unit has a host to itself.
  */
 #include "planner/cluster/bound/bound_raise.h"
 
@@ -23,7 +23,7 @@ static bool is_open(const struct ah_setting *setting, double lowest_us)
     return !setting->away_as_well && !setting->exhausted && setting->bound_us < lowest_us;
 }
 
-/* The groupings of one setting: a time is too short only if that is proven for each grouping. */
+/* The groupings of one setting. A time is too short only if this is proven for each of them. */
 struct proof {
     struct ah_host_shares_fixed fixed[AH_HOST_SHARES_FEW];
     struct ah_grouping groupings[AH_HOST_SHARES_FEW];
@@ -47,7 +47,7 @@ static int add_grouping(struct proof *proof, const struct ah_cluster_problem *pr
     return rc;
 }
 
-/* Adds a grouping for each way to share hosts. */
+/* Adds one grouping for each way to share hosts. */
 static int add_all(struct proof *proof, const struct ah_cluster_problem *problem, bool *ret_can,
                    struct ah_error *err)
 {

@@ -9,7 +9,7 @@
 #include "planner/cluster/search/settings.h"
 
 /* Raises `bound_us` of the settings in about `steps` steps, all settings together. No bound rises above `most_us`, or
- * above what the lowest one can reach, because the lowest is the bound of all. AH_E_MEMORY. */
+ * above what the lowest can reach, because the lowest bound is that of all settings. AH_E_MEMORY. */
 int ah_bound_raise(struct ah_setting *settings, size_t n, double most_us, uint64_t steps,
                    struct ah_error *err);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Can the pipelines of an arrangement be done within T? A pipeline (y, m) takes y(k) units of kind k and m
+ * Can the pipelines of an arrangement be done within T? A pipeline (y, m) uses y(k) units of kind k for m
  * micro-batches. There are N(k) units of kind k, M micro-batches to do, and at most D pipelines:
  *
  *     maximise sum of m x(y, m)  subject to  sum of y(k) x(y, m) <= N(k) for each k,   sum of x <= D           (1)
  *
  * over all (y, m) that can be done in time. If the maximum is less than M, T is too short. Prices w(k), v >= 0 prove
- * that: if every such pipeline costs at least its number of micro-batches,
+ * that. If every such pipeline costs at least its number of micro-batches,
  *
  *     v + sum of y(k) w(k) >= m                                                                                (2)
  *
@@ -15,22 +15,22 @@
  *     WORTH  =  D v + sum of N(k) w(k)                                                                         (3)
  *
  * GLPK's optimum of (1) over some pipelines has good prices. They are raised until their worth is almost M. Then, for
- * every m, pipeline_pricing.c is asked for a pipeline that violates (2), which becomes one more column. So neither GLPK
+ * every m, pipeline_pricing.c looks for a pipeline that violates (2), which becomes one more column. So neither GLPK
  * nor rounded prices can make a proof wrong. New prices are averaged with the old: few columns give extreme prices.
  *
  * WHOLE pipelines: if (1) with fractions of pipelines reaches M but little more, prices are raised to that value. By
- * (2), each pipeline of an arrangement of M micro-batches costs at most worth - M more than its micro-batches. The most
- * micro-batches that a pipeline of units y can do at such a cost are cap(y), and
+ * (2), each pipeline of an arrangement of M micro-batches costs at most worth - M more than its micro-batches. Let
+ * cap(y) be the most micro-batches that a pipeline of units y can do at such a cost, and
  *
  *     room(R) = max over y within R of cap(y) + room(R - y)                                                    (4)
  *
  * over the vectors R of units. If room of all units is less than M, T is too short.
  *
- * CASES. The kinds that all pipelines use decide how gradients are added up. All owners of a block can be inside one
- * node of kind k only if every pipeline has units in that node; so it has at least as many units as there are
- * pipelines. A case is proven or split, first by the number of pipelines: with 2 or 3, each byte of gradients passes an
- * owner at least once; with more, at least 1.5 times. Then kind by kind: either owners may be together in its nodes and
- * every pipeline has units of it, or sums leave its nodes. One pipeline alone is a case with m = M and no sums.
+ * CASES. The kinds used by all pipelines decide how gradients are added up. All owners of a block can be inside one
+ * node of kind k only if every pipeline has units in that node, so the node has as many units as there are pipelines. A
+ * case is proven or split, first by the number of pipelines: with 2 or 3, each byte of gradients passes an owner at
+ * least once; with more, at least 1.5 times. Then it is split kind by kind: either owners may be together in its nodes
+ * and every pipeline has units of it, or sums leave its nodes. One pipeline alone is a case: m = M, no sums.
  */
 #include "planner/cluster/bound/grouping.h"
 
@@ -43,19 +43,19 @@
 enum {
     COLUMNS_MAX = 512,
     ROUNDS_MAX = 40,
-    VIOLATIONS = 6, /* violations to find before prices change */
+    VIOLATIONS = 6, /* violations to find before prices are changed */
     FEW_PIPELINES = 3,
-    SPLIT_KINDS = 4, /* cases are not split by further kinds */
+    SPLIT_KINDS = 4, /* cases are split by this many kinds at most */
     LATTICE_MAX = 1 << 12
 };
 
-#define AHEAD      1.03       /* x m: a higher price of a pipeline of m micro-batches counts as this */
-#define ALMOST     (1 - 1e-9) /* x M: the worth that prices are raised to */
-#define WHOLE_MOST 1.01       /* x M: up to this value of (1), whole pipelines are tried */
+#define AHEAD      1.03       /* x m: for a pipeline of m micro-batches, prices above this count as this */
+#define ALMOST     (1 - 1e-9) /* x M: the worth to which prices are raised */
+#define WHOLE_MOST 1.01       /* x M: whole pipelines are tried if (1) has at most this value */
 
 struct situation { /* a case */
     struct ah_pipeline_pricing_sums sums;
-    double most; /* most pipelines; INFINITY: any number */
+    double most; /* largest number of pipelines; INFINITY: any number */
     bool alone;  /* there is exactly one pipeline */
 };
 
@@ -65,7 +65,7 @@ struct proving {
     double within_us;
     double worth; /* (3) for the prices */
     uint64_t last_step;
-    bool last; /* the case is not split further */
+    bool last; /* the case cannot be split further */
 };
 
 /* ---- life cycle ---- */
@@ -170,8 +170,8 @@ static bool is_spent(const struct proving *p)
     return p->g->pricing.steps > p->last_step || p->g->n_columns + VIOLATIONS > COLUMNS_MAX;
 }
 
-/* Checks (2) for all m, starting with *m and wrapping around, until VIOLATIONS are found. Memory and time grow with m,
- * so the cheapest pipeline for m costs no more than that for m + 1: some m can be skipped. True: no violation. */
+/* Checks (2) for all m, from *m on and wrapping around, until VIOLATIONS are found. Memory and time grow with m, so the
+ * cheapest pipeline for m is no dearer than that for m + 1: some m can be skipped. True: (2) holds for all m. */
 static bool check_prices(struct proving *p, uint64_t *m)
 {
     const uint64_t all = p->g->problem->micro_batches;
@@ -212,7 +212,7 @@ static void fill_rows(const struct proving *p, double *objective, double *upper,
     }
 }
 
-/* Computes the optimum over the columns, and its prices; INFINITY: GLPK found none. */
+/* Computes the optimum of (1) over the columns, and its prices; INFINITY: GLPK found none. */
 static int solve(const struct proving *p, double *ret_value, double ret_prices[AH_PIPELINE_PRICING_KINDS + 1],
                  struct ah_error *err)
 {
@@ -258,7 +258,7 @@ static void move_prices(struct proving *p, const double *prices, double target)
 struct lattice {
     size_t radix[AH_PIPELINE_PRICING_KINDS], places;
     uint64_t *caps; /* (places) */
-    uint64_t *room; /* (most + 1, places), by number of pipelines; or (1, places) for any number: `most` 0 */
+    uint64_t *room; /* (most + 1, places): by number of pipelines; `most` 0: for any number */
     size_t most;
 };
 
@@ -330,7 +330,7 @@ static int prove_whole(struct proving *p, bool *ret_does, struct ah_error *err)
 
 /* ---- cases ---- */
 
-/* Tries to prove one case as a whole. */
+/* Tries to prove one case without splitting it. */
 static int prove_case(struct proving *p, bool *ret_does, struct ah_error *err)
 {
     struct ah_grouping *g = p->g;
@@ -354,7 +354,7 @@ static int prove_case(struct proving *p, bool *ret_does, struct ah_error *err)
     return AH_OK;
 }
 
-/* Makes one half of a case that is split at `level`. False: no pipelines can be in that half. */
+/* Makes one half of a case split at `level`. Returns false if no arrangement is in that half. */
 static bool halve(const struct ah_grouping *g, const struct situation *from, size_t level, int half,
                   struct situation *ret_half)
 {

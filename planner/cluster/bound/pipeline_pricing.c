@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Let s(i) = f + g + q be forward, backward and sends of stage i for one micro-batch, A(i) the sum of s over the stages
- * before it, R(i) over those behind it, and n = min(m, P - i). Stage i begins when the first micro-batch has come
- * through the stages before it, and its last gradient must still pass their backwards, so a pipeline takes
+ * Let s(i) = f + g + q be forward, backward and sends of stage i for one micro-batch. A(i) is the sum of s over the
+ * stages before i, R(i) over those behind i, and n = min(m, P - i). Stage i begins when the first micro-batch has come
+ * through the stages before it, and its last gradient must still pass their backwards. So a pipeline takes
  *
  *     T  >=  A(i) + m s(i) + what i waits in between                                                           (1)
  *
@@ -12,31 +12,31 @@
  *
  *     max(0, R(i) - (n - 1) f)  and  max(0, R(i) - (n - 1) g)                                                  (2)
  *
- * It waits both if m > n, because the last forward then comes after the first backward; otherwise the longer one. If
- * blocks may be away, only a lower bound of f + g is known. It may be used in (1) if the waits are the following,
- * because m (f + g) grows faster than they fall:
+ * It waits for the sum of both if m > n, because the last forward then comes after the first backward; otherwise for
+ * the longer of the two. If blocks may be away, only a lower bound of f + g is known. This bound may be used in (1) if
+ * the waits are the following, because m (f + g) grows faster than they fall:
  *
  *     max(0, 2 R(i) - (n - 1) (f + g))                                                                         (3)
  *
  * SUMS. With several pipelines, no gradient of stage i is added up before its last backward starts, at E(i) >= forwards
- * before i + m s(i) + waits - g. Then its segments come one after another, and its first block only when that backward
- * is done:
+ * before i + m s(i) + waits - g. Then its segments come one after another; that of its first block must also wait for
+ * the end of that backward:
  *
  *     T  >=  E(i) + sum over its bytes of their time,   T >= E(i) + g + the same of its first block            (4)
  *
- * The owners of a block are all inside one node, or the ring leaves the node of each of them. If it does, all bytes
- * of a pipeline's stages on one kind pass the NICs of its nodes, the first at E of the last of these stages:
+ * The owners of a block are all inside one node, or the ring leaves the node of each of them. If it does, all bytes of
+ * a pipeline's stages on one kind pass the NICs of its nodes, the first at E of the last of these stages:
  *
  *     T  >=  E(last of kind k) + bytes on kind k x time of a byte through all NICs of kind k                   (5)
  *
  * All this holds even if others use the network.
  *
- * SEARCH. Pipelines are built backwards from the last stage, since a stage's memory depends on how many are behind it.
- * A LABEL describes j stages that hold block x and all later blocks. It has their price, R, the ends by (5), and the
- * SLACK: the most that s of all stages before may add up to, by (1) of its stages. Labels are compared by these. If
- * there are too many, two are merged into one that is as good as both (6), which can only make a pipeline look cheaper.
- * The least cost of the blocks before x (time on the fastest kind; price of stages that just keep the pace) drops
- * labels early.
+ * SEARCH. Pipelines are built backwards from the last stage, because a stage's memory depends on the number of stages
+ * behind it. A LABEL describes j stages that hold block x and all later blocks. It has their price, R, the ends by (5),
+ * and the SLACK: the most that s of all stages before may add up to, by (1) of its stages. Labels are compared by
+ * these. If there are too many, two are merged into one that is as good as both (6); this can only make a pipeline look
+ * cheaper. The least cost of the blocks before x (time on the fastest kind; price of stages that just keep the pace)
+ * drops labels early.
  */
 #include "planner/cluster/bound/pipeline_pricing.h"
 
@@ -46,9 +46,9 @@
 
 enum {
     LABELS_MAX = 256,
-    ALIKE_MOST = 8,  /* most labels of one place */
-    ALIKE_FEW = 4,   /* most labels with more than MANY_UNITS units */
-    ALIKE_WHOLE = 6, /* most labels if every set of units is asked for */
+    ALIKE_MOST = 8,  /* largest number of labels of one place */
+    ALIKE_FEW = 4,   /* as ALIKE_MOST, with more than MANY_UNITS units */
+    ALIKE_WHOLE = 6, /* as ALIKE_MOST, if all sets of units are wanted */
     MANY_UNITS = 32,
     ARRAYS = 4
 };
@@ -65,14 +65,14 @@ static inline double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Special values of `ends_us`: the kind has no stages so far; (5) can no longer exclude the label. */
+/* Special values of `ends_us`: the kind has no stages so far; (5) cannot exclude the label any more. */
 #define NO_STAGE 0.0
 #define NO_RISK  (-1.0)
 
 struct ah_pipeline_pricing_label {
     double price, behind_us, slack_us;
     double ends_us[AH_PIPELINE_PRICING_KINDS];
-    size_t place; /* index in `found`, or the needed kinds it has; labels of a place are compared */
+    size_t place; /* index in `found`, or which needed kinds it has; only labels of one place are compared */
     uint8_t units[AH_PIPELINE_PRICING_KINDS];
 };
 
@@ -197,7 +197,7 @@ static bool dominates(size_t n_kinds, const struct ah_pipeline_pricing_label *a,
     return true;
 }
 
-/* Merges by (6). */
+/* Changes `label` so that it is as good as both labels (6). */
 static void merge(size_t n_kinds, struct ah_pipeline_pricing_label *label,
                   const struct ah_pipeline_pricing_label *other)
 {
@@ -213,7 +213,7 @@ static void merge(size_t n_kinds, struct ah_pipeline_pricing_label *label,
                                 : NO_RISK;
 }
 
-/* Returns how different two labels are, relative to the query's limits. */
+/* Returns a measure of the difference between two labels, relative to the limits of the query. */
 static double distance(const struct ah_pipeline_pricing_query *query,
                        const struct ah_pipeline_pricing_label *a, const struct ah_pipeline_pricing_label *b)
 {
@@ -227,7 +227,7 @@ struct pricing {
     const struct ah_pipeline_pricing_query *query;
     struct ah_pipeline_price *found;
     uint64_t in_flight; /* n of the stage to add */
-    size_t j;           /* number of stages, including the stage to add */
+    size_t j;           /* number of stages with the one to add */
 };
 
 static void insert(struct pricing *p, size_t first, const struct ah_pipeline_pricing_label *label)
@@ -263,13 +263,13 @@ static void insert(struct pricing *p, size_t first, const struct ah_pipeline_pri
 
 /* ---- stages ---- */
 
-/* A stage to put before others. */
+/* A stage to add in front of others. */
 struct step {
     size_t kind, first, end;
     double forward_us, backward_us; /* each with the send that follows */
 };
 
-/* Returns the waits by (2), or by (3). */
+/* Returns the total wait of the stage by (2) or, if its blocks may be away, by (3). */
 static double waits_us(const struct pricing *p, const struct step *s, double behind_us)
 {
     const double others = (double)(p->in_flight - 1);
@@ -281,7 +281,7 @@ static double waits_us(const struct pricing *p, const struct step *s, double beh
     return outlasts ? first_us + last_us : larger(first_us, last_us);
 }
 
-/* (4) and (5). `busy_us`: m s(i) and the waits. */
+/* True if gradients can be added up in time by (4) and (5). `busy_us`: m s(i) and the waits. */
 static bool adds_up(const struct pricing *p, const struct step *s, double busy_us,
                     struct ah_pipeline_pricing_label *label)
 {
@@ -361,7 +361,7 @@ static void prepend_stage(struct pricing *p, const struct ah_pipeline_pricing_la
         offer_label(p, &next);
 }
 
-/* Puts every stage that ends at `end` before the labels there. */
+/* Adds every stage with this `end` in front of the labels there. */
 static void prepend_all(struct pricing *p, size_t end, double pace_us)
 {
     struct ah_pipeline_pricing *c = p->c;
@@ -386,7 +386,7 @@ static void prepend_all(struct pricing *p, size_t end, double pace_us)
     c->n_labels[at] = 0;
 }
 
-/* Finds the least price of units for the first x blocks if each unit only has to keep the pace. */
+/* For each x, finds the least price of units for the first x blocks if a unit needs only to keep the pace. */
 static void find_least(struct ah_pipeline_pricing *c, const struct ah_pipeline_pricing_query *query,
                        double pace_us)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Let any unit compute any block of any micro-batch, without order, memory or transfers: x(k, b) micro-batches of block
- * b on the N(k) units of kind k.
+ * Let any unit compute any block of any micro-batch, without order, memory or transfers. x(k, b) is the number of
+ * micro-batches of block b done on the N(k) units of kind k.
  *
  *     minimise T  subject to  (1) sum over k of x(k, b) = M for each b   (2) sum over b of t(k, b) x(k, b) <= N(k) T
  *
- * Every arrangement gives such x with T = the time until its pipelines end, because a unit works no longer than that.
- * For any weights w(k) >= 0 with sum of N(k) w(k) = 1, multiplying the rows (2) by w(k) and adding them up gives
+ * Every arrangement gives such x with T = the time until its pipelines end, because no unit works longer than that. For
+ * any weights w(k) >= 0 with sum of N(k) w(k) = 1, multiplying the rows (2) by w(k) and adding them up gives
  *
  *     T >= sum over b of M min over k of w(k) t(k, b)                                                          (3)
  *
- * for any weights, so a search for good ones cannot make the bound wrong. If the ratios of the types' speeds are the
- * same on every block, weights in proportion to speed are best; the search begins there. Two more bounds: each
- * micro-batch passes every block in turn (4), and the block with the longest update is updated at the end (5).
+ * So a search for good weights cannot make the bound wrong. If the ratios of the types' speeds are the same on every
+ * block, weights in proportion to speed are best; the search begins there. Two more bounds: each micro-batch passes
+ * every block in turn (4), and the block with the longest update is updated at the end (5).
  */
 #include "planner/cluster/bound/relaxation.h"
 
@@ -27,7 +27,7 @@ static double block_us(const struct ah_cluster_problem *problem, size_t kind, si
     return b->forward_us + b->backward_us[AH_ACTIVATIONS_KEEP];
 }
 
-/* Returns (3), with the weights scaled to the right sum. */
+/* Returns the bound (3) for weights that are scaled to the right sum. */
 static double dual_us(const struct ah_cluster_problem *problem, const double *units, const double *weights)
 {
     double sum = 0, us = 0;
@@ -64,7 +64,7 @@ static double improve_dual(const struct ah_cluster_problem *problem, const doubl
     return best;
 }
 
-/* (4) and (5). */
+/* Computes the bounds (4) and (5). */
 static void path_and_update(const struct ah_cluster_problem *problem, double *ret_path_us,
                             double *ret_update_us)
 {
@@ -96,12 +96,12 @@ int ah_relaxation_time(const struct ah_cluster_problem *problem, double *ret_us,
     }
     path_and_update(problem, &path_us, &update_us);
     double us = fmax(path_us, improve_dual(problem, units, weights)) + update_us;
-    *ret_us = us * (1 - 1e-12); /* more than the roundings of these sums */
+    *ret_us = us * (1 - 1e-12); /* reduced by more than the rounding errors of these sums */
     free(units);
     return AH_OK;
 }
 
-/* Returns the least bytes of a block on the GPUs of a unit of kind `k`, plus those on its host if `hosts`. */
+/* Returns the least bytes of a block on the GPUs of a unit of kind `k` and, if `hosts`, on its host. */
 static double least_bytes(const struct ah_cluster_problem *problem, size_t k, size_t block, bool hosts)
 {
     const struct ah_problem_kind *kind = &problem->kinds[k];
@@ -114,7 +114,7 @@ static double least_bytes(const struct ah_cluster_problem *problem, size_t k, si
     return least * (double)kind->tp;
 }
 
-/* Returns the most bytes of a host that the units of a class can use in total. */
+/* Returns the largest number of host bytes that all units of a class together can use. */
 static double host_bytes(const struct ah_cluster_problem *problem, size_t class)
 {
     const struct ah_problem_kind *kind = ah_problem_kind_of(problem, class);

@@ -8,12 +8,12 @@
 #include "base/error.h"
 #include "planner/cluster/cluster_problem.h"
 
-/* Computes the bound: no arrangement's simulation takes less than `ret_us`. AH_E_MEMORY. */
+/* Computes a time that no arrangement's simulation beats. AH_E_MEMORY. */
 int ah_relaxation_time(const struct ah_cluster_problem *problem, double *ret_us, struct ah_error *err);
 
-/* Computes the least bytes that the states of one copy of the model need, and the bytes available. If fewer are
- * available, there is no arrangement. It compares for GPUs only and, if anything may be away, GPUs with hosts; the
- * larger shortage is returned. */
+/* Computes the least bytes for the states of one copy of the model, and the bytes available. If fewer are available
+ * than needed, there is no arrangement. Compares GPUs alone and, if anything may be away, GPUs with hosts; returns the
+ * pair with the larger shortage. */
 void ah_relaxation_bytes(const struct ah_cluster_problem *problem, double *ret_needed, double *ret_available);
 
 #endif

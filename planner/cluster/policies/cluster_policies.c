@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stage takes t for a micro-batch's forward and backward, and q for its sends. For any stage, a pipeline of m
- * micro-batches takes at least
+ * A stage takes time t for the forward and backward of a micro-batch, and q for its sends. For any stage, a pipeline of
+ * m micro-batches takes at least
  *
  *     m (t + q) + sum over j before it of (t + q)(j)                                                          (1)
  *
- * because its first input has to pass all stages j before it, and its last gradient has to go back.
+ * because its first input has to pass all stages j before it, and its last gradient has to go back through them.
  */
 #include "planner/cluster/policies/cluster_policies_internal.h"
 
@@ -96,7 +96,7 @@ double ah_cluster_policies_work(const struct ah_policy_search *search, size_t bl
     return on_first->forward_us + on_first->backward_us[AH_ACTIVATIONS_KEEP];
 }
 
-/* Largest remainders: each micro-batch goes to the pipeline that is furthest below its share. */
+/* Gives each micro-batch, one by one, to the pipeline that is furthest below its share. */
 bool ah_cluster_policies_share(struct ah_policy_search *search, const double *weights)
 {
     struct ah_arrangement *arrangement = &search->trial.arrangement;
@@ -147,7 +147,7 @@ int ah_cluster_policies_search(const struct ah_cluster_policy_input *input, enum
                                double none_above_us, struct ah_draft *best, double *ret_us,
                                struct ah_error *err)
 {
-    struct ah_cluster_problem plain = *input->problem; /* no policy keeps anything on the host */
+    struct ah_cluster_problem plain = *input->problem; /* no policy uses the host */
     plain.update_limit_us = 0;
     struct ah_policy_search search = {
         .input = input, .problem = &plain, .best = best, .best_us = none_above_us};

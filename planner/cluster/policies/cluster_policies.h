@@ -7,11 +7,11 @@
  *     rc = ah_cluster_policies_search(&input, AH_CLUSTER_POLICY_MEGATRON, INFINITY, &best, &us, err);
  *     if (!isinf(us)) ... best.arrangement
  *
- * A problem fixes degrees of tensor parallelism and micro-batches; the caller loops over problems.
+ * A problem fixes the degrees of tensor parallelism and the micro-batches; the caller tries several problems.
  *
- * Invariants of what a policy finds, which tests check:
+ * Invariants of a policy's result, checked by tests:
  * 1. No GPU is in two stages, and no stage exceeds its memory.
- * 2. ah_stage_sim_run() gives its time, as in our own search: no policy has a clock of its own.
+ * 2. Its time is from ah_stage_sim_run(), as in our own search: no policy has a clock of its own.
  * 3. The same input gives the same arrangement.
  */
 #ifndef AH_PLANNER_CLUSTER_POLICIES_CLUSTER_POLICIES_H
@@ -21,7 +21,7 @@
 #include "planner/cluster/search/draft.h"
 #include "schemas/cluster_plan.h"
 
-/* A problem, and what else the systems' own planners know. */
+/* A problem, and numbers outside the problem that the systems' own planners use. */
 struct ah_cluster_policy_input {
     const struct ah_cluster_problem *problem;
     const double *flops_per_s; /* (kinds): rated speed of a GPU of the type */
@@ -32,8 +32,8 @@ struct ah_cluster_policy_input {
 /* True if the policy needs problems in which all units have the same degree. */
 bool ah_cluster_policies_symmetric(enum ah_cluster_policy policy);
 
-/* Writes the best arrangement of `policy` (any but `optimal`) into `best`, which was made for the problem. `ret_us`:
- * its step; INFINITY: nothing that fits takes less than `none_above_us`. AH_E_MEMORY. */
+/* Writes the best arrangement of `policy` (any but `optimal`) to `best`, a draft for the problem. `ret_us`: the time of
+ * its step; INFINITY: no arrangement that fits takes less than `none_above_us`. AH_E_MEMORY. */
 int ah_cluster_policies_search(const struct ah_cluster_policy_input *input, enum ah_cluster_policy policy,
                                double none_above_us, struct ah_draft *best, double *ret_us,
                                struct ah_error *err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vertex v of part p has edges of weight conn(v, q) to part q. A move to q changes the cut by conn(v, p) - conn(v, q).
- * Swapping v with u in q changes it by the sum of both moves plus 2 e(u, v). There are two initial partitions: rows of
- * neighbours; and the heaviest vertices first, each to the lightest part.
+ * Vertex v of part p has edges of weight conn(v, q) to part q. Moving v to q changes the cut by conn(v, p) - conn(v,
+ * q). Swapping v with a vertex u of q changes it by the sum of both moves plus 2 e(u, v). There are two initial
+ * partitions: rows of neighbours, and the heaviest vertices first, each to the lightest part.
  */
 #include "planner/cluster/policies/cuts.h"
 
@@ -19,12 +19,12 @@ enum { PASSES = 20 };
 struct cutting {
     const struct ah_cut_graph *graph;
     size_t k;
-    double limit; /* most weight of a part */
+    double limit; /* largest allowed weight of a part */
     size_t *part; /* owned: (n) */
-    /* Sums that follow from `part`: count_parts(). Owned. */
+    /* Owned; count_parts() computes these from `part`. */
     size_t *count;  /* (k) */
     double *weight; /* (k) */
-    double *conn;   /* (n, k): weight of a vertex's edges to a part */
+    double *conn;   /* (n, k): total weight of the edges from a vertex to a part */
 };
 
 static int reserve(struct cutting *ret_cutting, const struct ah_cut_graph *graph, size_t k,
@@ -96,7 +96,7 @@ static double cut_of(const struct cutting *c)
 
 /* ---- moves ---- */
 
-/* Returns by how much moving `v` shrinks the cut. */
+/* Returns by how much the weight of the cut falls if `v` moves to part `to`. */
 static double gain(const struct cutting *c, size_t v, size_t to)
 {
     return c->conn[v * c->k + to] - c->conn[v * c->k + c->part[v]];
@@ -118,7 +118,7 @@ static void move_vertex(struct cutting *c, size_t v, size_t to)
     c->part[v] = to;
 }
 
-/* True if, after `more_in_q` moves from p to q, the heavier part is within the limit or no heavier than before. */
+/* True if weight `more_in_q` may move from p to q: the heavier part stays within the limit or gets no heavier. */
 static bool balanced(const struct cutting *c, size_t p, size_t q, double more_in_q)
 {
     double before = fmax(c->weight[p], c->weight[q]);
@@ -162,7 +162,7 @@ static bool exchange_vertices(struct cutting *c)
 
 /* ---- first partitions ---- */
 
-/* Deals vertices in order. A part ends where its share of the weight ends; each later part gets at least a vertex. */
+/* Assigns vertices in order. A part ends at its share of the weight, or earlier to leave each later part a vertex. */
 static void deal_rows(struct cutting *c)
 {
     size_t n = c->graph->n, q = 0, in_part = 0;
@@ -184,7 +184,7 @@ static void deal_rows(struct cutting *c)
     }
 }
 
-/* Puts each vertex, the heaviest first, into the lightest part; sets `weight`, too. */
+/* Assigns each vertex, the heaviest first, to the lightest part. Also sets `weight`. */
 static void deal_by_weight(struct cutting *c)
 {
     size_t n = c->graph->n;
@@ -214,7 +214,7 @@ static void refine_parts(struct cutting *c)
     }
 }
 
-/* True if the partition is better: balance counts first, then the cut. */
+/* True if the partition is better than the best: first by balance, then by its cut. */
 static bool better(const struct cutting *c, double cut, double best_heaviest, double best_cut)
 {
     bool within = heaviest_part(c) <= c->limit, best_within = best_heaviest <= c->limit;

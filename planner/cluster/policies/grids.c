@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Equal nodes form a set: a choice is a number of nodes for each set; an order is a sequence of sets.
+ * Equal nodes form a set. A choice is a number of nodes for each set; an order is a sequence of sets.
  */
 #include "planner/cluster/policies/grids.h"
 
@@ -15,10 +15,10 @@ struct visiting {
     size_t n_sets;
     size_t *set_of;  /* (classes) */
     size_t *size;    /* (sets): nodes in the set */
-    size_t *chosen;  /* (sets): nodes that work */
-    size_t *left;    /* (sets): chosen nodes that are not in the row yet */
+    size_t *chosen;  /* (sets): number of its nodes that work */
+    size_t *left;    /* (sets): number of its chosen nodes not yet in the row */
     size_t *classes; /* (units): the row */
-    size_t orders;   /* orders visited for one choice */
+    size_t orders;   /* orders visited so far for one choice */
     struct ah_error *err;
 };
 
@@ -27,7 +27,7 @@ static bool same_link(const struct ah_problem_link *a, const struct ah_problem_l
     return memcmp(a, b, sizeof *a) == 0;
 }
 
-/* True if plans that swap the two nodes take the same time. */
+/* True if swapping the two nodes changes no plan's time. */
 static bool alike(const struct ah_cluster_problem *problem, size_t a, size_t b)
 {
     const struct ah_problem_class *p = &problem->classes[a], *q = &problem->classes[b];
@@ -61,8 +61,8 @@ static void make_sets(struct visiting *v)
     }
 }
 
-/* Returns the number of orders of all choices, or some number above `most`. A choice of k(s) nodes of each set s has
- * (sum k)! / product k!, built up set by set; `placed` nodes are placed already. */
+/* Returns the number of orders of all choices, or a number above `most`. A choice of k(s) nodes of each set s has (sum
+ * k)! / product k! orders; this is built up set by set, after `placed` nodes of earlier sets. */
 static double count_orders(const struct visiting *v, size_t set, size_t placed, double most)
 {
     double sum = 0, ways = 1;
@@ -85,7 +85,7 @@ static size_t class_of(const struct visiting *v, size_t set, size_t n)
     return class;
 }
 
-/* Puts nodes [from, to) of a set behind the first `units` of the row. Returns how many units the row has then. */
+/* Appends the units of nodes [from, to) of a set to a row of `units`. Returns the new length of the row. */
 static size_t put_nodes(struct visiting *v, size_t set, size_t from, size_t to, size_t units)
 {
     for (size_t n = from; n < to; n++) {
@@ -108,7 +108,7 @@ static int visit_both(struct visiting *v, struct ah_grid grid)
     return rc;
 }
 
-/* Visits every order of the remaining chosen nodes. */
+/* Visits every order of the chosen nodes that are not yet in the row. */
 static int visit_orders(struct visiting *v, size_t units, const struct ah_grid *grid)
 {
     bool any = false;
@@ -150,7 +150,7 @@ static int visit_choice(struct visiting *v)
     return rc;
 }
 
-/* Begins with all nodes, because good results found early make later choices not worth a visit. */
+/* Visits all choices from this set on, larger numbers first: good results found early make later visits unnecessary. */
 static int choose_nodes(struct visiting *v, size_t set)
 {
     int rc = AH_OK;

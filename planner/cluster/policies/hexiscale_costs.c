@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * With b sequences of S tokens, width H, vocabulary V, L layers, 2 bytes a number, recompute, t GPUs a stage:
+ * HexiScale's formulas. b sequences of S tokens, width H, vocabulary V, L layers, 2 bytes a number, t GPUs in a stage:
  *
- *     compute     96 b S H^2 (1 + S / 6H + V / 16LH) / (rate of the stage's first GPU x t), a layer            (1)
+ *     compute     96 b S H^2 (1 + S / 6H + V / 16LH) / (rate of the stage's first GPU x t), a layer; recomputes (1)
  *     t > 1       12 max over ranks of the sum over others of 2 b S H / (t bw), a layer                        (2)
  *     send        2 min over pairs of 2 b S H / bw + the sum over the receiver's others of 2 b S H / (t bw)     (3)
  *     pipeline    sum over the columns of the fill-and-drain chart of the slowest stage in it                  (4)
@@ -65,14 +65,14 @@ static double stage_s(const struct ah_hexiscale_model *m, const struct ah_hexisc
     return s;
 }
 
-/* (4): in column c stages c - m + 1 to c work, so a column costs as much as the slowest of m adjacent stages. */
+/* Computes (4). In column c, stages c - m + 1 to c work, and the slowest of these m stages sets the time. */
 double ah_hexiscale_pipeline_s(const struct ah_hexiscale_model *model,
                                const struct ah_hexiscale_pipeline *pipeline, uint64_t micro_batches)
 {
     size_t n = pipeline->n_stages;
     double sum_s = 0;
     if (micro_batches >= n) {
-        double running_s = 0, most_s = 0; /* of the first c stages (fill) or the last (drain); of all */
+        double running_s = 0, most_s = 0; /* longest of the first (fill) or last (drain) c stages; of all */
         for (size_t i = 0; i < n; i++)
             most_s = fmax(most_s, stage_s(model, pipeline, i));
         for (size_t i = 0; i + 1 < n; i++)
@@ -91,7 +91,7 @@ double ah_hexiscale_pipeline_s(const struct ah_hexiscale_model *model,
     return sum_s;
 }
 
-/* Returns the stage that holds a layer; `ret_gpus`: its GPUs. */
+/* Returns the index of the stage with a layer; `ret_gpus`: its GPUs. */
 static size_t holder(const struct ah_hexiscale_pipeline *p, size_t layer, const size_t **ret_gpus)
 {
     size_t i = 0;
@@ -101,7 +101,7 @@ static size_t holder(const struct ah_hexiscale_pipeline *p, size_t layer, const 
     return i;
 }
 
-/* (5), of one slice of `most` of a layer. */
+/* Returns (5) for one of the `most` slices of a layer. */
 static double slice_s(const struct ah_hexiscale_model *m, const struct ah_hexiscale_pipeline *pipelines,
                       size_t n, size_t layer, size_t slice, size_t most, size_t least)
 {
@@ -120,7 +120,7 @@ static double slice_s(const struct ah_hexiscale_model *m, const struct ah_hexisc
     return 2 * most_s;
 }
 
-/* True if no stage begins at the layer, so that it has the owners of the layer before. */
+/* True if no stage begins at this layer. The layer then has the same owners as the previous layer. */
 static int same_owners(const struct ah_hexiscale_pipeline *pipelines, size_t n, size_t layer)
 {
     const size_t *now, *before;
@@ -145,7 +145,7 @@ static double gradients_s(const struct ah_hexiscale_model *m, const struct ah_he
             least = t < least ? t : least;
         }
         layer_sum_s = 0;
-        for (size_t slice = 0; slice < most / least; slice++) /* as HexiScale counts, which may miss slices */
+        for (size_t slice = 0; slice < most / least; slice++) /* as in HexiScale, which may miss slices */
             layer_sum_s += slice_s(m, pipelines, n, layer, slice, most, least);
     }
     return sum_s;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AutoHet in its two stages (docs/policies/autohet.md), for every number d of groups (of many units, in growing steps):
+ * AutoHet in its two stages (docs/policies/autohet.md), for numbers d of groups (with many units, d grows in steps):
  *
- * 1. Grouping deals units to d groups so that the slowest group is as fast as possible: the fastest unit goes to the
- *    slowest group, then units are swapped. Groups that cannot hold the model are dropped. Among equal units it prefers
- *    the first unit, or one of the node that the group took from last: both are tried.
- * 2. Mapping and balancing: types in every order (if there are many, by memory and by speed only); blocks split exactly
- *    for the formula of a pipeline; micro-batches to the group that ends first. The best few orders by that formula are
- *    simulated.
+ * 1. Grouping deals units to d groups so that the slowest group is as fast as possible. The slowest group gets the
+ *    fastest unit left; at the end units are swapped. If a group cannot hold the model, the grouping is dropped. Among
+ *    equally fast units it takes the first one, or one from the node that this group took from last: both are tried.
+ * 2. Mapping tries the types in every order (if there are many, only by memory and by speed). Balancing splits blocks
+ *    exactly for the formula of a pipeline, and gives micro-batches to the group that ends first. The best few orders
+ *    by that formula are simulated.
  */
 #include "planner/cluster/policies/cluster_policies_internal.h"
 #include "planner/cluster/policies/grids.h"
@@ -55,7 +55,7 @@ static void profile(struct autohet *a)
 
 /* ---- 1: grouping ---- */
 
-/* Returns the next unit to deal: the fastest one left; on a tie, one of `node`, otherwise the first. */
+/* Returns the fastest unit left. Among equally fast units, prefers one of `node`, otherwise the first. */
 static size_t next_unit(const struct autohet *a, size_t node)
 {
     const struct ah_cluster_problem *problem = a->search->problem;
@@ -91,7 +91,7 @@ static void deal_units(struct autohet *a, size_t d, bool near)
     }
 }
 
-/* Swaps u and v if the slower of their groups gets faster. */
+/* Swaps u and v if this makes the slower of their groups faster. */
 static bool swap_if_better(struct autohet *a, size_t u, size_t v)
 {
     size_t p = a->group[u], q = a->group[v];
@@ -116,7 +116,7 @@ static void balance_groups(struct autohet *a)
     }
 }
 
-/* True if every group can hold the states of the model. */
+/* True if every group has memory for the model's states. */
 static bool can_hold(const struct autohet *a, size_t d)
 {
     for (size_t g = 0; g < d; g++) {
@@ -132,7 +132,7 @@ static bool can_hold(const struct autohet *a, size_t d)
 
 /* ---- 2: mapping and balancing ---- */
 
-/* Makes the orders of types, as ranks to sort a group's units by. */
+/* Makes all orders of the types. An order is a rank for each type; a group's units are sorted by it. */
 static void make_orders(struct autohet *a)
 {
     size_t types = a->n_types, of[MOST_PERMUTED] = {0};
@@ -146,7 +146,7 @@ static void make_orders(struct autohet *a)
     }
 }
 
-/* True if unit u stands before v in a pipeline. `order` = n_orders: more memory first; n_orders + 1: faster first. */
+/* True if unit u goes before v in a pipeline. `order`: n_orders puts more memory first, n_orders + 1 faster units. */
 static bool before(const struct autohet *a, size_t order, size_t u, size_t v)
 {
     const struct ah_cluster_problem *problem = a->search->problem;
@@ -198,7 +198,7 @@ static bool same_links(const struct ah_cluster_problem *problem, const struct ah
     return true;
 }
 
-/* Splits each pipeline exactly, or copies the split of an earlier equal pipeline. */
+/* Splits each pipeline exactly, or copies the split of an earlier pipeline with equal kinds and links. */
 static bool split_pipelines(struct autohet *a)
 {
     struct ah_arrangement *arrangement = &a->search->trial.arrangement;
@@ -219,7 +219,7 @@ static bool split_pipelines(struct autohet *a)
     return ah_draft_share(&a->search->trial, &a->search->fits);
 }
 
-/* Returns the time that AutoHet's planner would expect: the slowest group's, by the formula. */
+/* Returns the time expected by AutoHet's planner: the slowest group's, by the formula. */
 static double estimate_us(const struct autohet *a)
 {
     const struct ah_arrangement *arrangement = &a->search->trial.arrangement;
@@ -229,7 +229,7 @@ static double estimate_us(const struct autohet *a)
     return us;
 }
 
-/* Simulates the few orders with the best estimates. */
+/* Simulates the orders with the best estimates, a few of them. */
 static int try_orders(struct autohet *a, size_t d, struct ah_error *err)
 {
     double expected_us[ORDERS_MOST + 2];
@@ -256,7 +256,7 @@ static int try_orders(struct autohet *a, size_t d, struct ah_error *err)
     return rc;
 }
 
-/* True if d groups of equal stages could be the fastest if micro-batches and bubble ran at full power. */
+/* True if d groups could be the fastest. Assumes equal stages, and all units busy with micro-batches and bubble. */
 static bool worth(const struct autohet *a, size_t d)
 {
     double power = 0, m = (double)a->search->problem->micro_batches;

@@ -3,11 +3,11 @@
  * HexiScale's search (docs/policies/hexiscale.md), on a mixed problem (mixed.h), with its own costs
  * (hexiscale_costs.h):
  *
- * 1. GPUs are cut into d pipelines of equal FLOPS, edges weighing 1 / bandwidth.
- * 2. Each pipeline is cut again, edges weighing bandwidth, into 1 + Binomial(2, 0.2) parts.
- * 3. Parts are put in order; the GPUs of a part and a machine become stages by the cheapest row of a table.
- * 4. Layers are dealt in proportion to the memory of stages; if one does not fit, the pipelines are dropped.
- * 5. Steps 1 to 4 are done 40 times, with d changing by one at random; the plan is the cheapest by HexiScale's model.
+ * 1. GPUs are cut into d pipelines of equal FLOPS; an edge weighs 1 / bandwidth.
+ * 2. Each pipeline is cut into 1 + Binomial(2, 0.2) parts; here an edge weighs the bandwidth.
+ * 3. Parts are put in order. The GPUs of a part in one machine become stages, by the cheapest row of a table.
+ * 4. Layers are dealt in proportion to the memory of stages. If one does not fit, the pipelines are dropped.
+ * 5. Steps 1 to 4 are done 40 times, and d changes by one at random. The cheapest plan by HexiScale's model is kept.
  *
  * Users choose the first d, and whether to use degrees above 1. The plan of each such choice is simulated.
  */
@@ -21,7 +21,7 @@
 
 enum { ITERATIONS = 40, SEED = 40404, MACHINE = 8, PARTS = 3 };
 
-/* Step 3: degrees into which n GPUs of a machine are cut. */
+/* For step 3: the degrees to cut n GPUs of a machine into, by n. */
 static const size_t table[MACHINE + 1][PARTS][MACHINE] = {
     [1] = {{1}},
     [2] = {{2}, {1, 1}},
@@ -33,7 +33,7 @@ static const size_t table[MACHINE + 1][PARTS][MACHINE] = {
     [8] = {{8}, {4, 4}, {4, 2, 2}},
 };
 
-/* d pipelines, their arrays one after another. */
+/* Several pipelines, with their arrays one after another. */
 struct set {
     struct ah_hexiscale_pipeline *pipelines; /* (gpus) */
     size_t *numbers;                         /* (3, gpus) */
@@ -45,10 +45,10 @@ struct hexiscale {
     struct ah_hexiscale_model model;
     double *flops, *bandwidth, *inverse; /* (gpus), (gpus, gpus) */
     size_t *node;                        /* (gpus) */
-    size_t *part; /* (gpus, gpus): [d - 1]: the cut into d pipelines; its first entry SIZE_MAX: unknown */
+    size_t *part; /* (gpus, gpus), by d - 1: the cut into d pipelines; SIZE_MAX first: not known yet */
     size_t *mine, *sub, *scratch;    /* (gpus): GPUs of a pipeline, and their parts */
-    double *shares, *memory;         /* (gpus): shares: all 1; memory: of a pipeline's stages */
-    double *sub_weights, *sub_edges; /* of the graph of `mine` */
+    double *shares, *memory;         /* (gpus): all 1; memory of a pipeline's stages */
+    double *sub_weights, *sub_edges; /* of the graph of the GPUs in `mine` */
     struct set now, best;
     double best_s;
     bool use_tp;
@@ -113,7 +113,7 @@ static void fill_gpus(struct hexiscale *h)
         if (c && problem->classes[c - 1].node == node)
             continue;
         for (size_t g = count_gpus(problem, node); g > 0; g--, at++) {
-            h->node[at] = c; /* the node's first class, to look up links */
+            h->node[at] = c; /* for now the node's first class, to look up links */
             h->flops[at] = h->search->input->flops_per_s[problem->classes[c].kind];
         }
     }
@@ -129,7 +129,7 @@ static void fill_gpus(struct hexiscale *h)
 
 /* ---- 2 and 3: one pipeline ---- */
 
-/* Cuts the GPUs `mine` into `k` parts, written to `sub`. */
+/* Cuts the `n` GPUs in `mine` into `k` parts. Writes the part of each to `sub`. */
 static int cut_again(struct hexiscale *h, size_t n, size_t k)
 {
     size_t all = h->model.n_gpus;
@@ -142,8 +142,8 @@ static int cut_again(struct hexiscale *h, size_t n, size_t k)
     return ah_cuts_find(&graph, k, h->sub, h->err);
 }
 
-/* Sets the places of up to three parts. For each first part it finds the lexicographically greatest path, and chooses
- * the lightest of these paths. As in HexiScale's code, part i then gets place path[i]. */
+/* Sets the places of up to three parts. Compares, for each first part, the path that is lexicographically greatest, and
+ * takes the lightest of these paths. As in HexiScale's code, part i then gets place path[i]. */
 static void order_parts(const struct hexiscale *h, size_t n, size_t k, size_t ret_place[PARTS])
 {
     double between[PARTS][PARTS] = {{0}}, least = INFINITY;
@@ -165,7 +165,7 @@ static void order_parts(const struct hexiscale *h, size_t n, size_t k, size_t re
     }
 }
 
-/* Reads the degrees of a row of the table; returns how many; 0: the node lacks units of these degrees. */
+/* Reads the degrees in a row of the table and returns their number; 0 if the node lacks units of some degree. */
 static size_t table_degrees(const struct hexiscale *h, size_t node, size_t n, size_t row, size_t *ret_tp)
 {
     size_t stages = 0;
@@ -179,7 +179,7 @@ static size_t table_degrees(const struct hexiscale *h, size_t node, size_t n, si
     return stages;
 }
 
-/* For nodes that no row fits: the node's largest degrees first or, without tensor parallelism, only its least. */
+/* Chooses degrees where no row fits: the node's largest degrees first; without tensor parallelism, only its least. */
 static size_t other_degrees(const struct hexiscale *h, size_t node, size_t n, size_t *ret_tp)
 {
     size_t stages = 0, least = 1;
@@ -191,7 +191,7 @@ static size_t other_degrees(const struct hexiscale *h, size_t node, size_t n, si
     return stages;
 }
 
-/* Deals layers in proportion to the stages' GPUs; the last stage gets the rest. */
+/* Deals layers in proportion to the stages' numbers of GPUs. The last stage gets the rest. */
 static void deal_provisionally(const struct hexiscale *h, struct ah_hexiscale_pipeline *p)
 {
     size_t left = h->model.layers;
@@ -201,8 +201,8 @@ static void deal_provisionally(const struct hexiscale *h, struct ah_hexiscale_pi
     }
 }
 
-/* Appends stages of `n` GPUs of one machine, which are stored after the pipeline's GPUs: the stages that would cost
- * least as a separate pipeline. */
+/* Appends stages of `n` GPUs of one machine, which are stored after the pipeline's GPUs. Chooses the stages that would
+ * take the least time as a separate pipeline. */
 static void add_machine(const struct hexiscale *h, struct ah_hexiscale_pipeline *pipeline, size_t n,
                         uint64_t m, size_t *scratch)
 {
@@ -228,10 +228,10 @@ static void add_machine(const struct hexiscale *h, struct ah_hexiscale_pipeline 
         memcpy(tp, scratch, stages * sizeof *tp);
     }
     pipeline->n_stages += stages;
-    pipeline->n_gpus += used; /* the other GPUs idle */
+    pipeline->n_gpus += used; /* the machine's other GPUs stay idle */
 }
 
-/* Appends the GPUs of part `q`, machine by machine. */
+/* Appends stages of the GPUs in part `q`, one machine after another. */
 static void add_part(const struct hexiscale *h, struct ah_hexiscale_pipeline *pipeline, size_t n, size_t q,
                      uint64_t m, size_t *scratch)
 {
@@ -250,7 +250,7 @@ static void add_part(const struct hexiscale *h, struct ah_hexiscale_pipeline *pi
 
 /* ---- 4: layers ---- */
 
-/* Sets the memory of every stage, in bytes; returns the sum. */
+/* Sets the memory of every stage, in bytes, and returns the sum. */
 static double fill_memory(struct hexiscale *h, const struct ah_hexiscale_pipeline *p)
 {
     const struct ah_cluster_problem *problem = h->search->problem;
@@ -263,7 +263,7 @@ static double fill_memory(struct hexiscale *h, const struct ah_hexiscale_pipelin
     return all;
 }
 
-/* Returns the stage with the n-th largest memory; among equals, later stages come first. */
+/* Returns the stage with the n-th largest memory. Between equals, the later stage is first. */
 static size_t nth_memory(const struct hexiscale *h, size_t n_stages, size_t n)
 {
     for (size_t i = 0; i < n_stages; i++) {
@@ -276,8 +276,8 @@ static size_t nth_memory(const struct hexiscale *h, size_t n_stages, size_t n)
     return 0;
 }
 
-/* Deals layers round and round to stages that are below their share of the memory. When none is, each gets one more,
- * the largest memory first. */
+/* Deals layers in turn to the stages that are below their share of the memory. Any layers left are dealt one to each
+ * stage, in order of falling memory. */
 static void deal_layers(struct hexiscale *h, struct ah_hexiscale_pipeline *p)
 {
     size_t left = h->model.layers, over = 0;
@@ -295,7 +295,7 @@ static void deal_layers(struct hexiscale *h, struct ah_hexiscale_pipeline *p)
 
 /* ---- as an arrangement ---- */
 
-/* Appends a pipeline to the trial. Stages without layers are left out. */
+/* Appends a pipeline to the trial, without the stages that have no layers. */
 static void add_to_trial(const struct hexiscale *h, const struct ah_hexiscale_pipeline *p,
                          uint64_t micro_batches)
 {
@@ -330,7 +330,7 @@ static uint64_t micro_batches_of(const struct hexiscale *h, size_t d)
     return (h->search->problem->micro_batches + d - 1) / d;
 }
 
-/* Cuts the GPUs into d pipelines, once for each d. */
+/* Cuts the GPUs into d pipelines, unless this was done before. */
 static int cut_first(struct hexiscale *h, size_t d, const size_t **ret_part)
 {
     size_t n = h->model.n_gpus, *part = h->part + (d - 1) * n;
@@ -339,7 +339,7 @@ static int cut_first(struct hexiscale *h, size_t d, const size_t **ret_part)
     return part[0] != SIZE_MAX ? AH_OK : ah_cuts_find(&graph, d, part, h->err);
 }
 
-/* Does 2 to 4 for pipeline `p` of d. */
+/* Does steps 2 to 4 for pipeline `p` of d. */
 static int make_pipeline(struct hexiscale *h, const size_t *part, size_t p, size_t d, size_t *used,
                          bool *ret_fits)
 {
@@ -368,7 +368,7 @@ static int make_pipeline(struct hexiscale *h, const size_t *part, size_t p, size
     return AH_OK;
 }
 
-/* Copies a set, arrays and all. */
+/* Copies a set with its arrays. */
 static void copy_set(struct set *to, const struct set *from, size_t gpus)
 {
     memcpy(to->numbers, from->numbers, 3 * gpus * sizeof *to->numbers);
@@ -403,7 +403,7 @@ static int run_iteration(struct hexiscale *h, size_t d)
     return AH_OK;
 }
 
-/* Simulates HexiScale's choice with even shares of micro-batches, and with shares that let pipelines end together. */
+/* Simulates HexiScale's choice twice: with shares that let pipelines end together, and with even shares. */
 static int simulate(struct hexiscale *h)
 {
     struct ah_policy_search *search = h->search;
@@ -423,7 +423,7 @@ static int simulate(struct hexiscale *h)
     return AH_OK;
 }
 
-/* One run of HexiScale's script. */
+/* Does what one run of HexiScale's script does. */
 static int run_script(struct hexiscale *h, size_t first_d, bool use_tp)
 {
     size_t n = h->model.n_gpus, most = n / 5 ? n / 5 : 1, least = n / h->model.layers + 1, d = first_d;

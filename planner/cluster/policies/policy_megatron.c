@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Megatron-LM: t x p x d grids (docs/policies/megatron.md). Every pipeline has p stages with equally many layers, and
- * the same number of micro-batches. The embedding, the head, or both may count as a layer.
+ * Megatron-LM: t x p x d grids (docs/policies/megatron.md). Every pipeline has p stages with the same number of layers,
+ * and the same number of micro-batches. The embedding, the head, or both may count as a layer.
  */
 #include "planner/cluster/policies/cluster_policies_internal.h"
 #include "planner/cluster/policies/grids.h"
@@ -10,7 +10,7 @@
 
 enum { COUNTS = 4 }; /* bit 0: the embedding counts as a layer; bit 1: the head does */
 
-/* The first block of stage `i` of `n`; false: the layers do not divide. */
+/* Sets the first block of stage `i` of `n`. Returns false if the number of layers is not divisible. */
 static bool even_first(const struct ah_cluster_problem *problem, unsigned counts, size_t n, size_t i,
                        size_t *ret_first)
 {
@@ -21,7 +21,7 @@ static bool even_first(const struct ah_cluster_problem *problem, unsigned counts
     return *ret_first <= problem->n_blocks;
 }
 
-/* Gives every pipeline of the trial the same blocks and micro-batches. */
+/* Gives all pipelines of the trial the same blocks and micro-batches. */
 static bool deal_evenly(struct ah_policy_search *search, unsigned counts)
 {
     struct ah_arrangement *arrangement = &search->trial.arrangement;
@@ -39,7 +39,7 @@ static bool deal_evenly(struct ah_policy_search *search, unsigned counts)
     return true;
 }
 
-/* Returns the time of the stage with least work on a unit of `class`; INFINITY: layers do not divide evenly. */
+/* Returns the least time of any stage on a unit of `class`; INFINITY: the number of layers is not divisible. */
 static double least_stage_us(struct ah_policy_search *search, const struct ah_grid *grid, unsigned counts,
                              size_t class)
 {
@@ -57,7 +57,7 @@ static double least_stage_us(struct ah_policy_search *search, const struct ah_gr
     return least_us;
 }
 
-/* True if some order of these units could be the fastest. In each order, the slowest units hold some stage. */
+/* True if some order of these units could be the fastest. Whatever the order, the slowest units have some stage. */
 static bool worth(void *context, const struct ah_grid *grid)
 {
     struct ah_policy_search *search = context;
@@ -79,7 +79,7 @@ static int visit_grid(void *context, const struct ah_grid *grid, struct ah_error
     struct ah_policy_search *search = context;
     int rc = AH_OK;
     for (unsigned counts = 0; counts < COUNTS && !rc; counts++) {
-        ah_grid_draft(grid, &search->trial); /* for each trial again, since a trial sorts its pipelines */
+        ah_grid_draft(grid, &search->trial); /* anew, because each trial sorts its pipelines */
         if (deal_evenly(search, counts))
             rc = ah_cluster_policies_try(search, err);
     }

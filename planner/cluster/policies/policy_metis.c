@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A k-way cut (docs/policies/metis.md): units are vertices weighted by their rated speed, edges are weighted by
- * bandwidth. Each part is a pipeline with its stages in the order of the nodes, and layers and micro-batches as even as
- * possible.
+ * A k-way cut (docs/policies/metis.md). Vertices are units, weighted by their rated speed; edges are weighted by
+ * bandwidth. Each part is a pipeline with its stages in the order of the nodes. Layers and micro-batches are dealt as
+ * evenly as possible.
  */
 #include "planner/cluster/policies/cluster_policies_internal.h"
 #include "planner/cluster/policies/cuts.h"
@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-enum { MANY_UNITS = 64 }; /* with more units, numbers of parts grow in steps */
+enum { MANY_UNITS = 64 }; /* with more units, the number of parts grows in steps */
 
 struct metis {
     struct ah_policy_search *search;
@@ -32,7 +32,7 @@ static void fill_graph(const struct metis *m, const struct ah_grid *grid, size_t
     }
 }
 
-/* Splits layers as evenly as they divide, larger shares first. Embedding and head join the first and the last stage. */
+/* Splits layers evenly; if needed, the first stages get one more. Embedding and head join the outer stages. */
 static bool split_evenly(const struct ah_cluster_problem *problem, struct ah_pipeline *pipeline)
 {
     size_t layers = problem->n_blocks - 2, n = pipeline->n_stages, next = 0;

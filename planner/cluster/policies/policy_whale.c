@@ -2,10 +2,10 @@
  *
  * Whale: grids whose loads follow the rated speed (docs/policies/whale.md).
  *
- * 1. Inside a pipeline, units with more memory come first: early stages hold more micro-batches.
- * 2. A stage gets blocks in proportion to its speed, and a pipeline gets micro-batches likewise.
- * 3. While a stage exceeds its memory, the fullest stage (peak) gives a block towards the emptiest (valley); the stages
- *    between pass it on.
+ * 1. Inside a pipeline, units with more memory come first, because early stages hold more micro-batches.
+ * 2. A stage gets blocks in proportion to its speed, and a pipeline gets micro-batches in proportion to its speed.
+ * 3. While a stage exceeds its memory, the fullest stage (peak) gives a block towards the emptiest (valley). The
+ *    stages between pass it on.
  */
 #include "planner/cluster/policies/cluster_policies_internal.h"
 #include "planner/cluster/policies/grids.h"
@@ -24,7 +24,7 @@ static uint64_t unit_memory(const struct ah_cluster_problem *problem, const stru
     return kind->capacity_bytes * kind->tp;
 }
 
-/* 1. The sort is stable. */
+/* Step 1, with a stable sort. */
 static void sort_by_memory(const struct ah_cluster_problem *problem, struct ah_pipeline *pipeline)
 {
     for (size_t i = 1; i < pipeline->n_stages; i++) {
@@ -36,7 +36,7 @@ static void sort_by_memory(const struct ah_cluster_problem *problem, struct ah_p
     }
 }
 
-/* 2. A block belongs to the stage whose share contains its middle; each stage gets at least one block. */
+/* Step 2: a block belongs to the stage whose share contains the block's middle. Each stage gets at least one block. */
 static void split_by_speed(const struct ah_policy_search *search, struct ah_pipeline *pipeline)
 {
     size_t n = search->problem->n_blocks, block = 0;
@@ -45,7 +45,7 @@ static void split_by_speed(const struct ah_policy_search *search, struct ah_pipe
         all += ah_cluster_policies_work(search, b);
     for (size_t i = 0; i < pipeline->n_stages; i++) {
         struct ah_stage *stage = &pipeline->stages[i];
-        size_t last = n - (pipeline->n_stages - i - 1); /* each later stage gets at least one block */
+        size_t last = n - (pipeline->n_stages - i - 1); /* leaves one block for each later stage */
         share += ah_cluster_policies_flops(search, stage->class) / speed;
         stage->first = block;
         do
@@ -56,7 +56,7 @@ static void split_by_speed(const struct ah_policy_search *search, struct ah_pipe
     }
 }
 
-/* Returns how full a stage is at least: its memory with all blocks recomputed, as a share of its capacity. */
+/* Returns the memory of a stage with all blocks recomputed, divided by its capacity. */
 static double least_fill(const struct ah_cluster_problem *problem, const struct ah_pipeline *pipeline,
                          size_t i)
 {
@@ -89,7 +89,7 @@ static double find_peak(const struct ah_cluster_problem *problem, const struct a
     return most;
 }
 
-/* 3. False: some stage still exceeds its memory. */
+/* Step 3. Returns false if some stage still exceeds its memory. */
 static bool shift_by_memory(const struct ah_cluster_problem *problem, struct ah_pipeline *pipeline)
 {
     size_t peak = 0, valley = 0;
@@ -106,7 +106,7 @@ static bool shift_by_memory(const struct ah_cluster_problem *problem, struct ah_
     return false;
 }
 
-/* True if these units can hold the model, and would be the fastest with blocks spread over them perfectly by speed. */
+/* True if these units can hold the model, and would beat the best with blocks spread over them exactly by speed. */
 static bool worth(void *context, const struct ah_grid *grid)
 {
     const struct whale *w = context;

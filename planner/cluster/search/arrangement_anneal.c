@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Shaking: simulated annealing, for arrangements that no series of improvements reaches. Each step makes a random
- * change of units, blocks or micro-batches. A slower arrangement is accepted with a probability that falls as the
- * search cools. Every other round begins with the best result so far; the other rounds begin with the best result for a
- * different number of pipelines, in turn. Each round ends with an improvement.
+ * change of units, blocks or micro-batches. A slower arrangement is accepted with a probability that falls during a
+ * round. Every other round begins with the best result so far. The rounds between begin, in turn, with the best result
+ * for a different number of pipelines. Each round ends with an improvement.
  *
  * "Random" is a fixed sequence: the same problem and budget give the same arrangement.
  */
@@ -14,7 +14,7 @@
 
 enum { ROUND_EVALUATIONS = 1250, ROUGH_ROUND = 512, ROUGH_COOLER = 40, WAYS = 9, CHANGES_MOST = 3 };
 
-/* How much slower an accepted arrangement may be on average, at the beginning and at the end of a round. */
+/* How much slower an accepted arrangement may be on average, at the start and at the end of a round. */
 static const double hot = 0.1, cold = 0.001;
 
 struct shaking {
@@ -35,7 +35,7 @@ static size_t draw_below(struct shaking *s, size_t below)
 
 /* ---- changes of the trial. A pipeline that no longer covers all blocks is split anew afterwards. ---- */
 
-/* Makes a unit a stage of some pipeline, or a new pipeline. */
+/* Inserts a unit into a random pipeline, or makes it a new pipeline. */
 static void put_unit(struct shaking *s, size_t class)
 {
     struct ah_draft *draft = &s->trial;
@@ -66,7 +66,7 @@ static void swap(struct shaking *s)
     a->end = b->end = 0;
 }
 
-/* An idle unit takes the place of a working one. */
+/* Replaces a random working unit by an idle one. */
 static void replace_unit(struct shaking *s, size_t class)
 {
     struct ah_stage *stage = &s->trial.stages[draw_below(s, s->trial.n_stages)];
@@ -74,7 +74,7 @@ static void replace_unit(struct shaking *s, size_t class)
     stage->end = 0;
 }
 
-/* Splits a pipeline: some stage and those behind it become a new pipeline. */
+/* Makes a random stage and those behind it a new pipeline. */
 static void split_row(struct shaking *s)
 {
     struct ah_draft *draft = &s->trial;
@@ -107,7 +107,7 @@ static void join_rows(struct shaking *s)
     }
 }
 
-/* Returns the number of units of `class` in a pipeline. */
+/* Returns the number of a pipeline's units of `class`. */
 static size_t count_units(const struct ah_pipeline *pipeline, size_t class)
 {
     size_t n = 0;
@@ -116,7 +116,7 @@ static size_t count_units(const struct ah_pipeline *pipeline, size_t class)
     return n;
 }
 
-/* Makes pipeline `q` like `p`, if its units and idle units allow that. */
+/* Makes pipeline `q` equal to `p`, if the units of `q` and idle units suffice for that. */
 static void imitate(struct shaking *s, size_t p, size_t q)
 {
     struct ah_pipeline *pipelines = s->trial.arrangement.pipelines;
@@ -132,7 +132,7 @@ static void imitate(struct shaking *s, size_t p, size_t q)
         pipelines[q].stages[i] = pipelines[p].stages[i];
 }
 
-/* Makes one pipeline, or all, like another pipeline where possible. */
+/* Makes one other pipeline, or all, equal to a random one where possible. */
 static void imitate_some(struct shaking *s)
 {
     size_t n = s->trial.arrangement.n_pipelines, p = draw_below(s, n), one = draw_below(s, n);
@@ -162,7 +162,7 @@ static void change_units(struct shaking *s)
         swap(s);
 }
 
-/* Moves the end of a stage; that stage and the next one keep at least one block each. */
+/* Moves the end of a random stage. This stage and the next one keep at least one block each. */
 static void change_blocks(struct shaking *s)
 {
     struct ah_pipeline *p = &s->trial.arrangement.pipelines[draw_below(s, s->trial.arrangement.n_pipelines)];
@@ -181,7 +181,7 @@ static void change_share(struct shaking *s)
     ah_draft_pass_on(&s->trial, from, to);
 }
 
-/* Splits the pipelines that need it, for the average or a random share of micro-batches; then shares those out anew. */
+/* Splits changed pipelines for an average or random number of micro-batches, then shares out micro-batches anew. */
 static bool split_and_share(struct shaking *s)
 {
     struct ah_draft *draft = &s->trial;
@@ -226,7 +226,7 @@ static bool change(struct shaking *s)
 
 /* ---- rounds ---- */
 
-/* Makes one change and keeps it if it is fast enough. `warmth`: how much slower it may be on average. */
+/* Makes one change and keeps it if it is fast enough. `warmth`: by how much it may be slower on average. */
 static int try_change(struct shaking *s, double warmth)
 {
     double us, share = (double)(1 + draw_below(s, 1000000)) / 1e6;

@@ -4,7 +4,7 @@
  *
  * A CANDIDATE is a pipeline: a sequence of classes and a split of the blocks. Its cap is the most micro-batches that it
  * can do, without contention, before the best time minus its update. ah_pipeline_time() never exceeds the simulation,
- * so an arrangement that gives it more is not better. Candidates with cap 0 are dropped. Then
+ * so an arrangement with more than that is not better. Candidates with cap 0 are dropped. Let
  *
  *   room(R) = the most micro-batches that candidates on the units R take together
  *           = max over candidates c within R of cap(c) + room(R - units(c))                                       (1)
@@ -13,11 +13,11 @@
  * the room of the remaining units reach all micro-batches (2). Sets grow in the order of candidates, so no set is seen
  * twice. For each set, every share of the micro-batches within the caps is simulated.
  *
- * If blocks may be away, each of these is simulated with every limit on the update that matters (update_limit.h).
- * The sum of forward and backward of a stage is shortest under the largest limit, but each of the two may not be. So
- * for the caps such a stage is as fast as if everything fitted, and the pipeline takes at least as long as its busiest
- * stage, and as one micro-batch's path, with the shortest passes (3). These are the shortest over all numbers of
- * sharers that the hosts could have (4), because only the set decides that number.
+ * If blocks may be away, each of these is simulated with every limit on the update that matters (update_limit.h). The
+ * sum of forward and backward of a stage is shortest under the largest limit, but each of the two may not be. So for
+ * the caps, such a stage is taken to be as fast as if everything fitted. The pipeline then takes at least as long as
+ * its busiest stage, and as one micro-batch's path, with the shortest passes (3). These are the shortest over all
+ * possible numbers of sharers of the hosts (4), because only the set decides that number.
  */
 #include "planner/cluster/groups.h"
 #include "planner/cluster/search/arrangement_search_internal.h"
@@ -29,14 +29,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* This many steps that lead nowhere take as long as one evaluation. */
+/* This many steps without a candidate take as long as one evaluation. */
 enum { IDLE_STEPS = 16 };
 
 enum { CANDIDATES_MAX = 400000, LATTICE_MAX = 1 << 16, CLASSES_MAX = 16, STAGES_MAX = 64 };
 
 struct candidate {
-    size_t units;  /* the candidate's units as a place in the lattice */
-    size_t stages; /* index in the pool where its stages begin */
+    size_t units;  /* its units, as a place in the lattice */
+    size_t stages; /* index of its first stage in the pool */
     size_t n_stages;
     uint64_t cap;
 };
@@ -48,19 +48,19 @@ struct place {
 struct exhausting {
     struct ah_arrangement_search *search;
     struct ah_error *err;
-    size_t radix[CLASSES_MAX + 1]; /* the weight of each class in a lattice place */
+    size_t radix[CLASSES_MAX + 1]; /* what one unit of each class adds to a lattice place */
     struct candidate *candidates;
     size_t n_candidates, candidate_room;
     struct place *pool;
     size_t n_places, place_room;
-    size_t *bucket;                     /* (lattice + 1): where the candidates of a place begin */
+    size_t *bucket;                     /* (lattice + 1): index of the first candidate of a place */
     uint64_t *room;                     /* (lattice): (1) */
     struct ah_stage stages[STAGES_MAX]; /* stages of the candidate being made */
     size_t used[CLASSES_MAX];
-    size_t longest[CLASSES_MAX]; /* most blocks of a stage of the class */
+    size_t longest[CLASSES_MAX]; /* by class: the most blocks of a stage */
     uint64_t idle;               /* steps that led to no candidate */
     struct ah_draft trial;
-    struct ah_draft timed; /* a copy of `trial` that timing may sort */
+    struct ah_draft timed; /* copy of `trial`; timing may sort it */
     const struct candidate *chosen[STAGES_MAX];
     size_t n_chosen;
     bool gave_up;
@@ -79,7 +79,7 @@ static bool may_be_away(const struct ah_cluster_problem *problem, const struct a
     return ah_problem_has_host(problem, problem->classes[stage->class].kind);
 }
 
-/* Returns the shortest passes by (4). */
+/* Returns the shortest forward plus backward over the numbers of sharers in (4). */
 static double shared_us(struct exhausting *x, uint64_t in_flight, const struct ah_stage *stage)
 {
     const struct ah_cluster_problem *problem = x->search->problem;
@@ -91,7 +91,7 @@ static double shared_us(struct exhausting *x, uint64_t in_flight, const struct a
     return least_us;
 }
 
-/* Makes a fitted stage as fast as if everything fitted. */
+/* Sets the times of a stage as if everything fitted on its device. */
 static void relax(const struct ah_cluster_problem *problem, struct ah_stage *stage)
 {
     const struct ah_problem_block *blocks = ah_problem_kind_of(problem, stage->class)->blocks;
@@ -103,7 +103,7 @@ static void relax(const struct ah_cluster_problem *problem, struct ah_stage *sta
     }
 }
 
-/* Fits a stage, or relaxes it (3). Returns forward plus backward under the largest limit; INFINITY: no room. */
+/* Fits a stage, or relaxes it (3) if blocks may be away. Returns its shortest passes; INFINITY: there is no room. */
 static double passes_us(struct exhausting *x, uint64_t in_flight, struct ah_stage *stage)
 {
     const struct ah_cluster_problem *problem = x->search->problem;
@@ -115,7 +115,7 @@ static double passes_us(struct exhausting *x, uint64_t in_flight, struct ah_stag
                                                              : (double)INFINITY;
 }
 
-/* (3): fits or relaxes the stages of a pipeline. Returns a lower bound of its time; INFINITY: no room. */
+/* Fits or relaxes the stages of a pipeline. Returns the lower bound of its time by (3); INFINITY: no room. */
 static double least_us(struct exhausting *x, struct ah_pipeline *pipeline)
 {
     double path_us = 0, busiest_us = 0;
@@ -146,7 +146,7 @@ static int in_time(struct exhausting *x, struct ah_pipeline *pipeline, uint64_t 
     return rc;
 }
 
-/* Finds the largest number of micro-batches that ends in time: memory and time grow with the number. */
+/* Finds the most micro-batches with which the pipeline ends in time. Memory and time grow with their number. */
 static int find_cap(struct exhausting *x, struct ah_pipeline *pipeline, uint64_t *ret_cap)
 {
     uint64_t low = 0, high = x->search->problem->micro_batches, middle = 1;
@@ -164,7 +164,7 @@ static int find_cap(struct exhausting *x, struct ah_pipeline *pipeline, uint64_t
     return rc;
 }
 
-/* Returns the items with room for `needed`; NULL: out of memory, and nothing changed. */
+/* Returns the array, grown if needed; NULL: out of memory, and the array is unchanged. */
 static void *grown(void *items, size_t *room, size_t needed, size_t item_bytes)
 {
     size_t larger = *room ? *room : 1024;
@@ -214,8 +214,8 @@ static int add_candidate(struct exhausting *x, size_t n_stages)
     return AH_OK;
 }
 
-/* Returns the most blocks that fit a stage of a class, with one micro-batch in flight. If blocks [first, end) fit, so
- * do blocks [first + 1, end). */
+/* Returns the largest number of blocks in a stage of a class, with one micro-batch in flight. If blocks [first, end)
+ * fit, so do blocks [first + 1, end). */
 static size_t longest_of(struct exhausting *x, size_t class)
 {
     const size_t n = x->search->problem->n_blocks;
@@ -232,7 +232,7 @@ static size_t longest_of(struct exhausting *x, size_t class)
     return longest;
 }
 
-/* Returns the most blocks that stage `i` and later stages can hold together. */
+/* Returns the largest number of blocks in stage `i` and later stages together. */
 static size_t most_blocks(const struct exhausting *x, size_t i, size_t n_stages)
 {
     size_t blocks = 0;
@@ -384,7 +384,7 @@ static int simulate_set(struct exhausting *x)
     return simulate_shares(x, 0, x->search->problem->micro_batches);
 }
 
-/* Extends the set by candidate `from`, then by each later one, if it fits the units `left` and (2) holds. */
+/* Adds each candidate from index `from` on that fits the units `left` and keeps (2), and extends the set further. */
 static int extend_set(struct exhausting *x, size_t from, size_t left, uint64_t caps)
 {
     const uint64_t all = x->search->problem->micro_batches;
@@ -398,7 +398,7 @@ static int extend_set(struct exhausting *x, size_t from, size_t left, uint64_t c
         size_t end = x->bucket[candidate->units + 1];
         if (!within(x, candidate->units, left) ||
             caps + candidate->cap + x->room[left - candidate->units] < all) {
-            i = end - 1; /* skip other candidates with these units: their caps are no larger */
+            i = end - 1; /* skips other candidates with these units, whose caps are no larger */
             continue;
         }
         x->chosen[x->n_chosen++] = candidate;

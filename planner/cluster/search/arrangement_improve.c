@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Improvement: makes the first change that makes the simulation faster, and repeats that until no change does or the
+ * Improvement: makes the first change that makes the simulation faster. Repeats this until no change helps or the
  * budget is spent. Changes, from small to large:
  *
  *   a block moves to the stage before or behind · a micro-batch moves to another pipeline, or groups swap ·
  *   a unit stops working, or starts · two units swap · a unit moves
  *
- * The last three split blocks and share micro-batches anew.
+ * The last three kinds split blocks and share micro-batches anew.
  */
 #include "planner/cluster/search/arrangement_search_internal.h"
 
@@ -16,19 +16,19 @@ struct improving {
     struct ah_arrangement_search *search;
     struct ah_arrangement_search_start *at; /* the arrangement being improved */
     struct ah_draft trial;
-    bool better;     /* the trial was faster and became `at` */
-    uint64_t budget; /* evaluations of the search at which to stop */
+    bool better;     /* the trial was faster and is now in `at` */
+    uint64_t budget; /* stop at this number of evaluations of the search */
     struct ah_error *err;
 };
 
-enum { NEIGHBOUR_PLACES = 4 }; /* places of a pipeline that are tried for a moved unit */
+enum { NEIGHBOUR_PLACES = 4 }; /* number of places tried in a pipeline for a moved unit */
 
 static bool must_stop(const struct improving *m)
 {
     return m->better || m->search->evaluations >= m->budget;
 }
 
-/* Times the trial if it fits; restores `at` unless the trial is faster. */
+/* Times the trial if it fits. Copies a faster trial to `at`, otherwise resets the trial to `at`. */
 static int judge_trial(struct improving *m, bool fits)
 {
     double us = INFINITY, limit_us = m->at->us * (1 - 1e-9);
@@ -58,7 +58,7 @@ static bool alike(const struct ah_pipeline *p, const struct ah_pipeline *q)
     return same;
 }
 
-/* Moves the end of a stage, or of that stage in all pipelines equal to this one. */
+/* Moves the end of a stage by one block; with `all`, in every pipeline equal to this one. */
 static int shift_block(struct improving *m, size_t p, size_t i, bool back, bool all)
 {
     struct ah_arrangement *arrangement = &m->trial.arrangement;
@@ -104,7 +104,7 @@ static int move_micro_batches(struct improving *m)
     return rc;
 }
 
-/* Tries an idle unit before global stage `at`, in its place and, at the end of a pipeline, behind it. */
+/* Tries an idle unit before stage `at` (counted over all pipelines), behind it if it is the last, and instead of it. */
 static int use_unit(struct improving *m, size_t at, size_t class)
 {
     size_t p, i;

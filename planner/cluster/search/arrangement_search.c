@@ -12,8 +12,8 @@
 enum {
     LIMITED_UNITS = 16,     /* with more units, update limits are chosen only at the end */
     ROUGH_UNITS = 32,       /* with more units, arrangements are estimated first */
-    SIMULATED_PASSES = 32,  /* simulated passes that take as long as an evaluation of a small problem */
-    ESTIMATED_PASSES = 128, /* estimated passes that take as long as an evaluation of a small problem */
+    SIMULATED_PASSES = 32,  /* simulated passes in the time of an evaluation of a small problem */
+    ESTIMATED_PASSES = 128, /* estimated passes in the time of an evaluation of a small problem */
     CONFIRMED_STARTS = 4
 };
 
@@ -96,7 +96,7 @@ static void sort_starts(struct ah_arrangement_search *search)
         }
 }
 
-/* Improves the starts, which share the budget, and sorts them again. */
+/* Improves all starts within the budget, and sorts them again. */
 static int improve_starts(struct ah_arrangement_search *search, struct ah_error *err)
 {
     size_t n = search->n_starts;
@@ -110,7 +110,7 @@ static int improve_starts(struct ah_arrangement_search *search, struct ah_error 
     return rc;
 }
 
-/* Simulates the best estimated starts, and improves the fastest of them by simulation. */
+/* Simulates the starts with the best estimates, and improves the fastest of them by simulation. */
 static int confirm_starts(struct ah_arrangement_search *search, uint64_t polish, struct ah_error *err)
 {
     int rc = AH_OK;
@@ -141,7 +141,7 @@ static int add_given(struct ah_arrangement_search *search, const struct ah_arran
     return rc;
 }
 
-/* If blocks may be away: gives each start its best update limit. */
+/* Gives each start its best update limit. Only for problems in which blocks may be away. */
 static int choose_limits(struct ah_arrangement_search *search, struct ah_error *err)
 {
     int rc = AH_OK;
@@ -154,7 +154,7 @@ static int choose_limits(struct ah_arrangement_search *search, struct ah_error *
     return rc;
 }
 
-/* Steps 1 to 3. */
+/* Does steps 1 to 3 of the search. */
 static int make_and_improve(struct ah_arrangement_search *search,
                             const struct ah_arrangement_search_limits *limits, struct ah_error *err)
 {

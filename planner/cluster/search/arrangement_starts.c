@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Starts: D pipelines for every D, of several sets of units. The sets are all units; all without the slowest types
+ * Starts: D pipelines for every D, from several sets of units. The sets are all units; all without the slowest types
  * (with few units: without the slowest units of any type); the fastest islands, if links make islands; and, if blocks
- * may be away, a few units of each node, which then get larger shares of its host. Units are dealt out in these ways:
+ * may be away, a few units of each node, which get larger shares of its host. Units are dealt out in these ways:
  *
  *   rows     by speed, node by node, in runs of equal total speed: pipelines of similar units
  *   snake    back and forth over the pipelines, so that each gets a similar share of every type
  *
- * Stages of a pipeline are ordered by memory or by speed, the largest first, since early stages hold more
- * micro-batches. If nothing fits, the second unit moves to the end, since the first and last stage hold tables. If
- * links make islands, also:
+ * Stages of a pipeline are ordered by memory or by speed, the largest first, because early stages hold more
+ * micro-batches. If nothing fits, the second unit moves to the end, because the first and last stage hold tables. If
+ * links make islands, there are two more ways:
  *
  *   places   as snake, but along one route through all nodes: a similar share of every island
  *   route    as rows, but along that route: pipelines on few islands
  *
- * Then stages also follow fast links (route.c), or that one route, so that equal blocks are on one island.
+ * Stages then also follow fast links (route.c), or that one route, so that equal blocks are on one island.
  */
 #include "planner/cluster/groups.h"
 #include "planner/cluster/search/arrangement_search_internal.h"
@@ -31,10 +31,10 @@ struct unit {
     size_t class;
     double speed;
     uint64_t capacity_bytes; /* memory of all its GPUs */
-    double host_bytes;       /* the host shares of all its GPUs */
-    double copies;           /* copies of the model's states that fit its GPUs' and host's memory */
-    size_t place;            /* place of its class on one route through all classes */
-    size_t turn;             /* place of the unit among working units along that route */
+    double host_bytes;       /* its share of the host, for all its GPUs */
+    double copies;           /* how many copies of the model's states fit the memory of its GPUs and host */
+    size_t place;            /* place of its class on the route through all classes */
+    size_t turn;             /* its place on that route, among working units */
 };
 
 static double speed(const struct ah_cluster_problem *problem, size_t kind)
@@ -93,22 +93,22 @@ enum way { ROWS, SNAKE, PLACES, ROUTE, WAYS };
 
 enum { FEW_UNITS = 8, MANY_UNITS = 32, MOST_ISLANDS = 4 };
 
-/* Units to deal out. All arrays have room for all units of the problem. */
+/* The units to deal out. All arrays have room for all units of the problem. */
 struct dealing {
     const struct ah_cluster_problem *problem;
     struct unit *all;   /* all units, by speed */
-    struct unit *units; /* units that work, by speed */
+    struct unit *units; /* working units, by speed */
     struct unit *row;   /* units of one pipeline */
     size_t n_all, n_units;
-    double speed;            /* total speed of units that work */
-    size_t *part;            /* by unit: the pipeline that it is in */
+    double speed;            /* total speed of the working units */
+    size_t *part;            /* by unit: its pipeline */
     size_t *classes;         /* classes of one pipeline */
     size_t *islands;         /* by class */
-    struct ah_islands links; /* no levels: all links have similar speeds */
-    bool at_last;            /* nothing fitted: this is the last attempt */
+    struct ah_islands links; /* with no levels, all links have similar speeds */
+    bool at_last;            /* the last attempt, because nothing has fitted */
 };
 
-/* Returns the share of the total speed that units before unit `i` along the route have. */
+/* Returns the fraction of the total speed that belongs to the units before unit `i` on the route. */
 static double speed_before(const struct dealing *d, size_t i)
 {
     double before = 0;
@@ -117,10 +117,10 @@ static double speed_before(const struct dealing *d, size_t i)
     return before;
 }
 
-/* Chooses which of `n` pipelines each unit goes to. */
+/* Chooses one of `n` pipelines for each unit. */
 static void choose_parts(struct dealing *d, enum way way, size_t n)
 {
-    double faster = 0; /* share of the total speed that units before `i` have */
+    double faster = 0; /* fraction of the total speed in units before `i` */
     for (size_t i = 0; i < d->n_units; faster += d->units[i++].speed / d->speed) {
         const double before = way == ROUTE ? speed_before(d, i) : faster;
         const size_t p = (size_t)(before * (double)n + 1e-9), turn = way == SNAKE ? i : d->units[i].turn;
@@ -131,16 +131,16 @@ static void choose_parts(struct dealing *d, enum way way, size_t n)
     }
 }
 
-/* Orders of stages. */
+/* How to order the stages of a pipeline. */
 struct order {
     int (*compare)(const void *, const void *);
-    bool along; /* then improve the order along fast links */
-    bool ends;  /* then move the second unit to the end */
+    bool along; /* after that, improve the order along fast links */
+    bool ends;  /* after that, move the second unit to the end */
 };
 
 enum { ORDERS = 4, LINKED_ORDERS = 6, AWAY_ORDERS = 2 };
 
-/* The last AWAY_ORDERS of each list are for problems in which blocks may be away. */
+/* The last AWAY_ORDERS of each list are used only if blocks may be away. */
 static const struct order orders[ORDERS] = {
     {by_memory, false, false}, {by_speed, false, false}, {by_copies, false, false}, {by_host, false, true}};
 static const struct order linked_orders[LINKED_ORDERS] = {
@@ -246,7 +246,7 @@ static void release_dealing(struct dealing *d)
     ah_islands_release(&d->links);
 }
 
-/* Finds one route through all classes, starting with the class with the most memory. */
+/* Finds one route through all classes, from the class with the most memory on. */
 static void find_places(struct dealing *d)
 {
     size_t n = 0;
@@ -262,7 +262,7 @@ static void find_places(struct dealing *d)
                 d->all[i].place = at;
 }
 
-/* Returns how many units of `class` work. */
+/* Returns the number of working units of `class`. */
 static size_t count_working(const struct dealing *d, size_t class)
 {
     size_t n = 0;
@@ -271,7 +271,7 @@ static size_t count_working(const struct dealing *d, size_t class)
     return n;
 }
 
-/* Sets the memory of a working unit: that of its GPUs and its host share. */
+/* Sets a working unit's share of the host, and how many copies of the states fit its GPUs and host. */
 static void measure_memory(const struct dealing *d, struct unit *unit)
 {
     const struct ah_cluster_problem *problem = d->problem;
@@ -286,7 +286,7 @@ static void measure_memory(const struct dealing *d, struct unit *unit)
     unit->copies = (tp * (double)kind->capacity_bytes + unit->host_bytes) / fmax(states, 1);
 }
 
-/* Sets memory and turns of the units that work, and their total speed. */
+/* Sets memory and turns of the working units, and their total speed. */
 static void weigh_units(struct dealing *d)
 {
     d->speed = 0;
@@ -294,7 +294,7 @@ static void weigh_units(struct dealing *d)
         d->speed += d->units[i].speed;
         measure_memory(d, &d->units[i]);
         d->units[i].turn = 0;
-        for (size_t j = 0; j < d->n_units; j++) /* on a tie, units keep their order */
+        for (size_t j = 0; j < d->n_units; j++) /* equal units keep their order */
             d->units[i].turn += by_place(&d->units[j], &d->units[i]) < (j < i);
     }
 }
@@ -331,7 +331,7 @@ static int init_dealing(const struct ah_cluster_problem *problem, struct dealing
     return rc;
 }
 
-/* True if unit `n` and all later units may idle. */
+/* True if a set may leave out unit `n` and all slower ones. */
 static bool may_end(const struct dealing *d, size_t n)
 {
     const struct ah_problem_class *classes = d->problem->classes;
@@ -340,7 +340,7 @@ static bool may_end(const struct dealing *d, size_t n)
     return classes[d->all[n - 1].class].kind != classes[d->all[n].class].kind;
 }
 
-/* True if `n` pipelines are worth trying. With many units: if n is units / s, rounded, for some number of stages s. */
+/* True if `n` pipelines are worth trying. With many units, `n` must be units / s, rounded, for some s stages. */
 static bool interests(size_t units, size_t n, size_t n_blocks)
 {
     size_t stages = (units + n - 1) / n;
@@ -349,7 +349,7 @@ static bool interests(size_t units, size_t n, size_t n_blocks)
     return units <= MANY_UNITS || n == (units + stages - 1) / stages || n == units / stages;
 }
 
-/* Tries all numbers of pipelines with the units that work. */
+/* Tries all numbers of pipelines with the working units. */
 static int try_set(struct ah_arrangement_search *search, struct dealing *d, struct ah_draft *draft,
                    struct ah_error *err)
 {
@@ -375,7 +375,7 @@ static int try_fastest_units(struct ah_arrangement_search *search, struct dealin
     return rc;
 }
 
-/* Adds the fastest of `n` islands that was not taken yet to the units that work. */
+/* Adds the fastest of the islands not yet taken to the working units. */
 static void take_island(struct dealing *d, size_t n, bool *taken)
 {
     size_t best = n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Micro-batches are shared out one by one, each to the pipeline that, by the formula, ends first with it.
+ * Micro-batches are shared out one by one. Each goes to the pipeline that, by the formula, is the first to end with it.
  */
 #include "planner/cluster/search/draft.h"
 
@@ -36,7 +36,7 @@ void ah_draft_release(struct ah_draft *draft)
     *draft = (struct ah_draft){0};
 }
 
-/* Sets where the stages of each pipeline begin, after their numbers changed. */
+/* Sets each pipeline's pointer to its stages, after numbers of stages changed. */
 static void place_stages(struct ah_draft *draft)
 {
     struct ah_stage *at = draft->stages;
@@ -161,7 +161,7 @@ void ah_draft_sort(struct ah_draft *draft)
     place_stages(draft);
 }
 
-/* Sets the cost of the next micro-batch in a pipeline whose stages are fitted. */
+/* Sets the time that the next micro-batch adds to a pipeline with fitted stages. */
 static void price_micro_batch(const struct ah_draft *draft, size_t p)
 {
     struct ah_pipeline next = draft->arrangement.pipelines[p];
@@ -171,8 +171,8 @@ static void price_micro_batch(const struct ah_draft *draft, size_t p)
     draft->shares[p].more_us = draft->shares[p].next_us - now_us;
 }
 
-/* Gives a pipeline one more micro-batch. Up to its number of stages, each also adds one in flight; once these do not
- * fit, it gets no more. Returns how many it got. */
+/* Gives a pipeline one more micro-batch, unless it does not fit. Each one up to the number of stages adds one in
+ * flight. Returns 1, or 0 if it did not fit; the pipeline then gets no more. */
 static uint64_t give_micro_batch(const struct ah_draft *draft, size_t p, struct ah_fits *fits)
 {
     struct ah_pipeline *pipeline = &draft->arrangement.pipelines[p];
@@ -191,7 +191,7 @@ static uint64_t give_micro_batch(const struct ah_draft *draft, size_t p, struct 
 
 /* ---- groups ---- */
 
-/* Gives `micro_batches` to the pipeline that ends first with them, among those without any. False: none has room. */
+/* Gives `micro_batches` to the pipeline that then ends first, among those with none. False: none of them has room. */
 static bool give_share(const struct ah_draft *draft, uint64_t micro_batches, struct ah_fits *fits)
 {
     const struct ah_arrangement *arrangement = &draft->arrangement;
@@ -215,7 +215,7 @@ static bool give_share(const struct ah_draft *draft, uint64_t micro_batches, str
     return true;
 }
 
-/* Gives out the shares that the groups fix, the largest first. */
+/* Gives out the shares fixed by the groups, the largest first. */
 static bool share_groups(const struct ah_draft *draft, struct ah_fits *fits)
 {
     const struct ah_arrangement *arrangement = &draft->arrangement;
@@ -329,7 +329,7 @@ bool ah_draft_mend(struct ah_draft *draft, struct ah_fits *fits)
     return ah_draft_share(draft, fits);
 }
 
-/* True if a split of one pipeline is valid for the other: stages have the same kinds, sharers and sends. */
+/* True if a split of p is also valid for q: their stages have the same kinds, sharers and sends. */
 static bool splits_alike(const struct ah_cluster_problem *problem, const struct ah_pipeline *p,
                          const struct ah_pipeline *q)
 {
@@ -349,7 +349,7 @@ static bool splits_alike(const struct ah_cluster_problem *problem, const struct 
     return alike;
 }
 
-/* Copies the split of an earlier pipeline like this one; all are split for the same number of micro-batches. */
+/* Copies the split of an earlier pipeline, if one is alike. All pipelines are split for the same micro-batches. */
 static bool split_as_before(struct ah_draft *draft, size_t p)
 {
     struct ah_pipeline *pipeline = &draft->arrangement.pipelines[p];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Draft: an arrangement that a search changes. Its stages are stored one after another, pipeline after pipeline.
+ * Draft: an arrangement being changed by a search. Its stages are stored one after another, pipeline after pipeline.
  *
  *     struct ah_draft draft;
  *     rc = ah_draft_init(&draft, problem, err);        // room for every unit
@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "planner/cluster/search/split.h"
 
-/* By the formula (split.h): a pipeline's time with one more micro-batch, and the time that each further one adds. */
+/* By the formula (split.h): a pipeline's time with one more micro-batch, and the time added by each further one. */
 struct ah_draft_share {
     double next_us, more_us;
 };
@@ -26,13 +26,13 @@ struct ah_draft {
     struct ah_stage *scratch;                 /* owned: for ah_draft_sort() and ah_draft_change_shared() */
     struct ah_draft_share *shares;            /* owned: for ah_draft_share(), by pipeline */
     size_t n_stages;
-    size_t room; /* the most stages, and the most pipelines */
+    size_t room; /* largest number of stages, and of pipelines */
 };
 
 int ah_draft_init(struct ah_draft *ret_draft, const struct ah_cluster_problem *problem, struct ah_error *err);
 void ah_draft_release(struct ah_draft *draft);
 
-/* Replace a draft by a copy of another draft, or of an arrangement, of the same problem. */
+/* Replaces a draft by a copy of another draft or, ah_draft_take(), of an arrangement, of the same problem. */
 void ah_draft_copy(struct ah_draft *to, const struct ah_draft *from);
 void ah_draft_take(struct ah_draft *draft, const struct ah_arrangement *arrangement);
 
@@ -40,43 +40,43 @@ void ah_draft_begin(struct ah_draft *draft);
 void ah_draft_open(struct ah_draft *draft);
 void ah_draft_add(struct ah_draft *draft, size_t class);
 
-/* Insert a stage of `class` as stage `i` of pipeline `p`, or remove that stage. A pipeline that loses its last stage is
- * removed. Blocks must be split again. */
+/* Inserts a stage of `class` as stage `i` of pipeline `p`. Blocks must be split again. ah_draft_remove() removes a
+ * stage, and with its last stage the pipeline. */
 void ah_draft_insert(struct ah_draft *draft, size_t p, size_t i, size_t class);
 void ah_draft_remove(struct ah_draft *draft, size_t p, size_t i);
 
-/* Return the number of idle units of `class`; find the pipeline, and the index in it, of global stage `at`. */
+/* Returns the number of idle units of `class`. ah_draft_find() finds stage `at`, counted over all pipelines. */
 size_t ah_draft_idle(const struct ah_draft *draft, size_t class);
 void ah_draft_find(const struct ah_draft *draft, size_t at, size_t *ret_pipeline, size_t *ret_stage);
 
-/* Orders the pipelines by their stages (class, then end; a prefix first), then by micro-batches, and finally by groups.
- * Time depends on the order: if two transfers could start at once, the lower pipeline's does. */
+/* Sorts the pipelines by their stages (class, then end; a prefix first), then by micro-batches, and finally by groups.
+ * The order changes the time: if two transfers could start at once, the lower pipeline's does. */
 void ah_draft_sort(struct ah_draft *draft);
 
-/* Splits the blocks of pipeline `p` for `micro_batches`, or for one if that does not fit. False: neither fits. */
+/* Splits the blocks of pipeline `p` for `micro_batches` or, if that does not fit, for one. False: neither fits. */
 bool ah_draft_split(struct ah_draft *draft, size_t p, uint64_t micro_batches, struct ah_fits *fits);
 
-/* Splits the blocks of every pipeline anew, shares the micro-batches out and fits the stages. False: a stage does not
- * fit, or there are more pipelines than micro-batches or more stages than blocks. */
+/* Splits the blocks of every pipeline anew, shares out the micro-batches and fits the stages. Returns false if a stage
+ * does not fit, or there are more pipelines than micro-batches or more stages than blocks. */
 bool ah_draft_finish(struct ah_draft *draft, struct ah_fits *fits);
 
 /* True if the stages of pipeline `p` hold all blocks, one after another. */
 bool ah_draft_covers(const struct ah_draft *draft, size_t p);
 
-/* As ah_draft_finish(), but does not split a pipeline that still covers all blocks and has the same sharers of hosts as
- * before. The caller sets `end` 0 in a stage that it changed. */
+/* Does what ah_draft_finish() does, but keeps the split of a pipeline that still covers all blocks and whose numbers of
+ * sharers are unchanged. The caller sets `end` to 0 in each stage that it changed. */
 bool ah_draft_mend(struct ah_draft *draft, struct ah_fits *fits);
 
-/* Both count the sharers of hosts if blocks may be away. The first does not change blocks; the second sets `end` 0 in
- * stages whose sharers changed. */
+/* Counts the sharers of hosts if blocks may be away. ah_draft_change_shared() also sets `end` to 0 in stages whose
+ * sharers changed. */
 void ah_draft_count_sharers(struct ah_draft *draft);
 void ah_draft_change_shared(struct ah_draft *draft);
 
 /* Makes the smallest change of two pipelines' shares: one micro-batch of `from` moves to `to`. If groups must be kept,
- * the two swap shares, but only if `from` has more. False: no change. Both must be fitted again. */
+ * the two swap shares, but only if `from` has more. False: nothing changed. Otherwise both must be fitted again. */
 bool ah_draft_pass_on(const struct ah_draft *draft, struct ah_pipeline *from, struct ah_pipeline *to);
 
-/* Shares micro-batches out and fits the stages; the blocks stay. Sharers must be counted. False: they do not fit. */
+/* Shares out the micro-batches and fits the stages, without changing blocks. Sharers must be counted. False: no fit. */
 bool ah_draft_share(struct ah_draft *draft, struct ah_fits *fits);
 
 #endif

@@ -20,7 +20,7 @@ size_t ah_host_shares_ways(const struct ah_cluster_problem *problem)
     return ways;
 }
 
-/* Counts down like an odometer. */
+/* Steps to the next vector of units, like an odometer that counts down. */
 static bool count_down(const struct ah_cluster_problem *problem, size_t *units)
 {
     for (size_t c = 0; c < problem->n_classes; c++) {
@@ -49,7 +49,7 @@ bool ah_host_shares_next(const struct ah_cluster_problem *problem, size_t *units
                                                               : halve(problem, units);
 }
 
-/* Returns a copy of `like` with only the host share for `sharers` units. */
+/* Returns the index of a kind like `like` that has only the host share for `sharers` units; adds the kind if needed. */
 static size_t find_kind(struct ah_host_shares_fixed *fixed, const struct ah_problem_kind *like,
                         size_t sharers)
 {

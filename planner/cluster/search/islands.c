@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Prim's algorithm visits classes along the fastest links. It visits all classes of an island before it leaves by a
- * slower link. So cutting the order of visits at each slower link gives the islands.
+ * slower link. So the islands are the parts of the order of visits between slower links.
  */
 #include "planner/cluster/search/islands.h"
 
@@ -11,7 +11,7 @@
 
 static const double gap = 4;
 
-/* Visits all classes, starting with the first: `links` is by place in the order, `near` by class. */
+/* Visits all classes, the first one first. `links` is by place in the order, `near` by class. */
 static void visit_classes(struct ah_islands *islands, const struct ah_cluster_problem *problem, double *near)
 {
     const size_t n = islands->n_classes;
@@ -44,7 +44,7 @@ static void find_levels(struct ah_islands *islands)
     const size_t n = islands->n_classes;
     memcpy(islands->levels, islands->links, n * sizeof *islands->levels);
     qsort(islands->levels, n, sizeof *islands->levels, slower_first);
-    for (size_t i = 1; i + 1 < n; i++) /* the least is that of the first class, which has no link */
+    for (size_t i = 1; i + 1 < n; i++) /* skips the least: the first class has no link */
         if (islands->levels[i] * gap <= islands->levels[i + 1])
             islands->levels[islands->n_levels++] = islands->levels[i + 1];
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A piece [i, j] of the order is reversed (2-opt), or moves between two other units (Or-opt). In both cases only the
- * three links at its ends and at its new place change. If all links are equal nothing moves, and the given order stays.
+ * A piece [i, j] of the order is reversed (2-opt), or moves between two other units (Or-opt). In both cases, only the
+ * three links at its ends and its new place change. If all links are equal, nothing moves: the order stays as given.
  */
 #include "planner/cluster/search/route.h"
 
@@ -11,13 +11,13 @@ struct route {
     size_t n;
 };
 
-/* Returns the time of one send in each direction between two units. */
+/* Returns the time of two sends between two units, one in each direction. */
 static double pair_us(const struct ah_cluster_problem *problem, size_t a, size_t b)
 {
     return ah_problem_send_us(problem, a, b) + ah_problem_send_us(problem, b, a);
 }
 
-/* Returns the time of the sends between places `i` and `j`; 0 if one is -1 or n, beyond the ends. */
+/* Returns the time of the sends between places `i` and `j`; 0 if either is -1 or n, outside the order. */
 static double link_us(const struct route *r, size_t i, size_t j)
 {
     return i < r->n && j < r->n ? pair_us(r->problem, r->classes[i], r->classes[j]) : 0;
@@ -40,7 +40,7 @@ static void reverse_part(struct route *r, size_t i, size_t j)
     }
 }
 
-/* True if a piece may begin at `i`, because another class ends before it. */
+/* True if a piece may begin at `i`: two different classes meet there, or the order begins or ends. */
 static bool is_seam(const struct route *r, size_t i)
 {
     return i == 0 || i == r->n || r->classes[i - 1] != r->classes[i];
@@ -61,7 +61,7 @@ static bool try_turn(struct route *r, size_t i, size_t j)
     return true;
 }
 
-/* Moves the piece [i, j] behind a later place `k`, reversed or not. */
+/* Moves the piece [i, j] behind a later place `k`, reversed if that is better. False: neither saves time. */
 static bool try_move(struct route *r, size_t i, size_t j, size_t k)
 {
     double before_us = link_us(r, i - 1, i) + link_us(r, j, j + 1) + link_us(r, k, k + 1);

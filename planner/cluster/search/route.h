@@ -7,11 +7,11 @@
 
 #include "planner/cluster/cluster_problem.h"
 
-/* Returns the sum of the times that neighbours in this order take to send each other one micro-batch. */
+/* Returns the total time of sending one micro-batch in each direction between all neighbours in this order. */
 double ah_route_us(const struct ah_cluster_problem *problem, const size_t *classes, size_t n);
 
-/* Reverses and moves pieces of the order as long as that saves time; adjacent units of a class stay together. Returns
- * true if the order changed. */
+/* Reverses and moves pieces of the order as long as that saves time. Adjacent units of a class stay together. True if
+ * the order changed. */
 bool ah_route_improve(const struct ah_cluster_problem *problem, size_t *classes, size_t n);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A combination of degrees is bounded before its problem is made, from the costs of the problems with one degree for
- * all types. This is the relaxation of docs/clusters.md, with weights in proportion to speed:
+ * all types. The bound is the relaxation of docs/clusters.md, with weights in proportion to speed:
  *
  *     step >= M sum over b of min over k of w(k) (f + g)(k, b) / sum over k of N(k) w(k)                         (1)
  */
@@ -25,7 +25,7 @@ struct making {
     struct ah_error *err;
 };
 
-/* A degree for each type, in two bits each, and a size of micro-batches. */
+/* A degree for each type, as two bits each, and a size of micro-batch. */
 struct combination {
     uint32_t degrees, size;
     double bound_us;
@@ -53,7 +53,7 @@ static bool usable(const struct ah_cluster_request *request, uint32_t degrees)
     return any;
 }
 
-/* Returns the number of micro-batches of 1, 2, 4 or 8 sequences; or the request's number. 0: skip this size. */
+/* Returns the number of micro-batches of 2^size sequences, or the request's number (size 0). 0: skip this size. */
 static uint64_t micro_batches_of(const struct ah_cluster_request *request, uint32_t size)
 {
     uint64_t batch = request->training.batch, sequences = UINT64_C(1) << size;
@@ -62,7 +62,7 @@ static uint64_t micro_batches_of(const struct ah_cluster_request *request, uint3
     return batch % sequences ? 0 : batch / sequences;
 }
 
-/* Adds a setting. `separate_sums`: the first pipeline sums groups separately, which needs more memory. */
+/* Adds a setting. `separate_sums`: the first pipeline sums groups separately, with more memory. */
 static int add_one(struct making *m, uint32_t degrees, uint32_t size, bool separate_sums)
 {
     struct ah_setting *setting = &m->settings.items[m->settings.n];
@@ -132,7 +132,7 @@ static double weight_of(const struct ah_cluster_problem *problem, size_t kind)
     return 1 / fmax(us, 1e-9);
 }
 
-/* Computes the part of one type in (1): sets `least_us` by block, and returns its part of the denominator. */
+/* Computes one type's part in (1): lowers `least_us` (by block), and returns the type's part of the denominator. */
 static double weigh_type(const struct ah_cluster_problem *problem, const char *gpu, double *least_us)
 {
     double below = 0;
@@ -148,7 +148,7 @@ static double weigh_type(const struct ah_cluster_problem *problem, const char *g
     return below;
 }
 
-/* The results of weigh_type() for every type, degree and size. */
+/* Results of weigh_type() for all types, degrees and sizes. */
 struct weights {
     double *least_us; /* (types, degrees, sizes, blocks) */
     double *below;    /* (types, degrees, sizes) */
@@ -216,7 +216,7 @@ static bool is_symmetric(uint32_t degrees, size_t types)
     return true;
 }
 
-/* Lists all combinations with their bounds; returns how many. */
+/* Lists all combinations with their bounds. Returns their number. */
 static size_t combine(const struct making *m, const struct weights *w, struct combination *items)
 {
     size_t types = m->request->cluster->n_gpus, bits = types < TYPES_MOST ? types : TYPES_MOST, n = 0;
@@ -267,7 +267,7 @@ bool ah_setting_has_hosts(const struct ah_setting *setting)
     return false;
 }
 
-/* Adds every setting whose nodes have hosts once more, using them. Other systems do not use hosts. */
+/* Adds each setting with hosts a second time, now using hosts. Only for `optimal`: other systems use none. */
 static void add_away(struct making *m)
 {
     for (size_t i = 0, n = m->settings.n; i < n; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For a limit Z on every stage, least(i, x) = the least sum of the first i stages if they hold the first x blocks:
+ * For a limit Z on every stage, let least(i, x) be the least sum of the first i stages if they hold the first x blocks:
  *
  *     least(i, x) = min over y < x of least(i - 1, y) + c(i, y, x)   where c(i, y, x) = t + q <= Z            (1)
  *
@@ -16,7 +16,7 @@
 
 static bool are_alike(const struct ah_cluster_problem *problem, size_t a, size_t b)
 {
-    for (size_t k = 0; k < problem->n_kinds; k++) { /* bytes can be compared: the structs have no padding */
+    for (size_t k = 0; k < problem->n_kinds; k++) { /* compares bytes: the structs have no padding */
         const struct ah_problem_kind *kind = &problem->kinds[k];
         if (memcmp(&kind->blocks[a], &kind->blocks[b], sizeof kind->blocks[a]) != 0)
             return false;
@@ -75,12 +75,12 @@ void ah_fits_release(struct ah_fits *fits)
 
 /* ---- remembered fits ---- */
 
-/* If memory is short the table stays empty, and nothing is remembered. */
+/* Allocates a table. If memory is short, the table stays empty, and nothing is remembered. */
 static void make_table(const struct ah_fits *fits, struct ah_fits_table *table)
 {
     size_t n = fits->problem->n_blocks, cells = fits->most_in_flight * n * n;
     table->us = malloc(cells * sizeof *table->us);
-    table->stages = malloc(cells * sizeof *table->stages); /* memory that is not used costs nothing */
+    table->stages = malloc(cells * sizeof *table->stages); /* unused memory costs nothing */
     if (!table->us || !table->stages) {
         free(table->us);
         free(table->stages);
@@ -101,7 +101,7 @@ static struct ah_fits_table *table_of(const struct ah_fits *fits, const struct a
     return table;
 }
 
-/* Returns a run's index in a table. The run moves back over blocks equal to its own, so equal runs share an index. */
+/* Returns a run's index in a table. Equal runs share the index of the first: a run moves back over equal blocks. */
 static inline size_t run_at(const struct ah_fits *fits, uint64_t in_flight, size_t first, size_t end)
 {
     size_t n = fits->problem->n_blocks, alike = fits->alike[end - 1];
@@ -189,16 +189,16 @@ double ah_split_formula_us(const struct ah_cluster_problem *problem, const struc
     return (double)(pipeline->micro_batches - 1) * most + sum;
 }
 
-/* The pipeline being split, and what (1) finds. */
+/* The pipeline being split, with the results of (1). */
 struct splitting {
     struct ah_fits *fits;
     const struct ah_pipeline *pipeline;
     double limit_us; /* Z */
-    double next_us;  /* the least c above Z so far */
+    double next_us;  /* the least c above Z, found while using (1) */
     double sum_us;
 };
 
-/* A stage of that pipeline. */
+/* A stage of the pipeline being split. */
 struct splitting_stage {
     struct ah_fits_unit unit;
     const struct ah_fits_table *table;
@@ -215,14 +215,14 @@ static struct splitting_stage stage_of(const struct splitting *s, size_t i)
     return stage;
 }
 
-/* Returns c of (1). */
+/* Returns c(i, y, x) of (1) for the stage, with y = `first` and x = `end`. */
 static inline double cell_us(const struct splitting *s, const struct splitting_stage *stage, size_t first,
                              size_t end)
 {
     return run_us(s->fits, stage->table, &stage->unit, first, end) + stage->send_us;
 }
 
-/* (1). False: no split keeps the limit. */
+/* Computes (1) for the limit. Returns false if no split keeps the limit. */
 static bool least_sum(struct splitting *s)
 {
     size_t n = s->fits->problem->n_blocks, n_stages = s->pipeline->n_stages;
@@ -262,8 +262,8 @@ static void set_stage_bounds(const struct splitting *s, struct ah_pipeline *pipe
     }
 }
 
-/* Returns the least Z for which (1) finds a split: longest(i, x) = min over y of max(longest(i - 1, y), c(i, y, x)). c
- * only grows as y falls, so the loop stops at the first c that is too long. INFINITY: nothing fits. */
+/* Returns the least Z for which (1) finds a split; INFINITY: nothing fits. longest(i, x) = min over y of max(longest(i
+ * - 1, y), c(i, y, x)). As y falls, c only grows, so the loop stops at the first c that is too long. */
 static double least_limit(struct splitting *s)
 {
     size_t n = s->fits->problem->n_blocks, n_stages = s->pipeline->n_stages;

@@ -13,7 +13,7 @@ static bool fit_pipelines(const struct ah_cluster_problem *problem, struct ah_ar
     return true;
 }
 
-/* Fits again for a lower limit. A stage that already keeps it stays: its fit for the old limit is still best. */
+/* Fits the stages that exceed a new, lower limit. For any other stage, its fit for the old limit is still the best. */
 static bool fit_lower_limit(const struct ah_cluster_problem *problem, struct ah_arrangement *arrangement)
 {
     for (size_t p = 0; p < arrangement->n_pipelines; p++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One event tree has everything that may happen next. Ends have lower numbers, so at one instant they come before
- * starts. A start is checked again whenever something that it waits for has ended.
+ * One event tree has everything that may happen next. Ends have lower numbers than starts, so they come first at any
+ * instant. A start is checked again whenever something it waits for has ended.
  */
 #include "planner/cluster/sim/cluster_replay_internal.h"
 
@@ -52,7 +52,7 @@ void ah_cluster_replay_gradient_is_final(struct cluster_replay *c, size_t state,
         is_final(c, c->tied, step);
 }
 
-/* Returns when a sum can start if nothing else ends first; INFINITY: something must end first. */
+/* Returns the earliest start of a sum, unless something ends before; INFINITY: something must. */
 static double sum_start_us(const struct cluster_replay *c, size_t sum)
 {
     const struct sum *s = &c->sums[sum];
@@ -124,7 +124,7 @@ static int read_programs(struct cluster_replay *c, struct ah_error *err)
     return AH_OK;
 }
 
-/* Returns the number of the stage's node: that of its first stage. */
+/* Returns the number of the stage's node. A node has the number of its first stage. */
 static size_t node_of(const struct cluster_replay *c, size_t state)
 {
     size_t node = 0;
@@ -160,7 +160,7 @@ static int set_up_stages(struct cluster_replay *c, struct ah_error *err)
     return AH_OK;
 }
 
-/* Checks that stages of a pipeline send each other what their programs expect. */
+/* Checks that the stages of a pipeline send what their neighbours' programs expect. */
 static int check_messages(const struct cluster_replay *c, struct ah_error *err)
 {
     const struct ah_messages **stages = ah_arena_array(c->arena, c->n_stages, sizeof *stages);
@@ -186,7 +186,7 @@ static uint32_t stage_of(const struct cluster_replay *c, uint64_t rank)
     return REPLAY_NONE;
 }
 
-/* Finds the owners by the ranks of the first slice. */
+/* Finds the owners of a segment, from the ranks of its first slice. */
 static int place_sum(struct cluster_replay *c, size_t at, struct ah_error *err)
 {
     const struct ah_cluster_plan_segment *segment = &c->plan->segments[at];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the replay's files share: how items affect other ranks (cluster_replay_marks.c), and stages that play their
- * programs (cluster_replay_stage.c). Messages between stages keep their order, so a count identifies each: the k-th
- * output, gradient or freed place, over all steps.
+ * Shared by the replay's files: how items affect other ranks (cluster_replay_marks.c), and stages that play their
+ * programs (cluster_replay_stage.c). Messages between stages keep their order. So a count over all steps identifies
+ * each: the k-th output, gradient or freed slot.
  */
 #ifndef AH_PLANNER_CLUSTER_SIM_CLUSTER_REPLAY_INTERNAL_H
 #define AH_PLANNER_CLUSTER_SIM_CLUSTER_REPLAY_INTERNAL_H
@@ -18,15 +18,15 @@ enum { REPLAY_SETS = 1 << AH_GRAPH_LANES, REPLAY_WAITING = 2, REPLAY_NONE = UINT
 
 /* How an item affects other ranks, as bits. */
 enum {
-    MARK_INPUT = 1,        /* waits for the output of the stage before */
-    MARK_GRADIENT = 2,     /* waits for the gradient, or the word (messages.h), of the stage behind */
+    MARK_INPUT = 1,        /* waits for the output of the previous stage */
+    MARK_GRADIENT = 2,     /* waits for the next stage's gradient, or its word (messages.h) */
     MARK_SENDS_OUTPUT = 4, /* the output has arrived when the item ends */
     MARK_SENDS_GRADIENT = 8,
-    MARK_SLOT = 16,        /* waits for a free slot at the stage before */
-    MARK_FREES_SLOT = 32,  /* the last use of the gradient that was sent here */
+    MARK_SLOT = 16,        /* waits for a free slot at the previous stage */
+    MARK_FREES_SLOT = 32,  /* last use of a gradient received from another stage */
     MARK_BEFORE_GATE = 64, /* the gate waits for it */
     MARK_BEHIND_GATE = 128,
-    MARK_ENDS_STEP = 256, /* the last item of the compute lane: now the next step's inputs may arrive */
+    MARK_ENDS_STEP = 256, /* last item of the compute lane; the next step's inputs may arrive after it */
     MARK_NEXT_STEP = 512  /* work for the next step */
 };
 
@@ -36,35 +36,35 @@ struct rank_marks {
     struct ah_messages messages;
     double *duration_us; /* by item, at full speed */
     uint16_t *marks;     /* by item */
-    uint32_t
-        *first_final; /* by item: the first block whose gradients are final at its end; REPLAY_NONE: none */
-    uint32_t *next_final; /* by block: the next block that is final at the same item */
-    uint64_t before_gate; /* items of a step that the gate waits for */
-    uint64_t counted;     /* items of a step that belong to it */
+    uint32_t *
+        first_final; /* by item: the first block whose gradients become final at its end; REPLAY_NONE: none */
+    uint32_t *next_final; /* by block: the next block that becomes final at the same item */
+    uint64_t before_gate; /* number of items of a step before the gate */
+    uint64_t counted;     /* number of items that belong to a step */
     uint64_t micro_batches;
     bool frees_slots;
-    double speeds[REPLAY_SETS][AH_GRAPH_LANES]; /* by the set of lanes that work */
+    double speeds[REPLAY_SETS][AH_GRAPH_LANES]; /* by set of working lanes */
 };
 
 struct replay_lane {
     size_t at;      /* position in the order of the lane */
-    uint32_t round; /* pass over the order; round 0 begins before the first step */
+    uint32_t round; /* pass over the order; round 0 is before the first step */
     bool done, works, held;
     uint32_t item, step; /* at `at` */
-    uint32_t waits_for;  /* an item that must have ended ... */
-    uint32_t times;      /* ... this many times before this one can start */
+    uint32_t waits_for;  /* this item must have ended ... */
+    uint32_t times;      /* ... this many times before the lane's item can start */
     double start_us, since_us, left_us, speed, end_us;
 };
 
 struct stage_state {
     const struct rank_marks *rank;
     const struct ah_cluster_plan_stage *stage;
-    size_t node; /* numbered by its first stage */
+    size_t node; /* a node has the index of its first stage */
     struct replay_lane lanes[AH_GRAPH_LANES];
     uint32_t *ended; /* by item: how often it has ended */
     uint64_t taken[AH_GRAPH_RINGS], given[AH_GRAPH_RINGS];
-    uint64_t outputs, gradients, slots; /* numbers of sent outputs, sent gradients, freed slots */
-    uint32_t *segments;                 /* segments that it owns, in the order of the plan */
+    uint64_t outputs, gradients, slots; /* counts of sent outputs, sent gradients, freed slots */
+    uint32_t *segments;                 /* its segments, in the order of the plan */
     size_t n_segments, front;           /* front: the next segment to sum */
 };
 
@@ -72,8 +72,8 @@ struct sum {
     const struct ah_cluster_plan_segment *segment;
     uint32_t *owners; /* stages */
     size_t n_owners;
-    double volume_bytes;                    /* bytes through each owner's NIC; 0: owners are in one node */
-    uint64_t left[AH_CLUSTER_REPLAY_STEPS]; /* blocks of its owners whose gradients are not final */
+    double volume_bytes; /* bytes through each owner's NIC; 0: all owners are in one node */
+    uint64_t left[AH_CLUSTER_REPLAY_STEPS]; /* number of its owners' blocks whose gradients are not final */
     uint32_t step;
     bool works;
     double start_us, end_us;
@@ -95,9 +95,9 @@ struct cluster_replay {
     struct ah_nics nics;
     struct ah_event_tree events;
     double now_us;
-    uint64_t gate[AH_CLUSTER_REPLAY_STEPS]; /* by step: items and sums that its gate still waits for */
+    uint64_t gate[AH_CLUSTER_REPLAY_STEPS]; /* by step: items and sums that the gate still waits for */
     double ends_us[AH_CLUSTER_REPLAY_STEPS];
-    uint64_t left; /* items and sums not yet done, of all steps */
+    uint64_t left; /* items and sums of all steps that are not done */
     uint64_t held;
 };
 
@@ -105,16 +105,16 @@ struct cluster_replay {
 int ah_cluster_replay_read(const struct ah_plan *program, struct ah_arena *arena,
                            struct rank_marks *ret_marks, struct ah_error *err);
 
-/* cluster_replay_stage.c: begin a stage; end the items that end at `now_us`; start those that can start. */
+/* Begins a stage, ends the items that end at `now_us`, and starts those that can start (cluster_replay_stage.c). */
 int ah_cluster_replay_begin(struct cluster_replay *c, size_t state, struct ah_error *err);
 void ah_cluster_replay_end_items(struct cluster_replay *c, size_t state);
 void ah_cluster_replay_start_items(struct cluster_replay *c, size_t state);
 
-/* cluster_replay.c: a stage may have something to start now. */
+/* Tells the loop that a stage may be able to start something (cluster_replay.c). */
 void ah_cluster_replay_wake(struct cluster_replay *c, size_t state);
 void ah_cluster_replay_gradient_is_final(struct cluster_replay *c, size_t state, uint32_t block,
                                          uint32_t step);
 void ah_cluster_replay_is_before_gate(struct cluster_replay *c,
-                                      uint32_t step); /* an item or sum before the gate is done */
+                                      uint32_t step); /* an item or sum before the gate has ended */
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program as other ranks see it: which of its items they wait for, and which items wait for them.
+ * A program as other ranks see it: which of its items other ranks wait for, and which items wait for other ranks.
  *
- * 1. A block's gradients are final when the last micro-batch's are made; those summed on the host, when the last tile
- *    is added (with one micro-batch: arrives). A frozen block's are final when backward has passed or stopped above it.
+ * 1. A block's gradients are final when the last micro-batch's are made. If summed on the host, they are final when the
+ *    last tile is added (with one micro-batch: arrives); of a frozen block, when backward passed or stopped above it.
  * 2. Before the gate are passes, their sends, and gradients sent to the host during passes. Behind the gate are the
  *    norm of a program that clips, updates, and gradients sent for updates.
  */
@@ -29,7 +29,7 @@ static bool on_host(const struct reading *r, uint64_t block)
 
 /* ---- messages ---- */
 
-/* Marks items of compute with the messages they take and send. An item of compute has its position as its number. */
+/* Marks compute items with the messages that they take and send. A compute item's number is its position. */
 static void mark_messages(const struct reading *r)
 {
     static const uint16_t at[AH_CHANNELS] = {[AH_CHANNEL_OUTPUT_IN] = MARK_INPUT,
@@ -94,7 +94,7 @@ static uint32_t last_tile(const struct reading *r, uint32_t op)
     return graph->of_tile[graph->first_tile[op] + r->plan->ops[op].tiles - 1];
 }
 
-/* Finds, by block, the item that makes the last micro-batch's gradient or, with `arrivals`, brings it to the host. */
+/* Finds the item, by block, that makes the last micro-batch's gradient or, with `arrivals`, brings it to the host. */
 static void find_last(const struct reading *r, bool arrivals, uint32_t *items)
 {
     for (uint32_t i = 0; i < r->plan->n_ops; i++) {
@@ -109,7 +109,7 @@ static void find_last(const struct reading *r, bool arrivals, uint32_t *items)
     }
 }
 
-/* Returns the last pass, or its send. */
+/* Returns the last compute item before the gate: a pass or its send. */
 static uint32_t last_pass(const struct reading *r)
 {
     uint32_t p = r->rank->graph.positions - 1;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Plays one stage: four lanes, each with its frozen order. They share the host as on the virtual clock
- * (runtime/device/virtual/clock.h): speeds depend on which lanes work. An item that always runs at full speed ends at
- * its start + duration, to the bit.
+ * (runtime/device/virtual/clock.h): their speeds depend on which lanes work. An item that always runs at full speed
+ * ends at its start + duration, to the bit.
  *
- * Items of a lane end in the order of their steps, so how often an item has ended tells which steps it has done.
+ * Items of a lane end in the order of their steps. So the number of an item's ends tells which steps it has done.
  */
 #include "planner/cluster/sim/cluster_replay_internal.h"
 
@@ -20,7 +20,7 @@ static bool sends(const struct stage_state *p, uint32_t item)
     return p->rank->marks[item] & (MARK_SENDS_OUTPUT | MARK_SENDS_GRADIENT);
 }
 
-/* Returns the stage that the item sends to. */
+/* Returns the stage to which the item sends. */
 static const struct stage_state *target_of(const struct stage_state *p, uint32_t item)
 {
     return p->rank->marks[item] & MARK_SENDS_OUTPUT ? p + 1 : p - 1;
@@ -28,7 +28,7 @@ static const struct stage_state *target_of(const struct stage_state *p, uint32_t
 
 /* ---- orders ---- */
 
-/* Moves to the next item to play, starting at `at`: round 0 plays only early items, the last round only others. */
+/* Moves a lane to its next item, from place `at` on. Round 0 plays only early items, the last round only the others. */
 static void move_to_next_item(struct stage_state *p, size_t lane)
 {
     const struct ah_graph *graph = &p->rank->graph;
@@ -59,7 +59,7 @@ int ah_cluster_replay_begin(struct cluster_replay *c, size_t state, struct ah_er
 
 /* ---- waits of an item ---- */
 
-/* True if all items of the stage that the lane's item waits for have ended. If not, the lane remembers one of them. */
+/* True if all items that the lane's item waits for on its stage have ended. If not, the lane remembers one of them. */
 static bool is_let(const struct stage_state *p, struct replay_lane *l)
 {
     const struct ah_graph *graph = &p->rank->graph;
@@ -85,19 +85,19 @@ static bool has_slot(const struct stage_state *p, uint32_t item)
     return true;
 }
 
-/* True if the next stage has begun this step. Before that, its memory for the output is still in use. */
+/* True if the next stage has ended the previous step. Until then, it still uses the memory for the output. */
 static bool is_expected(const struct stage_state *p, const struct replay_lane *l)
 {
     return p[1].ended[p[1].rank->graph.positions - 1] >= l->step;
 }
 
-/* Returns the number, over all steps, of the message that compute's next item takes from or sends into `channel`. */
+/* Returns the number, counted over all steps, of the message in `channel` that belongs to compute's next item. */
 static uint64_t number_of(const struct stage_state *p, const struct replay_lane *l, enum ah_channel channel)
 {
     return l->step * p->rank->micro_batches + p->rank->messages.number[channel][l->item];
 }
 
-/* True if the item's message has arrived, and there is room for its output: at most one other gradient may wait. */
+/* True if the item's input has arrived and its output has room: of gradients sent, at most one other may wait. */
 static bool has_messages(const struct stage_state *p, struct replay_lane *l)
 {
     unsigned marks = p->rank->marks[l->item];
@@ -116,7 +116,7 @@ static bool is_summed(const struct cluster_replay *c, uint32_t sum, uint32_t ste
     return sum == REPLAY_NONE || c->sums[sum].step > step;
 }
 
-/* True if the gate is open or, without clipping, the block's gradient is added up over all pipelines. */
+/* True if the gate is open or, without clipping, the sums of the item's block are done. */
 static bool may_update(const struct cluster_replay *c, const struct stage_state *p,
                        const struct replay_lane *l)
 {
@@ -129,7 +129,7 @@ static bool may_update(const struct cluster_replay *c, const struct stage_state 
     return is_summed(c, c->sum_of[block], l->step) && (!shares_table || is_summed(c, c->tied, l->step));
 }
 
-/* Returns when a lane's next item can start if nothing else ends first; INFINITY: something must end first. */
+/* Returns the earliest start of a lane's next item, unless something ends before; INFINITY: something must. */
 static double start_us(const struct cluster_replay *c, const struct stage_state *p, struct replay_lane *l)
 {
     if (l->done || l->works || !is_let(p, l) || !has_slot(p, l->item) || !may_update(c, p, l) ||
@@ -143,7 +143,7 @@ static double start_us(const struct cluster_replay *c, const struct stage_state 
 
 /* ---- lanes at work ---- */
 
-/* Sets the speeds of the lanes at work; returns the time at which the first of them ends. */
+/* Sets the speeds of the working lanes. Returns the time at which the first of them ends its item. */
 static double set_speeds(const struct cluster_replay *c, struct stage_state *p)
 {
     unsigned set = 0;

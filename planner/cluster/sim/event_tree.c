@@ -45,7 +45,7 @@ void ah_event_tree_set(struct ah_event_tree *tree, size_t thing, double us)
         }
         uint32_t before = tree->winners[i], winner = tree->us[right] < tree->us[left] ? right : left;
         tree->winners[i] = winner;
-        if (before == winner && winner != thing) /* nothing above changed, either */
+        if (before == winner && winner != thing) /* all nodes above are unchanged, too */
             return;
     }
 }

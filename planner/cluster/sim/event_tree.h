@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Event tree: finds which of n events comes first while their times change, with a tree of winners. On a tie, the lower
- * index wins.
+ * Event tree: finds the first of n events while their times change, with a tree of winners. Of events with equal times,
+ * the one with the lower index wins.
  */
 #ifndef AH_PLANNER_CLUSTER_SIM_EVENT_TREE_H
 #define AH_PLANNER_CLUSTER_SIM_EVENT_TREE_H
@@ -17,7 +17,7 @@ struct ah_event_tree {
     size_t slots;      /* a power of two */
 };
 
-/* All events begin at INFINITY. AH_E_MEMORY. */
+/* Makes a tree with all events at INFINITY. AH_E_MEMORY. */
 int ah_event_tree_init(struct ah_event_tree *ret_tree, size_t n, struct ah_error *err);
 void ah_event_tree_release(struct ah_event_tree *tree);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NICs: until when each node's ways out and in are busy. A transfer between nodes occupies a way at each end, for its
- * bytes at that end's rate. A way carries one transfer at a time.
+ * NICs: the times until which each node's ways out and in are busy. A transfer between nodes occupies a way at each
+ * end, for its bytes at that end's rate. A way carries one transfer at a time.
  */
 #ifndef AH_PLANNER_CLUSTER_SIM_NICS_H
 #define AH_PLANNER_CLUSTER_SIM_NICS_H
@@ -31,7 +31,7 @@ static inline void ah_nics_release(struct ah_nics *nics)
     *nics = (struct ah_nics){0};
 }
 
-/* Returns when the way out of `from` and the way into `to` are both free. */
+/* Returns the time at which the way out of `from` and the way into `to` are both free. */
 static inline double ah_nics_free_us(const struct ah_nics *nics, size_t from, size_t to)
 {
     return nics->out_us[from] > nics->in_us[to] ? nics->out_us[from] : nics->in_us[to];
@@ -42,7 +42,7 @@ static inline double ah_nics_pass_us(double bytes, double bytes_per_s)
     return 1e6 * bytes / bytes_per_s;
 }
 
-/* Takes the way out of `from` until `left_us`, and the way into `to` until `entered_us`. */
+/* Occupies the way out of `from` until `left_us`, and the way into `to` until `entered_us`. */
 static inline void ah_nics_take(struct ah_nics *nics, size_t from, double left_us, size_t to,
                                 double entered_us)
 {

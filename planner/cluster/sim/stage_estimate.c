@@ -3,7 +3,7 @@
  *   pipeline p ends at     max( alone, what its nodes' NICs carry for all pipelines )                           (1)
  *   stage i of it is done  (1), less the last backwards of the stages before i and the sends to them            (2)
  *   segments               summed in order, each when its owners are done and their NICs are free               (3)
- *   even                   when all would end if micro-batches could be shared in fractions, by the formula         (4)
+ *   even                   when all would end if micro-batches could be shared in fractions, by the formula     (4)
  *
  * The estimate is a weighted mean of (1) with (3), and of the same with (4) as the end of the pipelines. If one of many
  * equal pipelines gets faster, only (4) shows it; (1) falls only once all of them are faster.
@@ -25,9 +25,9 @@ struct estimate {
     const struct ah_cluster_problem *problem;
     const struct ah_arrangement *arrangement;
     double *numbers; /* owned: memory of the arrays below */
-    double *nic_us;  /* (nodes): busy time of the way out; later, when it is free of sums */
+    double *nic_us;  /* (nodes): busy time of the way out; later, the time at which sums leave it free */
     double *in_us;   /* (nodes): busy time of the way in */
-    double *done_us; /* (stages): (2); later, when the stage's last sum is done */
+    double *done_us; /* (stages): (2); later, the end of the stage's last sum */
     const struct ah_stage **stages;
     double pipelines_us, sums_us, update_us;
 };
@@ -54,7 +54,7 @@ static int init_estimate(struct estimate *e, struct ah_error *err)
     return AH_OK;
 }
 
-/* Adds what one pair of neighbours sends each other in a step. */
+/* Adds the time of all messages in a step between one pair of neighbours. */
 static void add_nic_load(struct estimate *e, const struct ah_pipeline *pipeline, size_t i)
 {
     size_t a = node_of(e, &pipeline->stages[i]), b = node_of(e, &pipeline->stages[i + 1]);
@@ -77,7 +77,7 @@ static bool alike(const struct ah_pipeline *p, const struct ah_pipeline *q)
     return same;
 }
 
-/* (1) and (2). */
+/* Computes (1) and (2) for one pipeline. */
 static void place_pipeline(struct estimate *e, const struct ah_pipeline *pipeline, double alone_us,
                            size_t stage)
 {
@@ -99,7 +99,7 @@ static void place_pipeline(struct estimate *e, const struct ah_pipeline *pipelin
     }
 }
 
-/* Adds one segment by (3). */
+/* Computes the end of one segment's sum by (3). */
 static void sum(struct estimate *e, const struct ah_segment *segment)
 {
     double start_us = 0;
@@ -120,7 +120,7 @@ static void sum(struct estimate *e, const struct ah_segment *segment)
     e->sums_us = fmax(e->sums_us, start_us + segment->ring_us);
 }
 
-/* Sums all segments in order, with NICs that are free of sums at first. */
+/* Computes the ends of all segments' sums, in order. At first, no NIC is busy with sums. */
 static void begin_sums(struct estimate *e, const struct ah_segments *segments)
 {
     for (size_t c = 0; c < e->problem->n_classes; c++)

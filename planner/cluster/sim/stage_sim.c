@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Apart from NICs, a stage depends only on its inputs. So each stage continues by itself until it lacks an input or
- * needs a NIC. The events are each stage's send to another node, and the sums of segments that all their owners have
- * reached. The event that can start earliest starts; on a tie, the lower stage, and stages before segments.
+ * Except for NICs, a stage depends only on its inputs. So each stage advances alone until it lacks an input or needs a
+ * NIC. The events are each stage's send to another node, and the sums of segments that all their owners have reached.
+ * The event that can start earliest starts; between equals the lower stage, and stages before segments.
  *
  * Invariants:
  * 1. When an event starts, every stage has advanced as far as it can. So starts never go back in time, and transfers
@@ -21,34 +21,34 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define LIMIT_MARGIN 1e-9 /* margin for roundings of (3) */
+#define LIMIT_MARGIN 1e-9 /* more than the rounding errors of (3) */
 
 struct lane {
     const struct ah_pipeline *pipeline;
     const struct ah_stage *stage;
-    size_t index; /* in its pipeline */
+    size_t index; /* index in the pipeline */
     size_t node;
-    double nic_us;       /* time of its NIC for a send to another node */
+    double nic_us;       /* time that a send to another node occupies its NIC */
     double sends_us[2];  /* forward, backward; 0: it sends nothing */
-    uint64_t next;       /* the next of its 2m passes */
+    uint64_t next;       /* index of the next of its 2m passes */
     struct ah_turn made; /* the pass before `next` */
-    struct lane *to;     /* on another node: waits for the output of `made`; NULL: nothing to send */
-    bool called;         /* listed in the simulation's `called` */
+    struct lane *to;     /* the lane on another node to send the output of `made` to; NULL: nothing to send */
+    bool called;         /* in the simulation's list `called` */
     double free_us, busy_us;
-    double rest_us; /* (3), at the start of its next pass */
-    double last_us; /* start of its last backward; negative: not yet */
+    double rest_us; /* the REST of (3), at the start of its next pass */
+    double last_us; /* start of its last backward; negative: not started */
     double sync_free_us;
-    size_t front;      /* next of its segments, as an index in the list of all */
+    size_t front;      /* its next segment, as an index in the list of all */
     double *starts_us; /* (2m); NULL: not wanted */
-    double *outputs;   /* (m): when an output arrived at the next stage; INFINITY: not yet */
-    double *gradients; /* (m): when a gradient arrived at the stage before */
+    double *outputs;   /* (m): arrival of an output at the next stage; INFINITY: not yet */
+    double *gradients; /* (m): arrival of a gradient at the previous stage */
     uint64_t in_flight, most_in_flight;
 };
 
 struct simulation {
     const struct ah_cluster_problem *problem;
     const struct ah_arrangement *arrangement;
-    const struct ah_stage_sim_result *result; /* borrowed: its optional arrays get starts and sums */
+    const struct ah_stage_sim_result *result; /* borrowed: its optional arrays receive starts and sums */
     struct ah_segments segments;
     struct lane *lanes;
     size_t n_lanes;
@@ -58,10 +58,10 @@ struct simulation {
     uint32_t *called; /* (lanes): lanes that may be able to continue */
     size_t n_called;
     struct ah_event_tree
-        events;      /* (lanes, segments): when they can start; too early if a NIC was taken since */
-    double sync_us;  /* the last end of a segment */
+        events;      /* (lanes, segments): earliest starts; too early if a NIC was taken meanwhile */
+    double sync_us;  /* latest end of a segment's sum so far */
     double limit_us; /* limit of (3); INFINITY: none */
-    bool late;       /* limit_us was exceeded */
+    bool late;       /* the limit was exceeded */
 };
 
 static double later(double a, double b)
@@ -105,7 +105,7 @@ static void find_front(struct simulation *r, size_t lane)
     r->lanes[lane].front = s;
 }
 
-/* Returns how long the sums of the first blocks take, with those of a tied table. */
+/* Returns the time of the sums of the first blocks and of a tied table. */
 static double last_sums_us(const struct ah_segments *segments)
 {
     double us = 0;
@@ -114,7 +114,7 @@ static double last_sums_us(const struct ah_segments *segments)
     return us;
 }
 
-/* Sets the rests of (3), including sends. */
+/* Sets every stage's REST (3) before its first pass. */
 static void set_rests(struct simulation *r)
 {
     double update_us = 0, behind_us = 0;
@@ -201,7 +201,7 @@ static int init_simulation(struct simulation *r, struct ah_error *err)
 
 /* ---- passes and sends ---- */
 
-/* Returns the lane that a pass sends to; NULL: it sends nothing. */
+/* Returns the lane that receives a pass's output; NULL: none does. */
 static struct lane *target(struct lane *lane, struct ah_turn turn)
 {
     if (turn.backward)
@@ -209,7 +209,7 @@ static struct lane *target(struct lane *lane, struct ah_turn turn)
     return lane->index + 1 < lane->pipeline->n_stages ? lane + 1 : NULL;
 }
 
-/* Returns when the input of a pass has arrived. */
+/* Returns the time at which the input of a pass arrives. */
 static double arrived_us(const struct lane *lane, struct ah_turn turn)
 {
     if (turn.backward)
@@ -252,7 +252,7 @@ static void send_result(struct simulation *r, struct lane *lane, struct lane *to
     call_lane(r, to);
 }
 
-/* Returns when a send to another node can start. */
+/* Returns the earliest start of the lane's send to another node. */
 static double send_start(const struct simulation *r, const struct lane *lane)
 {
     return later(lane->free_us, ah_nics_free_us(&r->nics, lane->node, lane->to->node));
@@ -269,7 +269,7 @@ static void send_away(struct simulation *r, struct lane *lane, double start)
 
 /* ---- segments ---- */
 
-/* Returns when the last backward of a stage has passed block `first`. */
+/* Returns the time at which a stage's last backward has passed the segment's first block. */
 static double passed_us(const struct simulation *r, const struct lane *lane, const struct ah_segment *segment)
 {
     double us = lane->last_us + lane->stage->backward_us;
@@ -317,7 +317,7 @@ static void sum(struct simulation *r, size_t s, double start)
 
 /* ---- the loop ---- */
 
-/* Returns when an event can start: a lane's send or, numbered after the lanes, a segment. */
+/* Returns the earliest start of an event: a lane's send or, with numbers after the lanes, a segment. */
 static double start_of(const struct simulation *r, size_t thing)
 {
     if (thing < r->n_lanes)
@@ -331,7 +331,7 @@ static void enter_event(struct simulation *r, size_t thing)
         ah_event_tree_set(&r->events, thing, start_of(r, thing));
 }
 
-/* Advances the lane as far as it can go by itself. */
+/* Advances a lane until it lacks an input or needs a NIC. */
 static void advance_lane(struct simulation *r, struct lane *lane)
 {
     const uint64_t passes = 2 * lane->pipeline->micro_batches;
@@ -357,7 +357,7 @@ static void advance_lane(struct simulation *r, struct lane *lane)
     }
 }
 
-/* Advances all lanes, for invariant 1. */
+/* Advances all called lanes (invariant 1). */
 static void advance_all(struct simulation *r)
 {
     while (r->n_called && !r->late) {
@@ -386,7 +386,7 @@ static void run_events(struct simulation *r)
         if (r->late || isinf(r->events.us[first]))
             return;
         double start = start_of(r, first);
-        if (start > r->events.us[first]) { /* a NIC was taken meanwhile */
+        if (start > r->events.us[first]) { /* a NIC was taken after the event was timed */
             ah_event_tree_set(&r->events, first, start);
             continue;
         }

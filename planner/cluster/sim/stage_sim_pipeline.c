@@ -10,13 +10,13 @@
 struct alone {
     const struct ah_pipeline *pipeline;
     double *down_us; /* (stages): time of a send to the next stage */
-    double *free_us; /* (stages): when the stage is free */
-    uint64_t *next;  /* (stages): number of the next of 2m passes */
-    double *outputs; /* (stages, m): when the output arrived at the next stage; negative: not yet */
-    double *inputs;  /* (stages, m): when the gradient arrived at the stage before */
+    double *free_us; /* (stages): the time from which the stage is free */
+    uint64_t *next;  /* (stages): index of the next of 2m passes */
+    double *outputs; /* (stages, m): arrival of the output at the next stage; negative: not yet */
+    double *inputs;  /* (stages, m): arrival of the gradient at the previous stage */
 };
 
-/* Returns when a pass may start, or a negative number: not known yet. */
+/* Returns the earliest start of a pass; negative: not known yet. */
 static double ready_us(const struct alone *a, size_t i, struct ah_turn turn)
 {
     uint64_t m = a->pipeline->micro_batches;
@@ -30,7 +30,7 @@ static double ready_us(const struct alone *a, size_t i, struct ah_turn turn)
     return arrived > a->free_us[i] ? arrived : a->free_us[i];
 }
 
-/* Runs passes of a stage as long as their inputs are known. Returns how many it ran. */
+/* Runs passes of a stage while their inputs are known. Returns the number of passes run. */
 static uint64_t run_passes(struct alone *a, size_t i)
 {
     const struct ah_stage *stage = &a->pipeline->stages[i];
@@ -71,7 +71,7 @@ int ah_pipeline_time(const struct ah_cluster_problem *problem, const struct ah_p
     for (uint64_t left = 2 * cells; left;)
         for (size_t i = 0; i < n; i++)
             left -= run_passes(&a, i);
-    *ret_us = a.free_us[0]; /* the first stage's last backward is the last of all */
+    *ret_us = a.free_us[0]; /* the first stage's last backward is the last pass of all */
     free(numbers);
     free(next);
     return AH_OK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Times: the lanes have the orders that dispatching gives, and on the clock these give the stated times.
+ * Times: checks that dispatching gives the stated orders of the lanes, and that on the clock these orders take the
+ * stated times.
  */
 #include "runtime/schedule/check_internal.h"
 

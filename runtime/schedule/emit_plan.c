@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Emit: writes the evaluated choice as a plan document. Ops keep their indices; a lane lists an op once per tile.
+ * Emit: writes the evaluated choice as a plan document. Ops keep their indices. Each lane lists an op as many times as
+ * the op has tiles.
  */
 #include "runtime/schedule/schedule_internal.h"
 

@@ -19,7 +19,8 @@
 
 enum { AH_TRAINABLE_NAME_MAX = 96 };
 
-/* Writes the name of a block's tensor as patterns see it, cut at `max` - 1 characters. Returns its whole length. */
+/* Writes the name of a block's tensor as patterns see it, cut at `max` - 1 characters. Returns the length of the whole
+ * name. */
 size_t ah_trainable_name(const struct ah_model *model, uint64_t block, const char *tensor, char *ret_name,
                          size_t max);
 
@@ -27,7 +28,7 @@ size_t ah_trainable_name(const struct ah_model *model, uint64_t block, const cha
 bool ah_trainable_glob(const char *pattern, const char *name);
 
 /* For each block, sets bit i if tensor i of ah_model_tensors() is trained. AH_E_USAGE: a pattern matches no name, or
- * nothing is trained. A pattern that begins with "layer.<number>." is tried on that block only. */
+ * nothing is trained. A pattern that begins with "layer.<number>." is tried on that layer only. */
 int ah_trainable_match(const struct ah_model *model, const char *const *patterns, size_t n_patterns,
                        uint32_t *ret_trained, struct ah_error *err);
 

@@ -67,8 +67,7 @@ static int check_blocks(const struct ah_plan *plan, const struct ah_job *job, st
     return AH_OK;
 }
 
-/* Refuses a plan that would need much more memory to compile than its document has, so a small document cannot exhaust
- * memory. */
+/* Refuses a plan that needs much more memory to compile than its document has: a small one cannot exhaust memory. */
 static int check_amounts(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
     uint64_t tiles = 0, tile = plan->staging.tile_elements;
@@ -87,8 +86,7 @@ static int check_amounts(const struct ah_plan *plan, const struct ah_job *job, s
                         tiles);
 }
 
-/* Checks that the plan gives threads to the compute lane exactly if its device is the CPU. On a GPU that lane uses no
- * core. */
+/* Checks that the plan gives the compute lane threads exactly if its device is the CPU; on a GPU it uses no core. */
 static int check_device(const struct ah_plan *plan, struct ah_error *err)
 {
     const enum ah_device_kind kind = plan->numeric_signature.device;
@@ -117,8 +115,7 @@ static int check_reserve(const struct ah_plan *plan, const struct ah_job *job, s
                         memory->device_bytes, plan->threads->compute, bytes, memory->device_capacity_bytes);
 }
 
-/* Reads from the plan the times that compiling needs: those of forward, backward and send ops, and the rates of copies
- * to the device. */
+/* Reads the times that compiling needs: of forward, backward and send ops, and the rates of copies to the device. */
 static int read_times(const struct ah_plan *plan, const struct ah_job *job, struct ah_arena *arena,
                       struct ah_costs *ret_costs, double **ret_base_us, struct ah_error *err)
 {

@@ -7,8 +7,7 @@
 
 #include "runtime/schedule/schedule_internal.h"
 
-/* check_arena.c: checks that live tensors do not overlap and are aligned, and that the highest one ends at the stated
- * peak. */
+/* check_arena.c: checks that live tensors do not overlap and are aligned, and that the highest one ends at the peak. */
 int ah_check_arena(const struct ah_plan *plan, struct ah_error *err);
 
 /* check_rebuild.c: checks that for this job the configs give the plan's ops, tensors and memory. If `from_documents`,
@@ -26,12 +25,11 @@ int ah_check_rebuild(const struct ah_plan *plan, const struct ah_check_inputs *i
 int ah_check_work(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err);
 int ah_check_links(const struct ah_plan *plan, struct ah_error *err);
 
-/* check_times.c: checks that lanes have the order that `scheduling` gives, and that this order takes the stated
- * time. */
+/* check_times.c: checks that the orders of lanes are those that `scheduling` gives, and take the stated time. */
 int ah_check_times(const struct ah_plan *plan, struct ah_error *err);
 
-/* The time of a lane's copies per tile and per byte. `relative` is the tolerance; it is larger if all copies have
- * nearly the same number of tiles per byte. */
+/* Times of a lane's copies, per tile and per byte. `relative`: tolerance, larger if copies differ little in tiles per
+ * byte. */
 struct ah_check_copies {
     double us_a_tile, us_a_byte, relative;
 };
@@ -43,7 +41,7 @@ int ah_check_claims(const struct ah_plan *plan, struct ah_error *err);
 /* True if two times, or rates, are equal up to rounding. */
 bool ah_check_near(double a, double b);
 
-/* Check that two numbers are equal. AH_E_DOCUMENT: they are not; the text is "<place>: is <stated>; <derived>
+/* Check that two numbers are equal. AH_E_DOCUMENT: they differ; the text is "<place>: is <stated>; <derived>
  * <source>". */
 int ah_check_number(const char *place, double stated, double derived, const char *source,
                     struct ah_error *err);

@@ -16,8 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many values of fetch_ahead are tried. Several may fit, because a fetch cannot be issued before the ops it waits
- * for. */
+/* How many values of fetch_ahead are tried. Several may fit, because a fetch cannot overtake the ops it waits for. */
 enum { AHEAD_TRIED = 16 };
 
 struct rebuild {
@@ -156,8 +155,8 @@ static int compile(struct rebuild *r)
     return rc ? ah_error_memory(r->err) : AH_OK;
 }
 
-/* Compiles with this fetch_ahead and these orders (bit 0: updates_after_backward, bit 1: step_ends). If more ops equal
- * the plan's than for any knobs before, saves the knobs in `best` and updates `equal`. */
+/* Compiles with this fetch_ahead and these orders (bit 0: updates_after_backward, bit 1: step_ends). If more ops than
+ * `equal` match the plan's, saves the knobs in `best` and updates `equal`. */
 static int try_knobs(struct rebuild *r, uint32_t fetch_ahead, unsigned orders, struct ah_knobs *best,
                      size_t *equal)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Times: checks that dispatching gives the stated orders of the lanes, and that on the clock these orders take the
- * stated times.
+ * Times: checks that dispatching gives the stated orders of lanes, and that these take the stated times on the clock.
  */
 #include "runtime/schedule/check_internal.h"
 

@@ -85,8 +85,7 @@ static bool is_rated(const struct ah_plan_op *op, const struct ah_job_group *gro
            group->trained_elements >= group->flat_elements && group->trained_parameters;
 }
 
-/* Returns the number of launches for which the cost model charges an op of a plan; 0 unless it is an update on the
- * device. */
+/* Returns the number of launches for which the cost model charges an op; 0 unless it is an update on the device. */
 static double launches_of(const struct ah_job *job, const struct ah_plan_op *op)
 {
     const struct ah_job_group *group = ah_job_block(job, op->block);
@@ -95,8 +94,8 @@ static double launches_of(const struct ah_job *job, const struct ah_plan_op *op)
     return op->op == AH_PLAN_DEVICE_ADAM ? (double)ah_flat_runs(&flat, runs) : 0;
 }
 
-/* Finds the least time per parameter and the least time per launch. The time of each op must be the longer of the two
- * times that follow from them. */
+/* Finds the least times per parameter and per launch. An op must take the longer of the two times that follow from
+ * them. */
 static int check_rates(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
     double us_each[OP_KINDS][WAYS], launch_us = INFINITY;
@@ -130,8 +129,7 @@ static int check_rates(const struct ah_plan *plan, const struct ah_job *job, str
 
 /* ---- rule 3 ---- */
 
-/* Solves for the times per tile and per byte from two copies: the first one, and the one whose tiles per byte differ
- * most from it. */
+/* Solves for the times per tile and per byte from the first copy and the one that differs most in tiles per byte. */
 struct ah_check_copies ah_check_copies(const struct ah_plan *plan, enum ah_plan_lane lane)
 {
     struct ah_check_copies copies = {.relative = 1e-9};

@@ -2,9 +2,8 @@
  *
  * Compile: turns a choice into the ops of an iteration and the tensors of the device arena.
  *
- * positions.c orders the ops of the compute lane. tensors.c adds the tensors that they need. lanes.c adds the ops of
- * the other lanes, and the tensors copied between host and device. Durations affect only the positions of streamed
- * updates.
+ * positions.c orders the ops of the compute lane. tensors.c adds the tensors that they need. lanes.c adds the other
+ * lanes' ops, and tensors copied between host and device. Durations affect only where streamed updates are.
  */
 #include "runtime/schedule/compile_internal.h"
 

@@ -68,8 +68,8 @@ bool ah_compile_trained(const struct compile *c, size_t block);
 bool ah_compile_gradient_here(const struct compile *c, enum ah_plan_op_kind kind, size_t block);
 
 /* True if the stage sends its output to the next stage (first function), or its input gradient to the previous one
- * (second). If no block from here down is trained, the gradient is a word: a message without bytes, which says that the
- * stage is done. */
+ * (second). If nothing from here down is trained, the gradient is a word: it has no bytes and says that the stage is
+ * done. */
 bool ah_compile_sends_output(const struct compile *c);
 bool ah_compile_sends_gradient(const struct compile *c);
 
@@ -83,8 +83,8 @@ uint64_t ah_compile_states_in_bytes(const struct compile *c, size_t block);
 uint64_t ah_compile_states_out_bytes(const struct compile *c, size_t block);
 double ah_compile_states_in_us(const struct compile *c, size_t block);
 
-/* Return the position of the block's forward, of its backward (COMPILE_NONE if it has none), or of the op that makes
- * its gradient. */
+/* Return the position of the block's forward, of its backward (COMPILE_NONE: none), or of the op that makes its
+ * gradient. */
 uint32_t ah_compile_forward(const struct compile *c, size_t block, size_t micro_batch);
 uint32_t ah_compile_backward(const struct compile *c, size_t block, size_t micro_batch);
 uint32_t ah_compile_gradient(const struct compile *c, size_t block, size_t micro_batch);
@@ -92,14 +92,13 @@ uint32_t ah_compile_gradient(const struct compile *c, size_t block, size_t micro
 /* Returns the position of the stage's send of this kind. */
 uint32_t ah_compile_send(const struct compile *c, enum ah_plan_op_kind kind, size_t micro_batch);
 
-/* Positions form a circle. The first function returns the distance forward from one position to another (1 to
- * n_compute); the others return the position at a distance before or after one. */
+/* Positions form a circle. Returns the distance forward from one position to another: 1 to n_compute. The other two
+ * functions return the position at a distance before or after one. */
 uint32_t ah_compile_distance(const struct compile *c, uint32_t from, uint32_t to);
 uint32_t ah_compile_before(const struct compile *c, uint32_t position, uint32_t distance);
 uint32_t ah_compile_after(const struct compile *c, uint32_t position, uint32_t distance);
 
-/* True if the block's gradients stay on the device through all passes of the step, to be added to other ranks'
- * gradients before use. */
+/* True if the block's gradients stay on the device until all passes are done and the gradients of ranks are added. */
 bool ah_compile_added_up_first(const struct compile *c, size_t block);
 
 /* True if the block's gradients are added to an accumulator at `where`. */

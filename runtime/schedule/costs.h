@@ -3,8 +3,7 @@
  * Costs: the times of one job's work on one machine, as plain numbers. planner/cost/pricing.h computes them.
  *
  * Each time is that of an op running alone. Ops that run at the same time share resources. A lane at work demands a
- * part of each resource, whose capacity is 1. device/virtual/share.h derives the speeds of the lanes from their demands
- * and weights.
+ * part of each resource (capacity 1). Demands and the lanes' weights set the speeds (device/virtual/share.h).
  */
 #ifndef AH_RUNTIME_SCHEDULE_COSTS_H
 #define AH_RUNTIME_SCHEDULE_COSTS_H

@@ -145,8 +145,8 @@ int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_sim_run 
 
 /* ---- freezing ---- */
 
-/* Lists the instances of round 1, lane by lane: those of iteration 1 that are issued at its first head or later, and
- * those of iteration 2 that are issued earlier. */
+/* Lists the instances of round 1, lane by lane: those of iteration 1 issued at its first head or later, and those of
+ * iteration 2 issued before its first head. */
 static void take_round(const struct ah_sim_run *run, const struct ah_clock_result *result,
                        struct ah_orders *orders)
 {
@@ -198,9 +198,8 @@ int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_sim_ru
 
 /* ---- running frozen orders ---- */
 
-/* Writes all rounds of a lane one after another. The first and last rounds contain only instances of existing
- * iterations. Returns the end of the list. One element beyond that end may be overwritten; the next lane begins
- * there. */
+/* Writes all rounds of a lane one after another; the first and last contain only instances of existing iterations.
+ * Returns the end of the list. One element there may be overwritten; the next lane begins there. */
 static uint32_t *repeat_lane(const struct ah_sim_run *run, const uint32_t *items, size_t n, uint32_t *order)
 {
     uint32_t step = (uint32_t)run->items->n;
@@ -263,8 +262,7 @@ static double item_period(const struct ah_sim_run *run, const struct ah_clock_re
     return measured[item].finish_us - (measured - n)[item].finish_us;
 }
 
-/* Returns the longest period of all items. So it shows a lane that falls behind even before compute has to wait for
- * that lane. */
+/* Returns the longest period of all items. This shows a lane that falls behind before compute has to wait for it. */
 double ah_dispatch_period(const struct ah_sim_run *run, const struct ah_clock_result *result)
 {
     double period = 0;
@@ -294,8 +292,8 @@ int ah_dispatch_run_steady(struct ah_dispatch_memory *memory, struct ah_sim_run 
     return ah_dispatch_run(memory, run, orders, ret_result, err);
 }
 
-/* Divides the time from `from_us` to `to_us`, in which the compute lane waited for op `at`, among the lanes that
- * delayed that op. */
+/* Divides the time from `from_us` to `to_us`, for which compute waited for op `at`, among the lanes that delayed that
+ * op. */
 static void blame(const struct ah_sim_run *run, const struct ah_clock_result *result, uint32_t at,
                   double from_us, double to_us, double exposed_us[AH_WAIT_LANES])
 {

@@ -3,9 +3,8 @@
  * Flat: the position of each tensor in its block's flat vectors (docs/layout.md).
  *
  * A block has two vectors: one of all its parameters, for weights, and one of the trained parameters, for gradients and
- * optimizer states. Tiles are pieces of the second. Both hold their tensors in the order of ah_model_tensors(). Each
- * tensor begins at a multiple of AH_FLAT_ALIGN elements, and the vector ends at one. The padding between tensors is
- * always zero.
+ * optimizer states. Tiles are pieces of the second. Both have their tensors in the order of ah_model_tensors(). Tensors
+ * begin at multiples of AH_FLAT_ALIGN elements, and the vector ends at one. Padding between them is zero.
  *
  *     struct ah_flat flat = ah_flat_of(model, AH_BLOCK_LAYER, trained);
  *     weights + flat.tensors[i].first, gradients + flat.tensors[i].trained_first
@@ -34,8 +33,8 @@ struct ah_flat {
     uint64_t trained_parameters;
 };
 
-/* Returns the vectors of a block of this kind. Tensor i is trained if bit i of `trained` is set; bits without a tensor
- * are ignored. */
+/* Returns the vectors of a block of this kind. Bit i of `trained` says that tensor i is; bits without a tensor are
+ * ignored. */
 struct ah_flat ah_flat_of(const struct ah_model *model, enum ah_block_kind kind, uint32_t trained);
 
 /* A run of trained elements that are contiguous in both vectors, with the padding after each tensor. Either all of them

@@ -43,15 +43,15 @@ static inline uint64_t ah_folds_separate(const struct ah_plan_training *training
     return n;
 }
 
-/* Returns the bytes of sums per element: 4 for the total and, if groups have separate sums, 4 for the memory that these
- * use one after another. */
+/* Returns the bytes of sums per element: 4 for the total, and 4 for all separate sums, which take turns in one
+ * memory. */
 static inline uint64_t ah_fold_bytes(const struct ah_plan_training *training)
 {
     return ah_folds_separate(training) ? 2 * sizeof(float) : sizeof(float);
 }
 
-/* Returns the cost of adding a group's sum to the total, as a multiple of the cost of adding a gradient. Both additions
- * read two vectors and write one. */
+/* Returns the cost of adding a group's sum to the total, in additions of a gradient. Both read two vectors, write
+ * one. */
 static inline double ah_fold_cost(uint64_t gradient_bytes)
 {
     return 3 * sizeof(float) / ((double)gradient_bytes + 2 * sizeof(float));

@@ -131,8 +131,7 @@ static void share_slots(const struct reading *r, uint32_t taker, uint32_t user, 
     }
 }
 
-/* Kinds of ops that use slots taken by ops of another kind. If `each`, an op uses the slots taken for the same
- * micro-batch. */
+/* Kinds of ops that use slots taken by ops of another kind. If `each`, both ops have the same micro-batch. */
 static const struct {
     enum ah_plan_op_kind taker, user;
     enum ah_graph_ring ring;

@@ -16,7 +16,7 @@
  * before those of item i + 1. Lanes run in order, so compute items do not wait for each other.
  *
  * RINGS. In a ring of n slots, the k-th item that takes a slot waits until the (k - n)-th slot is given back, and gets
- * that slot. For an item that uses a slot, `taker` is the item that took the slot.
+ * that slot. For the user of a slot, `taker` is the item that took it.
  */
 #ifndef AH_RUNTIME_SCHEDULE_GRAPH_H
 #define AH_RUNTIME_SCHEDULE_GRAPH_H
@@ -68,8 +68,7 @@ struct ah_graph {
 int ah_graph_read(const struct ah_plan *plan, struct ah_arena *arena, struct ah_graph *ret_graph,
                   struct ah_error *err);
 
-/* Sets the speed of each lane, as a fraction of its full speed, while exactly the lanes whose bits are set in `running`
- * work. */
+/* Sets each lane's speed, as a fraction of its full speed, while only the lanes in `running` work (a bit each). */
 void ah_graph_speeds(const struct ah_plan_sharing *sharing, unsigned running,
                      double ret_speeds[AH_GRAPH_LANES]);
 

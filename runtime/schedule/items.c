@@ -2,9 +2,8 @@
  *
  * Items: finds which tile waits for which, by the numbered rules of docs/planning.md.
  *
- * key(item) = 2 x position for compute items, 2 x issue + 1 for others. If item v waits for item u, it waits for the
- * latest instance of u that precedes v: that of the same iteration if key(u) <= key(v), otherwise that of the iteration
- * before (`back` = 1).
+ * key(item) = 2 x position for compute items, 2 x issue + 1 for others. A wait of v for u means the latest u before v:
+ * of the same iteration if key(u) <= key(v), otherwise of the iteration before (`back` = 1).
  *
  * The tiles of an op are done one after another, so waiting for the last tile means waiting for all. The compute order
  * itself (rule 1) is the frozen order of the compute lane and needs no edges.
@@ -186,8 +185,8 @@ static void edge(struct build *b, uint32_t item, uint32_t from)
     b->n_pairs++;
 }
 
-/* Makes op v wait for op u. If they have equally many tiles, each tile of v waits for the same tile of u; otherwise v
- * waits for all of u. Does nothing if v or u is ITEMS_NONE. */
+/* Makes op v wait for op u, tile by tile if they have equally many, otherwise for all of u. Does nothing if v or u is
+ * ITEMS_NONE. */
 static void wait_for(struct build *b, uint32_t v, uint32_t u)
 {
     if (v == ITEMS_NONE || u == ITEMS_NONE)
@@ -284,8 +283,8 @@ static int norm_edges(struct build *b)
     return AH_OK;
 }
 
-/* Returns the op after which a block's gradients are on the host, if its weights or its sum are there; otherwise
- * ITEMS_NONE. */
+/* Returns the op that brings a block's gradients to the host; ITEMS_NONE if neither its weights nor its sum are
+ * there. */
 static uint32_t arrival(const struct build *b, uint64_t block)
 {
     bool on_host = first_op(b, AH_PLAN_HOST_ADAM, block) != ITEMS_NONE &&
@@ -323,8 +322,8 @@ static size_t count_arrivals(const struct ah_iteration *it)
            (n[AH_PLAN_DEVICE_ADAM] + n[AH_PLAN_HOST_ADAM] + n[AH_PLAN_UPLOAD] + n[AH_PLAN_NORM]);
 }
 
-/* Adds the edges of rule 6: those between the ops of each block's states, and those that put all copies in order of
- * use, starting at the head. */
+/* Adds the edges of rule 6: between the ops of each block's states, and between all copies in order of use from the
+ * head. */
 static void streamed_edges(struct build *b)
 {
     for (uint64_t block = 0; block < b->it->n_blocks; block++) {
@@ -357,7 +356,7 @@ static void streamed_edges(struct build *b)
     }
 }
 
-/* Returns the number of elements of a block's trained vector, derived from the bytes of its copies; 0 if it has no
+/* Returns the number of elements of a block's trained vector, derived from the bytes of its copies; 0 without
  * copies. */
 static uint64_t trained_elements(const struct build *b, uint64_t block)
 {

@@ -281,8 +281,7 @@ static void mark_windows(const struct ah_model *model, bool *windowed)
             windowed[model->window_layers[i] + 1] = true;
 }
 
-/* Returns the mask of trained tensors of a head with a copy of the table. The copy is trained if the table is, because
- * patterns name only the table. */
+/* Returns the mask of a copy of the table. It is trained if the table is, because patterns name only the table. */
 static uint32_t copy_trained(const struct ah_job *job)
 {
     struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
@@ -355,7 +354,7 @@ static void share_job(struct ah_job *job)
     }
 }
 
-/* Replaces the model by an untied one if its head is tied but has its own copy of the table. */
+/* Replaces a tied model by an untied one, unless its head uses the embedding's own table. */
 static int split_table(struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
 {
     const bool whole = !job->part.first_block && job->has_head;

@@ -6,11 +6,11 @@
  * cost or bytes: kind, attention window, trained tensors, and what backward does in them. Sizes that depend on tokens
  * are per micro-batch.
  *
- * BACKWARD runs in every block from the head down to the lowest one with a trained tensor. Every such block except the
- * lowest hands a gradient down (`input_gradient`), even if it is frozen. Blocks below the lowest run forward only. The
- * head's forward, loss and backward are one op. It processes one chunk of tokens at a time, so the logits of a whole
- * micro-batch never exist. The size of chunks affects results, so it depends only on the model's shape. A tied head
- * uses the embedding's table. The head writes the table's gradient first, and the embedding's backward adds to it.
+ * BACKWARD runs in every block from the head down to the lowest one with a trained tensor. Each such block but the
+ * lowest hands a gradient down (`input_gradient`), even if frozen. Blocks below the lowest run forward only. The head's
+ * forward, loss and backward are one op. It takes one chunk of tokens at a time, so that logits never exist whole.
+ * Chunks affect results, so their size depends only on the model's shape. A tied head uses the embedding's table. The
+ * head writes the table's gradient first, and the embedding's backward adds to it.
  *
  * FLAT VECTORS (flat.h, docs/layout.md): a block has one of all its parameters, in the order of ah_model_tensors(), and
  * one of the trained parameters. The second is the layout of gradients, optimizer states and tiles.
@@ -48,19 +48,16 @@ enum { AH_ACTIVATIONS_WAYS = AH_ACTIVATIONS_RECOMPUTE + 1 };
 /* The bytes of job.header_bytes that are copied to the device: the optimizer's scalars and the loss scale. */
 enum { AH_JOB_SCALARS_BYTES = 72 };
 
-/* Bytes per token in job.input_bytes: 4 each for token, target, position, document and table row, and 1 for the
- * mask. */
+/* Bytes per token in job.input_bytes: 4 each for token, target, position, document and table row, 1 for the mask. */
 enum { AH_JOB_TOKEN_BYTES = 5 * sizeof(uint32_t) + 1 };
 
-/* Returns the bytes of a micro-batch's input, rounded up to whole words because the next micro-batch's input follows
- * it. */
+/* Returns the bytes of a micro-batch's input, rounded up to whole words because another micro-batch's input follows. */
 static inline uint64_t ah_job_input_bytes(uint64_t tokens)
 {
     return (tokens * AH_JOB_TOKEN_BYTES + sizeof(uint32_t) - 1) / sizeof(uint32_t) * sizeof(uint32_t);
 }
 
-/* A group of blocks. Sizes of flat vectors include padding (docs/layout.md); `parameters` and `trained_parameters` do
- * not. */
+/* A group of blocks. Sizes of flat vectors include padding (docs/layout.md); the two counts of parameters do not. */
 struct ah_job_group {
     /* Unique name, in the job's arena: "embedding", "layer", "layer_windowed" or "head"; then ".forward" (no backward),
      * ".frozen" (backward only hands down), or ".partial", ".partial2", ... (some tensors trained); then ".lowest" (a
@@ -124,8 +121,8 @@ struct ah_job {
 int ah_job_init(struct ah_job *ret_job, const struct ah_model *model, const struct ah_plan_training *training,
                 struct ah_arena *arena, struct ah_error *err);
 
-/* Makes the job of one rank of a pipeline. `part` must name blocks of the model; NULL means the whole model. Ownership
- * and errors are those of ah_job_init(). */
+/* Makes the job of one rank of a pipeline, like ah_job_init(). `part` must name blocks of the model; NULL: all
+ * blocks. */
 int ah_job_init_part(struct ah_job *ret_job, const struct ah_model *model,
                      const struct ah_plan_training *training, const struct ah_plan_part *part,
                      struct ah_arena *arena, struct ah_error *err);
@@ -139,15 +136,13 @@ static inline bool ah_job_is_head(const struct ah_job *job, size_t block)
 /* True if this job trains any tensor; always true for a whole model. */
 bool ah_job_trains(const struct ah_job *job);
 
-/* True if the table's gradients from the embedding and from the head are summed separately, and then the two sums are
- * added. */
+/* True if gradients of the table are summed separately for the embedding and the head, and then the sums are added. */
 static inline bool ah_job_splits_table(const struct ah_job *job)
 {
     return job->training.tied == AH_TIED_SPLIT;
 }
 
-/* True if the table is split and this rank has both the embedding and the head. It then adds their gradients of the
- * table after the step's last gradient. */
+/* True if the table is split and this rank has embedding and head. After the last gradient it adds their gradients. */
 static inline bool ah_job_joins_table(const struct ah_job *job)
 {
     return ah_job_splits_table(job) && !job->part.first_block && job->has_head &&
@@ -166,8 +161,7 @@ static inline const struct ah_job_group *ah_job_block(const struct ah_job *job, 
 }
 
 /* Writes the name of a block's tensor as patterns see it, cut at `max` - 1 characters: "embedding.embedding.weight",
- * "layer.3.attention.qkv.weight" (block 4: layers count from 0), "head.norm.weight". Returns the length of the whole
- * name. */
+ * "layer.3.attention.qkv.weight" (block 4: layers count from 0), "head.norm.weight". Returns its full length. */
 size_t ah_job_tensor_name(const struct ah_job *job, size_t block, const char *tensor, char *ret_name,
                           size_t max);
 

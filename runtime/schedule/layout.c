@@ -13,8 +13,7 @@
  *   1. All offsets and sizes are whole units of AH_LAYOUT_ALIGN.
  *   2. `top[p]` is at or above the end of every persistent and stacked tensor that lives at p.
  *   3. The stack begins at the cut: the boundary between positions that the fewest stacked bytes cross. If lifetimes
- *      nest, no byte crosses the cut, and the stack wastes none. A tensor that crosses the cut keeps its memory for the
- *      whole iteration.
+ *      nest, none do, and the stack wastes no byte. A tensor that crosses keeps its memory all the time.
  */
 #include "runtime/schedule/layout_internal.h"
 
@@ -35,8 +34,7 @@ static size_t layout_piece(size_t *used_bytes, size_t count, size_t size)
     return offset;
 }
 
-/* Divides `base` into the arrays of `memory` and returns the bytes needed. If `base` is NULL, it only counts the
- * bytes. */
+/* Divides `base` into the arrays of `memory`, or only counts if `base` is NULL. Returns the bytes needed. */
 static size_t layout_cut(struct ah_layout_memory *memory, char *base, size_t tensors, size_t positions)
 {
     const struct {
@@ -118,8 +116,8 @@ static bool layout_lives_at(const struct ah_layout_tensor *tensor, uint32_t posi
     return position <= tensor->to || tensor->from <= position;
 }
 
-/* Adds `units` to all positions of an interval. `sums` stores differences between positions: `units` are added where
- * the interval begins and subtracted after its end. */
+/* Adds `units` to an interval of positions. `sums` has differences: `units` is added at the beginning, subtracted at
+ * the end. */
 static void layout_add_interval(uint64_t *sums, size_t positions, uint32_t from, uint32_t to, uint64_t units)
 {
     sums[from] += units;

@@ -73,14 +73,12 @@ struct ah_layout_result {
  * and AH_E_USAGE the layout is unchanged. */
 int ah_layout_reserve(struct ah_layout *layout, size_t n_tensors, size_t n_positions, struct ah_error *err);
 
-/* Sets live_bytes, by_class and peak_position without placing tensors; peak_bytes is set to live_bytes. Allocates
- * nothing; takes linear time. */
+/* Sets live_bytes, by_class and peak_position, and peak_bytes to live_bytes. Allocates nothing; takes linear time. */
 void ah_layout_live(struct ah_layout *layout, const struct ah_layout_tensor *tensors, size_t n,
                     size_t positions, struct ah_layout_result *ret_result);
 
 /* Sets the offset of every tensor. Allocates nothing and cannot fail; the caller compares the peak with its memory.
- * If the tensors sum to a PiB or more, they are not placed: live_bytes and peak_bytes are a PiB, and offsets mean
- * nothing. */
+ * Tensors that sum to a PiB or more are not placed: offsets mean nothing, live_bytes and peak_bytes are a PiB. */
 void ah_layout_place(struct ah_layout *layout, struct ah_layout_tensor *tensors, size_t n, size_t positions,
                      struct ah_layout_result *ret_result);
 

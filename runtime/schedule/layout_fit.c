@@ -8,8 +8,8 @@
  * INVARIANTS
  *   1. A span is at or above its `floor`, and so above every persistent or stacked tensor whose lifetime overlaps its
  *      own.
- *   2. Spans are numbered by where they begin. A span overlaps the spans already alive where it begins (a row of
- *      `live`), and the spans that begin during its lifetime (consecutive numbers).
+ *   2. Spans are numbered by where they begin. A span overlaps those already alive where it begins (a row of `live`),
+ *      and those that begin during its lifetime (consecutive numbers).
  *   3. Moments overlap only spans and moments at the same position. They are placed last and move no span.
  */
 #include "runtime/schedule/layout_internal.h"
@@ -87,8 +87,7 @@ static void fit_measure_spans(struct ah_layout_memory *memory, size_t positions)
     }
 }
 
-/* Fills the rows of `live`. Each row is the previous row, plus the spans that begin there, minus those that ended
- * before (invariant 2). */
+/* Fills the rows of `live`. A row is the previous one, plus the spans that begin, minus those that have ended (2). */
 static void fit_mark_live(struct ah_layout_memory *memory, size_t positions)
 {
     const size_t words = fit_words(memory);
@@ -220,8 +219,8 @@ static void fit_order_spans(struct ah_layout_memory *memory, enum fit_order orde
         memory->order[k] = memory->keys[k] & LAYOUT_INDEX_MASK;
 }
 
-/* Places the spans in order and returns the end of the highest one. As soon as a span (the culprit) ends at or above
- * `limit`, stops and returns that end. */
+/* Places the spans in order and returns the highest end. Stops early if a span (the culprit) ends at or above
+ * `limit`. */
 static uint64_t fit_spans(struct ah_layout_memory *memory, enum fit_manner manner, uint64_t ceiling,
                           uint64_t limit)
 {
@@ -241,8 +240,7 @@ static uint64_t fit_spans(struct ah_layout_memory *memory, enum fit_manner manne
     return peak;
 }
 
-/* Places moments [first, end), which are at one position: the largest first, each in the lowest gap. Returns the
- * highest end. */
+/* Places moments [first, end) of one position, the largest first, each in its lowest gap. Returns the highest end. */
 static uint64_t fit_in_gaps(struct ah_layout_memory *memory, size_t first, size_t end, uint64_t floor)
 {
     uint64_t peak = 0;
@@ -268,8 +266,8 @@ static uint64_t fit_in_gaps(struct ah_layout_memory *memory, size_t first, size_
     return peak;
 }
 
-/* Places moments [first, end), which are at one position: side by side if they fit under all busy spans, else in gaps.
- * Returns the highest end. */
+/* Places moments [first, end) of one position: side by side if they fit under all spans, else in gaps. Returns their
+ * end. */
 static uint64_t fit_position(struct ah_layout_memory *memory, uint64_t floor, size_t first, size_t end)
 {
     uint64_t sum = 0, at = floor;
@@ -308,8 +306,7 @@ static size_t fit_last_at(const struct ah_layout_memory *memory, size_t p)
     return k ? k - 1 : 0;
 }
 
-/* Places the moments. Returns their highest end, or `peak` if that is higher. Stops as soon as a moment ends at or
- * above `limit`, and returns that end. */
+/* Places the moments. Returns the highest end, at least `peak`. Stops early if a moment ends at or above `limit`. */
 static uint64_t fit_moments(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                             size_t positions, uint64_t peak, uint64_t limit)
 {
@@ -342,8 +339,7 @@ static void fit_keep(struct ah_layout_memory *memory)
         memory->best[memory->moments[i]] = memory->at[memory->moments[i]];
 }
 
-/* Places all spans in order, then all moments. Saves the layout if its peak is below `lowest`. Returns the lower of its
- * peak and `lowest`. */
+/* Places all spans, then all moments. Saves the layout if its peak is below `lowest`. Returns the lower of the two. */
 static uint64_t fit_once(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                          size_t positions, enum fit_manner manner, uint64_t ceiling, uint64_t lowest)
 {
@@ -355,8 +351,7 @@ static uint64_t fit_once(struct ah_layout_memory *memory, const struct ah_layout
     return peak;
 }
 
-/* Returns how often each order is repaired. With more spans it is repaired less often, so the work stays about the
- * same. */
+/* Returns how often each order is repaired: the more spans, the less often, so that the work stays about the same. */
 static size_t fit_repairs(const struct ah_layout_memory *memory)
 {
     enum { PLACED = 1000, MOST = 16 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading: the ops of a program give the positions where messages are sent or first needed. The names of its tensors
- * give the memory of messages.
+ * Reading: the ops of a program give the positions where messages are sent or first needed. Names of tensors give their
+ * memory.
  *
  * Checking: a stage runs its positions in order. Each stage runs as far as the others allow, until no stage can
  * advance. If a stage has then not reached its end, the stages wait for each other in a circle.
@@ -67,9 +67,9 @@ static int note_message(const struct reading *r, enum ah_channel channel, uint64
     return AH_OK;
 }
 
-/* Records the message that is sent or first needed at this position. A gradient from the next stage is first needed by
- * the backward of the last block. Without that backward, it is needed by this stage's own gradient send or, if nothing
- * is trained, by the forward that must not run further ahead. */
+/* Records the message sent or first needed at this position. A gradient from the next stage is first needed by the
+ * last block's backward or, without it, by this stage's own gradient send, or else by the forward that must not run
+ * ahead. */
 static int note_position(const struct reading *r, uint32_t position, struct ah_error *err)
 {
     const struct ah_plan_op *op = op_at(r->program, position);
@@ -92,8 +92,7 @@ static int note_position(const struct reading *r, uint32_t position, struct ah_e
 
 /* ---- tensors ---- */
 
-/* True if the message is a word: a gradient message without bytes. A word has no tensor, even if a tensor has its
- * name. */
+/* True if the message is a word, which has no bytes. It has no tensor, even if a tensor is named like its own. */
 static bool is_word(const struct reading *r, enum ah_channel channel, const struct ah_message *message)
 {
     return channel == AH_CHANNEL_GRADIENT_OUT && message->at != AH_MESSAGES_NEVER &&
@@ -222,8 +221,7 @@ struct pipeline {
     uint64_t *done; /* by stage: positions done, over all steps */
 };
 
-/* Returns the bytes of a message for all `tp` ranks of a stage together. Each of them sends and expects an equal
- * slice. */
+/* Returns the bytes of a message for all `tp` ranks of a stage together; each of them sends and expects a slice. */
 static uint64_t whole_bytes(const struct ah_messages *messages, enum ah_channel channel, uint64_t micro_batch)
 {
     return messages->of[channel][micro_batch].bytes * messages->program->part->tp;
@@ -266,8 +264,8 @@ static int check_sizes(const struct pipeline *p, size_t stage, struct ah_error *
     return AH_OK;
 }
 
-/* True if the neighbour is far enough for this stage to run `position`: past the send of a message to receive here, or
- * at the position that frees the memory of a message to send here. */
+/* True if the neighbour has gone far enough: past the send of a message that arrives here, or to the position that
+ * frees the memory of a message sent here. */
 static bool is_let(const struct pipeline *p, size_t stage, enum ah_channel channel, uint64_t step,
                    uint32_t position)
 {

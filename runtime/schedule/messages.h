@@ -11,9 +11,9 @@
  * A CHANNEL carries messages in one direction between two neighbours, for one purpose: one message per micro-batch, in
  * order. A message without bytes is a *word*: the next stage has no gradient to send and only says that it is done.
  *
- * A PROGRAM HAS NO RECEIVES. Each arriving message has a tensor in the receiver's arena. The tensor's memory is free
- * once the receiver reaches the first position of its lifetime. The message may arrive from then on, so the send cannot
- * end earlier. Messages take no memory beyond what the document shows.
+ * A PROGRAM HAS NO RECEIVES. Each arriving message has a tensor in the receiver's arena. From the first position of the
+ * tensor's lifetime on, its memory is free and the message may arrive; the send cannot end earlier. So messages take no
+ * memory beyond what the document shows.
  *
  * INVARIANTS of a program that was read:
  * 1. Each message has one position that sends it or is the first to need it. For a word that no position needs, it is
@@ -65,8 +65,8 @@ struct ah_messages {
 int ah_messages_read(const struct ah_plan *program, struct ah_arena *arena, struct ah_messages *ret_messages,
                      struct ah_error *err);
 
-/* Checks that the stages of a pipeline, listed in order, can run steps together. AH_E_DOCUMENT: they cannot; the text
- * says why. AH_E_MEMORY. */
+/* Checks that a pipeline's stages, in order, can run steps together. AH_E_DOCUMENT: the text says why not.
+ * AH_E_MEMORY. */
 int ah_messages_check(const struct ah_messages *const *stages, size_t n, struct ah_error *err);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes and reads the names of blocks and tensors. A tensor's name begins with its block and what it holds
- * (docs/planning.md, "Memory").
+ * Names of blocks and tensors. A tensor's begins with its block and its contents (docs/planning.md, "Memory").
  */
 #include "runtime/schedule/names.h"
 
@@ -64,8 +63,7 @@ void ah_name_tensor(struct ah_name_blocks blocks, const struct ah_layout_tensor 
         snprintf(ret_name, AH_NAME_MAX, "%.40s.%s.%u", owner, labels[name.label], name.micro_batch);
 }
 
-/* Reads the name of a block of the model at the beginning of `text`, and moves `text` past the name and its dot.
- * Returns false if there is none. */
+/* Reads a block's name at the beginning of `text` and moves `text` past its dot. Returns false if there is none. */
 static bool read_owner(size_t n_blocks, const char **text, uint32_t *ret_block)
 {
     static const char embedding[] = "embedding.", head[] = "head.", layer[] = "layer.";

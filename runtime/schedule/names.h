@@ -38,8 +38,7 @@ struct ah_tensor_name {
     uint32_t micro_batch;
 };
 
-/* Numbers that turn blocks of a plan into blocks of its model: a plan numbers its blocks from 0, but names follow the
- * model. */
+/* Numbers of blocks: a plan counts its blocks from 0, but their names count in the model. */
 struct ah_name_blocks {
     size_t of_model; /* number of blocks in the model */
     size_t first;    /* number in the model of the plan's block 0 */

@@ -2,9 +2,8 @@
  *
  * Occupancy: what a plan document's device arena holds at every compute position, by class.
  *
- * A tensor's class follows from its name, as emit_plan.c writes it; the bytes of any other name are `other`. Gaps are
- * the bytes below the end of the highest live tensor that no live tensor covers. Sizes are rounded up to the layout's
- * alignment.
+ * A tensor's class follows from its name, as emit_plan.c writes it; any other name counts as `other`. Gaps are bytes
+ * below the end of the highest live tensor that no live tensor covers. Sizes are rounded up to the layout's alignment.
  *
  *     struct ah_occupancy occupancy;
  *     rc = ah_occupancy_measure(plan, &arena, &occupancy, err);

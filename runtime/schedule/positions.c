@@ -8,8 +8,8 @@
  * 2. Updates on the device come between passes. A `device` update follows the block's last gradient. If updates wait
  *    for the norm, all of them follow the last gradient of all blocks, the lowest block first.
  * 3. Streamed updates are spread to match the arrival of their states. States are copied over the link tile by tile. A
- *    block's copies may begin once its last gradient is made, and the block needed first is copied first. Each tile is
- *    updated after the op that runs when the tile arrives, but before the block's weights are used (or fetched).
+ *    block's copies begin once its last gradient is made; the block needed first comes first. Each tile is updated
+ *    after the op that runs when the tile arrives, but before the block's weights are used (or fetched).
  */
 #include "runtime/schedule/compile_internal.h"
 #include "runtime/schedule/turns.h"
@@ -101,8 +101,7 @@ static void attach(struct compile *c, size_t after, uint32_t op)
     c->attached[c->n_attached++] = (struct compile_attached){(uint32_t)(after % c->n_base), op};
 }
 
-/* Returns the index in `base` of the last op that makes a gradient. In a part, returns that of the last op, because
- * gradients are added up after it. */
+/* Returns the index in `base` of the last op that makes a gradient; in a part, of the last op, which sums follow. */
 static uint32_t last_gradient(const struct compile *c)
 {
     uint32_t last = 0;
@@ -171,8 +170,7 @@ static void make_streamed_op(struct compile *c, size_t block)
     c->update_op[block] = op;
 }
 
-/* Places streamed updates by rule 3. Gradients are made from the highest block down, and the lowest waiting block is
- * needed first. */
+/* Places streamed updates by rule 3. Gradients are made from the highest block down; the lowest one is needed first. */
 static void attach_streamed_updates(struct compile *c)
 {
     struct arrivals a = {0};
@@ -208,8 +206,7 @@ static void sort_attached(struct compile *c)
         c->sorted[count[c->attached[i].after]++] = c->attached[i];
 }
 
-/* Sets the first and last position of each op. An op's tiles count from the first head on, so the search for its first
- * position begins there. */
+/* Sets each op's first and last position. Tiles count from the first head on, so the search begins there. */
 static void number_positions(struct compile *c)
 {
     size_t head = 0;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Priority: ranks items, so that a lane can run first what is needed first.
+ * Priority: ranks items, so that lanes can run the most urgent one first.
  *
- * 1. The item needed by the earliest compute position comes first, whether it is needed directly or by items in
- *    between. Position numbers continue in later iterations. Among equals, the item with the longer chain of work up to
- *    that position comes first, then the lower block.
- * 2. Edges between items of other lanes form no cycle, not even over iterations, because every cycle contains a compute
- *    op.
+ * 1. The item needed by the earliest compute position comes first, needed directly or by items in between. Position
+ *    numbers continue in later iterations. Ties go to the longer chain of work up to that position, then to the lower
+ *    block.
+ * 2. Edges between items of other lanes form no cycle, even over iterations: every cycle contains a compute op.
  */
 #include "runtime/schedule/schedule_internal.h"
 
@@ -14,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The ranks found so far. `chain` is the longest chain of work from an item's end to the position at which it is
+/* The ranks found so far. `chain`: the longest chain of work from the end of an item to the position where it is
  * due. */
 struct ranking {
     const struct ah_items *items;
@@ -27,8 +26,7 @@ struct ranking {
     size_t n_queue;
 };
 
-/* Passes v's rank to the items that v waits for, because they are needed no later than v. Between them and that
- * position lies the work of v. */
+/* Passes v's rank to the items that v waits for: they are needed no later than v, and v's work comes in between. */
 static void pass_rank(struct ranking *r, uint32_t v)
 {
     const struct ah_items *items = r->items;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products: lists each matrix product that a plan of a job might run, once. A machine has an algorithm for each of
- * them.
+ * Products: lists each matrix product that a plan of a job might run, once. A machine chooses their algorithms.
  */
 #ifndef AH_RUNTIME_SCHEDULE_PRODUCTS_H
 #define AH_RUNTIME_SCHEDULE_PRODUCTS_H

@@ -125,9 +125,8 @@ static bool is_read(const struct node *node, size_t arg)
     return node->role[arg] == AH_ROLE_IN || node->role[arg] == AH_ROLE_INOUT;
 }
 
-/* Emits the forward steps whose results `node` reads, each at most once. Before each, it emits the steps whose results
- * that step reads. The recursion is no deeper than the line, because tensors are written before they are read
- * (program_table.c, 1). */
+/* Emits the forward steps that make what `node` reads, at most once each, after the steps that make what they read.
+ * Tensors are written before they are read (program_table.c, 1). So the recursion is no deeper than the line. */
 static void provide(struct emission *emission, const struct node *node)
 {
     const struct line *forward = &emission->block->forward;
@@ -243,8 +242,8 @@ static double attention_pairs(uint64_t seq, uint64_t window)
     return w * (w + 1) / 2 + (s - w) * w;
 }
 
-/* Returns the flops of attention. Forward takes two products per pair and head. Backward takes five, one of them to
- * recompute the scores. */
+/* Returns the flops of attention. Per pair and head, forward takes two products; backward takes five, one for the
+ * scores. */
 static double attention_flops(const struct ah_op_attention *attention, bool backward)
 {
     return attention_pairs(attention->seq, attention->window) * attention->batch * attention->heads *

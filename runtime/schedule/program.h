@@ -67,8 +67,7 @@ struct ah_program_tensor {
 
 enum { AH_PROGRAM_TENSORS_MAX = 48 };
 
-/* Lists the tensors of a block that at least one config saves, in the order in which they are made. Returns their
- * number. */
+/* Lists a block's tensors that at least one config saves, in the order in which they are made. Returns their number. */
 size_t ah_program_saved(const struct ah_job *job, const struct ah_job_group *group,
                         struct ah_program_tensor ret_tensors[AH_PROGRAM_TENSORS_MAX]);
 
@@ -108,8 +107,7 @@ struct ah_program_op {
     struct ah_op op;
     uint8_t place[AH_OP_ARGS];        /* AH_PROGRAM_NO_PLACE: absent */
     uint64_t chunk_bytes[AH_OP_ARGS]; /* how far the operand advances with each repetition */
-    /* Number of repetitions. Ops with several are adjacent; each repetition of the loop over chunks runs all of them
-     * once. */
+    /* Number of repetitions. Ops with several are adjacent; each repetition of the loop over chunks runs them all. */
     uint64_t times;
     bool first_writes; /* the first repetition writes c, later repetitions add to it */
     bool in_loop;      /* part of the loop over chunks, or of the remaining tokens after it */
@@ -126,18 +124,15 @@ struct ah_program {
     uint64_t saved_bytes;
 };
 
-/* Builds the program of a pass. AH_E_DOCUMENT: a size exceeds any memory, which cannot happen if ah_job_init() accepted
- * the job. */
+/* Builds the program of a pass. AH_E_DOCUMENT: a size exceeds any memory (never if ah_job_init() accepted the job). */
 int ah_program_build(const struct ah_job *job, const struct ah_job_group *group, enum ah_pass pass,
                      enum ah_activations activations, struct ah_program *ret_program, struct ah_error *err);
 
-/* Removes `positions` and `docs` from the op, for data without documents. Positions then count from 0 in each sequence
- * of `seq` tokens. */
+/* Removes `positions` and `docs` from the op, for data without documents. Positions then count within each `seq`. */
 void ah_program_drop_documents(struct ah_op *op, uint64_t seq);
 
-/* Writes the sha256 of everything that a group computes: the ops of every pass under every config, with sizes, types
- * and strides. Groups with equal digests take equal time, even in different models. AH_E_DOCUMENT as
- * ah_program_build(). */
+/* Writes the sha256 of all work of a group: ops of every pass under every config, with sizes, types and strides. Groups
+ * with equal digests take equal time, even in different models. AH_E_DOCUMENT as ah_program_build(). */
 int ah_program_digest(const struct ah_job *job, const struct ah_job_group *group,
                       char ret_text[AH_SHA256_HEX_MAX], struct ah_error *err);
 

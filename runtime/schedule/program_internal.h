@@ -211,8 +211,7 @@ uint64_t ah_program_tensor_bytes(const struct ah_program_context *context, enum 
 int ah_program_line_init(struct line *ret_line, const struct ah_program_context *context,
                          const struct step_rule *rules, struct ah_error *err);
 
-/* Sets the sizes in node->step.op.u from the shapes, and adds or removes the operands whose presence depends on other
- * operands. */
+/* Sets the sizes in node->step.op.u from the shapes. Adds or removes operands whose presence depends on others. */
 void ah_program_ops_size(const struct ah_program_context *context, struct node *node);
 
 /* Fills both lines and the sets of saved tensors. AH_E_DOCUMENT: sizes beyond any memory. */

@@ -5,11 +5,11 @@
  * SAVED. keep saves every tensor that forward writes and backward reads. selective drops those that cheap steps can
  * recompute from the remaining ones. So selective never saves more than keep.
  *
- * SCRATCH. A tensor's lifetime lasts from the first step that touches it to the last. If the loop over chunks touches a
- * tensor that is kept for longer than a chunk, the lifetime includes the whole loop. Each tensor gets the lowest offset
- * where it overlaps no tensor alive at the same time. The result depends on the order of tensors, so a few orders are
- * tried and the lowest peak is taken. In all programs of the tests, that peak equals the largest sum of bytes alive at
- * one step, a lower bound.
+ * SCRATCH. A tensor's lifetime lasts from the first step that touches it to the last. It includes the whole loop over
+ * chunks if that touches the tensor and the tensor outlives a chunk. Each tensor gets the lowest offset where it
+ * overlaps no tensor alive at the same time. The result depends on the order of tensors, so a few orders are tried and
+ * the lowest peak is taken. In all programs of the tests, that peak equals the largest sum of bytes alive at one step,
+ * a lower bound.
  */
 #include "runtime/schedule/program_internal.h"
 
@@ -57,8 +57,7 @@ static void find_kept(struct ah_program_block *block, bool *kept)
     }
 }
 
-/* True if backward can repeat this step: the step is cheap, and every intermediate tensor that is only an input of it
- * is kept. */
+/* True if backward can repeat this step: it is cheap, and every intermediate tensor that it only reads is kept. */
 static bool is_repeatable(const struct node *node, const bool *kept)
 {
     if (!node->rule->cheap)
@@ -71,8 +70,7 @@ static bool is_repeatable(const struct node *node, const bool *kept)
     return true;
 }
 
-/* True if `selective` may drop the tensor. The small statistics of a norm may be dropped only together with the norm's
- * result. */
+/* True if `selective` may drop the tensor. A norm's small statistics are dropped only together with its result. */
 static bool is_droppable(const struct ah_program_block *block, size_t tensor, const bool *kept)
 {
     bool droppable = kept[tensor];
@@ -238,8 +236,7 @@ static bool lives_longer(const struct piece *a, const struct piece *b)
     return as != bs ? as > bs : a->bytes > b->bytes;
 }
 
-/* True if `a` comes first in the order by last step, from the last back; of pieces with the same last step, the larger
- * comes first. */
+/* True if `a` is sorted before `b`: it has the later last step or, if those are equal, more bytes. */
 static bool dies_after(const struct piece *a, const struct piece *b)
 {
     return a->to != b->to ? a->to > b->to : a->bytes > b->bytes;

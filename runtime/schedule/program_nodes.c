@@ -73,9 +73,8 @@ static uint64_t element_bytes(const struct ah_program_context *context, enum ele
     return element == PARTIAL ? 4 : fixed[element];
 }
 
-/* Returns the distance between the starts of two rows, in elements. Rows of logits are padded to whole lines of
- * memory, because a vocabulary may have any size. Without padding, products on GPUs would access the rows element by
- * element. */
+/* Returns the distance between the starts of two rows, in elements. A vocabulary may have any size, so rows of logits
+ * are padded to whole lines of memory. Otherwise products on GPUs would access them element by element. */
 static uint64_t pitch(const struct ah_program_context *context, const struct tensor_rule *rule)
 {
     enum { LINE = 64 };
@@ -89,8 +88,8 @@ uint64_t ah_program_tensor_bytes(const struct ah_program_context *context, enum 
     return context->of[rule->rows] * pitch(context, rule) * element_bytes(context, rule->element);
 }
 
-/* Finds the first column and the number of columns of a part: of q, k, v, or of gate and up. Without a gate, all
- * columns are up's. */
+/* Finds first column and number of columns of a part of q, k, v, or of gate, up. Without a gate, all columns are
+ * up's. */
 static void part_columns(const struct ah_program_context *context, enum part part, uint64_t *first,
                          uint64_t *cols)
 {
@@ -289,8 +288,7 @@ static void need_inputs(const struct node *node, bool *needed)
             needed[node->step.place[i]] = true;
 }
 
-/* Marks the results of a block as needed: the tensors passed to its neighbours, the loss, and gradients of trained
- * tensors. */
+/* Marks what a block must produce: tensors for its neighbours, the loss, and gradients of trained tensors. */
 static void need_results(const struct ah_program_context *context, bool *needed)
 {
     needed[T_OUTPUT] = needed[T_LOSS_SUM] = true;

@@ -11,8 +11,7 @@
  * 4. rope rotates q and k in place, because its backward needs only their gradient. The backward of q/k norms reads the
  *    norms' input. So if a model has q/k norms, the normed and rotated q and k are a separate tensor.
  * 5. Gate and up are adjacent columns of one matrix, like q, k and v. If their weights are adjacent, too (no biases, no
- *    padding between them), one product computes both. If both weights are trained, one product computes both
- *    gradients.
+ *    padding between them), one product makes both; if both are trained, one product makes both gradients.
  * 6. The head overwrites its norm's output with the gradient of that output, chunk by chunk. It does so after the
  *    chunk's other product has read the output.
  */
@@ -78,8 +77,7 @@ const struct tensor_rule ah_program_tensor_rules[TENSORS] = {
 #define G_GATE_UP         {.kind = WEIGHT_GRADIENT, .parameter = "mlp.gate.weight", .and_up = true}
 #define SCRATCH           {.kind = OP_SCRATCH}
 
-/* A projection y = x w^T + b, and its backward, for use in many rows. Blocks with the feature `except` leave the rows
- * out. */
+/* A projection y = x w^T + b, and its backward, used by many rows. Blocks with the feature `except` leave it out. */
 #define PROJECT(y, x, w, except) \
     {w, AH_OP_MATMUL, AH_MATMUL_NT, .unless = except, .arg = {y, T(x), W(w ".weight"), W_IF(w ".bias")}}
 #define PROJECT_BIAS(dy, w) \

@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-/* The largest needs of any op so far. Both are for all threads together. */
+/* The largest needs of any op so far, per thread. */
 struct needs {
     unsigned threads;
     uint64_t product_bytes, other_bytes;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reserve: device memory that a run needs outside its arena, for ops that need more memory than their operands. The
- * planner, the check and the tests all use this function.
+ * Reserve: device memory that a run needs outside its arena, for ops that need more memory than their operands.
+ * Planner, check and tests all use it.
  *
  * The CPU device packs the operands of its products. Each thread of the compute lane has its own memory for packing.
  * Its size follows from the job's ops and the number of threads, and is the same on any processor
- * (device/tile/blocking.h, device/math/workspace.h). A GPU's workspaces have fixed sizes, so its reserve is part of its
- * profile.
+ * (device/tile/blocking.h, device/math/workspace.h). A GPU's profile measures its reserve: its workspaces have fixed
+ * sizes.
  */
 #ifndef AH_RUNTIME_SCHEDULE_RESERVE_H
 #define AH_RUNTIME_SCHEDULE_RESERVE_H

@@ -11,8 +11,7 @@
 
 /* ---- configs ---- */
 
-/* True if gradients leave for the host before ranks add them up. This holds if the weights are on the host, where
- * gradients are sent as they are made. */
+/* True if gradients are sent to the host before ranks add them up, as they are if the weights are on the host. */
 static bool leaves_first(const struct ah_job *job, struct ah_config config)
 {
     const bool added_up =
@@ -20,8 +19,8 @@ static bool leaves_first(const struct ah_job *job, struct ah_config config)
     return added_up && config.weights == AH_WEIGHTS_HOST && config.optimizer == AH_OPTIMIZER_HOST;
 }
 
-/* Lists the accumulators to choose from, and returns their number. If this rank adds the two sums of a split table,
- * these sums stay on the device. */
+/* Lists the possible accumulators; returns their number. If this rank joins a split table, its sums stay on the
+ * device. */
 static size_t accumulators(const struct ah_job *job, const struct ah_job_group *group,
                            struct ah_config config, uint8_t ret_accumulators[2])
 {

@@ -39,9 +39,8 @@ struct ah_config {
 
 enum { AH_CONFIGS_MAX = 32 };
 
-/* Lists every valid config of a block of this group in a fixed order: device before host, keep before recompute.
- * Embedding, head and groups without backward only `keep`; frozen groups have optimizer none. Returns the number of
- * configs. */
+/* Lists every valid config of a block of this group in a fixed order: device before host, keep before recompute. The
+ * embedding, the head and groups without backward only `keep`; frozen groups have optimizer none. Returns how many. */
 size_t ah_configs(const struct ah_job *job, const struct ah_job_group *group,
                   struct ah_config ret_configs[AH_CONFIGS_MAX]);
 
@@ -68,8 +67,7 @@ struct ah_choice {
     const struct ah_costs *costs;
     /* (optional) Times of forward, backward and sends, in compute order. They replace those of `costs`. */
     const double *base_us;
-    /* (optional) If a dispatch's period exceeds this by more than 1 %, that period is the score's, and the order is not
-     * run. */
+    /* (optional) If a dispatch's period is over 1 % longer than this, it is the score, and the order is not run. */
     double enough_us;
     uint64_t enough_bytes; /* (optional) a layout whose peak is at most this is not improved */
 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Types and functions shared by the files of the schedule: an iteration as ops, items and edges, and its growing
- * memory.
+ * Shared by the files of the schedule: an iteration as ops, items and edges, and its growing memory.
  *
  * An ITEM is a tile of an op; a lane runs its items one after another. Items of the compute lane are numbered first:
  * item p has position p. The items of other lanes follow, op by op, tile by tile.
@@ -129,8 +128,8 @@ void ah_dispatch_share(const struct ah_plan_sharing *sharing,
 int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_sim_run *run, size_t iterations,
                      struct ah_error *err);
 
-/* Dispatches three loaded iterations by priority (or fifo) and freezes the order of one steady round. `ret_period_us`
- * is the time from the second first head to the third. */
+/* Dispatches three loaded iterations by priority (or fifo) and freezes the order of one steady round. The period is
+ * that of the dispatch, from the first head of iteration 1 to the first head of iteration 2. */
 int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_sim_run *run,
                        enum ah_scheduling scheduling, struct ah_orders *ret_orders, double *ret_period_us,
                        struct ah_error *err);

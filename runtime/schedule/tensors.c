@@ -4,11 +4,11 @@
  * the memory of the host.
  *
  * 1. The lifetime of a block's input lasts from the op that makes it to the block's backward or, without one, its
- *    forward. Saved tensors live from forward to backward. These lifetimes nest, so the tensors form a stack. In
- *    block-major order, the micro-batches of a block are one tensor. A message may arrive at a stage from the moment at
- *    which its sender can send it. Let the stage have w forwards ahead of its backwards (turns.h). The input of
- *    micro-batch j arrives after the gradient of j - w - 2 was sent. The gradient of j arrives after the output of j +
- *    w - 1 was sent and the gradient of j - 2 was used. A stage's output lives until it is sent.
+ *    forward. Saved tensors live from forward to backward. So the lifetimes nest and form a stack. In block-major
+ *    order, the micro-batches of a block are one tensor. A message may arrive at a stage from the moment at which its
+ *    sender can send it. Let the stage have w forwards ahead of its backwards (turns.h). The input of micro-batch j
+ *    arrives after the gradient of j - w - 2 was sent. The gradient of j arrives after the output of j + w - 1 was sent
+ *    and the gradient of j - 2 was used. A stage's output lives until it is sent.
  * 2. Scratch lives at one position.
  * 3. Host memory that the link touches is pinned (weights, streamed states, tiles or vectors in flight). Memory that
  *    only host Adam touches is pageable (its states, sums of gradients).
@@ -32,8 +32,7 @@ static uint32_t input_arrives(const struct compile *c, size_t micro_batch)
     return micro_batch >= behind ? ah_compile_send(c, AH_PLAN_SEND_INPUT_GRADIENT, micro_batch - behind) : 0;
 }
 
-/* Returns the position of the last op that reads a micro-batch's residual gradient: its send, or the lowest
- * backward. */
+/* Returns the position of the last reader of a micro-batch's residual gradient: its send, or the lowest backward. */
 static uint32_t residual_ends(const struct compile *c, size_t micro_batch)
 {
     if (ah_compile_sends_gradient(c) && ah_job_block(c->job, 0)->input_gradient)
@@ -184,8 +183,8 @@ void ah_compile_tensors(struct compile *c)
 
 /* ---- host ---- */
 
-/* Adds a ring's pinned bytes and returns its number of slots: `slots`, or 0 if `slots` is 0 or whole vectors take no
- * more memory. */
+/* Adds a ring's pinned bytes. Returns its slots: `slots`, or 0 if there is no ring or whole vectors need no more
+ * memory. */
 static uint64_t ring(struct compile *c, uint64_t slots, uint64_t tiles, uint64_t element_bytes,
                      uint64_t whole_bytes)
 {
@@ -231,8 +230,7 @@ static void host_block(struct compile *c, size_t block, struct flow *gradients, 
         flow_add(c, weights, group->trained_elements, job->weight_bytes);
 }
 
-/* False if a ring of gradients would deadlock, because only updates free its slots, and updates wait for all
- * gradients. */
+/* False if a ring of gradients would deadlock: only updates free its slots, and updates wait for all gradients. */
 static bool gradients_flow(const struct compile *c)
 {
     if (!c->late_updates)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matches patterns with names of tensors. Patterns are applied in order, so later ones override earlier ones. Each
- * pattern is tried only on the blocks that its beginning allows. So even a thousand patterns for one layer each are
- * fast.
+ * Matches patterns with names of tensors. Patterns are applied in order, so later ones override earlier ones. Each is
+ * tried only on blocks that its beginning allows, so even a thousand patterns, each for one layer, are fast.
  */
 #include "runtime/schedule/trainable.h"
 
@@ -20,8 +19,8 @@ size_t ah_trainable_name(const struct ah_model *model, uint64_t block, const cha
     return n < 0 ? 0 : (size_t)n;
 }
 
-/* True if `pattern` matches all of `name`. After a mismatch, the last `*` is extended by one character, which takes
- * linear time in practice and is never exponential. */
+/* True if `pattern` matches all of `name`. After a mismatch, extends the last `*` by one character: never
+ * exponential. */
 bool ah_trainable_glob(const char *pattern, const char *name)
 {
     const char *star = NULL, *resume = NULL;
@@ -63,8 +62,7 @@ static struct block_range possible_blocks(const struct ah_model *model, const ch
     return layer < model->layers ? (struct block_range){layer + 1, layer + 2} : (struct block_range){0, 0};
 }
 
-/* For each tensor of the block whose name matches `pattern`, sets (or clears) its bit. Returns true if any tensor
- * matched. */
+/* Sets (or clears) the bits of the block's tensors whose names match `pattern`. Returns true if any tensor matched. */
 static bool apply_to_block(const struct ah_model *model, uint64_t block, const char *pattern, bool includes,
                            uint32_t *trained)
 {

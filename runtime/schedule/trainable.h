@@ -19,8 +19,7 @@
 
 enum { AH_TRAINABLE_NAME_MAX = 96 };
 
-/* Writes the name of a block's tensor as patterns see it, cut at `max` - 1 characters. Returns the length of the whole
- * name. */
+/* Writes the name of a block's tensor as patterns see it, cut at `max` - 1 characters. Returns its full length. */
 size_t ah_trainable_name(const struct ah_model *model, uint64_t block, const char *tensor, char *ret_name,
                          size_t max);
 

@@ -9,8 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns the number of forwards that stage `i` of `n_stages` does before its forwards and backwards alternate. `m` is
- * the number of micro-batches. */
+/* Returns how many of its `m` forwards stage `i` of `n_stages` does before its forwards and backwards alternate. */
 static inline uint64_t ah_turn_ahead(size_t i, size_t n_stages, uint64_t m)
 {
     return n_stages - 1 - i < m ? n_stages - 1 - i : m;

@@ -24,8 +24,8 @@
 /* Checks a plan that was read from a document. AH_E_DOCUMENT: the text begins with the wrong field. AH_E_MEMORY. */
 int ah_schedule_check(const struct ah_plan *plan, struct ah_error *err);
 
-/* Checks that the sizes and times of a plan, which passed ah_schedule_check(), follow from this job and these costs.
- * Has the errors of ah_schedule_check(). */
+/* Checks that sizes and times of a plan follow from this job and these costs. The plan must have passed
+ * ah_schedule_check(), whose errors this function returns, too. */
 int ah_schedule_check_against(const struct ah_plan *plan, const struct ah_job *job,
                               const struct ah_costs *costs, struct ah_error *err);
 

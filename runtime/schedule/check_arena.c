@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Visits tensors in the order in which they begin. Live tensors are in a list sorted by offset, so a new tensor is
- * compared
- * with its two neighbours only. A tensor that lives past the end of the iteration is treated as two tensors.
+ * compared with its two neighbours only. A tensor that lives past the end of the iteration is treated as two tensors.
  */
 #include "runtime/schedule/check_internal.h"
 

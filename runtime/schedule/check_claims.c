@@ -21,8 +21,7 @@ static int check_names(const struct ah_plan *plan, struct ah_error *err)
     return AH_OK;
 }
 
-/* Fails if two resources have the same name, or a plan with a single micro-batch has the meaningless order
- * block-major. */
+/* Fails if two resources have one name, or if a plan with a single micro-batch is block-major, which means nothing. */
 static int check_words(const struct ah_plan *plan, struct ah_error *err)
 {
     const struct ah_plan_sharing *sharing = &plan->sharing;
@@ -74,8 +73,7 @@ static int check_solver(const struct ah_plan *plan, struct ah_error *err)
 
 /* ---- policies ---- */
 
-/* Checks that the list of other policies is empty, or has all but the plan's own and `optimal`, once each and in
- * order. */
+/* Checks that the list of policies is empty, or has all except the plan's own and `optimal`, once each, in order. */
 static int check_alternatives(const struct ah_plan *plan, struct ah_error *err)
 {
     size_t next = 0;

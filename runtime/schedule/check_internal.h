@@ -20,16 +20,14 @@ struct ah_check_inputs {
 };
 int ah_check_rebuild(const struct ah_plan *plan, const struct ah_check_inputs *inputs, struct ah_error *err);
 
-/* check_work.c: check that equal work takes equal time, and that the time of a copy follows from its tiles and
- * bytes. */
+/* check_work.c: check that equal work takes equal time, and that a copy's time follows from its tiles and bytes. */
 int ah_check_work(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err);
 int ah_check_links(const struct ah_plan *plan, struct ah_error *err);
 
 /* check_times.c: checks that the orders of lanes are those that `scheduling` gives, and take the stated time. */
 int ah_check_times(const struct ah_plan *plan, struct ah_error *err);
 
-/* Times of a lane's copies, per tile and per byte. `relative`: tolerance, larger if copies differ little in tiles per
- * byte. */
+/* Times of a lane's copies, per tile and per byte. `relative`: tolerance, larger if tiles per byte hardly differ. */
 struct ah_check_copies {
     double us_a_tile, us_a_byte, relative;
 };
@@ -41,8 +39,7 @@ int ah_check_claims(const struct ah_plan *plan, struct ah_error *err);
 /* True if two times, or rates, are equal up to rounding. */
 bool ah_check_near(double a, double b);
 
-/* Check that two numbers are equal. AH_E_DOCUMENT: they differ; the text is "<place>: is <stated>; <derived>
- * <source>". */
+/* Check that two numbers are equal. AH_E_DOCUMENT: no; the text is "<place>: is <stated>; <derived> <source>". */
 int ah_check_number(const char *place, double stated, double derived, const char *source,
                     struct ah_error *err);
 int ah_check_count(const char *place, uint64_t stated, uint64_t derived, const char *source,

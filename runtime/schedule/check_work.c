@@ -94,8 +94,7 @@ static double launches_of(const struct ah_job *job, const struct ah_plan_op *op)
     return op->op == AH_PLAN_DEVICE_ADAM ? (double)ah_flat_runs(&flat, runs) : 0;
 }
 
-/* Finds the least times per parameter and per launch. An op must take the longer of the two times that follow from
- * them. */
+/* Finds the least times per parameter and per launch. Each op must take the longer of the two resulting times. */
 static int check_rates(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
     double us_each[OP_KINDS][WAYS], launch_us = INFINITY;

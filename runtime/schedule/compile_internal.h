@@ -67,9 +67,8 @@ bool ah_compile_trained(const struct compile *c, size_t block);
 /* True if this op makes a gradient of trained parameters. */
 bool ah_compile_gradient_here(const struct compile *c, enum ah_plan_op_kind kind, size_t block);
 
-/* True if the stage sends its output to the next stage (first function), or its input gradient to the previous one
- * (second). If nothing from here down is trained, the gradient is a word: it has no bytes and says that the stage is
- * done. */
+/* True if the stage sends its output to the next stage (first), or its input gradient to the previous one (second). If
+ * nothing from here down is trained, the gradient is a word without bytes, which says that the stage is done. */
 bool ah_compile_sends_output(const struct compile *c);
 bool ah_compile_sends_gradient(const struct compile *c);
 
@@ -83,8 +82,7 @@ uint64_t ah_compile_states_in_bytes(const struct compile *c, size_t block);
 uint64_t ah_compile_states_out_bytes(const struct compile *c, size_t block);
 double ah_compile_states_in_us(const struct compile *c, size_t block);
 
-/* Return the position of the block's forward, of its backward (COMPILE_NONE: none), or of the op that makes its
- * gradient. */
+/* Return the position of the block's forward, backward (COMPILE_NONE: none), or of the op that makes its gradient. */
 uint32_t ah_compile_forward(const struct compile *c, size_t block, size_t micro_batch);
 uint32_t ah_compile_backward(const struct compile *c, size_t block, size_t micro_batch);
 uint32_t ah_compile_gradient(const struct compile *c, size_t block, size_t micro_batch);
@@ -92,8 +90,7 @@ uint32_t ah_compile_gradient(const struct compile *c, size_t block, size_t micro
 /* Returns the position of the stage's send of this kind. */
 uint32_t ah_compile_send(const struct compile *c, enum ah_plan_op_kind kind, size_t micro_batch);
 
-/* Positions form a circle. Returns the distance forward from one position to another: 1 to n_compute. The other two
- * functions return the position at a distance before or after one. */
+/* Return the distance forward on the circle of positions (1 to n_compute), or the position at a distance. */
 uint32_t ah_compile_distance(const struct compile *c, uint32_t from, uint32_t to);
 uint32_t ah_compile_before(const struct compile *c, uint32_t position, uint32_t distance);
 uint32_t ah_compile_after(const struct compile *c, uint32_t position, uint32_t distance);

@@ -145,8 +145,8 @@ int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_sim_run 
 
 /* ---- freezing ---- */
 
-/* Lists the instances of round 1, lane by lane: those of iteration 1 issued at its first head or later, and those of
- * iteration 2 issued before its first head. */
+/* Lists the instances of round 1, lane by lane: iteration 1 from its first head on, iteration 2 before its first
+ * head. */
 static void take_round(const struct ah_sim_run *run, const struct ah_clock_result *result,
                        struct ah_orders *orders)
 {
@@ -292,8 +292,7 @@ int ah_dispatch_run_steady(struct ah_dispatch_memory *memory, struct ah_sim_run 
     return ah_dispatch_run(memory, run, orders, ret_result, err);
 }
 
-/* Divides the time from `from_us` to `to_us`, for which compute waited for op `at`, among the lanes that delayed that
- * op. */
+/* Divides compute's wait for op `at`, from `from_us` to `to_us`, among the lanes that delayed that op. */
 static void blame(const struct ah_sim_run *run, const struct ah_clock_result *result, uint32_t at,
                   double from_us, double to_us, double exposed_us[AH_WAIT_LANES])
 {

@@ -33,7 +33,7 @@ struct ah_flat {
     uint64_t trained_parameters;
 };
 
-/* Returns the vectors of a block of this kind. Bit i of `trained` says that tensor i is; bits without a tensor are
+/* Returns the vectors of a block of this kind. If bit i of `trained` is set, tensor i is trained; other bits are
  * ignored. */
 struct ah_flat ah_flat_of(const struct ah_model *model, enum ah_block_kind kind, uint32_t trained);
 

@@ -43,15 +43,14 @@ static inline uint64_t ah_folds_separate(const struct ah_plan_training *training
     return n;
 }
 
-/* Returns the bytes of sums per element: 4 for the total, and 4 for all separate sums, which take turns in one
- * memory. */
+/* Returns the bytes of sums per element: 4 for the total, and 4 for memory that all separate sums use in turn. */
 static inline uint64_t ah_fold_bytes(const struct ah_plan_training *training)
 {
     return ah_folds_separate(training) ? 2 * sizeof(float) : sizeof(float);
 }
 
-/* Returns the cost of adding a group's sum to the total, in additions of a gradient. Both read two vectors, write
- * one. */
+/* Returns the cost of adding a group's sum to the total, in additions of a gradient; both read two and write one
+ * vector. */
 static inline double ah_fold_cost(uint64_t gradient_bytes)
 {
     return 3 * sizeof(float) / ((double)gradient_bytes + 2 * sizeof(float));

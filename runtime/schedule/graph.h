@@ -15,8 +15,8 @@
  * WAITS. Item i of iteration r waits for `item` of iteration r - `back`. Its waits start at waits[first_wait] and end
  * before those of item i + 1. Lanes run in order, so compute items do not wait for each other.
  *
- * RINGS. In a ring of n slots, the k-th item that takes a slot waits until the (k - n)-th slot is given back, and gets
- * that slot. For the user of a slot, `taker` is the item that took it.
+ * RINGS. In a ring of n slots, the k-th item to take a slot waits for the (k - n)-th to give one back, and gets that
+ * one. If an item uses a slot, `taker` is the item that took it.
  */
 #ifndef AH_RUNTIME_SCHEDULE_GRAPH_H
 #define AH_RUNTIME_SCHEDULE_GRAPH_H

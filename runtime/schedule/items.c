@@ -185,8 +185,7 @@ static void edge(struct build *b, uint32_t item, uint32_t from)
     b->n_pairs++;
 }
 
-/* Makes op v wait for op u, tile by tile if they have equally many, otherwise for all of u. Does nothing if v or u is
- * ITEMS_NONE. */
+/* Makes op v wait for op u: tile by tile if they have equally many, else for all of u. Ignores ITEMS_NONE. */
 static void wait_for(struct build *b, uint32_t v, uint32_t u)
 {
     if (v == ITEMS_NONE || u == ITEMS_NONE)
@@ -283,8 +282,7 @@ static int norm_edges(struct build *b)
     return AH_OK;
 }
 
-/* Returns the op that brings a block's gradients to the host; ITEMS_NONE if neither its weights nor its sum are
- * there. */
+/* Returns the op that brings a block's gradients to the host; ITEMS_NONE if neither weights nor sum are there. */
 static uint32_t arrival(const struct build *b, uint64_t block)
 {
     bool on_host = first_op(b, AH_PLAN_HOST_ADAM, block) != ITEMS_NONE &&
@@ -322,7 +320,7 @@ static size_t count_arrivals(const struct ah_iteration *it)
            (n[AH_PLAN_DEVICE_ADAM] + n[AH_PLAN_HOST_ADAM] + n[AH_PLAN_UPLOAD] + n[AH_PLAN_NORM]);
 }
 
-/* Adds the edges of rule 6: between the ops of each block's states, and between all copies in order of use from the
+/* Adds the edges of rule 6: between ops of each block's states, and between all copies, in order of use from the
  * head. */
 static void streamed_edges(struct build *b)
 {
@@ -356,8 +354,7 @@ static void streamed_edges(struct build *b)
     }
 }
 
-/* Returns the number of elements of a block's trained vector, derived from the bytes of its copies; 0 without
- * copies. */
+/* Returns the number of elements of a block's trained vector, from the bytes of its copies; 0 if it has none. */
 static uint64_t trained_elements(const struct build *b, uint64_t block)
 {
     uint32_t sent = first_op(b, AH_PLAN_SEND_GRADIENTS, block);

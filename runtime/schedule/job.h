@@ -121,8 +121,7 @@ struct ah_job {
 int ah_job_init(struct ah_job *ret_job, const struct ah_model *model, const struct ah_plan_training *training,
                 struct ah_arena *arena, struct ah_error *err);
 
-/* Makes the job of one rank of a pipeline, like ah_job_init(). `part` must name blocks of the model; NULL: all
- * blocks. */
+/* Makes the job of one rank, like ah_job_init(). `part` must name blocks of the model; NULL means all blocks. */
 int ah_job_init_part(struct ah_job *ret_job, const struct ah_model *model,
                      const struct ah_plan_training *training, const struct ah_plan_part *part,
                      struct ah_arena *arena, struct ah_error *err);

@@ -99,8 +99,8 @@ static uint32_t last_use(const struct compile *c, size_t block)
     return backward == COMPILE_NONE ? ah_compile_forward(c, block, c->micro_batches - 1) : backward;
 }
 
-/* Returns the position that an iteration's first fetch must follow: the update's or, for a frozen block, the last
- * use's. */
+/* Returns the position that an iteration's first fetch must follow: that of the update or, if frozen, of the last
+ * use. */
 static uint32_t first_after(const struct compile *c, size_t block)
 {
     return ah_compile_trained(c, block) ? update_position(c, block) : last_use(c, block);

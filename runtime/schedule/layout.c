@@ -116,8 +116,7 @@ static bool layout_lives_at(const struct ah_layout_tensor *tensor, uint32_t posi
     return position <= tensor->to || tensor->from <= position;
 }
 
-/* Adds `units` to an interval of positions. `sums` has differences: `units` is added at the beginning, subtracted at
- * the end. */
+/* Adds `units` to an interval. `sums` has differences between positions, so `units` is subtracted after its end. */
 static void layout_add_interval(uint64_t *sums, size_t positions, uint32_t from, uint32_t to, uint64_t units)
 {
     sums[from] += units;

@@ -8,8 +8,8 @@
  * INVARIANTS
  *   1. A span is at or above its `floor`, and so above every persistent or stacked tensor whose lifetime overlaps its
  *      own.
- *   2. Spans are numbered by where they begin. A span overlaps those already alive where it begins (a row of `live`),
- *      and those that begin during its lifetime (consecutive numbers).
+ *   2. Spans are numbered by where they begin. A span overlaps those alive where it begins (a row of `live`), and those
+ *      that begin in its lifetime (a run of numbers).
  *   3. Moments overlap only spans and moments at the same position. They are placed last and move no span.
  */
 #include "runtime/schedule/layout_internal.h"
@@ -219,8 +219,7 @@ static void fit_order_spans(struct ah_layout_memory *memory, enum fit_order orde
         memory->order[k] = memory->keys[k] & LAYOUT_INDEX_MASK;
 }
 
-/* Places the spans in order and returns the highest end. Stops early if a span (the culprit) ends at or above
- * `limit`. */
+/* Places the spans in order. Returns the highest end, early if a span (the culprit) ends at or above `limit`. */
 static uint64_t fit_spans(struct ah_layout_memory *memory, enum fit_manner manner, uint64_t ceiling,
                           uint64_t limit)
 {
@@ -266,8 +265,8 @@ static uint64_t fit_in_gaps(struct ah_layout_memory *memory, size_t first, size_
     return peak;
 }
 
-/* Places moments [first, end) of one position: side by side if they fit under all spans, else in gaps. Returns their
- * end. */
+/* Places moments [first, end) of one position: side by side if they fit under all spans, else in gaps. Returns the
+ * top. */
 static uint64_t fit_position(struct ah_layout_memory *memory, uint64_t floor, size_t first, size_t end)
 {
     uint64_t sum = 0, at = floor;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading: the ops of a program give the positions where messages are sent or first needed. Names of tensors give their
- * memory.
+ * Reading: ops give the positions at which messages are sent or first needed. Names of tensors give their memory.
  *
  * Checking: a stage runs its positions in order. Each stage runs as far as the others allow, until no stage can
  * advance. If a stage has then not reached its end, the stages wait for each other in a circle.
@@ -68,7 +67,7 @@ static int note_message(const struct reading *r, enum ah_channel channel, uint64
 }
 
 /* Records the message sent or first needed at this position. A gradient from the next stage is first needed by the
- * last block's backward or, without it, by this stage's own gradient send, or else by the forward that must not run
+ * last block's backward; without one, by this stage's gradient send; without that, by the forward that must not run
  * ahead. */
 static int note_position(const struct reading *r, uint32_t position, struct ah_error *err)
 {

@@ -65,8 +65,7 @@ struct ah_messages {
 int ah_messages_read(const struct ah_plan *program, struct ah_arena *arena, struct ah_messages *ret_messages,
                      struct ah_error *err);
 
-/* Checks that a pipeline's stages, in order, can run steps together. AH_E_DOCUMENT: the text says why not.
- * AH_E_MEMORY. */
+/* Checks that a pipeline's stages, in order, can run steps together. AH_E_DOCUMENT says why not. AH_E_MEMORY. */
 int ah_messages_check(const struct ah_messages *const *stages, size_t n, struct ah_error *err);
 
 #endif

@@ -63,8 +63,7 @@ static uint64_t aligned(uint64_t bytes)
 
 /* ---- sums ---- */
 
-/* Adds a tensor to its class's differences. They are unsigned and may wrap below 0, but their running sums are
- * right. */
+/* Adds a tensor to its class's differences. These are unsigned and may wrap below 0; their running sums are right. */
 static void count_tensor(const struct ah_plan_tensor *tensor, struct ah_occupancy *occupancy)
 {
     uint64_t *at = occupancy->bytes[part_of(tensor->name)];

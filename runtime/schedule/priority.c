@@ -3,8 +3,7 @@
  * Priority: ranks items, so that lanes can run the most urgent one first.
  *
  * 1. The item needed by the earliest compute position comes first, needed directly or by items in between. Position
- *    numbers continue in later iterations. Ties go to the longer chain of work up to that position, then to the lower
- *    block.
+ *    numbers continue in later iterations. Ties go to the longer chain of work up to it, then to the lower block.
  * 2. Edges between items of other lanes form no cycle, even over iterations: every cycle contains a compute op.
  */
 #include "runtime/schedule/schedule_internal.h"
@@ -13,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The ranks found so far. `chain`: the longest chain of work from the end of an item to the position where it is
- * due. */
+/* The ranks found so far. `chain`: the longest chain of work from an item's end to the position where it is due. */
 struct ranking {
     const struct ah_items *items;
     uint32_t positions;

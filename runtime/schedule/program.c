@@ -242,8 +242,7 @@ static double attention_pairs(uint64_t seq, uint64_t window)
     return w * (w + 1) / 2 + (s - w) * w;
 }
 
-/* Returns the flops of attention. Per pair and head, forward takes two products; backward takes five, one for the
- * scores. */
+/* Returns the flops of attention: per pair and head, two products forward; five backward, with one for the scores. */
 static double attention_flops(const struct ah_op_attention *attention, bool backward)
 {
     return attention_pairs(attention->seq, attention->window) * attention->batch * attention->heads *

@@ -88,8 +88,7 @@ uint64_t ah_program_tensor_bytes(const struct ah_program_context *context, enum 
     return context->of[rule->rows] * pitch(context, rule) * element_bytes(context, rule->element);
 }
 
-/* Finds first column and number of columns of a part of q, k, v, or of gate, up. Without a gate, all columns are
- * up's. */
+/* Finds first column and number of columns of a part of q, k, v, or of gate, up. Without a gate, up has all columns. */
 static void part_columns(const struct ah_program_context *context, enum part part, uint64_t *first,
                          uint64_t *cols)
 {

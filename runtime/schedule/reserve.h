@@ -4,9 +4,8 @@
  * Planner, check and tests all use it.
  *
  * The CPU device packs the operands of its products. Each thread of the compute lane has its own memory for packing.
- * Its size follows from the job's ops and the number of threads, and is the same on any processor
- * (device/tile/blocking.h, device/math/workspace.h). A GPU's profile measures its reserve: its workspaces have fixed
- * sizes.
+ * Its size follows from the job's ops and the number of threads on any processor (device/tile/blocking.h,
+ * device/math/workspace.h). The profile of a GPU has its reserve, since its workspaces have fixed sizes.
  */
 #ifndef AH_RUNTIME_SCHEDULE_RESERVE_H
 #define AH_RUNTIME_SCHEDULE_RESERVE_H

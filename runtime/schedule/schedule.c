@@ -19,8 +19,7 @@ static bool leaves_first(const struct ah_job *job, struct ah_config config)
     return added_up && config.weights == AH_WEIGHTS_HOST && config.optimizer == AH_OPTIMIZER_HOST;
 }
 
-/* Lists the possible accumulators; returns their number. If this rank joins a split table, its sums stay on the
- * device. */
+/* Lists the possible accumulators; returns how many. If this rank joins a split table, its sums stay on the device. */
 static size_t accumulators(const struct ah_job *job, const struct ah_job_group *group,
                            struct ah_config config, uint8_t ret_accumulators[2])
 {

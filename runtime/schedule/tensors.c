@@ -10,8 +10,8 @@
  *    arrives after the gradient of j - w - 2 was sent. The gradient of j arrives after the output of j + w - 1 was sent
  *    and the gradient of j - 2 was used. A stage's output lives until it is sent.
  * 2. Scratch lives at one position.
- * 3. Host memory that the link touches is pinned (weights, streamed states, tiles or vectors in flight). Memory that
- *    only host Adam touches is pageable (its states, sums of gradients).
+ * 3. Host memory that the link touches is pinned (weights, streamed states, tiles or vectors in flight). Memory for
+ *    host Adam only is pageable (its states, sums of gradients).
  */
 #include "runtime/schedule/compile_internal.h"
 #include "runtime/schedule/turns.h"
@@ -183,8 +183,7 @@ void ah_compile_tensors(struct compile *c)
 
 /* ---- host ---- */
 
-/* Adds a ring's pinned bytes. Returns its slots: `slots`, or 0 if there is no ring or whole vectors need no more
- * memory. */
+/* Adds a ring's pinned bytes. Returns `slots`, or 0 if there is no ring or whole vectors need no more memory. */
 static uint64_t ring(struct compile *c, uint64_t slots, uint64_t tiles, uint64_t element_bytes,
                      uint64_t whole_bytes)
 {

@@ -19,8 +19,7 @@ size_t ah_trainable_name(const struct ah_model *model, uint64_t block, const cha
     return n < 0 ? 0 : (size_t)n;
 }
 
-/* True if `pattern` matches all of `name`. After a mismatch, extends the last `*` by one character: never
- * exponential. */
+/* True if `pattern` matches all of `name`. After a mismatch, extends the last `*` by one character: not exponential. */
 bool ah_trainable_glob(const char *pattern, const char *name)
 {
     const char *star = NULL, *resume = NULL;
